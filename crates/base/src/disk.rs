@@ -1,0 +1,182 @@
+//! Files as the engine needs them: positional writes, explicit syncs, maps; on a real disk or in memory.
+//!
+//! Holds: nothing is durable before `sync_data` (bytes) and `sync_dir` (names) have returned; `MemDisk`
+//! forgets everything else at [`MemDisk::crash`].
+//! Not here: what the bytes mean.
+
+mod mem;
+mod real;
+
+use std::io;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use mem::MemDisk;
+pub use real::RealDisk;
+pub(crate) use real::os_random;
+
+/// One open file. All methods take `&self`: writers coordinate above.
+pub trait DiskFile: Send + Sync {
+    /// Writes all of `bytes` at `offset`, growing the file when needed.
+    ///
+    /// # Errors
+    /// As the operating system reports; part of the bytes may have been written.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Fills `out` from `offset`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the file ends before.
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Length in bytes, including preallocated space.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the file has no bytes.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Cuts or extends (with zeros) to `len`.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Reserves real blocks up to `len`, reading as zeros, so that later writes below it cannot run out of space.
+    ///
+    /// # Errors
+    /// `StorageFull` when the disk has no room; the file is then unchanged in content.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+    /// Makes all bytes written before durable (fdatasync).
+    ///
+    /// # Errors
+    /// After an error nothing may be assumed about any byte written since the last success.
+    fn sync_data(&self) -> io::Result<()>;
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Name without its directory. Names that are not UTF-8 are left out of listings.
+    pub name: String,
+    /// Directory or file.
+    pub is_dir: bool,
+    /// Length of a file in bytes; 0 for a directory.
+    pub len: u64,
+}
+
+/// Keeps a lock file locked until dropped.
+pub trait LockGuard: Send + Sync {}
+
+/// The file system below a data directory.
+pub trait Disk: Send + Sync {
+    /// Creates an empty file, or empties an existing one.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens an existing file for reading and writing.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// The bytes of a file as they are now; bytes appended later are not seen. The file must not shrink while mapped.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn map(&self, path: &Path) -> io::Result<Mapped>;
+    /// Entries of a directory, sorted by name.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Whether something has this name.
+    fn exists(&self, path: &Path) -> bool;
+    /// Renames, replacing the target if it is a file. Durable after `sync_dir` of the directory.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory with all below it.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Creates a directory and its parents; an existing one is no error.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in `dir` durable.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Bytes free for this process where `path` lies; `None` when the file system does not say.
+    fn free_bytes(&self, path: &Path) -> Option<u64>;
+    /// Takes an exclusive lock on `path` (created if missing).
+    ///
+    /// # Errors
+    /// `WouldBlock` when another process holds it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>>;
+
+    /// Writes `bytes` to `path` so that after a crash either the old or the whole new content is there:
+    /// temporary file, sync, rename, directory sync.
+    ///
+    /// # Errors
+    /// As the operating system reports; the old content is then untouched.
+    fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut tmp = path.as_os_str().to_owned();
+        tmp.push(".tmp");
+        let tmp = PathBuf::from(tmp);
+        let file = self.create(&tmp)?;
+        file.write_at(bytes, 0)?;
+        file.sync_data()?;
+        self.rename(&tmp, path)?;
+        match path.parent() {
+            Some(dir) => self.sync_dir(dir),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bytes of a file, mapped or copied; cheap to clone.
+#[derive(Clone)]
+pub enum Mapped {
+    /// Pages of the operating system's cache.
+    Mmap(Arc<memmap2::Mmap>),
+    /// A copy in memory.
+    Owned(Arc<[u8]>),
+}
+
+impl Mapped {
+    /// A copy of `bytes`, for tests.
+    #[must_use]
+    pub fn from_slice(bytes: &[u8]) -> Mapped {
+        Mapped::Owned(Arc::from(bytes))
+    }
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Mapped::Mmap(map) => map,
+            Mapped::Owned(bytes) => bytes,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The machine's file system.
+//! Holds: all `unsafe` of this crate; each block names its obligation.
+#![expect(unsafe_code, reason = "mmap, fallocate and statvfs have no safe interface in std")]
+#![expect(clippy::disallowed_methods, reason = "this is the seam")]
+
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{DirEntry, Disk, DiskFile, LockGuard, Mapped};
+
+/// Files of the operating system.
+#[derive(Default)]
+pub struct RealDisk;
+
+impl RealDisk {
+    /// The real file system; keeps no state.
+    #[must_use]
+    pub fn new() -> RealDisk {
+        RealDisk
+    }
+}
+
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(out, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let len = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: the descriptor is open for the lifetime of `self.0`; the call reads no memory of ours.
+        let code = unsafe { libc::posix_fallocate(self.0.as_raw_fd(), 0, len) };
+        match code {
+            0 => Ok(()),
+            // Some file systems cannot reserve; length alone is then the best there is.
+            libc::EOPNOTSUPP | libc::EINVAL => self.0.set_len(len.unsigned_abs()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+struct RealLock(#[expect(dead_code, reason = "held for its lock, which ends when it is closed")] File);
+
+impl LockGuard for RealLock {}
+
+impl Disk for RealDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(OpenOptions::new().read(true).write(true).open(path)?)))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Mapped> {
+        let file = File::open(path)?;
+        if file.metadata()?.len() == 0 {
+            return Ok(Mapped::from_slice(&[]));
+        }
+        // SAFETY: the data directory is locked against other Chronolith processes, and ours never cuts a
+        // file that it has mapped (`Disk::map` says so), so pages stay valid. An outsider who truncates the
+        // file gets the process a SIGBUS, as with every database that maps its files.
+        let map = unsafe { memmap2::Mmap::map(&file)? };
+        Ok(Mapped::Mmap(Arc::new(map)))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let meta = entry.metadata()?;
+            let len = if meta.is_dir() { 0 } else { meta.len() };
+            entries.push(DirEntry { name, is_dir: meta.is_dir(), len });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn free_bytes(&self, path: &Path) -> Option<u64> {
+        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+        let mut stat = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: `path` ends in NUL and `stat` has room for the struct that the call fills.
+        let code = unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) };
+        if code != 0 {
+            return None;
+        }
+        // SAFETY: the call returned 0, so it filled the struct.
+        let stat = unsafe { stat.assume_init() };
+        // A file system without a size (some FUSE ones) does not know its free space either.
+        if stat.f_blocks == 0 { None } else { stat.f_bavail.checked_mul(stat.f_frsize) }
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(RealLock(file))),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+/// Random bytes of the operating system; zeros where it has none to give.
+pub(crate) fn os_random(out: &mut [u8]) {
+    let filled = File::open("/dev/urandom").and_then(|mut f| f.read_exact(out));
+    if filled.is_err() {
+        out.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocated_space_reads_as_zeros_and_a_second_lock_is_refused() {
+        let dir = std::env::temp_dir().join(format!("chronolith-base-{}", std::process::id()));
+        let disk = RealDisk::new();
+        disk.create_dir_all(&dir).unwrap();
+        let path = dir.join("seg");
+        let file = disk.create(&path).unwrap();
+        file.allocate(8192).unwrap();
+        file.write_at(b"abc", 4).unwrap();
+        file.sync_data().unwrap();
+        let map = disk.map(&path).unwrap();
+        assert_eq!((map.len(), &map[..8]), (8192, &b"\0\0\0\0abc\0"[..]));
+        let lock = disk.lock(&dir.join("lock")).unwrap();
+        assert_eq!(disk.lock(&dir.join("lock")).err().unwrap().kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+        assert!(disk.lock(&dir.join("lock")).is_ok());
+        assert!(disk.free_bytes(&dir).unwrap() > 0);
+        disk.remove_dir_all(&dir).unwrap();
+    }
+}

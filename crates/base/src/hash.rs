@@ -1,0 +1,19 @@
+//! Hash maps with a fixed, fast hasher, so that iteration order does not depend on the process.
+//! Not for keys that an attacker chooses without a key of ours mixed in (see `head`'s raw cache).
+
+use std::hash::BuildHasher;
+
+/// Fixed-seed hasher for in-memory tables.
+pub type FixedState = foldhash::fast::FixedState;
+/// Map with the fixed hasher.
+pub type HashMap<K, V> = hashbrown::HashMap<K, V, FixedState>;
+/// Set with the fixed hasher.
+pub type HashSet<K> = hashbrown::HashSet<K, FixedState>;
+/// Table keyed by caller-supplied hashes.
+pub type HashTable<T> = hashbrown::HashTable<T>;
+
+/// 64-bit in-memory hash of `bytes`; not stable between versions, never stored.
+#[must_use]
+pub fn hash_bytes(bytes: &[u8]) -> u64 {
+    FixedState::default().hash_one(bytes)
+}

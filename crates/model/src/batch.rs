@@ -1,0 +1,264 @@
+//! The contract into storage: many samples of many series as columns, parsed but not resolved.
+//!
+//! Holds: reusable, no allocation per sample; a series is named by the raw bytes that name it on the wire,
+//! which are parsed only when nobody has seen them before (DESIGN D7).
+//! Not here: where bytes come from (`ingest`), what a reject means to a client (`server`).
+
+use std::ops::Range;
+
+use crate::{Exemplar, Labels, LabelsBuilder, MetadataEntry};
+
+/// Turns raw series bytes into labels. One function a protocol; `head` calls it on a cache miss.
+///
+/// Appends pairs as they come (unsorted, repeated, empty values included: the caller sorts and checks).
+/// `Err` for bytes that cannot be labels at all.
+pub type LabelParser = fn(raw: &[u8], out: &mut LabelsBuilder) -> Result<(), Reject>;
+
+/// How the raw bytes of a batch's series become labels.
+#[derive(Clone, Copy)]
+pub struct LabelSource {
+    /// Number of the protocol: equal bytes of different protocols are different keys.
+    pub protocol: u8,
+    /// The parser.
+    pub parse: LabelParser,
+}
+
+/// Why one sample or one series is not stored. One byte, no heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reject {
+    /// Older than the tenant's retention.
+    TooOld,
+    /// Further ahead of the clock than the tenant may write, or outside the legal times.
+    OutOfBounds,
+    /// Another value is stored for this series and time.
+    DuplicateTimestamp,
+    /// The tenant has as many series as it may.
+    SeriesLimit,
+    /// No labels, or no metric name.
+    NoMetricName,
+    /// A label name occurs twice.
+    DuplicateLabel,
+    /// A label name is empty.
+    EmptyLabelName,
+    /// A name or value is not UTF-8.
+    InvalidUtf8,
+    /// More labels than allowed.
+    TooManyLabels,
+    /// A label name is longer than allowed.
+    LabelNameTooLong,
+    /// A label value is longer than allowed.
+    LabelValueTooLong,
+    /// A native histogram, which this version cannot store.
+    HistogramUnsupported,
+}
+
+impl Reject {
+    /// How many kinds there are.
+    pub const COUNT: usize = 12;
+
+    /// All kinds, in order of their numbers.
+    pub const ALL: [Reject; Reject::COUNT] = [
+        Reject::TooOld,
+        Reject::OutOfBounds,
+        Reject::DuplicateTimestamp,
+        Reject::SeriesLimit,
+        Reject::NoMetricName,
+        Reject::DuplicateLabel,
+        Reject::EmptyLabelName,
+        Reject::InvalidUtf8,
+        Reject::TooManyLabels,
+        Reject::LabelNameTooLong,
+        Reject::LabelValueTooLong,
+        Reject::HistogramUnsupported,
+    ];
+
+    /// Name for metrics (`reason` label).
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Reject::TooOld => "too_old",
+            Reject::OutOfBounds => "out_of_bounds",
+            Reject::DuplicateTimestamp => "duplicate_timestamp",
+            Reject::SeriesLimit => "series_limit",
+            Reject::NoMetricName => "no_metric_name",
+            Reject::DuplicateLabel => "duplicate_label",
+            Reject::EmptyLabelName => "empty_label_name",
+            Reject::InvalidUtf8 => "invalid_utf8",
+            Reject::TooManyLabels => "too_many_labels",
+            Reject::LabelNameTooLong => "label_name_too_long",
+            Reject::LabelValueTooLong => "label_value_too_long",
+            Reject::HistogramUnsupported => "histogram_unsupported",
+        }
+    }
+
+    /// Sentence for people.
+    #[must_use]
+    pub fn message(self) -> &'static str {
+        match self {
+            Reject::TooOld => "sample is older than the retention",
+            Reject::OutOfBounds => "out of bounds: sample is too far in the future, or its time cannot be stored",
+            Reject::DuplicateTimestamp => "duplicate sample for timestamp: another value is already stored",
+            Reject::SeriesLimit => "the tenant's limit of series is reached",
+            Reject::NoMetricName => "series has no metric name (label __name__)",
+            Reject::DuplicateLabel => "label name occurs twice",
+            Reject::EmptyLabelName => "label name is empty",
+            Reject::InvalidUtf8 => "label name or value is not valid UTF-8",
+            Reject::TooManyLabels => "series has more labels than allowed",
+            Reject::LabelNameTooLong => "label name is longer than allowed",
+            Reject::LabelValueTooLong => "label value is longer than allowed",
+            Reject::HistogramUnsupported => "native histograms cannot be stored by this version",
+        }
+    }
+}
+
+/// One series of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchSeries {
+    /// Raw bytes that name it, within [`WriteBatch::raw`].
+    pub raw: Range<u32>,
+    /// Its samples, within [`WriteBatch::times`] and [`WriteBatch::values`].
+    pub samples: Range<u32>,
+    /// Samples of kinds that cannot be stored (counted as [`Reject::HistogramUnsupported`]).
+    pub histogram_count: u32,
+}
+
+/// An exemplar and the series of the batch that it belongs to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchExemplar {
+    /// Index into [`WriteBatch::series`].
+    pub series_idx: u32,
+    /// The exemplar.
+    pub exemplar: Exemplar,
+}
+
+/// Samples on their way in. Fill through the methods; read through the fields.
+pub struct WriteBatch {
+    /// How raw bytes become labels.
+    pub source: LabelSource,
+    /// Bytes of the request that [`BatchSeries::raw`] points into.
+    pub raw: Vec<u8>,
+    /// Series in the order of the request.
+    pub series: Vec<BatchSeries>,
+    /// Milliseconds, series after series.
+    pub times: Vec<i64>,
+    /// One value a time.
+    pub values: Vec<f64>,
+    /// Exemplars, in the order of the request.
+    pub exemplars: Vec<BatchExemplar>,
+    /// Metric metadata.
+    pub metadata: Vec<MetadataEntry>,
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    #[must_use]
+    pub fn new(source: LabelSource) -> WriteBatch {
+        WriteBatch {
+            source,
+            raw: Vec::new(),
+            series: Vec::new(),
+            times: Vec::new(),
+            values: Vec::new(),
+            exemplars: Vec::new(),
+            metadata: Vec::new(),
+        }
+    }
+
+    /// Empties the batch, keeping its memory.
+    pub fn clear(&mut self) {
+        self.raw.clear();
+        self.series.clear();
+        self.times.clear();
+        self.values.clear();
+        self.exemplars.clear();
+        self.metadata.clear();
+    }
+
+    /// How many float samples.
+    #[must_use]
+    pub fn sample_count(&self) -> usize {
+        self.times.len()
+    }
+
+    /// The raw bytes that name `series`.
+    #[must_use]
+    pub fn raw_of(&self, series: &BatchSeries) -> &[u8] {
+        self.raw.get(series.raw.start as usize..series.raw.end as usize).unwrap_or(&[])
+    }
+
+    /// A batch of series given as labels: tests, self-scrape, tools. Raw bytes are `len name len value ...`
+    /// with u32 little-endian lengths.
+    #[must_use]
+    pub fn from_labels() -> WriteBatch {
+        WriteBatch::new(LabelSource { protocol: 0, parse: parse_plain })
+    }
+
+    /// Adds a series to a batch made by [`WriteBatch::from_labels`].
+    ///
+    /// # Panics
+    /// Beyond 4 GiB of names or 4 G samples.
+    pub fn push_labels(&mut self, labels: &Labels, samples: &[(i64, f64)]) {
+        let at = |n: usize| u32::try_from(n).expect("a batch is below 4 GiB");
+        let raw_start = at(self.raw.len());
+        for text in labels.iter().flat_map(|(n, v)| [n, v]) {
+            self.raw.extend_from_slice(&at(text.len()).to_le_bytes());
+            self.raw.extend_from_slice(text.as_bytes());
+        }
+        let start = at(self.times.len());
+        self.times.extend(samples.iter().map(|s| s.0));
+        self.values.extend(samples.iter().map(|s| s.1));
+        self.series.push(BatchSeries {
+            raw: raw_start..at(self.raw.len()),
+            samples: start..at(self.times.len()),
+            histogram_count: 0,
+        });
+    }
+}
+
+fn parse_plain(raw: &[u8], out: &mut LabelsBuilder) -> Result<(), Reject> {
+    let mut reader = chronolith_base::ByteReader::new(raw);
+    let mut text = || -> Result<&str, Reject> {
+        let len = reader.le_u32("label length").map_err(|_| Reject::InvalidUtf8)?;
+        let bytes = reader.bytes("label", len as usize).map_err(|_| Reject::InvalidUtf8)?;
+        std::str::from_utf8(bytes).map_err(|_| Reject::InvalidUtf8)
+    };
+    let mut used = 0;
+    while used < raw.len() {
+        let (name, value) = (text()?, text()?);
+        used += 8 + name.len() + value.len();
+        out.push(name, value);
+    }
+    Ok(())
+}
+
+/// What became of a batch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteOutcome {
+    /// Samples stored, identical repeats included.
+    pub accepted_count: u64,
+    /// Of those, samples that were there already with the same value.
+    pub repeated_count: u64,
+    /// Series seen for the first time.
+    pub series_created_count: u64,
+    /// Samples rejected, by kind.
+    pub rejected: [u64; Reject::COUNT],
+    /// The first reject: kind, series as text, time of the sample.
+    pub first_reject: Option<(Reject, String, i64)>,
+}
+
+impl WriteOutcome {
+    /// Counts `count` rejected samples; `series` is asked for its text only for the first.
+    pub fn reject(&mut self, kind: Reject, count: u64, time: i64, series: impl FnOnce() -> String) {
+        self.rejected[kind as usize] += count;
+        if self.first_reject.is_none() {
+            self.first_reject = Some((kind, series(), time));
+        }
+    }
+
+    /// All rejected samples.
+    #[must_use]
+    pub fn rejected_count(&self) -> u64 {
+        self.rejected.iter().sum()
+    }
+}

@@ -1,0 +1,377 @@
+//! The label set of a series: sorted by name, unique names, no empty values, UTF-8.
+//!
+//! Holds: [`Labels`] is immutable, one allocation, cheap to clone; two equal sets have equal bytes.
+//! Not here: interning (head), limits of a tenant (checked by [`LabelsBuilder::finish`]'s caller).
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use chronolith_base::hash;
+
+use crate::METRIC_NAME;
+
+/// A label set. `name, value` strings one behind the other, each behind its length written in bytes below
+/// 0x80 (six bits a byte, lowest first, bit 6 set where more follow), so that the whole is one valid `str`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Labels(Arc<str>);
+
+impl Labels {
+    /// No labels.
+    #[must_use]
+    pub fn empty() -> Labels {
+        Labels(Arc::from(""))
+    }
+
+    /// From pairs in any order. Empty values are left out; of a repeated name the last value stays.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Labels {
+        let mut builder = LabelsBuilder::new();
+        for (name, value) in pairs {
+            builder.set(name, value);
+        }
+        builder.finish()
+    }
+
+    /// Pairs in order of name.
+    #[must_use]
+    pub fn iter(&self) -> LabelsIter<'_> {
+        LabelsIter { rest: &self.0 }
+    }
+
+    /// Value of `name`; `None` if absent (which matchers treat as empty).
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
+    }
+
+    /// Value of `__name__`.
+    #[must_use]
+    pub fn metric_name(&self) -> Option<&str> {
+        self.get(METRIC_NAME)
+    }
+
+    /// How many labels.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// In-memory hash, equal for equal sets; not stable between versions.
+    #[must_use]
+    pub fn hash64(&self) -> u64 {
+        hash::hash_bytes(self.0.as_bytes())
+    }
+
+    /// Bytes on the heap, for budgets.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.0.len() + 16
+    }
+
+    /// A builder that starts with these labels.
+    #[must_use]
+    pub fn to_builder(&self) -> LabelsBuilder {
+        let mut builder = LabelsBuilder::new();
+        for (name, value) in self.iter() {
+            builder.push(name, value);
+        }
+        builder
+    }
+
+    /// Only the labels for which `keep` holds.
+    #[must_use]
+    pub fn filtered(&self, mut keep: impl FnMut(&str) -> bool) -> Labels {
+        let mut text = String::with_capacity(self.0.len());
+        for (name, value) in self.iter().filter(|(name, _)| keep(name)) {
+            put_str(&mut text, name);
+            put_str(&mut text, value);
+        }
+        Labels(Arc::from(text))
+    }
+
+    /// Without `__name__`.
+    #[must_use]
+    pub fn without_name(&self) -> Labels {
+        self.filtered(|name| name != METRIC_NAME)
+    }
+}
+
+impl Ord for Labels {
+    /// By name, then value, pair after pair; a set that is a prefix of another comes first (Prometheus's order).
+    fn cmp(&self, other: &Labels) -> Ordering {
+        self.iter().cmp(other.iter())
+    }
+}
+
+impl PartialOrd for Labels {
+    fn partial_cmp(&self, other: &Labels) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Labels {
+    /// `name{a="b"}` with Go's quoting, as Prometheus prints series.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let metric = self.metric_name().unwrap_or("");
+        let legacy = is_legacy_metric_name(metric);
+        if legacy {
+            f.write_str(metric)?;
+        }
+        let rest = self.iter().filter(|(n, _)| *n != METRIC_NAME);
+        let mut first = true;
+        let quoted_name = !legacy && !metric.is_empty();
+        if rest.clone().next().is_none() && !quoted_name {
+            return if metric.is_empty() { f.write_str("{}") } else { Ok(()) };
+        }
+        f.write_str("{")?;
+        if quoted_name {
+            write_quoted(f, metric)?;
+            first = false;
+        }
+        for (name, value) in rest {
+            if !first {
+                f.write_str(", ")?;
+            }
+            first = false;
+            if is_legacy_label_name(name) {
+                f.write_str(name)?;
+            } else {
+                write_quoted(f, name)?;
+            }
+            f.write_str("=")?;
+            write_quoted(f, value)?;
+        }
+        f.write_str("}")
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Writes `text` as a Go double-quoted string literal.
+///
+/// # Errors
+/// As the formatter.
+pub fn write_quoted(f: &mut impl fmt::Write, text: &str) -> fmt::Result {
+    f.write_char('"')?;
+    for c in text.chars() {
+        match c {
+            '"' => f.write_str("\\\"")?,
+            '\\' => f.write_str("\\\\")?,
+            '\n' => f.write_str("\\n")?,
+            '\t' => f.write_str("\\t")?,
+            '\r' => f.write_str("\\r")?,
+            c if (c as u32) < 0x20 || c == '\x7f' => write!(f, "\\x{:02x}", c as u32)?,
+            c => f.write_char(c)?,
+        }
+    }
+    f.write_char('"')
+}
+
+/// `[a-zA-Z_:][a-zA-Z0-9_:]*`: a metric name that needs no quotes.
+#[must_use]
+pub fn is_legacy_metric_name(name: &str) -> bool {
+    legacy(name, |b| b == b':')
+}
+
+/// `[a-zA-Z_][a-zA-Z0-9_]*`: a label name that needs no quotes.
+#[must_use]
+pub fn is_legacy_label_name(name: &str) -> bool {
+    legacy(name, |_| false)
+}
+
+fn legacy(name: &str, also: impl Fn(u8) -> bool) -> bool {
+    let ok = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || also(b);
+    !name.is_empty() && name.bytes().all(ok) && !name.as_bytes()[0].is_ascii_digit()
+}
+
+fn put_str(out: &mut String, text: &str) {
+    let mut len = text.len();
+    while len >= 64 {
+        out.push(char::from(64 | (len & 63) as u8));
+        len >>= 6;
+    }
+    out.push(char::from(len as u8));
+    out.push_str(text);
+}
+
+/// Iterates pairs in order of name.
+#[derive(Clone)]
+pub struct LabelsIter<'a> {
+    rest: &'a str,
+}
+
+impl<'a> LabelsIter<'a> {
+    fn take_str(&mut self) -> Option<&'a str> {
+        let (mut len, mut shift, mut at) = (0usize, 0u32, 0usize);
+        loop {
+            let byte = *self.rest.as_bytes().get(at)?;
+            at += 1;
+            len |= usize::from(byte & 63) << shift;
+            shift += 6;
+            if byte & 64 == 0 {
+                break;
+            }
+        }
+        let text = self.rest.get(at..at + len)?;
+        self.rest = self.rest.get(at + len..)?;
+        Some(text)
+    }
+}
+
+impl<'a> Iterator for LabelsIter<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<(&'a str, &'a str)> {
+        let name = self.take_str()?;
+        Some((name, self.take_str()?))
+    }
+}
+
+/// Collects pairs and makes a [`Labels`]. Reusable: `clear` keeps its memory.
+#[derive(Debug, Clone, Default)]
+pub struct LabelsBuilder {
+    text: String,
+    /// Name start, value start, value end within `text`.
+    pairs: Vec<(u32, u32, u32)>,
+}
+
+impl LabelsBuilder {
+    /// Nothing in it.
+    #[must_use]
+    pub fn new() -> LabelsBuilder {
+        LabelsBuilder::default()
+    }
+
+    /// Forgets all pairs.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.pairs.clear();
+    }
+
+    /// Adds a pair without looking for the name. Empty values count as "not there" at `finish`.
+    ///
+    /// # Panics
+    /// Beyond 4 GiB of text.
+    pub fn push(&mut self, name: &str, value: &str) {
+        let at = |n: usize| u32::try_from(n).expect("label text below 4 GiB");
+        let start = at(self.text.len());
+        self.text.push_str(name);
+        let middle = at(self.text.len());
+        self.text.push_str(value);
+        self.pairs.push((start, middle, at(self.text.len())));
+    }
+
+    /// Sets `name` to `value`, replacing an earlier value; an empty value removes it.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.remove(name);
+        if !value.is_empty() {
+            self.push(name, value);
+        }
+    }
+
+    /// Removes `name`.
+    pub fn remove(&mut self, name: &str) {
+        let text = &self.text;
+        self.pairs.retain(|&(a, b, _)| text.get(a as usize..b as usize) != Some(name));
+    }
+
+    /// Value of `name`, if there.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
+    }
+
+    /// Pairs as they were added.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|&(a, b, c)| (&self.text[a as usize..b as usize], &self.text[b as usize..c as usize]))
+    }
+
+    /// How many pairs.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Whether nothing was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// Sorts by name. Afterwards `iter` gives pairs in order of name.
+    pub fn sort(&mut self) {
+        let text = &self.text;
+        let name = |p: &(u32, u32, u32)| &text[p.0 as usize..p.1 as usize];
+        if !self.pairs.is_sorted_by(|a, b| name(a) <= name(b)) {
+            self.pairs.sort_by(|a, b| name(a).cmp(name(b)));
+        }
+    }
+
+    /// The first name that was added twice; call after [`LabelsBuilder::sort`].
+    #[must_use]
+    pub fn repeated_name(&self) -> Option<&str> {
+        let name = |p: &(u32, u32, u32)| &self.text[p.0 as usize..p.1 as usize];
+        self.pairs.windows(2).find(|w| name(&w[0]) == name(&w[1])).map(|w| name(&w[0]))
+    }
+
+    /// Sorts and makes the set; empty values are left out, of a repeated name the last stays.
+    #[must_use]
+    pub fn finish(&mut self) -> Labels {
+        self.sort();
+        let mut out = String::with_capacity(self.text.len() + 2 * self.pairs.len() + 4);
+        for (i, &(a, b, c)) in self.pairs.iter().enumerate() {
+            let name = &self.text[a as usize..b as usize];
+            let next = self.pairs.get(i + 1).map(|p| &self.text[p.0 as usize..p.1 as usize]);
+            if b == c || next == Some(name) {
+                continue;
+            }
+            put_str(&mut out, name);
+            put_str(&mut out, &self.text[b as usize..c as usize]);
+        }
+        Labels(Arc::from(out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_of_input_does_not_matter_and_long_values_survive() {
+        let long = "v".repeat(5000);
+        let a = Labels::from_pairs([("z", "1"), ("__name__", "up"), ("b", &long), ("empty", "")]);
+        let b = Labels::from_pairs([("b", &*long), ("__name__", "up"), ("z", "1")]);
+        assert_eq!(a, b);
+        assert_eq!(a.hash64(), b.hash64());
+        assert_eq!(a.get("b"), Some(&*long));
+        assert_eq!(a.iter().map(|(n, _)| n).collect::<Vec<_>>(), ["__name__", "b", "z"]);
+        assert_eq!(a.without_name().len(), 2);
+    }
+
+    #[test]
+    fn prints_as_prometheus_does() {
+        let show = |pairs: &[(&str, &str)]| Labels::from_pairs(pairs.iter().copied()).to_string();
+        assert_eq!(show(&[]), "{}");
+        assert_eq!(show(&[("__name__", "up")]), "up");
+        assert_eq!(show(&[("__name__", "up"), ("a", "b\"\n")]), r#"up{a="b\"\n"}"#);
+        assert_eq!(show(&[("__name__", "my.metric"), ("x.y", "1")]), r#"{"my.metric", "x.y"="1"}"#);
+    }
+
+    #[test]
+    fn shorter_prefix_sorts_first() {
+        let a = Labels::from_pairs([("a", "1")]);
+        let ab = Labels::from_pairs([("a", "1"), ("b", "1")]);
+        let b = Labels::from_pairs([("a", "2")]);
+        assert!(Labels::empty() < a && a < ab && ab < b);
+    }
+}

@@ -1,0 +1,29 @@
+//! Labels, samples, matchers, tenants, and the two contracts of the engine: [`WriteBatch`] (in) and
+//! [`Queryable`] (out).
+//!
+//! Not here: bytes on disk (`format`), sockets (`server`), evaluation (`promql`).
+
+pub mod batch;
+pub mod index;
+pub mod labels;
+pub mod matcher;
+pub mod metadata;
+pub mod query;
+pub mod regex;
+pub mod sample;
+pub mod tenant;
+pub mod time;
+
+pub use batch::{BatchSeries, LabelSource, Reject, WriteBatch, WriteOutcome};
+pub use labels::{Labels, LabelsBuilder};
+pub use matcher::{MatchOp, Matcher};
+pub use metadata::{Exemplar, MetadataEntry, MetricKind};
+pub use query::{
+    Columns, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
+};
+pub use regex::{GoRegex, RegexError};
+pub use tenant::{TenantId, TenantLimits};
+pub use time::TimeRange;
+
+/// Name of the label that holds the metric name.
+pub const METRIC_NAME: &str = "__name__";

@@ -1,0 +1,81 @@
+//! What a metric means (type, help, unit), and exemplars.
+
+use crate::Labels;
+
+/// Type of a metric as senders declare it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum MetricKind {
+    /// Not said.
+    #[default]
+    Unknown,
+    /// Only goes up, but for resets.
+    Counter,
+    /// Goes anywhere.
+    Gauge,
+    /// Buckets with counts.
+    Histogram,
+    /// Buckets that may go down.
+    GaugeHistogram,
+    /// Quantiles computed by the client.
+    Summary,
+    /// Constant labels.
+    Info,
+    /// One of several states.
+    StateSet,
+}
+
+impl MetricKind {
+    /// The word of the query API (`/api/v1/metadata`).
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MetricKind::Unknown => "unknown",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+            MetricKind::GaugeHistogram => "gaugehistogram",
+            MetricKind::Summary => "summary",
+            MetricKind::Info => "info",
+            MetricKind::StateSet => "stateset",
+        }
+    }
+
+    /// From the number of remote write's `MetricMetadata.MetricType`; unknown numbers are `Unknown`.
+    #[must_use]
+    pub fn from_remote_write(number: u64) -> MetricKind {
+        match number {
+            1 => MetricKind::Counter,
+            2 => MetricKind::Gauge,
+            3 => MetricKind::Histogram,
+            4 => MetricKind::GaugeHistogram,
+            5 => MetricKind::Summary,
+            6 => MetricKind::Info,
+            7 => MetricKind::StateSet,
+            _ => MetricKind::Unknown,
+        }
+    }
+}
+
+/// Metadata of one metric family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetadataEntry {
+    /// Metric family name.
+    pub metric: String,
+    /// Type.
+    pub kind: MetricKind,
+    /// Help text.
+    pub help: String,
+    /// Unit.
+    pub unit: String,
+}
+
+/// A traced example of a sample.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exemplar {
+    /// Labels of the exemplar itself (trace id and the like).
+    pub labels: Labels,
+    /// Observed value.
+    pub value: f64,
+    /// Milliseconds since 1970.
+    pub time_ms: i64,
+}

@@ -1,0 +1,226 @@
+//! The contract out of storage: select series, then read their samples as columns.
+//!
+//! Holds: series come sorted by labels, each once; samples come ascending, one a timestamp; staleness
+//! markers are samples. A [`SampleSource`] stays readable for as long as it is held, whatever is flushed,
+//! compacted or deleted meanwhile.
+//! Not here: lookback, staleness handling, evaluation (`promql`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use chronolith_base::{BudgetExceeded, Clock, MemoryBudget};
+
+use crate::{Labels, Matcher, TimeRange};
+
+/// Series in one batch at most.
+pub const SERIES_PER_BATCH_MAX: usize = 1024;
+
+/// Which series, and which part of their samples.
+#[derive(Debug, Clone)]
+pub struct Selector<'a> {
+    /// All must hold.
+    pub matchers: &'a [Matcher],
+    /// Only series that may have samples in it are returned; a source may return a few that have none.
+    pub range: TimeRange,
+}
+
+/// Where decoded samples go; reused from series to series.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Columns {
+    /// Milliseconds, ascending.
+    pub times: Vec<i64>,
+    /// One value a time.
+    pub values: Vec<f64>,
+}
+
+impl Columns {
+    /// Empties both, keeping their memory.
+    pub fn clear(&mut self) {
+        self.times.clear();
+        self.values.clear();
+    }
+
+    /// Appends a sample.
+    pub fn push(&mut self, time: i64, value: f64) {
+        self.times.push(time);
+        self.values.push(value);
+    }
+
+    /// How many samples.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+}
+
+/// Why a query stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The client left, or an operator stopped it.
+    #[error("query was canceled")]
+    Canceled,
+    /// It ran longer than it may.
+    #[error("query timed out")]
+    Timeout,
+    /// A memory budget has no room.
+    #[error("query processing would load too much into memory: {0}")]
+    Memory(#[from] BudgetExceeded),
+    /// A count limit was reached.
+    #[error("query {what}: limit {limit}")]
+    Limit {
+        /// What was too many.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// Stored bytes are damaged.
+    #[error("{path}: {what}")]
+    Corrupt {
+        /// File.
+        path: String,
+        /// Item, offset, expected and found.
+        what: String,
+    },
+    /// The disk refused.
+    #[error("reading {path}: {error}")]
+    Io {
+        /// File.
+        path: String,
+        /// As the operating system says.
+        error: std::io::Error,
+    },
+}
+
+/// What travels down with a read: when to stop and how much memory to use.
+#[derive(Clone)]
+pub struct ReadContext {
+    canceled: Arc<AtomicBool>,
+    clock: Arc<dyn Clock>,
+    deadline_mono_ns: u64,
+    /// Memory of this query.
+    pub budget: MemoryBudget,
+}
+
+impl ReadContext {
+    /// A context that ends at `deadline_mono_ns` of `clock`.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, deadline_mono_ns: u64, budget: MemoryBudget) -> ReadContext {
+        ReadContext { canceled: Arc::new(AtomicBool::new(false)), clock, deadline_mono_ns, budget }
+    }
+
+    /// No deadline, no limit: tools and tests.
+    #[must_use]
+    pub fn unlimited(clock: Arc<dyn Clock>) -> ReadContext {
+        ReadContext::new(clock, u64::MAX, MemoryBudget::new("query", u64::MAX))
+    }
+
+    /// Asks the query to stop at its next check.
+    pub fn cancel(&self) {
+        self.canceled.store(true, Ordering::Relaxed);
+    }
+
+    /// The flag that [`ReadContext::cancel`] sets, to hand to whoever watches the client.
+    #[must_use]
+    pub fn cancel_flag(&self) -> Arc<AtomicBool> {
+        self.canceled.clone()
+    }
+
+    /// Called at least once a series and once a few thousand samples.
+    ///
+    /// # Errors
+    /// [`QueryError::Canceled`] or [`QueryError::Timeout`].
+    pub fn check(&self) -> Result<(), QueryError> {
+        if self.canceled.load(Ordering::Relaxed) {
+            return Err(QueryError::Canceled);
+        }
+        if self.deadline_mono_ns != u64::MAX && self.clock.mono_ns() > self.deadline_mono_ns {
+            return Err(QueryError::Timeout);
+        }
+        Ok(())
+    }
+}
+
+/// Samples of one series of one or several sources.
+pub trait SampleSource: Send + Sync {
+    /// Appends the samples in `range` to `out`: ascending, one a timestamp, later than what `out` holds.
+    /// Decodes only chunks that overlap `range`.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`] if a chunk fails its checksum; samples before it have been appended.
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError>;
+
+    /// About how many samples `read` over the selected range would give (an upper bound, from chunk headers).
+    fn sample_count_hint(&self) -> usize;
+}
+
+/// One selected series.
+pub struct SeriesRead {
+    /// Its labels.
+    pub labels: Labels,
+    /// Its samples.
+    pub samples: Box<dyn SampleSource>,
+}
+
+/// Selected series, batch by batch, sorted by labels over all batches.
+pub trait SeriesBatches: Send {
+    /// Appends at most [`SERIES_PER_BATCH_MAX`] series to `out`; false when there are no more.
+    ///
+    /// # Errors
+    /// As the source; the batches are then at their end.
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError>;
+}
+
+/// Something that PromQL (and the other languages) can read from.
+pub trait Queryable: Send + Sync {
+    /// Series that fit all matchers and may have samples in the range.
+    ///
+    /// # Errors
+    /// As the source.
+    fn select(&self, selector: &Selector<'_>, ctx: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError>;
+
+    /// Label names of the series that fit, sorted, each once; at most `limit` (0 = all).
+    ///
+    /// # Errors
+    /// As the source.
+    fn label_names(&self, selector: &Selector<'_>, limit: usize, ctx: &ReadContext)
+    -> Result<Vec<String>, QueryError>;
+
+    /// Values of `name` among the series that fit, sorted, each once; at most `limit` (0 = all).
+    ///
+    /// # Errors
+    /// As the source.
+    fn label_values(
+        &self,
+        name: &str,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError>;
+}
+
+/// Series of a vector as batches: for sources that have all series at hand.
+pub struct VecBatches {
+    series: std::vec::IntoIter<SeriesRead>,
+}
+
+impl VecBatches {
+    /// `series` must be sorted by labels.
+    #[must_use]
+    pub fn new(series: Vec<SeriesRead>) -> VecBatches {
+        debug_assert!(series.is_sorted_by(|a, b| a.labels < b.labels), "series ascend, each once");
+        VecBatches { series: series.into_iter() }
+    }
+}
+
+impl SeriesBatches for VecBatches {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        out.extend(self.series.by_ref().take(SERIES_PER_BATCH_MAX));
+        Ok(self.series.len() > 0)
+    }
+}
