@@ -1,39 +1,137 @@
-//! Remote write 1.0 (contract first; the decoder follows).
+//! Remote write 1.0: a snappy-compressed `prometheus.WriteRequest` becomes a [`WriteBatch`].
+//!
+//! Holds: the claimed size is checked before memory is taken; the body is decompressed straight into
+//! [`WriteBatch::raw`] and borrowed from there; a series costs no allocation; bytes never panic.
+//! Not here: HTTP headers, sizes of the compressed body (`server`); which labels are legal (`head`).
 
+pub mod encode;
+mod labels;
+mod walk;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use chronolith_base::ByteReader;
 use chronolith_model::WriteBatch;
+use chronolith_model::batch::LabelSource;
+
+pub use labels::parse_labels;
+
+/// Number of this protocol in [`LabelSource::protocol`].
+pub const PROTOCOL: u8 = 1;
+/// Decompressed bytes of one request at most, whatever the caller allows: offsets into the body and into the
+/// copies behind it are u32.
+pub const DECOMPRESSED_BYTES_MAX: usize = 1 << 30;
+/// Series in one request at most.
+pub const SERIES_COUNT_MAX: usize = 1 << 20;
+/// Float samples in one request at most.
+pub const SAMPLE_COUNT_MAX: usize = 1 << 22;
+/// Exemplars in one request at most.
+pub const EXEMPLAR_COUNT_MAX: usize = 1 << 16;
+/// Metadata entries in one request at most.
+pub const METADATA_COUNT_MAX: usize = 1 << 16;
+/// Bytes of the labels of one series, as they are on the wire, at most.
+pub const LABEL_SECTION_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the names and values of one exemplar's labels at most.
+pub const EXEMPLAR_LABEL_BYTES_MAX: usize = 1 << 12;
+/// A snappy element is at least 3 bytes for 64 bytes of output; a body that claims more cannot be whole.
+const SNAPPY_EXPANSION_MAX: u64 = 22;
+
+const _: () = assert!(2 * DECOMPRESSED_BYTES_MAX <= u32::MAX as usize);
 
 /// Why a body is refused as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The compressed or the decompressed body is larger than allowed.
+    /// The decompressed body, or a part of it, is larger than allowed.
     #[error("{what} of {found} bytes is larger than the limit of {limit} bytes")]
     TooLarge {
-        /// Which body.
+        /// Which part.
         what: &'static str,
         /// Its size.
         found: u64,
         /// The limit.
         limit: u64,
     },
+    /// The request holds more items of a kind than allowed.
+    #[error("request has more than {limit} {what}")]
+    TooMany {
+        /// Which items.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
     /// Not a snappy block.
     #[error("snappy: {0}")]
     Snappy(String),
     /// Not a `prometheus.WriteRequest`.
     #[error("protobuf: {0}")]
-    Protobuf(String),
+    Protobuf(WireError),
+}
+
+/// What is wrong with a message, and where in the decompressed body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{what} at offset {offset}")]
+pub struct WireError {
+    /// What is wrong.
+    pub what: &'static str,
+    /// Offset of the item within the decompressed body.
+    pub offset: usize,
+}
+
+impl From<WireError> for DecodeError {
+    fn from(error: WireError) -> DecodeError {
+        DecodeError::Protobuf(error)
+    }
 }
 
 /// An empty batch for this protocol.
 #[must_use]
 pub fn new_batch() -> WriteBatch {
-    WriteBatch::from_labels()
+    WriteBatch::new(LabelSource { protocol: PROTOCOL, parse: parse_labels })
 }
 
-/// Decompresses `body` and fills `batch` (cleared first). `scratch` and `batch` keep their memory between calls.
+/// Decompresses `body` and fills `batch` (cleared first), which keeps its memory between calls.
+///
+/// Names a series by the bytes of its label fields; they are copied only if other fields lie between them.
+/// Native histograms are counted, not stored. Cost: one pass over the compressed and one over the
+/// decompressed bytes; allocations only for exemplars, metadata and growing columns.
 ///
 /// # Errors
-/// [`DecodeError`]; the batch is then to be thrown away.
+/// [`DecodeError`]; the batch is empty then.
 pub fn decode(body: &[u8], decompressed_bytes_max: usize, batch: &mut WriteBatch) -> Result<(), DecodeError> {
-    let _ = (body, decompressed_bytes_max, batch);
-    Err(DecodeError::Snappy("no decoder yet".to_owned()))
+    let mut raw = std::mem::take(&mut batch.raw);
+    batch.clear();
+    let result = decompress(body, decompressed_bytes_max.min(DECOMPRESSED_BYTES_MAX), &mut raw)
+        .and_then(|()| walk::request(&raw, batch))
+        .map(|copies| raw.extend_from_slice(&copies));
+    batch.raw = raw;
+    if result.is_err() {
+        batch.clear();
+    }
+    result
+}
+
+/// Makes `out` the decompressed `body`. Bytes that are there are overwritten rather than zeroed first.
+fn decompress(body: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let claimed = ByteReader::new(body)
+        .uvarint("length of the decompressed body")
+        .map_err(|e| DecodeError::Snappy(e.to_string()))?;
+    let limit = bytes_max as u64;
+    if claimed > limit {
+        return Err(DecodeError::TooLarge { what: "decompressed body", found: claimed, limit });
+    }
+    let possible = (body.len() as u64).saturating_mul(SNAPPY_EXPANSION_MAX);
+    if claimed > possible {
+        let text = format!("{} bytes cannot hold the claimed {claimed} bytes", body.len());
+        return Err(DecodeError::Snappy(text));
+    }
+    let claimed = usize::try_from(claimed).unwrap_or(usize::MAX);
+    out.resize(claimed, 0);
+    let filled =
+        snap::raw::Decoder::new().decompress(body, out).map_err(|e| DecodeError::Snappy(e.to_string()))?;
+    if filled != claimed {
+        return Err(DecodeError::Snappy(format!("{claimed} bytes claimed, {filled} found")));
+    }
+    Ok(())
 }

@@ -1,0 +1,168 @@
+//! The other direction, for load generators and tests: builds a `prometheus.WriteRequest`.
+//!
+//! Holds: fields in the order of their numbers, zero values left out, as Prometheus's own sender writes them.
+//! Not here: HTTP.
+
+use chronolith_base::bytes::put_uvarint;
+use chronolith_model::{Exemplar, MetadataEntry, MetricKind};
+
+/// Builds one request after the other; `clear` keeps the memory.
+#[derive(Debug, Clone, Default)]
+pub struct RequestEncoder {
+    body: Vec<u8>,
+    message: Vec<u8>,
+    field: Vec<u8>,
+}
+
+impl RequestEncoder {
+    /// An empty request.
+    #[must_use]
+    pub fn new() -> RequestEncoder {
+        RequestEncoder::default()
+    }
+
+    /// Starts the next request.
+    pub fn clear(&mut self) {
+        self.body.clear();
+    }
+
+    /// The request, not compressed.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The request as it is sent: a snappy block.
+    ///
+    /// # Panics
+    /// Beyond 4 GiB.
+    #[must_use]
+    pub fn compressed(&self) -> Vec<u8> {
+        compress(&self.body)
+    }
+
+    /// Adds a series with labels in the given order (senders sort by name) and `(milliseconds, value)` samples.
+    pub fn push_series<'a>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'a str, &'a str)>,
+        samples: &[(i64, f64)],
+    ) {
+        self.push_series_with_exemplars(labels, samples, &[]);
+    }
+
+    /// As [`RequestEncoder::push_series`], with exemplars.
+    pub fn push_series_with_exemplars<'a>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'a str, &'a str)>,
+        samples: &[(i64, f64)],
+        exemplars: &[Exemplar],
+    ) {
+        self.message.clear();
+        put_labels(&mut self.message, labels);
+        self.put_samples(samples);
+        for exemplar in exemplars {
+            self.field.clear();
+            put_labels(&mut self.field, exemplar.labels.iter());
+            put_double(&mut self.field, 2, exemplar.value);
+            put_int(&mut self.field, 3, exemplar.time_ms.cast_unsigned());
+            put_bytes(&mut self.message, 3, &self.field);
+        }
+        put_bytes(&mut self.body, 1, &self.message);
+    }
+
+    /// Adds a series whose label fields were written before by [`put_labels`]: the fast way to send the same
+    /// series again and again.
+    pub fn push_encoded_series(&mut self, label_fields: &[u8], samples: &[(i64, f64)]) {
+        self.message.clear();
+        self.message.extend_from_slice(label_fields);
+        self.put_samples(samples);
+        put_bytes(&mut self.body, 1, &self.message);
+    }
+
+    /// Adds a metadata entry.
+    pub fn push_metadata(&mut self, entry: &MetadataEntry) {
+        self.message.clear();
+        put_int(&mut self.message, 1, kind_number(entry.kind));
+        for (number, text) in [(2, &entry.metric), (4, &entry.help), (5, &entry.unit)] {
+            if !text.is_empty() {
+                put_bytes(&mut self.message, number, text.as_bytes());
+            }
+        }
+        put_bytes(&mut self.body, 3, &self.message);
+    }
+
+    fn put_samples(&mut self, samples: &[(i64, f64)]) {
+        for &(time, value) in samples {
+            self.field.clear();
+            put_double(&mut self.field, 1, value);
+            put_int(&mut self.field, 2, time.cast_unsigned());
+            put_bytes(&mut self.message, 2, &self.field);
+        }
+    }
+}
+
+/// Compresses a request body as a snappy block.
+///
+/// # Panics
+/// Beyond 4 GiB.
+#[must_use]
+pub fn compress(body: &[u8]) -> Vec<u8> {
+    snap::raw::Encoder::new().compress_vec(body).expect("a request is below 4 GiB")
+}
+
+/// Appends the label fields of a series.
+pub fn put_labels<'a>(out: &mut Vec<u8>, labels: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    for (name, value) in labels {
+        let text_bytes = |text: &str| 1 + uvarint_bytes(text.len() as u64) + text.len();
+        out.push(tag(1, 2));
+        put_uvarint(out, (text_bytes(name) + text_bytes(value)) as u64);
+        put_bytes(out, 1, name.as_bytes());
+        put_bytes(out, 2, value.as_bytes());
+    }
+}
+
+/// Appends a length-prefixed field.
+fn put_bytes(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+    out.push(tag(number, 2));
+    put_uvarint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends a double, unless it is the default. Negative zero is not.
+fn put_double(out: &mut Vec<u8>, number: u8, value: f64) {
+    if value.to_bits() != 0 {
+        out.push(tag(number, 1));
+        out.extend_from_slice(&value.to_bits().to_le_bytes());
+    }
+}
+
+/// Appends a varint, unless it is the default.
+fn put_int(out: &mut Vec<u8>, number: u8, value: u64) {
+    if value != 0 {
+        out.push(tag(number, 0));
+        put_uvarint(out, value);
+    }
+}
+
+/// How many bytes `put_uvarint` appends.
+fn uvarint_bytes(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+fn tag(number: u8, wire_type: u8) -> u8 {
+    debug_assert!(number < 16 && wire_type < 8, "a tag of one byte");
+    number << 3 | wire_type
+}
+
+fn kind_number(kind: MetricKind) -> u64 {
+    match kind {
+        MetricKind::Unknown => 0,
+        MetricKind::Counter => 1,
+        MetricKind::Gauge => 2,
+        MetricKind::Histogram => 3,
+        MetricKind::GaugeHistogram => 4,
+        MetricKind::Summary => 5,
+        MetricKind::Info => 6,
+        MetricKind::StateSet => 7,
+    }
+}

@@ -1,0 +1,462 @@
+//! The decoder against a slow one that shares no code with it, and against damage of every kind.
+
+use chronolith_base::Rng;
+use chronolith_base::bytes::put_uvarint;
+use chronolith_model::{Exemplar, Labels, LabelsBuilder, MetadataEntry, MetricKind, Reject, WriteBatch};
+
+use super::encode::{RequestEncoder, compress, put_labels};
+use super::*;
+
+const LIMIT: usize = 32 << 20;
+
+type Parts<'a> = &'a [&'a [u8]];
+/// Labels as they come, samples, histograms.
+type SaidSeries = (Pairs, Vec<(i64, u64)>, u32);
+type Pairs = Vec<(String, String)>;
+
+/// What a request says, in owned form; values as their bits.
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    series: Vec<SaidSeries>,
+    /// Index of the series, labels, bits of the value, time.
+    exemplars: Vec<(u32, Labels, u64, i64)>,
+    metadata: Vec<MetadataEntry>,
+}
+
+enum Field<'a> {
+    Int(u64),
+    Double(u64),
+    Bytes(&'a [u8]),
+    Other,
+}
+
+fn slow_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u128;
+    for i in 0..10 {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u128::from(byte & 0x7f) << (7 * i);
+        if byte < 0x80 {
+            return u64::try_from(value).ok();
+        }
+    }
+    None
+}
+
+/// All fields of one message, first to last.
+fn slow_fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
+    let mut out = Vec::new();
+    while !bytes.is_empty() {
+        let tag = slow_varint(&mut bytes)?;
+        if tag >> 3 == 0 || tag >> 32 != 0 {
+            return None;
+        }
+        let field = match tag & 7 {
+            0 => Field::Int(slow_varint(&mut bytes)?),
+            1 => {
+                let (head, rest) = bytes.split_at_checked(8)?;
+                bytes = rest;
+                Field::Double(u64::from_le_bytes(head.try_into().ok()?))
+            }
+            2 => {
+                let len = usize::try_from(slow_varint(&mut bytes)?).ok()?;
+                let (head, rest) = bytes.split_at_checked(len)?;
+                bytes = rest;
+                Field::Bytes(head)
+            }
+            5 => {
+                bytes = bytes.split_at_checked(4)?.1;
+                Field::Other
+            }
+            _ => return None,
+        };
+        out.push((tag >> 3, field));
+    }
+    Some(out)
+}
+
+fn slow_label(bytes: &[u8]) -> Option<(String, String)> {
+    let (mut name, mut value) = (String::new(), String::new());
+    for field in slow_fields(bytes)? {
+        match field {
+            (1, Field::Bytes(b)) => name = String::from_utf8(b.to_vec()).ok()?,
+            (2, Field::Bytes(b)) => value = String::from_utf8(b.to_vec()).ok()?,
+            (1 | 2, _) => return None,
+            _ => {}
+        }
+    }
+    Some((name, value))
+}
+
+fn slow_series(bytes: &[u8], said: &mut Said) -> Option<()> {
+    let (mut labels, mut samples, mut histograms) = (Vec::new(), Vec::new(), 0);
+    for field in slow_fields(bytes)? {
+        match field {
+            (1, Field::Bytes(b)) => labels.push(slow_label(b)?),
+            (2, Field::Bytes(b)) => {
+                let (mut time, mut value) = (0, 0);
+                for field in slow_fields(b)? {
+                    match field {
+                        (1, Field::Double(v)) => value = v,
+                        (2, Field::Int(v)) => time = v.cast_signed(),
+                        (1 | 2, _) => return None,
+                        _ => {}
+                    }
+                }
+                samples.push((time, value));
+            }
+            (3, Field::Bytes(b)) => {
+                let (mut pairs, mut time, mut value) = (Vec::new(), 0, 0);
+                for field in slow_fields(b)? {
+                    match field {
+                        (1, Field::Bytes(b)) => pairs.push(slow_label(b)?),
+                        (2, Field::Double(v)) => value = v,
+                        (3, Field::Int(v)) => time = v.cast_signed(),
+                        (1..=3, _) => return None,
+                        _ => {}
+                    }
+                }
+                let labels = Labels::from_pairs(pairs.iter().map(|(n, v)| (&**n, &**v)));
+                said.exemplars.push((said.series.len() as u32, labels, value, time));
+            }
+            (4, Field::Bytes(_)) => histograms += 1,
+            (1..=4, _) => return None,
+            _ => {}
+        }
+    }
+    said.series.push((labels, samples, histograms));
+    Some(())
+}
+
+fn slow_request(bytes: &[u8]) -> Option<Said> {
+    let mut said = Said::default();
+    for field in slow_fields(bytes)? {
+        match field {
+            (1, Field::Bytes(b)) => slow_series(b, &mut said)?,
+            (3, Field::Bytes(b)) => {
+                let mut entry = MetadataEntry {
+                    metric: String::new(),
+                    kind: MetricKind::Unknown,
+                    help: String::new(),
+                    unit: String::new(),
+                };
+                for field in slow_fields(b)? {
+                    let text = |b: &[u8]| String::from_utf8(b.to_vec()).ok();
+                    match field {
+                        (1, Field::Int(v)) => entry.kind = MetricKind::from_remote_write(v),
+                        (2, Field::Bytes(b)) => entry.metric = text(b)?,
+                        (4, Field::Bytes(b)) => entry.help = text(b)?,
+                        (5, Field::Bytes(b)) => entry.unit = text(b)?,
+                        (1 | 2 | 4 | 5, _) => return None,
+                        _ => {}
+                    }
+                }
+                said.metadata.push(entry);
+            }
+            (1 | 3, _) => return None,
+            _ => {}
+        }
+    }
+    Some(said)
+}
+
+/// The batch in owned form; `None` if the labels of a series are refused.
+fn said_of(batch: &WriteBatch) -> Option<Said> {
+    let mut said = Said { metadata: batch.metadata.clone(), ..Said::default() };
+    for series in &batch.series {
+        let mut builder = LabelsBuilder::new();
+        (batch.source.parse)(batch.raw_of(series), &mut builder).ok()?;
+        let labels = builder.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        let range = series.samples.start as usize..series.samples.end as usize;
+        let samples = range.map(|i| (batch.times[i], batch.values[i].to_bits())).collect::<Vec<_>>();
+        said.series.push((labels, samples, series.histogram_count));
+    }
+    said.exemplars = batch
+        .exemplars
+        .iter()
+        .map(|e| (e.series_idx, e.exemplar.labels.clone(), e.exemplar.value.to_bits(), e.exemplar.time_ms))
+        .collect();
+    Some(said)
+}
+
+/// Both decoders say the same of `body`, or both refuse it.
+#[track_caller]
+fn check_body(body: &[u8], batch: &mut WriteBatch) {
+    let want = slow_request(body);
+    let got = decode(&compress(body), LIMIT, batch).ok().and_then(|()| said_of(batch));
+    assert_eq!(got, want, "body {body:02x?}");
+}
+
+fn golden() -> Vec<u8> {
+    let mut request = RequestEncoder::new();
+    request.push_series(
+        [("__name__", "http_requests_total"), ("instance", "a:9090"), ("job", "api")],
+        &[(1_700_000_000_000, 1.5), (1_700_000_015_000, f64::from_bits(0x7ff0_0000_0000_0002)), (-5, -0.0)],
+    );
+    let exemplar = Exemplar {
+        labels: Labels::from_pairs([("trace_id", "abc")]),
+        value: 0.25,
+        time_ms: 1_700_000_000_001,
+    };
+    request.push_series_with_exemplars([("__name__", "b"), ("é", "ü")], &[(0, 0.0)], &[exemplar]);
+    request.push_metadata(&MetadataEntry {
+        metric: "b".to_owned(),
+        kind: MetricKind::StateSet,
+        help: "Helps.".to_owned(),
+        unit: "bytes".to_owned(),
+    });
+    request.body().to_vec()
+}
+
+fn field(number: u64, wire_type: u64, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_uvarint(&mut out, number << 3 | wire_type);
+    if wire_type == 2 {
+        put_uvarint(&mut out, payload.len() as u64);
+    }
+    out.extend_from_slice(payload);
+    out
+}
+
+fn labels_of(pairs: &[(&str, &str)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_labels(&mut out, pairs.iter().copied());
+    out
+}
+
+fn sample_of(time: u64, value: f64) -> Vec<u8> {
+    let mut out = field(1, 1, &value.to_bits().to_le_bytes());
+    out.push(2 << 3);
+    put_uvarint(&mut out, time);
+    field(2, 2, &out)
+}
+
+#[test]
+fn the_golden_request_is_read_as_written() {
+    let mut batch = new_batch();
+    let body = golden();
+    check_body(&body, &mut batch);
+    assert_eq!(batch.raw, body);
+    assert_eq!(batch.series.len(), 2);
+    assert_eq!(batch.times, [1_700_000_000_000, 1_700_000_015_000, -5, 0]);
+    let bits = batch.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits, [0x3ff8_0000_0000_0000, 0x7ff0_0000_0000_0002, 0x8000_0000_0000_0000, 0]);
+    let mut builder = LabelsBuilder::new();
+    parse_labels(batch.raw_of(&batch.series[1]), &mut builder).unwrap();
+    assert_eq!(builder.finish().to_string(), r#"b{"é"="ü"}"#);
+    assert_eq!(batch.exemplars[0].series_idx, 1);
+    assert_eq!(batch.metadata[0].kind, MetricKind::StateSet);
+}
+
+#[test]
+fn bytes_of_the_encoder_are_the_wire_format() {
+    let mut request = RequestEncoder::new();
+    request.push_series([("a", "bc")], &[(300, 1.0), (0, 0.0)]);
+    let want = [
+        0x0a, 0x19, 0x0a, 0x07, 0x0a, 1, b'a', 0x12, 2, b'b', b'c', 0x12, 0x0c, 0x09, 0, 0, 0, 0, 0, 0, 0xf0,
+        0x3f, 0x10, 0xac, 0x02, 0x12, 0,
+    ];
+    assert_eq!(request.body(), want);
+    let mut again = RequestEncoder::new();
+    again.push_encoded_series(&labels_of(&[("a", "bc")]), &[(300, 1.0), (0, 0.0)]);
+    assert_eq!(again.body(), want);
+    let long = "x".repeat(200);
+    let fields = labels_of(&[(&long, &long), ("a", "")]);
+    let mut builder = LabelsBuilder::new();
+    parse_labels(&fields, &mut builder).unwrap();
+    assert_eq!(builder.iter().collect::<Vec<_>>(), [(&*long, &*long), ("a", "")]);
+}
+
+#[test]
+fn fields_may_come_in_any_order_and_labels_be_interrupted() {
+    let a = labels_of(&[("a", "1")]);
+    let b = labels_of(&[("b", "2")]);
+    let c = labels_of(&[("c", "3")]);
+    let s = sample_of(7, 2.5);
+    let histogram = field(4, 2, &[1, 2, 3]);
+    let unknown = field(99, 5, &[1, 2, 3, 4]);
+    let orders: [(Parts<'_>, Parts<'_>); 5] = [
+        (&[&s, &a, &b, &s], &[&a, &b]),
+        (&[&a, &s, &b, &c], &[&a, &b, &c]),
+        (&[&a, &s, &b, &histogram, &c, &s], &[&a, &b, &c]),
+        (&[&histogram, &histogram, &s], &[]),
+        (&[&unknown, &a, &unknown, &b], &[&a, &b]),
+    ];
+    let mut batch = new_batch();
+    let mut body = Vec::new();
+    for (parts, _) in &orders {
+        body.extend(field(1, 2, &parts.concat()));
+    }
+    check_body(&body, &mut batch);
+    for (series, (_, want)) in batch.series.iter().zip(&orders) {
+        assert_eq!(batch.raw_of(series), want.concat());
+    }
+    assert_eq!(batch.series[3].histogram_count, 2);
+    assert_eq!(batch.times.len(), 6);
+    assert_eq!(&batch.raw[..body.len()], body);
+}
+
+#[test]
+fn last_of_a_repeated_number_counts_and_defaults_are_zero() {
+    let mut twice = field(1, 1, &1f64.to_bits().to_le_bytes());
+    twice.extend(field(1, 1, &2f64.to_bits().to_le_bytes()));
+    // A tag that takes more bytes than it needs is legal.
+    twice.extend([0x90, 0x00, 5]);
+    let body = field(1, 2, &[field(2, 2, &twice), field(2, 2, &[])].concat());
+    let mut batch = new_batch();
+    check_body(&body, &mut batch);
+    assert_eq!((&batch.times[..], &batch.values[..]), (&[5i64, 0][..], &[2.0, 0.0][..]));
+}
+
+#[test]
+fn wrong_types_and_groups_are_refused_with_their_offset() {
+    let check = |body: &[u8], want: &str| {
+        let mut batch = new_batch();
+        let error = decode(&compress(body), LIMIT, &mut batch).unwrap_err();
+        assert_eq!(error.to_string(), want);
+        assert!(batch.series.is_empty() && batch.raw.is_empty());
+    };
+    check(&[0x08, 1], "protobuf: field has the wrong wire type at offset 1");
+    check(&[0x0b], "protobuf: field has the wrong wire type at offset 1");
+    check(&[0x33, 0x34], "protobuf: group or unknown wire type at offset 1");
+    check(&[0x37, 0x34], "protobuf: group or unknown wire type at offset 1");
+    check(&[0x00, 0x00], "protobuf: illegal field number at offset 0");
+    check(&[0x0a, 5, 1], "protobuf: length is past the end of its message at offset 1");
+    check(&[0x0a, 2, 0x0a, 1, 0], "protobuf: length is past the end of its message at offset 3");
+    check(&[0x0a, 0xff], "protobuf: varint is cut off at offset 1");
+    check(
+        &[0x30, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2],
+        "protobuf: varint has more than 64 bits at offset 1",
+    );
+    check(&[0x35, 0, 0, 0], "protobuf: 4-byte number is cut off at offset 1");
+    check(&[0x1a, 3, 0x12, 1, 0xff], "protobuf: text is not utf-8 at offset 4");
+}
+
+#[test]
+fn labels_are_checked_when_they_are_parsed() {
+    let mut builder = LabelsBuilder::new();
+    let bad = field(1, 2, &[field(1, 2, b"a"), field(2, 2, &[0xff])].concat());
+    assert_eq!(parse_labels(&bad, &mut builder), Err(Reject::InvalidUtf8));
+    assert_eq!(parse_labels(&[0x0a], &mut builder), Err(Reject::InvalidUtf8));
+    assert_eq!(parse_labels(&[0x12, 0], &mut builder), Err(Reject::InvalidUtf8));
+}
+
+#[test]
+fn claims_are_checked_before_memory_is_taken() {
+    let check = |claim: u64, body: &[u8], want: &str| {
+        let mut bytes = Vec::new();
+        put_uvarint(&mut bytes, claim);
+        bytes.extend_from_slice(body);
+        let mut batch = new_batch();
+        let error = decode(&bytes, LIMIT, &mut batch).unwrap_err();
+        assert!(error.to_string().starts_with(want), "{error}");
+        assert!(batch.raw.capacity() < 1024, "memory is taken for {claim}");
+    };
+    let large = "decompressed body of 4294967296 bytes is larger than the limit of 33554432 bytes";
+    check(1 << 32, &[0], large);
+    check(1 << 60, &[0], "decompressed body of 1152921504606846976 bytes is larger");
+    check(LIMIT as u64 + 1, &[0], "decompressed body of 33554433 bytes is larger");
+    check(LIMIT as u64, &[0; 50], "snappy: 54 bytes cannot hold the claimed 33554432 bytes");
+    check(5, &[0x0c, 1, 2, 3, 4], "snappy: ");
+    check(3, &[0x0c, 1, 2, 3, 4], "snappy: ");
+    check(4, &[0x0c, 1, 2], "snappy: ");
+    check(4, &[0x05, 0x09], "snappy: ");
+    let mut batch = new_batch();
+    assert!(matches!(decode(&[], LIMIT, &mut batch), Err(DecodeError::Snappy(_))));
+    assert!(matches!(decode(&[0xff; 20], LIMIT, &mut batch), Err(DecodeError::Snappy(_))));
+    // The empty request is one, and a batch is usable after an error.
+    assert_eq!(decode(&[0], LIMIT, &mut batch), Ok(()));
+    assert_eq!(decode(&compress(&golden()), LIMIT, &mut batch), Ok(()));
+}
+
+#[test]
+fn counts_and_sizes_have_limits() {
+    let check = |body: &[u8], want: &str| {
+        let error = decode(&compress(body), LIMIT, &mut new_batch()).unwrap_err();
+        assert_eq!(error.to_string(), want);
+    };
+    check(&[0x0a, 0].repeat(SERIES_COUNT_MAX + 1), "request has more than 1048576 series");
+    check(&[0x1a, 0].repeat(METADATA_COUNT_MAX + 1), "request has more than 65536 metadata entries");
+    let samples = [0x12, 0].repeat(SAMPLE_COUNT_MAX + 1);
+    check(&field(1, 2, &samples), "request has more than 4194304 samples");
+    check(&field(1, 2, &[0x1a, 0].repeat(EXEMPLAR_COUNT_MAX + 1)), "request has more than 65536 exemplars");
+    let long = "x".repeat(LABEL_SECTION_BYTES_MAX);
+    let want = "labels of one series of 1048586 bytes is larger than the limit of 1048576 bytes";
+    check(&field(1, 2, &labels_of(&[("", &long)])), want);
+    let many = field(3, 2, &labels_of(&[("a", "b")]).repeat(1000));
+    let want = "labels of one exemplar of 4098 bytes is larger than the limit of 4096 bytes";
+    check(&field(1, 2, &many), want);
+}
+
+#[test]
+fn every_cut_and_every_flip_is_read_as_the_slow_decoder_reads_it() {
+    let body = golden();
+    let mut batch = new_batch();
+    for end in 0..body.len() {
+        check_body(&body[..end], &mut batch);
+    }
+    for at in 0..body.len() {
+        for flip in 1..=255u8 {
+            let mut damaged = body.clone();
+            damaged[at] ^= flip;
+            check_body(&damaged, &mut batch);
+        }
+    }
+}
+
+#[test]
+fn damaged_snappy_is_an_error_or_a_request_but_no_panic() {
+    let sent = compress(&golden());
+    let mut batch = new_batch();
+    for end in 0..sent.len() {
+        assert!(decode(&sent[..end], LIMIT, &mut batch).is_err(), "cut at {end}");
+    }
+    for at in 0..sent.len() {
+        for flip in 1..=255u8 {
+            let mut damaged = sent.clone();
+            damaged[at] ^= flip;
+            let _ = decode(&damaged, 1 << 16, &mut batch);
+        }
+    }
+}
+
+/// A random message that is mostly well-formed, nested at most `depth` deep.
+fn random_message(rng: &Rng, depth: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    for _ in 0..rng.below(6) {
+        let number = if rng.below(12) == 0 { rng.below(40) } else { 1 + rng.below(5) };
+        match rng.below(40) {
+            0 => out.push(rng.next_u64() as u8),
+            1..=4 => {
+                put_uvarint(&mut out, number << 3);
+                put_uvarint(&mut out, rng.next_u64() >> rng.below(64));
+            }
+            5..=8 => out.extend(field(number, 1, &rng.next_u64().to_le_bytes())),
+            9 => out.extend(field(number, 5, &[1, 2, 3, 4])),
+            _ if depth == 0 => {
+                out.extend(field(number, 2, "xyzé".get(..rng.below(4) as usize).unwrap_or("").as_bytes()))
+            }
+            _ => out.extend(field(number, 2, &random_message(rng, depth - 1))),
+        }
+    }
+    out
+}
+
+#[test]
+fn random_requests_are_read_as_the_slow_decoder_reads_them() {
+    let rng = Rng::from_seed(1);
+    let mut batch = new_batch();
+    let mut accepted = 0;
+    for _ in 0..100_000 {
+        let body = field(1, 2, &random_message(&rng, 2));
+        check_body(&body, &mut batch);
+        accepted += usize::from(!batch.series.is_empty());
+    }
+    assert!(accepted > 5_000, "only {accepted} requests are well-formed");
+    for _ in 0..50_000 {
+        let mut body = vec![0u8; rng.below(64) as usize];
+        rng.fill(&mut body);
+        check_body(&body, &mut batch);
+        let _ = decode(&body, LIMIT, &mut batch);
+    }
+}

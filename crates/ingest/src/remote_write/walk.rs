@@ -1,0 +1,250 @@
+//! The walk over a `prometheus.WriteRequest`: finds where series lie and copies their samples into columns.
+//!
+//! Holds: fields may come in any order and be repeated, missing ones have proto3's defaults, unknown ones are
+//! skipped. Labels are not looked into: that they are well-formed is checked when the series is new.
+
+use chronolith_model::batch::BatchExemplar;
+use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch};
+
+use super::labels::label;
+use super::wire::{Cursor, FIXED64, LEN, VARINT};
+use super::{
+    DecodeError, EXEMPLAR_COUNT_MAX, EXEMPLAR_LABEL_BYTES_MAX, LABEL_SECTION_BYTES_MAX, METADATA_COUNT_MAX,
+    SAMPLE_COUNT_MAX, SERIES_COUNT_MAX,
+};
+
+/// Tag byte of a length-prefixed field 1: a series in the request, a label in a series.
+const TAG_1_LEN: u8 = 0x0a;
+/// Tag byte of `samples` in a series.
+const TAG_2_LEN: u8 = 0x12;
+/// Tag byte of `value` in a sample.
+const TAG_1_FIXED64: u8 = 0x09;
+/// Tag byte of `timestamp` in a sample.
+const TAG_2_VARINT: u8 = 0x10;
+
+/// Fills the columns of `batch` from `body`. Ranges of series point into `body` and, for labels that other
+/// fields interrupt, behind its end: into the returned copies, which belong there.
+pub(super) fn request(body: &[u8], batch: &mut WriteBatch) -> Result<Vec<u8>, DecodeError> {
+    let mut copies = Vec::new();
+    let mut at = Cursor::new(body);
+    while !at.is_empty() {
+        if at.peek() == Some(TAG_1_LEN) {
+            at.advance();
+            series(at.message()?, body, &mut copies, batch)?;
+            continue;
+        }
+        match at.tag()? {
+            (1, LEN) => series(at.message()?, body, &mut copies, batch)?,
+            (3, LEN) => metadata(at.message()?, &mut batch.metadata)?,
+            (1 | 3, _) => return Err(at.wrong_type().into()),
+            (_, other) => at.skip(other)?,
+        }
+    }
+    Ok(copies)
+}
+
+fn series(
+    message: Cursor<'_>,
+    body: &[u8],
+    copies: &mut Vec<u8>,
+    batch: &mut WriteBatch,
+) -> Result<(), DecodeError> {
+    if batch.series.len() >= SERIES_COUNT_MAX {
+        return Err(DecodeError::TooMany { what: "series", limit: SERIES_COUNT_MAX });
+    }
+    let sample_start = batch.times.len();
+    let mut at = message;
+    let section_start = at.offset();
+    label_fields(&mut at)?;
+    let mut section = section_start..at.offset();
+    sample_fields(&mut at, &mut batch.times, &mut batch.values)?;
+    let mut histogram_count = 0;
+    if !at.is_empty() {
+        let mut rest = Rest { section, copied: None, histogram_count: 0 };
+        rest.fields(&mut at, body, copies, batch)?;
+        section = match rest.copied {
+            Some(start) => body.len() + start..body.len() + copies.len(),
+            None => rest.section,
+        };
+        histogram_count = rest.histogram_count;
+    }
+    if section.len() > LABEL_SECTION_BYTES_MAX {
+        let (found, limit) = (section.len() as u64, LABEL_SECTION_BYTES_MAX as u64);
+        return Err(DecodeError::TooLarge { what: "labels of one series", found, limit });
+    }
+    if batch.times.len() > SAMPLE_COUNT_MAX {
+        return Err(DecodeError::TooMany { what: "samples", limit: SAMPLE_COUNT_MAX });
+    }
+    batch.series.push(BatchSeries {
+        raw: index(section.start)..index(section.end),
+        samples: index(sample_start)..index(batch.times.len()),
+        histogram_count,
+    });
+    Ok(())
+}
+
+/// Body and copies together stay below [`super::DECOMPRESSED_BYTES_MAX`] twice, samples below their limit.
+fn index(at: usize) -> u32 {
+    u32::try_from(at).expect("offsets into a request fit u32")
+}
+
+/// Steps over label fields for as long as they follow each other.
+fn label_fields(at: &mut Cursor<'_>) -> Result<(), DecodeError> {
+    while at.peek() == Some(TAG_1_LEN) {
+        at.advance();
+        at.message()?;
+    }
+    Ok(())
+}
+
+/// Copies samples for as long as they follow each other.
+fn sample_fields(
+    at: &mut Cursor<'_>,
+    times: &mut Vec<i64>,
+    values: &mut Vec<f64>,
+) -> Result<(), DecodeError> {
+    while at.peek() == Some(TAG_2_LEN) {
+        at.advance();
+        let (time, value) = sample(at.message()?)?;
+        times.push(time);
+        values.push(value);
+        if times.len() > SAMPLE_COUNT_MAX {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn sample(mut message: Cursor<'_>) -> Result<(i64, f64), DecodeError> {
+    let (mut time, mut value) = (0i64, 0f64);
+    while let Some(byte) = message.peek() {
+        match byte {
+            TAG_1_FIXED64 => {
+                message.advance();
+                value = f64::from_bits(message.fixed64()?);
+            }
+            TAG_2_VARINT => {
+                message.advance();
+                time = message.varint()?.cast_signed();
+            }
+            _ => match message.tag()? {
+                (1, FIXED64) => value = f64::from_bits(message.fixed64()?),
+                (2, VARINT) => time = message.varint()?.cast_signed(),
+                (1 | 2, _) => return Err(message.wrong_type().into()),
+                (_, other) => message.skip(other)?,
+            },
+        }
+    }
+    Ok((time, value))
+}
+
+/// What follows the usual "labels, then samples" of a series.
+struct Rest {
+    /// The labels so far, within the body.
+    section: std::ops::Range<usize>,
+    /// Where the copied labels of this series start, once they are interrupted.
+    copied: Option<usize>,
+    histogram_count: u32,
+}
+
+impl Rest {
+    fn fields(
+        &mut self,
+        at: &mut Cursor<'_>,
+        body: &[u8],
+        copies: &mut Vec<u8>,
+        batch: &mut WriteBatch,
+    ) -> Result<(), DecodeError> {
+        while !at.is_empty() {
+            let start = at.offset();
+            match at.tag()? {
+                (1, LEN) => {
+                    at.message()?;
+                    self.add_label(start..at.offset(), body, copies);
+                }
+                (2, LEN) => {
+                    let (time, value) = sample(at.message()?)?;
+                    batch.times.push(time);
+                    batch.values.push(value);
+                    if batch.times.len() > SAMPLE_COUNT_MAX {
+                        return Err(DecodeError::TooMany { what: "samples", limit: SAMPLE_COUNT_MAX });
+                    }
+                }
+                (3, LEN) => exemplar(at.message()?, batch)?,
+                (4, LEN) => {
+                    at.message()?;
+                    // A histogram field takes two bytes at least, so the count stays far below u32::MAX.
+                    self.histogram_count += 1;
+                }
+                (1..=4, _) => return Err(at.wrong_type().into()),
+                (_, other) => at.skip(other)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn add_label(&mut self, field: std::ops::Range<usize>, body: &[u8], copies: &mut Vec<u8>) {
+        let bytes = |range: &std::ops::Range<usize>| body.get(range.clone()).unwrap_or(&[]);
+        if self.copied.is_some() {
+            copies.extend_from_slice(bytes(&field));
+        } else if self.section.is_empty() {
+            self.section = field;
+        } else if self.section.end == field.start {
+            self.section.end = field.end;
+        } else {
+            self.copied = Some(copies.len());
+            copies.extend_from_slice(bytes(&self.section));
+            copies.extend_from_slice(bytes(&field));
+        }
+    }
+}
+
+/// Adds an exemplar of the series that is pushed next.
+fn exemplar(mut message: Cursor<'_>, batch: &mut WriteBatch) -> Result<(), DecodeError> {
+    if batch.exemplars.len() >= EXEMPLAR_COUNT_MAX {
+        return Err(DecodeError::TooMany { what: "exemplars", limit: EXEMPLAR_COUNT_MAX });
+    }
+    let mut labels = LabelsBuilder::new();
+    let mut label_bytes = 0usize;
+    let (mut time_ms, mut value) = (0i64, 0f64);
+    while !message.is_empty() {
+        match message.tag()? {
+            (1, LEN) => {
+                let field = message.message()?;
+                label_bytes = label_bytes.saturating_add(field.rest().len());
+                if label_bytes > EXEMPLAR_LABEL_BYTES_MAX {
+                    let (found, limit) = (label_bytes as u64, EXEMPLAR_LABEL_BYTES_MAX as u64);
+                    return Err(DecodeError::TooLarge { what: "labels of one exemplar", found, limit });
+                }
+                let (name, value) = label(field)?;
+                labels.push(name, value);
+            }
+            (2, FIXED64) => value = f64::from_bits(message.fixed64()?),
+            (3, VARINT) => time_ms = message.varint()?.cast_signed(),
+            (1..=3, _) => return Err(message.wrong_type().into()),
+            (_, other) => message.skip(other)?,
+        }
+    }
+    let exemplar = Exemplar { labels: labels.finish(), value, time_ms };
+    batch.exemplars.push(BatchExemplar { series_idx: index(batch.series.len()), exemplar });
+    Ok(())
+}
+
+fn metadata(mut message: Cursor<'_>, out: &mut Vec<MetadataEntry>) -> Result<(), DecodeError> {
+    if out.len() >= METADATA_COUNT_MAX {
+        return Err(DecodeError::TooMany { what: "metadata entries", limit: METADATA_COUNT_MAX });
+    }
+    let (mut kind, mut metric, mut help, mut unit) = (MetricKind::Unknown, "", "", "");
+    while !message.is_empty() {
+        match message.tag()? {
+            (1, VARINT) => kind = MetricKind::from_remote_write(message.varint()?),
+            (2, LEN) => metric = message.message()?.text()?,
+            (4, LEN) => help = message.message()?.text()?,
+            (5, LEN) => unit = message.message()?.text()?,
+            (1 | 2 | 4 | 5, _) => return Err(message.wrong_type().into()),
+            (_, other) => message.skip(other)?,
+        }
+    }
+    out.push(MetadataEntry { metric: metric.to_owned(), kind, help: help.to_owned(), unit: unit.to_owned() });
+    Ok(())
+}
