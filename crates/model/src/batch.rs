@@ -97,7 +97,9 @@ impl Reject {
     pub fn message(self) -> &'static str {
         match self {
             Reject::TooOld => "sample is older than the retention",
-            Reject::OutOfBounds => "out of bounds: sample is too far in the future, or its time cannot be stored",
+            Reject::OutOfBounds => {
+                "out of bounds: sample is too far in the future, or its time cannot be stored"
+            }
             Reject::DuplicateTimestamp => "duplicate sample for timestamp: another value is already stored",
             Reject::SeriesLimit => "the tenant's limit of series is reached",
             Reject::NoMetricName => "series has no metric name (label __name__)",

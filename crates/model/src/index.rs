@@ -1,7 +1,12 @@
 //! From matchers to series: the same way over the head's postings and a block's.
-//! Holds: refs ascend. Not here: how postings are stored.
+//!
+//! Holds: refs ascend; only postings of values that decide something are read; all refs are asked for only if
+//! every matcher fits series without the label. Not here: how postings are stored.
 
-use crate::{Matcher, QueryError};
+#[cfg(test)]
+mod tests;
+
+use crate::{MatchOp, Matcher, QueryError};
 
 /// Postings of one set of series (a tenant's head, one block).
 pub trait LabelIndex {
@@ -31,25 +36,216 @@ pub trait LabelIndex {
 
 /// The refs of the series that fit all `matchers`, ascending.
 ///
+/// Matchers that name their values come first, the shortest postings before the others; then those that look
+/// through values; then those that only take series away. It ends as soon as nothing is left.
+///
 /// # Errors
 /// As the index.
 pub fn select_refs(index: &dyn LabelIndex, matchers: &[Matcher]) -> Result<Vec<u32>, QueryError> {
-    let mut found = Vec::new();
-    index.all(&mut found)?;
-    for matcher in matchers {
-        let mut fits = Vec::new();
-        let mut values = Vec::new();
-        index.for_each_value(&matcher.name, "", &mut |v| {
-            values.push(v.to_owned());
-            true
-        })?;
-        let empty_fits = matcher.matches_empty();
-        // Where the empty value fits, collect what does not fit and take it away.
-        for value in values.iter().filter(|v| matcher.matches(v) != empty_fits) {
-            index.postings(&matcher.name, value, &mut fits)?;
+    let mut steps = matchers.iter().map(Step::new).collect::<Vec<_>>();
+    steps.sort_by_key(Step::rank);
+    let narrowing_count = steps.partition_point(|step| !step.takes_away);
+    let (narrowing, taking) = steps.split_at(narrowing_count);
+    let listed_count = narrowing.partition_point(|step| step.values.is_listed());
+    let (listed, searched) = narrowing.split_at(listed_count);
+
+    let mut lists = Vec::with_capacity(listed.len());
+    for step in listed {
+        let refs = step.refs(index)?;
+        if refs.is_empty() {
+            return Ok(refs);
         }
-        fits.sort_unstable();
-        found.retain(|r| fits.binary_search(r).is_ok() != empty_fits);
+        lists.push(refs);
+    }
+    lists.sort_by_key(Vec::len);
+    let mut found = lists.into_iter().reduce(intersection);
+    for step in searched {
+        if found.as_ref().is_some_and(Vec::is_empty) {
+            break;
+        }
+        let refs = step.refs(index)?;
+        found = Some(match found {
+            Some(found) => intersection(found, refs),
+            None => refs,
+        });
+    }
+    let mut found = match found {
+        Some(found) => found,
+        None => {
+            let mut all = Vec::new();
+            index.all(&mut all)?;
+            all
+        }
+    };
+    for step in taking {
+        if found.is_empty() {
+            break;
+        }
+        subtract(&mut found, &step.refs(index)?);
     }
     Ok(found)
+}
+
+/// What one matcher does: it either keeps the series with certain values, or takes them away.
+///
+/// A series without the label counts as having the empty value, for which there are no postings. So a matcher
+/// that does not fit it keeps the series with the values that fit, and one that does fit it takes away those
+/// with the values that do not. Either way the values are those that are judged unlike the empty one.
+struct Step<'a> {
+    matcher: &'a Matcher,
+    takes_away: bool,
+    values: Values<'a>,
+}
+
+/// The values that are judged unlike the empty one.
+enum Values<'a> {
+    /// This one.
+    One(&'a str),
+    /// These.
+    Set(&'a [String]),
+    /// Some of those that start with a prefix.
+    Search(&'a str),
+    /// All.
+    Every,
+    /// None.
+    Nothing,
+}
+
+impl Values<'_> {
+    fn is_listed(&self) -> bool {
+        matches!(self, Values::One(_) | Values::Set(_) | Values::Nothing)
+    }
+}
+
+impl<'a> Step<'a> {
+    fn new(matcher: &'a Matcher) -> Step<'a> {
+        let values = match (matcher.op, matcher.regex()) {
+            (MatchOp::Equal | MatchOp::NotEqual, _) | (_, None) => match &*matcher.value {
+                "" => Values::Every,
+                value => Values::One(value),
+            },
+            (_, Some(regex)) if regex.matches_all() => Values::Nothing,
+            (_, Some(regex)) if regex.is_match("") => Values::Search(""),
+            (_, Some(regex)) => match regex.set_matches() {
+                Some(set) => Values::Set(set),
+                None => Values::Search(regex.prefix()),
+            },
+        };
+        Step { matcher, takes_away: matcher.matches_empty(), values }
+    }
+
+    /// Cheap and narrowing first.
+    fn rank(&self) -> (bool, usize) {
+        let cost = match self.values {
+            Values::Nothing => 0,
+            Values::One(_) => 1,
+            Values::Set(_) => 2,
+            Values::Search("") => 4,
+            Values::Search(_) => 3,
+            Values::Every => 5,
+        };
+        (self.takes_away, cost)
+    }
+
+    /// The series with the values, ascending.
+    fn refs(&self, index: &dyn LabelIndex) -> Result<Vec<u32>, QueryError> {
+        let name = &*self.matcher.name;
+        let mut refs = Vec::new();
+        match self.values {
+            Values::Nothing => {}
+            Values::One(value) => index.postings(name, value, &mut refs)?,
+            Values::Set(set) => {
+                for value in set {
+                    index.postings(name, value, &mut refs)?;
+                }
+            }
+            Values::Search(prefix) => {
+                let matcher = self.matcher;
+                let keep = |value: &str| matcher.matches(value) != self.takes_away;
+                for value in values(index, name, prefix, keep)?.iter() {
+                    index.postings(name, value, &mut refs)?;
+                }
+            }
+            Values::Every => {
+                for value in values(index, name, "", |_| true)?.iter() {
+                    index.postings(name, value, &mut refs)?;
+                }
+            }
+        }
+        // The stable sort finds the runs that the postings are, and merges them.
+        if !refs.is_sorted() {
+            refs.sort();
+        }
+        refs.dedup();
+        Ok(refs)
+    }
+}
+
+/// Values one behind the other.
+#[derive(Default)]
+struct ValueList {
+    text: String,
+    /// Where each value ends in `text`.
+    ends: Vec<usize>,
+}
+
+impl ValueList {
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let value = &self.text[start..end];
+            start = end;
+            value
+        })
+    }
+}
+
+/// The values of `name` that `keep` wants. They are collected before postings are read, so that an index may
+/// hold a lock while it calls back.
+fn values(
+    index: &dyn LabelIndex,
+    name: &str,
+    prefix: &str,
+    keep: impl Fn(&str) -> bool,
+) -> Result<ValueList, QueryError> {
+    let mut list = ValueList::default();
+    index.for_each_value(name, prefix, &mut |value| {
+        if !value.is_empty() && keep(value) {
+            list.text.push_str(value);
+            list.ends.push(list.text.len());
+        }
+        true
+    })?;
+    Ok(list)
+}
+
+/// What is in both; both ascend. Cost: the shorter list times the logarithm of the gaps in the longer.
+fn intersection(a: Vec<u32>, b: Vec<u32>) -> Vec<u32> {
+    let (mut short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    let mut at = 0;
+    short.retain(|&series_ref| {
+        at = seek(&long, at, series_ref);
+        long.get(at) == Some(&series_ref)
+    });
+    short
+}
+
+/// Removes from `found` what is in `other`; both ascend.
+fn subtract(found: &mut Vec<u32>, other: &[u32]) {
+    let mut at = 0;
+    found.retain(|&series_ref| {
+        at = seek(other, at, series_ref);
+        other.get(at) != Some(&series_ref)
+    });
+}
+
+/// The first index from `from` on whose ref is `target` or more: strides that double, then a binary search.
+fn seek(refs: &[u32], from: usize, target: u32) -> usize {
+    let rest = refs.get(from..).unwrap_or(&[]);
+    let mut stride = 1;
+    while rest.get(stride - 1).is_some_and(|&r| r < target) {
+        stride *= 2;
+    }
+    let (start, end) = (stride / 2, rest.len().min(stride));
+    from + start + rest.get(start..end).unwrap_or(&[]).partition_point(|&r| r < target)
 }

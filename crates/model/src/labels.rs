@@ -293,7 +293,9 @@ impl LabelsBuilder {
 
     /// Pairs as they were added.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pairs.iter().map(|&(a, b, c)| (&self.text[a as usize..b as usize], &self.text[b as usize..c as usize]))
+        self.pairs
+            .iter()
+            .map(|&(a, b, c)| (&self.text[a as usize..b as usize], &self.text[b as usize..c as usize]))
     }
 
     /// How many pairs.

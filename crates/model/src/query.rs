@@ -182,14 +182,22 @@ pub trait Queryable: Send + Sync {
     ///
     /// # Errors
     /// As the source.
-    fn select(&self, selector: &Selector<'_>, ctx: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError>;
+    fn select(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError>;
 
     /// Label names of the series that fit, sorted, each once; at most `limit` (0 = all).
     ///
     /// # Errors
     /// As the source.
-    fn label_names(&self, selector: &Selector<'_>, limit: usize, ctx: &ReadContext)
-    -> Result<Vec<String>, QueryError>;
+    fn label_names(
+        &self,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError>;
 
     /// Values of `name` among the series that fit, sorted, each once; at most `limit` (0 = all).
     ///

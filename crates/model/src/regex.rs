@@ -1,25 +1,247 @@
-//! Go RE2 patterns, fully anchored (placeholder until the front end lands).
+//! Go RE2 patterns, fully anchored, as Prometheus reads them: `^(?s:pattern)$`.
+//!
+//! Holds: a pattern that Go refuses is refused with Go's text; one that Go accepts gives Go's matches.
+//! Differences: the Unicode tables are newer than Go's; a pattern whose program is larger than
+//! [`PROGRAM_BYTES_MAX`] is refused as too large, where Go's limit is higher.
+//! Not here: which label a pattern looks at (`matcher`).
 
-/// Why a pattern is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("error parsing regexp: {0}")]
-pub struct RegexError(pub String);
+mod class;
+mod expand;
+mod literal;
+mod parse;
+mod unicode;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use regex_automata::meta;
+use regex_syntax::hir::{Hir, Look};
+
+use literal::Glob;
+
+/// Bytes of a pattern at most.
+pub const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a compiled pattern at most.
+pub const PROGRAM_BYTES_MAX: usize = 16 << 20;
+/// A search for groups keeps a table of every state times every group; about this large at most.
+pub const GROUP_TABLE_BYTES_MAX: usize = 128 << 20;
+/// Instructions times groups of a pattern that is compiled only when somebody asks for its groups.
+const LAZY_TABLE_SIZE_MAX: u64 = 1 << 16;
+/// Strings that [`GoRegex::set_matches`] gives at most.
+pub const SET_MATCH_COUNT_MAX: usize = 4096;
+/// Bytes of these strings at most.
+pub const SET_MATCH_BYTES_MAX: usize = 1 << 18;
+
+/// Kinds of errors, as Go names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegexErrorKind {
+    /// `\p{..}` or `[..]` with a range that cannot be.
+    InvalidCharRange,
+    /// A backslash before a character that has no meaning behind one.
+    InvalidEscape,
+    /// `(?P<name>` without a proper name.
+    InvalidNamedCapture,
+    /// `(?` and something else.
+    InvalidPerlOp,
+    /// `a**`.
+    InvalidRepeatOp,
+    /// Above 1000, or upside down.
+    InvalidRepeatSize,
+    /// `[` without `]`.
+    MissingBracket,
+    /// `(` without `)`.
+    MissingParen,
+    /// `*` behind nothing.
+    MissingRepeatArgument,
+    /// A backslash as the last character.
+    TrailingBackslash,
+    /// `)` without `(`.
+    UnexpectedParen,
+    /// More than 1000 levels.
+    NestingDepth,
+    /// More than the program may have.
+    Large,
+}
+
+impl RegexErrorKind {
+    fn text(self) -> &'static str {
+        match self {
+            RegexErrorKind::InvalidCharRange => "invalid character class range",
+            RegexErrorKind::InvalidEscape => "invalid escape sequence",
+            RegexErrorKind::InvalidNamedCapture => "invalid named capture",
+            RegexErrorKind::InvalidPerlOp => "invalid or unsupported Perl syntax",
+            RegexErrorKind::InvalidRepeatOp => "invalid nested repetition operator",
+            RegexErrorKind::InvalidRepeatSize => "invalid repeat count",
+            RegexErrorKind::MissingBracket => "missing closing ]",
+            RegexErrorKind::MissingParen => "missing closing )",
+            RegexErrorKind::MissingRepeatArgument => "missing argument to repetition operator",
+            RegexErrorKind::TrailingBackslash => "trailing backslash at end of expression",
+            RegexErrorKind::UnexpectedParen => "unexpected )",
+            RegexErrorKind::NestingDepth => "expression nests too deeply",
+            RegexErrorKind::Large => "expression too large",
+        }
+    }
+}
+
+/// Why a pattern is refused; its text is Go's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegexError {
+    /// What is wrong.
+    pub kind: RegexErrorKind,
+    /// The part of the pattern that is wrong.
+    pub part: String,
+}
+
+impl RegexError {
+    fn new(kind: RegexErrorKind, part: &str) -> RegexError {
+        RegexError { kind, part: part.to_owned() }
+    }
+}
+
+impl fmt::Display for RegexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error parsing regexp: {}: `{}`", self.kind.text(), self.part)
+    }
+}
+
+impl std::error::Error for RegexError {}
 
 /// A compiled, fully anchored pattern.
-pub struct GoRegex(regex_automata::meta::Regex);
+pub struct GoRegex {
+    anchored: Hir,
+    group_names: Vec<Option<String>>,
+    program: Program,
+    prefix: String,
+    suffix: String,
+    contains: Vec<String>,
+    /// Compiled with the pattern, or, where `program` does without, when captures are first asked for.
+    compiled: OnceLock<meta::Regex>,
+}
+
+/// How [`GoRegex::is_match`] finds its answer.
+enum Program {
+    /// Any of these strings, sorted.
+    Set(Vec<String>),
+    /// Literals with anything between them.
+    Glob(Glob),
+    /// The compiled pattern, behind a look at its literals.
+    Compiled,
+}
 
 impl GoRegex {
-    /// Compiles `pattern`.
+    /// Compiles `pattern`. Patterns that are a set of strings, or strings with `.*` or `.+` between them, cost
+    /// no compilation.
     ///
     /// # Errors
     /// [`RegexError`].
     pub fn new(pattern: &str) -> Result<GoRegex, RegexError> {
-        regex_automata::meta::Regex::new(&format!("^(?s:{pattern})$")).map(GoRegex).map_err(|e| RegexError(e.to_string()))
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(RegexError::new(RegexErrorKind::Large, pattern));
+        }
+        let parsed = parse::parse(pattern)?;
+        let program = match (literal::set(&parsed.hir), literal::glob(&parsed.hir)) {
+            (Some(set), _) => Program::Set(set),
+            (None, Some(glob)) => Program::Glob(glob),
+            (None, None) => Program::Compiled,
+        };
+        let prefix = literal::prefix(&parsed.hir);
+        let suffix = literal::suffix(&parsed.hir);
+        let contains = literal::contains(&parsed.hir);
+        let anchored = Hir::concat(vec![Hir::look(Look::Start), parsed.hir, Hir::look(Look::End)]);
+        let compiled = OnceLock::new();
+        let group_names = parsed.group_names;
+        let table_size = parsed.size.saturating_mul(group_names.len() as u64);
+        if matches!(program, Program::Compiled) || table_size > LAZY_TABLE_SIZE_MAX {
+            let too_large = || RegexError::new(RegexErrorKind::Large, pattern);
+            let regex = compile(&anchored).ok_or_else(too_large)?;
+            if regex.memory_usage().saturating_mul(group_names.len()) > GROUP_TABLE_BYTES_MAX {
+                return Err(too_large());
+            }
+            let _ = compiled.set(regex);
+        }
+        Ok(GoRegex { anchored, group_names, program, prefix, suffix, contains, compiled })
     }
 
     /// Whether the whole of `text` fits.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
-        self.0.is_match(text)
+        match &self.program {
+            Program::Set(set) => set.binary_search_by(|s| s.as_str().cmp(text)).is_ok(),
+            Program::Glob(glob) => glob.is_match(text),
+            Program::Compiled => {
+                text.starts_with(&self.prefix)
+                    && text.ends_with(&self.suffix)
+                    && literal::contains_in_order(text, &self.contains)
+                    && self.compiled().is_match(text)
+            }
+        }
     }
+
+    /// All strings that fit, ascending, if they are few: `a|b|c`, `(a|b)c`, `[ab]?`.
+    #[must_use]
+    pub fn set_matches(&self) -> Option<&[String]> {
+        match &self.program {
+            Program::Set(set) => Some(set),
+            Program::Glob(_) | Program::Compiled => None,
+        }
+    }
+
+    /// Whether every string fits: `.*`.
+    #[must_use]
+    pub fn matches_all(&self) -> bool {
+        matches!(&self.program, Program::Glob(glob) if glob.matches_all())
+    }
+
+    /// What every string that fits starts with; often empty.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// What every string that fits ends with; often empty.
+    #[must_use]
+    pub fn suffix(&self) -> &str {
+        &self.suffix
+    }
+
+    /// Names of the groups in the order of their opening; the first is the whole match, without a name.
+    #[must_use]
+    pub fn group_names(&self) -> &[Option<String>] {
+        &self.group_names
+    }
+
+    /// Fills `template` with the groups of the match: `$1`, `$name`, `${name}`, and `$$` for `$`, as Go's
+    /// `Regexp.Expand` does (the name is as long as it can be; groups that are not there are empty).
+    /// `None` if `text` does not fit.
+    #[must_use]
+    pub fn captures_expand(&self, text: &str, template: &str) -> Option<String> {
+        let regex = self.compiled();
+        let mut captures = regex.create_captures();
+        regex.captures(text, &mut captures);
+        if !captures.is_match() {
+            return None;
+        }
+        let group = |i: usize| captures.get_group(i).and_then(|span| text.get(span.start..span.end));
+        Some(expand::expand(template, &self.group_names, group))
+    }
+
+    fn compiled(&self) -> &meta::Regex {
+        // Patterns that `new` leaves uncompiled are far below the limits.
+        self.compiled.get_or_init(|| compile(&self.anchored).expect("a small pattern of literals compiles"))
+    }
+}
+
+impl fmt::Debug for GoRegex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GoRegex").field(&self.anchored.to_string()).finish()
+    }
+}
+
+/// `None` if the program is larger than [`PROGRAM_BYTES_MAX`].
+fn compile(anchored: &Hir) -> Option<meta::Regex> {
+    let config = meta::Config::new().nfa_size_limit(Some(PROGRAM_BYTES_MAX));
+    meta::Builder::new().configure(config).build_from_hir(anchored).ok()
 }

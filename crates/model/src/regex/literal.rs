@@ -1,0 +1,290 @@
+//! What the literals of a pattern say about its matches: finite sets, globs, prefixes, suffixes.
+//!
+//! Holds: everything is about whole texts, since patterns are anchored at both ends. Looks (`^`, `\b`) only
+//! restrict matches, so prefix, suffix and contained literals may look past them; sets and globs may not.
+
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
+
+use super::{SET_MATCH_BYTES_MAX, SET_MATCH_COUNT_MAX};
+
+/// Literals that a text is searched for before the pattern runs.
+const CONTAINS_COUNT_MAX: usize = 4;
+
+/// The parts of a concatenation, through groups and nested concatenations, without needless outer anchors.
+fn parts(hir: &Hir) -> Vec<&Hir> {
+    let mut out = Vec::new();
+    flatten(hir, &mut out);
+    let is_start = |part: &&Hir| matches!(part.kind(), HirKind::Look(Look::Start));
+    let is_end = |part: &&Hir| matches!(part.kind(), HirKind::Look(Look::End));
+    let start = out.iter().take_while(|part| is_start(part)).count();
+    let end = out.len() - out.iter().skip(start).rev().take_while(|part| is_end(part)).count();
+    out.truncate(end);
+    out.drain(..start);
+    out
+}
+
+fn flatten<'a>(hir: &'a Hir, out: &mut Vec<&'a Hir>) {
+    match hir.kind() {
+        HirKind::Capture(capture) => flatten(&capture.sub, out),
+        HirKind::Concat(subs) => subs.iter().for_each(|sub| flatten(sub, out)),
+        _ => out.push(hir),
+    }
+}
+
+fn literal_text(hir: &Hir) -> Option<&str> {
+    match hir.kind() {
+        HirKind::Literal(literal) => std::str::from_utf8(&literal.0).ok(),
+        _ => None,
+    }
+}
+
+/// All texts that fit, ascending and each once, if they are few.
+pub(super) fn set(hir: &Hir) -> Option<Vec<String>> {
+    let mut found = cross(&parts(hir))?;
+    found.sort_unstable();
+    found.dedup();
+    Some(found)
+}
+
+fn cross(parts: &[&Hir]) -> Option<Vec<String>> {
+    let mut found = vec![String::new()];
+    for part in parts {
+        found = product(&found, &strings(part)?)?;
+    }
+    Some(found)
+}
+
+/// Every head with every tail behind it.
+fn product(heads: &[String], tails: &[String]) -> Option<Vec<String>> {
+    let count = heads.len().checked_mul(tails.len()).filter(|&count| count <= SET_MATCH_COUNT_MAX)?;
+    let mut out = Vec::with_capacity(count);
+    let mut bytes = 0usize;
+    for (head, tail) in heads.iter().flat_map(|head| tails.iter().map(move |tail| (head, tail))) {
+        bytes += head.len() + tail.len();
+        if bytes > SET_MATCH_BYTES_MAX {
+            return None;
+        }
+        out.push([head.as_str(), tail.as_str()].concat());
+    }
+    Some(out)
+}
+
+fn strings(hir: &Hir) -> Option<Vec<String>> {
+    match hir.kind() {
+        HirKind::Empty => Some(vec![String::new()]),
+        HirKind::Literal(_) => Some(vec![literal_text(hir)?.to_owned()]),
+        HirKind::Class(Class::Unicode(class)) => {
+            let count: usize = class.ranges().iter().map(|range| range.len()).sum();
+            let chars = class.ranges().iter().flat_map(|range| range.start()..=range.end());
+            (count <= SET_MATCH_COUNT_MAX).then(|| chars.map(String::from).collect())
+        }
+        HirKind::Class(Class::Bytes(_)) | HirKind::Look(_) => None,
+        HirKind::Repetition(repetition) => {
+            let max = repetition.max?;
+            let sub = strings(&repetition.sub)?;
+            let mut copies = vec![String::new()];
+            let mut found = Vec::new();
+            for count in 0..=max {
+                if count >= repetition.min {
+                    found.extend_from_slice(&copies);
+                }
+                if found.len() > SET_MATCH_COUNT_MAX {
+                    return None;
+                }
+                if count < max {
+                    copies = product(&copies, &sub)?;
+                }
+            }
+            Some(found)
+        }
+        HirKind::Capture(capture) => strings(&capture.sub),
+        HirKind::Concat(subs) => cross(&subs.iter().collect::<Vec<_>>()),
+        HirKind::Alternation(subs) => {
+            let mut found = Vec::new();
+            let mut bytes = 0usize;
+            for sub in subs {
+                let more = strings(sub)?;
+                bytes += more.iter().map(String::len).sum::<usize>();
+                found.extend(more);
+                if found.len() > SET_MATCH_COUNT_MAX || bytes > SET_MATCH_BYTES_MAX {
+                    return None;
+                }
+            }
+            Some(found)
+        }
+    }
+}
+
+/// Which end of a text.
+#[derive(Clone, Copy)]
+enum Side {
+    Start,
+    End,
+}
+
+/// What every text that fits starts with.
+pub(super) fn prefix(hir: &Hir) -> String {
+    edge(hir, Side::Start).0
+}
+
+/// What every text that fits ends with.
+pub(super) fn suffix(hir: &Hir) -> String {
+    edge(hir, Side::End).0
+}
+
+/// The literal at one side of `hir`, and whether it is all of `hir`.
+fn edge(hir: &Hir, side: Side) -> (String, bool) {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => (String::new(), true),
+        HirKind::Literal(_) => match literal_text(hir) {
+            Some(text) => (text.to_owned(), true),
+            None => (String::new(), false),
+        },
+        HirKind::Class(_) => (String::new(), false),
+        HirKind::Repetition(repetition) if repetition.min > 0 => (edge(&repetition.sub, side).0, false),
+        HirKind::Repetition(_) => (String::new(), false),
+        HirKind::Capture(capture) => edge(&capture.sub, side),
+        HirKind::Concat(subs) => match side {
+            Side::Start => edge_of_all(subs.iter(), side),
+            Side::End => edge_of_all(subs.iter().rev(), side),
+        },
+        HirKind::Alternation(subs) => (common_edge(subs, side), false),
+    }
+}
+
+fn edge_of_all<'a>(subs: impl Iterator<Item = &'a Hir>, side: Side) -> (String, bool) {
+    let mut text = String::new();
+    for sub in subs {
+        let (more, is_all) = edge(sub, side);
+        match side {
+            Side::Start => text.push_str(&more),
+            Side::End => text.insert_str(0, &more),
+        }
+        if !is_all {
+            return (text, false);
+        }
+    }
+    (text, true)
+}
+
+/// The longest edge that all branches have in common.
+fn common_edge(subs: &[Hir], side: Side) -> String {
+    let mut common: Option<String> = None;
+    for sub in subs {
+        let (text, _) = edge(sub, side);
+        let next = match common {
+            None => text,
+            Some(known) => match side {
+                Side::Start => {
+                    let same = known.chars().zip(text.chars()).take_while(|(a, b)| a == b);
+                    same.map(|(a, _)| a).collect()
+                }
+                Side::End => {
+                    let same = known.chars().rev().zip(text.chars().rev()).take_while(|(a, b)| a == b);
+                    let bytes: usize = same.map(|(a, _)| a.len_utf8()).sum();
+                    known.get(known.len() - bytes..).unwrap_or("").to_owned()
+                }
+            },
+        };
+        if next.is_empty() {
+            return next;
+        }
+        common = Some(next);
+    }
+    common.unwrap_or_default()
+}
+
+/// Literals that every text that fits has between prefix and suffix, in this order, without overlap.
+pub(super) fn contains(hir: &Hir) -> Vec<String> {
+    let parts = parts(hir);
+    let is_inner = |idx: &usize| *idx > 0 && *idx + 1 < parts.len();
+    let literals =
+        parts.iter().enumerate().filter(|(idx, _)| is_inner(idx)).filter_map(|(_, p)| literal_text(p));
+    literals.take(CONTAINS_COUNT_MAX).map(str::to_owned).collect()
+}
+
+/// Whether `text` has all `literals`, one behind the other.
+pub(super) fn contains_in_order(text: &str, literals: &[String]) -> bool {
+    let mut rest = text;
+    literals.iter().all(|literal| match rest.split_once(literal.as_str()) {
+        Some((_, after)) => {
+            rest = after;
+            true
+        }
+        None => false,
+    })
+}
+
+/// Literals with `.*` or `.+` (newlines included) between them.
+pub(super) struct Glob {
+    first: String,
+    /// What follows, one gap after the other.
+    rest: Vec<GapThen>,
+}
+
+/// A gap of `len_min` (0 or 1) characters or more, then a literal, which may be empty at the end.
+struct GapThen {
+    len_min: usize,
+    literal: String,
+}
+
+/// The glob that `hir` is, if it is one.
+pub(super) fn glob(hir: &Hir) -> Option<Glob> {
+    let mut glob = Glob { first: String::new(), rest: Vec::new() };
+    for part in parts(hir) {
+        if let Some(text) = literal_text(part) {
+            glob.rest.last_mut().map_or(&mut glob.first, |gap| &mut gap.literal).push_str(text);
+            continue;
+        }
+        let len_min = gap_len_min(part)?;
+        match glob.rest.last_mut() {
+            Some(gap) if gap.literal.is_empty() => {
+                gap.len_min += len_min;
+                // Two characters may have any number of bytes; one has one at least.
+                if gap.len_min > 1 {
+                    return None;
+                }
+            }
+            _ => glob.rest.push(GapThen { len_min, literal: String::new() }),
+        }
+    }
+    (!glob.rest.is_empty()).then_some(glob)
+}
+
+/// Least length of `.*` and `.+`; `None` for anything else.
+fn gap_len_min(hir: &Hir) -> Option<usize> {
+    let HirKind::Repetition(repetition) = hir.kind() else { return None };
+    let HirKind::Class(Class::Unicode(class)) = repetition.sub.kind() else { return None };
+    let is_any = matches!(class.ranges(), [all] if all.start() == '\0' && all.end() == char::MAX);
+    match (is_any, repetition.min, repetition.max) {
+        (true, 0, None) => Some(0),
+        (true, 1, None) => Some(1),
+        _ => None,
+    }
+}
+
+impl Glob {
+    pub(super) fn matches_all(&self) -> bool {
+        let is_free = |gap: &GapThen| gap.len_min == 0 && gap.literal.is_empty();
+        self.first.is_empty() && self.rest.iter().all(is_free)
+    }
+
+    /// Takes every inner literal where it comes first, which leaves the most for those behind it.
+    pub(super) fn is_match(&self, text: &str) -> bool {
+        let (Some(mut rest), Some((last, inner))) = (text.strip_prefix(&*self.first), self.rest.split_last())
+        else {
+            return false;
+        };
+        for gap in inner {
+            let skipped = if gap.len_min == 0 { 0 } else { rest.chars().next().map_or(0, char::len_utf8) };
+            if skipped < gap.len_min {
+                return false;
+            }
+            let Some((_, after)) = rest.split_at(skipped).1.split_once(gap.literal.as_str()) else {
+                return false;
+            };
+            rest = after;
+        }
+        rest.strip_suffix(last.literal.as_str()).is_some_and(|between| between.len() >= last.len_min)
+    }
+}
