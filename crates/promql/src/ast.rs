@@ -2,7 +2,11 @@
 //!
 //! Holds: a tree that the parser returned is type-checked: arguments have the types that functions and
 //! operators ask for. Positions are byte offsets into the query text.
-//! Not here: evaluation.
+//! A chain of left-associative operators (`a + b + c + ...`) is as deep as it is long: dropping, cloning,
+//! comparing and typing it walk the left side in a loop. Every other nesting is bounded by the parser.
+//! Not here: evaluation, printing (`parser::print`).
+
+use std::mem;
 
 use chronolith_model::Matcher;
 
@@ -53,6 +57,34 @@ pub struct Expr {
     pub kind: ExprKind,
     /// Where it stands.
     pub span: Span,
+}
+
+impl Expr {
+    /// Type of the value. Cost: the operators on the left spine.
+    #[must_use]
+    pub fn value_type(&self) -> ValueType {
+        let mut expr = self;
+        loop {
+            match &expr.kind {
+                ExprKind::Number(_) => return ValueType::Scalar,
+                ExprKind::String(_) => return ValueType::String,
+                ExprKind::Selector(_) | ExprKind::Aggregate(_) => return ValueType::Vector,
+                ExprKind::Matrix(_) | ExprKind::Subquery(_) => return ValueType::Matrix,
+                ExprKind::Call(call) => return call.function.returns,
+                ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => expr = inner,
+                ExprKind::Binary(binary) if binary.rhs.value_type() == ValueType::Scalar => {
+                    expr = &binary.lhs
+                }
+                ExprKind::Binary(_) => return ValueType::Vector,
+            }
+        }
+    }
+
+    /// A zero without a place: what stands where an expression has been taken out.
+    pub(crate) fn placeholder() -> Expr {
+        let zero = NumberLiteral { value: 0.0, is_duration: false };
+        Expr { kind: ExprKind::Number(zero), span: Span::default() }
+    }
 }
 
 /// What an expression is.
@@ -167,6 +199,8 @@ impl DurationExpr {
 pub enum DurationNode {
     /// Seconds.
     Number(f64),
+    /// Seconds, written with units (`5m`), which matters for printing only.
+    Units(f64),
     /// `step()`
     Step,
     /// `range()`
@@ -207,6 +241,46 @@ pub struct Aggregate {
     pub without: bool,
 }
 
+impl AggregateOp {
+    /// The word in a query.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AggregateOp::Sum => "sum",
+            AggregateOp::Avg => "avg",
+            AggregateOp::Count => "count",
+            AggregateOp::Min => "min",
+            AggregateOp::Max => "max",
+            AggregateOp::Group => "group",
+            AggregateOp::Stddev => "stddev",
+            AggregateOp::Stdvar => "stdvar",
+            AggregateOp::Topk => "topk",
+            AggregateOp::Bottomk => "bottomk",
+            AggregateOp::CountValues => "count_values",
+            AggregateOp::Quantile => "quantile",
+            AggregateOp::Limitk => "limitk",
+            AggregateOp::LimitRatio => "limit_ratio",
+        }
+    }
+
+    /// Type of the first of two arguments, `None` for an operator with one argument.
+    #[must_use]
+    pub fn param_type(self) -> Option<ValueType> {
+        use AggregateOp::{Bottomk, CountValues, LimitRatio, Limitk, Quantile, Topk};
+        match self {
+            Topk | Bottomk | Quantile | Limitk | LimitRatio => Some(ValueType::Scalar),
+            CountValues => Some(ValueType::String),
+            _ => None,
+        }
+    }
+
+    /// Behind `promql-experimental-functions`.
+    #[must_use]
+    pub fn is_experimental(self) -> bool {
+        matches!(self, AggregateOp::Limitk | AggregateOp::LimitRatio)
+    }
+}
+
 /// Aggregation operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named as in the language")]
@@ -228,7 +302,7 @@ pub enum AggregateOp {
 }
 
 /// `lhs op rhs`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub struct Binary {
     /// Which operator.
     pub op: BinaryOp,
@@ -242,6 +316,68 @@ pub struct Binary {
     pub matching: Option<VectorMatching>,
     /// Where the operator itself stands.
     pub op_span: Span,
+}
+
+impl Binary {
+    /// This node with another left side.
+    fn with_lhs(&self, lhs: Expr) -> Binary {
+        Binary {
+            op: self.op,
+            lhs,
+            rhs: self.rhs.clone(),
+            return_bool: self.return_bool,
+            matching: self.matching.clone(),
+            op_span: self.op_span,
+        }
+    }
+}
+
+impl Drop for Binary {
+    fn drop(&mut self) {
+        let mut lhs = mem::replace(&mut self.lhs, Expr::placeholder());
+        while let ExprKind::Binary(binary) = &mut lhs.kind {
+            let inner = mem::replace(&mut binary.lhs, Expr::placeholder());
+            lhs = inner;
+        }
+    }
+}
+
+impl Clone for Binary {
+    fn clone(&self) -> Binary {
+        let mut spine = Vec::new();
+        let mut lhs = &self.lhs;
+        while let ExprKind::Binary(binary) = &lhs.kind {
+            spine.push((binary, lhs.span));
+            lhs = &binary.lhs;
+        }
+        let mut copy = lhs.clone();
+        while let Some((binary, span)) = spine.pop() {
+            copy = Expr { kind: ExprKind::Binary(Box::new(binary.with_lhs(copy))), span };
+        }
+        self.with_lhs(copy)
+    }
+}
+
+impl PartialEq for Binary {
+    fn eq(&self, other: &Binary) -> bool {
+        let (mut a, mut b) = (self, other);
+        loop {
+            let same = a.op == b.op
+                && a.return_bool == b.return_bool
+                && a.op_span == b.op_span
+                && a.matching == b.matching
+                && a.rhs == b.rhs;
+            if !same {
+                return false;
+            }
+            match (&a.lhs.kind, &b.lhs.kind) {
+                (ExprKind::Binary(left), ExprKind::Binary(right)) if a.lhs.span == b.lhs.span => {
+                    (a, b) = (left, right);
+                }
+                _ => return a.lhs == b.lhs,
+            }
+        }
+    }
 }
 
 /// Binary operators.
@@ -276,6 +412,31 @@ impl BinaryOp {
     pub fn is_comparison(self) -> bool {
         use BinaryOp::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
         matches!(self, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
+    }
+
+    /// As written in a query.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "+",
+            BinaryOp::Sub => "-",
+            BinaryOp::Mul => "*",
+            BinaryOp::Div => "/",
+            BinaryOp::Mod => "%",
+            BinaryOp::Pow => "^",
+            BinaryOp::Atan2 => "atan2",
+            BinaryOp::Equal => "==",
+            BinaryOp::NotEqual => "!=",
+            BinaryOp::Less => "<",
+            BinaryOp::LessEqual => "<=",
+            BinaryOp::Greater => ">",
+            BinaryOp::GreaterEqual => ">=",
+            BinaryOp::And => "and",
+            BinaryOp::Or => "or",
+            BinaryOp::Unless => "unless",
+            BinaryOp::TrimUpper => "</",
+            BinaryOp::TrimLower => ">/",
+        }
     }
 
     /// `and or unless`

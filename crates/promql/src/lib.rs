@@ -3,6 +3,11 @@
 //! Not here: storage, HTTP, JSON.
 
 pub mod ast;
+pub mod engine;
 pub mod functions;
 pub mod parser;
-pub mod engine;
+pub mod testing;
+
+pub use engine::{
+    Engine, EngineOptions, EvalError, MatrixSeries, NameRemoval, Query, QueryResult, Value, VectorSample,
+};

@@ -1,7 +1,36 @@
 //! Text to a checked tree: lexer, Pratt parser, type checker, printer.
-//! Holds: every error has a position and upstream's text. Not here: evaluation.
+//!
+//! Holds: every error has a position and upstream's text; the first error in reading order wins, and types are
+//! checked only where the whole text could be read. Whatever the text, the stack stays small: nesting is
+//! bounded by [`NESTING_MAX`], and chains of operators are built, checked and printed in loops.
+//! Not here: evaluation.
 
 use crate::ast::Expr;
+use crate::parser::grammar::Parser;
+use crate::parser::lexer::Failure;
+
+mod check;
+mod duration;
+mod grammar;
+mod lexer;
+mod number;
+mod postfix;
+mod print;
+mod quote;
+mod selector;
+mod token;
+
+/// Levels of parentheses, signs, calls, subqueries and right sides inside each other.
+pub const NESTING_MAX: usize = 256;
+
+/// Operators with two sides in one query.
+pub const OPERATORS_MAX: usize = 10_000;
+
+/// Operators in one computed duration.
+pub const DURATION_OPERATORS_MAX: usize = 128;
+
+/// Bytes of a query: positions are 32 bits wide.
+pub const QUERY_BYTES_MAX: usize = 1 << 30;
 
 /// Which experimental parts are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,8 +44,9 @@ pub struct ParserOptions {
 }
 
 /// Why a query is refused. `Display` is `1:8: parse error: ...` (line:column, both from 1; columns count bytes).
+/// An empty text has no positions: both are 0, and the message begins with `unknown position`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{line}:{column}: parse error: {message}")]
+#[error("{}: parse error: {message}", self.position())]
 pub struct ParseError {
     /// From 1.
     pub line: usize,
@@ -26,11 +56,34 @@ pub struct ParseError {
     pub message: String,
 }
 
+impl ParseError {
+    fn locate(text: &str, failure: Failure) -> ParseError {
+        if text.is_empty() {
+            return ParseError { line: 0, column: 0, message: failure.message };
+        }
+        let before = text.as_bytes().get(..failure.at).unwrap_or(text.as_bytes());
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |idx| idx + 1);
+        ParseError { line, column: failure.at - line_start + 1, message: failure.message }
+    }
+}
+
+impl ParseError {
+    fn position(&self) -> String {
+        if self.line == 0 { "unknown position".to_owned() } else { format!("{}:{}", self.line, self.column) }
+    }
+}
+
 /// Parses and checks a query.
 ///
 /// # Errors
 /// The first [`ParseError`].
 pub fn parse_expr(text: &str, options: ParserOptions) -> Result<Expr, ParseError> {
-    let _ = (text, options);
-    Err(ParseError { line: 1, column: 1, message: "no parser yet".to_owned() })
+    if text.len() > QUERY_BYTES_MAX {
+        let message = format!("query has {} bytes, at most {QUERY_BYTES_MAX} are allowed", text.len());
+        return Err(ParseError { line: 1, column: 1, message });
+    }
+    let mut expr = Parser::new(text, options).query().map_err(|failure| ParseError::locate(text, failure))?;
+    check::check(&mut expr).map_err(|failure| ParseError::locate(text, failure))?;
+    Ok(expr)
 }

@@ -18,6 +18,22 @@ use super::{DirEntry, Disk, DiskFile, LockGuard, Mapped};
 struct Content {
     live: Vec<u8>,
     synced: Vec<u8>,
+    /// Bytes written since the last sync lie within; a sync copies only these.
+    dirty: std::ops::Range<usize>,
+}
+
+impl Content {
+    fn touch(&mut self, range: std::ops::Range<usize>) {
+        let dirty = &mut self.dirty;
+        *dirty = if dirty.start >= dirty.end { range } else { dirty.start.min(range.start)..dirty.end.max(range.end) };
+    }
+
+    fn sync(&mut self) {
+        self.synced.resize(self.live.len(), 0);
+        let range = self.dirty.start.min(self.live.len())..self.dirty.end.min(self.live.len());
+        self.synced[range.clone()].copy_from_slice(&self.live[range]);
+        self.dirty = 0..0;
+    }
 }
 
 type Node = Arc<Mutex<Content>>;
@@ -78,6 +94,7 @@ impl MemDisk {
             if let Entry::File(node) = entry {
                 let mut content = node.lock();
                 content.live = content.synced.clone();
+                content.dirty = 0..0;
             }
         }
     }
@@ -165,7 +182,10 @@ impl MemFile {
         let now = self.node.lock().live.len();
         if len > now {
             self.disk.room_for((len - now) as u64)?;
-            self.node.lock().live.resize(len, 0);
+            let mut content = self.node.lock();
+            content.live.resize(len, 0);
+            // What was cut off before and not synced since must not come back.
+            content.touch(now..len);
         }
         Ok(())
     }
@@ -177,7 +197,9 @@ impl DiskFile for MemFile {
         self.disk.op()?;
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         self.grow(start + bytes.len())?;
-        self.node.lock().live[start..start + bytes.len()].copy_from_slice(bytes);
+        let mut content = self.node.lock();
+        content.live[start..start + bytes.len()].copy_from_slice(bytes);
+        content.touch(start..start + bytes.len());
         Ok(())
     }
 
@@ -213,8 +235,7 @@ impl DiskFile for MemFile {
     fn sync_data(&self) -> io::Result<()> {
         self.alive()?;
         self.disk.op()?;
-        let mut content = self.node.lock();
-        content.synced = content.live.clone();
+        self.node.lock().sync();
         Ok(())
     }
 }

@@ -1,0 +1,69 @@
+//! `count_values`: how many series have each value, the value becoming a label.
+
+use chronolith_base::hash::HashMap;
+use chronolith_model::Labels;
+
+use super::Grouping;
+use crate::engine::EvalError;
+use crate::engine::run::Hold;
+use crate::engine::series::{ABSENT, BoxOperator, Ready, SeriesOperator, StepSeries, is_absent};
+
+/// Counts equal values per group and step.
+pub(crate) struct CountValues<'q> {
+    pub(crate) inner: Option<BoxOperator<'q>>,
+    pub(crate) grouping: Grouping<'q>,
+    /// Name of the label that takes the value.
+    pub(crate) label: &'q str,
+    pub(crate) results: Ready,
+    pub(crate) hold: Hold<'q>,
+}
+
+impl CountValues<'_> {
+    fn count(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
+        let mut index: HashMap<Labels, usize> = HashMap::default();
+        let mut counts: Vec<StepSeries> = Vec::new();
+        let mut series = StepSeries::default();
+        while inner.next(&mut series)? {
+            let mut builder = self.grouping.of(&series.labels).to_builder();
+            let mut last: Option<(u64, usize)> = None;
+            for (step, &value) in series.values.iter().enumerate().filter(|(_, v)| !is_absent(**v)) {
+                let at = match last {
+                    Some((bits, at)) if bits == value.to_bits() => at,
+                    _ => {
+                        builder.set(self.label, &print_value(value));
+                        let labels = builder.clone().finish();
+                        let at = *index.entry(labels.clone()).or_insert(counts.len());
+                        if at == counts.len() {
+                            let values = vec![ABSENT; series.values.len()];
+                            let group = StepSeries { labels, drop_name: series.drop_name, values };
+                            self.hold.grow(group.values.len() as u64, group.heap_bytes())?;
+                            counts.push(group);
+                        }
+                        at
+                    }
+                };
+                last = Some((value.to_bits(), at));
+                let count = &mut counts[at].values[step];
+                *count = if is_absent(*count) { 1.0 } else { *count + 1.0 };
+            }
+        }
+        Ok(counts)
+    }
+}
+
+impl SeriesOperator for CountValues<'_> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+        if let Some(inner) = self.inner.take() {
+            self.results = Ready(self.count(inner)?.into_iter());
+        }
+        self.results.next(out)
+    }
+}
+
+/// Shortest decimal that reads back as the value, without exponent.
+fn print_value(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    format!("{value}")
+}

@@ -1,0 +1,247 @@
+//! `topk`, `bottomk`, `limitk`, `limit_ratio`: aggregations that choose series instead of folding them.
+//! Holds: per group and step at most k values are kept, and the labels of series that some step chose, if only for
+//! a while.
+//! Ties fall as upstream's binary heap lets them fall.
+
+use chronolith_base::hash::HashMap;
+use chronolith_model::Labels;
+
+use super::Grouping;
+use crate::ast::AggregateOp;
+use crate::engine::EvalError;
+use crate::engine::annotation::go_general;
+use crate::engine::run::{Hold, Run};
+use crate::engine::series::{ABSENT, BoxOperator, Ready, SeriesOperator, StepScalar, StepSeries, is_absent};
+
+/// A value that is in the choice, and the series it is of.
+#[derive(Debug, Clone, Copy)]
+struct Chosen {
+    value: f64,
+    series_idx: usize,
+}
+
+/// What became of the values of a series.
+#[derive(Debug, Clone, Copy, Default)]
+struct Offered {
+    /// Steps that took one.
+    taken_count: usize,
+    /// Of those, steps that gave none up for it.
+    grown_count: usize,
+}
+
+/// Choice of one group: one list a step.
+struct Choice {
+    steps: Vec<Vec<Chosen>>,
+}
+
+/// One of the choosing aggregations.
+pub(crate) struct Rank<'q> {
+    run: &'q Run<'q>,
+    inner: Option<BoxOperator<'q>>,
+    op: AggregateOp,
+    grouping: Grouping<'q>,
+    param: StepScalar,
+    step_count: usize,
+    results: Ready,
+    hold: Hold<'q>,
+}
+
+impl<'q> Rank<'q> {
+    /// `param` is k, or the ratio.
+    ///
+    /// # Errors
+    /// A parameter that is NaN or beyond 64 bits.
+    pub(crate) fn new(
+        run: &'q Run<'q>,
+        inner: BoxOperator<'q>,
+        (op, grouping): (AggregateOp, Grouping<'q>),
+        param: StepScalar,
+        step_count: usize,
+    ) -> Result<Rank<'q>, EvalError> {
+        check_param(op, &param)?;
+        let results = Ready(Vec::new().into_iter());
+        let (inner, hold) = (Some(inner), run.hold());
+        Ok(Rank { run, inner, op, grouping, param, step_count, results, hold })
+    }
+
+    fn choose(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
+        let mut index: HashMap<Labels, usize> = HashMap::default();
+        let mut groups: Vec<Choice> = Vec::new();
+        let mut chosen: Vec<(Labels, bool)> = Vec::new();
+        let mut series = StepSeries::default();
+        while inner.next(&mut series)? {
+            self.run.ctx.check()?;
+            let group = *index.entry(self.grouping.of(&series.labels)).or_insert(groups.len());
+            if group == groups.len() {
+                let bytes = self.step_count * size_of::<Vec<Chosen>>();
+                self.hold.grow(0, bytes as u64)?;
+                groups.push(Choice { steps: vec![Vec::new(); self.step_count] });
+            }
+            let offered = self.offer(&series, chosen.len(), &mut groups[group]);
+            if offered.taken_count > 0 {
+                let bytes = offered.grown_count * size_of::<Chosen>() + series.labels.heap_bytes();
+                self.hold.grow(offered.grown_count as u64, bytes as u64)?;
+                chosen.push((series.labels.clone(), series.drop_name));
+            }
+        }
+        let results = self.assemble(groups, chosen);
+        self.hold.grow(0, results.iter().map(StepSeries::heap_bytes).sum())?;
+        Ok(results)
+    }
+
+    /// Offers each value of a series to the choice of its step.
+    fn offer(&self, series: &StepSeries, series_idx: usize, choice: &mut Choice) -> Offered {
+        let mut offered = Offered::default();
+        for (step, &value) in series.values.iter().enumerate().filter(|(_, v)| !is_absent(**v)) {
+            let (list, param) = (&mut choice.steps[step], self.param.at(step));
+            let (new, count) = (Chosen { value, series_idx }, list.len());
+            let taken = match self.op {
+                AggregateOp::Topk => offer_heap(list, new, param, |a, b| a.is_nan() || a < b),
+                AggregateOp::Bottomk => offer_heap(list, new, param, |a, b| a.is_nan() || a > b),
+                AggregateOp::Limitk => push_if(list, new, (count as f64) < param.floor()),
+                _ => push_if(list, new, in_ratio(param, &series.labels)),
+            };
+            offered.taken_count += usize::from(taken);
+            offered.grown_count += list.len() - count;
+        }
+        offered
+    }
+
+    /// Makes series of the choice. With one step they come in order of rank, group by group.
+    fn assemble(&self, groups: Vec<Choice>, series: Vec<(Labels, bool)>) -> Vec<StepSeries> {
+        let mut values: Vec<Vec<f64>> = vec![Vec::new(); series.len()];
+        let mut order = Vec::new();
+        for choice in groups {
+            for (step, mut list) in choice.steps.into_iter().enumerate() {
+                if self.step_count == 1 {
+                    sort_by_rank(&mut list, self.op);
+                }
+                for chosen in list {
+                    let column = &mut values[chosen.series_idx];
+                    if column.is_empty() {
+                        column.resize(self.step_count, ABSENT);
+                        order.push(chosen.series_idx);
+                    }
+                    column[step] = chosen.value;
+                }
+            }
+        }
+        let mut make = |idx: usize| {
+            let (labels, drop_name) = series[idx].clone();
+            StepSeries { labels, drop_name, values: std::mem::take(&mut values[idx]) }
+        };
+        order.into_iter().map(&mut make).collect()
+    }
+}
+
+impl SeriesOperator for Rank<'_> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+        if let Some(inner) = self.inner.take() {
+            self.results = Ready(self.choose(inner)?.into_iter());
+        }
+        self.results.next(out)
+    }
+}
+
+fn check_param(op: AggregateOp, param: &StepScalar) -> Result<(), EvalError> {
+    let fail = |message: String| Err(EvalError::Execution(message));
+    if op == AggregateOp::LimitRatio {
+        let nan = param.values().iter().any(|v| v.is_nan());
+        return if nan { fail("Ratio value is NaN".to_owned()) } else { Ok(()) };
+    }
+    if param.values().iter().all(|&k| k < 1.0) {
+        return Ok(());
+    }
+    if param.values().iter().any(|v| v.is_nan()) {
+        return fail("Parameter value is NaN".to_owned());
+    }
+    for &k in param.values() {
+        if k <= i64::MIN as f64 {
+            return fail(format!("Scalar value {} underflows int64", go_general(k)));
+        }
+        if k >= i64::MAX as f64 {
+            return fail(format!("Scalar value {} overflows int64", go_general(k)));
+        }
+    }
+    Ok(())
+}
+
+fn push_if(list: &mut Vec<Chosen>, new: Chosen, wanted: bool) -> bool {
+    if wanted {
+        list.push(new);
+    }
+    wanted
+}
+
+/// Keeps the k values that are not `less` than the others, the least of them at index 0; whether the new one is kept.
+fn offer_heap(heap: &mut Vec<Chosen>, new: Chosen, k: f64, less: impl Fn(f64, f64) -> bool + Copy) -> bool {
+    if k < 1.0 {
+        return false;
+    }
+    if (heap.len() as f64) < k.floor() {
+        heap.push(new);
+        sift_up(heap, less);
+        return true;
+    }
+    let least = heap[0].value;
+    let beaten = if least.is_nan() { !new.value.is_nan() } else { less(least, new.value) };
+    if beaten {
+        heap[0] = new;
+        sift_down(heap, less);
+    }
+    beaten
+}
+
+fn sift_up(heap: &mut [Chosen], less: impl Fn(f64, f64) -> bool) {
+    let mut at = heap.len() - 1;
+    while at > 0 {
+        let parent = (at - 1) / 2;
+        if !less(heap[at].value, heap[parent].value) {
+            break;
+        }
+        heap.swap(at, parent);
+        at = parent;
+    }
+}
+
+fn sift_down(heap: &mut [Chosen], less: impl Fn(f64, f64) -> bool) {
+    let mut at = 0;
+    loop {
+        let mut child = 2 * at + 1;
+        if child >= heap.len() {
+            return;
+        }
+        if child + 1 < heap.len() && less(heap[child + 1].value, heap[child].value) {
+            child += 1;
+        }
+        if !less(heap[child].value, heap[at].value) {
+            return;
+        }
+        heap.swap(at, child);
+        at = child;
+    }
+}
+
+/// Best first; NaN last either way. `limitk` and `limit_ratio` keep the order of their input.
+fn sort_by_rank(list: &mut [Chosen], op: AggregateOp) {
+    let rank = |a: &Chosen, b: &Chosen| {
+        let by_value = match op {
+            AggregateOp::Topk => b.value.partial_cmp(&a.value),
+            _ => a.value.partial_cmp(&b.value),
+        };
+        by_value.unwrap_or_else(|| a.value.is_nan().cmp(&b.value.is_nan()))
+    };
+    match op {
+        AggregateOp::Topk | AggregateOp::Bottomk => {
+            list.sort_by(|a, b| rank(a, b).then(a.series_idx.cmp(&b.series_idx)))
+        }
+        _ => list.sort_by_key(|chosen| chosen.series_idx),
+    }
+}
+
+/// Whether a series belongs to the given share of all series; a negative ratio takes the complement.
+fn in_ratio(ratio: f64, labels: &Labels) -> bool {
+    let ratio = ratio.clamp(-1.0, 1.0);
+    let place = labels.hash64() as f64 / u64::MAX as f64;
+    if ratio >= 0.0 { place < ratio } else { place >= 1.0 + ratio }
+}

@@ -1,0 +1,137 @@
+//! `and`, `or`, `unless`: which elements stay depends on which signatures the other side has in that step.
+//! Holds: of the side that only decides, nothing but the presence of signatures is kept.
+
+use chronolith_base::hash::HashMap;
+use chronolith_model::Labels;
+
+use super::matching::Signatures;
+use crate::ast::VectorMatching;
+use crate::engine::EvalError;
+use crate::engine::run::Hold;
+use crate::engine::series::{ABSENT, BoxOperator, SeriesOperator, StepSeries, is_absent};
+
+/// Which steps a signature is present in.
+type Presence = HashMap<Labels, Vec<bool>>;
+
+/// Which elements of the kept side stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Those whose signature the other side has: `and`.
+    Matched,
+    /// Those whose signature the other side lacks: `unless`.
+    Unmatched,
+}
+
+/// `kept and other`, `kept unless other`.
+pub(crate) struct SetFilter<'q> {
+    pub(crate) kept: BoxOperator<'q>,
+    /// Taken when the first series is asked for.
+    pub(crate) other: Option<BoxOperator<'q>>,
+    pub(crate) signatures: Signatures<'q>,
+    pub(crate) keep: Keep,
+    pub(crate) presence: Presence,
+    pub(crate) hold: Hold<'q>,
+}
+
+impl<'q> SetFilter<'q> {
+    /// Both on the same grid.
+    pub(crate) fn new(
+        kept: BoxOperator<'q>,
+        other: BoxOperator<'q>,
+        matching: &'q VectorMatching,
+        keep: Keep,
+        hold: Hold<'q>,
+    ) -> SetFilter<'q> {
+        let (other, signatures) = (Some(other), Signatures::new(matching));
+        SetFilter { kept, other, signatures, keep, presence: Presence::default(), hold }
+    }
+}
+
+impl SeriesOperator for SetFilter<'_> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+        if let Some(mut other) = self.other.take() {
+            let mut series = StepSeries::default();
+            while other.next(&mut series)? {
+                note(&mut self.presence, self.signatures.of(&series.labels), &series.values, &mut self.hold)?;
+            }
+        }
+        while self.kept.next(out)? {
+            let steps = self.presence.get(&self.signatures.of(&out.labels));
+            filter(&mut out.values, steps.map(Vec::as_slice), self.keep);
+            if !out.is_void() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// `first or second`: all of the first, and of the second what the first has no signature for. Series of both
+/// sides may have equal labels (in different steps), so the result is to be merged.
+pub(crate) struct SetUnion<'q> {
+    /// `None` once it is at its end.
+    first: Option<BoxOperator<'q>>,
+    second: BoxOperator<'q>,
+    signatures: Signatures<'q>,
+    presence: Presence,
+    hold: Hold<'q>,
+}
+
+impl<'q> SetUnion<'q> {
+    /// Both on the same grid.
+    pub(crate) fn new(
+        first: BoxOperator<'q>,
+        second: BoxOperator<'q>,
+        matching: &'q VectorMatching,
+        hold: Hold<'q>,
+    ) -> SetUnion<'q> {
+        let (first, signatures) = (Some(first), Signatures::new(matching));
+        SetUnion { first, second, signatures, presence: Presence::default(), hold }
+    }
+}
+
+impl SeriesOperator for SetUnion<'_> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+        if let Some(first) = &mut self.first {
+            if first.next(out)? {
+                note(&mut self.presence, self.signatures.of(&out.labels), &out.values, &mut self.hold)?;
+                return Ok(true);
+            }
+            self.first = None;
+        }
+        while self.second.next(out)? {
+            let steps = self.presence.get(&self.signatures.of(&out.labels));
+            filter(&mut out.values, steps.map(Vec::as_slice), Keep::Unmatched);
+            if !out.is_void() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn note(
+    presence: &mut Presence,
+    signature: Labels,
+    values: &[f64],
+    hold: &mut Hold<'_>,
+) -> Result<(), EvalError> {
+    if !presence.contains_key(&signature) {
+        hold.grow(0, (values.len() + signature.heap_bytes()) as u64)?;
+    }
+    let steps = presence.entry(signature).or_insert_with(|| vec![false; values.len()]);
+    for (step, &value) in steps.iter_mut().zip(values) {
+        *step |= !is_absent(value);
+    }
+    Ok(())
+}
+
+/// Drops values by whether their step is among `steps` (`None`: no step is).
+fn filter(values: &mut [f64], steps: Option<&[bool]>, keep: Keep) {
+    for (step, value) in values.iter_mut().enumerate() {
+        let present = steps.is_some_and(|steps| steps[step]);
+        if present != (keep == Keep::Matched) {
+            *value = ABSENT;
+        }
+    }
+}

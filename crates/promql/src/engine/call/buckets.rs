@@ -1,0 +1,307 @@
+//! `histogram_quantile`, `histogram_quantiles` and `histogram_fraction` over classic buckets (label `le`).
+//! Not here: native histograms.
+
+use chronolith_base::hash::HashMap;
+use chronolith_model::labels::write_quoted;
+use chronolith_model::{Labels, METRIC_NAME};
+
+use crate::ast::Span;
+use crate::engine::EvalError;
+use crate::engine::annotation::go_general;
+use crate::engine::run::{Hold, Run};
+use crate::engine::series::{ABSENT, BoxOperator, Ready, SeriesOperator, StepScalar, StepSeries, is_absent};
+
+/// Label that holds the upper bound of a bucket.
+const BUCKET_LABEL: &str = "le";
+/// Counts that differ by no more than this share are taken for equal: rates of equal counters do.
+const COUNT_TOLERANCE: f64 = 1e-12;
+
+/// What is computed from the buckets.
+pub(crate) enum BucketFn {
+    /// The value below which this share of observations lies.
+    Quantile(StepScalar),
+    /// Several of them, told apart by a label.
+    Quantiles(String, Vec<StepScalar>),
+    /// Share of observations between two values.
+    Fraction(StepScalar, StepScalar),
+}
+
+/// A bucket of one step: all observations up to `bound`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Bucket {
+    pub(crate) bound: f64,
+    pub(crate) count: f64,
+}
+
+/// Buckets of a histogram: upper bound and counts, one a step.
+struct Histogram {
+    name: String,
+    labels: Labels,
+    buckets: Vec<(f64, Vec<f64>)>,
+}
+
+/// One of the histogram functions.
+pub(crate) struct BucketCall<'q> {
+    pub(crate) run: &'q Run<'q>,
+    pub(crate) inner: Option<BoxOperator<'q>>,
+    pub(crate) function: BucketFn,
+    /// Where the vector stands in the query.
+    pub(crate) span: Span,
+    pub(crate) results: Ready,
+    pub(crate) hold: Hold<'q>,
+}
+
+impl BucketCall<'_> {
+    fn compute(&mut self, inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
+        let histograms = self.gather(inner)?;
+        let mut results = Vec::new();
+        for histogram in histograms {
+            self.run.ctx.check()?;
+            let parts = match &self.function {
+                BucketFn::Quantile(quantile) => vec![(None, quantile)],
+                BucketFn::Quantiles(_, quantiles) => quantiles.iter().map(|q| (Some(q), q)).collect(),
+                BucketFn::Fraction(lower, _) => vec![(None, lower)],
+            };
+            for (told_apart, param) in parts {
+                let Some(values) = self.column(&histogram, param) else { continue };
+                let labels = match (told_apart, &self.function) {
+                    (Some(quantile), BucketFn::Quantiles(label, _)) => {
+                        let mut builder = histogram.labels.to_builder();
+                        builder.set(label, &open_metrics(quantile.at(0)));
+                        builder.finish()
+                    }
+                    _ => histogram.labels.clone(),
+                };
+                results.push(StepSeries { labels, drop_name: false, values });
+            }
+        }
+        Ok(results)
+    }
+
+    /// All buckets, by histogram, in order of first appearance.
+    fn gather(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<Histogram>, EvalError> {
+        let mut index: HashMap<Labels, usize> = HashMap::default();
+        let mut histograms: Vec<Histogram> = Vec::new();
+        let mut series = StepSeries::default();
+        while inner.next(&mut series)? {
+            let text = series.labels.get(BUCKET_LABEL).unwrap_or("");
+            let name = if self.run.delays_names() { series.labels.metric_name().unwrap_or("") } else { "" };
+            let Some(bound) = parse_bound(text) else {
+                self.run.annotations.warn(&bad_bound(text, name), self.span);
+                continue;
+            };
+            self.hold.grow(series.values.len() as u64, series.heap_bytes())?;
+            let key = series.labels.filtered(|label| label != BUCKET_LABEL);
+            let at = *index.entry(key).or_insert(histograms.len());
+            if at == histograms.len() {
+                let labels = series.labels.filtered(|label| label != BUCKET_LABEL && label != METRIC_NAME);
+                histograms.push(Histogram { name: name.to_owned(), labels, buckets: Vec::new() });
+            }
+            histograms[at].buckets.push((bound, std::mem::take(&mut series.values)));
+        }
+        for histogram in &mut histograms {
+            histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        Ok(histograms)
+    }
+
+    /// The result for each step; `None` if there is none at all.
+    fn column(&self, histogram: &Histogram, param: &StepScalar) -> Option<Vec<f64>> {
+        let step_count = histogram.buckets.first().map_or(0, |(_, counts)| counts.len());
+        let mut values = Vec::with_capacity(step_count);
+        let mut buckets = Vec::new();
+        let mut forced = false;
+        for step in 0..step_count {
+            buckets.clear();
+            let present = histogram.buckets.iter().filter(|(_, counts)| !is_absent(counts[step]));
+            buckets.extend(present.map(|&(bound, ref counts)| Bucket { bound, count: counts[step] }));
+            if buckets.is_empty() {
+                values.push(ABSENT);
+                continue;
+            }
+            values.push(match &self.function {
+                BucketFn::Fraction(_, upper) => fraction(param.at(step), upper.at(step), &mut buckets),
+                _ => {
+                    let (value, repair) = quantile(param.at(step), &mut buckets);
+                    forced |= repair == Repair::Forced;
+                    value
+                }
+            });
+        }
+        if forced {
+            self.inform_of_repair(&histogram.name);
+        }
+        values.iter().any(|&v| !is_absent(v)).then_some(values)
+    }
+
+    fn inform_of_repair(&self, name: &str) {
+        let mut message = String::from(
+            "input to histogram_quantile needed to be fixed for monotonicity (see \
+             https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)",
+        );
+        add_name(&mut message, name);
+        self.run.annotations.inform(&message, self.span);
+    }
+}
+
+impl SeriesOperator for BucketCall<'_> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+        if let Some(inner) = self.inner.take() {
+            self.results = Ready(self.compute(inner)?.into_iter());
+        }
+        self.results.next(out)
+    }
+}
+
+fn bad_bound(text: &str, name: &str) -> String {
+    let mut message = String::from("bucket label \"le\" is missing or has a malformed value of ");
+    // Writing to a String cannot fail.
+    let _ = write_quoted(&mut message, text);
+    add_name(&mut message, name);
+    message
+}
+
+fn add_name(message: &mut String, name: &str) {
+    if !name.is_empty() {
+        message.push_str(" for metric name ");
+        let _ = write_quoted(message, name);
+    }
+}
+
+/// A number as OpenMetrics writes it: never without a point.
+fn open_metrics(value: f64) -> String {
+    let mut text = go_general(value);
+    if value.is_finite() && !text.contains(['.', 'e']) {
+        text.push_str(".0");
+    }
+    text
+}
+
+/// A bound as Go's ParseFloat reads it, for the spellings that occur.
+fn parse_bound(text: &str) -> Option<f64> {
+    let plain = text.strip_prefix('+').unwrap_or(text);
+    if plain.starts_with('+') { None } else { plain.parse().ok() }
+}
+
+/// What had to be done to counts before they could be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repair {
+    /// Nothing that is worth telling.
+    None,
+    /// A count was lower than that of a smaller bucket.
+    Forced,
+}
+
+/// The quantile by linear interpolation within its bucket.
+pub(crate) fn quantile(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Repair) {
+    if quantile.is_nan() {
+        return (f64::NAN, Repair::None);
+    }
+    if quantile < 0.0 {
+        return (f64::NEG_INFINITY, Repair::None);
+    }
+    if quantile > 1.0 {
+        return (f64::INFINITY, Repair::None);
+    }
+    if buckets.last().is_none_or(|last| last.bound != f64::INFINITY) {
+        return (f64::NAN, Repair::None);
+    }
+    join_equal_bounds(buckets);
+    let repair = make_monotonic(buckets);
+    let last = buckets.len() - 1;
+    let total = buckets[last].count;
+    if last == 0 || total == 0.0 {
+        return (f64::NAN, Repair::None);
+    }
+    let rank = quantile * total;
+    // A rank or a count that is NaN counts as not reached.
+    let reached = |bucket: &Bucket| bucket.count >= rank;
+    let at = buckets[..last].partition_point(|bucket| !reached(bucket));
+    if at == last {
+        return (buckets[last - 1].bound, repair);
+    }
+    let Bucket { bound: end, count } = buckets[at];
+    if at == 0 {
+        let value = if end <= 0.0 { end } else { end * (rank / count) };
+        return (value, repair);
+    }
+    let before = buckets[at - 1];
+    let share = (rank - before.count) / (count - before.count);
+    (before.bound + (end - before.bound) * share, repair)
+}
+
+/// The share of observations in `(lower, upper]` by linear interpolation.
+pub(crate) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
+    if buckets.last().is_none_or(|last| last.bound != f64::INFINITY) {
+        return f64::NAN;
+    }
+    join_equal_bounds(buckets);
+    let total = buckets.last().map_or(0.0, |last| last.count);
+    if total == 0.0 || lower.is_nan() || upper.is_nan() {
+        return f64::NAN;
+    }
+    if lower >= upper {
+        return 0.0;
+    }
+    (rank_of(upper, buckets, total) - rank_of(lower, buckets, total)) / total
+}
+
+/// How many observations are at most `value`.
+fn rank_of(value: f64, buckets: &[Bucket], total: f64) -> f64 {
+    let (mut start, mut rank) = (f64::NEG_INFINITY, 0.0);
+    for (at, bucket) in buckets.iter().enumerate() {
+        // Observations of a first bucket with a positive bound are taken to be positive.
+        if at == 0 && bucket.bound > 0.0 {
+            start = 0.0;
+        }
+        if start >= value {
+            break;
+        }
+        if bucket.bound > value {
+            // Nothing is known of where observations lie in a bucket without a lower end.
+            let share = if start.is_infinite() { 1.0 } else { (value - start) / (bucket.bound - start) };
+            rank += (bucket.count - rank) * share;
+            break;
+        }
+        rank = bucket.count;
+        start = bucket.bound;
+    }
+    rank.min(total)
+}
+
+fn join_equal_bounds(buckets: &mut Vec<Bucket>) {
+    buckets.dedup_by(|next, kept| {
+        let equal = next.bound == kept.bound;
+        if equal {
+            kept.count += next.count;
+        }
+        equal
+    });
+}
+
+/// Raises counts that are lower than that of a smaller bucket; differences of rounding are evened out first.
+fn make_monotonic(buckets: &mut [Bucket]) -> Repair {
+    let mut before = buckets[0].count;
+    for bucket in &mut buckets[1..] {
+        let distance = (bucket.count - before).abs();
+        if distance == 0.0 {
+            continue;
+        }
+        if distance / bucket.count <= COUNT_TOLERANCE {
+            bucket.count = before;
+        } else {
+            before = bucket.count;
+        }
+    }
+    let mut repair = Repair::None;
+    let mut greatest = buckets[0].count;
+    for bucket in &mut buckets[1..] {
+        if bucket.count > greatest {
+            greatest = bucket.count;
+        } else if bucket.count < greatest {
+            bucket.count = greatest;
+            repair = Repair::Forced;
+        }
+    }
+    repair
+}

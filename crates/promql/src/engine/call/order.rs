@@ -1,0 +1,107 @@
+//! `sort` and its like: they order the elements of an instant query.
+
+use std::cmp::Ordering;
+
+use crate::engine::EvalError;
+use crate::engine::run::Hold;
+use crate::engine::series::{ABSENT, BoxOperator, Ready, SeriesOperator, StepSeries, collect};
+
+/// By what elements are ordered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SortKey {
+    /// By value, NaN last.
+    Value(Direction),
+    /// By these labels, digits in them as numbers.
+    Labels(Vec<String>, Direction),
+}
+
+/// Which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// Least first.
+    Ascending,
+    /// Greatest first.
+    Descending,
+}
+
+impl Direction {
+    fn apply(self, ordering: Ordering) -> Ordering {
+        match self {
+            Direction::Ascending => ordering,
+            Direction::Descending => ordering.reverse(),
+        }
+    }
+}
+
+/// Yields the series of its argument in order; on grids of several steps as they come.
+pub(crate) struct Sort<'q> {
+    pub(crate) inner: Option<BoxOperator<'q>>,
+    pub(crate) key: SortKey,
+    pub(crate) results: Ready,
+    pub(crate) hold: Hold<'q>,
+}
+
+impl SeriesOperator for Sort<'_> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+        if let Some(mut inner) = self.inner.take() {
+            let mut all = collect(&mut *inner, &mut self.hold)?;
+            if all.first().is_some_and(|series| series.values.len() == 1) {
+                all.sort_by(|a, b| self.key.compare(a, b));
+            }
+            self.results = Ready(all.into_iter());
+        }
+        self.results.next(out)
+    }
+}
+
+impl SortKey {
+    fn compare(&self, a: &StepSeries, b: &StepSeries) -> Ordering {
+        match self {
+            SortKey::Value(direction) => {
+                let value = |series: &StepSeries| series.values.first().copied().unwrap_or(ABSENT);
+                let (a, b) = (value(a), value(b));
+                a.partial_cmp(&b)
+                    .map_or_else(|| a.is_nan().cmp(&b.is_nan()), |ordering| direction.apply(ordering))
+            }
+            SortKey::Labels(names, direction) => {
+                let by_label = |name: &String| {
+                    natural(a.labels.get(name).unwrap_or(""), b.labels.get(name).unwrap_or(""))
+                };
+                let ordering = names.iter().map(by_label).find(|ordering| ordering.is_ne());
+                direction.apply(ordering.unwrap_or_else(|| a.labels.cmp(&b.labels)))
+            }
+        }
+    }
+}
+
+/// Compares texts piece by piece, runs of digits as numbers.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a, b);
+    while !a.is_empty() && !b.is_empty() {
+        let (piece_a, rest_a) = first_piece(a);
+        let (piece_b, rest_b) = first_piece(b);
+        let digits = |piece: &str| piece.as_bytes()[0].is_ascii_digit();
+        let ordering = if digits(piece_a) && digits(piece_b) {
+            let (number_a, number_b) = (piece_a.trim_start_matches('0'), piece_b.trim_start_matches('0'));
+            number_a
+                .len()
+                .cmp(&number_b.len())
+                .then_with(|| number_a.cmp(number_b))
+                .then_with(|| piece_a.cmp(piece_b))
+        } else {
+            piece_a.cmp(piece_b)
+        };
+        if ordering.is_ne() {
+            return ordering;
+        }
+        (a, b) = (rest_a, rest_b);
+    }
+    a.len().cmp(&b.len())
+}
+
+/// The longest start of a (not empty) text that is all digits, or has none.
+fn first_piece(text: &str) -> (&str, &str) {
+    let digits = text.as_bytes()[0].is_ascii_digit();
+    let end = text.bytes().position(|b| b.is_ascii_digit() != digits).unwrap_or(text.len());
+    text.split_at(end)
+}

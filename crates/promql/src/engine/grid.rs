@@ -1,0 +1,92 @@
+//! The times at which an expression is computed, and how a selector sees them.
+//! Holds: a grid has at least one step; times ascend.
+
+use chronolith_model::TimeRange;
+
+/// Evaluation times: `start_ms`, `start_ms + step_ms`, ...
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grid {
+    /// First time.
+    pub(crate) start_ms: i64,
+    /// Distance; 1 or more.
+    pub(crate) step_ms: i64,
+    /// How many times; 1 or more.
+    pub(crate) count: usize,
+}
+
+impl Grid {
+    /// A single time.
+    pub(crate) fn instant(time_ms: i64) -> Grid {
+        Grid { start_ms: time_ms, step_ms: 1, count: 1 }
+    }
+
+    /// All steps from `start_ms` that are not after `end_ms`; `None` if there is none.
+    pub(crate) fn between(start_ms: i64, end_ms: i64, step_ms: i64) -> Option<Grid> {
+        if end_ms < start_ms {
+            return None;
+        }
+        let step_ms = step_ms.max(1);
+        let last_idx = end_ms.saturating_sub(start_ms) / step_ms;
+        Some(Grid { start_ms, step_ms, count: usize::try_from(last_idx).ok()?.checked_add(1)? })
+    }
+
+    /// Time of step `step`.
+    pub(crate) fn time(&self, step: usize) -> i64 {
+        self.start_ms.saturating_add(self.step_ms.saturating_mul(step as i64))
+    }
+
+    /// Bytes of a column of values.
+    pub(crate) fn column_bytes(&self) -> u64 {
+        (self.count as u64).saturating_mul(size_of::<f64>() as u64)
+    }
+
+    /// All times.
+    pub(crate) fn times(&self) -> impl Iterator<Item = i64> + '_ {
+        (0..self.count).map(|step| self.time(step))
+    }
+}
+
+/// What `offset` and `@` make of an evaluation time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TimeShift {
+    /// Time of `@`.
+    pub(crate) fixed_ms: Option<i64>,
+    /// `offset`.
+    pub(crate) offset_ms: i64,
+}
+
+impl TimeShift {
+    /// The time that is looked at when the expression is computed at `time_ms`.
+    pub(crate) fn at(&self, time_ms: i64) -> i64 {
+        self.fixed_ms.unwrap_or(time_ms).saturating_sub(self.offset_ms)
+    }
+}
+
+/// The window `(end - width, end]` that a selector looks at in each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Windows {
+    /// Evaluation times.
+    pub(crate) grid: Grid,
+    /// From evaluation time to the end of the window.
+    pub(crate) shift: TimeShift,
+    /// Width.
+    pub(crate) width_ms: i64,
+}
+
+impl Windows {
+    /// End of the window of `step`, inside the window.
+    pub(crate) fn end(&self, step: usize) -> i64 {
+        self.shift.at(self.grid.time(step))
+    }
+
+    /// Start of the window of `step`, outside the window.
+    pub(crate) fn start(&self, step: usize) -> i64 {
+        self.end(step).saturating_sub(self.width_ms)
+    }
+
+    /// Everything that any window sees.
+    pub(crate) fn read_range(&self) -> TimeRange {
+        let first = self.start(0).saturating_add(1);
+        TimeRange::inclusive(first.max(TimeRange::ALL.start), self.end(self.grid.count - 1))
+    }
+}

@@ -1,0 +1,477 @@
+//! From the tree to operators.
+//! Holds: an expression that is the same in all steps is computed once and repeated; series that may become
+//! equal when their names go are merged.
+//! Not here: functions by name (`plan::function`).
+
+mod function;
+
+use chronolith_model::matcher::MatchOp;
+use chronolith_model::{METRIC_NAME, Matcher};
+
+use super::aggregate::distinct::CountValues;
+use super::aggregate::rank::Rank;
+use super::aggregate::{Fold, Grouping};
+use super::annotation::bad_quantile;
+use super::arith::{ElementOp, FilterSide, scalar_op, symbol};
+use super::binary::set::{Keep, SetFilter, SetUnion};
+use super::binary::{ScalarSide, VectorScalar, VectorVector};
+use super::call::MapValues;
+use super::call::math::ElementFn;
+use super::grid::{Grid, TimeShift, Windows};
+use super::leaf::{Leaf, LeafFn};
+use super::run::Run;
+use super::select::{InstantField, SeriesReader};
+use super::series::{BoxOperator, Merge, Ready, Repeat, StepScalar, StepSeries};
+use super::window::WindowSource;
+use super::{EvalError, duration, unwrap_parens};
+use crate::ast::{
+    Aggregate, AggregateOp, AtModifier, Binary, BinaryOp, DurationExpr, Expr, ExprKind, MatrixSelector,
+    Subquery, UnaryOp, ValueType, VectorMatching, VectorSelector,
+};
+
+/// Builds operators of one query.
+pub(crate) struct Planner<'q> {
+    run: &'q Run<'q>,
+}
+
+impl<'q> Planner<'q> {
+    /// For this query.
+    pub(crate) fn new(run: &'q Run<'q>) -> Planner<'q> {
+        Planner { run }
+    }
+
+    /// Operators of an instant vector.
+    pub(crate) fn vector(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+        if grid.count > 1 && is_step_invariant(expr) {
+            let inner = self.vector_at(expr, Grid::instant(grid.start_ms))?;
+            return Ok(Box::new(Repeat { inner, count: grid.count }));
+        }
+        self.vector_at(expr, grid)
+    }
+
+    fn vector_at(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+        match &expr.kind {
+            ExprKind::Paren(inner) => self.vector(inner, grid),
+            ExprKind::Selector(selector) => self.select(selector, grid, InstantField::Value),
+            ExprKind::Unary(UnaryOp::Plus, inner) => self.vector(inner, grid),
+            ExprKind::Unary(UnaryOp::Minus, inner) => {
+                let operator = MapValues {
+                    run: self.run,
+                    inner: self.vector(inner, grid)?,
+                    function: ElementFn::Negate,
+                };
+                Ok(self.merged(Box::new(operator), inner))
+            }
+            ExprKind::Aggregate(aggregate) => self.aggregate(aggregate, grid),
+            ExprKind::Binary(_) => self.chain(expr, grid),
+            ExprKind::Call(call) => self.call(call, expr.span, grid),
+            ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Matrix(_) | ExprKind::Subquery(_) => {
+                Err(unexpected(ValueType::Vector, expr))
+            }
+        }
+    }
+
+    /// A scalar in every step.
+    pub(crate) fn scalar(&self, expr: &'q Expr, grid: Grid) -> Result<StepScalar, EvalError> {
+        match &expr.kind {
+            ExprKind::Number(number) => Ok(StepScalar::Constant(number.value)),
+            ExprKind::Paren(inner) | ExprKind::Unary(UnaryOp::Plus, inner) => self.scalar(inner, grid),
+            ExprKind::Unary(UnaryOp::Minus, inner) => Ok(self.scalar(inner, grid)?.map(|v| -v)),
+            ExprKind::Binary(_) => {
+                let (base, spine) = left_spine(expr);
+                spine.into_iter().try_fold(self.scalar(base, grid)?, |left, binary| {
+                    let right = self.scalar(&binary.rhs, grid)?;
+                    Ok(left.combine(right, |a, b| scalar_op(binary.op, a, b)))
+                })
+            }
+            ExprKind::Call(call) => self.scalar_call(call, grid),
+            _ => Err(unexpected(ValueType::Scalar, expr)),
+        }
+    }
+
+    /// A range vector and its windows.
+    pub(crate) fn windows(
+        &self,
+        expr: &'q Expr,
+        grid: Grid,
+    ) -> Result<(WindowSource<'q>, Windows), EvalError> {
+        match &unwrap_parens(expr).kind {
+            ExprKind::Matrix(matrix) => {
+                let windows = self.range_windows(matrix, grid)?;
+                let reader = SeriesReader::new(self.run, &matrix.selector.matchers, windows)?;
+                Ok((WindowSource::Selector(reader), windows))
+            }
+            ExprKind::Subquery(subquery) => self.subquery(subquery, grid),
+            _ => Err(unexpected(ValueType::Matrix, expr)),
+        }
+    }
+
+    fn range_windows(&self, matrix: &MatrixSelector, grid: Grid) -> Result<Windows, EvalError> {
+        refuse_extension(&matrix.selector)?;
+        let width_ms = duration::positive_ms(self.run, &matrix.range)?;
+        let shift = self.shift(&matrix.selector.offset, matrix.selector.at)?;
+        Ok(Windows { grid, shift, width_ms })
+    }
+
+    fn subquery(&self, subquery: &'q Subquery, grid: Grid) -> Result<(WindowSource<'q>, Windows), EvalError> {
+        let width_ms = duration::positive_ms(self.run, &subquery.range)?;
+        let step_ms = match &subquery.step {
+            Some(step) => duration::positive_ms(self.run, step)?,
+            None => self.run.options.subquery_step_ms.max(1),
+        };
+        let shift = self.shift(&subquery.offset, subquery.at)?;
+        let windows = Windows { grid, shift, width_ms };
+        // Steps lie on multiples of the step, whatever the query's own times are.
+        let before_first = windows.start(0);
+        let first = before_first.div_euclid(step_ms).saturating_add(1).saturating_mul(step_ms);
+        let Some(inner_grid) = Grid::between(first, windows.end(grid.count - 1), step_ms) else {
+            return Ok((WindowSource::Void, windows));
+        };
+        let mut hold = self.run.hold();
+        hold.grow(inner_grid.count as u64, columns_bytes(&subquery.expr, inner_grid))?;
+        let source = WindowSource::Subquery {
+            inner: self.vector(&subquery.expr, inner_grid)?,
+            grid: inner_grid,
+            series: StepSeries::default(),
+            hold,
+        };
+        Ok((source, windows))
+    }
+
+    fn shift(&self, offset: &DurationExpr, at: Option<AtModifier>) -> Result<TimeShift, EvalError> {
+        let fixed_ms = at.map(|at| match at {
+            AtModifier::Time(time_ms) => time_ms,
+            AtModifier::Start => self.run.query.start_ms,
+            AtModifier::End => self.run.query.end_ms,
+        });
+        Ok(TimeShift { fixed_ms, offset_ms: duration::offset_ms(self.run, offset)? })
+    }
+
+    fn select(
+        &self,
+        selector: &'q VectorSelector,
+        grid: Grid,
+        field: InstantField,
+    ) -> Result<BoxOperator<'q>, EvalError> {
+        refuse_extension(selector)?;
+        let shift = self.shift(&selector.offset, selector.at)?;
+        let windows = Windows { grid, shift, width_ms: self.run.lookback_ms() };
+        Ok(Box::new(Leaf::new(self.run, selector, windows, LeafFn::Instant(field))?))
+    }
+
+    fn aggregate(&self, aggregate: &'q Aggregate, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+        let (run, hold, step_count) = (self.run, self.run.hold(), grid.count);
+        let param = || match &aggregate.param {
+            Some(param) => self.scalar(param, grid),
+            None => Ok(StepScalar::Constant(f64::NAN)),
+        };
+        let grouping = Grouping::new(aggregate);
+        match aggregate.op {
+            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk | AggregateOp::LimitRatio => {
+                let param = param()?;
+                self.warn_of_ratio(aggregate, &param);
+                let inner = self.vector(&aggregate.expr, grid)?;
+                Ok(Box::new(Rank::new(run, inner, (aggregate.op, grouping), param, step_count)?))
+            }
+            AggregateOp::CountValues => {
+                let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
+                if label.is_empty() || label.contains(char::REPLACEMENT_CHARACTER) {
+                    return Err(EvalError::Execution(format!("invalid label name {label:?}")));
+                }
+                let inner = Some(self.vector(&aggregate.expr, grid)?);
+                let results = Ready(Vec::new().into_iter());
+                Ok(Box::new(CountValues { inner, grouping, label, results, hold }))
+            }
+            op => {
+                let param =
+                    if op == AggregateOp::Quantile { param()? } else { StepScalar::Constant(f64::NAN) };
+                if let (AggregateOp::Quantile, Some(expr)) = (op, &aggregate.param) {
+                    self.warn_of_quantile(&param, expr);
+                }
+                let inner = self.vector(&aggregate.expr, grid)?;
+                Ok(Box::new(Fold::new(run, inner, aggregate, param, step_count)))
+            }
+        }
+    }
+
+    fn warn_of_ratio(&self, aggregate: &Aggregate, param: &StepScalar) {
+        let Some(expr) = aggregate.param.as_ref().filter(|_| aggregate.op == AggregateOp::LimitRatio) else {
+            return;
+        };
+        for &ratio in param.values().iter().filter(|ratio| ratio.abs() > 1.0) {
+            let message = format!(
+                "ratio value should be between -1 and 1, got {}, capping to {}",
+                super::annotation::go_general(ratio),
+                ratio.signum()
+            );
+            self.run.annotations.warn(&message, expr.span);
+        }
+    }
+
+    /// Warns of quantiles outside 0..1.
+    fn warn_of_quantile(&self, quantile: &StepScalar, expr: &Expr) {
+        for &value in quantile.values().iter().filter(|&&v| !(0.0..=1.0).contains(&v)) {
+            self.run.annotations.warn(&bad_quantile(value), expr.span);
+        }
+    }
+
+    /// A chain `((a + b) - c) * d`, built from the innermost left side outwards: chains may be long, and a loop
+    /// needs no stack.
+    fn chain(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+        let (base, spine) = left_spine(expr);
+        let mut left = if value_type(base) == ValueType::Scalar {
+            Side::Scalar(self.scalar(base, grid)?)
+        } else {
+            Side::Vector { operator: self.vector(base, grid)?, distinct: stays_distinct(base) }
+        };
+        for binary in spine {
+            let right = if value_type(&binary.rhs) == ValueType::Scalar {
+                Side::Scalar(self.scalar(&binary.rhs, grid)?)
+            } else {
+                let operator = self.vector(&binary.rhs, grid)?;
+                Side::Vector { operator, distinct: stays_distinct(&binary.rhs) }
+            };
+            left = self.join(left, right, binary)?;
+        }
+        match left {
+            Side::Vector { operator, .. } => Ok(operator),
+            Side::Scalar(_) => Err(unexpected(ValueType::Vector, expr)),
+        }
+    }
+
+    fn join(&self, left: Side<'q>, right: Side<'q>, binary: &'q Binary) -> Result<Side<'q>, EvalError> {
+        let (operator, distinct) = match (left, right) {
+            (Side::Scalar(left), Side::Scalar(right)) => {
+                return Ok(Side::Scalar(left.combine(right, |a, b| scalar_op(binary.op, a, b))));
+            }
+            (Side::Scalar(scalar), Side::Vector { operator, distinct }) => {
+                (self.with_scalar(operator, scalar, ScalarSide::Left, distinct, binary), distinct)
+            }
+            (Side::Vector { operator, distinct }, Side::Scalar(scalar)) => {
+                (self.with_scalar(operator, scalar, ScalarSide::Right, distinct, binary), distinct)
+            }
+            (Side::Vector { operator: left, distinct }, Side::Vector { operator: right, .. }) => {
+                (self.vectors(left, right, binary)?, distinct)
+            }
+        };
+        Ok(Side::Vector { operator, distinct: binary_stays_distinct(binary).unwrap_or(distinct) })
+    }
+
+    fn with_scalar(
+        &self,
+        inner: BoxOperator<'q>,
+        scalar: StepScalar,
+        side: ScalarSide,
+        distinct: bool,
+        binary: &'q Binary,
+    ) -> BoxOperator<'q> {
+        if matches!(binary.op, BinaryOp::TrimLower | BinaryOp::TrimUpper) {
+            self.inform_of_floats(binary);
+        }
+        let keeps = if side == ScalarSide::Left { FilterSide::Right } else { FilterSide::Left };
+        let op = ElementOp::new(binary.op, binary.return_bool, keeps);
+        let operator = Box::new(VectorScalar { run: self.run, inner, scalar, side, op });
+        if op.drops_name() { self.merged_unless(distinct, operator) } else { operator }
+    }
+
+    fn inform_of_floats(&self, binary: &Binary) {
+        let symbol = symbol(binary.op);
+        let message = format!(
+            "incompatible sample types encountered for binary operator {symbol:?}: float {symbol} float"
+        );
+        self.run.annotations.inform(&message, binary.op_span);
+    }
+
+    fn vectors(
+        &self,
+        left: BoxOperator<'q>,
+        right: BoxOperator<'q>,
+        binary: &'q Binary,
+    ) -> Result<BoxOperator<'q>, EvalError> {
+        let run = self.run;
+        let Some(matching) = binary.matching.as_ref() else {
+            return Err(EvalError::Execution("operator between vectors without matching".to_owned()));
+        };
+        Ok(match binary.op {
+            BinaryOp::And => Box::new(SetFilter::new(left, right, matching, Keep::Matched, run.hold())),
+            BinaryOp::Unless => Box::new(SetFilter::new(left, right, matching, Keep::Unmatched, run.hold())),
+            BinaryOp::Or => Merge::boxed(Box::new(SetUnion::new(left, right, matching, run.hold())), run),
+            op => {
+                let element_op = ElementOp::new(op, binary.return_bool, FilterSide::Left);
+                if element_op == ElementOp::Drop {
+                    self.inform_of_floats(binary);
+                }
+                Box::new(VectorVector::new(run, left, right, matching, element_op))
+            }
+        })
+    }
+
+    /// Merges what an operator yields that dropped the names of `inner`'s series, if two of them may be equal then.
+    fn merged(&self, operator: BoxOperator<'q>, inner: &Expr) -> BoxOperator<'q> {
+        self.merged_unless(stays_distinct(inner), operator)
+    }
+
+    fn merged_unless(&self, distinct: bool, operator: BoxOperator<'q>) -> BoxOperator<'q> {
+        if self.run.delays_names() || distinct { operator } else { Merge::boxed(operator, self.run) }
+    }
+}
+
+fn unexpected(want: ValueType, expr: &Expr) -> EvalError {
+    EvalError::Execution(format!("expected {}, got {}", want.describe(), value_type(expr).describe()))
+}
+
+fn refuse_extension(selector: &VectorSelector) -> Result<(), EvalError> {
+    if selector.extension.is_some() {
+        let message = "anchored and smoothed selectors are not supported by this version";
+        return Err(EvalError::Execution(message.to_owned()));
+    }
+    Ok(())
+}
+
+/// The text of a string expression.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn string_of(expr: &Expr) -> Result<&str, EvalError> {
+    match &unwrap_parens(expr).kind {
+        ExprKind::String(text) => Ok(text),
+        _ => Err(unexpected(ValueType::String, expr)),
+    }
+}
+
+/// Type of an expression's value.
+pub(crate) fn value_type(expr: &Expr) -> ValueType {
+    match &expr.kind {
+        ExprKind::Number(_) => ValueType::Scalar,
+        ExprKind::String(_) => ValueType::String,
+        ExprKind::Selector(_) | ExprKind::Aggregate(_) => ValueType::Vector,
+        ExprKind::Matrix(_) | ExprKind::Subquery(_) => ValueType::Matrix,
+        ExprKind::Call(call) => call.function.returns,
+        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => value_type(inner),
+        ExprKind::Binary(_) => {
+            let (base, spine) = left_spine(expr);
+            let mut sides = std::iter::once(base).chain(spine.into_iter().map(|binary| &binary.rhs));
+            let scalar = sides.all(|side| value_type(side) == ValueType::Scalar);
+            if scalar { ValueType::Scalar } else { ValueType::Vector }
+        }
+    }
+}
+
+/// One side of an operator.
+enum Side<'q> {
+    Scalar(StepScalar),
+    Vector {
+        operator: BoxOperator<'q>,
+        /// As [`stays_distinct`] says.
+        distinct: bool,
+    },
+}
+
+/// The innermost left side of a chain of operators, and the operators from there outwards.
+fn left_spine(mut expr: &Expr) -> (&Expr, Vec<&Binary>) {
+    let mut spine = Vec::new();
+    while let ExprKind::Binary(binary) = &expr.kind {
+        spine.push(&**binary);
+        expr = &binary.lhs;
+    }
+    spine.reverse();
+    (expr, spine)
+}
+
+/// Whether the result of an operator stays distinct without metric names; `None`: as its left side.
+fn binary_stays_distinct(binary: &Binary) -> Option<bool> {
+    match binary.op {
+        BinaryOp::And | BinaryOp::Unless => None,
+        BinaryOp::Or => Some(false),
+        op if op.is_comparison() && !binary.return_bool => None,
+        _ => {
+            // Arithmetic drops names; `group_left(__name__)` may bring them back.
+            let includes = |m: &VectorMatching| m.include.iter().any(|label| label == METRIC_NAME);
+            Some(!binary.matching.as_ref().is_some_and(includes))
+        }
+    }
+}
+
+/// Bytes of the columns that the operators of an expression work with, one each.
+pub(crate) fn columns_bytes(expr: &Expr, grid: Grid) -> u64 {
+    grid.column_bytes().saturating_mul(vector_depth(expr) as u64 + 1)
+}
+
+/// How many operators over vectors stand inside each other at most.
+pub(crate) fn vector_depth(expr: &Expr) -> usize {
+    let (mut deepest, mut left) = (0, vec![(expr, 1)]);
+    while let Some((expr, depth)) = left.pop() {
+        deepest = deepest.max(depth);
+        match &expr.kind {
+            ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Selector(_) | ExprKind::Matrix(_) => {}
+            ExprKind::Paren(inner) => left.push((inner, depth)),
+            ExprKind::Unary(_, inner) => left.push((inner, depth + 1)),
+            ExprKind::Subquery(subquery) => left.push((&subquery.expr, depth + 1)),
+            ExprKind::Aggregate(aggregate) => {
+                left.extend(aggregate.param.iter().map(|param| (param, depth + 1)));
+                left.push((&aggregate.expr, depth + 1));
+            }
+            ExprKind::Binary(_) if value_type(expr) == ValueType::Scalar => {
+                // Scalars are computed at once, a chain in a loop; what they are made of may still be deep.
+                let (base, spine) = left_spine(expr);
+                left.push((base, depth + 1));
+                left.extend(spine.into_iter().map(|binary| (&binary.rhs, depth + 1)));
+            }
+            ExprKind::Binary(_) => {
+                let (base, spine) = left_spine(expr);
+                let count = spine.len();
+                left.push((base, depth + count));
+                left.extend(spine.into_iter().enumerate().map(|(at, b)| (&b.rhs, depth + count - at)));
+            }
+            ExprKind::Call(call) => left.extend(call.args.iter().map(|arg| (arg, depth + 1))),
+        }
+    }
+    deepest
+}
+
+/// Whether series of `expr` stay different from each other without their metric names.
+fn stays_distinct(expr: &Expr) -> bool {
+    let one_name = |matchers: &[Matcher]| {
+        matchers.iter().any(|m| &*m.name == METRIC_NAME && m.op == MatchOp::Equal && !m.value.is_empty())
+    };
+    match &expr.kind {
+        ExprKind::Number(_) | ExprKind::String(_) => true,
+        ExprKind::Selector(selector) => one_name(&selector.matchers),
+        ExprKind::Matrix(matrix) => one_name(&matrix.selector.matchers),
+        ExprKind::Subquery(subquery) => stays_distinct(&subquery.expr),
+        ExprKind::Paren(inner) => stays_distinct(inner),
+        // The name is gone already.
+        ExprKind::Unary(op, inner) => *op == UnaryOp::Minus || stays_distinct(inner),
+        ExprKind::Aggregate(aggregate) => match aggregate.op {
+            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk | AggregateOp::LimitRatio => {
+                stays_distinct(&aggregate.expr)
+            }
+            _ => aggregate.without || !aggregate.grouping.iter().any(|label| label == METRIC_NAME),
+        },
+        ExprKind::Binary(_) => {
+            let (base, spine) = left_spine(expr);
+            let last_word = spine.into_iter().rev().find_map(binary_stays_distinct);
+            last_word.unwrap_or_else(|| stays_distinct(base))
+        }
+        ExprKind::Call(call) => function::result_stays_distinct(call),
+    }
+}
+
+/// Whether an expression has the same value in all steps.
+fn is_step_invariant(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Number(_) | ExprKind::String(_) => true,
+        ExprKind::Selector(selector) => selector.at.is_some(),
+        ExprKind::Matrix(matrix) => matrix.selector.at.is_some(),
+        ExprKind::Subquery(subquery) => subquery.at.is_some(),
+        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => is_step_invariant(inner),
+        ExprKind::Aggregate(aggregate) => {
+            aggregate.param.as_ref().is_none_or(is_step_invariant) && is_step_invariant(&aggregate.expr)
+        }
+        ExprKind::Binary(_) => {
+            let (base, spine) = left_spine(expr);
+            is_step_invariant(base) && spine.into_iter().all(|binary| is_step_invariant(&binary.rhs))
+        }
+        ExprKind::Call(call) => !function::depends_on_time(call) && call.args.iter().all(is_step_invariant),
+    }
+}

@@ -1,0 +1,296 @@
+//! Functions by name: which operator computes them.
+//! Holds: every function of the language is here or refused with its name; none is silently wrong.
+
+use chronolith_model::Labels;
+
+use super::Planner;
+use super::string_of;
+use crate::ast::{Call, Expr, ExprKind, Span, ValueType};
+use crate::engine::arith::{go_max, go_min};
+use crate::engine::call::buckets::{BucketCall, BucketFn};
+use crate::engine::call::calendar::CalendarField;
+use crate::engine::call::label::{self, LabelJoin, LabelReplace};
+use crate::engine::call::math::ElementFn;
+use crate::engine::call::order::{Direction, Sort, SortKey};
+use crate::engine::call::{Absent, DropName, MapValues, StepTimes, labels_of_absent, to_scalar};
+use crate::engine::grid::Grid;
+use crate::engine::leaf::{Leaf, LeafFn};
+use crate::engine::rollup::Rollup;
+use crate::engine::select::InstantField;
+use crate::engine::series::{BoxOperator, Merge, Ready, StepScalar, StepSeries};
+use crate::engine::window::{AbsentOverTime, RangeCall, RangeFn};
+
+use crate::engine::{EvalError, unwrap_parens};
+
+impl<'q> Planner<'q> {
+    /// A function that yields a scalar.
+    pub(super) fn scalar_call(&self, call: &'q Call, grid: Grid) -> Result<StepScalar, EvalError> {
+        let query = self.run.query;
+        let seconds = |ms: i64| ms as f64 / 1000.0;
+        Ok(match (call.function.name, &call.args[..]) {
+            ("time", _) => StepScalar::PerStep(grid.times().map(seconds).collect()),
+            ("pi", _) => StepScalar::Constant(std::f64::consts::PI),
+            ("start", _) => StepScalar::Constant(seconds(query.start_ms)),
+            ("end", _) => StepScalar::Constant(seconds(query.end_ms)),
+            ("range", _) => StepScalar::Constant(seconds(query.end_ms - query.start_ms)),
+            ("step", _) => StepScalar::Constant(seconds(query.step_ms)),
+            ("scalar", [vector]) => to_scalar(self.vector(vector, grid)?, grid.count)?,
+            ("min_of", [a, b]) => self.scalar(a, grid)?.combine(self.scalar(b, grid)?, go_min),
+            ("max_of", [a, b]) => self.scalar(a, grid)?.combine(self.scalar(b, grid)?, go_max),
+            _ => return Err(unsupported(call)),
+        })
+    }
+
+    /// A function that yields a vector.
+    pub(super) fn call(&self, call: &'q Call, span: Span, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+        let name = call.function.name;
+        if call.function.args.contains(&ValueType::Matrix) {
+            return self.range_call(call, grid);
+        }
+        match (name, &call.args[..]) {
+            ("vector", [scalar]) => {
+                let scalar = self.scalar(scalar, grid)?;
+                Ok(constant((0..grid.count).map(|step| scalar.at(step)).collect()))
+            }
+            ("absent", [vector]) => {
+                let labels = Some(absent_labels(vector));
+                Ok(Box::new(Absent { inner: self.vector(vector, grid)?, step_count: grid.count, labels }))
+            }
+            ("timestamp", [vector]) => self.timestamp(vector, grid),
+            ("sort" | "sort_desc" | "sort_by_label" | "sort_by_label_desc", [vector, labels @ ..]) => {
+                self.sort(call, vector, labels, span, grid)
+            }
+            ("label_replace", [vector, target, template, source, pattern]) => {
+                let operator = LabelReplace {
+                    inner: self.vector(vector, grid)?,
+                    target: label_name(target, name)?,
+                    template: string_of(template)?,
+                    source: string_of(source)?,
+                    regex: label::compile(string_of(pattern)?)?,
+                };
+                Ok(Merge::boxed(Box::new(operator), self.run))
+            }
+            ("label_join", [vector, target, separator, sources @ ..]) => {
+                let operator = LabelJoin {
+                    inner: self.vector(vector, grid)?,
+                    target: label_name(target, name)?,
+                    separator: string_of(separator)?,
+                    sources: sources.iter().map(string_of).collect::<Result<_, _>>()?,
+                };
+                Ok(Merge::boxed(Box::new(operator), self.run))
+            }
+            ("histogram_quantile" | "histogram_quantiles" | "histogram_fraction", args) => {
+                self.bucket_call(call, args, grid)
+            }
+            (_, []) => match CalendarField::named(name) {
+                Some(field) => {
+                    Ok(constant(grid.times().map(|time| field.of((time / 1000) as f64)).collect()))
+                }
+                None => Err(unsupported(call)),
+            },
+            (_, [vector, params @ ..]) => {
+                let function = self.element_fn(call, params, grid)?;
+                let operator = MapValues { run: self.run, inner: self.vector(vector, grid)?, function };
+                Ok(self.merged(Box::new(operator), vector))
+            }
+        }
+    }
+
+    fn element_fn(&self, call: &'q Call, params: &'q [Expr], grid: Grid) -> Result<ElementFn, EvalError> {
+        Ok(match (call.function.name, params) {
+            ("clamp", [least, greatest]) => {
+                ElementFn::Clamp(self.scalar(least, grid)?, self.scalar(greatest, grid)?)
+            }
+            ("clamp_min", [least]) => ElementFn::ClampMin(self.scalar(least, grid)?),
+            ("clamp_max", [greatest]) => ElementFn::ClampMax(self.scalar(greatest, grid)?),
+            ("round", []) => ElementFn::Round(StepScalar::Constant(1.0)),
+            ("round", [unit]) => ElementFn::Round(self.scalar(unit, grid)?),
+            (name, []) => ElementFn::plain(name).ok_or_else(|| unsupported(call))?,
+            _ => return Err(unsupported(call)),
+        })
+    }
+
+    fn timestamp(&self, vector: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+        let run = self.run;
+        let operator: BoxOperator<'q> = match &unwrap_parens(vector).kind {
+            ExprKind::Selector(selector) => {
+                Box::new(DropName { run, inner: self.select(selector, grid, InstantField::Time)? })
+            }
+            _ => Box::new(StepTimes { run, inner: self.vector(vector, grid)?, grid }),
+        };
+        Ok(self.merged(operator, vector))
+    }
+
+    fn sort(
+        &self,
+        call: &'q Call,
+        vector: &'q Expr,
+        labels: &'q [Expr],
+        span: Span,
+        grid: Grid,
+    ) -> Result<BoxOperator<'q>, EvalError> {
+        if !self.run.is_instant() {
+            let message = "sort is ineffective for range queries since results are always ordered by labels";
+            self.run.annotations.warn(message, span);
+        }
+        let name = call.function.name;
+        let direction = if name.ends_with("_desc") { Direction::Descending } else { Direction::Ascending };
+        let key = if name.starts_with("sort_by_label") {
+            let names = labels.iter().map(|label| string_of(label).map(str::to_owned));
+            SortKey::Labels(names.collect::<Result<_, _>>()?, direction)
+        } else {
+            SortKey::Value(direction)
+        };
+        let results = Ready(Vec::new().into_iter());
+        let inner = Some(self.vector(vector, grid)?);
+        Ok(Box::new(Sort { inner, key, results, hold: self.run.hold() }))
+    }
+
+    fn bucket_call(
+        &self,
+        call: &'q Call,
+        args: &'q [Expr],
+        grid: Grid,
+    ) -> Result<BoxOperator<'q>, EvalError> {
+        let (function, vector) = match (call.function.name, args) {
+            ("histogram_quantile", [quantile, vector]) => {
+                let values = self.scalar(quantile, grid)?;
+                self.warn_of_quantile(&values, quantile);
+                (BucketFn::Quantile(values), vector)
+            }
+            ("histogram_quantiles", [vector, label, quantiles @ ..]) => {
+                let mut all = Vec::new();
+                for quantile in quantiles {
+                    let values = self.scalar(quantile, grid)?;
+                    self.warn_of_quantile(&values, quantile);
+                    all.push(values);
+                }
+                (BucketFn::Quantiles(label_name(label, call.function.name)?.to_owned(), all), vector)
+            }
+            ("histogram_fraction", [lower, upper, vector]) => {
+                (BucketFn::Fraction(self.scalar(lower, grid)?, self.scalar(upper, grid)?), vector)
+            }
+            _ => return Err(unsupported(call)),
+        };
+        let operator = BucketCall {
+            run: self.run,
+            inner: Some(self.vector(vector, grid)?),
+            function,
+            span: vector.span,
+            results: Ready(Vec::new().into_iter()),
+            hold: self.run.hold(),
+        };
+        Ok(Merge::boxed(Box::new(operator), self.run))
+    }
+
+    fn range_call(&self, call: &'q Call, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+        let of_matrix = |arg: &&Expr| super::value_type(arg) == ValueType::Matrix;
+        let Some(matrix) = call.args.iter().find(of_matrix) else { return Err(unsupported(call)) };
+        if call.function.name == "absent_over_time" {
+            let (source, windows) = self.windows(matrix, grid)?;
+            let labels = Some(absent_labels(matrix));
+            return Ok(Box::new(AbsentOverTime { source, windows, labels }));
+        }
+        let (run, rollup, span) = (self.run, self.rollup(call, grid)?, matrix.span);
+        let keeps_name = rollup.keeps_name();
+        let operator: BoxOperator<'q> = if let ExprKind::Matrix(selector) = &unwrap_parens(matrix).kind {
+            let windows = self.range_windows(selector, grid)?;
+            let function = LeafFn::Range(RangeFn { run, windows, rollup, span });
+            Box::new(Leaf::new(run, &selector.selector, windows, function)?)
+        } else {
+            let (source, windows) = self.windows(matrix, grid)?;
+            Box::new(RangeCall::new(source, RangeFn { run, windows, rollup, span }))
+        };
+        Ok(if keeps_name { operator } else { self.merged(operator, matrix) })
+    }
+
+    fn rollup(&self, call: &'q Call, grid: Grid) -> Result<Rollup, EvalError> {
+        Ok(match (call.function.name, &call.args[..]) {
+            ("rate", _) => Rollup::Rate,
+            ("increase", _) => Rollup::Increase,
+            ("delta", _) => Rollup::Delta,
+            ("irate", _) => Rollup::InstantRate,
+            ("idelta", _) => Rollup::InstantDelta,
+            ("deriv", _) => Rollup::Deriv,
+            ("resets", _) => Rollup::Resets,
+            ("changes", _) => Rollup::Changes,
+            ("sum_over_time", _) => Rollup::Sum,
+            ("avg_over_time", _) => Rollup::Avg,
+            ("min_over_time", _) => Rollup::Min,
+            ("max_over_time", _) => Rollup::Max,
+            ("count_over_time", _) => Rollup::Count,
+            ("first_over_time", _) => Rollup::First,
+            ("last_over_time", _) => Rollup::Last,
+            ("present_over_time", _) => Rollup::Present,
+            ("stddev_over_time", _) => Rollup::Stddev,
+            ("stdvar_over_time", _) => Rollup::Stdvar,
+            ("mad_over_time", _) => Rollup::Mad,
+            ("ts_of_first_over_time", _) => Rollup::TimeOfFirst,
+            ("ts_of_last_over_time", _) => Rollup::TimeOfLast,
+            ("ts_of_max_over_time", _) => Rollup::TimeOfMax,
+            ("ts_of_min_over_time", _) => Rollup::TimeOfMin,
+            ("predict_linear", [_, ahead]) => Rollup::PredictLinear(self.scalar(ahead, grid)?),
+            ("quantile_over_time", [quantile, _]) => {
+                let values = self.scalar(quantile, grid)?;
+                self.warn_of_quantile(&values, quantile);
+                Rollup::Quantile(values)
+            }
+            ("double_exponential_smoothing", [_, level, trend]) => {
+                let (level, trend) = (self.scalar(level, grid)?, self.scalar(trend, grid)?);
+                check_factor("smoothing factor. Expected: 0 < sf < 1", &level)?;
+                check_factor("trend factor. Expected: 0 < tf < 1", &trend)?;
+                Rollup::Smoothing(level, trend)
+            }
+            _ => return Err(unsupported(call)),
+        })
+    }
+}
+
+fn check_factor(what: &str, factor: &StepScalar) -> Result<(), EvalError> {
+    match factor.values().iter().find(|&&value| !(value > 0.0 && value < 1.0)) {
+        Some(value) => Err(EvalError::Execution(format!("invalid {what}, got: {value:.6}"))),
+        None => Ok(()),
+    }
+}
+
+fn unsupported(call: &Call) -> EvalError {
+    EvalError::Execution(format!("function {}() is not supported by this version", call.function.name))
+}
+
+fn constant<'q>(values: Vec<f64>) -> BoxOperator<'q> {
+    Ready::boxed(vec![StepSeries { labels: Labels::empty(), drop_name: false, values }])
+}
+
+fn absent_labels(expr: &Expr) -> Labels {
+    match &unwrap_parens(expr).kind {
+        ExprKind::Selector(selector) => labels_of_absent(&selector.matchers),
+        ExprKind::Matrix(matrix) => labels_of_absent(&matrix.selector.matchers),
+        _ => Labels::empty(),
+    }
+}
+
+/// The name of a label that a function is to set.
+fn label_name<'e>(expr: &'e Expr, function: &str) -> Result<&'e str, EvalError> {
+    let name = string_of(expr)?;
+    if name.is_empty() {
+        return Err(EvalError::Execution(format!("invalid destination label name in {function}(): {name}")));
+    }
+    Ok(name)
+}
+
+/// Whether a function has another value at another time, its arguments being the same.
+pub(super) fn depends_on_time(call: &Call) -> bool {
+    let name = call.function.name;
+    matches!(name, "time" | "timestamp" | "predict_linear")
+        || (call.args.is_empty() && CalendarField::named(name).is_some())
+}
+
+/// Whether the series that a function yields differ by more than their metric names.
+pub(super) fn result_stays_distinct(call: &Call) -> bool {
+    match call.function.name {
+        "label_replace" | "label_join" => false,
+        "last_over_time" | "first_over_time" | "sort" | "sort_desc" | "sort_by_label"
+        | "sort_by_label_desc" => call.args.iter().all(super::stays_distinct),
+        _ => true,
+    }
+}

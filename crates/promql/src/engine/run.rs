@@ -1,0 +1,128 @@
+//! One evaluation: what it reads from, its limits, what it counts.
+//! Holds: samples and bytes taken through a [`Hold`] are given back when it goes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_base::Reservation;
+use chronolith_model::{Queryable, ReadContext};
+
+use super::annotation::Annotations;
+use super::{EngineOptions, EvalError, NameRemoval, Query};
+
+/// What all operators of one query share.
+pub(crate) struct Run<'q> {
+    /// Where series come from.
+    pub(crate) source: &'q dyn Queryable,
+    /// Deadline, cancellation, memory.
+    pub(crate) ctx: &'q ReadContext,
+    /// Limits and switches.
+    pub(crate) options: &'q EngineOptions,
+    /// The query.
+    pub(crate) query: &'q Query<'q>,
+    /// Warnings and infos so far.
+    pub(crate) annotations: Annotations<'q>,
+    samples_held: AtomicU64,
+    samples_peak: AtomicU64,
+    samples_read: AtomicU64,
+}
+
+impl<'q> Run<'q> {
+    /// Nothing read yet.
+    pub(crate) fn new(
+        source: &'q dyn Queryable,
+        ctx: &'q ReadContext,
+        options: &'q EngineOptions,
+        query: &'q Query<'q>,
+    ) -> Run<'q> {
+        Run {
+            source,
+            ctx,
+            options,
+            query,
+            annotations: Annotations::new(query.text),
+            samples_held: AtomicU64::new(0),
+            samples_peak: AtomicU64::new(0),
+            samples_read: AtomicU64::new(0),
+        }
+    }
+
+    /// How far an instant selector looks back.
+    pub(crate) fn lookback_ms(&self) -> i64 {
+        self.query.lookback_ms.unwrap_or(self.options.lookback_ms)
+    }
+
+    /// Whether names go only at the end of the query.
+    pub(crate) fn delays_names(&self) -> bool {
+        self.options.name_removal == NameRemoval::Delayed
+    }
+
+    /// Whether the query has one step only and was asked as such.
+    pub(crate) fn is_instant(&self) -> bool {
+        self.query.start_ms == self.query.end_ms
+    }
+
+    /// An empty hold.
+    pub(crate) fn hold(&'q self) -> Hold<'q> {
+        Hold { run: self, samples: 0, memory: None }
+    }
+
+    /// Counts samples that came from the source.
+    pub(crate) fn count_read(&self, samples: usize) {
+        self.samples_read.fetch_add(samples as u64, Ordering::Relaxed);
+    }
+
+    /// Samples read so far.
+    pub(crate) fn samples_read(&self) -> u64 {
+        self.samples_read.load(Ordering::Relaxed)
+    }
+
+    /// Most samples held at once.
+    pub(crate) fn samples_peak(&self) -> u64 {
+        self.samples_peak.load(Ordering::Relaxed)
+    }
+}
+
+/// Samples and memory in use by an operator.
+pub(crate) struct Hold<'q> {
+    run: &'q Run<'q>,
+    samples: u64,
+    memory: Option<Reservation>,
+}
+
+impl Hold<'_> {
+    /// Takes `samples` more, which use `bytes` more.
+    ///
+    /// # Errors
+    /// The query's limit of samples or of memory.
+    pub(crate) fn grow(&mut self, samples: u64, bytes: u64) -> Result<(), EvalError> {
+        let held = self.run.samples_held.fetch_add(samples, Ordering::Relaxed).saturating_add(samples);
+        self.samples += samples;
+        if held > self.run.options.samples_max {
+            return Err(EvalError::TooManySamples);
+        }
+        self.run.samples_peak.fetch_max(held, Ordering::Relaxed);
+        match &mut self.memory {
+            Some(memory) => memory.grow(bytes),
+            None => self.run.ctx.budget.reserve(bytes).map(|memory| self.memory = Some(memory)),
+        }
+        .map_err(|full| EvalError::Query(full.into()))
+    }
+
+    /// Raises what is held to `samples` and `bytes`, for buffers that are used again and again.
+    ///
+    /// # Errors
+    /// As [`Hold::grow`].
+    pub(crate) fn raise_to(&mut self, samples: u64, bytes: u64) -> Result<(), EvalError> {
+        let bytes_held = self.memory.as_ref().map_or(0, Reservation::bytes);
+        if samples > self.samples || bytes > bytes_held {
+            self.grow(samples.saturating_sub(self.samples), bytes.saturating_sub(bytes_held))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.run.samples_held.fetch_sub(self.samples, Ordering::Relaxed);
+    }
+}

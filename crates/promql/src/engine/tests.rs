@@ -1,0 +1,282 @@
+//! The engine through its public API, with queries as text.
+//! The scripts in `tests/promqltest` cover the language; here stand the things that they leave out: names that go
+//! at once, matching of vectors, limits, hostile sizes.
+
+mod agree;
+
+use std::sync::Arc;
+
+use chronolith_base::{MemoryBudget, SystemClock};
+
+use super::*;
+use crate::parser::parse_expr;
+use crate::testing::MemQueryable;
+
+/// Series `name{labels}` with a value at 0 s, 10 s, 20 s, ...
+fn source(series: &[(&str, &[f64])]) -> MemQueryable {
+    let mut source = MemQueryable::new();
+    for (text, values) in series {
+        let (name, labels) = text.split_once('{').unwrap_or((text, "}"));
+        let pairs = labels.trim_end_matches('}').split(',').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap()).chain([(METRIC_NAME, name)]);
+        source.add(&Labels::from_pairs(pairs), (0..).map(|i| i * 10_000).zip(values.iter().copied()));
+    }
+    source
+}
+
+fn parser() -> ParserOptions {
+    ParserOptions { experimental_functions: true, extended_range_selectors: true, binop_fill_modifiers: true }
+}
+
+fn run(
+    options: EngineOptions,
+    source: &MemQueryable,
+    text: &str,
+    range: (i64, i64, i64),
+) -> Result<Value, String> {
+    let expr = parse_expr(text, parser()).map_err(|e| e.to_string())?;
+    let (start_ms, end_ms, step_ms) = range;
+    let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms: None };
+    let ctx = ReadContext::unlimited(Arc::new(SystemClock::new()));
+    Engine::new(options).run(source, &query, &ctx).map(|result| result.value).map_err(|e| e.to_string())
+}
+
+fn render(value: &Value) -> Vec<String> {
+    let mut lines = match value {
+        Value::Scalar { value, .. } => vec![value.to_string()],
+        Value::String { value, .. } => vec![value.clone()],
+        Value::Vector(all) => all.iter().map(|e| format!("{} {}", e.labels, e.value)).collect(),
+        Value::Matrix(all) => all
+            .iter()
+            .map(|s| {
+                let points: Vec<_> =
+                    s.times.iter().zip(&s.values).map(|(t, v)| format!("{v}@{}", t / 1000)).collect();
+                format!("{} {}", s.labels, points.join(" "))
+            })
+            .collect(),
+    };
+    lines.sort();
+    lines
+}
+
+/// At 20 s, names going at once.
+#[track_caller]
+fn check(source: &MemQueryable, text: &str, want: &[&str]) {
+    let value = run(EngineOptions::default(), source, text, (20_000, 20_000, 0)).unwrap();
+    assert_eq!(render(&value), want, "{text}");
+}
+
+/// From 0 s to 20 s in steps of 10 s.
+#[track_caller]
+fn check_range(source: &MemQueryable, text: &str, want: &[&str]) {
+    let value = run(EngineOptions::default(), source, text, (0, 20_000, 10_000)).unwrap();
+    assert_eq!(render(&value), want, "{text}");
+}
+
+#[track_caller]
+fn check_error(source: &MemQueryable, text: &str, want: &str) {
+    let error = run(EngineOptions::default(), source, text, (20_000, 20_000, 0)).unwrap_err();
+    assert_eq!(error, want, "{text}");
+}
+
+const NAN: f64 = f64::NAN;
+const GONE: f64 = chronolith_model::sample::STALE_NAN;
+
+#[test]
+fn names_go_at_once() {
+    let s = source(&[("a{x=1}", &[1.0, 2.0, 4.0]), ("b{x=2}", &[5.0, 5.0, 5.0])]);
+    check(&s, "-a", &["{x=\"1\"} -4"]);
+    check(&s, "a + 1", &["{x=\"1\"} 5"]);
+    check(&s, "a > 3", &["a{x=\"1\"} 4"]);
+    check(&s, "a > bool 3", &["{x=\"1\"} 1"]);
+    check(&s, "3 < a", &["a{x=\"1\"} 4"]);
+    check(&s, "abs(a)", &["{x=\"1\"} 4"]);
+    check(&s, "increase(a[20s])", &["{x=\"1\"} 4"]);
+    check(&s, "last_over_time(a[20s])", &["a{x=\"1\"} 4"]);
+    check(&s, "timestamp(a)", &["{x=\"1\"} 20"]);
+    check(&s, "topk(1, {x=~'.'})", &["b{x=\"2\"} 5"]);
+    check(&s, "sum by (__name__) ({x=~'.'})", &["a 4", "b 5"]);
+    check(&s, "{x=~'.'} * 2", &["{x=\"1\"} 8", "{x=\"2\"} 10"]);
+}
+
+#[test]
+fn equal_series_are_refused_in_one_step_and_joined_over_steps() {
+    let both = source(&[("a{x=1}", &[1.0, 2.0, 4.0]), ("b{x=1}", &[5.0, 5.0, 5.0])]);
+    for text in [
+        "-{x='1'}",
+        "{x='1'} + 1",
+        "abs({x='1'})",
+        "rate({x='1'}[20s])",
+        "label_join({x='1'}, '__name__', '')",
+    ] {
+        check_error(&both, text, "vector cannot contain metrics with the same labelset");
+    }
+    let turns = source(&[("a{x=1}", &[1.0, GONE]), ("b{x=1}", &[GONE, 5.0, 6.0])]);
+    check_range(&turns, "{x='1'} + 1", &["{x=\"1\"} 2@0 6@10 7@20"]);
+    check_range(&turns, "a or b", &["a{x=\"1\"} 1@0", "b{x=\"1\"} 5@10 6@20"]);
+    check_range(&turns, "label_replace({x='1'}, '__name__', 'c', '', '')", &["c{x=\"1\"} 1@0 5@10 6@20"]);
+}
+
+#[test]
+fn delayed_names_can_be_brought_back() {
+    let s = source(&[("a{x=1}", &[1.0, 2.0, 4.0]), ("b{x=1}", &[5.0, 5.0, 5.0])]);
+    let options = EngineOptions { name_removal: NameRemoval::Delayed, ..EngineOptions::default() };
+    let text = "label_replace(increase({x='1'}[20s]), 'of', '$1', '__name__', '(.*)')";
+    let value = run(options.clone(), &s, text, (20_000, 20_000, 0)).unwrap();
+    assert_eq!(render(&value), ["{of=\"a\", x=\"1\"} 4", "{of=\"b\", x=\"1\"} 0"]);
+    let value = run(options, &s, "sum by (__name__) (increase({x='1'}[20s]))", (20_000, 20_000, 0));
+    assert_eq!(value.unwrap_err(), "vector cannot contain metrics with the same labelset");
+}
+
+#[test]
+fn vectors_match_by_labels() {
+    let s = source(&[
+        ("a{x=1,y=1}", &[1.0, 1.0, 2.0]),
+        ("a{x=1,y=2}", &[1.0, 1.0, 3.0]),
+        ("b{x=1}", &[1.0, 1.0, 10.0]),
+        ("b{x=2}", &[1.0, 1.0, 20.0]),
+        ("info{x=1,v=new}", &[1.0, 1.0, 1.0]),
+    ]);
+    check(&s, "a * on(x) group_left b", &["{x=\"1\", y=\"1\"} 20", "{x=\"1\", y=\"2\"} 30"]);
+    check(&s, "b - on(x) group_right a", &["{x=\"1\", y=\"1\"} 8", "{x=\"1\", y=\"2\"} 7"]);
+    check(&s, "b + ignoring(v) info", &["{x=\"1\"} 11"]);
+    check(&s, "b + on(x) info", &["{x=\"1\"} 11"]);
+    check(&s, "b * on(x) group_left(v) info", &["{v=\"new\", x=\"1\"} 10"]);
+    check(&s, "b > on(x) info", &["{x=\"1\"} 10"]);
+    check(&s, "b > ignoring(v) info", &["b{x=\"1\"} 10"]);
+    check(&s, "b > bool ignoring(v) info", &["{x=\"1\"} 1"]);
+    check(&s, "b and on(x) a", &["b{x=\"1\"} 10"]);
+    check(&s, "b unless on(x) a", &["b{x=\"2\"} 20"]);
+    check(&s, "b or on(x) a", &["b{x=\"1\"} 10", "b{x=\"2\"} 20"]);
+    check(&s, "b + on(x) fill_right(1) info", &["{x=\"1\"} 11", "{x=\"2\"} 21"]);
+    check(&s, "info + on(x) fill_left(0) b", &["{x=\"1\"} 11", "{x=\"2\"} 20"]);
+    check_error(
+        &s,
+        "b + on(x) a",
+        "found duplicate series for the match group {x=\"1\"} on the right hand-side of the operation: \
+         [{__name__=\"a\", x=\"1\", y=\"2\"}, {__name__=\"a\", x=\"1\", y=\"1\"}];many-to-many matching not allowed: \
+         matching labels must be unique on one side",
+    );
+    check_error(
+        &s,
+        "a + on(x) b",
+        "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)",
+    );
+    check_error(
+        &s,
+        "a + on(x) group_left(y) b",
+        "multiple matches for labels: grouping labels must ensure unique matches",
+    );
+}
+
+#[test]
+fn go_arithmetic() {
+    let s = MemQueryable::new();
+    for (text, want) in [
+        ("-5 % 3", "-2"),
+        ("5 % -3", "2"),
+        ("2 ^ 3 ^ 2", "512"),
+        ("-2 ^ 2", "-4"),
+        ("1 ^ NaN", "1"),
+        ("NaN ^ 0", "1"),
+        ("1 == bool 2", "0"),
+        ("max_of(-0, 0)", "0"),
+        ("1 atan2 1", "0.7853981633974483"),
+    ] {
+        check(&s, text, &[want]);
+    }
+}
+
+#[test]
+fn nan_takes_part_in_folds_as_upstream() {
+    let s = source(&[("a{x=1}", &[NAN, NAN, NAN]), ("a{x=2}", &[1.0, 1.0, 7.0])]);
+    check(&s, "max(a)", &["{} 7"]);
+    check(&s, "sum(a)", &["{} NaN"]);
+    check(&s, "count_values('v', a)", &["{v=\"7\"} 1", "{v=\"NaN\"} 1"]);
+    check(&s, "limitk(1, a)", &["a{x=\"1\"} NaN"]);
+    check(&s, "count(limit_ratio(1, a)) + count(limit_ratio(-1, a))", &["{} 4"]);
+}
+
+#[test]
+fn limits_hold() {
+    let s = source(&[("a{x=1}", &[1.0, 2.0, 4.0]), ("a{x=2}", &[1.0, 2.0, 4.0])]);
+    let few = EngineOptions { samples_max: 4, ..EngineOptions::default() };
+    let error = run(few, &s, "a", (0, 20_000, 10_000)).unwrap_err();
+    assert_eq!(error, "query processing would load too many samples into memory in query execution");
+    for text in ["sum_over_time(vector(1)[100y:1ms])", "count_over_time(a[200y:1ms])"] {
+        let error = run(EngineOptions::default(), &s, text, (20_000, 20_000, 0)).unwrap_err();
+        assert!(error.contains("too many samples"), "{error}");
+    }
+    let expr = parse_expr("sum(a)", parser()).unwrap();
+    let budget = MemoryBudget::new("query", 40);
+    let ctx = ReadContext::new(Arc::new(SystemClock::new()), u64::MAX, budget.clone());
+    let error = Engine::default().instant(&s, &expr, 20_000, None, &ctx).unwrap_err();
+    assert!(matches!(error, EvalError::Query(QueryError::Memory(_))), "{error}");
+    assert_eq!(budget.used_bytes(), 0);
+    let ctx = ReadContext::unlimited(Arc::new(SystemClock::new()));
+    ctx.cancel();
+    let error = Engine::default().instant(&s, &expr, 20_000, None, &ctx).unwrap_err();
+    assert!(matches!(error, EvalError::Query(QueryError::Canceled)), "{error}");
+}
+
+#[test]
+fn long_chains_need_no_stack() {
+    let s = source(&[("a{x=1}", &[1.0, 2.0, 4.0])]);
+    let chain = |first: &str, next: &str, count: usize| format!("{first}{}", next.repeat(count));
+    check(&s, &chain("1", " + 1", 9_000), &["9001"]);
+    check(&s, &chain("a", " + 1", 900), &["{x=\"1\"} 904"]);
+    check(&s, &chain("a", " or a", 900), &["a{x=\"1\"} 4"]);
+    let nest = |open: &str, close: &str| format!("{}a{}", open.repeat(120), close.repeat(120));
+    check(&s, &nest("abs(", ")"), &["{x=\"1\"} 4"]);
+    check(&s, &nest("sum by (x) (", ")"), &["{x=\"1\"} 4"]);
+    check(&s, &nest("(1 * ", ")"), &["{x=\"1\"} 4"]);
+    check(&s, &nest("(a and ", ")"), &["a{x=\"1\"} 4"]);
+    check(&s, &nest("max_over_time(", "[1m:10s])"), &["{x=\"1\"} 4"]);
+    check_error(&s, &chain("a", " + 1", 2_000), "query has operators nested deeper than 1000 levels");
+}
+
+#[test]
+fn annotations_carry_line_and_column() {
+    let s = source(&[("a", &[1.0, 2.0, 4.0])]);
+    let text = "\n  rate(a[1m])";
+    let expr = parse_expr(text, parser()).unwrap();
+    let query = Query { text, expr: &expr, start_ms: 20_000, end_ms: 20_000, step_ms: 0, lookback_ms: None };
+    let ctx = ReadContext::unlimited(Arc::new(SystemClock::new()));
+    let result = Engine::default().run(&s, &query, &ctx).unwrap();
+    let want = "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"a\" (2:8)";
+    assert_eq!(result.infos, [want]);
+    assert_eq!((result.samples_read, result.warnings.len()), (3, 0));
+}
+
+#[test]
+fn threads_change_nothing() {
+    let mut s = MemQueryable::new();
+    for series in 0..300 {
+        let instance = format!("{:03}", (series * 7) % 300);
+        let labels = Labels::from_pairs([(METRIC_NAME, "a_total"), ("instance", &*instance)]);
+        let value = |i: i64| ((i * (series + 3)) % 1000) as f64 * 0.1;
+        s.add(&labels, (0..1000).filter(|i| series % 5 != 0 || i % 3 == 0).map(|i| (i * 1000, value(i))));
+    }
+    for text in
+        ["rate(a_total[1m])", "a_total", "sum(rate(a_total[30s]))", "timestamp(a_total)", "topk(3, a_total)"]
+    {
+        let with = |threads: usize| {
+            let options = EngineOptions { threads, ..EngineOptions::default() };
+            run(options, &s, text, (0, 1_000_000, 7_000)).unwrap()
+        };
+        assert_eq!(format!("{:?}", with(1)), format!("{:?}", with(4)), "{text}");
+    }
+}
+
+#[test]
+fn label_replace_expands_as_go_does() {
+    let s = source(&[("a{x=1,url=h:80}", &[1.0, 2.0, 4.0])]);
+    let replace =
+        |template: &str, pattern: &str| format!("label_replace(a, 'x', '{template}', 'url', '{pattern}')");
+    check(&s, &replace("$2-${1}", "(.*):(.*)"), &["a{url=\"h:80\", x=\"80-h\"} 4"]);
+    check(&s, &replace("$host", "(?P<host>.*):.*"), &["a{url=\"h:80\", x=\"h\"} 4"]);
+    check(&s, &replace("$1x", "(.*):(.*)"), &["a{url=\"h:80\"} 4"]);
+    check(&s, &replace("no", "h"), &["a{url=\"h:80\", x=\"1\"} 4"]);
+    check_error(&s, &replace("", "("), "invalid regular expression in label_replace(): (");
+    check(&s, "label_join(a, 'y', '/', 'x', 'none', 'url')", &["a{url=\"h:80\", x=\"1\", y=\"1//h:80\"} 4"]);
+}

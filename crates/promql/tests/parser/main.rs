@@ -1,0 +1,5 @@
+//! The parser from outside: upstream's verdicts, hostile text, trees that survive printing.
+
+mod corpus;
+mod hostile;
+mod round_trip;
