@@ -1,1 +1,31 @@
-//! placeholder
+//! Immutable blocks on disk, in Prometheus's layout: written from sorted series, read as a `Queryable`.
+//!
+//! Holds: a directory named by a ULID is a complete, synced block; a reader survives any bytes in it.
+//! Not here: which blocks exist and when they go (`tsdb`), byte layouts (`format`).
+
+mod block;
+mod directory;
+mod error;
+mod select;
+mod series;
+mod verify;
+mod writer;
+
+pub use block::Block;
+pub use directory::{open_dir, remove};
+pub use error::BlockError;
+pub use verify::Damage;
+pub use writer::{BlockSource, BlockWriter};
+
+/// Suffix of a block's directory while it is written.
+pub const SUFFIX_CREATING: &str = ".tmp-for-creation";
+/// Suffix of a block's directory while it is removed.
+pub const SUFFIX_DELETING: &str = ".tmp-for-deletion";
+
+const INDEX_FILE: &str = "index";
+const META_FILE: &str = "meta.json";
+const TOMBSTONES_FILE: &str = "tombstones";
+const CHUNKS_DIR: &str = "chunks";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! An open block: its files mapped, its index checked.
+//!
+//! Holds: chunks, series and postings are verified when read, not when opened; a reader handed out keeps the
+//! files mapped, so a block may be removed while queries run on it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_base::{DecodeError, Env};
+use chronolith_format::chunks::{self, ChunkRef, ENCODINGS_HISTOGRAM, RawChunk, Segment};
+use chronolith_format::index::{ChunkMeta, IndexReader};
+use chronolith_format::meta::BlockMeta;
+use chronolith_format::tombstones::Tombstones;
+use chronolith_format::xor;
+use chronolith_model::{Columns, QueryError, TimeRange};
+
+use crate::error::query_error;
+use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE};
+
+/// A block that can be queried.
+pub struct Block {
+    pub(crate) files: Arc<BlockFiles>,
+}
+
+/// What readers of a block share and keep alive.
+pub(crate) struct BlockFiles {
+    pub(crate) dir: PathBuf,
+    pub(crate) meta: BlockMeta,
+    pub(crate) index: IndexReader,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) tombstones: Tombstones,
+    size_bytes: u64,
+    histogram_chunks_skipped: AtomicU64,
+}
+
+impl Block {
+    /// Opens the block in directory `dir`. Cost: one pass over symbols and postings offset table of the index; chunk
+    /// files are mapped and touched at their first page.
+    ///
+    /// # Errors
+    /// [`BlockError`].
+    pub fn open(env: &Env, dir: &Path) -> Result<Arc<Block>, BlockError> {
+        let meta_path = dir.join(META_FILE);
+        let text = env.disk.read(&meta_path).map_err(BlockError::io(&meta_path))?;
+        let meta = BlockMeta::decode(&text).map_err(|error| BlockError::Meta { path: meta_path, error })?;
+        let index_path = dir.join(INDEX_FILE);
+        let bytes = env.disk.map(&index_path).map_err(BlockError::io(&index_path))?;
+        let index = IndexReader::open(bytes).map_err(BlockError::corrupt(&index_path))?;
+        let (tombstones, tombstones_bytes) = open_tombstones(env, &dir.join(TOMBSTONES_FILE))?;
+        let segments = open_segments(env, &dir.join(CHUNKS_DIR))?;
+        let segments_bytes: u64 = segments.iter().map(Segment::size_bytes).sum();
+        let size_bytes = text.len() as u64 + index.size_bytes() + tombstones_bytes + segments_bytes;
+        let histogram_chunks_skipped = AtomicU64::new(0);
+        let dir = dir.to_owned();
+        let files =
+            BlockFiles { dir, meta, index, segments, tombstones, size_bytes, histogram_chunks_skipped };
+        Ok(Arc::new(Block { files: Arc::new(files) }))
+    }
+
+    /// What `meta.json` says.
+    #[must_use]
+    pub fn meta(&self) -> &BlockMeta {
+        &self.files.meta
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.files.dir
+    }
+
+    /// Time that it covers.
+    #[must_use]
+    pub fn range(&self) -> TimeRange {
+        self.files.range()
+    }
+
+    /// Bytes on disk.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.files.size_bytes
+    }
+
+    /// Bytes of memory that the open block keeps beside the maps.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.files.index.heap_bytes()
+    }
+
+    /// Chunks of native histograms that reads have left out so far: this version reads floats only.
+    #[must_use]
+    pub fn histogram_chunks_skipped(&self) -> u64 {
+        self.files.histogram_chunks_skipped.load(Ordering::Relaxed)
+    }
+}
+
+/// How a chunk cannot be read.
+pub(crate) enum ChunkError {
+    /// Damage at an offset of the segment.
+    Segment(DecodeError),
+    /// The chunk's own bytes are damaged, or of a kind that is not known.
+    Content(String),
+}
+
+impl BlockFiles {
+    pub(crate) fn range(&self) -> TimeRange {
+        TimeRange::new(self.meta.min_time, self.meta.max_time)
+    }
+
+    pub(crate) fn index_error(&self, error: &DecodeError) -> QueryError {
+        query_error(&self.dir.join(INDEX_FILE), error)
+    }
+
+    pub(crate) fn segment_path(&self, chunk_ref: ChunkRef) -> PathBuf {
+        self.dir.join(CHUNKS_DIR).join(chunks::segment_name(chunk_ref.segment_idx()))
+    }
+
+    /// A chunk with its checksum verified.
+    pub(crate) fn chunk(&self, chunk_ref: ChunkRef) -> Result<RawChunk<'_>, DecodeError> {
+        let idx = chunk_ref.segment_idx();
+        match self.segments.get(idx as usize) {
+            Some(segment) => segment.chunk(chunk_ref.offset()),
+            None => Err(DecodeError::Invalid {
+                what: "chunk segment",
+                offset: chunk_ref.offset() as usize,
+                expected: "a segment that exists",
+                found: u64::from(idx) + 1,
+            }),
+        }
+    }
+
+    /// Appends the samples of a chunk that lie in `range` and in the time that the index gives it.
+    /// Histogram chunks are counted and give none.
+    pub(crate) fn decode(
+        &self,
+        chunk: &ChunkMeta,
+        range: TimeRange,
+        out: &mut Columns,
+    ) -> Result<(), ChunkError> {
+        let raw = self.chunk(chunk.chunk_ref).map_err(ChunkError::Segment)?;
+        // Where the index is wrong about a chunk's times, order between chunks must hold nevertheless.
+        let whole = TimeRange::inclusive(chunk.min_time, chunk.max_time);
+        let range = TimeRange::new(range.start.max(whole.start), range.end.min(whole.end));
+        match raw.encoding {
+            xor::ENCODING_XOR => {
+                xor::decode(raw.bytes, range, out).map_err(|error| ChunkError::Content(error.to_string()))
+            }
+            encoding if ENCODINGS_HISTOGRAM.contains(&encoding) => {
+                self.histogram_chunks_skipped.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            encoding => Err(ChunkError::Content(format!("unknown chunk encoding {encoding}"))),
+        }
+    }
+
+    pub(crate) fn chunk_error(&self, chunk: &ChunkMeta, error: ChunkError) -> QueryError {
+        let path = self.segment_path(chunk.chunk_ref);
+        match error {
+            ChunkError::Segment(error) => query_error(&path, &error),
+            ChunkError::Content(what) => {
+                let offset = chunk.chunk_ref.offset();
+                let what = format!("chunk at offset {offset}: {what}");
+                QueryError::Corrupt { path: path.display().to_string(), what }
+            }
+        }
+    }
+}
+
+fn open_tombstones(env: &Env, path: &Path) -> Result<(Tombstones, u64), BlockError> {
+    // Blocks without deletions of old versions have no such file.
+    if !env.disk.exists(path) {
+        return Ok((Tombstones::new(), 0));
+    }
+    let bytes = env.disk.read(path).map_err(BlockError::io(path))?;
+    let tombstones = Tombstones::decode(&bytes).map_err(BlockError::corrupt(path))?;
+    Ok((tombstones, bytes.len() as u64))
+}
+
+fn open_segments(env: &Env, dir: &Path) -> Result<Vec<Segment>, BlockError> {
+    let entries = env.disk.list(dir).map_err(BlockError::io(dir))?;
+    let is_segment = |name: &str| name.len() >= 6 && name.bytes().all(|b| b.is_ascii_digit());
+    let names = entries.iter().filter(|e| !e.is_dir && is_segment(&e.name)).map(|e| &e.name);
+    let mut segments = Vec::new();
+    for (segment_idx, name) in (0u32..).zip(names) {
+        let path = dir.join(chunks::segment_name(segment_idx));
+        if *name != chunks::segment_name(segment_idx) {
+            return Err(BlockError::SegmentMissing { path });
+        }
+        let bytes = env.disk.map(&path).map_err(BlockError::io(&path))?;
+        segments.push(Segment::open(bytes).map_err(BlockError::corrupt(&path))?);
+    }
+    Ok(segments)
+}

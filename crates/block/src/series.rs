@@ -1,0 +1,101 @@
+//! Samples of one series of a block, decoded when asked for.
+//!
+//! Holds: ascending, one sample a timestamp, nothing deleted; of two chunks with the same timestamp the one that
+//! starts earlier (at a tie: that the index names first) wins.
+
+use std::sync::Arc;
+
+use chronolith_format::index::ChunkMeta;
+use chronolith_format::tombstones::Interval;
+use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
+
+use crate::block::BlockFiles;
+
+pub(crate) struct BlockSeries {
+    pub(crate) files: Arc<BlockFiles>,
+    /// By start time.
+    pub(crate) chunks: Box<[ChunkMeta]>,
+    /// Deleted intervals.
+    pub(crate) deleted: Box<[Interval]>,
+}
+
+impl SampleSource for BlockSeries {
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        let start = out.len();
+        let done = self.read_chunks(range, out);
+        drop_deleted(&self.deleted, start, out);
+        done
+    }
+
+    fn sample_count_hint(&self) -> usize {
+        let count = |chunk: &ChunkMeta| {
+            let segment = self.files.segments.get(chunk.chunk_ref.segment_idx() as usize)?;
+            segment.sample_count_claimed(chunk.chunk_ref.offset())
+        };
+        self.chunks.iter().filter_map(count).map(usize::from).sum()
+    }
+}
+
+impl BlockSeries {
+    fn read_chunks(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
+        let mut chunks = self.chunks.iter().filter(wanted).peekable();
+        let mut group = Vec::new();
+        while let Some(first) = chunks.next() {
+            group.clear();
+            group.push(first);
+            let mut group_end = first.max_time;
+            while let Some(next) = chunks.next_if(|next| next.min_time <= group_end) {
+                group_end = group_end.max(next.max_time);
+                group.push(next);
+            }
+            match group.as_slice() {
+                [one] => self.decode(one, range, out)?,
+                several => self.merge(several, range, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(&self, chunk: &ChunkMeta, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        self.files.decode(chunk, range, out).map_err(|error| self.files.chunk_error(chunk, error))
+    }
+
+    /// Overlapping chunks are rare (out-of-order blocks of other writers), so they are decoded and sorted.
+    #[cold]
+    fn merge(&self, chunks: &[&ChunkMeta], range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        let mut all = Columns::default();
+        for chunk in chunks {
+            self.decode(chunk, range, &mut all)?;
+        }
+        let mut samples: Vec<_> = all.times.into_iter().zip(all.values).collect();
+        // The sort is stable, so the first of equal times is that of the earlier chunk.
+        samples.sort_by_key(|(time, _)| *time);
+        samples.dedup_by_key(|(time, _)| *time);
+        for (time, value) in samples {
+            out.push(time, value);
+        }
+        Ok(())
+    }
+}
+
+/// Removes the samples from index `start` on that lie in one of the ascending intervals.
+fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns) {
+    if deleted.is_empty() {
+        return;
+    }
+    let Columns { times, values } = out;
+    let mut left = deleted.iter().peekable();
+    let mut kept = start;
+    for i in start..times.len() {
+        let time = times[i];
+        while left.next_if(|interval| interval.last < time).is_some() {}
+        if left.peek().is_none_or(|interval| time < interval.first) {
+            times[kept] = time;
+            values[kept] = values[i];
+            kept += 1;
+        }
+    }
+    times.truncate(kept);
+    values.truncate(kept);
+}

@@ -1,0 +1,82 @@
+//! Every file of a small block cut at every byte and with every byte flipped: an error or the right answer.
+
+use super::*;
+
+const CHECKED_FILES: [&str; 3] = ["index", "chunks/000001", "tombstones"];
+
+/// Reads all that can be read; series that fail are left out, series that are read must be right.
+fn survey(env: &Env, dir: &Path, want: &Bits, case: &str) -> Option<usize> {
+    let block = Block::open(env, dir).ok()?;
+    let damages = block.verify();
+    let all = Selector { matchers: &[], range: TimeRange::ALL };
+    let _ = block.label_names(&all, 0, &context(env));
+    let _ = block.label_values("i", &all, 0, &context(env));
+    let mut batches = block.select(&all, &context(env)).ok()?;
+    let mut found = Vec::new();
+    while let Ok(true) = batches.next_batch(&mut found) {}
+    let mut right = 0;
+    for series in found {
+        let mut columns = Columns::default();
+        let wanted = want.get(&series.labels).unwrap_or_else(|| panic!("{case}: made up {}", series.labels));
+        let done = series.samples.read(TimeRange::ALL, &mut columns);
+        let samples: Vec<_> =
+            columns.times.iter().copied().zip(columns.values.iter().map(|v| v.to_bits())).collect();
+        assert!(wanted.starts_with(&samples), "{case}: wrong samples");
+        if done.is_ok() {
+            assert_eq!(samples.len(), wanted.len(), "{case}: samples lost silently");
+            right += 1;
+        }
+    }
+    assert!(right == want.len() || !damages.is_empty(), "{case}: damage that verify does not see");
+    Some(right)
+}
+
+fn overwrite(env: &Env, path: &Path, bytes: &[u8]) {
+    env.disk.create(path).unwrap().write_at(bytes, 0).unwrap();
+}
+
+#[test]
+fn cut_and_flipped_files_never_give_a_wrong_answer() {
+    let want = some_series(3, 130);
+    let (env, dir) = fake_block(&want);
+    for file in CHECKED_FILES {
+        let path = dir.join(file);
+        let good = env.disk.read(&path).unwrap();
+        for at in 0..good.len() {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut bad = good.clone();
+                bad[at] ^= flip;
+                overwrite(&env, &path, &bad);
+                let right = survey(&env, &dir, &want, &format!("{file} byte {at} ^ {flip:#x}"));
+                // A damaged chunk costs its own series only.
+                assert!(!file.starts_with("chunks") || at < 8 || right >= Some(want.len() - 1), "byte {at}");
+            }
+            overwrite(&env, &path, &good[..at]);
+            let right = survey(&env, &dir, &want, &format!("{file} cut at {at}"));
+            assert!(right < Some(want.len()), "{file} cut at {at} is noticed");
+        }
+        overwrite(&env, &path, &good);
+    }
+    assert_eq!(survey(&env, &dir, &want, "whole"), Some(3));
+}
+
+#[test]
+fn a_cut_or_flipped_meta_json_is_an_error_or_harmless() {
+    let want = some_series(2, 2);
+    let (env, dir) = fake_block(&want);
+    let path = dir.join("meta.json");
+    let good = env.disk.read(&path).unwrap();
+    for at in 0..good.len() {
+        overwrite(&env, &path, &good[..at]);
+        assert!(Block::open(&env, &dir).is_err(), "cut at {at}");
+        for flip in [0x01, 0x80, 0xff] {
+            let mut bad = good.clone();
+            bad[at] ^= flip;
+            overwrite(&env, &path, &bad);
+            // It has no checksum: another digit is another number. Nothing may be made up, though.
+            let Ok(block) = Block::open(&env, &dir) else { continue };
+            let found = read_all(&env, &block).unwrap();
+            assert!(found.iter().all(|(labels, samples)| want.get(labels) == Some(samples)), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Writes a block: chunks as they come, series and postings at the end, everything synced before the rename.
+//!
+//! Holds: `<ULID>` exists only complete and durable; whatever fails leaves at most a `.tmp-for-creation`
+//! directory, which is removed on failure and by `open_dir`.
+//! Memory: each distinct string once, 16 bytes a distinct label pair and its hash entry, 4 bytes a label pair of every
+//! series (postings) and 4 bytes a series. Series entries wait on disk (`spool`), because the index wants all
+//! symbols in front of them. A million series of ten labels: about 45 MB and the strings.
+//! Not here: merging chunks or blocks (`tsdb`).
+
+mod segments;
+mod sink;
+mod spool;
+mod symbols;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use chronolith_base::bytes::{put_uvarint, put_varint};
+use chronolith_base::{ByteReader, DecodeError, Env};
+use chronolith_format::chunks::{ChunkRef, ENCODINGS_HISTOGRAM};
+use chronolith_format::index::{ChunkMeta, IndexWriter, TableEntry};
+use chronolith_format::meta::{self, BlockDesc, BlockMeta, BlockStats, Compaction, Ulid};
+use chronolith_format::tombstones::Tombstones;
+use chronolith_format::xor::EncodedChunk;
+use chronolith_model::{Labels, TimeRange};
+
+use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
+use segments::SegmentsWriter;
+use sink::FileSink;
+use spool::Spool;
+use symbols::{LabelPairs, Sorted};
+
+/// What a block was made of, for its `meta.json`.
+#[derive(Debug, Clone)]
+pub struct BlockSource {
+    /// Window that the block covers; all samples lie in it. For a block from the head that is the aligned
+    /// window, whatever samples there are.
+    pub range: TimeRange,
+    /// 1 from the head, one more than the highest parent otherwise.
+    pub level: u32,
+    /// Head blocks that went in; empty for a block from the head, which then names itself.
+    pub sources: Vec<Ulid>,
+    /// Blocks merged directly.
+    pub parents: Vec<BlockDesc>,
+}
+
+impl BlockSource {
+    /// A block written from the head, covering `range`.
+    #[must_use]
+    pub fn head(range: TimeRange) -> BlockSource {
+        BlockSource { range, level: 1, sources: Vec::new(), parents: Vec::new() }
+    }
+}
+
+/// Directory that is removed unless the block was completed.
+struct CreatingDir {
+    env: Env,
+    path: PathBuf,
+    complete: bool,
+}
+
+impl Drop for CreatingDir {
+    fn drop(&mut self) {
+        if !self.complete && self.env.disk.exists(&self.path) {
+            // What cannot be removed here is a leftover for `open_dir`.
+            let _ = self.env.disk.remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Writes one block; see the module.
+pub struct BlockWriter {
+    dir: CreatingDir,
+    parent_dir: PathBuf,
+    ulid: Ulid,
+    segments: SegmentsWriter,
+    spool: Spool,
+    pairs: LabelPairs,
+    last_labels: Option<Labels>,
+    stats: BlockStats,
+    first_time: i64,
+    last_time: i64,
+    chunk_metas: Vec<ChunkMeta>,
+    record: Vec<u8>,
+}
+
+impl BlockWriter {
+    /// Starts a block below `parent_dir`, which is created durably if missing (what is above it should exist).
+    ///
+    /// # Errors
+    /// [`BlockError::Io`].
+    pub fn create(env: &Env, parent_dir: &Path) -> Result<BlockWriter, BlockError> {
+        BlockWriter::create_after(env, parent_dir, None)
+    }
+
+    /// As [`BlockWriter::create`], under a name that sorts behind `previous` even if the clock went back:
+    /// names tell which of two blocks was written first.
+    ///
+    /// # Errors
+    /// [`BlockError::Io`].
+    pub fn create_after(
+        env: &Env,
+        parent_dir: &Path,
+        previous: Option<Ulid>,
+    ) -> Result<BlockWriter, BlockError> {
+        let random = u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64());
+        let earliest_ms = previous.map_or(0, |ulid| ulid.time_ms().saturating_add(1));
+        let ulid = Ulid::new(env.clock.now_ms().max(earliest_ms), random);
+        let path = parent_dir.join(format!("{ulid}{SUFFIX_CREATING}"));
+        let chunks_dir = path.join(CHUNKS_DIR);
+        let parent_is_new = !env.disk.exists(parent_dir);
+        env.disk.create_dir_all(&chunks_dir).map_err(BlockError::io(&chunks_dir))?;
+        if let Some(above) = parent_dir.parent().filter(|_| parent_is_new) {
+            env.disk.sync_dir(above).map_err(BlockError::io(above))?;
+        }
+        Ok(BlockWriter {
+            segments: SegmentsWriter::new(env, chunks_dir),
+            spool: Spool::new(env, path.join("series.spool")),
+            dir: CreatingDir { env: env.clone(), path, complete: false },
+            parent_dir: parent_dir.to_owned(),
+            ulid,
+            pairs: LabelPairs::default(),
+            last_labels: None,
+            stats: BlockStats::default(),
+            first_time: i64::MAX,
+            last_time: i64::MIN,
+            chunk_metas: Vec::new(),
+            record: Vec::new(),
+        })
+    }
+
+    /// Name that the block will have.
+    #[must_use]
+    pub fn ulid(&self) -> Ulid {
+        self.ulid
+    }
+
+    /// Adds the next series. One without chunks is left out.
+    ///
+    /// # Errors
+    /// [`BlockError`]; the block cannot be completed then.
+    ///
+    /// # Panics
+    /// If series do not ascend by labels, or chunks are empty or do not follow one another in time (overlapping chunks are
+    /// merged before they come here: Prometheus refuses them within a series).
+    pub fn add(&mut self, labels: &Labels, chunks: &[EncodedChunk]) -> Result<(), BlockError> {
+        let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else { return Ok(()) };
+        let ascends = self.last_labels.as_ref().is_none_or(|last| last < labels);
+        assert!(ascends, "series must ascend by labels: {labels} after {:?}", self.last_labels);
+        assert!(
+            chunks.iter().all(|c| c.count > 0 && c.min_time <= c.max_time)
+                && chunks.is_sorted_by(|a, b| a.max_time < b.min_time),
+            "chunks of {labels} must hold samples and follow one another"
+        );
+        self.chunk_metas.clear();
+        for chunk in chunks {
+            let chunk_ref = self.segments.add(chunk.encoding, &chunk.bytes)?;
+            let (min_time, max_time) = (chunk.min_time, chunk.max_time);
+            self.chunk_metas.push(ChunkMeta { min_time, max_time, chunk_ref });
+            self.count_samples(chunk);
+        }
+        self.first_time = self.first_time.min(first.min_time);
+        self.last_time = self.last_time.max(last.max_time);
+        self.stats.num_series += 1;
+        self.stats.num_chunks += chunks.len() as u64;
+        self.record.clear();
+        self.pairs.put_series(labels, &mut self.record);
+        put_chunk_metas(&mut self.record, &self.chunk_metas);
+        self.spool.push(&self.record)?;
+        self.last_labels = Some(labels.clone());
+        Ok(())
+    }
+
+    fn count_samples(&mut self, chunk: &EncodedChunk) {
+        let count = u64::from(chunk.count);
+        self.stats.num_samples += count;
+        if ENCODINGS_HISTOGRAM.contains(&chunk.encoding) {
+            self.stats.num_histogram_samples += count;
+        } else {
+            self.stats.num_float_samples += count;
+        }
+    }
+
+    /// Completes the block and makes it durable under its name; `None` (and nothing on disk) if no series was added.
+    ///
+    /// # Errors
+    /// [`BlockError`]; nothing of the block is left then. [`BlockError::OutsideRange`] if samples lie outside
+    /// `source.range`. If the last sync fails the block may exist under its name nevertheless; its content is
+    /// complete then.
+    pub fn finish(mut self, source: BlockSource) -> Result<Option<BlockMeta>, BlockError> {
+        if self.stats.num_series == 0 {
+            return Ok(None);
+        }
+        let (first, last, range) = (self.first_time, self.last_time, source.range);
+        if !range.contains(first) || !range.contains(last) {
+            return Err(BlockError::OutsideRange { first, last, range });
+        }
+        self.segments.finish()?;
+        self.write_index()?;
+        self.spool.remove()?;
+        let mut bytes = Vec::new();
+        Tombstones::new().encode(&mut bytes);
+        self.write_file(TOMBSTONES_FILE, &bytes)?;
+        let meta = self.meta(source);
+        bytes.clear();
+        meta.encode(&mut bytes);
+        self.write_file(META_FILE, &bytes)?;
+        self.publish()?;
+        Ok(Some(meta))
+    }
+
+    fn meta(&self, source: BlockSource) -> BlockMeta {
+        let sources = if source.sources.is_empty() { vec![self.ulid] } else { source.sources };
+        let (level, parents) = (source.level, source.parents);
+        BlockMeta {
+            ulid: self.ulid,
+            min_time: source.range.start,
+            max_time: source.range.end,
+            stats: self.stats.clone(),
+            compaction: Compaction { level, sources, parents, ..Compaction::default() },
+            version: meta::VERSION,
+            unknown: Default::default(),
+        }
+    }
+
+    fn write_index(&mut self) -> Result<(), BlockError> {
+        let path = self.dir.path.join(INDEX_FILE);
+        let sink = FileSink::create(&self.dir.env, &path)?;
+        let index_error = || BlockError::index(&path);
+        let sorted = self.pairs.sort();
+        let mut writer = IndexWriter::begin(sink, sorted.symbols()).map_err(index_error())?;
+        let mut postings = PostingsBuild::new(&sorted, self.stats.num_series);
+        let (mut pairs, mut chunks) = (Vec::new(), Vec::new());
+        let spool_path = self.spool.path().to_owned();
+        self.spool.for_each(&mut |record| {
+            read_record(record, &mut pairs, &mut chunks).map_err(BlockError::corrupt(&spool_path))?;
+            let places = pairs.iter().map(|&pair| sorted.places(pair));
+            let series_ref = writer.series(places, &chunks).map_err(BlockError::index(&path))?;
+            postings.add(series_ref, &pairs);
+            Ok(())
+        })?;
+        writer.end_series().map_err(index_error())?;
+        let all_offset = writer.postings(&postings.all).map_err(index_error())?;
+        let mut offsets = Vec::with_capacity(sorted.order().len());
+        for &pair in sorted.order() {
+            offsets.push(writer.postings(postings.refs(pair)).map_err(index_error())?);
+        }
+        let all = std::iter::once(TableEntry { name: "", value: "", offset: all_offset });
+        let entries = sorted.order().iter().zip(&offsets).map(|(&pair, &offset)| {
+            let (name, value) = sorted.texts(pair);
+            TableEntry { name, value, offset }
+        });
+        let mut sink = writer.finish(all.chain(entries)).map_err(index_error())?;
+        sink.sync()
+    }
+
+    fn write_file(&self, name: &str, bytes: &[u8]) -> Result<(), BlockError> {
+        let path = self.dir.path.join(name);
+        let mut sink = FileSink::create(&self.dir.env, &path)?;
+        sink.write_all(bytes).map_err(BlockError::io(&path))?;
+        sink.sync()
+    }
+
+    fn publish(&mut self) -> Result<(), BlockError> {
+        let disk = &self.dir.env.disk;
+        let chunks_dir = self.dir.path.join(CHUNKS_DIR);
+        disk.sync_dir(&chunks_dir).map_err(BlockError::io(&chunks_dir))?;
+        disk.sync_dir(&self.dir.path).map_err(BlockError::io(&self.dir.path))?;
+        let path = self.parent_dir.join(self.ulid.to_string());
+        disk.rename(&self.dir.path, &path).map_err(BlockError::io(&path))?;
+        self.dir.complete = true;
+        disk.sync_dir(&self.parent_dir).map_err(BlockError::io(&self.parent_dir))
+    }
+}
+
+/// All postings lists in one vector: sizes are known, so each pair has its stretch from the start.
+struct PostingsBuild {
+    all: Vec<u32>,
+    flat: Vec<u32>,
+    /// Of each pair: where its stretch starts, where the next ref goes.
+    stretches: Vec<(usize, usize)>,
+}
+
+impl PostingsBuild {
+    fn new(sorted: &Sorted<'_>, series_count: u64) -> PostingsBuild {
+        let mut total = 0;
+        let mut stretches = Vec::with_capacity(sorted.order().len());
+        for count in sorted.pair_counts() {
+            stretches.push((total, total));
+            total += count as usize;
+        }
+        let all = Vec::with_capacity(series_count as usize);
+        PostingsBuild { all, flat: vec![0; total], stretches }
+    }
+
+    fn add(&mut self, series_ref: u32, pairs: &[u32]) {
+        self.all.push(series_ref);
+        for &pair in pairs {
+            let (_, next) = &mut self.stretches[pair as usize];
+            self.flat[*next] = series_ref;
+            *next += 1;
+        }
+    }
+
+    fn refs(&self, pair: u32) -> &[u32] {
+        let (start, next) = self.stretches[pair as usize];
+        &self.flat[start..next]
+    }
+}
+
+fn put_chunk_metas(out: &mut Vec<u8>, chunks: &[ChunkMeta]) {
+    put_uvarint(out, chunks.len() as u64);
+    for chunk in chunks {
+        put_varint(out, chunk.min_time);
+        put_varint(out, chunk.max_time);
+        put_uvarint(out, chunk.chunk_ref.0);
+    }
+}
+
+/// Reads a spooled series. Unlike the block's files it never outlives the writer, so it has no checksum.
+fn read_record(record: &[u8], pairs: &mut Vec<u32>, chunks: &mut Vec<ChunkMeta>) -> Result<(), DecodeError> {
+    pairs.clear();
+    chunks.clear();
+    let mut r = ByteReader::new(record);
+    for _ in 0..r.length("spooled label count")? {
+        pairs.push(r.le_u32("spooled label pair")?);
+    }
+    for _ in 0..r.length("spooled chunk count")? {
+        let min_time = r.varint("spooled chunk start")?;
+        let max_time = r.varint("spooled chunk end")?;
+        let chunk_ref = ChunkRef(r.uvarint("spooled chunk ref")?);
+        chunks.push(ChunkMeta { min_time, max_time, chunk_ref });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+impl BlockWriter {
+    /// Cuts segments and spills the spool earlier than a real block does.
+    pub(crate) fn with_small_limits(mut self, segment_bytes_max: u64, spool_bytes_max: usize) -> BlockWriter {
+        self.segments.bytes_max = segment_bytes_max;
+        self.spool.bytes_max = spool_bytes_max;
+        self
+    }
+}

@@ -1,0 +1,62 @@
+//! Chunk segments of a block being written: appends chunks, cuts a new file where the next chunk would not fit.
+//! Holds: a finished segment is synced before the next one is begun.
+
+use std::path::PathBuf;
+
+use chronolith_base::Env;
+use chronolith_format::chunks::{self, CHUNK_OVERHEAD_BYTES_MAX, ChunkRef, HEADER_BYTES, SEGMENT_BYTES_MAX};
+
+use super::sink::FileSink;
+use crate::BlockError;
+
+pub(super) struct SegmentsWriter {
+    env: Env,
+    dir: PathBuf,
+    current: Option<FileSink>,
+    /// Number of segments begun.
+    segment_count: u32,
+    pub(super) bytes_max: u64,
+}
+
+impl SegmentsWriter {
+    pub(super) fn new(env: &Env, dir: PathBuf) -> SegmentsWriter {
+        let bytes_max = SEGMENT_BYTES_MAX;
+        SegmentsWriter { env: env.clone(), dir, current: None, segment_count: 0, bytes_max }
+    }
+
+    /// Writes a chunk and tells where.
+    pub(super) fn add(&mut self, encoding: u8, bytes: &[u8]) -> Result<ChunkRef, BlockError> {
+        let chunk_bytes_max = bytes.len() as u64 + CHUNK_OVERHEAD_BYTES_MAX;
+        if HEADER_BYTES as u64 + chunk_bytes_max > self.bytes_max {
+            let (path, limit) = (self.dir.clone(), self.bytes_max);
+            return Err(BlockError::TooLarge { path, what: "chunk", limit });
+        }
+        let full = |sink: &FileSink| sink.position() + chunk_bytes_max > self.bytes_max;
+        if self.current.as_ref().is_some_and(full) {
+            self.finish()?;
+        }
+        let sink = match &mut self.current {
+            Some(sink) => sink,
+            none => none.insert(begin(&self.env, &self.dir, &mut self.segment_count)?),
+        };
+        let offset = u32::try_from(sink.position()).expect("a segment has at most 512 MiB");
+        chunks::put_chunk(sink.buffer(), encoding, bytes);
+        sink.drain()?;
+        Ok(ChunkRef::new(self.segment_count - 1, offset))
+    }
+
+    /// Makes the current segment durable.
+    pub(super) fn finish(&mut self) -> Result<(), BlockError> {
+        match self.current.take() {
+            Some(mut sink) => sink.sync(),
+            None => Ok(()),
+        }
+    }
+}
+
+fn begin(env: &Env, dir: &std::path::Path, segment_count: &mut u32) -> Result<FileSink, BlockError> {
+    let mut sink = FileSink::create(env, &dir.join(chunks::segment_name(*segment_count)))?;
+    *segment_count += 1;
+    chunks::put_header(sink.buffer());
+    Ok(sink)
+}

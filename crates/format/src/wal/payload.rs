@@ -1,0 +1,179 @@
+//! Payloads of WAL frames: series definitions of one tenant, samples of one stripe.
+
+use chronolith_base::bytes::{put_uvarint, put_varint};
+use chronolith_base::{ByteReader, DecodeError};
+
+const TIMES_EQUAL: u8 = 0;
+const TIMES_RESIDUAL: u8 = 1;
+
+/// Starts a series payload: everything that its series share.
+pub fn encode_series(tenant: &str, protocol: u8, out: &mut Vec<u8>) {
+    out.clear();
+    put_uvarint(out, tenant.len() as u64);
+    out.extend_from_slice(tenant.as_bytes());
+    out.push(protocol);
+}
+
+/// One series definition within a series payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeriesRecord {
+    /// Number of the series.
+    pub id: u32,
+    /// Keyed hash of the raw bytes that named it.
+    pub raw_hash: u128,
+}
+
+impl SeriesRecord {
+    /// Appends the series with its labels, sorted by name, to a payload begun with [`encode_series`].
+    pub fn encode<'a>(&self, pairs: impl ExactSizeIterator<Item = (&'a str, &'a str)>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.to_le_bytes());
+        out.extend_from_slice(&self.raw_hash.to_le_bytes());
+        put_uvarint(out, pairs.len() as u64);
+        for text in pairs.flat_map(|(name, value)| [name, value]) {
+            put_uvarint(out, text.len() as u64);
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+/// A decoded series payload: the shared part, then series one by one.
+pub struct SeriesRef<'a> {
+    /// Tenant name as stored; the caller validates it.
+    pub tenant: &'a str,
+    /// Protocol of the raw bytes.
+    pub protocol: u8,
+    reader: ByteReader<'a>,
+}
+
+impl<'a> SeriesRef<'a> {
+    /// Reads the shared part.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode(payload: &'a [u8]) -> Result<SeriesRef<'a>, DecodeError> {
+        let mut reader = ByteReader::new(payload);
+        let tenant = text(&mut reader, "tenant")?;
+        let protocol = reader.u8("protocol")?;
+        Ok(SeriesRef { tenant, protocol, reader })
+    }
+
+    /// The next series; its pairs replace those in `pairs`. `None` at the end.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn next(&mut self, pairs: &mut Vec<(&'a str, &'a str)>) -> Result<Option<SeriesRecord>, DecodeError> {
+        pairs.clear();
+        if self.reader.is_empty() {
+            return Ok(None);
+        }
+        let id = self.reader.le_u32("series id")?;
+        let (low, high) = (self.reader.le_u64("raw hash")?, self.reader.le_u64("raw hash")?);
+        for _ in 0..self.reader.length("label count")? {
+            let name = text(&mut self.reader, "label name")?;
+            pairs.push((name, text(&mut self.reader, "label value")?));
+        }
+        Ok(Some(SeriesRecord { id, raw_hash: u128::from(high) << 64 | u128::from(low) }))
+    }
+}
+
+fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a str, DecodeError> {
+    let len = reader.length(what)?;
+    let offset = reader.offset();
+    let bytes = reader.bytes(what, len)?;
+    std::str::from_utf8(bytes).map_err(|e| DecodeError::Invalid {
+        what,
+        offset,
+        expected: "UTF-8",
+        found: e.valid_up_to() as u64,
+    })
+}
+
+/// Writes the samples of one stripe over `out`: ids as differences, times against the first, values as they are.
+///
+/// # Panics
+/// If the columns differ in length or are empty.
+pub fn encode_samples(arrival_ms: i64, ids: &[u32], times: &[i64], values: &[u64], out: &mut Vec<u8>) {
+    assert!(ids.len() == times.len() && ids.len() == values.len(), "columns of one length");
+    let base = times[0];
+    out.clear();
+    put_uvarint(out, ids.len() as u64);
+    out.extend_from_slice(&arrival_ms.to_le_bytes());
+    out.extend_from_slice(&base.to_le_bytes());
+    let mut before = 0u32;
+    for &id in ids {
+        put_varint(out, i64::from(id) - i64::from(before));
+        before = id;
+    }
+    if times.iter().all(|&t| t == base) {
+        out.push(TIMES_EQUAL);
+    } else {
+        out.push(TIMES_RESIDUAL);
+        for &time in times {
+            put_varint(out, time.wrapping_sub(base));
+        }
+    }
+    out.reserve(8 * values.len());
+    for value in values {
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Decoded samples of one stripe, in columns that are reused from frame to frame.
+#[derive(Debug, Default)]
+pub struct SamplesRef {
+    /// Server time when the samples came in.
+    pub arrival_ms: i64,
+    /// Series ids.
+    pub ids: Vec<u32>,
+    /// Milliseconds.
+    pub times: Vec<i64>,
+    /// Bits of the values.
+    pub values: Vec<u64>,
+}
+
+impl SamplesRef {
+    /// Replaces the columns by those of `payload`.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; the columns then hold nothing of use.
+    pub fn decode(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
+        self.ids.clear();
+        self.times.clear();
+        self.values.clear();
+        let mut reader = ByteReader::new(payload);
+        // Every sample has at least one byte of id and eight of value, so the count is bounded by the bytes.
+        let count = reader.length("sample count")?;
+        self.arrival_ms = reader.le_u64("arrival time")?.cast_signed();
+        let base = reader.le_u64("base time")?.cast_signed();
+        let mut id = 0i64;
+        for _ in 0..count {
+            let offset = reader.offset();
+            id = id.wrapping_add(reader.varint("series id")?);
+            let Ok(narrow) = u32::try_from(id) else {
+                let found = id.cast_unsigned();
+                return Err(DecodeError::Invalid { what: "series id", offset, expected: "32 bits", found });
+            };
+            self.ids.push(narrow);
+        }
+        let offset = reader.offset();
+        match reader.u8("time mode")? {
+            TIMES_EQUAL => self.times.resize(count, base),
+            TIMES_RESIDUAL => {
+                for _ in 0..count {
+                    self.times.push(base.wrapping_add(reader.varint("time")?));
+                }
+            }
+            mode => {
+                let (what, found) = ("time mode", u64::from(mode));
+                return Err(DecodeError::Invalid { what, offset, expected: "0 or 1", found });
+            }
+        }
+        let values = reader.bytes("values", count.saturating_mul(8))?;
+        self.values.extend(values.as_chunks::<8>().0.iter().map(|v| u64::from_le_bytes(*v)));
+        if reader.is_empty() {
+            return Ok(());
+        }
+        let (offset, found) = (reader.offset(), reader.remaining() as u64);
+        Err(DecodeError::Invalid { what: "samples", offset, expected: "the end of the payload", found })
+    }
+}

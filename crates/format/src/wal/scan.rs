@@ -1,0 +1,99 @@
+//! Finds the frames of a segment and names what is damaged.
+//!
+//! A frame counts only if both its checksums fit and its sequence is larger than the last one's. Behind a
+//! damaged place the scan goes on at the next aligned offset where such a frame stands: the header checksum
+//! covers the log's key, so neither stale bytes of another log nor bytes chosen by a client pass for one.
+
+use std::ops::Range;
+
+use chronolith_base::crc::crc32c;
+
+use super::{FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES};
+
+/// A frame whose checksums fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrameRef {
+    /// Its header.
+    pub header: FrameHeader,
+    /// Where its payload lies in the segment.
+    pub payload: Range<usize>,
+}
+
+/// Bytes that belong to no good frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damage {
+    /// Where they start in the segment.
+    pub offset: usize,
+    /// How many; up to the next good frame or the end of what is written.
+    pub len: usize,
+    /// Whether a good frame follows. If not, this is the torn end of the log (or of the segment).
+    pub followed: bool,
+}
+
+/// What a segment holds.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Good frames, sequences ascending.
+    pub frames: Vec<FrameRef>,
+    /// Damaged places, ascending.
+    pub damage: Vec<Damage>,
+    /// Where the last good frame ends: the segment can be cut here.
+    pub end: usize,
+}
+
+/// Scans the segment `bytes` behind its header.
+#[must_use]
+pub fn scan_segment(bytes: &[u8], key: u128) -> Scan {
+    let mut scan = Scan { end: SEGMENT_HEADER_BYTES, ..Scan::default() };
+    let mut at = SEGMENT_HEADER_BYTES;
+    let mut sequence = 0;
+    let mut used_len = None;
+    loop {
+        if let Some(frame) = frame_at(bytes, at, key, sequence) {
+            sequence = frame.header.sequence;
+            at += frame.header.frame_len();
+            scan.end = at.min(bytes.len());
+            scan.frames.push(frame);
+            continue;
+        }
+        // Zeros up to the end of the file are the unused rest of a preallocated segment.
+        let used =
+            *used_len.get_or_insert_with(|| bytes.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1));
+        if used <= at {
+            break;
+        }
+        let offset = at;
+        match next_frame(bytes, at + FRAME_ALIGN_BYTES, key, sequence) {
+            Some(found) => {
+                scan.damage.push(Damage { offset, len: found - offset, followed: true });
+                at = found;
+            }
+            None => {
+                scan.damage.push(Damage { offset, len: used - offset, followed: false });
+                break;
+            }
+        }
+    }
+    scan
+}
+
+fn frame_at(bytes: &[u8], at: usize, key: u128, sequence: u64) -> Option<FrameRef> {
+    let header = FrameHeader::decode(bytes.get(at..)?, key)?;
+    let start = at + FRAME_HEADER_BYTES;
+    let payload = start..start + header.payload_len as usize;
+    let fits = crc32c(bytes.get(payload.clone())?) == header.payload_crc;
+    (fits && header.sequence > sequence).then_some(FrameRef { header, payload })
+}
+
+fn next_frame(bytes: &[u8], from: usize, key: u128, sequence: u64) -> Option<usize> {
+    let mut at = from;
+    while at + FRAME_HEADER_BYTES <= bytes.len() {
+        // A frame's header is never all zeros in its first eight bytes' kind; most gaps are zeros.
+        let kind = bytes.get(at + 4).copied().unwrap_or(0);
+        if kind != 0 && frame_at(bytes, at, key, sequence).is_some() {
+            return Some(at);
+        }
+        at += FRAME_ALIGN_BYTES;
+    }
+    None
+}
