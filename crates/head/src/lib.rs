@@ -1,1 +1,38 @@
-//! placeholder
+//! Accepts samples durably and serves the newest hours: log, stripes, late samples, sealed chunks, checkpoints,
+//! replay.
+//!
+//! Holds: what [`Head::wait`] has acknowledged survives power loss (in the default mode); a series has one value
+//! a time; a chunk never crosses an aligned window. Everything is synchronous.
+//! Not here: blocks and when windows become some (`tsdb`), bytes on disk (`format`).
+
+mod append;
+mod checkpoint;
+mod head;
+mod key_hash;
+mod options;
+mod postings;
+mod progress;
+mod raw_keys;
+mod replay;
+mod resolve;
+mod sealed;
+mod select;
+mod slab;
+mod snapshot;
+mod source;
+mod stats;
+mod stripe;
+mod tables;
+mod tenant;
+mod wal;
+mod windows;
+
+pub use checkpoint::CheckpointStats;
+pub use head::Head;
+pub use options::{HeadError, HeadOptions, SyncMode, WriteError};
+pub use progress::{ReplayProgress, ReplayReport};
+pub use snapshot::{DropStats, WindowSnapshot};
+pub use stats::{HeadMemory, HeadStats};
+pub use tables::Cardinality;
+pub use wal::Ticket;
+pub use windows::WindowStat;

@@ -1,0 +1,295 @@
+//! Appending a batch: known series by their raw bytes, samples stripe by stripe, one log frame a stripe.
+//!
+//! Holds: a frame is queued under the lock of its stripe, so the log has the order of memory; nothing is
+//! allocated per sample.
+//! Not here: series seen for the first time (`resolve`), what a stripe does with a sample (`stripe`).
+
+use chronolith_format::wal;
+use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
+use chronolith_model::{LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome};
+
+use std::sync::atomic::Ordering;
+
+use crate::head::Head;
+use crate::options::WriteError;
+use crate::raw_keys::ID_NONE;
+use crate::stripe::{Applied, STRIPE_COUNT, stripe_of};
+use crate::tenant::TenantHead;
+use crate::wal::Ticket;
+use crate::windows::WindowTally;
+
+/// Samples of one log frame; more make several frames.
+const FRAME_SAMPLES_MAX: usize = 1 << 18;
+/// Scratch sets kept for the next batches.
+const SCRATCH_COUNT_MAX: usize = 64;
+/// How often a batch may meet series that leave the head before their samples are stored.
+const ROUND_COUNT_MAX: usize = 100;
+
+const _: () = assert!(FRAME_SAMPLES_MAX * 24 < wal::FRAME_PAYLOAD_BYTES_MAX);
+
+/// Memory of one append, reused.
+#[derive(Default)]
+pub(crate) struct AppendScratch {
+    pub(crate) keys: Vec<u128>,
+    /// Series id of each series of the batch, or [`ID_NONE`].
+    pub(crate) ids: Vec<u32>,
+    /// Series of the batch to resolve.
+    pub(crate) misses: Vec<u32>,
+    /// Series of the batch by stripe.
+    order: Vec<u32>,
+    sample_ids: Vec<u32>,
+    times: Vec<i64>,
+    values: Vec<u64>,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) builder: LabelsBuilder,
+    pub(crate) members: Vec<u32>,
+    pub(crate) created: Vec<u32>,
+}
+
+/// Times that a tenant may write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TimeBounds {
+    earliest: i64,
+    latest: i64,
+}
+
+impl TimeBounds {
+    pub(crate) fn new(limits: &TenantLimits, now_ms: i64) -> TimeBounds {
+        let earliest =
+            if limits.retention_ms > 0 { now_ms.saturating_sub(limits.retention_ms) } else { i64::MIN };
+        let latest =
+            if limits.future_ms_max > 0 { now_ms.saturating_add(limits.future_ms_max) } else { i64::MAX };
+        TimeBounds { earliest: earliest.max(TIME_MIN_MS), latest: latest.min(TIME_MAX_MS) }
+    }
+
+    /// Why a sample of this time is refused.
+    pub(crate) fn refuse(self, time: i64) -> Option<Reject> {
+        if (self.earliest..=self.latest).contains(&time) {
+            None
+        } else if time > self.latest || time < TIME_MIN_MS {
+            Some(Reject::OutOfBounds)
+        } else {
+            Some(Reject::TooOld)
+        }
+    }
+}
+
+/// What all steps of one append share.
+pub(crate) struct AppendJob<'a> {
+    pub(crate) tenant: &'a TenantHead,
+    pub(crate) limits: &'a TenantLimits,
+    pub(crate) bounds: TimeBounds,
+    pub(crate) now_ms: i64,
+    pub(crate) batch: &'a WriteBatch,
+    pub(crate) outcome: WriteOutcome,
+    windows: WindowTally,
+    late_count: u64,
+}
+
+impl Head {
+    /// Applies a batch to memory and queues its log frames; durable only after [`Head::wait`] on the ticket.
+    /// Cost: one hash and one predicted lookup a series, one lock a stripe.
+    ///
+    /// # Errors
+    /// [`WriteError`]: nothing was applied. Rejected samples are no error: see the outcome.
+    pub fn append(
+        &self,
+        tenant: &TenantId,
+        limits: &TenantLimits,
+        now_ms: i64,
+        batch: &WriteBatch,
+    ) -> Result<(WriteOutcome, Ticket), WriteError> {
+        let _open = self.gate.read();
+        self.wal.admit()?;
+        let bounds = TimeBounds::new(limits, now_ms);
+        let Some(tenant) = self.tenant_or_create(tenant) else {
+            let mut outcome = WriteOutcome::default();
+            let time = batch.times.first().copied().unwrap_or(0);
+            outcome.reject(Reject::SeriesLimit, batch.sample_count() as u64, time, String::new);
+            return Ok((outcome, self.wal.ticket()));
+        };
+        let mut job = AppendJob {
+            tenant: &tenant,
+            limits,
+            bounds,
+            now_ms,
+            batch,
+            outcome: WriteOutcome::default(),
+            windows: WindowTally::new(self.options.window_ms),
+            late_count: 0,
+        };
+        let mut scratch = self.scratch.lock().pop().unwrap_or_default();
+        self.run(&mut job, &mut scratch);
+        let mut pool = self.scratch.lock();
+        if pool.len() < SCRATCH_COUNT_MAX {
+            pool.push(scratch);
+        }
+        drop(pool);
+        self.finish(&mut job);
+        // A failure shows in the next append; this batch is in memory and in the log's queue.
+        let _ = self.note_sealed_failure(self.series.store.write_if_many());
+        Ok((job.outcome, self.wal.ticket()))
+    }
+
+    fn tenant_or_create(&self, id: &TenantId) -> Option<std::sync::Arc<TenantHead>> {
+        if let Some(found) = self.tenant(id) {
+            return Some(found);
+        }
+        self.tenants.write().get_or_create(id, self.env.rng.next_u64())
+    }
+
+    fn run(&self, job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
+        count_histograms(job);
+        self.find_known(job, scratch);
+        for _ in 0..ROUND_COUNT_MAX {
+            if !scratch.misses.is_empty() {
+                self.resolve_misses(job, scratch);
+            }
+            let starts = order_by_stripe(scratch);
+            scratch.misses.clear();
+            for stripe in 0..STRIPE_COUNT {
+                let range = starts[stripe]..starts[stripe + 1];
+                if !range.is_empty() {
+                    self.append_stripe(job, scratch, stripe, range);
+                }
+            }
+            if scratch.misses.is_empty() {
+                return;
+            }
+            // A window drop took these series between lookup and append: they are made again, the others are done.
+            scratch.ids.fill(ID_NONE);
+        }
+        for &idx in &scratch.misses {
+            let series = &job.batch.series[idx as usize];
+            let time = job.batch.times[series.samples.start as usize];
+            job.outcome.reject(Reject::SeriesLimit, series.samples.len() as u64, time, String::new);
+        }
+    }
+
+    fn find_known(&self, job: &AppendJob<'_>, scratch: &mut AppendScratch) {
+        scratch.keys.clear();
+        scratch.ids.clear();
+        scratch.misses.clear();
+        let batch = job.batch;
+        let shared = self.key_hash.tenant(job.tenant.id.as_str(), batch.source.protocol);
+        scratch.keys.extend(batch.series.iter().map(|s| self.key_hash.series(shared, batch.raw_of(s))));
+        let raw_keys = self.raw_keys.read();
+        let mut guess = usize::MAX;
+        for (idx, (&key, series)) in scratch.keys.iter().zip(&batch.series).enumerate() {
+            let mut id = ID_NONE;
+            if let Some(entry) = raw_keys.find(key, guess) {
+                guess = entry + 1;
+                id = raw_keys.id(entry);
+            } else if !series.samples.is_empty() {
+                scratch.misses.push(idx as u32);
+            }
+            scratch.ids.push(id);
+        }
+    }
+
+    fn append_stripe(
+        &self,
+        job: &mut AppendJob<'_>,
+        scratch: &mut AppendScratch,
+        stripe_idx: usize,
+        range: std::ops::Range<usize>,
+    ) {
+        scratch.sample_ids.clear();
+        scratch.times.clear();
+        scratch.values.clear();
+        let world = self.series.world();
+        let mut stripe = self.series.stripes[stripe_idx].lock();
+        for &idx in &scratch.order[range] {
+            let id = scratch.ids[idx as usize];
+            if stripe.hot(id).is_none() {
+                scratch.misses.push(idx);
+                continue;
+            }
+            let samples = &job.batch.series[idx as usize].samples;
+            for at in samples.start as usize..samples.end as usize {
+                let (time, bits) = (job.batch.times[at], job.batch.values[at].to_bits());
+                if let Some(reject) = job.bounds.refuse(time) {
+                    reject_sample(job, reject, idx, time);
+                    continue;
+                }
+                let applied = stripe.append(&world, &mut job.windows, id, time, bits);
+                match applied {
+                    Applied::InOrder | Applied::Late => {
+                        scratch.sample_ids.push(id);
+                        scratch.times.push(time);
+                        scratch.values.push(bits);
+                        job.outcome.accepted_count += 1;
+                        job.late_count += u64::from(applied == Applied::Late);
+                    }
+                    Applied::Repeat => {
+                        job.outcome.accepted_count += 1;
+                        job.outcome.repeated_count += 1;
+                    }
+                    Applied::Conflict => reject_sample(job, Reject::DuplicateTimestamp, idx, time),
+                    Applied::Gone => unreachable!("the stripe is locked and the series is in it"),
+                }
+            }
+        }
+        let columns =
+            scratch.sample_ids.chunks(FRAME_SAMPLES_MAX).zip(scratch.times.chunks(FRAME_SAMPLES_MAX));
+        for ((ids, times), values) in columns.zip(scratch.values.chunks(FRAME_SAMPLES_MAX)) {
+            wal::encode_samples(job.now_ms, ids, times, values, &mut scratch.payload);
+            self.wal.queue(wal::KIND_SAMPLES, stripe_idx as u8, &scratch.payload);
+        }
+    }
+
+    fn finish(&self, job: &mut AppendJob<'_>) {
+        job.tenant.windows.lock().merge(&mut job.windows, job.now_ms);
+        let counters = &self.counters;
+        let outcome = &job.outcome;
+        counters.samples_appended.fetch_add(outcome.accepted_count, Ordering::Relaxed);
+        counters.samples_repeated.fetch_add(outcome.repeated_count, Ordering::Relaxed);
+        counters.samples_late.fetch_add(job.late_count, Ordering::Relaxed);
+        counters.series_created.fetch_add(outcome.series_created_count, Ordering::Relaxed);
+    }
+}
+
+fn count_histograms(job: &mut AppendJob<'_>) {
+    for (idx, series) in job.batch.series.iter().enumerate() {
+        if series.histogram_count > 0 {
+            let text = || series_text(job.batch, idx as u32);
+            job.outcome.reject(Reject::HistogramUnsupported, u64::from(series.histogram_count), 0, text);
+        }
+    }
+}
+
+#[cold]
+fn reject_sample(job: &mut AppendJob<'_>, reject: Reject, series_idx: u32, time: i64) {
+    let batch = job.batch;
+    job.outcome.reject(reject, 1, time, || series_text(batch, series_idx));
+}
+
+/// A series of the batch for people.
+pub(crate) fn series_text(batch: &WriteBatch, series_idx: u32) -> String {
+    let raw = batch.raw_of(&batch.series[series_idx as usize]);
+    let mut builder = LabelsBuilder::new();
+    match (batch.source.parse)(raw, &mut builder) {
+        Ok(()) => builder.finish().to_string(),
+        Err(_) => String::from_utf8_lossy(&raw[..raw.len().min(256)]).into_owned(),
+    }
+}
+
+/// Groups the resolved series by stripe, in the order of the batch; gives where each stripe starts.
+fn order_by_stripe(scratch: &mut AppendScratch) -> [usize; STRIPE_COUNT + 1] {
+    let mut starts = [0usize; STRIPE_COUNT + 1];
+    for &id in scratch.ids.iter().filter(|&&id| id != ID_NONE) {
+        starts[stripe_of(id) + 1] += 1;
+    }
+    for stripe in 0..STRIPE_COUNT {
+        starts[stripe + 1] += starts[stripe];
+    }
+    let mut next = starts;
+    scratch.order.clear();
+    scratch.order.resize(starts[STRIPE_COUNT], 0);
+    for (idx, &id) in scratch.ids.iter().enumerate().filter(|(_, id)| **id != ID_NONE) {
+        let at = &mut next[stripe_of(id)];
+        scratch.order[*at] = idx as u32;
+        *at += 1;
+    }
+    starts
+}

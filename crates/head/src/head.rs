@@ -1,0 +1,193 @@
+//! The head as a whole: what it is made of, and its small operations.
+//!
+//! Lock order: gate, checkpoint, tables of a tenant, a stripe, then the leaves (log queue, sealed files, raw keys).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use chronolith_base::Env;
+use chronolith_base::thread::core_count;
+use chronolith_model::{TenantId, TimeRange};
+use parking_lot::{Mutex, RwLock};
+
+use crate::append::AppendScratch;
+use crate::key_hash::KeyHash;
+use crate::options::{HeadError, HeadOptions, WriteError};
+use crate::progress::{ReplayProgress, ReplayReport};
+use crate::raw_keys::RawKeys;
+use crate::replay;
+use crate::sealed::SealedStore;
+use crate::stripe::{Stripe, StripeWorld};
+use crate::tables::Cardinality;
+use crate::tenant::{TenantHead, Tenants};
+use crate::wal::{Ticket, Wal};
+use crate::windows::WindowStat;
+
+/// Counters since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) samples_appended: AtomicU64,
+    pub(crate) samples_late: AtomicU64,
+    pub(crate) samples_repeated: AtomicU64,
+    pub(crate) series_created: AtomicU64,
+    pub(crate) checkpoint_count: AtomicU64,
+    pub(crate) checkpoint_bytes: AtomicU64,
+}
+
+/// The series, in stripes, and where their sealed chunks are.
+pub(crate) struct Series {
+    pub(crate) stripes: Vec<Mutex<Stripe>>,
+    pub(crate) store: SealedStore,
+    pub(crate) env: Env,
+    pub(crate) window_ms: i64,
+}
+
+impl Series {
+    /// What a stripe needs to append.
+    pub(crate) fn world(&self) -> StripeWorld<'_> {
+        StripeWorld { store: &self.store, disk: &*self.env.disk, window_ms: self.window_ms }
+    }
+}
+
+/// The newest hours of all tenants: accepts samples durably and serves them.
+pub struct Head {
+    pub(crate) env: Env,
+    pub(crate) options: HeadOptions,
+    pub(crate) series: Arc<Series>,
+    pub(crate) tenants: RwLock<Tenants>,
+    pub(crate) raw_keys: RwLock<RawKeys>,
+    pub(crate) key_hash: KeyHash,
+    /// Lowest series id that was never given out.
+    pub(crate) next_id: AtomicU32,
+    pub(crate) wal: Wal,
+    /// Held shared by appends, so that closing waits for them.
+    pub(crate) gate: RwLock<()>,
+    /// One checkpoint or window drop at a time.
+    pub(crate) maintenance: Mutex<()>,
+    pub(crate) scratch: Mutex<Vec<AppendScratch>>,
+    pub(crate) counters: Counters,
+    pub(crate) replay: ReplayReport,
+}
+
+impl Head {
+    /// Loads the newest checkpoint, replays the log behind it, and takes writes.
+    ///
+    /// # Errors
+    /// [`HeadError`] if the disk refuses. Damage is contained and named in the report's notes.
+    pub fn open(
+        env: &Env,
+        options: HeadOptions,
+        progress: &ReplayProgress,
+    ) -> Result<(Head, ReplayReport), HeadError> {
+        assert!(
+            options.window_ms > 0 && options.window_ms <= i64::from(u32::MAX),
+            "a window is between a millisecond and 49 days long"
+        );
+        let head = replay::open(env, options, progress)?;
+        let report = head.replay.clone();
+        Ok((head, report))
+    }
+
+    /// Returns once everything up to `ticket` is durable as the sync mode promises.
+    ///
+    /// # Errors
+    /// [`WriteError`]: the batch may or may not become durable; it must not be acknowledged.
+    pub fn wait(&self, ticket: Ticket) -> Result<(), WriteError> {
+        self.wal.wait(ticket)
+    }
+
+    /// Called every second: writes what waited for space, and takes writes again when there is some; syncs
+    /// in interval mode.
+    pub fn recover_space(&self) {
+        if self.write_sealed().is_ok() {
+            self.wal.tick(self.options.sync);
+        }
+    }
+
+    /// Writes buffered sealed chunks; refuses appends when that fails.
+    pub(crate) fn write_sealed(&self) -> Result<(), HeadError> {
+        let written = self.series.store.write_all();
+        self.note_sealed_failure(written)
+    }
+
+    /// Lets a failure to write sealed chunks refuse appends: their memory must not grow without bound.
+    pub(crate) fn note_sealed_failure(&self, written: Result<(), HeadError>) -> Result<(), HeadError> {
+        match &written {
+            Err(HeadError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => {
+                self.wal.enter_disk_full();
+            }
+            Err(error) => self.wal.poison(error.to_string()),
+            Ok(()) => {}
+        }
+        written
+    }
+
+    /// Refuses further writes, makes everything durable, writes a checkpoint so that the next start has
+    /// nothing to replay. Closing twice is no error.
+    ///
+    /// # Errors
+    /// [`HeadError`]; nothing acknowledged is lost then, the next start replays the log.
+    pub fn close(&self) -> Result<(), HeadError> {
+        let _no_appends = self.gate.write();
+        if !self.wal.close() {
+            return if self.wal.is_poisoned() { Ok(self.wal.sync()?) } else { Ok(()) };
+        }
+        self.wal.sync()?;
+        self.checkpoint()?;
+        Ok(())
+    }
+
+    /// Tenants with series, sorted.
+    #[must_use]
+    pub fn tenants(&self) -> Vec<TenantId> {
+        let with_series = |t: &&Arc<TenantHead>| t.tables.read().live_count() > 0;
+        let mut out: Vec<TenantId> =
+            self.all_tenants().iter().filter(with_series).map(|t| t.id.clone()).collect();
+        out.sort();
+        out
+    }
+
+    /// Windows with chunks, by tenant and time.
+    #[must_use]
+    pub fn windows(&self) -> Vec<WindowStat> {
+        let mut out = Vec::new();
+        for tenant in self.all_tenants() {
+            for (&start, count) in &tenant.windows.lock().by_start {
+                let Ok(sample_count) = u64::try_from(count.sample_count) else { continue };
+                out.push(WindowStat {
+                    tenant: tenant.id.clone(),
+                    range: TimeRange { start, end: start.saturating_add(self.options.window_ms) },
+                    sample_count,
+                    first_arrival_ms: count.first_arrival_ms,
+                });
+            }
+        }
+        out.sort_by(|a, b| (&a.tenant, a.range).cmp(&(&b.tenant, b.range)));
+        out
+    }
+
+    /// What `tenant` has most of, `limit` entries a list.
+    #[must_use]
+    pub fn cardinality(&self, tenant: &TenantId, limit: usize) -> Cardinality {
+        self.tenant(tenant).map(|t| t.tables.read().cardinality(limit)).unwrap_or_default()
+    }
+
+    pub(crate) fn tenant(&self, id: &TenantId) -> Option<Arc<TenantHead>> {
+        self.tenants.read().get(id)
+    }
+
+    pub(crate) fn all_tenants(&self) -> Vec<Arc<TenantHead>> {
+        self.tenants.read().all().to_vec()
+    }
+
+    /// A series id that was never used; `None` when all 32-bit numbers are.
+    pub(crate) fn take_id(&self) -> Option<u32> {
+        let next = |id: u32| if id < u32::MAX - 1 { Some(id + 1) } else { None };
+        self.next_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
+    }
+}
+
+/// Threads for a replay.
+pub(crate) fn replay_thread_count() -> usize {
+    core_count().min(crate::stripe::STRIPE_COUNT)
+}

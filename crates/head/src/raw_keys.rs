@@ -1,0 +1,139 @@
+//! Raw bytes to series without parsing: hashes in order of arrival, and a table into them.
+//!
+//! Holds: a hit is the right series unless two keys share a 128-bit keyed hash. Senders repeat their order, so
+//! the entry behind the last hit is looked at before the table: the usual lookup walks memory forward.
+//! Not here: hashing, what a miss costs (`resolve`).
+
+use chronolith_base::hash::HashTable;
+
+/// Id of an entry whose series is gone, and of series that are not known.
+pub(crate) const ID_NONE: u32 = u32::MAX;
+/// Keys that are kept a series that was ever made, and some: a series may have several spellings, but a client that
+/// sends ever new ones does not fill the memory.
+const KEYS_PER_SERIES_MAX: usize = 4;
+const KEY_COUNT_MIN: usize = 1_000_000;
+/// Dead entries at which a rebuild is not worth it yet.
+const DEAD_COUNT_MIN: usize = 4096;
+
+/// How many keys to keep for `series_count` series.
+pub(crate) fn key_count_max(series_count: u32) -> usize {
+    KEY_COUNT_MIN + KEYS_PER_SERIES_MAX * series_count as usize
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct RawKeys {
+    hashes: Vec<u128>,
+    ids: Vec<u32>,
+    table: HashTable<u32>,
+    dead_count: usize,
+}
+
+impl RawKeys {
+    /// The entry of `hash`; `guess` is looked at first.
+    pub(crate) fn find(&self, hash: u128, guess: usize) -> Option<usize> {
+        if self.hashes.get(guess) == Some(&hash) && self.ids[guess] != ID_NONE {
+            return Some(guess);
+        }
+        let found = self.table.find(hash as u64, |&i| self.hashes[i as usize] == hash)?;
+        Some(*found as usize)
+    }
+
+    /// Series of an entry.
+    pub(crate) fn id(&self, entry: usize) -> u32 {
+        self.ids[entry]
+    }
+
+    /// Maps `hash` to `id`, replacing what it was mapped to. Beyond `count_max` keys it is not remembered.
+    pub(crate) fn insert(&mut self, hash: u128, id: u32, count_max: usize) {
+        if let Some(entry) = self.find(hash, usize::MAX) {
+            self.ids[entry] = id;
+            return;
+        }
+        if self.hashes.len() >= count_max {
+            return;
+        }
+        let entry = self.hashes.len() as u32;
+        self.hashes.push(hash);
+        self.ids.push(id);
+        let hashes = &self.hashes;
+        self.table.insert_unique(hash as u64, entry, |&i| hashes[i as usize] as u64);
+    }
+
+    /// Makes room for `count` keys more.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.hashes.reserve(count);
+        self.ids.reserve(count);
+        let hashes = &self.hashes;
+        self.table.reserve(count, |&i| hashes[i as usize] as u64);
+    }
+
+    /// Forgets the keys of series for which `is_gone` holds.
+    pub(crate) fn remove(&mut self, is_gone: impl Fn(u32) -> bool) {
+        for entry in 0..self.ids.len() {
+            let id = self.ids[entry];
+            if id == ID_NONE || !is_gone(id) {
+                continue;
+            }
+            let hash = self.hashes[entry];
+            if let Ok(found) = self.table.find_entry(hash as u64, |&i| i as usize == entry) {
+                found.remove();
+            }
+            self.ids[entry] = ID_NONE;
+            self.dead_count += 1;
+        }
+        if self.dead_count > DEAD_COUNT_MIN && self.dead_count > self.ids.len() / 2 {
+            self.rebuild();
+        }
+    }
+
+    fn rebuild(&mut self) {
+        let old = std::mem::take(self);
+        old.visit(0, usize::MAX, |hash, id| self.insert(hash, id, usize::MAX));
+    }
+
+    /// Visits at most `count` entries from `start` on, in order of arrival; gives where to go on.
+    pub(crate) fn visit(
+        &self,
+        start: usize,
+        count: usize,
+        mut visit: impl FnMut(u128, u32),
+    ) -> Option<usize> {
+        let end = start.saturating_add(count).min(self.ids.len());
+        for entry in start..end {
+            if self.ids[entry] != ID_NONE {
+                visit(self.hashes[entry], self.ids[entry]);
+            }
+        }
+        (end < self.ids.len()).then_some(end)
+    }
+
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        (self.hashes.capacity() * 16 + self.ids.capacity() * 4 + self.table.allocation_size()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guesses_lookups_and_removal() {
+        let mut keys = RawKeys::default();
+        for i in 0..10_000u32 {
+            keys.insert(u128::from(i) << 60 | 7, i, 10_000);
+        }
+        let entry = keys.find(7, usize::MAX).unwrap();
+        assert_eq!(keys.find(1 << 60 | 7, entry + 1), Some(1));
+        assert_eq!(keys.find(9 << 60 | 7, entry + 1), Some(9), "a wrong guess falls back to the table");
+        keys.remove(|id| id % 4 != 0);
+        assert_eq!(keys.find(1 << 60 | 7, 1), None);
+        let entry = keys.find(8 << 60 | 7, usize::MAX).unwrap();
+        assert_eq!(keys.id(entry), 8);
+        let mut count = 0;
+        assert_eq!(keys.visit(0, usize::MAX, |_, _| count += 1), None);
+        assert_eq!(count, 2500);
+        keys.insert(5, 5, 0);
+        assert_eq!(keys.find(5, 0), None, "a full cache takes no more");
+    }
+}

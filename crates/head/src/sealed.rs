@@ -1,0 +1,146 @@
+//! Sealed chunk files: finished chunks leave memory, and are read back by their place.
+//!
+//! Holds: places ascend in the order of sealing over all files; a chunk is readable from the moment it is
+//! pushed, written or not; a file that a reader holds stays readable after it is deleted.
+//! Not here: record bytes (`format::sealed`), who refers to a chunk (`stripe`).
+
+mod file;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_base::{Disk, Env};
+use chronolith_format::sealed::RecordHeader;
+use parking_lot::{Mutex, RwLock};
+
+pub(crate) use file::SealedFile;
+
+use crate::options::HeadError;
+
+/// Buffered bytes at which the next appender writes them out.
+const UNWRITTEN_BYTES_MAX: u64 = 256 << 10;
+
+/// Where a sealed chunk is. Ascends in the order of sealing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SealedPlace {
+    pub(crate) file: u32,
+    pub(crate) offset: u32,
+}
+
+/// All sealed files of the head.
+pub(crate) struct SealedStore {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    file_bytes_max: u64,
+    current: Mutex<Arc<SealedFile>>,
+    files: RwLock<BTreeMap<u32, Arc<SealedFile>>>,
+    unwritten_bytes: AtomicU64,
+}
+
+impl SealedStore {
+    /// A store whose next file has number `next`; `kept` are files of an earlier run that are still referred to.
+    pub(crate) fn new(
+        env: &Env,
+        data_dir: &Path,
+        file_bytes_max: u64,
+        next: u32,
+        kept: Vec<SealedFile>,
+    ) -> SealedStore {
+        let dir = sealed_dir(data_dir);
+        let current = Arc::new(SealedFile::new(&dir, next));
+        let mut files: BTreeMap<_, _> = kept.into_iter().map(|f| (f.number, Arc::new(f))).collect();
+        files.insert(next, current.clone());
+        SealedStore {
+            disk: env.disk.clone(),
+            dir,
+            file_bytes_max: file_bytes_max.min(u64::from(u32::MAX) / 2),
+            current: Mutex::new(current),
+            files: RwLock::new(files),
+            unwritten_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds a chunk; it is readable at once and written later.
+    pub(crate) fn push(&self, header: &RecordHeader, chunk: &[u8]) -> SealedPlace {
+        let mut current = self.current.lock();
+        if current.len() >= self.file_bytes_max {
+            let next = Arc::new(SealedFile::new(&self.dir, current.number + 1));
+            self.files.write().insert(next.number, next.clone());
+            *current = next;
+        }
+        let (offset, added) = current.push(header, chunk);
+        self.unwritten_bytes.fetch_add(added, Ordering::Relaxed);
+        SealedPlace { file: current.number, offset }
+    }
+
+    /// The file with this number, if it is still there.
+    pub(crate) fn file(&self, number: u32) -> Option<Arc<SealedFile>> {
+        self.files.read().get(&number).cloned()
+    }
+
+    /// Behind the newest chunk: chunks sealed later have places at or after it.
+    pub(crate) fn end(&self) -> SealedPlace {
+        let current = self.current.lock();
+        SealedPlace { file: current.number, offset: u32::try_from(current.len()).unwrap_or(u32::MAX) }
+    }
+
+    /// Writes buffered chunks once there are many.
+    pub(crate) fn write_if_many(&self) -> Result<(), HeadError> {
+        if self.unwritten_bytes.load(Ordering::Relaxed) < UNWRITTEN_BYTES_MAX {
+            return Ok(());
+        }
+        self.write_all()
+    }
+
+    /// Writes all buffered chunks.
+    pub(crate) fn write_all(&self) -> Result<(), HeadError> {
+        let files: Vec<_> = self.files.read().values().cloned().collect();
+        for file in files {
+            let written = file.write(&*self.disk).map_err(HeadError::io(&file.path))?;
+            self.unwritten_bytes.fetch_sub(written, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Makes all chunks durable.
+    pub(crate) fn sync_all(&self) -> Result<(), HeadError> {
+        self.write_all()?;
+        let files: Vec<_> = self.files.read().values().cloned().collect();
+        for file in files {
+            file.sync().map_err(HeadError::io(&file.path))?;
+        }
+        self.disk.sync_dir(&self.dir).map_err(HeadError::io(&self.dir))
+    }
+
+    /// Numbers of files that nothing refers to any more; the current one is never among them.
+    pub(crate) fn dead_files(&self) -> Vec<u32> {
+        let current = self.current.lock().number;
+        let is_dead = |f: &&Arc<SealedFile>| f.number < current && f.live_count.load(Ordering::Relaxed) == 0;
+        self.files.read().values().filter(is_dead).map(|f| f.number).collect()
+    }
+
+    /// Deletes files that nothing refers to, no checkpoint either.
+    pub(crate) fn delete(&self, numbers: &[u32]) -> Result<(), HeadError> {
+        for number in numbers {
+            let Some(file) = self.files.write().remove(number) else { continue };
+            if self.disk.exists(&file.path) {
+                self.disk.remove_file(&file.path).map_err(HeadError::io(&file.path))?;
+            }
+            self.unwritten_bytes.fetch_sub(file.unwritten_len(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Files and their bytes.
+    pub(crate) fn sizes(&self) -> (u64, u64) {
+        let files = self.files.read();
+        (files.len() as u64, files.values().map(|f| f.len()).sum())
+    }
+}
+
+/// The directory of sealed files.
+pub(crate) fn sealed_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("chunks")
+}

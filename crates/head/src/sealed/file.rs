@@ -1,0 +1,178 @@
+//! One sealed file: written bytes through a map, the rest from memory.
+//! Holds: a record lies wholly in the written part or wholly in the buffer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_base::{Disk, DiskFile, Mapped};
+use chronolith_format::sealed::{self, FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RecordHeader};
+use chronolith_model::QueryError;
+use parking_lot::{Mutex, RwLock};
+
+/// Written bytes behind the map at which it is made anew; less is read by position.
+const REMAP_BYTES: u64 = 1 << 20;
+
+struct Tail {
+    handle: Option<Box<dyn DiskFile>>,
+    written: u64,
+    buffer: Vec<u8>,
+    is_dirty: bool,
+}
+
+/// See the module.
+pub(crate) struct SealedFile {
+    pub(crate) number: u32,
+    pub(crate) path: PathBuf,
+    /// Chunks that the head refers to.
+    pub(crate) live_count: AtomicU64,
+    tail: Mutex<Tail>,
+    mapped: RwLock<Option<Mapped>>,
+}
+
+impl SealedFile {
+    /// A file that gets its name on disk with the first write.
+    pub(crate) fn new(dir: &Path, number: u32) -> SealedFile {
+        let buffer = sealed::encode_file_header(u64::from(number)).to_vec();
+        let tail = Tail { handle: None, written: 0, buffer, is_dirty: false };
+        SealedFile::build(dir, number, tail, None)
+    }
+
+    /// A file of an earlier run.
+    pub(crate) fn open(disk: &dyn Disk, dir: &Path, number: u32) -> io::Result<SealedFile> {
+        let path = file_path(dir, number);
+        let mapped = disk.map(&path)?;
+        let found =
+            sealed::decode_file_header(&mapped).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        if found != u64::from(number) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("header says file {found}")));
+        }
+        let (handle, written) = (Some(disk.open(&path)?), mapped.len() as u64);
+        let tail = Tail { handle, written, buffer: Vec::new(), is_dirty: false };
+        Ok(SealedFile::build(dir, number, tail, Some(mapped)))
+    }
+
+    fn build(dir: &Path, number: u32, tail: Tail, mapped: Option<Mapped>) -> SealedFile {
+        SealedFile {
+            number,
+            path: file_path(dir, number),
+            live_count: AtomicU64::new(0),
+            tail: Mutex::new(tail),
+            mapped: RwLock::new(mapped),
+        }
+    }
+
+    /// Bytes, written or not.
+    pub(crate) fn len(&self) -> u64 {
+        let tail = self.tail.lock();
+        tail.written + tail.buffer.len() as u64
+    }
+
+    pub(crate) fn unwritten_len(&self) -> u64 {
+        self.tail.lock().buffer.len() as u64
+    }
+
+    /// Adds a chunk; gives its offset and the bytes it took.
+    pub(crate) fn push(&self, header: &RecordHeader, chunk: &[u8]) -> (u32, u64) {
+        let mut tail = self.tail.lock();
+        let before = tail.buffer.len();
+        let offset = u32::try_from(tail.written + before as u64).expect("files end far below 4 GiB");
+        sealed::encode_record(header, chunk, &mut tail.buffer);
+        self.live_count.fetch_add(1, Ordering::Relaxed);
+        (offset, (tail.buffer.len() - before) as u64)
+    }
+
+    /// Writes the buffer; gives how many bytes of chunks that were.
+    pub(crate) fn write(&self, disk: &dyn Disk) -> io::Result<u64> {
+        let mut tail = self.tail.lock();
+        let tail = &mut *tail;
+        let is_new = tail.handle.is_none();
+        // A file that would hold nothing but its header is not made.
+        if tail.buffer.len() <= if is_new { FILE_HEADER_BYTES } else { 0 } {
+            return Ok(0);
+        }
+        let file = match &tail.handle {
+            Some(file) => file,
+            None => tail.handle.insert(disk.create(&self.path)?),
+        };
+        file.write_at(&tail.buffer, tail.written)?;
+        let header = if tail.written == 0 { FILE_HEADER_BYTES } else { 0 };
+        let len = tail.buffer.len();
+        tail.written += len as u64;
+        tail.is_dirty = true;
+        tail.buffer.clear();
+        Ok((len - header) as u64)
+    }
+
+    /// Makes what is written durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let mut tail = self.tail.lock();
+        if !tail.is_dirty {
+            return Ok(());
+        }
+        if let Some(file) = &tail.handle {
+            file.sync_data()?;
+        }
+        tail.is_dirty = false;
+        Ok(())
+    }
+
+    /// Calls `with` with the data of the chunk whose record starts at `offset`, its checksum proven.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`] or [`QueryError::Io`].
+    pub(crate) fn read_chunk<T>(
+        &self,
+        disk: &dyn Disk,
+        offset: u32,
+        chunk_len: usize,
+        with: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, QueryError> {
+        let start = offset as usize;
+        let end = start + chunk_len + RECORD_OVERHEAD_BYTES;
+        let map = self.mapped.read().clone();
+        if let Some(record) = map.as_ref().and_then(|m| m.get(start..end)) {
+            return self.with_record(record, with);
+        }
+        let tail = self.tail.lock();
+        if let Some(at) = u64::from(offset).checked_sub(tail.written) {
+            let record = tail.buffer.get(at as usize..).unwrap_or(&[]);
+            return self.with_record(record, with);
+        }
+        let unmapped = tail.written - map.map_or(0, |m| m.len() as u64);
+        if unmapped >= REMAP_BYTES {
+            drop(tail);
+            let map = disk.map(&self.path).map_err(|e| self.io(e))?;
+            *self.mapped.write() = Some(map.clone());
+            return self.with_record(map.get(start..end).unwrap_or(&[]), with);
+        }
+        let mut record = vec![0; end - start];
+        match &tail.handle {
+            Some(file) => file.read_at(&mut record, u64::from(offset)).map_err(|e| self.io(e))?,
+            None => record.clear(),
+        }
+        drop(tail);
+        self.with_record(&record, with)
+    }
+
+    fn with_record<T>(&self, record: &[u8], with: impl FnOnce(&[u8]) -> T) -> Result<T, QueryError> {
+        match sealed::decode_record(record, 0) {
+            Ok((_, chunk)) => Ok(with(chunk)),
+            Err(error) => Err(self.corrupt(error.to_string())),
+        }
+    }
+
+    /// An error that names this file.
+    pub(crate) fn corrupt(&self, what: String) -> QueryError {
+        QueryError::Corrupt { path: self.path.display().to_string(), what }
+    }
+
+    fn io(&self, error: io::Error) -> QueryError {
+        QueryError::Io { path: self.path.display().to_string(), error }
+    }
+}
+
+/// Path of sealed file `number`.
+fn file_path(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("{number:08}.sealed"))
+}

@@ -1,0 +1,146 @@
+//! Reading: series by matchers, with what they hold at that moment; label names and values.
+//!
+//! Holds: the tables are locked shared while chunks are copied, so a selected series cannot leave meanwhile.
+
+use std::sync::Arc;
+
+use chronolith_model::index::select_refs;
+use chronolith_model::{LabelsBuilder, QueryError, ReadContext, Selector, SeriesRead, TenantId, TimeRange};
+
+use crate::head::Head;
+use crate::source::{HeadSamples, copy_chunks, overlaps};
+use crate::stripe::{PAGE_SLOTS, stripe_of};
+use crate::tables::Tables;
+use crate::tenant::TenantHead;
+
+impl Head {
+    /// The series that fit and have chunks in the range, sorted by labels, as they are now.
+    ///
+    /// # Errors
+    /// [`QueryError`]: canceled, timed out, out of memory budget.
+    pub fn select(
+        &self,
+        tenant: &TenantId,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Vec<SeriesRead>, QueryError> {
+        let Some(tenant) = self.tenant(tenant) else { return Ok(Vec::new()) };
+        let tables = tenant.tables.read();
+        let ids = select_refs(&*tables, selector.matchers)?;
+        let mut memory = ctx.budget.reserve(0)?;
+        let mut builder = LabelsBuilder::new();
+        let mut found = Vec::new();
+        for run in page_runs(&ids) {
+            ctx.check()?;
+            let first = found.len();
+            let stripe = self.series.stripes[stripe_of(run[0])].lock();
+            for &id in run {
+                let Some(hot) = stripe.hot(id) else { continue };
+                let chunks = copy_chunks(&stripe, &self.series.store, hot, selector.range);
+                if !chunks.is_empty() {
+                    found.push((id, chunks));
+                }
+            }
+            drop(stripe);
+            memory.grow(found[first..].iter().map(|(_, chunks)| HeadSamples::heap_bytes(chunks)).sum())?;
+        }
+        let memory_bytes = found.len() as u64 * size_of::<SeriesRead>() as u64;
+        memory.grow(memory_bytes)?;
+        let memory = Arc::new(memory);
+        let mut out = Vec::with_capacity(found.len());
+        for (id, chunks) in found {
+            let Some(labels) = tables.labels(id, &mut builder) else { continue };
+            let samples = HeadSamples { chunks, disk: self.env.disk.clone(), _memory: memory.clone() };
+            out.push(SeriesRead { labels, samples: Box::new(samples) });
+        }
+        drop(tables);
+        ctx.check()?;
+        out.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
+        Ok(out)
+    }
+
+    /// Label names of the series that fit, sorted, each once; at most `limit` (0 = all).
+    ///
+    /// # Errors
+    /// As [`Head::select`].
+    pub fn label_names(
+        &self,
+        tenant: &TenantId,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let Some(tenant) = self.tenant(tenant) else { return Ok(Vec::new()) };
+        let tables = tenant.tables.read();
+        let only = self.fitting(&tenant, &tables, selector, ctx)?;
+        Ok(sorted(tables.names(only.as_deref()), limit))
+    }
+
+    /// Values of `name` among the series that fit, sorted, each once; at most `limit` (0 = all).
+    ///
+    /// # Errors
+    /// As [`Head::select`].
+    pub fn label_values(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let Some(tenant) = self.tenant(tenant) else { return Ok(Vec::new()) };
+        let tables = tenant.tables.read();
+        let only = self.fitting(&tenant, &tables, selector, ctx)?;
+        Ok(sorted(tables.values(name, only.as_deref()), limit))
+    }
+
+    /// Series that fit matchers and range; `None` when all do.
+    fn fitting(
+        &self,
+        tenant: &TenantHead,
+        tables: &Tables,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Option<Vec<u32>>, QueryError> {
+        ctx.check()?;
+        let covers = self.range_covers(tenant, selector.range);
+        if covers && selector.matchers.is_empty() {
+            return Ok(None);
+        }
+        let mut ids = select_refs(tables, selector.matchers)?;
+        if covers {
+            return Ok(Some(ids));
+        }
+        let mut kept = Vec::with_capacity(ids.len());
+        for run in page_runs(&ids) {
+            ctx.check()?;
+            let stripe = self.series.stripes[stripe_of(run[0])].lock();
+            let fits = |id: u32| stripe.hot(id).is_some_and(|hot| overlaps(&stripe, hot, selector.range));
+            kept.extend(run.iter().copied().filter(|&id| fits(id)));
+        }
+        ids = kept;
+        Ok(Some(ids))
+    }
+
+    /// Whether all windows of the tenant lie in `range`.
+    fn range_covers(&self, tenant: &TenantHead, range: TimeRange) -> bool {
+        let windows = tenant.windows.lock();
+        let inside =
+            |start: &i64| range.start <= *start && start.saturating_add(self.options.window_ms) <= range.end;
+        windows.by_start.keys().all(inside)
+    }
+}
+
+/// Runs of ascending ids that share a page, and so a stripe.
+fn page_runs(ids: &[u32]) -> impl Iterator<Item = &[u32]> {
+    let page = |id: u32| id as usize / PAGE_SLOTS;
+    ids.chunk_by(move |&a, &b| page(a) == page(b))
+}
+
+fn sorted(mut found: Vec<&str>, limit: usize) -> Vec<String> {
+    found.sort_unstable();
+    if limit > 0 {
+        found.truncate(limit);
+    }
+    found.into_iter().map(str::to_owned).collect()
+}

@@ -1,0 +1,215 @@
+//! Samples of one series as a reader holds them: open and late ones copied, sealed ones by place.
+//!
+//! Holds: what is read is what was there when the series was selected; chunks that overlap are merged, and
+//! of equal times the chunk that was there first wins (in-order chunks before late samples).
+
+use std::sync::Arc;
+
+use chronolith_base::{Disk, Reservation};
+use chronolith_format::xor;
+use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
+
+use crate::sealed::SealedFile;
+use crate::sealed::SealedStore;
+use crate::stripe::{Hot, NONE, SealedNode, Stripe};
+
+/// One chunk of a series.
+pub(crate) enum HeadChunk {
+    /// In a sealed file.
+    Sealed { file: Arc<SealedFile>, node: SealedNode },
+    /// A copy of the open chunk.
+    Open { bytes: Box<[u8]>, min_time: i64, max_time: i64, count: u16 },
+    /// A copy of late samples, never empty.
+    Late(Columns),
+}
+
+impl HeadChunk {
+    pub(crate) fn min_time(&self) -> i64 {
+        match self {
+            HeadChunk::Sealed { node, .. } => node.min_time,
+            HeadChunk::Open { min_time, .. } => *min_time,
+            HeadChunk::Late(samples) => samples.times.first().copied().unwrap_or(i64::MAX),
+        }
+    }
+
+    pub(crate) fn max_time(&self) -> i64 {
+        match self {
+            HeadChunk::Sealed { node, .. } => node.max_time(),
+            HeadChunk::Open { max_time, .. } => *max_time,
+            HeadChunk::Late(samples) => samples.times.last().copied().unwrap_or(i64::MIN),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            HeadChunk::Sealed { node, .. } => usize::from(node.count),
+            HeadChunk::Open { count, .. } => usize::from(*count),
+            HeadChunk::Late(samples) => samples.len(),
+        }
+    }
+
+    /// Which chunk wins at equal times: the smaller rank.
+    fn rank(&self) -> (u8, u64) {
+        match self {
+            HeadChunk::Sealed { node, .. } => {
+                (0, u64::from(node.place.file) << 32 | u64::from(node.place.offset))
+            }
+            HeadChunk::Open { .. } => (1, 0),
+            HeadChunk::Late(_) => (2, 0),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        size_of::<HeadChunk>()
+            + match self {
+                HeadChunk::Sealed { .. } => 0,
+                HeadChunk::Open { bytes, .. } => bytes.len(),
+                HeadChunk::Late(samples) => 16 * samples.len(),
+            }
+    }
+
+    /// Appends the samples in `range` to `out`.
+    pub(crate) fn decode(
+        &self,
+        disk: &dyn Disk,
+        range: TimeRange,
+        out: &mut Columns,
+    ) -> Result<(), QueryError> {
+        match self {
+            HeadChunk::Sealed { file, node } => {
+                let len = usize::from(node.len);
+                file.read_chunk(disk, node.place.offset, len, |bytes| xor::decode(bytes, range, out))?
+                    .map_err(|e| file.corrupt(format!("chunk at offset {}: {e}", node.place.offset)))
+            }
+            HeadChunk::Open { bytes, .. } => xor::decode(bytes, range, out).map_err(|e| {
+                QueryError::Corrupt { path: "head memory".to_owned(), what: format!("open chunk: {e}") }
+            }),
+            HeadChunk::Late(samples) => {
+                let start = samples.times.partition_point(|&t| t < range.start);
+                let end = samples.times.partition_point(|&t| t < range.end);
+                out.times.extend_from_slice(&samples.times[start..end]);
+                out.values.extend_from_slice(&samples.values[start..end]);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Copies what of a series may lie in `range`, oldest first.
+pub(crate) fn copy_chunks(
+    stripe: &Stripe,
+    store: &SealedStore,
+    hot: &Hot,
+    range: TimeRange,
+) -> Vec<HeadChunk> {
+    let mut chunks = Vec::new();
+    for node in stripe.nodes.list(hot.sealed) {
+        if range.overlaps_inclusive(node.min_time, node.max_time())
+            && let Some(file) = store.file(node.place.file)
+        {
+            chunks.push(HeadChunk::Sealed { file, node: *node });
+        }
+    }
+    if !hot.slab.is_none() && range.overlaps_inclusive(hot.open_min, hot.xor.time()) {
+        chunks.push(HeadChunk::Open {
+            bytes: stripe.open_bytes(hot).into(),
+            min_time: hot.open_min,
+            max_time: hot.xor.time(),
+            count: hot.xor.count(),
+        });
+    }
+    if hot.late != NONE {
+        let all = stripe.late.samples(hot.late);
+        let start = all.times.partition_point(|&t| t < range.start);
+        let end = all.times.partition_point(|&t| t < range.end);
+        if start < end {
+            chunks.push(HeadChunk::Late(Columns {
+                times: all.times[start..end].to_vec(),
+                values: all.values[start..end].to_vec(),
+            }));
+        }
+    }
+    chunks.sort_by_key(HeadChunk::min_time);
+    chunks
+}
+
+/// Whether a series has a chunk that may have samples in `range`.
+pub(crate) fn overlaps(stripe: &Stripe, hot: &Hot, range: TimeRange) -> bool {
+    let open = !hot.slab.is_none() && range.overlaps_inclusive(hot.open_min, hot.xor.time());
+    let late = hot.late != NONE && stripe.late.samples(hot.late).times.iter().any(|&t| range.contains(t));
+    open || late || stripe.nodes.list(hot.sealed).any(|n| range.overlaps_inclusive(n.min_time, n.max_time()))
+}
+
+/// Length of the run of chunks at the start of `chunks` (sorted by first time) that overlap each other.
+pub(crate) fn overlapping_len(chunks: &[HeadChunk]) -> usize {
+    let mut max_time = chunks.first().map_or(i64::MIN, HeadChunk::max_time);
+    let mut len = 1;
+    while let Some(chunk) = chunks.get(len).filter(|c| c.min_time() <= max_time) {
+        max_time = max_time.max(chunk.max_time());
+        len += 1;
+    }
+    len
+}
+
+/// Appends the samples of chunks that overlap, one a time.
+pub(crate) fn merge_chunks(
+    disk: &dyn Disk,
+    chunks: &[HeadChunk],
+    range: TimeRange,
+    out: &mut Columns,
+) -> Result<(), QueryError> {
+    let mut ranked: Vec<&HeadChunk> = chunks.iter().collect();
+    ranked.sort_by_key(|c| c.rank());
+    let mut all = Columns::default();
+    for chunk in ranked {
+        chunk.decode(disk, range, &mut all)?;
+    }
+    let mut order: Vec<u32> = (0..all.len() as u32).collect();
+    // Stable: of equal times the one decoded first, of the smaller rank, comes first.
+    order.sort_by_key(|&i| all.times[i as usize]);
+    let mut last = None;
+    for at in order.into_iter().map(|i| i as usize) {
+        if last != Some(all.times[at]) {
+            last = Some(all.times[at]);
+            out.push(all.times[at], all.values[at]);
+        }
+    }
+    Ok(())
+}
+
+/// A selected series of the head.
+pub(crate) struct HeadSamples {
+    pub(crate) chunks: Vec<HeadChunk>,
+    pub(crate) disk: Arc<dyn Disk>,
+    /// Memory of all series selected together.
+    pub(crate) _memory: Arc<Reservation>,
+}
+
+impl HeadSamples {
+    /// Bytes that `chunks` take.
+    pub(crate) fn heap_bytes(chunks: &[HeadChunk]) -> u64 {
+        chunks.iter().map(|c| c.heap_bytes() as u64).sum()
+    }
+}
+
+impl SampleSource for HeadSamples {
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        let mut rest = self.chunks.as_slice();
+        while !rest.is_empty() {
+            let (group, behind) = rest.split_at(overlapping_len(rest));
+            rest = behind;
+            match group {
+                [one] if range.overlaps_inclusive(one.min_time(), one.max_time()) => {
+                    one.decode(&*self.disk, range, out)?;
+                }
+                [_] => {}
+                several => merge_chunks(&*self.disk, several, range, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sample_count_hint(&self) -> usize {
+        self.chunks.iter().map(HeadChunk::count).sum()
+    }
+}

@@ -1,0 +1,155 @@
+//! Counters and sizes of the head, for metrics and people.
+
+use std::sync::atomic::Ordering;
+
+use crate::head::Head;
+use crate::stripe::NONE;
+
+/// Counters since the start, and sizes as they are.
+#[derive(Debug, Clone, Default)]
+pub struct HeadStats {
+    /// Series, all tenants.
+    pub series: u64,
+    /// Tenants with series.
+    pub tenants: u64,
+    /// Chunks: open, late, sealed.
+    pub chunks: u64,
+    /// Start of the earliest window with samples.
+    pub min_time_ms: Option<i64>,
+    /// End of the latest window with samples.
+    pub max_time_ms: Option<i64>,
+    /// Bytes of WAL segments and checkpoint.
+    pub wal_bytes: u64,
+    /// Syncs of the WAL.
+    pub wal_sync_count: u64,
+    /// Nanoseconds spent in them.
+    pub wal_sync_ns: u64,
+    /// Writes of the WAL, each for one or more batches.
+    pub wal_batch_count: u64,
+    /// Bytes written to the WAL.
+    pub wal_written_bytes: u64,
+    /// Bytes queued for the WAL.
+    pub wal_pending_bytes: u64,
+    /// Whether the WAL is poisoned.
+    pub wal_poisoned: bool,
+    /// Whether writes are refused for lack of space.
+    pub disk_full: bool,
+    /// Samples accepted since the start, repeats included.
+    pub samples_appended: u64,
+    /// Of those, late ones.
+    pub samples_late: u64,
+    /// Of those, repeats.
+    pub samples_repeated: u64,
+    /// Series made since the start.
+    pub series_created: u64,
+    /// Checkpoints written since the start.
+    pub checkpoint_count: u64,
+    /// Bytes of the newest of them.
+    pub checkpoint_bytes: u64,
+    /// Sealed files.
+    pub sealed_files: u64,
+    /// Their bytes.
+    pub sealed_bytes: u64,
+    /// Memory by part.
+    pub memory: HeadMemory,
+    /// How long the replay took.
+    pub replay_ms: u64,
+    /// What the replay could not use.
+    pub replay_notes: Vec<String>,
+}
+
+/// Bytes on the heap, by part.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeadMemory {
+    /// Hot records.
+    pub hot_bytes: u64,
+    /// Open chunks.
+    pub open_bytes: u64,
+    /// Late samples.
+    pub late_bytes: u64,
+    /// Places of sealed chunks.
+    pub sealed_bytes: u64,
+    /// Labels and tables.
+    pub label_bytes: u64,
+    /// Postings.
+    pub postings_bytes: u64,
+    /// Raw keys.
+    pub raw_key_bytes: u64,
+}
+
+impl Head {
+    /// Counters and sizes. Walks the series; call it a few times a minute, not a second.
+    #[must_use]
+    pub fn stats(&self) -> HeadStats {
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let (counters, wal) = (&self.counters, &self.wal.counters);
+        let (sealed_files, sealed_bytes) = self.series.store.sizes();
+        let mut stats = HeadStats {
+            wal_bytes: load(&wal.segment_bytes) + load(&counters.checkpoint_bytes),
+            wal_sync_count: load(&wal.sync_count),
+            wal_sync_ns: load(&wal.sync_ns),
+            wal_batch_count: load(&wal.commit_count),
+            wal_written_bytes: load(&wal.written_bytes),
+            wal_pending_bytes: self.wal.pending_bytes(),
+            wal_poisoned: self.wal.is_poisoned(),
+            disk_full: self.wal.is_disk_full(),
+            samples_appended: load(&counters.samples_appended),
+            samples_late: load(&counters.samples_late),
+            samples_repeated: load(&counters.samples_repeated),
+            series_created: load(&counters.series_created),
+            checkpoint_count: load(&counters.checkpoint_count),
+            checkpoint_bytes: load(&counters.checkpoint_bytes),
+            sealed_files,
+            sealed_bytes,
+            replay_ms: self.replay.duration_ns / 1_000_000,
+            replay_notes: self.replay.notes.clone(),
+            ..HeadStats::default()
+        };
+        self.add_tenants(&mut stats);
+        self.add_stripes(&mut stats);
+        stats.memory.raw_key_bytes = self.raw_keys.read().heap_bytes();
+        stats
+    }
+
+    fn add_tenants(&self, stats: &mut HeadStats) {
+        for tenant in self.all_tenants() {
+            let tables = tenant.tables.read();
+            let (labels, postings) = tables.heap_bytes();
+            stats.memory.label_bytes += labels;
+            stats.memory.postings_bytes += postings;
+            stats.series += tables.live_count() as u64;
+            stats.tenants += u64::from(tables.live_count() > 0);
+            drop(tables);
+            let windows = tenant.windows.lock();
+            if let (Some(first), Some(last)) =
+                (windows.by_start.keys().next(), windows.by_start.keys().next_back())
+            {
+                let last = last.saturating_add(self.options.window_ms);
+                stats.min_time_ms = Some(stats.min_time_ms.map_or(*first, |t| t.min(*first)));
+                stats.max_time_ms = Some(stats.max_time_ms.map_or(last, |t| t.max(last)));
+            }
+        }
+    }
+
+    fn add_stripes(&self, stats: &mut HeadStats) {
+        let mut ids = Vec::new();
+        for (idx, stripe) in self.series.stripes.iter().enumerate() {
+            let stripe = stripe.lock();
+            let [hot, open, late, sealed] = stripe.heap_bytes();
+            stats.memory.hot_bytes += hot;
+            stats.memory.open_bytes += open;
+            stats.memory.late_bytes += late;
+            stats.memory.sealed_bytes += sealed;
+            stats.chunks += stripe.nodes.count();
+            for page in 0.. {
+                ids.clear();
+                if stripe.page_ids(idx, page, &mut ids).is_none() {
+                    break;
+                }
+                let chunks =
+                    |hot: &crate::stripe::Hot| u64::from(!hot.slab.is_none()) + u64::from(hot.late != NONE);
+                stats.chunks += ids.iter().filter_map(|&id| stripe.hot(id)).map(chunks).sum::<u64>();
+            }
+        }
+    }
+}

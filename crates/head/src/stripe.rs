@@ -1,0 +1,360 @@
+//! One sixteenth of the series: hot records in pages, open chunks, late samples, places of sealed chunks.
+//!
+//! Holds: a chunk never crosses a window; a series has one value a time over its open chunk, late samples and
+//! sealed chunks; runs of 1024 consecutive ids share a stripe, so a batch takes few locks.
+//! Not here: locking, the log (`append`), which labels a series has (`tables`).
+
+mod late;
+mod nodes;
+
+use chronolith_base::Disk;
+use chronolith_format::sealed::RecordHeader;
+use chronolith_format::xor::{self, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
+use chronolith_model::{Columns, TimeRange};
+
+pub(crate) use late::{LATE_COUNT_MAX, LateSamples};
+pub(crate) use nodes::{SealedNode, SealedNodes};
+
+use crate::sealed::SealedStore;
+use crate::slab::{SlabHandle, Slabs};
+use crate::windows::WindowTally;
+
+/// How many stripes there are.
+pub(crate) const STRIPE_COUNT: usize = 16;
+/// Consecutive ids in a page.
+pub(crate) const PAGE_SLOTS: usize = 1024;
+/// No list, no late samples, no tenant.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The stripe of a series.
+pub(crate) fn stripe_of(id: u32) -> usize {
+    (id as usize / PAGE_SLOTS) % STRIPE_COUNT
+}
+
+fn place_of(id: u32) -> (usize, usize) {
+    (id as usize / PAGE_SLOTS / STRIPE_COUNT, id as usize % PAGE_SLOTS)
+}
+
+/// What became of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// Stored, in order.
+    InOrder,
+    /// Stored, out of order.
+    Late,
+    /// It was there with the same value.
+    Repeat,
+    /// Another value is there.
+    Conflict,
+    /// The series has left the head.
+    Gone,
+}
+
+/// All that appending to a series in order touches.
+#[derive(Clone)]
+pub(crate) struct Hot {
+    /// The open chunk; after sealing, the last sample.
+    pub(crate) xor: XorState,
+    /// Time of the first sample of the open chunk.
+    pub(crate) open_min: i64,
+    /// End of the window of the open chunk.
+    pub(crate) window_end: i64,
+    /// Bytes of the open chunk; none between sealing and the next sample.
+    pub(crate) slab: SlabHandle,
+    /// Newest sealed chunk.
+    pub(crate) sealed: u32,
+    /// Late samples.
+    pub(crate) late: u32,
+    /// Tenant; [`NONE`] for a series that is not there.
+    pub(crate) tenant: u32,
+}
+
+const _: () = assert!(size_of::<Hot>() <= 64, "a hot record is one cache line");
+
+impl Hot {
+    const EMPTY: Hot = Hot {
+        xor: XorState::new(),
+        open_min: 0,
+        window_end: 0,
+        slab: SlabHandle::NONE,
+        sealed: NONE,
+        late: NONE,
+        tenant: NONE,
+    };
+
+    /// Whether nothing of the series is stored here.
+    pub(crate) fn has_no_chunk(&self) -> bool {
+        self.slab.is_none() && self.sealed == NONE && self.late == NONE
+    }
+}
+
+struct Page {
+    slots: Box<[Hot]>,
+    live_count: u32,
+}
+
+/// See the module.
+pub(crate) struct Stripe {
+    pages: Vec<Option<Page>>,
+    pub(crate) slabs: Slabs,
+    pub(crate) nodes: SealedNodes,
+    pub(crate) late: LateSamples,
+    scratch: Columns,
+}
+
+/// What appending needs besides the stripe.
+pub(crate) struct StripeWorld<'a> {
+    pub(crate) store: &'a SealedStore,
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) window_ms: i64,
+}
+
+impl Stripe {
+    pub(crate) fn new() -> Stripe {
+        Stripe {
+            pages: Vec::new(),
+            slabs: Slabs::new(),
+            nodes: SealedNodes::default(),
+            late: LateSamples::default(),
+            scratch: Columns::default(),
+        }
+    }
+
+    /// Makes the series `id` of `tenant`, without samples.
+    pub(crate) fn create(&mut self, id: u32, tenant: u32) {
+        let (page, slot) = place_of(id);
+        if self.pages.len() <= page {
+            self.pages.resize_with(page + 1, || None);
+        }
+        let page = self.pages[page].get_or_insert_with(|| Page {
+            slots: vec![Hot::EMPTY; PAGE_SLOTS].into_boxed_slice(),
+            live_count: 0,
+        });
+        assert_eq!(page.slots[slot].tenant, NONE, "ids are used once");
+        page.slots[slot].tenant = tenant;
+        page.live_count += 1;
+    }
+
+    /// Removes a series that has no chunk.
+    pub(crate) fn remove(&mut self, id: u32) {
+        let (page_idx, slot) = place_of(id);
+        let Some(Some(page)) = self.pages.get_mut(page_idx) else { return };
+        assert!(page.slots[slot].has_no_chunk(), "chunks are removed before their series");
+        page.slots[slot] = Hot::EMPTY;
+        page.live_count -= 1;
+        if page.live_count == 0 {
+            self.pages[page_idx] = None;
+        }
+    }
+
+    /// The hot record of a live series.
+    pub(crate) fn hot(&self, id: u32) -> Option<&Hot> {
+        let (page, slot) = place_of(id);
+        let hot = self.pages.get(page)?.as_ref()?.slots.get(slot)?;
+        (hot.tenant != NONE).then_some(hot)
+    }
+
+    pub(crate) fn hot_mut(&mut self, id: u32) -> Option<&mut Hot> {
+        let (page, slot) = place_of(id);
+        let hot = self.pages.get_mut(page)?.as_mut()?.slots.get_mut(slot)?;
+        (hot.tenant != NONE).then_some(hot)
+    }
+
+    /// Bytes of the open chunk.
+    pub(crate) fn open_bytes(&self, hot: &Hot) -> &[u8] {
+        if hot.slab.is_none() { &[] } else { &self.slabs.get(hot.slab)[..hot.xor.byte_len()] }
+    }
+
+    /// Stores one sample of series `id`.
+    pub(crate) fn append(
+        &mut self,
+        world: &StripeWorld<'_>,
+        windows: &mut WindowTally,
+        id: u32,
+        time: i64,
+        value_bits: u64,
+    ) -> Applied {
+        let (page, slot) = place_of(id);
+        let Some(Some(page)) = self.pages.get_mut(page) else { return Applied::Gone };
+        let hot = &mut page.slots[slot];
+        if hot.slab.is_none() || time <= hot.xor.time() || time >= hot.window_end {
+            return self.append_otherwise(world, windows, id, time, value_bits);
+        }
+        let mut buf = self.slabs.get_mut(hot.slab);
+        let needed = hot.xor.byte_len_needed();
+        if buf.len() < needed {
+            hot.slab = self.slabs.grow(hot.slab, hot.xor.byte_len(), needed);
+            buf = self.slabs.get_mut(hot.slab);
+        }
+        hot.xor.append(buf, time, f64::from_bits(value_bits));
+        windows.add(time, 1);
+        if usize::from(hot.xor.count()) >= SAMPLES_PER_CHUNK {
+            self.seal_open(world, id);
+        }
+        Applied::InOrder
+    }
+
+    /// First sample of a series or window, repeats, conflicts, late samples.
+    fn append_otherwise(
+        &mut self,
+        world: &StripeWorld<'_>,
+        windows: &mut WindowTally,
+        id: u32,
+        time: i64,
+        value_bits: u64,
+    ) -> Applied {
+        let Some(hot) = self.hot(id) else { return Applied::Gone };
+        if hot.xor.count() > 0 {
+            let last = hot.xor.time();
+            if time == last {
+                return if hot.xor.value_bits() == value_bits { Applied::Repeat } else { Applied::Conflict };
+            }
+            if time < last {
+                return self.append_late(world, windows, id, time, value_bits);
+            }
+        }
+        self.seal_open(world, id);
+        let mut state = XorState::new();
+        let slab = self.slabs.alloc(state.byte_len_needed());
+        state.append(self.slabs.get_mut(slab), time, f64::from_bits(value_bits));
+        let Some(hot) = self.hot_mut(id) else { return Applied::Gone };
+        hot.xor = state;
+        hot.slab = slab;
+        hot.open_min = time;
+        hot.window_end = TimeRange::window_of(time, world.window_ms).end;
+        windows.add(time, 1);
+        Applied::InOrder
+    }
+
+    #[cold]
+    fn append_late(
+        &mut self,
+        world: &StripeWorld<'_>,
+        windows: &mut WindowTally,
+        id: u32,
+        time: i64,
+        value_bits: u64,
+    ) -> Applied {
+        if let Some(found) = self.stored_value(world, id, time) {
+            return if found == value_bits { Applied::Repeat } else { Applied::Conflict };
+        }
+        let Some(handle) = self.hot(id).map(|h| h.late) else { return Applied::Gone };
+        let handle = if handle == NONE { self.late.alloc() } else { handle };
+        let count = self.late.insert(handle, time, value_bits);
+        if let Some(hot) = self.hot_mut(id) {
+            hot.late = handle;
+        }
+        windows.add(time, 1);
+        if count >= LATE_COUNT_MAX {
+            self.seal_late(world, id, TimeRange::ALL);
+        }
+        Applied::Late
+    }
+
+    /// Bits of the value stored for `time`, wherever it is.
+    fn stored_value(&mut self, world: &StripeWorld<'_>, id: u32, time: i64) -> Option<u64> {
+        let hot = self.hot(id)?.clone();
+        let range = TimeRange::new(time, time + 1);
+        let mut found = std::mem::take(&mut self.scratch);
+        found.clear();
+        if !hot.slab.is_none() && time >= hot.open_min {
+            // The process wrote these bytes itself.
+            let decoded = xor::decode(self.open_bytes(&hot), range, &mut found);
+            debug_assert!(decoded.is_ok(), "open chunks decode");
+        }
+        if found.is_empty()
+            && hot.late != NONE
+            && let Some(bits) = self.late.value(hot.late, time)
+        {
+            found.push(time, f64::from_bits(bits));
+        }
+        if found.is_empty() {
+            for node in self.nodes.list(hot.sealed).filter(|n| n.min_time <= time && time <= n.max_time()) {
+                let Some(file) = world.store.file(node.place.file) else { continue };
+                // A chunk that cannot be read cannot object to a sample either; queries name the damage.
+                let _ = file.read_chunk(world.disk, node.place.offset, usize::from(node.len), |bytes| {
+                    let _ = xor::decode(bytes, range, &mut found);
+                });
+            }
+        }
+        let bits = found.values.first().map(|v| v.to_bits());
+        self.scratch = found;
+        bits
+    }
+
+    /// Seals the open chunk, if there is one; the record keeps the last sample.
+    pub(crate) fn seal_open(&mut self, world: &StripeWorld<'_>, id: u32) {
+        let Some(hot) = self.hot(id) else { return };
+        if hot.slab.is_none() {
+            return;
+        }
+        let (slab, older) = (hot.slab, hot.sealed);
+        let header = RecordHeader {
+            series_id: id,
+            encoding: ENCODING_XOR,
+            count: hot.xor.count(),
+            min_time: hot.open_min,
+            max_time: hot.xor.time(),
+        };
+        let bytes = self.open_bytes(hot);
+        let node = SealedNode::new(world.store.push(&header, bytes), &header, bytes.len());
+        let sealed = self.nodes.push(node, older);
+        self.slabs.free(slab);
+        if let Some(hot) = self.hot_mut(id) {
+            hot.slab = SlabHandle::NONE;
+            hot.sealed = sealed;
+        }
+    }
+
+    /// Seals the late samples in `range`, window by window.
+    pub(crate) fn seal_late(&mut self, world: &StripeWorld<'_>, id: u32, range: TimeRange) {
+        let Some(hot) = self.hot(id).filter(|h| h.late != NONE) else { return };
+        let (handle, mut sealed) = (hot.late, hot.sealed);
+        let taken = self.late.take(handle, range);
+        let mut start = 0;
+        while start < taken.len() {
+            let window = TimeRange::window_of(taken.times[start], world.window_ms);
+            let len = taken.times[start..].partition_point(|&t| t < window.end);
+            let (times, values) = (&taken.times[start..start + len], &taken.values[start..start + len]);
+            for chunk in xor::encode(times, values) {
+                let header = RecordHeader {
+                    series_id: id,
+                    encoding: chunk.encoding,
+                    count: chunk.count,
+                    min_time: chunk.min_time,
+                    max_time: chunk.max_time,
+                };
+                let place = world.store.push(&header, &chunk.bytes);
+                sealed = self.nodes.push(SealedNode::new(place, &header, chunk.bytes.len()), sealed);
+            }
+            start += len;
+        }
+        let is_empty = self.late.is_empty(handle);
+        if is_empty {
+            self.late.free(handle);
+        }
+        if let Some(hot) = self.hot_mut(id) {
+            hot.sealed = sealed;
+            hot.late = if is_empty { NONE } else { handle };
+        }
+    }
+
+    /// Bytes of hot records, slabs, late samples, sealed places.
+    pub(crate) fn heap_bytes(&self) -> [u64; 4] {
+        let pages = self.pages.iter().flatten().count() * PAGE_SLOTS * size_of::<Hot>();
+        let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
+        [hot, self.slabs.heap_bytes(), self.late.heap_bytes(), self.nodes.heap_bytes()]
+    }
+
+    /// Ids of the live series of page `page` of stripe `stripe`; `None` behind the last page.
+    pub(crate) fn page_ids(&self, stripe: usize, page: usize, out: &mut Vec<u32>) -> Option<()> {
+        let slots = self.pages.get(page)?;
+        let base = (page * STRIPE_COUNT + stripe) * PAGE_SLOTS;
+        let live = slots.iter().flat_map(|p| p.slots.iter().enumerate()).filter(|(_, h)| h.tenant != NONE);
+        out.extend(live.map(|(slot, _)| (base + slot) as u32));
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

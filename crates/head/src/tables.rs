@@ -1,0 +1,302 @@
+//! Labels of one tenant: interned pairs, series as lists of pair ids, postings, values by name.
+//!
+//! Holds: a live label set has one id; ids ascend in order of creation; dead series stay in the tables, unseen,
+//! until they are as many as the live ones, and then everything is built anew.
+//! Not here: samples (`stripe`), locking (`tenant`).
+
+mod lookup;
+
+pub use lookup::Cardinality;
+
+use chronolith_base::hash::{FixedState, HashTable};
+use chronolith_model::Labels;
+use chronolith_model::labels::LabelsBuilder;
+use std::hash::BuildHasher;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::postings::Postings;
+
+/// Dead series at which building anew is not worth it yet.
+const DEAD_COUNT_MIN: usize = 4096;
+/// Label text of one tenant in bytes; text is addressed by 32 bits.
+const TEXT_BYTES_MAX: usize = u32::MAX as usize - (64 << 20);
+
+struct Name {
+    start: u32,
+    len: u32,
+    /// Pairs with this name, in order of creation.
+    pairs: Vec<u32>,
+}
+
+struct Pair {
+    name: u32,
+    start: u32,
+    len: u32,
+    /// Live series with this pair.
+    live_count: u32,
+    postings: Postings,
+}
+
+/// See the module.
+pub(crate) struct Tables {
+    seed: u64,
+    text: String,
+    names: Vec<Name>,
+    name_table: HashTable<u32>,
+    pairs: Vec<Pair>,
+    pair_table: HashTable<u32>,
+    /// Ids, ascending; the other columns go by the same index.
+    ids: Vec<u32>,
+    /// Where the pair ids of a series start in `members`; they end where those of the next start.
+    starts: Vec<u32>,
+    members: Vec<u32>,
+    dead: Vec<u64>,
+    label_table: HashTable<u32>,
+    dead_count: usize,
+}
+
+impl Tables {
+    /// Nothing in it; `seed` keeps clients from choosing colliding labels.
+    pub(crate) fn new(seed: u64) -> Tables {
+        Tables {
+            seed,
+            text: String::new(),
+            names: Vec::new(),
+            name_table: HashTable::new(),
+            pairs: Vec::new(),
+            pair_table: HashTable::new(),
+            ids: Vec::new(),
+            starts: Vec::new(),
+            members: Vec::new(),
+            dead: Vec::new(),
+            label_table: HashTable::new(),
+            dead_count: 0,
+        }
+    }
+
+    /// Live series.
+    pub(crate) fn live_count(&self) -> usize {
+        self.ids.len() - self.dead_count
+    }
+
+    /// Whether a series of `text_len` label bytes more can be held.
+    pub(crate) fn has_room(&self, text_len: usize) -> bool {
+        self.text.len() + text_len < TEXT_BYTES_MAX && self.members.len() < TEXT_BYTES_MAX
+    }
+
+    /// The series with exactly these labels (sorted by name), if it is alive. `scratch` is overwritten.
+    pub(crate) fn find<'a>(
+        &self,
+        labels: impl Iterator<Item = (&'a str, &'a str)>,
+        scratch: &mut Vec<u32>,
+    ) -> Option<u32> {
+        scratch.clear();
+        for (name, value) in labels {
+            let pair = match self.recent_pair(scratch.len(), name, value) {
+                Some(pair) => pair,
+                None => self.find_pair(self.find_name(name)?, value)?,
+            };
+            scratch.push(pair);
+        }
+        let found =
+            self.label_table.find(hash_members(scratch), |&i| self.members_of(i as usize) == *scratch)?;
+        Some(self.ids[*found as usize])
+    }
+
+    /// Whether `id` is above all others.
+    pub(crate) fn ascends(&self, id: u32) -> bool {
+        self.ids.last().is_none_or(|&last| last < id)
+    }
+
+    /// Adds a series that [`Tables::find`] has not found; `id` must be above all others.
+    pub(crate) fn insert<'a>(
+        &mut self,
+        id: u32,
+        labels: impl Iterator<Item = (&'a str, &'a str)>,
+        scratch: &mut Vec<u32>,
+    ) {
+        assert!(self.ascends(id), "series ids ascend");
+        scratch.clear();
+        for (name, value) in labels {
+            let pair_id = match self.recent_pair(scratch.len(), name, value) {
+                Some(pair) => pair,
+                None => {
+                    let name = self.intern_name(name);
+                    self.intern_pair(name, value)
+                }
+            };
+            let pair = &mut self.pairs[pair_id as usize];
+            pair.postings.push(id);
+            pair.live_count += 1;
+            scratch.push(pair_id);
+        }
+        let idx = self.ids.len();
+        self.ids.push(id);
+        // From here on this series is the youngest.
+        self.starts.push(self.members.len() as u32);
+        self.members.extend_from_slice(scratch);
+        if idx / 64 == self.dead.len() {
+            self.dead.push(0);
+        }
+        let (starts, members) = (&self.starts, &self.members);
+        let hash = |&i: &u32| hash_members(members_in(starts, members, i as usize));
+        self.label_table.insert_unique(hash_members(scratch), idx as u32, hash);
+    }
+
+    /// Takes the series out of sight.
+    pub(crate) fn remove(&mut self, id: u32) {
+        let Some(idx) = self.live_idx(id) else { return };
+        let hash = hash_members(self.members_of(idx));
+        if let Ok(found) = self.label_table.find_entry(hash, |&i| i as usize == idx) {
+            found.remove();
+        }
+        for &pair in members_in(&self.starts, &self.members, idx) {
+            self.pairs[pair as usize].live_count -= 1;
+        }
+        self.dead[idx / 64] |= 1 << (idx % 64);
+        self.dead_count += 1;
+    }
+
+    /// Builds everything anew if most of it is dead.
+    pub(crate) fn compact_if_sparse(&mut self) {
+        if self.dead_count <= DEAD_COUNT_MIN.max(self.live_count()) {
+            return;
+        }
+        let mut fresh = Tables::new(self.seed);
+        let mut scratch = Vec::new();
+        for idx in (0..self.ids.len()).filter(|&i| !self.is_dead(i)) {
+            fresh.insert(self.ids[idx], self.pairs_of(idx), &mut scratch);
+        }
+        *self = fresh;
+    }
+
+    /// Labels of a live series.
+    pub(crate) fn labels(&self, id: u32, builder: &mut LabelsBuilder) -> Option<Labels> {
+        let idx = self.live_idx(id)?;
+        builder.clear();
+        for (name, value) in self.pairs_of(idx) {
+            builder.push(name, value);
+        }
+        Some(builder.finish())
+    }
+
+    /// Ids of live series, ascending.
+    pub(crate) fn live_ids(&self) -> impl Iterator<Item = u32> {
+        (0..self.ids.len()).filter(|&i| !self.is_dead(i)).map(|i| self.ids[i])
+    }
+
+    /// Live series from id `start` on with their pairs, ids ascending.
+    pub(crate) fn live_series_from(
+        &self,
+        start: u32,
+    ) -> impl Iterator<Item = (u32, impl ExactSizeIterator<Item = (&str, &str)>)> {
+        let first = self.ids.partition_point(|&id| id < start);
+        (first..self.ids.len()).filter(|&i| !self.is_dead(i)).map(|i| (self.ids[i], self.pairs_of(i)))
+    }
+
+    fn pairs_of(&self, idx: usize) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.members_of(idx).iter().map(|&p| self.pair_text(p))
+    }
+
+    fn pair_text(&self, pair: u32) -> (&str, &str) {
+        let pair = &self.pairs[pair as usize];
+        (self.name_text(pair.name), self.slice(pair.start, pair.len))
+    }
+
+    fn name_text(&self, name: u32) -> &str {
+        let name = &self.names[name as usize];
+        self.slice(name.start, name.len)
+    }
+
+    fn slice(&self, start: u32, len: u32) -> &str {
+        &self.text[start as usize..(start + len) as usize]
+    }
+
+    fn members_of(&self, idx: usize) -> &[u32] {
+        members_in(&self.starts, &self.members, idx)
+    }
+
+    fn is_dead(&self, idx: usize) -> bool {
+        self.dead[idx / 64] >> (idx % 64) & 1 == 1
+    }
+
+    fn live_idx(&self, id: u32) -> Option<usize> {
+        self.ids.binary_search(&id).ok().filter(|&i| !self.is_dead(i))
+    }
+
+    fn find_name(&self, name: &str) -> Option<u32> {
+        let hash = hash_text(self.seed, u32::MAX, name);
+        self.name_table.find(hash, |&n| self.name_text(n) == name).copied()
+    }
+
+    fn find_pair(&self, name: u32, value: &str) -> Option<u32> {
+        let is_it = |&p: &u32| {
+            let pair = &self.pairs[p as usize];
+            pair.name == name && self.slice(pair.start, pair.len) == value
+        };
+        self.pair_table.find(hash_text(self.seed, name, value), is_it).copied()
+    }
+
+    fn intern_name(&mut self, name: &str) -> u32 {
+        if let Some(found) = self.find_name(name) {
+            return found;
+        }
+        let (start, len) = self.add_text(name);
+        let id = self.names.len() as u32;
+        self.names.push(Name { start, len, pairs: Vec::new() });
+        let (text, names, seed) = (&self.text, &self.names, self.seed);
+        let hash = |&n: &u32| {
+            let n = &names[n as usize];
+            hash_text(seed, u32::MAX, &text[n.start as usize..(n.start + n.len) as usize])
+        };
+        self.name_table.insert_unique(hash_text(seed, u32::MAX, name), id, hash);
+        id
+    }
+
+    fn intern_pair(&mut self, name: u32, value: &str) -> u32 {
+        if let Some(found) = self.find_pair(name, value) {
+            return found;
+        }
+        let (start, len) = self.add_text(value);
+        let id = self.pairs.len() as u32;
+        self.pairs.push(Pair { name, start, len, live_count: 0, postings: Postings::default() });
+        self.names[name as usize].pairs.push(id);
+        let (text, pairs, seed) = (&self.text, &self.pairs, self.seed);
+        let hash = |&p: &u32| {
+            let p = &pairs[p as usize];
+            hash_text(seed, p.name, &text[p.start as usize..(p.start + p.len) as usize])
+        };
+        self.pair_table.insert_unique(hash_text(seed, name, value), id, hash);
+        id
+    }
+
+    /// The pair at this position of the youngest series, if it is this one: the series of a scrape target share
+    /// most of their labels, and comparing is cheaper than two table lookups.
+    fn recent_pair(&self, position: usize, name: &str, value: &str) -> Option<u32> {
+        let recent = self.members.get(*self.starts.last()? as usize + position)?;
+        (self.pair_text(*recent) == (name, value)).then_some(*recent)
+    }
+
+    fn add_text(&mut self, text: &str) -> (u32, u32) {
+        let start = self.text.len();
+        self.text.push_str(text);
+        assert!(self.text.len() <= u32::MAX as usize, "room was checked before");
+        (start as u32, text.len() as u32)
+    }
+}
+
+fn members_in<'a>(starts: &[u32], members: &'a [u32], idx: usize) -> &'a [u32] {
+    let end = starts.get(idx + 1).map_or(members.len(), |&s| s as usize);
+    &members[starts[idx] as usize..end]
+}
+
+fn hash_text(seed: u64, name: u32, text: &str) -> u64 {
+    xxh3_64_with_seed(text.as_bytes(), seed ^ u64::from(name).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+fn hash_members(members: &[u32]) -> u64 {
+    FixedState::default().hash_one(members)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Reading the tables: the index contract of `model`, values and names, cardinality, sizes.
+
+use chronolith_base::hash::HashSet;
+use chronolith_model::QueryError;
+use chronolith_model::index::LabelIndex;
+
+use super::Tables;
+
+/// Series, pairs and values of one tenant, largest first (`/api/v1/status/tsdb`).
+#[derive(Debug, Clone, Default)]
+pub struct Cardinality {
+    /// Series.
+    pub series_count: u64,
+    /// Label pairs.
+    pub label_pair_count: u64,
+    /// Series by metric name.
+    pub series_by_metric: Vec<(String, u64)>,
+    /// Values by label name.
+    pub values_by_label: Vec<(String, u64)>,
+    /// Bytes of values by label name.
+    pub bytes_by_label: Vec<(String, u64)>,
+    /// Series by `name=value`.
+    pub series_by_pair: Vec<(String, u64)>,
+}
+
+impl LabelIndex for Tables {
+    fn all(&self, out: &mut Vec<u32>) -> Result<(), QueryError> {
+        out.extend(self.live_ids());
+        Ok(())
+    }
+
+    fn postings(&self, name: &str, value: &str, out: &mut Vec<u32>) -> Result<(), QueryError> {
+        let pair = self.find_name(name).and_then(|n| self.find_pair(n, value));
+        let Some(pair) = pair.map(|p| &self.pairs[p as usize]).filter(|p| p.live_count > 0) else {
+            return Ok(());
+        };
+        let start = out.len();
+        pair.postings.read(out);
+        if self.dead_count > 0 {
+            self.keep_live(out, start);
+        }
+        Ok(())
+    }
+
+    fn for_each_value(
+        &self,
+        name: &str,
+        prefix: &str,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        let Some(name) = self.find_name(name) else { return Ok(()) };
+        for &pair in &self.names[name as usize].pairs {
+            if self.pairs[pair as usize].live_count == 0 {
+                continue;
+            }
+            let value = self.pair_text(pair).1;
+            if value.starts_with(prefix) && !visit(value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tables {
+    /// Takes dead series out of the ascending ids behind `start`.
+    fn keep_live(&self, out: &mut Vec<u32>, start: usize) {
+        let (mut kept, mut idx) = (start, 0);
+        for at in start..out.len() {
+            let id = out[at];
+            idx = position_from(&self.ids, idx, id);
+            if self.ids.get(idx) == Some(&id) && !self.is_dead(idx) {
+                out[kept] = id;
+                kept += 1;
+            }
+        }
+        out.truncate(kept);
+    }
+
+    /// Names of live series; of the series `only` if given. Any order, each once.
+    pub(crate) fn names(&self, only: Option<&[u32]>) -> Vec<&str> {
+        match only {
+            None => {
+                let is_used = |&n: &u32| {
+                    self.names[n as usize].pairs.iter().any(|&p| self.pairs[p as usize].live_count > 0)
+                };
+                (0..self.names.len() as u32).filter(is_used).map(|n| self.name_text(n)).collect()
+            }
+            Some(ids) => {
+                let mut names = HashSet::default();
+                self.for_each_pair(ids, |pair| {
+                    names.insert(self.pairs[pair as usize].name);
+                });
+                names.into_iter().map(|n| self.name_text(n)).collect()
+            }
+        }
+    }
+
+    /// Values of `name` among live series; among the series `only` if given. Any order, each once.
+    pub(crate) fn values(&self, name: &str, only: Option<&[u32]>) -> Vec<&str> {
+        let Some(name) = self.find_name(name) else { return Vec::new() };
+        match only {
+            None => {
+                let pairs = self.names[name as usize].pairs.iter();
+                pairs
+                    .filter(|&&p| self.pairs[p as usize].live_count > 0)
+                    .map(|&p| self.pair_text(p).1)
+                    .collect()
+            }
+            Some(ids) => {
+                let mut found = HashSet::default();
+                self.for_each_pair(ids, |pair| {
+                    if self.pairs[pair as usize].name == name {
+                        found.insert(pair);
+                    }
+                });
+                found.into_iter().map(|p| self.pair_text(p).1).collect()
+            }
+        }
+    }
+
+    fn for_each_pair(&self, ids: &[u32], mut visit: impl FnMut(u32)) {
+        for idx in ids.iter().filter_map(|&id| self.live_idx(id)) {
+            self.members_of(idx).iter().for_each(|&pair| visit(pair));
+        }
+    }
+
+    /// Orders live series of `ids` by their labels.
+    pub(crate) fn sort_by_labels(&self, ids: &mut Vec<u32>) {
+        // Pairs get their rank once, so that comparing two series compares numbers, not text.
+        let mut order: Vec<u32> = (0..self.pairs.len() as u32).collect();
+        order.sort_unstable_by(|&a, &b| self.pair_text(a).cmp(&self.pair_text(b)));
+        let mut ranks = vec![0u32; order.len()];
+        for (rank, &pair) in order.iter().enumerate() {
+            ranks[pair as usize] = rank as u32;
+        }
+        let mut keyed: Vec<(u32, u32)> =
+            ids.iter().filter_map(|&id| Some((self.live_idx(id)? as u32, id))).collect();
+        let key = |idx: u32| self.members_of(idx as usize).iter().map(|&p| ranks[p as usize]);
+        keyed.sort_unstable_by(|a, b| key(a.0).cmp(key(b.0)));
+        ids.clear();
+        ids.extend(keyed.into_iter().map(|(_, id)| id));
+    }
+
+    /// What there is most of, `limit` entries a list.
+    pub(crate) fn cardinality(&self, limit: usize) -> Cardinality {
+        let live = |p: &u32| self.pairs[*p as usize].live_count;
+        let mut out = Cardinality { series_count: self.live_count() as u64, ..Cardinality::default() };
+        for (name_id, name) in self.names.iter().enumerate() {
+            let text = self.name_text(name_id as u32);
+            let used: Vec<u32> = name.pairs.iter().copied().filter(|p| live(p) > 0).collect();
+            if used.is_empty() {
+                continue;
+            }
+            out.label_pair_count += used.len() as u64;
+            out.values_by_label.push((text.to_owned(), used.len() as u64));
+            let bytes = used.iter().map(|&p| u64::from(self.pairs[p as usize].len)).sum();
+            out.bytes_by_label.push((text.to_owned(), bytes));
+            let mut largest: Vec<(u32, u32)> = used.iter().map(|&p| (live(&p), p)).collect();
+            largest.sort_unstable_by(|a, b| b.cmp(a));
+            largest.truncate(limit);
+            for (count, pair) in largest {
+                let value = self.pair_text(pair).1;
+                out.series_by_pair.push((format!("{text}={value}"), u64::from(count)));
+                if text == chronolith_model::METRIC_NAME {
+                    out.series_by_metric.push((value.to_owned(), u64::from(count)));
+                }
+            }
+        }
+        for list in [
+            &mut out.values_by_label,
+            &mut out.bytes_by_label,
+            &mut out.series_by_pair,
+            &mut out.series_by_metric,
+        ] {
+            list.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            list.truncate(limit);
+        }
+        out
+    }
+
+    /// Bytes on the heap: labels, postings.
+    pub(crate) fn heap_bytes(&self) -> (u64, u64) {
+        let postings: usize = self.pairs.iter().map(|p| p.postings.heap_bytes()).sum();
+        let pairs = self.pairs.capacity() * size_of::<super::Pair>();
+        let series = 4 * (self.ids.capacity() + self.starts.capacity() + self.members.capacity());
+        let names: usize = self.names.iter().map(|n| 4 * n.pairs.capacity() + 32).sum();
+        let tables = self.label_table.allocation_size() + self.pair_table.allocation_size();
+        ((self.text.capacity() + pairs + series + names + tables) as u64, postings as u64)
+    }
+}
+
+/// Where `id` stands or would stand in ascending `ids`, at or behind `from`: steps double, so that walking two
+/// lists side by side costs what the shorter one is long.
+fn position_from(ids: &[u32], from: usize, id: u32) -> usize {
+    let (mut low, mut step) = (from, 1);
+    while ids.get(low + step).is_some_and(|&other| other < id) {
+        low += step;
+        step *= 2;
+    }
+    let end = ids.len().min(low + step + 1);
+    low + ids[low..end].partition_point(|&other| other < id)
+}

@@ -1,0 +1,62 @@
+//! Series come and go; what is dead is not seen; building anew changes nothing.
+
+use chronolith_model::index::LabelIndex;
+
+use super::*;
+
+fn pairs(i: u32) -> [(&'static str, String); 2] {
+    [("__name__", format!("m{}", i % 3)), ("id", i.to_string())]
+}
+
+fn insert(tables: &mut Tables, id: u32) {
+    let pairs = pairs(id);
+    tables.insert(id, pairs.iter().map(|(n, v)| (*n, &**v)), &mut Vec::new());
+}
+
+#[test]
+fn dead_series_are_not_seen_and_go_when_they_are_many() {
+    let mut tables = Tables::new(5);
+    let count = 3 * DEAD_COUNT_MIN as u32;
+    (0..count).for_each(|id| insert(&mut tables, id));
+    (0..count).filter(|id| id % 8 != 1).for_each(|id| tables.remove(id));
+    let look = |tables: &Tables| {
+        let mut ids = Vec::new();
+        tables.postings("__name__", "m1", &mut ids).unwrap();
+        let want: Vec<u32> = (0..count).filter(|id| id % 8 == 1 && id % 3 == 1).collect();
+        assert_eq!(ids, want);
+        assert_eq!(tables.live_ids().count(), count as usize / 8);
+        assert_eq!(tables.values("id", None).len(), count as usize / 8);
+        let known = pairs(9);
+        let find = |p: &[(&str, String)]| tables.find(p.iter().map(|(n, v)| (*n, &**v)), &mut Vec::new());
+        assert_eq!((find(&known), find(&pairs(10))), (Some(9), None));
+        let labels = tables.labels(9, &mut LabelsBuilder::new()).unwrap();
+        assert_eq!(labels.to_string(), r#"m0{id="9"}"#);
+        assert!(tables.labels(10, &mut LabelsBuilder::new()).is_none());
+    };
+    look(&tables);
+    tables.compact_if_sparse();
+    assert_eq!(tables.dead_count, 0);
+    look(&tables);
+    insert(&mut tables, count + 8);
+    assert_eq!(tables.live_count(), count as usize / 8 + 1);
+}
+
+#[test]
+fn series_sort_by_labels() {
+    let mut tables = Tables::new(1);
+    let sets = [
+        vec![("a", "2")],
+        vec![("a", "1"), ("b", "1")],
+        vec![("a", "1")],
+        vec![("0", "z")],
+        vec![("b", "0")],
+    ];
+    for (id, set) in sets.iter().enumerate() {
+        tables.insert(id as u32, set.iter().copied(), &mut Vec::new());
+    }
+    let mut ids: Vec<u32> = tables.live_ids().collect();
+    tables.sort_by_labels(&mut ids);
+    let mut want: Vec<u32> = (0..5).collect();
+    want.sort_by_key(|&id| Labels::from_pairs(sets[id as usize].iter().copied()));
+    assert_eq!(ids, want);
+}

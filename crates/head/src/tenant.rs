@@ -1,0 +1,59 @@
+//! One tenant in the head: its tables behind a lock, its windows behind another.
+//! Lock order: tables, then a stripe; windows are taken alone.
+
+use std::sync::Arc;
+
+use chronolith_base::hash::HashMap;
+use chronolith_model::TenantId;
+use parking_lot::{Mutex, RwLock};
+
+use crate::tables::Tables;
+use crate::windows::Windows;
+
+/// Tenants of one process; further ones share the fate of a tenant at its series limit.
+pub(crate) const TENANT_COUNT_MAX: usize = 1_000_000;
+
+/// See the module.
+pub(crate) struct TenantHead {
+    pub(crate) id: TenantId,
+    pub(crate) idx: u32,
+    pub(crate) tables: RwLock<Tables>,
+    pub(crate) windows: Mutex<Windows>,
+}
+
+/// All tenants that have been seen since the start.
+#[derive(Default)]
+pub(crate) struct Tenants {
+    by_id: HashMap<TenantId, u32>,
+    list: Vec<Arc<TenantHead>>,
+}
+
+impl Tenants {
+    pub(crate) fn get(&self, id: &TenantId) -> Option<Arc<TenantHead>> {
+        self.by_id.get(id).map(|&idx| self.list[idx as usize].clone())
+    }
+
+    /// The tenant, made if it is not there; `seed` is for a new one.
+    pub(crate) fn get_or_create(&mut self, id: &TenantId, seed: u64) -> Option<Arc<TenantHead>> {
+        if let Some(found) = self.get(id) {
+            return Some(found);
+        }
+        if self.list.len() >= TENANT_COUNT_MAX {
+            return None;
+        }
+        let idx = self.list.len() as u32;
+        let tenant = Arc::new(TenantHead {
+            id: id.clone(),
+            idx,
+            tables: RwLock::new(Tables::new(seed)),
+            windows: Mutex::default(),
+        });
+        self.list.push(tenant.clone());
+        self.by_id.insert(id.clone(), idx);
+        Some(tenant)
+    }
+
+    pub(crate) fn all(&self) -> &[Arc<TenantHead>] {
+        &self.list
+    }
+}

@@ -1,0 +1,254 @@
+//! Segment files: made with their space reserved, written at the end, synced, removed.
+//!
+//! Holds: a segment is synced before the next one takes frames; a frame never spans two segments.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use chronolith_base::{Clock, Disk, DiskFile, Env};
+use chronolith_format::wal::{FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
+
+use super::{WalCounters, WalStart};
+use crate::options::{HeadOptions, SyncMode};
+
+/// How often the free space of the disk is asked for at most.
+const FREE_CHECK_NS: u64 = 1_000_000_000;
+
+/// Why bytes did not reach the log.
+pub(super) enum WriteFailure {
+    /// No space; that many of the bytes are written, the rest may be tried again.
+    Full { done_bytes: usize },
+    /// The log is in an unknown state.
+    Failed(String),
+}
+
+/// A segment that exists.
+#[derive(Debug, Clone)]
+pub(crate) struct SegmentFile {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+}
+
+struct Current {
+    file: Box<dyn DiskFile>,
+    number: u64,
+    offset: u64,
+    len: u64,
+    is_dirty: bool,
+}
+
+/// The segments of the log; only the current one is written.
+pub(super) struct Segments {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    dir: PathBuf,
+    sync: SyncMode,
+    free_bytes_min: u64,
+    segment_bytes: u64,
+    key: u128,
+    current: Option<Current>,
+    next_number: u64,
+    last_sequence: u64,
+    older: VecDeque<SegmentFile>,
+    synced_ns: u64,
+    space_checked_ns: Option<u64>,
+}
+
+impl Segments {
+    pub(super) fn new(env: &Env, options: &HeadOptions, dir: PathBuf, start: WalStart) -> Segments {
+        Segments {
+            disk: env.disk.clone(),
+            clock: env.clock.clone(),
+            dir,
+            sync: options.sync,
+            free_bytes_min: options.free_bytes_min,
+            segment_bytes: options.wal_segment_bytes,
+            key: start.key,
+            current: None,
+            next_number: start.segment,
+            last_sequence: start.sequence,
+            older: start.kept.into(),
+            synced_ns: env.clock.mono_ns(),
+            space_checked_ns: None,
+        }
+    }
+
+    /// Writes `bytes` (whole frames) and syncs as the mode says.
+    pub(super) fn commit(&mut self, bytes: &[u8], counters: &WalCounters) -> Result<(), WriteFailure> {
+        self.check_space()?;
+        self.write(bytes, counters)?;
+        match self.sync {
+            SyncMode::Fsync => self.sync(counters),
+            SyncMode::Interval(ms) => {
+                let due_ns = self.synced_ns.saturating_add(ms.saturating_mul(1_000_000));
+                if self.clock.mono_ns() >= due_ns { self.sync(counters) } else { Ok(()) }
+            }
+            SyncMode::Os => Ok(()),
+        }
+    }
+
+    fn check_space(&mut self) -> Result<(), WriteFailure> {
+        let now_ns = self.clock.mono_ns();
+        let is_due = self.space_checked_ns.is_none_or(|at| now_ns.saturating_sub(at) >= FREE_CHECK_NS);
+        if self.free_bytes_min == 0 || !is_due {
+            return Ok(());
+        }
+        match self.disk.free_bytes(&self.dir) {
+            Some(free) if free < self.free_bytes_min => Err(WriteFailure::Full { done_bytes: 0 }),
+            _ => {
+                self.space_checked_ns = Some(now_ns);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the next commit look at the free space again.
+    pub(super) fn check_space_again(&mut self) {
+        self.space_checked_ns = None;
+    }
+
+    /// Writes `bytes`, whole frames, going to the next segment where one is full.
+    pub(super) fn write(&mut self, bytes: &[u8], counters: &WalCounters) -> Result<(), WriteFailure> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let room = self.current.as_ref().map_or(0, |c| c.len - c.offset);
+            let (len, sequence) = frames_within(rest, room);
+            if len == 0 {
+                self.sync(counters)?;
+                let needed = SEGMENT_HEADER_BYTES as u64 + frame_len(rest) as u64;
+                self.start_segment(needed, counters).map_err(|e| with_done(e, at))?;
+                continue;
+            }
+            let Some(current) = &mut self.current else { continue };
+            current.is_dirty = true;
+            current.file.write_at(&rest[..len], current.offset).map_err(|error| {
+                // Writing the same bytes to the same place again is safe as long as no sync has failed.
+                failure(error, at, "writing", &segment_path(&self.dir, current.number))
+            })?;
+            current.offset += len as u64;
+            self.last_sequence = sequence;
+            counters.written_bytes.fetch_add(len as u64, Ordering::Relaxed);
+            at += len;
+        }
+        counters.commit_count.fetch_add(u64::from(!bytes.is_empty()), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes everything written durable.
+    pub(super) fn sync(&mut self, counters: &WalCounters) -> Result<(), WriteFailure> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        if !current.is_dirty {
+            return Ok(());
+        }
+        let start_ns = self.clock.mono_ns();
+        current.file.sync_data().map_err(|error| {
+            let path = segment_path(&self.dir, current.number);
+            WriteFailure::Failed(format!("syncing {}: {error}", path.display()))
+        })?;
+        current.is_dirty = false;
+        self.synced_ns = self.clock.mono_ns();
+        counters.sync_count.fetch_add(1, Ordering::Relaxed);
+        counters.sync_ns.fetch_add(self.synced_ns - start_ns, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends the current segment if it has frames; gives the number of the one that takes the next frames.
+    pub(super) fn finish_segment(&mut self) -> u64 {
+        let header = SEGMENT_HEADER_BYTES as u64;
+        if let Some(current) = self.current.take_if(|c| c.offset > header) {
+            self.older.push_back(SegmentFile { number: current.number, bytes: current.len });
+        }
+        self.current.as_ref().map_or(self.next_number, |c| c.number)
+    }
+
+    pub(super) fn last_sequence(&self) -> u64 {
+        self.last_sequence
+    }
+
+    fn start_segment(&mut self, needed: u64, counters: &WalCounters) -> Result<(), WriteFailure> {
+        self.finish_segment();
+        let number = self.next_number;
+        let path = segment_path(&self.dir, number);
+        let len = self.segment_bytes.max(needed);
+        let file = match self.make_segment(&path, number, len) {
+            Ok(file) => file,
+            Err(error) => {
+                // What is left of the file would only take space; a next attempt makes it anew.
+                let _ = self.disk.remove_file(&path);
+                return Err(failure(error, 0, "making", &path));
+            }
+        };
+        // An empty segment that was too small for the frame is left behind, header only.
+        if let Some(old) = self.current.take() {
+            self.older.push_back(SegmentFile { number: old.number, bytes: old.len });
+        }
+        let offset = SEGMENT_HEADER_BYTES as u64;
+        self.current = Some(Current { file, number, offset, len, is_dirty: false });
+        self.next_number = number + 1;
+        counters.segment_bytes.fetch_add(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn make_segment(&self, path: &Path, number: u64, len: u64) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.disk.create(path)?;
+        file.allocate(len)?;
+        file.write_at(&SegmentHeader { segment: number, key: self.key }.encode(), 0)?;
+        file.sync_data()?;
+        self.disk.sync_dir(&self.dir)?;
+        Ok(file)
+    }
+
+    pub(super) fn remove_before(&mut self, segment: u64, counters: &WalCounters) -> io::Result<u64> {
+        let mut removed_bytes = 0;
+        while let Some(oldest) = self.older.front().filter(|s| s.number < segment) {
+            self.disk.remove_file(&segment_path(&self.dir, oldest.number))?;
+            removed_bytes += oldest.bytes;
+            counters.segment_bytes.fetch_sub(oldest.bytes, Ordering::Relaxed);
+            self.older.pop_front();
+        }
+        Ok(removed_bytes)
+    }
+}
+
+/// Path of segment `number`.
+fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:08}.seg"))
+}
+
+fn failure(error: io::Error, done_bytes: usize, doing: &str, path: &Path) -> WriteFailure {
+    if error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded {
+        return WriteFailure::Full { done_bytes };
+    }
+    WriteFailure::Failed(format!("{doing} {}: {error}", path.display()))
+}
+
+fn with_done(failure: WriteFailure, done: usize) -> WriteFailure {
+    match failure {
+        WriteFailure::Full { .. } => WriteFailure::Full { done_bytes: done },
+        failed @ WriteFailure::Failed(_) => failed,
+    }
+}
+
+/// Length of the frame at the start of `bytes`, which this process encoded.
+fn frame_len(bytes: &[u8]) -> usize {
+    let payload = bytes.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b));
+    (FRAME_HEADER_BYTES + payload as usize).next_multiple_of(FRAME_ALIGN_BYTES)
+}
+
+/// Bytes of the whole frames at the start of `bytes` that fit `room`, and the sequence of the last of them.
+fn frames_within(bytes: &[u8], room: u64) -> (usize, u64) {
+    let (mut len, mut sequence) = (0, 0);
+    while let Some(rest) = bytes.get(len..).filter(|r| !r.is_empty()) {
+        let frame = frame_len(rest);
+        if (len + frame) as u64 > room {
+            break;
+        }
+        sequence = rest.get(8..).and_then(|r| r.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
+        len += frame;
+    }
+    (len, sequence)
+}

@@ -1,0 +1,290 @@
+//! Power loss at every disk operation, damage at every byte: nothing acknowledged is lost without a note, and
+//! no value is ever wrong.
+
+mod harness;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use chronolith_base::{Disk, DiskFile, MemDisk};
+use chronolith_head::{Head, SyncMode};
+use chronolith_model::{Columns, Matcher, Selector, TimeRange};
+use harness::{Model, NOW_MS, WINDOW_MS, World, batch, labels, read_all, tenant};
+
+/// What a script has done so far.
+#[derive(Default)]
+struct Told {
+    /// Acknowledged, and not dropped.
+    acked: Model,
+    /// Everything that was ever sent.
+    sent: Model,
+}
+
+impl Told {
+    fn write(&mut self, world: &World, head: &Head, series: &[(u64, Vec<(i64, f64)>)]) {
+        let mut sent = Vec::new();
+        for (idx, samples) in series {
+            let key = ("a".to_owned(), labels(*idx));
+            self.sent.entry(key.clone()).or_default().extend(samples.iter().map(|(t, v)| (*t, v.to_bits())));
+            sent.push((key.1, samples.clone()));
+        }
+        if let Ok(outcome) = world.write(head, &tenant("a"), &batch(&sent)) {
+            assert_eq!(outcome.rejected_count(), 0);
+            for (labels, samples) in sent {
+                let acked = self.acked.entry(("a".to_owned(), labels)).or_default();
+                acked.extend(samples.iter().map(|(t, v)| (*t, v.to_bits())));
+            }
+        }
+    }
+
+    /// Cuts a window, as a store does that has a block of it.
+    fn drop_window(&mut self, head: &Head, start: i64) {
+        let window = TimeRange::new(start, start + WINDOW_MS);
+        let Ok(snapshot) = head.snapshot_window(&tenant("a"), window) else { return };
+        let items: Vec<_> = snapshot.series().collect();
+        if items.iter().any(Result::is_err) {
+            return;
+        }
+        head.drop_window(snapshot);
+        self.acked.values_mut().for_each(|samples| samples.retain(|t, _| !window.contains(*t)));
+        let _ = head.checkpoint();
+    }
+}
+
+/// A short life that meets rotation, sealing, late samples, a checkpoint, a drop and a restart.
+fn script(world: &World, told: &mut Told, full: bool) {
+    let base = TimeRange::window_of(NOW_MS, WINDOW_MS).start - 4 * WINDOW_MS;
+    let rows = |round: i64| -> Vec<(u64, Vec<(i64, f64)>)> {
+        (0..4)
+            .map(|i| {
+                (i, (0..40).map(|k| (base + round * 40_000 + k * 1000, (round * 7 + k % 3) as f64)).collect())
+            })
+            .collect()
+    };
+    let Ok((head, _)) = world.try_open() else { return };
+    told.write(world, &head, &rows(0));
+    told.write(world, &head, &rows(1));
+    told.write(world, &head, &[(1, vec![(base - 5000, 1.0), (base + 500, 2.0)]), (9, vec![(base, 3.0)])]);
+    told.write(world, &head, &rows(2));
+    let _ = head.checkpoint();
+    told.write(world, &head, &rows(3));
+    told.write(world, &head, &[(2, vec![(base + 1500, 2.0)]), (10, vec![(base, 3.0), (base - 1, 4.0)])]);
+    if full {
+        told.drop_window(&head, base);
+        told.write(world, &head, &rows(4));
+        drop(head);
+        let Ok((head, _)) = world.try_open() else { return };
+        told.write(world, &head, &rows(5));
+        told.write(world, &head, &[(11, vec![(base + 7, 7.0)])]);
+        let _ = head.close();
+    }
+}
+
+fn assert_holds(told: &Told, found: &Model) {
+    for (key, samples) in &told.acked {
+        for (time, value) in samples {
+            assert_eq!(found.get(key).and_then(|s| s.get(time)), Some(value), "{:?} at {time}", key.1);
+        }
+    }
+    assert_only_sent(told, found);
+}
+
+fn assert_only_sent(told: &Told, found: &Model) {
+    for (key, samples) in found {
+        for (time, value) in samples {
+            assert_eq!(told.sent.get(key).and_then(|s| s.get(time)), Some(value), "{:?} at {time}", key.1);
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_any_disk_operation_loses_nothing_acknowledged() {
+    let mut op_count = 0;
+    loop {
+        let mut world = World::new(op_count);
+        world.options.wal_segment_bytes = 8 << 10;
+        let mut told = Told::default();
+        world.disk.fail_after(op_count);
+        script(&world, &mut told, true);
+        let ended = world.disk.op_count() <= op_count;
+        world.disk.crash();
+        let (head, _) = world.open();
+        assert_holds(&told, &read_all(&world, &head, &["a"]));
+        // Life goes on, and survives the next power loss.
+        told.write(&world, &head, &[(3, vec![(NOW_MS + 1, 1.0)]), (20, vec![(NOW_MS, 2.0)])]);
+        assert!(told.acked.values().any(|s| s.contains_key(&(NOW_MS + 1))), "op {op_count}");
+        drop(head);
+        world.disk.crash();
+        let (head, report) = world.open();
+        assert_holds(&told, &read_all(&world, &head, &["a"]));
+        assert_eq!(report.notes, Vec::<String>::new(), "op {op_count}: the second start is clean");
+        if ended {
+            break;
+        }
+        op_count += 1;
+    }
+    assert!(op_count > 50, "the script has many crash points, found {op_count}");
+}
+
+#[test]
+fn unsynced_modes_come_back_with_what_was_synced() {
+    for sync in [SyncMode::Os, SyncMode::Interval(1000)] {
+        let mut world = World::new(5);
+        world.options.sync = sync;
+        let mut told = Told::default();
+        script(&world, &mut told, false);
+        world.disk.crash();
+        let (head, _) = world.open();
+        assert_only_sent(&told, &read_all(&world, &head, &["a"]));
+    }
+}
+
+fn copy_disk(from: &MemDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut out = Vec::new();
+    for dir in ["/data/wal", "/data/chunks"] {
+        for entry in from.list(Path::new(dir)).expect("listed") {
+            let path = Path::new(dir).join(entry.name);
+            let bytes = from.read(&path).expect("read");
+            out.push((path, bytes));
+        }
+    }
+    out
+}
+
+fn put_disk(disk: &MemDisk, files: &[(PathBuf, Vec<u8>)]) {
+    for (path, bytes) in files {
+        disk.create_dir_all(path.parent().expect("a directory")).expect("made");
+        let file: Box<dyn DiskFile> = disk.create(path).expect("made");
+        file.write_at(bytes, 0).expect("written");
+    }
+}
+
+/// Opens what `files` hold and reads everything; series that cannot be read are left out and counted.
+fn open_damaged(files: &[(PathBuf, Vec<u8>)]) -> Option<(Model, usize)> {
+    let mut world = World::new(7);
+    world.options.wal_segment_bytes = 4 << 10;
+    put_disk(&world.disk, files);
+    let (head, report) = world.try_open().ok()?;
+    let mut found = Model::new();
+    let mut complaints = report.notes.len();
+    let matchers = [Matcher::equal("__name__", "up")];
+    let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+    for series in head.select(&tenant("a"), &selector, &world.context()).expect("select works") {
+        let mut columns = Columns::default();
+        complaints += usize::from(series.samples.read(TimeRange::ALL, &mut columns).is_err());
+        let samples: BTreeMap<i64, u64> =
+            columns.times.iter().copied().zip(columns.values.iter().map(|v| v.to_bits())).collect();
+        found.insert(("a".to_owned(), series.labels), samples);
+    }
+    // Damage must not stand in the way of what comes next.
+    world.write(&head, &tenant("a"), &batch(&[(labels(50), vec![(NOW_MS, 1.0)])])).expect("written");
+    head.checkpoint().expect("checkpoint");
+    Some((found, complaints))
+}
+
+fn damaged_world() -> (Told, Vec<(PathBuf, Vec<u8>)>) {
+    let mut world = World::new(11);
+    world.options.wal_segment_bytes = 4 << 10;
+    world.options.sealed_file_bytes = 1 << 10;
+    let mut told = Told::default();
+    script(&world, &mut told, false);
+    let files = copy_disk(&world.disk);
+    for kind in [".seg", "checkpoint", ".sealed"] {
+        assert!(files.iter().any(|(p, _)| p.to_string_lossy().contains(kind)), "the script makes a {kind}");
+    }
+    (told, files)
+}
+
+fn check_damaged(told: &Told, files: &[(PathBuf, Vec<u8>)], what: &str) {
+    let Some((found, complaints)) = open_damaged(files) else { return };
+    assert_only_sent(told, &found);
+    if found != told.acked {
+        assert!(complaints > 0, "{what}: lost samples without a note");
+    }
+}
+
+#[test]
+fn files_cut_at_every_byte() {
+    let (told, files) = damaged_world();
+    assert_eq!(open_damaged(&files), Some((told.acked.clone(), 0)));
+    for idx in 0..files.len() {
+        for len in 0..files[idx].1.len() {
+            let mut cut = files.clone();
+            cut[idx].1.truncate(len);
+            // A log without its last frames looks like one that was never longer; only whole frames may be missing.
+            let is_last_segment = files[idx].0.extension().is_some_and(|e| e == "seg")
+                && files
+                    .iter()
+                    .rfind(|f| f.0.extension().is_some_and(|e| e == "seg"))
+                    .is_some_and(|f| f.0 == files[idx].0);
+            if is_last_segment {
+                if let Some((found, _)) = open_damaged(&cut) {
+                    assert_only_sent(&told, &found);
+                }
+            } else {
+                check_damaged(&told, &cut, &format!("{:?} cut to {len}", files[idx].0));
+            }
+        }
+    }
+}
+
+#[test]
+fn files_flipped_at_many_bytes() {
+    let (told, files) = damaged_world();
+    for idx in 0..files.len() {
+        for at in 0..files[idx].1.len() {
+            let mut bad = files.clone();
+            bad[idx].1[at] ^= 1 << (at % 8);
+            check_damaged(&told, &bad, &format!("{:?} flipped at {at}", files[idx].0));
+        }
+    }
+}
+
+#[test]
+fn frames_behind_a_damaged_one_are_kept() {
+    let mut world = World::new(3);
+    world.options.wal_segment_bytes = 64 << 10;
+    let (head, _) = world.open();
+    let mut told = Told::default();
+    for round in 0..10i64 {
+        told.write(&world, &head, &[(1, vec![(NOW_MS + round, round as f64)])]);
+    }
+    drop(head);
+    let mut files = copy_disk(&world.disk);
+    let end = files[0].1.iter().rposition(|&b| b != 0).expect("used bytes");
+    files[0].1[end / 2] ^= 1;
+    let (found, complaints) = open_damaged(&files).expect("opens");
+    assert_only_sent(&told, &found);
+    let kept: usize = found.values().map(BTreeMap::len).sum();
+    assert!(complaints > 0 && kept >= 8, "one frame is lost, not those behind it: {kept} of 10");
+}
+
+/// Without a checkpoint in between, the log knows such a series by two ids.
+#[test]
+fn a_series_that_left_and_came_back_is_one_after_a_restart() {
+    for with_checkpoint in [false, true] {
+        let world = World::new(4);
+        let (head, _) = world.open();
+        let mut told = Told::default();
+        let old = TimeRange::window_of(NOW_MS, WINDOW_MS).start - 5 * WINDOW_MS;
+        told.write(&world, &head, &[(1, vec![(old, 1.0)]), (2, vec![(old, 1.0), (NOW_MS, 5.0)])]);
+        if with_checkpoint {
+            head.checkpoint().expect("checkpoint");
+        }
+        let window = TimeRange::new(old, old + WINDOW_MS);
+        let snapshot = head.snapshot_window(&tenant("a"), window).expect("snapshot");
+        assert_eq!(snapshot.series_count(), 2);
+        let dropped = head.drop_window(snapshot);
+        assert_eq!((dropped.series_count, dropped.sample_count), (1, 2));
+        told.write(&world, &head, &[(1, vec![(NOW_MS, 2.0)]), (3, vec![(NOW_MS, 3.0)])]);
+        drop(head);
+        for restart in 0..3 {
+            world.disk.crash();
+            let (head, report) = world.open();
+            assert_eq!((report.notes.len(), report.series), (0, 3));
+            assert_holds(&told, &read_all(&world, &head, &["a"]));
+            told.write(&world, &head, &[(1, vec![(NOW_MS + 10 + restart, 2.0)])]);
+            assert_holds(&told, &read_all(&world, &head, &["a"]));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A head on a fake machine, and what it should hold.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part of it")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chronolith_base::{Env, ManualClock, MemDisk};
+use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, ReplayReport, SyncMode, WriteError};
+use chronolith_model::{
+    Columns, Labels, MatchOp, Matcher, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
+    WriteOutcome,
+};
+
+/// Where the clock stands.
+pub const NOW_MS: i64 = 1_700_000_000_000;
+/// Windows of the tests: short, so that chunks often meet their borders.
+pub const WINDOW_MS: i64 = 100_000;
+
+/// Samples by tenant and series.
+pub type Model = BTreeMap<(String, Labels), BTreeMap<i64, u64>>;
+
+/// A fake machine.
+pub struct World {
+    pub env: Env,
+    pub clock: Arc<ManualClock>,
+    pub disk: Arc<MemDisk>,
+    pub options: HeadOptions,
+    pub limits: TenantLimits,
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let (env, clock, disk) = Env::fake(NOW_MS, seed);
+        let options = HeadOptions {
+            window_ms: WINDOW_MS,
+            free_bytes_min: 0,
+            wal_segment_bytes: 16 << 10,
+            sealed_file_bytes: 8 << 10,
+            sync: SyncMode::Fsync,
+            ..HeadOptions::new(PathBuf::from("/data"))
+        };
+        World { env, clock, disk, options, limits: TenantLimits::default() }
+    }
+
+    pub fn open(&self) -> (Head, ReplayReport) {
+        self.try_open().expect("the head opens")
+    }
+
+    pub fn try_open(&self) -> Result<(Head, ReplayReport), HeadError> {
+        Head::open(&self.env, self.options.clone(), &ReplayProgress::default())
+    }
+
+    pub fn write(
+        &self,
+        head: &Head,
+        tenant: &TenantId,
+        batch: &WriteBatch,
+    ) -> Result<WriteOutcome, WriteError> {
+        let (outcome, ticket) = head.append(tenant, &self.limits, NOW_MS, batch)?;
+        head.wait(ticket)?;
+        Ok(outcome)
+    }
+
+    pub fn context(&self) -> ReadContext {
+        ReadContext::unlimited(self.env.clock.clone())
+    }
+}
+
+pub fn tenant(name: &str) -> TenantId {
+    TenantId::new(name).expect("a valid tenant")
+}
+
+pub fn labels(idx: u64) -> Labels {
+    let (instance, job) = (format!("host-{idx}"), format!("job-{}", idx % 3));
+    Labels::from_pairs([("__name__", "up"), ("instance", &*instance), ("job", &*job)])
+}
+
+pub fn batch(series: &[(Labels, Vec<(i64, f64)>)]) -> WriteBatch {
+    let mut batch = WriteBatch::from_labels();
+    series.iter().for_each(|(labels, samples)| batch.push_labels(labels, samples));
+    batch
+}
+
+/// All samples of a tenant in `range`, read through `select`.
+pub fn read(world: &World, head: &Head, name: &str, matchers: &[Matcher], range: TimeRange) -> Model {
+    let selector = Selector { matchers, range };
+    let found = head.select(&tenant(name), &selector, &world.context()).expect("select works");
+    assert!(found.is_sorted_by(|a, b| a.labels < b.labels), "series come sorted, each once");
+    let mut out = Model::new();
+    for series in found {
+        let mut columns = Columns::default();
+        series.samples.read(range, &mut columns).expect("samples read");
+        assert!(columns.times.is_sorted_by(|a, b| a < b), "times ascend");
+        assert!(series.samples.sample_count_hint() >= columns.len());
+        let samples: BTreeMap<i64, u64> =
+            columns.times.iter().copied().zip(columns.values.iter().map(|v| v.to_bits())).collect();
+        if !samples.is_empty() {
+            out.insert((name.to_owned(), series.labels), samples);
+        }
+    }
+    out
+}
+
+pub fn read_all(world: &World, head: &Head, names: &[&str]) -> Model {
+    let any = [Matcher::new("__name__", MatchOp::Regex, ".*").expect("a pattern")];
+    names.iter().flat_map(|name| read(world, head, name, &any, TimeRange::ALL)).collect()
+}
+
+/// The part of `model` that lies in `range` and fits.
+pub fn part(model: &Model, name: &str, matchers: &[Matcher], range: TimeRange) -> Model {
+    let fits = |key: &(String, Labels)| key.0 == name && matchers.iter().all(|m| m.matches_labels(&key.1));
+    let mut out = Model::new();
+    for (key, samples) in model.iter().filter(|(key, _)| fits(key)) {
+        let samples: BTreeMap<i64, u64> =
+            samples.iter().filter(|(t, _)| range.contains(**t)).map(|(t, v)| (*t, *v)).collect();
+        if !samples.is_empty() {
+            out.insert(key.clone(), samples);
+        }
+    }
+    out
+}

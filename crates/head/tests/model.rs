@@ -1,0 +1,279 @@
+//! Random life of a head against maps: appends in and out of order, repeats, conflicts, window drops,
+//! checkpoints, crashes. A failure prints its seed.
+
+mod harness;
+
+use std::collections::BTreeMap;
+
+use chronolith_base::Rng;
+use chronolith_head::Head;
+use chronolith_model::{Columns, MatchOp, Matcher, TimeRange, WriteBatch};
+use harness::{Model, NOW_MS, WINDOW_MS, World, batch, labels, part, read, read_all, tenant};
+
+const TENANTS: [&str; 2] = ["a", "b"];
+const STEPS: usize = 120;
+
+struct Life {
+    world: World,
+    head: Option<Head>,
+    model: Model,
+    /// Samples that were dropped: whether the head still knows the newest of them is its own business.
+    flushed: Model,
+    rng: Rng,
+    now: i64,
+}
+
+impl Life {
+    fn head(&self) -> &Head {
+        self.head.as_ref().expect("the head is open")
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.rng.below(bound)
+    }
+
+    fn random_batch(&self) -> Vec<(u64, Vec<(i64, f64)>)> {
+        let mut out = Vec::new();
+        for _ in 0..1 + self.below(12) {
+            let mut samples = Vec::new();
+            for _ in 0..1 + self.below(if self.below(5) == 0 { 200 } else { 4 }) {
+                let time = match self.below(10) {
+                    0..=5 => self.now + self.below(3000) as i64,
+                    6..=7 => self.now - self.below(2 * WINDOW_MS as u64) as i64,
+                    8 => NOW_MS - 10_000 + self.below(40) as i64,
+                    _ => self.below(50) as i64 - 25,
+                };
+                samples.push((time, self.below(3) as f64));
+            }
+            if self.below(2) == 0 {
+                samples.sort_by_key(|s| s.0);
+            }
+            out.push((self.below(30), samples));
+        }
+        out
+    }
+
+    fn append(&mut self) {
+        let name = TENANTS[self.below(2) as usize];
+        let series = self.random_batch();
+        let (mut repeats, mut conflicts, mut accepted) = (0, 0, 0);
+        let mut sent = Vec::new();
+        for (idx, mut samples) in series {
+            let flushed = self.flushed.get(&(name.to_owned(), labels(idx)));
+            samples.retain(|(time, _)| flushed.is_none_or(|f| !f.contains_key(time)));
+            let stored = self.model.entry((name.to_owned(), labels(idx))).or_default();
+            for &(time, value) in &samples {
+                match stored.get(&time) {
+                    None => {
+                        stored.insert(time, value.to_bits());
+                        accepted += 1;
+                    }
+                    Some(&bits) if bits == value.to_bits() => {
+                        accepted += 1;
+                        repeats += 1;
+                    }
+                    Some(_) => conflicts += 1,
+                }
+            }
+            sent.push((labels(idx), samples));
+        }
+        let outcome = self.world.write(self.head(), &tenant(name), &batch(&sent)).expect("written");
+        let got = (outcome.accepted_count, outcome.repeated_count, outcome.rejected_count());
+        assert_eq!(got, (accepted, repeats, conflicts));
+        self.now += self.below(4000) as i64;
+    }
+
+    /// A snapshot equals the window's samples; dropping it removes them and nothing else.
+    fn flush_window(&mut self) {
+        let windows = self.head().windows();
+        if windows.is_empty() {
+            return;
+        }
+        let stat = windows[self.below(windows.len() as u64) as usize].clone();
+        let snapshot = self.head().snapshot_window(&stat.tenant, stat.range).expect("snapshot");
+        let name = stat.tenant.as_str();
+        let late_batch = if self.below(2) == 0 { Some(self.below(30)) } else { None };
+        let mut want = part(&self.model, name, &[], stat.range);
+        if let Some(idx) = late_batch {
+            // What comes between snapshot and drop stays.
+            let time = stat.range.start + self.below(WINDOW_MS as u64) as i64;
+            let key = (name.to_owned(), labels(idx));
+            let stored = self.model.entry(key.clone()).or_default();
+            let flushed = self.flushed.get(&key).is_some_and(|f| f.contains_key(&time));
+            if !flushed && !stored.contains_key(&time) {
+                stored.insert(time, 9f64.to_bits());
+                self.world
+                    .write(self.head(), &stat.tenant, &batch(&[(key.1, vec![(time, 9.0)])]))
+                    .expect("written");
+            }
+        }
+        let mut last = None;
+        for item in snapshot.series() {
+            let (labels, chunks) = item.expect("series of a snapshot");
+            assert!(last.as_ref() < Some(&labels), "label order");
+            let mut columns = Columns::default();
+            for chunk in &chunks {
+                let before = columns.len();
+                chronolith_format::xor::decode(&chunk.bytes, TimeRange::ALL, &mut columns).expect("decodes");
+                assert_eq!(columns.len() - before, usize::from(chunk.count));
+                assert_eq!(
+                    (columns.times[before], columns.times[columns.len() - 1]),
+                    (chunk.min_time, chunk.max_time)
+                );
+            }
+            let got: BTreeMap<i64, u64> =
+                columns.times.iter().copied().zip(columns.values.iter().map(|v| v.to_bits())).collect();
+            assert_eq!(got.len(), columns.len());
+            let key = (name.to_owned(), labels.clone());
+            assert_eq!(Some(&got), want.get(&key), "{labels}");
+            want.remove(&key);
+            let stored = self.model.get_mut(&key).expect("known series");
+            stored.retain(|time, _| !got.contains_key(time));
+            self.flushed.entry(key).or_default().extend(got);
+            last = Some(labels);
+        }
+        assert!(want.is_empty(), "the snapshot lacks {want:?}");
+        self.head().drop_window(snapshot);
+        // As the store does: what was dropped must not come back from the log.
+        self.head().checkpoint().expect("checkpoint");
+    }
+
+    fn crash(&mut self, lose_power: bool) {
+        if lose_power {
+            self.world.disk.crash();
+        }
+        self.head = None;
+        let (head, report) = self.world.open();
+        assert_eq!(report.notes, Vec::<String>::new());
+        self.head = Some(head);
+        self.compare_all();
+    }
+
+    fn compare_all(&mut self) {
+        self.model.retain(|_, samples| !samples.is_empty());
+        assert_eq!(read_all(&self.world, self.head(), &TENANTS), self.model);
+        let mut counts: BTreeMap<(String, i64), u64> = BTreeMap::new();
+        for ((name, _), samples) in &self.model {
+            for time in samples.keys() {
+                *counts.entry((name.clone(), TimeRange::window_of(*time, WINDOW_MS).start)).or_default() += 1;
+            }
+        }
+        let got: BTreeMap<(String, i64), u64> = self
+            .head()
+            .windows()
+            .into_iter()
+            .map(|w| ((w.tenant.as_str().to_owned(), w.range.start), w.sample_count))
+            .collect();
+        assert_eq!(got, counts, "windows");
+    }
+
+    fn compare_part(&mut self) {
+        let start = self.now - self.below(3 * WINDOW_MS as u64) as i64;
+        let range = TimeRange::new(start, start + self.below(WINDOW_MS as u64) as i64);
+        let matchers = [
+            Matcher::equal("job", &format!("job-{}", self.below(3))),
+            Matcher::new("instance", MatchOp::NotRegex, "host-1.*").expect("a pattern"),
+        ];
+        let name = TENANTS[self.below(2) as usize];
+        assert_eq!(
+            read(&self.world, self.head(), name, &matchers, range),
+            part(&self.model, name, &matchers, range)
+        );
+    }
+}
+
+fn live(seed: u64) {
+    println!("seed {seed}");
+    let world = World::new(seed);
+    let (head, _) = world.open();
+    let mut life = Life {
+        world,
+        head: Some(head),
+        model: Model::new(),
+        flushed: Model::new(),
+        rng: Rng::from_seed(seed ^ 0xabc),
+        now: NOW_MS - 2_000_000,
+    };
+    for _ in 0..STEPS {
+        match life.below(20) {
+            0..=12 => life.append(),
+            13..=14 => life.compare_part(),
+            15 => life.flush_window(),
+            16 => {
+                life.head().checkpoint().expect("checkpoint");
+            }
+            17 => life.crash(true),
+            18 => life.crash(false),
+            _ => {
+                if life.below(3) == 0 {
+                    life.head().close().expect("closes");
+                    life.crash(true);
+                }
+                life.compare_all();
+            }
+        }
+    }
+    life.compare_all();
+}
+
+#[test]
+fn random_lives_match_the_model() {
+    (0..40).for_each(live);
+}
+
+#[test]
+fn names_values_and_cardinality() {
+    let world = World::new(1);
+    let (head, _) = world.open();
+    let series: Vec<_> = (0..10).map(|i| (labels(i), vec![(NOW_MS + i as i64, 1.0)])).collect();
+    world.write(&head, &tenant("a"), &batch(&series)).unwrap();
+    let ctx = world.context();
+    let matchers = [Matcher::equal("job", "job-1")];
+    let all = chronolith_model::Selector { matchers: &[], range: TimeRange::ALL };
+    let some = chronolith_model::Selector { matchers: &matchers, range: TimeRange::ALL };
+    let late =
+        chronolith_model::Selector { matchers: &matchers, range: TimeRange::new(NOW_MS + 5, NOW_MS + 9) };
+    assert_eq!(head.label_names(&tenant("a"), &all, 0, &ctx).unwrap(), ["__name__", "instance", "job"]);
+    assert_eq!(head.label_values(&tenant("a"), "job", &all, 2, &ctx).unwrap(), ["job-0", "job-1"]);
+    assert_eq!(
+        head.label_values(&tenant("a"), "instance", &some, 0, &ctx).unwrap(),
+        ["host-1", "host-4", "host-7"]
+    );
+    assert_eq!(head.label_values(&tenant("a"), "instance", &late, 0, &ctx).unwrap(), ["host-7"]);
+    assert!(head.label_names(&tenant("b"), &all, 0, &ctx).unwrap().is_empty());
+    let cardinality = head.cardinality(&tenant("a"), 2);
+    assert_eq!((cardinality.series_count, cardinality.label_pair_count), (10, 14));
+    assert_eq!(cardinality.series_by_pair, [("__name__=up".to_owned(), 10), ("job=job-0".to_owned(), 4)]);
+    assert_eq!(head.tenants(), [tenant("a")]);
+    let stats = head.stats();
+    assert_eq!((stats.series, stats.chunks, stats.samples_appended), (10, 10, 10));
+}
+
+#[test]
+fn rejects_are_counted_by_kind() {
+    use chronolith_model::{Labels, Reject};
+    let mut world = World::new(2);
+    world.limits.series_max = 2;
+    world.limits.retention_ms = 1_000_000;
+    world.limits.label_value_bytes_max = 10;
+    let (head, _) = world.open();
+    let check = |pairs: &[(&str, &str)], samples: &[(i64, f64)], want: Option<Reject>| {
+        let mut one = WriteBatch::from_labels();
+        one.push_labels(&Labels::from_pairs(pairs.iter().copied()), samples);
+        let outcome = world.write(&head, &tenant("a"), &one).unwrap();
+        assert_eq!(outcome.first_reject.map(|r| r.0), want, "{pairs:?} {samples:?}");
+    };
+    let now = [(NOW_MS, 1.0)];
+    check(&[("a", "b")], &now, Some(Reject::NoMetricName));
+    check(&[("__name__", "m"), ("a", "12345678901")], &now, Some(Reject::LabelValueTooLong));
+    check(&[("__name__", "m")], &[(NOW_MS + 700_000, 1.0)], Some(Reject::OutOfBounds));
+    check(&[("__name__", "m")], &[(NOW_MS - 1_000_001, 1.0)], Some(Reject::TooOld));
+    assert_eq!(head.stats().series, 0, "refused samples make no series");
+    check(&[("__name__", "m")], &now, None);
+    check(&[("__name__", "m")], &[(NOW_MS, 2.0)], Some(Reject::DuplicateTimestamp));
+    check(&[("__name__", "m")], &now, None);
+    check(&[("__name__", "m")], &[(i64::MAX, 2.0)], Some(Reject::OutOfBounds));
+    check(&[("__name__", "n")], &now, None);
+    check(&[("__name__", "o")], &now, Some(Reject::SeriesLimit));
+    check(&[("__name__", "n")], &[(NOW_MS + 1, 1.0)], None);
+}
