@@ -1,0 +1,74 @@
+//! How the store runs, and why it does not start.
+
+use std::path::PathBuf;
+
+use chronolith_head::{HeadError, SyncMode};
+use chronolith_model::TenantLimits;
+
+/// How the store runs.
+#[derive(Debug, Clone)]
+pub struct TsdbOptions {
+    /// Everything on disk is below it.
+    pub data_dir: PathBuf,
+    /// When a write is acknowledged.
+    pub sync: SyncMode,
+    /// Limits of every tenant.
+    pub limits: TenantLimits,
+    /// Bytes of blocks to keep, oldest removed first; 0 = no limit.
+    pub retention_bytes: u64,
+    /// How long after its end (or its first sample, if that came later) a window is cut to a block.
+    pub flush_delay_ms: i64,
+    /// WAL bytes after which a checkpoint is written even if no window is due.
+    pub wal_checkpoint_bytes: u64,
+    /// Bytes that a WAL segment reserves on disk.
+    pub wal_segment_bytes: u64,
+    /// Writes are refused when less is free on the disk; 0 = only when the disk is full.
+    pub free_bytes_min: u64,
+    /// Exemplars kept in memory, all tenants together.
+    pub exemplar_count_max: usize,
+}
+
+impl TsdbOptions {
+    /// Defaults for `data_dir`.
+    #[must_use]
+    pub fn new(data_dir: PathBuf) -> TsdbOptions {
+        TsdbOptions {
+            data_dir,
+            sync: SyncMode::Fsync,
+            limits: TenantLimits::default(),
+            retention_bytes: 0,
+            flush_delay_ms: 3_600_000,
+            wal_checkpoint_bytes: 4 << 30,
+            wal_segment_bytes: 64 << 20,
+            free_bytes_min: 64 << 20,
+            exemplar_count_max: 100_000,
+        }
+    }
+}
+
+/// Why the store cannot be opened. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error("data directory {0} is used by another process (its lock file is held)")]
+    Locked(PathBuf),
+    /// The disk refused.
+    #[error("{path}: {error}")]
+    Io {
+        /// File or directory.
+        path: PathBuf,
+        /// As the operating system says.
+        error: std::io::Error,
+    },
+    /// Damage that cannot be contained.
+    #[error("{path}: {what}")]
+    Corrupt {
+        /// File.
+        path: PathBuf,
+        /// What, where, expected and found.
+        what: String,
+    },
+    /// The head's files cannot be used.
+    #[error("{0}")]
+    Head(HeadError),
+}

@@ -1,0 +1,172 @@
+//! One contract over head and blocks: the series of a tenant, merged by labels, samples decoded when read.
+//!
+//! Holds: the head is read before the list of blocks, so that a window that is being cut to a block is seen
+//! at least once (twice is merged away), never not at all.
+//! Not here: evaluation (`promql`).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use chronolith_block::Block;
+use chronolith_head::Head;
+use chronolith_model::query::{SERIES_PER_BATCH_MAX, VecBatches};
+use chronolith_model::{
+    Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead, TenantId,
+    TimeRange,
+};
+
+use crate::merge::MergedSource;
+use crate::tenant::TenantBlocks;
+
+/// Head and blocks of one tenant.
+pub(crate) struct TenantQueryable {
+    pub(crate) head: Arc<Head>,
+    pub(crate) tenant: TenantId,
+    pub(crate) blocks: Arc<TenantBlocks>,
+}
+
+impl TenantQueryable {
+    fn blocks_in(&self, range: TimeRange) -> Vec<Arc<Block>> {
+        self.blocks.list().into_iter().filter(|b| b.range().overlaps(range)).collect()
+    }
+
+    /// Union of what head and blocks say, sorted, at most `limit` (0 = all).
+    fn union(
+        &self,
+        range: TimeRange,
+        limit: usize,
+        from_head: Vec<String>,
+        from_block: impl Fn(&Block) -> Result<Vec<String>, QueryError>,
+    ) -> Result<Vec<String>, QueryError> {
+        let mut all: BTreeSet<String> = from_head.into_iter().collect();
+        for block in self.blocks_in(range) {
+            all.extend(from_block(&block)?);
+        }
+        let keep = if limit == 0 { usize::MAX } else { limit };
+        Ok(all.into_iter().take(keep).collect())
+    }
+}
+
+impl Queryable for TenantQueryable {
+    fn select(&self, selector: &Selector<'_>, ctx: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        let head = self.head.select(&self.tenant, selector, ctx)?;
+        let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
+        for block in self.blocks_in(selector.range) {
+            sources.push(block.select(selector, ctx)?);
+        }
+        if !head.is_empty() {
+            sources.push(Box::new(VecBatches::new(head)));
+        }
+        match sources.len() {
+            0 => Ok(Box::new(VecBatches::new(Vec::new()))),
+            1 => Ok(sources.remove(0)),
+            _ => Ok(Box::new(MergedBatches::new(sources, ctx.clone())?)),
+        }
+    }
+
+    fn label_names(
+        &self,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let head = self.head.label_names(&self.tenant, selector, limit, ctx)?;
+        self.union(selector.range, limit, head, |b| b.label_names(selector, limit, ctx))
+    }
+
+    fn label_values(
+        &self,
+        name: &str,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let head = self.head.label_values(&self.tenant, name, selector, limit, ctx)?;
+        self.union(selector.range, limit, head, |b| b.label_values(name, selector, limit, ctx))
+    }
+}
+
+/// Batches of several sources merged by labels; earlier written sources first.
+struct MergedBatches {
+    sources: Vec<Buffered>,
+    /// The least labels of every source that has any.
+    order: BinaryHeap<Reverse<(Labels, usize)>>,
+    ctx: ReadContext,
+}
+
+struct Buffered {
+    batches: Box<dyn SeriesBatches>,
+    ready: VecDeque<SeriesRead>,
+    more: bool,
+}
+
+impl Buffered {
+    fn fill(&mut self) -> Result<(), QueryError> {
+        while self.ready.is_empty() && self.more {
+            let mut batch = Vec::new();
+            self.more = self.batches.next_batch(&mut batch)?;
+            self.ready.extend(batch);
+        }
+        Ok(())
+    }
+}
+
+impl MergedBatches {
+    fn new(sources: Vec<Box<dyn SeriesBatches>>, ctx: ReadContext) -> Result<MergedBatches, QueryError> {
+        let buffered = |batches| Buffered { batches, ready: VecDeque::new(), more: true };
+        let sources: Vec<Buffered> = sources.into_iter().map(buffered).collect();
+        let mut merged = MergedBatches { order: BinaryHeap::with_capacity(sources.len()), sources, ctx };
+        for i in 0..merged.sources.len() {
+            merged.queue(i)?;
+        }
+        Ok(merged)
+    }
+
+    fn queue(&mut self, source: usize) -> Result<(), QueryError> {
+        let buffered = &mut self.sources[source];
+        buffered.fill()?;
+        if let Some(series) = buffered.ready.front() {
+            self.order.push(Reverse((series.labels.clone(), source)));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, source: usize) -> Result<Option<SeriesRead>, QueryError> {
+        let series = self.sources[source].ready.pop_front();
+        self.queue(source)?;
+        Ok(series)
+    }
+
+    fn next_series(&mut self) -> Result<Option<SeriesRead>, QueryError> {
+        let Some(Reverse((labels, first))) = self.order.pop() else { return Ok(None) };
+        let Some(series) = self.take(first)? else { return Ok(None) };
+        let mut parts: Vec<Box<dyn SampleSource>> = vec![series.samples];
+        // The heap gives equal labels in order of the sources: earlier written ones first.
+        while let Some(Reverse((next, source))) = self.order.peek() {
+            if *next != labels {
+                break;
+            }
+            let source = *source;
+            self.order.pop();
+            if let Some(same) = self.take(source)? {
+                parts.push(same.samples);
+            }
+        }
+        let samples = if parts.len() == 1 { parts.remove(0) } else { Box::new(MergedSource::new(parts)) };
+        Ok(Some(SeriesRead { labels, samples }))
+    }
+}
+
+impl SeriesBatches for MergedBatches {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        self.ctx.check()?;
+        for _ in 0..SERIES_PER_BATCH_MAX {
+            match self.next_series()? {
+                Some(series) => out.push(series),
+                None => return Ok(false),
+            }
+        }
+        Ok(!self.order.is_empty())
+    }
+}

@@ -1,0 +1,246 @@
+//! The store of all tenants: one head, blocks by tenant, what happens between open and close.
+//!
+//! Holds: a batch is acknowledged only when it is durable; a query sees a sample from its acknowledgement on.
+//! Not here: how samples are kept (`head`, `block`), when background work is due (`upkeep`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use chronolith_base::Env;
+use chronolith_base::disk::LockGuard;
+use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, WriteError};
+use chronolith_model::{
+    Exemplar, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits, TimeRange,
+    WriteBatch, WriteOutcome,
+};
+use parking_lot::{Mutex, RwLock};
+
+use crate::exemplars::ExemplarRing;
+use crate::metadata::MetadataStore;
+use crate::options::{OpenError, TsdbOptions};
+use crate::query::TenantQueryable;
+use crate::tenant::{TENANTS_DIR, TenantBlocks};
+
+/// Name of the lock file in the data directory.
+const LOCK_FILE: &str = "lock";
+/// How long a start waits for the lock of a process that is just stopping.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(50);
+
+/// Width of a window: the time range of a fresh block.
+pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;
+
+/// The store of all tenants.
+pub struct Tsdb {
+    pub(crate) env: Env,
+    pub(crate) options: TsdbOptions,
+    pub(crate) head: Arc<Head>,
+    limits: RwLock<TenantLimits>,
+    pub(crate) tenants: RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>,
+    metadata: MetadataStore,
+    pub(crate) exemplars: ExemplarRing,
+    pub(crate) counters: Counters,
+    pub(crate) replay_notes: Vec<String>,
+    pub(crate) replay_ms: u64,
+    /// One round of upkeep at a time, and none after close.
+    pub(crate) upkeep: Mutex<crate::upkeep::Upkeep>,
+    _lock: Box<dyn LockGuard>,
+}
+
+/// What happened since the start.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) flushes: AtomicU64,
+    pub(crate) upkeep_errors: AtomicU64,
+    pub(crate) retention_removed: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+}
+
+impl Tsdb {
+    /// Locks the directory, loads blocks, replays. Blocks the thread; `progress` may be watched meanwhile.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(env: Env, options: TsdbOptions, progress: Arc<ReplayProgress>) -> Result<Arc<Tsdb>, OpenError> {
+        let io = |error| OpenError::Io { path: options.data_dir.clone(), error };
+        let tenants_dir = options.data_dir.join(TENANTS_DIR);
+        env.disk.create_dir_all(&tenants_dir).map_err(io)?;
+        env.disk.sync_dir(&options.data_dir).map_err(io)?;
+        let lock = take_lock(&env, &options)?;
+        let mut notes = Vec::new();
+        let tenants = load_tenants(&env, &options, &mut notes)?;
+        let head_options = HeadOptions {
+            sync: options.sync,
+            free_bytes_min: options.free_bytes_min,
+            window_ms: WINDOW_MS,
+            wal_segment_bytes: options.wal_segment_bytes,
+            ..HeadOptions::new(options.data_dir.clone())
+        };
+        let (head, report) = Head::open(&env, head_options, &progress).map_err(open_error)?;
+        notes.extend(report.notes);
+        for note in &notes {
+            tracing::warn!(note, "start");
+        }
+        let tsdb = Tsdb {
+            head: Arc::new(head),
+            limits: RwLock::new(options.limits.clone()),
+            tenants: RwLock::new(tenants),
+            metadata: MetadataStore::default(),
+            exemplars: ExemplarRing::new(options.exemplar_count_max),
+            counters: Counters::default(),
+            replay_notes: notes,
+            replay_ms: report.duration_ns / 1_000_000,
+            upkeep: Mutex::default(),
+            env,
+            options,
+            _lock: lock,
+        };
+        Ok(Arc::new(tsdb))
+    }
+
+    /// Stores a batch; returns when it is durable as the sync mode promises. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`WriteError`]: nothing of the batch is acknowledged. Rejected samples are no error: see the outcome.
+    pub fn append(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
+        let limits = self.limits.read().clone();
+        let (outcome, ticket) = self.head.append(tenant, &limits, self.env.clock.now_ms(), batch)?;
+        self.metadata.keep(tenant, &batch.metadata);
+        self.keep_exemplars(tenant, batch);
+        self.head.wait(ticket)?;
+        Ok(outcome)
+    }
+
+    fn keep_exemplars(&self, tenant: &TenantId, batch: &WriteBatch) {
+        let mut builder = LabelsBuilder::new();
+        for entry in &batch.exemplars {
+            let Some(series) = batch.series.get(entry.series_idx as usize) else { continue };
+            builder.clear();
+            // A series that cannot be parsed was rejected by the head; its exemplars go with it.
+            if (batch.source.parse)(batch.raw_of(series), &mut builder).is_ok() {
+                self.exemplars.push(tenant, &builder.finish(), entry.exemplar.clone());
+            }
+        }
+    }
+
+    /// Head and blocks of `tenant` as one; empty for a tenant without data.
+    #[must_use]
+    pub fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        let blocks = self.tenants.read().get(tenant).cloned();
+        let blocks =
+            blocks.unwrap_or_else(|| Arc::new(TenantBlocks::new(&self.options.data_dir, tenant, Vec::new())));
+        Arc::new(TenantQueryable { head: self.head.clone(), tenant: tenant.clone(), blocks })
+    }
+
+    /// The blocks of `tenant`; the entry is made if there is none.
+    pub(crate) fn blocks_of(&self, tenant: &TenantId) -> Arc<TenantBlocks> {
+        let fresh = || Arc::new(TenantBlocks::new(&self.options.data_dir, tenant, Vec::new()));
+        self.tenants.write().entry(tenant.clone()).or_insert_with(fresh).clone()
+    }
+
+    /// Metadata of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
+    #[must_use]
+    pub fn metadata(&self, tenant: &TenantId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
+        self.metadata.list(tenant, metric, limit)
+    }
+
+    /// Exemplars of the series that fit any of `selectors`, by series labels, times ascending.
+    #[must_use]
+    pub fn exemplars(
+        &self,
+        tenant: &TenantId,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Vec<(Labels, Vec<Exemplar>)> {
+        self.exemplars.select(tenant, selectors, range)
+    }
+
+    /// Tenants with data, sorted.
+    #[must_use]
+    pub fn tenants(&self) -> Vec<TenantId> {
+        let mut all = self.head.tenants();
+        all.extend(self.tenants.read().iter().filter(|(_, b)| !b.list().is_empty()).map(|(t, _)| t.clone()));
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Limits in force.
+    #[must_use]
+    pub fn limits(&self) -> TenantLimits {
+        self.limits.read().clone()
+    }
+
+    /// Replaces the limits of all tenants (configuration reload).
+    pub fn set_limits(&self, limits: TenantLimits) {
+        *self.limits.write() = limits;
+    }
+
+    /// Refuses further writes, makes everything durable, writes a checkpoint so that the next start replays
+    /// nothing, releases the lock when the last reference goes.
+    ///
+    /// # Errors
+    /// If the checkpoint cannot be written; nothing is lost then, the next start replays the log.
+    pub fn close(&self) -> Result<(), HeadError> {
+        self.upkeep.lock().stop();
+        self.head.close()
+    }
+
+    pub(crate) fn count_upkeep_error(&self) {
+        self.counters.upkeep_errors.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn take_lock(env: &Env, options: &TsdbOptions) -> Result<Box<dyn LockGuard>, OpenError> {
+    let path = options.data_dir.join(LOCK_FILE);
+    let mut waited = Duration::ZERO;
+    loop {
+        match env.disk.lock(&path) {
+            Ok(lock) => return Ok(lock),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock && waited < LOCK_WAIT => {
+                env.clock.sleep(LOCK_RETRY);
+                waited += LOCK_RETRY;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                return Err(OpenError::Locked(options.data_dir.clone()));
+            }
+            Err(error) => return Err(OpenError::Io { path, error }),
+        }
+    }
+}
+
+fn load_tenants(
+    env: &Env,
+    options: &TsdbOptions,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<TenantId, Arc<TenantBlocks>>, OpenError> {
+    let root = options.data_dir.join(TENANTS_DIR);
+    let entries = env.disk.list(&root).map_err(|error| OpenError::Io { path: root.clone(), error })?;
+    let mut tenants = BTreeMap::new();
+    for entry in entries.into_iter().filter(|e| e.is_dir) {
+        let path = root.join(&entry.name);
+        let tenant = match TenantId::new(&entry.name) {
+            Ok(tenant) => tenant,
+            Err(e) => {
+                notes.push(format!("{}: not a tenant directory, left alone: {e}", path.display()));
+                continue;
+            }
+        };
+        let (blocks, damaged) = chronolith_block::open_dir(env, &path);
+        for (path, error) in damaged {
+            notes.push(format!("{}: block left out: {error}", path.display()));
+        }
+        let blocks = TenantBlocks::new(&options.data_dir, &tenant, blocks);
+        tenants.insert(tenant, Arc::new(blocks));
+    }
+    Ok(tenants)
+}
+
+fn open_error(error: HeadError) -> OpenError {
+    match error {
+        HeadError::Io { path, error } => OpenError::Io { path, error },
+        other => OpenError::Head(other),
+    }
+}

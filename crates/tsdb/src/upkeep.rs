@@ -1,0 +1,174 @@
+//! Background work, one round at a time: due windows to blocks, retention, checkpoint.
+//!
+//! Holds: a block is complete and named before its samples leave the head; the WAL is freed only by a
+//! checkpoint that no longer needs it. A failure is logged and counted, the next round tries again.
+//! Not here: when a round runs (the server's upkeep thread calls `tick` every second).
+
+use std::sync::atomic::Ordering;
+
+use chronolith_block::{Block, BlockError, BlockSource, BlockWriter};
+use chronolith_head::{HeadError, WindowStat};
+use chronolith_model::{TenantId, TimeRange};
+
+use crate::store::{Tsdb, WINDOW_MS};
+
+/// Due windows are looked for this often.
+const FLUSH_LOOK_EVERY_MS: i64 = 10_000;
+/// Retention is looked at this often.
+const RETENTION_LOOK_EVERY_MS: i64 = 60_000;
+/// After a failed round the next one waits this long.
+const RETRY_AFTER_MS: i64 = 10_000;
+/// Old windows are cut together to blocks of this width: backfilled months do not become thousands of blocks.
+const OLD_BLOCK_MS: i64 = 12 * WINDOW_MS;
+
+/// When what is to be done next.
+#[derive(Default)]
+pub(crate) struct Upkeep {
+    stopped: bool,
+    flush_at_ms: i64,
+    retention_at_ms: i64,
+}
+
+impl Upkeep {
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+    }
+}
+
+/// Why a window could not be cut to a block.
+#[derive(Debug, thiserror::Error)]
+enum FlushError {
+    #[error("head: {0}")]
+    Head(#[from] HeadError),
+    #[error("block: {0}")]
+    Block(#[from] BlockError),
+    #[error("disk: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl Tsdb {
+    /// One round of background work: due windows to blocks, retention, checkpoint, disk-full recovery.
+    /// Failures are logged and counted; the next round tries again.
+    pub fn tick(&self) {
+        let mut upkeep = self.upkeep.lock();
+        if upkeep.stopped {
+            return;
+        }
+        self.head.recover_space();
+        let now_ms = self.env.clock.now_ms();
+        if now_ms >= upkeep.flush_at_ms || upkeep.flush_at_ms > now_ms + RETRY_AFTER_MS {
+            upkeep.flush_at_ms = now_ms + FLUSH_LOOK_EVERY_MS;
+            if let Err(error) = self.flush_due(now_ms) {
+                self.count_upkeep_error();
+                tracing::error!(%error, "cutting windows to blocks failed; trying again in {RETRY_AFTER_MS} ms");
+                upkeep.flush_at_ms = now_ms + RETRY_AFTER_MS;
+            }
+        }
+        if now_ms >= upkeep.retention_at_ms || upkeep.retention_at_ms > now_ms + RETENTION_LOOK_EVERY_MS {
+            upkeep.retention_at_ms = now_ms + RETENTION_LOOK_EVERY_MS;
+            self.remove_expired(now_ms);
+        }
+    }
+
+    /// Cuts every window that ends before `now_ms` to a block at once, due or not, and writes a checkpoint.
+    /// For tools and tests; the server waits until windows are due.
+    ///
+    /// # Errors
+    /// The text of what failed; nothing is lost then.
+    pub fn flush_closed(&self, now_ms: i64) -> Result<(), String> {
+        let _one_at_a_time = self.upkeep.lock();
+        let closed = self.head.windows().into_iter().filter(|w| w.range.end <= now_ms).collect();
+        self.flush_windows(closed, now_ms).map_err(|e| e.to_string())?;
+        self.checkpoint().map_err(|e| e.to_string())
+    }
+
+    fn flush_due(&self, now_ms: i64) -> Result<(), FlushError> {
+        let delay = self.options.flush_delay_ms;
+        let due = |w: &WindowStat| now_ms >= w.range.end.max(w.first_arrival_ms).saturating_add(delay);
+        let windows: Vec<_> = self.head.windows().into_iter().filter(due).collect();
+        let any = !windows.is_empty();
+        self.flush_windows(windows, now_ms)?;
+        if any || self.head.stats().wal_bytes > self.options.wal_checkpoint_bytes {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<(), FlushError> {
+        self.head.checkpoint()?;
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn flush_windows(&self, windows: Vec<WindowStat>, now_ms: i64) -> Result<(), FlushError> {
+        let mut ranges: Vec<(TenantId, TimeRange)> =
+            windows.into_iter().map(|w| (w.tenant, block_range(w.range, now_ms))).collect();
+        ranges.sort();
+        ranges.dedup();
+        for (tenant, range) in ranges {
+            self.flush_window(&tenant, range)?;
+        }
+        Ok(())
+    }
+
+    fn flush_window(&self, tenant: &TenantId, range: TimeRange) -> Result<(), FlushError> {
+        let started = self.env.clock.mono_ns();
+        let blocks = self.blocks_of(tenant);
+        self.env.disk.create_dir_all(&blocks.dir)?;
+        if let Some(parent) = blocks.dir.parent() {
+            self.env.disk.sync_dir(parent)?;
+        }
+        let snapshot = self.head.snapshot_window(tenant, range)?;
+        let mut writer = BlockWriter::create_after(&self.env, &blocks.dir, blocks.newest_ulid())?;
+        for series in snapshot.series() {
+            let (labels, chunks) = series?;
+            writer.add(&labels, &chunks)?;
+        }
+        if let Some(meta) = writer.finish(BlockSource::head(range))? {
+            let block = Block::open(&self.env, &blocks.dir.join(meta.ulid.to_string()))?;
+            blocks.add(block);
+            let ms = (self.env.clock.mono_ns() - started) / 1_000_000;
+            tracing::info!(%tenant, ulid = %meta.ulid, range.start, range.end, series = meta.stats.num_series,
+                samples = meta.stats.num_samples, ms, "window cut to a block");
+        }
+        self.head.drop_window(snapshot);
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes blocks that are older than the retention, then the oldest beyond the size limit.
+    fn remove_expired(&self, now_ms: i64) {
+        let limits = self.limits();
+        let mut all = Vec::new();
+        for (tenant, blocks) in self.tenants.read().iter() {
+            all.extend(blocks.list().into_iter().map(|block| (tenant.clone(), blocks.clone(), block)));
+        }
+        all.sort_by_key(|(_, _, block)| std::cmp::Reverse(block.range().end));
+        let oldest_ms = if limits.retention_ms == 0 { i64::MIN } else { now_ms - limits.retention_ms };
+        let mut kept_bytes = 0u64;
+        for (tenant, blocks, block) in all {
+            kept_bytes += block.size_bytes();
+            let too_old = block.range().end <= oldest_ms;
+            let too_much = self.options.retention_bytes > 0 && kept_bytes > self.options.retention_bytes;
+            if !too_old && !too_much {
+                continue;
+            }
+            kept_bytes -= block.size_bytes();
+            let ulid = block.meta().ulid;
+            blocks.remove(ulid);
+            if let Err(error) = chronolith_block::remove(&self.env, &blocks.dir.join(ulid.to_string())) {
+                self.count_upkeep_error();
+                tracing::error!(%tenant, %ulid, %error, "removing an expired block failed");
+                continue;
+            }
+            self.counters.retention_removed.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(%tenant, %ulid, too_old, too_much, "expired block removed");
+        }
+    }
+}
+
+/// The range of the block that a window goes to: its own, or the day around it when that day is long over.
+fn block_range(window: TimeRange, now_ms: i64) -> TimeRange {
+    let day = TimeRange::window_of(window.start, OLD_BLOCK_MS);
+    if day.end <= now_ms.saturating_sub(OLD_BLOCK_MS) { day } else { window }
+}

@@ -1,0 +1,62 @@
+//! A store on a fake machine, and short ways to write and read.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chronolith_base::{Env, ManualClock, MemDisk};
+use chronolith_model::{
+    Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WriteBatch, WriteOutcome,
+};
+use chronolith_tsdb::{ReplayProgress, Tsdb, TsdbOptions, WriteError};
+
+/// 2026-11-20 00:00 UTC, aligned to two hours.
+pub(crate) const START_MS: i64 = 1_795_132_800_000;
+pub(crate) const HOUR_MS: i64 = 3_600_000;
+
+pub(crate) struct Machine {
+    pub(crate) env: Env,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) disk: Arc<MemDisk>,
+    pub(crate) options: TsdbOptions,
+}
+
+impl Machine {
+    pub(crate) fn new(seed: u64) -> Machine {
+        let (env, clock, disk) = Env::fake(START_MS, seed);
+        let mut options = TsdbOptions::new(PathBuf::from("/data"));
+        options.wal_segment_bytes = 1 << 20;
+        Machine { env, clock, disk, options }
+    }
+
+    pub(crate) fn open(&self) -> Arc<Tsdb> {
+        let progress = Arc::new(ReplayProgress::default());
+        Tsdb::open(self.env.clone(), self.options.clone(), progress).expect("opens")
+    }
+
+    /// Everything stored of one series.
+    pub(crate) fn read(&self, tsdb: &Tsdb, tenant: &TenantId, name: &str) -> Vec<(i64, u64)> {
+        let ctx = ReadContext::unlimited(self.env.clock.clone());
+        let matchers = [Matcher::equal("__name__", name)];
+        let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+        let mut batches = tsdb.queryable(tenant).select(&selector, &ctx).expect("selects");
+        let mut series = Vec::new();
+        while batches.next_batch(&mut series).expect("a batch") {}
+        assert!(series.len() <= 1, "one series of that name");
+        let mut columns = Columns::default();
+        for one in &series {
+            one.samples.read(TimeRange::ALL, &mut columns).expect("reads");
+        }
+        columns.times.into_iter().zip(columns.values.into_iter().map(f64::to_bits)).collect()
+    }
+}
+
+pub(crate) fn write(
+    tsdb: &Tsdb,
+    tenant: &TenantId,
+    name: &str,
+    samples: &[(i64, f64)],
+) -> Result<WriteOutcome, WriteError> {
+    let mut batch = WriteBatch::from_labels();
+    batch.push_labels(&Labels::from_pairs([("__name__", name), ("a", "b")]), samples);
+    tsdb.append(tenant, &batch)
+}

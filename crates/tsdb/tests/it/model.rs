@@ -1,0 +1,102 @@
+//! The store against a map of sorted maps, over random writes, repeats, late samples, flushes, checkpoints,
+//! restarts and power cuts. A failure prints its seed.
+
+use std::collections::BTreeMap;
+
+use chronolith_base::Rng;
+use chronolith_model::TenantId;
+
+use crate::fixture::{HOUR_MS, Machine, write};
+
+const SEEDS: u64 = 12;
+const OPS: u64 = 250;
+const NAMES: u64 = 6;
+
+/// First written value of every tenant, series and time.
+type Model = BTreeMap<(String, String), BTreeMap<i64, u64>>;
+
+fn sample_time(rng: &Rng, now: i64) -> i64 {
+    match rng.below(10) {
+        0 => i64::try_from(rng.below(1_000_000)).expect("small"),
+        1..4 => now - i64::try_from(rng.below(30 * HOUR_MS.unsigned_abs())).expect("fits"),
+        _ => now - i64::try_from(rng.below(600_000)).expect("fits"),
+    }
+}
+
+fn random_write(rng: &Rng, machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, model: &mut Model) {
+    let now = machine.env.clock.now_ms();
+    let tenant = TenantId::new(if rng.below(4) == 0 { "b" } else { "a" }).expect("legal");
+    let name = format!("s{}", rng.below(NAMES));
+    let mut samples: Vec<(i64, f64)> = (0..=rng.below(40))
+        .map(|_| (sample_time(rng, now), f64::from_bits(rng.next_u64())))
+        .collect();
+    if rng.below(2) == 0 {
+        samples.sort_by_key(|s| s.0);
+    }
+    let known = model.entry((tenant.as_str().to_owned(), name.clone())).or_default();
+    let mut flushed_conflict = 0;
+    let mut want_rejected = 0;
+    for (time, value) in &samples {
+        match known.get(time) {
+            None => {
+                known.insert(*time, value.to_bits());
+            }
+            Some(bits) if *bits == value.to_bits() => {}
+            // The head does not look into blocks: such a sample is taken, and the first written one answers.
+            Some(_) => {
+                flushed_conflict += 1;
+                want_rejected += 1;
+            }
+        }
+    }
+    let outcome = write(tsdb, &tenant, &name, &samples).expect("stored");
+    assert_eq!(outcome.accepted_count + outcome.rejected_count(), samples.len() as u64);
+    assert!(outcome.rejected_count() <= want_rejected, "only conflicts are rejected ({flushed_conflict})");
+}
+
+fn compare(machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, model: &Model, seed: u64, op: u64) {
+    for ((tenant, name), want) in model {
+        let tenant = TenantId::new(tenant).expect("legal");
+        let got = machine.read(tsdb, &tenant, name);
+        let want: Vec<_> = want.iter().map(|(t, v)| (*t, *v)).collect();
+        assert!(got == want, "seed {seed}, operation {op}, {tenant}/{name}: {} samples, {} wanted", got.len(), want.len());
+    }
+}
+
+fn run(seed: u64) {
+    let machine = Machine::new(seed);
+    let rng = Rng::from_seed(seed);
+    let mut tsdb = machine.open();
+    let mut model = Model::new();
+    for op in 0..OPS {
+        match rng.below(100) {
+            0..70 => random_write(&rng, &machine, &tsdb, &mut model),
+            70..80 => {
+                let seconds = rng.below(1800);
+                machine.clock.advance(std::time::Duration::from_secs(seconds));
+                tsdb.tick();
+            }
+            80..86 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),
+            86..93 => {
+                machine.disk.crash();
+                drop(tsdb);
+                tsdb = machine.open();
+            }
+            93..96 => {
+                tsdb.close().expect("closes");
+                drop(tsdb);
+                tsdb = machine.open();
+            }
+            _ => compare(&machine, &tsdb, &model, seed, op),
+        }
+    }
+    compare(&machine, &tsdb, &model, seed, OPS);
+    assert_eq!(tsdb.stats().maintenance_error_count, 0, "seed {seed}");
+}
+
+#[test]
+fn the_store_answers_as_a_map_of_sorted_maps_would() {
+    for seed in 0..SEEDS {
+        run(seed);
+    }
+}
