@@ -1,2 +1,89 @@
-//! placeholder
-fn main() {}
+//! The one binary: `chronolith serve` and the tools. Holds: every failure is told in words with what to do,
+//! and ends in exit code 1. Not here: what a server does (`chronolith-server`).
+
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+mod check;
+mod client;
+mod query;
+mod serve;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::{Arg, ArgMatches, Command};
+
+fn main() -> ExitCode {
+    let result = match command().get_matches().subcommand() {
+        Some(("serve", matches)) => serve::run(matches),
+        Some(("check", matches)) => check::run(matches),
+        Some(("query", matches)) => query::run(matches),
+        Some(("version", _)) => {
+            query::print(&format!("chronolith {}\n", chronolith_server::VERSION));
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => Ok(ExitCode::from(2)),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("chronolith: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command() -> Command {
+    let about = "Time series database: remote write in, PromQL out.";
+    Command::new("chronolith")
+        .about(about)
+        .version(chronolith_server::VERSION)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(settings::add_flags(Command::new("serve").about("Run the server")))
+        .subcommand(check_command())
+        .subcommand(query_command())
+        .subcommand(Command::new("version").about("Print the version"))
+}
+
+fn check_command() -> Command {
+    Command::new("check")
+        .about("Verify every checksum of a data directory; exit code 1 if something is damaged")
+        .arg(Arg::new("dir").required(true).value_name("DIR").help("Data directory of a stopped server"))
+}
+
+fn query_command() -> Command {
+    let option = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(true)
+    };
+    Command::new("query")
+        .about("Ask a running server")
+        .arg(Arg::new("url").required(true).value_name("URL").help("Such as http://127.0.0.1:9595"))
+        .arg(Arg::new("expr").required(true).value_name("EXPR").help("PromQL").allow_hyphen_values(true))
+        .arg(option("time", "TIME", "Moment of an instant query: seconds or RFC 3339; default: now"))
+        .arg(option("start", "TIME", "First moment of a range query"))
+        .arg(option("end", "TIME", "Last moment of a range query; default: now").requires("start"))
+        .arg(option("step", "STEP", "Distance of moments, such as 15s; default: 1m").requires("start"))
+        .arg(option("tenant", "ID", "Sent as X-Scope-OrgID"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(clap::ArgAction::SetTrue)
+                .help("Print the answer of the server as it is"),
+        )
+}
+
+/// Value of an argument that clap has made sure of, or nothing.
+fn value<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
+    matches.get_one::<String>(name).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn flags_do_not_clash() {
+        super::command().debug_assert();
+    }
+}

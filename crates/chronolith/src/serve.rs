@@ -1,0 +1,88 @@
+//! `chronolith serve`: settings, log, server, signals. Holds: the process ends with 0 after a clean stop.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use chronolith_base::Env;
+use chronolith_server::{Reload, RunError, Server};
+use clap::ArgMatches;
+
+use crate::settings::{LogFormat, Settings, Sources, reloaded};
+
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let env = Env::real();
+    let settings = resolve(&env, matches)?;
+    start_log(&settings)?;
+    let reload = reload(&env, matches, &settings);
+    let data_dir = settings.server.tsdb.data_dir.display().to_string();
+    let version = chronolith_server::VERSION;
+    tracing::info!(version, data_dir, "starting");
+    let server = Server::start(env, settings.server, reload).map_err(with_advice)?;
+    server.run_until_signal().map_err(with_advice)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn resolve(env: &Env, matches: &ArgMatches) -> anyhow::Result<Settings> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let sources = Sources { flags: matches, environment: &environment, disk: &*env.disk };
+    Ok(sources.resolve()?)
+}
+
+fn start_log(settings: &Settings) -> anyhow::Result<()> {
+    let filter: tracing_subscriber::EnvFilter = settings.log_level.parse().context("log.level")?;
+    let colors = std::io::stderr().is_terminal();
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colors);
+    match settings.log_format {
+        LogFormat::Full => log.init(),
+        LogFormat::Compact => log.compact().init(),
+    }
+    Ok(())
+}
+
+/// Reads the same sources again; without a configuration file there is nothing that could have changed.
+fn reload(env: &Env, matches: &ArgMatches, settings: &Settings) -> Option<Reload> {
+    let environment = |name: &str| std::env::var(name).ok();
+    Sources { flags: matches, environment: &environment, disk: &*env.disk }.config_path()?;
+    let (env, matches, running) = (env.clone(), matches.clone(), settings.clone());
+    Some(Arc::new(move || {
+        let fresh = resolve(&env, &matches).map_err(|error| format!("{error:#}"))?;
+        Ok(reloaded(&running, fresh))
+    }))
+}
+
+/// Adds what to do to what is wrong.
+fn with_advice(error: RunError) -> anyhow::Error {
+    use std::io::ErrorKind;
+
+    let advice = match &error {
+        RunError::Bind { error, .. } => match error.kind() {
+            ErrorKind::AddrInUse => {
+                "another process listens there: stop it, or choose another address with --http"
+            }
+            ErrorKind::PermissionDenied => "ports below 1024 need privileges: choose another with --http",
+            ErrorKind::AddrNotAvailable => "this machine has no such address: choose another with --http",
+            _ => "choose another address with --http",
+        },
+        RunError::Open(open) => match &**open {
+            chronolith_tsdb::OpenError::Locked(_) => {
+                "stop the other process, or choose another directory with --data-dir"
+            }
+            chronolith_tsdb::OpenError::Io { error, .. } if error.kind() == ErrorKind::PermissionDenied => {
+                "make the directory writable for this user, or choose another with --data-dir"
+            }
+            chronolith_tsdb::OpenError::Io { .. } => {
+                "check the disk, or choose another directory with --data-dir"
+            }
+            chronolith_tsdb::OpenError::Corrupt { .. } | chronolith_tsdb::OpenError::Head(_) => {
+                "run `chronolith check` on the directory to see all damage; restore the file from a backup, or move \
+                 it away to go on without what it holds"
+            }
+        },
+        RunError::Threads(_) => "the system refuses more threads: raise its limits",
+        RunError::Close(_) => "nothing acknowledged is lost; the next start replays the log",
+    };
+    anyhow::anyhow!("{error}\n  {advice}")
+}

@@ -1,0 +1,416 @@
+//! Every setting, once: flag, environment variable, key of the file, default, meaning.
+//! Holds: flag before environment before file before default; an unknown key or a bad value is an error that
+//! says where it stands. Not here: the file's syntax (`settings::file`).
+
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use chronolith_base::Disk;
+use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
+use chronolith_server::{Reloaded, ServerOptions};
+use chronolith_tsdb::SyncMode;
+use clap::{Arg, ArgMatches, Command};
+
+/// Why settings cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SettingsError(String);
+
+impl std::fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+/// Settings, resolved.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) server: ServerOptions,
+    pub(crate) log_level: String,
+    pub(crate) log_format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// One line with time, level, place, message, fields.
+    Full,
+    /// The same, shorter.
+    Compact,
+}
+
+type Apply = fn(&mut Settings, &str) -> Result<(), String>;
+
+/// Whether a reload of the file changes it in a running server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Live,
+    Restart,
+}
+
+struct Setting {
+    name: &'static str,
+    default: &'static str,
+    help: &'static str,
+    change: Change,
+    apply: Apply,
+}
+
+const fn at_start(name: &'static str, default: &'static str, help: &'static str, apply: Apply) -> Setting {
+    Setting { name, default, help, change: Change::Restart, apply }
+}
+
+const fn live(name: &'static str, default: &'static str, help: &'static str, apply: Apply) -> Setting {
+    Setting { name, default, help, change: Change::Live, apply }
+}
+
+/// The table. Names with a dot may be written nested in the file.
+static SETTINGS: &[Setting] = &[
+    at_start("data-dir", "./data", "Directory that holds everything", |s, v| {
+        s.server.tsdb.data_dir = PathBuf::from(v);
+        if v.is_empty() { Err("must not be empty".to_owned()) } else { Ok(()) }
+    }),
+    at_start("http", "127.0.0.1:9595", "Address to listen on, host:port", |s, v| {
+        s.server.listen = v.to_owned();
+        if v.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+            Ok(())
+        } else {
+            Err(format!("{v:?} is not host:port"))
+        }
+    }),
+    at_start(
+        "multitenancy",
+        "false",
+        "Take the tenant from X-Scope-OrgID; otherwise all is one tenant",
+        |s, v| set(&mut s.server.multitenancy, switch(v)),
+    ),
+    at_start("sync", "fsync", "When a write is acknowledged: fsync, interval=100ms, os", |s, v| {
+        set(&mut s.server.tsdb.sync, sync_mode(v))
+    }),
+    live("retention", "0", "Age from which samples are removed; 0 keeps all", |s, v| {
+        set(&mut s.server.tsdb.limits.retention_ms, duration(v))
+    }),
+    at_start("retention-size", "0", "Bytes of blocks to keep, oldest go first; 0 keeps all", |s, v| {
+        set(&mut s.server.tsdb.retention_bytes, size(v))
+    }),
+    at_start("flush-delay", "1h", "How long after its end a two-hour window becomes a block", |s, v| {
+        set(&mut s.server.tsdb.flush_delay_ms, duration(v))
+    }),
+    at_start(
+        "wal-checkpoint-size",
+        "4GiB",
+        "Size of the write-ahead log that forces a checkpoint",
+        |s, v| set(&mut s.server.tsdb.wal_checkpoint_bytes, size_at_least(v, 1 << 20)),
+    ),
+    at_start("min-free-space", "64MiB", "Writes are refused when less is free on the disk", |s, v| {
+        set(&mut s.server.tsdb.free_bytes_min, size(v))
+    }),
+    live("future-limit", "10m", "How far samples may lie ahead of the clock; 0 = no limit", |s, v| {
+        set(&mut s.server.tsdb.limits.future_ms_max, duration(v))
+    }),
+    live("series-limit", "50000000", "Series of one tenant in the head", |s, v| {
+        set(&mut s.server.tsdb.limits.series_max, count(v))
+    }),
+    live("label-count-limit", "128", "Labels of one series", |s, v| {
+        set(&mut s.server.tsdb.limits.label_count_max, count(v))
+    }),
+    live("label-name-length-limit", "1KiB", "Bytes of a label name", |s, v| {
+        set(&mut s.server.tsdb.limits.label_name_bytes_max, size_in_memory(v))
+    }),
+    live("label-value-length-limit", "16KiB", "Bytes of a label value", |s, v| {
+        set(&mut s.server.tsdb.limits.label_value_bytes_max, size_in_memory(v))
+    }),
+    at_start("exemplar-limit", "100000", "Exemplars kept in memory; 0 keeps none", |s, v| {
+        set(&mut s.server.tsdb.exemplar_count_max, count_or_none(v))
+    }),
+    at_start("query.timeout", "2m", "Longest run of a query", |s, v| {
+        set(&mut s.server.query.timeout_ms, duration_positive(v))
+    }),
+    at_start("query.concurrency", "20", "Queries at work at once", |s, v| {
+        set(&mut s.server.query.concurrency, places(v))
+    }),
+    at_start("query.max-samples", "50000000", "Samples one query may hold at once", |s, v| {
+        set(&mut s.server.query.samples_max, count(v).map(|n| n as u64))
+    }),
+    at_start("query.memory", "512MiB", "Memory of one query, its answer included", |s, v| {
+        set(&mut s.server.query.memory_bytes_max, size_at_least(v, 1 << 20))
+    }),
+    at_start("query.memory-total", "1GiB", "Memory of all queries together", |s, v| {
+        set(&mut s.server.query.memory_total_bytes_max, size_at_least(v, 1 << 20))
+    }),
+    at_start("query.lookback", "5m", "How far a query looks back for the latest sample", |s, v| {
+        set(
+            &mut s.server.query.lookback_ms,
+            duration_positive(v).map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
+        )
+    }),
+    at_start("write.max-compressed", "32MiB", "Largest write request as sent", |s, v| {
+        set(&mut s.server.write.compressed_bytes_max, size_in_memory(v))
+    }),
+    at_start("write.max-decompressed", "64MiB", "Largest write request unpacked", |s, v| {
+        set(&mut s.server.write.decompressed_bytes_max, size_in_memory(v))
+    }),
+    at_start("write.concurrency", "64", "Write requests at work at once", |s, v| {
+        set(&mut s.server.write.concurrency, places(v))
+    }),
+    at_start("write.memory", "512MiB", "Memory of all write requests together", |s, v| {
+        set(&mut s.server.write.memory_bytes_max, size_at_least(v, 1 << 20))
+    }),
+    at_start(
+        "self-scrape",
+        "10s",
+        "How often the server stores its own metrics; off or 0 = never",
+        |s, v| {
+            let ms = if v == "off" { Ok(0) } else { duration(v) };
+            set(&mut s.server.self_scrape_interval_ms, ms.map(i64::unsigned_abs))
+        },
+    ),
+    at_start(
+        "log.level",
+        "info",
+        "error, warn, info, debug, trace, or a filter such as info,hyper=debug",
+        |s, v| {
+            s.log_level = v.to_owned();
+            v.parse::<tracing_subscriber::EnvFilter>().map(|_| ()).map_err(|error| error.to_string())
+        },
+    ),
+    at_start("log.format", "full", "full or compact", |s, v| {
+        let format = match v {
+            "full" => Ok(LogFormat::Full),
+            "compact" => Ok(LogFormat::Compact),
+            _ => Err(format!("{v:?} is neither full nor compact")),
+        };
+        set(&mut s.log_format, format)
+    }),
+    at_start("enable-feature", "", "Experimental parts, separated by commas", features),
+];
+
+fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "on" | "yes" => Ok(true),
+        "false" | "off" | "no" => Ok(false),
+        _ => Err(format!("{text:?} is neither true nor false")),
+    }
+}
+
+fn duration(text: &str) -> Result<i64, String> {
+    parse_duration_ms(text).ok_or_else(|| format!("{text:?} is no duration such as 15d, 10m or 100ms"))
+}
+
+fn duration_positive(text: &str) -> Result<u64, String> {
+    let ms = duration(text)?;
+    if ms > 0 { Ok(ms.unsigned_abs()) } else { Err("must be longer than 0".to_owned()) }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size_bytes(text).ok_or_else(|| format!("{text:?} is no size such as 64MiB, 1GB or 4096"))
+}
+
+fn size_at_least(text: &str, bytes_min: u64) -> Result<u64, String> {
+    let bytes = size(text)?;
+    if bytes >= bytes_min { Ok(bytes) } else { Err(format!("must be at least {bytes_min} bytes")) }
+}
+
+/// A size that fits what one request may take in memory: 1 byte to 1 GiB.
+fn size_in_memory(text: &str) -> Result<usize, String> {
+    let bytes = size_at_least(text, 1)?;
+    match usize::try_from(bytes) {
+        Ok(bytes) if bytes <= 1 << 30 => Ok(bytes),
+        _ => Err("must be at most 1GiB".to_owned()),
+    }
+}
+
+fn count_or_none(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("{text:?} is no whole number"))
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    match count_or_none(text)? {
+        0 => Err("must be at least 1".to_owned()),
+        count => Ok(count),
+    }
+}
+
+/// Requests at once: each takes a thread.
+fn places(text: &str) -> Result<usize, String> {
+    let count = count(text)?;
+    if count <= 1024 { Ok(count) } else { Err("must be at most 1024".to_owned()) }
+}
+
+fn sync_mode(text: &str) -> Result<SyncMode, String> {
+    match (text, text.strip_prefix("interval=")) {
+        ("fsync", _) => Ok(SyncMode::Fsync),
+        ("os", _) => Ok(SyncMode::Os),
+        (_, Some(interval)) => duration_positive(interval).map(SyncMode::Interval),
+        _ => Err(format!("{text:?} is none of fsync, interval=100ms, os")),
+    }
+}
+
+fn features(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let features = &mut settings.server.features;
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        match name {
+            "promql-experimental-functions" => features.experimental_functions = true,
+            "promql-delayed-name-removal" => features.delayed_name_removal = true,
+            "promql-extended-range-selectors" => features.extended_range_selectors = true,
+            "promql-binop-fill-modifiers" => features.binop_fill_modifiers = true,
+            _ => {
+                let known = "promql-experimental-functions, promql-delayed-name-removal, \
+                             promql-extended-range-selectors, promql-binop-fill-modifiers";
+                return Err(format!("unknown feature {name:?}; known are {known}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `query.timeout` -> `CHRONOLITH_QUERY_TIMEOUT`
+fn environment_name(name: &str) -> String {
+    format!("CHRONOLITH_{}", name.to_ascii_uppercase().replace(['-', '.'], "_"))
+}
+
+/// Adds a flag for every setting, and `--config`.
+pub(crate) fn add_flags(command: Command) -> Command {
+    let config = Arg::new("config").long("config").value_name("FILE");
+    let command = command.arg(config.help("YAML file with settings [env: CHRONOLITH_CONFIG]"));
+    SETTINGS.iter().fold(command, |command, setting| {
+        let help = format!(
+            "{} [default: {}] [env: {}]",
+            setting.help,
+            setting.default,
+            environment_name(setting.name)
+        );
+        let arg = Arg::new(setting.name).long(setting.name).value_name("VALUE").help(help);
+        command.arg(if setting.name == "multitenancy" {
+            arg.num_args(0..=1).default_missing_value("true").require_equals(true)
+        } else {
+            arg
+        })
+    })
+}
+
+/// Where settings come from, beside the defaults.
+pub(crate) struct Sources<'a> {
+    /// Flags.
+    pub(crate) flags: &'a ArgMatches,
+    /// Looks up an environment variable.
+    pub(crate) environment: &'a dyn Fn(&str) -> Option<String>,
+    /// Reads the configuration file.
+    pub(crate) disk: &'a dyn Disk,
+}
+
+impl Sources<'_> {
+    /// The configuration file, if one is named.
+    pub(crate) fn config_path(&self) -> Option<PathBuf> {
+        let flag = crate::value(self.flags, "config").map(str::to_owned);
+        flag.or_else(|| (self.environment)("CHRONOLITH_CONFIG")).map(PathBuf::from)
+    }
+
+    /// Reads everything.
+    pub(crate) fn resolve(&self) -> Result<Settings, SettingsError> {
+        let mut settings = Settings {
+            server: ServerOptions::new(PathBuf::new()),
+            log_level: String::new(),
+            log_format: LogFormat::Full,
+        };
+        let path = self.config_path();
+        let entries = match &path {
+            Some(path) => read_file(self.disk, path)?,
+            None => Vec::new(),
+        };
+        for setting in SETTINGS {
+            let (value, origin) = self.value_of(setting, &entries, path.as_deref());
+            (setting.apply)(&mut settings, &value)
+                .map_err(|why| SettingsError(format!("{origin}{}: {why}", setting.name)))?;
+            settings.server.shown.push((setting.name.to_owned(), value));
+        }
+        settings.server.config_yaml = show_yaml(&settings.server.shown);
+        Ok(settings)
+    }
+
+    /// The value and what an error is to begin with.
+    fn value_of(&self, setting: &Setting, entries: &[file::Entry], path: Option<&Path>) -> (String, String) {
+        if let Some(value) = crate::value(self.flags, setting.name) {
+            return (value.to_owned(), "--".to_owned());
+        }
+        let variable = environment_name(setting.name);
+        if let Some(value) = (self.environment)(&variable) {
+            return (value, format!("environment variable {variable}: "));
+        }
+        if let Some(entry) = entries.iter().find(|entry| entry.key == setting.name) {
+            let path = path.map(Path::display);
+            let origin = path.map_or_else(String::new, |path| format!("{path}:{}: ", entry.line));
+            return (entry.value.clone(), origin);
+        }
+        (setting.default.to_owned(), String::new())
+    }
+}
+
+fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<file::Entry>, SettingsError> {
+    let shown = path.display();
+    let bytes = disk.read(path).map_err(|error| SettingsError(format!("reading {shown}: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| SettingsError(format!("{shown}: not UTF-8")))?;
+    let entries = file::parse(&text).map_err(|why| SettingsError(format!("{shown}:{why}")))?;
+    for (idx, entry) in entries.iter().enumerate() {
+        if !SETTINGS.iter().any(|setting| setting.name == entry.key) {
+            let nearest = SETTINGS.iter().min_by_key(|setting| edit_distance(setting.name, &entry.key));
+            let nearest = nearest.map_or("", |setting| setting.name);
+            let what = format!("unknown setting {:?}, did you mean {nearest:?}?", entry.key);
+            return Err(SettingsError(format!("{shown}:{}: {what}", entry.line)));
+        }
+        if entries.iter().take(idx).any(|earlier| earlier.key == entry.key) {
+            return Err(SettingsError(format!("{shown}:{}: {:?} is set twice", entry.line, entry.key)));
+        }
+    }
+    Ok(entries)
+}
+
+/// All settings in a form that can be a configuration file.
+fn show_yaml(shown: &[(String, String)]) -> String {
+    let line =
+        |(name, value): &(String, String)| format!("{name}: {}\n", serde_json::Value::from(value.as_str()));
+    shown.iter().map(line).collect()
+}
+
+/// What a reload gives: live settings from `fresh`, the others as they are in the running server.
+pub(crate) fn reloaded(running: &Settings, fresh: Settings) -> Reloaded {
+    let mut shown = Vec::new();
+    for (setting, (old, new)) in SETTINGS.iter().zip(running.server.shown.iter().zip(fresh.server.shown)) {
+        if setting.change == Change::Live || *old == new {
+            shown.push(new);
+        } else {
+            tracing::warn!(setting = setting.name, "changed in the file, takes effect at the next start");
+            shown.push(old.clone());
+        }
+    }
+    Reloaded { limits: fresh.server.tsdb.limits, config_yaml: show_yaml(&shown), shown }
+}
+
+/// Insertions, deletions and replacements between two words.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, to) in row.iter_mut().skip(1).zip(&b) {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = *cell;
+            left = replaced.min(*cell + 1).min(left + 1);
+            *cell = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}

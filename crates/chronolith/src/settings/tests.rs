@@ -1,0 +1,128 @@
+//! Precedence, unknown keys, bad values, reload.
+
+use std::path::Path;
+
+use chronolith_base::{Disk, MemDisk};
+
+use super::*;
+
+const PATH: &str = "etc/chronolith.yml";
+
+fn resolve(args: &[&str], environment: &[(&str, &str)], yaml: Option<&str>) -> Result<Settings, String> {
+    let disk = MemDisk::new();
+    let mut all = vec!["serve"];
+    all.extend(args);
+    if let Some(yaml) = yaml {
+        disk.create_dir_all(Path::new("etc")).unwrap();
+        disk.create(Path::new(PATH)).unwrap().write_at(yaml.as_bytes(), 0).unwrap();
+        all.extend(["--config", PATH]);
+    }
+    let flags = add_flags(Command::new("serve")).try_get_matches_from(all).map_err(|e| e.to_string())?;
+    let lookup = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+    let sources = Sources { flags: &flags, environment: &lookup, disk: &disk };
+    sources.resolve().map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn check_error(args: &[&str], environment: &[(&str, &str)], yaml: Option<&str>, part: &str) {
+    let error = resolve(args, environment, yaml).map(|_| ()).unwrap_err();
+    assert!(error.contains(part), "{error:?} does not contain {part:?}");
+}
+
+#[test]
+fn defaults_are_those_of_the_server() {
+    let settings = resolve(&[], &[], None).unwrap();
+    let defaults = ServerOptions::new(PathBuf::from("./data"));
+    assert_eq!(settings.server.listen, defaults.listen);
+    assert_eq!(format!("{:?}", settings.server.tsdb), format!("{:?}", defaults.tsdb));
+    assert_eq!(format!("{:?}", settings.server.query), format!("{:?}", defaults.query));
+    assert_eq!(format!("{:?}", settings.server.write), format!("{:?}", defaults.write));
+    assert_eq!(settings.server.self_scrape_interval_ms, defaults.self_scrape_interval_ms);
+}
+
+#[test]
+fn flag_before_environment_before_file_before_default() {
+    let yaml = Some("query:\n  timeout: 3m\n  concurrency: 7\nretention: 15d\n");
+    let environment = [("CHRONOLITH_QUERY_TIMEOUT", "4m"), ("CHRONOLITH_RETENTION", "20d")];
+    let settings = resolve(&["--query.timeout", "5m"], &environment, yaml).unwrap();
+    assert_eq!(settings.server.query.timeout_ms, 300_000, "the flag");
+    assert_eq!(settings.server.tsdb.limits.retention_ms, 20 * 86_400_000, "the environment");
+    assert_eq!(settings.server.query.concurrency, 7, "the file");
+    assert_eq!(settings.server.query.lookback_ms, 300_000, "the default");
+    let shown = settings.server.shown.iter().find(|(name, _)| name == "query.timeout").unwrap();
+    assert_eq!(shown.1, "5m");
+}
+
+#[test]
+fn nested_and_dotted_keys_are_the_same() {
+    let nested = resolve(&[], &[], Some("write:\n  max-compressed: 1MiB\n")).unwrap();
+    let dotted = resolve(&[], &[], Some("# comment\nwrite.max-compressed: 1MiB\n")).unwrap();
+    assert_eq!(nested.server.write.compressed_bytes_max, 1 << 20);
+    assert_eq!(dotted.server.write.compressed_bytes_max, 1 << 20);
+    assert!(resolve(&[], &[], Some("# nothing\n")).is_ok());
+}
+
+#[test]
+fn unknown_keys_name_the_nearest_and_the_line() {
+    check_error(
+        &[],
+        &[],
+        Some("http: 127.0.0.1:1\nretentoin: 1d\n"),
+        "etc/chronolith.yml:2: unknown setting",
+    );
+    check_error(&[], &[], Some("http: 127.0.0.1:1\nretentoin: 1d\n"), "did you mean \"retention\"?");
+    check_error(&[], &[], Some("query:\n  timeuot: 1m\n"), "did you mean \"query.timeout\"?");
+}
+
+#[test]
+fn bad_values_say_where_they_come_from() {
+    check_error(&["--sync", "never"], &[], None, "--sync: \"never\" is none of");
+    check_error(&[], &[("CHRONOLITH_SYNC", "x")], None, "environment variable CHRONOLITH_SYNC");
+    check_error(
+        &[],
+        &[],
+        Some("retention: 1d\nquery.timeout: fast\n"),
+        "etc/chronolith.yml:2: query.timeout",
+    );
+    check_error(&["--query.concurrency", "0"], &[], None, "at least 1");
+    check_error(&["--http", "nowhere"], &[], None, "host:port");
+    check_error(&["--enable-feature", "magic"], &[], None, "unknown feature");
+    check_error(&[], &[], Some("retention: [1d, [2d]]\n"), "list of plain values");
+    check_error(&[], &[], Some("- retention\n"), "mapping");
+    check_error(&["--no-such-flag"], &[], None, "--no-such-flag");
+}
+
+#[test]
+fn values_are_understood() {
+    let args =
+        ["--sync", "interval=250ms", "--retention-size", "10GB", "--self-scrape", "off", "--multitenancy"];
+    let settings = resolve(&args, &[], Some("enable-feature: [promql-experimental-functions]\n")).unwrap();
+    assert_eq!(settings.server.tsdb.sync, SyncMode::Interval(250));
+    assert_eq!(settings.server.tsdb.retention_bytes, 10_000_000_000);
+    assert_eq!(settings.server.self_scrape_interval_ms, 0);
+    assert!(settings.server.multitenancy && settings.server.features.experimental_functions);
+}
+
+#[test]
+fn shown_settings_are_a_configuration_file() {
+    let settings = resolve(&["--retention", "15d"], &[], None).unwrap();
+    let again = resolve(&[], &[], Some(&settings.server.config_yaml)).unwrap();
+    assert_eq!(again.server.shown, settings.server.shown);
+}
+
+#[test]
+fn a_reload_changes_live_settings_only() {
+    let running = resolve(&[], &[], Some("retention: 1d\n")).unwrap();
+    let fresh = resolve(&[], &[], Some("retention: 2d\nhttp: 127.0.0.1:1\n")).unwrap();
+    let result = reloaded(&running, fresh);
+    assert_eq!(result.limits.retention_ms, 2 * 86_400_000);
+    let value = |name: &str| result.shown.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+    assert_eq!((value("retention"), value("http")), (Some("2d"), Some("127.0.0.1:9595")));
+}
+
+#[test]
+fn distances() {
+    assert_eq!(edit_distance("retention", "retentoin"), 2);
+    assert_eq!(edit_distance("", "abc"), 3);
+    assert_eq!(edit_distance("same", "same"), 0);
+}

@@ -1,0 +1,172 @@
+//! What all handlers share. Holds: `store` is set once, when the replay is done; before that only the
+//! endpoints that need no store answer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use chronolith_base::{Env, MemoryBudget};
+use chronolith_model::TenantLimits;
+use chronolith_promql::engine::{Engine, EngineOptions, NameRemoval};
+use chronolith_promql::parser::ParserOptions;
+use chronolith_tsdb::{ReplayProgress, Tsdb};
+use parking_lot::RwLock;
+
+use crate::batches::BatchPool;
+use crate::gate::Gate;
+use crate::http::error::{ApiError, ErrorKind};
+use crate::limits::{QUERY_QUEUE_FACTOR, WRITE_QUEUE_FACTOR};
+use crate::metrics::Metrics;
+use crate::options::{Features, Reload, ServerOptions};
+use crate::serve::connections::Connections;
+
+/// Everything behind the handlers.
+pub(crate) struct App {
+    pub(crate) env: Env,
+    pub(crate) options: ServerOptions,
+    pub(crate) store: OnceLock<Arc<Tsdb>>,
+    pub(crate) replay: Arc<ReplayProgress>,
+    pub(crate) engine: Engine,
+    pub(crate) parser: ParserOptions,
+    pub(crate) metrics: Metrics,
+    pub(crate) write_gate: Gate,
+    pub(crate) query_gate: Gate,
+    pub(crate) write_budget: MemoryBudget,
+    pub(crate) query_budget: MemoryBudget,
+    pub(crate) batches: BatchPool,
+    pub(crate) connections: Connections,
+    pub(crate) started_ms: i64,
+    pub(crate) shown: RwLock<Shown>,
+    pub(crate) reload: Option<Reload>,
+    pub(crate) stopping: AtomicBool,
+}
+
+/// Settings as the status pages show them; a reload replaces them.
+pub(crate) struct Shown {
+    pub(crate) limits: TenantLimits,
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) config_yaml: String,
+    pub(crate) reloaded_ms: i64,
+    pub(crate) reload_ok: bool,
+}
+
+/// Progress of the replay at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReplaySnapshot {
+    pub(crate) segment_first: u64,
+    pub(crate) segment_last: u64,
+    pub(crate) segment_now: u64,
+    pub(crate) bytes_done: u64,
+    pub(crate) bytes_total: u64,
+}
+
+impl App {
+    pub(crate) fn new(env: Env, options: ServerOptions, reload: Option<Reload>) -> App {
+        let started_ms = env.clock.now_ms();
+        let (query, write) = (&options.query, &options.write);
+        let parser = parser_options(options.features);
+        let engine = Engine::new(engine_options(&options, parser));
+        App {
+            store: OnceLock::new(),
+            replay: Arc::new(ReplayProgress::default()),
+            engine,
+            parser,
+            metrics: Metrics::default(),
+            write_gate: Gate::new("writes", write.concurrency, write.concurrency * WRITE_QUEUE_FACTOR),
+            query_gate: Gate::new("queries", query.concurrency, query.concurrency * QUERY_QUEUE_FACTOR),
+            write_budget: MemoryBudget::new("write", write.memory_bytes_max),
+            query_budget: MemoryBudget::new("queries", query.memory_total_bytes_max),
+            batches: BatchPool::default(),
+            connections: Connections::new(&*env.disk),
+            started_ms,
+            shown: RwLock::new(Shown {
+                limits: options.tsdb.limits.clone(),
+                settings: options.shown.clone(),
+                config_yaml: options.config_yaml.clone(),
+                reloaded_ms: started_ms,
+                reload_ok: true,
+            }),
+            reload,
+            stopping: AtomicBool::new(false),
+            env,
+            options,
+        }
+    }
+
+    /// The store.
+    ///
+    /// # Errors
+    /// `unavailable` while the replay runs or the server stops.
+    pub(crate) fn store(&self) -> Result<&Arc<Tsdb>, ApiError> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(ApiError::new(ErrorKind::Unavailable, "server is shutting down"));
+        }
+        let starting =
+            || ApiError::new(ErrorKind::Unavailable, format!("Service Unavailable: {}", self.replay_text()));
+        self.store.get().ok_or_else(starting)
+    }
+
+    /// Takes the store into use, with the limits of the latest reload.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub(crate) fn set_store(&self, store: Arc<Tsdb>) {
+        // The lock is held over both steps so that a reload comes before or after them, not between.
+        let shown = self.shown.read();
+        store.set_limits(shown.limits.clone());
+        assert!(self.store.set(store).is_ok(), "the store is opened once");
+    }
+
+    /// Whether queries and writes are answered.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.store().is_ok()
+    }
+
+    /// Progress of the replay.
+    pub(crate) fn replay_snapshot(&self) -> ReplaySnapshot {
+        let load = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed);
+        ReplaySnapshot {
+            segment_first: load(&self.replay.segment_first),
+            segment_last: load(&self.replay.segment_last),
+            segment_now: load(&self.replay.segment_now),
+            bytes_done: load(&self.replay.bytes_done),
+            bytes_total: load(&self.replay.bytes_total),
+        }
+    }
+
+    /// Progress of the replay for people.
+    pub(crate) fn replay_text(&self) -> String {
+        let at = self.replay_snapshot();
+        format!(
+            "replaying the write-ahead log, segment {} of {} to {}, {} of {} MiB",
+            at.segment_now,
+            at.segment_first,
+            at.segment_last,
+            at.bytes_done >> 20,
+            at.bytes_total >> 20
+        )
+    }
+}
+
+fn parser_options(features: Features) -> ParserOptions {
+    ParserOptions {
+        experimental_functions: features.experimental_functions,
+        extended_range_selectors: features.extended_range_selectors,
+        binop_fill_modifiers: features.binop_fill_modifiers,
+    }
+}
+
+fn engine_options(options: &ServerOptions, parser: ParserOptions) -> EngineOptions {
+    let query = &options.query;
+    let name_removal =
+        if options.features.delayed_name_removal { NameRemoval::Delayed } else { NameRemoval::Immediate };
+    EngineOptions {
+        lookback_ms: query.lookback_ms,
+        samples_max: query.samples_max,
+        query_memory_bytes_max: query.memory_bytes_max,
+        timeout_ms: query.timeout_ms,
+        name_removal,
+        parser,
+        threads: chronolith_base::thread::core_count(),
+        ..EngineOptions::default()
+    }
+}

@@ -1,0 +1,40 @@
+//! Batches that requests reuse. Holds: few and small ones are kept, so that one big request does not
+//! pin its memory for ever.
+
+use chronolith_ingest::remote_write;
+use chronolith_model::WriteBatch;
+use parking_lot::Mutex;
+
+use crate::limits::{BATCH_POOL_BYTES_MAX, BATCH_POOL_COUNT_MAX};
+
+#[derive(Default)]
+pub(crate) struct BatchPool {
+    free: Mutex<Vec<WriteBatch>>,
+}
+
+impl BatchPool {
+    /// An empty batch of remote write.
+    pub(crate) fn take(&self) -> WriteBatch {
+        self.free.lock().pop().unwrap_or_else(remote_write::new_batch)
+    }
+
+    /// Gives a batch back; kept if there is room and it is not large.
+    pub(crate) fn give(&self, mut batch: WriteBatch) {
+        let bytes = batch.raw.capacity()
+            + batch.series.capacity() * size_of::<chronolith_model::BatchSeries>()
+            + (batch.times.capacity() + batch.values.capacity()) * 8;
+        if bytes > BATCH_POOL_BYTES_MAX {
+            return;
+        }
+        batch.clear();
+        let mut free = self.free.lock();
+        if free.len() < BATCH_POOL_COUNT_MAX {
+            free.push(batch);
+        }
+    }
+
+    /// Batches at hand.
+    pub(crate) fn len(&self) -> usize {
+        self.free.lock().len()
+    }
+}

@@ -1,0 +1,136 @@
+//! Routes, and what holds for all of them: counting, CORS, compression, answers for unknown paths.
+//! Not here: connections and their deadlines (`serve`).
+
+mod body;
+pub(crate) mod error;
+mod federate;
+mod lifecycle;
+mod metadata;
+mod page;
+mod params;
+mod query;
+mod series;
+mod status;
+mod work;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, Response, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::IntoResponse as _;
+use axum::routing::{get, post};
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
+
+use self::error::{ApiError, ErrorKind, text};
+use crate::app::App;
+use crate::limits::GZIP_BYTES_MIN;
+
+/// All routes of the server.
+pub(crate) use lifecycle::reload_now;
+
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let compressible = SizeAbove::new(GZIP_BYTES_MIN).and(NotForContentType::const_new("image/"));
+    Router::new()
+        .merge(api())
+        .route("/", get(page::page))
+        .route("/-/healthy", get(lifecycle::healthy))
+        .route("/-/ready", get(lifecycle::ready))
+        .route("/-/reload", post(lifecycle::reload).put(lifecycle::reload))
+        .route("/metrics", get(lifecycle::metrics))
+        .route("/version", get(status::version))
+        .route("/federate", get(federate::federate))
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(CompressionLayer::new().compress_when(compressible))
+        .layer(middleware::from_fn(cross_origin))
+        .layer(middleware::from_fn_with_state(app.clone(), count))
+        .with_state(app)
+}
+
+fn api() -> Router<Arc<App>> {
+    Router::new()
+        .route("/api/v1/write", post(write::write))
+        .route("/api/v1/push", post(write::write))
+        .route("/api/v1/query", get(query::instant).post(query::instant))
+        .route("/api/v1/query_range", get(query::range).post(query::range))
+        .route("/api/v1/format_query", get(query::format).post(query::format))
+        .route("/api/v1/query_exemplars", get(metadata::exemplars).post(metadata::exemplars))
+        .route("/api/v1/series", get(series::series).post(series::series))
+        .route("/api/v1/labels", get(series::label_names).post(series::label_names))
+        .route("/api/v1/label/{name}/values", get(series::label_values))
+        .route("/api/v1/metadata", get(metadata::metadata))
+        .route("/api/v1/rules", get(status::rules))
+        .route("/api/v1/alerts", get(status::alerts))
+        .route("/api/v1/targets", get(status::targets))
+        .route("/api/v1/alertmanagers", get(status::alertmanagers))
+        .route("/api/v1/features", get(status::features))
+        .route("/api/v1/status/buildinfo", get(status::build))
+        .route("/api/v1/status/runtimeinfo", get(status::runtime))
+        .route("/api/v1/status/tsdb", get(status::tsdb))
+        .route("/api/v1/status/storage", get(status::storage))
+        .route("/api/v1/status/flags", get(status::flags))
+        .route("/api/v1/status/config", get(status::config))
+        .route("/api/v1/status/walreplay", get(status::replay))
+}
+
+async fn unknown_path(request: Request) -> Response<Body> {
+    let (parts, request_body) = request.into_parts();
+    body::discard(request_body).await;
+    let path = parts.uri.path();
+    if path.starts_with("/api/") {
+        return ApiError::new(ErrorKind::NotFound, format!("no such endpoint: {path}")).into_response();
+    }
+    text(StatusCode::NOT_FOUND, "404 page not found")
+}
+
+async fn wrong_method(request: Request) -> Response<Body> {
+    let (parts, request_body) = request.into_parts();
+    body::discard(request_body).await;
+    let message = format!("method {} is not allowed for {}", parts.method, parts.uri.path());
+    text(StatusCode::METHOD_NOT_ALLOWED, &message)
+}
+
+/// Lets pages of other origins read the API, as upstream does by default; answers preflight requests.
+async fn cross_origin(request: Request, next: Next) -> Response<Body> {
+    let has_origin = request.headers().contains_key(header::ORIGIN);
+    let preflight = request.method() == Method::OPTIONS;
+    let mut response = if preflight {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        response
+    } else {
+        next.run(request).await
+    };
+    if has_origin || preflight {
+        let headers = response.headers_mut();
+        let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
+        set(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
+        set(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS");
+        set(
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "Accept, Authorization, Content-Type, Origin, X-Scope-OrgID",
+        );
+        set(header::ACCESS_CONTROL_EXPOSE_HEADERS, "Date");
+    }
+    response
+}
+
+/// Counts requests by route and code; unknown paths share one route so that clients cannot make labels.
+async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+    let matched = request.extensions().get::<MatchedPath>();
+    let route = matched.map_or("other", MatchedPath::as_str).to_owned();
+    let start_ns = app.env.clock.mono_ns();
+    let response = next.run(request).await;
+    let duration_ns = app.env.clock.mono_ns().saturating_sub(start_ns);
+    let bytes = response.body().size_hint().exact().unwrap_or(0);
+    app.metrics.request(&route, response.status().as_u16(), duration_ns, bytes);
+    response
+}

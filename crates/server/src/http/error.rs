@@ -1,0 +1,152 @@
+//! Errors as clients see them: Prometheus's JSON envelope for the API, plain text for writes and pages.
+//! Holds: the only place that turns a kind of failure into a status code.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use chronolith_model::QueryError;
+
+use crate::gate::GateError;
+use crate::json;
+use crate::limits::RETRY_AFTER_SECONDS;
+use crate::tenant::TenantError;
+
+/// Kinds of API errors, named as upstream names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorKind {
+    BadRequest,
+    Execution,
+    Canceled,
+    Timeout,
+    Internal,
+    Unavailable,
+    NotFound,
+    TooLarge,
+    TooSlow,
+    UnsupportedMedia,
+    Unauthorized,
+}
+
+impl ErrorKind {
+    pub(crate) fn error_type(self) -> &'static str {
+        match self {
+            ErrorKind::BadRequest | ErrorKind::TooLarge | ErrorKind::TooSlow => "bad_data",
+            ErrorKind::UnsupportedMedia | ErrorKind::Unauthorized => "bad_data",
+            ErrorKind::Execution => "execution",
+            ErrorKind::Canceled => "canceled",
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::Internal => "internal",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::NotFound => "not_found",
+        }
+    }
+
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            ErrorKind::BadRequest => StatusCode::BAD_REQUEST,
+            ErrorKind::Execution => StatusCode::UNPROCESSABLE_ENTITY,
+            // 499 has no name in the standard; upstream answers it when the client has gone.
+            ErrorKind::Canceled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            ErrorKind::Timeout | ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorKind::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            ErrorKind::UnsupportedMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ErrorKind::Unauthorized => StatusCode::UNAUTHORIZED,
+        }
+    }
+}
+
+/// A failed API call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+}
+
+impl ApiError {
+    pub(crate) fn new(kind: ErrorKind, message: impl ToString) -> ApiError {
+        ApiError { kind, message: message.to_string() }
+    }
+
+    pub(crate) fn bad_request(message: impl ToString) -> ApiError {
+        ApiError::new(ErrorKind::BadRequest, message)
+    }
+
+    /// `invalid parameter "name": why`
+    pub(crate) fn parameter(name: &str, why: impl std::fmt::Display) -> ApiError {
+        ApiError::bad_request(format!("invalid parameter {name:?}: {why}"))
+    }
+
+    /// The same error as plain text, for endpoints that do not speak the API's JSON.
+    pub(crate) fn into_text(self) -> Response<Body> {
+        let mut response = text(self.kind.status(), &self.message);
+        set_retry_after(self.kind, &mut response);
+        response
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response<Body> {
+        let mut out = Vec::with_capacity(64 + self.message.len());
+        json::put_display(&mut out, "{\"status\":\"error\",\"errorType\":");
+        json::put_string(&mut out, self.kind.error_type());
+        json::put_display(&mut out, ",\"error\":");
+        json::put_string(&mut out, &self.message);
+        out.push(b'}');
+        let mut response = Response::new(Body::from(out));
+        *response.status_mut() = self.kind.status();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        set_retry_after(self.kind, &mut response);
+        response
+    }
+}
+
+fn set_retry_after(kind: ErrorKind, response: &mut Response<Body>) {
+    if kind == ErrorKind::Unavailable {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+    }
+}
+
+/// Plain text with a newline at its end.
+pub(crate) fn text(status: StatusCode, message: &str) -> Response<Body> {
+    let mut response = Response::new(Body::from(format!("{message}\n")));
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}
+
+impl From<TenantError> for ApiError {
+    fn from(error: TenantError) -> ApiError {
+        let kind = match error {
+            TenantError::Missing => ErrorKind::Unauthorized,
+            TenantError::Invalid(_) | TenantError::NotText => ErrorKind::BadRequest,
+        };
+        ApiError::new(kind, error)
+    }
+}
+
+impl From<GateError> for ApiError {
+    fn from(error: GateError) -> ApiError {
+        ApiError::new(ErrorKind::Unavailable, error)
+    }
+}
+
+impl From<QueryError> for ApiError {
+    fn from(error: QueryError) -> ApiError {
+        let kind = match error {
+            // Clients compare these two texts, which upstream ends with the stage of the query.
+            QueryError::Canceled => return stopped(ErrorKind::Canceled, &error),
+            QueryError::Timeout => return stopped(ErrorKind::Timeout, &error),
+            QueryError::Memory(_) | QueryError::Limit { .. } => ErrorKind::Execution,
+            QueryError::Corrupt { .. } | QueryError::Io { .. } => ErrorKind::Internal,
+        };
+        ApiError::new(kind, error)
+    }
+}
+
+fn stopped(kind: ErrorKind, error: &QueryError) -> ApiError {
+    ApiError::new(kind, format_args!("{error} in expression evaluation"))
+}

@@ -1,0 +1,85 @@
+//! Healthy, ready, reload, and the metrics of the server itself. Holds: all but `reload` answer during the
+//! replay.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+
+use super::error::text;
+use crate::app::App;
+use crate::metrics::exposition::{self, TextFormat};
+use crate::metrics::gather::gather;
+
+pub(super) async fn healthy() -> Response<Body> {
+    text(StatusCode::OK, "Chronolith is Healthy.")
+}
+
+pub(super) async fn ready(State(app): State<Arc<App>>) -> Response<Body> {
+    if app.is_ready() {
+        return text(StatusCode::OK, "Chronolith is Ready.");
+    }
+    let why = match app.stopping.load(Ordering::Relaxed) {
+        true => "server is shutting down".to_owned(),
+        false => app.replay_text(),
+    };
+    text(StatusCode::SERVICE_UNAVAILABLE, &format!("Service Unavailable: {why}"))
+}
+
+pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
+    let shared = app.clone();
+    match tokio::task::spawn_blocking(move || reload_now(&shared)).await {
+        Ok(Ok(())) => text(StatusCode::OK, "configuration reloaded"),
+        Ok(Err(why)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("failed to reload config: {why}")),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("failed to reload config: {error}")),
+    }
+}
+
+/// Reads the configuration again and applies what may change in a running server.
+pub(crate) fn reload_now(app: &App) -> Result<(), String> {
+    let Some(reload) = &app.reload else {
+        return Err("the server was started without a configuration file".to_owned());
+    };
+    let result = reload();
+    let mut shown = app.shown.write();
+    shown.reload_ok = result.is_ok();
+    match result {
+        Ok(reloaded) => {
+            if let Some(store) = app.store.get() {
+                store.set_limits(reloaded.limits.clone());
+            }
+            shown.limits = reloaded.limits;
+            shown.settings = reloaded.shown;
+            shown.config_yaml = reloaded.config_yaml;
+            shown.reloaded_ms = app.env.clock.now_ms();
+            tracing::info!("configuration reloaded");
+            Ok(())
+        }
+        Err(why) => {
+            app.metrics.reload_failures.add(1);
+            tracing::error!(why, "configuration not reloaded");
+            Err(why)
+        }
+    }
+}
+
+pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let format = TextFormat::negotiate(accept);
+    let printed = tokio::task::spawn_blocking(move || {
+        let mut out = Vec::new();
+        exposition::write(&gather(&app), format, &mut out);
+        out
+    });
+    match printed.await {
+        Ok(out) => {
+            let mut response = Response::new(Body::from(out));
+            let kind = HeaderValue::from_static(format.content_type());
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+            response
+        }
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}

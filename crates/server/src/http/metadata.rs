@@ -1,0 +1,124 @@
+//! `metadata` and `query_exemplars`. Holds: shapes as upstream's; what is not kept is an empty answer.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use chronolith_model::{Exemplar, Labels, Matcher, MetadataEntry};
+use chronolith_promql::ast::{Expr, ExprKind};
+
+use super::error::ApiError;
+use super::work::{self, Printer};
+use super::{query, series};
+use crate::app::App;
+use crate::json;
+
+pub(super) async fn metadata(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = work::open(&app, request).await?;
+    let limit = call.params.limit_given("limit")?;
+    let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
+        let metric = call.params.get("metric");
+        // Entries of one metric follow each other; one metric may have several, so that the limit counts here.
+        let entries = app.store()?.metadata(&call.tenant, metric, limit.filter(|n| *n > 0).unwrap_or(0));
+        let per_metric = call.params.limit("limit_per_metric")?;
+        let mut printer = Printer::open(ctx)?;
+        put_metadata(&mut printer.out, &entries, limit.unwrap_or(usize::MAX), per_metric);
+        printer.close(ctx, &[], &[])
+    });
+    Ok(printed.await?.into_json())
+}
+
+fn put_metadata(
+    out: &mut Vec<u8>,
+    entries: &[MetadataEntry],
+    metric_count_max: usize,
+    per_metric_max: usize,
+) {
+    out.push(b'{');
+    let groups = entries.chunk_by(|a, b| a.metric == b.metric).take(metric_count_max);
+    for (idx, group) in groups.enumerate() {
+        if idx > 0 {
+            out.push(b',');
+        }
+        json::put_string(out, group.first().map_or("", |entry| &entry.metric));
+        out.extend_from_slice(b":[");
+        let shown = if per_metric_max == 0 { usize::MAX } else { per_metric_max };
+        for (idx, entry) in group.iter().take(shown).enumerate() {
+            out.extend_from_slice(if idx > 0 { b",{\"type\":" } else { b"{\"type\":" });
+            json::put_string(out, entry.kind.as_str());
+            out.extend_from_slice(b",\"help\":");
+            json::put_string(out, &entry.help);
+            out.extend_from_slice(b",\"unit\":");
+            json::put_string(out, &entry.unit);
+            out.push(b'}');
+        }
+        out.push(b']');
+    }
+    out.push(b'}');
+}
+
+pub(super) async fn exemplars(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = work::open(&app, request).await?;
+    let range = series::time_range(&call.params)?;
+    if range.is_empty() {
+        return Err(ApiError::bad_request("end timestamp must not be before start timestamp"));
+    }
+    let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
+        let expr = query::parse(app, &call.params, "query")?;
+        let mut selectors = Vec::new();
+        collect_selectors(&expr, &mut selectors);
+        let found = app.store()?.exemplars(&call.tenant, &selectors, range);
+        let mut printer = Printer::open(ctx)?;
+        printer.out.push(b'[');
+        for (idx, (labels, exemplars)) in found.iter().enumerate() {
+            put_exemplars(&mut printer.out, idx, labels, exemplars);
+            printer.settle(ctx)?;
+        }
+        printer.out.push(b']');
+        printer.close(ctx, &[], &[])
+    });
+    Ok(printed.await?.into_json())
+}
+
+fn put_exemplars(out: &mut Vec<u8>, idx: usize, labels: &Labels, exemplars: &[Exemplar]) {
+    out.extend_from_slice(if idx > 0 { b",{\"seriesLabels\":" } else { b"{\"seriesLabels\":" });
+    json::put_labels(out, labels);
+    out.extend_from_slice(b",\"exemplars\":[");
+    for (idx, exemplar) in exemplars.iter().enumerate() {
+        out.extend_from_slice(if idx > 0 { b",{\"labels\":" } else { b"{\"labels\":" });
+        json::put_labels(out, &exemplar.labels);
+        out.extend_from_slice(b",\"value\":\"");
+        json::put_float(out, exemplar.value);
+        out.extend_from_slice(b"\",\"timestamp\":");
+        json::put_time(out, exemplar.time_ms);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
+}
+
+/// The matchers of every selector in the query.
+fn collect_selectors(expr: &Expr, out: &mut Vec<Vec<Matcher>>) {
+    match &expr.kind {
+        ExprKind::Number(_) | ExprKind::String(_) => {}
+        ExprKind::Selector(selector) => out.push(selector.matchers.clone()),
+        ExprKind::Matrix(matrix) => out.push(matrix.selector.matchers.clone()),
+        ExprKind::Subquery(subquery) => collect_selectors(&subquery.expr, out),
+        ExprKind::Call(call) => call.args.iter().for_each(|arg| collect_selectors(arg, out)),
+        ExprKind::Aggregate(aggregate) => {
+            aggregate.param.iter().for_each(|param| collect_selectors(param, out));
+            collect_selectors(&aggregate.expr, out);
+        }
+        ExprKind::Binary(binary) => {
+            collect_selectors(&binary.lhs, out);
+            collect_selectors(&binary.rhs, out);
+        }
+        ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => collect_selectors(inner, out),
+    }
+}

@@ -1,0 +1,234 @@
+//! Parameters of the API: query string and form body, times, durations and steps as Go reads them.
+//! Holds: a value is either understood completely or refused with upstream's text.
+
+use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
+
+use super::error::ApiError;
+use crate::duration::parse_duration_ms;
+use crate::limits::PARAM_COUNT_MAX;
+
+#[cfg(test)]
+mod tests;
+
+/// Earliest time that upstream prints and reads back.
+const MIN_TIME_TEXT: &str = "-292273086-05-16T16:47:06Z";
+/// Latest time that upstream prints and reads back.
+const MAX_TIME_TEXT: &str = "292277025-08-18T07:12:54.999999999Z";
+
+/// Decoded `name=value` pairs, body before query string, in order.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// Reads one urlencoded text.
+    pub(crate) fn parse(&mut self, encoded: &str) -> Result<(), ApiError> {
+        for pair in encoded.split('&').filter(|pair| !pair.is_empty()) {
+            if self.0.len() >= PARAM_COUNT_MAX {
+                return Err(ApiError::bad_request(format!("more than {PARAM_COUNT_MAX} parameters")));
+            }
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            self.0.push((decode(name)?, decode(value)?));
+        }
+        Ok(())
+    }
+
+    /// The first value of `name`; an empty one counts as not given.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(n, _)| n == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// All values of `name`.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Milliseconds of the time `name`, or `default_ms`.
+    pub(crate) fn time_ms(&self, name: &str, default_ms: i64) -> Result<i64, ApiError> {
+        match self.get(name) {
+            None => Ok(default_ms),
+            Some(text) => parse_time_ms(text).map_err(|why| ApiError::parameter(name, why)),
+        }
+    }
+
+    /// Milliseconds of the time `name`, which must be there.
+    pub(crate) fn time_ms_required(&self, name: &str) -> Result<i64, ApiError> {
+        parse_time_ms(self.get(name).unwrap_or("")).map_err(|why| ApiError::parameter(name, why))
+    }
+
+    /// Milliseconds of the duration `name`.
+    pub(crate) fn duration_ms(&self, name: &str) -> Result<Option<i64>, ApiError> {
+        let parse = |text| parse_seconds_ms(text).map_err(|why| ApiError::parameter(name, why));
+        self.get(name).map(parse).transpose()
+    }
+
+    /// `limit` and its like: 0 and absent mean "no limit".
+    pub(crate) fn limit(&self, name: &str) -> Result<usize, ApiError> {
+        Ok(self.limit_given(name)?.unwrap_or(0))
+    }
+
+    /// A limit, `None` where absent or negative.
+    pub(crate) fn limit_given(&self, name: &str) -> Result<Option<usize>, ApiError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let number: i64 =
+            text.parse().map_err(|_| ApiError::parameter(name, format_args!("{text:?} is not a number")))?;
+        if number < 0 {
+            return Err(ApiError::parameter(name, "limit must be non-negative"));
+        }
+        Ok(Some(usize::try_from(number).unwrap_or(usize::MAX)))
+    }
+}
+
+/// Percent-decoding of a form: `+` is a space.
+fn decode(encoded: &str) -> Result<String, ApiError> {
+    decode_with_plus(&encoded.replace('+', " "))
+}
+
+fn decode_with_plus(encoded: &str) -> Result<String, ApiError> {
+    decode_percent(encoded)
+        .ok_or_else(|| ApiError::bad_request("parameter is not valid percent-encoded UTF-8"))
+}
+
+/// Percent-decoding; `None` for a broken escape or for bytes that are not UTF-8.
+pub(crate) fn decode_percent(encoded: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(encoded.len());
+    let mut bytes = encoded.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let (high, low) = (bytes.next()?, bytes.next()?);
+            let digit = |b: u8| char::from(b).to_digit(16);
+            out.push(u8::try_from(digit(high)? * 16 + digit(low)?).ok()?);
+        } else {
+            out.push(byte);
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+/// A time: seconds as a float, or RFC 3339.
+pub(crate) fn parse_time_ms(text: &str) -> Result<i64, String> {
+    let unknown = || format!("cannot parse {text:?} to a valid timestamp");
+    if let Some(seconds) = parse_float(text) {
+        let ms = (seconds * 1000.0).round();
+        let legal = ms >= TIME_MIN_MS as f64 && ms <= TIME_MAX_MS as f64;
+        return if legal { Ok(ms as i64) } else { Err(unknown()) };
+    }
+    match text {
+        MIN_TIME_TEXT => Ok(TIME_MIN_MS),
+        MAX_TIME_TEXT => Ok(TIME_MAX_MS),
+        _ => parse_rfc3339_ms(text).ok_or_else(unknown),
+    }
+}
+
+/// A duration: seconds as a float, or Prometheus's form.
+pub(crate) fn parse_seconds_ms(text: &str) -> Result<i64, String> {
+    if let Some(seconds) = parse_float(text) {
+        let nanos = seconds * 1e9;
+        if nanos.is_nan() || nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
+            return Err(format!("cannot parse {text:?} to a valid duration. It overflows int64"));
+        }
+        return Ok((nanos / 1e6) as i64);
+    }
+    let parsed = parse_duration_ms(text).filter(|ms| *ms <= i64::MAX / 1_000_000);
+    parsed.ok_or_else(|| format!("cannot parse {text:?} to a valid duration"))
+}
+
+/// What both Go and Rust read as a float; words such as `infinity` included.
+fn parse_float(text: &str) -> Option<f64> {
+    text.parse().ok()
+}
+
+fn parse_rfc3339_ms(text: &str) -> Option<i64> {
+    let (date, rest) = text.split_once(['T', 't'])?;
+    let mut fields = date.split('-');
+    let year = number(fields.next()?, 4)?;
+    let (month, day) = (number(fields.next()?, 2)?, number(fields.next()?, 2)?);
+    let zone_at = rest.find(['Z', 'z', '+', '-'])?;
+    let (clock, zone) = rest.split_at_checked(zone_at)?;
+    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
+    let mut fields_of_clock = clock.split(':');
+    let hour = number(fields_of_clock.next()?, 2)?;
+    let (minute, second) = (number(fields_of_clock.next()?, 2)?, number(fields_of_clock.next()?, 2)?);
+    if fields.next().is_some() || fields_of_clock.next().is_some() {
+        return None;
+    }
+    if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
+        return None;
+    }
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let seconds = days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+    Some((seconds - zone_offset_seconds(zone)?) * 1000 + fraction_ms(clock, rest, fraction)?)
+}
+
+fn fraction_ms(clock: &str, rest: &str, fraction: &str) -> Option<i64> {
+    if fraction.is_empty() {
+        // A point without digits behind it is no fraction.
+        return (!rest.starts_with(&format!("{clock}."))).then_some(0);
+    }
+    if !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    format!("{fraction:0<3}").get(..3)?.parse().ok()
+}
+
+fn zone_offset_seconds(zone: &str) -> Option<i64> {
+    if zone.eq_ignore_ascii_case("z") {
+        return Some(0);
+    }
+    let (sign, clock) = match zone.split_at_checked(1)? {
+        ("+", clock) => (1, clock),
+        ("-", clock) => (-1, clock),
+        _ => return None,
+    };
+    let (hours, minutes) = clock.split_once(':')?;
+    let (hours, minutes) = (number(hours, 2)?, number(minutes, 2)?);
+    (hours <= 23 && minutes <= 59).then_some(sign * (hours * 3600 + minutes * 60))
+}
+
+fn number(text: &str, digits: usize) -> Option<i64> {
+    let plain = text.len() == digits && text.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| text.parse().ok())?
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted from March so that leap days come last.
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+/// Undoes the `U__` escaping of label names in paths: `__` is `_`, `_2e_` is U+002E.
+/// `None` where the name is not escaped or the escape is broken; the name then stands for itself.
+pub(crate) fn unescape_name(name: &str) -> Option<String> {
+    let mut rest = name.strip_prefix("U__")?;
+    let mut out = String::with_capacity(rest.len());
+    while let Some(at) = rest.find('_') {
+        out.push_str(rest.get(..at)?);
+        let tail = rest.get(at + 1..)?;
+        let (code, after) = tail.split_once('_')?;
+        if code.is_empty() {
+            out.push('_');
+        } else if code.len() <= 6 {
+            out.push(char::from_u32(u32::from_str_radix(code, 16).ok()?)?);
+        } else {
+            return None;
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    Some(out)
+}

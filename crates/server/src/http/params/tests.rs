@@ -1,0 +1,72 @@
+//! Times, durations, escapes and limits as upstream reads them.
+
+use super::*;
+
+#[track_caller]
+fn check_time(text: &str, want_ms: i64) {
+    assert_eq!(parse_time_ms(text), Ok(want_ms), "{text}");
+}
+
+#[test]
+fn times_are_floats_or_rfc3339() {
+    check_time("1435781451.781", 1_435_781_451_781);
+    check_time("0", 0);
+    check_time("-1.5", -1500);
+    check_time("1e3", 1_000_000);
+    check_time("2015-07-01T20:10:51.781Z", 1_435_781_451_781);
+    check_time("2015-07-01T22:10:51.781+02:00", 1_435_781_451_781);
+    check_time("1969-12-31T23:59:59Z", -1000);
+    check_time("2024-02-29T00:00:00Z", 1_709_164_800_000);
+    check_time(MIN_TIME_TEXT, TIME_MIN_MS);
+    check_time(MAX_TIME_TEXT, TIME_MAX_MS);
+}
+
+#[test]
+fn what_is_no_time_is_named() {
+    assert_eq!(parse_time_ms("yesterday").unwrap_err(), r#"cannot parse "yesterday" to a valid timestamp"#);
+    let bad = ["", "NaN", "Inf", "1e300", "2015-02-30T00:00:00Z", "2015-07-01", "2015-07-01T25:00:00Z"];
+    for text in bad.into_iter().chain(["2015-07-01T20:10:51.Z", "2015-07-01T20:10:51", "20150-1-1T00:00:00Z"])
+    {
+        assert!(parse_time_ms(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn durations_are_floats_or_prometheus_form() {
+    assert_eq!(parse_seconds_ms("15"), Ok(15_000));
+    assert_eq!(parse_seconds_ms("0.000001"), Ok(0));
+    assert_eq!(parse_seconds_ms("5m"), Ok(300_000));
+    assert_eq!(parse_seconds_ms("-5"), Ok(-5000));
+    assert_eq!(parse_seconds_ms("x").unwrap_err(), r#"cannot parse "x" to a valid duration"#);
+    let overflow = r#"cannot parse "1e30" to a valid duration. It overflows int64"#;
+    assert_eq!(parse_seconds_ms("1e30").unwrap_err(), overflow);
+}
+
+#[test]
+fn forms_decode_and_keep_repeats() {
+    let mut params = Params::default();
+    params.parse("match[]=a%7Bb%3D%22c%22%7D&match%5B%5D=d+e&x=&y").unwrap();
+    assert_eq!(params.all("match[]").collect::<Vec<_>>(), [r#"a{b="c"}"#, "d e"]);
+    assert_eq!((params.get("x"), params.get("y")), (None, None));
+    assert!(Params::default().parse("a=%zz").is_err());
+    assert!(Params::default().parse("a=%ff").is_err());
+    assert!(Params::default().parse("a=%e").is_err());
+    assert!(Params::default().parse(&"a=1&".repeat(PARAM_COUNT_MAX + 1)).is_err());
+}
+
+#[test]
+fn limits_are_not_negative() {
+    let mut params = Params::default();
+    params.parse("limit=-1&n=x&ok=3").unwrap();
+    assert!(params.limit("limit").is_err() && params.limit("n").is_err());
+    assert_eq!((params.limit("ok"), params.limit("absent")), (Ok(3), Ok(0)));
+}
+
+#[test]
+fn escaped_label_names() {
+    assert_eq!(unescape_name("U__host_2e_name").as_deref(), Some("host.name"));
+    assert_eq!(unescape_name("U__a__b").as_deref(), Some("a_b"));
+    assert_eq!(unescape_name("U___1f980_").as_deref(), Some("🦀"));
+    assert_eq!(unescape_name("U__a_d800_"), None);
+    assert_eq!(unescape_name("plain"), None);
+}

@@ -1,0 +1,198 @@
+//! `series`, `labels`, `label/<name>/values`: what is stored, by selectors.
+//! Holds: answers are sorted, each item once, over all `match[]`; collected items count in the query's budget.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use chronolith_base::Reservation;
+use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
+use chronolith_model::{Labels, Matcher, QueryError, Queryable, ReadContext, Selector, TimeRange};
+use chronolith_promql::ast::{DurationExpr, Expr, ExprKind};
+
+use super::error::ApiError;
+use super::params::{Params, decode_percent, unescape_name};
+use super::query::parse_text;
+use super::work::{self, Printer, TRUNCATED_WARNING};
+use crate::app::App;
+use crate::json;
+
+/// What a series, its place in a set included, costs beside its labels.
+const SET_ENTRY_BYTES: u64 = 64;
+/// Text of the parser for a selector that would fit every series.
+const ALL_EMPTY_TEXT: &str = "must contain at least one non-empty matcher";
+
+pub(super) async fn series(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = work::open(&app, request).await?;
+    if call.params.all("match[]").next().is_none() {
+        return Err(ApiError::bad_request("no match[] parameter provided"));
+    }
+    let range = time_range(&call.params)?;
+    let limit = call.params.limit("limit")?;
+    let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
+        let selectors = selectors(app, &call.params)?;
+        let source = app.store()?.queryable(&call.tenant);
+        let mut found = Collected::new(ctx)?;
+        for matchers in &selectors {
+            found.add_series(&*source, &Selector { matchers, range }, ctx)?;
+        }
+        let mut printer = Printer::open(ctx)?;
+        printer.out.push(b'[');
+        let shown = if limit == 0 { usize::MAX } else { limit };
+        for (idx, labels) in found.items.iter().take(shown).enumerate() {
+            if idx > 0 {
+                printer.out.push(b',');
+            }
+            json::put_labels(&mut printer.out, labels);
+            printer.settle(ctx)?;
+        }
+        printer.out.push(b']');
+        printer.close(ctx, &truncation(found.items.len() > shown), &[])
+    });
+    Ok(printed.await?.into_json())
+}
+
+pub(super) async fn label_names(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = work::open(&app, request).await?;
+    list(&app, call, |source, selector, limit, ctx| source.label_names(selector, limit, ctx)).await
+}
+
+pub(super) async fn label_values(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = work::open(&app, request).await?;
+    let name = label_of_path(&call.path)?;
+    list(&app, call, move |source, selector, limit, ctx| source.label_values(&name, selector, limit, ctx))
+        .await
+}
+
+/// The label name of `/api/v1/label/<name>/values`.
+fn label_of_path(path: &str) -> Result<String, ApiError> {
+    let encoded =
+        path.strip_prefix("/api/v1/label/").and_then(|rest| rest.strip_suffix("/values")).unwrap_or("");
+    let name = decode_percent(encoded)
+        .ok_or_else(|| ApiError::bad_request(format!("invalid label name: {encoded:?} is not UTF-8")))?;
+    let name = unescape_name(&name).unwrap_or(name);
+    if name.is_empty() {
+        return Err(ApiError::bad_request(format!("invalid label name: {name:?}")));
+    }
+    Ok(name)
+}
+
+/// Lists strings of each selector, merged.
+async fn list(
+    app: &Arc<App>,
+    call: work::Call,
+    ask: impl Fn(&dyn Queryable, &Selector<'_>, usize, &ReadContext) -> Result<Vec<String>, QueryError>
+    + Send
+    + 'static,
+) -> Result<Response<Body>, ApiError> {
+    let range = time_range(&call.params)?;
+    let limit = call.params.limit("limit")?;
+    // One more than asked tells whether there is more.
+    let asked = if limit == 0 { 0 } else { limit.saturating_add(1) };
+    let printed = work::run(app, app.options.query.timeout_ms, move |app, ctx| {
+        let mut selectors = selectors(app, &call.params)?;
+        if selectors.is_empty() {
+            selectors.push(Vec::new());
+        }
+        let source = app.store()?.queryable(&call.tenant);
+        let mut found = BTreeSet::new();
+        let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
+        for matchers in &selectors {
+            let names = ask(&*source, &Selector { matchers, range }, asked, ctx)?;
+            let bytes = names.iter().map(|name| name.len() as u64 + SET_ENTRY_BYTES).sum();
+            held.grow(bytes).map_err(QueryError::from)?;
+            found.extend(names);
+        }
+        let shown = if limit == 0 { usize::MAX } else { limit };
+        let mut printer = Printer::open(ctx)?;
+        json::put_strings(&mut printer.out, found.iter().take(shown).map(String::as_str));
+        printer.close(ctx, &truncation(found.len() > shown), &[])
+    });
+    Ok(printed.await?.into_json())
+}
+
+fn truncation(truncated: bool) -> Vec<String> {
+    if truncated { vec![TRUNCATED_WARNING.to_owned()] } else { Vec::new() }
+}
+
+/// `start` and `end`, everything by default.
+pub(super) fn time_range(params: &Params) -> Result<TimeRange, ApiError> {
+    let start_ms = params.time_ms("start", TIME_MIN_MS)?;
+    let end_ms = params.time_ms("end", TIME_MAX_MS)?;
+    Ok(TimeRange::inclusive(start_ms, end_ms))
+}
+
+/// The selectors of all `match[]`.
+pub(super) fn selectors(app: &App, params: &Params) -> Result<Vec<Vec<Matcher>>, ApiError> {
+    params.all("match[]").map(|text| selector(app, text)).collect()
+}
+
+fn selector(app: &App, text: &str) -> Result<Vec<Matcher>, ApiError> {
+    let expr = parse_text(app, text, "match[]").map_err(|error| {
+        if error.message.ends_with(ALL_EMPTY_TEXT) {
+            ApiError::parameter("match[]", format_args!("match[] {ALL_EMPTY_TEXT}"))
+        } else {
+            error
+        }
+    })?;
+    matchers_of(expr)
+        .ok_or_else(|| ApiError::parameter("match[]", "1:1: parse error: not a plain series selector"))
+}
+
+fn matchers_of(expr: Expr) -> Option<Vec<Matcher>> {
+    match expr.kind {
+        ExprKind::Selector(selector) => {
+            let plain = selector.at.is_none()
+                && selector.offset == DurationExpr::ZERO
+                && selector.extension.is_none();
+            plain.then_some(selector.matchers)
+        }
+        _ => None,
+    }
+}
+
+/// Label sets, sorted, each once.
+struct Collected {
+    items: BTreeSet<Labels>,
+    held: Reservation,
+}
+
+impl Collected {
+    fn new(ctx: &ReadContext) -> Result<Collected, ApiError> {
+        Ok(Collected { items: BTreeSet::new(), held: ctx.budget.reserve(0).map_err(QueryError::from)? })
+    }
+
+    fn add_series(
+        &mut self,
+        source: &dyn Queryable,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<(), ApiError> {
+        let mut batches = source.select(selector, ctx)?;
+        let mut batch = Vec::new();
+        loop {
+            let more = batches.next_batch(&mut batch)?;
+            ctx.check()?;
+            for one in batch.drain(..) {
+                let bytes = one.labels.heap_bytes() as u64 + SET_ENTRY_BYTES;
+                if self.items.insert(one.labels) {
+                    self.held.grow(bytes).map_err(QueryError::from)?;
+                }
+            }
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+}

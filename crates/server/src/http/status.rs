@@ -1,0 +1,208 @@
+//! What the server says about itself in the API: builds, settings, sizes, and lists that are empty because
+//! this version neither scrapes targets nor evaluates rules.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Response, header};
+use serde_json::{Value, json};
+
+use super::error::ApiError;
+use super::work;
+use crate::app::App;
+use crate::limits::CARDINALITY_LIMIT_MAX;
+
+/// The level of the query API that clients may expect; Grafana chooses its requests by it.
+const API_VERSION: &str = "3.14.0";
+/// Entries of each list of `status/tsdb`, as upstream.
+const CARDINALITY_LIMIT: usize = 10;
+
+fn success(data: &Value) -> Response<Body> {
+    plain_json(&json!({ "status": "success", "data": data }))
+}
+
+fn plain_json(value: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(value.to_string()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn build_value() -> Value {
+    json!({
+        "version": API_VERSION,
+        "revision": "",
+        "branch": "",
+        "buildUser": "",
+        "buildDate": "",
+        "goVersion": "",
+        "application": "Chronolith",
+        "chronolithVersion": crate::VERSION,
+    })
+}
+
+pub(super) async fn build() -> Response<Body> {
+    success(&build_value())
+}
+
+pub(super) async fn version() -> Response<Body> {
+    plain_json(&build_value())
+}
+
+pub(super) async fn rules() -> Response<Body> {
+    success(&json!({ "groups": [] }))
+}
+
+pub(super) async fn alerts() -> Response<Body> {
+    success(&json!({ "alerts": [] }))
+}
+
+pub(super) async fn targets() -> Response<Body> {
+    success(&json!({ "activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {} }))
+}
+
+pub(super) async fn alertmanagers() -> Response<Body> {
+    success(&json!({ "activeAlertmanagers": [], "droppedAlertmanagers": [] }))
+}
+
+pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
+    let features = app.options.features;
+    success(&json!({
+        "api": {
+            "exemplars": true, "label_values_match": true, "query_stats": true, "remote_write_receiver": true,
+            "remote_write_v2": false, "remote_read": false, "admin": false,
+        },
+        "promql": {
+            "experimental_functions": features.experimental_functions,
+            "delayed_name_removal": features.delayed_name_removal,
+            "extended_range_selectors": features.extended_range_selectors,
+            "binop_fill_modifiers": features.binop_fill_modifiers,
+            "native_histograms": false,
+        },
+        "rules": {}, "scrape": {}, "tsdb": { "out_of_order": true },
+    }))
+}
+
+/// RFC 3339 in UTC, to the second.
+fn show_time(time_ms: i64) -> String {
+    let (days, second) = (time_ms.div_euclid(86_400_000), time_ms.rem_euclid(86_400_000) / 1000);
+    // Days to a date in the proleptic Gregorian calendar, counted from March so that leap days come last.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
+}
+
+pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
+    let shown = app.shown.read();
+    let stats = app.store.get().map(|store| store.stats()).unwrap_or_default();
+    let retention = match shown.limits.retention_ms {
+        0 => "unlimited".to_owned(),
+        ms => crate::duration::show_duration_ms(ms),
+    };
+    success(&json!({
+        "startTime": show_time(app.started_ms),
+        "serverTime": show_time(app.env.clock.now_ms()),
+        "reloadConfigSuccess": shown.reload_ok,
+        "lastConfigTime": show_time(shown.reloaded_ms),
+        "corruptionCount": stats.replay_notes.len(),
+        "goroutineCount": 0,
+        "GOMAXPROCS": chronolith_base::thread::core_count(),
+        "GOGC": "",
+        "GODEBUG": "",
+        "storageRetention": retention,
+        "hostname": "",
+        "CWD": "",
+    }))
+}
+
+pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = work::open(&app, request).await?;
+    let limit = call.params.limit_given("limit")?.unwrap_or(CARDINALITY_LIMIT);
+    if limit == 0 || limit > CARDINALITY_LIMIT_MAX {
+        let why = format!("limit must be between 1 and {CARDINALITY_LIMIT_MAX}");
+        return Err(ApiError::parameter("limit", why));
+    }
+    let value = work::run(&app, app.options.query.timeout_ms, move |app, _| {
+        let store = app.store()?;
+        let stats = store.stats();
+        let cardinality = store.cardinality(&call.tenant, limit);
+        let list = |entries: &[(String, u64)]| -> Value {
+            entries.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
+        };
+        Ok(json!({
+            "headStats": {
+                "numSeries": cardinality.series_count,
+                "numLabelPairs": cardinality.label_pair_count,
+                "chunkCount": stats.head_chunks,
+                "minTime": stats.head_min_time_ms.unwrap_or(i64::MAX),
+                "maxTime": stats.head_max_time_ms.unwrap_or(i64::MIN),
+            },
+            "seriesCountByMetricName": list(&cardinality.series_by_metric),
+            "labelValueCountByLabelName": list(&cardinality.values_by_label),
+            "memoryInBytesByLabelName": list(&cardinality.bytes_by_label),
+            "seriesCountByLabelValuePair": list(&cardinality.series_by_pair),
+        }))
+    });
+    Ok(success(&value.await?))
+}
+
+/// Sizes for the start page. An endpoint of our own; answers during the replay, too.
+pub(super) async fn storage(State(app): State<Arc<App>>) -> Response<Body> {
+    let stats = app.store.get().map(|store| store.stats()).unwrap_or_default();
+    success(&json!({
+        "ready": app.is_ready(),
+        "progress": if app.is_ready() { Value::Null } else { Value::from(app.replay_text()) },
+        "version": crate::VERSION,
+        "startTime": show_time(app.started_ms),
+        "tenants": stats.tenants,
+        "headSeries": stats.head_series,
+        "headChunks": stats.head_chunks,
+        "headMinTime": stats.head_min_time_ms,
+        "headMaxTime": stats.head_max_time_ms,
+        "blocks": stats.blocks,
+        "blockBytes": stats.block_bytes,
+        "walBytes": stats.wal_bytes,
+        "samplesAppended": stats.samples_appended,
+        "samplesRejected": app.metrics.write.samples_rejected.iter().map(crate::metrics::Counter::get).sum::<u64>(),
+        "replayMs": stats.replay_ms,
+        "replayNotes": stats.replay_notes,
+        "walPoisoned": stats.wal_poisoned,
+        "diskFull": stats.disk_full,
+        "multitenancy": app.options.multitenancy,
+    }))
+}
+
+pub(super) async fn flags(State(app): State<Arc<App>>) -> Response<Body> {
+    let shown = app.shown.read();
+    let settings = shown.settings.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str())));
+    success(&Value::Object(settings.collect()))
+}
+
+pub(super) async fn config(State(app): State<Arc<App>>) -> Response<Body> {
+    success(&json!({ "yaml": app.shown.read().config_yaml }))
+}
+
+pub(super) async fn replay(State(app): State<Arc<App>>) -> Response<Body> {
+    let at = app.replay_snapshot();
+    success(&json!({ "min": at.segment_first, "max": at.segment_last, "current": at.segment_now }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(show_time(0), "1970-01-01T00:00:00Z");
+        assert_eq!(show_time(1_709_164_800_000), "2024-02-29T00:00:00Z");
+        assert_eq!(show_time(1_435_781_451_781), "2015-07-01T20:10:51Z");
+        assert_eq!(show_time(-1), "1969-12-31T23:59:59Z");
+    }
+}

@@ -1,0 +1,380 @@
+//! The router without sockets: parameters, errors, envelopes, formats.
+//! Uses a store in memory; a fake clock stands at [`NOW_MS`].
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode, header};
+use chronolith_base::Env;
+use chronolith_ingest::remote_write::encode::RequestEncoder;
+use chronolith_tsdb::{ReplayProgress, Tsdb};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+use super::router;
+use crate::app::App;
+use crate::options::ServerOptions;
+
+const NOW_MS: i64 = 1_700_000_000_000;
+const NOW_S: i64 = NOW_MS / 1000;
+
+/// Labels as they are written down in a test.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    text: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {}", self.text))
+    }
+}
+
+struct Fixture {
+    app: Arc<App>,
+}
+
+impl Fixture {
+    fn starting() -> Fixture {
+        Fixture::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
+        let (env, _clock, _disk) = Env::fake(NOW_MS, 1);
+        let mut options = ServerOptions::new("/data".into());
+        options.shown.push(("http".to_owned(), "127.0.0.1:9595".to_owned()));
+        change(&mut options);
+        Fixture { app: Arc::new(App::new(env, options, None)) }
+    }
+
+    fn ready() -> Fixture {
+        Fixture::starting().open()
+    }
+
+    fn open(self) -> Fixture {
+        let options = self.app.options.tsdb.clone();
+        let progress = Arc::new(ReplayProgress::default());
+        let store = Tsdb::open(self.app.env.clone(), options, progress).expect("opens");
+        self.app.set_store(store);
+        self
+    }
+
+    async fn send(&self, request: Request<Body>) -> Answer {
+        let response = router(self.app.clone()).oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Answer { status: parts.status, headers: parts.headers, text }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    async fn post_form(&self, path: &str, form: &str) -> Answer {
+        let kind = "application/x-www-form-urlencoded";
+        let request =
+            Request::post(path).header(header::CONTENT_TYPE, kind).body(Body::from(form.to_owned()));
+        self.send(request.unwrap()).await
+    }
+
+    async fn write(&self, series: &[(Pairs<'_>, &[(i64, f64)])]) -> Answer {
+        let mut encoder = RequestEncoder::new();
+        for (labels, samples) in series {
+            encoder.push_series(labels.iter().copied(), samples);
+        }
+        let request = Request::post("/api/v1/write")
+            .header(header::CONTENT_TYPE, "application/x-protobuf")
+            .header(header::CONTENT_ENCODING, "snappy")
+            .body(Body::from(encoder.compressed()));
+        self.send(request.unwrap()).await
+    }
+}
+
+#[track_caller]
+fn check_error(answer: &Answer, status: u16, kind: &str, message: &str) {
+    assert_eq!(answer.status.as_u16(), status, "{}", answer.text);
+    let json = answer.json();
+    assert_eq!(
+        (json["status"].as_str(), json["errorType"].as_str()),
+        (Some("error"), Some(kind)),
+        "{}",
+        answer.text
+    );
+    let found = json["error"].as_str().unwrap();
+    assert_eq!(found, message);
+}
+
+#[tokio::test]
+async fn refusals_have_upstreams_texts() {
+    let server = Fixture::ready();
+    let cases = [
+        (
+            "/api/v1/query?query=1&time=yesterday",
+            r#"invalid parameter "time": cannot parse "yesterday" to a valid timestamp"#,
+        ),
+        (
+            "/api/v1/query_range?query=1&end=1&step=1",
+            r#"invalid parameter "start": cannot parse "" to a valid timestamp"#,
+        ),
+        (
+            "/api/v1/query_range?query=1&start=0&step=1",
+            r#"invalid parameter "end": cannot parse "" to a valid timestamp"#,
+        ),
+        (
+            "/api/v1/query_range?query=1&start=2&end=1&step=1",
+            r#"invalid parameter "end": end timestamp must not be before start time"#,
+        ),
+        (
+            "/api/v1/query_range?query=1&start=1&end=2",
+            r#"invalid parameter "step": cannot parse "" to a valid duration"#,
+        ),
+        (
+            "/api/v1/query_range?query=1&start=1&end=2&step=0",
+            r#"invalid parameter "step": zero or negative query resolution step widths are not accepted. Try a positive integer"#,
+        ),
+        (
+            "/api/v1/query_range?query=1&start=1&end=2&step=0.000000001",
+            r#"invalid parameter "step": zero or negative query resolution step widths are not accepted. Try a positive integer"#,
+        ),
+        (
+            "/api/v1/query_range?query=1&start=0&end=11001&step=1",
+            "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
+        ),
+        ("/api/v1/series", "no match[] parameter provided"),
+        (
+            "/api/v1/series?match[]=%7B%7D",
+            r#"invalid parameter "match[]": match[] must contain at least one non-empty matcher"#,
+        ),
+        (
+            "/api/v1/query?query=sum(",
+            r#"invalid parameter "query": 1:5: parse error: unclosed left parenthesis"#,
+        ),
+        ("/api/v1/labels?limit=-1", r#"invalid parameter "limit": limit must be non-negative"#),
+        ("/api/v1/label//values", r#"invalid label name: """#),
+    ];
+    for (path, message) in cases {
+        check_error(&server.get(path).await, 400, "bad_data", message);
+    }
+    check_error(&server.get("/api/v1/nope").await, 404, "not_found", "no such endpoint: /api/v1/nope");
+}
+
+#[tokio::test]
+async fn steps_at_the_limit_are_allowed() {
+    let answer = Fixture::ready().get("/api/v1/query_range?query=1&start=0&end=11000&step=1").await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn what_is_written_can_be_queried() {
+    let server = Fixture::ready();
+    let labels: &[(&str, &str)] = &[("__name__", "m"), ("host", "a")];
+    let other: &[(&str, &str)] = &[("__name__", "m"), ("host", "b"), ("dot.ted", "z")];
+    let samples: &[(i64, f64)] = &[(NOW_MS - 30_000, 1.5), (NOW_MS - 15_000, 1e21)];
+    let written = server.write(&[(labels, samples), (other, &samples[..1])]).await;
+    assert_eq!(written.status, StatusCode::NO_CONTENT, "{}", written.text);
+    assert_eq!(written.headers["x-prometheus-remote-write-samples-written"], "3");
+
+    let vector = server.get("/api/v1/query?query=m").await;
+    assert_eq!(
+        vector.text,
+        format!(
+            r#"{{"status":"success","data":{{"resultType":"vector","result":[{{"metric":{{"__name__":"m","dot.ted":"z","host":"b"}},"value":[{NOW_S},"1.5"]}},{{"metric":{{"__name__":"m","host":"a"}},"value":[{NOW_S},"1e+21"]}}]}}}}"#
+        )
+    );
+    let form =
+        format!("query=m%7Bhost%3D%22a%22%7D&start={}&end={NOW_S}&step=15&limit=1&stats=all", NOW_S - 30);
+    let matrix = server.post_form("/api/v1/query_range", &form).await.json();
+    let values = &matrix["data"]["result"][0]["values"];
+    assert_eq!(
+        values.to_string(),
+        format!(r#"[[{},"1.5"],[{},"1e+21"],[{NOW_S},"1e+21"]]"#, NOW_S - 30, NOW_S - 15)
+    );
+    assert!(matrix["data"]["stats"]["samples"]["totalQueryableSamples"].is_u64());
+
+    let names = server.get("/api/v1/labels").await.json();
+    assert_eq!(names["data"].to_string(), r#"["__name__","dot.ted","host"]"#);
+    let values = server.get("/api/v1/label/U__dot_2e_ted/values").await.json();
+    assert_eq!(values["data"].to_string(), r#"["z"]"#);
+    let cut = server.get("/api/v1/label/host/values?limit=1").await.json();
+    assert_eq!(cut["data"].to_string(), r#"["a"]"#);
+    assert_eq!(cut["warnings"].to_string(), r#"["results truncated due to limit"]"#);
+    let series = server.post_form("/api/v1/series", "match[]=m&match[]=%7Bhost%3D%22a%22%7D").await.json();
+    assert_eq!(series["data"].as_array().map(Vec::len), Some(2), "each series once: {series}");
+
+    let federated = server.get("/federate?match[]=m").await.text;
+    let line = format!("m{{host=\"a\",instance=\"\"}} 1e+21 {}\n", NOW_MS - 15_000);
+    assert!(federated.starts_with("# TYPE m untyped\n") && federated.contains(&line), "{federated}");
+}
+
+#[tokio::test]
+async fn rejected_samples_are_counted_and_the_first_is_named() {
+    let server = Fixture::ready();
+    let good: &[(&str, &str)] = &[("__name__", "good")];
+    let bad: &[(&str, &str)] = &[("a", "b")];
+    let answer = server.write(&[(good, &[(NOW_MS, 1.0)]), (bad, &[(NOW_MS, 1.0)])]).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(
+        answer.text.starts_with("1 of 2 samples rejected: first: series has no metric name"),
+        "{}",
+        answer.text
+    );
+    assert_eq!(answer.headers["x-prometheus-remote-write-samples-written"], "1");
+    let metrics = server.get("/metrics").await.text;
+    assert!(
+        metrics.contains("chronolith_write_samples_rejected_total{reason=\"no_metric_name\"} 1\n"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("chronolith_write_samples_accepted_total 1\n"));
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_remote_write() {
+    let server = Fixture::with(|options| options.write.compressed_bytes_max = 1000).open();
+    let send = async |kind: &'static str, encoding: &'static str, body: Vec<u8>| {
+        let request = Request::post("/api/v1/push").header(header::CONTENT_TYPE, kind);
+        let request = request.header(header::CONTENT_ENCODING, encoding).body(Body::from(body));
+        server.send(request.unwrap()).await.status.as_u16()
+    };
+    let protobuf = "application/x-protobuf";
+    assert_eq!(send(protobuf, "snappy", b"garbage".to_vec()).await, 400);
+    assert_eq!(send(protobuf, "gzip", Vec::new()).await, 415);
+    assert_eq!(send("text/plain", "snappy", Vec::new()).await, 415);
+    assert_eq!(send(protobuf, "snappy", vec![0; 1001]).await, 413);
+    assert_eq!(server.get("/api/v1/write").await.status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn while_starting_only_what_needs_no_store_answers() {
+    let server = Fixture::starting();
+    for path in ["/", "/-/healthy", "/metrics", "/api/v1/status/walreplay", "/api/v1/status/buildinfo"] {
+        assert_eq!(server.get(path).await.status, StatusCode::OK, "{path}");
+    }
+    let ready = server.get("/-/ready").await;
+    assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(ready.text.starts_with("Service Unavailable"), "{}", ready.text);
+    for path in ["/api/v1/query?query=1", "/api/v1/labels", "/api/v1/status/tsdb"] {
+        let answer = server.get(path).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.json()["errorType"].as_str()),
+            (503, Some("unavailable")),
+            "{path}"
+        );
+        assert!(answer.headers.contains_key(header::RETRY_AFTER));
+    }
+    assert_eq!(server.write(&[]).await.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn tenants_come_from_the_header() {
+    let server = Fixture::with(|options| options.multitenancy = true).open();
+    let answer = server.get("/api/v1/query?query=1").await;
+    check_error(&answer, 401, "bad_data", "no org id");
+    let with =
+        |id: &str| Request::get("/api/v1/labels").header("X-Scope-OrgID", id).body(Body::empty()).unwrap();
+    assert_eq!(server.send(with("../x")).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(server.send(with("team-a")).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn other_origins_may_ask() {
+    let server = Fixture::ready();
+    let request =
+        Request::get("/api/v1/query?query=1").header(header::ORIGIN, "http://x").body(Body::empty());
+    let answer = server.send(request.unwrap()).await;
+    assert_eq!(answer.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], "*");
+    let preflight = Request::options("/api/v1/query").body(Body::empty()).unwrap();
+    assert_eq!(server.send(preflight).await.status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn long_answers_are_compressed_when_asked() {
+    let server = Fixture::ready();
+    let request = Request::get("/").header(header::ACCEPT_ENCODING, "gzip").body(Body::empty()).unwrap();
+    assert_eq!(server.send(request).await.headers[header::CONTENT_ENCODING], "gzip");
+    let request =
+        Request::get("/-/healthy").header(header::ACCEPT_ENCODING, "gzip").body(Body::empty()).unwrap();
+    assert!(!server.send(request).await.headers.contains_key(header::CONTENT_ENCODING));
+}
+
+#[tokio::test]
+async fn lists_that_grafana_asks_for_are_there() {
+    let server = Fixture::ready();
+    for (path, pointer) in [
+        ("/api/v1/rules", "/data/groups"),
+        ("/api/v1/alerts", "/data/alerts"),
+        ("/api/v1/targets", "/data/activeTargets"),
+        ("/api/v1/status/tsdb", "/data/seriesCountByMetricName"),
+        ("/api/v1/query_exemplars?query=m", "/data"),
+    ] {
+        let json = server.get(path).await.json();
+        assert!(json.pointer(pointer).is_some_and(Value::is_array), "{path}: {json}");
+    }
+    let flags = server.get("/api/v1/status/flags").await.json();
+    assert_eq!(flags["data"]["http"], "127.0.0.1:9595");
+    assert_eq!(server.get("/api/v1/metadata").await.json()["data"], serde_json::json!({}));
+    let openmetrics =
+        Request::get("/metrics").header(header::ACCEPT, "application/openmetrics-text").body(Body::empty());
+    assert!(server.send(openmetrics.unwrap()).await.text.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
+    let (env, _clock, _disk) = Env::fake(NOW_MS, 1);
+    let good = std::sync::atomic::AtomicBool::new(true);
+    let reload = move || {
+        if !good.swap(false, std::sync::atomic::Ordering::Relaxed) {
+            return Err("line 3 makes no sense".to_owned());
+        }
+        let limits = chronolith_model::TenantLimits { retention_ms: 86_400_000, ..Default::default() };
+        Ok(crate::Reloaded {
+            limits,
+            shown: vec![("retention".to_owned(), "1d".to_owned())],
+            config_yaml: String::new(),
+        })
+    };
+    let app = Arc::new(App::new(env, ServerOptions::new("/data".into()), Some(Arc::new(reload))));
+    // The first reload comes before the store is open; its limits hold once it is.
+    let server = Fixture { app };
+    assert_eq!(
+        server.send(Request::post("/-/reload").body(Body::empty()).unwrap()).await.status,
+        StatusCode::OK
+    );
+    let server = server.open();
+    assert_eq!(server.app.store().unwrap().limits().retention_ms, 86_400_000);
+    let refused = server.send(Request::post("/-/reload").body(Body::empty()).unwrap()).await;
+    assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(refused.text.contains("line 3"), "{}", refused.text);
+    assert_eq!(server.app.store().unwrap().limits().retention_ms, 86_400_000);
+    assert_eq!(server.get("/api/v1/status/flags").await.json()["data"]["retention"], "1d");
+    let runtime = server.get("/api/v1/status/runtimeinfo").await.json();
+    assert_eq!(
+        (&runtime["data"]["storageRetention"], &runtime["data"]["reloadConfigSuccess"]),
+        (&"1d".into(), &false.into())
+    );
+    assert_eq!(server.get("/-/reload").await.status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn hostile_parameters_are_refused() {
+    let server = Fixture::ready();
+    let spaces = "+".repeat(1 << 20);
+    for form in [
+        format!("query={spaces}"),
+        "query=".to_owned(),
+        String::new(),
+        format!("query={}", "(".repeat(20_000)),
+    ] {
+        let answer = server.post_form("/api/v1/query", &form).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{:.80}", answer.text);
+    }
+    for path in ["/api/v1/label/%ff/values", "/api/v1/query?query=%zz", "/api/v1/query?query=1&timeout=-3s"] {
+        assert_eq!(server.get(path).await.status, StatusCode::BAD_REQUEST, "{path}");
+    }
+    let form = "a=1&".repeat(2_000_000);
+    assert_eq!(server.post_form("/api/v1/query", &form).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+}

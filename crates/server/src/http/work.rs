@@ -1,0 +1,157 @@
+//! From a request to its answer off the async threads: parameters, tenant, a place, a deadline, a budget.
+//! Holds: work stops when its client leaves, when its time is over or when its memory is used up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, Response, header};
+use chronolith_base::Reservation;
+use chronolith_model::{ReadContext, TenantId};
+
+use super::body;
+use super::error::{ApiError, ErrorKind};
+use super::params::Params;
+use crate::app::App;
+use crate::json;
+use crate::limits::FORM_BYTES_MAX;
+use crate::tenant::tenant_of;
+
+/// What upstream says when `limit` cut something off.
+pub(super) const TRUNCATED_WARNING: &str = "results truncated due to limit";
+
+/// A request with its parameters read.
+pub(super) struct Call {
+    pub(super) tenant: TenantId,
+    pub(super) params: Params,
+    pub(super) path: String,
+}
+
+/// Reads the form (body first, then query string) and the tenant.
+pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
+    let (parts, request_body) = request.into_parts();
+    let tenant = tenant_of(app.options.multitenancy, &parts.headers)?;
+    let mut params = Params::default();
+    if parts.method == Method::POST {
+        let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let is_form = kind.is_some_and(|kind| kind.starts_with(b"application/x-www-form-urlencoded"));
+        let body = body::read(request_body, FORM_BYTES_MAX, &app.query_budget).await?;
+        if is_form {
+            let text = std::str::from_utf8(&body.bytes);
+            params.parse(text.map_err(|_| ApiError::bad_request("form body is not UTF-8"))?)?;
+        }
+    }
+    params.parse(parts.uri.query().unwrap_or(""))?;
+    Ok(Call { tenant, params, path: parts.uri.path().to_owned() })
+}
+
+/// Sets its flag unless disarmed: the client has left.
+struct CancelOnDrop {
+    canceled: Arc<AtomicBool>,
+    armed: bool,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if self.armed {
+            self.canceled.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Runs `work` on a blocking thread, once there is a place. `timeout_ms` counts the wait too.
+pub(super) async fn run<T: Send + 'static>(
+    app: &Arc<App>,
+    timeout_ms: u64,
+    work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    app.store()?;
+    let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
+    let place = app.query_gate.enter(Duration::from_millis(timeout_ms)).await?;
+    let budget = app.query_budget.child("query", app.options.query.memory_bytes_max);
+    let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
+    let mut guard = CancelOnDrop { canceled: ctx.cancel_flag(), armed: true };
+    let shared = app.clone();
+    let done = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        let result = work(&shared, &ctx);
+        count_end(&shared, result.as_ref().err());
+        result
+    });
+    let result = done.await;
+    guard.armed = false;
+    match result {
+        Ok(result) => result,
+        Err(error) => {
+            tracing::error!(%error, "a query ended in a panic");
+            Err(ApiError::new(ErrorKind::Internal, "the query failed because of a bug in the server"))
+        }
+    }
+}
+
+fn count_end(app: &App, error: Option<&ApiError>) {
+    let query = &app.metrics.query;
+    match error.map(|error| error.kind) {
+        None => {}
+        Some(ErrorKind::Canceled) => query.canceled.add(1),
+        Some(ErrorKind::Timeout) => query.timed_out.add(1),
+        Some(_) => query.failed.add(1),
+    }
+}
+
+/// An answer as it is printed; its memory counts in the budget of the query.
+pub(super) struct Printer {
+    pub(super) out: Vec<u8>,
+    held: Reservation,
+}
+
+impl Printer {
+    /// An empty answer.
+    pub(super) fn new(ctx: &ReadContext) -> Result<Printer, ApiError> {
+        let held = ctx.budget.reserve(0).map_err(chronolith_model::QueryError::from)?;
+        Ok(Printer { out: Vec::new(), held })
+    }
+
+    /// Opens a successful answer; its data follows.
+    pub(super) fn open(ctx: &ReadContext) -> Result<Printer, ApiError> {
+        let mut printer = Printer::new(ctx)?;
+        json::open_success(&mut printer.out);
+        Ok(printer)
+    }
+
+    /// To be called after each item: pays for what has been printed and notices the end of the query.
+    pub(super) fn settle(&mut self, ctx: &ReadContext) -> Result<(), ApiError> {
+        let grown = (self.out.capacity() as u64).saturating_sub(self.held.bytes());
+        if grown > 0 {
+            self.held.grow(grown).map_err(chronolith_model::QueryError::from)?;
+            ctx.check()?;
+        }
+        Ok(())
+    }
+
+    /// Closes a successful answer.
+    pub(super) fn close(
+        mut self,
+        ctx: &ReadContext,
+        warnings: &[String],
+        infos: &[String],
+    ) -> Result<Printer, ApiError> {
+        json::close_success(&mut self.out, warnings, infos);
+        self.settle(ctx)?;
+        Ok(self)
+    }
+
+    /// The answer as JSON.
+    pub(super) fn into_json(self) -> Response<Body> {
+        self.into_response("application/json")
+    }
+
+    /// The answer with another type.
+    pub(super) fn into_response(self, content_type: &'static str) -> Response<Body> {
+        let mut response = Response::new(body::held(self.out, self.held));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        response
+    }
+}

@@ -1,0 +1,141 @@
+//! Writes Prometheus's JSON into one buffer: values as strings, times as seconds with milliseconds.
+//! Holds: valid JSON whatever the labels hold. Not here: envelopes of errors (`http::error`), status pages.
+
+use std::io::Write as _;
+
+use chronolith_model::Labels;
+
+#[cfg(test)]
+mod tests;
+
+/// A string with JSON's escapes.
+pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut plain_from = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[plain_from..at]);
+        plain_from = at + 1;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => put_display(out, format_args!("\\u{byte:04x}")),
+        }
+    }
+    out.extend_from_slice(&bytes[plain_from..]);
+    out.push(b'"');
+}
+
+/// Anything that prints; writing to a `Vec` cannot fail.
+pub(crate) fn put_display(out: &mut Vec<u8>, what: impl std::fmt::Display) {
+    let written = write!(out, "{what}");
+    debug_assert!(written.is_ok(), "a Vec takes all");
+}
+
+/// A value as upstream prints it, without quotes: plain digits, exponents only for the very small and large.
+pub(crate) fn put_float(out: &mut Vec<u8>, value: f64) {
+    let magnitude = value.abs();
+    if !value.is_finite() || (magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude)) {
+        put_float_rare(out, value);
+    } else {
+        put_display(out, value);
+    }
+}
+
+#[cold]
+fn put_float_rare(out: &mut Vec<u8>, value: f64) {
+    if value.is_nan() {
+        out.extend_from_slice(b"NaN");
+    } else if value.is_infinite() {
+        out.extend_from_slice(if value > 0.0 { b"+Inf" } else { b"-Inf" });
+    } else {
+        put_exponent(out, value);
+    }
+}
+
+/// Go's `e` form: a sign and at least two digits in the exponent.
+fn put_exponent(out: &mut Vec<u8>, value: f64) {
+    let text = format!("{value:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
+    put_display(out, format_args!("{mantissa}e{sign}{digits:0>2}"));
+}
+
+/// A value as text expositions print it (Go's shortest `g`: exponents from 1e21 and below 1e-4).
+pub(crate) fn put_float_general(out: &mut Vec<u8>, value: f64) {
+    let magnitude = value.abs();
+    if value.is_finite() && magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
+        put_exponent(out, value);
+    } else {
+        put_float(out, value);
+    }
+}
+
+/// Milliseconds as seconds; three decimals where they are not all zero.
+pub(crate) fn put_time(out: &mut Vec<u8>, time_ms: i64) {
+    if time_ms < 0 {
+        out.push(b'-');
+    }
+    let ms = time_ms.unsigned_abs();
+    put_display(out, ms / 1000);
+    if !ms.is_multiple_of(1000) {
+        put_display(out, format_args!(".{:03}", ms % 1000));
+    }
+}
+
+/// `[seconds,"value"]`
+pub(crate) fn put_sample(out: &mut Vec<u8>, time_ms: i64, value: f64) {
+    out.push(b'[');
+    put_time(out, time_ms);
+    out.extend_from_slice(b",\"");
+    put_float(out, value);
+    out.extend_from_slice(b"\"]");
+}
+
+/// Labels as an object.
+pub(crate) fn put_labels(out: &mut Vec<u8>, labels: &Labels) {
+    out.push(b'{');
+    for (idx, (name, value)) in labels.iter().enumerate() {
+        if idx > 0 {
+            out.push(b',');
+        }
+        put_string(out, name);
+        out.push(b':');
+        put_string(out, value);
+    }
+    out.push(b'}');
+}
+
+/// A list of strings.
+pub(crate) fn put_strings<'a>(out: &mut Vec<u8>, texts: impl IntoIterator<Item = &'a str>) {
+    out.push(b'[');
+    for (idx, text) in texts.into_iter().enumerate() {
+        if idx > 0 {
+            out.push(b',');
+        }
+        put_string(out, text);
+    }
+    out.push(b']');
+}
+
+/// Opens the envelope of a success; the data follows.
+pub(crate) fn open_success(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"status\":\"success\",\"data\":");
+}
+
+/// Closes the envelope.
+pub(crate) fn close_success(out: &mut Vec<u8>, warnings: &[String], infos: &[String]) {
+    for (name, texts) in [("warnings", warnings), ("infos", infos)] {
+        if !texts.is_empty() {
+            put_display(out, format_args!(",\"{name}\":"));
+            put_strings(out, texts.iter().map(String::as_str));
+        }
+    }
+    out.push(b'}');
+}

@@ -1,0 +1,75 @@
+//! Numbers, times and strings as Prometheus's API prints them.
+
+use super::*;
+
+fn text(put: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::new();
+    put(&mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[track_caller]
+fn check_float(value: f64, want: &str) {
+    assert_eq!(text(|out| put_float(out, value)), want);
+}
+
+#[test]
+fn values_print_as_go_prints_them() {
+    check_float(0.0, "0");
+    check_float(-0.0, "-0");
+    check_float(1.0, "1");
+    check_float(1e6, "1000000");
+    check_float(1.5, "1.5");
+    check_float(0.1 + 0.2, "0.30000000000000004");
+    check_float(123_456_789_012_345_680.0, "123456789012345680");
+    check_float(1e20, "100000000000000000000");
+    check_float(1e21, "1e+21");
+    check_float(-2.5e300, "-2.5e+300");
+    check_float(1e-6, "0.000001");
+    check_float(1e-7, "1e-07");
+    check_float(5e-324, "5e-324");
+    check_float(f64::NAN, "NaN");
+    check_float(f64::INFINITY, "+Inf");
+    check_float(f64::NEG_INFINITY, "-Inf");
+}
+
+#[test]
+fn exposition_uses_exponents_earlier() {
+    assert_eq!(text(|out| put_float_general(out, 0.00001)), "1e-05");
+    assert_eq!(text(|out| put_float_general(out, 0.0001)), "0.0001");
+    assert_eq!(text(|out| put_float_general(out, 0.0)), "0");
+    assert_eq!(text(|out| put_float_general(out, f64::INFINITY)), "+Inf");
+}
+
+#[test]
+fn times_are_seconds_with_milliseconds() {
+    let show = |ms| text(|out| put_time(out, ms));
+    assert_eq!(show(1_435_781_451_781), "1435781451.781");
+    assert_eq!(show(1500), "1.500");
+    assert_eq!(show(1000), "1");
+    assert_eq!(show(0), "0");
+    assert_eq!(show(7), "0.007");
+    assert_eq!(show(-1), "-0.001");
+    assert_eq!(show(-2500), "-2.500");
+}
+
+#[test]
+fn strings_survive_a_round_trip() {
+    for original in
+        ["", "plain", "q\"b\\s", "line\nfeed\r\ttab", "nul\0bell\x07", "ünïcödé 漢 🦀", "\u{7f}\u{2028}"]
+    {
+        let json = text(|out| put_string(out, original));
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), original);
+    }
+}
+
+#[test]
+fn labels_and_envelope_are_valid_json() {
+    let labels = Labels::from_pairs([("__name__", "up"), ("job", "a\"b")]);
+    let json = text(|out| {
+        open_success(out);
+        put_labels(out, &labels);
+        close_success(out, &["careful".to_owned()], &[]);
+    });
+    assert_eq!(json, r#"{"status":"success","data":{"__name__":"up","job":"a\"b"},"warnings":["careful"]}"#);
+}

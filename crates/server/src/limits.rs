@@ -1,0 +1,59 @@
+//! Limits that are not settings: sizes and deadlines that protect the process from its clients.
+//! Holds: everything that a client can make grow or wait is named here or in the options.
+
+use std::time::Duration;
+
+/// Connections at once, unless the limit of open files asks for fewer.
+pub const CONNECTION_COUNT_MAX: usize = 16_384;
+/// Connections that the kernel holds until they are accepted: a burst beyond it waits a second for its retry.
+pub const ACCEPT_QUEUE_MAX: u32 = 4096;
+/// Open files that connections leave for the store and its maps.
+pub const FILES_RESERVED: usize = 512;
+/// Connections that are always allowed, however low the limit of open files.
+pub const CONNECTION_COUNT_MIN: usize = 64;
+/// From the first byte of a request to the end of its headers.
+pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection without a request is closed after this.
+pub const KEEP_ALIVE_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Request line and headers together.
+pub const HEADER_BYTES_MAX: usize = 128 << 10;
+/// Headers of one request.
+pub const HEADER_COUNT_MAX: usize = 100;
+/// Longest pause between two parts of a body.
+pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A whole body.
+pub const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of a refused body that are still read, so that the client sees the answer.
+pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
+/// How long they are read.
+pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest a client may take no byte of an answer.
+pub const ANSWER_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Form body of a query.
+pub const FORM_BYTES_MAX: usize = 4 << 20;
+/// Parameters of one request.
+pub const PARAM_COUNT_MAX: usize = 4096;
+/// Text of one query or selector.
+pub const QUERY_BYTES_MAX: usize = 256 << 10;
+/// Points of one series that a range query may ask for, as upstream.
+pub const POINTS_PER_SERIES_MAX: i64 = 11_000;
+/// Writes that wait for a place, per place.
+pub const WRITE_QUEUE_FACTOR: usize = 16;
+/// Queries that wait for a place, per place.
+pub const QUERY_QUEUE_FACTOR: usize = 10;
+/// Longest wait of a write for a place.
+pub const WRITE_QUEUE_WAIT: Duration = Duration::from_secs(20);
+/// What a client is told to wait before it tries again.
+pub const RETRY_AFTER_SECONDS: u32 = 5;
+/// Empty batches kept for the next requests.
+pub const BATCH_POOL_COUNT_MAX: usize = 16;
+/// Memory of a batch beyond which it is not kept.
+pub const BATCH_POOL_BYTES_MAX: usize = 8 << 20;
+/// How long requests may finish after a stop was asked for.
+pub const STOP_WAIT: Duration = Duration::from_secs(30);
+/// Stack of worker threads: deep queries recurse.
+pub const THREAD_STACK_BYTES: usize = 32 << 20;
+/// Answers shorter than this are not compressed.
+pub const GZIP_BYTES_MIN: u64 = 1024;
+/// Entries of each list of `/api/v1/status/tsdb` at most.
+pub const CARDINALITY_LIMIT_MAX: usize = 10_000;

@@ -1,0 +1,224 @@
+//! Everything the server says about itself, as families. Holds: names start with `chronolith_` but for the
+//! `process_` ones every dashboard knows.
+
+use chronolith_model::Reject;
+use chronolith_tsdb::TsdbStats;
+
+use super::exposition::{Family, FamilyKind, FamilySample};
+use super::{Seconds, process};
+use crate::app::App;
+
+/// All families at this moment.
+pub(crate) fn gather(app: &App) -> Vec<Family> {
+    let mut sheet = Sheet::default();
+    build_and_process(app, &mut sheet);
+    requests(app, &mut sheet);
+    writes(app, &mut sheet);
+    queries(app, &mut sheet);
+    gates(app, &mut sheet);
+    match app.store.get() {
+        Some(store) => tsdb(&store.stats(), &mut sheet),
+        None => replay(app, &mut sheet),
+    }
+    sheet.families
+}
+
+/// Collects families.
+#[derive(Default)]
+struct Sheet {
+    families: Vec<Family>,
+}
+
+impl Sheet {
+    fn family(&mut self, name: &str, kind: FamilyKind, help: &'static str, samples: Vec<FamilySample>) {
+        self.families.push(Family { name: format!("chronolith_{name}"), kind, help, samples });
+    }
+
+    fn gauge(&mut self, name: &str, help: &'static str, value: f64) {
+        self.family(name, FamilyKind::Gauge, help, vec![plain(value)]);
+    }
+
+    fn counter(&mut self, name: &str, help: &'static str, value: f64) {
+        debug_assert!(name.ends_with("_total"), "counters end in _total: {name}");
+        self.family(name, FamilyKind::Counter, help, vec![plain(value)]);
+    }
+
+    fn process(&mut self, name: &str, kind: FamilyKind, help: &'static str, value: Option<f64>) {
+        let Some(value) = value else { return };
+        let name = format!("process_{name}");
+        self.families.push(Family { name, kind, help, samples: vec![plain(value)] });
+    }
+}
+
+fn plain(value: f64) -> FamilySample {
+    FamilySample { suffix: "", labels: Vec::new(), value }
+}
+
+fn labelled(label: &'static str, text: &str, value: f64) -> FamilySample {
+    FamilySample { suffix: "", labels: vec![(label, text.to_owned())], value }
+}
+
+fn histogram(seconds: &Seconds, labels: &[(&'static str, String)], out: &mut Vec<FamilySample>) {
+    let (buckets, sum) = seconds.cumulative();
+    let count = buckets.last().map_or(0, |(_, count)| *count);
+    for (bound, count) in buckets {
+        let mut labels = labels.to_vec();
+        let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+        labels.push(("le", bound));
+        out.push(FamilySample { suffix: "_bucket", labels, value: count as f64 });
+    }
+    out.push(FamilySample { suffix: "_sum", labels: labels.to_vec(), value: sum });
+    out.push(FamilySample { suffix: "_count", labels: labels.to_vec(), value: count as f64 });
+}
+
+fn build_and_process(app: &App, sheet: &mut Sheet) {
+    let build = labelled("version", crate::VERSION, 1.0);
+    sheet.family("build_info", FamilyKind::Gauge, "Version of the running binary.", vec![build]);
+    let stats = process::read(&app.env);
+    let (gauge, counter) = (FamilyKind::Gauge, FamilyKind::Counter);
+    sheet.process("cpu_seconds_total", counter, "User and system CPU time.", stats.cpu_seconds);
+    sheet.process("resident_memory_bytes", gauge, "Resident memory.", stats.resident_bytes);
+    sheet.process("virtual_memory_bytes", gauge, "Virtual memory.", stats.virtual_bytes);
+    sheet.process("threads", gauge, "Threads of the operating system.", stats.threads);
+    sheet.process("open_fds", gauge, "Open file descriptors.", stats.open_fds);
+    let started = app.started_ms as f64 / 1000.0;
+    sheet.process("start_time_seconds", gauge, "When the process started, since 1970.", Some(started));
+    sheet.gauge("ready", "Whether queries and writes are answered.", f64::from(u8::from(app.is_ready())));
+}
+
+fn requests(app: &App, sheet: &mut Sheet) {
+    let (mut durations, mut bytes) = (Vec::new(), Vec::new());
+    for ((route, code), stat) in app.metrics.routes() {
+        let labels = [("route", route), ("code", code.to_string())];
+        histogram(&stat.duration, &labels, &mut durations);
+        let value = stat.answer_bytes.get() as f64;
+        bytes.push(FamilySample { suffix: "", labels: labels.to_vec(), value });
+    }
+    let help = "Time from the headers of a request to those of its answer, by route and code.";
+    sheet.family("http_request_duration_seconds", FamilyKind::Histogram, help, durations);
+    let help =
+        "Bytes of answers that are sent as they are, by route and code; compressed ones are not counted.";
+    sheet.family("http_response_bytes_total", FamilyKind::Counter, help, bytes);
+    let connection = &app.metrics.connection;
+    sheet.gauge("http_connections", "Open connections.", app.connections.count() as f64);
+    sheet.gauge("http_connections_limit", "Connections at most.", app.connections.count_max() as f64);
+    let accepted = connection.accepted.get() as f64;
+    sheet.counter("http_connections_accepted_total", "Connections accepted.", accepted);
+    let evicted = connection.evicted.get() as f64;
+    sheet.counter("http_connections_evicted_total", "Idle connections closed to make room.", evicted);
+    let failed = connection.failed.get() as f64;
+    sheet.counter("http_accept_failures_total", "Connections that could not be accepted.", failed);
+    let reloads = app.metrics.reload_failures.get() as f64;
+    sheet.counter("config_reload_failures_total", "Reloads refused because of errors in the file.", reloads);
+}
+
+fn writes(app: &App, sheet: &mut Sheet) {
+    let write = &app.metrics.write;
+    let accepted = write.samples_accepted.get() as f64;
+    sheet.counter("write_samples_accepted_total", "Samples stored, repeats included.", accepted);
+    let repeated = write.samples_repeated.get() as f64;
+    sheet.counter("write_samples_repeated_total", "Samples that were stored already.", repeated);
+    let rejected = Reject::ALL.iter().zip(&write.samples_rejected);
+    let rejected = rejected.map(|(kind, count)| labelled("reason", kind.reason(), count.get() as f64));
+    let help = "Samples refused, by reason.";
+    sheet.family("write_samples_rejected_total", FamilyKind::Counter, help, rejected.collect());
+    let created = write.series_created.get() as f64;
+    sheet.counter("write_series_created_total", "Series seen for the first time.", created);
+    let compressed = write.bytes_compressed.get() as f64;
+    sheet.counter("write_compressed_bytes_total", "Bytes of write requests as sent.", compressed);
+    let decompressed = write.bytes_decompressed.get() as f64;
+    sheet.counter("write_decompressed_bytes_total", "Bytes of write requests unpacked.", decompressed);
+    sheet.counter("write_failures_total", "Batches refused by the store.", write.failures.get() as f64);
+    for (name, seconds, help) in [
+        ("write_decode_duration_seconds", &write.decode, "Time to unpack and decode a batch."),
+        ("write_append_duration_seconds", &write.append, "Time to append a batch and make it durable."),
+    ] {
+        let mut samples = Vec::new();
+        histogram(seconds, &[], &mut samples);
+        sheet.family(name, FamilyKind::Histogram, help, samples);
+    }
+}
+
+fn queries(app: &App, sheet: &mut Sheet) {
+    let query = &app.metrics.query;
+    let mut samples = Vec::new();
+    histogram(&query.instant, &[("kind", "instant".to_owned())], &mut samples);
+    histogram(&query.range, &[("kind", "range".to_owned())], &mut samples);
+    let help = "Time to evaluate a query and print its answer.";
+    sheet.family("query_duration_seconds", FamilyKind::Histogram, help, samples);
+    sheet.counter("query_samples_total", "Samples read by queries.", query.samples.get() as f64);
+    let ends = [("failed", &query.failed), ("canceled", &query.canceled), ("timeout", &query.timed_out)];
+    let ends = ends.map(|(end, count)| labelled("end", end, count.get() as f64)).to_vec();
+    sheet.family("query_failures_total", FamilyKind::Counter, "Queries without an answer.", ends);
+}
+
+fn gates(app: &App, sheet: &mut Sheet) {
+    for (name, gate) in [("write", &app.write_gate), ("query", &app.query_gate)] {
+        sheet.gauge(&format!("{name}_active"), "Requests at work.", gate.busy() as f64);
+        sheet.gauge(&format!("{name}_waiting"), "Requests that wait for a place.", gate.waiting() as f64);
+        let refused = gate.refused() as f64;
+        sheet.counter(&format!("{name}_refused_total"), "Requests refused for lack of a place.", refused);
+    }
+    for (name, budget) in [("write", &app.write_budget), ("query", &app.query_budget)] {
+        let used = budget.used_bytes() as f64;
+        sheet.gauge(&format!("{name}_memory_bytes"), "Memory reserved.", used);
+        let peak = budget.peak_bytes() as f64;
+        sheet.gauge(&format!("{name}_memory_peak_bytes"), "Most memory reserved since start.", peak);
+        let limit = budget.limit_bytes() as f64;
+        sheet.gauge(&format!("{name}_memory_limit_bytes"), "Memory that may be reserved.", limit);
+    }
+    sheet.gauge("write_batches_pooled", "Empty batches at hand.", app.batches.len() as f64);
+    let failures = app.metrics.scrape_failures.get() as f64;
+    sheet.counter("self_scrape_failures_total", "Own metrics that could not be stored.", failures);
+}
+
+fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
+    sheet.gauge("head_series", "Series in the head, all tenants.", stats.head_series as f64);
+    sheet.gauge("head_chunks", "Chunks in the head.", stats.head_chunks as f64);
+    for (name, time, help) in [
+        ("head_min_time_seconds", stats.head_min_time_ms, "Earliest sample in the head."),
+        ("head_max_time_seconds", stats.head_max_time_ms, "Latest sample in the head."),
+    ] {
+        if let Some(ms) = time {
+            sheet.gauge(name, help, ms as f64 / 1000.0);
+        }
+    }
+    sheet.gauge("tenants", "Tenants with data.", stats.tenants as f64);
+    sheet.gauge("blocks", "Blocks of all tenants.", stats.blocks as f64);
+    sheet.gauge("block_bytes", "Bytes of all blocks.", stats.block_bytes as f64);
+    sheet.gauge("wal_bytes", "Bytes of WAL segments and checkpoint.", stats.wal_bytes as f64);
+    let sync_seconds = stats.wal_sync_ns as f64 / 1e9;
+    sheet.counter("wal_sync_seconds_total", "Time spent in syncs of the WAL.", sync_seconds);
+    for (name, help, value) in [
+        ("wal_syncs_total", "Syncs of the WAL.", stats.wal_sync_count),
+        ("wal_batches_total", "Batches made durable.", stats.wal_batch_count),
+        ("wal_written_bytes_total", "Bytes written to the WAL.", stats.wal_written_bytes),
+        ("head_samples_appended_total", "Samples accepted by the head.", stats.samples_appended),
+        ("head_samples_late_total", "Samples that came late.", stats.samples_late),
+        ("flushes_total", "Windows cut to blocks.", stats.flush_count),
+        (
+            "maintenance_failures_total",
+            "Flushes, checkpoints, retention runs failed.",
+            stats.maintenance_error_count,
+        ),
+        ("retention_removed_blocks_total", "Blocks removed by retention.", stats.retention_removed_count),
+        ("checkpoints_total", "Checkpoints written.", stats.checkpoint_count),
+    ] {
+        sheet.counter(name, help, value as f64);
+    }
+    let flag = |set: bool| f64::from(u8::from(set));
+    sheet.gauge("wal_poisoned", "Whether the WAL refuses writes until a restart.", flag(stats.wal_poisoned));
+    sheet.gauge("disk_full", "Whether writes are refused for lack of space.", flag(stats.disk_full));
+    sheet.gauge("replay_duration_seconds", "How long the last replay took.", stats.replay_ms as f64 / 1000.0);
+    let notes = stats.replay_notes.len() as f64;
+    sheet.gauge("replay_notes", "Findings of the last replay (torn tail, damaged frames).", notes);
+    for (name, value) in &stats.gauges {
+        sheet.gauge(name, "Gauge of the store.", *value);
+    }
+}
+
+fn replay(app: &App, sheet: &mut Sheet) {
+    let progress = app.replay_snapshot();
+    sheet.gauge("replay_bytes", "Bytes replayed so far.", progress.bytes_done as f64);
+    sheet.gauge("replay_bytes_expected", "Bytes to replay.", progress.bytes_total as f64);
+}

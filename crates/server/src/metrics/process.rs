@@ -1,0 +1,71 @@
+//! What the operating system says about this process, from `/proc`.
+//! Holds: absent files give absent metrics, never wrong ones.
+
+use std::path::Path;
+
+use chronolith_base::{Disk, Env};
+
+/// Ticks of `/proc/self/stat`: the kernel shows them as hundredths of a second on every Linux platform.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Figures of this process.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct ProcessStats {
+    pub(crate) resident_bytes: Option<f64>,
+    pub(crate) virtual_bytes: Option<f64>,
+    pub(crate) threads: Option<f64>,
+    pub(crate) cpu_seconds: Option<f64>,
+    pub(crate) open_fds: Option<f64>,
+}
+
+/// Reads all figures; a few small file reads.
+pub(crate) fn read(env: &Env) -> ProcessStats {
+    let disk = &*env.disk;
+    let status = text(disk, "/proc/self/status").unwrap_or_default();
+    let stat = text(disk, "/proc/self/stat").unwrap_or_default();
+    ProcessStats {
+        resident_bytes: field(&status, "VmRSS:").map(|kib| kib * 1024.0),
+        virtual_bytes: field(&status, "VmSize:").map(|kib| kib * 1024.0),
+        threads: field(&status, "Threads:"),
+        cpu_seconds: cpu_seconds(&stat),
+        open_fds: disk.list(Path::new("/proc/self/fd")).ok().map(|entries| entries.len() as f64),
+    }
+}
+
+/// The soft limit of open files, from `/proc/self/limits`.
+pub(crate) fn open_files_max(disk: &dyn Disk) -> Option<usize> {
+    let limits = text(disk, "/proc/self/limits")?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn text(disk: &dyn Disk, path: &str) -> Option<String> {
+    String::from_utf8(disk.read(Path::new(path)).ok()?).ok()
+}
+
+fn field(status: &str, name: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// User and system time: fields 14 and 15; counted behind the name, which may hold spaces.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let (_, behind) = stat.rsplit_once(')')?;
+    let mut fields = behind.split_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some((user + system) / TICKS_PER_SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_whatever_the_name_of_the_process() {
+        let stat = "12 (a b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0";
+        assert_eq!(cpu_seconds(stat), Some(2.0));
+        assert_eq!(cpu_seconds(""), None);
+        assert_eq!(field("Name:\tx\nVmRSS:\t  2048 kB\n", "VmRSS:"), Some(2048.0));
+    }
+}

@@ -1,0 +1,130 @@
+//! What the operator may set. Holds: the defaults of every setting that is not the store's own.
+//! Not here: names of flags and keys, parsing (the binary).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chronolith_model::TenantLimits;
+use chronolith_tsdb::TsdbOptions;
+
+/// Everything a server is started with.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// `host:port` to listen on; port 0 takes a free one.
+    pub listen: String,
+    /// Whether the tenant is taken from `X-Scope-OrgID`; otherwise all belong to `anonymous`.
+    pub multitenancy: bool,
+    /// The store.
+    pub tsdb: TsdbOptions,
+    /// Queries.
+    pub query: QueryOptions,
+    /// Writes.
+    pub write: WriteOptions,
+    /// How often the server stores its own metrics; 0 = never.
+    pub self_scrape_interval_ms: u64,
+    /// Experimental parts that are on.
+    pub features: Features,
+    /// Settings as `(name, value)` for `/api/v1/status/flags`.
+    pub shown: Vec<(String, String)>,
+    /// The configuration file for `/api/v1/status/config`.
+    pub config_yaml: String,
+}
+
+impl ServerOptions {
+    /// Defaults over `data_dir`.
+    #[must_use]
+    pub fn new(data_dir: PathBuf) -> ServerOptions {
+        ServerOptions {
+            listen: "127.0.0.1:9595".to_owned(),
+            multitenancy: false,
+            tsdb: TsdbOptions::new(data_dir),
+            query: QueryOptions::default(),
+            write: WriteOptions::default(),
+            self_scrape_interval_ms: 10_000,
+            features: Features::default(),
+            shown: Vec::new(),
+            config_yaml: String::new(),
+        }
+    }
+}
+
+/// Limits of queries.
+#[derive(Debug, Clone)]
+pub struct QueryOptions {
+    /// Longest run; `timeout` of a request may only shorten it.
+    pub timeout_ms: u64,
+    /// Queries at work at once.
+    pub concurrency: usize,
+    /// Samples one query may hold at once.
+    pub samples_max: u64,
+    /// Memory of one query, its answer included.
+    pub memory_bytes_max: u64,
+    /// Memory of all queries together.
+    pub memory_total_bytes_max: u64,
+    /// How far an instant selector looks back.
+    pub lookback_ms: i64,
+}
+
+impl Default for QueryOptions {
+    fn default() -> Self {
+        QueryOptions {
+            timeout_ms: 120_000,
+            concurrency: 20,
+            samples_max: 50_000_000,
+            memory_bytes_max: 512 << 20,
+            memory_total_bytes_max: 1 << 30,
+            lookback_ms: 300_000,
+        }
+    }
+}
+
+/// Limits of writes.
+#[derive(Debug, Clone)]
+pub struct WriteOptions {
+    /// Largest body as sent.
+    pub compressed_bytes_max: usize,
+    /// Largest body unpacked.
+    pub decompressed_bytes_max: usize,
+    /// Requests decoded and appended at once.
+    pub concurrency: usize,
+    /// Memory of all bodies in flight, packed and unpacked.
+    pub memory_bytes_max: u64,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        WriteOptions {
+            compressed_bytes_max: 32 << 20,
+            decompressed_bytes_max: 64 << 20,
+            concurrency: 64,
+            memory_bytes_max: 512 << 20,
+        }
+    }
+}
+
+/// Experimental parts, by the names Prometheus gives them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Features {
+    /// `promql-experimental-functions`
+    pub experimental_functions: bool,
+    /// `promql-delayed-name-removal`
+    pub delayed_name_removal: bool,
+    /// `promql-extended-range-selectors`
+    pub extended_range_selectors: bool,
+    /// `promql-binop-fill-modifiers`
+    pub binop_fill_modifiers: bool,
+}
+
+/// What a reload of the configuration file changes in a running server.
+#[derive(Debug, Clone)]
+pub struct Reloaded {
+    /// Limits of all tenants.
+    pub limits: TenantLimits,
+    /// As [`ServerOptions::shown`].
+    pub shown: Vec<(String, String)>,
+    /// As [`ServerOptions::config_yaml`].
+    pub config_yaml: String,
+}
+
+/// Reads the configuration again; the text of an error is shown to the caller of `/-/reload`.
+pub type Reload = Arc<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;

@@ -1,0 +1,62 @@
+//! Stores the server's own metrics as series, so that its past can be queried like any other.
+//! Holds: a failed round is counted and logged, never retried; the thread ends with the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, TenantId, WriteBatch};
+
+use crate::app::App;
+use crate::metrics::gather::gather;
+use crate::stop::Stop;
+
+/// Runs until stopped. `instance` is the address of the server.
+pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
+    let pause = Duration::from_millis(app.options.self_scrape_interval_ms);
+    let mut batch = WriteBatch::from_labels();
+    while !stop.wait(pause) {
+        round(app, instance, &mut batch);
+    }
+}
+
+fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
+    let Ok(store) = app.store() else { return };
+    let start_ns = app.env.clock.mono_ns();
+    let time_ms = app.env.clock.now_ms();
+    fill(app, instance, time_ms, batch);
+    let seconds = app.env.clock.mono_ns().saturating_sub(start_ns) as f64 / 1e9;
+    batch.push_labels(&plain("up", instance), &[(time_ms, 1.0)]);
+    batch.push_labels(&plain("scrape_duration_seconds", instance), &[(time_ms, seconds)]);
+    match store.append(&TenantId::anonymous(), batch) {
+        Ok(outcome) if outcome.rejected_count() == 0 => {}
+        Ok(outcome) => {
+            app.metrics.scrape_failures.add(1);
+            tracing::warn!(first = ?outcome.first_reject, "own metrics were rejected");
+        }
+        Err(error) => {
+            app.metrics.scrape_failures.add(1);
+            tracing::warn!(%error, "own metrics were not stored");
+        }
+    }
+}
+
+fn fill(app: &App, instance: &str, time_ms: i64, batch: &mut WriteBatch) {
+    batch.clear();
+    let mut labels = LabelsBuilder::new();
+    for family in gather(app) {
+        for sample in &family.samples {
+            labels.clear();
+            labels.push(METRIC_NAME, &format!("{}{}", family.name, sample.suffix));
+            labels.push("job", "chronolith");
+            labels.push("instance", instance);
+            for (name, value) in &sample.labels {
+                labels.push(name, value);
+            }
+            batch.push_labels(&labels.finish(), &[(time_ms, sample.value)]);
+        }
+    }
+}
+
+fn plain(name: &str, instance: &str) -> Labels {
+    Labels::from_pairs([(METRIC_NAME, name), ("job", "chronolith"), ("instance", instance)])
+}

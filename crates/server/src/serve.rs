@@ -1,0 +1,293 @@
+//! Start, run and stop of the whole server: sockets, replay, background threads, signals.
+//!
+//! Holds: the port answers (health, progress) while the log is replayed; after a stop every acknowledged
+//! sample is durable and the next start has nothing to replay.
+//! Not here: what requests do (`http`).
+
+pub(crate) mod connections;
+mod stream;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use chronolith_base::{Env, thread};
+use chronolith_tsdb::{HeadError, Tsdb};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::app::App;
+use crate::limits::{ACCEPT_QUEUE_MAX, STOP_WAIT, THREAD_STACK_BYTES};
+use crate::options::{Reload, ServerOptions};
+use crate::stop::Stop;
+use crate::{http, scrape};
+
+/// Pause between two rounds of background work.
+const TICK_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a failed accept (no file descriptors, no memory): trying again at once would only spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Blocking threads beside those of writes and queries.
+const BLOCKING_THREADS_EXTRA: usize = 16;
+
+/// Why a server does not start, or ends with an error.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The address is not to be had.
+    #[error("cannot listen on {address}: {error}")]
+    Bind {
+        /// As configured.
+        address: String,
+        /// As the operating system says.
+        error: io::Error,
+    },
+    /// No threads or no event queue.
+    #[error("cannot start threads: {0}")]
+    Threads(io::Error),
+    /// The store cannot be opened.
+    #[error("{0}")]
+    Open(Arc<chronolith_tsdb::OpenError>),
+    /// The store could not be closed cleanly; nothing acknowledged is lost.
+    #[error("closing the store: {0}")]
+    Close(HeadError),
+}
+
+/// How far the opening of the store is.
+#[derive(Clone)]
+enum Opening {
+    Running,
+    Done,
+    Failed(Arc<chronolith_tsdb::OpenError>),
+}
+
+/// A running server. Dropping it without [`Server::stop`] ends it as a crash would.
+pub struct Server {
+    app: Arc<App>,
+    address: SocketAddr,
+    runtime: Runtime,
+    closing: watch::Sender<bool>,
+    opening: watch::Receiver<Opening>,
+    stop: Arc<Stop>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens, and opens the store on a thread of its own.
+    ///
+    /// # Errors
+    /// [`RunError::Bind`] and [`RunError::Threads`]; failures of the store come from [`Server::wait_ready`].
+    pub fn start(env: Env, options: ServerOptions, reload: Option<Reload>) -> Result<Server, RunError> {
+        let runtime = runtime(&options)?;
+        let bind = |error| RunError::Bind { address: options.listen.clone(), error };
+        let listener = runtime.block_on(listen(&options.listen)).map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let app = Arc::new(App::new(env, options, reload));
+        let (closing, closed) = watch::channel(false);
+        runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed));
+        let stop = Arc::new(Stop::default());
+        let (opened, opening) = watch::channel(Opening::Running);
+        let mut server = Server { app, address, runtime, closing, opening, stop, threads: Vec::new() };
+        server.spawn_opening(opened)?;
+        tracing::info!(%address, "listening");
+        Ok(server)
+    }
+
+    fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
+        let app = self.app.clone();
+        let open = move || {
+            let options = app.options.tsdb.clone();
+            let result = match Tsdb::open(app.env.clone(), options, app.replay.clone()) {
+                Ok(store) => {
+                    report(&store);
+                    app.set_store(store);
+                    Opening::Done
+                }
+                Err(error) => Opening::Failed(Arc::new(error)),
+            };
+            // Nobody listens any more when the server stops during the replay.
+            let _ = opened.send(result);
+        };
+        // Not joined: a replay cannot be interrupted, and a stop must not wait for it.
+        thread::spawn("replay", open).map_err(RunError::Threads)?;
+        let (app, stop) = (self.app.clone(), self.stop.clone());
+        let maintain = move || {
+            while !stop.wait(TICK_PAUSE) {
+                if let Some(store) = app.store.get() {
+                    store.tick();
+                }
+            }
+        };
+        self.threads.push(thread::spawn("maintenance", maintain).map_err(RunError::Threads)?);
+        if self.app.options.self_scrape_interval_ms > 0 {
+            let (app, stop, instance) = (self.app.clone(), self.stop.clone(), self.address.to_string());
+            let scrape = move || scrape::run(&app, &instance, &stop);
+            self.threads.push(thread::spawn("self-scrape", scrape).map_err(RunError::Threads)?);
+        }
+        Ok(())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until the replay is done.
+    ///
+    /// # Errors
+    /// [`RunError::Open`].
+    pub fn wait_ready(&self) -> Result<(), RunError> {
+        self.runtime.block_on(opened(self.opening.clone()))
+    }
+
+    /// Runs until SIGTERM or SIGINT, then stops. SIGHUP reloads the configuration.
+    ///
+    /// # Errors
+    /// As [`Server::wait_ready`] and [`Server::stop`].
+    pub fn run_until_signal(self) -> Result<(), RunError> {
+        let until = run_until_signal(self.app.clone(), self.opening.clone());
+        self.runtime.block_on(until)?;
+        self.stop()
+    }
+
+    /// Stops accepting, lets requests finish (bounded), closes the store.
+    ///
+    /// # Errors
+    /// [`RunError::Close`].
+    pub fn stop(mut self) -> Result<(), RunError> {
+        tracing::info!("stopping");
+        let _ = self.closing.send(true);
+        self.runtime.block_on(drained(&self.app));
+        self.app.stopping.store(true, Ordering::Relaxed);
+        self.stop.stop();
+        for joined in self.threads.drain(..) {
+            if joined.join().is_err() {
+                tracing::error!("a background thread ended in a panic");
+            }
+        }
+        let closed = self.app.store.get().map_or(Ok(()), |store| store.close());
+        self.runtime.shutdown_timeout(Duration::from_secs(1));
+        tracing::info!("stopped");
+        closed.map_err(RunError::Close)
+    }
+}
+
+fn runtime(options: &ServerOptions) -> Result<Runtime, RunError> {
+    let blocking = options.write.concurrency + options.query.concurrency + BLOCKING_THREADS_EXTRA;
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("http")
+        .thread_stack_size(THREAD_STACK_BYTES)
+        .max_blocking_threads(blocking)
+        .build()
+        .map_err(RunError::Threads)
+}
+
+/// Listens on the first address of `host:port` that can be had.
+async fn listen(address: &str) -> io::Result<TcpListener> {
+    let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
+    for address in lookup_host(address).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A restart must not wait for connections of the process before it.
+        socket.set_reuseaddr(true)?;
+        match socket.bind(address).and_then(|()| socket.listen(ACCEPT_QUEUE_MAX)) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn report(store: &Tsdb) {
+    let stats = store.stats();
+    let (series, blocks, replay_ms) = (stats.head_series, stats.blocks, stats.replay_ms);
+    tracing::info!(series, blocks, replay_ms, "ready");
+}
+
+async fn opened(mut opening: watch::Receiver<Opening>) -> Result<(), RunError> {
+    let state = opening.wait_for(|state| !matches!(state, Opening::Running)).await;
+    match state.as_deref() {
+        Ok(Opening::Failed(error)) => Err(RunError::Open(error.clone())),
+        // The sender goes only after it has sent, or when its thread panicked; the panic is on stderr then.
+        Ok(Opening::Running | Opening::Done) | Err(_) => Ok(()),
+    }
+}
+
+async fn run_until_signal(app: Arc<App>, opening: watch::Receiver<Opening>) -> Result<(), RunError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Threads)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Threads)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(RunError::Threads)?;
+    let opened = opened(opening);
+    tokio::pin!(opened);
+    let mut is_open = false;
+    loop {
+        tokio::select! {
+            result = &mut opened, if !is_open => {
+                result?;
+                is_open = true;
+            }
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = hangup.recv() => {
+                let app = app.clone();
+                // The outcome is logged where it happens.
+                tokio::task::spawn_blocking(move || http::reload_now(&app).ok());
+            }
+        }
+    }
+}
+
+/// Waits until all connections are closed, at most [`STOP_WAIT`].
+async fn drained(app: &App) {
+    let wait = async {
+        while app.connections.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    if tokio::time::timeout(STOP_WAIT, wait).await.is_err() {
+        tracing::warn!(connections = app.connections.count(), "requests did not finish in time");
+    }
+}
+
+async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed: watch::Receiver<bool>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = closed.changed() => return,
+        };
+        match accepted {
+            Ok((stream, _)) => admit(&app, stream, &router, &closed),
+            Err(error) => {
+                app.metrics.connection.failed.add(1);
+                tracing::warn!(%error, "accepting a connection");
+                if app.connections.evict_idlest() {
+                    app.metrics.connection.evicted.add(1);
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves a connection if there is room, or makes room by closing the one that has been idle longest.
+fn admit(app: &Arc<App>, stream: TcpStream, router: &Router, closed: &watch::Receiver<bool>) {
+    app.metrics.connection.accepted.add(1);
+    if app.connections.is_full() {
+        if !app.connections.evict_idlest() {
+            app.metrics.connection.failed.add(1);
+            return;
+        }
+        app.metrics.connection.evicted.add(1);
+    }
+    // Answers are written in one piece; waiting for more bytes to send would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "setting TCP_NODELAY");
+    }
+    let guard = app.connections.register(app.env.clock.clone());
+    tokio::spawn(connections::serve(guard, stream, router.clone(), closed.clone()));
+}

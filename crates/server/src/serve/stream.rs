@@ -1,0 +1,149 @@
+//! A socket with deadlines: idle, headers on their way, answer not taken.
+//! Holds: while a request is at work only the taking of its answer has a deadline here; its body has its own.
+
+use std::future::Future as _;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Duration, Instant, Sleep, sleep};
+
+use super::connections::ConnectionState;
+use crate::limits::{ANSWER_STALL_TIMEOUT, HEADER_READ_TIMEOUT, KEEP_ALIVE_IDLE_TIMEOUT};
+
+/// What the peer is expected to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Send a request, some time.
+    Idle,
+    /// Finish the headers that it has begun.
+    Headers,
+    /// Wait: a request is at work.
+    Busy,
+}
+
+pub(super) struct TimedStream {
+    stream: TcpStream,
+    state: Arc<ConnectionState>,
+    phase: Phase,
+    served_before: u64,
+    read_deadline: Pin<Box<Sleep>>,
+    write_deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl TimedStream {
+    pub(super) fn new(stream: TcpStream, state: Arc<ConnectionState>) -> TimedStream {
+        TimedStream {
+            stream,
+            state,
+            phase: Phase::Idle,
+            served_before: 0,
+            read_deadline: Box::pin(sleep(KEEP_ALIVE_IDLE_TIMEOUT)),
+            write_deadline: None,
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, timeout: Duration) {
+        self.phase = phase;
+        self.read_deadline.as_mut().reset(deadline(timeout));
+    }
+
+    /// A request that began and ended unseen ends the phase before it, too.
+    fn note_requests(&mut self) {
+        let served = self.state.served();
+        if served != self.served_before {
+            self.served_before = served;
+            self.phase = Phase::Busy;
+        }
+    }
+
+    /// Counts what was written, or lets the deadline run.
+    fn after_write(
+        &mut self,
+        result: Poll<io::Result<usize>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if result.is_ready() {
+            self.write_deadline = None;
+            self.state.touch();
+            if self.phase == Phase::Idle {
+                self.enter(Phase::Idle, KEEP_ALIVE_IDLE_TIMEOUT);
+            }
+            return result;
+        }
+        let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(sleep(ANSWER_STALL_TIMEOUT)));
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(timed_out("the client takes no byte of its answer")))
+    }
+}
+
+fn deadline(timeout: Duration) -> Instant {
+    // Timers are the runtime's own business; nothing that is stored depends on them.
+    Instant::now() + timeout
+}
+
+fn timed_out(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+impl AsyncRead for TimedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let filled_before = buf.filled().len();
+        let result = Pin::new(&mut this.stream).poll_read(cx, buf);
+        this.note_requests();
+        if result.is_ready() {
+            let moved = buf.filled().len() > filled_before;
+            if moved && !this.state.is_busy() && this.phase != Phase::Headers {
+                this.enter(Phase::Headers, HEADER_READ_TIMEOUT);
+            }
+            return result;
+        }
+        if this.state.is_busy() {
+            this.phase = Phase::Busy;
+            return Poll::Pending;
+        }
+        if this.phase == Phase::Busy {
+            this.enter(Phase::Idle, KEEP_ALIVE_IDLE_TIMEOUT);
+        }
+        ready!(this.read_deadline.as_mut().poll(cx));
+        Poll::Ready(Err(timed_out("no complete request in time")))
+    }
+}
+
+impl AsyncWrite for TimedStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        let result = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.after_write(result, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        let result = Pin::new(&mut this.stream).poll_write_vectored(cx, parts);
+        this.after_write(result, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

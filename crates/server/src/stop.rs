@@ -1,0 +1,28 @@
+//! A flag that background threads sleep on. Holds: a stop wakes every sleeper at once and stays set.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+#[derive(Default)]
+pub(crate) struct Stop {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Asks all waiting threads to end.
+    pub(crate) fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Sleeps for `duration` or until the stop; true once stopped.
+    pub(crate) fn wait(&self, duration: Duration) -> bool {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.changed.wait_for(&mut stopped, duration);
+        }
+        *stopped
+    }
+}

@@ -1,0 +1,53 @@
+//! Whose request it is: `X-Scope-OrgID` when multi-tenancy is on, `anonymous` otherwise.
+//! Not here: authentication; whoever stands in front sets the header.
+
+use axum::http::HeaderMap;
+use chronolith_model::TenantId;
+use chronolith_model::tenant::TenantIdError;
+
+/// Header that names the tenant, as Mimir, Loki and Cortex have it.
+pub(crate) const TENANT_HEADER: &str = "x-scope-orgid";
+
+/// Why a request has no tenant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TenantError {
+    /// The header is not there.
+    #[error("no org id")]
+    Missing,
+    /// The header cannot be a tenant.
+    #[error("invalid X-Scope-OrgID: {0}")]
+    Invalid(#[from] TenantIdError),
+    /// The header is not text.
+    #[error("invalid X-Scope-OrgID: not visible ASCII")]
+    NotText,
+}
+
+/// The tenant of a request with these headers.
+pub(crate) fn tenant_of(multitenancy: bool, headers: &HeaderMap) -> Result<TenantId, TenantError> {
+    if !multitenancy {
+        return Ok(TenantId::anonymous());
+    }
+    let value = headers.get(TENANT_HEADER).ok_or(TenantError::Missing)?;
+    let text = value.to_str().map_err(|_| TenantError::NotText)?;
+    if text.is_empty() {
+        return Err(TenantError::Missing);
+    }
+    Ok(TenantId::new(text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_counts_only_with_multitenancy() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(tenant_of(false, &headers).unwrap().as_str(), "anonymous");
+        assert_eq!(tenant_of(true, &headers), Err(TenantError::Missing));
+        headers.insert(TENANT_HEADER, "team-a".parse().unwrap());
+        assert_eq!(tenant_of(true, &headers).unwrap().as_str(), "team-a");
+        assert_eq!(tenant_of(false, &headers).unwrap().as_str(), "anonymous");
+        headers.insert(TENANT_HEADER, "a/b".parse().unwrap());
+        assert!(matches!(tenant_of(true, &headers), Err(TenantError::Invalid(_))));
+    }
+}
