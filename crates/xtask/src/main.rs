@@ -1,2 +1,49 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask ci | tidy | bench`: the automation of this repository, in Rust instead of shell.
+//!
+//! Holds: depends on no crate of the workspace, so that it builds when they do not; every process it starts
+//! ends with it.
+//! Not here: what is measured (`crates/bench`), what is tested (the crates and the black-box kits).
+
+// A development tool acts on the real machine only; nothing here is replayed from a seed.
+#![allow(clippy::disallowed_methods, reason = "not part of the server")]
+
+mod bench;
+mod ci;
+mod process;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+  tidy [--bless-docs]           rules of docs and sources that no compiler checks
+  ci [--only A,B] [--skip A,B]  everything `make test` runs
+  bench NAME [flags]            one benchmark of crates/bench, in a release build";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args.split_first() {
+        Some((&"tidy", flags)) => tidy::run(&checkout_dir(), flags),
+        Some((&"ci", flags)) => ci::run(&checkout_dir(), flags),
+        Some((&"bench", flags)) => bench::run(&checkout_dir(), flags),
+        _ => Err(anyhow::anyhow!("{USAGE}")),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Root of the checkout: two folders above this crate.
+fn checkout_dir() -> PathBuf {
+    let mut dir = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    dir.pop();
+    dir.pop();
+    dir
+}

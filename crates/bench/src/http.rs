@@ -1,0 +1,107 @@
+//! As much HTTP/1.1 as a load generator needs: one keep-alive connection for writes, one short one a query.
+//! Not here: chunked answers; queries are HTTP/1.0, which has none.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+const IO_WAIT: Duration = Duration::from_secs(120);
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// Connection that posts remote write bodies.
+pub(crate) struct WriteConnection {
+    stream: BufReader<TcpStream>,
+    head: String,
+}
+
+impl WriteConnection {
+    /// Connects to `port` of this machine; bodies go to `path`.
+    pub(crate) fn open(port: u16, path: &str) -> Result<WriteConnection> {
+        let stream = connect(port)?;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/x-protobuf\r\n\
+             Content-Encoding: snappy\r\nX-Prometheus-Remote-Write-Version: 0.1.0\r\n"
+        );
+        Ok(WriteConnection { stream: BufReader::new(stream), head })
+    }
+
+    /// Sends one body and waits for the answer, which must be 2xx.
+    pub(crate) fn post(&mut self, body: &[u8]) -> Result<()> {
+        let head = format!("{}Content-Length: {}\r\n\r\n", self.head, body.len());
+        let stream = self.stream.get_mut();
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(body)?;
+        let (status, len) = self.read_head()?;
+        let mut answer = vec![0; len];
+        self.stream.read_exact(&mut answer)?;
+        if status / 100 != 2 {
+            bail!("HTTP {status}: {}", String::from_utf8_lossy(&answer).trim());
+        }
+        Ok(())
+    }
+
+    fn read_head(&mut self) -> Result<(u16, usize)> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        let status = line.split(' ').nth(1).and_then(|text| text.parse().ok());
+        let status = status.with_context(|| format!("not an HTTP answer: {line:?}"))?;
+        let mut len = 0;
+        loop {
+            line.clear();
+            self.stream.read_line(&mut line)?;
+            match line.trim_end().split_once(':') {
+                None => return Ok((status, len)),
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                    len = value.trim().parse()?
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// Answer to a GET: status and body.
+pub(crate) fn get(port: u16, path: &str) -> Result<(u16, String)> {
+    let mut stream = connect(port)?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").context("not an HTTP answer")?;
+    let status = head.split(' ').nth(1).and_then(|text| text.parse().ok()).context("no HTTP status")?;
+    Ok((status, body.to_owned()))
+}
+
+/// Value of an instant query that yields one number.
+pub(crate) fn query_number(port: u16, query: &str, time_ms: i64) -> Result<f64> {
+    let path = format!(
+        "/api/v1/query?nocache=1&time={}.{:03}&query={}",
+        time_ms / 1000,
+        time_ms % 1000,
+        escape(query)
+    );
+    let (status, body) = get(port, &path)?;
+    let answer: Value = serde_json::from_str(&body).with_context(|| format!("HTTP {status}: {body:.200}"))?;
+    if answer["status"] != "success" {
+        bail!("{query}: {body:.300}");
+    }
+    let number = answer["data"]["result"][0]["value"][1].as_str();
+    number.with_context(|| format!("{query}: no result"))?.parse().context("not a number")
+}
+
+fn connect(port: u16) -> Result<TcpStream> {
+    let stream = TcpStream::connect(("127.0.0.1", port)).with_context(|| format!("port {port}"))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(IO_WAIT))?;
+    stream.set_write_timeout(Some(IO_WAIT))?;
+    Ok(stream)
+}
+
+fn escape(text: &str) -> String {
+    text.bytes()
+        .map(|b| if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .collect()
+}

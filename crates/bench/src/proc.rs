@@ -1,0 +1,77 @@
+//! What a process has used, from /proc: CPU time of all its threads, memory now and at most; disk below a folder.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Ticks a second in /proc/PID/stat: Linux shows user space 100 whatever the kernel's own rate is.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// CPU time of a process, ended threads included.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CpuSeconds {
+    /// In user mode.
+    pub(crate) user: f64,
+    /// In the kernel.
+    pub(crate) system: f64,
+}
+
+impl CpuSeconds {
+    /// User and system together.
+    pub(crate) fn total(self) -> f64 {
+        self.user + self.system
+    }
+
+    /// What was used since `earlier`.
+    pub(crate) fn since(self, earlier: CpuSeconds) -> CpuSeconds {
+        CpuSeconds { user: self.user - earlier.user, system: self.system - earlier.system }
+    }
+}
+
+/// CPU time that the process has used so far.
+pub(crate) fn cpu_seconds(pid: u32) -> Result<CpuSeconds> {
+    let text = read(pid, "stat")?;
+    // The name in parentheses may hold anything; numbers start after the last one. utime and stime are fields 14, 15.
+    let rest = text.rsplit_once(')').context("/proc/PID/stat has no name")?.1;
+    let ticks = |idx: usize| -> Result<f64> {
+        let field = rest.split_whitespace().nth(idx).context("/proc/PID/stat is short")?;
+        Ok(field.parse::<f64>()? / TICKS_PER_SECOND)
+    };
+    Ok(CpuSeconds { user: ticks(11)?, system: ticks(12)? })
+}
+
+/// Resident memory in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// At this moment.
+    pub(crate) now_bytes: u64,
+    /// The most so far.
+    pub(crate) peak_bytes: u64,
+}
+
+/// Memory of the process.
+pub(crate) fn memory(pid: u32) -> Result<Memory> {
+    let text = read(pid, "status")?;
+    let kib = |name: &str| -> Result<u64> {
+        let line = text.lines().find(|line| line.starts_with(name)).with_context(|| format!("no {name}"))?;
+        Ok(line.split_whitespace().nth(1).context("no number")?.parse()?)
+    };
+    Ok(Memory { now_bytes: kib("VmRSS:")? * 1024, peak_bytes: kib("VmHWM:")? * 1024 })
+}
+
+/// Bytes that the files below `dir` occupy on disk, preallocated blocks included.
+pub(crate) fn disk_bytes(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => disk_bytes(&entry.path()),
+        Ok(meta) => meta.blocks() * 512,
+        // The server removes files of its own while this looks.
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+fn read(pid: u32, name: &str) -> Result<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/{name}")).with_context(|| format!("process {pid} is gone"))
+}

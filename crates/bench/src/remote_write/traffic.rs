@@ -1,0 +1,154 @@
+//! The series of the load and how their values move: half counters, half gauges with two decimals.
+//! Holds: reproducible; the same series and values for every server.
+
+/// Time between two samples of a series.
+pub(super) const STEP_MS: i64 = 15_000;
+/// Selects the series of the load and none of those that a server writes about itself.
+pub(super) const SELECTOR: &str = "{cluster=\"bench-eu-1\"}";
+
+/// Series of one pod: the metrics, some of them by mode.
+const POD_SERIES: usize = 500;
+const METRIC_COUNT: usize = 200;
+const NAMESPACES: [&str; 8] = [
+    "default",
+    "kube-system",
+    "monitoring",
+    "checkout",
+    "payments",
+    "search-frontend",
+    "catalogue",
+    "batch-jobs",
+];
+const MODES: [&str; 3] = ["user", "system", "iowait"];
+const SUBSYSTEMS: [&str; 10] = [
+    "node_cpu",
+    "node_disk",
+    "node_network",
+    "container_memory",
+    "container_fs",
+    "http_server",
+    "http_client",
+    "go_memstats",
+    "process",
+    "kubelet_runtime",
+];
+const SUFFIXES: [&str; 5] = ["seconds", "bytes", "requests", "errors", "operations"];
+
+/// The ten labels of a series, sorted by name.
+pub(super) fn labels(series_idx: usize) -> [(&'static str, String); 10] {
+    let (pod, within) = (series_idx / POD_SERIES, series_idx % POD_SERIES);
+    let (metric, mode) = (within % METRIC_COUNT, within / METRIC_COUNT);
+    let namespace = NAMESPACES[pod % NAMESPACES.len()];
+    let hash = mix(pod as u64);
+    let kind = if is_counter(series_idx) { "total" } else { "current" };
+    let subsystem = SUBSYSTEMS[metric % SUBSYSTEMS.len()];
+    let suffix = SUFFIXES[metric / SUBSYSTEMS.len() % SUFFIXES.len()];
+    [
+        ("__name__", format!("{subsystem}_{suffix}_{}_{kind}", metric / 50)),
+        ("cluster", "bench-eu-1".to_owned()),
+        ("container", format!("{namespace}-server")),
+        (
+            "id",
+            format!(
+                "/kubepods/burstable/pod{:08x}-{:04x}-{:04x}",
+                hash >> 32,
+                hash >> 16 & 0xffff,
+                hash & 0xffff
+            ),
+        ),
+        ("instance", format!("10.{}.{}.{}:9100", pod >> 16 & 255, pod >> 8 & 255, pod & 255)),
+        ("job", format!("kubernetes-{namespace}")),
+        // Tells series of a pod apart when a query has dropped their names.
+        ("mode", format!("{}{metric}", MODES[mode])),
+        ("namespace", namespace.to_owned()),
+        ("pod", format!("{namespace}-server-{:08x}-{:05x}", hash as u32, hash >> 44)),
+        ("region", "eu-central-1".to_owned()),
+    ]
+}
+
+/// Whether the series only rises.
+fn is_counter(series_idx: usize) -> bool {
+    series_idx.is_multiple_of(2)
+}
+
+/// State of a part of the series.
+pub(super) struct Values {
+    first_idx: usize,
+    /// Counters in units, gauges in hundredths: integers, so that a sum is exact.
+    current: Vec<i64>,
+    random: u64,
+}
+
+impl Values {
+    /// Series `first_idx..first_idx + count`, before their first step.
+    pub(super) fn new(first_idx: usize, count: usize) -> Values {
+        let current = (first_idx..first_idx + count).map(|idx| (mix(idx as u64) % 100_000) as i64).collect();
+        Values { first_idx, current, random: mix(!(first_idx as u64)) }
+    }
+
+    /// How many series.
+    pub(super) fn len(&self) -> usize {
+        self.current.len()
+    }
+
+    /// Moves all series one step and yields their values in order.
+    pub(super) fn step(&mut self) -> impl Iterator<Item = f64> {
+        let (first_idx, random) = (self.first_idx, &mut self.random);
+        self.current.iter_mut().enumerate().map(move |(at, current)| {
+            *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let draw = (*random >> 33) as i64;
+            if is_counter(first_idx + at) {
+                *current += draw % 1000;
+                *current as f64
+            } else {
+                *current += draw % 201 - 100;
+                *current as f64 / 100.0
+            }
+        })
+    }
+
+    /// Sum of the values of the last step.
+    pub(super) fn sum(&self) -> f64 {
+        let is_counter = |at: usize| is_counter(self.first_idx + at);
+        let part = |counters: bool| -> i64 {
+            let chosen = self.current.iter().enumerate().filter(|(at, _)| is_counter(*at) == counters);
+            chosen.map(|(_, current)| current).sum()
+        };
+        part(true) as f64 + part(false) as f64 / 100.0
+    }
+}
+
+/// SplitMix64: spreads an index over 64 bits.
+fn mix(n: u64) -> u64 {
+    let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Values, labels};
+
+    #[test]
+    fn label_sets_differ_and_are_sorted() {
+        let all: std::collections::BTreeSet<_> = (0..3000).map(labels).collect();
+        assert_eq!(all.len(), 3000);
+        assert!(all.iter().all(|set| set.is_sorted_by_key(|(name, _)| *name)));
+    }
+
+    #[test]
+    fn the_sum_is_that_of_the_values() {
+        let mut values = Values::new(7, 100);
+        values.step().for_each(drop);
+        let sum: f64 = values.step().sum();
+        assert!((values.sum() - sum).abs() < 1e-6, "{sum}");
+    }
+
+    #[test]
+    fn counters_rise() {
+        let mut values = Values::new(0, 1);
+        let steps: Vec<f64> = (0..50).flat_map(|_| values.step().collect::<Vec<f64>>()).collect();
+        assert!(steps.is_sorted(), "{steps:?}");
+    }
+}

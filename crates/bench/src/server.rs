@@ -1,0 +1,219 @@
+//! The servers that are compared, as processes on a free loopback port over an empty directory.
+//!
+//! Holds: a server ends with this process, however it ends (`Drop`, or the kernel's parent-death signal).
+//! Each runs as its operators run it: no setting is there to slow it down, those that are there make it accept
+//! the load (named in BENCHMARKS.md).
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::http;
+
+const READY_WAIT: Duration = Duration::from_secs(60);
+const STOP_WAIT: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Which server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// This repository's release build.
+    Chronolith,
+    /// Prometheus with its remote write receiver on.
+    Prometheus,
+    /// VictoriaMetrics, single node.
+    VictoriaMetrics,
+}
+
+impl Kind {
+    /// All, in the order of reports.
+    pub(crate) const ALL: [Kind; 3] = [Kind::Chronolith, Kind::Prometheus, Kind::VictoriaMetrics];
+
+    /// Name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Chronolith => "chronolith",
+            Kind::Prometheus => "prometheus",
+            Kind::VictoriaMetrics => "victoria-metrics",
+        }
+    }
+
+    /// The program, or what to do to get it.
+    pub(crate) fn program(self) -> Result<PathBuf> {
+        let (found, advice) = match self {
+            Kind::Chronolith => {
+                let beside = std::env::current_exe()?.with_file_name("chronolith");
+                (Some(beside).filter(|path| path.is_file()), "cargo build --release -p chronolith")
+            }
+            Kind::Prometheus => {
+                (in_path("prometheus"), "sudo apt-get install -y --no-install-recommends prometheus")
+            }
+            Kind::VictoriaMetrics => (
+                in_path("victoria-metrics"),
+                "sudo apt-get install -y --no-install-recommends victoria-metrics",
+            ),
+        };
+        found.with_context(|| format!("{} is not there; {advice} (or leave it out with --only)", self.name()))
+    }
+
+    /// First line of what the program says about its version.
+    pub(crate) fn version(self) -> Result<String> {
+        let program = self.program()?.display().to_string();
+        Ok(match self {
+            // Debian's build does not know its version.
+            Kind::VictoriaMetrics => crate::machine::first_line(
+                "dpkg-query",
+                &["-W", "-f", "${Package} ${Version}\n", "victoria-metrics"],
+            ),
+            Kind::Chronolith | Kind::Prometheus => crate::machine::first_line(&program, &["--version"]),
+        })
+    }
+
+    fn args(self, dir: &Path, port: u16, series_count: usize) -> Result<Vec<String>> {
+        let address = format!("127.0.0.1:{port}");
+        let dir_text = dir.join("data").display().to_string();
+        Ok(match self {
+            Kind::Chronolith => vec!["serve".into(), "--data-dir".into(), dir_text, "--http".into(), address],
+            Kind::Prometheus => {
+                let config = dir.join("prometheus.yml");
+                std::fs::write(&config, "global: {}\n")?;
+                vec![
+                    format!("--config.file={}", config.display()),
+                    format!("--storage.tsdb.path={dir_text}"),
+                    format!("--web.listen-address={address}"),
+                    "--web.enable-remote-write-receiver".into(),
+                    "--storage.tsdb.retention.time=30d".into(),
+                    "--log.level=warn".into(),
+                ]
+            }
+            Kind::VictoriaMetrics => vec![
+                format!("-storageDataPath={dir_text}"),
+                format!("-httpListenAddr={address}"),
+                "-retentionPeriod=1".into(),
+                "-search.latencyOffset=0s".into(),
+                format!("-search.maxUniqueTimeseries={}", series_count * 2),
+                format!("-search.maxSeries={}", series_count * 2),
+                "-loggerLevel=WARN".into(),
+            ],
+        })
+    }
+
+    fn ready_path(self) -> &'static str {
+        match self {
+            Kind::VictoriaMetrics => "/health",
+            Kind::Chronolith | Kind::Prometheus => "/-/ready",
+        }
+    }
+}
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    dir: PathBuf,
+    /// Where it listens.
+    pub(crate) port: u16,
+    kind: Kind,
+}
+
+impl Server {
+    /// Starts it over an empty directory below `parent` and waits until it answers.
+    pub(crate) fn start(kind: Kind, parent: &Path, series_count: usize) -> Result<Server> {
+        let dir = parent.join(format!("chronolith-bench-{}-{}", std::process::id(), kind.name()));
+        std::fs::create_dir_all(dir.join("data"))?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let log = std::fs::File::create(dir.join("server.log"))?;
+        let child = die_with_parent(&kind.program()?, &kind.args(&dir, port, series_count)?)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", kind.name()))?;
+        let mut server = Server { child, dir, port, kind };
+        server.wait_ready()?;
+        Ok(server)
+    }
+
+    /// Process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its data directory.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// Makes what was acknowledged visible to queries, where the server has a delay.
+    pub(crate) fn make_visible(&self) -> Result<()> {
+        if self.kind == Kind::VictoriaMetrics {
+            http::get(self.port, "/internal/force_flush")?;
+        }
+        Ok(())
+    }
+
+    /// Ends it as an operator does and waits until it has gone.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        let terminate = format!("kill -TERM {}", self.child.id());
+        Command::new("sh").args(["-c", &terminate]).status()?;
+        let start = Instant::now();
+        while start.elapsed() < STOP_WAIT {
+            if self.child.try_wait()?.is_some() {
+                return Ok(());
+            }
+            std::thread::sleep(POLL);
+        }
+        bail!("{} does not end", self.kind.name())
+    }
+
+    /// The end of its log, for error messages.
+    pub(crate) fn log_tail(&self) -> String {
+        let text = std::fs::read_to_string(self.dir.join("server.log")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    fn wait_ready(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < READY_WAIT {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} ended before it was ready: {status}\n{}", self.kind.name(), self.log_tail());
+            }
+            if http::get(self.port, self.kind.ready_path()).is_ok_and(|(status, _)| status == 200) {
+                return Ok(());
+            }
+            std::thread::sleep(POLL);
+        }
+        bail!("{} is not ready after {} s\n{}", self.kind.name(), READY_WAIT.as_secs(), self.log_tail())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; a directory that will not go is left to the operating system.
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(std::fs::remove_dir_all(&self.dir));
+    }
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// `setpriv` replaces itself by the program, so the process id is the server's.
+fn die_with_parent(program: &Path, args: &[String]) -> Command {
+    let mut command = match in_path("setpriv") {
+        Some(setpriv) => {
+            let mut guarded = Command::new(setpriv);
+            guarded.args(["--pdeathsig", "KILL", "--"]).arg(program);
+            guarded
+        }
+        None => Command::new(program),
+    };
+    command.args(args);
+    command
+}

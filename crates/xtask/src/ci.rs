@@ -1,0 +1,184 @@
+//! `cargo xtask ci`: everything that must hold before a merge, step by step, with one table at the end.
+//!
+//! Holds: a step that cannot run here says so by name and counts as skipped, never as passed; the closing line
+//! is `N passed, N failed` with `, N skipped` where something was.
+//! Not here: what the black-box kits check; they live in a folder of their own, in or beside the checkout.
+
+mod kits;
+mod peers;
+mod tally;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::process::run_within;
+use tally::Tally;
+
+const CARGO_WITHIN: Duration = Duration::from_secs(1500);
+
+/// What the steps share.
+struct Ci {
+    root: PathBuf,
+    target_dir: PathBuf,
+}
+
+impl Ci {
+    /// The server that the kits test: the dev profile, which optimises (opt-level 1) and keeps checks of
+    /// overflow and debug assertions, and shares its dependencies with `cargo test`.
+    fn server_binary(&self) -> PathBuf {
+        self.target_dir.join("debug/chronolith")
+    }
+}
+
+/// One step.
+struct Step {
+    name: &'static str,
+    title: &'static str,
+    run: fn(&Ci) -> Result<Tally>,
+}
+
+const STEPS: [Step; 10] = [
+    Step { name: "tidy", title: "rules of sources and documents", run: tidy },
+    Step { name: "fmt", title: "formatting", run: fmt },
+    Step { name: "clippy", title: "lints", run: clippy },
+    Step { name: "test", title: "tests of the crates", run: test },
+    Step { name: "build", title: "the server binary", run: build },
+    Step { name: "abuse", title: "kit abuse: hostile requests", run: kits::abuse },
+    Step { name: "grafana", title: "kit grafana-replay: calls of Grafana's data source", run: kits::grafana },
+    Step {
+        name: "prom-peer",
+        title: "kit prom-peer: a real Prometheus writes, reads, federates",
+        run: kits::prom_peer,
+    },
+    Step { name: "crash", title: "kit crash: SIGKILL while writing", run: kits::crash },
+    Step { name: "clients", title: "kit clients: client libraries", run: kits::clients },
+];
+
+/// Result of one step for the table.
+struct Row {
+    name: &'static str,
+    elapsed: Duration,
+    tally: Tally,
+}
+
+/// The command.
+pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
+    let chosen = choose(flags)?;
+    let ci = Ci { root: root.to_owned(), target_dir: crate::process::target_dir(root)? };
+    let mut rows = Vec::new();
+    for step in chosen {
+        println!("\n=== {}: {}", step.name, step.title);
+        let start = Instant::now();
+        let tally = (step.run)(&ci).unwrap_or_else(|error| Tally::failed(format!("{error:#}")));
+        let elapsed = start.elapsed();
+        println!("=== {}: {} ({:.1} s)", step.name, tally.verdict(), elapsed.as_secs_f64());
+        rows.push(Row { name: step.name, elapsed, tally });
+    }
+    print_table(&rows);
+    let mut sum = Tally::default();
+    for row in &rows {
+        sum.add(&row.tally);
+    }
+    println!("{}", sum.closing_line());
+    Ok(sum.failed_count == 0)
+}
+
+/// The steps that `flags` ask for, in their fixed order.
+fn choose(flags: &[&str]) -> Result<Vec<Step>> {
+    let names_of = |list: &str| -> Result<Vec<String>> {
+        let names: Vec<String> = list.split(',').map(str::to_owned).collect();
+        match names.iter().find(|name| !STEPS.iter().any(|step| step.name == name.as_str())) {
+            Some(name) => bail!("no step `{name}`; there are: {}", STEPS.map(|step| step.name).join(", ")),
+            None => Ok(names),
+        }
+    };
+    let (mut only, mut skip) = (None, Vec::new());
+    let mut rest = flags;
+    while let [flag, list, tail @ ..] = rest {
+        match *flag {
+            "--only" => only = Some(names_of(list)?),
+            "--skip" => skip = names_of(list)?,
+            _ => break,
+        }
+        rest = tail;
+    }
+    if !rest.is_empty() {
+        bail!("usage: cargo xtask ci [--only A,B] [--skip A,B]");
+    }
+    let wanted = |name: &str| only.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+    let dropped = |name: &str| skip.iter().any(|n| n == name);
+    Ok(STEPS.into_iter().filter(|step| wanted(step.name) && !dropped(step.name)).collect())
+}
+
+fn print_table(rows: &[Row]) {
+    println!("\n{:<12} {:>8}  result", "step", "time");
+    for row in rows {
+        println!("{:<12} {:>6.1} s  {}", row.name, row.elapsed.as_secs_f64(), row.tally.verdict());
+    }
+    for row in rows {
+        for note in &row.tally.notes {
+            println!("{}: {note}", row.name);
+        }
+    }
+    println!();
+}
+
+fn tidy(ci: &Ci) -> Result<Tally> {
+    Ok(Tally::of_step(crate::tidy::run(&ci.root, &[])?))
+}
+
+fn fmt(ci: &Ci) -> Result<Tally> {
+    cargo(ci, &["fmt", "--all", "--check"])
+}
+
+fn clippy(ci: &Ci) -> Result<Tally> {
+    cargo(ci, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+}
+
+fn build(ci: &Ci) -> Result<Tally> {
+    cargo(ci, &["build", "--package", "chronolith", "--quiet"])
+}
+
+fn cargo(ci: &Ci, args: &[&str]) -> Result<Tally> {
+    Ok(Tally::of_step(run_cargo(ci, args)?.success))
+}
+
+fn test(ci: &Ci) -> Result<Tally> {
+    let done = run_cargo(ci, &["test", "--workspace", "--no-fail-fast", "--quiet"])?;
+    let mut tally = Tally::of_cargo_test(&done.text);
+    tally.expect_failure_unless(done.success);
+    Ok(tally)
+}
+
+fn run_cargo(ci: &Ci, args: &[&str]) -> Result<crate::process::Finished> {
+    let command: Vec<String> = ["cargo"].iter().chain(args).map(|word| (*word).to_owned()).collect();
+    println!("$ {}", command.join(" "));
+    run_within(CARGO_WITHIN, &command, &ci.root, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STEPS, choose};
+
+    #[track_caller]
+    fn check(flags: &[&str], want: &[&str]) {
+        let names: Vec<&str> = choose(flags).expect("steps").iter().map(|step| step.name).collect();
+        assert_eq!(names, want);
+    }
+
+    #[test]
+    fn steps_are_chosen_by_name_and_keep_their_order() {
+        check(&[], &STEPS.map(|step| step.name));
+        check(&["--only", "clippy,tidy"], &["tidy", "clippy"]);
+        check(&["--only", "clippy,tidy", "--skip", "tidy"], &["clippy"]);
+    }
+
+    #[test]
+    fn unknown_steps_and_flags_are_refused() {
+        assert!(choose(&["--only", "lint"]).is_err());
+        assert!(choose(&["--fast"]).is_err());
+        assert!(choose(&["--only"]).is_err());
+    }
+}

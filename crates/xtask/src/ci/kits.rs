@@ -1,0 +1,191 @@
+//! The black-box kits: each tests a running server from outside, over its port only.
+//! Holds: a server of its own for each kit, on a free port over an empty directory.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::tally::Tally;
+use super::{Ci, peers};
+use crate::process::{Server, find_program, free_port, run_within};
+
+const KIT_WITHIN: Duration = Duration::from_secs(300);
+const PIP_WITHIN: Duration = Duration::from_secs(240);
+/// The default budgets of writes (512 MiB) and queries (1 GiB), and as much as one of them for all the rest.
+const ABUSE_RSS_MB_MAX: u32 = 2048;
+const CRASH_ROUND_COUNT: u32 = 5;
+
+/// Where kits may lie, from the root of the checkout; `CHRONOLITH_KITS` comes before these.
+const KIT_DIRS: [&str; 3] = ["kits", "../kits", "../shared/kits"];
+
+pub(super) fn abuse(ci: &Ci) -> Result<Tally> {
+    with_server(ci, "abuse", "abuse.py", |kit, server| {
+        let pid = server.pid().to_string();
+        let rss = ABUSE_RSS_MB_MAX.to_string();
+        python(ci, kit, &[&server.url(), "--pid", &pid, "--max-rss-mb", &rss])
+    })
+}
+
+pub(super) fn grafana(ci: &Ci) -> Result<Tally> {
+    with_server(ci, "grafana-replay", "replay.py", |kit, server| {
+        python(ci, kit, &[&server.url(), "--only", "prom"])
+    })
+}
+
+pub(super) fn prom_peer(ci: &Ci) -> Result<Tally> {
+    if let Err(why) = peers::need_prometheus() {
+        return Ok(Tally::not_run(&why));
+    }
+    with_server(ci, "prom-peer", "run.sh", |kit, server| {
+        let command = ["bash".to_owned(), kit.display().to_string(), server.url()];
+        let prometheus = older_prometheus(ci)?.display().to_string();
+        // The kit uses three ports in a row.
+        let port = free_port()?.clamp(1024, 65_000).to_string();
+        let mut env = vec![("PROM", prometheus.as_str()), ("PORT", port.as_str())];
+        let has_remote_read = server.status_of("/api/v1/read") != Some(404);
+        if !has_remote_read {
+            env.push(("READ", ""));
+        }
+        let mut tally = judge(ci, &command, &env)?;
+        if !has_remote_read {
+            tally.add(&Tally::not_run("remote read role: the server has no /api/v1/read"));
+        }
+        Ok(tally)
+    })
+}
+
+/// A script in the place of `prometheus` that takes the choice of the protocol out of the configuration: the
+/// kit writes it, Debian's 2.42 does not know it and sends what the kit asks for, remote write 1.0, anyway.
+fn older_prometheus(ci: &Ci) -> Result<PathBuf> {
+    let script = "#!/bin/sh\n\
+        for arg in \"$@\"; do\n\
+        case \"$arg\" in --config.file=*) sed -i 's/protobuf_message: [^,}]*, //' \"${arg#*=}\";; esac\n\
+        done\n\
+        exec prometheus \"$@\"\n";
+    let path = log_dir(ci).join("prometheus-older.sh");
+    std::fs::create_dir_all(log_dir(ci))?;
+    std::fs::write(&path, script)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+pub(super) fn crash(ci: &Ci) -> Result<Tally> {
+    let Some(kit) = find_kit(ci, "crash", "crash.py") else { return Ok(no_kit("crash")) };
+    let binary = binary_of(ci)?;
+    let launch = format!("{} serve --data-dir {{dir}} --http 127.0.0.1:{{port}}", binary.display());
+    let rounds = CRASH_ROUND_COUNT.to_string();
+    let log = log_dir(ci).join("crash.log");
+    std::fs::create_dir_all(log_dir(ci))?;
+    let port = free_port()?.clamp(1024, 65_000).to_string();
+    let log = log.display().to_string();
+    python(ci, &kit, &["--launch", &launch, "--rounds", &rounds, "--port", &port, "--log", &log])
+}
+
+pub(super) fn clients(ci: &Ci) -> Result<Tally> {
+    let Some(kit) = find_kit(ci, "clients", "smoke.py") else { return Ok(no_kit("clients")) };
+    let requirements = kit.with_file_name("requirements.txt");
+    let python = match python_with(ci, &requirements) {
+        Ok(python) => python.display().to_string(),
+        Err(why) => return Ok(Tally::not_run(&format!("{why:#}"))),
+    };
+    with_server(ci, "clients", "smoke.py", |kit, server| {
+        let url = server.url();
+        let (write, metrics) = (format!("{url}/api/v1/write"), format!("{url}/metrics"));
+        let args = ["--query", &url, "--remote-write", &write, "--metrics", &metrics];
+        let mut command = vec![python, kit.display().to_string()];
+        command.extend(args.map(str::to_owned));
+        judge(ci, &command, &[])
+    })
+}
+
+/// Runs a kit against a fresh server; shows the server's log when something failed.
+fn with_server(
+    ci: &Ci,
+    kit: &str,
+    file: &str,
+    run: impl FnOnce(&Path, &Server) -> Result<Tally>,
+) -> Result<Tally> {
+    let Some(path) = find_kit(ci, kit, file) else { return Ok(no_kit(kit)) };
+    let server = Server::start(&binary_of(ci)?, &log_dir(ci), kit)?;
+    let tally = run(&path, &server);
+    if tally.as_ref().map_or(true, |tally| tally.failed_count > 0) {
+        server.print_log_tail();
+    }
+    tally
+}
+
+fn python(ci: &Ci, kit: &Path, args: &[&str]) -> Result<Tally> {
+    if let Err(why) = peers::need_package("python3", || find_program("python3").is_some()) {
+        return Ok(Tally::not_run(&why));
+    }
+    let mut command = vec!["python3".to_owned(), kit.display().to_string()];
+    command.extend(args.iter().map(|arg| (*arg).to_owned()));
+    judge(ci, &command, &[])
+}
+
+fn judge(ci: &Ci, command: &[String], env: &[(&str, &str)]) -> Result<Tally> {
+    println!("$ {}", command.join(" "));
+    // The kits may lie in a folder that is read-only or not ours.
+    let env = [env, &[("PYTHONDONTWRITEBYTECODE", "1")]].concat();
+    let done = run_within(KIT_WITHIN, command, &ci.root, &env)?;
+    let Some(mut tally) = Tally::of_kit(&done.text) else { bail!("the kit ended without a result") };
+    tally.expect_failure_unless(done.success);
+    Ok(tally)
+}
+
+/// A Python with the packages of `requirements`, in a virtual environment below the target directory.
+fn python_with(ci: &Ci, requirements: &Path) -> Result<PathBuf> {
+    let venv = ci.target_dir.join("ci-venv");
+    let python = venv.join("bin/python");
+    let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
+    let venv_dir = venv.display().to_string();
+    let (python_path, requirements) = (python.display().to_string(), requirements.display().to_string());
+    if !python.is_file() {
+        let create = words(&["python3", "-m", "venv", &venv_dir]);
+        let created = || run_within(PIP_WITHIN, &create, &ci.root, &[]).is_ok_and(|done| done.success);
+        if let Err(why) = peers::need_package("python3-venv", created) {
+            drop(std::fs::remove_dir_all(&venv));
+            bail!("no Python environment: {why}");
+        }
+    }
+    let install = words(&[
+        &python_path,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        "-r",
+        &requirements,
+    ]);
+    if !run_within(PIP_WITHIN, &install, &ci.root, &[])?.success {
+        bail!("pip cannot install {requirements}");
+    }
+    Ok(python)
+}
+
+fn binary_of(ci: &Ci) -> Result<PathBuf> {
+    let binary = ci.server_binary();
+    if !binary.is_file() {
+        bail!("there is no {}; run the step `build` first", binary.display());
+    }
+    Ok(binary)
+}
+
+fn log_dir(ci: &Ci) -> PathBuf {
+    ci.target_dir.join("ci-logs")
+}
+
+fn find_kit(ci: &Ci, kit: &str, file: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("CHRONOLITH_KITS").map(PathBuf::from);
+    let beside = KIT_DIRS.iter().map(|dir| ci.root.join(dir));
+    named.into_iter().chain(beside).find_map(|dir| dir.join(kit).join(file).canonicalize().ok())
+}
+
+fn no_kit(kit: &str) -> Tally {
+    Tally::not_run(&format!(
+        "there is no kit `{kit}` in or beside the checkout (CHRONOLITH_KITS=DIR names another place)"
+    ))
+}

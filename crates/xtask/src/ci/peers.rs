@@ -1,0 +1,56 @@
+//! Programs of others that steps need: found, installed from Debian where that is allowed, or named.
+//! Holds: nothing is installed unless this runs as root or in CI (`CI` set).
+
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::process::find_program;
+
+/// Result of `apt-get update`, asked for once a run.
+static UPDATED: OnceLock<bool> = OnceLock::new();
+
+/// Makes sure that the Debian package is there.
+///
+/// # Errors
+/// What to do by hand, when it is missing and cannot be installed from here.
+pub(super) fn need_package(package: &str, is_present: impl Fn() -> bool) -> Result<(), String> {
+    if is_present() {
+        return Ok(());
+    }
+    let by_hand = format!("{package} is missing; sudo apt-get install -y --no-install-recommends {package}");
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.starts_with(b"0\n"));
+    if find_program("apt-get").is_none() || !(is_root || std::env::var_os("CI").is_some()) {
+        return Err(by_hand);
+    }
+    let sudo: &[&str] = if is_root { &[] } else { &["sudo", "-n"] };
+    let apt = |args: &[&str]| {
+        let words = [sudo, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], args].concat();
+        succeeds(&words)
+    };
+    let updated = *UPDATED.get_or_init(|| apt(&["update", "-q"]));
+    if updated && apt(&["install", "-y", "-q", "--no-install-recommends", package]) && is_present() {
+        stop_service(sudo, package);
+        return Ok(());
+    }
+    Err(by_hand)
+}
+
+/// Makes sure that there is a Prometheus to run.
+pub(super) fn need_prometheus() -> Result<(), String> {
+    need_package("prometheus", || find_program("prometheus").is_some())
+}
+
+/// The package starts a server of its own, which must not run beside the tests. Without systemd there is none.
+fn stop_service(sudo: &[&str], package: &str) {
+    if find_program("systemctl").is_some() {
+        succeeds(&[sudo, &["systemctl", "disable", "--now", package]].concat());
+    } else if find_program("service").is_some() {
+        succeeds(&[sudo, &["service", package, "stop"]].concat());
+    }
+}
+
+fn succeeds(words: &[&str]) -> bool {
+    println!("$ {}", words.join(" "));
+    let Some((program, args)) = words.split_first() else { return false };
+    Command::new(program).args(args).status().is_ok_and(|status| status.success())
+}
