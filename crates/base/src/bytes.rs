@@ -103,12 +103,9 @@ impl<'a> ByteReader<'a> {
                 self.offset += len;
                 Ok(part)
             }
-            None => Err(DecodeError::Short {
-                what,
-                offset: self.offset,
-                needed: len,
-                left: self.remaining(),
-            }),
+            None => {
+                Err(DecodeError::Short { what, offset: self.offset, needed: len, left: self.remaining() })
+            }
         }
     }
 
@@ -213,12 +210,9 @@ impl<'a> ByteReader<'a> {
         let left = self.remaining();
         match usize::try_from(value) {
             Ok(len) if len <= left => Ok(len),
-            other => Err(DecodeError::Short {
-                what,
-                offset: start,
-                needed: other.unwrap_or(usize::MAX),
-                left,
-            }),
+            other => {
+                Err(DecodeError::Short { what, offset: start, needed: other.unwrap_or(usize::MAX), left })
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use chronolith_format::chunks::{self, ChunkRef, ENCODINGS_HISTOGRAM, RawChunk, S
 use chronolith_format::index::{ChunkMeta, IndexReader};
 use chronolith_format::meta::BlockMeta;
 use chronolith_format::tombstones::Tombstones;
-use chronolith_format::xor;
+use chronolith_format::{dense, xor};
 use chronolith_model::{Columns, QueryError, TimeRange};
 
 use crate::error::query_error;
@@ -145,6 +145,9 @@ impl BlockFiles {
         match raw.encoding {
             xor::ENCODING_XOR => {
                 xor::decode(raw.bytes, range, out).map_err(|error| ChunkError::Content(error.to_string()))
+            }
+            dense::ENCODING_DENSE => {
+                dense::decode(raw.bytes, range, out).map_err(|error| ChunkError::Content(error.to_string()))
             }
             encoding if ENCODINGS_HISTOGRAM.contains(&encoding) => {
                 self.histogram_chunks_skipped.fetch_add(1, Ordering::Relaxed);

@@ -46,7 +46,8 @@ fn is_leftover(name: &str) -> bool {
     stem.is_some_and(|stem| stem.parse::<Ulid>().is_ok())
 }
 
-/// Removes the block in directory `dir`. Open readers of it stay usable.
+/// Removes the block in directory `dir`; after a failure it may be called again, and one that is gone is no error. Open
+/// readers of it stay usable.
 ///
 /// # Errors
 /// [`BlockError::Io`]; the block is either there as before or gone under its name.
@@ -54,7 +55,12 @@ pub fn remove(env: &Env, dir: &Path) -> Result<(), BlockError> {
     let mut doomed = dir.as_os_str().to_owned();
     doomed.push(SUFFIX_DELETING);
     let doomed = PathBuf::from(doomed);
-    env.disk.rename(dir, &doomed).map_err(BlockError::io(dir))?;
+    if env.disk.exists(dir) {
+        env.disk.rename(dir, &doomed).map_err(BlockError::io(dir))?;
+    } else if !env.disk.exists(&doomed) {
+        return Ok(());
+    }
+    // A call before may have come as far as the rename without making it durable.
     if let Some(parent) = dir.parent() {
         env.disk.sync_dir(parent).map_err(BlockError::io(parent))?;
     }

@@ -4,6 +4,7 @@
 //! Not here: which blocks exist and when they go (`tsdb`), byte layouts (`format`).
 
 mod block;
+mod compact;
 mod directory;
 mod error;
 mod select;
@@ -12,6 +13,7 @@ mod verify;
 mod writer;
 
 pub use block::Block;
+pub use compact::{CompactError, compact, precedence};
 pub use directory::{open_dir, remove};
 pub use error::BlockError;
 pub use verify::Damage;

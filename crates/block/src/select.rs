@@ -232,7 +232,7 @@ impl BlockBatches {
 
 /// Whether an entry leads to the same bytes more than once: a forged one would make a short file decode to any
 /// number of samples.
-fn has_repeated_chunk(chunks: &[ChunkMeta]) -> bool {
+pub(crate) fn has_repeated_chunk(chunks: &[ChunkMeta]) -> bool {
     if chunks.is_sorted_by(|a, b| a.chunk_ref < b.chunk_ref) {
         return false;
     }
@@ -242,6 +242,6 @@ fn has_repeated_chunk(chunks: &[ChunkMeta]) -> bool {
 }
 
 /// Whether all of a chunk is deleted.
-fn is_deleted(deleted: &[Interval], chunk: &ChunkMeta) -> bool {
+pub(crate) fn is_deleted(deleted: &[Interval], chunk: &ChunkMeta) -> bool {
     deleted.iter().any(|d| d.first <= chunk.min_time && chunk.max_time <= d.last)
 }

@@ -80,7 +80,7 @@ impl BlockSeries {
 }
 
 /// Removes the samples from index `start` on that lie in one of the ascending intervals.
-fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns) {
+pub(crate) fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns) {
     if deleted.is_empty() {
         return;
     }

@@ -2,7 +2,7 @@
 
 mod damage;
 mod golden;
-mod promtool;
+pub(crate) mod promtool;
 mod round_trip;
 mod shapes;
 

@@ -5,7 +5,7 @@
 //! Memory: each distinct string once, 16 bytes a distinct label pair and its hash entry, 4 bytes a label pair of every
 //! series (postings) and 4 bytes a series. Series entries wait on disk (`spool`), because the index wants all
 //! symbols in front of them. A million series of ten labels: about 45 MB and the strings.
-//! Not here: merging chunks or blocks (`tsdb`).
+//! Not here: merging chunks or blocks (`compact`).
 
 mod segments;
 mod sink;
@@ -49,6 +49,22 @@ impl BlockSource {
     #[must_use]
     pub fn head(range: TimeRange) -> BlockSource {
         BlockSource { range, level: 1, sources: Vec::new(), parents: Vec::new() }
+    }
+}
+
+/// A finished chunk, wherever its bytes lie.
+pub(crate) struct ChunkView<'a> {
+    pub(crate) encoding: u8,
+    pub(crate) min_time: i64,
+    pub(crate) max_time: i64,
+    pub(crate) count: u16,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> From<&'a EncodedChunk> for ChunkView<'a> {
+    fn from(chunk: &'a EncodedChunk) -> ChunkView<'a> {
+        let EncodedChunk { encoding, min_time, max_time, count, bytes } = chunk;
+        ChunkView { encoding: *encoding, min_time: *min_time, max_time: *max_time, count: *count, bytes }
     }
 }
 
@@ -144,34 +160,48 @@ impl BlockWriter {
     /// If series do not ascend by labels, or chunks are empty or do not follow one another in time (overlapping chunks are
     /// merged before they come here: Prometheus refuses them within a series).
     pub fn add(&mut self, labels: &Labels, chunks: &[EncodedChunk]) -> Result<(), BlockError> {
-        let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else { return Ok(()) };
+        for chunk in chunks {
+            self.add_chunk(&ChunkView::from(chunk))?;
+        }
+        self.end_series(labels)
+    }
+
+    /// Adds the next chunk of the series that the next [`BlockWriter::end_series`] names.
+    pub(crate) fn add_chunk(&mut self, chunk: &ChunkView<'_>) -> Result<(), BlockError> {
+        let (min_time, max_time) = (chunk.min_time, chunk.max_time);
+        let follows = self.chunk_metas.last().is_none_or(|last| last.max_time < min_time);
+        assert!(
+            chunk.count > 0 && min_time <= max_time && follows,
+            "chunks must hold samples and follow one another: {min_time}..={max_time} after {:?}",
+            self.chunk_metas.last()
+        );
+        let chunk_ref = self.segments.add(chunk.encoding, chunk.bytes)?;
+        self.chunk_metas.push(ChunkMeta { min_time, max_time, chunk_ref });
+        self.count_samples(chunk);
+        Ok(())
+    }
+
+    /// Ends a series; without chunks since the last one it is left out.
+    pub(crate) fn end_series(&mut self, labels: &Labels) -> Result<(), BlockError> {
+        let (Some(first), Some(last)) = (self.chunk_metas.first(), self.chunk_metas.last()) else {
+            return Ok(());
+        };
         let ascends = self.last_labels.as_ref().is_none_or(|last| last < labels);
         assert!(ascends, "series must ascend by labels: {labels} after {:?}", self.last_labels);
-        assert!(
-            chunks.iter().all(|c| c.count > 0 && c.min_time <= c.max_time)
-                && chunks.is_sorted_by(|a, b| a.max_time < b.min_time),
-            "chunks of {labels} must hold samples and follow one another"
-        );
-        self.chunk_metas.clear();
-        for chunk in chunks {
-            let chunk_ref = self.segments.add(chunk.encoding, &chunk.bytes)?;
-            let (min_time, max_time) = (chunk.min_time, chunk.max_time);
-            self.chunk_metas.push(ChunkMeta { min_time, max_time, chunk_ref });
-            self.count_samples(chunk);
-        }
         self.first_time = self.first_time.min(first.min_time);
         self.last_time = self.last_time.max(last.max_time);
         self.stats.num_series += 1;
-        self.stats.num_chunks += chunks.len() as u64;
+        self.stats.num_chunks += self.chunk_metas.len() as u64;
         self.record.clear();
         self.pairs.put_series(labels, &mut self.record);
         put_chunk_metas(&mut self.record, &self.chunk_metas);
+        self.chunk_metas.clear();
         self.spool.push(&self.record)?;
         self.last_labels = Some(labels.clone());
         Ok(())
     }
 
-    fn count_samples(&mut self, chunk: &EncodedChunk) {
+    fn count_samples(&mut self, chunk: &ChunkView<'_>) {
         let count = u64::from(chunk.count);
         self.stats.num_samples += count;
         if ENCODINGS_HISTOGRAM.contains(&chunk.encoding) {

@@ -106,6 +106,12 @@ static SETTINGS: &[Setting] = &[
         "Size of the write-ahead log that forces a checkpoint",
         |s, v| set(&mut s.server.tsdb.wal_checkpoint_bytes, size_at_least(v, 1 << 20)),
     ),
+    at_start(
+        "compaction-size",
+        "2GiB",
+        "Bytes of blocks that one compaction step may read; 0 switches compaction off",
+        |s, v| set(&mut s.server.tsdb.compaction_bytes_max, size(v)),
+    ),
     at_start("min-free-space", "64MiB", "Writes are refused when less is free on the disk", |s, v| {
         set(&mut s.server.tsdb.free_bytes_min, size(v))
     }),

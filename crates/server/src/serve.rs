@@ -123,6 +123,17 @@ impl Server {
             }
         };
         self.threads.push(thread::spawn("maintenance", maintain).map_err(RunError::Threads)?);
+        // A thread of its own: a block that takes a minute to write must not hold up the interval's sync.
+        let (app, stop) = (self.app.clone(), self.stop.clone());
+        let pulse = move || {
+            let pause = || app.store.get().map_or(TICK_PAUSE, |store| store.pulse_pause());
+            while !stop.wait(pause()) {
+                if let Some(store) = app.store.get() {
+                    store.pulse();
+                }
+            }
+        };
+        self.threads.push(thread::spawn("wal-pulse", pulse).map_err(RunError::Threads)?);
         if self.app.options.self_scrape_interval_ms > 0 {
             let (app, stop, instance) = (self.app.clone(), self.stop.clone(), self.address.to_string());
             let scrape = move || scrape::run(&app, &instance, &stop);

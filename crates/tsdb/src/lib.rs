@@ -3,6 +3,7 @@
 //! Not here: bytes (`format`), how samples are kept (`head`, `block`), HTTP (`server`).
 
 pub mod check;
+mod compaction;
 mod exemplars;
 mod merge;
 mod metadata;

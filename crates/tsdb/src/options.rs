@@ -24,6 +24,9 @@ pub struct TsdbOptions {
     pub wal_segment_bytes: u64,
     /// Writes are refused when less is free on the disk; 0 = only when the disk is full.
     pub free_bytes_min: u64,
+    /// Bytes of blocks that are merged in one step at most, which bounds how long one holds up other upkeep;
+    /// 0 = blocks are not merged.
+    pub compaction_bytes_max: u64,
     /// Exemplars kept in memory, all tenants together.
     pub exemplar_count_max: usize,
 }
@@ -41,6 +44,7 @@ impl TsdbOptions {
             wal_checkpoint_bytes: 4 << 30,
             wal_segment_bytes: 64 << 20,
             free_bytes_min: 64 << 20,
+            compaction_bytes_max: 2 << 30,
             exemplar_count_max: 100_000,
         }
     }

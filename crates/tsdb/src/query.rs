@@ -49,7 +49,11 @@ impl TenantQueryable {
 }
 
 impl Queryable for TenantQueryable {
-    fn select(&self, selector: &Selector<'_>, ctx: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
+    fn select(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         let head = self.head.select(&self.tenant, selector, ctx)?;
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
         for block in self.blocks_in(selector.range) {

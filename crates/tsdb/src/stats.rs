@@ -89,7 +89,7 @@ impl Tsdb {
             checkpoint_count: head.checkpoint_count,
             replay_ms: self.replay_ms,
             replay_notes: self.replay_notes.clone(),
-            gauges: vec![
+            gauges: [
                 ("head_hot_bytes", memory.hot_bytes as f64),
                 ("head_open_chunk_bytes", memory.open_bytes as f64),
                 ("head_late_bytes", memory.late_bytes as f64),
@@ -101,7 +101,10 @@ impl Tsdb {
                 ("wal_pending_bytes", head.wal_pending_bytes as f64),
                 ("exemplars", self.exemplars.len() as f64),
                 ("block_heap_bytes", blocks.iter().map(|b| b.heap_bytes() as f64).sum()),
-            ],
+            ]
+            .into_iter()
+            .chain(self.compaction.gauges())
+            .collect(),
         }
     }
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use chronolith_base::Env;
 use chronolith_base::disk::LockGuard;
-use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, WriteError};
+use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, SyncMode, WriteError};
 use chronolith_model::{
     Exemplar, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits, TimeRange,
     WriteBatch, WriteOutcome,
 };
 use parking_lot::{Mutex, RwLock};
 
+use crate::compaction::{CompactionState, drop_replaced};
 use crate::exemplars::ExemplarRing;
 use crate::metadata::MetadataStore;
 use crate::options::{OpenError, TsdbOptions};
@@ -28,6 +29,10 @@ const LOCK_FILE: &str = "lock";
 /// How long a start waits for the lock of a process that is just stopping.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 const LOCK_RETRY: Duration = Duration::from_millis(50);
+
+/// Bounds of the pause between two pulses.
+const PULSE_PAUSE_MIN: Duration = Duration::from_millis(5);
+const PULSE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Width of a window: the time range of a fresh block.
 pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;
@@ -42,6 +47,7 @@ pub struct Tsdb {
     metadata: MetadataStore,
     pub(crate) exemplars: ExemplarRing,
     pub(crate) counters: Counters,
+    pub(crate) compaction: CompactionState,
     pub(crate) replay_notes: Vec<String>,
     pub(crate) replay_ms: u64,
     /// One round of upkeep at a time, and none after close.
@@ -63,7 +69,11 @@ impl Tsdb {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(env: Env, options: TsdbOptions, progress: Arc<ReplayProgress>) -> Result<Arc<Tsdb>, OpenError> {
+    pub fn open(
+        env: Env,
+        options: TsdbOptions,
+        progress: Arc<ReplayProgress>,
+    ) -> Result<Arc<Tsdb>, OpenError> {
         let io = |error| OpenError::Io { path: options.data_dir.clone(), error };
         let tenants_dir = options.data_dir.join(TENANTS_DIR);
         env.disk.create_dir_all(&tenants_dir).map_err(io)?;
@@ -90,6 +100,7 @@ impl Tsdb {
             metadata: MetadataStore::default(),
             exemplars: ExemplarRing::new(options.exemplar_count_max),
             counters: Counters::default(),
+            compaction: CompactionState::default(),
             replay_notes: notes,
             replay_ms: report.duration_ns / 1_000_000,
             upkeep: Mutex::default(),
@@ -178,12 +189,29 @@ impl Tsdb {
         *self.limits.write() = limits;
     }
 
+    /// How often [`Tsdb::pulse`] is to be called: in interval mode this is what bounds the loss at a power cut.
+    #[must_use]
+    pub fn pulse_pause(&self) -> Duration {
+        match self.options.sync {
+            SyncMode::Interval(ms) => Duration::from_millis(ms / 4).clamp(PULSE_PAUSE_MIN, PULSE_PAUSE_MAX),
+            SyncMode::Fsync | SyncMode::Os => PULSE_PAUSE_MAX,
+        }
+    }
+
+    /// Syncs the log in interval mode, and takes writes again when a full disk has space. Cheap when there is
+    /// nothing to do; never waits for [`Tsdb::tick`], which may be writing a block.
+    pub fn pulse(&self) {
+        self.head.recover_space();
+    }
+
     /// Refuses further writes, makes everything durable, writes a checkpoint so that the next start replays
     /// nothing, releases the lock when the last reference goes.
     ///
     /// # Errors
     /// If the checkpoint cannot be written; nothing is lost then, the next start replays the log.
     pub fn close(&self) -> Result<(), HeadError> {
+        // A merge under way ends at its next series; its inputs stay.
+        self.compaction.stop.store(true, Ordering::Relaxed);
         self.upkeep.lock().stop();
         self.head.close()
     }
@@ -228,11 +256,21 @@ fn load_tenants(
                 continue;
             }
         };
-        let (blocks, damaged) = chronolith_block::open_dir(env, &path);
+        let (mut blocks, damaged) = chronolith_block::open_dir(env, &path);
         for (path, error) in damaged {
             notes.push(format!("{}: block left out: {error}", path.display()));
         }
+        let replaced = drop_replaced(&mut blocks);
+        if !replaced.is_empty() {
+            tracing::info!(%tenant, blocks = replaced.len(), "removing blocks that were merged before the last stop");
+        }
         let blocks = TenantBlocks::new(&options.data_dir, &tenant, blocks);
+        blocks.doom(replaced);
+        if let Err(error) = blocks.remove_doomed(env) {
+            notes.push(format!(
+                "a block that was merged into another is hidden and still to be removed: {error}"
+            ));
+        }
         tenants.insert(tenant, Arc::new(blocks));
     }
     Ok(tenants)

@@ -1,13 +1,15 @@
 //! The blocks of one tenant, and the directory they lie in.
-//! Holds: the list is sorted by block id, which is by time of creation. Not here: what a block is (`block`).
+//! Holds: the list is sorted by precedence, which is by when the samples were written. Not here: what a block is
+//! (`block`), which blocks are replaced (`compaction`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chronolith_block::Block;
+use chronolith_base::Env;
+use chronolith_block::{Block, BlockError, precedence};
 use chronolith_format::meta::Ulid;
 use chronolith_model::TenantId;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 /// Directory below the data directory that holds one directory a tenant.
 pub(crate) const TENANTS_DIR: &str = "tenants";
@@ -17,28 +19,55 @@ pub(crate) struct TenantBlocks {
     /// `DATA/tenants/<id>`.
     pub(crate) dir: PathBuf,
     blocks: RwLock<Vec<Arc<Block>>>,
+    /// Directories of blocks that are not in the list any more and must go before a younger block does.
+    doomed: Mutex<Vec<PathBuf>>,
 }
 
 impl TenantBlocks {
     pub(crate) fn new(data_dir: &Path, tenant: &TenantId, mut blocks: Vec<Arc<Block>>) -> TenantBlocks {
-        blocks.sort_by_key(|b| b.meta().ulid);
-        TenantBlocks { dir: tenant_dir(data_dir, tenant), blocks: RwLock::new(blocks) }
+        blocks.sort_by_key(|b| precedence(b.meta()));
+        let dir = tenant_dir(data_dir, tenant);
+        TenantBlocks { dir, blocks: RwLock::new(blocks), doomed: Mutex::default() }
     }
 
-    /// All blocks, earlier created first.
+    /// All blocks, earlier written samples first.
     pub(crate) fn list(&self) -> Vec<Arc<Block>> {
         self.blocks.read().clone()
     }
 
     /// The name of the block that was created last: the next one gets a later name.
     pub(crate) fn newest_ulid(&self) -> Option<Ulid> {
-        self.blocks.read().last().map(|b| b.meta().ulid)
+        self.blocks.read().iter().map(|b| b.meta().ulid).max()
     }
 
     pub(crate) fn add(&self, block: Arc<Block>) {
+        self.replace(&[], Some(block));
+    }
+
+    /// Takes blocks out of the list and puts one in, in one change: no reader sees both or neither.
+    pub(crate) fn replace(&self, old: &[Ulid], new: Option<Arc<Block>>) {
         let mut blocks = self.blocks.write();
-        blocks.push(block);
-        blocks.sort_by_key(|b| b.meta().ulid);
+        blocks.retain(|b| !old.contains(&b.meta().ulid));
+        blocks.extend(new);
+        blocks.sort_by_key(|b| precedence(b.meta()));
+    }
+
+    /// Notes directories of blocks that left the list for [`TenantBlocks::remove_doomed`].
+    pub(crate) fn doom(&self, dirs: impl IntoIterator<Item = PathBuf>) {
+        self.doomed.lock().extend(dirs);
+    }
+
+    /// Removes the noted directories, in their order.
+    ///
+    /// # Errors
+    /// Of the first one that cannot be removed; it and those behind it stay noted.
+    pub(crate) fn remove_doomed(&self, env: &Env) -> Result<(), BlockError> {
+        let mut doomed = self.doomed.lock();
+        while let Some(dir) = doomed.first() {
+            chronolith_block::remove(env, dir)?;
+            doomed.remove(0);
+        }
+        Ok(())
     }
 
     /// Takes a block out of the list; queries that hold it go on reading.

@@ -1,4 +1,4 @@
-//! Background work, one round at a time: due windows to blocks, retention, checkpoint.
+//! Background work, one round at a time: due windows to blocks, retention, checkpoint, one step of merging blocks.
 //!
 //! Holds: a block is complete and named before its samples leave the head; the WAL is freed only by a
 //! checkpoint that no longer needs it. A failure is logged and counted, the next round tries again.
@@ -10,6 +10,7 @@ use chronolith_block::{Block, BlockError, BlockSource, BlockWriter};
 use chronolith_head::{HeadError, WindowStat};
 use chronolith_model::{TenantId, TimeRange};
 
+use crate::compaction::CompactionRounds;
 use crate::store::{Tsdb, WINDOW_MS};
 
 /// Due windows are looked for this often.
@@ -27,6 +28,7 @@ pub(crate) struct Upkeep {
     stopped: bool,
     flush_at_ms: i64,
     retention_at_ms: i64,
+    compaction: CompactionRounds,
 }
 
 impl Upkeep {
@@ -47,7 +49,7 @@ enum FlushError {
 }
 
 impl Tsdb {
-    /// One round of background work: due windows to blocks, retention, checkpoint, disk-full recovery.
+    /// One round of background work: due windows to blocks, retention, checkpoint, disk-full recovery, one merge of blocks.
     /// Failures are logged and counted; the next round tries again.
     pub fn tick(&self) {
         let mut upkeep = self.upkeep.lock();
@@ -68,6 +70,7 @@ impl Tsdb {
             upkeep.retention_at_ms = now_ms + RETENTION_LOOK_EVERY_MS;
             self.remove_expired(now_ms);
         }
+        self.compact_due(&mut upkeep.compaction, now_ms);
     }
 
     /// Cuts every window that ends before `now_ms` to a block at once, due or not, and writes a checkpoint.

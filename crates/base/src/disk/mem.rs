@@ -25,7 +25,11 @@ struct Content {
 impl Content {
     fn touch(&mut self, range: std::ops::Range<usize>) {
         let dirty = &mut self.dirty;
-        *dirty = if dirty.start >= dirty.end { range } else { dirty.start.min(range.start)..dirty.end.max(range.end) };
+        *dirty = if dirty.start >= dirty.end {
+            range
+        } else {
+            dirty.start.min(range.start)..dirty.end.max(range.end)
+        };
     }
 
     fn sync(&mut self) {

@@ -6,7 +6,7 @@ use super::*;
 use crate::open_dir;
 
 /// Runs promtool; `None` (and a line that says so) when it is not there.
-fn promtool(args: &[&str]) -> Option<String> {
+pub(crate) fn promtool(args: &[&str]) -> Option<String> {
     match Command::new("promtool").args(args).output() {
         Ok(output) => {
             let (out, err) =
@@ -21,7 +21,7 @@ fn promtool(args: &[&str]) -> Option<String> {
     }
 }
 
-fn parse_dump(dump: &str) -> Bits {
+pub(crate) fn parse_dump(dump: &str) -> Bits {
     let mut out = Bits::new();
     for line in dump.lines() {
         let (rest, time) = line.rsplit_once(' ').unwrap();

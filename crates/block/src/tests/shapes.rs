@@ -1,6 +1,7 @@
 //! Blocks that this writer does not make: overlapping chunks, deletions, chunks of other kinds.
 
 use chronolith_format::chunks::{self, ChunkRef, ENCODINGS_HISTOGRAM};
+use chronolith_format::dense;
 use chronolith_format::index::{ChunkMeta, IndexWriter, TableEntry};
 use chronolith_format::tombstones::{Interval, Tombstones};
 use chronolith_format::xor::EncodedChunk;
@@ -125,7 +126,7 @@ fn histogram_chunks_are_counted_and_unknown_ones_are_an_error() {
         replace(&env, &dir, &stored);
         assert_eq!(read_one(&env, &dir, TimeRange::ALL), [(10, 1.0)]);
     }
-    for encoding in [0, 4, 7, 0x40, 0x81] {
+    for encoding in [0, 4, 7, 0x41, 0x81] {
         let stored = [chunk(&[(10, 1.0)]), EncodedChunk { encoding, ..chunk(&[(20, 2.0)]) }];
         replace(&env, &dir, &stored);
         let block = Block::open(&env, &dir).unwrap();
@@ -166,4 +167,28 @@ fn postings_that_miss_or_add_a_series_are_damage() {
         assert_eq!(damages.len(), 1);
         assert!(damages[0].what.contains("postings do not agree"), "{}", damages[0].what);
     }
+}
+
+#[test]
+fn dense_chunks_read_like_others() {
+    let (env, dir) = fake_block(&some_series(1, 1));
+    let times: Vec<i64> = (0..300).map(|i| WINDOW.start + 20 + i * 10).collect();
+    let values: Vec<f64> = (0..300).map(|i| f64::from(i) / 4.0).collect();
+    let mut bytes = Vec::new();
+    dense::encode(&times, &values, &mut dense::DenseScratch::new(), &mut bytes);
+    let (min_time, max_time) = (times[0], times[299]);
+    let dense = EncodedChunk { encoding: dense::ENCODING_DENSE, min_time, max_time, count: 300, bytes };
+    replace(&env, &dir, &[chunk(&[(10, -1.0)]), dense.clone()]);
+    let found = read_one(&env, &dir, TimeRange::ALL);
+    assert_eq!((found.len(), found[0], found[300]), (301, (10, -1.0), (3010, 74.75)));
+    let part = TimeRange::new(WINDOW.start + 10, WINDOW.start + 31);
+    assert_eq!(read_one(&env, &dir, part), [(10, -1.0), (20, 0.0), (30, 0.25)]);
+    assert!(Block::open(&env, &dir).unwrap().verify().is_empty());
+
+    let mut cut = dense;
+    cut.bytes.pop();
+    replace(&env, &dir, &[cut]);
+    let block = Block::open(&env, &dir).unwrap();
+    assert!(read_all(&env, &block).unwrap_err().to_string().contains("dense"));
+    assert_eq!(block.verify().len(), 1);
 }

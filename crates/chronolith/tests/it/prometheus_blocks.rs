@@ -220,7 +220,8 @@ fn promtool_dumps_what_was_sent() {
     let mut want = Vec::new();
     for i in 0..40i64 {
         // Odd series come back to front: late samples must lie in the block in order.
-        let mut samples: Vec<_> = (0..300).map(|k| (start + k * 15_000 + i, (i * 1000 + k * k) as f64 / 8.0)).collect();
+        let mut samples: Vec<_> =
+            (0..300).map(|k| (start + k * 15_000 + i, (i * 1000 + k * k) as f64 / 8.0)).collect();
         let name = format!("sent_{i:02}");
         want.extend(samples.iter().map(|(t, v)| format!("{{__name__=\"{name}\", dc=\"ü\"}} {v} {t}")));
         if i % 2 == 1 {

@@ -17,7 +17,8 @@ fn a_full_disk_refuses_writes_until_there_is_space_and_loses_nothing_acked() {
     machine.disk.set_capacity_bytes(12 << 20);
     let mut refused = None;
     for i in 0..400i64 {
-        let samples: Vec<_> = (0..5000).map(|k| (START_MS + i * 5000 + k, (i * 7919 + k) as f64 * 0.37)).collect();
+        let samples: Vec<_> =
+            (0..5000).map(|k| (START_MS + i * 5000 + k, (i * 7919 + k) as f64 * 0.37)).collect();
         match write(&tsdb, &tenant, "full", &samples) {
             Ok(outcome) => {
                 assert_eq!(outcome.accepted_count, 5000);

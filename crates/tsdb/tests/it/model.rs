@@ -1,5 +1,5 @@
 //! The store against a map of sorted maps, over random writes, repeats, late samples, flushes, checkpoints,
-//! restarts and power cuts. A failure prints its seed.
+//! merging of blocks, restarts and power cuts. A failure prints its seed.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,8 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, mode
     let now = machine.env.clock.now_ms();
     let tenant = TenantId::new(if rng.below(4) == 0 { "b" } else { "a" }).expect("legal");
     let name = format!("s{}", rng.below(NAMES));
-    let mut samples: Vec<(i64, f64)> = (0..=rng.below(40))
-        .map(|_| (sample_time(rng, now), f64::from_bits(rng.next_u64())))
-        .collect();
+    let mut samples: Vec<(i64, f64)> =
+        (0..=rng.below(40)).map(|_| (sample_time(rng, now), f64::from_bits(rng.next_u64()))).collect();
     if rng.below(2) == 0 {
         samples.sort_by_key(|s| s.0);
     }
@@ -59,31 +58,47 @@ fn compare(machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, model: &Model, seed:
         let tenant = TenantId::new(tenant).expect("legal");
         let got = machine.read(tsdb, &tenant, name);
         let want: Vec<_> = want.iter().map(|(t, v)| (*t, *v)).collect();
-        assert!(got == want, "seed {seed}, operation {op}, {tenant}/{name}: {} samples, {} wanted", got.len(), want.len());
+        assert!(
+            got == want,
+            "seed {seed}, operation {op}, {tenant}/{name}: {} samples, {} wanted",
+            got.len(),
+            want.len()
+        );
     }
 }
 
-fn run(seed: u64) {
+fn merges(tsdb: &chronolith_tsdb::Tsdb) -> u64 {
+    let gauges = tsdb.stats().gauges;
+    gauges.iter().find(|(name, _)| *name == "compaction_runs").expect("is there").1 as u64
+}
+
+/// Returns how often blocks were merged.
+fn run(seed: u64) -> u64 {
     let machine = Machine::new(seed);
     let rng = Rng::from_seed(seed);
     let mut tsdb = machine.open();
     let mut model = Model::new();
+    let mut merge_count = 0;
     for op in 0..OPS {
         match rng.below(100) {
             0..70 => random_write(&rng, &machine, &tsdb, &mut model),
             70..80 => {
-                let seconds = rng.below(1800);
-                machine.clock.advance(std::time::Duration::from_secs(seconds));
-                tsdb.tick();
+                // Each round merges once at most, so several bring it forward between writes.
+                for _ in 0..=rng.below(4) {
+                    machine.clock.advance(std::time::Duration::from_secs(rng.below(900)));
+                    tsdb.tick();
+                }
             }
             80..86 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),
             86..93 => {
+                merge_count += merges(&tsdb);
                 machine.disk.crash();
                 drop(tsdb);
                 tsdb = machine.open();
             }
             93..96 => {
                 tsdb.close().expect("closes");
+                merge_count += merges(&tsdb);
                 drop(tsdb);
                 tsdb = machine.open();
             }
@@ -92,11 +107,11 @@ fn run(seed: u64) {
     }
     compare(&machine, &tsdb, &model, seed, OPS);
     assert_eq!(tsdb.stats().maintenance_error_count, 0, "seed {seed}");
+    merge_count + merges(&tsdb)
 }
 
 #[test]
 fn the_store_answers_as_a_map_of_sorted_maps_would() {
-    for seed in 0..SEEDS {
-        run(seed);
-    }
+    let merge_count: u64 = (0..SEEDS).map(run).sum();
+    assert!(merge_count > 5 * SEEDS, "only {merge_count} merges in {SEEDS} runs");
 }

@@ -1,0 +1,286 @@
+//! Merging against a model: of equal times the sample written first, without what was deleted.
+
+use std::collections::BTreeSet;
+
+use chronolith_base::Rng;
+use chronolith_format::index::SeriesEntry;
+use chronolith_format::tombstones::{Interval, Tombstones};
+use chronolith_format::xor::{self, EncodedChunk};
+use chronolith_model::time::TimeRange;
+
+use super::*;
+use crate::TOMBSTONES_FILE;
+use crate::tests::{
+    Bits, DIR, WINDOW, add_all, fake_block, labels, promtool::promtool, read_all, some_series, write,
+};
+
+/// Per series and time the bits of the value.
+type Model = std::collections::BTreeMap<Labels, std::collections::BTreeMap<i64, u64>>;
+
+fn merge(env: &Env, inputs: &[Arc<Block>]) -> Result<Option<Arc<Block>>, CompactError> {
+    compact(env, inputs[0].dir().parent().unwrap(), None, inputs, &AtomicBool::new(false))
+}
+
+fn block_of(env: &Env, series: &Bits, range: TimeRange) -> Arc<Block> {
+    let meta = write(env, Path::new(DIR), series, range).unwrap();
+    Block::open(env, &Path::new(DIR).join(meta.ulid.to_string())).unwrap()
+}
+
+/// A block with these chunks of the series `a="b"`.
+fn block_with(env: &Env, chunks: &[EncodedChunk]) -> Arc<Block> {
+    let mut writer = BlockWriter::create_after(env, Path::new(DIR), newest(env)).unwrap();
+    writer.add(&labels(&[("a", "b")]), chunks).unwrap();
+    let meta = writer.finish(BlockSource::head(WINDOW)).unwrap().unwrap();
+    Block::open(env, &Path::new(DIR).join(meta.ulid.to_string())).unwrap()
+}
+
+fn newest(env: &Env) -> Option<Ulid> {
+    let entries = env.disk.list(Path::new(DIR)).unwrap_or_default();
+    entries.iter().filter_map(|entry| entry.name.parse().ok()).max()
+}
+
+/// Samples from `first` on, one a second.
+fn chunk(first: i64, count: i64) -> EncodedChunk {
+    let times: Vec<i64> = (0..count).map(|i| WINDOW.start + (first + i) * 1000).collect();
+    let values: Vec<f64> = (0..count).map(|i| (first + i) as f64 * 0.1).collect();
+    xor::encode(&times, &values).remove(0)
+}
+
+fn chunks_of(block: &Block) -> Vec<(u8, i64, Vec<u8>)> {
+    let mut entry = SeriesEntry::new();
+    let refs: Vec<u32> = block.files.index.all_postings().unwrap().iter().collect();
+    block.files.index.series(refs[0], &mut entry).unwrap();
+    let one = |chunk: &chronolith_format::index::ChunkMeta| {
+        let raw = block.files.chunk(chunk.chunk_ref).unwrap();
+        (raw.encoding, (chunk.min_time - WINDOW.start) / 1000, raw.bytes.to_vec())
+    };
+    entry.chunks.iter().map(one).collect()
+}
+
+fn counts_of(block: &Block) -> Vec<u16> {
+    chunks_of(block).iter().map(|(_, _, bytes)| u16::from_be_bytes([bytes[0], bytes[1]])).collect()
+}
+
+/// Deletes random intervals of random series of a block, on disk and in `kept`.
+fn delete_some(env: &Env, rng: &Rng, block: &Block, kept: &mut Bits) -> Arc<Block> {
+    let mut tombstones = Tombstones::new();
+    let mut entry = SeriesEntry::new();
+    for series_ref in block.files.index.all_postings().unwrap().iter() {
+        block.files.index.series(series_ref, &mut entry).unwrap();
+        let labels = entry.labels();
+        for _ in 0..rng.below(3) {
+            let first = WINDOW.start + rng.below(7_000_000).cast_signed();
+            let last = first + rng.below(3_000_000).cast_signed();
+            tombstones.add(u64::from(series_ref), Interval { first, last });
+            kept.get_mut(&labels).unwrap().retain(|(time, _)| !(first..=last).contains(time));
+        }
+    }
+    let mut bytes = Vec::new();
+    tombstones.encode(&mut bytes);
+    env.disk.create(&block.dir().join(TOMBSTONES_FILE)).unwrap().write_at(&bytes, 0).unwrap();
+    Block::open(env, block.dir()).unwrap()
+}
+
+/// One series of a block: dense or sparse, in chunks of any size.
+fn random_chunks(rng: &Rng) -> (Vec<EncodedChunk>, Vec<(i64, u64)>) {
+    let step = 1 + rng.below(40_000);
+    let mut times = BTreeSet::new();
+    let start = rng.below(7_000_000);
+    for _ in 0..1 + rng.below(400) {
+        // Few distinct times, so that blocks repeat each other's.
+        let time = start + rng.below(400) * step;
+        times.insert(WINDOW.start + (time - time % 1000).min(7_199_000).cast_signed());
+    }
+    let samples: Vec<(i64, u64)> = times.into_iter().map(|time| (time, rng.next_u64())).collect();
+    let (mut chunks, mut rest) = (Vec::new(), samples.as_slice());
+    while !rest.is_empty() {
+        let count = if rng.below(2) == 0 { 120 } else { 1 + rng.below(120) as usize };
+        let (part, behind) = rest.split_at(count.min(rest.len()));
+        let times: Vec<i64> = part.iter().map(|s| s.0).collect();
+        let values: Vec<f64> = part.iter().map(|s| f64::from_bits(s.1)).collect();
+        chunks.extend(xor::encode(&times, &values));
+        rest = behind;
+    }
+    (chunks, samples)
+}
+
+fn random_case(seed: u64) {
+    let (env, clock, _) = Env::fake(WINDOW.end, seed);
+    let rng = Rng::from_seed(seed);
+    let mut want = Model::new();
+    let mut inputs = Vec::new();
+    for _ in 0..2 + rng.below(5) {
+        clock.advance(std::time::Duration::from_millis(1));
+        let mut writer = BlockWriter::create(&env, Path::new(DIR)).unwrap();
+        let mut kept = Bits::new();
+        for i in 0..6 {
+            if i == 0 || rng.below(3) > 0 {
+                let labels = labels(&[("__name__", "m"), ("i", &i.to_string())]);
+                let (chunks, samples) = random_chunks(&rng);
+                writer.add(&labels, &chunks).unwrap();
+                kept.insert(labels, samples);
+            }
+        }
+        let meta = writer.finish(BlockSource::head(WINDOW)).unwrap().unwrap();
+        let mut block = Block::open(&env, &Path::new(DIR).join(meta.ulid.to_string())).unwrap();
+        if rng.below(2) == 0 {
+            block = delete_some(&env, &rng, &block, &mut kept);
+        }
+        for (labels, samples) in kept {
+            for (time, value) in samples {
+                want.entry(labels.clone()).or_default().entry(time).or_insert(value);
+            }
+        }
+        inputs.insert(rng.below(inputs.len() as u64 + 1) as usize, block);
+    }
+    let output = merge(&env, &inputs).unwrap();
+    let got = output.as_ref().map(|block| read_all(&env, block).unwrap()).unwrap_or_default();
+    let want: Bits = want.into_iter().map(|(l, s)| (l, s.into_iter().collect())).collect();
+    assert!(got == want, "seed {seed}");
+    if let Some(block) = output {
+        assert_eq!(block.verify(), [], "seed {seed}");
+        let samples: usize = want.values().map(Vec::len).sum();
+        assert_eq!(block.meta().stats.num_samples, samples as u64, "seed {seed}");
+    }
+}
+
+#[test]
+fn any_blocks_merge_to_what_they_held_together() {
+    for seed in 0..300 {
+        random_case(seed);
+    }
+}
+
+#[test]
+fn the_output_names_where_it_comes_from() {
+    let (env, clock, _) = Env::fake(WINDOW.end, 1);
+    let half = WINDOW.start + 3_600_000;
+    let (first, second) = (TimeRange::new(WINDOW.start, half), TimeRange::new(half, WINDOW.end));
+    let a = block_of(&env, &some_series(3, 10), first);
+    clock.advance(std::time::Duration::from_millis(1));
+    let late =
+        some_series(3, 10).into_iter().map(|(l, s)| (l, s.iter().map(|s| (s.0 + 3_600_000, s.1)).collect()));
+    let b = block_of(&env, &late.collect(), second);
+    let ab = merge(&env, &[b.clone(), a.clone()]).unwrap().unwrap();
+    let meta = ab.meta();
+    assert_eq!((meta.compaction.level, ab.range()), (2, WINDOW));
+    assert_eq!(meta.compaction.sources, [a.meta().ulid, b.meta().ulid]);
+    let parents: Vec<_> = meta.compaction.parents.iter().map(|p| (p.ulid, p.min_time, p.max_time)).collect();
+    let want = [(a.meta().ulid, first.start, first.end), (b.meta().ulid, second.start, second.end)];
+    assert_eq!(parents, want);
+    assert_eq!((meta.stats.num_series, meta.stats.num_samples), (3, 60));
+    assert!(meta.ulid > b.meta().ulid, "the name sorts behind those of the inputs at the same millisecond");
+    assert_eq!(precedence(meta), (a.meta().ulid, meta.ulid), "it stands where its first input stood");
+    let again = merge(&env, std::slice::from_ref(&ab)).unwrap().unwrap();
+    assert_eq!(again.meta().compaction.level, 3);
+    assert_eq!(again.meta().compaction.parents[0].ulid, meta.ulid);
+    assert_eq!(read_all(&env, &again).unwrap(), read_all(&env, &ab).unwrap());
+}
+
+#[test]
+fn full_chunks_are_copied_and_small_ones_joined() {
+    #[track_caller]
+    fn check(blocks: &[&[(i64, i64)]], want: &[u16]) {
+        let (env, _, _) = Env::fake(WINDOW.end, 1);
+        let of = |chunks: &&[(i64, i64)]| {
+            block_with(&env, &chunks.iter().map(|&(first, count)| chunk(first, count)).collect::<Vec<_>>())
+        };
+        let inputs: Vec<_> = blocks.iter().map(of).collect();
+        let output = merge(&env, &inputs).unwrap().unwrap();
+        assert_eq!(counts_of(&output), want);
+        assert_eq!(output.verify(), []);
+        for (_, first, bytes) in chunks_of(&output) {
+            let count = i64::from(u16::from_be_bytes([bytes[0], bytes[1]]));
+            assert_eq!(bytes, chunk(first, count).bytes, "chunk at {first}");
+        }
+    }
+    check(&[&[(0, 120), (240, 120)], &[(120, 120)]], &[120, 120, 120]);
+    check(&[&[(0, 60)], &[(60, 60)]], &[120]);
+    check(&[&[(0, 100)], &[(100, 100)], &[(200, 100)]], &[120, 120, 60]);
+    check(&[&[(0, 120), (150, 120)], &[(120, 30)]], &[120, 30, 120]);
+    check(&[&[(0, 120)], &[(60, 120)]], &[120, 60]);
+    check(&[&[(0, 120), (200, 120)], &[(100, 50), (320, 120)]], &[120, 30, 120, 120]);
+}
+
+#[test]
+fn what_is_not_decoded_is_copied_where_nothing_overlaps_and_refused_elsewhere() {
+    let (env, _, _) = Env::fake(WINDOW.end, 1);
+    for encoding in [2, 3, 5, 6, 7] {
+        let other = EncodedChunk { encoding, ..chunk(200, 10) };
+        let mixed = block_with(&env, &[chunk(0, 120), other.clone()]);
+        let output = merge(&env, &[mixed.clone(), block_with(&env, &[chunk(120, 50)])]).unwrap().unwrap();
+        let got = chunks_of(&output);
+        assert_eq!(got.iter().map(|c| c.0).collect::<Vec<_>>(), [1, 1, encoding]);
+        assert_eq!(got[2].2, other.bytes);
+        let stats = &output.meta().stats;
+        assert_eq!(stats.num_histogram_samples, if encoding == 7 { 0 } else { 10 });
+        let before = env.disk.list(Path::new(DIR)).unwrap().len();
+        let error = merge(&env, &[mixed, block_with(&env, &[chunk(205, 1)])]).err().unwrap();
+        let text = error.to_string();
+        assert!(text.contains("000001") && text.contains(&format!("encoding {encoding}")), "{text}");
+        let refused = matches!(error, CompactError::Opaque { .. });
+        assert!(refused == (encoding != 7), "{text}");
+        assert_eq!(
+            env.disk.list(Path::new(DIR)).unwrap().len(),
+            before + 1,
+            "only the second input was added"
+        );
+    }
+}
+
+#[test]
+fn damage_is_reported_and_leaves_nothing() {
+    let (env, dir) = fake_block(&some_series(2, 50));
+    let segment = dir.join("chunks/000001");
+    let mut bytes = env.disk.read(&segment).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    env.disk.create(&segment).unwrap().write_at(&bytes, 0).unwrap();
+    let block = Block::open(&env, &dir).unwrap();
+    let error = merge(&env, &[block]).err().unwrap();
+    assert!(matches!(error, CompactError::Read(_)) && error.to_string().contains("checksum"), "{error}");
+    assert_eq!(env.disk.list(Path::new(DIR)).unwrap().len(), 1);
+}
+
+#[test]
+fn a_stop_and_an_empty_result_leave_nothing() {
+    let (env, dir) = fake_block(&some_series(2, 50));
+    let block = Block::open(&env, &dir).unwrap();
+    let stopped = compact(&env, Path::new(DIR), None, std::slice::from_ref(&block), &AtomicBool::new(true));
+    assert!(matches!(stopped, Err(CompactError::Stopped)));
+    let mut tombstones = Tombstones::new();
+    for series_ref in block.files.index.all_postings().unwrap().iter() {
+        tombstones.add(u64::from(series_ref), Interval { first: i64::MIN, last: i64::MAX });
+    }
+    let mut bytes = Vec::new();
+    tombstones.encode(&mut bytes);
+    env.disk.create(&dir.join(TOMBSTONES_FILE)).unwrap().write_at(&bytes, 0).unwrap();
+    assert!(merge(&env, &[Block::open(&env, &dir).unwrap()]).unwrap().is_none());
+    assert_eq!(env.disk.list(Path::new(DIR)).unwrap().len(), 1);
+}
+
+#[test]
+fn promtool_reads_a_merged_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::real();
+    env.disk.create_dir_all(&dir.path().join("wal")).unwrap();
+    let (mut inputs, mut previous) = (Vec::new(), None);
+    for shift in [0, 500] {
+        let moved = |(l, s): (Labels, Vec<(i64, u64)>)| (l, s.iter().map(|s| (s.0 + shift, s.1)).collect());
+        let series: Bits = some_series(50, 300).into_iter().map(moved).collect();
+        let writer = add_all(BlockWriter::create_after(&env, dir.path(), previous).unwrap(), &series);
+        let meta = writer.finish(BlockSource::head(WINDOW)).unwrap().unwrap();
+        previous = Some(meta.ulid);
+        inputs.push(Block::open(&env, &dir.path().join(meta.ulid.to_string())).unwrap());
+    }
+    let block = merge(&env, &inputs).unwrap().unwrap();
+    for input in &inputs {
+        crate::remove(&env, input.dir()).unwrap();
+    }
+    let path = dir.path().to_str().unwrap();
+    let Some(dump) = promtool(&["tsdb", "dump", path]) else { return };
+    assert_eq!(dump.lines().count(), 50 * 600);
+    assert_eq!(crate::tests::promtool::parse_dump(&dump), read_all(&env, &block).unwrap());
+    let analysis = promtool(&["tsdb", "analyze", path]).unwrap();
+    assert!(analysis.contains("Series: 50"), "{analysis}");
+    assert_eq!(read_all(&env, &inputs[0]).unwrap(), some_series(50, 300), "removed files stay readable");
+}

@@ -1,0 +1,238 @@
+//! Merges blocks in the background, one step at a time.
+//!
+//! Holds: a merged block is complete and durable before it takes the place of its inputs, in one change of the list;
+//! the inputs' files go after that. A crash in between leaves both, and the block that names the others as its
+//! parents hides them at the next start (`drop_replaced`). So no sample is ever missing or seen twice.
+//! Inputs whose files cannot be removed keep their tenant waiting: a merged block is not merged again, and so
+//! does not vanish, while files that only it hides are there.
+//! Not here: what is merged next (`plan`), merging (`block::compact`), when a round runs (`upkeep`).
+
+mod plan;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use chronolith_block::{Block, CompactError, precedence};
+use chronolith_format::meta::Ulid;
+use chronolith_model::time::TIME_MIN_MS;
+use chronolith_model::{TenantId, TimeRange};
+
+use crate::store::{Tsdb, WINDOW_MS};
+use crate::tenant::TenantBlocks;
+use plan::{Candidate, PlanBounds, plan};
+
+/// With nothing to do the next look comes after this time.
+const LOOK_EVERY_MS: i64 = 10_000;
+/// After the first failure in a row the next try waits this long, then twice as long each time.
+const RETRY_FIRST_MS: i64 = 10_000;
+const RETRY_LAST_MS: i64 = 3_600_000;
+
+/// What happened since the start, and whether to stop.
+#[derive(Default)]
+pub(crate) struct CompactionState {
+    pub(crate) stop: AtomicBool,
+    runs: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    failures: AtomicU64,
+    refused: AtomicU64,
+    space_skips: AtomicU64,
+}
+
+impl CompactionState {
+    pub(crate) fn gauges(&self) -> [(&'static str, f64); 6] {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        [
+            ("compaction_runs", load(&self.runs)),
+            ("compaction_read_bytes", load(&self.read_bytes)),
+            ("compaction_written_bytes", load(&self.written_bytes)),
+            ("compaction_failures", load(&self.failures)),
+            ("compaction_refused", load(&self.refused)),
+            ("compaction_space_skips", load(&self.space_skips)),
+        ]
+    }
+}
+
+/// What one round leaves for the next.
+#[derive(Default)]
+pub(crate) struct CompactionRounds {
+    due_ms: i64,
+    retry_ms: i64,
+    /// Blocks that cannot be merged; tried again after a restart, which may be a version that can.
+    left_alone: BTreeSet<Ulid>,
+    /// Whose turn it was: the tenants behind it come first.
+    last_tenant: Option<TenantId>,
+}
+
+impl CompactionRounds {
+    fn is_due(&self, now_ms: i64) -> bool {
+        // A clock that was set back must not make it wait for long.
+        now_ms >= self.due_ms || self.due_ms > now_ms.saturating_add(RETRY_LAST_MS)
+    }
+
+    fn back_off(&mut self, now_ms: i64) {
+        self.retry_ms = self.retry_ms.saturating_mul(2).clamp(RETRY_FIRST_MS, RETRY_LAST_MS);
+        self.due_ms = now_ms.saturating_add(self.retry_ms);
+    }
+}
+
+/// Blocks of one tenant that are merged in one step.
+struct Step {
+    tenant: TenantId,
+    blocks: Arc<TenantBlocks>,
+    /// By precedence.
+    inputs: Vec<Arc<Block>>,
+}
+
+impl Step {
+    fn input_bytes(&self) -> u64 {
+        self.inputs.iter().map(|block| block.size_bytes()).sum()
+    }
+
+    fn ulids(&self) -> Vec<Ulid> {
+        self.inputs.iter().map(|block| block.meta().ulid).collect()
+    }
+}
+
+impl Tsdb {
+    /// One step of merging, if one is due; bounded by [`crate::TsdbOptions::compaction_bytes_max`].
+    pub(crate) fn compact_due(&self, rounds: &mut CompactionRounds, now_ms: i64) {
+        if self.options.compaction_bytes_max == 0 || !rounds.is_due(now_ms) {
+            return;
+        }
+        rounds.due_ms = now_ms.saturating_add(LOOK_EVERY_MS);
+        let Some(step) = self.next_step(rounds, now_ms) else { return };
+        rounds.last_tenant = Some(step.tenant.clone());
+        if !self.has_room_for(&step) {
+            self.compaction.space_skips.fetch_add(1, Ordering::Relaxed);
+            rounds.back_off(now_ms);
+            return;
+        }
+        match self.compact_step(&step) {
+            Ok(()) => (rounds.due_ms, rounds.retry_ms) = (now_ms, 0),
+            Err(CompactError::Stopped) => {}
+            Err(error @ (CompactError::Write(_) | CompactError::LeftBehind { .. })) => {
+                self.count_failure(&step.tenant, &error);
+                rounds.back_off(now_ms);
+                if let CompactError::LeftBehind { dir, .. } = error {
+                    step.blocks.doom([dir]);
+                }
+            }
+            Err(error @ (CompactError::Read(_) | CompactError::Opaque { .. })) => {
+                self.compaction.refused.fetch_add(1, Ordering::Relaxed);
+                self.count_failure(&step.tenant, &error);
+                rounds.left_alone.extend(step.ulids());
+                rounds.due_ms = now_ms;
+            }
+        }
+    }
+
+    fn count_failure(&self, tenant: &TenantId, error: &CompactError) {
+        self.compaction.failures.fetch_add(1, Ordering::Relaxed);
+        self.count_upkeep_error();
+        tracing::error!(%tenant, %error, "merging blocks failed; they are kept as they are");
+    }
+
+    fn next_step(&self, rounds: &mut CompactionRounds, now_ms: i64) -> Option<Step> {
+        let all: Vec<_> = self.tenants.read().iter().map(|(t, b)| (t.clone(), b.clone())).collect();
+        let turn = all.partition_point(|(t, _)| rounds.last_tenant.as_ref().is_some_and(|last| t <= last));
+        let due_ms = now_ms.saturating_sub(self.options.flush_delay_ms);
+        let bounds = PlanBounds {
+            closed_ms: TimeRange::window_of(due_ms.max(TIME_MIN_MS), WINDOW_MS).start,
+            retention_ms: self.limits().retention_ms,
+            input_bytes_max: self.options.compaction_bytes_max,
+        };
+        let mut present = BTreeSet::new();
+        let (mut found, mut stuck) = (None, false);
+        for (tenant, blocks) in all.iter().skip(turn).chain(all.iter().take(turn)) {
+            if let Err(error) = blocks.remove_doomed(&self.env) {
+                self.count_failure(tenant, &error.into());
+                stuck = true;
+                continue;
+            }
+            let list = blocks.list();
+            present.extend(list.iter().map(|block| block.meta().ulid));
+            let candidates: Vec<_> = list.iter().map(|block| candidate(block, &rounds.left_alone)).collect();
+            if let Some(ulids) = plan(&candidates, &bounds) {
+                let chosen = |ulid: &Ulid| list.iter().find(|block| block.meta().ulid == *ulid).cloned();
+                let inputs = ulids.iter().filter_map(chosen).collect();
+                found = Some(Step { tenant: tenant.clone(), blocks: blocks.clone(), inputs });
+                break;
+            }
+        }
+        if found.is_none() && stuck {
+            rounds.back_off(now_ms);
+        } else if found.is_none() {
+            rounds.left_alone.retain(|ulid| present.contains(ulid));
+        }
+        found
+    }
+
+    /// Whether the output fits beside the inputs and leaves what writes need.
+    fn has_room_for(&self, step: &Step) -> bool {
+        let reserve = self.options.free_bytes_min.saturating_add(self.options.wal_segment_bytes);
+        let needed = step.input_bytes().saturating_add(reserve);
+        match self.env.disk.free_bytes(&step.blocks.dir) {
+            Some(free) if free < needed => {
+                tracing::warn!(tenant = %step.tenant, free, needed, "blocks are not merged: too little free space");
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn compact_step(&self, step: &Step) -> Result<(), CompactError> {
+        let Step { tenant, blocks, inputs } = step;
+        let (started, read_bytes) = (self.env.clock.mono_ns(), step.input_bytes());
+        tracing::info!(%tenant, blocks = inputs.len(), read_bytes, "merging blocks");
+        let (previous, stop) = (blocks.newest_ulid(), &self.compaction.stop);
+        let output = chronolith_block::compact(&self.env, &blocks.dir, previous, inputs, stop)?;
+        let written_bytes = output.as_ref().map_or(0, |block| block.size_bytes());
+        if let Some(block) = &output {
+            let ms = (self.env.clock.mono_ns() - started) / 1_000_000;
+            let (meta, range) = (block.meta(), block.range());
+            tracing::info!(%tenant, ulid = %meta.ulid, level = meta.compaction.level, range.start, range.end,
+                series = meta.stats.num_series, samples = meta.stats.num_samples, written_bytes, ms, "blocks merged");
+        }
+        blocks.replace(&step.ulids(), output);
+        self.compaction.runs.fetch_add(1, Ordering::Relaxed);
+        self.compaction.read_bytes.fetch_add(read_bytes, Ordering::Relaxed);
+        self.compaction.written_bytes.fetch_add(written_bytes, Ordering::Relaxed);
+        blocks.doom(inputs.iter().map(|block| block.dir().to_owned()));
+        // The output stands: what cannot be removed is tried again before this tenant's next step.
+        if let Err(error) = blocks.remove_doomed(&self.env) {
+            self.count_failure(tenant, &error.into());
+        }
+        Ok(())
+    }
+}
+
+fn candidate(block: &Block, left_alone: &BTreeSet<Ulid>) -> Candidate {
+    let meta = block.meta();
+    Candidate {
+        ulid: meta.ulid,
+        precedence: precedence(meta),
+        range: block.range(),
+        size_bytes: block.size_bytes(),
+        left_alone: meta.compaction.failed || left_alone.contains(&meta.ulid),
+    }
+}
+
+/// Takes out of `blocks` those that a later one of them was made of, and returns their directories, oldest first.
+pub(crate) fn drop_replaced(blocks: &mut Vec<Arc<Block>>) -> Vec<PathBuf> {
+    let mut replaced = BTreeSet::new();
+    for block in blocks.iter() {
+        let meta = block.meta();
+        // A block is younger than its parents; files that say otherwise must not make blocks hide each other.
+        let older = meta.compaction.parents.iter().map(|parent| parent.ulid).filter(|ulid| *ulid < meta.ulid);
+        replaced.extend(older);
+    }
+    let (gone, kept) = blocks.drain(..).partition(|block| replaced.contains(&block.meta().ulid));
+    *blocks = kept;
+    let mut gone: Vec<Arc<Block>> = gone;
+    // Parents of parents go first: were they left alone by a crash, nothing would hide them.
+    gone.sort_by_key(|block| block.meta().ulid);
+    gone.iter().map(|block| block.dir().to_owned()).collect()
+}

@@ -1,0 +1,138 @@
+//! Plans over blocks written in the order of the list, `(start hour, end hour, size in kB)`.
+
+use super::*;
+
+const HOUR_MS: i64 = 3_600_000;
+const DAY: i64 = 24;
+
+fn blocks(list: &[(i64, i64, u64)]) -> Vec<Candidate> {
+    let one = |(i, &(start, end, kb)): (usize, &(i64, i64, u64))| {
+        let ulid = Ulid::new(i64::try_from(i).unwrap() + 1, 0);
+        let range = TimeRange::new(start * HOUR_MS, end * HOUR_MS);
+        Candidate { ulid, precedence: (ulid, ulid), range, size_bytes: kb << 10, left_alone: false }
+    };
+    list.iter().enumerate().map(one).collect()
+}
+
+fn bounds() -> PlanBounds {
+    PlanBounds { closed_ms: 10_000 * HOUR_MS, retention_ms: 0, input_bytes_max: 1 << 30 }
+}
+
+fn places(blocks: &[Candidate], bounds: &PlanBounds) -> Vec<usize> {
+    let chosen = plan(blocks, bounds).unwrap_or_default();
+    chosen.iter().map(|ulid| blocks.iter().position(|b| b.ulid == *ulid).unwrap()).collect()
+}
+
+#[track_caller]
+fn check(list: &[(i64, i64, u64)], want: &[usize]) {
+    assert_eq!(places(&blocks(list), &bounds()), want);
+}
+
+#[test]
+fn nothing_to_do() {
+    check(&[], &[]);
+    check(&[(0, 2, 1)], &[]);
+    check(&[(0, 2, 1), (2, 4, 1), (4, 6, 1)], &[]);
+    check(&[(0, 6, 1), (6, 8, 1)], &[]);
+    check(&[(4, 6, 1), (6, 8, 1), (12, 14, 1)], &[]);
+}
+
+#[test]
+fn complete_aligned_ranges_are_merged_narrowest_first() {
+    check(&[(0, 2, 1), (2, 4, 1), (4, 6, 1), (6, 8, 1)], &[0, 1, 2]);
+    check(&[(2, 4, 1), (4, 6, 1), (24, 26, 1)], &[0, 1]);
+    check(&[(0, 6, 1), (6, 12, 1), (12, 18, 1), (18, 20, 1), (20, 22, 1), (24, 26, 1)], &[3, 4]);
+    check(&[(0, 6, 1), (6, 12, 1), (12, 18, 1), (18, 24, 1), (24, 26, 1)], &[0, 1, 2, 3]);
+    check(&[(0, DAY, 1), (DAY, 2 * DAY, 1), (2 * DAY, 3 * DAY, 1), (3 * DAY, 3 * DAY + 2, 1)], &[0, 1, 2]);
+    check(&[(-6, -4, 1), (-2, 0, 1), (0, 2, 1)], &[0, 1]);
+}
+
+#[test]
+fn overlapping_blocks_come_first_and_most_overlap_before_less() {
+    check(&[(0, 2, 1), (2, 4, 1), (4, 6, 1), (6, 8, 1), (6, 8, 1)], &[3, 4]);
+    check(&[(0, 2, 1), (0, 2, 1), (6, 8, 1), (6, 8, 1), (6, 8, 1)], &[2, 3, 4]);
+    check(&[(0, DAY, 1), (2, 4, 1), (8, 10, 1)], &[0, 1, 2]);
+}
+
+#[test]
+fn a_large_block_waits_until_what_overlaps_it_is_worth_it() {
+    const MB: u64 = 1 << 10;
+    check(&[(0, DAY, 400 * MB), (2, 4, MB)], &[]);
+    check(&[(0, DAY, 400 * MB), (2, 4, MB), (2, 4, MB)], &[1, 2]);
+    check(&[(0, DAY, 400 * MB), (2, 4, MB), (8, 10, MB)], &[1, 2]);
+    check(&[(0, DAY, 400 * MB), (2, 4, 50 * MB)], &[0, 1]);
+    check(&[(0, DAY, 400 * MB), (0, 2, 60 * MB), (2, 4, MB), (4, 6, MB)], &[0, 1, 2, 3]);
+}
+
+#[test]
+fn no_block_between_is_left_out() {
+    // The middle one is older than the last and younger than the first: merging those two would put it behind both.
+    const MB: u64 = 1 << 10;
+    check(&[(2, 4, MB), (0, DAY, 400 * MB), (2, 4, MB)], &[]);
+    let mut list = blocks(&[(2, 4, 1), (2, 4, 1), (2, 4, 1), (2, 4, 1), (2, 4, 1)]);
+    list[1].left_alone = true;
+    assert_eq!(places(&list, &bounds()), [2, 3, 4]);
+    // A merged block has a late name and an early precedence.
+    let mut list = blocks(&[(0, 2, 1), (0, 2, 1), (0, 2, 9 << 20)]);
+    list[2].precedence = (Ulid::new(0, 0), list[2].ulid);
+    assert_eq!(places(&list, &bounds()), [0, 1]);
+}
+
+#[test]
+fn what_is_still_written_is_not_touched() {
+    let at = |closed_hour: i64| PlanBounds { closed_ms: closed_hour * HOUR_MS, ..bounds() };
+    let full = blocks(&[(0, 2, 1), (2, 4, 1), (4, 6, 1), (6, 8, 1)]);
+    assert_eq!(places(&full, &at(5)), [] as [usize; 0]);
+    assert_eq!(places(&full, &at(6)), [0, 1, 2]);
+    let twice = blocks(&[(0, 2, 1), (0, 2, 1)]);
+    assert_eq!(places(&twice, &at(1)), [] as [usize; 0]);
+    assert_eq!(places(&twice, &at(2)), [0, 1]);
+}
+
+#[test]
+fn limits_bound_a_step() {
+    let full = blocks(&[(0, 2, 1), (2, 4, 1), (4, 6, 1), (6, 8, 1)]);
+    assert_eq!(places(&full, &PlanBounds { input_bytes_max: 3 << 10, ..bounds() }), [0, 1, 2]);
+    assert_eq!(places(&full, &PlanBounds { input_bytes_max: 2 << 10, ..bounds() }), [] as [usize; 0]);
+    let twice = blocks(&[(0, 2, 2), (0, 2, 2), (0, 2, 1), (0, 2, 1)]);
+    assert_eq!(places(&twice, &PlanBounds { input_bytes_max: 4 << 10, ..bounds() }), [1, 2, 3]);
+    let many = blocks(&vec![(0, 2, 1); 200]);
+    assert_eq!(places(&many, &bounds()).len(), INPUT_COUNT_MAX);
+    let days = blocks(&[(0, DAY, 1), (DAY, 2 * DAY, 1), (3 * DAY, 4 * DAY, 1)]);
+    assert_eq!(places(&days, &bounds()), [0, 1]);
+    let short = PlanBounds { retention_ms: 15 * DAY * HOUR_MS, ..bounds() };
+    assert_eq!(places(&days, &short), [] as [usize; 0], "three days are more than a tenth of the retention");
+}
+
+#[test]
+fn blocks_of_others_do_not_confuse_it() {
+    // Prometheus's 18 h blocks do not nest with a day: a range that one reaches into is left alone.
+    check(&[(0, 18, 1), (18, 36, 1), (36, 38, 1), (40, 42, 1), (50, 52, 1)], &[2, 3]);
+    let mut odd = blocks(&[(0, 2, 1), (2, 4, 1), (7, 8, 1)]);
+    odd.push(Candidate { range: TimeRange::new(i64::MIN, i64::MIN + 1), ..odd[0].clone() });
+    odd.push(Candidate { range: TimeRange::new(5, 5), ..odd[0].clone() });
+    assert_eq!(places(&odd, &bounds()), [0, 1]);
+}
+
+#[test]
+fn planning_comes_to_an_end_with_few_blocks() {
+    let mut list = blocks(&(0..1000).map(|i| (i % 300 * 2, i % 300 * 2 + 2, 10)).collect::<Vec<_>>());
+    let mut steps = 0;
+    while let Some(chosen) = plan(&list, &bounds()) {
+        assert!(chosen.len() >= 2);
+        let (inputs, mut rest): (Vec<_>, Vec<_>) = list.into_iter().partition(|b| chosen.contains(&b.ulid));
+        steps += 1;
+        rest.push(Candidate {
+            ulid: Ulid::new(10_000 + steps, 0),
+            precedence: inputs.iter().map(|b| b.precedence).min().unwrap(),
+            range: TimeRange::new(
+                inputs.iter().map(|b| b.range.start).min().unwrap(),
+                inputs.iter().map(|b| b.range.end).max().unwrap(),
+            ),
+            size_bytes: inputs.iter().map(|b| b.size_bytes).sum(),
+            left_alone: false,
+        });
+        list = rest;
+    }
+    assert!(list.len() <= 12, "{} blocks for 25 days", list.len());
+}

@@ -1,0 +1,207 @@
+//! Blocks are merged in the background: nothing is lost or seen twice, whatever fails meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_model::{Columns, Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_tsdb::Tsdb;
+
+use crate::fixture::{HOUR_MS, Machine, START_MS, write};
+
+/// Per series its samples.
+type Stored = BTreeMap<String, Vec<(i64, u64)>>;
+
+fn gauge(tsdb: &Tsdb, name: &str) -> f64 {
+    tsdb.stats().gauges.iter().find(|(n, _)| *n == name).expect("a gauge of that name").1
+}
+
+/// A store with seven blocks: five windows of two hours, of which one was written three times with conflicts.
+/// Three of the windows make up six aligned hours.
+fn late_data(machine: &Machine) -> (Arc<Tsdb>, Stored) {
+    let tsdb = machine.open();
+    let mut want: BTreeMap<String, BTreeMap<i64, u64>> = BTreeMap::new();
+    for (round, hour) in [-12, -10, -8, -10, -10, -6, -4].into_iter().enumerate() {
+        for name in ["a", "b", "c"].into_iter().skip(round % 2) {
+            let samples: Vec<(i64, f64)> = (0..100i64)
+                .map(|i| {
+                    let step = 20_000 + 10_000 * i64::try_from(round % 3).expect("small");
+                    (START_MS + hour * HOUR_MS + i * step, (i + 1000 * round.cast_signed() as i64) as f64)
+                })
+                .collect();
+            write(&tsdb, &TenantId::anonymous(), name, &samples).expect("stored");
+            for (time, value) in samples {
+                want.entry(name.to_owned()).or_default().entry(time).or_insert(value.to_bits());
+            }
+        }
+        machine.clock.advance(Duration::from_millis(1));
+        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    }
+    assert_eq!(tsdb.stats().blocks, 7);
+    machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
+    (tsdb, want.into_iter().map(|(name, samples)| (name, samples.into_iter().collect())).collect())
+}
+
+/// Upkeep for a while, back-off included.
+fn upkeep(machine: &Machine, tsdb: &Tsdb) {
+    for _ in 0..12 {
+        machine.clock.advance(Duration::from_mins(2));
+        tsdb.tick();
+    }
+}
+
+#[track_caller]
+fn compare(machine: &Machine, tsdb: &Tsdb, want: &Stored, when: &str) {
+    for (name, samples) in want {
+        let got = machine.read(tsdb, &TenantId::anonymous(), name);
+        assert!(got == *samples, "{when}: {name}: {} samples, {} wanted", got.len(), samples.len());
+    }
+}
+
+#[test]
+fn late_blocks_and_complete_ranges_are_merged() {
+    let machine = Machine::new(1);
+    let (tsdb, want) = late_data(&machine);
+    let bytes_before = tsdb.stats().block_bytes;
+    upkeep(&machine, &tsdb);
+    assert_eq!(tsdb.stats().blocks, 3, "six hours, and the two windows of the range that is not complete");
+    assert_eq!(gauge(&tsdb, "compaction_runs"), 2.0);
+    assert_eq!(gauge(&tsdb, "compaction_failures"), 0.0);
+    assert!(gauge(&tsdb, "compaction_read_bytes") > gauge(&tsdb, "compaction_written_bytes"));
+    assert!(tsdb.stats().block_bytes < bytes_before);
+    compare(&machine, &tsdb, &want, "merged");
+    // What comes late after that is written last and loses against what is there.
+    let first = want["b"][0];
+    write(&tsdb, &TenantId::anonymous(), "b", &[(first.0, -1.0)]).expect("stored");
+    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    compare(&machine, &tsdb, &want, "a late block");
+    upkeep(&machine, &tsdb);
+    assert_eq!(tsdb.stats().blocks, 3);
+    compare(&machine, &tsdb, &want, "the late block merged");
+    machine.disk.crash();
+    drop(tsdb);
+    let tsdb = machine.open();
+    assert_eq!(tsdb.stats().blocks, 3);
+    compare(&machine, &tsdb, &want, "opened again");
+    let tenant_dir = machine.options.data_dir.join("tenants").join(TenantId::anonymous().as_str());
+    assert_eq!(machine.env.disk.list(&tenant_dir).expect("lists").len(), 3, "the inputs' files are gone");
+}
+
+#[test]
+fn a_crash_at_any_disk_operation_loses_and_repeats_nothing() {
+    let machine = Machine::new(2);
+    let (tsdb, _) = late_data(&machine);
+    let before = machine.disk.op_count();
+    upkeep(&machine, &tsdb);
+    let op_count = machine.disk.op_count() - before;
+    assert!(op_count > 50, "{op_count}");
+    for survived in 0..=op_count {
+        let machine = Machine::new(2);
+        let (tsdb, want) = late_data(&machine);
+        machine.disk.fail_after(survived);
+        for _ in 0..4 {
+            machine.clock.advance(Duration::from_mins(2));
+            tsdb.tick();
+            compare(&machine, &tsdb, &want, &format!("failing after {survived} operations"));
+        }
+        machine.disk.crash();
+        drop(tsdb);
+        let tsdb = machine.open();
+        let blocks = tsdb.stats().blocks;
+        assert!(
+            [7, 5, 3].contains(&blocks),
+            "crash after {survived} operations: {blocks} blocks, inputs beside output"
+        );
+        compare(&machine, &tsdb, &want, &format!("crash after {survived} operations"));
+        upkeep(&machine, &tsdb);
+        assert_eq!(tsdb.stats().blocks, 3, "crash after {survived} operations");
+        compare(&machine, &tsdb, &want, &format!("merged after a crash after {survived} operations"));
+    }
+}
+
+#[test]
+fn a_disk_that_fails_for_a_while_is_survived_without_a_restart() {
+    for survived in 0..90 {
+        let machine = Machine::new(3);
+        let (tsdb, want) = late_data(&machine);
+        machine.disk.fail_after(survived);
+        machine.clock.advance(Duration::from_secs(20));
+        tsdb.tick();
+        tsdb.tick();
+        machine.disk.heal();
+        compare(&machine, &tsdb, &want, &format!("healed after {survived} operations"));
+        upkeep(&machine, &tsdb);
+        assert_eq!(tsdb.stats().blocks, 3, "{survived}");
+        compare(&machine, &tsdb, &want, &format!("merged, healed after {survived} operations"));
+        machine.disk.crash();
+        drop(tsdb);
+        let tsdb = machine.open();
+        assert_eq!(tsdb.stats().blocks, 3, "{survived}");
+        compare(&machine, &tsdb, &want, &format!("opened, healed after {survived} operations"));
+    }
+}
+
+#[test]
+fn a_query_goes_on_reading_what_was_merged_meanwhile() {
+    let machine = Machine::new(4);
+    let (tsdb, want) = late_data(&machine);
+    let matchers = [Matcher::equal("__name__", "b")];
+    let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+    let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
+    upkeep(&machine, &tsdb);
+    assert_eq!(tsdb.stats().blocks, 3);
+    let (mut series, mut columns) = (Vec::new(), Columns::default());
+    while batches.next_batch(&mut series).expect("a batch") {}
+    series[0].samples.read(TimeRange::ALL, &mut columns).expect("reads");
+    let got: Vec<_> = columns.times.into_iter().zip(columns.values.into_iter().map(f64::to_bits)).collect();
+    assert_eq!(got, want["b"]);
+}
+
+#[test]
+fn without_room_for_the_output_blocks_wait() {
+    let mut machine = Machine::new(5);
+    machine.options.free_bytes_min = 0;
+    let (tsdb, want) = late_data(&machine);
+    machine.disk.set_capacity_bytes(1 << 40);
+    let free = machine.env.disk.free_bytes(&machine.options.data_dir).expect("known");
+    machine.disk.set_capacity_bytes((1 << 40) - free + machine.options.wal_segment_bytes + 100);
+    machine.clock.advance(Duration::from_mins(2));
+    tsdb.tick();
+    assert_eq!((gauge(&tsdb, "compaction_space_skips"), tsdb.stats().blocks), (1.0, 7));
+    assert_eq!(gauge(&tsdb, "compaction_failures"), 0.0);
+    tsdb.tick();
+    assert_eq!(gauge(&tsdb, "compaction_space_skips"), 1.0, "it backs off");
+    machine.disk.set_capacity_bytes(u64::MAX);
+    upkeep(&machine, &tsdb);
+    assert_eq!(tsdb.stats().blocks, 3);
+    compare(&machine, &tsdb, &want, "merged with room");
+}
+
+#[test]
+fn a_damaged_block_is_left_alone_and_counted_once() {
+    let machine = Machine::new(6);
+    let (tsdb, _) = late_data(&machine);
+    tsdb.close().expect("closes");
+    drop(tsdb);
+    let tenant_dir = machine.options.data_dir.join("tenants").join(TenantId::anonymous().as_str());
+    let first = machine.env.disk.list(&tenant_dir).expect("lists").remove(0).name;
+    let segment = tenant_dir.join(first).join("chunks/000001");
+    let mut bytes = machine.env.disk.read(&segment).expect("reads");
+    *bytes.last_mut().expect("bytes") ^= 1;
+    machine.env.disk.create(&segment).expect("creates").write_at(&bytes, 0).expect("writes");
+    let tsdb = machine.open();
+    upkeep(&machine, &tsdb);
+    assert_eq!((gauge(&tsdb, "compaction_refused"), gauge(&tsdb, "compaction_failures")), (1.0, 1.0));
+    assert_eq!(gauge(&tsdb, "compaction_runs"), 1.0, "the overlapping blocks are merged");
+    assert_eq!(tsdb.stats().blocks, 5, "the range with the damaged block is not");
+}
+
+#[test]
+fn merging_can_be_switched_off() {
+    let mut machine = Machine::new(7);
+    machine.options.compaction_bytes_max = 0;
+    let (tsdb, _) = late_data(&machine);
+    upkeep(&machine, &tsdb);
+    assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "compaction_runs")), (7, 0.0));
+}
