@@ -1,4 +1,5 @@
 //! Published benchmarks, one file each; every peer is a process that the benchmark starts and ends.
+//! Parts of this repository that are measured alone run in this process.
 //!
 //! Holds: a figure is printed only after the answer behind it was checked.
 //! Not here: how to read the figures (BENCHMARKS.md).
@@ -10,6 +11,7 @@ mod http;
 mod machine;
 mod proc;
 mod remote_write;
+mod reorder;
 mod server;
 
 use std::process::ExitCode;
@@ -27,11 +29,14 @@ struct Args {
 enum Name {
     /// Remote write 1.0: samples per second and per CPU second, memory, disk, ack latency.
     RemoteWrite(remote_write::Options),
+    /// Reorder buffer: the 24 published adds of Metrictank, time and allocations of each.
+    Reorder(reorder::Options),
 }
 
 fn main() -> ExitCode {
     let done = match Args::parse().name {
         Name::RemoteWrite(options) => remote_write::run(&options),
+        Name::Reorder(options) => reorder::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -143,7 +143,7 @@ fn expect(what: &str, found: f64, expected: f64) -> Result<()> {
 }
 
 /// Writes `text` to `dir/name`.
-fn write_file(dir: &Path, name: &str, text: &str) -> Result<()> {
+pub(crate) fn write_file(dir: &Path, name: &str, text: &str) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     let path = dir.join(name);
     std::fs::write(&path, text).with_context(|| path.display().to_string())?;

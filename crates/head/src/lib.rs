@@ -13,6 +13,7 @@ mod options;
 mod postings;
 mod progress;
 mod raw_keys;
+pub mod reorder;
 mod replay;
 mod resolve;
 mod sealed;

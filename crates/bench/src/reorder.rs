@@ -1,0 +1,162 @@
+//! Benchmark `reorder`: the 24 published benchmarks of Metrictank's reorder buffer on `head::reorder`, in this process.
+//!
+//! Holds: samples are made before the clock starts; what passes is checked sample by sample before a case is timed,
+//! and every timed round must pass and refuse as many; rounds go over all cases in turn, so that a neighbour on the
+//! machine disturbs some rounds of all cases and not all rounds of one.
+//! Not here: Metrictank itself (a Go test binary; BENCHMARKS.md says how its figures are taken).
+
+mod case;
+mod report;
+
+use std::alloc::System;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use chronolith_head::reorder::{Added, ReorderBuffer, Rule, Sample};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+use case::Case;
+
+/// Counts allocations of the whole program; other benchmarks pay a few instructions an allocation for it.
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Cases to measure: those whose names contain one of these texts (default: all 24).
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Samples a round.
+    #[arg(long, default_value_t = 4_000_000)]
+    samples: usize,
+    /// Rounds over all cases.
+    #[arg(long, default_value_t = 25)]
+    rounds: usize,
+    /// Interval of the buffer and distance of the samples; published is 1.
+    #[arg(long, default_value_t = 1)]
+    interval_ms: u64,
+    /// Where the report goes.
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+}
+
+/// What the timed loop counts, so that no work is for nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Tally {
+    passed_count: u64,
+    refused_count: usize,
+}
+
+/// Figures of one case.
+struct Measured {
+    case: Case,
+    tally: Tally,
+    round_ns: Vec<f64>,
+    allocation_count: usize,
+}
+
+/// The command.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    ensure!(options.samples > 0 && options.rounds > 0, "samples and rounds must be above 0");
+    let wanted =
+        |case: &Case| options.only.is_empty() || options.only.iter().any(|n| case.name().contains(n));
+    let cases: Vec<Case> = case::ALL.into_iter().filter(wanted).collect();
+    ensure!(!cases.is_empty(), "no case of that name");
+    let mut measured = Vec::new();
+    for case in cases {
+        let samples = case.samples(options.samples, options.interval_ms);
+        let tally = verify(case, &samples, options.interval_ms)?;
+        measured.push(Measured { case, tally, round_ns: Vec::new(), allocation_count: 0 });
+    }
+    let groups = case::GROUPS.map(|group_len| {
+        let used = measured.iter().any(|m| m.case.group_len == group_len);
+        (group_len, case::samples(if used { options.samples } else { 0 }, group_len, options.interval_ms))
+    });
+    for _ in 0..options.rounds {
+        for one in &mut measured {
+            let samples = groups.iter().find(|(group_len, _)| *group_len == one.case.group_len);
+            measure(one, samples.map_or(&[], |(_, samples)| samples), options.interval_ms)?;
+        }
+    }
+    report::write(options, &measured)
+}
+
+fn measure(one: &mut Measured, samples: &[Sample], interval_ms: u64) -> Result<()> {
+    let mut buffer = ReorderBuffer::new(one.case.rule(interval_ms)?);
+    let mut passed = vec![Sample::EMPTY; one.case.window_len];
+    let allocations = Region::new(ALLOCATOR);
+    let start = Instant::now();
+    let tally = add_all(&mut buffer, samples, &mut passed);
+    let elapsed = start.elapsed();
+    let counted = allocations.change();
+    one.allocation_count += counted.allocations + counted.reallocations;
+    one.round_ns.push(elapsed.as_secs_f64() * 1e9 / samples.len() as f64);
+    ensure!(tally == one.tally, "{}: {tally:?} in a timed round, expected {:?}", one.case.name(), one.tally);
+    Ok(())
+}
+
+/// The timed loop: one add a sample; the next add overwrites what passed.
+#[inline(never)]
+fn add_all(buffer: &mut ReorderBuffer, samples: &[Sample], passed: &mut [Sample]) -> Tally {
+    let mut tally = Tally::default();
+    for sample in samples {
+        match buffer.add(sample.time_ms, sample.value, passed) {
+            Ok(Added::Newest(passed_count)) => tally.passed_count += u64::from(passed_count),
+            Ok(Added::Late | Added::Updated) => {}
+            Err(_) => tally.refused_count += 1,
+        }
+        // Otherwise the compiler may keep samples that pass from ever being written.
+        black_box(passed.as_mut_ptr());
+    }
+    tally
+}
+
+/// Adds all, and checks that what passed and what waits at the end are the samples of the case that are not too old,
+/// in order, with their values.
+fn verify(case: Case, samples: &[Sample], interval_ms: u64) -> Result<Tally> {
+    let rule: Rule = case.rule(interval_ms)?;
+    let mut buffer = ReorderBuffer::new(rule);
+    let mut passed = vec![Sample::EMPTY; case.window_len];
+    let mut kept = Vec::with_capacity(samples.len());
+    let mut tally = Tally::default();
+    for sample in samples {
+        match buffer.add(sample.time_ms, sample.value, &mut passed) {
+            Ok(Added::Newest(passed_count)) => {
+                kept.extend_from_slice(&passed[..passed_count as usize]);
+                tally.passed_count += u64::from(passed_count);
+            }
+            Ok(Added::Late | Added::Updated) => {}
+            Err(_) => tally.refused_count += 1,
+        }
+    }
+    kept.extend(buffer.iter());
+    let expected = case.kept(samples, interval_ms);
+    ensure!(kept == expected, "{}: other samples come out than go in", case.name());
+    ensure!(tally.refused_count == samples.len() - expected.len(), "{}: refused without cause", case.name());
+    Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALLOCATOR, Region, case, verify};
+
+    #[test]
+    fn the_allocator_counts() {
+        let region = Region::new(ALLOCATOR);
+        std::hint::black_box(vec![0_u8; 100]);
+        assert!(region.change().allocations >= 1);
+    }
+
+    #[test]
+    fn all_cases_keep_what_they_should() {
+        for case in case::ALL {
+            for sample_count in [1, 499, 500, 501, 3000] {
+                verify(case, &case.samples(sample_count, 1), 1).unwrap();
+            }
+            verify(case, &case.samples(3000, 10_000), 10_000).unwrap();
+        }
+    }
+}

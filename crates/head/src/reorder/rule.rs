@@ -1,0 +1,111 @@
+//! What a reorder buffer is told: interval, length of the window, update policy.
+//! Holds: a rule is checked once; with it, dividing a distance inside the window is one multiplication.
+
+/// Most slots of one buffer (16 bytes each).
+pub const WINDOW_LEN_MAX: usize = 1 << 16;
+
+/// What happens to a second value for a time that still waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Update {
+    /// It replaces the first.
+    Allow,
+    /// It is refused, even if it is equal.
+    Disallow,
+}
+
+/// Why a rule cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// A window without slots, or with too many.
+    #[error("reorder window of {found} samples: expected 1 to {WINDOW_LEN_MAX}")]
+    WindowLen {
+        /// What was asked for.
+        found: usize,
+    },
+    /// No interval, or one so long that the window cannot be divided exactly.
+    #[error("interval of {interval_ms} ms does not fit a reorder window of {window_len} samples")]
+    Interval {
+        /// What was asked for.
+        interval_ms: u64,
+        /// The window it was asked for.
+        window_len: usize,
+    },
+}
+
+/// A checked rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    interval_ms: u64,
+    span_ms: u64,
+    /// `(2^64 - 1) / interval`, rounded down.
+    reciprocal: u64,
+    window_len: u32,
+    update: Update,
+}
+
+impl Rule {
+    /// A window of `window_len` places, `interval_ms` apart.
+    ///
+    /// # Errors
+    /// [`RuleError`] if there is no such window, or if the square of the interval times the length exceeds 64 bits
+    /// (an interval of a day and a window of a year fit).
+    pub fn new(interval_ms: u64, window_len: usize, update: Update) -> Result<Rule, RuleError> {
+        const { assert!(WINDOW_LEN_MAX <= u32::MAX as usize) };
+        let slot_count = match u32::try_from(window_len) {
+            Ok(count) if (1..=WINDOW_LEN_MAX).contains(&window_len) => count,
+            _ => return Err(RuleError::WindowLen { found: window_len }),
+        };
+        let span_ms = interval_ms.checked_mul(u64::from(slot_count));
+        // This product within 64 bits makes `whole_intervals` exact for every distance below the span.
+        let exact = span_ms.filter(|span_ms| interval_ms > 0 && span_ms.checked_mul(interval_ms).is_some());
+        let span_ms = exact.ok_or(RuleError::Interval { interval_ms, window_len })?;
+        let reciprocal = u64::MAX / interval_ms;
+        Ok(Rule { interval_ms, span_ms, reciprocal, window_len: slot_count, update })
+    }
+
+    /// Places in the window.
+    #[must_use]
+    pub fn window_len(&self) -> usize {
+        self.window_len as usize
+    }
+
+    /// Distance of two places.
+    #[must_use]
+    pub fn interval_ms(&self) -> u64 {
+        self.interval_ms
+    }
+
+    /// How far the window reaches back from the newest sample; that distance is outside already.
+    #[must_use]
+    pub fn span_ms(&self) -> u64 {
+        self.span_ms
+    }
+
+    /// What a second value for a waiting time does.
+    #[must_use]
+    pub fn update(&self) -> Update {
+        self.update
+    }
+
+    /// Whole intervals in a distance below the span.
+    ///
+    /// With `d` the interval, `m = (2^64 - r) / d` the reciprocal (`1 <= r <= d`) and `n = q*d + s` the distance, the
+    /// product `m*(n+1) / 2^64` is `q + (s+1)/d - e` with `e = r*(n+1) / (d * 2^64)`. It stays below `q + 1` because
+    /// `s+1 <= d` and `e > 0`, and reaches `q` because `r*(n+1) <= d * span <= 2^64`.
+    pub(super) fn whole_intervals(&self, distance_ms: u64) -> usize {
+        debug_assert!(distance_ms < self.span_ms);
+        let product = u128::from(self.reciprocal) * u128::from(distance_ms + 1);
+        (product >> 64) as usize
+    }
+
+    /// Length of `count` intervals; `count` is at most the window.
+    pub(super) fn intervals_ms(&self, count: usize) -> i64 {
+        (self.interval_ms * count as u64).cast_signed()
+    }
+
+    /// The first multiple of the interval that is not before `time_ms`, a legal time.
+    pub(super) fn round_up(&self, time_ms: i64) -> i64 {
+        let past_ms = time_ms.rem_euclid(self.interval_ms.cast_signed());
+        if past_ms == 0 { time_ms } else { time_ms + (self.interval_ms.cast_signed() - past_ms) }
+    }
+}
