@@ -6,6 +6,7 @@
 
 pub mod checkpoint;
 pub mod chunks;
+pub mod dense;
 pub mod index;
 pub mod meta;
 pub mod sealed;

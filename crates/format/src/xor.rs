@@ -106,18 +106,33 @@ impl XorState {
     /// # Panics
     /// If `buf` is shorter than [`XorState::byte_len_needed`] or the chunk has 65535 samples.
     pub fn append(&mut self, buf: &mut [u8], time: i64, value: f64) {
-        assert!(buf.len() >= self.byte_len_needed(), "the buffer has room for one more sample");
+        self.append_part(buf, 0, time, value);
+        buf[..HEADER_BYTES].copy_from_slice(&self.count.to_be_bytes());
+    }
+
+    /// As [`XorState::append`] where only the part of the chunk from byte `base` on is in `buf`, the last byte
+    /// in use among it. The sample count in the header is left as it is: whoever puts the parts together fills
+    /// it in from [`XorState::count`].
+    ///
+    /// # Panics
+    /// If `base` is not below [`XorState::byte_len`] (0 for the first sample), `buf` is shorter than
+    /// [`XorState::byte_len_needed`] less `base`, or the chunk has 65535 samples.
+    pub fn append_part(&mut self, buf: &mut [u8], base: usize, time: i64, value: f64) {
+        assert!(base == 0 || base < self.byte_len(), "the part has the last byte in use");
+        assert!(base + buf.len() >= self.byte_len_needed(), "the buffer has room for one more sample");
         assert!(self.count < u16::MAX, "the count is a u16");
+        let base_bits = 8 * base as u32;
+        self.bit_len -= base_bits;
         let value_bits = value.to_bits();
         if self.count < 2 {
             self.append_head(buf, time, value_bits);
         } else {
             self.append_tail(buf, time, value_bits);
         }
+        self.bit_len += base_bits;
         self.t = time;
         self.value_bits = value_bits;
         self.count += 1;
-        buf[..HEADER_BYTES].copy_from_slice(&self.count.to_be_bytes());
     }
 
     #[cold]

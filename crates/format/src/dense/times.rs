@@ -1,0 +1,372 @@
+//! The times of a dense chunk: a grid with gaps, residuals to it, deltas, or deltas of deltas.
+//!
+//! Holds: the head alone gives the first and the last time; arithmetic wraps, so any bytes decode to some times,
+//! which the caller checks to ascend.
+//! Not here: values, range selection.
+
+use chronolith_base::bytes::{put_uvarint, put_varint};
+use chronolith_base::{ByteReader, DecodeError};
+
+use super::block::{BLOCK_ITEMS, estimate_bits, put_blocks, read_block};
+use super::{DenseScratch, put_deltas, read_count};
+
+const WHAT: &str = "dense chunk times";
+/// Bits 0 and 1 of the first byte.
+const MODE_MASK: u8 = 3;
+const MODE_GRID: u8 = 0;
+const MODE_RESIDUALS: u8 = 1;
+const MODE_DELTAS: u8 = 2;
+const MODE_DELTAS_OF_DELTAS: u8 = 3;
+/// A list of gaps follows the step.
+const HAS_GAPS: u8 = 1 << 2;
+/// The step is in seconds.
+const STEP_IN_SECONDS: u8 = 1 << 3;
+/// Bits 4 to 7 of the first byte; version 0 has none of them.
+const VERSION_SHIFT: u32 = 4;
+const SECOND_MS: u64 = 1000;
+
+/// What a gap costs about: one or two bytes of index, one of length.
+const GAP_BITS: usize = 20;
+/// Beyond one gap in so many samples a grid is the wrong picture.
+const SAMPLES_PER_GAP_MIN: usize = 4;
+/// Deltas that the first guess of the step looks at.
+const GUESS_DELTAS: usize = 15;
+/// Chunks that last longer (292 million years / 2) have no grid, so that its arithmetic cannot overflow.
+const GRID_SPAN_MAX: u64 = 1 << 62;
+/// Steps in configurations are multiples of this; jitter must not hide it.
+const ROUND_STEP_MS: u64 = 500;
+
+/// Appends the times, which ascend strictly.
+pub(super) fn encode(times: &[i64], scratch: &mut DenseScratch, out: &mut Vec<u8>) {
+    let first = times[0];
+    let step = find_grid(times, scratch);
+    let residuals = &scratch.series;
+    if let Some(step) = step
+        && residuals.iter().all(|&residual| residual == 0)
+    {
+        put_grid_head(MODE_GRID, times, step, &scratch.gaps, out);
+        return;
+    }
+    put_deltas(times, &mut scratch.deltas);
+    let delta_bits = estimate_bits(&scratch.deltas);
+    if let Some(step) = step
+        && estimate_bits(residuals) + scratch.gaps.len() * GAP_BITS <= delta_bits
+    {
+        put_grid_head(MODE_RESIDUALS, times, step, &scratch.gaps, out);
+        put_varint(out, residuals.last().copied().unwrap_or(0));
+        put_blocks(residuals, out);
+        return;
+    }
+    put_deltas(&scratch.deltas, &mut scratch.deltas_of_deltas);
+    let second_bits = estimate_bits(&scratch.deltas_of_deltas) + 16;
+    let span = times[times.len() - 1].wrapping_sub(first).cast_unsigned();
+    if delta_bits <= second_bits {
+        out.push(MODE_DELTAS);
+        put_varint(out, first);
+        put_uvarint(out, span);
+        put_blocks(&scratch.deltas, out);
+    } else {
+        out.push(MODE_DELTAS_OF_DELTAS);
+        put_varint(out, first);
+        put_uvarint(out, span);
+        put_uvarint(out, scratch.deltas[0].cast_unsigned());
+        put_blocks(&scratch.deltas_of_deltas, out);
+    }
+}
+
+fn put_grid_head(mode: u8, times: &[i64], step: u64, gaps: &[(u16, i64)], out: &mut Vec<u8>) {
+    let has_gaps = if gaps.is_empty() { 0 } else { HAS_GAPS };
+    let in_seconds = step.is_multiple_of(SECOND_MS);
+    out.push(mode | has_gaps | if in_seconds { STEP_IN_SECONDS } else { 0 });
+    put_varint(out, times[0]);
+    if times.len() > 1 {
+        put_uvarint(out, if in_seconds { step / SECOND_MS } else { step });
+    }
+    if gaps.is_empty() {
+        return;
+    }
+    put_uvarint(out, gaps.len() as u64);
+    let mut before = 0;
+    for &(sample_idx, missing) in gaps {
+        put_uvarint(out, u64::from(sample_idx - before - 1));
+        put_varint(out, missing);
+        before = sample_idx;
+    }
+}
+
+/// The step of a grid that the times lie on or near, if there is one: its gaps go to `scratch.gaps`, the
+/// distances of all times but the first to `scratch.series`.
+fn find_grid(times: &[i64], scratch: &mut DenseScratch) -> Option<u64> {
+    scratch.gaps.clear();
+    scratch.series.clear();
+    if times.len() < 2 {
+        return Some(0);
+    }
+    let span = times[times.len() - 1].wrapping_sub(times[0]).cast_unsigned();
+    if span > GRID_SPAN_MAX {
+        return None;
+    }
+    let guess = guess_step(times);
+    if !find_gaps(times, guess, &mut scratch.gaps) {
+        return None;
+    }
+    put_residuals(times, guess, &scratch.gaps, &mut scratch.series);
+    if scratch.series.iter().all(|&residual| residual == 0) {
+        return Some(guess);
+    }
+    let fitted = fit_step(guess, &scratch.gaps, &scratch.series);
+    put_residuals(times, fitted, &scratch.gaps, &mut scratch.series);
+    let round = (fitted + ROUND_STEP_MS / 2) / ROUND_STEP_MS * ROUND_STEP_MS;
+    if round == fitted || round.abs_diff(fitted) > fitted / 512 {
+        return Some(fitted);
+    }
+    put_residuals(times, round, &scratch.gaps, &mut scratch.deltas);
+    if estimate_bits(&scratch.deltas) <= estimate_bits(&scratch.series) {
+        std::mem::swap(&mut scratch.deltas, &mut scratch.series);
+        return Some(round);
+    }
+    Some(fitted)
+}
+
+/// The median of some deltas; at least 1.
+fn guess_step(times: &[i64]) -> u64 {
+    let delta_count = times.len() - 1;
+    let sampled = delta_count.min(GUESS_DELTAS);
+    let mut deltas = [0u64; GUESS_DELTAS];
+    for (idx, delta) in deltas[..sampled].iter_mut().enumerate() {
+        let at = idx * delta_count / sampled;
+        *delta = (times[at + 1] - times[at]).cast_unsigned();
+    }
+    deltas[..sampled].sort_unstable();
+    deltas[sampled / 2]
+}
+
+/// Lists the samples that are not one step behind the one before; false when they are too many.
+fn find_gaps(times: &[i64], step: u64, gaps: &mut Vec<(u16, i64)>) -> bool {
+    let gap_count_max = times.len() / SAMPLES_PER_GAP_MIN + 1;
+    for (sample_idx, pair) in (1..=u16::MAX).zip(times.windows(2)) {
+        let delta = (pair[1] - pair[0]).cast_unsigned();
+        if 2 * delta > step && 2 * delta < 3 * step {
+            continue;
+        }
+        let steps = ((delta + step / 2) / step).cast_signed();
+        if steps != 1 {
+            gaps.push((sample_idx, steps - 1));
+            if gaps.len() > gap_count_max {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+fn put_residuals(times: &[i64], step: u64, gaps: &[(u16, i64)], out: &mut Vec<i64>) {
+    out.clear();
+    out.resize(times.len(), 0);
+    fill_grid(times[0], step.cast_signed(), gaps.iter().copied(), out);
+    for (grid, &time) in out.iter_mut().zip(times) {
+        *grid = time.wrapping_sub(*grid);
+    }
+    out.remove(0);
+}
+
+/// Least squares through the residuals, so that the step does not hang on two jittered times.
+fn fit_step(guess: u64, gaps: &[(u16, i64)], residuals: &[i64]) -> u64 {
+    let mut gaps = gaps.iter().peekable();
+    let (mut grid, mut sums) = (0.0f64, [0.0f64; 4]);
+    for (sample_idx, &residual) in (1..=u16::MAX).zip(residuals) {
+        grid += 1.0;
+        if let Some(&(_, missing)) = gaps.next_if(|gap| gap.0 == sample_idx) {
+            grid += missing as f64;
+        }
+        let y = residual as f64;
+        sums[0] += grid;
+        sums[1] += grid * grid;
+        sums[2] += y;
+        sums[3] += grid * y;
+    }
+    // The first sample is the point (0, 0) and adds nothing but to the count.
+    let count = residuals.len() as f64 + 1.0;
+    let spread = count * sums[1] - sums[0] * sums[0];
+    let slope = (count * sums[3] - sums[0] * sums[2]) / spread;
+    // A wild fit does no harm beyond size: residuals take up whatever the step leaves.
+    let step = guess as f64 + slope.round();
+    if step >= 1.0 && step < 2.0 * guess as f64 { step as u64 } else { guess }
+}
+
+/// Fills `out` with grid times; a gap moves its sample and all later ones.
+fn fill_grid(first: i64, step: i64, gaps: impl Iterator<Item = (u16, i64)>, out: &mut [i64]) {
+    let (mut time, mut rest) = (first, out);
+    let mut filled = 0;
+    for (sample_idx, missing) in gaps {
+        let run_len = usize::from(sample_idx).saturating_sub(filled).min(rest.len());
+        let (run, behind) = rest.split_at_mut(run_len);
+        fill_run(time, step, run);
+        time = time.wrapping_add(step.wrapping_mul(missing.wrapping_add(run_len as i64)));
+        filled += run_len;
+        rest = behind;
+    }
+    fill_run(time, step, rest);
+}
+
+fn fill_run(first: i64, step: i64, out: &mut [i64]) {
+    for (idx, time) in (0i64..).zip(out) {
+        *time = first.wrapping_add(step.wrapping_mul(idx));
+    }
+}
+
+/// All before the blocks.
+pub(super) struct TimesHead<'a> {
+    pub(super) count: u16,
+    pub(super) first: i64,
+    pub(super) last: i64,
+    mode: u8,
+    step: i64,
+    gap_count: usize,
+    /// Stands at the first gap; the list has been checked.
+    gaps: ByteReader<'a>,
+    first_delta: i64,
+}
+
+impl<'a> TimesHead<'a> {
+    /// Reads the count and the head of the times.
+    pub(super) fn read(reader: &mut ByteReader<'a>) -> Result<TimesHead<'a>, DecodeError> {
+        let count = read_count(reader)?;
+        let offset = reader.offset();
+        let flags = reader.u8(WHAT)?;
+        let mode = flags & MODE_MASK;
+        let grid_flags = if mode <= MODE_RESIDUALS { HAS_GAPS | STEP_IN_SECONDS } else { 0 };
+        if flags >> VERSION_SHIFT != 0 || flags & !(MODE_MASK | grid_flags) != 0 {
+            let expected = "version 0 and flags that fit the mode";
+            return Err(DecodeError::Invalid { what: WHAT, offset, expected, found: u64::from(flags) });
+        }
+        let first = reader.varint(WHAT)?;
+        let gaps = reader.clone();
+        let mut head =
+            TimesHead { count, first, last: first, mode, step: 0, gap_count: 0, gaps, first_delta: 0 };
+        if mode <= MODE_RESIDUALS {
+            head.read_grid(flags, reader)?;
+        } else {
+            head.last = first.wrapping_add_unsigned(reader.uvarint(WHAT)?);
+        }
+        if mode == MODE_DELTAS_OF_DELTAS {
+            head.first_delta = reader.uvarint(WHAT)?.cast_signed();
+        }
+        if head.last < first {
+            let (expected, found) = ("a last time not before the first", head.last.cast_unsigned());
+            return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
+        }
+        Ok(head)
+    }
+
+    fn read_grid(&mut self, flags: u8, reader: &mut ByteReader<'a>) -> Result<(), DecodeError> {
+        if self.count > 1 {
+            let unit = if flags & STEP_IN_SECONDS != 0 { SECOND_MS } else { 1 };
+            self.step = reader.uvarint(WHAT)?.wrapping_mul(unit).cast_signed();
+        }
+        let mut steps = i64::from(self.count) - 1;
+        if flags & HAS_GAPS != 0 {
+            self.gap_count = reader.length(WHAT)?;
+            self.gaps = reader.clone();
+            let mut gaps = Gaps { reader: reader.clone(), before: 0, left: self.gap_count };
+            while gaps.left > 0 {
+                let offset = gaps.reader.offset();
+                let (sample_idx, missing) = gaps.read()?;
+                if sample_idx >= u64::from(self.count) {
+                    let expected = "the index of a sample";
+                    return Err(DecodeError::Invalid { what: WHAT, offset, expected, found: sample_idx });
+                }
+                steps = steps.wrapping_add(missing);
+            }
+            *reader = gaps.reader;
+        }
+        self.last = self.first.wrapping_add(self.step.wrapping_mul(steps));
+        if self.mode == MODE_RESIDUALS {
+            self.last = self.last.wrapping_add(reader.varint(WHAT)?);
+        }
+        Ok(())
+    }
+
+    fn gaps(&self) -> Gaps<'a> {
+        Gaps { reader: self.gaps.clone(), before: 0, left: self.gap_count }
+    }
+}
+
+/// The list of gaps; as an iterator it ends at the first that cannot be read, which a checked list has not.
+struct Gaps<'a> {
+    reader: ByteReader<'a>,
+    before: u64,
+    left: usize,
+}
+
+impl Gaps<'_> {
+    fn read(&mut self) -> Result<(u64, i64), DecodeError> {
+        let distance = self.reader.uvarint(WHAT)?;
+        let missing = self.reader.varint(WHAT)?;
+        self.before = self.before.saturating_add(distance).saturating_add(1);
+        self.left -= 1;
+        Ok((self.before, missing))
+    }
+}
+
+impl Iterator for Gaps<'_> {
+    type Item = (u16, i64);
+
+    fn next(&mut self) -> Option<(u16, i64)> {
+        if self.left == 0 {
+            return None;
+        }
+        let (sample_idx, missing) = self.read().ok()?;
+        Some((u16::try_from(sample_idx).ok()?, missing))
+    }
+}
+
+/// Decodes all times into `out`, which has the count of the head. They may be anything: the caller checks.
+pub(super) fn decode(
+    head: &TimesHead<'_>,
+    reader: &mut ByteReader<'_>,
+    out: &mut [i64],
+) -> Result<(), DecodeError> {
+    let mut items = [0i64; BLOCK_ITEMS];
+    match head.mode {
+        MODE_GRID => fill_grid(head.first, head.step, head.gaps(), out),
+        MODE_RESIDUALS => {
+            fill_grid(head.first, head.step, head.gaps(), out);
+            for part in behind(out, 1).chunks_mut(BLOCK_ITEMS) {
+                read_block(reader, part.len(), &mut items)?;
+                part.iter_mut().zip(&items).for_each(|(time, item)| *time = time.wrapping_add(*item));
+            }
+        }
+        MODE_DELTAS => {
+            out[0] = head.first;
+            let mut time = head.first;
+            for part in behind(out, 1).chunks_mut(BLOCK_ITEMS) {
+                read_block(reader, part.len(), &mut items)?;
+                for (slot, item) in part.iter_mut().zip(&items) {
+                    time = time.wrapping_add(*item);
+                    *slot = time;
+                }
+            }
+        }
+        _ => {
+            out[0] = head.first;
+            let (mut time, mut delta) = (head.first.wrapping_add(head.first_delta), head.first_delta);
+            if let Some(second) = out.get_mut(1) {
+                *second = time;
+            }
+            for part in behind(out, 2).chunks_mut(BLOCK_ITEMS) {
+                read_block(reader, part.len(), &mut items)?;
+                for (slot, item) in part.iter_mut().zip(&items) {
+                    delta = delta.wrapping_add(*item);
+                    time = time.wrapping_add(delta);
+                    *slot = time;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn behind(out: &mut [i64], count: usize) -> &mut [i64] {
+    out.get_mut(count..).unwrap_or_default()
+}

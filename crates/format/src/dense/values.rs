@@ -1,0 +1,372 @@
+//! The values of a dense chunk: decimal integers or ordered float bits; constant, raw, deltas, deltas of deltas.
+//!
+//! Holds: every bit pattern survives; what is no decimal in a decimal column is listed as an exception.
+//! Not here: the search for decimals (`decimal`), packing (`block`).
+
+use chronolith_base::bytes::{put_uvarint, put_varint};
+use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
+
+use super::block::{BLOCK_ITEMS, estimate_bits, put_blocks, read_block};
+use super::{DenseScratch, decimal, put_deltas};
+
+const WHAT: &str = "dense chunk values";
+/// Bits 0 and 1 of the first byte.
+const TRANSFORM_MASK: u8 = 3;
+const CONSTANT: u8 = 0;
+const RAW: u8 = 1;
+const DELTAS: u8 = 2;
+const DELTAS_OF_DELTAS: u8 = 3;
+/// Bits 2 to 5: a decimal exponent, or [`KIND_BITS`].
+const KIND_SHIFT: u32 = 2;
+const KIND_MASK: u8 = 15;
+/// Ordered float bits instead of decimals.
+const KIND_BITS: u8 = 15;
+/// A byte with the common power of two follows.
+const HAS_SHIFT: u8 = 1 << 6;
+/// A list of exceptions follows; for decimals only.
+const HAS_EXCEPTIONS: u8 = 1 << 7;
+
+const SIGN_BIT: u64 = 1 << 63;
+const MAGNITUDE: u64 = !SIGN_BIT;
+/// Largest shift of ordered bits: something must be left beside the sign.
+const BITS_SHIFT_MAX: u8 = 62;
+
+/// Low bits of an exception's first number say which value it is.
+const CODE_BITS: u32 = 3;
+const CODE_RAW: u64 = 0;
+const CODE_REPEAT: u64 = 7;
+/// Values of codes 1 to 6.
+const CODED: [u64; 6] = [
+    STALE_NAN_BITS,
+    NORMAL_NAN_BITS,
+    0x7ff8_0000_0000_0000,
+    0x7ff0_0000_0000_0000,
+    0xfff0_0000_0000_0000,
+    0x8000_0000_0000_0000,
+];
+
+/// Above so many bits a value, decimals are compared with ordered bits.
+const DECIMAL_BITS_SURE: usize = 20;
+/// Above one exception in so many values as well.
+const VALUES_PER_EXCEPTION_SURE: usize = 8;
+/// Above one misfit in so many values, all of them are asked for their exponent.
+const VALUES_PER_MISFIT_SURE: usize = 32;
+
+/// How a series of integers is written, and about how many bits it takes.
+#[derive(Clone, Copy)]
+struct Choice {
+    transform: u8,
+    cost_bits: usize,
+}
+
+/// Appends the values; there is at least one.
+pub(super) fn encode(values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u8>) {
+    let Some((exponent, shift, choice)) = try_decimals(values, scratch) else {
+        encode_bits(values, scratch, out);
+        return;
+    };
+    let is_sure = choice.cost_bits <= values.len() * DECIMAL_BITS_SURE
+        && scratch.exceptions.len() * VALUES_PER_EXCEPTION_SURE <= values.len();
+    if !is_sure {
+        let bits_choice = put_ordered(values, bits_shift(values), scratch);
+        if bits_choice.cost_bits < choice.cost_bits {
+            encode_bits(values, scratch, out);
+            return;
+        }
+        decimals(values, exponent, scratch);
+    }
+    let has_exceptions = if scratch.exceptions.is_empty() { 0 } else { HAS_EXCEPTIONS };
+    put_head(choice.transform | exponent << KIND_SHIFT | has_exceptions, shift, out);
+    if has_exceptions != 0 {
+        put_exceptions(&scratch.exceptions, out);
+    }
+    put_series(choice.transform, scratch, out);
+}
+
+fn put_head(flags: u8, shift: u8, out: &mut Vec<u8>) {
+    if shift == 0 {
+        out.push(flags);
+    } else {
+        out.extend_from_slice(&[flags | HAS_SHIFT, shift]);
+    }
+}
+
+fn encode_bits(values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u8>) {
+    if values.iter().all(|value| value.to_bits() == values[0].to_bits()) {
+        out.push(CONSTANT | KIND_BITS << KIND_SHIFT);
+        out.extend_from_slice(&values[0].to_bits().to_le_bytes());
+        return;
+    }
+    let shift = bits_shift(values);
+    let choice = put_ordered(values, shift, scratch);
+    put_head(choice.transform | KIND_BITS << KIND_SHIFT, shift, out);
+    put_series(choice.transform, scratch, out);
+}
+
+/// Writes `scratch.series`, whose differences [`choose`] has left in `scratch`.
+fn put_series(transform: u8, scratch: &mut DenseScratch, out: &mut Vec<u8>) {
+    let series = &scratch.series;
+    match transform {
+        CONSTANT => put_varint(out, series[0]),
+        RAW => put_blocks(series, out),
+        DELTAS => {
+            put_varint(out, series[0]);
+            put_deltas(series, &mut scratch.deltas);
+            put_blocks(&scratch.deltas, out);
+        }
+        _ => {
+            put_varint(out, series[0]);
+            put_deltas(series, &mut scratch.deltas);
+            put_varint(out, scratch.deltas[0]);
+            put_deltas(&scratch.deltas, &mut scratch.deltas_of_deltas);
+            put_blocks(&scratch.deltas_of_deltas, out);
+        }
+    }
+}
+
+/// The cheapest way to write `scratch.series`.
+fn choose(scratch: &mut DenseScratch) -> Choice {
+    let series = &scratch.series;
+    if series.iter().all(|&item| item == series[0]) {
+        return Choice { transform: CONSTANT, cost_bits: 16 };
+    }
+    put_deltas(series, &mut scratch.deltas);
+    put_deltas(&scratch.deltas, &mut scratch.deltas_of_deltas);
+    let raw = Choice { transform: RAW, cost_bits: estimate_bits(series) };
+    let deltas = Choice { transform: DELTAS, cost_bits: 16 + estimate_bits(&scratch.deltas) };
+    let second =
+        Choice { transform: DELTAS_OF_DELTAS, cost_bits: 24 + estimate_bits(&scratch.deltas_of_deltas) };
+    let better = if deltas.cost_bits < raw.cost_bits { deltas } else { raw };
+    if second.cost_bits < better.cost_bits { second } else { better }
+}
+
+/// Leaves decimal integers in `scratch.series`: exponent, shift and cost. None when the values are no decimals.
+fn try_decimals(values: &[f64], scratch: &mut DenseScratch) -> Option<(u8, u8, Choice)> {
+    let mut exponent = decimal::exponent_of(values)?;
+    let misfit_count = decimal::put_integers(values, exponent, &mut scratch.series);
+    if misfit_count * VALUES_PER_MISFIT_SURE > values.len() {
+        exponent = decimal::exponent_above(values, &scratch.series, exponent)?;
+    }
+    let shift = decimals(values, exponent, scratch);
+    let choice = choose(scratch);
+    let is_coded = |bits: &u64| CODED.contains(bits);
+    let coded_count = scratch.exceptions.iter().filter(|(_, bits)| is_coded(bits)).count();
+    let exception_bits = coded_count * 10 + (scratch.exceptions.len() - coded_count) * 74;
+    Some((exponent, shift, Choice { cost_bits: choice.cost_bits + exception_bits, ..choice }))
+}
+
+/// Fills `scratch.series` and `scratch.exceptions`; gives the shift.
+fn decimals(values: &[f64], exponent: u8, scratch: &mut DenseScratch) -> u8 {
+    let misfit_count = decimal::put_integers(values, exponent, &mut scratch.series);
+    scratch.exceptions.clear();
+    let series = &mut scratch.series;
+    if misfit_count > 0 {
+        // An exception's place in the series holds what makes the smallest delta.
+        let mut filler = series.iter().copied().find(|&item| item != decimal::MISFIT).unwrap_or(0);
+        for ((sample_idx, item), value) in (0u16..=u16::MAX).zip(series.iter_mut()).zip(values) {
+            if *item == decimal::MISFIT {
+                scratch.exceptions.push((sample_idx, value.to_bits()));
+                *item = filler;
+            }
+            filler = *item;
+        }
+    }
+    let all_bits = series.iter().fold(0, |bits, item| bits | item);
+    let shift = if all_bits == 0 { 0 } else { all_bits.trailing_zeros() as u8 };
+    if shift > 0 {
+        series.iter_mut().for_each(|item| *item >>= shift);
+    }
+    shift
+}
+
+/// Trailing zeros that all values have.
+fn bits_shift(values: &[f64]) -> u8 {
+    let all_bits = values.iter().fold(0, |bits, value| bits | value.to_bits() & MAGNITUDE);
+    (all_bits.trailing_zeros() as u8).min(BITS_SHIFT_MAX)
+}
+
+/// Leaves the values' bits in `scratch.series`, as integers in the order of the floats.
+fn put_ordered(values: &[f64], shift: u8, scratch: &mut DenseScratch) -> Choice {
+    scratch.series.clear();
+    scratch.series.extend(values.iter().map(|value| {
+        let bits = value.to_bits();
+        ((bits & MAGNITUDE) >> shift).cast_signed() ^ (bits.cast_signed() >> 63)
+    }));
+    choose(scratch)
+}
+
+/// Inverse of [`put_ordered`].
+fn put_unordered(items: &[i64], shift: u8, out: &mut [f64]) {
+    let shift = shift.min(BITS_SHIFT_MAX);
+    for (value, &item) in out.iter_mut().zip(items) {
+        let sign = item >> 63;
+        let magnitude = (item ^ sign).cast_unsigned() << shift & MAGNITUDE;
+        *value = f64::from_bits(magnitude | sign.cast_unsigned() & SIGN_BIT);
+    }
+}
+
+fn put_exceptions(exceptions: &[(u16, u64)], out: &mut Vec<u8>) {
+    put_uvarint(out, exceptions.len() as u64);
+    let (mut next_idx, mut last_raw) = (0u64, None);
+    for &(sample_idx, bits) in exceptions {
+        let distance = (u64::from(sample_idx) - next_idx) << CODE_BITS;
+        next_idx = u64::from(sample_idx) + 1;
+        if let Some(code) = (1u64..).zip(CODED).find(|coded| coded.1 == bits) {
+            put_uvarint(out, distance | code.0);
+        } else if last_raw == Some(bits) {
+            put_uvarint(out, distance | CODE_REPEAT);
+        } else {
+            put_uvarint(out, distance | CODE_RAW);
+            out.extend_from_slice(&bits.to_le_bytes());
+            last_raw = Some(bits);
+        }
+    }
+}
+
+/// What stands before the series.
+struct ValuesHead<'a> {
+    transform: u8,
+    kind: u8,
+    shift: u8,
+    exception_count: usize,
+    /// Stands at the first exception; the list has been checked.
+    exceptions: ByteReader<'a>,
+}
+
+impl<'a> ValuesHead<'a> {
+    fn read(reader: &mut ByteReader<'a>, sample_count: usize) -> Result<ValuesHead<'a>, DecodeError> {
+        let offset = reader.offset();
+        let flags = reader.u8(WHAT)?;
+        let kind = flags >> KIND_SHIFT & KIND_MASK;
+        let shift = if flags & HAS_SHIFT != 0 { reader.u8(WHAT)? } else { 0 };
+        let shift_max = if kind == KIND_BITS { BITS_SHIFT_MAX } else { decimal::SHIFT_MAX };
+        if shift > shift_max || (kind == KIND_BITS && flags & HAS_EXCEPTIONS != 0) {
+            let (expected, found) = ("a shift in range, exceptions of decimals", u64::from(flags));
+            return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
+        }
+        let transform = flags & TRANSFORM_MASK;
+        let mut head = ValuesHead { transform, kind, shift, exception_count: 0, exceptions: reader.clone() };
+        if flags & HAS_EXCEPTIONS != 0 {
+            head.exception_count = reader.length(WHAT)?;
+            head.exceptions = reader.clone();
+            walk_exceptions(reader, head.exception_count, sample_count, |_, _| {})?;
+        }
+        Ok(head)
+    }
+
+    fn convert(&self, items: &[i64], out: &mut [f64]) {
+        if self.kind == KIND_BITS {
+            put_unordered(items, self.shift, out);
+        } else {
+            decimal::put_values(items, self.kind, self.shift, out);
+        }
+    }
+
+    /// The one value of a constant series.
+    fn read_constant(&self, reader: &mut ByteReader<'_>) -> Result<f64, DecodeError> {
+        if self.kind == KIND_BITS {
+            return Ok(f64::from_bits(reader.le_u64(WHAT)?));
+        }
+        let mut value = [0.0];
+        self.convert(&[reader.varint(WHAT)?], &mut value);
+        Ok(value[0])
+    }
+}
+
+fn walk_exceptions(
+    reader: &mut ByteReader<'_>,
+    count: usize,
+    sample_count: usize,
+    mut visit: impl FnMut(usize, u64),
+) -> Result<(), DecodeError> {
+    let (mut next_idx, mut last_raw) = (0usize, 0u64);
+    for _ in 0..count {
+        let offset = reader.offset();
+        let number = reader.uvarint(WHAT)?;
+        let distance = usize::try_from(number >> CODE_BITS).unwrap_or(usize::MAX);
+        let sample_idx = next_idx.saturating_add(distance);
+        if sample_idx >= sample_count {
+            let expected = "the index of a sample";
+            return Err(DecodeError::Invalid { what: WHAT, offset, expected, found: sample_idx as u64 });
+        }
+        next_idx = sample_idx + 1;
+        let code = number & ((1 << CODE_BITS) - 1);
+        if code == CODE_RAW {
+            last_raw = reader.le_u64(WHAT)?;
+        }
+        // Codes 0 and 7 have no entry: both mean the last raw bits.
+        let coded = code.checked_sub(1).and_then(|idx| CODED.get(idx as usize));
+        visit(sample_idx, coded.copied().unwrap_or(last_raw));
+    }
+    Ok(())
+}
+
+/// Decodes the first values of `sample_count`, as many as `out` has room for, which is at least one.
+pub(super) fn decode(
+    reader: &mut ByteReader<'_>,
+    sample_count: usize,
+    out: &mut [f64],
+) -> Result<(), DecodeError> {
+    let head = ValuesHead::read(reader, sample_count)?;
+    if head.transform == CONSTANT {
+        out.fill(head.read_constant(reader)?);
+    } else {
+        decode_series(&head, reader, sample_count, out)?;
+    }
+    if out.len() == sample_count && !reader.is_empty() {
+        let (expected, found) = ("the end of the chunk", reader.remaining() as u64);
+        return Err(DecodeError::Invalid { what: WHAT, offset: reader.offset(), expected, found });
+    }
+    let mut exceptions = head.exceptions.clone();
+    walk_exceptions(&mut exceptions, head.exception_count, sample_count, |sample_idx, bits| {
+        if let Some(value) = out.get_mut(sample_idx) {
+            *value = f64::from_bits(bits);
+        }
+    })
+}
+
+fn decode_series(
+    head: &ValuesHead<'_>,
+    reader: &mut ByteReader<'_>,
+    sample_count: usize,
+    out: &mut [f64],
+) -> Result<(), DecodeError> {
+    let mut items = [0i64; BLOCK_ITEMS];
+    let (mut item, mut delta, mut done) = (0i64, 0i64, 0usize);
+    if head.transform != RAW {
+        item = reader.varint(WHAT)?;
+        head.convert(&[item], out);
+        done = 1;
+    }
+    if head.transform == DELTAS_OF_DELTAS {
+        delta = reader.varint(WHAT)?;
+        item = item.wrapping_add(delta);
+        head.convert(&[item], out.get_mut(1..).unwrap_or_default());
+        done = 2;
+    }
+    while done < out.len() {
+        let len = (sample_count - done).min(BLOCK_ITEMS);
+        read_block(reader, len, &mut items)?;
+        match head.transform {
+            RAW => {}
+            DELTAS => sum(&mut items[..len], &mut item),
+            _ => {
+                sum(&mut items[..len], &mut delta);
+                sum(&mut items[..len], &mut item);
+            }
+        }
+        let room = out.len().min(done + len);
+        head.convert(&items, &mut out[done..room]);
+        done += len;
+    }
+    Ok(())
+}
+
+/// Turns steps into what they lead to, on from `total`.
+fn sum(items: &mut [i64], total: &mut i64) {
+    for item in items {
+        *total = total.wrapping_add(*item);
+        *item = *total;
+    }
+}
