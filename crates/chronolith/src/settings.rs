@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use chronolith_base::Disk;
 use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
 use chronolith_server::{Reloaded, ServerOptions};
-use chronolith_tsdb::SyncMode;
+use chronolith_tsdb::{BlockEncoding, SyncMode};
 use clap::{Arg, ArgMatches, Command};
 
 /// Why settings cannot be used.
@@ -105,6 +105,12 @@ static SETTINGS: &[Setting] = &[
         "4GiB",
         "Size of the write-ahead log that forces a checkpoint",
         |s, v| set(&mut s.server.tsdb.wal_checkpoint_bytes, size_at_least(v, 1 << 20)),
+    ),
+    at_start(
+        "block-encoding",
+        "prometheus",
+        "Chunks of fresh blocks: prometheus (XOR, read by Prometheus and Thanos) or dense (a third of the bytes)",
+        |s, v| set(&mut s.server.tsdb.block_encoding, block_encoding(v)),
     ),
     at_start(
         "compaction-size",
@@ -258,6 +264,14 @@ fn sync_mode(text: &str) -> Result<SyncMode, String> {
         ("os", _) => Ok(SyncMode::Os),
         (_, Some(interval)) => duration_positive(interval).map(SyncMode::Interval),
         _ => Err(format!("{text:?} is none of fsync, interval=100ms, os")),
+    }
+}
+
+fn block_encoding(text: &str) -> Result<BlockEncoding, String> {
+    match text {
+        "prometheus" => Ok(BlockEncoding::Prometheus),
+        "dense" => Ok(BlockEncoding::Dense),
+        _ => Err(format!("{text:?} is none of prometheus, dense")),
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod check;
 mod compaction;
+pub mod encoding;
 mod exemplars;
 mod merge;
 mod metadata;
@@ -15,6 +16,7 @@ mod tenant;
 mod upkeep;
 
 pub use chronolith_head::{Cardinality, HeadError, ReplayProgress, SyncMode, WriteError};
+pub use encoding::BlockEncoding;
 pub use options::{OpenError, TsdbOptions};
 pub use stats::TsdbStats;
 pub use store::Tsdb;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use chronolith_head::{HeadError, SyncMode};
 use chronolith_model::TenantLimits;
 
+use crate::encoding::BlockEncoding;
+
 /// How the store runs.
 #[derive(Debug, Clone)]
 pub struct TsdbOptions {
@@ -20,6 +22,8 @@ pub struct TsdbOptions {
     pub flush_delay_ms: i64,
     /// WAL bytes after which a checkpoint is written even if no window is due.
     pub wal_checkpoint_bytes: u64,
+    /// Encoding of the chunks in fresh blocks.
+    pub block_encoding: BlockEncoding,
     /// Bytes that a WAL segment reserves on disk.
     pub wal_segment_bytes: u64,
     /// Writes are refused when less is free on the disk; 0 = only when the disk is full.
@@ -42,6 +46,7 @@ impl TsdbOptions {
             retention_bytes: 0,
             flush_delay_ms: 3_600_000,
             wal_checkpoint_bytes: 4 << 30,
+            block_encoding: BlockEncoding::Prometheus,
             wal_segment_bytes: 64 << 20,
             free_bytes_min: 64 << 20,
             compaction_bytes_max: 2 << 30,

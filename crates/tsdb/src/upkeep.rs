@@ -11,6 +11,7 @@ use chronolith_head::{HeadError, WindowStat};
 use chronolith_model::{TenantId, TimeRange};
 
 use crate::compaction::CompactionRounds;
+use crate::encoding::{BlockEncoding, DenseEncoder};
 use crate::store::{Tsdb, WINDOW_MS};
 
 /// Due windows are looked for this often.
@@ -44,6 +45,8 @@ enum FlushError {
     Head(#[from] HeadError),
     #[error("block: {0}")]
     Block(#[from] BlockError),
+    #[error("chunk of the head: {0}")]
+    Chunk(#[from] chronolith_base::DecodeError),
     #[error("disk: {0}")]
     Io(#[from] std::io::Error),
 }
@@ -123,8 +126,12 @@ impl Tsdb {
         }
         let snapshot = self.head.snapshot_window(tenant, range)?;
         let mut writer = BlockWriter::create_after(&self.env, &blocks.dir, blocks.newest_ulid())?;
+        let mut dense = DenseEncoder::default();
         for series in snapshot.series() {
-            let (labels, chunks) = series?;
+            let (labels, mut chunks) = series?;
+            if self.options.block_encoding == BlockEncoding::Dense {
+                chunks = dense.encode(chunks)?;
+            }
             writer.add(&labels, &chunks)?;
         }
         if let Some(meta) = writer.finish(BlockSource::head(range))? {

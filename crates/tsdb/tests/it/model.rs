@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
 use chronolith_model::TenantId;
+use chronolith_tsdb::BlockEncoding;
 
 use crate::fixture::{HOUR_MS, Machine, write};
 
@@ -74,7 +75,10 @@ fn merges(tsdb: &chronolith_tsdb::Tsdb) -> u64 {
 
 /// Returns how often blocks were merged.
 fn run(seed: u64) -> u64 {
-    let machine = Machine::new(seed);
+    let mut machine = Machine::new(seed);
+    if seed % 2 == 1 {
+        machine.options.block_encoding = BlockEncoding::Dense;
+    }
     let rng = Rng::from_seed(seed);
     let mut tsdb = machine.open();
     let mut model = Model::new();
