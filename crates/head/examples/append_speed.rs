@@ -1,67 +1,215 @@
-//! Nanoseconds a sample of `Head::append`, without waiting for a sync, and bytes of memory a series.
+//! Nanoseconds a sample of `Head::append`, without waiting for a sync, and bytes of memory a series by part.
 //!
-//! `cargo run --release -p chronolith-head --example append_speed -- [series] [rounds] [0 = no checkpoint]`
+//! Half of the series are counters, half are gauges with two decimals; a round is one scrape of all, 15 s apart.
+//! `cargo run --release -p chronolith-head --example append_speed -- [series] [rounds] [print every] [drop]`
+//! With a last argument other than 0 the oldest window is dropped in the end while others measure their waits.
 
-use chronolith_base::Env;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use chronolith_base::{Env, Rng};
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
-use chronolith_model::{Labels, TenantId, TenantLimits, WriteBatch};
+use chronolith_model::{Labels, Matcher, ReadContext, Selector, TenantId, TenantLimits, WriteBatch};
 
 const BATCH: usize = 5000;
+const STEP_MS: i64 = 15_000;
+/// The start of a window, so that rounds and windows begin together.
+const START_MS: i64 = 1_699_999_200_000;
+
+/// What a fleet sends.
+struct Fleet {
+    batches: Vec<WriteBatch>,
+    rng: Rng,
+    series_count: usize,
+}
+
+/// CPU time of one round.
+#[derive(Default)]
+struct Cost {
+    append_ns: u64,
+    wait_ns: u64,
+    /// The longest append of a batch.
+    longest_ns: u64,
+}
 
 fn main() {
     let mut args = std::env::args().skip(1).filter_map(|a| a.parse::<usize>().ok());
-    let (series, rounds) = (args.next().unwrap_or(100_000), args.next().unwrap_or(20));
-    let with_checkpoint = args.next() != Some(0);
+    let (series_count, rounds) = (args.next().unwrap_or(100_000), args.next().unwrap_or(20));
+    let print_every = args.next().unwrap_or(1).max(1);
+    let with_drop = args.next().is_some_and(|a| a != 0);
     let dir = std::env::temp_dir().join(format!("append-speed-{}", std::process::id()));
     let env = Env::real();
     let options = HeadOptions { sync: SyncMode::Os, ..HeadOptions::new(dir.clone()) };
+    let mut fleet = Fleet::new(series_count);
+    let before = rss_bytes(&env);
     let (head, _) = Head::open(&env, options.clone(), &ReplayProgress::default()).expect("opens");
-    let (tenant, limits) = (TenantId::anonymous(), TenantLimits::default());
-    let now = 1_700_000_000_000;
-    let mut batches: Vec<WriteBatch> =
-        (0..series.div_ceil(BATCH)).map(|b| make_batch(b * BATCH, series)).collect();
+    let mut total = Cost::default();
     for round in 0..rounds {
-        let (mut append_ns, mut wait_ns) = (0, 0);
-        for batch in &mut batches {
-            for (i, time) in batch.times.iter_mut().enumerate() {
-                *time = now + 15_000 * round as i64;
-                batch.values[i] = if i % 3 == 0 { 1.0 } else { (round * 7 + i) as f64 * 0.5 };
-            }
-            let start = cpu_ns(&env);
-            let (outcome, ticket) =
-                head.append(&tenant, &limits, now + 15_000 * round as i64, batch).expect("taken");
-            let middle = cpu_ns(&env);
-            head.wait(ticket).expect("written");
-            assert_eq!(outcome.rejected_count(), 0);
-            append_ns += middle - start;
-            wait_ns += cpu_ns(&env) - middle;
+        let cost = fleet.round(&env, &head, round, series_count);
+        if round == 0 {
+            println!("longest append of {BATCH} new series: {} us", cost.longest_ns / 1000);
+        } else {
+            total.append_ns += cost.append_ns;
+            total.wait_ns += cost.wait_ns;
         }
-        let each = |ns: u64| ns as f64 / series as f64;
-        println!(
-            "round {round}: append {:.1} ns/sample, log write {:.1} ns/sample",
-            each(append_ns),
-            each(wait_ns)
-        );
+        if round % print_every == print_every - 1 || round + 1 == rounds {
+            print_round(&env, &head, round, &cost, series_count, before);
+        }
     }
-    let stats = head.stats();
-    println!("{:?}", stats.memory);
-    if with_checkpoint {
-        let start = cpu_ns(&env);
-        let checkpoint = head.checkpoint().expect("checkpoint");
-        println!("checkpoint: {} bytes, {} ms", checkpoint.bytes, (cpu_ns(&env) - start) / 1_000_000);
+    let samples = (rounds.max(2) - 1) * series_count;
+    println!(
+        "mean behind round 0: append {:.1} ns/sample, log write {:.1} ns/sample",
+        total.append_ns as f64 / samples as f64,
+        total.wait_ns as f64 / samples as f64
+    );
+    let start = cpu_ns(&env);
+    let checkpoint = head.checkpoint().expect("checkpoint");
+    println!("checkpoint: {} bytes, {} ms", checkpoint.bytes, (cpu_ns(&env) - start) / 1_000_000);
+    if with_drop {
+        drop_oldest(&env, &head, &mut fleet);
+        print_round(&env, &head, rounds, &Cost::default(), series_count, before);
     }
     drop(head);
-    let start = cpu_ns(&env);
+    let before = rss_bytes(&env);
     let (head, report) = Head::open(&env, options, &ReplayProgress::default()).expect("opens");
-    println!("open: {} ms of CPU in this thread", (cpu_ns(&env) - start) / 1_000_000);
     println!(
         "open: {} ms, {} series, {} samples",
         report.duration_ns / 1_000_000,
         report.series,
         report.samples
     );
+    print_round(&env, &head, rounds, &Cost::default(), series_count, before);
     drop(head);
     env.disk.remove_dir_all(&dir).expect("removed");
+}
+
+impl Fleet {
+    fn new(series_count: usize) -> Fleet {
+        let batches =
+            (0..series_count.div_ceil(BATCH)).map(|b| make_batch(b * BATCH, series_count)).collect();
+        Fleet { batches, rng: Rng::from_seed(1), series_count }
+    }
+
+    /// Sends one scrape of the first `series_count` series or some more.
+    fn round(&mut self, env: &Env, head: &Head, round: usize, series_count: usize) -> Cost {
+        let now = START_MS + STEP_MS * round as i64;
+        let mut cost = Cost::default();
+        for batch in self.batches.iter_mut().take(series_count.div_ceil(BATCH)) {
+            for (i, time) in batch.times.iter_mut().enumerate() {
+                *time = now;
+                batch.values[i] = if i % 2 == 0 {
+                    batch.values[i] + self.rng.below(100) as f64
+                } else {
+                    (self.rng.below(10_000) as f64) / 100.0
+                };
+            }
+            let start = cpu_ns(env);
+            let (outcome, ticket) =
+                head.append(&TenantId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
+            let middle = cpu_ns(env);
+            head.wait(ticket).expect("written");
+            assert_eq!(outcome.accepted_count, batch.times.len() as u64);
+            cost.append_ns += middle - start;
+            cost.longest_ns = cost.longest_ns.max(middle - start);
+            cost.wait_ns += cpu_ns(env) - middle;
+        }
+        cost
+    }
+}
+
+fn print_round(env: &Env, head: &Head, round: usize, cost: &Cost, series_count: usize, rss_before: u64) {
+    let each = |amount: u64| amount as f64 / series_count as f64;
+    let start = env.clock.mono_ns();
+    let stats = head.stats();
+    let stats_us = (env.clock.mono_ns() - start) / 1000;
+    let m = stats.memory;
+    println!(
+        "round {round}: {:.1} + {:.1} ns/sample; a series: RSS {:.0} B, hot {:.1}, open {:.1}, late {:.1}, \
+         sealed {:.1}, labels {:.1}, postings {:.1}, raw keys {:.1}; {} chunks; stats {stats_us} us",
+        each(cost.append_ns),
+        each(cost.wait_ns),
+        each(rss_bytes(env).saturating_sub(rss_before)),
+        each(m.hot_bytes),
+        each(m.open_bytes),
+        each(m.late_bytes),
+        each(m.sealed_bytes),
+        each(m.label_bytes),
+        each(m.postings_bytes),
+        each(m.raw_key_bytes),
+        stats.chunks,
+    );
+}
+
+/// Goes on with two fifths of the series in the next window, then drops the oldest one while others append and
+/// query and note how long that takes.
+fn drop_oldest(env: &Env, head: &Head, fleet: &mut Fleet) {
+    let Some(window) = head.windows().first().map(|w| w.range) else { return };
+    let next = ((window.end - START_MS) / STEP_MS) as usize;
+    fleet.round(env, head, next, fleet.series_count * 2 / 5);
+    let stop = AtomicBool::new(false);
+    let [known, fresh, query] = [(); 3].map(|()| AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let writer = || {
+            let mut series = fleet.series_count;
+            let mut batch = make_batch(series, series + 1);
+            while !stop.load(Ordering::Relaxed) {
+                // Who sleeps gets a core when it wakes, so that the waits are those for locks.
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                batch.times[0] = batch.times[0].max(window.end) + 1;
+                append_one(env, head, &batch, &known);
+                series += 1;
+                let mut batch = make_batch(series, series + 1);
+                batch.times[0] = window.end;
+                append_one(env, head, &batch, &fresh);
+            }
+        };
+        let reader = || {
+            let matchers = [Matcher::equal("instance", "host-1:9100")];
+            while !stop.load(Ordering::Relaxed) {
+                // Who sleeps gets a core when it wakes, so that the waits are those for locks.
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                let start = env.clock.mono_ns();
+                let ctx = ReadContext::unlimited(env.clock.clone());
+                let selector = Selector { matchers: &matchers, range: window };
+                head.select(&TenantId::anonymous(), &selector, &ctx).expect("selected");
+                query.fetch_max(env.clock.mono_ns() - start, Ordering::Relaxed);
+            }
+        };
+        std::thread::Builder::new().spawn_scoped(scope, writer).expect("a thread");
+        std::thread::Builder::new().spawn_scoped(scope, reader).expect("a thread");
+        let start = env.clock.mono_ns();
+        let snapshot = head.snapshot_window(&TenantId::anonymous(), window).expect("snapshot");
+        let middle = env.clock.mono_ns();
+        print_longest("snapshot", middle - start, [&known, &fresh, &query]);
+        let dropped = head.drop_window(snapshot);
+        print_longest("drop", env.clock.mono_ns() - middle, [&known, &fresh, &query]);
+        println!("{dropped:?}");
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn append_one(env: &Env, head: &Head, batch: &WriteBatch, longest_ns: &AtomicU64) {
+    let start = env.clock.mono_ns();
+    let (_, ticket) =
+        head.append(&TenantId::anonymous(), &TenantLimits::default(), batch.times[0], batch).expect("taken");
+    longest_ns.fetch_max(env.clock.mono_ns() - start, Ordering::Relaxed);
+    head.wait(ticket).expect("written");
+}
+
+/// The longest calls of the others since the last time.
+fn print_longest(what: &str, ns: u64, longest_ns: [&AtomicU64; 3]) {
+    let [known, fresh, query] = longest_ns.map(|l| l.swap(0, Ordering::Relaxed) / 1000);
+    println!(
+        "{what} {} ms; longest meanwhile: append {known} us, of a new series {fresh} us, query of 500 series {query} us",
+        ns / 1_000_000
+    );
+}
+
+/// Resident memory of this process; 0 where the system does not tell.
+fn rss_bytes(env: &Env) -> u64 {
+    let status = env.disk.read("/proc/self/status".as_ref()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&status);
+    let line = text.lines().find_map(|l| l.strip_prefix("RssAnon:")).unwrap_or("");
+    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
 }
 
 /// CPU time of this thread where the system tells it, so that a busy machine does not show; else the clock.
@@ -71,9 +219,9 @@ fn cpu_ns(env: &Env) -> u64 {
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_else(|| env.clock.mono_ns())
 }
 
-fn make_batch(first: usize, series: usize) -> WriteBatch {
+fn make_batch(first: usize, end: usize) -> WriteBatch {
     let mut batch = WriteBatch::from_labels();
-    for i in first..(first + BATCH).min(series) {
+    for i in first..(first + BATCH).min(end) {
         let (instance, path) = (format!("host-{}:9100", i / 500), format!("/api/v1/{}", i % 500));
         let labels = Labels::from_pairs([
             ("__name__", "http_requests_total"),

@@ -21,7 +21,9 @@ use crate::windows::WindowTally;
 /// Samples of one log frame; more make several frames.
 const FRAME_SAMPLES_MAX: usize = 1 << 18;
 /// Scratch sets kept for the next batches.
-const SCRATCH_COUNT_MAX: usize = 64;
+const SCRATCH_COUNT_MAX: usize = 16;
+/// A scratch set that a large batch made larger is given back.
+const SCRATCH_BYTES_MAX: usize = 2 << 20;
 /// How often a batch may meet series that leave the head before their samples are stored.
 const ROUND_COUNT_MAX: usize = 100;
 
@@ -44,6 +46,16 @@ pub(crate) struct AppendScratch {
     pub(crate) builder: LabelsBuilder,
     pub(crate) members: Vec<u32>,
     pub(crate) created: Vec<u32>,
+}
+
+impl AppendScratch {
+    fn heap_bytes(&self) -> usize {
+        let ids = [&self.ids, &self.misses, &self.order, &self.sample_ids, &self.members, &self.created];
+        16 * self.keys.capacity()
+            + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
+            + 8 * (self.times.capacity() + self.values.capacity())
+            + self.payload.capacity()
+    }
 }
 
 /// Times that a tenant may write.
@@ -121,7 +133,7 @@ impl Head {
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
         self.run(&mut job, &mut scratch);
         let mut pool = self.scratch.lock();
-        if pool.len() < SCRATCH_COUNT_MAX {
+        if pool.len() < SCRATCH_COUNT_MAX && scratch.heap_bytes() <= SCRATCH_BYTES_MAX {
             pool.push(scratch);
         }
         drop(pool);

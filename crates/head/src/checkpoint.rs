@@ -153,15 +153,14 @@ impl Head {
     }
 
     fn write_chunks(&self, stripe_idx: usize, output: &mut Output) -> Result<(), HeadError> {
-        let mut ids = Vec::new();
-        let mut payload = Vec::new();
+        let (mut ids, mut open, mut payload) = (Vec::new(), Vec::new(), Vec::new());
         for page in 0.. {
             ids.clear();
             // The lock is held for a page at a time, so that appends wait for microseconds only.
             let stripe = self.series.stripes[stripe_idx].lock();
             let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
             for &id in &ids {
-                output.totals.sample_count += put_series_chunks(&stripe, id, &mut payload);
+                output.totals.sample_count += put_series_chunks(&stripe, id, &mut open, &mut payload);
             }
             drop(stripe);
             if payload.len() >= FRAME_BYTES {
@@ -225,8 +224,8 @@ fn write_windows(tenant: &TenantHead, output: &mut Output) -> Result<(), HeadErr
     output.put(checkpoint::KIND_WINDOWS, &payload)
 }
 
-/// Appends the chunks of one series to `payload`; gives how many samples they have.
-fn put_series_chunks(stripe: &Stripe, id: u32, payload: &mut Vec<u8>) -> u64 {
+/// Appends the chunks of one series to `payload`; gives how many samples they have. `open` is overwritten.
+fn put_series_chunks(stripe: &Stripe, id: u32, open: &mut Vec<u8>, payload: &mut Vec<u8>) -> u64 {
     let Some(hot) = stripe.hot(id).filter(|hot| !hot.has_no_chunk()) else { return 0 };
     let mut late = Vec::new();
     let mut sample_count = 0;
@@ -249,13 +248,15 @@ fn put_series_chunks(stripe: &Stripe, id: u32, payload: &mut Vec<u8>) -> u64 {
         .collect();
     sealed.reverse();
     sample_count += sealed.iter().map(|s| u64::from(s.count)).sum::<u64>();
-    let last = if hot.slab.is_none() {
+    let last = if hot.open.is_none() {
         (hot.xor.count() > 0).then(|| (hot.xor.time(), hot.xor.value_bits()))
     } else {
         sample_count += u64::from(hot.xor.count());
         None
     };
-    encode_chunks(&ChunkEntry { id, open: stripe.open_bytes(hot), late: &late, last, sealed }, payload);
+    open.clear();
+    stripe.copy_open(hot, open);
+    encode_chunks(&ChunkEntry { id, open, late: &late, last, sealed }, payload);
     sample_count
 }
 

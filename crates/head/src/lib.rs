@@ -6,7 +6,9 @@
 //! Not here: blocks and when windows become some (`tsdb`), bytes on disk (`format`).
 
 mod append;
+mod chain;
 mod checkpoint;
+mod drop;
 mod head;
 mod key_hash;
 mod options;
@@ -18,9 +20,10 @@ mod replay;
 mod resolve;
 mod sealed;
 mod select;
-mod slab;
+mod slots;
 mod snapshot;
 mod source;
+mod split_table;
 mod stats;
 mod stripe;
 mod tables;
@@ -29,10 +32,11 @@ mod wal;
 mod windows;
 
 pub use checkpoint::CheckpointStats;
+pub use drop::DropStats;
 pub use head::Head;
 pub use options::{HeadError, HeadOptions, SyncMode, WriteError};
 pub use progress::{ReplayProgress, ReplayReport};
-pub use snapshot::{DropStats, WindowSnapshot};
+pub use snapshot::WindowSnapshot;
 pub use stats::{HeadMemory, HeadStats};
 pub use tables::Cardinality;
 pub use wal::Ticket;

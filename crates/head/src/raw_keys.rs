@@ -4,7 +4,7 @@
 //! the entry behind the last hit is looked at before the table: the usual lookup walks memory forward.
 //! Not here: hashing, what a miss costs (`resolve`).
 
-use chronolith_base::hash::HashTable;
+use crate::split_table::SplitTable;
 
 /// Id of an entry whose series is gone, and of series that are not known.
 pub(crate) const ID_NONE: u32 = u32::MAX;
@@ -25,7 +25,7 @@ pub(crate) fn key_count_max(series_count: u32) -> usize {
 pub(crate) struct RawKeys {
     hashes: Vec<u128>,
     ids: Vec<u32>,
-    table: HashTable<u32>,
+    table: SplitTable,
     dead_count: usize,
 }
 
@@ -35,8 +35,8 @@ impl RawKeys {
         if self.hashes.get(guess) == Some(&hash) && self.ids[guess] != ID_NONE {
             return Some(guess);
         }
-        let found = self.table.find(hash as u64, |&i| self.hashes[i as usize] == hash)?;
-        Some(*found as usize)
+        let found = self.table.find(hash as u64, |i| self.hashes[i as usize] == hash)?;
+        Some(found as usize)
     }
 
     /// Series of an entry.
@@ -57,7 +57,7 @@ impl RawKeys {
         self.hashes.push(hash);
         self.ids.push(id);
         let hashes = &self.hashes;
-        self.table.insert_unique(hash as u64, entry, |&i| hashes[i as usize] as u64);
+        self.table.insert(hash as u64, entry, |i| hashes[i as usize] as u64);
     }
 
     /// Makes room for `count` keys more.
@@ -65,31 +65,44 @@ impl RawKeys {
         self.hashes.reserve(count);
         self.ids.reserve(count);
         let hashes = &self.hashes;
-        self.table.reserve(count, |&i| hashes[i as usize] as u64);
+        self.table.reserve(count, |i| hashes[i as usize] as u64);
     }
 
-    /// Forgets the keys of series for which `is_gone` holds.
-    pub(crate) fn remove(&mut self, is_gone: impl Fn(u32) -> bool) {
-        for entry in 0..self.ids.len() {
+    /// Forgets the keys of series for which `is_gone` holds, among `count` entries from `start` on; gives where to
+    /// go on.
+    pub(crate) fn remove(
+        &mut self,
+        start: usize,
+        count: usize,
+        is_gone: impl Fn(u32) -> bool,
+    ) -> Option<usize> {
+        let end = start.saturating_add(count).min(self.ids.len());
+        for entry in start..end {
             let id = self.ids[entry];
             if id == ID_NONE || !is_gone(id) {
                 continue;
             }
             let hash = self.hashes[entry];
-            if let Ok(found) = self.table.find_entry(hash as u64, |&i| i as usize == entry) {
-                found.remove();
-            }
+            self.table.remove(hash as u64, |i| i as usize == entry);
             self.ids[entry] = ID_NONE;
             self.dead_count += 1;
         }
-        if self.dead_count > DEAD_COUNT_MIN && self.dead_count > self.ids.len() / 2 {
-            self.rebuild();
-        }
+        (end < self.ids.len()).then_some(end)
     }
 
-    fn rebuild(&mut self) {
-        let old = std::mem::take(self);
-        old.visit(0, usize::MAX, |hash, id| self.insert(hash, id, usize::MAX));
+    /// Whether building anew is worth it.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.dead_count > DEAD_COUNT_MIN && self.dead_count > self.ids.len() / 2
+    }
+
+    /// Keys of series.
+    pub(crate) fn live_count(&self) -> usize {
+        self.ids.len() - self.dead_count
+    }
+
+    /// Entries, dead ones included.
+    pub(crate) fn entry_count(&self) -> usize {
+        self.ids.len()
     }
 
     /// Visits at most `count` entries from `start` on, in order of arrival; gives where to go on.
@@ -109,7 +122,7 @@ impl RawKeys {
     }
 
     pub(crate) fn heap_bytes(&self) -> u64 {
-        (self.hashes.capacity() * 16 + self.ids.capacity() * 4 + self.table.allocation_size()) as u64
+        (self.hashes.capacity() * 16 + self.ids.capacity() * 4 + self.table.heap_bytes()) as u64
     }
 }
 
@@ -126,7 +139,12 @@ mod tests {
         let entry = keys.find(7, usize::MAX).unwrap();
         assert_eq!(keys.find(1 << 60 | 7, entry + 1), Some(1));
         assert_eq!(keys.find(9 << 60 | 7, entry + 1), Some(9), "a wrong guess falls back to the table");
-        keys.remove(|id| id % 4 != 0);
+        let mut from = Some(0);
+        while let Some(start) = from {
+            from = keys.remove(start, 999, |id| id % 4 != 0);
+        }
+        assert!(keys.is_sparse());
+        assert_eq!((keys.live_count(), keys.entry_count()), (2500, 10_000));
         assert_eq!(keys.find(1 << 60 | 7, 1), None);
         let entry = keys.find(8 << 60 | 7, usize::MAX).unwrap();
         assert_eq!(keys.id(entry), 8);

@@ -44,17 +44,20 @@ impl Head {
             drop(stripe);
             memory.grow(found[first..].iter().map(|(_, chunks)| HeadSamples::heap_bytes(chunks)).sum())?;
         }
-        let memory_bytes = found.len() as u64 * size_of::<SeriesRead>() as u64;
-        memory.grow(memory_bytes)?;
-        let memory = Arc::new(memory);
-        let mut out = Vec::with_capacity(found.len());
+        let mut labelled = Vec::with_capacity(found.len());
         for (id, chunks) in found {
             let Some(labels) = tables.labels(id, &mut builder) else { continue };
-            let samples = HeadSamples { chunks, disk: self.env.disk.clone(), _memory: memory.clone() };
-            out.push(SeriesRead { labels, samples: Box::new(samples) });
+            memory.grow((labels.heap_bytes() + size_of::<SeriesRead>()) as u64)?;
+            labelled.push((labels, chunks));
         }
         drop(tables);
         ctx.check()?;
+        let memory = Arc::new(memory);
+        let read = |(labels, chunks)| {
+            let samples = HeadSamples { chunks, disk: self.env.disk.clone(), _memory: memory.clone() };
+            SeriesRead { labels, samples: Box::new(samples) }
+        };
+        let mut out: Vec<SeriesRead> = labelled.into_iter().map(read).collect();
         out.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
         Ok(out)
     }
@@ -132,7 +135,7 @@ impl Head {
 }
 
 /// Runs of ascending ids that share a page, and so a stripe.
-fn page_runs(ids: &[u32]) -> impl Iterator<Item = &[u32]> {
+pub(crate) fn page_runs(ids: &[u32]) -> impl Iterator<Item = &[u32]> {
     let page = |id: u32| id as usize / PAGE_SLOTS;
     ids.chunk_by(move |&a, &b| page(a) == page(b))
 }

@@ -1,42 +1,33 @@
-//! A window on its way to a block: seal what is open in it, read it in label order, drop exactly that.
+//! A window on its way to a block: seal what is open in it, read it in label order.
 //!
 //! Holds: a snapshot is all chunks of the window whose place lies before the snapshot's end; places ascend, so
-//! samples that come later are never part of it, and dropping it never takes them along.
+//! samples that come later are never part of it, and dropping it never takes them along. Locks are held for a
+//! page of series at a time.
+//! Not here: dropping it (`drop`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use chronolith_base::hash::HashSet;
 use chronolith_format::xor::{self, EncodedChunk};
 use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, TenantId, TimeRange};
+use parking_lot::MutexGuard;
 
 use crate::head::{Head, Series};
 use crate::options::HeadError;
 use crate::sealed::SealedPlace;
+use crate::select::page_runs;
 use crate::source::{HeadChunk, copy_chunks, merge_chunks, overlapping_len};
 use crate::stripe::{SealedNode, stripe_of};
+use crate::tables::sort_by_labels;
 use crate::tenant::TenantHead;
-use crate::windows::WindowTally;
 
 /// Chunks of one window of one tenant.
 pub struct WindowSnapshot {
-    tenant: Arc<TenantHead>,
+    pub(crate) tenant: Arc<TenantHead>,
     series: Arc<Series>,
     window: TimeRange,
     /// Series with chunks in the window, by labels.
-    ids: Vec<u32>,
+    pub(crate) ids: Vec<u32>,
     end: SealedPlace,
-}
-
-/// What a drop removed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DropStats {
-    /// Chunks.
-    pub chunk_count: u64,
-    /// Samples in them.
-    pub sample_count: u64,
-    /// Series that left the head, none of their chunks being left.
-    pub series_count: u64,
 }
 
 impl Head {
@@ -54,12 +45,12 @@ impl Head {
         };
         let world = self.series.world();
         let mut ids = Vec::new();
-        let all: Vec<u32> = tenant.tables.read().live_ids().collect();
-        for run in all.chunk_by(|&a, &b| stripe_of(a) == stripe_of(b)) {
+        let all = tenant.series_ids();
+        for run in page_runs(&all) {
             let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
             for &id in run {
                 let Some(hot) = stripe.hot(id) else { continue };
-                if !hot.slab.is_none() && window.contains(hot.open_min) {
+                if !hot.open.is_none() && window.contains(hot.open_min) {
                     stripe.seal_open(&world, id);
                 }
                 stripe.seal_late(&world, id, window);
@@ -68,74 +59,19 @@ impl Head {
                     ids.push(id);
                 }
             }
+            MutexGuard::unlock_fair(stripe);
+            // What is sealed does not pile up in memory.
+            let written = self.series.store.write_if_many();
+            self.note_sealed_failure(written)?;
         }
         let end = self.series.store.end();
         self.write_sealed()?;
-        tenant.tables.read().sort_by_labels(&mut ids);
+        {
+            // Tables that are built anew meanwhile would number their pairs anew.
+            let _alone = self.maintenance.lock();
+            sort_by_labels(&tenant.tables, &mut ids);
+        }
         Ok(WindowSnapshot { tenant, series: self.series.clone(), window, ids, end })
-    }
-
-    /// Removes exactly the chunks of `snapshot`, and series of its tenant that have no chunk left. The samples
-    /// must be durable elsewhere (in a block). Sealed files go with the next checkpoint.
-    pub fn drop_window(&self, snapshot: WindowSnapshot) -> DropStats {
-        let _alone = self.maintenance.lock();
-        let mut stats = DropStats::default();
-        let mut tally = WindowTally::new(self.options.window_ms);
-        let mut order = snapshot.ids.clone();
-        order.sort_unstable();
-        for run in order.chunk_by(|&a, &b| stripe_of(a) == stripe_of(b)) {
-            let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
-            for &id in run {
-                let Some(start) = stripe.hot(id).map(|hot| hot.sealed) else { continue };
-                let kept = stripe.nodes.remove(start, |node| {
-                    let is_gone = snapshot.holds(node);
-                    if is_gone {
-                        stats.chunk_count += 1;
-                        stats.sample_count += u64::from(node.count);
-                        tally.add(node.min_time, -i64::from(node.count));
-                        self.release(node);
-                    }
-                    is_gone
-                });
-                if let Some(hot) = stripe.hot_mut(id) {
-                    hot.sealed = kept;
-                }
-            }
-        }
-        snapshot.tenant.windows.lock().merge(&mut tally, i64::MAX);
-        stats.series_count = self.remove_empty_series(&snapshot.tenant);
-        stats
-    }
-
-    fn release(&self, node: &SealedNode) {
-        if let Some(file) = self.series.store.file(node.place.file) {
-            file.live_count.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Removes series without any chunk. An append that looked one up meanwhile finds it gone and makes it anew.
-    fn remove_empty_series(&self, tenant: &TenantHead) -> u64 {
-        let mut tables = tenant.tables.write();
-        let all: Vec<u32> = tables.live_ids().collect();
-        let mut gone = HashSet::default();
-        for run in all.chunk_by(|&a, &b| stripe_of(a) == stripe_of(b)) {
-            let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
-            for &id in run {
-                if stripe.hot(id).is_none_or(|hot| hot.has_no_chunk()) {
-                    stripe.remove(id);
-                    gone.insert(id);
-                }
-            }
-        }
-        for &id in &gone {
-            tables.remove(id);
-        }
-        tables.compact_if_sparse();
-        drop(tables);
-        if !gone.is_empty() {
-            self.raw_keys.write().remove(|id| gone.contains(&id));
-        }
-        gone.len() as u64
     }
 }
 
@@ -172,7 +108,7 @@ impl WindowSnapshot {
         })
     }
 
-    fn holds(&self, node: &SealedNode) -> bool {
+    pub(crate) fn holds(&self, node: &SealedNode) -> bool {
         self.window.contains(node.min_time) && node.place < self.end
     }
 

@@ -110,9 +110,11 @@ pub(crate) fn copy_chunks(
             chunks.push(HeadChunk::Sealed { file, node: *node });
         }
     }
-    if !hot.slab.is_none() && range.overlaps_inclusive(hot.open_min, hot.xor.time()) {
+    if !hot.open.is_none() && range.overlaps_inclusive(hot.open_min, hot.xor.time()) {
+        let mut bytes = Vec::new();
+        stripe.copy_open(hot, &mut bytes);
         chunks.push(HeadChunk::Open {
-            bytes: stripe.open_bytes(hot).into(),
+            bytes: bytes.into(),
             min_time: hot.open_min,
             max_time: hot.xor.time(),
             count: hot.xor.count(),
@@ -135,7 +137,7 @@ pub(crate) fn copy_chunks(
 
 /// Whether a series has a chunk that may have samples in `range`.
 pub(crate) fn overlaps(stripe: &Stripe, hot: &Hot, range: TimeRange) -> bool {
-    let open = !hot.slab.is_none() && range.overlaps_inclusive(hot.open_min, hot.xor.time());
+    let open = !hot.open.is_none() && range.overlaps_inclusive(hot.open_min, hot.xor.time());
     let late = hot.late != NONE && stripe.late.samples(hot.late).times.iter().any(|&t| range.contains(t));
     open || late || stripe.nodes.list(hot.sealed).any(|n| range.overlaps_inclusive(n.min_time, n.max_time()))
 }

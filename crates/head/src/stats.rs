@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use crate::head::Head;
-use crate::stripe::NONE;
 
 /// Counters since the start, and sizes as they are.
 #[derive(Debug, Clone, Default)]
@@ -78,7 +77,7 @@ pub struct HeadMemory {
 }
 
 impl Head {
-    /// Counters and sizes. Walks the series; call it a few times a minute, not a second.
+    /// Counters and sizes. Cost: a look at each stripe and tenant.
     #[must_use]
     pub fn stats(&self) -> HeadStats {
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -132,24 +131,14 @@ impl Head {
     }
 
     fn add_stripes(&self, stats: &mut HeadStats) {
-        let mut ids = Vec::new();
-        for (idx, stripe) in self.series.stripes.iter().enumerate() {
+        for stripe in &self.series.stripes {
             let stripe = stripe.lock();
             let [hot, open, late, sealed] = stripe.heap_bytes();
             stats.memory.hot_bytes += hot;
             stats.memory.open_bytes += open;
             stats.memory.late_bytes += late;
             stats.memory.sealed_bytes += sealed;
-            stats.chunks += stripe.nodes.count();
-            for page in 0.. {
-                ids.clear();
-                if stripe.page_ids(idx, page, &mut ids).is_none() {
-                    break;
-                }
-                let chunks =
-                    |hot: &crate::stripe::Hot| u64::from(!hot.slab.is_none()) + u64::from(hot.late != NONE);
-                stats.chunks += ids.iter().filter_map(|&id| stripe.hot(id)).map(chunks).sum::<u64>();
-            }
+            stats.chunks += stripe.chunk_count();
         }
     }
 }

@@ -15,8 +15,8 @@ use chronolith_model::{Columns, TimeRange};
 pub(crate) use late::{LATE_COUNT_MAX, LateSamples};
 pub(crate) use nodes::{SealedNode, SealedNodes};
 
+use crate::chain::{Chain, Chains};
 use crate::sealed::SealedStore;
-use crate::slab::{SlabHandle, Slabs};
 use crate::windows::WindowTally;
 
 /// How many stripes there are.
@@ -60,7 +60,7 @@ pub(crate) struct Hot {
     /// End of the window of the open chunk.
     pub(crate) window_end: i64,
     /// Bytes of the open chunk; none between sealing and the next sample.
-    pub(crate) slab: SlabHandle,
+    pub(crate) open: Chain,
     /// Newest sealed chunk.
     pub(crate) sealed: u32,
     /// Late samples.
@@ -76,7 +76,7 @@ impl Hot {
         xor: XorState::new(),
         open_min: 0,
         window_end: 0,
-        slab: SlabHandle::NONE,
+        open: Chain::NONE,
         sealed: NONE,
         late: NONE,
         tenant: NONE,
@@ -84,7 +84,7 @@ impl Hot {
 
     /// Whether nothing of the series is stored here.
     pub(crate) fn has_no_chunk(&self) -> bool {
-        self.slab.is_none() && self.sealed == NONE && self.late == NONE
+        self.open.is_none() && self.sealed == NONE && self.late == NONE
     }
 }
 
@@ -96,10 +96,14 @@ struct Page {
 /// See the module.
 pub(crate) struct Stripe {
     pages: Vec<Option<Page>>,
-    pub(crate) slabs: Slabs,
+    /// Pages that are there.
+    page_count: usize,
+    pub(crate) chains: Chains,
     pub(crate) nodes: SealedNodes,
     pub(crate) late: LateSamples,
     scratch: Columns,
+    /// A copy of the open chunk at hand.
+    chunk: Vec<u8>,
 }
 
 /// What appending needs besides the stripe.
@@ -113,10 +117,12 @@ impl Stripe {
     pub(crate) fn new() -> Stripe {
         Stripe {
             pages: Vec::new(),
-            slabs: Slabs::new(),
-            nodes: SealedNodes::default(),
+            page_count: 0,
+            chains: Chains::new(),
+            nodes: SealedNodes::new(),
             late: LateSamples::default(),
             scratch: Columns::default(),
+            chunk: Vec::new(),
         }
     }
 
@@ -126,9 +132,10 @@ impl Stripe {
         if self.pages.len() <= page {
             self.pages.resize_with(page + 1, || None);
         }
-        let page = self.pages[page].get_or_insert_with(|| Page {
-            slots: vec![Hot::EMPTY; PAGE_SLOTS].into_boxed_slice(),
-            live_count: 0,
+        let page_count = &mut self.page_count;
+        let page = self.pages[page].get_or_insert_with(|| {
+            *page_count += 1;
+            Page { slots: vec![Hot::EMPTY; PAGE_SLOTS].into_boxed_slice(), live_count: 0 }
         });
         assert_eq!(page.slots[slot].tenant, NONE, "ids are used once");
         page.slots[slot].tenant = tenant;
@@ -144,6 +151,7 @@ impl Stripe {
         page.live_count -= 1;
         if page.live_count == 0 {
             self.pages[page_idx] = None;
+            self.page_count -= 1;
         }
     }
 
@@ -160,9 +168,9 @@ impl Stripe {
         (hot.tenant != NONE).then_some(hot)
     }
 
-    /// Bytes of the open chunk.
-    pub(crate) fn open_bytes(&self, hot: &Hot) -> &[u8] {
-        if hot.slab.is_none() { &[] } else { &self.slabs.get(hot.slab)[..hot.xor.byte_len()] }
+    /// Appends the bytes of the open chunk to `out`; none if there is no open chunk.
+    pub(crate) fn copy_open(&self, hot: &Hot, out: &mut Vec<u8>) {
+        self.chains.copy(hot.open, &hot.xor, out);
     }
 
     /// Stores one sample of series `id`.
@@ -177,16 +185,10 @@ impl Stripe {
         let (page, slot) = place_of(id);
         let Some(Some(page)) = self.pages.get_mut(page) else { return Applied::Gone };
         let hot = &mut page.slots[slot];
-        if hot.slab.is_none() || time <= hot.xor.time() || time >= hot.window_end {
+        if hot.open.is_none() || time <= hot.xor.time() || time >= hot.window_end {
             return self.append_otherwise(world, windows, id, time, value_bits);
         }
-        let mut buf = self.slabs.get_mut(hot.slab);
-        let needed = hot.xor.byte_len_needed();
-        if buf.len() < needed {
-            hot.slab = self.slabs.grow(hot.slab, hot.xor.byte_len(), needed);
-            buf = self.slabs.get_mut(hot.slab);
-        }
-        hot.xor.append(buf, time, f64::from_bits(value_bits));
+        hot.open = self.chains.append(hot.open, &mut hot.xor, time, f64::from_bits(value_bits));
         windows.add(time, 1);
         if usize::from(hot.xor.count()) >= SAMPLES_PER_CHUNK {
             self.seal_open(world, id);
@@ -215,11 +217,10 @@ impl Stripe {
         }
         self.seal_open(world, id);
         let mut state = XorState::new();
-        let slab = self.slabs.alloc(state.byte_len_needed());
-        state.append(self.slabs.get_mut(slab), time, f64::from_bits(value_bits));
+        let open = self.chains.start(&mut state, time, f64::from_bits(value_bits));
         let Some(hot) = self.hot_mut(id) else { return Applied::Gone };
         hot.xor = state;
-        hot.slab = slab;
+        hot.open = open;
         hot.open_min = time;
         hot.window_end = TimeRange::window_of(time, world.window_ms).end;
         windows.add(time, 1);
@@ -257,9 +258,11 @@ impl Stripe {
         let range = TimeRange::new(time, time + 1);
         let mut found = std::mem::take(&mut self.scratch);
         found.clear();
-        if !hot.slab.is_none() && time >= hot.open_min {
+        if !hot.open.is_none() && time >= hot.open_min {
+            self.chunk.clear();
+            self.chains.copy(hot.open, &hot.xor, &mut self.chunk);
             // The process wrote these bytes itself.
-            let decoded = xor::decode(self.open_bytes(&hot), range, &mut found);
+            let decoded = xor::decode(&self.chunk, range, &mut found);
             debug_assert!(decoded.is_ok(), "open chunks decode");
         }
         if found.is_empty()
@@ -285,10 +288,10 @@ impl Stripe {
     /// Seals the open chunk, if there is one; the record keeps the last sample.
     pub(crate) fn seal_open(&mut self, world: &StripeWorld<'_>, id: u32) {
         let Some(hot) = self.hot(id) else { return };
-        if hot.slab.is_none() {
+        if hot.open.is_none() {
             return;
         }
-        let (slab, older) = (hot.slab, hot.sealed);
+        let (open, state, older) = (hot.open, hot.xor, hot.sealed);
         let header = RecordHeader {
             series_id: id,
             encoding: ENCODING_XOR,
@@ -296,12 +299,13 @@ impl Stripe {
             min_time: hot.open_min,
             max_time: hot.xor.time(),
         };
-        let bytes = self.open_bytes(hot);
-        let node = SealedNode::new(world.store.push(&header, bytes), &header, bytes.len());
-        let sealed = self.nodes.push(node, older);
-        self.slabs.free(slab);
+        self.chunk.clear();
+        self.chains.copy(open, &state, &mut self.chunk);
+        let place = world.store.push(&header, &self.chunk);
+        let sealed = self.nodes.push(SealedNode::new(place, &header, self.chunk.len()), older);
+        self.chains.free(open);
         if let Some(hot) = self.hot_mut(id) {
-            hot.slab = SlabHandle::NONE;
+            hot.open = Chain::NONE;
             hot.sealed = sealed;
         }
     }
@@ -339,11 +343,16 @@ impl Stripe {
         }
     }
 
-    /// Bytes of hot records, slabs, late samples, sealed places.
+    /// Chunks: open, late, sealed. A buffer of late samples counts as one.
+    pub(crate) fn chunk_count(&self) -> u64 {
+        self.chains.count() + self.late.count() + self.nodes.count()
+    }
+
+    /// Bytes of hot records, open chunks, late samples, sealed places.
     pub(crate) fn heap_bytes(&self) -> [u64; 4] {
-        let pages = self.pages.iter().flatten().count() * PAGE_SLOTS * size_of::<Hot>();
+        let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();
         let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
-        [hot, self.slabs.heap_bytes(), self.late.heap_bytes(), self.nodes.heap_bytes()]
+        [hot, self.chains.heap_bytes(), self.late.heap_bytes(), self.nodes.heap_bytes()]
     }
 
     /// Ids of the live series of page `page` of stripe `stripe`; `None` behind the last page.

@@ -5,8 +5,12 @@
 //! Not here: samples (`stripe`), locking (`tenant`).
 
 mod lookup;
+mod members;
+mod order;
 
 pub use lookup::Cardinality;
+use members::Members;
+pub(crate) use order::sort_by_labels;
 
 use chronolith_base::hash::{FixedState, HashTable};
 use chronolith_model::Labels;
@@ -15,6 +19,7 @@ use std::hash::BuildHasher;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::postings::Postings;
+use crate::split_table::SplitTable;
 
 /// Dead series at which building anew is not worth it yet.
 const DEAD_COUNT_MIN: usize = 4096;
@@ -44,15 +49,19 @@ pub(crate) struct Tables {
     names: Vec<Name>,
     name_table: HashTable<u32>,
     pairs: Vec<Pair>,
-    pair_table: HashTable<u32>,
+    pair_table: SplitTable,
     /// Ids, ascending; the other columns go by the same index.
     ids: Vec<u32>,
-    /// Where the pair ids of a series start in `members`; they end where those of the next start.
+    /// Where the pair ids of a series start in `members`.
     starts: Vec<u32>,
-    members: Vec<u32>,
+    members: Members,
     dead: Vec<u64>,
-    label_table: HashTable<u32>,
+    label_table: SplitTable,
     dead_count: usize,
+    /// Heap bytes of all postings.
+    postings_bytes: usize,
+    /// Heap bytes of the pair lists of all names.
+    name_list_bytes: usize,
 }
 
 impl Tables {
@@ -64,13 +73,15 @@ impl Tables {
             names: Vec::new(),
             name_table: HashTable::new(),
             pairs: Vec::new(),
-            pair_table: HashTable::new(),
+            pair_table: SplitTable::default(),
             ids: Vec::new(),
             starts: Vec::new(),
-            members: Vec::new(),
+            members: Members::default(),
             dead: Vec::new(),
-            label_table: HashTable::new(),
+            label_table: SplitTable::default(),
             dead_count: 0,
+            postings_bytes: 0,
+            name_list_bytes: 0,
         }
     }
 
@@ -81,7 +92,7 @@ impl Tables {
 
     /// Whether a series of `text_len` label bytes more can be held.
     pub(crate) fn has_room(&self, text_len: usize) -> bool {
-        self.text.len() + text_len < TEXT_BYTES_MAX && self.members.len() < TEXT_BYTES_MAX
+        self.text.len() + text_len < TEXT_BYTES_MAX && self.members.has_room()
     }
 
     /// The series with exactly these labels (sorted by name), if it is alive. `scratch` is overwritten.
@@ -99,8 +110,8 @@ impl Tables {
             scratch.push(pair);
         }
         let found =
-            self.label_table.find(hash_members(scratch), |&i| self.members_of(i as usize) == *scratch)?;
-        Some(self.ids[*found as usize])
+            self.label_table.find(hash_members(scratch), |i| self.members_of(i as usize) == *scratch)?;
+        Some(self.ids[found as usize])
     }
 
     /// Whether `id` is above all others.
@@ -126,30 +137,27 @@ impl Tables {
                 }
             };
             let pair = &mut self.pairs[pair_id as usize];
-            pair.postings.push(id);
+            self.postings_bytes += pair.postings.push(id);
             pair.live_count += 1;
             scratch.push(pair_id);
         }
         let idx = self.ids.len();
         self.ids.push(id);
         // From here on this series is the youngest.
-        self.starts.push(self.members.len() as u32);
-        self.members.extend_from_slice(scratch);
+        self.starts.push(self.members.push(scratch));
         if idx / 64 == self.dead.len() {
             self.dead.push(0);
         }
         let (starts, members) = (&self.starts, &self.members);
-        let hash = |&i: &u32| hash_members(members_in(starts, members, i as usize));
-        self.label_table.insert_unique(hash_members(scratch), idx as u32, hash);
+        let hash = |i: u32| hash_members(members_in(starts, members, i as usize));
+        self.label_table.insert(hash_members(scratch), idx as u32, hash);
     }
 
     /// Takes the series out of sight.
     pub(crate) fn remove(&mut self, id: u32) {
         let Some(idx) = self.live_idx(id) else { return };
         let hash = hash_members(self.members_of(idx));
-        if let Ok(found) = self.label_table.find_entry(hash, |&i| i as usize == idx) {
-            found.remove();
-        }
+        self.label_table.remove(hash, |i| i as usize == idx);
         for &pair in members_in(&self.starts, &self.members, idx) {
             self.pairs[pair as usize].live_count -= 1;
         }
@@ -157,17 +165,43 @@ impl Tables {
         self.dead_count += 1;
     }
 
-    /// Builds everything anew if most of it is dead.
-    pub(crate) fn compact_if_sparse(&mut self) {
-        if self.dead_count <= DEAD_COUNT_MIN.max(self.live_count()) {
-            return;
-        }
+    /// Whether building anew is worth it.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.dead_count > DEAD_COUNT_MIN.max(self.live_count())
+    }
+
+    /// Empty tables with room for the live series of these.
+    pub(crate) fn empty_copy(&self) -> Tables {
         let mut fresh = Tables::new(self.seed);
+        // And for some more, so that the next series does not pay for growth at once.
+        let live_count = self.live_count() + self.live_count() / 8;
+        fresh.ids.reserve(live_count);
+        fresh.starts.reserve(live_count);
+        fresh.label_table.reserve(live_count, |_| 0);
+        let live_pairs = self.pairs.iter().filter(|p| p.live_count > 0).count();
+        let pair_count = live_pairs + live_pairs / 8;
+        fresh.pairs.reserve(pair_count);
+        fresh.pair_table.reserve(pair_count, |_| 0);
+        fresh
+    }
+
+    /// Adds at most `count` live series of `other` from id `start` on; gives where to go on.
+    pub(crate) fn copy_from(&mut self, other: &Tables, start: u32, count: usize) -> Option<u32> {
         let mut scratch = Vec::new();
-        for idx in (0..self.ids.len()).filter(|&i| !self.is_dead(i)) {
-            fresh.insert(self.ids[idx], self.pairs_of(idx), &mut scratch);
+        let mut left = count;
+        for (id, pairs) in other.live_series_from(start) {
+            if left == 0 {
+                return Some(id);
+            }
+            left -= 1;
+            self.insert(id, pairs, &mut scratch);
         }
-        *self = fresh;
+        None
+    }
+
+    /// Above all ids.
+    pub(crate) fn next_id(&self) -> u32 {
+        self.ids.last().map_or(0, |last| last + 1)
     }
 
     /// Labels of a live series.
@@ -183,6 +217,14 @@ impl Tables {
     /// Ids of live series, ascending.
     pub(crate) fn live_ids(&self) -> impl Iterator<Item = u32> {
         (0..self.ids.len()).filter(|&i| !self.is_dead(i)).map(|i| self.ids[i])
+    }
+
+    /// Appends ids of live series to `out`, at most `count` from id `start` on; gives where to go on.
+    pub(crate) fn copy_live_ids(&self, start: u32, count: usize, out: &mut Vec<u32>) -> Option<u32> {
+        let first = self.ids.partition_point(|&id| id < start);
+        let end = first.saturating_add(count).min(self.ids.len());
+        out.extend((first..end).filter(|&i| !self.is_dead(i)).map(|i| self.ids[i]));
+        self.ids.get(end).copied()
     }
 
     /// Live series from id `start` on with their pairs, ids ascending.
@@ -230,11 +272,11 @@ impl Tables {
     }
 
     fn find_pair(&self, name: u32, value: &str) -> Option<u32> {
-        let is_it = |&p: &u32| {
+        let is_it = |p: u32| {
             let pair = &self.pairs[p as usize];
             pair.name == name && self.slice(pair.start, pair.len) == value
         };
-        self.pair_table.find(hash_text(self.seed, name, value), is_it).copied()
+        self.pair_table.find(hash_text(self.seed, name, value), is_it)
     }
 
     fn intern_name(&mut self, name: &str) -> u32 {
@@ -260,20 +302,23 @@ impl Tables {
         let (start, len) = self.add_text(value);
         let id = self.pairs.len() as u32;
         self.pairs.push(Pair { name, start, len, live_count: 0, postings: Postings::default() });
-        self.names[name as usize].pairs.push(id);
+        let list = &mut self.names[name as usize].pairs;
+        let before = list.capacity();
+        list.push(id);
+        self.name_list_bytes += 4 * (list.capacity() - before);
         let (text, pairs, seed) = (&self.text, &self.pairs, self.seed);
-        let hash = |&p: &u32| {
+        let hash = |p: u32| {
             let p = &pairs[p as usize];
             hash_text(seed, p.name, &text[p.start as usize..(p.start + p.len) as usize])
         };
-        self.pair_table.insert_unique(hash_text(seed, name, value), id, hash);
+        self.pair_table.insert(hash_text(seed, name, value), id, hash);
         id
     }
 
     /// The pair at this position of the youngest series, if it is this one: the series of a scrape target share
     /// most of their labels, and comparing is cheaper than two table lookups.
     fn recent_pair(&self, position: usize, name: &str, value: &str) -> Option<u32> {
-        let recent = self.members.get(*self.starts.last()? as usize + position)?;
+        let recent = self.members.get(*self.starts.last()?, None).get(position)?;
         (self.pair_text(*recent) == (name, value)).then_some(*recent)
     }
 
@@ -285,9 +330,8 @@ impl Tables {
     }
 }
 
-fn members_in<'a>(starts: &[u32], members: &'a [u32], idx: usize) -> &'a [u32] {
-    let end = starts.get(idx + 1).map_or(members.len(), |&s| s as usize);
-    &members[starts[idx] as usize..end]
+fn members_in<'a>(starts: &[u32], members: &'a Members, idx: usize) -> &'a [u32] {
+    members.get(starts[idx], starts.get(idx + 1).copied())
 }
 
 fn hash_text(seed: u64, name: u32, text: &str) -> u64 {

@@ -13,12 +13,27 @@ use crate::windows::Windows;
 /// Tenants of one process; further ones share the fate of a tenant at its series limit.
 pub(crate) const TENANT_COUNT_MAX: usize = 1_000_000;
 
+/// Series that are copied under one lock.
+const SLICE_COUNT: usize = 1 << 14;
+
 /// See the module.
 pub(crate) struct TenantHead {
     pub(crate) id: TenantId,
     pub(crate) idx: u32,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) windows: Mutex<Windows>,
+}
+
+impl TenantHead {
+    /// Ids of the series, ascending. Series that come or go meanwhile may be among them or not.
+    pub(crate) fn series_ids(&self) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(self.tables.read().live_count());
+        let mut from = Some(0);
+        while let Some(start) = from {
+            from = self.tables.read().copy_live_ids(start, SLICE_COUNT, &mut ids);
+        }
+        ids
+    }
 }
 
 /// All tenants that have been seen since the start.

@@ -190,6 +190,65 @@ fn writers_readers_and_maintenance_run_together() {
     assert_eq!(read_all(&world, &head, &["a"]), found);
 }
 
+/// Most series leave at once, so that tables and raw keys are built anew, while writers send to series that stay,
+/// series that leave and series that come.
+#[test]
+fn a_large_drop_runs_beside_writers() {
+    const SERIES: u64 = 14_000;
+    let mut world = World::new(7);
+    world.options.wal_segment_bytes = 4 << 20;
+    world.options.sealed_file_bytes = 1 << 20;
+    let (head, _) = world.open();
+    let old = TimeRange::window_of(NOW_MS - 10 * WINDOW_MS, WINDOW_MS);
+    let rows: Vec<_> = (0..SERIES).map(|i| (labels(i), vec![(old.start, i as f64)])).collect();
+    world.write(&head, &tenant("a"), &batch(&rows)).unwrap();
+    let stays: Vec<_> = (0..SERIES / 7).map(|i| (labels(i), vec![(NOW_MS, 0.5)])).collect();
+    world.write(&head, &tenant("a"), &batch(&stays)).unwrap();
+    let snapshot = head.snapshot_window(&tenant("a"), old).unwrap();
+    assert_eq!(snapshot.series_count() as u64, SERIES);
+    let (world, head) = (Arc::new(world), Arc::new(head));
+    let (stop, started) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let writer = {
+        let (world, head, stop, started) = (world.clone(), head.clone(), stop.clone(), started.clone());
+        spawn("writer", move || {
+            let mut round = 0u64;
+            while !stop.load(Ordering::Relaxed) && round < 3000 {
+                round += 1;
+                let ids = [round % (SERIES / 7), SERIES - round, SERIES + round];
+                let rows: Vec<_> =
+                    ids.map(|i| (labels(i), vec![(NOW_MS + round as i64, round as f64)])).into();
+                let outcome = world.write(&head, &tenant("a"), &batch(&rows)).unwrap();
+                assert_eq!((outcome.accepted_count, outcome.rejected_count()), (3, 0));
+                started.store(true, Ordering::Relaxed);
+            }
+            round
+        })
+        .unwrap()
+    };
+    while !started.load(Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
+    let dropped = head.drop_window(snapshot);
+    stop.store(true, Ordering::Relaxed);
+    let rounds = writer.join().unwrap();
+    assert!(dropped.series_count >= SERIES / 2, "{dropped:?}");
+    let found = read_all(&world, &head, &["a"]);
+    let count: usize = found.values().map(std::collections::BTreeMap::len).sum();
+    assert_eq!(count as u64, SERIES / 7 + 3 * rounds);
+    // All of them again: known series are found, those that left are made anew.
+    let rows: Vec<_> = (0..SERIES).map(|i| (labels(i), vec![(NOW_MS + 50_000, i as f64)])).collect();
+    let outcome = world.write(&head, &tenant("a"), &batch(&rows)).unwrap();
+    assert_eq!((outcome.accepted_count, outcome.rejected_count()), (SERIES, 0));
+    assert_eq!(head.stats().series, SERIES + rounds);
+    head.checkpoint().unwrap();
+    let found = read_all(&world, &head, &["a"]);
+    drop(head);
+    world.disk.crash();
+    let (head, report) = world.open();
+    assert!(report.notes.is_empty(), "{:?}", report.notes);
+    assert_eq!(read_all(&world, &head, &["a"]), found);
+}
+
 #[test]
 fn tenants_do_not_see_each_other() {
     let world = World::new(8);

@@ -11,11 +11,11 @@ use chronolith_model::{Columns, TimeRange};
 
 use super::definitions::Definitions;
 use super::files::LogFiles;
+use crate::chain::Chain;
 use crate::head::{Series, replay_thread_count};
 use crate::options::{HeadError, HeadOptions};
 use crate::progress::ReplayReport;
 use crate::sealed::{SealedFile, SealedPlace, SealedStore, sealed_dir};
-use crate::slab::SlabHandle;
 use crate::stripe::{NONE, SealedNode, Stripe, stripe_of};
 use crate::windows::WindowTally;
 
@@ -152,12 +152,11 @@ fn load_series(
         sealed = stripe.nodes.push(node, sealed);
     }
     let mut state = entry.last.map_or(XorState::new(), |(time, value)| XorState::ended(time, value));
-    let (mut slab, mut open_min, mut window_end) = (SlabHandle::NONE, 0, 0);
+    let (mut open, mut open_min, mut window_end) = (Chain::NONE, 0, 0);
     if !entry.open.is_empty() {
         match open_chunk(entry.open, series.window_ms) {
             Some((resumed, first, window)) => {
-                slab = stripe.slabs.alloc(entry.open.len());
-                stripe.slabs.get_mut(slab)[..entry.open.len()].copy_from_slice(entry.open);
+                open = stripe.chains.store(entry.open);
                 tally.add(first, i64::from(resumed.count()));
                 (state, open_min, window_end) = (resumed, first, window.end);
             }
@@ -177,7 +176,7 @@ fn load_series(
         }
     }
     if let Some(hot) = stripe.hot_mut(entry.id) {
-        (hot.xor, hot.slab, hot.open_min, hot.window_end) = (state, slab, open_min, window_end);
+        (hot.xor, hot.open, hot.open_min, hot.window_end) = (state, open, open_min, window_end);
         (hot.sealed, hot.late) = (sealed, late);
     }
     damaged

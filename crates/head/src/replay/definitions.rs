@@ -69,8 +69,9 @@ impl Definitions {
             self.load_windows(payload, report);
         }
         // The log's key is the checkpoint's, so these hashes are good.
+        let key_bytes: usize = files.checkpoint_frames(format::KIND_RAW_KEYS).map(<[u8]>::len).sum();
+        self.raw_keys.reserve(key_bytes / RAW_KEY_BYTES);
         for payload in files.checkpoint_frames(format::KIND_RAW_KEYS) {
-            self.raw_keys.reserve(payload.len() / RAW_KEY_BYTES);
             RawKeyReader::new(payload).for_each(|(hash, id)| self.raw_keys.insert(hash, id, usize::MAX));
         }
     }

@@ -100,7 +100,8 @@ impl SealedFile {
         let len = tail.buffer.len();
         tail.written += len as u64;
         tail.is_dirty = true;
-        tail.buffer.clear();
+        // Most files are never pushed to again; their buffers must not stay.
+        tail.buffer = Vec::new();
         Ok((len - header) as u64)
     }
 

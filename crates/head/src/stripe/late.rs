@@ -54,20 +54,32 @@ impl LateSamples {
         let buffer = &mut self.buffers[handle as usize];
         let start = buffer.times.partition_point(|&t| t < range.start);
         let end = buffer.times.partition_point(|&t| t < range.end);
-        Columns {
+        let taken = Columns {
             times: buffer.times.drain(start..end).collect(),
             values: buffer.values.drain(start..end).collect(),
-        }
+        };
+        buffer.times.shrink_to(2 * buffer.times.len());
+        buffer.values.shrink_to(2 * buffer.values.len());
+        taken
     }
 
     pub(crate) fn is_empty(&self, handle: u32) -> bool {
         self.buffers[handle as usize].is_empty()
     }
 
+    /// Buffers in use.
+    pub(crate) fn count(&self) -> u64 {
+        (self.buffers.len() - self.free.len()) as u64
+    }
+
     /// Gives the buffer and its memory back.
     pub(crate) fn free(&mut self, handle: u32) {
         self.buffers[handle as usize] = Columns::default();
         self.free.push(handle);
+        if self.free.len() == self.buffers.len() {
+            // After a peak nothing is kept of it, not even the lists.
+            (self.buffers, self.free) = (Vec::new(), Vec::new());
+        }
     }
 
     pub(crate) fn heap_bytes(&self) -> u64 {

@@ -5,9 +5,12 @@ use chronolith_format::sealed::RecordHeader;
 
 use super::NONE;
 use crate::sealed::SealedPlace;
+use crate::slots::{SLOT_NONE, Slot, Slots};
 
 /// A sealed chunk as the head remembers it.
+/// Packed to what its fields need: there is one for each chunk of each series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, packed(4))]
 pub(crate) struct SealedNode {
     pub(crate) min_time: i64,
     pub(crate) span_ms: u32,
@@ -17,7 +20,7 @@ pub(crate) struct SealedNode {
     next: u32,
 }
 
-const _: () = assert!(size_of::<SealedNode>() <= 32);
+const _: () = assert!(size_of::<SealedNode>() <= 28);
 
 impl SealedNode {
     /// The node of a chunk of `len` bytes at `place`.
@@ -47,30 +50,49 @@ impl SealedNode {
     }
 }
 
+impl Slot for SealedNode {
+    const EMPTY: SealedNode = SealedNode {
+        min_time: 0,
+        span_ms: 0,
+        place: SealedPlace { file: 0, offset: 0 },
+        len: 0,
+        count: 0,
+        next: NONE,
+    };
+    const PAGE_BITS: u32 = 11;
+
+    fn link(&self) -> u32 {
+        self.next
+    }
+
+    fn set_link(&mut self, link: u32) {
+        self.next = link;
+    }
+}
+
+const _: () = assert!(NONE == SLOT_NONE);
+
 /// The arena.
-#[derive(Default)]
 pub(crate) struct SealedNodes {
-    nodes: Vec<SealedNode>,
-    free: Vec<u32>,
+    nodes: Slots<SealedNode>,
 }
 
 impl SealedNodes {
+    pub(crate) fn new() -> SealedNodes {
+        SealedNodes { nodes: Slots::new() }
+    }
+
     /// Puts `node` before the list that starts at `older`; gives the new start.
     pub(crate) fn push(&mut self, mut node: SealedNode, older: u32) -> u32 {
         node.next = older;
-        if let Some(at) = self.free.pop() {
-            self.nodes[at as usize] = node;
-            return at;
-        }
-        self.nodes.push(node);
-        (self.nodes.len() - 1) as u32
+        self.nodes.alloc(node)
     }
 
     /// The list that starts at `start`, newest first.
     pub(crate) fn list(&self, start: u32) -> impl Iterator<Item = &SealedNode> {
         let mut at = start;
         std::iter::from_fn(move || {
-            let node = self.nodes.get(at as usize)?;
+            let node = self.nodes.get(at)?;
             at = node.next;
             Some(node)
         })
@@ -81,31 +103,34 @@ impl SealedNodes {
         let mut kept_start = NONE;
         let mut kept_last = NONE;
         let mut at = start;
-        while at != NONE {
-            let node = self.nodes[at as usize];
+        while let Some(&node) = self.nodes.get(at) {
             if is_gone(&node) {
-                self.free.push(at);
+                self.nodes.free(at);
             } else {
                 match kept_last {
                     NONE => kept_start = at,
-                    last => self.nodes[last as usize].next = at,
+                    last => self.link(last, at),
                 }
                 kept_last = at;
             }
             at = node.next;
         }
-        if kept_last != NONE {
-            self.nodes[kept_last as usize].next = NONE;
-        }
+        self.link(kept_last, NONE);
         kept_start
+    }
+
+    fn link(&mut self, from: u32, to: u32) {
+        if let Some(node) = self.nodes.get_mut(from) {
+            node.next = to;
+        }
     }
 
     /// Nodes in use.
     pub(crate) fn count(&self) -> u64 {
-        (self.nodes.len() - self.free.len()) as u64
+        self.nodes.used_count()
     }
 
     pub(crate) fn heap_bytes(&self) -> u64 {
-        (self.nodes.capacity() * size_of::<SealedNode>() + 4 * self.free.capacity()) as u64
+        self.nodes.heap_bytes()
     }
 }

@@ -125,23 +125,6 @@ impl Tables {
         }
     }
 
-    /// Orders live series of `ids` by their labels.
-    pub(crate) fn sort_by_labels(&self, ids: &mut Vec<u32>) {
-        // Pairs get their rank once, so that comparing two series compares numbers, not text.
-        let mut order: Vec<u32> = (0..self.pairs.len() as u32).collect();
-        order.sort_unstable_by(|&a, &b| self.pair_text(a).cmp(&self.pair_text(b)));
-        let mut ranks = vec![0u32; order.len()];
-        for (rank, &pair) in order.iter().enumerate() {
-            ranks[pair as usize] = rank as u32;
-        }
-        let mut keyed: Vec<(u32, u32)> =
-            ids.iter().filter_map(|&id| Some((self.live_idx(id)? as u32, id))).collect();
-        let key = |idx: u32| self.members_of(idx as usize).iter().map(|&p| ranks[p as usize]);
-        keyed.sort_unstable_by(|a, b| key(a.0).cmp(key(b.0)));
-        ids.clear();
-        ids.extend(keyed.into_iter().map(|(_, id)| id));
-    }
-
     /// What there is most of, `limit` entries a list.
     pub(crate) fn cardinality(&self, limit: usize) -> Cardinality {
         let live = |p: &u32| self.pairs[*p as usize].live_count;
@@ -179,14 +162,13 @@ impl Tables {
         out
     }
 
-    /// Bytes on the heap: labels, postings.
+    /// Bytes on the heap: labels, postings. Costs nothing.
     pub(crate) fn heap_bytes(&self) -> (u64, u64) {
-        let postings: usize = self.pairs.iter().map(|p| p.postings.heap_bytes()).sum();
         let pairs = self.pairs.capacity() * size_of::<super::Pair>();
-        let series = 4 * (self.ids.capacity() + self.starts.capacity() + self.members.capacity());
-        let names: usize = self.names.iter().map(|n| 4 * n.pairs.capacity() + 32).sum();
-        let tables = self.label_table.allocation_size() + self.pair_table.allocation_size();
-        ((self.text.capacity() + pairs + series + names + tables) as u64, postings as u64)
+        let series = 4 * (self.ids.capacity() + self.starts.capacity()) + self.members.heap_bytes();
+        let names = self.names.capacity() * size_of::<super::Name>() + self.name_list_bytes;
+        let tables = self.label_table.heap_bytes() + self.pair_table.heap_bytes();
+        ((self.text.capacity() + pairs + series + names + tables) as u64, self.postings_bytes as u64)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use chronolith_model::index::LabelIndex;
 
+use parking_lot::RwLock;
+
 use super::*;
 
 fn pairs(i: u32) -> [(&'static str, String); 2] {
@@ -34,7 +36,15 @@ fn dead_series_are_not_seen_and_go_when_they_are_many() {
         assert!(tables.labels(10, &mut LabelsBuilder::new()).is_none());
     };
     look(&tables);
-    tables.compact_if_sparse();
+    assert!(tables.is_sparse());
+    // Slice by slice, as a drop does.
+    let mut fresh = tables.empty_copy();
+    let mut from = Some(0);
+    while let Some(start) = from {
+        from = fresh.copy_from(&tables, start, 100);
+    }
+    assert_eq!(fresh.next_id(), tables.live_ids().last().unwrap() + 1);
+    tables = fresh;
     assert_eq!(tables.dead_count, 0);
     look(&tables);
     insert(&mut tables, count + 8);
@@ -55,8 +65,22 @@ fn series_sort_by_labels() {
         tables.insert(id as u32, set.iter().copied(), &mut Vec::new());
     }
     let mut ids: Vec<u32> = tables.live_ids().collect();
-    tables.sort_by_labels(&mut ids);
+    let tables = RwLock::new(tables);
+    sort_by_labels(&tables, &mut ids);
     let mut want: Vec<u32> = (0..5).collect();
     want.sort_by_key(|&id| Labels::from_pairs(sets[id as usize].iter().copied()));
     assert_eq!(ids, want);
+}
+
+#[test]
+fn many_series_are_sorted_in_slices() {
+    let mut tables = Tables::new(5);
+    (0..9001).for_each(|id| insert(&mut tables, id));
+    tables.remove(17);
+    let mut ids: Vec<u32> = (0..9001).rev().collect();
+    let lock = RwLock::new(tables);
+    sort_by_labels(&lock, &mut ids);
+    let key = |id: &u32| pairs(*id).map(|(_, value)| value);
+    assert!(ids.is_sorted_by(|a, b| key(a) < key(b)));
+    assert_eq!(ids.len(), 9000, "the removed one is left out");
 }

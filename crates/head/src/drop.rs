@@ -1,0 +1,177 @@
+//! Dropping a window that is a block: its chunks, then series without chunks, then what is known of those.
+//!
+//! Holds: exactly the chunks of the snapshot go; a series leaves its stripe and the tables under one lock of the
+//! tables, so nobody finds it in one of them only. Every lock is held for a slice of work, and what has to be
+//! built anew is built from copies beside it: appends and queries run on. Locks are handed over to who waits,
+//! since a loop that takes a lock again at once would keep it from everybody else.
+//! Not here: taking a window out (`snapshot`), deleting sealed files (`checkpoint`).
+
+use std::sync::atomic::Ordering;
+
+use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::head::Head;
+use crate::raw_keys::RawKeys;
+use crate::select::page_runs;
+use crate::snapshot::WindowSnapshot;
+use crate::stripe::{SealedNode, stripe_of};
+use crate::tenant::TenantHead;
+use crate::windows::WindowTally;
+
+/// Series or keys that are handled under one lock.
+const SLICE_COUNT: usize = 512;
+
+/// What a drop removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DropStats {
+    /// Chunks.
+    pub chunk_count: u64,
+    /// Samples in them.
+    pub sample_count: u64,
+    /// Series that left the head, none of their chunks being left.
+    pub series_count: u64,
+}
+
+impl Head {
+    /// Removes exactly the chunks of `snapshot`, and series of its tenant that have no chunk left. The samples
+    /// must be durable elsewhere (in a block). Sealed files go with the next checkpoint.
+    pub fn drop_window(&self, snapshot: WindowSnapshot) -> DropStats {
+        let _alone = self.maintenance.lock();
+        let mut stats = DropStats::default();
+        let mut tally = WindowTally::new(self.options.window_ms);
+        let mut order = snapshot.ids.clone();
+        order.sort_unstable();
+        for run in page_runs(&order) {
+            let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
+            for &id in run {
+                let Some(start) = stripe.hot(id).map(|hot| hot.sealed) else { continue };
+                let kept = stripe.nodes.remove(start, |node| {
+                    let is_gone = snapshot.holds(node);
+                    if is_gone {
+                        stats.chunk_count += 1;
+                        stats.sample_count += u64::from(node.count);
+                        tally.add(node.min_time, -i64::from(node.count));
+                        self.release(node);
+                    }
+                    is_gone
+                });
+                if let Some(hot) = stripe.hot_mut(id) {
+                    hot.sealed = kept;
+                }
+            }
+            MutexGuard::unlock_fair(stripe);
+        }
+        drop(order);
+        snapshot.tenant.windows.lock().merge(&mut tally, i64::MAX);
+        let gone = self.remove_empty_series(&snapshot.tenant);
+        stats.series_count = gone.len() as u64;
+        if !gone.is_empty() {
+            compact_tables(&snapshot.tenant);
+            self.forget_keys(&gone);
+            self.compact_keys();
+        }
+        stats
+    }
+
+    fn release(&self, node: &SealedNode) {
+        if let Some(file) = self.series.store.file(node.place.file) {
+            file.live_count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Removes series without any chunk; gives their ids, ascending. An append that looked one up meanwhile finds
+    /// it gone and makes it anew.
+    fn remove_empty_series(&self, tenant: &TenantHead) -> Vec<u32> {
+        let all = tenant.series_ids();
+        let mut gone = Vec::new();
+        for run in page_runs(&all) {
+            let stripe = &self.series.stripes[stripe_of(run[0])];
+            let seen = stripe.lock();
+            let is_empty = |&id: &u32| seen.hot(id).is_none_or(|hot| hot.has_no_chunk());
+            let empty: Vec<u32> = run.iter().copied().filter(is_empty).collect();
+            drop(seen);
+            if empty.is_empty() {
+                continue;
+            }
+            let mut tables = tenant.tables.write();
+            let mut stripe = stripe.lock();
+            // Some may have got a sample between the two looks.
+            for id in empty {
+                if stripe.hot(id).is_none_or(|hot| hot.has_no_chunk()) {
+                    stripe.remove(id);
+                    tables.remove(id);
+                    gone.push(id);
+                }
+            }
+            MutexGuard::unlock_fair(stripe);
+            RwLockWriteGuard::unlock_fair(tables);
+        }
+        gone
+    }
+
+    /// Forgets the raw keys of series that are gone. Until then such a key leads to a series that is not there,
+    /// which appends take for a key that is not known.
+    fn forget_keys(&self, gone: &[u32]) {
+        let mut from = Some(0);
+        while let Some(start) = from {
+            let is_gone = |id: u32| gone.binary_search(&id).is_ok();
+            let mut keys = self.raw_keys.write();
+            from = keys.remove(start, SLICE_COUNT, is_gone);
+            RwLockWriteGuard::unlock_fair(keys);
+        }
+    }
+
+    /// Builds the raw keys anew if most of them are dead. A key that is mapped anew while its entry was copied
+    /// already keeps its old series in the copy; that one is gone, so the next append maps it again.
+    fn compact_keys(&self) {
+        let keys = self.raw_keys.read();
+        if !keys.is_sparse() {
+            return;
+        }
+        let live_count = keys.live_count();
+        drop(keys);
+        let mut fresh = RawKeys::default();
+        // And some more, so that the next key does not pay for growth at once.
+        fresh.reserve(live_count + live_count / 8);
+        let mut start = 0;
+        loop {
+            let keys = self.raw_keys.read();
+            match keys.visit(start, SLICE_COUNT, |hash, id| fresh.insert(hash, id, usize::MAX)) {
+                Some(next) => start = next,
+                None => {
+                    start = keys.entry_count();
+                    break;
+                }
+            }
+            RwLockReadGuard::unlock_fair(keys);
+        }
+        let mut keys = self.raw_keys.write();
+        keys.visit(start, usize::MAX, |hash, id| fresh.insert(hash, id, usize::MAX));
+        let old = std::mem::replace(&mut *keys, fresh);
+        drop(keys);
+        drop(old);
+    }
+}
+
+/// Builds the tables anew if most of them are dead. Only drops remove series, one at a time, so what was copied
+/// stays true; series that are made meanwhile have higher ids and are copied last.
+fn compact_tables(tenant: &TenantHead) {
+    let tables = tenant.tables.read();
+    if !tables.is_sparse() {
+        return;
+    }
+    let mut fresh = tables.empty_copy();
+    drop(tables);
+    let mut from = Some(0);
+    while let Some(start) = from {
+        let tables = tenant.tables.read();
+        from = fresh.copy_from(&tables, start, SLICE_COUNT);
+        RwLockReadGuard::unlock_fair(tables);
+    }
+    let mut tables = tenant.tables.write();
+    let start = fresh.next_id();
+    fresh.copy_from(&tables, start, usize::MAX);
+    let old = std::mem::replace(&mut *tables, fresh);
+    drop(tables);
+    drop(old);
+}
