@@ -1,4 +1,4 @@
-//! Runs Prometheus's own test scripts (promqltest language) against the engine, in process.
+//! Runs test scripts (promqltest language), Prometheus's and ours, against the engine, in process.
 //!
 //! Holds: an eval is skipped only by a rule about what it contains, never by where it stands; all others must
 //! pass; and the number of passed evals has a floor, so that no rule can grow unnoticed.
@@ -130,10 +130,10 @@ fn run_script(text: &str) -> Tally {
     tally
 }
 
-#[test]
+/// Runs all scripts of a folder beside this file.
 #[expect(clippy::disallowed_methods, reason = "test material is read from the source tree")]
-fn upstream_scripts_pass() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/promqltest/scripts");
+fn run_folder(folder: &str) -> Tally {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/promqltest").join(folder);
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ext| ext == "test"));
     paths.sort();
@@ -155,6 +155,19 @@ fn upstream_scripts_pass() {
         }
     }
     println!("all: {} passed, {} failed, skipped {:?}", total.passed, total.failures.len(), total.skipped);
+    total
+}
+
+#[test]
+fn upstream_scripts_pass() {
+    let total = run_folder("scripts");
     assert!(total.failures.is_empty(), "{}", total.failures.join("\n"));
     assert!(total.passed >= PASSED_MIN, "{} passed, at least {PASSED_MIN} did before", total.passed);
+}
+
+#[test]
+fn own_scripts_pass() {
+    let total = run_folder("own");
+    assert!(total.failures.is_empty(), "{}", total.failures.join("\n"));
+    assert!(total.skipped.is_empty(), "skipped {:?}", total.skipped);
 }

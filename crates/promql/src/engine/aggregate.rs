@@ -32,10 +32,16 @@ impl<'q> Grouping<'q> {
         if !self.without && self.labels.is_empty() {
             return Labels::empty();
         }
-        labels.filtered(|name| {
-            let named = self.labels.iter().any(|label| label == name);
-            if self.without { !named && name != METRIC_NAME } else { named }
-        })
+        labels.filtered(|name| if self.without { !self.excludes(name) } else { self.names(name) })
+    }
+
+    /// Whether `without` takes this label away.
+    pub(crate) fn excludes(&self, name: &str) -> bool {
+        self.without && (self.names(name) || name == METRIC_NAME)
+    }
+
+    fn names(&self, name: &str) -> bool {
+        self.labels.iter().any(|label| label == name)
     }
 }
 

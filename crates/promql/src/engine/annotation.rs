@@ -1,9 +1,12 @@
-//! Warnings and infos that travel beside a result. Holds: each text once, in order of first appearance.
+//! Warnings and infos that travel beside a result. Holds: each message once, in order of first
+//! appearance, however many places of the query it is about.
 //! Not here: who shows them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ast::Span;
+use super::arith::symbol;
+use super::call::calendar::rfc3339;
+use crate::ast::{BinaryOp, Span};
 
 /// Texts kept per kind; what comes after is counted only by being left out.
 const ANNOTATIONS_MAX: usize = 100;
@@ -16,8 +19,58 @@ pub(crate) struct Annotations<'q> {
 
 #[derive(Default)]
 struct Lists {
-    warnings: Vec<String>,
-    infos: Vec<String>,
+    warnings: Vec<Annotation>,
+    infos: Vec<Annotation>,
+    repairs: Vec<(String, Span, Repair)>,
+}
+
+/// What is to be said, and where in the query.
+struct Annotation {
+    message: String,
+    span: Span,
+}
+
+/// Counts of classic buckets that had to be raised before a quantile could be found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Repair {
+    /// Least bound of a raised bucket.
+    pub(crate) bound_min: f64,
+    /// Greatest bound of a raised bucket.
+    pub(crate) bound_max: f64,
+    /// The most by which one was raised.
+    pub(crate) raise_max: f64,
+    /// Histograms and steps with such buckets.
+    pub(crate) count: u64,
+    /// First step.
+    pub(crate) first_ms: i64,
+    /// Last step.
+    pub(crate) last_ms: i64,
+}
+
+impl Repair {
+    /// Both.
+    pub(crate) fn joined(self, other: Repair) -> Repair {
+        Repair {
+            bound_min: self.bound_min.min(other.bound_min),
+            bound_max: self.bound_max.max(other.bound_max),
+            raise_max: self.raise_max.max(other.raise_max),
+            count: self.count + other.count,
+            first_ms: self.first_ms.min(other.first_ms),
+            last_ms: self.last_ms.max(other.last_ms),
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
+            go_general(self.bound_min),
+            go_general(self.bound_max),
+            two_digits(self.raise_max),
+            self.count,
+            rfc3339(self.first_ms),
+            rfc3339(self.last_ms)
+        )
+    }
 }
 
 impl<'q> Annotations<'q> {
@@ -28,20 +81,37 @@ impl<'q> Annotations<'q> {
 
     /// Adds a warning about the part of the query at `span`.
     pub(crate) fn warn(&self, message: &str, span: Span) {
-        let text = format!("PromQL warning: {message} ({})", self.position(span));
-        add(&mut self.lock().warnings, text);
+        add(&mut self.lock().warnings, message, span);
     }
 
     /// Adds an info about the part of the query at `span`.
     pub(crate) fn inform(&self, message: &str, span: Span) {
-        let text = format!("PromQL info: {message} ({})", self.position(span));
-        add(&mut self.lock().infos, text);
+        add(&mut self.lock().infos, message, span);
+    }
+
+    /// Adds an info about repaired buckets; those with the same message become one, at the first of their places.
+    pub(crate) fn inform_of_repair(&self, message: &str, span: Span, repair: Repair) {
+        let repairs = &mut self.lock().repairs;
+        if let Some((.., before)) = repairs.iter_mut().find(|(text, ..)| text == message) {
+            *before = before.joined(repair);
+        } else if repairs.len() < ANNOTATIONS_MAX {
+            repairs.push((message.to_owned(), span, repair));
+        }
     }
 
     /// Takes all warnings and all infos out.
     pub(crate) fn take(&self) -> (Vec<String>, Vec<String>) {
+        // A statement of its own: the lock is not to be held in the loop.
+        let repairs = std::mem::take(&mut self.lock().repairs);
+        for (message, span, repair) in repairs {
+            self.inform(&format!("{message}, {}", repair.describe()), span);
+        }
         let mut lists = self.lock();
-        (std::mem::take(&mut lists.warnings), std::mem::take(&mut lists.infos))
+        let texts = |kind: &str, list: &mut Vec<Annotation>| {
+            let text = |a: Annotation| format!("PromQL {kind}: {} ({})", a.message, self.position(a.span));
+            std::mem::take(list).into_iter().map(text).collect()
+        };
+        (texts("warning", &mut lists.warnings), texts("info", &mut lists.infos))
     }
 
     fn lock(&self) -> MutexGuard<'_, Lists> {
@@ -57,9 +127,12 @@ impl<'q> Annotations<'q> {
     }
 }
 
-fn add(list: &mut Vec<String>, text: String) {
-    if list.len() < ANNOTATIONS_MAX && !list.contains(&text) {
-        list.push(text);
+/// Of several places of one message the last stays.
+fn add(list: &mut Vec<Annotation>, message: &str, span: Span) {
+    if let Some(before) = list.iter_mut().find(|before| before.message == message) {
+        before.span = span;
+    } else if list.len() < ANNOTATIONS_MAX {
+        list.push(Annotation { message: message.to_owned(), span });
     }
 }
 
@@ -68,7 +141,13 @@ pub(crate) fn bad_quantile(quantile: f64) -> String {
     format!("quantile value should be between 0 and 1, got {}", go_general(quantile))
 }
 
-/// `value` as Go's `%g` prints it, for the magnitudes that occur in messages.
+/// The message about floats that met an operator for native histograms.
+pub(crate) fn floats_only(op: BinaryOp) -> String {
+    let symbol = symbol(op);
+    format!("incompatible sample types encountered for binary operator {symbol:?}: float {symbol} float")
+}
+
+/// `value` as Go's `%g` prints it: shortest digits, an exponent where there are more than six digits before the point.
 pub(crate) fn go_general(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -76,12 +155,25 @@ pub(crate) fn go_general(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    let magnitude = value.abs();
-    if value != 0.0 && !(1e-4..1e21).contains(&magnitude) {
-        let text = format!("{value:e}");
-        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        let (sign, digits) = exponent.strip_prefix('-').map_or(("+", exponent), |d| ("-", d));
-        return format!("{mantissa}e{sign}{digits:0>2}");
+    general(value, &format!("{value:e}"), 6)
+}
+
+/// As [`go_general`], but rounded to two digits.
+fn two_digits(value: f64) -> String {
+    if !value.is_finite() {
+        return go_general(value);
     }
-    format!("{value}")
+    let text = format!("{value:.1e}").replace(".0e", "e");
+    let rounded = text.parse().unwrap_or(value);
+    general(rounded, &text, 2)
+}
+
+/// `text` is the value with an exponent, with exponents from `exponent_min` on it is printed so.
+fn general(value: f64, text: &str, exponent_min: i32) -> String {
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    if (-4..exponent_min).contains(&exponent.parse::<i32>().unwrap_or(0)) {
+        return format!("{value}");
+    }
+    let (sign, digits) = exponent.strip_prefix('-').map_or(("+", exponent), |d| ("-", d));
+    format!("{mantissa}e{sign}{digits:0>2}")
 }

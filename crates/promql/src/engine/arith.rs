@@ -48,14 +48,14 @@ pub(crate) enum ElementOp {
     /// 1 where the comparison holds, else 0.
     Truth(BinaryOp),
     /// An operator for native histograms: floats are dropped.
-    Drop,
+    Drop(BinaryOp),
 }
 
 impl ElementOp {
     /// `keeps_right`: a filter yields the right element (scalar on the left, vector on the right).
     pub(crate) fn new(op: BinaryOp, return_bool: bool, keeps: FilterSide) -> ElementOp {
         match op {
-            BinaryOp::TrimLower | BinaryOp::TrimUpper => ElementOp::Drop,
+            BinaryOp::TrimLower | BinaryOp::TrimUpper => ElementOp::Drop(op),
             op if !op.is_comparison() => ElementOp::Compute(op),
             op if return_bool => ElementOp::Truth(op),
             op => match keeps {
@@ -72,7 +72,7 @@ impl ElementOp {
             ElementOp::FilterLeft(op) => holds(op, left, right).then_some(left),
             ElementOp::FilterRight(op) => holds(op, left, right).then_some(right),
             ElementOp::Truth(op) => Some(f64::from(u8::from(holds(op, left, right)))),
-            ElementOp::Drop => None,
+            ElementOp::Drop(_) => None,
         }
     }
 

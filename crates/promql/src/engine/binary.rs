@@ -3,6 +3,7 @@
 //! Not here: the operators on two numbers (`arith`), matching of labels (`binary::matching`), `and or unless`
 //! (`binary::set`).
 
+mod conflict;
 pub(crate) mod matching;
 pub(crate) mod set;
 
@@ -10,13 +11,14 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::Labels;
 
 use super::EvalError;
+use super::annotation::floats_only;
 use super::arith::ElementOp;
 use super::run::{Hold, Run};
 use super::series::{
     ABSENT, BoxOperator, SeriesOperator, StepScalar, StepSeries, collect, is_absent, merge_equal_labels,
 };
-use crate::ast::{MatchCardinality, VectorMatching};
-use matching::{Signatures, braced, result_labels};
+use crate::ast::{MatchCardinality, Span, VectorMatching};
+use matching::{Signatures, result_labels};
 
 /// Which side of an operator the scalar stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +36,17 @@ pub(crate) struct VectorScalar<'q> {
     pub(crate) scalar: StepScalar,
     pub(crate) side: ScalarSide,
     pub(crate) op: ElementOp,
+    /// Where the operation begins in the query.
+    pub(crate) span: Span,
 }
 
 impl SeriesOperator for VectorScalar<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
         while self.inner.next(out)? {
             let mut any = false;
+            if let ElementOp::Drop(op) = self.op {
+                self.run.annotations.inform(&floats_only(op), self.span);
+            }
             for (step, value) in out.values.iter_mut().enumerate() {
                 if is_absent(*value) {
                     continue;
@@ -69,21 +76,22 @@ pub(crate) struct VectorVector<'q> {
     sides: Option<(BoxOperator<'q>, BoxOperator<'q>)>,
     matching: &'q VectorMatching,
     op: ElementOp,
+    span: Span,
     results: std::vec::IntoIter<StepSeries>,
     hold: Hold<'q>,
 }
 
 impl<'q> VectorVector<'q> {
-    /// Both sides on the same grid.
+    /// Both sides on the same grid; the operation begins at `span`.
     pub(crate) fn new(
         run: &'q Run<'q>,
-        left: BoxOperator<'q>,
-        right: BoxOperator<'q>,
+        sides: (BoxOperator<'q>, BoxOperator<'q>),
         matching: &'q VectorMatching,
         op: ElementOp,
+        span: Span,
     ) -> VectorVector<'q> {
-        let (sides, results) = (Some((left, right)), Vec::new().into_iter());
-        VectorVector { run, sides, matching, op, results, hold: run.hold() }
+        let (sides, results) = (Some(sides), Vec::new().into_iter());
+        VectorVector { run, sides, matching, op, span, results, hold: run.hold() }
     }
 }
 
@@ -108,7 +116,7 @@ impl VectorVector<'_> {
         let left = collect(&mut *left, &mut self.hold)?;
         let right = collect(&mut *right, &mut self.hold)?;
         let (many, one) = if swapped { (right, left) } else { (left, right) };
-        let join = Join::new(self.run, self.matching, self.op, &many, one)?;
+        let join = Join::new(self.run, self.matching, self.op, self.span, one);
         let results = join.run(&many)?;
         for series in &results {
             self.hold.grow(series.values.len() as u64, series.heap_bytes())?;
@@ -122,8 +130,11 @@ struct Join<'j> {
     run: &'j Run<'j>,
     matching: &'j VectorMatching,
     op: ElementOp,
+    span: Span,
     /// Series of the "one" side by signature.
     groups: HashMap<Labels, Vec<StepSeries>>,
+    /// Where they are in `groups`, in the order in which they came.
+    one_order: Vec<(Labels, usize)>,
     signatures: Signatures<'j>,
     step_count: usize,
 }
@@ -137,62 +148,66 @@ struct Matched {
     by_labels: HashMap<Labels, Vec<bool>>,
 }
 
+/// Two elements that must not meet have met.
+struct Met;
+
 impl<'j> Join<'j> {
     fn new(
         run: &'j Run<'j>,
         matching: &'j VectorMatching,
         op: ElementOp,
-        many: &[StepSeries],
+        span: Span,
         one: Vec<StepSeries>,
-    ) -> Result<Join<'j>, EvalError> {
+    ) -> Join<'j> {
         let signatures = Signatures::new(matching);
-        let step_count = many.first().or(one.first()).map_or(0, |series| series.values.len());
         let mut groups: HashMap<Labels, Vec<StepSeries>> = HashMap::default();
+        let mut one_order = Vec::with_capacity(one.len());
+        let step_count = one.first().map_or(0, |series| series.values.len());
         for series in one {
-            groups.entry(signatures.of(&series.labels)).or_default().push(series);
+            let signature = signatures.of(&series.labels);
+            let group = groups.entry(signature.clone()).or_default();
+            one_order.push((signature, group.len()));
+            group.push(series);
         }
-        let join = Join { run, matching, op, groups, signatures, step_count };
-        join.check_one_side(many)?;
-        Ok(join)
+        Join { run, matching, op, span, groups, one_order, signatures, step_count }
     }
 
     fn is_swapped(&self) -> bool {
         self.matching.card == MatchCardinality::OneToMany
     }
 
-    /// Two series of the "one" side must not meet in a step in which the other side has anything.
-    fn check_one_side(&self, many: &[StepSeries]) -> Result<(), EvalError> {
-        for (signature, group) in self.groups.iter().filter(|(_, group)| group.len() > 1) {
-            for step in 0..self.step_count {
-                let mut present = group.iter().filter(|series| !is_absent(series.values[step]));
-                let (Some(first), Some(second)) = (present.next(), present.next()) else { continue };
-                if many.iter().any(|series| !is_absent(series.values[step])) {
-                    return Err(self.duplicate(signature, first, second));
-                }
-            }
+    /// What stands for a missing element of the "one" and of the "many" side: `fill_right` and `fill_left`, as if
+    /// the "many" side were always on the left.
+    fn fills(&self) -> (Option<f64>, Option<f64>) {
+        (self.matching.fill_right, self.matching.fill_left)
+    }
+
+    fn run(mut self, many: &[StepSeries]) -> Result<Vec<StepSeries>, EvalError> {
+        self.step_count = many.first().map_or(self.step_count, |series| series.values.len());
+        if self.duplicates_meet(many) {
+            return Err(self.conflict(many));
         }
-        Ok(())
+        match self.pairs(many)? {
+            Ok(results) => Ok(results),
+            Err(Met) => Err(self.conflict(many)),
+        }
     }
 
-    fn duplicate(&self, signature: &Labels, first: &StepSeries, second: &StepSeries) -> EvalError {
-        let side = if self.is_swapped() { "left" } else { "right" };
-        EvalError::Execution(format!(
-            "found duplicate series for the match group {} on the {side} hand-side of the operation: [{}, {}];\
-             many-to-many matching not allowed: matching labels must be unique on one side",
-            braced(signature),
-            braced(&second.labels),
-            braced(&first.labels)
-        ))
+    /// Whether two series of the "one" side meet in a step in which the other side has anything.
+    fn duplicates_meet(&self, many: &[StepSeries]) -> bool {
+        let fills = self.fills() != (None, None);
+        self.groups.values().filter(|group| group.len() > 1).any(|group| {
+            (0..self.step_count).any(|step| {
+                group.iter().filter(|series| !is_absent(series.values[step])).count() > 1
+                    && (fills || many.iter().any(|series| !is_absent(series.values[step])))
+            })
+        })
     }
 
-    fn run(&self, many: &[StepSeries]) -> Result<Vec<StepSeries>, EvalError> {
+    fn pairs(&self, many: &[StepSeries]) -> Result<Result<Vec<StepSeries>, Met>, EvalError> {
         let mut results: Vec<StepSeries> = Vec::new();
         let mut by_signature: HashMap<Labels, Matched> = HashMap::default();
-        let (one_fill, many_fill) = if self.is_swapped() {
-            (self.matching.fill_left, self.matching.fill_right)
-        } else {
-            (self.matching.fill_right, self.matching.fill_left)
-        };
+        let (one_fill, many_fill) = self.fills();
         for left in many {
             self.run.ctx.check()?;
             let signature = self.signatures.of(&left.labels);
@@ -200,26 +215,41 @@ impl<'j> Join<'j> {
             let matched = by_signature.entry(signature.clone()).or_default();
             for right in group {
                 let pairs = |step: usize| (left.values[step], right.values[step]);
-                results.extend(self.pair(left, &right.labels, pairs, matched)?);
+                match self.pair(left, &right.labels, pairs, matched) {
+                    Ok(series) => results.extend(series),
+                    Err(met) => return Ok(Err(met)),
+                }
             }
             if let Some(fill) = one_fill {
                 let lonely = |step: usize| group.iter().all(|right| is_absent(right.values[step]));
                 let pairs = |step: usize| (left.values[step], if lonely(step) { fill } else { ABSENT });
-                results.extend(self.pair(left, &signature, pairs, matched)?);
+                match self.pair(left, &signature, pairs, matched) {
+                    Ok(series) => results.extend(series),
+                    Err(met) => return Ok(Err(met)),
+                }
             }
         }
-        let Some(fill) = many_fill else { return Ok(results) };
-        for (signature, group) in &self.groups {
+        let Some(fill) = many_fill else { return Ok(Ok(results)) };
+        for (signature, at) in &self.one_order {
             let matched = by_signature.entry(signature.clone()).or_default();
             let taken = matched.steps.clone();
             let free = |step: usize| !taken.get(step).copied().unwrap_or(false);
             let left = StepSeries { labels: signature.clone(), ..StepSeries::default() };
-            for right in group {
-                let pairs = |step: usize| (if free(step) { fill } else { ABSENT }, right.values[step]);
-                results.extend(self.pair(&left, &right.labels, pairs, matched)?);
+            let right = &self.groups[signature][*at];
+            let pairs = |step: usize| (if free(step) { fill } else { ABSENT }, right.values[step]);
+            match self.pair(&left, &right.labels, pairs, matched) {
+                Ok(series) => results.extend(series),
+                Err(met) => return Ok(Err(met)),
             }
         }
-        Ok(results)
+        Ok(Ok(results))
+    }
+
+    /// Labels of the result of a pair, by which pairs must be unique.
+    fn labels_of_pair(&self, many: &Labels, one: &Labels) -> Labels {
+        let labels = result_labels(many, one, self.op, self.matching);
+        let nameless = matches!(self.op, ElementOp::Truth(_)) && !self.run.delays_names();
+        if nameless { super::without_name(&labels) } else { labels }
     }
 
     /// Computes all steps of a pair of series; `None` if no step has a result. `pairs` gives the values of a
@@ -230,22 +260,23 @@ impl<'j> Join<'j> {
         one_labels: &Labels,
         pairs: impl Fn(usize) -> (f64, f64),
         matched: &mut Matched,
-    ) -> Result<Option<StepSeries>, EvalError> {
-        let labels = result_labels(&many.labels, one_labels, self.op, self.matching);
+    ) -> Result<Option<StepSeries>, Met> {
+        let labels = self.labels_of_pair(&many.labels, one_labels);
         matched.steps.resize(self.step_count, false);
         let one_to_one = self.matching.card == MatchCardinality::OneToOne;
         let mut by_labels = (!one_to_one)
             .then(|| matched.by_labels.entry(labels.clone()).or_insert_with(|| vec![false; self.step_count]));
-        let (mut values, mut any) = (vec![ABSENT; self.step_count], false);
+        let (mut values, mut any, mut met_any) = (vec![ABSENT; self.step_count], false, false);
         for (step, value) in values.iter_mut().enumerate() {
             let (of_many, of_one) = pairs(step);
             if is_absent(of_many) || is_absent(of_one) {
                 continue;
             }
+            met_any = true;
             let taken = std::mem::replace(&mut matched.steps[step], true);
             let taken = by_labels.as_mut().map_or(taken, |steps| std::mem::replace(&mut steps[step], true));
             if taken {
-                return Err(EvalError::Execution(conflict(self.matching.card).to_owned()));
+                return Err(Met);
             }
             let (left, right) = if self.is_swapped() { (of_one, of_many) } else { (of_many, of_one) };
             if let Some(result) = self.op.apply(left, right) {
@@ -253,19 +284,14 @@ impl<'j> Join<'j> {
                 any = true;
             }
         }
-        let mut series = StepSeries { labels, drop_name: many.drop_name, values };
+        if let (true, ElementOp::Drop(op)) = (met_any, self.op) {
+            self.run.annotations.inform(&floats_only(op), self.span);
+        }
+        // A filter gives back a name that was to go: so does upstream.
+        let mut series = StepSeries { labels, drop_name: false, values };
         if matches!(self.op, ElementOp::Truth(_)) {
             self.run.drop_name(&mut series);
         }
         Ok(any.then_some(series))
-    }
-}
-
-fn conflict(card: MatchCardinality) -> &'static str {
-    match card {
-        MatchCardinality::OneToOne => {
-            "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
-        }
-        _ => "multiple matches for labels: grouping labels must ensure unique matches",
     }
 }

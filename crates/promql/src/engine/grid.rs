@@ -12,12 +12,14 @@ pub(crate) struct Grid {
     pub(crate) step_ms: i64,
     /// How many times; 1 or more.
     pub(crate) count: usize,
+    /// The end that was asked for: on the last time or, if steps do not meet it, after it.
+    pub(crate) end_ms: i64,
 }
 
 impl Grid {
     /// A single time.
     pub(crate) fn instant(time_ms: i64) -> Grid {
-        Grid { start_ms: time_ms, step_ms: 1, count: 1 }
+        Grid { start_ms: time_ms, step_ms: 1, count: 1, end_ms: time_ms }
     }
 
     /// All steps from `start_ms` that are not after `end_ms`; `None` if there is none.
@@ -27,7 +29,7 @@ impl Grid {
         }
         let step_ms = step_ms.max(1);
         let last_idx = end_ms.saturating_sub(start_ms) / step_ms;
-        Some(Grid { start_ms, step_ms, count: usize::try_from(last_idx).ok()?.checked_add(1)? })
+        Some(Grid { start_ms, step_ms, count: usize::try_from(last_idx).ok()?.checked_add(1)?, end_ms })
     }
 
     /// Time of step `step`.

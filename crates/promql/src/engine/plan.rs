@@ -12,7 +12,7 @@ use super::aggregate::distinct::CountValues;
 use super::aggregate::rank::Rank;
 use super::aggregate::{Fold, Grouping};
 use super::annotation::bad_quantile;
-use super::arith::{ElementOp, FilterSide, scalar_op, symbol};
+use super::arith::{ElementOp, FilterSide, scalar_op};
 use super::binary::set::{Keep, SetFilter, SetUnion};
 use super::binary::{ScalarSide, VectorScalar, VectorVector};
 use super::call::MapValues;
@@ -42,7 +42,7 @@ impl<'q> Planner<'q> {
 
     /// Operators of an instant vector.
     pub(crate) fn vector(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
-        if grid.count > 1 && is_step_invariant(expr) {
+        if grid.start_ms != grid.end_ms && is_step_invariant(expr) {
             let inner = self.vector_at(expr, Grid::instant(grid.start_ms))?;
             return Ok(Box::new(Repeat { inner, count: grid.count }));
         }
@@ -169,9 +169,9 @@ impl<'q> Planner<'q> {
         match aggregate.op {
             AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk | AggregateOp::LimitRatio => {
                 let param = param()?;
-                self.warn_of_ratio(aggregate, &param);
                 let inner = self.vector(&aggregate.expr, grid)?;
-                Ok(Box::new(Rank::new(run, inner, (aggregate.op, grouping), param, step_count)?))
+                self.warn_of_ratio(aggregate, &param);
+                Ok(Box::new(Rank::new(run, inner, (aggregate.op, grouping), param, step_count)))
             }
             AggregateOp::CountValues => {
                 let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
@@ -185,10 +185,10 @@ impl<'q> Planner<'q> {
             op => {
                 let param =
                     if op == AggregateOp::Quantile { param()? } else { StepScalar::Constant(f64::NAN) };
-                if let (AggregateOp::Quantile, Some(expr)) = (op, &aggregate.param) {
-                    self.warn_of_quantile(&param, expr);
-                }
                 let inner = self.vector(&aggregate.expr, grid)?;
+                if let (AggregateOp::Quantile, Some(expr)) = (op, &aggregate.param) {
+                    self.warn_of_quantile(&beyond(&param, 0.0, 1.0), expr);
+                }
                 Ok(Box::new(Fold::new(run, inner, aggregate, param, step_count)))
             }
         }
@@ -198,20 +198,20 @@ impl<'q> Planner<'q> {
         let Some(expr) = aggregate.param.as_ref().filter(|_| aggregate.op == AggregateOp::LimitRatio) else {
             return;
         };
-        for &ratio in param.values().iter().filter(|ratio| ratio.abs() > 1.0) {
+        for &ratio in beyond(param, -1.0, 1.0).values().iter().filter(|ratio| !ratio.is_nan()) {
             let message = format!(
                 "ratio value should be between -1 and 1, got {}, capping to {}",
                 super::annotation::go_general(ratio),
                 ratio.signum()
             );
-            self.run.annotations.warn(&message, expr.span);
+            self.run.annotations.warn(&message, unwrap_parens(expr).span);
         }
     }
 
     /// Warns of quantiles outside 0..1.
     fn warn_of_quantile(&self, quantile: &StepScalar, expr: &Expr) {
         for &value in quantile.values().iter().filter(|&&v| !(0.0..=1.0).contains(&v)) {
-            self.run.annotations.warn(&bad_quantile(value), expr.span);
+            self.run.annotations.warn(&bad_quantile(value), unwrap_parens(expr).span);
         }
     }
 
@@ -265,21 +265,11 @@ impl<'q> Planner<'q> {
         distinct: bool,
         binary: &'q Binary,
     ) -> BoxOperator<'q> {
-        if matches!(binary.op, BinaryOp::TrimLower | BinaryOp::TrimUpper) {
-            self.inform_of_floats(binary);
-        }
         let keeps = if side == ScalarSide::Left { FilterSide::Right } else { FilterSide::Left };
         let op = ElementOp::new(binary.op, binary.return_bool, keeps);
-        let operator = Box::new(VectorScalar { run: self.run, inner, scalar, side, op });
+        let operator =
+            Box::new(VectorScalar { run: self.run, inner, scalar, side, op, span: binary.lhs.span });
         if op.drops_name() { self.merged_unless(distinct, operator) } else { operator }
-    }
-
-    fn inform_of_floats(&self, binary: &Binary) {
-        let symbol = symbol(binary.op);
-        let message = format!(
-            "incompatible sample types encountered for binary operator {symbol:?}: float {symbol} float"
-        );
-        self.run.annotations.inform(&message, binary.op_span);
     }
 
     fn vectors(
@@ -298,10 +288,7 @@ impl<'q> Planner<'q> {
             BinaryOp::Or => Merge::boxed(Box::new(SetUnion::new(left, right, matching, run.hold())), run),
             op => {
                 let element_op = ElementOp::new(op, binary.return_bool, FilterSide::Left);
-                if element_op == ElementOp::Drop {
-                    self.inform_of_floats(binary);
-                }
-                Box::new(VectorVector::new(run, left, right, matching, element_op))
+                Box::new(VectorVector::new(run, (left, right), matching, element_op, binary.lhs.span))
             }
         })
     }
@@ -314,6 +301,18 @@ impl<'q> Planner<'q> {
     fn merged_unless(&self, distinct: bool, operator: BoxOperator<'q>) -> BoxOperator<'q> {
         if self.run.delays_names() || distinct { operator } else { Merge::boxed(operator, self.run) }
     }
+}
+
+/// What an aggregation warns of in its parameter: NaN if there is one, else the least value if it is below `low` and
+/// the greatest if it is above `high`.
+fn beyond(param: &StepScalar, low: f64, high: f64) -> StepScalar {
+    let values = param.values();
+    if let Some(&nan) = values.iter().find(|v| v.is_nan()) {
+        return StepScalar::Constant(nan);
+    }
+    let least = values.iter().copied().reduce(f64::min).filter(|&v| v < low);
+    let greatest = values.iter().copied().reduce(f64::max).filter(|&v| v > high);
+    StepScalar::PerStep(least.into_iter().chain(greatest).collect())
 }
 
 fn unexpected(want: ValueType, expr: &Expr) -> EvalError {
@@ -450,8 +449,15 @@ fn stays_distinct(expr: &Expr) -> bool {
         },
         ExprKind::Binary(_) => {
             let (base, spine) = left_spine(expr);
-            let last_word = spine.into_iter().rev().find_map(binary_stays_distinct);
-            last_word.unwrap_or_else(|| stays_distinct(base))
+            let mut scalar = value_type(base) == ValueType::Scalar;
+            let mut distinct = stays_distinct(base);
+            for binary in spine {
+                // A filter yields the series of its vector, whichever side that is.
+                let of_vector = if scalar { stays_distinct(&binary.rhs) } else { distinct };
+                distinct = binary_stays_distinct(binary).unwrap_or(of_vector);
+                scalar &= value_type(&binary.rhs) == ValueType::Scalar;
+            }
+            distinct
         }
         ExprKind::Call(call) => function::result_stays_distinct(call),
     }

@@ -56,11 +56,6 @@ impl<'q> Run<'q> {
         self.options.name_removal == NameRemoval::Delayed
     }
 
-    /// Whether the query has one step only and was asked as such.
-    pub(crate) fn is_instant(&self) -> bool {
-        self.query.start_ms == self.query.end_ms
-    }
-
     /// An empty hold.
     pub(crate) fn hold(&'q self) -> Hold<'q> {
         Hold { run: self, samples: 0, memory: None }

@@ -4,6 +4,7 @@
 use chronolith_model::{Columns, Labels};
 
 use super::EvalError;
+use super::annotation::go_general;
 use super::grid::{Grid, Windows};
 use super::rollup::{Rollup, RollupBuffer};
 use super::run::{Hold, Run};
@@ -82,8 +83,10 @@ pub(crate) struct RangeFn<'q> {
     pub(crate) run: &'q Run<'q>,
     pub(crate) windows: Windows,
     pub(crate) rollup: Rollup,
-    /// Where the range vector stands in the query.
+    /// Where the range vector stands in the query; for a subquery the beginning, as upstream has it.
     pub(crate) span: Span,
+    /// Where the first argument stands: for the quantile.
+    pub(crate) param_span: Span,
 }
 
 /// Memory that a range function uses again from series to series.
@@ -109,6 +112,7 @@ impl RangeFn<'_> {
     ) -> Result<bool, EvalError> {
         out.values.clear();
         let (windows, ctx) = (&self.windows, self.run.ctx);
+        self.check_params(columns, scratch)?;
         if !self.rollup.roll(columns, windows, ctx, &mut scratch.buffer, &mut out.values)? {
             return Ok(false);
         }
@@ -123,6 +127,42 @@ impl RangeFn<'_> {
         Ok(true)
     }
 
+    /// Says what is wrong with parameters in steps whose windows hold samples: others do not matter.
+    fn check_params(&self, columns: &Columns, scratch: &mut RangeScratch) -> Result<(), EvalError> {
+        let bad_quantile = |value: f64| !(0.0..=1.0).contains(&value);
+        // NaN is let through, and gives NaN.
+        let bad_factor = |value: f64| value <= 0.0 || value >= 1.0;
+        let any_bad = match &self.rollup {
+            Rollup::Quantile(quantile) => quantile.values().iter().any(|&v| bad_quantile(v)),
+            Rollup::Smoothing(level, trend) => {
+                level.values().iter().chain(trend.values()).any(|&v| bad_factor(v))
+            }
+            _ => false,
+        };
+        if !any_bad {
+            return Ok(());
+        }
+        let mut counts = Vec::new();
+        Rollup::Count.roll(columns, &self.windows, self.run.ctx, &mut scratch.buffer, &mut counts)?;
+        let steps = counts.iter().enumerate().filter(|(_, count)| !is_absent(**count)).map(|(step, _)| step);
+        for step in steps {
+            match &self.rollup {
+                Rollup::Quantile(quantile) if bad_quantile(quantile.at(step)) => {
+                    let message = super::annotation::bad_quantile(quantile.at(step));
+                    self.run.annotations.warn(&message, self.param_span);
+                }
+                Rollup::Smoothing(level, _) if bad_factor(level.at(step)) => {
+                    return Err(invalid_factor("smoothing factor. Expected: 0 < sf < 1", level.at(step)));
+                }
+                Rollup::Smoothing(_, trend) if bad_factor(trend.at(step)) => {
+                    return Err(invalid_factor("trend factor. Expected: 0 < tf < 1", trend.at(step)));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn inform_of_gauge(&self, name: &str, last: &mut String) {
         let counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|suffix| name.ends_with(suffix));
         if name == last || counter {
@@ -135,6 +175,11 @@ impl RangeFn<'_> {
         let _ = chronolith_model::labels::write_quoted(&mut message, name);
         self.run.annotations.inform(&message, self.span);
     }
+}
+
+fn invalid_factor(what: &str, factor: f64) -> EvalError {
+    let factor = if factor.is_infinite() { go_general(factor) } else { format!("{factor:.6}") };
+    EvalError::Execution(format!("invalid {what}, got: {factor}"))
 }
 
 /// A function of a subquery.

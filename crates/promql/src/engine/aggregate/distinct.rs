@@ -30,12 +30,14 @@ impl CountValues<'_> {
                 let at = match last {
                     Some((bits, at)) if bits == value.to_bits() => at,
                     _ => {
-                        builder.set(self.label, &print_value(value));
+                        if !self.grouping.excludes(self.label) {
+                            builder.set(self.label, &print_value(value));
+                        }
                         let labels = builder.clone().finish();
                         let at = *index.entry(labels.clone()).or_insert(counts.len());
                         if at == counts.len() {
                             let values = vec![ABSENT; series.values.len()];
-                            let group = StepSeries { labels, drop_name: series.drop_name, values };
+                            let group = StepSeries { labels, drop_name: false, values };
                             self.hold.grow(group.values.len() as u64, group.heap_bytes())?;
                             counts.push(group);
                         }

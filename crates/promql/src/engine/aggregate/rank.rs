@@ -48,20 +48,16 @@ pub(crate) struct Rank<'q> {
 
 impl<'q> Rank<'q> {
     /// `param` is k, or the ratio.
-    ///
-    /// # Errors
-    /// A parameter that is NaN or beyond 64 bits.
     pub(crate) fn new(
         run: &'q Run<'q>,
         inner: BoxOperator<'q>,
         (op, grouping): (AggregateOp, Grouping<'q>),
         param: StepScalar,
         step_count: usize,
-    ) -> Result<Rank<'q>, EvalError> {
-        check_param(op, &param)?;
+    ) -> Rank<'q> {
         let results = Ready(Vec::new().into_iter());
         let (inner, hold) = (Some(inner), run.hold());
-        Ok(Rank { run, inner, op, grouping, param, step_count, results, hold })
+        Rank { run, inner, op, grouping, param, step_count, results, hold }
     }
 
     fn choose(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
@@ -98,8 +94,8 @@ impl<'q> Rank<'q> {
             let taken = match self.op {
                 AggregateOp::Topk => offer_heap(list, new, param, |a, b| a.is_nan() || a < b),
                 AggregateOp::Bottomk => offer_heap(list, new, param, |a, b| a.is_nan() || a > b),
-                AggregateOp::Limitk => push_if(list, new, (count as f64) < param.floor()),
-                _ => push_if(list, new, in_ratio(param, &series.labels)),
+                AggregateOp::Limitk => (count as f64) < param.floor() && push_heap(list, new),
+                _ => in_ratio(param, &series.labels) && push_heap(list, new),
             };
             offered.taken_count += usize::from(taken);
             offered.grown_count += list.len() - count;
@@ -136,7 +132,12 @@ impl<'q> Rank<'q> {
 
 impl SeriesOperator for Rank<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
-        if let Some(inner) = self.inner.take() {
+        if let Some(mut inner) = self.inner.take() {
+            if let Err(error) = check_param(self.op, &self.param) {
+                // What is wrong with the vector is said before what is wrong with the parameter.
+                while inner.next(out)? {}
+                return Err(error);
+            }
             self.results = Ready(self.choose(inner)?.into_iter());
         }
         self.results.next(out)
@@ -166,11 +167,11 @@ fn check_param(op: AggregateOp, param: &StepScalar) -> Result<(), EvalError> {
     Ok(())
 }
 
-fn push_if(list: &mut Vec<Chosen>, new: Chosen, wanted: bool) -> bool {
-    if wanted {
-        list.push(new);
-    }
-    wanted
+/// Adds without a choice: the order is that of a heap all the same.
+fn push_heap(heap: &mut Vec<Chosen>, new: Chosen) -> bool {
+    heap.push(new);
+    sift_up(heap, |a, b| a.is_nan() || a < b);
+    true
 }
 
 /// Keeps the k values that are not `less` than the others, the least of them at index 0; whether the new one is kept.
@@ -222,7 +223,7 @@ fn sift_down(heap: &mut [Chosen], less: impl Fn(f64, f64) -> bool) {
     }
 }
 
-/// Best first; NaN last either way. `limitk` and `limit_ratio` keep the order of their input.
+/// Best first; NaN last either way. `limitk` and `limit_ratio` have no rank.
 fn sort_by_rank(list: &mut [Chosen], op: AggregateOp) {
     let rank = |a: &Chosen, b: &Chosen| {
         let by_value = match op {
@@ -235,13 +236,30 @@ fn sort_by_rank(list: &mut [Chosen], op: AggregateOp) {
         AggregateOp::Topk | AggregateOp::Bottomk => {
             list.sort_by(|a, b| rank(a, b).then(a.series_idx.cmp(&b.series_idx)))
         }
-        _ => list.sort_by_key(|chosen| chosen.series_idx),
+        _ => {}
     }
 }
 
 /// Whether a series belongs to the given share of all series; a negative ratio takes the complement.
 fn in_ratio(ratio: f64, labels: &Labels) -> bool {
     let ratio = ratio.clamp(-1.0, 1.0);
-    let place = labels.hash64() as f64 / u64::MAX as f64;
+    let place = share_hash(labels) as f64 / u64::MAX as f64;
     if ratio >= 0.0 { place < ratio } else { place >= 1.0 + ratio }
+}
+
+/// The hash by which upstream shares series out: xxHash64 over names and values with their lengths before them,
+/// one byte, or 255 and three bytes.
+fn share_hash(labels: &Labels) -> u64 {
+    let mut bytes = Vec::new();
+    for text in labels.iter().flat_map(|(name, value)| [name, value]) {
+        match u8::try_from(text.len()) {
+            Ok(length) if length < u8::MAX => bytes.push(length),
+            _ => {
+                bytes.push(u8::MAX);
+                bytes.extend_from_slice(&(text.len() as u32).to_le_bytes()[..3]);
+            }
+        }
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    xxhash_rust::xxh64::xxh64(&bytes, 0)
 }

@@ -32,7 +32,7 @@ impl<'m> Signatures<'m> {
 pub(crate) fn result_labels(many: &Labels, one: &Labels, op: ElementOp, matching: &VectorMatching) -> Labels {
     let named = |name: &str| matching.labels.iter().any(|label| label == name);
     let keep = |name: &str| {
-        if name == METRIC_NAME && matches!(op, ElementOp::Compute(_) | ElementOp::Drop) {
+        if name == METRIC_NAME && matches!(op, ElementOp::Compute(_) | ElementOp::Drop(_)) {
             return false;
         }
         matching.card != MatchCardinality::OneToOne || named(name) == matching.on

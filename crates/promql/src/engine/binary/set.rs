@@ -47,13 +47,24 @@ impl<'q> SetFilter<'q> {
     }
 }
 
+impl SetFilter<'_> {
+    fn note_all(&mut self, other: &mut BoxOperator<'_>) -> Result<(), EvalError> {
+        let mut series = StepSeries::default();
+        while other.next(&mut series)? {
+            note(&mut self.presence, self.signatures.of(&series.labels), &series.values, &mut self.hold)?;
+        }
+        Ok(())
+    }
+}
+
 impl SeriesOperator for SetFilter<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
-        if let Some(mut other) = self.other.take() {
-            let mut series = StepSeries::default();
-            while other.next(&mut series)? {
-                note(&mut self.presence, self.signatures.of(&series.labels), &series.values, &mut self.hold)?;
-            }
+        if let Some(mut other) = self.other.take()
+            && let Err(error) = self.note_all(&mut other)
+        {
+            // What is wrong with the left side is said before what is wrong with the right one.
+            while self.kept.next(out)? {}
+            return Err(error);
         }
         while self.kept.next(out)? {
             let steps = self.presence.get(&self.signatures.of(&out.labels));

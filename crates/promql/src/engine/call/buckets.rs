@@ -7,7 +7,8 @@ use chronolith_model::{Labels, METRIC_NAME};
 
 use crate::ast::Span;
 use crate::engine::EvalError;
-use crate::engine::annotation::go_general;
+use crate::engine::annotation::{Repair, go_general};
+use crate::engine::grid::Grid;
 use crate::engine::run::{Hold, Run};
 use crate::engine::series::{ABSENT, BoxOperator, Ready, SeriesOperator, StepScalar, StepSeries, is_absent};
 
@@ -47,6 +48,8 @@ pub(crate) struct BucketCall<'q> {
     pub(crate) function: BucketFn,
     /// Where the vector stands in the query.
     pub(crate) span: Span,
+    /// Evaluation times.
+    pub(crate) grid: Grid,
     pub(crate) results: Ready,
     pub(crate) hold: Hold<'q>,
 }
@@ -55,15 +58,15 @@ impl BucketCall<'_> {
     fn compute(&mut self, inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
         let histograms = self.gather(inner)?;
         let mut results = Vec::new();
-        for histogram in histograms {
-            self.run.ctx.check()?;
-            let parts = match &self.function {
-                BucketFn::Quantile(quantile) => vec![(None, quantile)],
-                BucketFn::Quantiles(_, quantiles) => quantiles.iter().map(|q| (Some(q), q)).collect(),
-                BucketFn::Fraction(lower, _) => vec![(None, lower)],
-            };
-            for (told_apart, param) in parts {
-                let Some(values) = self.column(&histogram, param) else { continue };
+        let parts = match &self.function {
+            BucketFn::Quantile(quantile) => vec![(None, quantile)],
+            BucketFn::Quantiles(_, quantiles) => quantiles.iter().map(|q| (Some(q), q)).collect(),
+            BucketFn::Fraction(lower, _) => vec![(None, lower)],
+        };
+        for (told_apart, param) in parts {
+            for histogram in &histograms {
+                self.run.ctx.check()?;
+                let Some(values) = self.column(histogram, param) else { continue };
                 let labels = match (told_apart, &self.function) {
                     (Some(quantile), BucketFn::Quantiles(label, _)) => {
                         let mut builder = histogram.labels.to_builder();
@@ -72,7 +75,7 @@ impl BucketCall<'_> {
                     }
                     _ => histogram.labels.clone(),
                 };
-                results.push(StepSeries { labels, drop_name: false, values });
+                results.push(StepSeries { labels, drop_name: self.run.delays_names(), values });
             }
         }
         Ok(results)
@@ -94,7 +97,9 @@ impl BucketCall<'_> {
             let key = series.labels.filtered(|label| label != BUCKET_LABEL);
             let at = *index.entry(key).or_insert(histograms.len());
             if at == histograms.len() {
-                let labels = series.labels.filtered(|label| label != BUCKET_LABEL && label != METRIC_NAME);
+                let keeps_name = self.run.delays_names();
+                let kept = |label: &str| label != BUCKET_LABEL && (keeps_name || label != METRIC_NAME);
+                let labels = series.labels.filtered(kept);
                 histograms.push(Histogram { name: name.to_owned(), labels, buckets: Vec::new() });
             }
             histograms[at].buckets.push((bound, std::mem::take(&mut series.values)));
@@ -110,7 +115,7 @@ impl BucketCall<'_> {
         let step_count = histogram.buckets.first().map_or(0, |(_, counts)| counts.len());
         let mut values = Vec::with_capacity(step_count);
         let mut buckets = Vec::new();
-        let mut forced = false;
+        let mut repair: Option<Repair> = None;
         for step in 0..step_count {
             buckets.clear();
             let present = histogram.buckets.iter().filter(|(_, counts)| !is_absent(counts[step]));
@@ -122,25 +127,27 @@ impl BucketCall<'_> {
             values.push(match &self.function {
                 BucketFn::Fraction(_, upper) => fraction(param.at(step), upper.at(step), &mut buckets),
                 _ => {
-                    let (value, repair) = quantile(param.at(step), &mut buckets);
-                    forced |= repair == Repair::Forced;
+                    let (value, raised) = quantile(param.at(step), &mut buckets);
+                    let raised = raised.map(|raised| raised.at(self.grid.time(step)));
+                    repair =
+                        repair.map_or(raised, |before| Some(raised.map_or(before, |r| before.joined(r))));
                     value
                 }
             });
         }
-        if forced {
-            self.inform_of_repair(&histogram.name);
+        if let Some(repair) = repair {
+            self.inform_of_repair(&histogram.name, repair);
         }
         values.iter().any(|&v| !is_absent(v)).then_some(values)
     }
 
-    fn inform_of_repair(&self, name: &str) {
+    fn inform_of_repair(&self, name: &str, repair: Repair) {
         let mut message = String::from(
             "input to histogram_quantile needed to be fixed for monotonicity (see \
              https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)",
         );
         add_name(&mut message, name);
-        self.run.annotations.inform(&message, self.span);
+        self.run.annotations.inform_of_repair(&message, self.span, repair);
     }
 }
 
@@ -183,35 +190,41 @@ fn parse_bound(text: &str) -> Option<f64> {
     if plain.starts_with('+') { None } else { plain.parse().ok() }
 }
 
-/// What had to be done to counts before they could be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repair {
-    /// Nothing that is worth telling.
-    None,
-    /// A count was lower than that of a smaller bucket.
-    Forced,
+/// Buckets whose counts were lower than that of a smaller bucket.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Raised {
+    bound_min: f64,
+    bound_max: f64,
+    raise_max: f64,
+}
+
+impl Raised {
+    fn at(self, time_ms: i64) -> Repair {
+        let Raised { bound_min, bound_max, raise_max } = self;
+        Repair { bound_min, bound_max, raise_max, count: 1, first_ms: time_ms, last_ms: time_ms }
+    }
 }
 
 /// The quantile by linear interpolation within its bucket.
-pub(crate) fn quantile(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Repair) {
+pub(crate) fn quantile(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Raised>) {
     if quantile.is_nan() {
-        return (f64::NAN, Repair::None);
+        return (f64::NAN, None);
     }
     if quantile < 0.0 {
-        return (f64::NEG_INFINITY, Repair::None);
+        return (f64::NEG_INFINITY, None);
     }
     if quantile > 1.0 {
-        return (f64::INFINITY, Repair::None);
+        return (f64::INFINITY, None);
     }
     if buckets.last().is_none_or(|last| last.bound != f64::INFINITY) {
-        return (f64::NAN, Repair::None);
+        return (f64::NAN, None);
     }
     join_equal_bounds(buckets);
     let repair = make_monotonic(buckets);
     let last = buckets.len() - 1;
     let total = buckets[last].count;
     if last == 0 || total == 0.0 {
-        return (f64::NAN, Repair::None);
+        return (f64::NAN, None);
     }
     let rank = quantile * total;
     // A rank or a count that is NaN counts as not reached.
@@ -280,28 +293,37 @@ fn join_equal_bounds(buckets: &mut Vec<Bucket>) {
 }
 
 /// Raises counts that are lower than that of a smaller bucket; differences of rounding are evened out first.
-fn make_monotonic(buckets: &mut [Bucket]) -> Repair {
+fn make_monotonic(buckets: &mut [Bucket]) -> Option<Raised> {
     let mut before = buckets[0].count;
     for bucket in &mut buckets[1..] {
-        let distance = (bucket.count - before).abs();
-        if distance == 0.0 {
+        if bucket.count == before {
             continue;
         }
-        if distance / bucket.count <= COUNT_TOLERANCE {
+        // Of zero nothing is a share. Counts may be negative: a query can compute anything.
+        let size = bucket.count.abs() + before.abs();
+        let zero = bucket.count == 0.0 || before == 0.0 || size < f64::MIN_POSITIVE;
+        let distance = (bucket.count - before).abs();
+        if !zero && distance / size.min(f64::MAX) < COUNT_TOLERANCE {
             bucket.count = before;
         } else {
             before = bucket.count;
         }
     }
-    let mut repair = Repair::None;
+    let mut raised: Option<Raised> = None;
     let mut greatest = buckets[0].count;
     for bucket in &mut buckets[1..] {
         if bucket.count > greatest {
             greatest = bucket.count;
         } else if bucket.count < greatest {
+            let (raise, bound) = (greatest - bucket.count, bucket.bound);
+            let before = raised.map_or((bound, 0.0), |r| (r.bound_min, r.raise_max));
+            raised = Some(Raised {
+                bound_min: before.0,
+                bound_max: bound,
+                raise_max: if raise > before.1 { raise } else { before.1 },
+            });
             bucket.count = greatest;
-            repair = Repair::Forced;
         }
     }
-    repair
+    raised
 }

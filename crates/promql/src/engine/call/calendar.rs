@@ -22,8 +22,8 @@ pub(crate) enum CalendarField {
     Year,
 }
 
-/// Seconds beyond which a value is no date (some 30 million years): keeps the arithmetic within 64 bits.
-const SECONDS_MAX: f64 = 1e15;
+/// Days from the earliest date that Go's calendar knows to 1970-01-01. Its seconds wrap around below.
+const EPOCH_DAY: i64 = 292_277_022_400 / 400 * 146_097 + 306 + 719_162;
 
 impl CalendarField {
     /// The field that a function of the language yields.
@@ -41,14 +41,14 @@ impl CalendarField {
         })
     }
 
-    /// The field at `seconds` since 1970; NaN for a value that is no date.
+    /// The field at `seconds` since 1970. NaN and what does not fit 64 bits count as the least number of 64 bits,
+    /// as they do upstream on x86.
     pub(crate) fn of(self, seconds: f64) -> f64 {
-        if seconds.is_nan() || seconds.abs() > SECONDS_MAX {
-            return f64::NAN;
-        }
-        let seconds = seconds as i64;
-        let day = seconds.div_euclid(86_400);
-        let second_of_day = seconds.rem_euclid(86_400);
+        let fits = (-(2.0_f64.powi(63))..2.0_f64.powi(63)).contains(&seconds);
+        let seconds = if fits { seconds as i64 } else { i64::MIN };
+        let wrapped = (seconds as u64).wrapping_add((EPOCH_DAY as u64).wrapping_mul(86_400));
+        let day = (wrapped / 86_400) as i64 - EPOCH_DAY;
+        let second_of_day = (wrapped % 86_400) as i64;
         let (year, month, day_of_month) = civil(day);
         let field = match self {
             CalendarField::Minute => second_of_day / 60 % 60,
@@ -66,6 +66,15 @@ impl CalendarField {
         };
         field as f64
     }
+}
+
+/// A time as RFC 3339 writes it, in UTC, seconds cut towards 1970.
+pub(crate) fn rfc3339(time_ms: i64) -> String {
+    let seconds = time_ms / 1000;
+    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    let second = seconds.rem_euclid(86_400);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
 }
 
 /// Year, month and day of the month of a day counted from 1970-01-01. Years are taken to begin in March, so that

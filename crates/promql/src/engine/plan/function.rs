@@ -33,6 +33,8 @@ impl<'q> Planner<'q> {
             ("start", _) => StepScalar::Constant(seconds(query.start_ms)),
             ("end", _) => StepScalar::Constant(seconds(query.end_ms)),
             ("range", _) => StepScalar::Constant(seconds(query.end_ms - query.start_ms)),
+            // A query with one time has no step, however it was asked.
+            ("step", _) if query.start_ms == query.end_ms => StepScalar::Constant(0.0),
             ("step", _) => StepScalar::Constant(seconds(query.step_ms)),
             ("scalar", [vector]) => to_scalar(self.vector(vector, grid)?, grid.count)?,
             ("min_of", [a, b]) => self.scalar(a, grid)?.combine(self.scalar(b, grid)?, go_min),
@@ -63,20 +65,22 @@ impl<'q> Planner<'q> {
             ("label_replace", [vector, target, template, source, pattern]) => {
                 let operator = LabelReplace {
                     inner: self.vector(vector, grid)?,
+                    regex: label::compile(string_of(pattern)?)?,
                     target: label_name(target, name)?,
                     template: string_of(template)?,
                     source: string_of(source)?,
-                    regex: label::compile(string_of(pattern)?)?,
                 };
                 Ok(Merge::boxed(Box::new(operator), self.run))
             }
             ("label_join", [vector, target, separator, sources @ ..]) => {
-                let operator = LabelJoin {
-                    inner: self.vector(vector, grid)?,
-                    target: label_name(target, name)?,
-                    separator: string_of(separator)?,
-                    sources: sources.iter().map(string_of).collect::<Result<_, _>>()?,
-                };
+                let inner = self.vector(vector, grid)?;
+                let sources: Vec<&str> = sources.iter().map(string_of).collect::<Result<_, _>>()?;
+                if sources.contains(&"") {
+                    let message = format!("invalid source label name in {name}(): ");
+                    return Err(EvalError::Execution(message));
+                }
+                let (target, separator) = (label_name(target, name)?, string_of(separator)?);
+                let operator = LabelJoin { inner, target, separator, sources };
                 Ok(Merge::boxed(Box::new(operator), self.run))
             }
             ("histogram_quantile" | "histogram_quantiles" | "histogram_fraction", args) => {
@@ -129,7 +133,9 @@ impl<'q> Planner<'q> {
         span: Span,
         grid: Grid,
     ) -> Result<BoxOperator<'q>, EvalError> {
-        if !self.run.is_instant() {
+        let inner = Some(self.vector(vector, grid)?);
+        // Where steps and end are one, as in an instant query, elements do have an order.
+        if grid.start_ms != grid.end_ms {
             let message = "sort is ineffective for range queries since results are always ordered by labels";
             self.run.annotations.warn(message, span);
         }
@@ -142,7 +148,6 @@ impl<'q> Planner<'q> {
             SortKey::Value(direction)
         };
         let results = Ready(Vec::new().into_iter());
-        let inner = Some(self.vector(vector, grid)?);
         Ok(Box::new(Sort { inner, key, results, hold: self.run.hold() }))
     }
 
@@ -152,31 +157,35 @@ impl<'q> Planner<'q> {
         args: &'q [Expr],
         grid: Grid,
     ) -> Result<BoxOperator<'q>, EvalError> {
-        let (function, vector) = match (call.function.name, args) {
-            ("histogram_quantile", [quantile, vector]) => {
+        let vector = args.iter().find(|arg| super::value_type(arg) == ValueType::Vector);
+        let Some(vector) = vector else { return Err(unsupported(call)) };
+        let inner = Some(self.vector(vector, grid)?);
+        let function = match (call.function.name, args) {
+            ("histogram_quantile", [quantile, _]) => {
                 let values = self.scalar(quantile, grid)?;
                 self.warn_of_quantile(&values, quantile);
-                (BucketFn::Quantile(values), vector)
+                BucketFn::Quantile(values)
             }
-            ("histogram_quantiles", [vector, label, quantiles @ ..]) => {
+            ("histogram_quantiles", [_, label, quantiles @ ..]) => {
                 let mut all = Vec::new();
                 for quantile in quantiles {
                     let values = self.scalar(quantile, grid)?;
                     self.warn_of_quantile(&values, quantile);
                     all.push(values);
                 }
-                (BucketFn::Quantiles(label_name(label, call.function.name)?.to_owned(), all), vector)
+                BucketFn::Quantiles(label_name(label, call.function.name)?.to_owned(), all)
             }
-            ("histogram_fraction", [lower, upper, vector]) => {
-                (BucketFn::Fraction(self.scalar(lower, grid)?, self.scalar(upper, grid)?), vector)
+            ("histogram_fraction", [lower, upper, _]) => {
+                BucketFn::Fraction(self.scalar(lower, grid)?, self.scalar(upper, grid)?)
             }
             _ => return Err(unsupported(call)),
         };
         let operator = BucketCall {
             run: self.run,
-            inner: Some(self.vector(vector, grid)?),
+            inner,
             function,
-            span: vector.span,
+            span: unwrap_parens(vector).span,
+            grid,
             results: Ready(Vec::new().into_iter()),
             hold: self.run.hold(),
         };
@@ -191,15 +200,17 @@ impl<'q> Planner<'q> {
             let labels = Some(absent_labels(matrix));
             return Ok(Box::new(AbsentOverTime { source, windows, labels }));
         }
-        let (run, rollup, span) = (self.run, self.rollup(call, grid)?, matrix.span);
+        let (run, rollup, span) = (self.run, self.rollup(call, grid)?, unwrap_parens(matrix).span);
+        let param_span = call.args.first().map_or(span, |param| unwrap_parens(param).span);
         let keeps_name = rollup.keeps_name();
         let operator: BoxOperator<'q> = if let ExprKind::Matrix(selector) = &unwrap_parens(matrix).kind {
             let windows = self.range_windows(selector, grid)?;
-            let function = LeafFn::Range(RangeFn { run, windows, rollup, span });
+            let function = LeafFn::Range(RangeFn { run, windows, rollup, span, param_span });
             Box::new(Leaf::new(run, &selector.selector, windows, function)?)
         } else {
             let (source, windows) = self.windows(matrix, grid)?;
-            Box::new(RangeCall::new(source, RangeFn { run, windows, rollup, span }))
+            let function = RangeFn { run, windows, rollup, span: Span::default(), param_span };
+            Box::new(RangeCall::new(source, function))
         };
         Ok(if keeps_name { operator } else { self.merged(operator, matrix) })
     }
@@ -230,26 +241,12 @@ impl<'q> Planner<'q> {
             ("ts_of_max_over_time", _) => Rollup::TimeOfMax,
             ("ts_of_min_over_time", _) => Rollup::TimeOfMin,
             ("predict_linear", [_, ahead]) => Rollup::PredictLinear(self.scalar(ahead, grid)?),
-            ("quantile_over_time", [quantile, _]) => {
-                let values = self.scalar(quantile, grid)?;
-                self.warn_of_quantile(&values, quantile);
-                Rollup::Quantile(values)
-            }
+            ("quantile_over_time", [quantile, _]) => Rollup::Quantile(self.scalar(quantile, grid)?),
             ("double_exponential_smoothing", [_, level, trend]) => {
-                let (level, trend) = (self.scalar(level, grid)?, self.scalar(trend, grid)?);
-                check_factor("smoothing factor. Expected: 0 < sf < 1", &level)?;
-                check_factor("trend factor. Expected: 0 < tf < 1", &trend)?;
-                Rollup::Smoothing(level, trend)
+                Rollup::Smoothing(self.scalar(level, grid)?, self.scalar(trend, grid)?)
             }
             _ => return Err(unsupported(call)),
         })
-    }
-}
-
-fn check_factor(what: &str, factor: &StepScalar) -> Result<(), EvalError> {
-    match factor.values().iter().find(|&&value| !(value > 0.0 && value < 1.0)) {
-        Some(value) => Err(EvalError::Execution(format!("invalid {what}, got: {value:.6}"))),
-        None => Ok(()),
     }
 }
 
@@ -281,8 +278,8 @@ fn label_name<'e>(expr: &'e Expr, function: &str) -> Result<&'e str, EvalError> 
 /// Whether a function has another value at another time, its arguments being the same.
 pub(super) fn depends_on_time(call: &Call) -> bool {
     let name = call.function.name;
-    matches!(name, "time" | "timestamp" | "predict_linear")
-        || (call.args.is_empty() && CalendarField::named(name).is_some())
+    // Parts of a date do not depend on it if they have an argument, but upstream takes them so.
+    matches!(name, "time" | "timestamp" | "predict_linear") || CalendarField::named(name).is_some()
 }
 
 /// Whether the series that a function yields differ by more than their metric names.

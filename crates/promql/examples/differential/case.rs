@@ -1,0 +1,126 @@
+//! One question to both engines, and an answer to it.
+
+use chronolith_base::Rng;
+use chronolith_promql::{QueryResult, Value};
+
+use crate::series::Dataset;
+
+/// When a query is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// First time.
+    pub(crate) start_ms: i64,
+    /// Last time.
+    pub(crate) end_ms: i64,
+    /// 0 for an instant query.
+    pub(crate) step_ms: i64,
+    /// 0 for the engine's.
+    pub(crate) lookback_ms: i64,
+}
+
+impl Times {
+    /// Within and around samples that begin at `data_start_ms`.
+    pub(crate) fn random(rng: &Rng, data_start_ms: i64) -> Times {
+        let pick = |from: &[i64]| from[rng.below(from.len() as u64) as usize];
+        let jitter = pick(&[0, 0, 0, 1, -1, 137, 15_000, 7_345]);
+        let start_ms = data_start_ms + rng.below(40) as i64 * 30_000 + jitter;
+        let lookback_ms = pick(&[0, 0, 0, 0, 60_000, 30_000, 15_001, 1_000]);
+        if rng.below(2) == 0 {
+            return Times { start_ms, end_ms: start_ms, step_ms: 0, lookback_ms };
+        }
+        let step_ms = pick(&[15_000, 30_000, 60_000, 7_001, 61_337, 300_000, 1, 1_000]);
+        let count = rng.below(12) as i64;
+        let end_ms = start_ms + step_ms * count + pick(&[0, 0, step_ms / 2]);
+        Times { start_ms, end_ms, step_ms, lookback_ms }
+    }
+}
+
+/// A question.
+#[derive(Debug, Clone)]
+pub(crate) struct Case<'d> {
+    /// What is asked.
+    pub(crate) dataset: &'d Dataset,
+    /// The text of the query.
+    pub(crate) query: String,
+    /// When.
+    pub(crate) times: Times,
+    /// Delayed name removal.
+    pub(crate) delayed: bool,
+}
+
+/// Labels and samples.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AnswerSeries {
+    /// Pairs in order of names.
+    pub(crate) labels: Vec<(String, String)>,
+    /// Milliseconds.
+    pub(crate) times: Vec<i64>,
+    /// One a time.
+    pub(crate) values: Vec<f64>,
+}
+
+/// What an engine says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Answer {
+    /// `scalar`, `string`, `vector` or `matrix`.
+    pub(crate) kind: String,
+    /// Elements in order.
+    pub(crate) series: Vec<AnswerSeries>,
+    /// Of a string.
+    pub(crate) text: String,
+    /// Texts.
+    pub(crate) warnings: Vec<String>,
+    /// Texts.
+    pub(crate) infos: Vec<String>,
+    /// Why there is no value.
+    pub(crate) error: Option<String>,
+}
+
+impl Answer {
+    /// No value.
+    pub(crate) fn failed(error: String) -> Answer {
+        Answer { error: Some(error), ..Answer::default() }
+    }
+
+    /// Whether our engine says that it does not do this.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        self.error.as_ref().is_some_and(|text| text.contains("not supported by this version"))
+    }
+
+    /// A value of our engine.
+    pub(crate) fn from_result(result: QueryResult) -> Answer {
+        let pairs = |labels: &chronolith_model::Labels| {
+            labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        };
+        let mut answer = Answer { warnings: result.warnings, infos: result.infos, ..Answer::default() };
+        let (kind, series) = match result.value {
+            Value::Scalar { time_ms, value } => (
+                "scalar",
+                vec![AnswerSeries { labels: Vec::new(), times: vec![time_ms], values: vec![value] }],
+            ),
+            Value::String { value, .. } => {
+                answer.text = value;
+                ("string", Vec::new())
+            }
+            Value::Vector(elements) => {
+                let element = |e: &chronolith_promql::VectorSample| AnswerSeries {
+                    labels: pairs(&e.labels),
+                    times: vec![e.time_ms],
+                    values: vec![e.value],
+                };
+                ("vector", elements.iter().map(element).collect())
+            }
+            Value::Matrix(matrix) => {
+                let series = |s: chronolith_promql::MatrixSeries| AnswerSeries {
+                    labels: pairs(&s.labels),
+                    times: s.times,
+                    values: s.values,
+                };
+                ("matrix", matrix.into_iter().map(series).collect())
+            }
+        };
+        kind.clone_into(&mut answer.kind);
+        answer.series = series;
+        answer
+    }
+}

@@ -1,0 +1,185 @@
+//! Random series: counters, gauges, classic histograms, with everything that goes wrong with them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_base::Rng;
+use chronolith_model::sample::STALE_NAN;
+use chronolith_model::{Labels, LabelsBuilder};
+use chronolith_promql::testing::MemQueryable;
+
+/// Samples a series has at most.
+const SAMPLES_MAX: u64 = 60;
+
+/// One series.
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    /// With the metric name.
+    pub(crate) labels: Labels,
+    /// Ascending.
+    pub(crate) samples: Vec<(i64, f64)>,
+}
+
+/// Series of a run of questions.
+#[derive(Debug, Clone)]
+pub(crate) struct Dataset {
+    /// Differs from dataset to dataset.
+    pub(crate) id: u64,
+    /// About when samples begin.
+    pub(crate) start_ms: i64,
+    /// The series.
+    pub(crate) series: Vec<Series>,
+}
+
+impl Dataset {
+    /// With an id of its own.
+    pub(crate) fn new(start_ms: i64, series: Vec<Series>) -> Dataset {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        Dataset { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), start_ms, series }
+    }
+
+    /// For our engine.
+    pub(crate) fn source(&self) -> MemQueryable {
+        let mut source = MemQueryable::new();
+        for series in &self.series {
+            source.add(&series.labels, series.samples.iter().copied());
+        }
+        source
+    }
+}
+
+/// How values come about.
+#[derive(Debug, Clone, Copy)]
+enum Shape {
+    Counter,
+    Gauge,
+    Small,
+    Wild,
+    Constant,
+}
+
+/// A dataset with all metrics that the generator of queries knows.
+pub(crate) fn random(rng: &Rng) -> Dataset {
+    let start_ms = [0, 0, 60_000, -600_000, 1_700_000_000_000, 1_583_020_800_123][rng.below(6) as usize];
+    let mut series = Vec::new();
+    let jobs = ["api", "db"];
+    for job in jobs {
+        for instance in ["0", "1", "10", "2"] {
+            let base = [("job", job), ("instance", instance)];
+            for path in ["/", "/x"] {
+                let labels = [base[0], base[1], ("path", path)];
+                push(rng, start_ms, &mut series, "requests_total", &labels, Shape::Counter);
+            }
+            push(rng, start_ms, &mut series, "errors_total", &base, Shape::Counter);
+            push(rng, start_ms, &mut series, "temp", &base, Shape::Gauge);
+            push(rng, start_ms, &mut series, "up", &base, Shape::Small);
+            push(rng, start_ms, &mut series, "wild", &base, Shape::Wild);
+            let version = if rng.below(2) == 0 { "v1.9" } else { "v1.10" };
+            push(
+                rng,
+                start_ms,
+                &mut series,
+                "build",
+                &[base[0], base[1], ("version", version)],
+                Shape::Constant,
+            );
+        }
+        push(rng, start_ms, &mut series, "limit", &[("job", job)], Shape::Gauge);
+        for le in ["0.1", "0.5", "1", "2.5", "+Inf"] {
+            let labels = [("job", job), ("le", le)];
+            push(rng, start_ms, &mut series, "lat_bucket", &labels, Shape::Counter);
+        }
+        push(rng, start_ms, &mut series, "lat_count", &[("job", job)], Shape::Counter);
+    }
+    for (le, at) in [("-1", 1), ("0", 2), ("1", 4), ("1.0", 5), ("10", 7), ("+Inf", 8), ("x", 1)] {
+        let mut builder = LabelsBuilder::new();
+        builder.set("__name__", "even_bucket");
+        builder.set("le", le);
+        let labels = builder.finish();
+        let samples = (0..SAMPLES_MAX as i64).map(|i| (start_ms + i * 30_000, (at * i) as f64)).collect();
+        series.push(Series { labels, samples });
+    }
+    Dataset::new(start_ms, series)
+}
+
+fn push(rng: &Rng, start_ms: i64, all: &mut Vec<Series>, name: &str, labels: &[(&str, &str)], shape: Shape) {
+    if rng.below(12) == 0 {
+        return;
+    }
+    let mut builder = LabelsBuilder::new();
+    builder.set("__name__", name);
+    labels.iter().for_each(|(name, value)| builder.set(name, value));
+    all.push(Series { labels: builder.finish(), samples: samples(rng, start_ms, shape) });
+}
+
+fn samples(rng: &Rng, start_ms: i64, shape: Shape) -> Vec<(i64, f64)> {
+    let step_ms = [15_000, 30_000, 30_000, 60_000][rng.below(4) as usize];
+    let jitter_ms = [0, 0, 0, 500, step_ms as u64 - 1][rng.below(5) as usize];
+    let (mut time_ms, mut value) = (start_ms + rng.below(5) as i64 * 10_000, first_value(rng, shape));
+    let mut samples = Vec::new();
+    let steady = rng.below(3) == 0;
+    for _ in 0..5 + rng.below(SAMPLES_MAX - 5) {
+        samples.push((time_ms + rng.below(jitter_ms + 1) as i64, value));
+        time_ms += step_ms;
+        if !steady && rng.below(15) == 0 {
+            time_ms += step_ms * rng.below(20) as i64;
+        }
+        value = next_value(rng, shape, value, steady);
+        if !steady && rng.below(20) == 0 {
+            samples.push((time_ms, STALE_NAN));
+            time_ms += step_ms;
+        }
+    }
+    // Jitter may have swapped a sample with a staleness marker.
+    samples.sort_by_key(|sample| sample.0);
+    samples.dedup_by_key(|sample| sample.0);
+    samples
+}
+
+fn first_value(rng: &Rng, shape: Shape) -> f64 {
+    match shape {
+        Shape::Counter => rng.below(1000) as f64,
+        Shape::Gauge => rng.below(200) as f64 / 4.0 - 20.0,
+        Shape::Small | Shape::Constant => 1.0,
+        Shape::Wild => wild(rng),
+    }
+}
+
+fn next_value(rng: &Rng, shape: Shape, before: f64, steady: bool) -> f64 {
+    match shape {
+        Shape::Counter if !steady && rng.below(12) == 0 => rng.below(3) as f64,
+        Shape::Counter => before + [0.0, 1.0, 7.0, 100.0, 0.1][rng.below(5) as usize],
+        Shape::Gauge => before + (rng.below(2000) as f64 - 1000.0) / 100.0,
+        Shape::Small => rng.below(3) as f64,
+        Shape::Wild => wild(rng),
+        Shape::Constant => before,
+    }
+}
+
+fn wild(rng: &Rng) -> f64 {
+    let pool = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        2.0,
+        1e300,
+        -1e300,
+        1.7e308,
+        1e-300,
+        3e9,
+        951_782_400.0,
+        1e10,
+        -86_401.5,
+        f64::NAN,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        123_456_789.125,
+        1e21,
+        1e-7,
+        12.0,
+        12.0,
+    ];
+    pool[rng.below(pool.len() as u64) as usize]
+}

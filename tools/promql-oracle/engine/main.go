@@ -1,0 +1,193 @@
+// Program engine evaluates queries with the upstream PromQL engine, as a black box.
+//
+// It reads one JSON object per line and prints one per line. A line with "series" replaces the data of all
+// lines after it; a line with "query" asks. Times are milliseconds; values are the 16 hexadecimal digits of
+// their bits, so that NaNs, staleness markers and the sign of zero survive. A step of 0 is an instant query
+// at "start". "delayed" switches delayed name removal. All experimental functions are on.
+// Not here: parsing without data (../parse), and any judgement of the answer.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+const (
+	samplesMax = 50_000_000
+	timeout    = 30 * time.Second
+)
+
+type question struct {
+	Series   []rawSeries `json:"series"`
+	Query    string      `json:"query"`
+	Start    int64       `json:"start"`
+	End      int64       `json:"end"`
+	Step     int64       `json:"step"`
+	Lookback int64       `json:"lookback"`
+	Delayed  bool        `json:"delayed"`
+}
+
+type rawSeries struct {
+	Labels [][2]string `json:"labels"`
+	Times  []int64     `json:"times"`
+	Values []string    `json:"values"`
+}
+
+type answer struct {
+	Type     string      `json:"type,omitempty"`
+	Series   []rawSeries `json:"series"`
+	Text     string      `json:"text,omitempty"`
+	Warnings []string    `json:"warnings"`
+	Infos    []string    `json:"infos"`
+	Error    string      `json:"error,omitempty"`
+}
+
+func bits(v float64) string { return fmt.Sprintf("%016x", math.Float64bits(v)) }
+
+func pairs(l labels.Labels) [][2]string {
+	out := [][2]string{}
+	l.Range(func(l labels.Label) { out = append(out, [2]string{l.Name, l.Value}) })
+	return out
+}
+
+func load(raw []rawSeries) (*memory, error) {
+	m := &memory{}
+	for _, r := range raw {
+		b := labels.NewScratchBuilder(len(r.Labels))
+		for _, p := range r.Labels {
+			b.Add(p[0], p[1])
+		}
+		b.Sort()
+		s := entry{labels: b.Labels(), times: r.Times}
+		for _, v := range r.Values {
+			u, err := strconv.ParseUint(v, 16, 64)
+			if err != nil {
+				return nil, err
+			}
+			s.values = append(s.values, math.Float64frombits(u))
+		}
+		if len(s.times) != len(s.values) {
+			return nil, fmt.Errorf("%d times and %d values", len(s.times), len(s.values))
+		}
+		m.entries = append(m.entries, s)
+	}
+	sort.Slice(m.entries, func(i, j int) bool { return labels.Compare(m.entries[i].labels, m.entries[j].labels) < 0 })
+	return m, nil
+}
+
+func ask(engine *promql.Engine, m *memory, q question) answer {
+	ctx := context.Background()
+	opts := promql.NewPrometheusQueryOpts(false, time.Duration(q.Lookback)*time.Millisecond)
+	start, end := time.UnixMilli(q.Start), time.UnixMilli(q.End)
+	var query promql.Query
+	var err error
+	if q.Step > 0 {
+		query, err = engine.NewRangeQuery(ctx, m, opts, q.Query, start, end, time.Duration(q.Step)*time.Millisecond)
+	} else {
+		query, err = engine.NewInstantQuery(ctx, m, opts, q.Query, start)
+	}
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	defer query.Close()
+	result := query.Exec(ctx)
+	a := answer{Series: []rawSeries{}}
+	a.Warnings, a.Infos = result.Warnings.AsStrings(q.Query, 0, 0)
+	if result.Err != nil {
+		a.Error = result.Err.Error()
+		return a
+	}
+	a.Type = string(result.Value.Type())
+	switch v := result.Value.(type) {
+	case promql.Scalar:
+		a.Series = append(a.Series, rawSeries{Times: []int64{v.T}, Values: []string{bits(v.V)}})
+	case promql.String:
+		a.Text = v.V
+	case promql.Vector:
+		for _, s := range v {
+			a.Series = append(a.Series, rawSeries{Labels: pairs(s.Metric), Times: []int64{s.T}, Values: []string{bits(s.F)}})
+		}
+	case promql.Matrix:
+		for _, s := range v {
+			r := rawSeries{Labels: pairs(s.Metric), Times: []int64{}, Values: []string{}}
+			for _, p := range s.Floats {
+				r.Times = append(r.Times, p.T)
+				r.Values = append(r.Values, bits(p.F))
+			}
+			a.Series = append(a.Series, r)
+		}
+	}
+	return a
+}
+
+func newEngine(delayed bool) *promql.Engine {
+	return promql.NewEngine(promql.EngineOpts{
+		MaxSamples:               samplesMax,
+		Timeout:                  timeout,
+		LookbackDelta:            5 * time.Minute,
+		NoStepSubqueryIntervalFn: func(int64) int64 { return 60_000 },
+		EnableAtModifier:         true,
+		EnableNegativeOffset:     true,
+		EnableDelayedNameRemoval: delayed,
+		Parser: parser.NewParser(parser.Options{
+			EnableExperimentalFunctions:  true,
+			EnableExtendedRangeSelectors: true,
+			EnableBinopFillModifiers:     true,
+			ExperimentalDurationExpr:     true,
+		}),
+	})
+}
+
+func run() error {
+	engines := map[bool]*promql.Engine{false: newEngine(false), true: newEngine(true)}
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(make([]byte, 1<<20), 1<<28)
+	writer := bufio.NewWriter(os.Stdout)
+	out := json.NewEncoder(writer)
+	out.SetEscapeHTML(false)
+	m := &memory{}
+	for in.Scan() {
+		if len(in.Bytes()) == 0 {
+			continue
+		}
+		var q question
+		if err := json.Unmarshal(in.Bytes(), &q); err != nil {
+			return fmt.Errorf("line %q: %w", in.Text(), err)
+		}
+		if q.Series != nil {
+			loaded, err := load(q.Series)
+			if err != nil {
+				return err
+			}
+			m = loaded
+		}
+		if q.Query == "" {
+			continue
+		}
+		if err := out.Encode(ask(engines[q.Delayed], m, q)); err != nil {
+			return err
+		}
+		if err := writer.Flush(); err != nil {
+			return err
+		}
+	}
+	return in.Err()
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "engine:", err)
+		os.Exit(1)
+	}
+}
