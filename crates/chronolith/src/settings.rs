@@ -148,10 +148,10 @@ static SETTINGS: &[Setting] = &[
     at_start("query.max-samples", "50000000", "Samples one query may hold at once", |s, v| {
         set(&mut s.server.query.samples_max, count(v).map(|n| n as u64))
     }),
-    at_start("query.memory", "512MiB", "Memory of one query, its answer included", |s, v| {
+    at_start("query.memory", "1GiB", "Memory of one query, its answer included", |s, v| {
         set(&mut s.server.query.memory_bytes_max, size_at_least(v, 1 << 20))
     }),
-    at_start("query.memory-total", "1GiB", "Memory of all queries together", |s, v| {
+    at_start("query.memory-total", "2GiB", "Memory of all queries together", |s, v| {
         set(&mut s.server.query.memory_total_bytes_max, size_at_least(v, 1 << 20))
     }),
     at_start("query.lookback", "5m", "How far a query looks back for the latest sample", |s, v| {

@@ -1,4 +1,5 @@
-//! Routes, and what holds for all of them: counting, CORS, compression, answers for unknown paths.
+//! Routes, and what holds for all of them: counting, CORS, compression, answers for unknown paths and for
+//! methods that a path does not have.
 //! Not here: connections and their deadlines (`serve`).
 
 mod body;
@@ -8,6 +9,7 @@ mod lifecycle;
 mod metadata;
 mod page;
 mod params;
+mod paths;
 mod query;
 mod series;
 mod status;
@@ -29,7 +31,6 @@ use axum::routing::{get, post};
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
 
-use self::error::{ApiError, ErrorKind, text};
 use crate::app::App;
 use crate::limits::GZIP_BYTES_MIN;
 
@@ -38,7 +39,7 @@ pub(crate) use lifecycle::reload_now;
 
 pub(crate) fn router(app: Arc<App>) -> Router {
     let compressible = SizeAbove::new(GZIP_BYTES_MIN).and(NotForContentType::const_new("image/"));
-    Router::new()
+    let routes = Router::new()
         .merge(api())
         .route("/", get(page::page))
         .route("/-/healthy", get(lifecycle::healthy))
@@ -47,12 +48,15 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(lifecycle::metrics))
         .route("/version", get(status::version))
         .route("/federate", get(federate::federate))
-        .fallback(unknown_path)
-        .method_not_allowed_fallback(wrong_method)
+        .fallback(paths::unknown)
+        .method_not_allowed_fallback(paths::wrong_method)
         .layer(CompressionLayer::new().compress_when(compressible))
+        .layer(middleware::from_fn(paths::redirect_unclean))
         .layer(middleware::from_fn(cross_origin))
         .layer(middleware::from_fn_with_state(app.clone(), count))
-        .with_state(app)
+        .with_state(app);
+    // The router adds `Allow` behind all of its layers, so that one more around it has to complete it.
+    Router::new().fallback_service(routes).layer(middleware::map_response(paths::complete_allow))
 }
 
 fn api() -> Router<Arc<App>> {
@@ -70,6 +74,9 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/rules", get(status::rules))
         .route("/api/v1/alerts", get(status::alerts))
         .route("/api/v1/targets", get(status::targets))
+        .route("/api/v1/targets/metadata", get(status::empty_list))
+        .route("/api/v1/scrape_pools", get(status::scrape_pools))
+        .route("/api/v1/notifications", get(status::empty_list))
         .route("/api/v1/alertmanagers", get(status::alertmanagers))
         .route("/api/v1/features", get(status::features))
         .route("/api/v1/status/buildinfo", get(status::build))
@@ -81,35 +88,16 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/status/walreplay", get(status::replay))
 }
 
-async fn unknown_path(request: Request) -> Response<Body> {
-    let (parts, request_body) = request.into_parts();
-    body::discard(request_body).await;
-    let path = parts.uri.path();
-    if path.starts_with("/api/") {
-        return ApiError::new(ErrorKind::NotFound, format!("no such endpoint: {path}")).into_response();
-    }
-    text(StatusCode::NOT_FOUND, "404 page not found")
-}
-
-async fn wrong_method(request: Request) -> Response<Body> {
-    let (parts, request_body) = request.into_parts();
-    body::discard(request_body).await;
-    let message = format!("method {} is not allowed for {}", parts.method, parts.uri.path());
-    text(StatusCode::METHOD_NOT_ALLOWED, &message)
-}
-
 /// Lets pages of other origins read the API, as upstream does by default; answers preflight requests.
 async fn cross_origin(request: Request, next: Next) -> Response<Body> {
-    let has_origin = request.headers().contains_key(header::ORIGIN);
-    let preflight = request.method() == Method::OPTIONS;
-    let mut response = if preflight {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NO_CONTENT;
-        response
+    let is_api = request.uri().path().starts_with("/api/");
+    let has_origin = request.headers().get(header::ORIGIN).is_some_and(|origin| !origin.is_empty());
+    let mut response = if is_api && request.method() == Method::OPTIONS {
+        StatusCode::NO_CONTENT.into_response()
     } else {
         next.run(request).await
     };
-    if has_origin || preflight {
+    if is_api && has_origin {
         let headers = response.headers_mut();
         let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
         set(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
@@ -119,6 +107,7 @@ async fn cross_origin(request: Request, next: Next) -> Response<Body> {
             "Accept, Authorization, Content-Type, Origin, X-Scope-OrgID",
         );
         set(header::ACCESS_CONTROL_EXPOSE_HEADERS, "Date");
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
     }
     response
 }

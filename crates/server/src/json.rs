@@ -67,10 +67,10 @@ fn put_exponent(out: &mut Vec<u8>, value: f64) {
     put_display(out, format_args!("{mantissa}e{sign}{digits:0>2}"));
 }
 
-/// A value as text expositions print it (Go's shortest `g`: exponents from 1e21 and below 1e-4).
+/// A value as text expositions print it (Go's shortest `g`: exponents from 1e6 and below 1e-4).
 pub(crate) fn put_float_general(out: &mut Vec<u8>, value: f64) {
     let magnitude = value.abs();
-    if value.is_finite() && magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
+    if value.is_finite() && magnitude != 0.0 && !(1e-4..1e6).contains(&magnitude) {
         put_exponent(out, value);
     } else {
         put_float(out, value);
@@ -87,6 +87,30 @@ pub(crate) fn put_time(out: &mut Vec<u8>, time_ms: i64) {
     if !ms.is_multiple_of(1000) {
         put_display(out, format_args!(".{:03}", ms % 1000));
     }
+}
+
+/// Milliseconds as seconds with as few decimals as they need, as upstream prints the time of a scalar or a
+/// string.
+pub(crate) fn put_time_short(out: &mut Vec<u8>, time_ms: i64) {
+    put_time(out, time_ms);
+    if time_ms % 1000 != 0 {
+        while out.last() == Some(&b'0') {
+            out.pop();
+        }
+    }
+}
+
+/// A scalar as `[seconds,"value"]`; upstream never gives it an exponent.
+pub(crate) fn put_scalar(out: &mut Vec<u8>, time_ms: i64, value: f64) {
+    out.push(b'[');
+    put_time_short(out, time_ms);
+    out.extend_from_slice(b",\"");
+    if value.is_finite() {
+        put_display(out, value)
+    } else {
+        put_float_rare(out, value)
+    }
+    out.extend_from_slice(b"\"]");
 }
 
 /// `[seconds,"value"]`

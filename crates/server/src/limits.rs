@@ -29,6 +29,12 @@ pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
 pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest a client may take no byte of an answer.
 pub const ANSWER_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest a client may take over a whole answer, however steadily it takes a few bytes.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+/// Part of an answer that is sent, and whose memory is given back, at once.
+pub const ANSWER_PART_BYTES: usize = 64 << 10;
+/// Bytes read at once until the first request line of a connection is complete.
+pub const FIRST_READ_BYTES_MAX: usize = 4 << 10;
 /// Form body of a query.
 pub const FORM_BYTES_MAX: usize = 4 << 20;
 /// Parameters of one request.

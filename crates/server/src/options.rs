@@ -71,8 +71,8 @@ impl Default for QueryOptions {
             timeout_ms: 120_000,
             concurrency: 20,
             samples_max: 50_000_000,
-            memory_bytes_max: 512 << 20,
-            memory_total_bytes_max: 1 << 30,
+            memory_bytes_max: 1 << 30,
+            memory_total_bytes_max: 2 << 30,
             lookback_ms: 300_000,
         }
     }

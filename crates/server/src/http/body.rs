@@ -2,14 +2,22 @@
 //! Holds: a client pays budget only for bytes that have arrived; nothing is held longer than
 //! [`BODY_READ_TIMEOUT`].
 
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use chronolith_base::{MemoryBudget, Reservation};
 use http_body_util::BodyExt as _;
+use hyper::body::{Frame, SizeHint};
+use tokio::time::Instant;
 
 use super::error::{ApiError, ErrorKind};
-use crate::limits::{BODY_IDLE_TIMEOUT, BODY_READ_TIMEOUT, DISCARD_TIMEOUT, DISCARDED_BYTES_MAX};
+use crate::limits::{
+    ANSWER_TIMEOUT, BODY_IDLE_TIMEOUT, BODY_READ_TIMEOUT, DISCARD_TIMEOUT, DISCARDED_BYTES_MAX,
+};
 
 /// A body and the memory it takes.
 pub(crate) struct BodyBytes {
@@ -23,7 +31,7 @@ pub(crate) async fn read(
     bytes_max: usize,
     budget: &MemoryBudget,
 ) -> Result<BodyBytes, ApiError> {
-    if axum::body::HttpBody::size_hint(&body).lower() > bytes_max as u64 {
+    if HttpBody::size_hint(&body).lower() > bytes_max as u64 {
         discard(body).await;
         return Err(too_large(bytes_max));
     }
@@ -98,7 +106,70 @@ impl AsRef<[u8]> for HeldBytes {
     }
 }
 
-/// A body that gives its memory back when it is sent or dropped.
-pub(crate) fn held(bytes: Vec<u8>, held: Reservation) -> Body {
-    Body::from(Bytes::from_owner(HeldBytes { bytes, _held: held }))
+/// Bytes that give their memory back when they are sent or dropped.
+pub(crate) fn held(bytes: Vec<u8>, held: Reservation) -> Bytes {
+    Bytes::from_owner(HeldBytes { bytes, _held: held })
+}
+
+/// A body of known length that is sent part by part, and given up after [`ANSWER_TIMEOUT`].
+pub(crate) fn parts(parts: Vec<Bytes>) -> Body {
+    // Timers are the runtime's own business; nothing that is stored depends on them.
+    Body::new(Parts::new(parts, Instant::now() + ANSWER_TIMEOUT))
+}
+
+struct Parts {
+    parts: VecDeque<Bytes>,
+    left_bytes: u64,
+    deadline: Instant,
+}
+
+impl Parts {
+    fn new(parts: Vec<Bytes>, deadline: Instant) -> Parts {
+        let left_bytes = parts.iter().map(|part| part.len() as u64).sum();
+        Parts { parts: parts.into(), left_bytes, deadline }
+    }
+}
+
+impl HttpBody for Parts {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if Instant::now() >= self.deadline {
+            // An error ends the connection, and what is left gives its memory back.
+            self.parts.clear();
+            let late = io::Error::new(io::ErrorKind::TimedOut, "the client takes its answer too slowly");
+            return Poll::Ready(Some(Err(late)));
+        }
+        let part = self.parts.pop_front();
+        self.left_bytes -= part.as_ref().map_or(0, |part| part.len() as u64);
+        Poll::Ready(part.map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_takes_too_long_gives_its_memory_back() {
+        let budget = MemoryBudget::new("test", 1000);
+        let part = || held(vec![1; 100], budget.reserve(100).expect("fits"));
+        let mut on_time = Parts::new(vec![part(), part()], Instant::now() + ANSWER_TIMEOUT);
+        assert_eq!(on_time.size_hint().exact(), Some(200));
+        assert!(on_time.frame().await.is_some_and(|frame| frame.is_ok()));
+        assert_eq!((on_time.size_hint().exact(), budget.used_bytes()), (Some(100), 100));
+        drop(on_time);
+        let mut late = Parts::new(vec![part(), part()], Instant::now());
+        assert!(late.frame().await.is_some_and(|frame| frame.is_err()));
+        assert_eq!(budget.used_bytes(), 0);
+    }
 }

@@ -20,7 +20,6 @@ pub(crate) enum ErrorKind {
     Timeout,
     Internal,
     Unavailable,
-    NotFound,
     TooLarge,
     TooSlow,
     UnsupportedMedia,
@@ -37,7 +36,6 @@ impl ErrorKind {
             ErrorKind::Timeout => "timeout",
             ErrorKind::Internal => "internal",
             ErrorKind::Unavailable => "unavailable",
-            ErrorKind::NotFound => "not_found",
         }
     }
 
@@ -49,7 +47,6 @@ impl ErrorKind {
             ErrorKind::Canceled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             ErrorKind::Timeout | ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::TooSlow => StatusCode::REQUEST_TIMEOUT,
             ErrorKind::UnsupportedMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -115,6 +112,9 @@ pub(crate) fn text(status: StatusCode, message: &str) -> Response<Body> {
     *response.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    if !status.is_success() {
+        response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
     response
 }
 

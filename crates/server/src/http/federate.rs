@@ -26,12 +26,14 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=a
 /// What a series costs beside its labels.
 const ENTRY_BYTES: u64 = 96;
 
-pub(super) async fn federate(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
-    let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
+pub(super) async fn federate(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    answer(&app, request).await.unwrap_or_else(ApiError::into_text)
+}
+
+async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = work::open(app, request).await?;
+    call.params.well_formed()?;
+    let printed = work::run(app, app.options.query.timeout_ms, move |app, ctx| {
         let selectors = selectors(app, &call.params)?;
         let now_ms = app.env.clock.now_ms();
         let range = TimeRange::inclusive(now_ms.saturating_sub(app.options.query.lookback_ms) + 1, now_ms);

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::Response;
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse as _;
 use chronolith_model::{Exemplar, Labels, Matcher, MetadataEntry};
 use chronolith_promql::ast::{Expr, ExprKind};
 
 use super::error::ApiError;
+use super::params::Params;
 use super::work::{self, Printer};
 use super::{query, series};
 use crate::app::App;
@@ -19,17 +21,26 @@ pub(super) async fn metadata(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;
-    let limit = call.params.limit_given("limit")?;
+    let limit = limit_given(&call.params, "limit")?;
+    let per_metric = limit_given(&call.params, "limit_per_metric")?;
     let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
         let metric = call.params.get("metric");
         // Entries of one metric follow each other; one metric may have several, so that the limit counts here.
         let entries = app.store()?.metadata(&call.tenant, metric, limit.filter(|n| *n > 0).unwrap_or(0));
-        let per_metric = call.params.limit("limit_per_metric")?;
         let mut printer = Printer::open(ctx)?;
-        put_metadata(&mut printer.out, &entries, limit.unwrap_or(usize::MAX), per_metric);
+        put_metadata(&mut printer.out, &entries, limit.unwrap_or(usize::MAX), per_metric.unwrap_or(0));
         printer.close(ctx, &[], &[])
     });
     Ok(printed.await?.into_json())
+}
+
+/// A limit of `metadata`; `None` where it is absent or negative.
+fn limit_given(params: &Params, name: &str) -> Result<Option<usize>, ApiError> {
+    match params.number(name) {
+        None => Ok(None),
+        Some(Ok(number)) => Ok(usize::try_from(number).ok()),
+        Some(Err(_)) => Err(ApiError::bad_request(format!("{name} must be a number"))),
+    }
 }
 
 fn put_metadata(
@@ -71,9 +82,13 @@ pub(super) async fn exemplars(
         return Err(ApiError::bad_request("end timestamp must not be before start timestamp"));
     }
     let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
-        let expr = query::parse(app, &call.params, "query")?;
+        let text = call.params.get("query").unwrap_or("");
+        let expr = query::parse_text(app, text).map_err(ApiError::bad_request)?;
         let mut selectors = Vec::new();
         collect_selectors(&expr, &mut selectors);
+        if selectors.is_empty() {
+            return Ok(None);
+        }
         let found = app.store()?.exemplars(&call.tenant, &selectors, range);
         let mut printer = Printer::open(ctx)?;
         printer.out.push(b'[');
@@ -82,9 +97,11 @@ pub(super) async fn exemplars(
             printer.settle(ctx)?;
         }
         printer.out.push(b']');
-        printer.close(ctx, &[], &[])
+        printer.close(ctx, &[], &[]).map(Some)
     });
-    Ok(printed.await?.into_json())
+    // A query without a selector has no answer, not an empty one.
+    let no_content = || StatusCode::NO_CONTENT.into_response();
+    Ok(printed.await?.map_or_else(no_content, Printer::into_json))
 }
 
 fn put_exemplars(out: &mut Vec<u8>, idx: usize, labels: &Labels, exemplars: &[Exemplar]) {

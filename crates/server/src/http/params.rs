@@ -1,6 +1,8 @@
 //! Parameters of the API: query string and form body, times, durations and steps as Go reads them.
 //! Holds: a value is either understood completely or refused with upstream's text.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 
 use super::error::ApiError;
@@ -10,6 +12,8 @@ use crate::limits::PARAM_COUNT_MAX;
 #[cfg(test)]
 mod tests;
 
+/// Nanoseconds of a millisecond.
+pub(crate) const NS_PER_MS: i64 = 1_000_000;
 /// Earliest time that upstream prints and reads back.
 const MIN_TIME_TEXT: &str = "-292273086-05-16T16:47:06Z";
 /// Latest time that upstream prints and reads back.
@@ -17,37 +21,58 @@ const MAX_TIME_TEXT: &str = "292277025-08-18T07:12:54.999999999Z";
 
 /// Decoded `name=value` pairs, body before query string, in order.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Params(Vec<(String, String)>);
+pub(crate) struct Params {
+    pairs: Vec<(String, String)>,
+    malformed: Option<String>,
+}
 
 impl Params {
-    /// Reads one urlencoded text.
+    /// Reads one urlencoded text. A pair with a broken escape or a semicolon is left out and remembered, as
+    /// upstream does: most endpoints answer with what is left, a few ask [`Params::well_formed`].
     pub(crate) fn parse(&mut self, encoded: &str) -> Result<(), ApiError> {
         for pair in encoded.split('&').filter(|pair| !pair.is_empty()) {
-            if self.0.len() >= PARAM_COUNT_MAX {
+            if self.pairs.len() >= PARAM_COUNT_MAX {
                 return Err(ApiError::bad_request(format!("more than {PARAM_COUNT_MAX} parameters")));
             }
+            if let Some(why) = pair_fault(pair) {
+                self.malformed.get_or_insert(why);
+                continue;
+            }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            self.0.push((decode(name)?, decode(value)?));
+            self.pairs.push((decode(name)?, decode(value)?));
         }
         Ok(())
     }
 
+    /// Whether every pair could be read.
+    ///
+    /// # Errors
+    /// Names the first that could not.
+    pub(crate) fn well_formed(&self) -> Result<(), ApiError> {
+        match &self.malformed {
+            None => Ok(()),
+            Some(why) => Err(ApiError::bad_request(format!("error parsing form values: {why}"))),
+        }
+    }
+
     /// The first value of `name`; an empty one counts as not given.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(n, _)| n == name);
+        let found = self.pairs.iter().find(|(n, _)| n == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
     /// All values of `name`.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
+        self.pairs.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
     /// Milliseconds of the time `name`, or `default_ms`.
     pub(crate) fn time_ms(&self, name: &str, default_ms: i64) -> Result<i64, ApiError> {
         match self.get(name) {
             None => Ok(default_ms),
-            Some(text) => parse_time_ms(text).map_err(|why| ApiError::parameter(name, why)),
+            Some(text) => parse_time_ms(text).map_err(|why| {
+                ApiError::parameter(name, format_args!("invalid time value for '{name}': {why}"))
+            }),
         }
     }
 
@@ -56,27 +81,36 @@ impl Params {
         parse_time_ms(self.get(name).unwrap_or("")).map_err(|why| ApiError::parameter(name, why))
     }
 
-    /// Milliseconds of the duration `name`.
-    pub(crate) fn duration_ms(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        let parse = |text| parse_seconds_ms(text).map_err(|why| ApiError::parameter(name, why));
-        self.get(name).map(parse).transpose()
-    }
-
-    /// `limit` and its like: 0 and absent mean "no limit".
+    /// `limit` of queries and lists: 0 and absent mean "no limit".
     pub(crate) fn limit(&self, name: &str) -> Result<usize, ApiError> {
-        Ok(self.limit_given(name)?.unwrap_or(0))
+        let Some(text) = self.get(name) else { return Ok(0) };
+        let number = text.parse::<i64>().map_err(|error| {
+            let why = match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            ApiError::parameter(name, format_args!("strconv.Atoi: parsing {text:?}: {why}"))
+        })?;
+        usize::try_from(number).map_err(|_| ApiError::parameter(name, "limit must be non-negative"))
     }
 
-    /// A limit, `None` where absent or negative.
-    pub(crate) fn limit_given(&self, name: &str) -> Result<Option<usize>, ApiError> {
-        let Some(text) = self.get(name) else { return Ok(None) };
-        let number: i64 =
-            text.parse().map_err(|_| ApiError::parameter(name, format_args!("{text:?} is not a number")))?;
-        if number < 0 {
-            return Err(ApiError::parameter(name, "limit must be non-negative"));
-        }
-        Ok(Some(usize::try_from(number).unwrap_or(usize::MAX)))
+    /// The whole number `name`; the inner error is for the caller to word.
+    pub(crate) fn number(&self, name: &str) -> Option<Result<i64, ParseIntError>> {
+        self.get(name).map(str::parse)
     }
+}
+
+/// Why a `name=value` pair cannot be read, in upstream's words.
+fn pair_fault(pair: &str) -> Option<String> {
+    if pair.contains(';') {
+        return Some("invalid semicolon separator in query".to_owned());
+    }
+    let bytes = pair.as_bytes();
+    let is_escape =
+        |at: usize| bytes.get(at + 1..at + 3).is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit));
+    let (broken_at, _) = bytes.iter().enumerate().find(|&(at, &byte)| byte == b'%' && !is_escape(at))?;
+    let shown: String = pair.get(broken_at..)?.chars().take(3).collect();
+    Some(format!("invalid URL escape {shown:?}"))
 }
 
 /// Percent-decoding of a form: `+` is a space.
@@ -120,16 +154,17 @@ pub(crate) fn parse_time_ms(text: &str) -> Result<i64, String> {
     }
 }
 
-/// A duration: seconds as a float, or Prometheus's form.
-pub(crate) fn parse_seconds_ms(text: &str) -> Result<i64, String> {
+/// Nanoseconds of a duration: seconds as a float, or Prometheus's form. `NaN` is 0, which no caller takes
+/// for a length.
+pub(crate) fn parse_duration_ns(text: &str) -> Result<i64, String> {
     if let Some(seconds) = parse_float(text) {
         let nanos = seconds * 1e9;
-        if nanos.is_nan() || nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
+        if nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
             return Err(format!("cannot parse {text:?} to a valid duration. It overflows int64"));
         }
-        return Ok((nanos / 1e6) as i64);
+        return Ok(nanos as i64);
     }
-    let parsed = parse_duration_ms(text).filter(|ms| *ms <= i64::MAX / 1_000_000);
+    let parsed = parse_duration_ms(text).and_then(|ms| ms.checked_mul(NS_PER_MS));
     parsed.ok_or_else(|| format!("cannot parse {text:?} to a valid duration"))
 }
 

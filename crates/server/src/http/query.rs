@@ -6,13 +6,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use chronolith_model::ReadContext;
+use chronolith_model::{QueryError, ReadContext};
 use chronolith_promql::ast::Expr;
-use chronolith_promql::engine::{EvalError, Query, QueryResult, Value};
+use chronolith_promql::engine::{EvalError, MatrixSeries, Query, QueryResult, Value};
 use chronolith_promql::parser::parse_expr;
 
 use super::error::{ApiError, ErrorKind};
-use super::params::Params;
+use super::params::{NS_PER_MS, Params, parse_duration_ns};
 use super::work::{self, Call, Printer, TRUNCATED_WARNING};
 use crate::app::App;
 use crate::json;
@@ -31,6 +31,7 @@ enum Moments {
 struct Checked {
     call: Call,
     moments: Moments,
+    timeout_ms: u64,
     lookback_ms: Option<i64>,
     limit: usize,
     with_stats: bool,
@@ -42,14 +43,16 @@ pub(super) async fn instant(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;
+    let limit = call.params.limit("limit")?;
     let time_ms = call.params.time_ms("time", app.env.clock.now_ms())?;
-    answer(&app, call, Moments::At(time_ms)).await
+    answer(&app, call, limit, Moments::At(time_ms)).await
 }
 
 pub(super) async fn range(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;
+    let limit = call.params.limit("limit")?;
     let moments = steps(&call.params)?;
-    answer(&app, call, moments).await
+    answer(&app, call, limit, moments).await
 }
 
 pub(super) async fn format(
@@ -58,7 +61,7 @@ pub(super) async fn format(
 ) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;
     let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
-        let expr = parse(app, &call.params, "query")?;
+        let expr = parse(app, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_string(&mut printer.out, &expr.to_string());
         printer.close(ctx, &[], &[])
@@ -66,15 +69,17 @@ pub(super) async fn format(
     Ok(printed.await?.into_json())
 }
 
-async fn answer(app: &Arc<App>, call: Call, moments: Moments) -> Result<Response<Body>, ApiError> {
+async fn answer(
+    app: &Arc<App>,
+    call: Call,
+    limit: usize,
+    moments: Moments,
+) -> Result<Response<Body>, ApiError> {
     let timeout_ms = timeout_ms(app, &call.params)?;
-    let lookback_ms = call.params.duration_ms("lookback_delta")?;
-    if lookback_ms.is_some_and(|ms| ms <= 0) {
-        return Err(ApiError::parameter("lookback_delta", "must be positive"));
-    }
     let request = Checked {
-        lookback_ms,
-        limit: call.params.limit("limit")?,
+        timeout_ms,
+        lookback_ms: lookback_ms(&call.params)?,
+        limit,
         with_stats: call.params.get("stats").is_some(),
         received_ns: app.env.clock.mono_ns(),
         moments,
@@ -91,52 +96,63 @@ fn steps(params: &Params) -> Result<Moments, ApiError> {
     if end_ms < start_ms {
         return Err(ApiError::parameter("end", "end timestamp must not be before start time"));
     }
-    let step = super::params::parse_seconds_ms(params.get("step").unwrap_or(""));
-    let step_ms = step.map_err(|why| ApiError::parameter("step", why))?;
-    // Steps are whole milliseconds: a shorter one would be none at all.
-    if step_ms <= 0 {
+    let step = parse_duration_ns(params.get("step").unwrap_or(""));
+    let step_ns = step.map_err(|why| ApiError::parameter("step", why))?;
+    if step_ns <= 0 {
         let why = "zero or negative query resolution step widths are not accepted. Try a positive integer";
         return Err(ApiError::parameter("step", why));
     }
-    if end_ms.checked_sub(start_ms).is_none_or(|width| width / step_ms > POINTS_PER_SERIES_MAX) {
+    let width_ns = (i128::from(end_ms) - i128::from(start_ms)) * i128::from(NS_PER_MS);
+    if width_ns / i128::from(step_ns) > i128::from(POINTS_PER_SERIES_MAX) {
         let why = "exceeded maximum resolution of 11,000 points per timeseries. \
                    Try decreasing the query resolution (?step=XX)";
         return Err(ApiError::bad_request(why));
     }
-    Ok(Moments::Steps { start_ms, end_ms, step_ms })
+    // Steps are whole milliseconds, and a shorter one is one.
+    Ok(Moments::Steps { start_ms, end_ms, step_ms: (step_ns / NS_PER_MS).max(1) })
 }
 
-/// The server's timeout, or a shorter one of the request.
+/// How far this query looks back; what is not positive means the default.
+fn lookback_ms(params: &Params) -> Result<Option<i64>, ApiError> {
+    let Some(text) = params.get("lookback_delta") else { return Ok(None) };
+    let parsed = parse_duration_ns(text)
+        .map_err(|why| ApiError::bad_request(format!("error parsing lookback delta duration: {why}")))?;
+    Ok(Some(parsed / NS_PER_MS).filter(|ms| *ms > 0))
+}
+
+/// The server's timeout, or a shorter one of the request. One that is not positive is over when it starts.
 fn timeout_ms(app: &App, params: &Params) -> Result<u64, ApiError> {
     let most = app.options.query.timeout_ms;
-    match params.duration_ms("timeout")? {
-        None => Ok(most),
-        Some(ms) => match u64::try_from(ms) {
-            Ok(ms) if ms > 0 => Ok(ms.min(most)),
-            _ => Err(ApiError::parameter("timeout", "must be positive")),
-        },
-    }
+    let Some(text) = params.get("timeout") else { return Ok(most) };
+    let ns = parse_duration_ns(text).map_err(|why| ApiError::parameter("timeout", why))?;
+    Ok(u64::try_from(ns).unwrap_or(0).div_ceil(NS_PER_MS as u64).min(most))
 }
 
-/// Parses the query in parameter `name`.
-pub(super) fn parse(app: &App, params: &Params, name: &str) -> Result<Expr, ApiError> {
-    parse_text(app, params.get(name).unwrap_or(""), name)
+/// Parses the parameter `query`.
+fn parse(app: &App, params: &Params) -> Result<Expr, ApiError> {
+    let text = params.get("query").unwrap_or("");
+    parse_text(app, text).map_err(|why| ApiError::parameter("query", why))
 }
 
-/// Parses `text`, which came as parameter `name`.
-pub(super) fn parse_text(app: &App, text: &str, name: &str) -> Result<Expr, ApiError> {
+/// Parses the text of a query or a selector.
+pub(super) fn parse_text(app: &App, text: &str) -> Result<Expr, String> {
     if text.len() > QUERY_BYTES_MAX {
-        let why =
-            format!("query of {} bytes is longer than the limit of {QUERY_BYTES_MAX} bytes", text.len());
-        return Err(ApiError::parameter(name, why));
+        return Err(format!(
+            "query of {} bytes is longer than the limit of {QUERY_BYTES_MAX} bytes",
+            text.len()
+        ));
     }
-    parse_expr(text, app.parser).map_err(|why| ApiError::parameter(name, why))
+    parse_expr(text, app.parser).map_err(|why| why.to_string())
 }
 
 fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, ApiError> {
     let clock = &app.env.clock;
     let started_ns = clock.mono_ns();
-    let expr = parse(app, &request.call.params, "query")?;
+    let expr = parse(app, &request.call.params)?;
+    let prepared_ns = clock.mono_ns();
+    if request.timeout_ms == 0 {
+        return Err(ApiError::new(ErrorKind::Timeout, "query timed out in query queue"));
+    }
     let source = app.store()?.queryable(&request.call.tenant);
     let (start_ms, end_ms, step_ms, duration) = match request.moments {
         Moments::At(time_ms) => (time_ms, time_ms, 0, &app.metrics.query.instant),
@@ -149,17 +165,40 @@ fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, 
     let evaluated_ns = clock.mono_ns();
     let timings = Timings {
         queue_ns: started_ns.saturating_sub(request.received_ns),
-        evaluation_ns: evaluated_ns.saturating_sub(started_ns),
+        preparation_ns: prepared_ns.saturating_sub(started_ns),
+        evaluation_ns: evaluated_ns.saturating_sub(prepared_ns),
     };
+    // The engine gives its memory back when it is done; what it found lives until it is printed.
+    let _held = ctx.budget.reserve(value_bytes(&result.value)).map_err(QueryError::from)?;
     let printed = print(&result, request, timings, ctx);
     duration.observe_ns(clock.mono_ns().saturating_sub(started_ns));
     printed
+}
+
+/// Memory of a result, labels included.
+fn value_bytes(value: &Value) -> u64 {
+    match value {
+        Value::Scalar { .. } => 0,
+        Value::String { value, .. } => value.len() as u64,
+        Value::Vector(samples) => {
+            samples.iter().map(|one| (size_of_val(one) + one.labels.heap_bytes()) as u64).sum()
+        }
+        Value::Matrix(series) => {
+            let samples = |times: usize, values: usize| 8 * (times + values);
+            let one_bytes = |one: &MatrixSeries| {
+                let samples = samples(one.times.capacity(), one.values.capacity());
+                (size_of_val(one) + one.labels.heap_bytes() + samples) as u64
+            };
+            series.iter().map(one_bytes).sum()
+        }
+    }
 }
 
 /// How long the parts of a query took.
 #[derive(Clone, Copy)]
 struct Timings {
     queue_ns: u64,
+    preparation_ns: u64,
     evaluation_ns: u64,
 }
 
@@ -194,12 +233,12 @@ fn print_value(
     match value {
         Value::Scalar { time_ms, value } => {
             out.extend_from_slice(b"{\"resultType\":\"scalar\",\"result\":");
-            json::put_sample(out, *time_ms, *value);
+            json::put_scalar(out, *time_ms, *value);
             Ok(false)
         }
         Value::String { time_ms, value } => {
             out.extend_from_slice(b"{\"resultType\":\"string\",\"result\":[");
-            json::put_time(out, *time_ms);
+            json::put_time_short(out, *time_ms);
             out.push(b',');
             json::put_string(out, value);
             out.push(b']');
@@ -259,13 +298,16 @@ fn put_samples(out: &mut Vec<u8>, times: &[i64], values: &[f64]) {
 
 fn put_stats(out: &mut Vec<u8>, timings: Timings, result: &QueryResult) {
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let (queue, evaluation) = (seconds(timings.queue_ns), seconds(timings.evaluation_ns));
+    let (queue, preparation) = (seconds(timings.queue_ns), seconds(timings.preparation_ns));
+    let inner = seconds(timings.evaluation_ns);
+    let evaluation = preparation + inner;
     let total = queue + evaluation;
     let (read, peak) = (result.samples_read, result.samples_peak);
     json::put_display(
         out,
         format_args!(
-            ",\"stats\":{{\"timings\":{{\"evalTotalTime\":{evaluation},\"execQueueTime\":{queue},\
+            ",\"stats\":{{\"timings\":{{\"evalTotalTime\":{evaluation},\"resultSortTime\":0,\
+             \"queryPreparationTime\":{preparation},\"innerEvalTime\":{inner},\"execQueueTime\":{queue},\
              \"execTotalTime\":{total}}},\"samples\":{{\"totalQueryableSamples\":{read},\"peakSamples\":{peak}}}}}"
         ),
     );

@@ -29,13 +29,15 @@ pub(super) async fn series(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;
+    call.params.well_formed()?;
     if call.params.all("match[]").next().is_none() {
         return Err(ApiError::bad_request("no match[] parameter provided"));
     }
-    let range = time_range(&call.params)?;
     let limit = call.params.limit("limit")?;
+    let range = time_range(&call.params)?;
     let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
-        let selectors = selectors(app, &call.params)?;
+        let selectors =
+            selectors(app, &call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
         let source = app.store()?.queryable(&call.tenant);
         let mut found = Collected::new(ctx)?;
         for matchers in &selectors {
@@ -96,8 +98,8 @@ async fn list(
     + Send
     + 'static,
 ) -> Result<Response<Body>, ApiError> {
-    let range = time_range(&call.params)?;
     let limit = call.params.limit("limit")?;
+    let range = time_range(&call.params)?;
     // One more than asked tells whether there is more.
     let asked = if limit == 0 { 0 } else { limit.saturating_add(1) };
     let printed = work::run(app, app.options.query.timeout_ms, move |app, ctx| {
@@ -116,7 +118,15 @@ async fn list(
         }
         let shown = if limit == 0 { usize::MAX } else { limit };
         let mut printer = Printer::open(ctx)?;
-        json::put_strings(&mut printer.out, found.iter().take(shown).map(String::as_str));
+        printer.out.push(b'[');
+        for (idx, name) in found.iter().take(shown).enumerate() {
+            if idx > 0 {
+                printer.out.push(b',');
+            }
+            json::put_string(&mut printer.out, name);
+            printer.settle(ctx)?;
+        }
+        printer.out.push(b']');
         printer.close(ctx, &truncation(found.len() > shown), &[])
     });
     Ok(printed.await?.into_json())
@@ -133,21 +143,17 @@ pub(super) fn time_range(params: &Params) -> Result<TimeRange, ApiError> {
     Ok(TimeRange::inclusive(start_ms, end_ms))
 }
 
-/// The selectors of all `match[]`.
+/// The selectors of all `match[]`. Errors do not name the parameter: upstream does so for `series` only.
 pub(super) fn selectors(app: &App, params: &Params) -> Result<Vec<Vec<Matcher>>, ApiError> {
     params.all("match[]").map(|text| selector(app, text)).collect()
 }
 
 fn selector(app: &App, text: &str) -> Result<Vec<Matcher>, ApiError> {
-    let expr = parse_text(app, text, "match[]").map_err(|error| {
-        if error.message.ends_with(ALL_EMPTY_TEXT) {
-            ApiError::parameter("match[]", format_args!("match[] {ALL_EMPTY_TEXT}"))
-        } else {
-            error
-        }
+    let expr = parse_text(app, text).map_err(|why| {
+        let why = if why.ends_with(ALL_EMPTY_TEXT) { format!("match[] {ALL_EMPTY_TEXT}") } else { why };
+        ApiError::bad_request(why)
     })?;
-    matchers_of(expr)
-        .ok_or_else(|| ApiError::parameter("match[]", "1:1: parse error: not a plain series selector"))
+    matchers_of(expr).ok_or_else(|| ApiError::bad_request("1:1: parse error: not a plain series selector"))
 }
 
 fn matchers_of(expr: Expr) -> Option<Vec<Matcher>> {

@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
 use super::error::ApiError;
+use super::params::Params;
 use super::work;
 use crate::app::App;
 use crate::limits::CARDINALITY_LIMIT_MAX;
@@ -19,11 +20,12 @@ const API_VERSION: &str = "3.14.0";
 const CARDINALITY_LIMIT: usize = 10;
 
 fn success(data: &Value) -> Response<Body> {
-    plain_json(&json!({ "status": "success", "data": data }))
+    // The status first, as upstream prints it: scripts look for the beginning of the answer.
+    plain_json(format!("{{\"status\":\"success\",\"data\":{data}}}"))
 }
 
-fn plain_json(value: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::from(value.to_string()));
+fn plain_json(text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
@@ -46,11 +48,24 @@ pub(super) async fn build() -> Response<Body> {
 }
 
 pub(super) async fn version() -> Response<Body> {
-    plain_json(&build_value())
+    plain_json(build_value().to_string())
 }
 
-pub(super) async fn rules() -> Response<Body> {
-    success(&json!({ "groups": [] }))
+pub(super) async fn rules(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = work::open(&app, request).await?;
+    match call.params.get("type").map(str::to_lowercase).as_deref() {
+        None | Some("alert" | "record") => Ok(success(&json!({ "groups": [] }))),
+        Some(other) => Err(ApiError::parameter("type", format_args!("not supported value {other:?}"))),
+    }
+}
+
+pub(super) async fn scrape_pools() -> Response<Body> {
+    success(&json!({ "scrapePools": [] }))
+}
+
+/// For lists that have no entries because nothing is scraped and nothing is to be told.
+pub(super) async fn empty_list() -> Response<Body> {
+    success(&json!([]))
 }
 
 pub(super) async fn alerts() -> Response<Body> {
@@ -122,13 +137,20 @@ pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
     }))
 }
 
+fn cardinality_limit(params: &Params) -> Result<usize, ApiError> {
+    let Some(number) = params.number("limit") else { return Ok(CARDINALITY_LIMIT) };
+    match number.ok().and_then(|number| usize::try_from(number).ok()).filter(|limit| *limit > 0) {
+        None => Err(ApiError::bad_request("limit must be a positive number")),
+        Some(limit) if limit > CARDINALITY_LIMIT_MAX => {
+            Err(ApiError::bad_request(format!("limit must not exceed {CARDINALITY_LIMIT_MAX}")))
+        }
+        Some(limit) => Ok(limit),
+    }
+}
+
 pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;
-    let limit = call.params.limit_given("limit")?.unwrap_or(CARDINALITY_LIMIT);
-    if limit == 0 || limit > CARDINALITY_LIMIT_MAX {
-        let why = format!("limit must be between 1 and {CARDINALITY_LIMIT_MAX}");
-        return Err(ApiError::parameter("limit", why));
-    }
+    let limit = cardinality_limit(&call.params)?;
     let value = work::run(&app, app.options.query.timeout_ms, move |app, _| {
         let store = app.store()?;
         let stats = store.stats();

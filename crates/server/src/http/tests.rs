@@ -115,7 +115,7 @@ async fn refusals_have_upstreams_texts() {
     let cases = [
         (
             "/api/v1/query?query=1&time=yesterday",
-            r#"invalid parameter "time": cannot parse "yesterday" to a valid timestamp"#,
+            r#"invalid parameter "time": invalid time value for 'time': cannot parse "yesterday" to a valid timestamp"#,
         ),
         (
             "/api/v1/query_range?query=1&end=1&step=1",
@@ -139,13 +139,57 @@ async fn refusals_have_upstreams_texts() {
         ),
         (
             "/api/v1/query_range?query=1&start=1&end=2&step=0.000000001",
-            r#"invalid parameter "step": zero or negative query resolution step widths are not accepted. Try a positive integer"#,
+            "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
         ),
+        ("/api/v1/series", "no match[] parameter provided"),
+        (
+            "/api/v1/query?query=sum(",
+            r#"invalid parameter "query": 1:5: parse error: unclosed left parenthesis"#,
+        ),
+    ];
+    for (path, message) in cases {
+        check_error(&server.get(path).await, 400, "bad_data", message);
+    }
+}
+
+#[tokio::test]
+async fn refusals_name_the_fault_that_upstream_sees_first() {
+    let server = Fixture::ready();
+    let cases = [
+        (
+            "/api/v1/query_range?query=sum(&limit=x&start=",
+            r#"invalid parameter "limit": strconv.Atoi: parsing "x": invalid syntax"#,
+        ),
+        (
+            "/api/v1/query?query=sum(&timeout=x&lookback_delta=y",
+            r#"invalid parameter "timeout": cannot parse "x" to a valid duration"#,
+        ),
+        (
+            "/api/v1/query?query=sum(&lookback_delta=y",
+            r#"error parsing lookback delta duration: cannot parse "y" to a valid duration"#,
+        ),
+        (
+            "/api/v1/query_range?query=sum(&start=0&end=1&step=1",
+            r#"invalid parameter "query": 1:5: parse error: unclosed left parenthesis"#,
+        ),
+        ("/api/v1/query_exemplars?query=sum(", "1:5: parse error: unclosed left parenthesis"),
+        ("/api/v1/series?limit=x", "no match[] parameter provided"),
+        ("/api/v1/series?match[]=%zz", r#"error parsing form values: invalid URL escape "%zz""#),
+        ("/api/v1/labels?match[]=%7B%7D", "match[] must contain at least one non-empty matcher"),
+        ("/api/v1/label/job/values?match[]=up%7B", "1:4: parse error: unexpected end of input inside braces"),
+        (
+            "/api/v1/series?match[]=up%7B&end=x",
+            r#"invalid parameter "end": invalid time value for 'end': cannot parse "x" to a valid timestamp"#,
+        ),
+        ("/api/v1/metadata?limit=x", "limit must be a number"),
+        ("/api/v1/metadata?limit_per_metric=x", "limit_per_metric must be a number"),
+        ("/api/v1/status/tsdb?limit=0", "limit must be a positive number"),
+        ("/api/v1/status/tsdb?limit=10001", "limit must not exceed 10000"),
+        ("/api/v1/rules?type=x", r#"invalid parameter "type": not supported value "x""#),
         (
             "/api/v1/query_range?query=1&start=0&end=11001&step=1",
             "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
         ),
-        ("/api/v1/series", "no match[] parameter provided"),
         (
             "/api/v1/series?match[]=%7B%7D",
             r#"invalid parameter "match[]": match[] must contain at least one non-empty matcher"#,
@@ -155,12 +199,110 @@ async fn refusals_have_upstreams_texts() {
             r#"invalid parameter "query": 1:5: parse error: unclosed left parenthesis"#,
         ),
         ("/api/v1/labels?limit=-1", r#"invalid parameter "limit": limit must be non-negative"#),
-        ("/api/v1/label//values", r#"invalid label name: """#),
     ];
     for (path, message) in cases {
         check_error(&server.get(path).await, 400, "bad_data", message);
     }
-    check_error(&server.get("/api/v1/nope").await, 404, "not_found", "no such endpoint: /api/v1/nope");
+}
+
+#[tokio::test]
+async fn what_upstream_lets_pass_passes() {
+    let server = Fixture::ready();
+    for path in [
+        "/api/v1/labels?%zz",
+        "/api/v1/query?query=1&x=%zz&y=1;2",
+        "/api/v1/query?query=1&lookback_delta=-5",
+        "/api/v1/query_range?query=1&start=1&end=1&step=0.0001",
+        "/api/v1/metadata?limit=-1&limit_per_metric=-1",
+        "/api/v1/rules?type=Alert",
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text);
+        assert!(answer.text.starts_with(r#"{"status":"success","data":"#), "{path}: {}", answer.text);
+    }
+    let no_selector = server.get("/api/v1/query_exemplars?query=1").await;
+    assert_eq!((no_selector.status, no_selector.text.as_str()), (StatusCode::NO_CONTENT, ""));
+}
+
+#[tokio::test]
+async fn a_query_without_time_is_over_before_it_runs() {
+    let server = Fixture::ready();
+    for timeout in ["0", "-1", "0s"] {
+        let answer = server.get(&format!("/api/v1/query?query=1&timeout={timeout}")).await;
+        check_error(&answer, 503, "timeout", "query timed out in query queue");
+        let wrong = server.get(&format!("/api/v1/query?query=(&timeout={timeout}")).await;
+        assert_eq!(wrong.status, StatusCode::BAD_REQUEST, "the query is read first");
+    }
+}
+
+#[tokio::test]
+async fn forms_are_known_by_their_type() {
+    let server = Fixture::ready();
+    let send = async |kind: &'static str| {
+        let request = Request::post("/api/v1/query").header(header::CONTENT_TYPE, kind);
+        server.send(request.body(Body::from("query=1")).unwrap()).await.status.as_u16()
+    };
+    assert_eq!(send("application/x-www-form-urlencoded").await, 200);
+    assert_eq!(send("Application/X-WWW-Form-Urlencoded; charset=utf-8").await, 200);
+    assert_eq!(send("application/x-www-form-urlencodedX").await, 400);
+    assert_eq!(send("application/json").await, 400);
+}
+
+#[tokio::test]
+async fn paths_and_methods_that_are_not_there() {
+    let server = Fixture::ready();
+    for path in ["/nope", "/api/v1/nope", "/api/v1/label/a/b/values", "/api/v1/label/a"] {
+        let answer = server.get(path).await;
+        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (404, "404 page not found\n"), "{path}");
+        assert_eq!(answer.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+    }
+    for (path, allow) in [
+        ("/api/v1/query", "GET, HEAD, OPTIONS, POST"),
+        ("/api/v1/label/a/values", "GET, HEAD, OPTIONS"),
+        ("/-/reload", "OPTIONS, POST, PUT"),
+        ("/federate", "GET, HEAD, OPTIONS"),
+    ] {
+        let answer = server.send(Request::delete(path).body(Body::empty()).unwrap()).await;
+        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (405, "Method Not Allowed\n"), "{path}");
+        assert_eq!(answer.headers[header::ALLOW], allow, "{path}");
+    }
+    let options = server.send(Request::options("/federate").body(Body::empty()).unwrap()).await;
+    assert_eq!(
+        (options.status.as_u16(), &options.headers[header::ALLOW]),
+        (200, &"GET, HEAD, OPTIONS".parse().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn unclean_paths_lead_to_clean_ones() {
+    let server = Fixture::ready();
+    for (path, location) in [
+        ("//api/v1/query?query=1", "/api/v1/query?query=1"),
+        ("/api/v1//query", "/api/v1/query"),
+        ("/api/v1/query/?query=1", "/api/v1/query?query=1"),
+        ("/api/v1/../v1/labels", "/api/v1/labels"),
+        ("//other.example/x", "/other.example/x"),
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!(answer.status.as_u16(), 301, "{path}");
+        assert_eq!(answer.headers[header::LOCATION], location, "{path}");
+        let form = server.post_form(path, "query=1").await;
+        assert_eq!(form.status.as_u16(), 307, "a form keeps its body: {path}");
+    }
+    assert_eq!(server.get("//\\other.example/").await.status.as_u16(), 404);
+}
+
+#[tokio::test]
+async fn federation_refuses_in_plain_text() {
+    let server = Fixture::ready();
+    for (path, message) in [
+        ("/federate?match[]=up%7B", "1:4: parse error: unexpected end of input inside braces\n"),
+        ("/federate?match[]=%zz", "error parsing form values: invalid URL escape \"%zz\"\n"),
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (400, message), "{path}");
+        assert_eq!(answer.headers[header::CONTENT_TYPE], "text/plain; charset=utf-8");
+    }
 }
 
 #[tokio::test]
@@ -287,8 +429,17 @@ async fn other_origins_may_ask() {
         Request::get("/api/v1/query?query=1").header(header::ORIGIN, "http://x").body(Body::empty());
     let answer = server.send(request.unwrap()).await;
     assert_eq!(answer.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], "*");
-    let preflight = Request::options("/api/v1/query").body(Body::empty()).unwrap();
-    assert_eq!(server.send(preflight).await.status, StatusCode::NO_CONTENT);
+    let varies = answer.headers.get_all(header::VARY).iter().any(|value| value == "Origin");
+    assert!(varies, "{:?}", answer.headers);
+    for path in ["/api/v1/query", "/api/v1/write", "/api/v1/nope"] {
+        let preflight =
+            Request::options(path).header(header::ORIGIN, "http://x").body(Body::empty()).unwrap();
+        let answer = server.send(preflight).await;
+        assert_eq!(answer.status, StatusCode::NO_CONTENT);
+        assert_eq!(answer.headers[header::ACCESS_CONTROL_ALLOW_METHODS], "GET, POST, OPTIONS");
+    }
+    let none = server.get("/api/v1/query?query=1").await;
+    assert!(!none.headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
 }
 
 #[tokio::test]
@@ -377,4 +528,29 @@ async fn hostile_parameters_are_refused() {
     }
     let form = "a=1&".repeat(2_000_000);
     assert_eq!(server.post_form("/api/v1/query", &form).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn long_answers_hold_memory_until_each_part_is_taken() {
+    let server = Fixture::ready();
+    let value = "v".repeat(1000);
+    let ids: Vec<String> = (0..400).map(|id| format!("{id:03}")).collect();
+    let samples: &[(i64, f64)] = &[(NOW_MS, 1.0)];
+    let labels: Vec<[(&str, &str); 3]> =
+        ids.iter().map(|id| [("__name__", "m"), ("id", id), ("long", value.as_str())]).collect();
+    let series: Vec<(Pairs<'_>, &[(i64, f64)])> = labels.iter().map(|pairs| (&pairs[..], samples)).collect();
+    assert_eq!(server.write(&series).await.status, StatusCode::NO_CONTENT);
+    let used = || server.app.query_budget.used_bytes();
+    let request = Request::get("/api/v1/query?query=m").body(Body::empty()).unwrap();
+    let mut body = router(server.app.clone()).oneshot(request).await.unwrap().into_body();
+    let total = axum::body::HttpBody::size_hint(&body).exact().expect("a known length");
+    assert!(total > 400_000 && used() >= total, "{total} bytes, {} held", used());
+    let mut text = Vec::new();
+    while let Some(frame) = body.frame().await {
+        text.extend_from_slice(&frame.unwrap().into_data().unwrap());
+        assert!(used() <= total - text.len() as u64 + 200_000, "{} held at {}", used(), text.len());
+    }
+    assert_eq!((text.len() as u64, used()), (total, 0));
+    let json: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(json["data"]["result"].as_array().map(Vec::len), Some(400));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, Response, header};
 use chronolith_base::Reservation;
@@ -16,7 +16,7 @@ use super::error::{ApiError, ErrorKind};
 use super::params::Params;
 use crate::app::App;
 use crate::json;
-use crate::limits::FORM_BYTES_MAX;
+use crate::limits::{ANSWER_PART_BYTES, FORM_BYTES_MAX};
 use crate::tenant::tenant_of;
 
 /// What upstream says when `limit` cut something off.
@@ -36,7 +36,7 @@ pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> 
     let mut params = Params::default();
     if parts.method == Method::POST {
         let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-        let is_form = kind.is_some_and(|kind| kind.starts_with(b"application/x-www-form-urlencoded"));
+        let is_form = kind.is_some_and(is_form_type);
         let body = body::read(request_body, FORM_BYTES_MAX, &app.query_budget).await?;
         if is_form {
             let text = std::str::from_utf8(&body.bytes);
@@ -45,6 +45,12 @@ pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> 
     }
     params.parse(parts.uri.query().unwrap_or(""))?;
     Ok(Call { tenant, params, path: parts.uri.path().to_owned() })
+}
+
+/// Whether a content type, parameters aside, is that of a form.
+fn is_form_type(kind: &[u8]) -> bool {
+    let name = kind.split(|&byte| byte == b';').next().unwrap_or_default();
+    name.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
 }
 
 /// Sets its flag unless disarmed: the client has left.
@@ -101,17 +107,18 @@ fn count_end(app: &App, error: Option<&ApiError>) {
     }
 }
 
-/// An answer as it is printed; its memory counts in the budget of the query.
+/// An answer as it is printed; its memory counts in the budget of the query until its client has taken it.
 pub(super) struct Printer {
     pub(super) out: Vec<u8>,
     held: Reservation,
+    parts: Vec<Bytes>,
 }
 
 impl Printer {
     /// An empty answer.
     pub(super) fn new(ctx: &ReadContext) -> Result<Printer, ApiError> {
         let held = ctx.budget.reserve(0).map_err(chronolith_model::QueryError::from)?;
-        Ok(Printer { out: Vec::new(), held })
+        Ok(Printer { out: Vec::new(), held, parts: Vec::new() })
     }
 
     /// Opens a successful answer; its data follows.
@@ -127,6 +134,14 @@ impl Printer {
         if grown > 0 {
             self.held.grow(grown).map_err(chronolith_model::QueryError::from)?;
             ctx.check()?;
+        }
+        if self.out.len() >= ANSWER_PART_BYTES {
+            let held = ctx.budget.reserve(0).map_err(chronolith_model::QueryError::from)?;
+            let next = Vec::with_capacity(ANSWER_PART_BYTES + ANSWER_PART_BYTES / 8);
+            self.parts.push(body::held(
+                std::mem::replace(&mut self.out, next),
+                std::mem::replace(&mut self.held, held),
+            ));
         }
         Ok(())
     }
@@ -150,7 +165,9 @@ impl Printer {
 
     /// The answer with another type.
     pub(super) fn into_response(self, content_type: &'static str) -> Response<Body> {
-        let mut response = Response::new(body::held(self.out, self.held));
+        let mut parts = self.parts;
+        parts.push(body::held(self.out, self.held));
+        let mut response = Response::new(body::parts(parts));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         response
     }

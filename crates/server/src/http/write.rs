@@ -153,18 +153,21 @@ fn answer(outcome: &WriteOutcome) -> Response<Body> {
 /// Absent headers are taken for the only format there is; others must name it.
 fn check_headers(headers: &HeaderMap) -> Result<(), String> {
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
+        && !encoding.is_empty()
         && !encoding.as_bytes().eq_ignore_ascii_case(b"snappy")
     {
         return Err(format!("Content-Encoding {encoding:?} is not supported: send snappy"));
     }
-    let Some(kind) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let Some(kind) = headers.get(header::CONTENT_TYPE).filter(|kind| !kind.is_empty()) else {
+        return Ok(());
+    };
     let accepted = "application/x-protobuf (proto=prometheus.WriteRequest), remote write 1.0";
     let text = kind.to_str().map_err(|_| format!("Content-Type is not text: send {accepted}"))?;
     let mut parts = text.split(';').map(str::trim);
     if !parts.next().unwrap_or("").eq_ignore_ascii_case("application/x-protobuf") {
         return Err(format!("Content-Type {text:?} is not supported: send {accepted}"));
     }
-    match parts.find_map(|part| part.strip_prefix("proto=")) {
+    match parts.find_map(|part| part.strip_prefix("proto=")).map(|proto| proto.trim_matches('"')) {
         None | Some("prometheus.WriteRequest") => Ok(()),
         Some(proto) => Err(format!("protobuf message {proto:?} is not supported: send {accepted}")),
     }
@@ -193,6 +196,9 @@ mod tests {
         check(&[], None);
         check(&[(kind.clone(), "application/x-protobuf"), (encoding.clone(), "snappy")], None);
         check(&[(kind.clone(), "application/x-protobuf; proto=prometheus.WriteRequest")], None);
+        check(&[(kind.clone(), "application/x-protobuf; proto=\"prometheus.WriteRequest\"")], None);
+        check(&[(kind.clone(), "application/x-protobuf; charset=utf-8")], None);
+        check(&[(kind.clone(), ""), (encoding.clone(), "")], None);
         check(&[(encoding, "gzip")], Some("gzip"));
         check(&[(kind.clone(), "text/plain")], Some("application/x-protobuf"));
         check(&[(kind.clone(), "application/x-protobuf;proto=foo.Bar")], Some("foo.Bar"));

@@ -37,6 +37,8 @@ fn values_print_as_go_prints_them() {
 fn exposition_uses_exponents_earlier() {
     assert_eq!(text(|out| put_float_general(out, 0.00001)), "1e-05");
     assert_eq!(text(|out| put_float_general(out, 0.0001)), "0.0001");
+    assert_eq!(text(|out| put_float_general(out, 999_999.5)), "999999.5");
+    assert_eq!(text(|out| put_float_general(out, 123_456_789.125)), "1.23456789125e+08");
     assert_eq!(text(|out| put_float_general(out, 0.0)), "0");
     assert_eq!(text(|out| put_float_general(out, f64::INFINITY)), "+Inf");
 }
@@ -72,4 +74,12 @@ fn labels_and_envelope_are_valid_json() {
         close_success(out, &["careful".to_owned()], &[]);
     });
     assert_eq!(json, r#"{"status":"success","data":{"__name__":"up","job":"a\"b"},"warnings":["careful"]}"#);
+}
+
+#[test]
+fn scalars_have_no_exponents_and_short_times() {
+    assert_eq!(text(|out| put_scalar(out, 1500, 1e-7)), r#"[1.5,"0.0000001"]"#);
+    assert_eq!(text(|out| put_scalar(out, -500, 1e21)), r#"[-0.5,"1000000000000000000000"]"#);
+    assert_eq!(text(|out| put_scalar(out, 10_000, f64::NAN)), r#"[10,"NaN"]"#);
+    assert_eq!(text(|out| put_time_short(out, 1_000_010)), "1000.01");
 }

@@ -163,6 +163,8 @@ pub(super) async fn serve(
         .header_read_timeout(None)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADER_COUNT_MAX)
+        // Names of headers have no case, but scripts that search them do.
+        .title_case_headers(true)
         .serve_connection(io, service);
     tokio::pin!(served);
     let mut stopping = *closed.borrow();

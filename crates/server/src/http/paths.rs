@@ -1,0 +1,132 @@
+//! Paths that are written differently than their route, paths without a route, methods without a handler.
+//! Holds: a redirect leads to this server, and from an unclean path to a clean one only.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
+use axum::middleware::Next;
+
+use super::body;
+use super::error::text;
+
+/// Sends clients with `//`, `/./` or `/../` in their path to the path that they mean: base URLs that end with
+/// a slash are common.
+pub(super) async fn redirect_unclean(request: Request, next: Next) -> Response<Body> {
+    let clean = clean_path(request.uri().path());
+    if clean == request.uri().path() {
+        return next.run(request).await;
+    }
+    redirect(request, &clean).await
+}
+
+/// Answers for paths without a route; one that only has a slash too much is redirected.
+pub(super) async fn unknown(request: Request) -> Response<Body> {
+    let path = request.uri().path();
+    if let Some(shorter) = path.strip_suffix('/').filter(|path| !path.is_empty()) {
+        let shorter = shorter.to_owned();
+        return redirect(request, &shorter).await;
+    }
+    body::discard(request.into_body()).await;
+    text(StatusCode::NOT_FOUND, "404 page not found")
+}
+
+/// Answers for methods that a route does not have; the router adds which ones it has.
+pub(super) async fn wrong_method(request: Request) -> Response<Body> {
+    let is_options = request.method() == Method::OPTIONS;
+    body::discard(request.into_body()).await;
+    if is_options {
+        Response::new(Body::empty())
+    } else {
+        text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
+    }
+}
+
+/// Writes `Allow` as upstream does: in order, with blanks, with OPTIONS.
+pub(super) async fn complete_allow(mut response: Response<Body>) -> Response<Body> {
+    set_allow(response.headers_mut());
+    response
+}
+
+fn set_allow(headers: &mut HeaderMap) {
+    let Some(allowed) = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()) else { return };
+    let mut methods: Vec<&str> = allowed.split(',').map(str::trim).collect();
+    methods.push("OPTIONS");
+    methods.sort_unstable();
+    methods.dedup();
+    if let Ok(value) = HeaderValue::from_str(&methods.join(", ")) {
+        headers.insert(header::ALLOW, value);
+    }
+}
+
+/// A path without empty, `.` and `..` parts; a slash at its end stays.
+fn clean_path(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let mut clean = format!("/{}", parts.join("/"));
+    if path.ends_with('/') && !parts.is_empty() {
+        clean.push('/');
+    }
+    clean
+}
+
+async fn redirect(request: Request, path: &str) -> Response<Body> {
+    let (parts, request_body) = request.into_parts();
+    body::discard(request_body).await;
+    let location = location(&parts.uri, path);
+    // Browsers read `/\` as `//`, which names another host.
+    let Some(location) = location.filter(|_| !path.contains('\\')) else {
+        return text(StatusCode::NOT_FOUND, "404 page not found");
+    };
+    let mut response = Response::new(Body::empty());
+    // After a 301 clients send GET without a body, after a 307 what they sent before.
+    let is_safe = matches!(parts.method, Method::GET | Method::HEAD);
+    let status = if is_safe { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT };
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::LOCATION, location);
+    response
+}
+
+fn location(uri: &Uri, path: &str) -> Option<HeaderValue> {
+    let text = uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    HeaderValue::from_str(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, want: &str) {
+        assert_eq!(clean_path(path), want, "{path}");
+    }
+
+    #[test]
+    fn clean_paths_stay_and_others_become_clean() {
+        for path in ["/", "/api/v1/query", "/api/v1/", "/-/ready", "/a.b/..c", "/a%2F%2Fb"] {
+            check(path, path);
+        }
+        check("//api//v1/query", "/api/v1/query");
+        check("/api/v1/../v1/./query", "/api/v1/query");
+        check("/../../x/..", "/");
+        check("//evil.example/", "/evil.example/");
+        check("*", "/*");
+    }
+
+    #[test]
+    fn allow_lists_options_in_order() {
+        let mut headers = HeaderMap::new();
+        set_allow(&mut headers);
+        assert!(headers.is_empty());
+        headers.insert(header::ALLOW, HeaderValue::from_static("POST,GET,HEAD"));
+        set_allow(&mut headers);
+        assert_eq!(headers[header::ALLOW], "GET, HEAD, OPTIONS, POST");
+    }
+}
