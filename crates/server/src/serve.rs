@@ -118,7 +118,11 @@ impl Server {
         let maintain = move || {
             while !stop.wait(TICK_PAUSE) {
                 if let Some(store) = app.store.get() {
-                    store.tick();
+                    // A bug in one round must not end flushing and retention for good.
+                    let round = std::panic::AssertUnwindSafe(|| store.tick());
+                    if std::panic::catch_unwind(round).is_err() {
+                        tracing::error!("a round of background work ended in a panic; the next one follows");
+                    }
                 }
             }
         };

@@ -4,7 +4,6 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::arith::symbol;
 use super::call::calendar::rfc3339;
 use crate::ast::{BinaryOp, Span};
 
@@ -143,7 +142,7 @@ pub(crate) fn bad_quantile(quantile: f64) -> String {
 
 /// The message about floats that met an operator for native histograms.
 pub(crate) fn floats_only(op: BinaryOp) -> String {
-    let symbol = symbol(op);
+    let symbol = op.as_str();
     format!("incompatible sample types encountered for binary operator {symbol:?}: float {symbol} float")
 }
 

@@ -91,30 +91,6 @@ pub(crate) enum FilterSide {
     Right,
 }
 
-/// The operator as written.
-pub(crate) fn symbol(op: BinaryOp) -> &'static str {
-    match op {
-        BinaryOp::Add => "+",
-        BinaryOp::Sub => "-",
-        BinaryOp::Mul => "*",
-        BinaryOp::Div => "/",
-        BinaryOp::Mod => "%",
-        BinaryOp::Pow => "^",
-        BinaryOp::Atan2 => "atan2",
-        BinaryOp::Equal => "==",
-        BinaryOp::NotEqual => "!=",
-        BinaryOp::Less => "<",
-        BinaryOp::LessEqual => "<=",
-        BinaryOp::Greater => ">",
-        BinaryOp::GreaterEqual => ">=",
-        BinaryOp::And => "and",
-        BinaryOp::Or => "or",
-        BinaryOp::Unless => "unless",
-        BinaryOp::TrimUpper => "</",
-        BinaryOp::TrimLower => ">/",
-    }
-}
-
 /// The lesser, NaN if one is, -0 before +0 (Go's `math.Min`).
 pub(crate) fn go_min(a: f64, b: f64) -> f64 {
     if a == f64::NEG_INFINITY || b == f64::NEG_INFINITY {
