@@ -33,9 +33,9 @@ const _: () = assert!(FRAME_SAMPLES_MAX * 24 < wal::FRAME_PAYLOAD_BYTES_MAX);
 #[derive(Default)]
 pub(crate) struct AppendScratch {
     pub(crate) keys: Vec<u128>,
-    /// Series id of each series of the batch, or [`ID_NONE`].
+    /// Series id of each series of the batch, or [`ID_NONE`]; a series without samples never has one.
     pub(crate) ids: Vec<u32>,
-    /// Series of the batch to resolve.
+    /// Series of the batch to resolve; each has samples.
     pub(crate) misses: Vec<u32>,
     /// Series of the batch by stripe.
     order: Vec<u32>,
@@ -189,10 +189,12 @@ impl Head {
         let mut guess = usize::MAX;
         for (idx, (&key, series)) in scratch.keys.iter().zip(&batch.series).enumerate() {
             let mut id = ID_NONE;
-            if let Some(entry) = raw_keys.find(key, guess) {
+            if series.samples.is_empty() {
+                // Only there for its exemplars or histograms: the head has nothing to store or to refuse of it.
+            } else if let Some(entry) = raw_keys.find(key, guess) {
                 guess = entry + 1;
                 id = raw_keys.id(entry);
-            } else if !series.samples.is_empty() {
+            } else {
                 scratch.misses.push(idx as u32);
             }
             scratch.ids.push(id);

@@ -122,13 +122,13 @@ impl Head {
             write_series(&tenant, &mut output)?;
             write_windows(&tenant, &mut output)?;
         }
-        self.write_raw_keys(&mut output)?;
+        self.write_raw_keys(header.next_id, &mut output)?;
         for stripe in 0..self.series.stripes.len() {
-            self.write_chunks(stripe, &mut output)?;
+            self.write_chunks(stripe, header.next_id, &mut output)?;
         }
         // The sealed chunks that were copied by place become durable before the checkpoint does.
-        let synced = self.series.store.sync_all();
-        self.note_sealed_failure(synced)?;
+        self.write_sealed()?;
+        self.series.store.sync_all().inspect_err(|error| self.wal.poison(error.to_string()))?;
         let mut payload = Vec::new();
         output.totals.encode(&mut payload);
         encode_frame(checkpoint::KIND_END, &payload, &mut output.buffer);
@@ -137,14 +137,16 @@ impl Head {
         Ok(output)
     }
 
-    fn write_raw_keys(&self, output: &mut Output) -> Result<(), HeadError> {
+    fn write_raw_keys(&self, next_id: u32, output: &mut Output) -> Result<(), HeadError> {
         let mut payload = Vec::new();
         let mut from = Some(0);
         while let Some(start) = from {
             // The lock is held for a frame at a time. A rebuild in between may hide some keys; they are only a
             // cache, and their series are parsed once after the next start.
             from = self.raw_keys.read().visit(start, FRAME_BYTES / checkpoint::RAW_KEY_BYTES, |hash, id| {
-                checkpoint::encode_raw_key(hash, id, &mut payload);
+                if id < next_id {
+                    checkpoint::encode_raw_key(hash, id, &mut payload);
+                }
             });
             output.put(checkpoint::KIND_RAW_KEYS, &payload)?;
             payload.clear();
@@ -152,14 +154,14 @@ impl Head {
         Ok(())
     }
 
-    fn write_chunks(&self, stripe_idx: usize, output: &mut Output) -> Result<(), HeadError> {
+    fn write_chunks(&self, stripe_idx: usize, next_id: u32, output: &mut Output) -> Result<(), HeadError> {
         let (mut ids, mut open, mut payload) = (Vec::new(), Vec::new(), Vec::new());
         for page in 0.. {
             ids.clear();
             // The lock is held for a page at a time, so that appends wait for microseconds only.
             let stripe = self.series.stripes[stripe_idx].lock();
             let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
-            for &id in &ids {
+            for &id in ids.iter().filter(|&&id| id < next_id) {
                 output.totals.sample_count += put_series_chunks(&stripe, id, &mut open, &mut payload);
             }
             drop(stripe);

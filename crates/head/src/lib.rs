@@ -36,7 +36,7 @@ pub use drop::DropStats;
 pub use head::Head;
 pub use options::{HeadError, HeadOptions, SyncMode, WriteError};
 pub use progress::{ReplayProgress, ReplayReport};
-pub use snapshot::WindowSnapshot;
+pub use snapshot::{WindowSeries, WindowSnapshot};
 pub use stats::{HeadMemory, HeadStats};
 pub use tables::Cardinality;
 pub use wal::Ticket;

@@ -41,7 +41,7 @@ pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -
     chunks::load(&files, &series, &definitions, &known_files, &mut report);
     let unknown_end = samples::replay(&files, &scans, &series, &definitions, &mut report)?;
     definitions.next_id = definitions.next_id.max(unknown_end);
-    let start = files.finish(env, &scans, &mut report)?;
+    let start = files.finish(env, &scans)?;
     report.series = definitions.live_count();
     report.duration_ns = env.clock.mono_ns().saturating_sub(start_ns);
     for note in &report.notes {

@@ -104,9 +104,8 @@ impl SealedStore {
         Ok(())
     }
 
-    /// Makes all chunks durable.
+    /// Makes all written chunks durable. One caller at a time (see [`SealedFile::sync`]).
     pub(crate) fn sync_all(&self) -> Result<(), HeadError> {
-        self.write_all()?;
         let files: Vec<_> = self.files.read().values().cloned().collect();
         for file in files {
             file.sync().map_err(HeadError::io(&file.path))?;

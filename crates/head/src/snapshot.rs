@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use chronolith_base::Disk;
 use chronolith_format::xor::{self, EncodedChunk};
 use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, TenantId, TimeRange};
 use parking_lot::MutexGuard;
@@ -19,6 +20,16 @@ use crate::source::{HeadChunk, copy_chunks, merge_chunks, overlapping_len};
 use crate::stripe::{SealedNode, stripe_of};
 use crate::tables::sort_by_labels;
 use crate::tenant::TenantHead;
+
+/// What a snapshot has of one series.
+pub struct WindowSeries {
+    /// Its labels.
+    pub labels: Labels,
+    /// Its chunks: ascending, not overlapping, one sample a time. Empty if all are damaged.
+    pub chunks: Vec<EncodedChunk>,
+    /// One [`HeadError::Corrupt`] for each chunk that is damaged and therefore left out.
+    pub damages: Vec<HeadError>,
+}
 
 /// Chunks of one window of one tenant.
 pub struct WindowSnapshot {
@@ -94,16 +105,16 @@ impl WindowSnapshot {
         self.ids.len()
     }
 
-    /// The series in order of labels with their chunks: ascending, not overlapping, one sample a time. Chunks
-    /// that overlap none are given as they are, the others are encoded again.
-    pub fn series(&self) -> impl Iterator<Item = Result<(Labels, Vec<EncodedChunk>), HeadError>> {
+    /// The series in order of labels with their chunks. Chunks that overlap none are given as they are, the
+    /// others are encoded again. A damaged chunk is left out and named; a disk that cannot be read is an error.
+    pub fn series(&self) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
         let mut builder = LabelsBuilder::new();
         self.ids.iter().filter_map(move |&id| {
             let labels = self.tenant.tables.read().labels(id, &mut builder)?;
             match self.chunks(id) {
-                Ok(chunks) if chunks.is_empty() => None,
-                Ok(chunks) => Some(Ok((labels, chunks))),
-                Err(error) => Some(Err(from_query(error))),
+                Ok((chunks, damages)) if chunks.is_empty() && damages.is_empty() => None,
+                Ok((chunks, damages)) => Some(Ok(WindowSeries { labels, chunks, damages })),
+                Err(error) => Some(Err(error)),
             }
         })
     }
@@ -112,36 +123,56 @@ impl WindowSnapshot {
         self.window.contains(node.min_time) && node.place < self.end
     }
 
-    fn chunks(&self, id: u32) -> Result<Vec<EncodedChunk>, QueryError> {
+    fn chunks(&self, id: u32) -> Result<(Vec<EncodedChunk>, Vec<HeadError>), HeadError> {
         let stripe = self.series.stripes[stripe_of(id)].lock();
-        let Some(hot) = stripe.hot(id) else { return Ok(Vec::new()) };
+        let Some(hot) = stripe.hot(id) else { return Ok(Default::default()) };
         let mut chunks = copy_chunks(&stripe, &self.series.store, hot, self.window);
         drop(stripe);
         chunks.retain(|chunk| matches!(chunk, HeadChunk::Sealed { node, .. } if self.holds(node)));
         let disk = &*self.series.env.disk;
-        let mut out = Vec::with_capacity(chunks.len());
-        let mut rest = chunks.as_slice();
-        while !rest.is_empty() {
-            let (group, behind) = rest.split_at(overlapping_len(rest));
-            rest = behind;
-            if let [HeadChunk::Sealed { file, node }] = group {
-                let bytes =
-                    file.read_chunk(disk, node.place.offset, usize::from(node.len), <[u8]>::to_vec)?;
-                out.push(EncodedChunk {
-                    encoding: xor::ENCODING_XOR,
-                    min_time: node.min_time,
-                    max_time: node.max_time(),
-                    count: node.count,
-                    bytes,
-                });
-                continue;
-            }
-            let mut samples = Columns::default();
-            merge_chunks(disk, group, TimeRange::ALL, &mut samples)?;
-            out.extend(xor::encode(&samples.times, &samples.values));
+        match encode_all(disk, &chunks) {
+            Err(QueryError::Corrupt { .. }) => {}
+            all => return all.map(|out| (out, Vec::new())).map_err(from_query),
         }
-        Ok(out)
+        let mut damages = Vec::new();
+        for idx in (0..chunks.len()).rev() {
+            match chunks[idx].decode(disk, TimeRange::ALL, &mut Columns::default()) {
+                Ok(()) => {}
+                Err(damage @ QueryError::Corrupt { .. }) => {
+                    damages.push(from_query(damage));
+                    chunks.remove(idx);
+                }
+                Err(error) => return Err(from_query(error)),
+            }
+        }
+        let out = encode_all(disk, &chunks).map_err(from_query)?;
+        Ok((out, damages))
     }
+}
+
+/// The samples of sealed chunks of one series, oldest first.
+fn encode_all(disk: &dyn Disk, chunks: &[HeadChunk]) -> Result<Vec<EncodedChunk>, QueryError> {
+    let mut out = Vec::with_capacity(chunks.len());
+    let mut rest = chunks;
+    while !rest.is_empty() {
+        let (group, behind) = rest.split_at(overlapping_len(rest));
+        rest = behind;
+        if let [HeadChunk::Sealed { file, node }] = group {
+            let bytes = file.read_chunk(disk, node.place.offset, usize::from(node.len), <[u8]>::to_vec)?;
+            out.push(EncodedChunk {
+                encoding: xor::ENCODING_XOR,
+                min_time: node.min_time,
+                max_time: node.max_time(),
+                count: node.count,
+                bytes,
+            });
+            continue;
+        }
+        let mut samples = Columns::default();
+        merge_chunks(disk, group, TimeRange::ALL, &mut samples)?;
+        out.extend(xor::encode(&samples.times, &samples.values));
+    }
+    Ok(out)
 }
 
 fn from_query(error: QueryError) -> HeadError {

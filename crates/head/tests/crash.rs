@@ -41,8 +41,7 @@ impl Told {
     fn drop_window(&mut self, head: &Head, start: i64) {
         let window = TimeRange::new(start, start + WINDOW_MS);
         let Ok(snapshot) = head.snapshot_window(&tenant("a"), window) else { return };
-        let items: Vec<_> = snapshot.series().collect();
-        if items.iter().any(Result::is_err) {
+        if snapshot.series().any(|series| series.is_err() || series.is_ok_and(|s| !s.damages.is_empty())) {
             return;
         }
         head.drop_window(snapshot);

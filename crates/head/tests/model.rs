@@ -6,7 +6,7 @@ mod harness;
 use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
-use chronolith_head::Head;
+use chronolith_head::{Head, WindowSeries};
 use chronolith_model::{Columns, MatchOp, Matcher, TimeRange, WriteBatch};
 use harness::{Model, NOW_MS, WINDOW_MS, World, batch, labels, part, read, read_all, tenant};
 
@@ -109,7 +109,8 @@ impl Life {
         }
         let mut last = None;
         for item in snapshot.series() {
-            let (labels, chunks) = item.expect("series of a snapshot");
+            let WindowSeries { labels, chunks, damages } = item.expect("series of a snapshot");
+            assert!(damages.is_empty());
             assert!(last.as_ref() < Some(&labels), "label order");
             let mut columns = Columns::default();
             for chunk in &chunks {

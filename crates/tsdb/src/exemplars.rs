@@ -8,6 +8,9 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::{Exemplar, Labels, Matcher, TenantId, TimeRange};
 use parking_lot::Mutex;
 
+/// Characters of an exemplar's label names and values together, as OpenMetrics allows.
+const LABEL_CHARS_MAX: usize = 128;
+
 /// A series of a tenant.
 type Key = (TenantId, Labels);
 
@@ -29,11 +32,18 @@ impl ExemplarRing {
         ExemplarRing { count_max, ring: Mutex::default() }
     }
 
-    /// Adds one; a repeat of the newest one of the series is dropped.
+    /// Adds one. Dropped are those that are not later than the newest one of the series (senders repeat whole
+    /// requests) and those with longer labels than OpenMetrics allows.
     pub(crate) fn push(&self, tenant: &TenantId, series: &Labels, exemplar: Exemplar) {
+        let chars = |labels: &Labels| {
+            labels.iter().map(|(n, v)| n.chars().count() + v.chars().count()).sum::<usize>()
+        };
+        if self.count_max == 0 || chars(&exemplar.labels) > LABEL_CHARS_MAX {
+            return;
+        }
         let key = (tenant.clone(), series.clone());
         let ring = &mut *self.ring.lock();
-        if self.count_max == 0 || ring.newest.get(&key) == Some(&exemplar) {
+        if ring.newest.get(&key).is_some_and(|newest| newest.time_ms >= exemplar.time_ms) {
             return;
         }
         if ring.entries.len() == self.count_max
@@ -81,7 +91,7 @@ mod tests {
         let (a, b) = (TenantId::anonymous(), TenantId::new("b").unwrap());
         let series = Labels::from_pairs([("__name__", "x")]);
         let at = |time_ms| Exemplar { labels: Labels::empty(), value: 1.0, time_ms };
-        for time in [1, 2, 2, 3] {
+        for time in [1, 2, 2, 3, 1] {
             ring.push(&a, &series, at(time));
         }
         let selectors = vec![vec![Matcher::equal("__name__", "x")]];

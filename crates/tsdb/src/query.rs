@@ -5,7 +5,7 @@
 //! Not here: evaluation (`promql`).
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use chronolith_block::Block;
@@ -16,6 +16,8 @@ use chronolith_model::{
     TimeRange,
 };
 
+use parking_lot::RwLock;
+
 use crate::merge::MergedSource;
 use crate::tenant::TenantBlocks;
 
@@ -23,12 +25,14 @@ use crate::tenant::TenantBlocks;
 pub(crate) struct TenantQueryable {
     pub(crate) head: Arc<Head>,
     pub(crate) tenant: TenantId,
-    pub(crate) blocks: Arc<TenantBlocks>,
+    /// Of all tenants: this one may get its first block while a query runs.
+    pub(crate) tenants: Arc<RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>>,
 }
 
 impl TenantQueryable {
     fn blocks_in(&self, range: TimeRange) -> Vec<Arc<Block>> {
-        self.blocks.list().into_iter().filter(|b| b.range().overlaps(range)).collect()
+        let blocks = self.tenants.read().get(&self.tenant).map(|blocks| blocks.list()).unwrap_or_default();
+        blocks.into_iter().filter(|b| b.range().overlaps(range)).collect()
     }
 
     /// Union of what head and blocks say, sorted, at most `limit` (0 = all).

@@ -99,6 +99,7 @@ impl Tsdb {
                 ("head_raw_key_bytes", memory.raw_key_bytes as f64),
                 ("head_sealed_file_bytes", head.sealed_bytes as f64),
                 ("wal_pending_bytes", head.wal_pending_bytes as f64),
+                ("flush_damaged_chunks", load(&self.counters.damaged_chunks) as f64),
                 ("exemplars", self.exemplars.len() as f64),
                 ("block_heap_bytes", blocks.iter().map(|b| b.heap_bytes() as f64).sum()),
             ]

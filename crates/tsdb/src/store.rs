@@ -4,12 +4,13 @@
 //! Not here: how samples are kept (`head`, `block`), when background work is due (`upkeep`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use chronolith_base::Env;
 use chronolith_base::disk::LockGuard;
+use chronolith_base::{Disk, Env};
 use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, SyncMode, WriteError};
 use chronolith_model::{
     Exemplar, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits, TimeRange,
@@ -43,7 +44,7 @@ pub struct Tsdb {
     pub(crate) options: TsdbOptions,
     pub(crate) head: Arc<Head>,
     limits: RwLock<TenantLimits>,
-    pub(crate) tenants: RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>,
+    pub(crate) tenants: Arc<RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>>,
     metadata: MetadataStore,
     pub(crate) exemplars: ExemplarRing,
     pub(crate) counters: Counters,
@@ -61,6 +62,8 @@ pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) upkeep_errors: AtomicU64,
     pub(crate) retention_removed: AtomicU64,
+    /// Chunks that were left out of a block because they are damaged.
+    pub(crate) damaged_chunks: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
 }
 
@@ -76,8 +79,7 @@ impl Tsdb {
     ) -> Result<Arc<Tsdb>, OpenError> {
         let io = |error| OpenError::Io { path: options.data_dir.clone(), error };
         let tenants_dir = options.data_dir.join(TENANTS_DIR);
-        env.disk.create_dir_all(&tenants_dir).map_err(io)?;
-        env.disk.sync_dir(&options.data_dir).map_err(io)?;
+        make_dir(&*env.disk, &tenants_dir).map_err(io)?;
         let lock = take_lock(&env, &options)?;
         let mut notes = Vec::new();
         let tenants = load_tenants(&env, &options, &mut notes)?;
@@ -96,7 +98,7 @@ impl Tsdb {
         let tsdb = Tsdb {
             head: Arc::new(head),
             limits: RwLock::new(options.limits.clone()),
-            tenants: RwLock::new(tenants),
+            tenants: Arc::new(RwLock::new(tenants)),
             metadata: MetadataStore::default(),
             exemplars: ExemplarRing::new(options.exemplar_count_max),
             counters: Counters::default(),
@@ -139,10 +141,8 @@ impl Tsdb {
     /// Head and blocks of `tenant` as one; empty for a tenant without data.
     #[must_use]
     pub fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        let blocks = self.tenants.read().get(tenant).cloned();
-        let blocks =
-            blocks.unwrap_or_else(|| Arc::new(TenantBlocks::new(&self.options.data_dir, tenant, Vec::new())));
-        Arc::new(TenantQueryable { head: self.head.clone(), tenant: tenant.clone(), blocks })
+        let (head, tenant, tenants) = (self.head.clone(), tenant.clone(), self.tenants.clone());
+        Arc::new(TenantQueryable { head, tenant, tenants })
     }
 
     /// The blocks of `tenant`; the entry is made if there is none.
@@ -219,6 +219,19 @@ impl Tsdb {
     pub(crate) fn count_upkeep_error(&self) {
         self.counters.upkeep_errors.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// Makes `dir` and what is missing above it, durably.
+fn make_dir(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
+    let missing: Vec<&Path> = dir.ancestors().take_while(|path| !disk.exists(path)).collect();
+    disk.create_dir_all(dir)?;
+    // Also that of `dir` itself if it was there: a process may have ended between making and syncing it.
+    for parent in std::iter::once(dir).chain(missing).filter_map(Path::parent) {
+        // The parent of a relative path of one part has the empty name.
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        disk.sync_dir(parent)?;
+    }
+    Ok(())
 }
 
 fn take_lock(env: &Env, options: &TsdbOptions) -> Result<Box<dyn LockGuard>, OpenError> {

@@ -1,18 +1,23 @@
 //! Background work, one round at a time: due windows to blocks, retention, checkpoint, one step of merging blocks.
 //!
 //! Holds: a block is complete and named before its samples leave the head; the WAL is freed only by a
-//! checkpoint that no longer needs it. A failure is logged and counted, the next round tries again.
+//! checkpoint that no longer needs it. A failure is logged and counted, and tried again later; a window or tenant
+//! that fails does not stop the others.
 //! Not here: when a round runs (the server's upkeep thread calls `tick` every second).
+
+mod retry;
 
 use std::sync::atomic::Ordering;
 
 use chronolith_block::{Block, BlockError, BlockSource, BlockWriter};
-use chronolith_head::{HeadError, WindowStat};
+use chronolith_head::{HeadError, WindowSeries, WindowStat};
 use chronolith_model::{TenantId, TimeRange};
 
 use crate::compaction::CompactionRounds;
 use crate::encoding::{BlockEncoding, DenseEncoder};
 use crate::store::{Tsdb, WINDOW_MS};
+use crate::tenant::TenantBlocks;
+use retry::{Retries, TenantRange};
 
 /// Due windows are looked for this often.
 const FLUSH_LOOK_EVERY_MS: i64 = 10_000;
@@ -28,6 +33,7 @@ const OLD_BLOCK_MS: i64 = 12 * WINDOW_MS;
 pub(crate) struct Upkeep {
     stopped: bool,
     flush_at_ms: i64,
+    retries: Retries,
     retention_at_ms: i64,
     compaction: CompactionRounds,
 }
@@ -63,9 +69,9 @@ impl Tsdb {
         let now_ms = self.env.clock.now_ms();
         if now_ms >= upkeep.flush_at_ms || upkeep.flush_at_ms > now_ms + RETRY_AFTER_MS {
             upkeep.flush_at_ms = now_ms + FLUSH_LOOK_EVERY_MS;
-            if let Err(error) = self.flush_due(now_ms) {
+            if let Err(error) = self.flush_due(&mut upkeep.retries, now_ms) {
                 self.count_upkeep_error();
-                tracing::error!(%error, "cutting windows to blocks failed; trying again in {RETRY_AFTER_MS} ms");
+                tracing::error!(%error, "a round of cutting windows to blocks failed; the next is in {RETRY_AFTER_MS} ms");
                 upkeep.flush_at_ms = now_ms + RETRY_AFTER_MS;
             }
         }
@@ -82,22 +88,23 @@ impl Tsdb {
     /// # Errors
     /// The text of what failed; nothing is lost then.
     pub fn flush_closed(&self, now_ms: i64) -> Result<(), String> {
-        let _one_at_a_time = self.upkeep.lock();
-        let closed = self.head.windows().into_iter().filter(|w| w.range.end <= now_ms).collect();
-        self.flush_windows(closed, now_ms).map_err(|e| e.to_string())?;
+        let mut upkeep = self.upkeep.lock();
+        let closed = self.head.windows().into_iter().filter(|w| w.range.end <= now_ms);
+        let (_, flushed) = self.flush_ranges(block_ranges(closed, now_ms), &mut upkeep.retries, now_ms);
+        flushed.map_err(|e| e.to_string())?;
         self.checkpoint().map_err(|e| e.to_string())
     }
 
-    fn flush_due(&self, now_ms: i64) -> Result<(), FlushError> {
+    fn flush_due(&self, retries: &mut Retries, now_ms: i64) -> Result<(), FlushError> {
         let delay = self.options.flush_delay_ms;
         let due = |w: &WindowStat| now_ms >= w.range.end.max(w.first_arrival_ms).saturating_add(delay);
-        let windows: Vec<_> = self.head.windows().into_iter().filter(due).collect();
-        let any = !windows.is_empty();
-        self.flush_windows(windows, now_ms)?;
-        if any || self.head.stats().wal_bytes > self.options.wal_checkpoint_bytes {
+        let mut ranges = block_ranges(self.head.windows().into_iter().filter(due), now_ms);
+        retries.keep_due(&mut ranges, now_ms);
+        let (flushed_count, flushed) = self.flush_ranges(ranges, retries, now_ms);
+        if flushed_count > 0 || self.head.stats().wal_bytes > self.options.wal_checkpoint_bytes {
             self.checkpoint()?;
         }
-        Ok(())
+        flushed
     }
 
     fn checkpoint(&self) -> Result<(), FlushError> {
@@ -106,15 +113,29 @@ impl Tsdb {
         Ok(())
     }
 
-    fn flush_windows(&self, windows: Vec<WindowStat>, now_ms: i64) -> Result<(), FlushError> {
-        let mut ranges: Vec<(TenantId, TimeRange)> =
-            windows.into_iter().map(|w| (w.tenant, block_range(w.range, now_ms))).collect();
-        ranges.sort();
-        ranges.dedup();
+    /// Cuts each range to a block; gives how many were, and the last failure.
+    fn flush_ranges(
+        &self,
+        ranges: Vec<TenantRange>,
+        retries: &mut Retries,
+        now_ms: i64,
+    ) -> (usize, Result<(), FlushError>) {
+        let (mut flushed_count, mut result) = (0, Ok(()));
         for (tenant, range) in ranges {
-            self.flush_window(&tenant, range)?;
+            match self.flush_window(&tenant, range) {
+                Ok(()) => {
+                    flushed_count += 1;
+                    retries.succeed(&(tenant, range));
+                }
+                Err(error) => {
+                    let pause_ms = retries.fail((tenant.clone(), range), now_ms);
+                    tracing::error!(%tenant, range.start, range.end, %error, pause_ms,
+                        "cutting a window to a block failed; it is tried again after the pause");
+                    result = Err(error);
+                }
+            }
         }
-        Ok(())
+        (flushed_count, result)
     }
 
     fn flush_window(&self, tenant: &TenantId, range: TimeRange) -> Result<(), FlushError> {
@@ -128,7 +149,14 @@ impl Tsdb {
         let mut writer = BlockWriter::create_after(&self.env, &blocks.dir, blocks.newest_ulid())?;
         let mut dense = DenseEncoder::default();
         for series in snapshot.series() {
-            let (labels, mut chunks) = series?;
+            let WindowSeries { labels, mut chunks, damages } = series?;
+            for damage in damages {
+                self.counters.damaged_chunks.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%tenant, %labels, %damage, "a damaged chunk is left out of its block");
+            }
+            if chunks.is_empty() {
+                continue;
+            }
             if self.options.block_encoding == BlockEncoding::Dense {
                 chunks = dense.encode(chunks)?;
             }
@@ -150,31 +178,48 @@ impl Tsdb {
     fn remove_expired(&self, now_ms: i64) {
         let limits = self.limits();
         let mut all = Vec::new();
-        for (tenant, blocks) in self.tenants.read().iter() {
+        let tenants: Vec<_> = self.tenants.read().iter().map(|(t, b)| (t.clone(), b.clone())).collect();
+        for (tenant, blocks) in &tenants {
+            self.remove_doomed(tenant, blocks);
             all.extend(blocks.list().into_iter().map(|block| (tenant.clone(), blocks.clone(), block)));
         }
         all.sort_by_key(|(_, _, block)| std::cmp::Reverse(block.range().end));
         let oldest_ms = if limits.retention_ms == 0 { i64::MIN } else { now_ms - limits.retention_ms };
-        let mut kept_bytes = 0u64;
+        let (mut kept_bytes, mut full) = (0u64, false);
         for (tenant, blocks, block) in all {
             kept_bytes += block.size_bytes();
             let too_old = block.range().end <= oldest_ms;
-            let too_much = self.options.retention_bytes > 0 && kept_bytes > self.options.retention_bytes;
+            full |= self.options.retention_bytes > 0 && kept_bytes > self.options.retention_bytes;
+            let too_much = full;
             if !too_old && !too_much {
                 continue;
             }
             kept_bytes -= block.size_bytes();
             let ulid = block.meta().ulid;
             blocks.remove(ulid);
-            if let Err(error) = chronolith_block::remove(&self.env, &blocks.dir.join(ulid.to_string())) {
-                self.count_upkeep_error();
-                tracing::error!(%tenant, %ulid, %error, "removing an expired block failed");
-                continue;
-            }
             self.counters.retention_removed.fetch_add(1, Ordering::Relaxed);
-            tracing::info!(%tenant, %ulid, too_old, too_much, "expired block removed");
+            tracing::info!(%tenant, %ulid, too_old, too_much, "removing an expired block");
+            // Behind blocks that it was merged from: without it a start would take them for whole.
+            blocks.doom([block.dir().to_owned()]);
+            self.remove_doomed(&tenant, &blocks);
         }
     }
+
+    /// Removes the files of blocks that left the list; those that cannot go are tried again at the next look.
+    fn remove_doomed(&self, tenant: &TenantId, blocks: &TenantBlocks) {
+        if let Err(error) = blocks.remove_doomed(&self.env) {
+            self.count_upkeep_error();
+            tracing::error!(%tenant, %error, "removing the files of a block failed; trying again later");
+        }
+    }
+}
+
+/// The ranges of the blocks that `windows` go to, sorted, each once.
+fn block_ranges(windows: impl Iterator<Item = WindowStat>, now_ms: i64) -> Vec<TenantRange> {
+    let mut ranges: Vec<_> = windows.map(|w| (w.tenant, block_range(w.range, now_ms))).collect();
+    ranges.sort();
+    ranges.dedup();
+    ranges
 }
 
 /// The range of the block that a window goes to: its own, or the day around it when that day is long over.

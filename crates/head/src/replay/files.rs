@@ -64,6 +64,10 @@ impl LogFiles {
         let mut files =
             LogFiles { checkpoint, frames, is_whole, checkpoint_header, segments: Vec::new(), key: 0 };
         let first = checkpoint_header.filter(|_| is_whole).map_or(0, |h| h.segment);
+        if segments.first().is_some_and(|(number, _)| *number < first) {
+            // The checkpoint's name must not be lost when what it replaces is gone.
+            disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
+        }
         for (number, path) in segments {
             if number < first {
                 // A crash came between the checkpoint and the removal of what it holds.
@@ -170,12 +174,7 @@ impl LogFiles {
 
     /// Cuts the unused and torn end of the last segment, removes segments without frames, and says where the
     /// log goes on.
-    pub(super) fn finish(
-        &self,
-        env: &Env,
-        scans: &[Scan],
-        report: &mut ReplayReport,
-    ) -> Result<WalStart, HeadError> {
+    pub(super) fn finish(&self, env: &Env, scans: &[Scan]) -> Result<WalStart, HeadError> {
         let mut start = WalStart {
             key: self.key,
             sequence: self.checkpoint_header.map_or(0, |h| h.sequence),
@@ -198,16 +197,16 @@ impl LogFiles {
             start.segment = start.segment.max(number + 1);
             start.sequence = start.sequence.max(last.header.sequence);
             let mut len = bytes.len() as u64;
-            if idx + 1 == self.segments.len() && scan.end < bytes.len() {
+            if idx + 1 == self.segments.len() {
                 // The torn end was never acknowledged; without it the next start has nothing to note.
-                len = scan.end.max(SEGMENT_HEADER_BYTES) as u64;
-                let cut = env.disk.open(path).and_then(|file| {
-                    file.set_len(len)?;
-                    file.sync_data()
-                });
-                if let Err(error) = cut {
-                    report.notes.push(format!("{}: cutting at offset {len}: {error}", path.display()));
+                let is_torn = scan.end < bytes.len();
+                len = if is_torn { scan.end.max(SEGMENT_HEADER_BYTES) as u64 } else { len };
+                let file = env.disk.open(path).map_err(HeadError::io(path))?;
+                if is_torn {
+                    file.set_len(len).map_err(HeadError::io(path))?;
                 }
+                // A killed process may not have synced what it wrote; from here on it answers repeats.
+                file.sync_data().map_err(HeadError::io(path))?;
             }
             start.kept.push(SegmentFile { number: *number, bytes: len });
         }

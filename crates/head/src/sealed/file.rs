@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::{Disk, DiskFile, Mapped};
@@ -14,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 const REMAP_BYTES: u64 = 1 << 20;
 
 struct Tail {
-    handle: Option<Box<dyn DiskFile>>,
+    handle: Option<Arc<dyn DiskFile>>,
     written: u64,
     buffer: Vec<u8>,
     is_dirty: bool,
@@ -47,7 +48,7 @@ impl SealedFile {
         if found != u64::from(number) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("header says file {found}")));
         }
-        let (handle, written) = (Some(disk.open(&path)?), mapped.len() as u64);
+        let (handle, written) = (Some(disk.open(&path)?.into()), mapped.len() as u64);
         let tail = Tail { handle, written, buffer: Vec::new(), is_dirty: false };
         Ok(SealedFile::build(dir, number, tail, Some(mapped)))
     }
@@ -93,7 +94,7 @@ impl SealedFile {
         }
         let file = match &tail.handle {
             Some(file) => file,
-            None => tail.handle.insert(disk.create(&self.path)?),
+            None => tail.handle.insert(disk.create(&self.path)?.into()),
         };
         file.write_at(&tail.buffer, tail.written)?;
         let header = if tail.written == 0 { FILE_HEADER_BYTES } else { 0 };
@@ -105,17 +106,21 @@ impl SealedFile {
         Ok((len - header) as u64)
     }
 
-    /// Makes what is written durable.
+    /// Makes what is written durable. One caller at a time: a second one would not wait for the first.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let mut tail = self.tail.lock();
         if !tail.is_dirty {
             return Ok(());
         }
-        if let Some(file) = &tail.handle {
-            file.sync_data()?;
-        }
+        // Appends and reads must not wait for the disk; what is written meanwhile makes the file dirty again.
         tail.is_dirty = false;
-        Ok(())
+        let handle = tail.handle.clone();
+        drop(tail);
+        let synced = handle.map_or(Ok(()), |file| file.sync_data());
+        if synced.is_err() {
+            self.tail.lock().is_dirty = true;
+        }
+        synced
     }
 
     /// Calls `with` with the data of the chunk whose record starts at `offset`, its checksum proven.
@@ -133,19 +138,19 @@ impl SealedFile {
         let end = start + chunk_len + RECORD_OVERHEAD_BYTES;
         let map = self.mapped.read().clone();
         if let Some(record) = map.as_ref().and_then(|m| m.get(start..end)) {
-            return self.with_record(record, with);
+            return self.with_record(offset, record, with);
         }
         let tail = self.tail.lock();
         if let Some(at) = u64::from(offset).checked_sub(tail.written) {
             let record = tail.buffer.get(at as usize..).unwrap_or(&[]);
-            return self.with_record(record, with);
+            return self.with_record(offset, record, with);
         }
         let unmapped = tail.written - map.map_or(0, |m| m.len() as u64);
         if unmapped >= REMAP_BYTES {
             drop(tail);
             let map = disk.map(&self.path).map_err(|e| self.io(e))?;
             *self.mapped.write() = Some(map.clone());
-            return self.with_record(map.get(start..end).unwrap_or(&[]), with);
+            return self.with_record(offset, map.get(start..end).unwrap_or(&[]), with);
         }
         let mut record = vec![0; end - start];
         match &tail.handle {
@@ -153,13 +158,18 @@ impl SealedFile {
             None => record.clear(),
         }
         drop(tail);
-        self.with_record(&record, with)
+        self.with_record(offset, &record, with)
     }
 
-    fn with_record<T>(&self, record: &[u8], with: impl FnOnce(&[u8]) -> T) -> Result<T, QueryError> {
+    fn with_record<T>(
+        &self,
+        offset: u32,
+        record: &[u8],
+        with: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, QueryError> {
         match sealed::decode_record(record, 0) {
             Ok((_, chunk)) => Ok(with(chunk)),
-            Err(error) => Err(self.corrupt(error.to_string())),
+            Err(error) => Err(self.corrupt(format!("chunk record at offset {offset}: {error}"))),
         }
     }
 

@@ -78,16 +78,25 @@ impl Segments {
 
     /// Writes `bytes` (whole frames) and syncs as the mode says.
     pub(super) fn commit(&mut self, bytes: &[u8], counters: &WalCounters) -> Result<(), WriteFailure> {
-        self.check_space()?;
-        self.write(bytes, counters)?;
-        match self.sync {
-            SyncMode::Fsync => self.sync(counters),
-            SyncMode::Interval(ms) => {
-                let due_ns = self.synced_ns.saturating_add(ms.saturating_mul(1_000_000));
-                if self.clock.mono_ns() >= due_ns { self.sync(counters) } else { Ok(()) }
-            }
-            SyncMode::Os => Ok(()),
+        let written = match self.check_space() {
+            Ok(()) => self.write(bytes, counters),
+            full => full,
+        };
+        if let Err(WriteFailure::Failed(_)) = written {
+            return written;
         }
+        match self.sync {
+            SyncMode::Fsync if written.is_ok() => self.sync(counters)?,
+            SyncMode::Interval(ms) => {
+                // Also without space for more: what was acknowledged before must not wait for it.
+                let due_ns = self.synced_ns.saturating_add(ms.saturating_mul(1_000_000));
+                if self.clock.mono_ns() >= due_ns {
+                    self.sync(counters)?;
+                }
+            }
+            SyncMode::Fsync | SyncMode::Os => {}
+        }
+        written
     }
 
     fn check_space(&mut self) -> Result<(), WriteFailure> {

@@ -1,6 +1,8 @@
 //! A head on a fake machine, and what it should hold.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of it")]
 
+pub mod fault_disk;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Blocks leave by age and by size; samples beyond the retention are refused.
 
+use chronolith_base::{Disk, Rng};
 use chronolith_model::{Reject, TenantId};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
@@ -53,4 +54,56 @@ fn samples_of_1970_are_kept_when_there_is_no_retention() {
     assert_eq!(tsdb.stats().head_series, 0);
     let times: Vec<_> = machine.read(&tsdb, &tenant, "ancient").into_iter().map(|s| s.0).collect();
     assert_eq!(times, [-5, 0, 60_000]);
+}
+
+/// A block that alone was too large was taken out of the sum, so that older blocks behind it were kept and newer
+/// samples went before them. From the first block beyond the limit on, all go.
+#[test]
+fn the_size_limit_keeps_no_block_older_than_one_it_removes() {
+    let mut machine = Machine::new(4);
+    machine.options.compaction_bytes_max = 0;
+    let tenant = TenantId::anonymous();
+    let tsdb = machine.open();
+    let rng = Rng::from_seed(4);
+    for (day, count) in [(9, 1), (6, 3000), (3, 500)] {
+        let start = START_MS - day * 24 * HOUR_MS;
+        let samples: Vec<_> = (0..count).map(|i| (start + i * 1000, (rng.next_u64() >> 12) as f64)).collect();
+        write(&tsdb, &tenant, &format!("day{day}"), &samples).expect("works");
+    }
+    tsdb.flush_closed(START_MS).expect("three blocks");
+    assert_eq!(tsdb.stats().blocks, 3);
+    machine.options.retention_bytes = tsdb.stats().block_bytes / 2;
+    tsdb.close().expect("closes");
+    drop(tsdb);
+    let tsdb = machine.open();
+    tsdb.tick();
+    let found = [3, 6, 9].map(|day| !machine.read(&tsdb, &tenant, &format!("day{day}")).is_empty());
+    assert_eq!(found, [true, false, false]);
+}
+
+/// An expired block whose files could not be removed was forgotten until the next start, which served it again. Its
+/// removal is tried again at the next look.
+#[test]
+fn files_of_an_expired_block_are_removed_when_the_disk_lets_them() {
+    let mut machine = Machine::new(6);
+    machine.options.limits.retention_ms = 24 * HOUR_MS;
+    machine.options.compaction_bytes_max = 0;
+    let tenant = TenantId::anonymous();
+    let tsdb = machine.open();
+    write(&tsdb, &tenant, "old", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
+    tsdb.flush_closed(START_MS).expect("a block");
+    let block_count = || {
+        let dir = machine.options.data_dir.join("tenants").join(tenant.as_str());
+        machine.disk.list(&dir).expect("a directory of blocks").len()
+    };
+    assert_eq!(block_count(), 1);
+    machine.clock.set_now_ms(START_MS + 30 * HOUR_MS);
+    machine.disk.fail_after(0);
+    tsdb.tick();
+    machine.disk.heal();
+    assert_eq!((tsdb.stats().blocks, block_count()), (0, 1));
+    assert!(tsdb.stats().maintenance_error_count > 0);
+    machine.clock.advance(std::time::Duration::from_secs(61));
+    tsdb.tick();
+    assert_eq!(block_count(), 0);
 }
