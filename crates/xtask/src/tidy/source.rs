@@ -81,6 +81,10 @@ fn has_unsafe(line: &Line) -> bool {
 
 /// The name that a line declares as a type.
 fn declared_type(code: &str) -> Option<&str> {
+    // Inside an impl the name of an associated type is the trait's choice (`http_body::Body::Data`).
+    if code.starts_with(' ') && code.trim_start().starts_with("type ") {
+        return None;
+    }
     let mut words = lexer::words(code);
     words.find(|word| ["struct", "enum", "trait", "type", "union"].contains(word))?;
     words.next()

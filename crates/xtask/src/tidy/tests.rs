@@ -41,6 +41,8 @@ fn file_and_folder_names_say_something() {
 #[test]
 fn type_names_say_something() {
     check_source(ANY, "pub struct Manager;", &["type `Manager`"]);
+    check_source(ANY, "type Data = u8;", &["type `Data`"]);
+    check_source(ANY, "impl Body for Answer {\n    type Data = u8;\n}", &[]);
     check_source(ANY, "struct BlockMeta { data: u8 }", &[]);
 }
 
