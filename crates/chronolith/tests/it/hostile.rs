@@ -214,3 +214,27 @@ fn every_file_cut_at_random_gives_a_start_or_a_clear_error() {
         }
     }
 }
+
+fn check(dir: &Path) -> (Option<i32>, String) {
+    let binary = env!("CARGO_BIN_EXE_chronolith");
+    let out = std::process::Command::new(binary).arg("check").arg(dir).output().expect("runs");
+    (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[test]
+fn check_names_the_damaged_file_and_the_offset() {
+    let dir = temp_dir();
+    lived_in(dir.path());
+    let (code, said) = check(dir.path());
+    assert_eq!(code, Some(0), "a kill leaves no damage: {said}");
+    let mut files = Vec::new();
+    files_below(dir.path(), &mut files);
+    let victim = files.iter().find(|f| f.ends_with("chunks/000001")).expect("chunks of a block");
+    let mut bytes = std::fs::read(victim).expect("chunks");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(victim, bytes).expect("damage");
+    let (code, said) = check(dir.path());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("chunks/000001: offset "), "{said}");
+}
