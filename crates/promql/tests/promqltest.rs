@@ -25,7 +25,7 @@ use chronolith_promql::{Engine, EngineOptions, NameRemoval, Query, QueryResult};
 use script::{Command, Eval, EvalKind, Load};
 
 /// Evals that pass today. Raise it with every rule that falls.
-const PASSED_MIN: usize = 760;
+const PASSED_MIN: usize = 761;
 /// Distance of the steps when an instant eval is repeated as a range query.
 const MINUTE_MS: i64 = 60_000;
 

@@ -175,7 +175,7 @@ impl<'q> Planner<'q> {
             }
             AggregateOp::CountValues => {
                 let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
-                if label.is_empty() || label.contains(char::REPLACEMENT_CHARACTER) {
+                if !is_label_name(label) {
                     return Err(EvalError::Execution(format!("invalid label name {label:?}")));
                 }
                 let inner = Some(self.vector(&aggregate.expr, grid)?);
@@ -336,6 +336,12 @@ pub(crate) fn string_of(expr: &Expr) -> Result<&str, EvalError> {
         ExprKind::String(text) => Ok(text),
         _ => Err(unexpected(ValueType::String, expr)),
     }
+}
+
+/// Whether a text can name a label. The parser leaves U+FFFD where a literal holds bytes that are not UTF-8, so a
+/// name with that character in it counts as one of those.
+pub(crate) fn is_label_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER)
 }
 
 /// Type of an expression's value.

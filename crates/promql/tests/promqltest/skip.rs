@@ -19,9 +19,6 @@ const FUNCTIONS: &[&str] = &[
 
 /// Why `eval` is skipped; `None` if it has to pass.
 pub(crate) fn reason(eval: &Eval, expr: Option<&Expr>, histograms: &[Labels]) -> Option<&'static str> {
-    if has_bytes_beyond_utf8(&eval.expr) {
-        return Some("string that is not UTF-8");
-    }
     if eval.series.iter().any(|series| series.has_histograms) {
         return Some("expects a native histogram");
     }
@@ -75,10 +72,4 @@ pub(crate) fn walk<'e>(expr: &'e Expr, visit: &mut dyn FnMut(&'e Expr)) {
 
 fn selects_any(matchers: &[Matcher], series: &[Labels]) -> bool {
     series.iter().any(|labels| matchers.iter().all(|matcher| matcher.matches_labels(labels)))
-}
-
-fn has_bytes_beyond_utf8(text: &str) -> bool {
-    text.split("\\x").skip(1).any(|rest| {
-        rest.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()).is_some_and(|byte| byte >= 0x80)
-    })
 }

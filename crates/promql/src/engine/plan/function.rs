@@ -4,7 +4,7 @@
 use chronolith_model::Labels;
 
 use super::Planner;
-use super::string_of;
+use super::{is_label_name, string_of};
 use crate::ast::{Call, Expr, ExprKind, Span, ValueType};
 use crate::engine::arith::{go_max, go_min};
 use crate::engine::call::buckets::{BucketCall, BucketFn};
@@ -75,8 +75,8 @@ impl<'q> Planner<'q> {
             ("label_join", [vector, target, separator, sources @ ..]) => {
                 let inner = self.vector(vector, grid)?;
                 let sources: Vec<&str> = sources.iter().map(string_of).collect::<Result<_, _>>()?;
-                if sources.contains(&"") {
-                    let message = format!("invalid source label name in {name}(): ");
+                if let Some(bad) = sources.iter().find(|source| !is_label_name(source)) {
+                    let message = format!("invalid source label name in {name}(): {bad}");
                     return Err(EvalError::Execution(message));
                 }
                 let (target, separator) = (label_name(target, name)?, string_of(separator)?);
@@ -269,7 +269,7 @@ fn absent_labels(expr: &Expr) -> Labels {
 /// The name of a label that a function is to set.
 fn label_name<'e>(expr: &'e Expr, function: &str) -> Result<&'e str, EvalError> {
     let name = string_of(expr)?;
-    if name.is_empty() {
+    if !is_label_name(name) {
         return Err(EvalError::Execution(format!("invalid destination label name in {function}(): {name}")));
     }
     Ok(name)
