@@ -19,6 +19,8 @@ pub struct HeadStats {
     pub max_time_ms: Option<i64>,
     /// Bytes of WAL segments and checkpoint.
     pub wal_bytes: u64,
+    /// Bytes of WAL segments alone: what a checkpoint would free.
+    pub wal_segment_bytes: u64,
     /// Syncs of the WAL.
     pub wal_sync_count: u64,
     /// Nanoseconds spent in them.
@@ -84,6 +86,7 @@ impl Head {
         let (counters, wal) = (&self.counters, &self.wal.counters);
         let (sealed_files, sealed_bytes) = self.series.store.sizes();
         let mut stats = HeadStats {
+            wal_segment_bytes: load(&wal.segment_bytes),
             wal_bytes: load(&wal.segment_bytes) + load(&counters.checkpoint_bytes),
             wal_sync_count: load(&wal.sync_count),
             wal_sync_ns: load(&wal.sync_ns),

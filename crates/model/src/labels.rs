@@ -10,6 +10,7 @@ use std::sync::Arc;
 use chronolith_base::hash;
 
 use crate::METRIC_NAME;
+use crate::quote::write_quoted;
 
 /// A label set. `name, value` strings one behind the other, each behind its length written in bytes below
 /// 0x80 (six bits a byte, lowest first, bit 6 set where more follow), so that the whole is one valid `str`.
@@ -155,26 +156,6 @@ impl fmt::Debug for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
-}
-
-/// Writes `text` as a Go double-quoted string literal.
-///
-/// # Errors
-/// As the formatter.
-pub fn write_quoted(f: &mut impl fmt::Write, text: &str) -> fmt::Result {
-    f.write_char('"')?;
-    for c in text.chars() {
-        match c {
-            '"' => f.write_str("\\\"")?,
-            '\\' => f.write_str("\\\\")?,
-            '\n' => f.write_str("\\n")?,
-            '\t' => f.write_str("\\t")?,
-            '\r' => f.write_str("\\r")?,
-            c if (c as u32) < 0x20 || c == '\x7f' => write!(f, "\\x{:02x}", c as u32)?,
-            c => f.write_char(c)?,
-        }
-    }
-    f.write_char('"')
 }
 
 /// `[a-zA-Z_:][a-zA-Z0-9_:]*`: a metric name that needs no quotes.

@@ -9,6 +9,7 @@ pub mod labels;
 pub mod matcher;
 pub mod metadata;
 pub mod query;
+pub mod quote;
 pub mod regex;
 pub mod sample;
 pub mod tenant;

@@ -4,7 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::labels::{Labels, is_legacy_label_name, write_quoted};
+use crate::labels::{Labels, is_legacy_label_name};
+use crate::quote::write_quoted;
 use crate::regex::{GoRegex, RegexError};
 
 /// Kind of a matcher.

@@ -64,7 +64,6 @@ pub(crate) struct Counters {
     pub(crate) retention_removed: AtomicU64,
     /// Chunks that were left out of a block because they are damaged.
     pub(crate) damaged_chunks: AtomicU64,
-    pub(crate) checkpoints: AtomicU64,
 }
 
 impl Tsdb {

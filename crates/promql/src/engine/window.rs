@@ -172,7 +172,7 @@ impl RangeFn<'_> {
         let mut message =
             String::from("metric might not be a counter, name does not end in _total/_sum/_count/_bucket: ");
         // Writing to a String cannot fail.
-        let _ = chronolith_model::labels::write_quoted(&mut message, name);
+        let _ = chronolith_model::quote::write_quoted(&mut message, name);
         self.run.annotations.inform(&message, self.span);
     }
 }

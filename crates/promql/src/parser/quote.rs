@@ -3,53 +3,12 @@
 //! Holds: what [`write_go_quoted`] writes, [`unquote`] reads back to the same text.
 //! Not here: finding the end of a literal (lexer).
 
-use std::fmt::Write as _;
+use chronolith_model::quote::write_quoted;
 
 /// Appends `text` as a Go double-quoted literal.
 pub(super) fn write_go_quoted(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\x07' => out.push_str("\\a"),
-            '\x08' => out.push_str("\\b"),
-            '\x0c' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x0b' => out.push_str("\\v"),
-            c if is_printable(c) => out.push(c),
-            c => write_escaped(out, c),
-        }
-    }
-    out.push('"');
-}
-
-fn write_escaped(out: &mut String, c: char) {
-    let code = u32::from(c);
     // Writing to a string does not fail.
-    let _ = match code {
-        0..0x80 => write!(out, "\\x{code:02x}"),
-        0x80..0x1_0000 => write!(out, "\\u{code:04x}"),
-        _ => write!(out, "\\U{code:08x}"),
-    };
-}
-
-/// Letters, marks, numbers, punctuation, symbols and the ASCII space.
-fn is_printable(c: char) -> bool {
-    if c.is_ascii() {
-        return !c.is_ascii_control();
-    }
-    // A combining mark is printable where it follows a letter; alone, the standard library escapes it.
-    let mut buffer = [0; 8];
-    let mark_at = 'a'.encode_utf8(&mut buffer).len();
-    let end = mark_at + c.len_utf8();
-    if let Some(room) = buffer.get_mut(mark_at..end) {
-        c.encode_utf8(room);
-    }
-    let text = buffer.get(..end).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or("");
-    text.escape_debug().nth(1) == Some(c)
+    let _ = write_quoted(out, text);
 }
 
 /// Bytes of a literal, quotes included in `literal`. The lexer has checked its escapes; what cannot be an

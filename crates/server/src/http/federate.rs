@@ -115,7 +115,7 @@ fn put_family_name(out: &mut Vec<u8>, metric: &str) {
         out.extend_from_slice(metric.as_bytes());
     } else {
         let mut quoted = String::new();
-        let written = chronolith_model::labels::write_quoted(&mut quoted, metric);
+        let written = chronolith_model::quote::write_quoted(&mut quoted, metric);
         debug_assert!(written.is_ok(), "a String takes all");
         out.extend_from_slice(quoted.as_bytes());
     }

@@ -198,3 +198,22 @@ fn a_fresh_data_directory_is_durable() {
     }
     drop(tsdb);
 }
+
+/// The size that forces a checkpoint counted the checkpoint's own bytes, so a head whose state was larger than the
+/// limit wrote it every ten seconds for ever. Only log that a checkpoint would free counts.
+#[test]
+fn a_checkpoint_larger_than_the_limit_is_written_once() {
+    let mut machine = Machine::new(8);
+    machine.options.wal_checkpoint_bytes = 1 << 10;
+    let tsdb = machine.open();
+    write(&tsdb, &tenant("a"), "m", &(0..100).map(|i| (START_MS + i, i as f64 * 0.1)).collect::<Vec<_>>())
+        .expect("works");
+    machine.clock.set_now_ms(START_MS + 1000);
+    for _ in 0..6 {
+        tsdb.tick();
+        machine.clock.advance(std::time::Duration::from_secs(11));
+    }
+    let stats = tsdb.stats();
+    assert!(stats.wal_bytes > 1 << 10, "the checkpoint alone is {} bytes", stats.wal_bytes);
+    assert_eq!(stats.checkpoint_count, 1);
+}

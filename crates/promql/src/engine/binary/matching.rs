@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use chronolith_model::labels::{is_legacy_label_name, write_quoted};
+use chronolith_model::labels::is_legacy_label_name;
+use chronolith_model::quote::write_quoted;
 use chronolith_model::{Labels, METRIC_NAME};
 
 use crate::ast::{MatchCardinality, VectorMatching};

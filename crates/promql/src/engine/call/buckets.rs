@@ -2,7 +2,7 @@
 //! Not here: native histograms.
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::labels::write_quoted;
+use chronolith_model::quote::write_quoted;
 use chronolith_model::{Labels, METRIC_NAME};
 
 use crate::ast::Span;
