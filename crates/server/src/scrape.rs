@@ -10,12 +10,23 @@ use crate::app::App;
 use crate::metrics::gather::gather;
 use crate::stop::Stop;
 
+/// How often it looks whether the store is open; the first round follows at once, so that there is something to see.
+const OPEN_PAUSE: Duration = Duration::from_millis(20);
+
 /// Runs until stopped. `instance` is the address of the server.
 pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
     let pause = Duration::from_millis(app.options.self_scrape_interval_ms);
     let mut batch = WriteBatch::from_labels();
-    while !stop.wait(pause) {
+    while app.store().is_err() {
+        if stop.wait(OPEN_PAUSE) {
+            return;
+        }
+    }
+    loop {
         round(app, instance, &mut batch);
+        if stop.wait(pause) {
+            return;
+        }
     }
 }
 
