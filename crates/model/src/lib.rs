@@ -23,7 +23,7 @@ pub use query::{
     Columns, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
 };
 pub use regex::{GoRegex, RegexError};
-pub use tenant::{TenantId, TenantLimits};
+pub use tenant::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
 pub use time::TimeRange;
 
 /// Name of the label that holds the metric name.

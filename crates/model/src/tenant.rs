@@ -75,6 +75,26 @@ impl fmt::Display for TenantId {
     }
 }
 
+/// What happens to a second value for a series and time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DuplicatePolicy {
+    /// The value that was written first stays; a different one is rejected (default: remote write, OTLP).
+    #[default]
+    KeepFirst,
+    /// The value that was written last replaces the earlier one (line protocol, Graphite).
+    LastWins,
+}
+
+/// How float samples of new blocks are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BlockEncoding {
+    /// Smaller and faster to read; only Chronolith reads it.
+    #[default]
+    Dense,
+    /// XOR, so that Prometheus, Thanos and Mimir read the block as it lies.
+    Prometheus,
+}
+
 /// What one tenant may write. Reads are limited by `promql`'s engine options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantLimits {
@@ -90,6 +110,12 @@ pub struct TenantLimits {
     pub future_ms_max: i64,
     /// Age from which samples are rejected and blocks removed; 0 = keep all.
     pub retention_ms: i64,
+    /// How far a sample may lie behind the newest one of its tenant; 0 = as far as the retention allows.
+    pub out_of_order_ms: i64,
+    /// What happens to a second value for a series and time.
+    pub duplicates: DuplicatePolicy,
+    /// How float samples of new blocks are encoded.
+    pub block_encoding: BlockEncoding,
 }
 
 impl Default for TenantLimits {
@@ -101,6 +127,9 @@ impl Default for TenantLimits {
             label_value_bytes_max: 16 * 1024,
             future_ms_max: 10 * 60 * 1000,
             retention_ms: 0,
+            out_of_order_ms: 0,
+            duplicates: DuplicatePolicy::KeepFirst,
+            block_encoding: BlockEncoding::Dense,
         }
     }
 }
