@@ -84,7 +84,7 @@ pub(crate) fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns
     if deleted.is_empty() {
         return;
     }
-    let Columns { times, values } = out;
+    let Columns { times, values, .. } = out;
     let mut left = deleted.iter().peekable();
     let mut kept = start;
     for i in start..times.len() {

@@ -234,7 +234,7 @@ fn main() {
                 let series = |series_idx: u64| {
                     let rng = Rng::from_seed(family_idx * 1000 + series_idx);
                     let time_rng = Rng::from_seed(family_idx * 1000 + series_idx + 500);
-                    Columns { times: times(&time_rng), values: values(&rng) }
+                    Columns { times: times(&time_rng), values: values(&rng), ..Columns::default() }
                 };
                 let all: Vec<Columns> = (0..SERIES as u64).map(series).collect();
                 for ((figures, row), mix) in

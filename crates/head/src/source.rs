@@ -128,6 +128,7 @@ pub(crate) fn copy_chunks(
             chunks.push(HeadChunk::Late(Columns {
                 times: all.times[start..end].to_vec(),
                 values: all.values[start..end].to_vec(),
+                ..Columns::default()
             }));
         }
     }

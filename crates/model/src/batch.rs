@@ -5,8 +5,9 @@
 //! Not here: where bytes come from (`ingest`), what a reject means to a client (`server`).
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::{Exemplar, Labels, LabelsBuilder, MetadataEntry};
+use crate::{Exemplar, Histogram, Labels, LabelsBuilder, MetadataEntry};
 
 /// Turns raw series bytes into labels. One function a protocol; `head` calls it on a cache miss.
 ///
@@ -144,8 +145,11 @@ pub struct WriteBatch {
     pub series: Vec<BatchSeries>,
     /// Milliseconds, series after series.
     pub times: Vec<i64>,
-    /// One value a time.
+    /// One value a time; of a histogram its sum.
     pub values: Vec<f64>,
+    /// The samples that are histograms: index into times and values, ascending. Validated by whoever fills the
+    /// batch.
+    pub histograms: Vec<(u32, Arc<Histogram>)>,
     /// Exemplars, in the order of the request.
     pub exemplars: Vec<BatchExemplar>,
     /// Metric metadata.
@@ -162,6 +166,7 @@ impl WriteBatch {
             series: Vec::new(),
             times: Vec::new(),
             values: Vec::new(),
+            histograms: Vec::new(),
             exemplars: Vec::new(),
             metadata: Vec::new(),
         }
@@ -173,14 +178,23 @@ impl WriteBatch {
         self.series.clear();
         self.times.clear();
         self.values.clear();
+        self.histograms.clear();
         self.exemplars.clear();
         self.metadata.clear();
     }
 
-    /// How many float samples.
+    /// How many samples, histograms included.
     #[must_use]
     pub fn sample_count(&self) -> usize {
         self.times.len()
+    }
+
+    /// The histograms among the samples of `series`; indices are those of the batch.
+    #[must_use]
+    pub fn histograms_of(&self, series: &BatchSeries) -> &[(u32, Arc<Histogram>)] {
+        let start = self.histograms.partition_point(|(idx, _)| *idx < series.samples.start);
+        let end = self.histograms.partition_point(|(idx, _)| *idx < series.samples.end);
+        self.histograms.get(start..end).unwrap_or(&[])
     }
 
     /// The raw bytes that name `series`.
@@ -215,6 +229,20 @@ impl WriteBatch {
             samples: start..at(self.times.len()),
             histogram_count: 0,
         });
+    }
+}
+
+impl WriteBatch {
+    /// As [`WriteBatch::push_labels`], for samples that are histograms.
+    ///
+    /// # Panics
+    /// Beyond 4 GiB of names or 4 G samples.
+    pub fn push_histograms(&mut self, labels: &Labels, samples: &[(i64, Arc<Histogram>)]) {
+        let start = self.times.len();
+        let sums: Vec<(i64, f64)> = samples.iter().map(|(time, h)| (*time, h.sum())).collect();
+        self.push_labels(labels, &sums);
+        let idx = |at: usize| u32::try_from(start + at).expect("a batch is below 4 G samples");
+        self.histograms.extend(samples.iter().enumerate().map(|(at, (_, h))| (idx(at), h.clone())));
     }
 }
 

@@ -1,9 +1,10 @@
-//! Labels, samples, matchers, tenants, and the two contracts of the engine: [`WriteBatch`] (in) and
+//! Labels, samples, histograms, matchers, tenants, and the two contracts of the engine: [`WriteBatch`] (in) and
 //! [`Queryable`] (out).
 //!
 //! Not here: bytes on disk (`format`), sockets (`server`), evaluation (`promql`).
 
 pub mod batch;
+pub mod histogram;
 pub mod index;
 pub mod labels;
 pub mod matcher;
@@ -16,6 +17,7 @@ pub mod tenant;
 pub mod time;
 
 pub use batch::{BatchSeries, LabelSource, Reject, WriteBatch, WriteOutcome};
+pub use histogram::{FloatHistogram, Histogram, IntHistogram, ResetHint, Span};
 pub use labels::{Labels, LabelsBuilder};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::{Exemplar, MetadataEntry, MetricKind};

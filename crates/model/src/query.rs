@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::{BudgetExceeded, Clock, MemoryBudget};
 
-use crate::{Labels, Matcher, TimeRange};
+use crate::{Histogram, Labels, Matcher, TimeRange};
 
 /// Series in one batch at most.
 pub const SERIES_PER_BATCH_MAX: usize = 1024;
@@ -29,21 +29,81 @@ pub struct Selector<'a> {
 pub struct Columns {
     /// Milliseconds, ascending.
     pub times: Vec<i64>,
-    /// One value a time.
+    /// One value a time; of a histogram its sum.
     pub values: Vec<f64>,
+    /// The samples that are histograms: index into the other columns, ascending. Empty for a series of floats.
+    pub histograms: Vec<(u32, Arc<Histogram>)>,
+    /// When the counter of each sample started, in milliseconds; 0 where nobody knows. May be shorter than the other
+    /// columns: the rest is unknown. Empty for a series whose senders do not say.
+    pub start_times: Vec<i64>,
 }
 
 impl Columns {
-    /// Empties both, keeping their memory.
+    /// Empties all, keeping their memory.
     pub fn clear(&mut self) {
         self.times.clear();
         self.values.clear();
+        self.histograms.clear();
+        self.start_times.clear();
+    }
+
+    /// When the counter of the sample at `idx` started; 0 if nobody knows.
+    #[must_use]
+    pub fn start_time_at(&self, idx: usize) -> i64 {
+        self.start_times.get(idx).copied().unwrap_or(0)
+    }
+
+    /// Says when the counter of the last sample started.
+    pub fn set_start_time(&mut self, start_ms: i64) {
+        let last = self.times.len().saturating_sub(1);
+        self.start_times.resize(last, 0);
+        self.start_times.push(start_ms);
     }
 
     /// Appends a sample.
     pub fn push(&mut self, time: i64, value: f64) {
         self.times.push(time);
         self.values.push(value);
+    }
+
+    /// Appends a sample that is a histogram.
+    ///
+    /// # Panics
+    /// Beyond 4 G samples.
+    pub fn push_histogram(&mut self, time: i64, histogram: Arc<Histogram>) {
+        let idx = u32::try_from(self.times.len()).expect("columns are below 4 G samples");
+        self.push(time, histogram.sum());
+        self.histograms.push((idx, histogram));
+    }
+
+    /// The histogram at `idx`, if that sample is one. Cost: a binary search among the histograms.
+    #[must_use]
+    pub fn histogram_at(&self, idx: usize) -> Option<&Arc<Histogram>> {
+        let idx = u32::try_from(idx).ok()?;
+        let at = self.histograms.binary_search_by_key(&idx, |(idx, _)| *idx).ok()?;
+        self.histograms.get(at).map(|(_, histogram)| histogram)
+    }
+
+    /// Appends sample `idx` of `other`, whatever it is.
+    ///
+    /// # Panics
+    /// If `other` has no such sample.
+    pub fn push_from(&mut self, other: &Columns, idx: usize) {
+        match other.histogram_at(idx) {
+            Some(histogram) => self.push_histogram(other.times[idx], histogram.clone()),
+            None => self.push(other.times[idx], other.values[idx]),
+        }
+        let start_ms = other.start_time_at(idx);
+        if start_ms != 0 {
+            self.set_start_time(start_ms);
+        }
+    }
+
+    /// Bytes of the histograms, for budgets; each counted as if it were not shared.
+    #[must_use]
+    pub fn histogram_bytes(&self) -> usize {
+        let bytes = |(_, histogram): &(u32, Arc<Histogram>)| histogram.memory_bytes() + 16;
+        self.histograms.iter().map(bytes).sum()
     }
 
     /// How many samples.

@@ -330,7 +330,7 @@ fn matrix_value<'q>(run: &'q Run<'q>, planner: &Planner<'q>, grid: Grid) -> Resu
     let mut series = window::WindowSeries::default();
     let (mut hold, mut matrix) = (run.hold(), Vec::new());
     while source.next(&mut series)? {
-        let Columns { times, values } = std::mem::take(&mut series.columns);
+        let Columns { times, values, .. } = std::mem::take(&mut series.columns);
         let inside = |time: &i64| *time > start_ms && *time <= end_ms;
         let (times, values): (Vec<i64>, Vec<f64>) =
             times.into_iter().zip(values).filter(|(time, _)| inside(time)).unzip();

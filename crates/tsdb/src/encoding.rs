@@ -37,7 +37,7 @@ impl DenseEncoder {
         for chunk in &chunks {
             xor::decode(&chunk.bytes, TimeRange::ALL, &mut self.columns)?;
         }
-        let Columns { times, values } = &self.columns;
+        let Columns { times, values, .. } = &self.columns;
         let mut out = Vec::with_capacity(times.len().div_ceil(DENSE_SAMPLES_MAX));
         for (times, values) in times.chunks(DENSE_SAMPLES_MAX).zip(values.chunks(DENSE_SAMPLES_MAX)) {
             let mut bytes = Vec::new();

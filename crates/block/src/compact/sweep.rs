@@ -122,7 +122,7 @@ impl Sweep {
     }
 
     fn write(&mut self, sample_count: usize, out: &mut BlockWriter) -> Result<(), CompactError> {
-        let Columns { times, values } = &mut self.open;
+        let Columns { times, values, .. } = &mut self.open;
         let (Some(ready_times), Some(ready_values)) = (times.get(..sample_count), values.get(..sample_count))
         else {
             return Ok(());

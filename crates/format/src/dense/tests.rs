@@ -20,7 +20,7 @@ fn encoded(times: &[i64], values: &[f64]) -> Vec<u8> {
 }
 
 fn decoded(bytes: &[u8], range: TimeRange) -> Result<(Vec<i64>, Vec<u64>), DecodeError> {
-    let mut out = Columns { times: vec![7], values: vec![7.0] };
+    let mut out = Columns { times: vec![7], values: vec![7.0], ..Columns::default() };
     let result = decode(bytes, range, &mut out);
     assert_eq!((out.times[0], out.values[0]), (7, 7.0), "earlier samples stay");
     assert_eq!(out.times.len(), out.values.len());

@@ -57,6 +57,7 @@ impl LateSamples {
         let taken = Columns {
             times: buffer.times.drain(start..end).collect(),
             values: buffer.values.drain(start..end).collect(),
+            ..Columns::default()
         };
         buffer.times.shrink_to(2 * buffer.times.len());
         buffer.values.shrink_to(2 * buffer.values.len());

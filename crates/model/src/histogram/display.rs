@@ -1,0 +1,90 @@
+//! Histograms as text: as upstream prints them in results, and as its test scripts write them.
+
+use std::fmt;
+
+use super::{Bucket, Buckets, FloatHistogram, ResetHint};
+
+/// `value` as Go's `%g` and `%v` print it: shortest digits, an exponent below 1e-4 and from 1e+06 on.
+#[must_use]
+pub fn go_float(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent = exponent.parse::<i32>().unwrap_or(0);
+    if (-4..6).contains(&exponent) {
+        return format!("{value}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+impl fmt::Display for Bucket {
+    /// `(1,2]:3`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = if self.lower_inclusive { '[' } else { '(' };
+        let close = if self.upper_inclusive { ']' } else { ')' };
+        let (lower, upper, count) = (go_float(self.lower), go_float(self.upper), go_float(self.count));
+        write!(f, "{open}{lower},{upper}{close}:{count}")
+    }
+}
+
+impl fmt::Display for FloatHistogram {
+    /// `{count:3, sum:4, (1,2]:3}`; empty buckets are left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{count:{}, sum:{}", go_float(self.count), go_float(self.sum))?;
+        let mut negative: Vec<Bucket> = self.negative_buckets().filter(|b| b.count != 0.0).collect();
+        negative.reverse();
+        let zero = (self.zero_count != 0.0).then(|| self.zero_bucket());
+        let positive = self.positive_buckets().filter(|b| b.count != 0.0);
+        for bucket in negative.into_iter().chain(zero).chain(positive) {
+            write!(f, ", {bucket}")?;
+        }
+        f.write_str("}")
+    }
+}
+
+impl FloatHistogram {
+    /// As upstream's test scripts write it: `{{schema:1 count:3 sum:4 offset:1 buckets:[3]}}`.
+    #[must_use]
+    pub fn test_expression(&self) -> String {
+        let mut compact = self.clone();
+        compact.compact(usize::MAX);
+        let mut parts: Vec<String> = Vec::new();
+        let mut add = |name: &str, value: f64| {
+            if value != 0.0 {
+                parts.push(format!("{name}:{}", go_float(value)));
+            }
+        };
+        add("schema", f64::from(compact.schema));
+        add("count", compact.count);
+        add("sum", compact.sum);
+        add("z_bucket", compact.zero_count);
+        add("z_bucket_w", compact.zero_threshold);
+        let list = |values: &[f64]| values.iter().map(|&v| go_float(v)).collect::<Vec<_>>().join(" ");
+        if compact.is_custom() {
+            parts.push(format!("custom_values:[{}]", list(&compact.custom_values)));
+        }
+        match compact.reset_hint {
+            ResetHint::Unknown => {}
+            ResetHint::Reset => parts.push("counter_reset_hint:reset".to_owned()),
+            ResetHint::NotReset => parts.push("counter_reset_hint:not_reset".to_owned()),
+            ResetHint::Gauge => parts.push("counter_reset_hint:gauge".to_owned()),
+        }
+        let mut side = |offset: &str, counts: &str, buckets: &Buckets<f64>| {
+            if let Some(span) = buckets.spans.first().filter(|span| span.offset != 0) {
+                parts.push(format!("{offset}:{}", span.offset));
+            }
+            if !buckets.counts.is_empty() {
+                parts.push(format!("{counts}:[{}]", list(&buckets.counts)));
+            }
+        };
+        side("offset", "buckets", &compact.positive);
+        side("n_offset", "n_buckets", &compact.negative);
+        format!("{{{{{}}}}}", parts.join(" "))
+    }
+}

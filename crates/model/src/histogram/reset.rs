@@ -1,0 +1,115 @@
+//! Whether a counter was reset between two histograms.
+
+use super::arith::common_bounds;
+use super::resolution::coarser_idx;
+use super::{Buckets, FloatHistogram, ResetHint, bound, bounds::exponential_bound};
+
+impl FloatHistogram {
+    /// Whether there was a counter reset between `previous` and this: said by the hint, or a count went down, or
+    /// the layout became finer, which only happens at a reset.
+    #[must_use]
+    pub fn is_reset_after(&self, previous: &FloatHistogram) -> bool {
+        match self.reset_hint {
+            ResetHint::Reset => return true,
+            ResetHint::NotReset => return false,
+            // Of gauges nobody should ask; they are treated as counters.
+            ResetHint::Unknown | ResetHint::Gauge => {}
+        }
+        if self.count < previous.count {
+            return true;
+        }
+        if self.is_custom() {
+            if !previous.is_custom() {
+                return true;
+            }
+            if self.custom_values != previous.custom_values {
+                return custom_count_fell(self, previous);
+            }
+            return count_fell(self.positive.walk(), previous.positive.walk());
+        }
+        if self.schema > previous.schema || self.zero_threshold < previous.zero_threshold {
+            return true;
+        }
+        let zero = previous.widened_zero(self.zero_threshold, None);
+        // The threshold lies within a populated bucket of the one before.
+        if zero.threshold != self.zero_threshold || self.zero_count < zero.count {
+            return true;
+        }
+        let fell = |now: &Buckets<f64>, before: &Buckets<f64>| {
+            let visible = |buckets: &Buckets<f64>, schema: i32| {
+                visible_buckets(buckets, schema, self.schema, self.zero_threshold)
+            };
+            count_fell(visible(now, self.schema).into_iter(), visible(before, previous.schema).into_iter())
+        };
+        fell(&self.positive, &previous.positive) || fell(&self.negative, &previous.negative)
+    }
+}
+
+/// Buckets in schema `to`, without those at the start that end within the zero bucket.
+fn visible_buckets(buckets: &Buckets<f64>, from: i32, to: i32, zero_threshold: f64) -> Vec<(i32, f64)> {
+    let steps = u32::try_from(from - to).unwrap_or(0);
+    let mut out: Vec<(i32, f64)> = Vec::with_capacity(buckets.counts.len());
+    for (idx, count) in buckets.walk() {
+        let idx = if steps == 0 { idx } else { coarser_idx(idx, steps) };
+        match out.last_mut() {
+            Some(last) if last.0 == idx => last.1 += count,
+            _ => out.push((idx, count)),
+        }
+    }
+    if zero_threshold > 0.0 {
+        let hidden = out.iter().take_while(|(idx, _)| exponential_bound(*idx, to) <= zero_threshold).count();
+        out.drain(..hidden);
+    }
+    out
+}
+
+/// Whether some bucket has fewer observations than before.
+fn count_fell(mut now: impl Iterator<Item = (i32, f64)>, before: impl Iterator<Item = (i32, f64)>) -> bool {
+    let mut current = now.next();
+    for (idx, count) in before {
+        while current.is_some_and(|(at, _)| at < idx) {
+            current = now.next();
+        }
+        let fell = match current {
+            Some((at, now)) if at == idx => now < count,
+            _ => count != 0.0,
+        };
+        if fell {
+            return true;
+        }
+    }
+    false
+}
+
+/// The same for histograms with different custom bounds: between bounds that both have.
+fn custom_count_fell(now: &FloatHistogram, before: &FloatHistogram) -> bool {
+    let mut now_counts = Rollup::new(now);
+    let mut before_counts = Rollup::new(before);
+    common_bounds(&now.custom_values, &before.custom_values)
+        .chain([f64::INFINITY])
+        .any(|bound| now_counts.up_to(bound) < before_counts.up_to(bound))
+}
+
+/// Observations between bounds.
+struct Rollup<'a> {
+    histogram: &'a FloatHistogram,
+    walk: std::iter::Peekable<super::BucketWalk<'a, f64>>,
+}
+
+impl<'a> Rollup<'a> {
+    fn new(histogram: &'a FloatHistogram) -> Rollup<'a> {
+        Rollup { histogram, walk: histogram.positive.walk().peekable() }
+    }
+
+    /// The observations up to `limit` that were not asked for before.
+    fn up_to(&mut self, limit: f64) -> f64 {
+        let mut sum = 0.0;
+        let FloatHistogram { schema, custom_values, .. } = self.histogram;
+        while let Some((_, count)) =
+            self.walk.next_if(|&(idx, _)| bound(idx, *schema, custom_values) <= limit)
+        {
+            sum += count;
+        }
+        sum
+    }
+}

@@ -1,0 +1,72 @@
+//! Coarser schemas: neighbouring buckets become one.
+//! Holds: counts are added in order; compensation (see `arith`) is folded in with the same care.
+
+use super::arith::kahan_add;
+use super::fault::{self, HistogramError};
+use super::{Buckets, Count, HistogramOf, SCHEMA_MAX_RESERVED};
+
+/// Index of the bucket that `idx` falls into when the schema gets coarser by `steps`.
+pub(super) fn coarser_idx(idx: i32, steps: u32) -> i32 {
+    (idx.wrapping_sub(1) >> steps.min(31)).wrapping_add(1)
+}
+
+impl<C: Count> Buckets<C> {
+    /// The same observations in buckets of a schema that is coarser by `steps`.
+    pub(super) fn coarser(&self, steps: u32) -> Buckets<C> {
+        let (mut out, mut last) = (Buckets::default(), None);
+        for (idx, count) in self.walk() {
+            let idx = coarser_idx(idx, steps);
+            match out.counts.last_mut() {
+                Some(sum) if last == Some(idx) => *sum += count,
+                _ => out.push(last, idx, count),
+            }
+            last = Some(idx);
+        }
+        out
+    }
+}
+
+impl Buckets<f64> {
+    /// As [`Buckets::coarser`], with the compensation of each count.
+    pub(super) fn coarser_compensated(&self, compensation: &[f64], steps: u32) -> (Buckets<f64>, Vec<f64>) {
+        let (mut out, mut rests, mut last) = (Buckets::default(), Vec::new(), None);
+        for ((idx, count), &rest) in self.walk().zip(compensation) {
+            let idx = coarser_idx(idx, steps);
+            match (out.counts.last_mut(), rests.last_mut()) {
+                (Some(sum), Some(sum_rest)) if last == Some(idx) => {
+                    (*sum, *sum_rest) = kahan_add(count, *sum, *sum_rest);
+                    (*sum, *sum_rest) = kahan_add(rest, *sum, *sum_rest);
+                }
+                _ => {
+                    out.push(last, idx, count);
+                    rests.push(rest);
+                }
+            }
+            last = Some(idx);
+        }
+        (out, rests)
+    }
+}
+
+impl<C: Count> HistogramOf<C> {
+    /// Merges buckets until `schema` is reached, where it is coarser than the histogram's. Schemas up to
+    /// [`SCHEMA_MAX_RESERVED`] can be reduced.
+    ///
+    /// # Errors
+    /// Spans and counts do not fit each other; there are custom bounds.
+    pub fn reduce_resolution(&mut self, schema: i32) -> Result<(), HistogramError> {
+        if self.is_custom() || self.schema > SCHEMA_MAX_RESERVED {
+            return Err(fault::reduce_custom());
+        }
+        let Ok(steps) = u32::try_from(self.schema.saturating_sub(schema)) else { return Ok(()) };
+        if steps == 0 {
+            return Ok(());
+        }
+        for side in [&mut self.positive, &mut self.negative] {
+            fault::check_spans(&side.spans, side.counts.len())?;
+            *side = side.coarser(steps);
+        }
+        self.schema = schema;
+        Ok(())
+    }
+}
