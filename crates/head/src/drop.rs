@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
-use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::head::Head;
 use crate::raw_keys::RawKeys;

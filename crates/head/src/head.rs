@@ -18,6 +18,7 @@ use crate::raw_keys::RawKeys;
 use crate::replay;
 use crate::sealed::SealedStore;
 use crate::stripe::{Stripe, StripeWorld};
+use crate::sync;
 use crate::tables::Cardinality;
 use crate::tenant::{TenantHead, Tenants};
 use crate::wal::{Ticket, Wal};
@@ -36,7 +37,7 @@ pub(crate) struct Counters {
 
 /// The series, in stripes, and where their sealed chunks are.
 pub(crate) struct Series {
-    pub(crate) stripes: Vec<Mutex<Stripe>>,
+    pub(crate) stripes: Vec<sync::Mutex<Stripe>>,
     pub(crate) store: SealedStore,
     pub(crate) env: Env,
     pub(crate) window_ms: i64,
@@ -55,7 +56,7 @@ pub struct Head {
     pub(crate) options: HeadOptions,
     pub(crate) series: Arc<Series>,
     pub(crate) tenants: RwLock<Tenants>,
-    pub(crate) raw_keys: RwLock<RawKeys>,
+    pub(crate) raw_keys: sync::RwLock<RawKeys>,
     pub(crate) key_hash: KeyHash,
     /// Lowest series id that was never given out.
     pub(crate) next_id: AtomicU32,
@@ -189,5 +190,6 @@ impl Head {
 
 /// Threads for a replay.
 pub(crate) fn replay_thread_count() -> usize {
-    core_count().min(crate::stripe::STRIPE_COUNT)
+    // Loom knows the threads of its tests only.
+    if cfg!(loom) { 1 } else { core_count().min(crate::stripe::STRIPE_COUNT) }
 }

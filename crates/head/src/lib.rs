@@ -8,6 +8,7 @@
 mod append;
 mod chain;
 mod checkpoint;
+mod commit;
 mod drop;
 mod head;
 mod key_hash;
@@ -26,6 +27,7 @@ mod source;
 mod split_table;
 mod stats;
 mod stripe;
+mod sync;
 mod tables;
 mod tenant;
 mod wal;

@@ -19,6 +19,7 @@ use crate::key_hash::KeyHash;
 use crate::options::{HeadError, HeadOptions};
 use crate::progress::{ReplayProgress, ReplayReport};
 use crate::stripe::{STRIPE_COUNT, Stripe};
+use crate::sync;
 use crate::tenant::Tenants;
 use crate::wal::{Wal, WalStart, wal_dir};
 
@@ -68,7 +69,7 @@ fn build(
         options,
         series,
         tenants: RwLock::new(definitions.tenants),
-        raw_keys: RwLock::new(definitions.raw_keys),
+        raw_keys: sync::RwLock::new(definitions.raw_keys),
         key_hash: KeyHash::new(key),
         next_id: AtomicU32::new(definitions.next_id),
         wal,
@@ -84,8 +85,8 @@ fn build(
 }
 
 /// Empty stripes.
-pub(crate) fn new_stripes() -> Vec<Mutex<Stripe>> {
-    (0..STRIPE_COUNT).map(|_| Mutex::new(Stripe::new())).collect()
+pub(crate) fn new_stripes() -> Vec<sync::Mutex<Stripe>> {
+    (0..STRIPE_COUNT).map(|_| sync::Mutex::new(Stripe::new())).collect()
 }
 
 /// Tenants of a head without any.

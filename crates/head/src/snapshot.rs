@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
+use crate::sync::MutexGuard;
 use chronolith_base::Disk;
 use chronolith_format::xor::{self, EncodedChunk};
 use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, TenantId, TimeRange};
-use parking_lot::MutexGuard;
 
 use crate::head::{Head, Series};
 use crate::options::HeadError;

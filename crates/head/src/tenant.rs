@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::TenantId;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
+use crate::sync::RwLock;
 use crate::tables::Tables;
 use crate::windows::Windows;
 

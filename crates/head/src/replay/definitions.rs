@@ -1,11 +1,11 @@
 //! Series definitions of checkpoint and log: tables, raw keys, and records without samples.
 
+use crate::sync::Mutex;
 use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
 use chronolith_format::checkpoint::{self as format, RAW_KEY_BYTES, RawKeys as RawKeyReader, WindowEntry};
 use chronolith_format::wal::{KIND_SAMPLES, KIND_SERIES, Scan, SeriesRef};
 use chronolith_model::{Labels, TenantId};
-use parking_lot::Mutex;
 
 use super::files::LogFiles;
 use super::{new_stripes, no_tenants};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use parking_lot::RwLock;
+use crate::sync::RwLock;
 
 use super::Tables;
 

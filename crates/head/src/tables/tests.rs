@@ -2,7 +2,7 @@
 
 use chronolith_model::index::LabelIndex;
 
-use parking_lot::RwLock;
+use crate::sync::RwLock;
 
 use super::*;
 

@@ -11,19 +11,11 @@ use std::sync::atomic::Ordering;
 use chronolith_base::{Clock, Disk, DiskFile, Env};
 use chronolith_format::wal::{FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
 
-use super::{WalCounters, WalStart};
+use super::{WalCounters, WalStart, WriteFailure};
 use crate::options::{HeadOptions, SyncMode};
 
 /// How often the free space of the disk is asked for at most.
 const FREE_CHECK_NS: u64 = 1_000_000_000;
-
-/// Why bytes did not reach the log.
-pub(super) enum WriteFailure {
-    /// No space; that many of the bytes are written, the rest may be tried again.
-    Full { done_bytes: usize },
-    /// The log is in an unknown state.
-    Failed(String),
-}
 
 /// A segment that exists.
 #[derive(Debug, Clone)]

@@ -1,0 +1,112 @@
+//! Loom's locks with the faces of `parking_lot`'s.
+//! Holds: a guard that is given back fairly is just dropped; loom tries all orders anyway.
+
+use std::ops::{Deref, DerefMut};
+
+use loom::sync;
+
+const POISON: &str = "a panic ends the model, so nobody meets its lock";
+
+pub(crate) struct Mutex<T>(sync::Mutex<T>);
+
+/// Empty only while its thread waits at a [`Condvar`].
+pub(crate) struct MutexGuard<'a, T>(Option<sync::MutexGuard<'a, T>>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Mutex<T> {
+        Mutex(sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(Some(self.0.lock().expect(POISON)))
+    }
+}
+
+impl<T> MutexGuard<'_, T> {
+    pub(crate) fn unlock_fair(guard: Self) {
+        drop(guard);
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("the guard is held")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("the guard is held")
+    }
+}
+
+pub(crate) struct Condvar(sync::Condvar);
+
+impl Condvar {
+    pub(crate) fn new() -> Condvar {
+        Condvar(sync::Condvar::new())
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let held = guard.0.take().expect("the guard is held");
+        guard.0 = Some(self.0.wait(held).expect(POISON));
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+pub(crate) struct RwLock<T>(sync::RwLock<T>);
+pub(crate) struct RwLockReadGuard<'a, T>(sync::RwLockReadGuard<'a, T>);
+pub(crate) struct RwLockWriteGuard<'a, T>(sync::RwLockWriteGuard<'a, T>);
+
+impl<T> RwLock<T> {
+    pub(crate) fn new(value: T) -> RwLock<T> {
+        RwLock(sync::RwLock::new(value))
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        RwLockReadGuard(self.0.read().expect(POISON))
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        RwLockWriteGuard(self.0.write().expect(POISON))
+    }
+}
+
+impl<T> RwLockReadGuard<'_, T> {
+    pub(crate) fn unlock_fair(guard: Self) {
+        drop(guard);
+    }
+}
+
+impl<T> RwLockWriteGuard<'_, T> {
+    pub(crate) fn unlock_fair(guard: Self) {
+        drop(guard);
+    }
+}
+
+impl<T> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
