@@ -75,21 +75,32 @@ pub(crate) fn get(port: u16, path: &str) -> Result<(u16, String)> {
     Ok((status, body.to_owned()))
 }
 
+/// Answer to an instant query: status and body.
+pub(crate) fn query(port: u16, query: &str, time_ms: i64) -> Result<(u16, String)> {
+    let (seconds, ms) = (time_ms / 1000, time_ms % 1000);
+    get(port, &format!("/api/v1/query?nocache=1&time={seconds}.{ms:03}&query={}", escape(query)))
+}
+
 /// Value of an instant query that yields one number.
-pub(crate) fn query_number(port: u16, query: &str, time_ms: i64) -> Result<f64> {
-    let path = format!(
-        "/api/v1/query?nocache=1&time={}.{:03}&query={}",
-        time_ms / 1000,
-        time_ms % 1000,
-        escape(query)
-    );
-    let (status, body) = get(port, &path)?;
+pub(crate) fn query_number(port: u16, text: &str, time_ms: i64) -> Result<f64> {
+    let (status, body) = query(port, text, time_ms)?;
     let answer: Value = serde_json::from_str(&body).with_context(|| format!("HTTP {status}: {body:.200}"))?;
     if answer["status"] != "success" {
-        bail!("{query}: {body:.300}");
+        bail!("{text}: {body:.300}");
     }
     let number = answer["data"]["result"][0]["value"][1].as_str();
-    number.with_context(|| format!("{query}: no result"))?.parse().context("not a number")
+    number.with_context(|| format!("{text}: no result"))?.parse().context("not a number")
+}
+
+/// Answer to a range query; `range` is start and end in milliseconds and the step in seconds.
+pub(crate) fn query_range(port: u16, text: &str, range: (i64, i64, i64)) -> Result<(u16, String)> {
+    let (start_ms, end_ms, step_s) = range;
+    let (start_s, end_s) = (start_ms / 1000, end_ms / 1000);
+    let query = escape(text);
+    get(
+        port,
+        &format!("/api/v1/query_range?nocache=1&start={start_s}&end={end_s}&step={step_s}&query={query}"),
+    )
 }
 
 fn connect(port: u16) -> Result<TcpStream> {

@@ -7,12 +7,24 @@
 // A benchmark measures the real machine; nothing here is replayed from a seed.
 #![allow(clippy::disallowed_methods, reason = "not part of the server")]
 
+mod all_storage;
+mod body;
+mod disk;
+mod families;
+mod fleet;
 mod http;
+mod late;
 mod machine;
+mod memory;
 mod proc;
 mod remote_write;
 mod reorder;
+mod report;
+mod restart;
 mod server;
+mod sizes;
+mod traffic;
+mod write_path;
 
 use std::process::ExitCode;
 
@@ -27,16 +39,34 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Name {
+    /// disk, memory, restart, late and write-path one after another: about half an hour.
+    AllStorage(all_storage::Options),
+    /// Bytes a sample after compaction, by family of values.
+    Disk(disk::Options),
+    /// Samples that come up to a day late: ingest rate, and query time before and after they are in blocks.
+    Late(late::Options),
+    /// Resident memory an active series, with and without series that come and go.
+    Memory(memory::Options),
     /// Remote write 1.0: samples per second and per CPU second, memory, disk, ack latency.
     RemoteWrite(remote_write::Options),
     /// Reorder buffer: the 24 published adds of Metrictank, time and allocations of each.
     Reorder(reorder::Options),
+    /// Kill and restart: time to the first correct answer, acknowledged samples lost, memory.
+    Restart(restart::Options),
+    /// The store without a server: 1 to 200 writers, with and without fsync.
+    WritePath(write_path::Options),
 }
 
 fn main() -> ExitCode {
     let done = match Args::parse().name {
+        Name::AllStorage(options) => all_storage::run(&options),
+        Name::Disk(options) => disk::run(&options),
+        Name::Late(options) => late::run(&options),
+        Name::Memory(options) => memory::run(&options),
         Name::RemoteWrite(options) => remote_write::run(&options),
         Name::Reorder(options) => reorder::run(&options),
+        Name::Restart(options) => restart::run(&options),
+        Name::WritePath(options) => write_path::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -48,6 +48,8 @@ pub(crate) struct Memory {
     pub(crate) now_bytes: u64,
     /// The most so far.
     pub(crate) peak_bytes: u64,
+    /// Of what is resident now: pages of no file (heap, stacks). The rest can be dropped and read again.
+    pub(crate) anonymous_bytes: u64,
 }
 
 /// Memory of the process.
@@ -57,7 +59,11 @@ pub(crate) fn memory(pid: u32) -> Result<Memory> {
         let line = text.lines().find(|line| line.starts_with(name)).with_context(|| format!("no {name}"))?;
         Ok(line.split_whitespace().nth(1).context("no number")?.parse()?)
     };
-    Ok(Memory { now_bytes: kib("VmRSS:")? * 1024, peak_bytes: kib("VmHWM:")? * 1024 })
+    Ok(Memory {
+        now_bytes: kib("VmRSS:")? * 1024,
+        peak_bytes: kib("VmHWM:")? * 1024,
+        anonymous_bytes: kib("RssAnon:")? * 1024,
+    })
 }
 
 /// Bytes that the files below `dir` occupy on disk, preallocated blocks included.

@@ -4,12 +4,10 @@
 //! the sum of values are read back before a figure counts; bodies are compressed before the clock starts.
 //! Not here: how the figures read (BENCHMARKS.md).
 
-mod body;
 mod load;
 mod report;
-mod traffic;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -17,9 +15,9 @@ use chronolith_base::{Clock, SystemClock};
 
 use crate::proc;
 use crate::server::{Kind, Server};
+use crate::traffic::{self, STEP_MS};
 use load::Load;
 use report::{Measured, Scenario};
-use traffic::STEP_MS;
 
 /// How long a server may write and merge in the background before memory and disk are read again.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -139,14 +137,5 @@ fn expect(what: &str, found: f64, expected: f64) -> Result<()> {
     if (found - expected).abs() > expected.abs() * SUM_TOLERANCE {
         bail!("acknowledged data is not there: {what}: expected {expected}, found {found}");
     }
-    Ok(())
-}
-
-/// Writes `text` to `dir/name`.
-pub(crate) fn write_file(dir: &Path, name: &str, text: &str) -> Result<()> {
-    std::fs::create_dir_all(dir)?;
-    let path = dir.join(name);
-    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
-    println!("wrote {}", path.display());
     Ok(())
 }

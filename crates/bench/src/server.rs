@@ -7,6 +7,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +17,20 @@ use crate::http;
 const READY_WAIT: Duration = Duration::from_secs(60);
 const STOP_WAIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
+
+/// Counts the servers of this process: each has a directory of its own, also when they run side by side.
+static STARTED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// How a server is to run, beside what every run needs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Setup {
+    /// Series that it has to take and to read back.
+    pub(crate) series_count: usize,
+    /// Further flags of the program.
+    pub(crate) flags: Vec<String>,
+    /// Prometheus: the sections of its configuration behind `global`.
+    pub(crate) config: String,
+}
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -72,14 +87,15 @@ impl Kind {
         })
     }
 
-    fn args(self, dir: &Path, port: u16, series_count: usize) -> Result<Vec<String>> {
+    fn args(self, dir: &Path, port: u16, setup: &Setup) -> Result<Vec<String>> {
         let address = format!("127.0.0.1:{port}");
         let dir_text = dir.join("data").display().to_string();
-        Ok(match self {
+        let series_count = setup.series_count;
+        let mut args = match self {
             Kind::Chronolith => vec!["serve".into(), "--data-dir".into(), dir_text, "--http".into(), address],
             Kind::Prometheus => {
                 let config = dir.join("prometheus.yml");
-                std::fs::write(&config, "global: {}\n")?;
+                std::fs::write(&config, format!("global: {{}}\n{}", setup.config))?;
                 vec![
                     format!("--config.file={}", config.display()),
                     format!("--storage.tsdb.path={dir_text}"),
@@ -96,9 +112,12 @@ impl Kind {
                 "-search.latencyOffset=0s".into(),
                 format!("-search.maxUniqueTimeseries={}", series_count * 2),
                 format!("-search.maxSeries={}", series_count * 2),
+                "-search.maxQueryDuration=120s".into(),
                 "-loggerLevel=WARN".into(),
             ],
-        })
+        };
+        args.extend_from_slice(&setup.flags);
+        Ok(args)
     }
 
     fn ready_path(self) -> &'static str {
@@ -116,24 +135,62 @@ pub(crate) struct Server {
     /// Where it listens.
     pub(crate) port: u16,
     kind: Kind,
+    setup: Setup,
 }
 
 impl Server {
     /// Starts it over an empty directory below `parent` and waits until it answers.
     pub(crate) fn start(kind: Kind, parent: &Path, series_count: usize) -> Result<Server> {
-        let dir = parent.join(format!("chronolith-bench-{}-{}", std::process::id(), kind.name()));
+        Server::start_with(kind, parent, Setup { series_count, ..Setup::default() })
+    }
+
+    /// The same with further settings.
+    pub(crate) fn start_with(kind: Kind, parent: &Path, setup: Setup) -> Result<Server> {
+        let number = STARTED_COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("chronolith-bench-{}-{number}-{}", std::process::id(), kind.name());
+        let dir = parent.join(name);
         std::fs::create_dir_all(dir.join("data"))?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let log = std::fs::File::create(dir.join("server.log"))?;
-        let child = die_with_parent(&kind.program()?, &kind.args(&dir, port, series_count)?)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("cannot start {}", kind.name()))?;
-        let mut server = Server { child, dir, port, kind };
+        let child = spawn(kind, &dir, port, &setup)?;
+        let mut server = Server { child, dir, port, kind, setup };
         server.wait_ready()?;
         Ok(server)
+    }
+
+    /// Starts it again over its directory, and does not wait for it. Gives the moment before that.
+    /// It must have been killed or stopped.
+    pub(crate) fn exec_again(&mut self) -> Result<Instant> {
+        let start = Instant::now();
+        self.child = spawn(self.kind, &self.dir, self.port, &self.setup)?;
+        Ok(start)
+    }
+
+    /// Stops it and starts it again with other flags.
+    pub(crate) fn restart_with(&mut self, flags: Vec<String>) -> Result<()> {
+        self.stop()?;
+        self.setup.flags = flags;
+        self.exec_again()?;
+        self.wait_ready()
+    }
+
+    /// Ends it at once, as `kill -9` does, and waits until it has gone.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Fails if the process has ended.
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(status) => bail!("{} ended: {status}\n{}", self.kind.name(), self.log_tail()),
+            None => Ok(()),
+        }
+    }
+
+    /// Which one.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Process id.
@@ -178,9 +235,7 @@ impl Server {
     fn wait_ready(&mut self) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < READY_WAIT {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended before it was ready: {status}\n{}", self.kind.name(), self.log_tail());
-            }
+            self.check_alive().context("before it was ready")?;
             if http::get(self.port, self.kind.ready_path()).is_ok_and(|(status, _)| status == 200) {
                 return Ok(());
             }
@@ -202,6 +257,16 @@ impl Drop for Server {
 fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+fn spawn(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Result<Child> {
+    let log = std::fs::File::options().create(true).append(true).open(dir.join("server.log"))?;
+    die_with_parent(&kind.program()?, &kind.args(dir, port, setup)?)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("cannot start {}", kind.name()))
 }
 
 /// `setpriv` replaces itself by the program, so the process id is the server's.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::body::Body;
-use super::traffic::{self, STEP_MS, Values};
+use crate::body::Body;
 use crate::http::WriteConnection;
 use crate::proc::{self, CpuSeconds};
+use crate::traffic::{self, STEP_MS, Values};
 
 /// Steps by which a connection may be ahead of the slowest: five minutes of samples.
 const LEAD_STEPS_MAX: usize = 20;

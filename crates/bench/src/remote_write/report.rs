@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::load::Phase;
 use crate::machine;
 use crate::proc::{CpuSeconds, Memory};
+use crate::report::{grouped, write_file};
 use crate::server::Kind;
 
 /// One size of load.
@@ -147,7 +148,7 @@ pub(super) fn write(
     let date = machine::date();
     let name = format!("remote-write-{date}");
     let head = markdown_head(&date, &machine, &versions, batch_len, connection_count);
-    super::write_file(dir, &format!("{name}.md"), &format!("{head}\n{tables}"))?;
+    write_file(dir, &format!("{name}.md"), &format!("{head}\n{tables}"))?;
     let report = json!({
         "bench": "remote-write",
         "date": date,
@@ -157,7 +158,7 @@ pub(super) fn write(
         "connections": connection_count,
         "scenarios": scenarios.iter().map(scenario_json).collect::<Vec<Value>>(),
     });
-    super::write_file(dir, &format!("{name}.json"), &(serde_json::to_string_pretty(&report)? + "\n"))
+    write_file(dir, &format!("{name}.json"), &(serde_json::to_string_pretty(&report)? + "\n"))
 }
 
 fn markdown_head(
@@ -221,37 +222,9 @@ fn scenario_json(scenario: &Scenario) -> Value {
     })
 }
 
-/// A number with a space between thousands.
-fn grouped(number: f64, decimals: usize) -> String {
-    let plain = format!("{number:.decimals$}");
-    let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
-    let mut out = String::new();
-    for (idx, digit) in whole.chars().enumerate() {
-        if idx > 0 && (whole.len() - idx).is_multiple_of(3) && whole.chars().all(|c| c.is_ascii_digit()) {
-            out.push(' ');
-        }
-        out.push(digit);
-    }
-    out + rest
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Phase, grouped};
-
-    #[test]
-    fn thousands_are_set_apart() {
-        let cases = [
-            (0.0, 0, "0"),
-            (999.0, 0, "999"),
-            (1234.5, 1, "1 234.5"),
-            (1e6, 0, "1 000 000"),
-            (f64::NAN, 0, "NaN"),
-        ];
-        for (number, decimals, want) in cases {
-            assert_eq!(grouped(number, decimals), want);
-        }
-    }
+    use super::Phase;
 
     #[test]
     fn quantiles_are_of_the_sorted_requests() {

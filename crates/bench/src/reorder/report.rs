@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Measured, Options};
 use crate::machine;
-use crate::remote_write::write_file;
+use crate::report::write_file;
 
 impl Measured {
     fn sorted_ns(&self) -> Vec<f64> {

@@ -2,14 +2,15 @@
 //! Holds: reproducible; the same series and values for every server.
 
 /// Time between two samples of a series.
-pub(super) const STEP_MS: i64 = 15_000;
+pub(crate) const STEP_MS: i64 = 15_000;
 /// Selects the series of the load and none of those that a server writes about itself.
-pub(super) const SELECTOR: &str = "{cluster=\"bench-eu-1\"}";
+pub(crate) const SELECTOR: &str = "{cluster=\"bench-eu-1\"}";
 
 /// Series of one pod: the metrics, some of them by mode.
-const POD_SERIES: usize = 500;
+pub(crate) const POD_SERIES: usize = 500;
 const METRIC_COUNT: usize = 200;
-const NAMESPACES: [&str; 8] = [
+/// Values of the label `namespace`, dealt to pods in turn.
+pub(crate) const NAMESPACES: [&str; 8] = [
     "default",
     "kube-system",
     "monitoring",
@@ -35,7 +36,7 @@ const SUBSYSTEMS: [&str; 10] = [
 const SUFFIXES: [&str; 5] = ["seconds", "bytes", "requests", "errors", "operations"];
 
 /// The ten labels of a series, sorted by name.
-pub(super) fn labels(series_idx: usize) -> [(&'static str, String); 10] {
+pub(crate) fn labels(series_idx: usize) -> [(&'static str, String); 10] {
     let (pod, within) = (series_idx / POD_SERIES, series_idx % POD_SERIES);
     let (metric, mode) = (within % METRIC_COUNT, within / METRIC_COUNT);
     let namespace = NAMESPACES[pod % NAMESPACES.len()];
@@ -56,7 +57,7 @@ pub(super) fn labels(series_idx: usize) -> [(&'static str, String); 10] {
                 hash & 0xffff
             ),
         ),
-        ("instance", format!("10.{}.{}.{}:9100", pod >> 16 & 255, pod >> 8 & 255, pod & 255)),
+        ("instance", instance(pod)),
         ("job", format!("kubernetes-{namespace}")),
         // Tells series of a pod apart when a query has dropped their names.
         ("mode", format!("{}{metric}", MODES[mode])),
@@ -66,13 +67,32 @@ pub(super) fn labels(series_idx: usize) -> [(&'static str, String); 10] {
     ]
 }
 
+/// Value of the label `instance`, which all series of a pod share and no others.
+fn instance(pod: usize) -> String {
+    format!("10.{}.{}.{}:9100", pod >> 16 & 255, pod >> 8 & 255, pod & 255)
+}
+
+/// Selects the pods of the series from `first_idx` to before `end`, which has to be where a pod ends.
+pub(crate) fn pods_selector(first_idx: usize, end: usize) -> String {
+    let pods = first_idx / POD_SERIES..end.div_ceil(POD_SERIES);
+    let instances: Vec<String> = pods.map(|pod| instance(pod).replace('.', "\\\\.")).collect();
+    format!("{{cluster=\"bench-eu-1\",instance=~\"{}\"}}", instances.join("|"))
+}
+
+/// Selects one series.
+pub(crate) fn series_selector(series_idx: usize) -> String {
+    let labels = labels(series_idx);
+    let matchers: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+    format!("{{{}}}", matchers.join(","))
+}
+
 /// Whether the series only rises.
 fn is_counter(series_idx: usize) -> bool {
     series_idx.is_multiple_of(2)
 }
 
 /// State of a part of the series.
-pub(super) struct Values {
+pub(crate) struct Values {
     first_idx: usize,
     /// Counters in units, gauges in hundredths: integers, so that a sum is exact.
     current: Vec<i64>,
@@ -81,18 +101,18 @@ pub(super) struct Values {
 
 impl Values {
     /// Series `first_idx..first_idx + count`, before their first step.
-    pub(super) fn new(first_idx: usize, count: usize) -> Values {
+    pub(crate) fn new(first_idx: usize, count: usize) -> Values {
         let current = (first_idx..first_idx + count).map(|idx| (mix(idx as u64) % 100_000) as i64).collect();
         Values { first_idx, current, random: mix(!(first_idx as u64)) }
     }
 
     /// How many series.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.current.len()
     }
 
     /// Moves all series one step and yields their values in order.
-    pub(super) fn step(&mut self) -> impl Iterator<Item = f64> {
+    pub(crate) fn step(&mut self) -> impl Iterator<Item = f64> {
         let (first_idx, random) = (self.first_idx, &mut self.random);
         self.current.iter_mut().enumerate().map(move |(at, current)| {
             *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -108,7 +128,7 @@ impl Values {
     }
 
     /// Sum of the values of the last step.
-    pub(super) fn sum(&self) -> f64 {
+    pub(crate) fn sum(&self) -> f64 {
         let is_counter = |at: usize| is_counter(self.first_idx + at);
         let part = |counters: bool| -> i64 {
             let chosen = self.current.iter().enumerate().filter(|(at, _)| is_counter(*at) == counters);
@@ -119,7 +139,7 @@ impl Values {
 }
 
 /// SplitMix64: spreads an index over 64 bits.
-fn mix(n: u64) -> u64 {
+pub(crate) fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -135,6 +155,15 @@ mod tests {
         let all: std::collections::BTreeSet<_> = (0..3000).map(labels).collect();
         assert_eq!(all.len(), 3000);
         assert!(all.iter().all(|set| set.is_sorted_by_key(|(name, _)| *name)));
+    }
+
+    #[test]
+    fn selectors_name_pods_and_series() {
+        assert_eq!(
+            super::pods_selector(500, 1500),
+            r#"{cluster="bench-eu-1",instance=~"10\\.0\\.0\\.1:9100|10\\.0\\.0\\.2:9100"}"#
+        );
+        assert!(super::series_selector(7).starts_with(r#"{__name__=""#));
     }
 
     #[test]

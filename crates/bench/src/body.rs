@@ -20,42 +20,60 @@ const COPY_LEN_MIN: usize = 4;
 const COPY_LEN_MAX: usize = 64;
 
 /// One compressed request with one sample a series.
-pub(super) struct Body {
+pub(crate) struct Body {
     bytes: Vec<u8>,
     /// Where each sample starts in `bytes`.
     samples: Vec<usize>,
 }
 
 impl Body {
-    /// A request of the series with these labels; times and values are to be set.
-    pub(super) fn new<'a, L>(series: impl Iterator<Item = L>) -> Body
+    /// A request of the series with these labels, one sample each; times and values are to be set.
+    pub(crate) fn new<'a, L>(series: impl Iterator<Item = L>) -> Body
+    where
+        L: AsRef<[(&'a str, String)]>,
+    {
+        Body::with_counts(series.map(|labels| (labels, 1)))
+    }
+
+    /// A request of the series with these labels and as many samples; times and values are to be set.
+    pub(crate) fn with_counts<'a, L>(series: impl Iterator<Item = (L, usize)>) -> Body
     where
         L: AsRef<[(&'a str, String)]>,
     {
         let mut message = Vec::new();
         let mut samples = Vec::new();
         let mut inner = Vec::new();
-        for labels in series {
+        for (labels, sample_count) in series {
             inner.clear();
             for (name, value) in labels.as_ref() {
                 put_label(&mut inner, name, value);
             }
             message.push(0x0a);
-            put_varint(&mut message, inner.len() + SAMPLE_LEN);
+            put_varint(&mut message, inner.len() + sample_count * SAMPLE_LEN);
             message.extend_from_slice(&inner);
-            samples.push(message.len());
-            message.extend_from_slice(&sample_bytes());
+            for _ in 0..sample_count {
+                samples.push(message.len());
+                message.extend_from_slice(&sample_bytes());
+            }
         }
         compress(&message, &samples)
     }
 
     /// What goes over the wire.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
+    /// Sets all samples, in the order of their series, each with its own time.
+    pub(crate) fn set_each(&mut self, samples: impl Iterator<Item = (i64, f64)>) {
+        for (at, (time_ms, value)) in self.samples.iter().zip(samples) {
+            self.bytes[at + VALUE_AT..at + VALUE_AT + 8].copy_from_slice(&value.to_le_bytes());
+            self.bytes[at + TIME_AT..at + TIME_AT + TIME_LEN].copy_from_slice(&time_varint(time_ms));
+        }
+    }
+
     /// Sets all samples: one time, one value a series.
-    pub(super) fn set(&mut self, time_ms: i64, values: impl Iterator<Item = f64>) {
+    pub(crate) fn set(&mut self, time_ms: i64, values: impl Iterator<Item = f64>) {
         let time = time_varint(time_ms);
         for (at, value) in self.samples.iter().zip(values) {
             self.bytes[at + VALUE_AT..at + VALUE_AT + 8].copy_from_slice(&value.to_le_bytes());
@@ -167,54 +185,4 @@ fn put_copy(offset: usize, len: usize, out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Body, put_label};
-    use crate::remote_write::traffic;
-
-    /// The message without compression and templates, as the protocol's description has it.
-    fn plain(series: &[usize], time_ms: u64, values: &[f64]) -> Vec<u8> {
-        let mut message = Vec::new();
-        for (idx, value) in series.iter().zip(values) {
-            let mut inner = Vec::new();
-            for (name, text) in traffic::labels(*idx) {
-                put_label(&mut inner, name, &text);
-            }
-            let mut sample = vec![0x09];
-            sample.extend_from_slice(&value.to_le_bytes());
-            sample.push(0x10);
-            super::put_varint(&mut sample, time_ms as usize);
-            inner.push(0x12);
-            super::put_varint(&mut inner, sample.len());
-            inner.extend_from_slice(&sample);
-            message.push(0x0a);
-            super::put_varint(&mut message, inner.len());
-            message.extend_from_slice(&inner);
-        }
-        message
-    }
-
-    #[test]
-    fn a_patched_body_unpacks_to_the_message() {
-        let series: Vec<usize> = (480..1480).collect();
-        let mut body = Body::new(series.iter().map(|idx| traffic::labels(*idx)));
-        for time_ms in [1_767_225_600_000, 1_767_225_615_000] {
-            let values: Vec<f64> = series.iter().map(|idx| *idx as f64 / 7.0 + time_ms as f64).collect();
-            body.set(time_ms, values.iter().copied());
-            let unpacked = snap::raw::Decoder::new().decompress_vec(body.bytes()).expect("snappy");
-            assert_eq!(unpacked, plain(&series, time_ms as u64, &values));
-        }
-    }
-
-    /// Real senders compress labels; a body that did not would flatter servers that copy less.
-    #[test]
-    fn labels_are_compressed_about_as_well_as_by_a_common_encoder() {
-        let series: Vec<usize> = (0..5000).collect();
-        let mut body = Body::new(series.iter().map(|idx| traffic::labels(*idx)));
-        let values: Vec<f64> = series.iter().map(|idx| *idx as f64 * 1.1).collect();
-        body.set(1_767_225_600_000, values.iter().copied());
-        let message = plain(&series, 1_767_225_600_000, &values);
-        let common = snap::raw::Encoder::new().compress_vec(&message).expect("snappy").len();
-        let ours = body.bytes().len();
-        assert!(ours < common * 3 / 2 && ours > common / 2, "{ours} against {common} of {}", message.len());
-    }
-}
+mod tests;

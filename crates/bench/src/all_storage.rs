@@ -1,0 +1,74 @@
+//! `all-storage`: the five benchmarks of the storage engine one after another, each in a process of its own, with
+//! parameters under which all of them take about half an hour.
+//! Holds: one that fails does not keep the others from running, but the whole fails.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+/// Name and flags of each. The order puts those that need a quiet machine last: others may still be winding down.
+const BENCHES: [(&str, &[&str]); 5] = [
+    ("disk", &[]),
+    ("memory", &[]),
+    ("restart", &["--load-seconds", "150"]),
+    ("late", &[]),
+    ("write-path", &[]),
+];
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Hand `--quick` to each: shows that they work, in about eight minutes.
+    #[arg(long)]
+    quick: bool,
+    /// Where the reports go (default: bench/results).
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Where data directories go (default: the directory for temporary files); its disk is part of what is measured.
+    #[arg(long)]
+    data: Option<PathBuf>,
+}
+
+/// The command.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let program = std::env::current_exe()?;
+    let mut failed = Vec::new();
+    for (name, flags) in BENCHES {
+        println!("\n=== {name} {}", flags.join(" "));
+        let start = Instant::now();
+        let mut command = Command::new(&program);
+        command.arg(name).args(flags);
+        for (flag, path) in [("--out", &options.out), ("--data", &options.data)] {
+            if let Some(path) = path {
+                command.arg(flag).arg(path);
+            }
+        }
+        if options.quick {
+            command.arg("--quick");
+        }
+        let status = command.status().with_context(|| program.display().to_string())?;
+        println!("=== {name}: {status} after {:.0} s", start.elapsed().as_secs_f64());
+        if !status.success() {
+            failed.push(name);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::BENCHES;
+    use crate::Args;
+
+    #[test]
+    fn all_flags_exist() {
+        for (name, flags) in BENCHES {
+            let line = ["bench", name].into_iter().chain(flags.iter().copied()).chain(["--quick"]);
+            assert!(Args::try_parse_from(line).is_ok(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Figures of `disk`. Not here: how they are taken (`disk`).
+
+use anyhow::Result;
+
+use super::{Extent, Measured, Options, Sizes};
+use crate::families::{ClockKind, Family};
+use crate::report::{Bound, Report, Table, Target, grouped};
+use crate::server::Kind;
+
+/// Bytes a sample of each family and of their mix.
+struct Figures<'a> {
+    measured: &'a [Measured],
+    clock: ClockKind,
+}
+
+impl Figures<'_> {
+    fn of(&self, kind: Kind, family: Family) -> Option<&Measured> {
+        self.measured.iter().find(|m| (m.kind, m.clock, m.family) == (kind, self.clock, family))
+    }
+
+    fn per_sample(&self, kind: Kind, family: Family, bytes: fn(&Sizes) -> f64) -> f64 {
+        self.of(kind, family).map_or(f64::NAN, |m| bytes(&m.sizes) / m.sample_count as f64)
+    }
+
+    fn mix(&self, kind: Kind, bytes: fn(&Sizes) -> f64) -> f64 {
+        let parts =
+            Family::ALL.map(|family| self.per_sample(kind, family, bytes) * family.percent() as f64 / 100.0);
+        parts.iter().sum()
+    }
+
+    fn table(&self, kinds: &[Kind], what: &str, bytes: fn(&Sizes) -> f64) -> Table {
+        let title = format!("{} clock: {what}, bytes a sample", self.clock.name());
+        let mut table = Table::new(title, kinds.iter().map(|kind| kind.name()));
+        for family in Family::ALL {
+            table.row(family.name(), 3, kinds.iter().map(|kind| self.per_sample(*kind, family, bytes)));
+        }
+        table.row("**mix**", 3, kinds.iter().map(|kind| self.mix(*kind, bytes)));
+        table
+    }
+
+    fn changed_table(&self, kinds: &[Kind]) -> Table {
+        let title =
+            format!("{} clock: samples that came back with another value, percent", self.clock.name());
+        let mut table = Table::new(title, kinds.iter().map(|kind| kind.name()));
+        for family in Family::ALL {
+            let cells = kinds.iter().map(|kind| {
+                self.of(*kind, family).map_or(f64::NAN, |m| {
+                    100.0 * m.checked.changed_count as f64 / m.checked.sample_count as f64
+                })
+            });
+            table.row(family.name(), 3, cells);
+        }
+        table
+    }
+}
+
+/// Prints the tables and writes both files.
+pub(super) fn write(options: &Options, extent: Extent, kinds: &[Kind], measured: &[Measured]) -> Result<()> {
+    let (mut tables, mut targets) = (Vec::new(), Vec::new());
+    let bounds = [(ClockKind::Regular, 0.5, 1.0), (ClockKind::Jittered, 0.45, 0.75)];
+    for (clock, of_prometheus, of_victoria) in bounds {
+        let figures = Figures { measured, clock };
+        tables.push(figures.table(kinds, "all files", Sizes::total));
+        tables.push(figures.table(kinds, "times and values only", |sizes| sizes.chunk_bytes as f64));
+        tables.push(figures.changed_table(kinds));
+        let own = figures.mix(Kind::Chronolith, Sizes::total);
+        for (peer, bound) in [(Kind::Prometheus, of_prometheus), (Kind::VictoriaMetrics, of_victoria)] {
+            let what = format!("{} clock, mix: bytes / those of {}", clock.name(), peer.name());
+            targets.push(Target::new(what, own / figures.mix(peer, Sizes::total), Bound::AtMost(bound)));
+        }
+    }
+    let mix = Family::ALL.map(|family| format!("{} {} %", family.name(), family.percent()));
+    let notes = vec![
+        format!(
+            "{} series a family, {} samples each 15 s apart, sent by remote write in the order of time",
+            grouped(extent.series_count as f64, 0),
+            extent.step_count
+        ),
+        format!("mix (assumed): {}", mix.join(", ")),
+        "blocks only, lengths of their files; logs, caches and the head do not count".to_owned(),
+        "Chronolith: `--block-encoding dense`; all of it read back and equal bit by bit".to_owned(),
+        "VictoriaMetrics: after a forced merge; it rounds values on purpose, see the tables of changed values".to_owned(),
+    ];
+    Report { name: "disk", kinds: kinds.to_vec(), notes, tables, targets }.write(&options.out)
+}

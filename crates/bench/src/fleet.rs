@@ -1,0 +1,329 @@
+//! Many series that send one sample each a step, over several connections, until somebody ends it.
+//!
+//! Holds: a series belongs to one connection, so its samples go out in order; connections stay within a few steps of
+//! each other; what the server has acknowledged is counted request by request.
+//! Not here: measuring CPU and latency (`remote_write::load`).
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::body::Body;
+use crate::families::{Family, Walk};
+use crate::http::WriteConnection;
+use crate::traffic::{self, STEP_MS, Values};
+
+/// Steps by which a connection may be ahead of the slowest.
+const LEAD_STEPS_MAX: usize = 3;
+const LEAD_POLL: Duration = Duration::from_millis(1);
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+const WATCH_POLL: Duration = Duration::from_millis(20);
+
+/// What the series hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Content {
+    /// Half counters, half gauges that walk at random: `remote-write`'s load, hard to compress.
+    Noisy,
+    /// The mix of six families.
+    Mix,
+}
+
+enum Source {
+    Noisy(Values),
+    Mix(Vec<Walk>),
+}
+
+impl Source {
+    fn new(content: Content, first_idx: usize, count: usize) -> Source {
+        match content {
+            Content::Noisy => Source::Noisy(Values::new(first_idx, count)),
+            Content::Mix => {
+                let walk = |idx| Walk::new(Family::of_mix(idx), idx);
+                Source::Mix((first_idx..first_idx + count).map(walk).collect())
+            }
+        }
+    }
+
+    fn step_into(&mut self, out: &mut Vec<f64>) {
+        out.clear();
+        match self {
+            Source::Noisy(values) => out.extend(values.step()),
+            Source::Mix(walks) => out.extend(walks.iter_mut().map(Walk::next)),
+        }
+    }
+}
+
+/// A sample of the first series of a request, and the sum over all its series at that time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Probe {
+    pub(crate) time_ms: i64,
+    pub(crate) value: f64,
+    pub(crate) sum: f64,
+}
+
+/// One request's worth of series.
+pub(crate) struct Batch {
+    body: Body,
+    source: Source,
+    pub(crate) first_idx: usize,
+    pub(crate) series_count: usize,
+    /// Samples a series that the server has acknowledged.
+    pub(crate) acked_count: usize,
+    /// Of those, the ones that it started with.
+    fill_count: usize,
+    /// One an acknowledged request, for batches that are probed.
+    pub(crate) probes: Vec<Probe>,
+}
+
+impl Batch {
+    fn new(content: Content, first_idx: usize, series_count: usize) -> Batch {
+        Batch {
+            body: Body::new((first_idx..first_idx + series_count).map(traffic::labels)),
+            source: Source::new(content, first_idx, series_count),
+            first_idx,
+            series_count,
+            acked_count: 0,
+            fill_count: 0,
+            probes: Vec::new(),
+        }
+    }
+}
+
+/// All series.
+pub(crate) struct Fleet {
+    /// By connection.
+    parts: Vec<Vec<Batch>>,
+    content: Content,
+    /// Time of step 0.
+    start_ms: i64,
+}
+
+/// Series and how they are cut to requests.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    pub(crate) series: std::ops::Range<usize>,
+    pub(crate) batch_len: usize,
+    pub(crate) connection_count: usize,
+    pub(crate) content: Content,
+    pub(crate) start_ms: i64,
+}
+
+/// What became of series that were replaced.
+pub(crate) struct Replaced {
+    /// Acknowledged samples of those that ended.
+    pub(crate) acked_sample_count: usize,
+    /// The first series that does not exist yet.
+    pub(crate) next_idx: usize,
+}
+
+/// How far the senders are, for who watches them.
+pub(crate) struct Watch {
+    /// By connection: the step it sends.
+    steps: Vec<AtomicUsize>,
+    end: AtomicBool,
+    failures_expected: AtomicBool,
+    failed: AtomicBool,
+}
+
+impl Watch {
+    /// Step that the slowest connection sends.
+    pub(crate) fn slowest(&self) -> usize {
+        self.steps.iter().map(|step| step.load(Ordering::Acquire)).min().unwrap_or(0)
+    }
+
+    /// From here on a request that fails is no error: the server is about to be killed.
+    pub(crate) fn expect_failures(&self) {
+        self.failures_expected.store(true, Ordering::Release);
+    }
+
+    /// Waits until all connections have finished `step_count` steps or `limit` is over; true for the former.
+    pub(crate) fn wait(&self, step_count: usize, limit: Duration) -> Result<bool> {
+        let start = Instant::now();
+        let mut told = start;
+        loop {
+            if self.failed.load(Ordering::Acquire) {
+                bail!("a sender failed");
+            }
+            if self.slowest() >= step_count {
+                return Ok(true);
+            }
+            if start.elapsed() >= limit {
+                return Ok(false);
+            }
+            if told.elapsed() >= PROGRESS_EVERY {
+                told = Instant::now();
+                println!("  {:.0} s: step {} of {step_count}", start.elapsed().as_secs_f64(), self.slowest());
+            }
+            std::thread::sleep(WATCH_POLL);
+        }
+    }
+}
+
+impl Fleet {
+    /// Builds and compresses all bodies.
+    pub(crate) fn new(shape: &Shape) -> Fleet {
+        let mut parts: Vec<Vec<Batch>> = (0..shape.connection_count).map(|_| Vec::new()).collect();
+        for (idx, first_idx) in shape.series.clone().step_by(shape.batch_len).enumerate() {
+            let series_count = shape.series.end.min(first_idx + shape.batch_len) - first_idx;
+            parts[idx % shape.connection_count].push(Batch::new(shape.content, first_idx, series_count));
+        }
+        Fleet { parts, content: shape.content, start_ms: shape.start_ms }
+    }
+
+    /// All requests.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = &Batch> {
+        self.parts.iter().flatten()
+    }
+
+    /// Acknowledged samples.
+    pub(crate) fn acked_sample_count(&self) -> usize {
+        self.batches().map(|batch| batch.acked_count * batch.series_count).sum()
+    }
+
+    /// Steps that all requests have been through, first samples aside.
+    pub(crate) fn steps_sent(&self) -> usize {
+        self.batches().map(|batch| batch.acked_count - batch.fill_count).min().unwrap_or(0)
+    }
+
+    /// Ends the oldest series of each connection, one in `part`, and puts new ones in their place, from `next_idx` on.
+    pub(crate) fn replace_oldest(&mut self, part: usize, next_idx: usize) -> Replaced {
+        let mut replaced = Replaced { acked_sample_count: 0, next_idx };
+        for batches in &mut self.parts {
+            let gone: Vec<Batch> = batches.drain(..batches.len().div_ceil(part)).collect();
+            for batch in gone {
+                replaced.acked_sample_count += batch.acked_count * batch.series_count;
+                batches.push(Batch::new(self.content, replaced.next_idx, batch.series_count));
+                replaced.next_idx += batch.series_count;
+            }
+        }
+        replaced
+    }
+
+    /// First request of the first connection: its acknowledged samples are kept as probes.
+    pub(crate) fn probed(&self) -> &Batch {
+        &self.parts[0][0]
+    }
+
+    /// Sends an own number of past samples a series with each request, which ends with step `-1`: of `fills` requests
+    /// in a row, the first has one sample a series, the last `fills`. Open chunks are then as full as in a server that
+    /// has been running for long.
+    pub(crate) fn fill(&mut self, port: u16, fills: usize, limit: Duration) -> Result<()> {
+        let (start_ms, part_count, started) = (self.start_ms, self.parts.len(), Instant::now());
+        let done: Vec<Result<()>> = std::thread::scope(|scope| {
+            let workers = self.parts.iter_mut().enumerate().map(|(part_idx, part)| {
+                scope.spawn(move || {
+                    let mut connection = WriteConnection::open(port, WRITE_PATH)?;
+                    part.iter_mut().enumerate().try_for_each(|(idx, batch)| {
+                        // A factor that is prime to the usual lengths of chunks: few requests have all lengths, too.
+                        let count = 1 + (idx * part_count + part_idx) * 37 % fills;
+                        ensure!(started.elapsed() < limit, "first samples take longer than {limit:?}");
+                        fill_batch(batch, &mut connection, start_ms, count)
+                    })
+                })
+            });
+            let workers: Vec<_> = workers.collect();
+            workers.into_iter().map(|worker| worker.join().expect("a sender does not panic")).collect()
+        });
+        done.into_iter().collect()
+    }
+
+    /// Sends `steps` while `during` runs in this thread, and ends when that ends.
+    pub(crate) fn send(
+        &mut self,
+        port: u16,
+        steps: std::ops::Range<usize>,
+        during: impl FnOnce(&Watch) -> Result<()>,
+    ) -> Result<()> {
+        let watch = Watch {
+            steps: self.parts.iter().map(|_| AtomicUsize::new(steps.start)).collect(),
+            end: AtomicBool::new(false),
+            failures_expected: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+        };
+        let start_ms = self.start_ms;
+        std::thread::scope(|scope| {
+            let workers = self.parts.iter_mut().enumerate().map(|(idx, part)| {
+                let (watch, steps) = (&watch, steps.clone());
+                scope.spawn(move || {
+                    let done = send_part(part, port, start_ms, steps, watch, idx);
+                    let done = if watch.failures_expected.load(Ordering::Acquire) { Ok(()) } else { done };
+                    watch.failed.fetch_or(done.is_err(), Ordering::AcqRel);
+                    // Others must not wait for one that failed or has finished.
+                    watch.steps[idx].store(usize::MAX, Ordering::Release);
+                    done
+                })
+            });
+            let workers: Vec<_> = workers.collect();
+            let watched = during(&watch);
+            watch.end.store(true, Ordering::Release);
+            let sent = workers.into_iter().map(|worker| worker.join().expect("a sender does not panic"));
+            // What a sender says explains more than that it failed.
+            sent.collect::<Result<Vec<()>>>().and(watched)
+        })
+    }
+}
+
+/// Where all servers take remote write.
+pub(crate) const WRITE_PATH: &str = "/api/v1/write";
+
+fn fill_batch(
+    batch: &mut Batch,
+    connection: &mut WriteConnection,
+    start_ms: i64,
+    count: usize,
+) -> Result<()> {
+    let mut steps = vec![Vec::new(); count];
+    steps.iter_mut().for_each(|values| batch.source.step_into(values));
+    // As many samples a request as in every later step: larger ones would leave larger buffers behind.
+    let group_len = (batch.series_count / count).max(1);
+    for first in (0..batch.series_count).step_by(group_len) {
+        let group = first..batch.series_count.min(first + group_len);
+        let labels = group.clone().map(|series| (traffic::labels(batch.first_idx + series), count));
+        let mut body = Body::with_counts(labels);
+        body.set_each(group.flat_map(|series| {
+            let times = (0..count).map(|step| start_ms + (step as i64 - count as i64) * STEP_MS);
+            times.zip(steps.iter().map(move |values| values[series]))
+        }));
+        connection.post(body.bytes()).context("first samples")?;
+    }
+    batch.acked_count += count;
+    batch.fill_count = count;
+    Ok(())
+}
+
+fn send_part(
+    part: &mut [Batch],
+    port: u16,
+    start_ms: i64,
+    steps: std::ops::Range<usize>,
+    watch: &Watch,
+    own_idx: usize,
+) -> Result<()> {
+    let mut connection = WriteConnection::open(port, WRITE_PATH)?;
+    let mut values = Vec::new();
+    for step in steps {
+        watch.steps[own_idx].store(step, Ordering::Release);
+        while watch.slowest().saturating_add(LEAD_STEPS_MAX) < step {
+            std::thread::sleep(LEAD_POLL);
+        }
+        for (idx, batch) in part.iter_mut().enumerate() {
+            if watch.end.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let time_ms = start_ms + step as i64 * STEP_MS;
+            batch.source.step_into(&mut values);
+            batch.body.set(time_ms, values.iter().copied());
+            connection.post(batch.body.bytes()).with_context(|| format!("step {step}"))?;
+            batch.acked_count += 1;
+            if (own_idx, idx) == (0, 0) {
+                let (value, sum) = (values.first().copied().unwrap_or(f64::NAN), values.iter().sum());
+                batch.probes.push(Probe { time_ms, value, sum });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Benchmark `restart`: a server with many series is killed (`kill -9`) while it is written to and started again.
+//! Measured: the time from exec to the first correct answer, and how many acknowledged samples are gone.
+//!
+//! Holds: one server at a time; all get the same samples in the same order until the time for loading is over;
+//! an answer is correct only if one series' value, and the count and sum of 5000 series, are what was sent.
+//! Not here: a loss of power (a killed process loses nothing that the kernel has).
+
+mod poll;
+mod report;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use chronolith_base::{Clock, SystemClock};
+
+use crate::fleet::{Content, Fleet, Probe, Shape};
+use crate::http;
+use crate::proc::{self, CpuSeconds, Memory};
+use crate::server::{Kind, Server, Setup};
+use crate::traffic::{self, POD_SERIES, STEP_MS};
+use poll::Answered;
+
+/// Series and seconds of `--quick`.
+const QUICK_SERIES: usize = 20_000;
+const QUICK_SECONDS: u64 = 8;
+/// How long the started server may do what is left before its memory is read.
+const SETTLE: Duration = Duration::from_secs(3);
+/// A range that is longer than what was sent by this covers all of it.
+const RANGE_SPARE_STEPS: i64 = 20;
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Servers to measure (default: all three).
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Series.
+    #[arg(long, default_value_t = 1_000_000)]
+    series: usize,
+    /// Samples a series, 15 s apart: 480 are two hours.
+    #[arg(long, default_value_t = 480)]
+    steps: usize,
+    /// Longest time of loading a server; what it has not taken by then it does not get.
+    #[arg(long, default_value_t = 600)]
+    load_seconds: u64,
+    /// Samples a request.
+    #[arg(long, default_value_t = 5_000)]
+    batch: usize,
+    /// Connections, each with a thread and its own part of the series.
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// At most 20 000 series and 8 s: shows that the benchmark works.
+    #[arg(long)]
+    quick: bool,
+    /// Where the report goes.
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+    /// Where data directories go; its disk is part of what is measured.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    data: PathBuf,
+}
+
+/// What was found for one server.
+struct Measured {
+    loaded: Loaded,
+    answered: Answered,
+    /// CPU of the started server until its memory was read.
+    restart_cpu: CpuSeconds,
+    restarted: Memory,
+    /// Acknowledged samples that are not there.
+    lost_count: usize,
+}
+
+/// The server at the moment of the kill.
+struct Loaded {
+    /// Whether all steps were sent.
+    whole: bool,
+    acked_count: usize,
+    memory: Memory,
+    disk_bytes: u64,
+}
+
+/// The command.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
+    let series = if options.quick { options.series.min(QUICK_SERIES) } else { options.series };
+    let load_seconds =
+        if options.quick { options.load_seconds.min(QUICK_SECONDS) } else { options.load_seconds };
+    ensure!(
+        options.batch > 0 && options.batch.is_multiple_of(POD_SERIES) && series.is_multiple_of(POD_SERIES),
+        "series and batch must be multiples of {POD_SERIES}, the series of a pod"
+    );
+    ensure!(options.connections > 0 && options.steps > 0, "connections and steps must be above 0");
+    for kind in &kinds {
+        println!("{}: {}", kind.name(), kind.version()?);
+    }
+    let now_ms = SystemClock::new().now_ms();
+    let span_ms = i64::try_from(options.steps)? * STEP_MS;
+    let shape = Shape {
+        series: 0..series,
+        batch_len: options.batch,
+        connection_count: options.connections,
+        content: Content::Noisy,
+        // The last step lies a minute back, so that no server sees the future.
+        start_ms: (now_ms - 60_000 - span_ms) / STEP_MS * STEP_MS,
+    };
+    let limit = Duration::from_secs(load_seconds);
+    let mut measured = Vec::new();
+    for kind in &kinds {
+        println!("{}: up to {} steps of {series} series in {load_seconds} s", kind.name(), options.steps);
+        let setup = Setup { series_count: series, ..Setup::default() };
+        let mut server = Server::start_with(*kind, &options.data, setup)?;
+        let one = measure(&mut server, &shape, options.steps, limit)
+            .with_context(|| format!("{}; its log ends with:\n{}", kind.name(), server.log_tail()))?;
+        println!("  {}", one.summary());
+        measured.push((*kind, one));
+    }
+    report::write(options, series, load_seconds, &measured)
+}
+
+fn measure(server: &mut Server, shape: &Shape, step_count: usize, limit: Duration) -> Result<Measured> {
+    let mut fleet = Fleet::new(shape);
+    let loaded = load_and_kill(server, &mut fleet, step_count, limit)?;
+    println!("  killed with {} acknowledged samples; starting", loaded.acked_count);
+    let started = server.exec_again()?;
+    let batch = fleet.probed();
+    let newest = *batch.probes.last().context("nothing was acknowledged")?;
+    let middle: Probe = batch.probes[batch.probes.len() / 2];
+    let slice = batch.first_idx..batch.first_idx + batch.series_count;
+    let answered = poll::first_answers(server, started, slice, middle, newest)?;
+    println!("  answered after {:.3} s", answered.first_seconds);
+    std::thread::sleep(SETTLE);
+    let restarted = proc::memory(server.pid())?;
+    let restart_cpu = proc::cpu_seconds(server.pid())?;
+    server.make_visible()?;
+    let lost_count = count_lost(server, &fleet, shape.start_ms)?;
+    Ok(Measured { loaded, answered, restart_cpu, restarted, lost_count })
+}
+
+fn load_and_kill(
+    server: &mut Server,
+    fleet: &mut Fleet,
+    step_count: usize,
+    limit: Duration,
+) -> Result<Loaded> {
+    let mut at_kill = None;
+    fleet.send(server.port, 0..usize::MAX, |watch| {
+        let whole = watch.wait(step_count, limit)?;
+        let disk_bytes = proc::disk_bytes(&server.data_dir());
+        at_kill = Some((whole, proc::memory(server.pid())?, disk_bytes));
+        // Requests are on their way: the senders go on until their connections break.
+        watch.expect_failures();
+        server.kill()
+    })?;
+    let (whole, memory, disk_bytes) = at_kill.context("the server was not killed")?;
+    Ok(Loaded { whole, acked_count: fleet.acked_sample_count(), memory, disk_bytes })
+}
+
+/// Counts what is there, request by request, and compares it with what was acknowledged.
+fn count_lost(server: &Server, fleet: &Fleet, start_ms: i64) -> Result<usize> {
+    let mut lost_count = 0;
+    let step_count = fleet.batches().map(|batch| batch.acked_count).max().unwrap_or(0) as i64;
+    let end_ms = start_ms + (step_count + RANGE_SPARE_STEPS / 2) * STEP_MS;
+    let range_s = (step_count + RANGE_SPARE_STEPS) * STEP_MS / 1000;
+    for batch in fleet.batches() {
+        let pods = traffic::pods_selector(batch.first_idx, batch.first_idx + batch.series_count);
+        let query = format!("sum(count_over_time({pods}[{range_s}s])) or vector(0)");
+        let found_count = http::query_number(server.port, &query, end_ms)? as usize;
+        let acked_count = batch.acked_count * batch.series_count;
+        // The request that was on its way may be there or not, but nothing else may.
+        ensure!(
+            found_count <= acked_count + batch.series_count,
+            "{pods}: {found_count} samples are there, {acked_count} were acknowledged"
+        );
+        lost_count += acked_count.saturating_sub(found_count);
+    }
+    Ok(lost_count)
+}

@@ -1,0 +1,71 @@
+//! Asks a starting server until it answers correctly.
+//! Holds: the clock runs from before exec to after the answer that was correct.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::fleet::Probe;
+use crate::http::query_number;
+use crate::server::Server;
+use crate::traffic;
+
+const POLL: Duration = Duration::from_millis(2);
+const ANSWER_WAIT: Duration = Duration::from_secs(900);
+/// After the first correct answer the newest acknowledged sample may take this long; then it counts as lost.
+const NEWEST_WAIT: Duration = Duration::from_secs(5);
+/// Summing in another order changes the last digits only.
+const SUM_TOLERANCE: f64 = 1e-9;
+
+/// When what was answered correctly.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answered {
+    /// From exec to the first correct answer about samples from the middle of the load, which every server has, or
+    /// about the newest if that comes first.
+    pub(super) first_seconds: f64,
+    /// The same about samples that were acknowledged last; NaN if they do not appear.
+    pub(super) newest_seconds: f64,
+}
+
+/// Asks until both are answered, or the newest does not come.
+pub(super) fn first_answers(
+    server: &mut Server,
+    started: Instant,
+    series: Range<usize>,
+    middle: Probe,
+    newest: Probe,
+) -> Result<Answered> {
+    let (mut first, mut last): (Option<f64>, Option<f64>) = (None, None);
+    loop {
+        server.check_alive()?;
+        if last.is_none() && is_answered(server.port, &series, newest) {
+            last = Some(started.elapsed().as_secs_f64());
+            first = first.or(last);
+        }
+        if first.is_none() && is_answered(server.port, &series, middle) {
+            first = Some(started.elapsed().as_secs_f64());
+        }
+        let elapsed = started.elapsed();
+        if let Some(first_seconds) = first {
+            let given_up = elapsed.as_secs_f64() > first_seconds + NEWEST_WAIT.as_secs_f64();
+            if last.is_some() || given_up {
+                return Ok(Answered { first_seconds, newest_seconds: last.unwrap_or(f64::NAN) });
+            }
+        }
+        if elapsed > ANSWER_WAIT {
+            bail!("no correct answer after {} s", ANSWER_WAIT.as_secs());
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Whether the answers about one series and about all are what was sent. A server that refuses, or cannot be
+/// reached, has not answered.
+fn is_answered(port: u16, series: &Range<usize>, probe: Probe) -> bool {
+    let ask = |query: &str| query_number(port, query, probe.time_ms).unwrap_or(f64::NAN);
+    let pods = traffic::pods_selector(series.start, series.end);
+    ask(&traffic::series_selector(series.start)) == probe.value
+        && ask(&format!("count({pods})")) == series.len() as f64
+        && (ask(&format!("sum({pods})")) - probe.sum).abs() <= probe.sum.abs() * SUM_TOLERANCE
+}

@@ -1,0 +1,77 @@
+//! Figures of `write-path`. Not here: how they are taken (`write_path`).
+
+use anyhow::Result;
+
+use super::{Measured, Options};
+use crate::report::{Report, Table, grouped};
+
+impl Measured {
+    /// One line for the impatient.
+    pub(super) fn summary(&self) -> String {
+        format!(
+            "{} writers: {} samples/s, p99 {:.1} ms, {:.0} syncs/s",
+            self.case.writer_count,
+            grouped(self.samples_per_second(), 0),
+            self.ack_ms(0.99),
+            self.sync_count as f64 / self.seconds,
+        )
+    }
+
+    fn sample_count(&self) -> f64 {
+        (self.batch_count * self.case.batch_len) as f64
+    }
+
+    fn samples_per_second(&self) -> f64 {
+        self.sample_count() / self.seconds
+    }
+
+    fn ack_ms(&self, quantile: f64) -> f64 {
+        let rank = (self.ack_us.len().saturating_sub(1) as f64 * quantile).round();
+        self.ack_us.get(rank as usize).map_or(f64::NAN, |us| f64::from(*us) / 1000.0)
+    }
+}
+
+/// Prints the tables and writes both files.
+pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
+    let columns = [
+        "samples/s",
+        "samples per CPU second",
+        "p50, ms",
+        "p99, ms",
+        "syncs/s",
+        "batches a sync",
+        "log bytes a sample",
+    ];
+    let mut tables: Vec<Table> = Vec::new();
+    let mut last = None;
+    for one in measured {
+        let group = (format!("{:?}", one.case.sync), one.case.batch_len);
+        if last.as_ref() != Some(&group) {
+            tables
+                .push(Table::new(format!("{}, batches of {}", group.0, grouped(group.1 as f64, 0)), columns));
+            last = Some(group);
+        }
+        let cells = [
+            one.samples_per_second(),
+            one.sample_count() / one.cpu_seconds,
+            one.ack_ms(0.5),
+            one.ack_ms(0.99),
+            one.sync_count as f64 / one.seconds,
+            one.batch_count as f64 / one.sync_count as f64,
+            one.written_bytes as f64 / one.sample_count(),
+        ];
+        if let Some(table) = tables.last_mut() {
+            table.row(format!("{} writers", one.case.writer_count), 1, cells);
+        }
+    }
+    let notes = vec![
+        "in process: no HTTP, no parsing; a writer has one sample of each of its series in a batch"
+            .to_owned(),
+        format!(
+            "{} s a case; CPU is that of the whole process, the making of values included",
+            options.seconds
+        ),
+        "values: half counters, half random walks with two decimals; ten labels a series".to_owned(),
+    ];
+    Report { name: "write-path", kinds: Vec::new(), notes, tables, targets: Vec::new() }.write(&options.out)
+}
