@@ -7,6 +7,7 @@
 pub mod checkpoint;
 pub mod chunks;
 pub mod dense;
+pub mod histogram;
 pub mod index;
 pub mod meta;
 pub mod sealed;

@@ -6,6 +6,7 @@
 
 pub mod encode;
 mod labels;
+pub mod v2;
 mod walk;
 mod wire;
 
@@ -13,6 +14,7 @@ mod wire;
 mod tests;
 
 use chronolith_base::ByteReader;
+use chronolith_base::budget::BudgetExceeded;
 use chronolith_model::WriteBatch;
 use chronolith_model::batch::LabelSource;
 
@@ -64,9 +66,12 @@ pub enum DecodeError {
     /// Not a snappy block.
     #[error("snappy: {0}")]
     Snappy(String),
-    /// Not a `prometheus.WriteRequest`.
+    /// Not the message that the protocol sends.
     #[error("protobuf: {0}")]
     Protobuf(WireError),
+    /// There is no memory for what the body unfolds to; later there may be.
+    #[error(transparent)]
+    NoMemory(#[from] BudgetExceeded),
 }
 
 /// What is wrong with a message, and where in the decompressed body.

@@ -52,11 +52,13 @@ pub enum Reject {
     LabelValueTooLong,
     /// A native histogram, which this version cannot store.
     HistogramUnsupported,
+    /// A series whose labels or metadata refer to symbols that the request does not have, or that is empty.
+    BadReference,
 }
 
 impl Reject {
     /// How many kinds there are.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
 
     /// All kinds, in order of their numbers.
     pub const ALL: [Reject; Reject::COUNT] = [
@@ -72,6 +74,7 @@ impl Reject {
         Reject::LabelNameTooLong,
         Reject::LabelValueTooLong,
         Reject::HistogramUnsupported,
+        Reject::BadReference,
     ];
 
     /// Name for metrics (`reason` label).
@@ -90,6 +93,7 @@ impl Reject {
             Reject::LabelNameTooLong => "label_name_too_long",
             Reject::LabelValueTooLong => "label_value_too_long",
             Reject::HistogramUnsupported => "histogram_unsupported",
+            Reject::BadReference => "bad_reference",
         }
     }
 
@@ -111,6 +115,7 @@ impl Reject {
             Reject::LabelNameTooLong => "label name is longer than allowed",
             Reject::LabelValueTooLong => "label value is longer than allowed",
             Reject::HistogramUnsupported => "native histograms cannot be stored by this version",
+            Reject::BadReference => "reference to a symbol that the request does not have",
         }
     }
 }
@@ -150,6 +155,9 @@ pub struct WriteBatch {
     /// The samples that are histograms: index into times and values, ascending. Validated by whoever fills the
     /// batch.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
+    /// When the counter of a sample began, in milliseconds, as far as the sender says: one a time with 0 for
+    /// "not said", or empty when no sample says it.
+    pub start_times: Vec<i64>,
     /// Exemplars, in the order of the request.
     pub exemplars: Vec<BatchExemplar>,
     /// Metric metadata.
@@ -167,6 +175,7 @@ impl WriteBatch {
             times: Vec::new(),
             values: Vec::new(),
             histograms: Vec::new(),
+            start_times: Vec::new(),
             exemplars: Vec::new(),
             metadata: Vec::new(),
         }
@@ -179,6 +188,7 @@ impl WriteBatch {
         self.times.clear();
         self.values.clear();
         self.histograms.clear();
+        self.start_times.clear();
         self.exemplars.clear();
         self.metadata.clear();
     }
@@ -271,6 +281,10 @@ pub struct WriteOutcome {
     pub repeated_count: u64,
     /// Series seen for the first time.
     pub series_created_count: u64,
+    /// Exemplars kept, identical repeats included.
+    pub exemplars_accepted: u64,
+    /// Exemplars dropped because their series has a later one.
+    pub exemplars_late: u64,
     /// Samples rejected, by kind.
     pub rejected: [u64; Reject::COUNT],
     /// The first reject: kind, series as text, time of the sample.

@@ -51,6 +51,14 @@ pub const SCHEMA_MAX_RESERVED: i32 = 52;
 /// Coarsest schema that is reserved for exponential buckets; it cannot be used.
 pub const SCHEMA_MIN_RESERVED: i32 = -9;
 
+/// Buckets of one sign at most: whoever takes histograms in refuses more. The finest schema has half a million in
+/// theory; senders keep to some hundreds.
+pub const BUCKET_COUNT_MAX: usize = 1 << 16;
+/// Spans of one sign at most.
+pub const SPAN_COUNT_MAX: usize = 1 << 16;
+/// Custom bounds at most.
+pub const CUSTOM_BOUND_COUNT_MAX: usize = 1 << 16;
+
 /// What is known about a counter reset between a histogram and the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]

@@ -22,7 +22,7 @@ impl BatchPool {
     pub(crate) fn give(&self, mut batch: WriteBatch) {
         let bytes = batch.raw.capacity()
             + batch.series.capacity() * size_of::<chronolith_model::BatchSeries>()
-            + (batch.times.capacity() + batch.values.capacity()) * 8;
+            + (batch.times.capacity() + batch.values.capacity() + batch.start_times.capacity()) * 8;
         if bytes > BATCH_POOL_BYTES_MAX {
             return;
         }

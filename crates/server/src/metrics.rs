@@ -87,6 +87,9 @@ pub(crate) struct WriteMetrics {
     pub(crate) samples_repeated: Counter,
     pub(crate) samples_rejected: [Counter; Reject::COUNT],
     pub(crate) series_created: Counter,
+    pub(crate) exemplars_accepted: Counter,
+    pub(crate) exemplars_late: Counter,
+    pub(crate) start_times: Counter,
     pub(crate) bytes_compressed: Counter,
     pub(crate) bytes_decompressed: Counter,
     pub(crate) decode: Seconds,
@@ -99,6 +102,8 @@ impl WriteMetrics {
         self.samples_accepted.add(outcome.accepted_count);
         self.samples_repeated.add(outcome.repeated_count);
         self.series_created.add(outcome.series_created_count);
+        self.exemplars_accepted.add(outcome.exemplars_accepted);
+        self.exemplars_late.add(outcome.exemplars_late);
         for (counter, count) in self.samples_rejected.iter().zip(outcome.rejected) {
             counter.add(count);
         }

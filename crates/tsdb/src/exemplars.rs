@@ -11,6 +11,17 @@ use parking_lot::Mutex;
 /// Characters of an exemplar's label names and values together, as OpenMetrics allows.
 const LABEL_CHARS_MAX: usize = 128;
 
+/// What became of an exemplar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExemplarFate {
+    /// It is in the ring, perhaps since an earlier request.
+    Kept,
+    /// The series has a later one.
+    Late,
+    /// Its labels are too long, or no exemplars are kept at all.
+    Refused,
+}
+
 /// A series of a tenant.
 type Key = (TenantId, Labels);
 
@@ -34,17 +45,19 @@ impl ExemplarRing {
 
     /// Adds one. Dropped are those that are not later than the newest one of the series (senders repeat whole
     /// requests) and those with longer labels than OpenMetrics allows.
-    pub(crate) fn push(&self, tenant: &TenantId, series: &Labels, exemplar: Exemplar) {
+    pub(crate) fn push(&self, tenant: &TenantId, series: &Labels, exemplar: Exemplar) -> ExemplarFate {
         let chars = |labels: &Labels| {
             labels.iter().map(|(n, v)| n.chars().count() + v.chars().count()).sum::<usize>()
         };
         if self.count_max == 0 || chars(&exemplar.labels) > LABEL_CHARS_MAX {
-            return;
+            return ExemplarFate::Refused;
         }
         let key = (tenant.clone(), series.clone());
         let ring = &mut *self.ring.lock();
-        if ring.newest.get(&key).is_some_and(|newest| newest.time_ms >= exemplar.time_ms) {
-            return;
+        match ring.newest.get(&key) {
+            Some(newest) if *newest == exemplar => return ExemplarFate::Kept,
+            Some(newest) if newest.time_ms >= exemplar.time_ms => return ExemplarFate::Late,
+            _ => {}
         }
         if ring.entries.len() == self.count_max
             && let Some((old_key, old)) = ring.entries.pop_front()
@@ -54,6 +67,7 @@ impl ExemplarRing {
         }
         ring.newest.insert(key.clone(), exemplar.clone());
         ring.entries.push_back((key, exemplar));
+        ExemplarFate::Kept
     }
 
     pub(crate) fn len(&self) -> usize {

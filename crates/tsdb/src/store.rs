@@ -19,7 +19,7 @@ use chronolith_model::{
 use parking_lot::{Mutex, RwLock};
 
 use crate::compaction::{CompactionState, drop_replaced};
-use crate::exemplars::ExemplarRing;
+use crate::exemplars::{ExemplarFate, ExemplarRing};
 use crate::metadata::MetadataStore;
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
@@ -118,21 +118,25 @@ impl Tsdb {
     /// [`WriteError`]: nothing of the batch is acknowledged. Rejected samples are no error: see the outcome.
     pub fn append(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
         let limits = self.limits.read().clone();
-        let (outcome, ticket) = self.head.append(tenant, &limits, self.env.clock.now_ms(), batch)?;
+        let (mut outcome, ticket) = self.head.append(tenant, &limits, self.env.clock.now_ms(), batch)?;
         self.metadata.keep(tenant, &batch.metadata);
-        self.keep_exemplars(tenant, batch);
+        self.keep_exemplars(tenant, batch, &mut outcome);
         self.head.wait(ticket)?;
         Ok(outcome)
     }
 
-    fn keep_exemplars(&self, tenant: &TenantId, batch: &WriteBatch) {
+    fn keep_exemplars(&self, tenant: &TenantId, batch: &WriteBatch, outcome: &mut WriteOutcome) {
         let mut builder = LabelsBuilder::new();
         for entry in &batch.exemplars {
             let Some(series) = batch.series.get(entry.series_idx as usize) else { continue };
             builder.clear();
             // A series that cannot be parsed was rejected by the head; its exemplars go with it.
             if (batch.source.parse)(batch.raw_of(series), &mut builder).is_ok() {
-                self.exemplars.push(tenant, &builder.finish(), entry.exemplar.clone());
+                match self.exemplars.push(tenant, &builder.finish(), entry.exemplar.clone()) {
+                    ExemplarFate::Kept => outcome.exemplars_accepted += 1,
+                    ExemplarFate::Late => outcome.exemplars_late += 1,
+                    ExemplarFate::Refused => {}
+                }
             }
         }
     }

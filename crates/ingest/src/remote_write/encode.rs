@@ -122,14 +122,14 @@ pub fn put_labels<'a>(out: &mut Vec<u8>, labels: impl IntoIterator<Item = (&'a s
 }
 
 /// Appends a length-prefixed field.
-fn put_bytes(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+pub(super) fn put_bytes(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     out.push(tag(number, 2));
     put_uvarint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Appends a double, unless it is the default. Negative zero is not.
-fn put_double(out: &mut Vec<u8>, number: u8, value: f64) {
+pub(super) fn put_double(out: &mut Vec<u8>, number: u8, value: f64) {
     if value.to_bits() != 0 {
         out.push(tag(number, 1));
         out.extend_from_slice(&value.to_bits().to_le_bytes());
@@ -137,7 +137,7 @@ fn put_double(out: &mut Vec<u8>, number: u8, value: f64) {
 }
 
 /// Appends a varint, unless it is the default.
-fn put_int(out: &mut Vec<u8>, number: u8, value: u64) {
+pub(super) fn put_int(out: &mut Vec<u8>, number: u8, value: u64) {
     if value != 0 {
         out.push(tag(number, 0));
         put_uvarint(out, value);
@@ -154,7 +154,7 @@ fn tag(number: u8, wire_type: u8) -> u8 {
     number << 3 | wire_type
 }
 
-fn kind_number(kind: MetricKind) -> u64 {
+pub(super) fn kind_number(kind: MetricKind) -> u64 {
     match kind {
         MetricKind::Unknown => 0,
         MetricKind::Counter => 1,

@@ -23,7 +23,7 @@ struct Said {
     metadata: Vec<MetadataEntry>,
 }
 
-enum Field<'a> {
+pub(super) enum Field<'a> {
     Int(u64),
     Double(u64),
     Bytes(&'a [u8]),
@@ -44,7 +44,7 @@ fn slow_varint(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// All fields of one message, first to last.
-fn slow_fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
+pub(super) fn slow_fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
     let mut out = Vec::new();
     while !bytes.is_empty() {
         let tag = slow_varint(&mut bytes)?;
@@ -153,7 +153,7 @@ fn slow_request(bytes: &[u8]) -> Option<Said> {
                 }
                 said.metadata.push(entry);
             }
-            (1 | 3, _) => return None,
+            (1 | 3, _) | (4 | 5, Field::Bytes(_)) => return None,
             _ => {}
         }
     }
@@ -208,7 +208,7 @@ fn golden() -> Vec<u8> {
     request.body().to_vec()
 }
 
-fn field(number: u64, wire_type: u64, payload: &[u8]) -> Vec<u8> {
+pub(super) fn field(number: u64, wire_type: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     put_uvarint(&mut out, number << 3 | wire_type);
     if wire_type == 2 {
@@ -218,7 +218,7 @@ fn field(number: u64, wire_type: u64, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-fn labels_of(pairs: &[(&str, &str)]) -> Vec<u8> {
+pub(super) fn labels_of(pairs: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     put_labels(&mut out, pairs.iter().copied());
     out
@@ -330,6 +330,8 @@ fn wrong_types_and_groups_are_refused_with_their_offset() {
     );
     check(&[0x35, 0, 0, 0], "protobuf: 4-byte number is cut off at offset 1");
     check(&[0x1a, 3, 0x12, 1, 0xff], "protobuf: text is not utf-8 at offset 4");
+    check(&[0x22, 0], "protobuf: field of remote write 2.0 in a request of remote write 1.0 at offset 1");
+    check(&[0x2a, 0], "protobuf: field of remote write 2.0 in a request of remote write 1.0 at offset 1");
 }
 
 #[test]
@@ -421,7 +423,7 @@ fn damaged_snappy_is_an_error_or_a_request_but_no_panic() {
 }
 
 /// A random message that is mostly well-formed, nested at most `depth` deep.
-fn random_message(rng: &Rng, depth: u32) -> Vec<u8> {
+pub(super) fn random_message(rng: &Rng, depth: u32) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..rng.below(6) {
         let number = if rng.below(12) == 0 { rng.below(40) } else { 1 + rng.below(5) };

@@ -37,6 +37,10 @@ pub(super) fn request(body: &[u8], batch: &mut WriteBatch) -> Result<Vec<u8>, De
             (1, LEN) => series(at.message()?, body, &mut copies, batch)?,
             (3, LEN) => metadata(at.message()?, &mut batch.metadata)?,
             (1 | 3, _) => return Err(at.wrong_type().into()),
+            // Acknowledging a request of which nothing was understood would lose it.
+            (4 | 5, LEN) => {
+                return Err(at.error("field of remote write 2.0 in a request of remote write 1.0").into());
+            }
             (_, other) => at.skip(other)?,
         }
     }

@@ -107,6 +107,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A varint of a field of 32 bits. As in every implementation of protobuf, higher bits are cut off.
+    pub(super) fn varint_u32(&mut self) -> Result<u32, WireError> {
+        Ok(self.varint()? as u32)
+    }
+
     /// Eight little-endian bytes.
     pub(super) fn fixed64(&mut self) -> Result<u64, WireError> {
         match self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -149,6 +154,12 @@ impl<'a> Cursor<'a> {
     /// The error of a known field that has another type than the schema says.
     #[cold]
     pub(super) fn wrong_type(&self) -> WireError {
-        WireError { what: "field has the wrong wire type", offset: self.at }
+        self.error("field has the wrong wire type")
+    }
+
+    /// An error of what stands here.
+    #[cold]
+    pub(super) fn error(&self, what: &'static str) -> WireError {
+        WireError { what, offset: self.at }
     }
 }

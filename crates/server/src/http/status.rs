@@ -85,7 +85,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
     success(&json!({
         "api": {
             "exemplars": true, "label_values_match": true, "query_stats": true, "remote_write_receiver": true,
-            "remote_write_v2": false, "remote_read": false, "admin": false,
+            "remote_write_v2": true, "remote_read": false, "admin": false,
         },
         "promql": {
             "experimental_functions": features.experimental_functions,

@@ -1,40 +1,75 @@
-//! Remote write 1.0: `POST /api/v1/write` (and `/api/v1/push`).
+//! Remote write 1.0 and 2.0: `POST /api/v1/write` (and `/api/v1/push`).
 //!
 //! Holds: 204 means that every sample is as durable as the sync mode promises; 400 names the first sample
-//! that is not stored while the others are; 5xx means that nothing is acknowledged.
-//! Not here: protobuf and snappy (`ingest`).
+//! that is not stored while the others are; 5xx means that nothing is acknowledged. Answers to 2.0 say how many
+//! samples, histograms and exemplars are stored.
+//! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
+
+mod message;
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use chronolith_base::ByteReader;
+use chronolith_ingest::remote_write::v2::{self, Refused};
 use chronolith_ingest::remote_write::{self, DecodeError};
-use chronolith_model::{TenantId, WriteBatch, WriteOutcome};
+use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WriteError};
 
+use self::message::{Message, message_of};
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
 use crate::app::App;
 use crate::limits::WRITE_QUEUE_WAIT;
 use crate::tenant::tenant_of;
 
-/// Samples stored, as remote write 2.0 names it; harmless to senders of 1.0.
+/// Counts of what is stored, in answers to remote write 2.0.
 const SAMPLES_WRITTEN_HEADER: &str = "x-prometheus-remote-write-samples-written";
+const HISTOGRAMS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-histograms-written";
+const EXEMPLARS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-exemplars-written";
 /// Memory of a decoded batch, in decompressed bytes: the bytes themselves and the columns.
 const DECODED_FACTOR: u64 = 2;
 
 pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     match receive(&app, request).await {
-        Ok(outcome) => answer(&outcome),
+        Ok((message, written)) => answer(message, &written),
         Err(refused) => refused.into_text(),
     }
 }
 
-async fn receive(app: &Arc<App>, request: Request) -> Result<WriteOutcome, ApiError> {
+/// What became of a request.
+struct Written {
+    outcome: WriteOutcome,
+    /// What did not come as far as the store.
+    refused: Refused,
+}
+
+impl Written {
+    /// Why the answer is 400, if it is.
+    fn fault(&self) -> Option<String> {
+        let outcome = &self.outcome;
+        let rejected = outcome.rejected_count();
+        let mut lines = Vec::new();
+        if let Some((kind, series, time_ms)) = &outcome.first_reject {
+            let total = rejected + outcome.accepted_count;
+            let why = kind.message();
+            lines.push(format!(
+                "{rejected} of {total} samples rejected: first: {why}: series {series} time {time_ms}"
+            ));
+        }
+        lines.extend(self.refused.first.clone());
+        if outcome.exemplars_late > 0 {
+            lines.push(format!("out of order exemplar: {} exemplars rejected", outcome.exemplars_late));
+        }
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+}
+
+async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written), ApiError> {
     let (parts, request_body) = request.into_parts();
-    let (tenant, store) = match admit(app, &parts.headers) {
+    let (message, tenant, store) = match admit(app, &parts.headers) {
         Ok(admitted) => admitted,
         Err(refused) => {
             body::discard(request_body).await;
@@ -54,10 +89,10 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<WriteOutcome, ApiEr
     // The thread goes on when the client leaves: what is half done is finished, and the place is kept till then.
     let done = tokio::task::spawn_blocking(move || {
         let _place = place;
-        store_body(&shared, &store, &tenant, body)
+        store_body(&shared, &store, &tenant, message, body)
     });
     match done.await {
-        Ok(result) => result,
+        Ok(result) => result.map(|written| (message, written)),
         Err(error) => {
             tracing::error!(%error, "a write ended in a panic");
             let message = "the write failed because of a bug in the server";
@@ -67,39 +102,66 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<WriteOutcome, ApiEr
 }
 
 /// What can be said before the body is read.
-fn admit(app: &App, headers: &HeaderMap) -> Result<(TenantId, Arc<Tsdb>), ApiError> {
-    check_headers(headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
+fn admit(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
+    let message = message_of(headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
     let tenant = tenant_of(app.options.multitenancy, headers)?;
-    Ok((tenant, app.store()?.clone()))
+    Ok((message, tenant, app.store()?.clone()))
 }
 
 /// Decodes, appends, counts. Blocks the thread until the batch is durable.
-fn store_body(app: &App, store: &Tsdb, tenant: &TenantId, body: BodyBytes) -> Result<WriteOutcome, ApiError> {
+fn store_body(
+    app: &App,
+    store: &Tsdb,
+    tenant: &TenantId,
+    message: Message,
+    mut body: BodyBytes,
+) -> Result<Written, ApiError> {
     let mut batch = app.batches.take();
-    let result = decode_and_append(app, store, tenant, &body, &mut batch);
+    let result = decode(app, message, &mut body, &mut batch)
+        .and_then(|refused| append(app, store, tenant, message, &batch, refused));
     app.batches.give(batch);
     result
 }
 
-fn decode_and_append(
+fn decode(
+    app: &App,
+    message: Message,
+    body: &mut BodyBytes,
+    batch: &mut WriteBatch,
+) -> Result<Refused, ApiError> {
+    let bytes_max = app.options.write.decompressed_bytes_max;
+    let start_ns = app.env.clock.mono_ns();
+    let decoded = match message {
+        Message::V1 => remote_write::decode(&body.bytes, bytes_max, batch).map(|()| Refused::default()),
+        Message::V2 => v2::decode(&body.bytes, bytes_max, &mut body.held, batch),
+    };
+    app.metrics.write.decode.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
+    decoded.map_err(decode_error)
+}
+
+fn append(
     app: &App,
     store: &Tsdb,
     tenant: &TenantId,
-    body: &BodyBytes,
-    batch: &mut WriteBatch,
-) -> Result<WriteOutcome, ApiError> {
-    let (metrics, clock) = (&app.metrics.write, &app.env.clock);
-    let start_ns = clock.mono_ns();
-    let decoded = remote_write::decode(&body.bytes, app.options.write.decompressed_bytes_max, batch);
-    let decoded_ns = clock.mono_ns();
-    metrics.decode.observe_ns(decoded_ns.saturating_sub(start_ns));
-    decoded.map_err(decode_error)?;
+    message: Message,
+    batch: &WriteBatch,
+    refused: Refused,
+) -> Result<Written, ApiError> {
+    let metrics = &app.metrics.write;
+    let start_ns = app.env.clock.mono_ns();
     let appended = store.append(tenant, batch);
-    metrics.append.observe_ns(clock.mono_ns().saturating_sub(decoded_ns));
+    metrics.append.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
     match appended {
-        Ok(outcome) => {
+        Ok(mut outcome) => {
+            let refused_count = refused.sample_count + refused.histogram_count;
+            outcome.rejected[Reject::BadReference as usize] += refused_count;
+            if message == Message::V1 {
+                // Senders of 1.0 send their exemplars again and again, and have no count to compare.
+                outcome.exemplars_late = 0;
+            }
             metrics.count(&outcome);
-            Ok(outcome)
+            metrics.start_times.add(batch.start_times.iter().filter(|&&start| start != 0).count() as u64);
+            Ok(Written { outcome, refused })
         }
         Err(error) => {
             metrics.failures.add(1);
@@ -111,6 +173,7 @@ fn decode_and_append(
 fn decode_error(error: DecodeError) -> ApiError {
     let kind = match error {
         DecodeError::TooLarge { .. } => ErrorKind::TooLarge,
+        DecodeError::NoMemory(_) => ErrorKind::Unavailable,
         _ => ErrorKind::BadRequest,
     };
     ApiError::new(kind, error)
@@ -129,80 +192,25 @@ fn decompressed_bytes(body: &[u8]) -> Option<u64> {
     ByteReader::new(body).uvarint("decompressed length").ok()
 }
 
-fn answer(outcome: &WriteOutcome) -> Response<Body> {
-    let rejected = outcome.rejected_count();
-    let mut response = match &outcome.first_reject {
-        Some((kind, series, time_ms)) if rejected > 0 => {
-            let total = rejected + outcome.accepted_count;
-            let why = kind.message();
-            let message = format!(
-                "{rejected} of {total} samples rejected: first: {why}: series {series} time {time_ms}"
-            );
-            text(StatusCode::BAD_REQUEST, &message)
-        }
-        _ => {
+fn answer(message: Message, written: &Written) -> Response<Body> {
+    let mut response = match written.fault() {
+        Some(fault) => text(StatusCode::BAD_REQUEST, &fault),
+        None => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
             response
         }
     };
-    response.headers_mut().insert(SAMPLES_WRITTEN_HEADER, HeaderValue::from(outcome.accepted_count));
+    // A sender of 1.0 that met these headers would take the answer for one to 2.0.
+    if message == Message::V2 {
+        let outcome = &written.outcome;
+        let headers = response.headers_mut();
+        headers.insert(SAMPLES_WRITTEN_HEADER, HeaderValue::from(outcome.accepted_count));
+        headers.insert(HISTOGRAMS_WRITTEN_HEADER, HeaderValue::from(0));
+        headers.insert(EXEMPLARS_WRITTEN_HEADER, HeaderValue::from(outcome.exemplars_accepted));
+    }
     response
 }
 
-/// Absent headers are taken for the only format there is; others must name it.
-fn check_headers(headers: &HeaderMap) -> Result<(), String> {
-    if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
-        && !encoding.is_empty()
-        && !encoding.as_bytes().eq_ignore_ascii_case(b"snappy")
-    {
-        return Err(format!("Content-Encoding {encoding:?} is not supported: send snappy"));
-    }
-    let Some(kind) = headers.get(header::CONTENT_TYPE).filter(|kind| !kind.is_empty()) else {
-        return Ok(());
-    };
-    let accepted = "application/x-protobuf (proto=prometheus.WriteRequest), remote write 1.0";
-    let text = kind.to_str().map_err(|_| format!("Content-Type is not text: send {accepted}"))?;
-    let mut parts = text.split(';').map(str::trim);
-    if !parts.next().unwrap_or("").eq_ignore_ascii_case("application/x-protobuf") {
-        return Err(format!("Content-Type {text:?} is not supported: send {accepted}"));
-    }
-    match parts.find_map(|part| part.strip_prefix("proto=")).map(|proto| proto.trim_matches('"')) {
-        None | Some("prometheus.WriteRequest") => Ok(()),
-        Some(proto) => Err(format!("protobuf message {proto:?} is not supported: send {accepted}")),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(pairs: &[(header::HeaderName, &'static str)], want: Option<&str>) {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.insert(name.clone(), HeaderValue::from_static(value));
-        }
-        match (check_headers(&headers), want) {
-            (Ok(()), None) => {}
-            (Err(found), Some(part)) => assert!(found.contains(part), "{found}"),
-            (found, want) => panic!("{found:?} instead of {want:?}"),
-        }
-    }
-
-    #[test]
-    fn only_remote_write_one_is_taken() {
-        let (kind, encoding) = (header::CONTENT_TYPE, header::CONTENT_ENCODING);
-        check(&[], None);
-        check(&[(kind.clone(), "application/x-protobuf"), (encoding.clone(), "snappy")], None);
-        check(&[(kind.clone(), "application/x-protobuf; proto=prometheus.WriteRequest")], None);
-        check(&[(kind.clone(), "application/x-protobuf; proto=\"prometheus.WriteRequest\"")], None);
-        check(&[(kind.clone(), "application/x-protobuf; charset=utf-8")], None);
-        check(&[(kind.clone(), ""), (encoding.clone(), "")], None);
-        check(&[(encoding, "gzip")], Some("gzip"));
-        check(&[(kind.clone(), "text/plain")], Some("application/x-protobuf"));
-        check(&[(kind.clone(), "application/x-protobuf;proto=foo.Bar")], Some("foo.Bar"));
-        let v2 = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
-        check(&[(kind, v2)], Some("prometheus.WriteRequest"));
-    }
-}
+mod tests;

@@ -124,6 +124,12 @@ fn writes(app: &App, sheet: &mut Sheet) {
     sheet.family("write_samples_rejected_total", FamilyKind::Counter, help, rejected.collect());
     let created = write.series_created.get() as f64;
     sheet.counter("write_series_created_total", "Series seen for the first time.", created);
+    let exemplars = write.exemplars_accepted.get() as f64;
+    sheet.counter("write_exemplars_accepted_total", "Exemplars kept, repeats included.", exemplars);
+    let late = write.exemplars_late.get() as f64;
+    sheet.counter("write_exemplars_late_total", "Exemplars of remote write 2.0 out of order.", late);
+    let starts = write.start_times.get() as f64;
+    sheet.counter("write_start_times_total", "Samples that came with a start time.", starts);
     let compressed = write.bytes_compressed.get() as f64;
     sheet.counter("write_compressed_bytes_total", "Bytes of write requests as sent.", compressed);
     let decompressed = write.bytes_decompressed.get() as f64;

@@ -1,0 +1,87 @@
+//! The table of strings of a request, as they lie in its body.
+//! Holds: a symbol is found by its number in one look; the first is the empty string, as the specification says.
+
+use super::SYMBOL_COUNT_MAX;
+use crate::remote_write::wire::{Cursor, LEN};
+use crate::remote_write::{DecodeError, WireError};
+
+/// Number of the field that holds symbols.
+const FIELD_SYMBOLS: u64 = 4;
+/// Its tag byte.
+const TAG_SYMBOLS: u8 = 0x22;
+
+/// One string within the body.
+#[derive(Clone, Copy)]
+struct Place {
+    start: u32,
+    len: u32,
+}
+
+/// See the module.
+pub(super) struct Symbols<'a> {
+    body: &'a [u8],
+    places: Vec<Place>,
+}
+
+impl<'a> Symbols<'a> {
+    /// Finds the symbols of the request `body`, wherever they stand between the other fields.
+    pub(super) fn find(body: &'a [u8]) -> Result<Symbols<'a>, DecodeError> {
+        let mut places = Vec::new();
+        let mut at = Cursor::new(body);
+        while !at.is_empty() {
+            if at.peek() == Some(TAG_SYMBOLS) {
+                at.advance();
+            } else {
+                match at.tag()? {
+                    (FIELD_SYMBOLS, LEN) => {}
+                    (FIELD_SYMBOLS, _) => return Err(at.wrong_type().into()),
+                    (_, other) => {
+                        at.skip(other)?;
+                        continue;
+                    }
+                }
+            }
+            if places.len() >= SYMBOL_COUNT_MAX {
+                return Err(DecodeError::TooMany { what: "symbols", limit: SYMBOL_COUNT_MAX });
+            }
+            let text = at.message()?;
+            let len = text.rest().len();
+            if places.is_empty() && len > 0 {
+                return Err(text.error("first symbol is not the empty string").into());
+            }
+            places.push(Place { start: offset(text.offset()), len: offset(len) });
+        }
+        Ok(Symbols { body, places })
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Memory of the table.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Place>()
+    }
+
+    /// The bytes of symbol `idx`; UTF-8 is not checked.
+    pub(super) fn get(&self, idx: u32) -> Option<&'a [u8]> {
+        let place = self.places.get(idx as usize)?;
+        let start = place.start as usize;
+        self.body.get(start..start + place.len as usize)
+    }
+
+    /// Symbol `idx` as text.
+    pub(super) fn text(&self, idx: u32) -> Result<&'a str, DecodeError> {
+        let bytes = self.get(idx).unwrap_or(b"");
+        std::str::from_utf8(bytes).map_err(|e| {
+            let start = self.places.get(idx as usize).map_or(0, |place| place.start as usize);
+            WireError { what: "text is not utf-8", offset: start + e.valid_up_to() }.into()
+        })
+    }
+}
+
+/// A body has at most [`crate::remote_write::DECOMPRESSED_BYTES_MAX`] bytes.
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).expect("offsets into a request fit u32")
+}

@@ -1,0 +1,535 @@
+//! The decoder against golden requests, a slow decoder that shares no code with it, and damage of every kind.
+
+use chronolith_base::bytes::put_uvarint;
+use chronolith_base::{MemoryBudget, Rng};
+use chronolith_model::{Exemplar, Labels, LabelsBuilder, MetadataEntry, MetricKind};
+
+use super::encode::{RequestEncoder, SampleOut, SeriesExtras};
+use super::*;
+use crate::remote_write::encode::compress;
+use crate::remote_write::tests::{Field, field, labels_of, random_message, slow_fields};
+use crate::remote_write::{
+    EXEMPLAR_COUNT_MAX, LABEL_SECTION_BYTES_MAX, SAMPLE_COUNT_MAX, SERIES_COUNT_MAX, new_batch, parse_labels,
+};
+
+const LIMIT: usize = 32 << 20;
+const GOLDEN_V1: &[u8] = include_bytes!("../../../testdata/remote_write/request-1.0.bin");
+const GOLDEN_V2: &[u8] = include_bytes!("../../../testdata/remote_write/request-2.0.bin");
+const GOLDEN_FLOATS: &[u8] = include_bytes!("../../../testdata/remote_write/floats-2.0.bin");
+
+fn reservation() -> Reservation {
+    MemoryBudget::new("test", 1 << 30).reserve(0).unwrap()
+}
+
+fn decode_plain(body: &[u8], batch: &mut WriteBatch) -> Result<Refused, DecodeError> {
+    decode(&compress(body), LIMIT, &mut reservation(), batch)
+}
+
+type Pairs = Vec<(String, String)>;
+/// Labels, samples as (time, bits, start), histograms.
+type SaidSeries = (Pairs, Vec<(i64, u64, i64)>, u32);
+
+/// What is stored of a request, in owned form, and how much of it is refused.
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    series: Vec<SaidSeries>,
+    exemplars: Vec<(u32, Labels, u64, i64)>,
+    /// Every different entry once, in order of appearance.
+    metadata: Vec<(String, MetricKind, String, String)>,
+    refused_series: u64,
+    refused_samples: u64,
+}
+
+fn slow_text(symbols: &[&[u8]], idx: u64) -> Option<String> {
+    String::from_utf8(symbols.get(idx as u32 as usize)?.to_vec()).ok()
+}
+
+/// Numbers of a repeated field: packed or one by one.
+fn slow_numbers(content: &Field<'_>, out: &mut Vec<u64>) -> Option<()> {
+    match content {
+        Field::Int(number) => out.push(u64::from(*number as u32)),
+        Field::Bytes(packed) => {
+            let mut rest = *packed;
+            while !rest.is_empty() {
+                // One number a time through the other decoder, as a field of its own.
+                let len = rest.iter().position(|b| b & 0x80 == 0)? + 1;
+                let single = [&[8], &rest[..len]].concat();
+                let fields = slow_fields(&single)?;
+                let [(1, Field::Int(number))] = fields[..] else { return None };
+                out.push(u64::from(number as u32));
+                rest = &rest[len..];
+            }
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Labels of references; the outer `None` if the message is bad, the inner if the references are.
+#[expect(clippy::option_option, reason = "a bad message and a bad series are different things")]
+fn slow_labels(refs: &[u64], symbols: &[&[u8]]) -> Option<Option<Pairs>> {
+    if !refs.len().is_multiple_of(2) || refs.iter().any(|&idx| idx as usize >= symbols.len()) {
+        return Some(None);
+    }
+    let text = |idx: u64| slow_text(symbols, idx);
+    let pairs = refs.chunks(2).map(|pair| Some((text(pair[0])?, text(pair[1])?)));
+    pairs.collect::<Option<Pairs>>().map(Some)
+}
+
+fn slow_sample(bytes: &[u8]) -> Option<(i64, u64, i64)> {
+    let (mut time, mut value, mut start) = (0, 0, 0);
+    for field in slow_fields(bytes)? {
+        match field {
+            (1, Field::Double(v)) => value = v,
+            (2, Field::Int(v)) => time = v.cast_signed(),
+            (3, Field::Int(v)) => start = v.cast_signed(),
+            (1..=3, _) => return None,
+            _ => {}
+        }
+    }
+    Some((time, value, start))
+}
+
+fn slow_series(bytes: &[u8], symbols: &[&[u8]], said: &mut Said) -> Option<()> {
+    let (mut refs, mut samples, mut histograms) = (Vec::new(), Vec::new(), 0);
+    let (mut exemplars, mut metadata) = (Vec::new(), (0, 0, 0));
+    for (number, content) in slow_fields(bytes)? {
+        match (number, content) {
+            (1, content) => slow_numbers(&content, &mut refs)?,
+            (2, Field::Bytes(b)) => samples.push(slow_sample(b)?),
+            (3, Field::Bytes(_)) => histograms += 1,
+            (4, Field::Bytes(b)) => {
+                let (mut refs, mut time, mut value) = (Vec::new(), 0, 0);
+                for (number, content) in slow_fields(b)? {
+                    match (number, content) {
+                        (1, content) => slow_numbers(&content, &mut refs)?,
+                        (2, Field::Double(v)) => value = v,
+                        (3, Field::Int(v)) => time = v.cast_signed(),
+                        (1..=3, _) => return None,
+                        _ => {}
+                    }
+                }
+                if let Some(pairs) = slow_labels(&refs, symbols)? {
+                    let labels = Labels::from_pairs(pairs.iter().map(|(n, v)| (&**n, &**v)));
+                    exemplars.push((said.series.len() as u32, labels, value, time));
+                }
+            }
+            (5, Field::Bytes(b)) => {
+                metadata = (0, 0, 0);
+                for field in slow_fields(b)? {
+                    match field {
+                        (1, Field::Int(v)) => metadata.0 = v,
+                        (3, Field::Int(v)) => metadata.1 = u64::from(v as u32),
+                        (4, Field::Int(v)) => metadata.2 = u64::from(v as u32),
+                        (1 | 3 | 4, _) => return None,
+                        _ => {}
+                    }
+                }
+            }
+            (2..=5, _) => return None,
+            _ => {}
+        }
+    }
+    let outside = |idx: u64| idx != 0 && idx as usize >= symbols.len();
+    let in_bytes = refs.len().is_multiple_of(2) && refs.iter().all(|&idx| (idx as usize) < symbols.len());
+    if !in_bytes || outside(metadata.1) || outside(metadata.2) || samples.is_empty() && histograms == 0 {
+        said.refused_series += 1;
+        said.refused_samples += samples.len() as u64;
+        return Some(());
+    }
+    slow_metadata(&refs, metadata, symbols, said)?;
+    // Labels that are not UTF-8 are found when the series is new: `said_of` does not know them either.
+    let labels = slow_labels(&refs, symbols).flatten().unwrap_or_default();
+    said.series.push((labels, samples, histograms));
+    said.exemplars.extend(exemplars);
+    Some(())
+}
+
+fn slow_metadata(
+    refs: &[u64],
+    (kind, help, unit): (u64, u64, u64),
+    symbols: &[&[u8]],
+    said: &mut Said,
+) -> Option<()> {
+    let kind = MetricKind::from_remote_write(kind);
+    let name = refs.chunks(2).find(|pair| symbols[pair[0] as usize] == b"__name__").map(|pair| pair[1]);
+    let Some(name) = name.filter(|_| (kind, help, unit) != (MetricKind::Unknown, 0, 0)) else {
+        return Some(());
+    };
+    let name = slow_text(symbols, name)?;
+    let family = family::family_of(&name, kind).to_owned();
+    let text = |idx| if idx == 0 { Some(String::new()) } else { slow_text(symbols, idx) };
+    let entry = (family, kind, text(help)?, text(unit)?);
+    if !said.metadata.contains(&entry) {
+        said.metadata.push(entry);
+    }
+    Some(())
+}
+
+fn slow_request(bytes: &[u8]) -> Option<Said> {
+    let fields = slow_fields(bytes)?;
+    let mut symbols: Vec<&[u8]> = Vec::new();
+    for (number, content) in &fields {
+        match (number, content) {
+            (4, Field::Bytes(b)) if symbols.is_empty() && !b.is_empty() => return None,
+            (4, Field::Bytes(b)) => symbols.push(b),
+            (1..=5, Field::Bytes(_)) if *number == 5 => {}
+            (1..=5, _) => return None,
+            _ => {}
+        }
+    }
+    let mut said = Said::default();
+    for field in fields {
+        if let (5, Field::Bytes(b)) = field {
+            slow_series(b, &symbols, &mut said)?;
+        }
+    }
+    Some(said)
+}
+
+fn said_of(batch: &WriteBatch, refused: &Refused) -> Said {
+    let mut said = Said {
+        refused_series: refused.series_count,
+        refused_samples: refused.sample_count,
+        ..Said::default()
+    };
+    assert!(batch.start_times.is_empty() || batch.start_times.len() == batch.times.len());
+    for series in &batch.series {
+        let mut builder = LabelsBuilder::new();
+        let labels = match parse_labels(batch.raw_of(series), &mut builder) {
+            Ok(()) => builder.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
+            Err(_) => Vec::new(),
+        };
+        let range = series.samples.start as usize..series.samples.end as usize;
+        let start = |i: usize| batch.start_times.get(i).copied().unwrap_or(0);
+        let samples = range.map(|i| (batch.times[i], batch.values[i].to_bits(), start(i))).collect();
+        said.series.push((labels, samples, series.histogram_count));
+    }
+    let exemplars = batch.exemplars.iter();
+    said.exemplars = exemplars
+        .map(|e| (e.series_idx, e.exemplar.labels.clone(), e.exemplar.value.to_bits(), e.exemplar.time_ms))
+        .collect();
+    for entry in &batch.metadata {
+        let entry = (entry.metric.clone(), entry.kind, entry.help.clone(), entry.unit.clone());
+        if !said.metadata.contains(&entry) {
+            said.metadata.push(entry);
+        }
+    }
+    said
+}
+
+/// Both decoders say the same of `body`, or both refuse it; gives whether it is a request.
+#[track_caller]
+fn check_body(body: &[u8], batch: &mut WriteBatch) -> bool {
+    let want = slow_request(body);
+    let got = decode_plain(body, batch).ok().map(|refused| said_of(batch, &refused));
+    assert_eq!(got, want, "body {body:02x?}");
+    want.is_some()
+}
+
+#[test]
+fn the_golden_request_names_its_series_as_version_one_does() {
+    let (mut one, mut two) = (new_batch(), new_batch());
+    crate::remote_write::decode(&compress(GOLDEN_V1), LIMIT, &mut one).unwrap();
+    assert_eq!(decode_plain(GOLDEN_V2, &mut two), Ok(Refused::default()));
+    assert_eq!(one.series.len(), 8);
+    for (a, b) in one.series.iter().zip(&two.series) {
+        assert_eq!(one.raw_of(a), two.raw_of(b), "the key of the raw bytes is the same");
+        assert_eq!((&a.samples, a.histogram_count), (&b.samples, b.histogram_count));
+    }
+    assert_eq!(one.source.protocol, two.source.protocol);
+    let bits = |batch: &WriteBatch| batch.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    assert_eq!((&one.times, bits(&one), &one.exemplars), (&two.times, bits(&two), &two.exemplars));
+    let t0 = 1_700_000_000_000i64;
+    assert_eq!(two.times[..4], [t0, t0 + 15_000, t0 + 30_000, -5]);
+    assert_eq!(two.start_times, [t0 - 1000, 0, t0 - 1000, 0, 0, 0, 0]);
+    assert_eq!(one.start_times, []);
+    let entries = two.metadata.iter();
+    let entries = entries.map(|e| (&*e.metric, e.kind.as_str(), &*e.help, &*e.unit)).collect::<Vec<_>>();
+    let want = [
+        ("http_requests_total", "counter", "Requests answered.", ""),
+        ("größe", "gauge", "", "bytes"),
+        ("rpc_seconds", "histogram", "Calls.", "seconds"),
+        ("latency_seconds", "histogram", "Native.", ""),
+        ("queue_seconds", "gaugehistogram", "", "seconds"),
+    ];
+    assert_eq!(entries, want);
+    assert!(check_body(GOLDEN_V2, &mut two));
+}
+
+/// The series of `floats-2.0.bin`, through the encoder.
+fn golden_floats() -> RequestEncoder {
+    let t0 = 1_700_000_000_000i64;
+    let at = |time_ms, value, start_ms| SampleOut { time_ms, value, start_ms };
+    let stale = f64::from_bits(0x7ff0_0000_0000_0002);
+    let exemplar =
+        Exemplar { labels: Labels::from_pairs([("trace_id", "abc")]), value: 0.25, time_ms: t0 + 1 };
+    let requests =
+        SeriesExtras { kind: MetricKind::Counter, help: "Requests answered.", ..SeriesExtras::default() };
+    let mut out = RequestEncoder::new();
+    let name = "__name__";
+    out.push_series(
+        [(name, "http_requests_total"), ("instance", "a:9090"), ("job", "api")],
+        &[at(t0, 1.5, t0 - 1000), at(t0 + 15_000, 0.0, 0), at(t0 + 30_000, stale, t0 - 1000)],
+        &SeriesExtras { exemplars: &[exemplar], ..requests },
+    );
+    out.push_series(
+        [(name, "http_requests_total"), ("instance", "b:9090"), ("job", "api")],
+        &[at(-5, f64::INFINITY, 0)],
+        &requests,
+    );
+    let gauge = SeriesExtras { kind: MetricKind::Gauge, unit: "bytes", ..SeriesExtras::default() };
+    let long = "x".repeat(128);
+    out.push_series([(name, "größe"), ("a.b/c", "ü"), ("long", &*long)], &[at(t0, 0.0, 0)], &gauge);
+    let calls = SeriesExtras {
+        kind: MetricKind::Histogram,
+        help: "Calls.",
+        unit: "seconds",
+        ..SeriesExtras::default()
+    };
+    out.push_series([(name, "rpc_seconds_bucket"), ("le", "0.1")], &[at(t0, 3.0, 0)], &calls);
+    out.push_series([(name, "rpc_seconds_count")], &[at(t0, 3.0, 0)], &calls);
+    out
+}
+
+#[test]
+fn the_encoder_writes_what_prometheus_writes() {
+    assert_eq!(golden_floats().body(), GOLDEN_FLOATS);
+    let mut request = RequestEncoder::new();
+    let refs = ["a", "b"].map(|text| request.symbol(text));
+    request.push_series_refs(&refs, &[SampleOut { time_ms: 300, value: 0.0, start_ms: 0 }]);
+    let want =
+        [0x22, 0, 0x22, 1, b'a', 0x22, 1, b'b', 0x2a, 11, 0x0a, 2, 1, 2, 0x12, 3, 0x10, 0xac, 0x02, 0x2a, 0];
+    assert_eq!(request.body(), want);
+}
+
+/// A request: these symbols behind the empty one, these series.
+fn request_of(symbols: &[&str], series: &[Vec<u8>]) -> Vec<u8> {
+    let symbols = std::iter::once(&"").chain(symbols).flat_map(|text| field(4, 2, text.as_bytes()));
+    symbols.chain(series.iter().flat_map(|series| field(5, 2, series))).collect()
+}
+
+fn sample_of(time: u64) -> Vec<u8> {
+    let mut sample = vec![0x10];
+    put_uvarint(&mut sample, time);
+    field(2, 2, &sample)
+}
+
+#[test]
+fn fields_may_come_in_any_order_and_numbers_unpacked() {
+    let refs = |packed: &[u8]| field(1, 2, packed);
+    let series = [
+        [sample_of(1), refs(&[1, 2])].concat(),
+        [vec![0x08, 1, 0x08, 2], sample_of(2)].concat(),
+        // A pair that lies in two fields, with a sample and an unknown field between them.
+        [refs(&[1]), sample_of(3), field(99, 5, &[0; 4]), vec![0x08, 2], refs(&[])].concat(),
+        [refs(&[0x81, 0, 2]), field(3, 2, &[1, 2]), field(3, 2, &[])].concat(),
+    ];
+    let mut body = request_of(&[], &series);
+    // The rest of the symbols stands behind the series that use it.
+    body.extend([field(4, 2, b"__name__"), field(4, 2, b"up")].concat());
+    let mut batch = new_batch();
+    assert!(check_body(&body, &mut batch));
+    let want = labels_of(&[("__name__", "up")]);
+    assert!(batch.series.iter().all(|series| batch.raw_of(series) == want));
+    assert_eq!((batch.times.len(), batch.series[3].histogram_count), (3, 2));
+}
+
+#[test]
+fn a_bad_series_is_refused_alone_in_upstreams_words() {
+    let symbols = ["__name__", "up", "\u{1f600}"];
+    let refs = |packed: &[u8]| field(1, 2, packed);
+    let good = [refs(&[1, 2]), sample_of(5)].concat();
+    let check = |bad: Vec<u8>, samples: u64, want: &str| {
+        let mut batch = new_batch();
+        let body = request_of(&symbols, &[good.clone(), bad.clone(), good.clone(), bad]);
+        let refused = decode_plain(&body, &mut batch).unwrap();
+        assert_eq!(refused.first.as_deref(), Some(want));
+        assert_eq!((refused.series_count, refused.sample_count), (2, 2 * samples));
+        assert_eq!((batch.series.len(), &*batch.times), (2, &[5, 5][..]));
+        let name = labels_of(&[("__name__", "up")]);
+        assert!(batch.series.iter().all(|series| batch.raw_of(series) == name));
+    };
+    let two = || [sample_of(6), sample_of(7)].concat();
+    check(
+        [refs(&[7, 9]), two()].concat(),
+        2,
+        "parsing labels for series [7 9]: labelRefs 7 (name) = 9 (value) outside of symbols table (size 4)",
+    );
+    check(
+        [refs(&[1, 2, 3]), two()].concat(),
+        2,
+        "parsing labels for series [1 2 3]: invalid labelRefs length 3",
+    );
+    let metadata = field(5, 2, &[0x18, 3, 0x20, 4]);
+    check(
+        [refs(&[1, 2]), two(), metadata].concat(),
+        2,
+        "parsing metadata for series [1 2]: metadata unit_ref 4 outside of symbols table (size 4)",
+    );
+    check(
+        [refs(&[1, 2]), two(), field(5, 2, &[0x18, 99])].concat(),
+        2,
+        "parsing metadata for series [1 2]: metadata help_ref 99 outside of symbols table (size 4)",
+    );
+    check(
+        refs(&[1, 2]),
+        0,
+        r#"TimeSeries must contain at least one sample or histogram for series {__name__="up"}"#,
+    );
+    let exemplar = field(4, 2, &[0x0a, 2, 1, 9]);
+    let body = request_of(&symbols, &[[good, exemplar].concat()]);
+    let mut batch = new_batch();
+    let refused = decode_plain(&body, &mut batch).unwrap();
+    assert_eq!((refused.series_count, refused.exemplar_count, batch.series.len()), (0, 1, 1));
+    let want = r#"parsing exemplar for series {__name__="up"}: labelRefs 1 (name) = 9 (value) outside of symbols table (size 4)"#;
+    assert_eq!(refused.first.as_deref(), Some(want));
+}
+
+#[test]
+fn messages_that_are_none_are_refused_with_their_offset() {
+    let check = |body: &[u8], want: &str| {
+        let mut batch = new_batch();
+        let error = decode_plain(body, &mut batch).unwrap_err();
+        assert_eq!(error.to_string(), want);
+        assert!(batch.series.is_empty() && batch.raw.is_empty());
+    };
+    check(GOLDEN_V1, "protobuf: field of remote write 1.0 in a request of remote write 2.0 at offset 1");
+    check(&[0x22, 1, b'a'], "protobuf: first symbol is not the empty string at offset 2");
+    check(&[0x20, 1], "protobuf: field has the wrong wire type at offset 1");
+    check(&[0x28, 1], "protobuf: field has the wrong wire type at offset 1");
+    check(&[0x2a, 2, 0x12, 9], "protobuf: length is past the end of its message at offset 3");
+    check(&[0x2a, 3, 0x0a, 1, 0x80], "protobuf: varint is cut off at offset 4");
+    let bad_help =
+        request_of(&["__name__"], &[[sample_of(1), vec![0x0a, 2, 1, 2, 0x2a, 2, 0x18, 2]].concat()]);
+    let mut body = bad_help;
+    body.extend([0x22, 2, b'a', 0xff]);
+    let want = format!("protobuf: text is not utf-8 at offset {}", body.len() - 1);
+    check(&body, &want);
+    // The empty request is one, with symbols or without.
+    assert_eq!(decode_plain(&[], &mut new_batch()), Ok(Refused::default()));
+    assert_eq!(decode_plain(&[0x22, 0], &mut new_batch()), Ok(Refused::default()));
+}
+
+#[test]
+fn counts_and_sizes_have_limits() {
+    let check = |body: &[u8], want: &str| {
+        assert_eq!(decode_plain(body, &mut new_batch()).unwrap_err().to_string(), want);
+    };
+    let good = [vec![0x0a, 2, 1, 1], sample_of(1)].concat();
+    check(&[0x2a, 0].repeat(SERIES_COUNT_MAX + 1), "request has more than 1048576 series");
+    check(&[0x22, 0].repeat(SYMBOL_COUNT_MAX + 1), "request has more than 2097152 symbols");
+    let samples = [0x12, 0].repeat(SAMPLE_COUNT_MAX + 1);
+    check(&field(5, 2, &samples), "request has more than 4194304 samples");
+    let exemplars = [0x22, 0].repeat(EXEMPLAR_COUNT_MAX + 1);
+    check(&field(5, 2, &exemplars), "request has more than 65536 exemplars");
+    let refs = field(1, 2, &[0; LABEL_REF_COUNT_MAX + 1]);
+    check(&field(5, 2, &refs), "request has more than 65536 label references");
+    let text = "x".repeat(LABEL_SECTION_BYTES_MAX);
+    check(
+        &request_of(&[&text], std::slice::from_ref(&good)),
+        "labels of one series of 2097165 bytes is larger than the limit of 1048576 bytes",
+    );
+    let text = "x".repeat(4000);
+    let exemplar = field(4, 2, &[0x0a, 2, 1, 1]);
+    check(
+        &request_of(&[&text], &[[good.clone(), exemplar].concat()]),
+        "labels of one exemplar of 8000 bytes is larger than the limit of 4096 bytes",
+    );
+}
+
+#[test]
+fn what_symbols_unfold_to_is_bounded_and_paid_for() {
+    // 100 kB of labels a series: 400 series are a body of some kB and 40 MB of labels.
+    let text = "x".repeat(50_000);
+    let series = [vec![0x0a, 2, 1, 1], sample_of(1)].concat();
+    let body = request_of(&[&text], &vec![series.clone(); 400]);
+    let error = decode_plain(&body, &mut new_batch()).unwrap_err().to_string();
+    assert!(error.starts_with("request with its symbols written out of 3"), "{error}");
+    let few = compress(&request_of(&[&text], &vec![series.clone(); 30]));
+    let budget = MemoryBudget::new("write", 4 << 20);
+    let mut held = budget.reserve(0).unwrap();
+    let error = decode(&few, LIMIT, &mut held, &mut new_batch()).unwrap_err().to_string();
+    assert!(error.starts_with("write memory limit of 4194304 bytes reached"), "{error}");
+    let mut held = reservation();
+    decode(&few, LIMIT, &mut held, &mut new_batch()).unwrap();
+    assert!(held.bytes() > 2 * 3_000_000, "{} bytes are paid for", held.bytes());
+    // Help texts unfold as labels do.
+    let named = |i: u8| [vec![0x0a, 2, 1, 2 + i], sample_of(1), vec![0x2a, 4, 0x08, 1, 0x18, 2]].concat();
+    let long = "h".repeat(1_000_000);
+    let names = (0..60).map(|i| format!("name{i}")).collect::<Vec<_>>();
+    let symbols = ["__name__", &*long].into_iter().chain(names.iter().map(|n| &**n)).collect::<Vec<_>>();
+    let body = request_of(&symbols, &(1..60).map(named).collect::<Vec<_>>());
+    let error = decode_plain(&body, &mut new_batch()).unwrap_err().to_string();
+    assert!(error.starts_with("request with its symbols written out of 3"), "{error}");
+}
+
+#[test]
+fn every_cut_and_every_flip_is_read_as_the_slow_decoder_reads_it() {
+    let mut batch = new_batch();
+    for end in 0..GOLDEN_V2.len() {
+        check_body(&GOLDEN_V2[..end], &mut batch);
+    }
+    let mut requests = 0;
+    for at in 0..GOLDEN_V2.len() {
+        for flip in (1..=255u8).step_by(3) {
+            let mut damaged = GOLDEN_V2.to_vec();
+            damaged[at] ^= flip;
+            requests += usize::from(check_body(&damaged, &mut batch));
+        }
+    }
+    assert!(requests > 10_000, "only {requests} damaged requests are still requests");
+}
+
+#[test]
+fn random_requests_are_read_as_the_slow_decoder_reads_them() {
+    let rng = Rng::from_seed(2);
+    let mut batch = new_batch();
+    let (mut accepted, mut stored) = (0, 0);
+    for _ in 0..100_000 {
+        let mut body = request_of(&["__name__", "up", "é"], &[]);
+        for _ in 0..1 + rng.below(2) {
+            let mut series = random_message(&rng, 1);
+            let refs = (0..rng.below(5)).map(|_| rng.below(5) as u8).collect::<Vec<_>>();
+            series.extend(field(1, 2, &refs));
+            body.extend(field(5, 2, &series));
+        }
+        accepted += usize::from(check_body(&body, &mut batch));
+        stored += batch.series.len();
+    }
+    assert!(accepted > 10_000 && stored > 1_000, "{accepted} requests, {stored} series");
+    for _ in 0..50_000 {
+        let mut body = vec![0u8; rng.below(64) as usize];
+        rng.fill(&mut body);
+        check_body(&body, &mut batch);
+        let _ = decode(&body, LIMIT, &mut reservation(), &mut batch);
+    }
+}
+
+#[test]
+fn families_are_named_as_version_one_names_them() {
+    let check = |name: &str, kind: MetricKind, want: &str| assert_eq!(family::family_of(name, kind), want);
+    check("rpc_bucket", MetricKind::Histogram, "rpc");
+    check("rpc_sum", MetricKind::Histogram, "rpc");
+    check("rpc_count", MetricKind::Summary, "rpc");
+    check("rpc_bucket", MetricKind::Summary, "rpc_bucket");
+    check("rpc_gsum", MetricKind::GaugeHistogram, "rpc");
+    check("rpc_total", MetricKind::Counter, "rpc_total");
+    check("_sum", MetricKind::Histogram, "_sum");
+    let entry = |help: &str| MetadataEntry {
+        metric: "up".to_owned(),
+        kind: MetricKind::Gauge,
+        help: help.to_owned(),
+        unit: String::new(),
+    };
+    // Two targets that disagree about the help text.
+    let mut request = RequestEncoder::new();
+    for (job, help) in [("a", "One."), ("b", "Two."), ("c", "One.")] {
+        let sample = SampleOut { time_ms: 1, value: 1.0, start_ms: 0 };
+        let extras = SeriesExtras { kind: MetricKind::Gauge, help, ..SeriesExtras::default() };
+        request.push_series([("__name__", "up"), ("job", job)], &[sample], &extras);
+    }
+    let mut batch = new_batch();
+    decode_plain(&request.body(), &mut batch).unwrap();
+    assert_eq!(batch.metadata, [entry("One."), entry("Two.")]);
+}

@@ -1,0 +1,133 @@
+//! Remote write 2.0 through the router: negotiation, counts of what is stored, partial writes.
+//! Not here: version 1.0, whose answers `http::tests` looks at.
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use chronolith_ingest::remote_write::encode::compress;
+use chronolith_ingest::remote_write::v2::encode::{RequestEncoder, SampleOut, SeriesExtras};
+use chronolith_model::{Exemplar, Labels, MetricKind};
+
+use crate::http::tests::{Answer, Fixture, NOW_MS};
+
+const V1: &str = "application/x-protobuf";
+const V2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
+
+async fn send(server: &Fixture, kind: &str, body: Vec<u8>) -> Answer {
+    let request = Request::post("/api/v1/write")
+        .header(header::CONTENT_TYPE, kind)
+        .header(header::CONTENT_ENCODING, "snappy")
+        .body(Body::from(body));
+    server.send(request.unwrap()).await
+}
+
+/// Status and the three counts; `None` for headers that are not there.
+fn counts(answer: &Answer) -> (u16, [Option<u64>; 3]) {
+    let count = |what: &str| {
+        let value = answer.headers.get(format!("x-prometheus-remote-write-{what}-written"))?;
+        Some(value.to_str().unwrap().parse().unwrap())
+    };
+    (answer.status.as_u16(), ["samples", "histograms", "exemplars"].map(count))
+}
+
+fn at(time_ms: i64, value: f64) -> SampleOut {
+    SampleOut { time_ms, value, start_ms: 0 }
+}
+
+fn exemplar(time_ms: i64) -> Exemplar {
+    Exemplar { labels: Labels::from_pairs([("trace_id", "abc")]), value: 0.5, time_ms }
+}
+
+#[tokio::test]
+async fn what_is_written_is_counted_and_can_be_queried() {
+    let server = Fixture::ready();
+    let mut request = RequestEncoder::new();
+    let extras = SeriesExtras {
+        exemplars: &[exemplar(NOW_MS - 5)],
+        kind: MetricKind::Counter,
+        help: "Requests.",
+        unit: "",
+    };
+    let start = SampleOut { time_ms: NOW_MS - 15_000, value: 1.0, start_ms: NOW_MS - 60_000 };
+    request.push_series([("__name__", "hits_total"), ("job", "a")], &[start, at(NOW_MS, 2.5)], &extras);
+    request.push_series([("__name__", "up")], &[at(NOW_MS, 1.0)], &SeriesExtras::default());
+    let answer = send(&server, V2, request.compressed()).await;
+    assert_eq!(counts(&answer), (204, [Some(3), Some(0), Some(1)]), "{}", answer.text);
+    let found = server.get("/api/v1/query?query=hits_total").await.json();
+    assert_eq!(found["data"]["result"][0]["value"][1], "2.5");
+    let metadata = server.get("/api/v1/metadata").await.json();
+    let entry = &metadata["data"]["hits_total"][0];
+    assert_eq!((entry["type"].as_str(), entry["help"].as_str()), (Some("counter"), Some("Requests.")));
+    let metrics = server.get("/metrics").await.text;
+    assert!(metrics.contains("chronolith_write_start_times_total 1\n"), "{metrics}");
+    // The same again is no error: senders repeat what they got no answer to.
+    let answer = send(&server, V2, request.compressed()).await;
+    assert_eq!(counts(&answer), (204, [Some(3), Some(0), Some(1)]), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_sender_that_changes_its_version_writes_the_same_series() {
+    let server = Fixture::ready();
+    let labels = [("__name__", "up"), ("instance", "a:9090")];
+    let mut one = chronolith_ingest::remote_write::encode::RequestEncoder::new();
+    one.push_series(labels, &[(NOW_MS - 1000, 1.0)]);
+    let answer = send(&server, V1, one.compressed()).await;
+    assert_eq!(counts(&answer), (204, [None; 3]), "senders of 1.0 get no counts");
+    let mut two = RequestEncoder::new();
+    two.push_series(labels, &[at(NOW_MS, 2.0)], &SeriesExtras::default());
+    assert_eq!(send(&server, V2, two.compressed()).await.status.as_u16(), 204);
+    let metrics = server.get("/metrics").await.text;
+    assert!(metrics.contains("chronolith_write_series_created_total 1\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn of_a_partial_write_the_good_samples_are_stored_and_counted() {
+    let server = Fixture::ready();
+    let mut request = RequestEncoder::new();
+    let good = SeriesExtras { exemplars: &[exemplar(NOW_MS)], ..SeriesExtras::default() };
+    request.push_series([("__name__", "good")], &[at(NOW_MS, 1.0), at(NOW_MS + 86_400_000, 2.0)], &good);
+    request.push_series([("no", "name")], &[at(NOW_MS, 1.0)], &SeriesExtras::default());
+    request.push_series_refs(&[700, 1], &[at(NOW_MS, 1.0)]);
+    request.push_series([("__name__", "empty")], &[], &SeriesExtras::default());
+    let answer = send(&server, V2, request.compressed()).await;
+    assert_eq!(counts(&answer), (400, [Some(1), Some(0), Some(1)]));
+    let mut lines = answer.text.lines();
+    let first = lines.next().unwrap();
+    assert!(first.starts_with("3 of 4 samples rejected: first: series has no metric name"), "{first}");
+    let want = "parsing labels for series [700 1]: labelRefs 700 (name) = 1 (value) outside of symbols table (size 8)";
+    assert_eq!(lines.next(), Some(want), "{}", answer.text);
+    let metrics = server.get("/metrics").await.text;
+    for line in ["{reason=\"bad_reference\"} 1\n", "{reason=\"no_metric_name\"} 1\n"] {
+        assert!(metrics.contains(&format!("chronolith_write_samples_rejected_total{line}")), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn exemplars_out_of_order_are_refused_and_the_samples_stored() {
+    let server = Fixture::ready();
+    let write = async |sample_ms: i64, exemplar_ms: i64| {
+        let mut request = RequestEncoder::new();
+        let extras = SeriesExtras { exemplars: &[exemplar(exemplar_ms)], ..SeriesExtras::default() };
+        request.push_series([("__name__", "up")], &[at(sample_ms, 1.0)], &extras);
+        send(&server, V2, request.compressed()).await
+    };
+    assert_eq!(counts(&write(NOW_MS - 2, NOW_MS - 2).await), (204, [Some(1), Some(0), Some(1)]));
+    let late = write(NOW_MS - 1, NOW_MS - 3).await;
+    assert_eq!(counts(&late), (400, [Some(1), Some(0), Some(0)]));
+    assert_eq!(late.text, "out of order exemplar: 1 exemplars rejected\n");
+}
+
+#[tokio::test]
+async fn bodies_and_headers_that_do_not_fit_lose_nothing() {
+    let server = Fixture::ready();
+    let mut one = chronolith_ingest::remote_write::encode::RequestEncoder::new();
+    one.push_series([("__name__", "up")], &[(NOW_MS, 1.0)]);
+    let answer = send(&server, V2, one.compressed()).await;
+    assert_eq!(answer.status.as_u16(), 400, "a body of 1.0 is none of 2.0: {}", answer.text);
+    let mut two = RequestEncoder::new();
+    two.push_series([("__name__", "up")], &[at(NOW_MS, 1.0)], &SeriesExtras::default());
+    let answer = send(&server, V1, two.compressed()).await;
+    assert_eq!(answer.status.as_u16(), 400, "a body of 2.0 is none of 1.0: {}", answer.text);
+    let answer = send(&server, "application/x-protobuf;proto=some.Other", two.compressed()).await;
+    assert_eq!(answer.status.as_u16(), 415, "{}", answer.text);
+    assert_eq!(counts(&send(&server, V2, compress(&[])).await), (204, [Some(0); 3]));
+}
