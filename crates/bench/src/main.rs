@@ -17,6 +17,7 @@ mod late;
 mod machine;
 mod memory;
 mod proc;
+mod queries;
 mod remote_write;
 mod reorder;
 mod report;
@@ -47,6 +48,12 @@ enum Name {
     Late(late::Options),
     /// Resident memory an active series, with and without series that come and go.
     Memory(memory::Options),
+    /// Ten slow shapes of query: time and memory of each, answers compared.
+    Queries(queries::Options),
+    /// A query far beyond the limits is refused at once while dashboards keep their latency.
+    QueryLimits(queries::limits::Options),
+    /// sum(rate(x[5m])) over dense chunks in memory, samples a second and core.
+    RateKernel(queries::kernel::Options),
     /// Remote write 1.0: samples per second and per CPU second, memory, disk, ack latency.
     RemoteWrite(remote_write::Options),
     /// Reorder buffer: the 24 published adds of Metrictank, time and allocations of each.
@@ -63,6 +70,9 @@ fn main() -> ExitCode {
         Name::Disk(options) => disk::run(&options),
         Name::Late(options) => late::run(&options),
         Name::Memory(options) => memory::run(&options),
+        Name::Queries(options) => queries::run(&options),
+        Name::QueryLimits(options) => queries::limits::run(&options),
+        Name::RateKernel(options) => queries::kernel::run(&options),
         Name::RemoteWrite(options) => remote_write::run(&options),
         Name::Reorder(options) => reorder::run(&options),
         Name::Restart(options) => restart::run(&options),

@@ -66,6 +66,11 @@ pub(crate) fn memory(pid: u32) -> Result<Memory> {
     })
 }
 
+/// Makes the peak of resident memory start again from what is resident.
+pub(crate) fn reset_peak(pid: u32) -> Result<()> {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").with_context(|| format!("process {pid} is gone"))
+}
+
 /// Bytes that the files below `dir` occupy on disk, preallocated blocks included.
 pub(crate) fn disk_bytes(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };

@@ -10,7 +10,7 @@ use chronolith_base::Reservation;
 use chronolith_format::index::{ChunkMeta, SeriesEntry};
 use chronolith_format::tombstones::Interval;
 use chronolith_model::index::{LabelIndex, select_refs};
-use chronolith_model::query::{SERIES_PER_BATCH_MAX, VecBatches};
+use chronolith_model::query::{ReadEstimate, SERIES_PER_BATCH_MAX, VecBatches};
 use chronolith_model::{
     Labels, QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange,
 };
@@ -116,6 +116,29 @@ impl Queryable for Block {
             return files.values_by_series(name, &refs, limit, ctx);
         }
         files.values_by_postings(name, &refs, limit, ctx)
+    }
+}
+
+impl Block {
+    /// About how many series fit, and how many samples they have in the range: as many as the average series, evenly
+    /// over the block. Cost: postings.
+    ///
+    /// # Errors
+    /// As [`Queryable::select`].
+    pub fn estimate_read(&self, selector: &Selector<'_>) -> Result<ReadEstimate, QueryError> {
+        let (whole, stats) = (self.range(), &self.meta().stats);
+        let width_ms = |start: i64, end: i64| end.saturating_sub(start).max(0);
+        let (start, end) = (selector.range.start.max(whole.start), selector.range.end.min(whole.end));
+        let part = width_ms(start, end) as f64 / width_ms(whole.start, whole.end).max(1) as f64;
+        if part <= 0.0 {
+            return Ok(ReadEstimate::default());
+        }
+        let series = match selector.matchers {
+            [] => stats.num_series,
+            matchers => select_refs(self.files.as_ref(), matchers)?.len() as u64,
+        };
+        let of_series = series as f64 / stats.num_series.max(1) as f64;
+        Ok(ReadEstimate { series, samples: (stats.num_samples as f64 * part * of_series) as u64 })
     }
 }
 

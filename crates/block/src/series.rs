@@ -34,6 +34,10 @@ impl SampleSource for BlockSeries {
         };
         self.chunks.iter().filter_map(count).map(usize::from).sum()
     }
+
+    fn chunk_count_hint(&self) -> usize {
+        self.chunks.len()
+    }
 }
 
 impl BlockSeries {

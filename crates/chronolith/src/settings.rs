@@ -160,6 +160,27 @@ static SETTINGS: &[Setting] = &[
             duration_positive(v).map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
         )
     }),
+    at_start(
+        "query.read-limit",
+        "64GiB",
+        "Samples (16 B each) that one query may read, by estimate",
+        |s, v| set(&mut s.server.query.read_bytes_max, size_at_least(v, 1 << 20)),
+    ),
+    at_start("query.cache-size", "64MiB", "Memory of kept results of range queries; 0 keeps none", |s, v| {
+        set(&mut s.server.query.cache_bytes_max, size(v))
+    }),
+    at_start(
+        "query.log-slow",
+        "0",
+        "Queries that take longer go to the log with their plan, target slow_query; 0 = none",
+        |s, v| set(&mut s.server.query.log_slow_ms, duration(v).map(|ms| u64::try_from(ms).unwrap_or(0))),
+    ),
+    live("query.tenant-concurrency", "0", "Queries of one tenant at work at once; 0 = all places", |s, v| {
+        set(&mut s.server.tsdb.limits.query_concurrency_max, places_or_none(v))
+    }),
+    live("query.tenant-memory", "0", "Memory of all queries of one tenant; 0 = all there is", |s, v| {
+        set(&mut s.server.tsdb.limits.query_memory_bytes_max, size(v))
+    }),
     at_start("write.max-compressed", "32MiB", "Largest write request as sent", |s, v| {
         set(&mut s.server.write.compressed_bytes_max, size_in_memory(v))
     }),
@@ -256,6 +277,11 @@ fn count(text: &str) -> Result<usize, String> {
 fn places(text: &str) -> Result<usize, String> {
     let count = count(text)?;
     if count <= 1024 { Ok(count) } else { Err("must be at most 1024".to_owned()) }
+}
+
+/// As [`places`], 0 included.
+fn places_or_none(text: &str) -> Result<usize, String> {
+    if text == "0" { Ok(0) } else { places(text) }
 }
 
 fn sync_mode(text: &str) -> Result<SyncMode, String> {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use chronolith_model::index::select_refs;
+use chronolith_model::query::ReadEstimate;
 use chronolith_model::{LabelsBuilder, QueryError, ReadContext, Selector, SeriesRead, TenantId, TimeRange};
 
 use crate::head::Head;
@@ -60,6 +61,24 @@ impl Head {
         let mut out: Vec<SeriesRead> = labelled.into_iter().map(read).collect();
         out.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
         Ok(out)
+    }
+
+    /// About how many series fit, and how many samples they have in the range: as many as the average series.
+    /// Cost: postings, no series is touched.
+    ///
+    /// # Errors
+    /// As [`Head::select`].
+    pub fn estimate(&self, tenant: &TenantId, selector: &Selector<'_>) -> Result<ReadEstimate, QueryError> {
+        let Some(tenant) = self.tenant(tenant) else { return Ok(ReadEstimate::default()) };
+        let all_samples = tenant.windows.lock().sample_count(self.options.window_ms, selector.range);
+        let tables = tenant.tables.read();
+        let all_series = tables.live_count() as u64;
+        if selector.matchers.is_empty() {
+            return Ok(ReadEstimate { series: all_series, samples: all_samples });
+        }
+        let series = select_refs(&*tables, selector.matchers)?.len() as u64;
+        let samples = u128::from(all_samples) * u128::from(series) / u128::from(all_series.max(1));
+        Ok(ReadEstimate { series, samples: u64::try_from(samples).unwrap_or(u64::MAX) })
     }
 
     /// Label names of the series that fit, sorted, each once; at most `limit` (0 = all).

@@ -215,4 +215,8 @@ impl SampleSource for HeadSamples {
     fn sample_count_hint(&self) -> usize {
         self.chunks.iter().map(HeadChunk::count).sum()
     }
+
+    fn chunk_count_hint(&self) -> usize {
+        self.chunks.len()
+    }
 }

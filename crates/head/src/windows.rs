@@ -92,6 +92,21 @@ impl Windows {
         }
     }
 
+    /// About how many samples lie in `range`: windows that are cut by it count by what is inside. The newest one is
+    /// taken to end with the range, if that ends within it: there is hardly anything behind the present.
+    pub(crate) fn sample_count(&self, window_ms: i64, range: TimeRange) -> u64 {
+        let newest = self.by_start.keys().next_back().copied();
+        let inside = |(&start, count): (&i64, &WindowCount)| {
+            let full_end = start.saturating_add(window_ms);
+            let end = full_end.min(range.end);
+            let whole_ms = if newest == Some(start) && end > start { end - start } else { window_ms };
+            let width_ms = end.saturating_sub(start.max(range.start));
+            let part = width_ms.clamp(0, whole_ms) as f64 / whole_ms.max(1) as f64;
+            (count.sample_count.max(0) as f64 * part) as u64
+        };
+        self.by_start.iter().map(inside).fold(0, u64::saturating_add)
+    }
+
     /// Takes counts of a checkpoint, whose windows came in at `arrivals` (by tenant and start) or else at `now_ms`.
     pub(crate) fn merge_known(
         &mut self,

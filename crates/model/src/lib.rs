@@ -4,6 +4,7 @@
 //! Not here: bytes on disk (`format`), sockets (`server`), evaluation (`promql`).
 
 pub mod batch;
+pub mod change;
 pub mod histogram;
 pub mod index;
 pub mod labels;

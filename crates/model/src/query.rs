@@ -217,6 +217,11 @@ pub trait SampleSource: Send + Sync {
 
     /// About how many samples `read` over the selected range would give (an upper bound, from chunk headers).
     fn sample_count_hint(&self) -> usize;
+
+    /// About how many chunks `read` over the selected range would decode, for reports; 0 if it is not known.
+    fn chunk_count_hint(&self) -> usize {
+        0
+    }
 }
 
 /// One selected series.
@@ -236,6 +241,15 @@ pub trait SeriesBatches: Send {
     fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError>;
 }
 
+/// What reading a selector would take, about; neither is less than half of the truth by intention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadEstimate {
+    /// Series that fit.
+    pub series: u64,
+    /// Samples of theirs in the range.
+    pub samples: u64,
+}
+
 /// Something that PromQL (and the other languages) can read from.
 pub trait Queryable: Send + Sync {
     /// Series that fit all matchers and may have samples in the range.
@@ -247,6 +261,19 @@ pub trait Queryable: Send + Sync {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError>;
+
+    /// What [`Queryable::select`] and reading all of it would take, from postings and counts alone; without
+    /// matchers, from counts alone. `None` if the source cannot tell.
+    ///
+    /// # Errors
+    /// As the source.
+    fn estimate(
+        &self,
+        _selector: &Selector<'_>,
+        _ctx: &ReadContext,
+    ) -> Result<Option<ReadEstimate>, QueryError> {
+        Ok(None)
+    }
 
     /// Label names of the series that fit, sorted, each once; at most `limit` (0 = all).
     ///

@@ -95,7 +95,7 @@ pub enum BlockEncoding {
     Prometheus,
 }
 
-/// What one tenant may write. Reads are limited by `promql`'s engine options.
+/// What one tenant may write, and its share of the places and memory for queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantLimits {
     /// Series in the head; further ones are rejected.
@@ -116,6 +116,10 @@ pub struct TenantLimits {
     pub duplicates: DuplicatePolicy,
     /// How float samples of new blocks are encoded.
     pub block_encoding: BlockEncoding,
+    /// Queries of this tenant at work at once; 0 = as many as there are places.
+    pub query_concurrency_max: usize,
+    /// Memory of all queries of this tenant together; 0 = as much as there is for queries.
+    pub query_memory_bytes_max: u64,
 }
 
 impl Default for TenantLimits {
@@ -130,6 +134,8 @@ impl Default for TenantLimits {
             out_of_order_ms: 0,
             duplicates: DuplicatePolicy::KeepFirst,
             block_encoding: BlockEncoding::Dense,
+            query_concurrency_max: 0,
+            query_memory_bytes_max: 0,
         }
     }
 }

@@ -14,10 +14,12 @@ mod duration;
 mod grid;
 mod leaf;
 mod plan;
+pub mod reach;
 mod rollup;
 mod run;
 mod select;
 mod series;
+pub mod trace;
 mod window;
 
 use chronolith_model::{Columns, Labels, METRIC_NAME, QueryError, Queryable, ReadContext};
@@ -28,6 +30,7 @@ use grid::Grid;
 use plan::{Planner, value_type};
 use run::Run;
 use series::{StepSeries, is_absent, merge_equal_labels};
+use trace::Trace;
 
 /// Operators over vectors inside each other: they call each other, so this bounds the stack.
 pub const VECTOR_DEPTH_MAX: usize = 1000;
@@ -53,6 +56,8 @@ pub struct EngineOptions {
     pub samples_max: u64,
     /// Memory that one query may use. For whoever makes the [`ReadContext`].
     pub query_memory_bytes_max: u64,
+    /// Samples, in bytes, that one query may read by estimate before it starts.
+    pub read_bytes_max: u64,
     /// How long one query may run. For whoever makes the [`ReadContext`].
     pub timeout_ms: u64,
     /// Steps that a range query may have. For the server, which checks it before the query is parsed.
@@ -72,6 +77,7 @@ impl Default for EngineOptions {
             subquery_step_ms: 60 * 1000,
             samples_max: 50_000_000,
             query_memory_bytes_max: 4 << 30,
+            read_bytes_max: u64::MAX,
             timeout_ms: 2 * 60 * 1000,
             points_per_series_max: 11_000,
             name_removal: NameRemoval::Immediate,
@@ -245,7 +251,21 @@ impl Engine {
         query: &Query<'_>,
         ctx: &ReadContext,
     ) -> Result<QueryResult, EvalError> {
-        let run = Run::new(source, ctx, &self.options, query);
+        self.run_traced(source, query, ctx, &Trace::new())
+    }
+
+    /// As [`Engine::run`], counting what it does in `trace`, which may be read meanwhile.
+    ///
+    /// # Errors
+    /// [`EvalError`].
+    pub fn run_traced(
+        &self,
+        source: &dyn Queryable,
+        query: &Query<'_>,
+        ctx: &ReadContext,
+        trace: &Trace,
+    ) -> Result<QueryResult, EvalError> {
+        let run = Run::new(source, ctx, &self.options, query, trace);
         ctx.check()?;
         if plan::vector_depth(query.expr) > VECTOR_DEPTH_MAX {
             let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");
@@ -265,7 +285,9 @@ fn range_value<'q>(run: &'q Run<'q>) -> Result<Value, EvalError> {
         .ok_or_else(|| fail("end timestamp must not be before start timestamp".to_owned()))?;
     let mut hold = run.hold();
     hold.grow(grid.count as u64, plan::columns_bytes(query.expr, grid))?;
+    run.trace.begin(grid);
     let planner = Planner::new(run);
+    planner.admit(query.expr, grid)?;
     let series = match value_type(query.expr) {
         ValueType::Vector => collect_result(run, &planner, grid)?,
         ValueType::Scalar => {
@@ -288,7 +310,9 @@ fn range_value<'q>(run: &'q Run<'q>) -> Result<Value, EvalError> {
 fn instant_value<'q>(run: &'q Run<'q>) -> Result<Value, EvalError> {
     let time_ms = run.query.start_ms;
     let grid = Grid::instant(time_ms);
+    run.trace.begin(grid);
     let planner = Planner::new(run);
+    planner.admit(run.query.expr, grid)?;
     match value_type(run.query.expr) {
         ValueType::Scalar => {
             Ok(Value::Scalar { time_ms, value: planner.scalar(run.query.expr, grid)?.at(0) })
@@ -338,6 +362,7 @@ fn matrix_value<'q>(run: &'q Run<'q>, planner: &Planner<'q>, grid: Grid) -> Resu
             continue;
         }
         let labels = if series.drop_name { without_name(&series.labels) } else { series.labels.clone() };
+        run.trace.tally_windows(&windows, &times);
         hold.grow(times.len() as u64, (times.len() * 16 + labels.heap_bytes()) as u64)?;
         matrix.push(MatrixSeries { labels, times, values });
     }

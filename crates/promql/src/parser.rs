@@ -9,12 +9,15 @@ use crate::ast::Expr;
 use crate::parser::grammar::Parser;
 use crate::parser::lexer::Failure;
 
+pub use pretty::pretty;
+
 mod check;
 mod duration;
 mod grammar;
 mod lexer;
 mod number;
 mod postfix;
+mod pretty;
 mod print;
 mod quote;
 mod selector;

@@ -11,13 +11,17 @@ use chronolith_promql::parser::ParserOptions;
 use chronolith_tsdb::{ReplayProgress, Tsdb};
 use parking_lot::RwLock;
 
+use crate::active::ActiveQueries;
 use crate::batches::BatchPool;
 use crate::gate::Gate;
+use crate::http::SlowLog;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::limits::{QUERY_QUEUE_FACTOR, WRITE_QUEUE_FACTOR};
 use crate::metrics::Metrics;
 use crate::options::{Features, Reload, ServerOptions};
+use crate::range_cache::RangeCache;
 use crate::serve::connections::Connections;
+use crate::shares::Shares;
 
 /// Everything behind the handlers.
 pub(crate) struct App {
@@ -32,6 +36,10 @@ pub(crate) struct App {
     pub(crate) query_gate: Gate,
     pub(crate) write_budget: MemoryBudget,
     pub(crate) query_budget: MemoryBudget,
+    pub(crate) shares: Shares,
+    pub(crate) active: ActiveQueries,
+    pub(crate) slow_log: SlowLog,
+    pub(crate) range_cache: RangeCache,
     pub(crate) batches: BatchPool,
     pub(crate) connections: Connections,
     pub(crate) started_ms: i64,
@@ -75,6 +83,10 @@ impl App {
             query_gate: Gate::new("queries", query.concurrency, query.concurrency * QUERY_QUEUE_FACTOR),
             write_budget: MemoryBudget::new("write", write.memory_bytes_max),
             query_budget: MemoryBudget::new("queries", query.memory_total_bytes_max),
+            shares: Shares::default(),
+            active: ActiveQueries::default(),
+            slow_log: SlowLog::default(),
+            range_cache: RangeCache::new(query.cache_bytes_max),
             batches: BatchPool::default(),
             connections: Connections::new(&*env.disk),
             started_ms,
@@ -163,6 +175,7 @@ fn engine_options(options: &ServerOptions, parser: ParserOptions) -> EngineOptio
         lookback_ms: query.lookback_ms,
         samples_max: query.samples_max,
         query_memory_bytes_max: query.memory_bytes_max,
+        read_bytes_max: query.read_bytes_max,
         timeout_ms: query.timeout_ms,
         name_removal,
         parser,

@@ -2,6 +2,7 @@
 //! methods that a path does not have.
 //! Not here: connections and their deadlines (`serve`).
 
+mod active;
 mod body;
 pub(crate) mod error;
 mod federate;
@@ -13,6 +14,7 @@ mod paths;
 mod query;
 mod series;
 mod status;
+mod tree;
 mod work;
 mod write;
 
@@ -34,9 +36,10 @@ use tower_http::compression::predicate::{NotForContentType, Predicate as _, Size
 use crate::app::App;
 use crate::limits::GZIP_BYTES_MIN;
 
-/// All routes of the server.
 pub(crate) use lifecycle::reload_now;
+pub(crate) use query::slow::SlowLog;
 
+/// All routes of the server.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let compressible = SizeAbove::new(GZIP_BYTES_MIN).and(NotForContentType::const_new("image/"));
     let routes = Router::new()
@@ -66,6 +69,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/query", get(query::instant).post(query::instant))
         .route("/api/v1/query_range", get(query::range).post(query::range))
         .route("/api/v1/format_query", get(query::format).post(query::format))
+        .route("/api/v1/parse_query", get(query::parse_tree).post(query::parse_tree))
         .route("/api/v1/query_exemplars", get(metadata::exemplars).post(metadata::exemplars))
         .route("/api/v1/series", get(series::series).post(series::series))
         .route("/api/v1/labels", get(series::label_names).post(series::label_names))
@@ -82,6 +86,8 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/status/buildinfo", get(status::build))
         .route("/api/v1/status/runtimeinfo", get(status::runtime))
         .route("/api/v1/status/tsdb", get(status::tsdb))
+        .route("/api/v1/status/active_queries", get(active::list))
+        .route("/api/v1/status/active_queries/kill", post(active::kill))
         .route("/api/v1/status/storage", get(status::storage))
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/config", get(status::config))

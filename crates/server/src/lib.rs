@@ -5,6 +5,7 @@
 //! Not here: storage (`tsdb`), evaluation (`promql`), protocol bytes (`ingest`), flags and files of
 //! settings (the binary).
 
+mod active;
 mod app;
 mod batches;
 pub mod duration;
@@ -14,8 +15,10 @@ mod json;
 pub mod limits;
 mod metrics;
 pub mod options;
+mod range_cache;
 mod scrape;
 pub mod serve;
+mod shares;
 mod stop;
 mod tenant;
 

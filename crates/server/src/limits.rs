@@ -47,6 +47,10 @@ pub const POINTS_PER_SERIES_MAX: i64 = 11_000;
 pub const WRITE_QUEUE_FACTOR: usize = 16;
 /// Queries that wait for a place, per place.
 pub const QUERY_QUEUE_FACTOR: usize = 10;
+/// Tenants with a share of their own that are remembered while they ask nothing.
+pub const TENANT_SHARES_IDLE_MAX: usize = 4096;
+/// Results of range queries that are kept, whatever their size.
+pub const RANGE_CACHE_ENTRIES_MAX: usize = 4096;
 /// Longest wait of a write for a place.
 pub const WRITE_QUEUE_WAIT: Duration = Duration::from_secs(20);
 /// What a client is told to wait before it tries again.

@@ -63,6 +63,12 @@ pub struct QueryOptions {
     pub memory_total_bytes_max: u64,
     /// How far an instant selector looks back.
     pub lookback_ms: i64,
+    /// Queries that take longer are written to the log with their plan; 0 = none.
+    pub log_slow_ms: u64,
+    /// Samples, in bytes, that one query may read by estimate before it starts.
+    pub read_bytes_max: u64,
+    /// Memory of results of range queries that are kept; 0 = none.
+    pub cache_bytes_max: u64,
 }
 
 impl Default for QueryOptions {
@@ -74,6 +80,9 @@ impl Default for QueryOptions {
             memory_bytes_max: 1 << 30,
             memory_total_bytes_max: 2 << 30,
             lookback_ms: 300_000,
+            log_slow_ms: 0,
+            read_bytes_max: 64 << 30,
+            cache_bytes_max: 64 << 20,
         }
     }
 }

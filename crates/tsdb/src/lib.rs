@@ -2,6 +2,7 @@
 //!
 //! Not here: bytes (`format`), how samples are kept (`head`, `block`), HTTP (`server`).
 
+mod changes;
 pub mod check;
 mod compaction;
 pub mod encoding;

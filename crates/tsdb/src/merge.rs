@@ -42,6 +42,10 @@ impl SampleSource for MergedSource {
     fn sample_count_hint(&self) -> usize {
         self.sources.iter().map(|s| s.sample_count_hint()).sum()
     }
+
+    fn chunk_count_hint(&self) -> usize {
+        self.sources.iter().map(|s| s.chunk_count_hint()).sum()
+    }
 }
 
 /// Merges by repeated choice of the least time; the number of overlapping parts is small.

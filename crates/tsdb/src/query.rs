@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use chronolith_block::Block;
 use chronolith_head::Head;
-use chronolith_model::query::{SERIES_PER_BATCH_MAX, VecBatches};
+use chronolith_model::query::{ReadEstimate, SERIES_PER_BATCH_MAX, VecBatches};
 use chronolith_model::{
     Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead, TenantId,
     TimeRange,
@@ -71,6 +71,22 @@ impl Queryable for TenantQueryable {
             1 => Ok(sources.remove(0)),
             _ => Ok(Box::new(MergedBatches::new(sources, ctx.clone())?)),
         }
+    }
+
+    /// Series of the source that has most of them, since most series are in all sources; samples of all.
+    fn estimate(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Option<ReadEstimate>, QueryError> {
+        let mut all = self.head.estimate(&self.tenant, selector)?;
+        for block in self.blocks_in(selector.range) {
+            ctx.check()?;
+            let one = block.estimate_read(selector)?;
+            all.series = all.series.max(one.series);
+            all.samples = all.samples.saturating_add(one.samples);
+        }
+        Ok(Some(all))
     }
 
     fn label_names(

@@ -12,12 +12,14 @@ use std::time::Duration;
 use chronolith_base::disk::LockGuard;
 use chronolith_base::{Disk, Env};
 use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, SyncMode, WriteError};
+use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::{
     Exemplar, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits, TimeRange,
     WriteBatch, WriteOutcome,
 };
 use parking_lot::{Mutex, RwLock};
 
+use crate::changes::Changes;
 use crate::compaction::{CompactionState, drop_replaced};
 use crate::exemplars::{ExemplarFate, ExemplarRing};
 use crate::metadata::MetadataStore;
@@ -48,6 +50,7 @@ pub struct Tsdb {
     metadata: MetadataStore,
     pub(crate) exemplars: ExemplarRing,
     pub(crate) counters: Counters,
+    pub(crate) changes: Changes,
     pub(crate) compaction: CompactionState,
     pub(crate) replay_notes: Vec<String>,
     pub(crate) replay_ms: u64,
@@ -101,6 +104,7 @@ impl Tsdb {
             metadata: MetadataStore::default(),
             exemplars: ExemplarRing::new(options.exemplar_count_max),
             counters: Counters::default(),
+            changes: Changes::default(),
             compaction: CompactionState::default(),
             replay_notes: notes,
             replay_ms: report.duration_ns / 1_000_000,
@@ -119,6 +123,8 @@ impl Tsdb {
     pub fn append(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
         let limits = self.limits.read().clone();
         let (mut outcome, ticket) = self.head.append(tenant, &limits, self.env.clock.now_ms(), batch)?;
+        // After the samples are visible and before they are acknowledged, as caches of results rely on.
+        self.changes.note_batch(tenant, batch);
         self.metadata.keep(tenant, &batch.metadata);
         self.keep_exemplars(tenant, batch, &mut outcome);
         self.head.wait(ticket)?;
@@ -171,6 +177,12 @@ impl Tsdb {
         self.exemplars.select(tenant, selectors, range)
     }
 
+    /// To be called after samples of `tenant` in `range` came or went by another way than [`Tsdb::append`] and the
+    /// retention: a deletion, an import of blocks.
+    pub fn note_change(&self, tenant: &TenantId, range: TimeRange) {
+        self.changes.note_range(tenant, range);
+    }
+
     /// Tenants with data, sorted.
     #[must_use]
     pub fn tenants(&self) -> Vec<TenantId> {
@@ -221,6 +233,16 @@ impl Tsdb {
 
     pub(crate) fn count_upkeep_error(&self) {
         self.counters.upkeep_errors.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl ChangeWatch for Tsdb {
+    fn generation(&self, tenant: &TenantId) -> u64 {
+        self.changes.generation(tenant)
+    }
+
+    fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed {
+        self.changes.since(tenant, generation)
     }
 }
 

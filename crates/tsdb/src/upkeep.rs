@@ -191,6 +191,7 @@ impl Tsdb {
             kept_bytes -= block.size_bytes();
             let ulid = block.meta().ulid;
             blocks.remove(ulid);
+            self.changes.note_removed(&tenant, block.range().end);
             self.counters.retention_removed.fetch_add(1, Ordering::Relaxed);
             tracing::info!(%tenant, %ulid, too_old, too_much, "removing an expired block");
             // Behind blocks that it was merged from: without it a start would take them for whole.

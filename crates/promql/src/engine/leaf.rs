@@ -85,6 +85,7 @@ impl<'q> Leaf<'q> {
         }
         let mut batch = Vec::new();
         self.more = self.batches.next_batch(&mut batch)?;
+        self.run.trace.count_selected(&batch);
         let samples: usize = batch.iter().map(|series| series.samples.sample_count_hint()).sum();
         if self.run.options.threads > 1 && samples >= PARALLEL_SAMPLES_MIN {
             self.computed = self.compute_batch(&batch)?.into_iter();
@@ -191,15 +192,18 @@ fn compute(
     run.count_read(columns.len());
     if let LeafFn::Range(function) = function {
         drop_stale(columns);
+        run.trace.tally_read(windows, &columns.times);
         return function.apply(&series.labels, false, columns, &mut scratch.range, out);
     }
     out.values.clear();
     out.labels = series.labels.clone();
     out.drop_name = false;
-    Ok(match function {
+    let any = match function {
         LeafFn::Instant(InstantField::Time) => {
             latest(columns, windows, &mut out.values, |time, _| time as f64 / 1000.0)
         }
         _ => latest(columns, windows, &mut out.values, |_, value| value),
-    })
+    };
+    run.trace.tally_values(windows.grid, &out.values);
+    Ok(any)
 }

@@ -3,7 +3,9 @@
 //! equal when their names go are merged.
 //! Not here: functions by name (`plan::function`).
 
+mod estimate;
 mod function;
+mod traced;
 
 use chronolith_model::matcher::MatchOp;
 use chronolith_model::{METRIC_NAME, Matcher};
@@ -40,8 +42,7 @@ impl<'q> Planner<'q> {
         Planner { run }
     }
 
-    /// Operators of an instant vector.
-    pub(crate) fn vector(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+    fn vector_untraced(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
         if grid.start_ms != grid.end_ms && is_step_invariant(expr) {
             let inner = self.vector_at(expr, Grid::instant(grid.start_ms))?;
             return Ok(Box::new(Repeat { inner, count: grid.count }));
@@ -114,6 +115,21 @@ impl<'q> Planner<'q> {
     }
 
     fn subquery(&self, subquery: &'q Subquery, grid: Grid) -> Result<(WindowSource<'q>, Windows), EvalError> {
+        let (inner_grid, windows) = self.subquery_grid(subquery, grid)?;
+        let Some(inner_grid) = inner_grid else { return Ok((WindowSource::Void, windows)) };
+        let mut hold = self.run.hold();
+        hold.grow(inner_grid.count as u64, columns_bytes(&subquery.expr, inner_grid))?;
+        let source = WindowSource::Subquery {
+            inner: self.vector(&subquery.expr, inner_grid)?,
+            grid: inner_grid,
+            series: StepSeries::default(),
+            hold,
+        };
+        Ok((source, windows))
+    }
+
+    /// Times at which a subquery computes its expression (`None`: none), and the windows over them.
+    fn subquery_grid(&self, subquery: &Subquery, grid: Grid) -> Result<(Option<Grid>, Windows), EvalError> {
         let width_ms = duration::positive_ms(self.run, &subquery.range)?;
         let step_ms = match &subquery.step {
             Some(step) => duration::positive_ms(self.run, step)?,
@@ -124,18 +140,7 @@ impl<'q> Planner<'q> {
         // Steps lie on multiples of the step, whatever the query's own times are.
         let before_first = windows.start(0);
         let first = before_first.div_euclid(step_ms).saturating_add(1).saturating_mul(step_ms);
-        let Some(inner_grid) = Grid::between(first, windows.end(grid.count - 1), step_ms) else {
-            return Ok((WindowSource::Void, windows));
-        };
-        let mut hold = self.run.hold();
-        hold.grow(inner_grid.count as u64, columns_bytes(&subquery.expr, inner_grid))?;
-        let source = WindowSource::Subquery {
-            inner: self.vector(&subquery.expr, inner_grid)?,
-            grid: inner_grid,
-            series: StepSeries::default(),
-            hold,
-        };
-        Ok((source, windows))
+        Ok((Grid::between(first, windows.end(grid.count - 1), step_ms), windows))
     }
 
     fn shift(&self, offset: &DurationExpr, at: Option<AtModifier>) -> Result<TimeShift, EvalError> {

@@ -7,6 +7,7 @@ use chronolith_base::Reservation;
 use chronolith_model::{Queryable, ReadContext};
 
 use super::annotation::Annotations;
+use super::trace::Trace;
 use super::{EngineOptions, EvalError, NameRemoval, Query};
 
 /// What all operators of one query share.
@@ -21,9 +22,10 @@ pub(crate) struct Run<'q> {
     pub(crate) query: &'q Query<'q>,
     /// Warnings and infos so far.
     pub(crate) annotations: Annotations<'q>,
+    /// What is counted.
+    pub(crate) trace: &'q Trace,
     samples_held: AtomicU64,
     samples_peak: AtomicU64,
-    samples_read: AtomicU64,
 }
 
 impl<'q> Run<'q> {
@@ -33,6 +35,7 @@ impl<'q> Run<'q> {
         ctx: &'q ReadContext,
         options: &'q EngineOptions,
         query: &'q Query<'q>,
+        trace: &'q Trace,
     ) -> Run<'q> {
         Run {
             source,
@@ -40,9 +43,9 @@ impl<'q> Run<'q> {
             options,
             query,
             annotations: Annotations::new(query.text),
+            trace,
             samples_held: AtomicU64::new(0),
             samples_peak: AtomicU64::new(0),
-            samples_read: AtomicU64::new(0),
         }
     }
 
@@ -63,12 +66,12 @@ impl<'q> Run<'q> {
 
     /// Counts samples that came from the source.
     pub(crate) fn count_read(&self, samples: usize) {
-        self.samples_read.fetch_add(samples as u64, Ordering::Relaxed);
+        self.trace.count_read(samples as u64);
     }
 
     /// Samples read so far.
     pub(crate) fn samples_read(&self) -> u64 {
-        self.samples_read.load(Ordering::Relaxed)
+        self.trace.samples_read()
     }
 
     /// Most samples held at once.
@@ -96,6 +99,7 @@ impl Hold<'_> {
             return Err(EvalError::TooManySamples);
         }
         self.run.samples_peak.fetch_max(held, Ordering::Relaxed);
+        self.run.trace.count_memory(bytes);
         match &mut self.memory {
             Some(memory) => memory.grow(bytes),
             None => self.run.ctx.budget.reserve(bytes).map(|memory| self.memory = Some(memory)),

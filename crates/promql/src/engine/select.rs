@@ -49,6 +49,7 @@ impl<'q> SeriesReader<'q> {
         columns.clear();
         series.samples.read(self.windows.read_range(), columns)?;
         self.run.count_read(columns.len());
+        self.run.trace.tally_read(&self.windows, &columns.times);
         let bytes = (columns.times.capacity() + columns.values.capacity()) * size_of::<u64>();
         self.hold.raise_to(columns.len() as u64, bytes as u64)?;
         Ok(Some(series.labels))
@@ -64,6 +65,7 @@ impl<'q> SeriesReader<'q> {
             }
             let mut batch = Vec::new();
             self.more = self.batches.next_batch(&mut batch)?;
+            self.run.trace.count_selected(&batch);
             self.batch = batch.into_iter();
         }
     }

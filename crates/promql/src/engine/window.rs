@@ -113,6 +113,7 @@ impl RangeFn<'_> {
         out.values.clear();
         let (windows, ctx) = (&self.windows, self.run.ctx);
         self.check_params(columns, scratch)?;
+        self.run.trace.tally_windows(windows, &columns.times);
         if !self.rollup.roll(columns, windows, ctx, &mut scratch.buffer, &mut out.values)? {
             return Ok(false);
         }

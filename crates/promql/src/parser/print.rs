@@ -1,7 +1,7 @@
 //! Prints a tree as a query: upstream's form, which reads back to the same tree.
 //!
 //! Holds: no parentheses are added or dropped; matchers are sorted as upstream sorts them.
-//! Not here: indented output.
+//! Not here: indented output (`parser::pretty`).
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -81,13 +81,22 @@ fn write_matrix(f: &mut Formatter<'_>, selector: &VectorSelector, range: &Durati
 }
 
 fn write_subquery(f: &mut Formatter<'_>, subquery: &Subquery) -> fmt::Result {
-    write!(f, "{}[{}:", subquery.expr, subquery.range)?;
-    if let Some(step) = &subquery.step {
-        write!(f, "{step}")?;
+    write!(f, "{}{}", subquery.expr, SubqueryTail(subquery))
+}
+
+/// What stands behind the expression of a subquery.
+pub(super) struct SubqueryTail<'a>(pub(super) &'a Subquery);
+
+impl Display for SubqueryTail<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}:", self.0.range)?;
+        if let Some(step) = &self.0.step {
+            write!(f, "{step}")?;
+        }
+        f.write_char(']')?;
+        write_at(f, self.0.at)?;
+        write_offset(f, &self.0.offset)
     }
-    f.write_char(']')?;
-    write_at(f, subquery.at)?;
-    write_offset(f, &subquery.offset)
 }
 
 /// The name and what else is in braces.
@@ -157,13 +166,24 @@ fn write_call(f: &mut Formatter<'_>, call: &Call) -> fmt::Result {
     f.write_char(')')
 }
 
-fn write_aggregate(f: &mut Formatter<'_>, aggregate: &Aggregate) -> fmt::Result {
-    f.write_str(aggregate.op.as_str())?;
-    if aggregate.without || !aggregate.grouping.is_empty() {
-        f.write_str(if aggregate.without { " without " } else { " by " })?;
-        write_labels(f, &aggregate.grouping)?;
-        f.write_char(' ')?;
+/// What stands in front of the parentheses of an aggregation.
+pub(super) struct AggregateHead<'a>(pub(super) &'a Aggregate);
+
+impl Display for AggregateHead<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let aggregate = self.0;
+        f.write_str(aggregate.op.as_str())?;
+        if aggregate.without || !aggregate.grouping.is_empty() {
+            f.write_str(if aggregate.without { " without " } else { " by " })?;
+            write_labels(f, &aggregate.grouping)?;
+            f.write_char(' ')?;
+        }
+        Ok(())
     }
+}
+
+fn write_aggregate(f: &mut Formatter<'_>, aggregate: &Aggregate) -> fmt::Result {
+    write!(f, "{}", AggregateHead(aggregate))?;
     match &aggregate.param {
         Some(param) => write!(f, "({param}, {})", aggregate.expr),
         None => write!(f, "({})", aggregate.expr),
@@ -189,14 +209,23 @@ fn write_chain(f: &mut Formatter<'_>, top: &Binary) -> fmt::Result {
     }
     write!(f, "{lhs}")?;
     while let Some(binary) = chain.pop() {
-        write!(f, " {}", binary.op.as_str())?;
-        f.write_str(if binary.return_bool { " bool" } else { "" })?;
-        if let Some(matching) = &binary.matching {
-            write_matching(f, matching)?;
-        }
-        write!(f, " {}", binary.rhs)?;
+        write!(f, " {} {}", OperatorText(binary), binary.rhs)?;
     }
     Ok(())
+}
+
+/// An operator with its modifiers.
+pub(super) struct OperatorText<'a>(pub(super) &'a Binary);
+
+impl Display for OperatorText<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.op.as_str())?;
+        f.write_str(if self.0.return_bool { " bool" } else { "" })?;
+        match &self.0.matching {
+            Some(matching) => write_matching(f, matching),
+            None => Ok(()),
+        }
+    }
 }
 
 fn write_matching(f: &mut Formatter<'_>, matching: &VectorMatching) -> fmt::Result {

@@ -24,6 +24,7 @@ pub(crate) enum ErrorKind {
     TooSlow,
     UnsupportedMedia,
     Unauthorized,
+    NotFound,
 }
 
 impl ErrorKind {
@@ -36,6 +37,7 @@ impl ErrorKind {
             ErrorKind::Timeout => "timeout",
             ErrorKind::Internal => "internal",
             ErrorKind::Unavailable => "unavailable",
+            ErrorKind::NotFound => "not_found",
         }
     }
 
@@ -51,6 +53,7 @@ impl ErrorKind {
             ErrorKind::TooSlow => StatusCode::REQUEST_TIMEOUT,
             ErrorKind::UnsupportedMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ErrorKind::Unauthorized => StatusCode::UNAUTHORIZED,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
         }
     }
 }

@@ -33,7 +33,8 @@ pub(super) async fn federate(State(app): State<Arc<App>>, request: Request) -> R
 async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = work::open(app, request).await?;
     call.params.well_formed()?;
-    let printed = work::run(app, app.options.query.timeout_ms, move |app, ctx| {
+    let tenant = call.tenant.clone();
+    let printed = work::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let selectors = selectors(app, &call.params)?;
         let now_ms = app.env.clock.now_ms();
         let range = TimeRange::inclusive(now_ms.saturating_sub(app.options.query.lookback_ms) + 1, now_ms);

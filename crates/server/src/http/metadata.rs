@@ -23,7 +23,8 @@ pub(super) async fn metadata(
     let call = work::open(&app, request).await?;
     let limit = limit_given(&call.params, "limit")?;
     let per_metric = limit_given(&call.params, "limit_per_metric")?;
-    let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
+    let tenant = call.tenant.clone();
+    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let metric = call.params.get("metric");
         // Entries of one metric follow each other; one metric may have several, so that the limit counts here.
         let entries = app.store()?.metadata(&call.tenant, metric, limit.filter(|n| *n > 0).unwrap_or(0));
@@ -81,7 +82,8 @@ pub(super) async fn exemplars(
     if range.is_empty() {
         return Err(ApiError::bad_request("end timestamp must not be before start timestamp"));
     }
-    let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
+    let tenant = call.tenant.clone();
+    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let text = call.params.get("query").unwrap_or("");
         let expr = query::parse_text(app, text).map_err(ApiError::bad_request)?;
         let mut selectors = Vec::new();

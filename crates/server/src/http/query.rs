@@ -1,5 +1,9 @@
-//! `query`, `query_range`, `format_query`. Holds: texts of refusals equal upstream's; a query holds a place,
+//! `query`, `query_range`, `format_query`, `parse_query`. Holds: texts of refusals equal upstream's; a query holds a place,
 //! a deadline and a budget while it runs, its answer included.
+
+mod cached;
+mod explain;
+pub(super) mod slow;
 
 use std::sync::Arc;
 
@@ -8,15 +12,20 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_model::{QueryError, ReadContext};
 use chronolith_promql::ast::Expr;
-use chronolith_promql::engine::{EvalError, MatrixSeries, Query, QueryResult, Value};
-use chronolith_promql::parser::parse_expr;
+use chronolith_promql::engine::trace::Trace;
+use chronolith_promql::engine::{EvalError, Query, QueryResult, Value};
+use chronolith_promql::parser::{parse_expr, pretty};
 
+use self::explain::{StatsWish, Timings};
 use super::error::{ApiError, ErrorKind};
 use super::params::{NS_PER_MS, Params, parse_duration_ns};
+use super::tree;
 use super::work::{self, Call, Printer, TRUNCATED_WARNING};
+use crate::active::ActiveEntry;
 use crate::app::App;
 use crate::json;
 use crate::limits::{POINTS_PER_SERIES_MAX, QUERY_BYTES_MAX};
+use crate::range_cache;
 
 /// Which moments are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +36,23 @@ enum Moments {
     Steps { start_ms: i64, end_ms: i64, step_ms: i64 },
 }
 
+/// Whether the plan is wanted beside the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Explain {
+    No,
+    Plan,
+}
+
+impl Explain {
+    fn parse(text: Option<&str>) -> Result<Explain, ApiError> {
+        match text {
+            None | Some("0" | "false") => Ok(Explain::No),
+            Some("1" | "true") => Ok(Explain::Plan),
+            Some(other) => Err(ApiError::parameter("explain", format_args!("{other:?} is neither 0 nor 1"))),
+        }
+    }
+}
+
 /// A checked request.
 struct Checked {
     call: Call,
@@ -34,7 +60,8 @@ struct Checked {
     timeout_ms: u64,
     lookback_ms: Option<i64>,
     limit: usize,
-    with_stats: bool,
+    stats: StatsWish,
+    explain: Explain,
     received_ns: u64,
 }
 
@@ -60,10 +87,26 @@ pub(super) async fn format(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;
-    let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
+    let tenant = call.tenant.clone();
+    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let expr = parse(app, &call.params)?;
         let mut printer = Printer::open(ctx)?;
-        json::put_string(&mut printer.out, &expr.to_string());
+        json::put_string(&mut printer.out, &pretty(&expr));
+        printer.close(ctx, &[], &[])
+    });
+    Ok(printed.await?.into_json())
+}
+
+pub(super) async fn parse_tree(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = work::open(&app, request).await?;
+    let tenant = call.tenant.clone();
+    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+        let expr = parse(app, &call.params)?;
+        let mut printer = Printer::open(ctx)?;
+        json::put_display(&mut printer.out, tree::translate(&expr));
         printer.close(ctx, &[], &[])
     });
     Ok(printed.await?.into_json())
@@ -80,12 +123,14 @@ async fn answer(
         timeout_ms,
         lookback_ms: lookback_ms(&call.params)?,
         limit,
-        with_stats: call.params.get("stats").is_some(),
+        stats: StatsWish::parse(call.params.get("stats")),
+        explain: Explain::parse(call.params.get("explain"))?,
         received_ns: app.env.clock.mono_ns(),
         moments,
         call,
     };
-    let printed = work::run(app, timeout_ms, move |app, ctx| evaluate(app, &request, ctx)).await?;
+    let tenant = request.call.tenant.clone();
+    let printed = work::run(app, &tenant, timeout_ms, move |app, ctx| evaluate(app, &request, ctx)).await?;
     Ok(printed.into_json())
 }
 
@@ -145,34 +190,132 @@ pub(super) fn parse_text(app: &App, text: &str) -> Result<Expr, String> {
     parse_expr(text, app.parser).map_err(|why| why.to_string())
 }
 
+/// A query at work: what its parts share.
+struct Running<'a> {
+    request: &'a Checked,
+    ctx: &'a ReadContext,
+    trace: Arc<Trace>,
+    /// First time, last time, step.
+    times_ms: (i64, i64, i64),
+    started_ns: u64,
+}
+
 fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, ApiError> {
-    let clock = &app.env.clock;
-    let started_ns = clock.mono_ns();
-    let expr = parse(app, &request.call.params)?;
-    let prepared_ns = clock.mono_ns();
-    if request.timeout_ms == 0 {
-        return Err(ApiError::new(ErrorKind::Timeout, "query timed out in query queue"));
+    let times_ms = match request.moments {
+        Moments::At(time_ms) => (time_ms, time_ms, 0),
+        Moments::Steps { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
+    };
+    let trace = Arc::new(new_trace(app, request));
+    let running = Running { request, ctx, trace, times_ms, started_ns: app.env.clock.mono_ns() };
+    let seen = (ctx, running.trace.clone());
+    let text = request.call.params.get("query").unwrap_or("");
+    let entry = app.active.enter(&request.call.tenant, text, times_ms, running.started_ns, seen);
+    let outcome = running.evaluate(app).map_err(|error| tell_of_kill(error, &entry));
+    running.note_slow(app, outcome.as_ref().err());
+    outcome
+}
+
+/// Counts as much as the request, or the slow query log, wants to know.
+fn new_trace(app: &App, request: &Checked) -> Trace {
+    let mut trace = Trace::new();
+    if request.explain == Explain::Plan || app.options.query.log_slow_ms > 0 {
+        trace = trace.with_nodes(app.env.clock.clone());
     }
-    let source = app.store()?.queryable(&request.call.tenant);
-    let (start_ms, end_ms, step_ms, duration) = match request.moments {
-        Moments::At(time_ms) => (time_ms, time_ms, 0, &app.metrics.query.instant),
-        Moments::Steps { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms, &app.metrics.query.range),
-    };
-    let (text, lookback_ms) = (request.call.params.get("query").unwrap_or(""), request.lookback_ms);
-    let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
-    let result = app.engine.run(&*source, &query, ctx).map_err(eval_error)?;
-    app.metrics.query.samples.add(result.samples_read);
-    let evaluated_ns = clock.mono_ns();
-    let timings = Timings {
-        queue_ns: started_ns.saturating_sub(request.received_ns),
-        preparation_ns: prepared_ns.saturating_sub(started_ns),
-        evaluation_ns: evaluated_ns.saturating_sub(prepared_ns),
-    };
-    // The engine gives its memory back when it is done; what it found lives until it is printed.
-    let _held = ctx.budget.reserve(value_bytes(&result.value)).map_err(QueryError::from)?;
-    let printed = print(&result, request, timings, ctx);
-    duration.observe_ns(clock.mono_ns().saturating_sub(started_ns));
-    printed
+    if request.stats == StatsWish::None { trace } else { trace.with_steps() }
+}
+
+/// The client of a killed query is told so: it cannot know otherwise why it has no answer.
+fn tell_of_kill(error: ApiError, entry: &ActiveEntry<'_>) -> ApiError {
+    match entry.killed_id() {
+        Some(id) if error.kind == ErrorKind::Canceled => {
+            ApiError::new(ErrorKind::Execution, format!("query {id} was killed by an operator"))
+        }
+        _ => error,
+    }
+}
+
+impl Running<'_> {
+    fn text(&self) -> &str {
+        self.request.call.params.get("query").unwrap_or("")
+    }
+
+    fn evaluate(&self, app: &App) -> Result<Printer, ApiError> {
+        let (clock, request, ctx) = (&app.env.clock, self.request, self.ctx);
+        let expr = parse(app, &request.call.params)?;
+        let prepared_ns = clock.mono_ns();
+        if request.timeout_ms == 0 {
+            return Err(ApiError::new(ErrorKind::Timeout, "query timed out in query queue"));
+        }
+        let source = app.store()?.queryable(&request.call.tenant);
+        let (start_ms, end_ms, step_ms) = self.times_ms;
+        let lookback_ms = request.lookback_ms;
+        let query = Query { text: self.text(), expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
+        let result = self.result(app, &*source, &query)?;
+        app.metrics.query.samples.add(result.samples_read);
+        let evaluated_ns = clock.mono_ns();
+        let timings = Timings {
+            queue_ns: self.started_ns.saturating_sub(request.received_ns),
+            preparation_ns: prepared_ns.saturating_sub(self.started_ns),
+            evaluation_ns: evaluated_ns.saturating_sub(prepared_ns),
+        };
+        // The engine gives its memory back when it is done; what it found lives until it is printed.
+        let _held = ctx.budget.reserve(value_bytes(&result.value)).map_err(QueryError::from)?;
+        let printed = self.print(&result, timings);
+        let duration = if step_ms > 0 { &app.metrics.query.range } else { &app.metrics.query.instant };
+        duration.observe_ns(clock.mono_ns().saturating_sub(self.started_ns));
+        printed
+    }
+
+    fn print(&self, result: &QueryResult, timings: Timings) -> Result<Printer, ApiError> {
+        let (request, ctx) = (self.request, self.ctx);
+        let mut printer = Printer::open(ctx)?;
+        let truncated = print_value(&result.value, request.limit, &mut printer, ctx)?;
+        if request.stats != StatsWish::None {
+            let peak = result.samples_peak;
+            explain::put_stats(&mut printer.out, request.stats, timings, &self.trace, peak);
+        }
+        if request.explain == Explain::Plan {
+            json::put_display(&mut printer.out, format_args!(",\"explain\":{}", self.plan()));
+        }
+        printer.out.push(b'}');
+        if truncated {
+            let mut warnings = result.warnings.clone();
+            warnings.push(TRUNCATED_WARNING.to_owned());
+            return printer.close(ctx, &warnings, &result.infos);
+        }
+        printer.close(ctx, &result.warnings, &result.infos)
+    }
+
+    fn plan(&self) -> serde_json::Value {
+        self.trace.report(self.text()).as_ref().map(explain::tree).into()
+    }
+
+    /// Writes to the slow query log if this query belongs there.
+    fn note_slow(&self, app: &App, error: Option<&ApiError>) {
+        let (now_ns, limit_ms) = (app.env.clock.mono_ns(), app.options.query.log_slow_ms);
+        let took_ns = now_ns.saturating_sub(self.started_ns);
+        if limit_ms == 0 || took_ns < limit_ms.saturating_mul(NS_PER_MS as u64) {
+            return;
+        }
+        let (start_ms, end_ms, step_ms) = self.times_ms;
+        let about = || {
+            serde_json::json!({
+                "time": app.env.clock.now_ms(),
+                "tenant": self.request.call.tenant.as_str(),
+                "query": self.text(),
+                "startMs": start_ms,
+                "endMs": end_ms,
+                "stepMs": step_ms,
+                "seconds": took_ns as f64 / 1e9,
+                "queueSeconds": self.started_ns.saturating_sub(self.request.received_ns) as f64 / 1e9,
+                "series": self.trace.series_selected(),
+                "samples": self.trace.samples_read(),
+                "memoryPeakBytes": self.ctx.budget.peak_bytes(),
+                "error": error.map(|error| error.message.as_str()),
+            })
+        };
+        app.slow_log.write(now_ns, || slow::line(about(), self.plan()));
+    }
 }
 
 /// Memory of a result, labels included.
@@ -183,43 +326,8 @@ fn value_bytes(value: &Value) -> u64 {
         Value::Vector(samples) => {
             samples.iter().map(|one| (size_of_val(one) + one.labels.heap_bytes()) as u64).sum()
         }
-        Value::Matrix(series) => {
-            let samples = |times: usize, values: usize| 8 * (times + values);
-            let one_bytes = |one: &MatrixSeries| {
-                let samples = samples(one.times.capacity(), one.values.capacity());
-                (size_of_val(one) + one.labels.heap_bytes() + samples) as u64
-            };
-            series.iter().map(one_bytes).sum()
-        }
+        Value::Matrix(series) => range_cache::bytes_of(series),
     }
-}
-
-/// How long the parts of a query took.
-#[derive(Clone, Copy)]
-struct Timings {
-    queue_ns: u64,
-    preparation_ns: u64,
-    evaluation_ns: u64,
-}
-
-fn print(
-    result: &QueryResult,
-    request: &Checked,
-    timings: Timings,
-    ctx: &ReadContext,
-) -> Result<Printer, ApiError> {
-    let mut printer = Printer::open(ctx)?;
-    let truncated = print_value(&result.value, request.limit, &mut printer, ctx)?;
-    if request.with_stats {
-        put_stats(&mut printer.out, timings, result);
-    }
-    printer.out.push(b'}');
-    if truncated {
-        let mut warnings = result.warnings.clone();
-        warnings.push(TRUNCATED_WARNING.to_owned());
-        return printer.close(ctx, &warnings, &result.infos);
-    }
-    printer.close(ctx, &result.warnings, &result.infos)
 }
 
 /// Prints the value without the brace that closes it; true if `limit` cut series off.
@@ -294,23 +402,6 @@ fn put_samples(out: &mut Vec<u8>, times: &[i64], values: &[f64]) {
         json::put_sample(out, *time_ms, *value);
     }
     out.push(b']');
-}
-
-fn put_stats(out: &mut Vec<u8>, timings: Timings, result: &QueryResult) {
-    let seconds = |ns: u64| ns as f64 / 1e9;
-    let (queue, preparation) = (seconds(timings.queue_ns), seconds(timings.preparation_ns));
-    let inner = seconds(timings.evaluation_ns);
-    let evaluation = preparation + inner;
-    let total = queue + evaluation;
-    let (read, peak) = (result.samples_read, result.samples_peak);
-    json::put_display(
-        out,
-        format_args!(
-            ",\"stats\":{{\"timings\":{{\"evalTotalTime\":{evaluation},\"resultSortTime\":0,\
-             \"queryPreparationTime\":{preparation},\"innerEvalTime\":{inner},\"execQueueTime\":{queue},\
-             \"execTotalTime\":{total}}},\"samples\":{{\"totalQueryableSamples\":{read},\"peakSamples\":{peak}}}}}"
-        ),
-    );
 }
 
 /// What the engine says of a query that has no steps; upstream finds it before it runs the query.

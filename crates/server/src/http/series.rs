@@ -35,7 +35,8 @@ pub(super) async fn series(
     }
     let limit = call.params.limit("limit")?;
     let range = time_range(&call.params)?;
-    let printed = work::run(&app, app.options.query.timeout_ms, move |app, ctx| {
+    let tenant = call.tenant.clone();
+    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let selectors =
             selectors(app, &call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
         let source = app.store()?.queryable(&call.tenant);
@@ -102,7 +103,8 @@ async fn list(
     let range = time_range(&call.params)?;
     // One more than asked tells whether there is more.
     let asked = if limit == 0 { 0 } else { limit.saturating_add(1) };
-    let printed = work::run(app, app.options.query.timeout_ms, move |app, ctx| {
+    let tenant = call.tenant.clone();
+    let printed = work::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let mut selectors = selectors(app, &call.params)?;
         if selectors.is_empty() {
             selectors.push(Vec::new());

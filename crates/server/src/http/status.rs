@@ -19,7 +19,7 @@ const API_VERSION: &str = "3.14.0";
 /// Entries of each list of `status/tsdb`, as upstream.
 const CARDINALITY_LIMIT: usize = 10;
 
-fn success(data: &Value) -> Response<Body> {
+pub(super) fn success(data: &Value) -> Response<Body> {
     // The status first, as upstream prints it: scripts look for the beginning of the answer.
     plain_json(format!("{{\"status\":\"success\",\"data\":{data}}}"))
 }
@@ -151,7 +151,8 @@ fn cardinality_limit(params: &Params) -> Result<usize, ApiError> {
 pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;
     let limit = cardinality_limit(&call.params)?;
-    let value = work::run(&app, app.options.query.timeout_ms, move |app, _| {
+    let tenant = call.tenant.clone();
+    let value = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, _| {
         let store = app.store()?;
         let stats = store.stats();
         let cardinality = store.cardinality(&call.tenant, limit);

@@ -1,6 +1,8 @@
 //! The router without sockets: parameters, errors, envelopes, formats.
 //! Uses a store in memory; a fake clock stands at [`NOW_MS`].
 
+mod queries;
+
 use std::sync::Arc;
 
 use axum::body::Body;

@@ -67,21 +67,30 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Runs `work` on a blocking thread, once there is a place. `timeout_ms` counts the wait too.
+/// Runs `work` on a blocking thread, once there is a place for the tenant and one of all. `timeout_ms` counts the
+/// wait too.
 pub(super) async fn run<T: Send + 'static>(
     app: &Arc<App>,
+    tenant: &TenantId,
     timeout_ms: u64,
     work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    app.store()?;
+    let limits = app.store()?.limits();
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
-    let place = app.query_gate.enter(Duration::from_millis(timeout_ms)).await?;
-    let budget = app.query_budget.child("query", app.options.query.memory_bytes_max);
+    let patience = Duration::from_millis(timeout_ms);
+    let share = app.shares.of(tenant, &limits, &app.query_budget);
+    let share_place = match share.as_ref().and_then(|share| share.gate.as_ref()) {
+        Some(gate) => Some(gate.enter(patience).await?),
+        None => None,
+    };
+    let place = app.query_gate.enter(patience).await?;
+    let budget = share.as_ref().map_or(&app.query_budget, |share| &share.budget);
+    let budget = budget.child("query", app.options.query.memory_bytes_max);
     let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
     let mut guard = CancelOnDrop { canceled: ctx.cancel_flag(), armed: true };
     let shared = app.clone();
     let done = tokio::task::spawn_blocking(move || {
-        let _place = place;
+        let _places = (share, share_place, place);
         let result = work(&shared, &ctx);
         count_end(&shared, result.as_ref().err());
         result

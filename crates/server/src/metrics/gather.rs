@@ -156,6 +156,21 @@ fn queries(app: &App, sheet: &mut Sheet) {
     let ends = [("failed", &query.failed), ("canceled", &query.canceled), ("timeout", &query.timed_out)];
     let ends = ends.map(|(end, count)| labelled("end", end, count.get() as f64)).to_vec();
     sheet.family("query_failures_total", FamilyKind::Counter, "Queries without an answer.", ends);
+    let cache = app.range_cache.counts();
+    let finds = [("hit", cache.hits), ("partial", cache.partial_hits), ("miss", cache.misses)];
+    let finds = finds.map(|(found, count)| labelled("found", found, count as f64)).to_vec();
+    let help = "Range queries by what the cache of results had of them.";
+    sheet.family("query_cache_requests_total", FamilyKind::Counter, help, finds);
+    sheet.gauge("query_cache_bytes", "Memory of kept results.", cache.bytes as f64);
+    sheet.gauge("query_cache_entries", "Kept results.", cache.entries as f64);
+    let help = "Results that went to make room for others.";
+    sheet.counter("query_cache_evictions_total", help, cache.evictions as f64);
+    let killed = app.active.killed_count() as f64;
+    sheet.counter("query_killed_total", "Queries killed by an operator.", killed);
+    let (written, left_out) = app.slow_log.counts();
+    sheet.counter("query_slow_logged_total", "Lines of the slow query log.", written as f64);
+    let help = "Slow queries without a line, because there were too many at once.";
+    sheet.counter("query_slow_left_out_total", help, left_out as f64);
 }
 
 fn gates(app: &App, sheet: &mut Sheet) {

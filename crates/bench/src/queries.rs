@@ -1,0 +1,181 @@
+//! Benchmark `queries`: ten slow shapes of query over the same samples in each server, answers compared.
+//!
+//! Holds: a shape's figures count only if its answer equals Prometheus's (VictoriaMetrics's where both mean the same);
+//! every query starts without a cache of results. Prometheus gets old samples as blocks that Chronolith wrote.
+//! Not here: how the figures read (BENCHMARKS.md).
+
+mod compare;
+mod corpus;
+mod feed;
+pub(crate) mod kernel;
+pub(crate) mod limits;
+mod measure;
+mod report;
+mod shapes;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use chronolith_base::{Clock, SystemClock};
+
+use crate::server::{Kind, Server, Setup};
+use compare::Answer;
+use corpus::Corpus;
+use report::{Line, Outcome};
+use shapes::{Meaning, Shape};
+
+/// How far the long corpus ends before the present: all of its windows are closed then.
+const LONG_AGE_MS: i64 = 5 * 3_600_000;
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Servers to measure (default: all three).
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Series of the wide corpus, 3 h at 15 s; 0 leaves it out.
+    #[arg(long, default_value_t = 100_000)]
+    series: usize,
+    /// Series of the long corpus; 0 leaves it out.
+    #[arg(long, default_value_t = 1000)]
+    long_series: usize,
+    /// Days of the long corpus, at 15 s.
+    #[arg(long, default_value_t = 30)]
+    days: i64,
+    /// Timed runs of each shape, after one to warm up.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Shapes to ask (default: all).
+    #[arg(long, value_delimiter = ',')]
+    shapes: Vec<String>,
+    /// Where the report goes.
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+    /// Where data directories go.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    data: PathBuf,
+    /// Keeps the servers up after the last query, until Enter is pressed: for a profiler.
+    #[arg(long)]
+    hold: bool,
+}
+
+/// The command.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    ensure!(options.rounds > 0 && options.days > 0, "rounds and days must be above 0");
+    let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
+    for kind in &kinds {
+        println!("{}: {}", kind.name(), kind.version()?);
+    }
+    let now_ms = SystemClock::new().now_ms();
+    let mut lines = Vec::new();
+    if options.series > 0 {
+        let corpus = Corpus::wide(options.series, now_ms - 60_000);
+        let shapes = wanted(options, shapes::wide(&corpus));
+        lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
+    }
+    if options.long_series > 0 {
+        let corpus = Corpus::long(options.long_series, options.days, now_ms - LONG_AGE_MS);
+        let shapes = wanted(options, shapes::long(&corpus));
+        lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
+    }
+    report::write(&options.out, &kinds, &lines)
+}
+
+fn wanted(options: &Options, mut shapes: Vec<Shape>) -> Vec<Shape> {
+    shapes.retain(|shape| options.shapes.is_empty() || options.shapes.iter().any(|name| name == shape.name));
+    shapes
+}
+
+fn measure_corpus(options: &Options, kinds: &[Kind], corpus: &Corpus, shapes: &[Shape]) -> Result<Vec<Line>> {
+    let mut lines: Vec<Line> = shapes.iter().map(|shape| Line::new(corpus, shape)).collect();
+    if shapes.is_empty() {
+        return Ok(lines);
+    }
+    println!("\n{}: {} series, {} steps", corpus.name, corpus.series_count(), corpus.step_count);
+    let blocks = if corpus.name == "long" && kinds.contains(&Kind::Prometheus) {
+        Some(plain_blocks(options, corpus)?)
+    } else {
+        None
+    };
+    let mut reference: Vec<Option<Answer>> = vec![None; shapes.len()];
+    // The reference first, so that the others can be compared with it as they go.
+    let mut order = kinds.to_vec();
+    order.sort_by_key(|kind| *kind != Kind::Prometheus);
+    for kind in order {
+        let server = filled(options, kind, corpus, blocks.as_ref())?;
+        for ((shape, line), reference) in shapes.iter().zip(&mut lines).zip(&mut reference) {
+            let outcome = measure_shape(options, &server, shape, reference)?;
+            println!("{:<16} {:<18} {}", kind.name(), shape.name, outcome.summary());
+            line.outcomes.push((kind, outcome));
+        }
+        if options.hold && kind == Kind::Chronolith {
+            println!("process {} on port {}; Enter goes on", server.pid(), server.port);
+            std::io::stdin().read_line(&mut String::new())?;
+        }
+    }
+    Ok(lines)
+}
+
+fn measure_shape(
+    options: &Options,
+    server: &Server,
+    shape: &Shape,
+    reference: &mut Option<Answer>,
+) -> Result<Outcome> {
+    let (cost, answer) = match measure::measure(server, &shape.ask, options.rounds) {
+        Ok(measured) => measured,
+        Err(error) => return Ok(Outcome::failed(format!("{error:#}"))),
+    };
+    if answer.series_count() == 0 {
+        return Ok(Outcome::failed("an empty answer".to_owned()));
+    }
+    let shares_meaning = server.kind() != Kind::VictoriaMetrics || shape.meaning == Meaning::Shared;
+    let difference = match reference {
+        Some(reference) if shares_meaning => answer.check_equal(reference).err().map(|e| format!("{e:#}")),
+        Some(_) => None,
+        None => {
+            *reference = shares_meaning.then_some(answer);
+            None
+        }
+    };
+    Ok(Outcome { cost: Some(cost), trouble: difference })
+}
+
+/// A server with all samples of the corpus.
+fn filled(options: &Options, kind: Kind, corpus: &Corpus, blocks: Option<&Server>) -> Result<Server> {
+    let mut server = Server::start_with(kind, &options.data, setup(kind, corpus, "dense"))?;
+    if let (Kind::Prometheus, Some(blocks)) = (kind, blocks) {
+        let count = feed::copy_blocks(&blocks.data_dir(), &server.data_dir())?;
+        server.restart_with(Vec::new())?;
+        println!("{}: {count} blocks", kind.name());
+        return Ok(server);
+    }
+    let seconds = feed::send(corpus, &server).with_context(|| server.log_tail())?;
+    println!("{}: loaded in {seconds:.1} s", kind.name());
+    if kind == Kind::Chronolith && corpus.name == "long" {
+        feed::wait_flushed(&server)?;
+    }
+    server.make_visible()?;
+    Ok(server)
+}
+
+/// A stopped Chronolith server with the corpus in blocks that Prometheus reads.
+fn plain_blocks(options: &Options, corpus: &Corpus) -> Result<Server> {
+    let kind = Kind::Chronolith;
+    let mut server = Server::start_with(kind, &options.data, setup(kind, corpus, "prometheus"))?;
+    feed::send(corpus, &server)?;
+    feed::wait_flushed(&server)?;
+    server.stop()?;
+    Ok(server)
+}
+
+fn setup(kind: Kind, corpus: &Corpus, block_encoding: &str) -> Setup {
+    let flags = match kind {
+        Kind::Chronolith => {
+            vec![format!("--block-encoding={block_encoding}"), "--self-scrape=off".to_owned()]
+        }
+        Kind::Prometheus | Kind::VictoriaMetrics => Vec::new(),
+    };
+    // Churned series take the place of others, so that more are there over time.
+    Setup { series_count: corpus.series_count() * 20, flags, ..Setup::default() }
+}

@@ -1,0 +1,197 @@
+//! Benchmark `rate-kernel`: `sum(rate(x[5m]))` over dense chunks in memory, on one core, in samples a second.
+//!
+//! Holds: the engine is the server's, from plan to result; only index and files are left out. What decoding alone
+//! takes is measured beside it, so that one sees how much is left for windows and sums.
+//! Not here: the encodings (`format`).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use chronolith_base::SystemClock;
+use chronolith_format::dense::{self, DenseScratch};
+use chronolith_model::query::VecBatches;
+use chronolith_model::{
+    Columns, Labels, LabelsBuilder, QueryError, Queryable, ReadContext, SampleSource, Selector,
+    SeriesBatches, SeriesRead, TimeRange,
+};
+use chronolith_promql::parser::{ParserOptions, parse_expr};
+use chronolith_promql::{Engine, EngineOptions, Query, Value};
+
+use super::corpus::{STEP_MS, mix};
+use super::measure::median;
+
+/// Samples of one chunk.
+const CHUNK_SAMPLES: usize = 1024;
+const START_MS: i64 = 1_700_000_000_000 / STEP_MS * STEP_MS;
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Series.
+    #[arg(long, default_value_t = 2000)]
+    series: usize,
+    /// Samples a series, 15 s apart.
+    #[arg(long, default_value_t = 5760)]
+    samples: usize,
+    /// Seconds between steps.
+    #[arg(long, default_value_t = 60)]
+    step: i64,
+    /// Timed runs.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// What is computed.
+    #[arg(long, default_value = "sum(rate(x[5m]))")]
+    query: String,
+}
+
+/// A chunk and the times it holds.
+struct Chunk {
+    bytes: Vec<u8>,
+    first_ms: i64,
+    last_ms: i64,
+    count: usize,
+}
+
+#[derive(Clone)]
+struct Chunks(Arc<Vec<Chunk>>);
+
+struct DenseSource {
+    series: Vec<(Labels, Chunks)>,
+}
+
+impl SampleSource for Chunks {
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        for chunk in self.0.iter().filter(|chunk| range.overlaps_inclusive(chunk.first_ms, chunk.last_ms)) {
+            dense::decode(&chunk.bytes, range, out).map_err(|error| QueryError::Corrupt {
+                path: "memory".to_owned(),
+                what: error.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn sample_count_hint(&self) -> usize {
+        self.0.iter().map(|chunk| chunk.count).sum()
+    }
+}
+
+impl Queryable for DenseSource {
+    fn select(&self, _: &Selector<'_>, _: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        let read = |(labels, chunks): &(Labels, Chunks)| SeriesRead {
+            labels: labels.clone(),
+            samples: Box::new(chunks.clone()),
+        };
+        Ok(Box::new(VecBatches::new(self.series.iter().map(read).collect())))
+    }
+
+    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
+        Ok(Vec::new())
+    }
+
+    fn label_values(
+        &self,
+        _: &str,
+        _: &Selector<'_>,
+        _: usize,
+        _: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        Ok(Vec::new())
+    }
+}
+
+impl DenseSource {
+    fn new(options: &Options) -> DenseSource {
+        let mut scratch = DenseScratch::default();
+        let mut series: Vec<(Labels, Chunks)> = (0..options.series)
+            .map(|idx| (labels(idx), chunks(idx, options.samples, &mut scratch)))
+            .collect();
+        series.sort_by(|a, b| a.0.cmp(&b.0));
+        DenseSource { series }
+    }
+
+    fn bytes(&self) -> usize {
+        self.series.iter().flat_map(|(_, chunks)| chunks.0.iter()).map(|chunk| chunk.bytes.len()).sum()
+    }
+}
+
+fn labels(idx: usize) -> Labels {
+    let mut labels = LabelsBuilder::new();
+    labels.push("__name__", "x");
+    labels.push("instance", &format!("10.0.{}.{}:9100", idx / 250, idx % 250));
+    labels.finish()
+}
+
+/// A counter that rises by a few units a step.
+fn chunks(idx: usize, samples: usize, scratch: &mut DenseScratch) -> Chunks {
+    let times: Vec<i64> = (0..samples as i64).map(|k| START_MS + k * STEP_MS).collect();
+    let mut value = 0;
+    let values: Vec<f64> = (0..samples)
+        .map(|k| {
+            value += mix((idx as u64) << 32 | k as u64) % 50;
+            value as f64
+        })
+        .collect();
+    let chunk = |(times, values): (&[i64], &[f64])| {
+        let mut bytes = Vec::new();
+        dense::encode(times, values, scratch, &mut bytes);
+        Chunk { bytes, first_ms: times[0], last_ms: times[times.len() - 1], count: times.len() }
+    };
+    Chunks(Arc::new(times.chunks(CHUNK_SAMPLES).zip(values.chunks(CHUNK_SAMPLES)).map(chunk).collect()))
+}
+
+/// The command.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    ensure!(options.series > 0 && options.samples > 1 && options.rounds > 0, "all counts must be above 0");
+    let source = DenseSource::new(options);
+    let sample_count = (options.series * options.samples) as f64;
+    println!(
+        "{} series, {} samples each, {:.2} bytes a sample",
+        options.series,
+        options.samples,
+        source.bytes() as f64 / sample_count
+    );
+    let mut decode = Vec::new();
+    for _ in 0..options.rounds {
+        let started = Instant::now();
+        let mut columns = Columns::default();
+        for (_, chunks) in &source.series {
+            columns.clear();
+            chunks.read(TimeRange::ALL, &mut columns)?;
+            ensure!(columns.len() == options.samples, "{} samples were read", columns.len());
+        }
+        decode.push(started.elapsed().as_secs_f64());
+    }
+    report("decode alone", sample_count, &mut decode);
+    let expr = parse_expr(&options.query, ParserOptions::default())?;
+    let end_ms = START_MS + (options.samples as i64 - 1) * STEP_MS;
+    let query = Query {
+        text: &options.query,
+        expr: &expr,
+        start_ms: START_MS + 300_000,
+        end_ms,
+        step_ms: options.step * 1000,
+        lookback_ms: None,
+    };
+    let engine = Engine::new(EngineOptions { threads: 1, ..EngineOptions::default() });
+    let ctx = ReadContext::unlimited(Arc::new(SystemClock::new()));
+    let mut walls = Vec::new();
+    for _ in 0..options.rounds {
+        let started = Instant::now();
+        let result = engine.run(&source, &query, &ctx).context("the query")?;
+        walls.push(started.elapsed().as_secs_f64());
+        let Value::Matrix(series) = result.value else { anyhow::bail!("not a matrix") };
+        ensure!(!series.is_empty() && result.samples_read > 0, "an empty result");
+    }
+    report(&options.query, sample_count, &mut walls);
+    Ok(())
+}
+
+fn report(what: &str, sample_count: f64, seconds: &mut [f64]) {
+    let median = median(seconds);
+    println!(
+        "{what}: {:.1} M samples/s/core, {:.2} ns a sample",
+        sample_count / median / 1e6,
+        median * 1e9 / sample_count
+    );
+}

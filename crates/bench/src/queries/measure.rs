@@ -1,0 +1,87 @@
+//! Asks a server one shape several times: time, CPU and memory of each.
+//! Holds: the first time warms up and its answer is the one that is checked; caches of results are told to stand aside.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use super::compare::Answer;
+use super::shapes::Ask;
+use crate::http;
+use crate::proc;
+use crate::server::Server;
+
+/// What one shape cost one server.
+#[derive(Debug, Clone)]
+pub(super) struct Cost {
+    /// Median.
+    pub(super) wall_ms: f64,
+    /// Median of the server's CPU time.
+    pub(super) cpu_ms: f64,
+    /// The most resident memory grew while a query ran.
+    pub(super) memory_mib: f64,
+}
+
+/// Runs `ask` once to warm up and `rounds` times for the figures.
+pub(super) fn measure(server: &Server, ask: &Ask, rounds: usize) -> Result<(Cost, Answer)> {
+    let answer = read(server.port, ask)?;
+    let (mut walls, mut cpus, mut memory_bytes) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..rounds {
+        let pid = server.pid();
+        proc::reset_peak(pid)?;
+        let before = proc::memory(pid)?;
+        let cpu = proc::cpu_seconds(pid)?;
+        let started = Instant::now();
+        send(server.port, ask, &mut |_, _| Ok(()))?;
+        walls.push(started.elapsed().as_secs_f64() * 1000.0);
+        cpus.push(proc::cpu_seconds(pid)?.since(cpu).total() * 1000.0);
+        let grown = proc::memory(pid)?.peak_bytes.saturating_sub(before.now_bytes);
+        memory_bytes = memory_bytes.max(grown);
+    }
+    let cost = Cost {
+        wall_ms: median(&mut walls),
+        cpu_ms: median(&mut cpus),
+        memory_mib: memory_bytes as f64 / 1_048_576.0,
+    };
+    Ok((cost, answer))
+}
+
+fn read(port: u16, ask: &Ask) -> Result<Answer> {
+    let mut all = Answer::default();
+    send(port, ask, &mut |idx, body| {
+        all.join(idx, Answer::parse(body)?);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Asks and hands every body on.
+fn send(port: u16, ask: &Ask, take: &mut dyn FnMut(usize, &str) -> Result<()>) -> Result<()> {
+    let one = |ask: &Ask| match ask {
+        Ask::Instant { query, time_ms } => http::query(port, query, *time_ms),
+        Ask::Range { query, start_ms, end_ms, step_s } => {
+            http::query_range(port, query, (*start_ms, *end_ms, *step_s))
+        }
+        Ask::LabelValues { label, start_ms, end_ms } => {
+            let (start, end) = (start_ms / 1000, end_ms / 1000);
+            http::get(port, &format!("/api/v1/label/{label}/values?start={start}&end={end}"))
+        }
+        Ask::Many(_) => anyhow::bail!("a list within a list"),
+    };
+    let asks = match ask {
+        Ask::Many(asks) => asks.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    for (idx, ask) in asks.iter().enumerate() {
+        let (status, body) = one(ask)?;
+        ensure!(status == 200, "HTTP {status}: {body:.300}");
+        take(idx, &body)?;
+    }
+    Ok(())
+}
+
+/// The middle of a list, which it sorts.
+pub(super) fn median(list: &mut [f64]) -> f64 {
+    list.sort_by(f64::total_cmp);
+    list.get(list.len() / 2).copied().unwrap_or(f64::NAN)
+}

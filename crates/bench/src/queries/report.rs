@@ -1,0 +1,151 @@
+//! Figures as a table, as Markdown and as JSON.
+//! Holds: ratios are times of the peer divided by ours; a shape without equal answers has none.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::corpus::Corpus;
+use super::measure::Cost;
+use super::shapes::Shape;
+use crate::machine;
+use crate::server::Kind;
+
+/// One shape and what it cost each server.
+pub(super) struct Line {
+    name: &'static str,
+    what: &'static str,
+    corpus: String,
+    pub(super) outcomes: Vec<(Kind, Outcome)>,
+}
+
+/// What came of one shape in one server.
+pub(super) struct Outcome {
+    pub(super) cost: Option<Cost>,
+    /// Why the figure does not count: no answer, or another one than the reference.
+    pub(super) trouble: Option<String>,
+}
+
+impl Outcome {
+    pub(super) fn failed(why: String) -> Outcome {
+        Outcome { cost: None, trouble: Some(why) }
+    }
+
+    pub(super) fn summary(&self) -> String {
+        let cost = self.cost.as_ref().map_or_else(String::new, |cost| {
+            format!("{:.1} ms, {:.1} ms CPU, +{:.1} MiB", cost.wall_ms, cost.cpu_ms, cost.memory_mib)
+        });
+        match &self.trouble {
+            None => cost,
+            Some(why) => format!("{cost} NOT EQUAL: {why}"),
+        }
+    }
+
+    fn counted(&self) -> Option<&Cost> {
+        self.cost.as_ref().filter(|_| self.trouble.is_none())
+    }
+}
+
+impl Line {
+    pub(super) fn new(corpus: &Corpus, shape: &Shape) -> Line {
+        let days = (corpus.end_ms() - corpus.start_ms) as f64 / 86_400_000.0;
+        let corpus = format!("{} ({} series, {days:.2} d)", corpus.name, corpus.series_count());
+        Line { name: shape.name, what: shape.what, corpus, outcomes: Vec::new() }
+    }
+
+    fn cost_of(&self, kind: Kind) -> Option<&Cost> {
+        self.outcomes.iter().find(|(found, _)| *found == kind).and_then(|(_, outcome)| outcome.counted())
+    }
+
+    /// Time of `peer` divided by ours.
+    fn ratio(&self, peer: Kind) -> Option<f64> {
+        Some(self.cost_of(peer)?.wall_ms / self.cost_of(Kind::Chronolith)?.wall_ms)
+    }
+}
+
+/// Prints the table and writes both files.
+pub(super) fn write(dir: &Path, kinds: &[Kind], lines: &[Line]) -> Result<()> {
+    let table = table(kinds, lines);
+    println!("\n{table}");
+    let mut markdown = format!("# queries, {}\n\n", machine::date());
+    for kind in kinds {
+        let _ = writeln!(markdown, "- {}: {}", kind.name(), kind.version()?);
+    }
+    let about = machine::describe();
+    let _ = writeln!(markdown, "\n```json\n{about:#}\n```\n\n{table}");
+    let name = format!("queries-{}", machine::date());
+    crate::remote_write::write_file(dir, &format!("{name}.md"), &markdown)?;
+    let json = json!({ "machine": about, "lines": lines.iter().map(line_json).collect::<Value>() });
+    crate::remote_write::write_file(dir, &format!("{name}.json"), &format!("{json:#}\n"))
+}
+
+fn table(kinds: &[Kind], lines: &[Line]) -> String {
+    let peers: Vec<Kind> = kinds.iter().copied().filter(|kind| *kind != Kind::Chronolith).collect();
+    let mut out = String::from("| shape | corpus |");
+    for kind in kinds {
+        let _ = write!(out, " {} ms (CPU ms, MiB) |", kind.name());
+    }
+    for peer in &peers {
+        let _ = write!(out, " {} / ours |", peer.name());
+    }
+    let _ = writeln!(out, "\n|---|---|{}", "---:|".repeat(kinds.len() + peers.len()));
+    for line in lines {
+        let _ = write!(out, "| {}: {} | {} |", line.name, line.what, line.corpus);
+        for kind in kinds {
+            let _ = match line.cost_of(*kind) {
+                Some(cost) => {
+                    write!(out, " {:.1} ({:.0}, {:.1}) |", cost.wall_ms, cost.cpu_ms, cost.memory_mib)
+                }
+                None => write!(out, " - |"),
+            };
+        }
+        for peer in &peers {
+            let _ = match line.ratio(*peer) {
+                Some(ratio) => write!(out, " {ratio:.1}x |"),
+                None => write!(out, " - |"),
+            };
+        }
+        out.push('\n');
+    }
+    let _ = write!(out, "| geometric mean | |{}", " |".repeat(kinds.len()));
+    for peer in &peers {
+        let ratios: Vec<f64> = lines.iter().filter_map(|line| line.ratio(*peer)).collect();
+        let _ = write!(out, " {:.1}x |", geometric_mean(&ratios));
+    }
+    out.push('\n');
+    out
+}
+
+fn geometric_mean(values: &[f64]) -> f64 {
+    (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
+}
+
+fn line_json(line: &Line) -> Value {
+    let outcome = |(kind, outcome): &(Kind, Outcome)| {
+        json!({
+            "server": kind.name(),
+            "wall_ms": outcome.cost.as_ref().map(|cost| cost.wall_ms),
+            "cpu_ms": outcome.cost.as_ref().map(|cost| cost.cpu_ms),
+            "memory_mib": outcome.cost.as_ref().map(|cost| cost.memory_mib),
+            "trouble": outcome.trouble,
+        })
+    };
+    json!({
+        "shape": line.name,
+        "corpus": line.corpus,
+        "outcomes": line.outcomes.iter().map(outcome).collect::<Value>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::geometric_mean;
+
+    #[test]
+    fn means_are_geometric() {
+        assert!((geometric_mean(&[2.0, 8.0]) - 4.0).abs() < 1e-12);
+        assert!(geometric_mean(&[]).is_nan());
+    }
+}

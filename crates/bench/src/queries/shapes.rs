@@ -1,0 +1,151 @@
+//! The ten shapes of query that are known to be slow, each over the corpus that makes it so.
+//! Holds: times lie between samples, where servers agree about which samples a window holds, whether they take its
+//! first moment for inside or not.
+
+use super::corpus::Corpus;
+
+/// Behind the last sample, and behind every multiple of it.
+const BETWEEN_MS: i64 = 7_000;
+/// Small queries of the shape that asks many.
+const RULE_COUNT: usize = 1000;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub(super) enum Ask {
+    /// An instant query.
+    Instant { query: String, time_ms: i64 },
+    /// A range query.
+    Range { query: String, start_ms: i64, end_ms: i64, step_s: i64 },
+    /// Values of a label.
+    LabelValues { label: &'static str, start_ms: i64, end_ms: i64 },
+    /// Instant queries one after another.
+    Many(Vec<Ask>),
+}
+
+/// Whether VictoriaMetrics means the same by a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// It does: answers are compared.
+    Shared,
+    /// It does not extrapolate rates, or looks back further: only times are compared.
+    OwnInVictoriaMetrics,
+}
+
+/// One shape.
+#[derive(Debug, Clone)]
+pub(super) struct Shape {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    pub(super) ask: Ask,
+    pub(super) meaning: Meaning,
+}
+
+/// Shapes over many series.
+pub(super) fn wide(corpus: &Corpus) -> Vec<Shape> {
+    use Meaning::{OwnInVictoriaMetrics as Own, Shared};
+    let end_ms = corpus.end_ms() + BETWEEN_MS;
+    let instant = |query: &str| Ask::Instant { query: query.to_owned(), time_ms: end_ms };
+    let range = |query: &str, span_ms: i64, step_s: i64| Ask::Range {
+        query: query.to_owned(),
+        start_ms: end_ms - span_ms,
+        end_ms,
+        step_s,
+    };
+    let hour = 3_600_000;
+    let rules = (0..RULE_COUNT).map(|idx| {
+        let instance = idx % corpus.instance_count().max(1);
+        instant(&format!(
+            "sum by (code) (rate(http_requests_total{{instance=\"10.0.{}.{}:9100\"}}[5m]))",
+            instance / 250,
+            instance % 250
+        ))
+    });
+    let shape = |name, what, ask, meaning| Shape { name, what, ask, meaning };
+    vec![
+        shape(
+            "count_by_name",
+            "count by name over everything",
+            instant("count by (__name__) ({__name__=~\".+\"})"),
+            Shared,
+        ),
+        shape(
+            "regex_values",
+            "regex over all values of a label",
+            instant("count(unique_requests{path=~\".*7.*3\"})"),
+            Shared,
+        ),
+        shape(
+            "info_join",
+            "join with an info metric, 1 h at 1 m",
+            range(
+                "sum by (version) (rate(http_requests_total[5m]) * on (instance) group_left (version) node_info)",
+                hour,
+                60,
+            ),
+            Own,
+        ),
+        shape(
+            "churned_sum",
+            "sum over a churned metric, 3 h at 15 s",
+            range("sum(pod_memory_bytes)", 3 * hour, 15),
+            Own,
+        ),
+        shape(
+            "label_values",
+            "values of a label",
+            Ask::LabelValues { label: "path", start_ms: corpus.start_ms, end_ms },
+            Shared,
+        ),
+        shape("instant_rules", "1000 small instant queries", Ask::Many(rules.collect()), Own),
+        shape(
+            "topk_range",
+            "topk of rates, 1 h at 1 m",
+            range("topk(5, rate(http_requests_total[5m]))", hour, 60),
+            Own,
+        ),
+        shape(
+            "quantile_range",
+            "quantile of rates by all series, 1 h at 1 m",
+            range("quantile by (job) (0.9, rate(http_requests_total[5m]))", hour, 60),
+            Own,
+        ),
+    ]
+}
+
+/// Shapes over many days.
+pub(super) fn long(corpus: &Corpus) -> Vec<Shape> {
+    let end_ms = corpus.end_ms() + BETWEEN_MS;
+    // The first window lies within the corpus, too.
+    let start_ms = corpus.start_ms + 3_600_000 + BETWEEN_MS;
+    let range = |query: &str, start_ms: i64, step_s: i64| Ask::Range {
+        query: query.to_owned(),
+        start_ms,
+        end_ms,
+        step_s,
+    };
+    let shape = |name, what, ask| Shape { name, what, ask, meaning: Meaning::OwnInVictoriaMetrics };
+    vec![
+        shape(
+            "quantile_of_rates",
+            "histogram_quantile of rates, all days at 1 h",
+            range(
+                "histogram_quantile(0.99, sum by (le) (rate(http_request_duration_seconds_bucket[5m])))",
+                start_ms,
+                3600,
+            ),
+        ),
+        shape(
+            "rate_days",
+            "rate, all days at 10 m",
+            range("sum by (job) (rate(http_requests_total[5m]))", start_ms, 600),
+        ),
+        shape(
+            "rate_subquery",
+            "max of a rate subquery over a day at 1 m",
+            Ask::Instant {
+                query: "max by (job) (max_over_time(rate(http_requests_total[5m])[1d:1m]))".to_owned(),
+                time_ms: end_ms,
+            },
+        ),
+    ]
+}

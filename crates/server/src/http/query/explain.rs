@@ -1,0 +1,90 @@
+//! What a query did, for people: the tree beside its result (`explain=1`), the line of the slow query log, and the
+//! statistics that upstream gives (`stats`).
+//! Holds: names of statistics are upstream's. Not here: what is counted (`promql::engine::trace`).
+
+use chronolith_promql::engine::trace::{Trace, TraceNode};
+use serde_json::{Value, json};
+
+use crate::json;
+
+/// How long the parts of a query took.
+#[derive(Clone, Copy)]
+pub(super) struct Timings {
+    pub(super) queue_ns: u64,
+    pub(super) preparation_ns: u64,
+    pub(super) evaluation_ns: u64,
+}
+
+/// A tree of nodes as JSON.
+pub(super) fn tree(node: &TraceNode) -> Value {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    json!({
+        "op": node.op,
+        "text": node.text,
+        "seriesSelected": node.series_selected,
+        "series": node.series,
+        "chunks": node.chunks,
+        "samples": node.samples,
+        "memoryBytes": node.memory_bytes,
+        "timeMs": ms(node.time_ns),
+        "selfMs": ms(node.self_ns),
+        "children": node.children.iter().map(tree).collect::<Value>(),
+    })
+}
+
+/// Which statistics a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StatsWish {
+    None,
+    Totals,
+    /// `stats=all`: by step, too.
+    Steps,
+}
+
+impl StatsWish {
+    pub(super) fn parse(text: Option<&str>) -> StatsWish {
+        match text {
+            None => StatsWish::None,
+            Some("all") => StatsWish::Steps,
+            Some(_) => StatsWish::Totals,
+        }
+    }
+}
+
+/// Appends the member `stats` of the answer's data.
+pub(super) fn put_stats(out: &mut Vec<u8>, wish: StatsWish, timings: Timings, trace: &Trace, peak: u64) {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let (queue, preparation) = (seconds(timings.queue_ns), seconds(timings.preparation_ns));
+    let inner = seconds(timings.evaluation_ns);
+    let evaluation = preparation + inner;
+    let total_time = queue + evaluation;
+    json::put_display(
+        out,
+        format_args!(
+            ",\"stats\":{{\"timings\":{{\"evalTotalTime\":{evaluation},\"resultSortTime\":0,\
+             \"queryPreparationTime\":{preparation},\"innerEvalTime\":{inner},\"execQueueTime\":{queue},\
+             \"execTotalTime\":{total_time}}},\"samples\":{{"
+        ),
+    );
+    let steps = trace.step_samples().unwrap_or_default();
+    let sum = |list: &[(i64, u64)]| list.iter().map(|(_, count)| count).sum::<u64>();
+    if wish == StatsWish::Steps {
+        put_steps(out, "totalQueryableSamplesPerStep", &steps.total);
+        put_steps(out, "samplesReadPerStep", &steps.read);
+    }
+    let (total, read) = (sum(&steps.total), sum(&steps.read));
+    json::put_display(
+        out,
+        format_args!("\"totalQueryableSamples\":{total},\"samplesRead\":{read},\"peakSamples\":{peak}}}}}"),
+    );
+}
+
+fn put_steps(out: &mut Vec<u8>, name: &str, steps: &[(i64, u64)]) {
+    json::put_display(out, format_args!("\"{name}\":["));
+    for (idx, (time_ms, count)) in steps.iter().enumerate() {
+        out.extend_from_slice(if idx > 0 { b",[" } else { b"[" });
+        json::put_time_short(out, *time_ms);
+        json::put_display(out, format_args!(",{count}]"));
+    }
+    out.extend_from_slice(b"],");
+}

@@ -1,0 +1,173 @@
+//! What changed in each tenant's data, for caches of results.
+//!
+//! Holds: generations are handed out one by one, so there are never more entries than readers' questions; beyond
+//! [`ENTRIES_MAX`] old ones are joined, which only makes more count as changed. A tenant that nobody asks about
+//! costs one look into a map a batch.
+//! Not here: who must call (`store` after each batch, `upkeep` after each removed block).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use chronolith_base::hash::HashMap;
+use chronolith_model::change::Changed;
+use chronolith_model::{TenantId, TimeRange, WriteBatch};
+use parking_lot::{Mutex, RwLock};
+
+/// Entries of one list of one tenant.
+const ENTRIES_MAX: usize = 1024;
+
+/// Changes of all tenants that are watched.
+#[derive(Default)]
+pub(crate) struct Changes(RwLock<HashMap<TenantId, Arc<Mutex<TenantChanges>>>>);
+
+#[derive(Default)]
+struct TenantChanges {
+    generation: u64,
+    /// Earliest times written.
+    written: Minima,
+    /// Latest times removed, negated so that the greatest is the least.
+    removed: Minima,
+}
+
+impl Changes {
+    /// As [`chronolith_model::change::ChangeWatch::generation`].
+    pub(crate) fn generation(&self, tenant: &TenantId) -> u64 {
+        let watched =
+            self.of(tenant).unwrap_or_else(|| self.0.write().entry(tenant.clone()).or_default().clone());
+        let mut changes = watched.lock();
+        let now = changes.generation;
+        changes.generation += 1;
+        now
+    }
+
+    /// As [`chronolith_model::change::ChangeWatch::changed_since`].
+    pub(crate) fn since(&self, tenant: &TenantId, generation: u64) -> Changed {
+        let Some(watched) = self.of(tenant) else { return Changed::NOTHING };
+        let changes = watched.lock();
+        let removed = changes.removed.since(generation).map_or(i64::MIN, |negated| -negated);
+        let written = changes.written.since(generation).unwrap_or(i64::MAX);
+        Changed { removed_before_ms: removed, written_from_ms: written }
+    }
+
+    /// A batch is in memory.
+    pub(crate) fn note_batch(&self, tenant: &TenantId, batch: &WriteBatch) {
+        if let Some(watched) = self.of(tenant)
+            && let Some(&from_ms) = batch.times.iter().min()
+        {
+            let mut changes = watched.lock();
+            let generation = changes.generation;
+            changes.written.push(generation, from_ms);
+        }
+    }
+
+    /// Samples in `range` came or went by another way than a batch: a deletion, an import.
+    pub(crate) fn note_range(&self, tenant: &TenantId, range: TimeRange) {
+        if let Some(watched) = self.of(tenant) {
+            let mut changes = watched.lock();
+            let generation = changes.generation;
+            changes.written.push(generation, range.start);
+        }
+    }
+
+    /// Everything before `end_ms` may be gone: retention.
+    pub(crate) fn note_removed(&self, tenant: &TenantId, end_ms: i64) {
+        if let Some(watched) = self.of(tenant) {
+            let mut changes = watched.lock();
+            let generation = changes.generation;
+            changes.removed.push(generation, end_ms.saturating_neg());
+        }
+    }
+
+    fn of(&self, tenant: &TenantId) -> Option<Arc<Mutex<TenantChanges>>> {
+        self.0.read().get(tenant).cloned()
+    }
+}
+
+/// The least value since any generation: generations and values both ascend, because an entry makes all earlier
+/// ones with a greater value superfluous.
+#[derive(Default)]
+struct Minima(VecDeque<(u64, i64)>);
+
+impl Minima {
+    fn push(&mut self, generation: u64, value: i64) {
+        while self.0.back().is_some_and(|&(_, last)| last >= value) {
+            self.0.pop_back();
+        }
+        if self.0.back().is_some_and(|&(last, _)| last == generation) {
+            return;
+        }
+        self.0.push_back((generation, value));
+        if self.0.len() > ENTRIES_MAX
+            && let Some((_, least)) = self.0.pop_front()
+            && let Some(next) = self.0.front_mut()
+        {
+            next.1 = least;
+        }
+    }
+
+    /// The least value of generations after `generation`.
+    fn since(&self, generation: u64) -> Option<i64> {
+        let at = self.0.partition_point(|&(stamped, _)| stamped <= generation);
+        self.0.get(at).map(|&(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chronolith_base::Rng;
+
+    #[test]
+    fn only_what_came_after_a_generation_counts() {
+        let (changes, tenant) = (Changes::default(), TenantId::anonymous());
+        changes.note_removed(&tenant, 5);
+        assert_eq!(changes.since(&tenant, 0), Changed::NOTHING, "nobody watches");
+        let first = changes.generation(&tenant);
+        changes.note_range(&tenant, TimeRange { start: 100, end: 200 });
+        let second = changes.generation(&tenant);
+        assert!(second > first);
+        changes.note_range(&tenant, TimeRange { start: 150, end: 200 });
+        changes.note_removed(&tenant, 30);
+        let changed = |removed_before_ms, written_from_ms| Changed { removed_before_ms, written_from_ms };
+        assert_eq!(changes.since(&tenant, first), changed(30, 100));
+        assert_eq!(changes.since(&tenant, second), changed(30, 150));
+        let third = changes.generation(&tenant);
+        assert_eq!(changes.since(&tenant, third), Changed::NOTHING);
+        assert_eq!(changes.since(&TenantId::new("b").expect("valid"), first), Changed::NOTHING);
+        assert!(changed(30, 100).spares(30, 99));
+        assert!(!changed(30, 100).spares(29, 99) && !changed(30, 100).spares(30, 100));
+    }
+
+    /// Against a list of everything that was pushed.
+    #[test]
+    fn minima_agree_with_a_full_list() {
+        let rng = Rng::from_seed(7);
+        let (mut minima, mut all) = (Minima::default(), Vec::new());
+        let mut generation = 0;
+        for _ in 0..20_000 {
+            generation += rng.next_u64() % 3;
+            let value = (rng.next_u64() % 1000) as i64 + generation as i64 / 4;
+            minima.push(generation, value);
+            all.push((generation, value));
+            let asked = rng.next_u64() % (generation + 1);
+            let want = all.iter().rev().take_while(|(g, _)| *g > asked).map(|(_, v)| *v).min();
+            let got = minima.since(asked);
+            // Joined entries may report more than changed, never less.
+            assert!(got == want || (minima.0.len() >= ENTRIES_MAX && got <= want), "{got:?} {want:?}");
+            assert!(minima.0.len() <= ENTRIES_MAX);
+        }
+        assert!(all.len() > minima.0.len());
+    }
+
+    #[test]
+    fn joined_entries_report_more_and_never_less() {
+        let mut minima = Minima::default();
+        for generation in 0..3 * ENTRIES_MAX as u64 {
+            minima.push(generation, generation as i64);
+        }
+        assert_eq!(minima.0.len(), ENTRIES_MAX);
+        assert_eq!(minima.since(0), Some(0), "the least of all joined ones");
+        let late = 3 * ENTRIES_MAX as u64 - 10;
+        assert_eq!(minima.since(late), Some(late as i64 + 1));
+    }
+}
