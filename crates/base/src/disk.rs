@@ -105,6 +105,14 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives the file `from` the name `to` as well; neither may be written to afterwards. Durable after `sync_dir`.
+    ///
+    /// # Errors
+    /// As the operating system reports; `Unsupported` where files have one name only.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Removes a file.
     ///
     /// # Errors

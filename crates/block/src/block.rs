@@ -12,7 +12,7 @@ use chronolith_format::chunks::{self, ChunkRef, ENCODINGS_HISTOGRAM, RawChunk, S
 use chronolith_format::index::{ChunkMeta, IndexReader};
 use chronolith_format::meta::BlockMeta;
 use chronolith_format::tombstones::Tombstones;
-use chronolith_format::{dense, xor};
+use chronolith_format::{dense, xor, xor2};
 use chronolith_model::{Columns, QueryError, TimeRange};
 
 use crate::error::query_error;
@@ -148,6 +148,15 @@ impl BlockFiles {
             }
             dense::ENCODING_DENSE => {
                 dense::decode(raw.bytes, range, out).map_err(|error| ChunkError::Content(error.to_string()))
+            }
+            dense::ENCODING_PACKED => {
+                let segment_idx = chunk.chunk_ref.segment_idx();
+                let times_chunk = |offset| self.chunk(ChunkRef::new(segment_idx, offset));
+                let done = dense::decode_packed(raw.bytes, range, times_chunk, out);
+                done.map_err(|error| ChunkError::Content(error.to_string()))
+            }
+            xor2::ENCODING_XOR2 => {
+                xor2::decode(raw.bytes, range, out).map_err(|error| ChunkError::Content(error.to_string()))
             }
             encoding if ENCODINGS_HISTOGRAM.contains(&encoding) => {
                 self.histogram_chunks_skipped.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Merges several blocks of one tenant into one: series by labels, samples by time.
 //!
 //! Holds: the output answers every query as its inputs did together. Of equal timestamps the block that was
-//! written first wins (`precedence`), deletions of the inputs are applied, the output names its inputs as parents
+//! written first wins (`precedence`), or last where that is the tenant's policy; deletions of the inputs are applied, the output names its inputs as parents
 //! and is complete and durable when `compact` returns.
 //! Memory: one series at a time of every input, 4 bytes a series of every input, and what `BlockWriter` needs.
 //! Not here: which blocks are merged and when the inputs go (`tsdb`), how chunks are joined (`sweep`).
@@ -10,14 +10,14 @@ mod sweep;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::Env;
 use chronolith_format::index::SeriesEntry;
 use chronolith_format::meta::{BlockDesc, BlockMeta, Ulid};
-use chronolith_model::{Labels, QueryError, TimeRange};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, Labels, QueryError, TimeRange};
 
 use crate::block::BlockFiles;
 use crate::select::{has_repeated_chunk, is_deleted};
@@ -59,6 +59,22 @@ pub enum CompactError {
     Stopped,
 }
 
+/// How fast blocks may be merged.
+pub trait Pace {
+    /// Called after every series with the bytes that were read and written for it. Waits as long as they ask for;
+    /// `Break` ends the merge with [`CompactError::Stopped`].
+    fn spend(&self, bytes: u64) -> ControlFlow<()>;
+}
+
+/// How blocks are merged.
+#[derive(Debug, Clone, Copy)]
+pub struct MergeRules {
+    /// How the samples of the output are encoded.
+    pub encoding: BlockEncoding,
+    /// Which of two samples of a series and time stays.
+    pub duplicates: DuplicatePolicy,
+}
+
 /// Sorts blocks by when their samples were written: of two blocks with the same timestamp of a series, the one
 /// with the lower precedence is right. That is the oldest block from the head that went in, so a merged block stands
 /// where its first input stood, provided that no overlapping block stood between its inputs.
@@ -68,7 +84,7 @@ pub fn precedence(meta: &BlockMeta) -> (Ulid, Ulid) {
 }
 
 /// Merges `inputs` (at least one) into a block below `parent_dir` whose name sorts behind `previous` and all inputs, and
-/// opens it. `None` if nothing is left of them. Looks at `stop` before every series. Cost: one pass over all bytes;
+/// opens it. `None` if nothing is left of them. Asks `pace` after every series. Cost: one pass over all bytes; full
 /// chunks that overlap nothing are copied, others are decoded and encoded again.
 ///
 /// # Errors
@@ -78,17 +94,18 @@ pub fn compact(
     parent_dir: &Path,
     previous: Option<Ulid>,
     inputs: &[Arc<Block>],
-    stop: &AtomicBool,
+    rules: MergeRules,
+    pace: &dyn Pace,
 ) -> Result<Option<Arc<Block>>, CompactError> {
     let mut inputs: Vec<&Block> = inputs.iter().map(Arc::as_ref).collect();
     inputs.sort_by_key(|block| precedence(block.meta()));
     let newest = inputs.iter().map(|block| block.meta().ulid).chain(previous).max();
-    let mut writer = BlockWriter::create_after(env, parent_dir, newest)?;
+    let mut writer = BlockWriter::create_after(env, parent_dir, newest)?.with_encoding(rules.encoding);
     let mut cursors = Vec::with_capacity(inputs.len());
-    for block in &inputs {
-        cursors.push(Cursor::new(&block.files)?);
+    for (place, block) in (0u32..).zip(&inputs) {
+        cursors.push(Cursor::new(&block.files, place)?);
     }
-    merge_series(&mut cursors, &mut writer, stop)?;
+    merge_series(&mut cursors, &mut writer, rules, pace)?;
     let dir = parent_dir.join(writer.ulid().to_string());
     let opened = match writer.finish(source_of(&inputs)) {
         Ok(None) => return Ok(None),
@@ -106,7 +123,9 @@ fn source_of(inputs: &[&Block]) -> BlockSource {
     let metas = || inputs.iter().map(|block| block.meta());
     let start = metas().map(|m| m.min_time).min().unwrap_or_default();
     let end = metas().map(|m| m.max_time).max().unwrap_or_default();
-    let level = metas().map(|m| m.compaction.level).max().unwrap_or_default().saturating_add(1);
+    let highest = metas().map(|m| m.compaction.level).max().unwrap_or_default();
+    // A single block is only rewritten without what is deleted.
+    let level = if inputs.len() == 1 { highest } else { highest.saturating_add(1) };
     let mut sources: Vec<Ulid> = metas().flat_map(|m| &m.compaction.sources).copied().collect();
     sources.sort_unstable();
     sources.dedup();
@@ -119,18 +138,16 @@ fn source_of(inputs: &[&Block]) -> BlockSource {
 fn merge_series(
     cursors: &mut [Cursor<'_>],
     writer: &mut BlockWriter,
-    stop: &AtomicBool,
+    rules: MergeRules,
+    pace: &dyn Pace,
 ) -> Result<(), CompactError> {
     let mut order = BinaryHeap::with_capacity(cursors.len());
     for (place, cursor) in cursors.iter_mut().enumerate() {
         order.extend(cursor.next()?.map(|labels| Reverse((labels, place))));
     }
     let mut pieces = Vec::new();
-    let mut sweep = Sweep::default();
+    let mut sweep = Sweep::new(rules);
     while let Some(Reverse((labels, first))) = order.pop() {
-        if stop.load(Ordering::Relaxed) {
-            return Err(CompactError::Stopped);
-        }
         pieces.clear();
         let mut place = first;
         loop {
@@ -145,8 +162,12 @@ fn merge_series(
             }
             order.pop();
         }
-        sweep.run(&labels, &mut pieces, writer)?;
+        let written_before = writer.chunk_bytes();
+        let read_bytes = sweep.run(&labels, &mut pieces, writer)?;
         writer.end_series(&labels)?;
+        if pace.spend(read_bytes + writer.chunk_bytes() - written_before).is_break() {
+            return Err(CompactError::Stopped);
+        }
     }
     Ok(())
 }
@@ -154,6 +175,8 @@ fn merge_series(
 /// The series of one input, in order.
 struct Cursor<'a> {
     files: &'a BlockFiles,
+    /// Among the inputs.
+    place: u32,
     refs: std::vec::IntoIter<u32>,
     series_ref: u32,
     entry: SeriesEntry,
@@ -161,10 +184,11 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    fn new(files: &'a BlockFiles) -> Result<Cursor<'a>, CompactError> {
+    fn new(files: &'a BlockFiles, place: u32) -> Result<Cursor<'a>, CompactError> {
         let postings = files.index.all_postings().map_err(|e| CompactError::Read(files.index_error(&e)))?;
         let refs: Vec<u32> = postings.iter().collect();
-        Ok(Cursor { files, refs: refs.into_iter(), series_ref: 0, entry: SeriesEntry::new(), labels: None })
+        let refs = refs.into_iter();
+        Ok(Cursor { files, place, refs, series_ref: 0, entry: SeriesEntry::new(), labels: None })
     }
 
     /// Goes to the next series.
@@ -190,8 +214,8 @@ impl<'a> Cursor<'a> {
         let deleted = files.tombstones.get(u64::from(self.series_ref));
         self.entry.chunks.sort_by_key(|chunk| chunk.min_time);
         let kept = self.entry.chunks.iter().filter(|chunk| !is_deleted(deleted, chunk));
-        for chunk in kept {
-            out.push(Piece { files, deleted, chunk: *chunk, place: out.len() });
+        for (place, chunk) in (0u32..).zip(kept) {
+            out.push(Piece { files, deleted, chunk: *chunk, block: self.place, place });
         }
     }
 

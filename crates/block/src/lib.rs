@@ -5,15 +5,18 @@
 
 mod block;
 mod compact;
+mod delete;
 mod directory;
 mod error;
+mod link;
 mod select;
 mod series;
 mod verify;
 mod writer;
 
 pub use block::Block;
-pub use compact::{CompactError, compact, precedence};
+pub use compact::{CompactError, MergeRules, Pace, compact, precedence};
+pub use delete::{DeleteError, Deleted};
 pub use directory::{open_dir, remove};
 pub use error::BlockError;
 pub use verify::Damage;

@@ -1,6 +1,7 @@
 //! Blocks written and read: against a model, against Prometheus's files and tools, damaged, interrupted.
 
 mod damage;
+mod dense;
 mod golden;
 pub(crate) mod promtool;
 mod round_trip;

@@ -7,6 +7,7 @@
 //! symbols in front of them. A million series of ten labels: about 45 MB and the strings.
 //! Not here: merging chunks or blocks (`compact`).
 
+pub(crate) mod samples;
 mod segments;
 mod sink;
 mod spool;
@@ -22,9 +23,10 @@ use chronolith_format::index::{ChunkMeta, IndexWriter, TableEntry};
 use chronolith_format::meta::{self, BlockDesc, BlockMeta, BlockStats, Compaction, Ulid};
 use chronolith_format::tombstones::Tombstones;
 use chronolith_format::xor::EncodedChunk;
-use chronolith_model::{Labels, TimeRange};
+use chronolith_model::{BlockEncoding, Labels, TimeRange};
 
 use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
+use samples::SampleEncoder;
 use segments::SegmentsWriter;
 use sink::FileSink;
 use spool::Spool;
@@ -90,6 +92,7 @@ pub struct BlockWriter {
     parent_dir: PathBuf,
     ulid: Ulid,
     segments: SegmentsWriter,
+    samples: SampleEncoder,
     spool: Spool,
     pairs: LabelPairs,
     last_labels: Option<Labels>,
@@ -131,6 +134,7 @@ impl BlockWriter {
         }
         Ok(BlockWriter {
             segments: SegmentsWriter::new(env, chunks_dir),
+            samples: SampleEncoder::new(BlockEncoding::default(), env.rng.next_u64()),
             spool: Spool::new(env, path.join("series.spool")),
             dir: CreatingDir { env: env.clone(), path, complete: false },
             parent_dir: parent_dir.to_owned(),
@@ -145,10 +149,33 @@ impl BlockWriter {
         })
     }
 
+    /// Sets how [`BlockWriter::add_samples`] encodes; [`BlockEncoding::Dense`] otherwise.
+    #[must_use]
+    pub fn with_encoding(mut self, encoding: BlockEncoding) -> BlockWriter {
+        self.samples.encoding = encoding;
+        self
+    }
+
     /// Name that the block will have.
     #[must_use]
     pub fn ulid(&self) -> Ulid {
         self.ulid
+    }
+
+    /// Adds the next series with all its samples, as few chunks as the encoding allows. One without samples is left
+    /// out.
+    ///
+    /// # Errors
+    /// [`BlockError`]; the block cannot be completed then.
+    ///
+    /// # Panics
+    /// If series do not ascend by labels, times do not ascend strictly, or there is not one value a time.
+    pub fn add_samples(&mut self, labels: &Labels, times: &[i64], values: &[f64]) -> Result<(), BlockError> {
+        let chunk_samples = self.chunk_samples(times.len());
+        for (times, values) in times.chunks(chunk_samples).zip(values.chunks(chunk_samples)) {
+            self.add_chunk_of(times, values)?;
+        }
+        self.end_series(labels)
     }
 
     /// Adds the next series. One without chunks is left out.
@@ -167,7 +194,7 @@ impl BlockWriter {
     }
 
     /// Adds the next chunk of the series that the next [`BlockWriter::end_series`] names.
-    pub(crate) fn add_chunk(&mut self, chunk: &ChunkView<'_>) -> Result<(), BlockError> {
+    pub(crate) fn add_chunk(&mut self, chunk: &ChunkView<'_>) -> Result<ChunkRef, BlockError> {
         let (min_time, max_time) = (chunk.min_time, chunk.max_time);
         let follows = self.chunk_metas.last().is_none_or(|last| last.max_time < min_time);
         assert!(
@@ -178,7 +205,12 @@ impl BlockWriter {
         let chunk_ref = self.segments.add(chunk.encoding, chunk.bytes)?;
         self.chunk_metas.push(ChunkMeta { min_time, max_time, chunk_ref });
         self.count_samples(chunk);
-        Ok(())
+        Ok(chunk_ref)
+    }
+
+    /// Bytes of chunks written so far.
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        self.segments.written_bytes
     }
 
     /// Ends a series; without chunks since the last one it is left out.

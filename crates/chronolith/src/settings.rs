@@ -3,6 +3,7 @@
 //! says where it stands. Not here: the file's syntax (`settings::file`).
 
 mod file;
+mod limits;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use chronolith_base::Disk;
 use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
 use chronolith_server::{Reloaded, ServerOptions};
-use chronolith_tsdb::{BlockEncoding, SyncMode};
+use chronolith_tsdb::SyncMode;
 use clap::{Arg, ArgMatches, Command};
 
 /// Why settings cannot be used.
@@ -88,11 +89,17 @@ static SETTINGS: &[Setting] = &[
         "Take the tenant from X-Scope-OrgID; otherwise all is one tenant",
         |s, v| set(&mut s.server.multitenancy, switch(v)),
     ),
+    at_start(
+        "web.enable-admin-api",
+        "false",
+        "Answer the admin API: delete series, clean tombstones, snapshots, pause of compaction",
+        |s, v| set(&mut s.server.admin_api, switch(v)),
+    ),
     at_start("sync", "fsync", "When a write is acknowledged: fsync, interval=100ms, os", |s, v| {
         set(&mut s.server.tsdb.sync, sync_mode(v))
     }),
     live("retention", "0", "Age from which samples are removed; 0 keeps all", |s, v| {
-        set(&mut s.server.tsdb.limits.retention_ms, duration(v))
+        limits::retention(&mut s.server.tsdb.limits.default, v)
     }),
     at_start("retention-size", "0", "Bytes of blocks to keep, oldest go first; 0 keeps all", |s, v| {
         set(&mut s.server.tsdb.retention_bytes, size(v))
@@ -106,11 +113,23 @@ static SETTINGS: &[Setting] = &[
         "Size of the write-ahead log that forces a checkpoint",
         |s, v| set(&mut s.server.tsdb.wal_checkpoint_bytes, size_at_least(v, 1 << 20)),
     ),
-    at_start(
+    live(
+        "out-of-order-window",
+        "0",
+        "Age of samples that are still taken; 0 = any within the retention",
+        |s, v| limits::out_of_order_window(&mut s.server.tsdb.limits.default, v),
+    ),
+    live(
+        "duplicates",
+        "keep_first",
+        "Which of two values of a series and time stays: keep_first or last_wins",
+        |s, v| limits::duplicates(&mut s.server.tsdb.limits.default, v),
+    ),
+    live(
         "block-encoding",
-        "prometheus",
-        "Chunks of fresh blocks: prometheus (XOR, read by Prometheus and Thanos) or dense (a third of the bytes)",
-        |s, v| set(&mut s.server.tsdb.block_encoding, block_encoding(v)),
+        "dense",
+        "Chunks of new blocks: dense (a third of the bytes) or prometheus (XOR, read by Prometheus and Thanos)",
+        |s, v| limits::block_encoding(&mut s.server.tsdb.limits.default, v),
     ),
     at_start(
         "compaction-size",
@@ -118,23 +137,29 @@ static SETTINGS: &[Setting] = &[
         "Bytes of blocks that one compaction step may read; 0 switches compaction off",
         |s, v| set(&mut s.server.tsdb.compaction_bytes_max, size(v)),
     ),
+    at_start(
+        "compaction-rate",
+        "64MiB",
+        "Bytes a second that compaction reads and writes at most; 0 = no limit",
+        |s, v| set(&mut s.server.tsdb.compaction_bytes_per_second, size(v)),
+    ),
     at_start("min-free-space", "64MiB", "Writes are refused when less is free on the disk", |s, v| {
         set(&mut s.server.tsdb.free_bytes_min, size(v))
     }),
     live("future-limit", "10m", "How far samples may lie ahead of the clock; 0 = no limit", |s, v| {
-        set(&mut s.server.tsdb.limits.future_ms_max, duration(v))
+        limits::future_window(&mut s.server.tsdb.limits.default, v)
     }),
     live("series-limit", "50000000", "Series of one tenant in the head", |s, v| {
-        set(&mut s.server.tsdb.limits.series_max, count(v))
+        limits::series_max(&mut s.server.tsdb.limits.default, v)
     }),
     live("label-count-limit", "128", "Labels of one series", |s, v| {
-        set(&mut s.server.tsdb.limits.label_count_max, count(v))
+        limits::label_count_max(&mut s.server.tsdb.limits.default, v)
     }),
     live("label-name-length-limit", "1KiB", "Bytes of a label name", |s, v| {
-        set(&mut s.server.tsdb.limits.label_name_bytes_max, size_in_memory(v))
+        limits::label_name_bytes_max(&mut s.server.tsdb.limits.default, v)
     }),
     live("label-value-length-limit", "16KiB", "Bytes of a label value", |s, v| {
-        set(&mut s.server.tsdb.limits.label_value_bytes_max, size_in_memory(v))
+        limits::label_value_bytes_max(&mut s.server.tsdb.limits.default, v)
     }),
     at_start("exemplar-limit", "100000", "Exemplars kept in memory; 0 keeps none", |s, v| {
         set(&mut s.server.tsdb.exemplar_count_max, count_or_none(v))
@@ -176,10 +201,10 @@ static SETTINGS: &[Setting] = &[
         |s, v| set(&mut s.server.query.log_slow_ms, duration(v).map(|ms| u64::try_from(ms).unwrap_or(0))),
     ),
     live("query.tenant-concurrency", "0", "Queries of one tenant at work at once; 0 = all places", |s, v| {
-        set(&mut s.server.tsdb.limits.query_concurrency_max, places_or_none(v))
+        limits::query_concurrency_max(&mut s.server.tsdb.limits.default, v)
     }),
     live("query.tenant-memory", "0", "Memory of all queries of one tenant; 0 = all there is", |s, v| {
-        set(&mut s.server.tsdb.limits.query_memory_bytes_max, size(v))
+        limits::query_memory_bytes_max(&mut s.server.tsdb.limits.default, v)
     }),
     at_start("write.max-compressed", "32MiB", "Largest write request as sent", |s, v| {
         set(&mut s.server.write.compressed_bytes_max, size_in_memory(v))
@@ -293,14 +318,6 @@ fn sync_mode(text: &str) -> Result<SyncMode, String> {
     }
 }
 
-fn block_encoding(text: &str) -> Result<BlockEncoding, String> {
-    match text {
-        "prometheus" => Ok(BlockEncoding::Prometheus),
-        "dense" => Ok(BlockEncoding::Dense),
-        _ => Err(format!("{text:?} is none of prometheus, dense")),
-    }
-}
-
 fn features(settings: &mut Settings, text: &str) -> Result<(), String> {
     let features = &mut settings.server.features;
     for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
@@ -324,6 +341,9 @@ fn environment_name(name: &str) -> String {
     format!("CHRONOLITH_{}", name.to_ascii_uppercase().replace(['-', '.'], "_"))
 }
 
+/// Settings whose flag needs no value to mean "true".
+const SWITCHES: [&str; 2] = ["multitenancy", "web.enable-admin-api"];
+
 /// Adds a flag for every setting, and `--config`.
 pub(crate) fn add_flags(command: Command) -> Command {
     let config = Arg::new("config").long("config").value_name("FILE");
@@ -336,7 +356,7 @@ pub(crate) fn add_flags(command: Command) -> Command {
             environment_name(setting.name)
         );
         let arg = Arg::new(setting.name).long(setting.name).value_name("VALUE").help(help);
-        command.arg(if setting.name == "multitenancy" {
+        command.arg(if SWITCHES.contains(&setting.name) {
             arg.num_args(0..=1).default_missing_value("true").require_equals(true)
         } else {
             arg
@@ -369,9 +389,9 @@ impl Sources<'_> {
             log_format: LogFormat::Full,
         };
         let path = self.config_path();
-        let entries = match &path {
+        let (entries, tenants) = match &path {
             Some(path) => read_file(self.disk, path)?,
-            None => Vec::new(),
+            None => Default::default(),
         };
         for setting in SETTINGS {
             let (value, origin) = self.value_of(setting, &entries, path.as_deref());
@@ -379,6 +399,10 @@ impl Sources<'_> {
                 .map_err(|why| SettingsError(format!("{origin}{}: {why}", setting.name)))?;
             settings.server.shown.push((setting.name.to_owned(), value));
         }
+        let table = limits::table(settings.server.tsdb.limits.default.clone(), &tenants);
+        let shown_path = path.as_deref().unwrap_or(Path::new("")).display();
+        settings.server.tsdb.limits = table.map_err(|why| SettingsError(format!("{shown_path}:{why}")))?;
+        settings.server.shown.extend(limits::shown(&tenants));
         settings.server.config_yaml = show_yaml(&settings.server.shown);
         Ok(settings)
     }
@@ -401,11 +425,15 @@ impl Sources<'_> {
     }
 }
 
-fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<file::Entry>, SettingsError> {
+/// Settings, and limits of single tenants.
+type FileEntries = (Vec<file::Entry>, Vec<limits::TenantEntry>);
+
+fn read_file(disk: &dyn Disk, path: &Path) -> Result<FileEntries, SettingsError> {
     let shown = path.display();
     let bytes = disk.read(path).map_err(|error| SettingsError(format!("reading {shown}: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|_| SettingsError(format!("{shown}: not UTF-8")))?;
-    let entries = file::parse(&text).map_err(|why| SettingsError(format!("{shown}:{why}")))?;
+    let split = file::parse(&text).and_then(limits::split);
+    let (entries, tenants) = split.map_err(|why| SettingsError(format!("{shown}:{why}")))?;
     for (idx, entry) in entries.iter().enumerate() {
         if !SETTINGS.iter().any(|setting| setting.name == entry.key) {
             let nearest = SETTINGS.iter().min_by_key(|setting| edit_distance(setting.name, &entry.key));
@@ -417,19 +445,25 @@ fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<file::Entry>, SettingsE
             return Err(SettingsError(format!("{shown}:{}: {:?} is set twice", entry.line, entry.key)));
         }
     }
-    Ok(entries)
+    Ok((entries, tenants))
 }
 
 /// All settings in a form that can be a configuration file.
 fn show_yaml(shown: &[(String, String)]) -> String {
-    let line =
-        |(name, value): &(String, String)| format!("{name}: {}\n", serde_json::Value::from(value.as_str()));
+    // Names of tenants may have characters that mean something in YAML; a JSON string is one of YAML too.
+    let is_plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    let line = |(name, value): &(String, String)| {
+        let name = if is_plain(name) { name.clone() } else { text(name) };
+        format!("{name}: {}\n", text(value))
+    };
     shown.iter().map(line).collect()
 }
 
 /// What a reload gives: live settings from `fresh`, the others as they are in the running server.
 pub(crate) fn reloaded(running: &Settings, fresh: Settings) -> Reloaded {
     let mut shown = Vec::new();
+    let tenants = fresh.server.shown.get(SETTINGS.len()..).unwrap_or_default().to_vec();
     for (setting, (old, new)) in SETTINGS.iter().zip(running.server.shown.iter().zip(fresh.server.shown)) {
         if setting.change == Change::Live || *old == new {
             shown.push(new);
@@ -438,6 +472,7 @@ pub(crate) fn reloaded(running: &Settings, fresh: Settings) -> Reloaded {
             shown.push(old.clone());
         }
     }
+    shown.extend(tenants);
     Reloaded { limits: fresh.server.tsdb.limits, config_yaml: show_yaml(&shown), shown }
 }
 

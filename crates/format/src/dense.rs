@@ -6,12 +6,19 @@
 
 mod block;
 mod decimal;
+mod entropy;
+mod items;
+mod packed;
 mod times;
 mod values;
 
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
+use items::Packing;
+pub use packed::{
+    ENCODING_PACKED, PackedChunk, TimesPlace, decode_packed, encode_packed, shared_times_offset,
+};
 use times::TimesHead;
 
 /// Encoding byte of a dense chunk in a block's segments.
@@ -31,6 +38,8 @@ pub struct DenseScratch {
     series: Vec<i64>,
     deltas: Vec<i64>,
     deltas_of_deltas: Vec<i64>,
+    /// A column behind its head, entropy-coded.
+    entropy: Vec<u8>,
 }
 
 impl DenseScratch {
@@ -79,20 +88,29 @@ fn append(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), Decod
         return Ok(());
     }
     let sample_count = usize::from(head.count);
-    let (times_start, values_start) = (out.times.len(), out.values.len());
-    out.times.resize(times_start + sample_count, 0);
-    let column = &mut out.times[times_start..];
-    times::decode(&head, &mut reader, column)?;
-    if !ascends(column) || column.last() != Some(&head.last) {
-        let (expected, found) = ("ascending times up to the last one", head.last.cast_unsigned());
-        return Err(DecodeError::Invalid { what: "dense chunk times", offset: 0, expected, found });
-    }
+    let times_start = out.times.len();
+    times::append(&head, Packing::Blocks, &mut reader, &mut out.times)?;
+    keep_range(range, times_start, out, |values| {
+        values::decode(&mut reader, Packing::Blocks, sample_count, values)
+    })
+}
+
+/// Decodes the values of the times from `times_start` on and keeps the samples in `range`; `decode` fills as many of
+/// the first values as it is asked for.
+fn keep_range(
+    range: TimeRange,
+    times_start: usize,
+    out: &mut Columns,
+    decode: impl FnOnce(&mut [f64]) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    let values_start = out.values.len();
+    let column = &out.times[times_start..];
     let skipped = column.partition_point(|&time| time < range.start);
     let taken = column.partition_point(|&time| time < range.end);
     out.times.truncate(times_start + taken);
     if skipped < taken {
         out.values.resize(values_start + taken, 0.0);
-        values::decode(&mut reader, sample_count, &mut out.values[values_start..])?;
+        decode(&mut out.values[values_start..])?;
     }
     if skipped > 0 {
         out.times.drain(times_start..times_start + skipped.min(taken));

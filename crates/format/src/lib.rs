@@ -14,3 +14,4 @@ pub mod sealed;
 pub mod tombstones;
 pub mod wal;
 pub mod xor;
+pub mod xor2;

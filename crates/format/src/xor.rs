@@ -4,7 +4,7 @@
 //! and reads exactly as many samples as the header counts.
 //! Not here: when a chunk is cut (`head`), chunk files (`chunks`, `sealed`).
 
-mod bits;
+pub(crate) mod bits;
 
 use std::ops::ControlFlow;
 

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::{Env, MemoryBudget};
-use chronolith_model::TenantLimits;
 use chronolith_promql::engine::{Engine, EngineOptions, NameRemoval};
 use chronolith_promql::parser::ParserOptions;
-use chronolith_tsdb::{ReplayProgress, Tsdb};
+use chronolith_tsdb::{LimitsTable, ReplayProgress, Tsdb};
 use parking_lot::RwLock;
 
 use crate::active::ActiveQueries;
@@ -50,7 +49,7 @@ pub(crate) struct App {
 
 /// Settings as the status pages show them; a reload replaces them.
 pub(crate) struct Shown {
-    pub(crate) limits: TenantLimits,
+    pub(crate) limits: LimitsTable,
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) config_yaml: String,
     pub(crate) reloaded_ms: i64,

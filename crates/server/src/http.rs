@@ -3,6 +3,7 @@
 //! Not here: connections and their deadlines (`serve`).
 
 mod active;
+mod admin;
 mod body;
 pub(crate) mod error;
 mod federate;
@@ -44,6 +45,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let compressible = SizeAbove::new(GZIP_BYTES_MIN).and(NotForContentType::const_new("image/"));
     let routes = Router::new()
         .merge(api())
+        .merge(admin_api())
         .route("/", get(page::page))
         .route("/-/healthy", get(lifecycle::healthy))
         .route("/-/ready", get(lifecycle::ready))
@@ -92,6 +94,17 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/config", get(status::config))
         .route("/api/v1/status/walreplay", get(status::replay))
+}
+
+fn admin_api() -> Router<Arc<App>> {
+    Router::new()
+        .route("/api/v1/admin/tsdb/delete_series", post(admin::delete_series).put(admin::delete_series))
+        .route(
+            "/api/v1/admin/tsdb/clean_tombstones",
+            post(admin::clean_tombstones).put(admin::clean_tombstones),
+        )
+        .route("/api/v1/admin/tsdb/snapshot", post(admin::snapshot).put(admin::snapshot))
+        .route("/api/v1/admin/tsdb/compaction", post(admin::compaction).put(admin::compaction))
 }
 
 /// Lets pages of other origins read the API, as upstream does by default; answers preflight requests.

@@ -4,8 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use chronolith_model::TenantLimits;
-use chronolith_tsdb::TsdbOptions;
+use chronolith_tsdb::{LimitsTable, TsdbOptions};
 
 /// Everything a server is started with.
 #[derive(Debug, Clone)]
@@ -14,6 +13,8 @@ pub struct ServerOptions {
     pub listen: String,
     /// Whether the tenant is taken from `X-Scope-OrgID`; otherwise all belong to `anonymous`.
     pub multitenancy: bool,
+    /// Whether the admin API answers.
+    pub admin_api: bool,
     /// The store.
     pub tsdb: TsdbOptions,
     /// Queries.
@@ -37,6 +38,7 @@ impl ServerOptions {
         ServerOptions {
             listen: "127.0.0.1:9595".to_owned(),
             multitenancy: false,
+            admin_api: false,
             tsdb: TsdbOptions::new(data_dir),
             query: QueryOptions::default(),
             write: WriteOptions::default(),
@@ -128,7 +130,7 @@ pub struct Features {
 #[derive(Debug, Clone)]
 pub struct Reloaded {
     /// Limits of all tenants.
-    pub limits: TenantLimits,
+    pub limits: LimitsTable,
     /// As [`ServerOptions::shown`].
     pub shown: Vec<(String, String)>,
     /// As [`ServerOptions::config_yaml`].

@@ -7,6 +7,7 @@
 //! does not vanish, while files that only it hides are there.
 //! Not here: what is merged next (`plan`), merging (`block::compact`), when a round runs (`upkeep`).
 
+mod pace;
 mod plan;
 
 use std::collections::BTreeSet;
@@ -14,15 +15,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use chronolith_block::{Block, CompactError, precedence};
+use chronolith_base::Clock;
+use chronolith_block::{Block, CompactError, MergeRules, precedence};
 use chronolith_format::meta::Ulid;
 use chronolith_model::time::TIME_MIN_MS;
 use chronolith_model::{TenantId, TimeRange};
 
 use crate::store::{Tsdb, WINDOW_MS};
 use crate::tenant::TenantBlocks;
+use pace::MergePace;
+pub(crate) use pace::Urgency;
 use plan::{Candidate, PlanBounds, plan};
 
+/// A block is rewritten without what is deleted once more than this part of its series have lost samples.
+const TOMBSTONE_PART: u64 = 20;
 /// With nothing to do the next look comes after this time.
 const LOOK_EVERY_MS: i64 = 10_000;
 /// After the first failure in a row the next try waits this long, then twice as long each time.
@@ -33,6 +39,15 @@ const RETRY_LAST_MS: i64 = 3_600_000;
 #[derive(Default)]
 pub(crate) struct CompactionState {
     pub(crate) stop: AtomicBool,
+    pub(crate) paused: AtomicBool,
+    /// Requests of operators that wait for background work to give way.
+    pub(crate) waiting: AtomicU64,
+    /// Time that merges have waited to keep to their pace.
+    throttled_ns: AtomicU64,
+    /// Bytes of the inputs of the step at work; 0 when there is none.
+    step_bytes: AtomicU64,
+    /// Bytes that this step has read and written so far.
+    moved_bytes: AtomicU64,
     runs: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
@@ -42,7 +57,12 @@ pub(crate) struct CompactionState {
 }
 
 impl CompactionState {
-    pub(crate) fn gauges(&self) -> [(&'static str, f64); 6] {
+    /// How fast a merge that begins now may go.
+    fn pace<'a>(&'a self, clock: &'a dyn Clock, bytes_per_second: u64, urgency: Urgency) -> MergePace<'a> {
+        MergePace::new(clock, bytes_per_second, urgency, self)
+    }
+
+    pub(crate) fn gauges(&self) -> [(&'static str, f64); 10] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
         [
             ("compaction_runs", load(&self.runs)),
@@ -51,6 +71,10 @@ impl CompactionState {
             ("compaction_failures", load(&self.failures)),
             ("compaction_refused", load(&self.refused)),
             ("compaction_space_skips", load(&self.space_skips)),
+            ("compaction_throttled_seconds", load(&self.throttled_ns) / 1e9),
+            ("compaction_step_bytes", load(&self.step_bytes)),
+            ("compaction_step_moved_bytes", load(&self.moved_bytes)),
+            ("compaction_paused", f64::from(u8::from(self.paused.load(Ordering::Relaxed)))),
         ]
     }
 }
@@ -79,11 +103,11 @@ impl CompactionRounds {
 }
 
 /// Blocks of one tenant that are merged in one step.
-struct Step {
-    tenant: TenantId,
-    blocks: Arc<TenantBlocks>,
+pub(crate) struct Step {
+    pub(crate) tenant: TenantId,
+    pub(crate) blocks: Arc<TenantBlocks>,
     /// By precedence.
-    inputs: Vec<Arc<Block>>,
+    pub(crate) inputs: Vec<Arc<Block>>,
 }
 
 impl Step {
@@ -99,7 +123,8 @@ impl Step {
 impl Tsdb {
     /// One step of merging, if one is due; bounded by [`crate::TsdbOptions::compaction_bytes_max`].
     pub(crate) fn compact_due(&self, rounds: &mut CompactionRounds, now_ms: i64) {
-        if self.options.compaction_bytes_max == 0 || !rounds.is_due(now_ms) {
+        let is_paused = self.compaction.paused.load(Ordering::Relaxed);
+        if self.options.compaction_bytes_max == 0 || is_paused || !rounds.is_due(now_ms) {
             return;
         }
         rounds.due_ms = now_ms.saturating_add(LOOK_EVERY_MS);
@@ -110,7 +135,7 @@ impl Tsdb {
             rounds.back_off(now_ms);
             return;
         }
-        match self.compact_step(&step) {
+        match self.compact_step(&step, Urgency::Background) {
             Ok(()) => (rounds.due_ms, rounds.retry_ms) = (now_ms, 0),
             Err(CompactError::Stopped) => {}
             Err(error @ (CompactError::Write(_) | CompactError::LeftBehind { .. })) => {
@@ -139,9 +164,10 @@ impl Tsdb {
         let all: Vec<_> = self.tenants.read().iter().map(|(t, b)| (t.clone(), b.clone())).collect();
         let turn = all.partition_point(|(t, _)| rounds.last_tenant.as_ref().is_some_and(|last| t <= last));
         let due_ms = now_ms.saturating_sub(self.options.flush_delay_ms);
-        let bounds = PlanBounds {
+        let limits = self.limits();
+        let bounds_of = |tenant: &TenantId| PlanBounds {
             closed_ms: TimeRange::window_of(due_ms.max(TIME_MIN_MS), WINDOW_MS).start,
-            retention_ms: self.limits().retention_ms,
+            retention_ms: limits.of(tenant).retention_ms,
             input_bytes_max: self.options.compaction_bytes_max,
         };
         let mut present = BTreeSet::new();
@@ -155,7 +181,7 @@ impl Tsdb {
             let list = blocks.list();
             present.extend(list.iter().map(|block| block.meta().ulid));
             let candidates: Vec<_> = list.iter().map(|block| candidate(block, &rounds.left_alone)).collect();
-            if let Some(ulids) = plan(&candidates, &bounds) {
+            if let Some(ulids) = plan(&candidates, &bounds_of(tenant)) {
                 let chosen = |ulid: &Ulid| list.iter().find(|block| block.meta().ulid == *ulid).cloned();
                 let inputs = ulids.iter().filter_map(chosen).collect();
                 found = Some(Step { tenant: tenant.clone(), blocks: blocks.clone(), inputs });
@@ -171,7 +197,7 @@ impl Tsdb {
     }
 
     /// Whether the output fits beside the inputs and leaves what writes need.
-    fn has_room_for(&self, step: &Step) -> bool {
+    pub(crate) fn has_room_for(&self, step: &Step) -> bool {
         let reserve = self.options.free_bytes_min.saturating_add(self.options.wal_segment_bytes);
         let needed = step.input_bytes().saturating_add(reserve);
         match self.env.disk.free_bytes(&step.blocks.dir) {
@@ -183,12 +209,19 @@ impl Tsdb {
         }
     }
 
-    fn compact_step(&self, step: &Step) -> Result<(), CompactError> {
+    pub(crate) fn compact_step(&self, step: &Step, urgency: Urgency) -> Result<(), CompactError> {
         let Step { tenant, blocks, inputs } = step;
         let (started, read_bytes) = (self.env.clock.mono_ns(), step.input_bytes());
         tracing::info!(%tenant, blocks = inputs.len(), read_bytes, "merging blocks");
-        let (previous, stop) = (blocks.newest_ulid(), &self.compaction.stop);
-        let output = chronolith_block::compact(&self.env, &blocks.dir, previous, inputs, stop)?;
+        let previous = blocks.newest_ulid();
+        let pace = self.compaction.pace(&*self.env.clock, self.options.compaction_bytes_per_second, urgency);
+        let limits = self.limits_of(tenant);
+        let rules = MergeRules { encoding: limits.block_encoding, duplicates: limits.duplicates };
+        self.compaction.moved_bytes.store(0, Ordering::Relaxed);
+        self.compaction.step_bytes.store(read_bytes, Ordering::Relaxed);
+        let merged = chronolith_block::compact(&self.env, &blocks.dir, previous, inputs, rules, &pace);
+        self.compaction.step_bytes.store(0, Ordering::Relaxed);
+        let output = merged?;
         let written_bytes = output.as_ref().map_or(0, |block| block.size_bytes());
         if let Some(block) = &output {
             let ms = (self.env.clock.mono_ns() - started) / 1_000_000;
@@ -216,6 +249,7 @@ fn candidate(block: &Block, left_alone: &BTreeSet<Ulid>) -> Candidate {
         precedence: precedence(meta),
         range: block.range(),
         size_bytes: block.size_bytes(),
+        is_riddled: block.tombstone_count() as u64 * TOMBSTONE_PART > meta.stats.num_series,
         left_alone: meta.compaction.failed || left_alone.contains(&meta.ulid),
     }
 }

@@ -2,22 +2,28 @@
 //!
 //! Not here: bytes (`format`), how samples are kept (`head`, `block`), HTTP (`server`).
 
+mod admin;
 mod changes;
 pub mod check;
 mod compaction;
-pub mod encoding;
+mod encoding;
 mod exemplars;
+mod limits;
 mod merge;
 mod metadata;
 mod options;
 mod query;
+mod snapshot;
 mod stats;
 mod store;
 mod tenant;
 mod upkeep;
 
+pub use admin::{AdminError, DeleteReport};
 pub use chronolith_head::{Cardinality, HeadError, ReplayProgress, SyncMode, WriteError};
-pub use encoding::BlockEncoding;
+pub use chronolith_model::BlockEncoding;
+pub use limits::LimitsTable;
 pub use options::{OpenError, TsdbOptions};
+pub use snapshot::SnapshotHead;
 pub use stats::TsdbStats;
 pub use store::Tsdb;

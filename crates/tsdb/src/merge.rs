@@ -1,12 +1,12 @@
 //! Several sources of one series read as one.
-//! Holds: ascending, one sample a timestamp; at equal times the source with the lower place in the list wins
-//! (first written wins, ADR 0003). Not here: which sources a series has (`query`).
+//! Holds: ascending, one sample a timestamp; at equal times the source with the lower place in the list wins.
+//! Not here: which sources a series has and which of them is right (`query`).
 
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 /// Samples of one series from several blocks and the head.
 pub(crate) struct MergedSource {
-    /// Earlier written first.
+    /// The one that is right first.
     sources: Vec<Box<dyn SampleSource>>,
 }
 

@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::limits::LimitsTable;
 use chronolith_head::{HeadError, SyncMode};
-use chronolith_model::TenantLimits;
-
-use crate::encoding::BlockEncoding;
 
 /// How the store runs.
 #[derive(Debug, Clone)]
@@ -14,16 +12,14 @@ pub struct TsdbOptions {
     pub data_dir: PathBuf,
     /// When a write is acknowledged.
     pub sync: SyncMode,
-    /// Limits of every tenant.
-    pub limits: TenantLimits,
+    /// Limits of the tenants.
+    pub limits: LimitsTable,
     /// Bytes of blocks to keep, oldest removed first; 0 = no limit.
     pub retention_bytes: u64,
     /// How long after its end (or its first sample, if that came later) a window is cut to a block.
     pub flush_delay_ms: i64,
     /// WAL bytes after which a checkpoint is written even if no window is due.
     pub wal_checkpoint_bytes: u64,
-    /// Encoding of the chunks in fresh blocks.
-    pub block_encoding: BlockEncoding,
     /// Bytes that a WAL segment reserves on disk.
     pub wal_segment_bytes: u64,
     /// Writes are refused when less is free on the disk; 0 = only when the disk is full.
@@ -31,6 +27,8 @@ pub struct TsdbOptions {
     /// Bytes of blocks that are merged in one step at most, which bounds how long one holds up other upkeep;
     /// 0 = blocks are not merged.
     pub compaction_bytes_max: u64,
+    /// Bytes a second that merging blocks reads and writes together at most; 0 = no limit.
+    pub compaction_bytes_per_second: u64,
     /// Exemplars kept in memory, all tenants together.
     pub exemplar_count_max: usize,
 }
@@ -42,14 +40,14 @@ impl TsdbOptions {
         TsdbOptions {
             data_dir,
             sync: SyncMode::Fsync,
-            limits: TenantLimits::default(),
+            limits: LimitsTable::default(),
             retention_bytes: 0,
             flush_delay_ms: 3_600_000,
             wal_checkpoint_bytes: 4 << 30,
-            block_encoding: BlockEncoding::Prometheus,
             wal_segment_bytes: 64 << 20,
             free_bytes_min: 64 << 20,
             compaction_bytes_max: 2 << 30,
+            compaction_bytes_per_second: 64 << 20,
             exemplar_count_max: 100_000,
         }
     }

@@ -12,8 +12,8 @@ use chronolith_block::Block;
 use chronolith_head::Head;
 use chronolith_model::query::{ReadEstimate, SERIES_PER_BATCH_MAX, VecBatches};
 use chronolith_model::{
-    Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead, TenantId,
-    TimeRange,
+    DuplicatePolicy, Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
+    SeriesRead, TenantId, TimeRange,
 };
 
 use parking_lot::RwLock;
@@ -27,6 +27,7 @@ pub(crate) struct TenantQueryable {
     pub(crate) tenant: TenantId,
     /// Of all tenants: this one may get its first block while a query runs.
     pub(crate) tenants: Arc<RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>>,
+    pub(crate) duplicates: DuplicatePolicy,
 }
 
 impl TenantQueryable {
@@ -69,7 +70,7 @@ impl Queryable for TenantQueryable {
         match sources.len() {
             0 => Ok(Box::new(VecBatches::new(Vec::new()))),
             1 => Ok(sources.remove(0)),
-            _ => Ok(Box::new(MergedBatches::new(sources, ctx.clone())?)),
+            _ => Ok(Box::new(MergedBatches::new(sources, self.duplicates, ctx.clone())?)),
         }
     }
 
@@ -116,6 +117,7 @@ struct MergedBatches {
     sources: Vec<Buffered>,
     /// The least labels of every source that has any.
     order: BinaryHeap<Reverse<(Labels, usize)>>,
+    duplicates: DuplicatePolicy,
     ctx: ReadContext,
 }
 
@@ -137,10 +139,15 @@ impl Buffered {
 }
 
 impl MergedBatches {
-    fn new(sources: Vec<Box<dyn SeriesBatches>>, ctx: ReadContext) -> Result<MergedBatches, QueryError> {
+    fn new(
+        sources: Vec<Box<dyn SeriesBatches>>,
+        duplicates: DuplicatePolicy,
+        ctx: ReadContext,
+    ) -> Result<MergedBatches, QueryError> {
         let buffered = |batches| Buffered { batches, ready: VecDeque::new(), more: true };
         let sources: Vec<Buffered> = sources.into_iter().map(buffered).collect();
-        let mut merged = MergedBatches { order: BinaryHeap::with_capacity(sources.len()), sources, ctx };
+        let order = BinaryHeap::with_capacity(sources.len());
+        let mut merged = MergedBatches { order, sources, duplicates, ctx };
         for i in 0..merged.sources.len() {
             merged.queue(i)?;
         }
@@ -176,6 +183,9 @@ impl MergedBatches {
             if let Some(same) = self.take(source)? {
                 parts.push(same.samples);
             }
+        }
+        if self.duplicates == DuplicatePolicy::LastWins {
+            parts.reverse();
         }
         let samples = if parts.len() == 1 { parts.remove(0) } else { Box::new(MergedSource::new(parts)) };
         Ok(Some(SeriesRead { labels, samples }))

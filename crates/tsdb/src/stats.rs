@@ -100,6 +100,10 @@ impl Tsdb {
                 ("head_sealed_file_bytes", head.sealed_bytes as f64),
                 ("wal_pending_bytes", head.wal_pending_bytes as f64),
                 ("flush_damaged_chunks", load(&self.counters.damaged_chunks) as f64),
+                ("delete_requests", load(&self.counters.deletions) as f64),
+                ("cleaned_blocks", load(&self.counters.cleaned_blocks) as f64),
+                ("snapshots_made", load(&self.counters.snapshots) as f64),
+                ("block_tombstones", blocks.iter().map(|b| b.tombstone_count() as f64).sum()),
                 ("exemplars", self.exemplars.len() as f64),
                 ("block_heap_bytes", blocks.iter().map(|b| b.heap_bytes() as f64).sum()),
             ]

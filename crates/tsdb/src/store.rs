@@ -22,9 +22,11 @@ use parking_lot::{Mutex, RwLock};
 use crate::changes::Changes;
 use crate::compaction::{CompactionState, drop_replaced};
 use crate::exemplars::{ExemplarFate, ExemplarRing};
+use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
+use crate::snapshot::remove_unfinished;
 use crate::tenant::{TENANTS_DIR, TenantBlocks};
 
 /// Name of the lock file in the data directory.
@@ -45,7 +47,7 @@ pub struct Tsdb {
     pub(crate) env: Env,
     pub(crate) options: TsdbOptions,
     pub(crate) head: Arc<Head>,
-    limits: RwLock<TenantLimits>,
+    limits: RwLock<LimitsTable>,
     pub(crate) tenants: Arc<RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>>,
     metadata: MetadataStore,
     pub(crate) exemplars: ExemplarRing,
@@ -65,6 +67,11 @@ pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) upkeep_errors: AtomicU64,
     pub(crate) retention_removed: AtomicU64,
+    /// Requests to delete series.
+    pub(crate) deletions: AtomicU64,
+    /// Blocks rewritten without what is deleted, because somebody asked.
+    pub(crate) cleaned_blocks: AtomicU64,
+    pub(crate) snapshots: AtomicU64,
     /// Chunks that were left out of a block because they are damaged.
     pub(crate) damaged_chunks: AtomicU64,
 }
@@ -84,6 +91,9 @@ impl Tsdb {
         make_dir(&*env.disk, &tenants_dir).map_err(io)?;
         let lock = take_lock(&env, &options)?;
         let mut notes = Vec::new();
+        if let Err(error) = remove_unfinished(&env, &options.data_dir) {
+            notes.push(format!("an unfinished snapshot is still to be removed: {error}"));
+        }
         let tenants = load_tenants(&env, &options, &mut notes)?;
         let head_options = HeadOptions {
             sync: options.sync,
@@ -121,7 +131,7 @@ impl Tsdb {
     /// # Errors
     /// [`WriteError`]: nothing of the batch is acknowledged. Rejected samples are no error: see the outcome.
     pub fn append(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
-        let limits = self.limits.read().clone();
+        let limits = self.limits_of(tenant);
         let (mut outcome, ticket) = self.head.append(tenant, &limits, self.env.clock.now_ms(), batch)?;
         // After the samples are visible and before they are acknowledged, as caches of results rely on.
         self.changes.note_batch(tenant, batch);
@@ -151,7 +161,8 @@ impl Tsdb {
     #[must_use]
     pub fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
         let (head, tenant, tenants) = (self.head.clone(), tenant.clone(), self.tenants.clone());
-        Arc::new(TenantQueryable { head, tenant, tenants })
+        let duplicates = self.limits_of(&tenant).duplicates;
+        Arc::new(TenantQueryable { head, tenant, tenants, duplicates })
     }
 
     /// The blocks of `tenant`; the entry is made if there is none.
@@ -193,14 +204,21 @@ impl Tsdb {
         all
     }
 
-    /// Limits in force.
+    /// Limits of all tenants.
     #[must_use]
-    pub fn limits(&self) -> TenantLimits {
+    pub fn limits(&self) -> LimitsTable {
         self.limits.read().clone()
     }
 
-    /// Replaces the limits of all tenants (configuration reload).
-    pub fn set_limits(&self, limits: TenantLimits) {
+    /// Limits in force for `tenant`.
+    #[must_use]
+    pub fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
+        self.limits.read().of(tenant).clone()
+    }
+
+    /// Replaces the limits of all tenants (configuration reload). Appends, flushes, retention and merges that
+    /// begin later go by them.
+    pub fn set_limits(&self, limits: LimitsTable) {
         *self.limits.write() = limits;
     }
 

@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 
 use chronolith_block::{Block, BlockError, BlockSource, BlockWriter};
 use chronolith_head::{HeadError, WindowSeries, WindowStat};
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{BlockEncoding, TenantId, TimeRange};
 
 use crate::compaction::CompactionRounds;
-use crate::encoding::{BlockEncoding, DenseEncoder};
+use crate::encoding::XorDecoder;
 use crate::store::{Tsdb, WINDOW_MS};
 use crate::tenant::TenantBlocks;
 use retry::{Retries, TenantRange};
@@ -42,11 +42,15 @@ impl Upkeep {
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped
+    }
 }
 
 /// Why a window could not be cut to a block.
 #[derive(Debug, thiserror::Error)]
-enum FlushError {
+pub(crate) enum FlushError {
     #[error("head: {0}")]
     Head(#[from] HeadError),
     #[error("block: {0}")]
@@ -116,6 +120,10 @@ impl Tsdb {
     ) -> (usize, Result<(), FlushError>) {
         let (mut flushed_count, mut result) = (0, Ok(()));
         for (tenant, range) in ranges {
+            // What is left is due at the next look; an operator does not wait for all of it.
+            if flushed_count > 0 && self.compaction.waiting.load(Ordering::SeqCst) > 0 {
+                break;
+            }
             match self.flush_window(&tenant, range) {
                 Ok(()) => {
                     flushed_count += 1;
@@ -132,7 +140,7 @@ impl Tsdb {
         (flushed_count, result)
     }
 
-    fn flush_window(&self, tenant: &TenantId, range: TimeRange) -> Result<(), FlushError> {
+    pub(crate) fn flush_window(&self, tenant: &TenantId, range: TimeRange) -> Result<(), FlushError> {
         let started = self.env.clock.mono_ns();
         let blocks = self.blocks_of(tenant);
         self.env.disk.create_dir_all(&blocks.dir)?;
@@ -140,10 +148,12 @@ impl Tsdb {
             self.env.disk.sync_dir(parent)?;
         }
         let snapshot = self.head.snapshot_window(tenant, range)?;
-        let mut writer = BlockWriter::create_after(&self.env, &blocks.dir, blocks.newest_ulid())?;
-        let mut dense = DenseEncoder::default();
+        let encoding = self.limits_of(tenant).block_encoding;
+        let writer = BlockWriter::create_after(&self.env, &blocks.dir, blocks.newest_ulid())?;
+        let mut writer = writer.with_encoding(encoding);
+        let mut decoder = XorDecoder::default();
         for series in snapshot.series() {
-            let WindowSeries { labels, mut chunks, damages } = series?;
+            let WindowSeries { labels, chunks, damages } = series?;
             for damage in damages {
                 self.counters.damaged_chunks.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(%tenant, %labels, %damage, "a damaged chunk is left out of its block");
@@ -151,10 +161,13 @@ impl Tsdb {
             if chunks.is_empty() {
                 continue;
             }
-            if self.options.block_encoding == BlockEncoding::Dense {
-                chunks = dense.encode(chunks)?;
+            match encoding {
+                BlockEncoding::Prometheus => writer.add(&labels, &chunks)?,
+                BlockEncoding::Dense => {
+                    let samples = decoder.decode(&chunks)?;
+                    writer.add_samples(&labels, &samples.times, &samples.values)?;
+                }
             }
-            writer.add(&labels, &chunks)?;
         }
         if let Some(meta) = writer.finish(BlockSource::head(range))? {
             let block = Block::open(&self.env, &blocks.dir.join(meta.ulid.to_string()))?;
@@ -178,11 +191,14 @@ impl Tsdb {
             all.extend(blocks.list().into_iter().map(|block| (tenant.clone(), blocks.clone(), block)));
         }
         all.sort_by_key(|(_, _, block)| std::cmp::Reverse(block.range().end));
-        let oldest_ms = if limits.retention_ms == 0 { i64::MIN } else { now_ms - limits.retention_ms };
+        let oldest_ms = |tenant: &TenantId| match limits.of(tenant).retention_ms {
+            0 => i64::MIN,
+            retention_ms => now_ms.saturating_sub(retention_ms),
+        };
         let (mut kept_bytes, mut full) = (0u64, false);
         for (tenant, blocks, block) in all {
             kept_bytes += block.size_bytes();
-            let too_old = block.range().end <= oldest_ms;
+            let too_old = block.range().end <= oldest_ms(&tenant);
             full |= self.options.retention_bytes > 0 && kept_bytes > self.options.retention_bytes;
             let too_much = full;
             if !too_old && !too_much {
@@ -218,7 +234,7 @@ fn block_ranges(windows: impl Iterator<Item = WindowStat>, now_ms: i64) -> Vec<T
 }
 
 /// The range of the block that a window goes to: its own, or the day around it when that day is long over.
-fn block_range(window: TimeRange, now_ms: i64) -> TimeRange {
+pub(crate) fn block_range(window: TimeRange, now_ms: i64) -> TimeRange {
     let day = TimeRange::window_of(window.start, OLD_BLOCK_MS);
     if day.end <= now_ms.saturating_sub(OLD_BLOCK_MS) { day } else { window }
 }

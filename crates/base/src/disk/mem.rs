@@ -325,6 +325,17 @@ impl Disk for MemDisk {
         Ok(())
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.op()?;
+        let node = self.file(from)?;
+        let mut state = self.0.state.lock();
+        if state.live.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.live.insert(to.to_owned(), Entry::File(node));
+        Ok(())
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.op()?;
         self.file(path)?;
@@ -433,6 +444,30 @@ mod tests {
         assert_eq!(disk.read(&dir.join("new/kept")).unwrap(), b"abc");
         assert!(!disk.exists(&dir.join("late")) && !disk.exists(&dir.join("unnamed")));
         assert!(kept.read_at(&mut [0], 0).is_err(), "handles do not survive a crash");
+    }
+
+    #[test]
+    fn a_link_is_a_second_name_for_the_same_bytes() {
+        let disk = MemDisk::new();
+        disk.create_dir_all(Path::new("/a")).unwrap();
+        disk.create_dir_all(Path::new("/b")).unwrap();
+        let file = disk.create(Path::new("/a/x")).unwrap();
+        file.write_at(b"abc", 0).unwrap();
+        file.sync_data().unwrap();
+        disk.sync_dir(Path::new("/a")).unwrap();
+        disk.hard_link(Path::new("/a/x"), Path::new("/b/y")).unwrap();
+        assert_eq!(disk.read(Path::new("/b/y")).unwrap(), b"abc");
+        let again = disk.hard_link(Path::new("/a/x"), Path::new("/b/y"));
+        assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        disk.crash();
+        assert!(!disk.exists(Path::new("/b/y")), "its directory was not synced");
+        disk.create_dir_all(Path::new("/b")).unwrap();
+        disk.hard_link(Path::new("/a/x"), Path::new("/b/y")).unwrap();
+        disk.sync_dir(Path::new("/b")).unwrap();
+        disk.remove_file(Path::new("/a/x")).unwrap();
+        disk.sync_dir(Path::new("/a")).unwrap();
+        disk.crash();
+        assert_eq!(disk.read(Path::new("/b/y")).unwrap(), b"abc", "one name goes, the other stays");
     }
 
     #[test]

@@ -76,9 +76,9 @@ pub(super) fn write(dir: &Path, kinds: &[Kind], lines: &[Line]) -> Result<()> {
     let about = machine::describe();
     let _ = writeln!(markdown, "\n```json\n{about:#}\n```\n\n{table}");
     let name = format!("queries-{}", machine::date());
-    crate::remote_write::write_file(dir, &format!("{name}.md"), &markdown)?;
+    crate::report::write_file(dir, &format!("{name}.md"), &markdown)?;
     let json = json!({ "machine": about, "lines": lines.iter().map(line_json).collect::<Value>() });
-    crate::remote_write::write_file(dir, &format!("{name}.json"), &format!("{json:#}\n"))
+    crate::report::write_file(dir, &format!("{name}.json"), &format!("{json:#}\n"))
 }
 
 fn table(kinds: &[Kind], lines: &[Line]) -> String {

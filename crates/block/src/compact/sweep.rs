@@ -1,22 +1,26 @@
 //! Joins the chunks of one series from several blocks, from early to late.
 //!
-//! Holds: chunks leave in order of time, none overlapping. A chunk that overlaps nothing and is full, or has no
-//! neighbour to join, is copied byte by byte after its checksum; all others leave with 120 samples (the last with fewer).
+//! Holds: chunks leave in order of time, none overlapping. A chunk in the output's encoding that overlaps nothing and
+//! is full, or has no neighbour to join, is copied byte by byte after its checksum, as is one of a kind that is only
+//! copied; all others leave as full chunks (the last with fewer samples).
 //! Memory: the samples of the chunks that overlap at one moment, and less than one chunk that waits to be filled.
 //! Not here: which chunks (`compact`), chunk bytes (`format`).
 
 use chronolith_base::DecodeError;
 use chronolith_format::chunks::{ENCODINGS_HISTOGRAM, RawChunk};
+use chronolith_format::dense::{self, ENCODING_DENSE, ENCODING_PACKED};
 use chronolith_format::index::ChunkMeta;
 use chronolith_format::tombstones::Interval;
-use chronolith_format::xor::{self, ENCODING_XOR, SAMPLES_PER_CHUNK};
-use chronolith_model::{Columns, Labels, TimeRange};
+use chronolith_format::xor::{ENCODING_XOR, SAMPLES_PER_CHUNK};
+use chronolith_format::xor2::ENCODING_XOR2;
+use chronolith_model::{BlockEncoding, Columns, DuplicatePolicy, Labels, TimeRange};
 
-use super::CompactError;
+use super::{CompactError, MergeRules};
 use crate::BlockWriter;
 use crate::block::{BlockFiles, ChunkError};
 use crate::series::drop_deleted;
 use crate::writer::ChunkView;
+use crate::writer::samples::DENSE_SAMPLES_MAX;
 
 /// A chunk of the series in one of the blocks.
 pub(super) struct Piece<'a> {
@@ -24,21 +28,26 @@ pub(super) struct Piece<'a> {
     /// Deleted intervals of the series in that block.
     pub(super) deleted: &'a [Interval],
     pub(super) chunk: ChunkMeta,
-    /// Of two samples of the same time that of the lower place is right.
-    pub(super) place: usize,
+    /// Place of its block: those that were written earlier have lower ones.
+    pub(super) block: u32,
+    /// Place in its block: of two samples of the same time that of the lower one is right.
+    pub(super) place: u32,
 }
 
 /// A decoded sample that a later chunk may still precede or repeat.
 struct Sample {
     time: i64,
-    place: usize,
+    /// Of two samples of the same time that of the lower rank is right.
+    rank: u64,
     value: f64,
 }
 
 /// Buffers, reused from series to series.
-#[derive(Default)]
 pub(super) struct Sweep {
-    /// By time and place.
+    rules: MergeRules,
+    /// Samples of a full chunk of the current series.
+    chunk_samples: usize,
+    /// By time and rank.
     pending: Vec<Sample>,
     /// Samples in their final order that wait for a full chunk.
     open: Columns,
@@ -46,28 +55,35 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Adds the merged chunks of the series `labels` to `out`; the caller ends the series.
+    pub(super) fn new(rules: MergeRules) -> Sweep {
+        let (pending, open, decoded) = (Vec::new(), Columns::default(), Columns::default());
+        Sweep { rules, chunk_samples: 1, pending, open, decoded }
+    }
+
+    /// Adds the merged chunks of the series `labels` to `out`, the caller ends the series; gives the bytes read.
     pub(super) fn run(
         &mut self,
         labels: &Labels,
         pieces: &mut [Piece<'_>],
         out: &mut BlockWriter,
-    ) -> Result<(), CompactError> {
-        pieces.sort_by_key(|piece| (piece.chunk.min_time, piece.place));
-        let mut reached = None;
+    ) -> Result<u64, CompactError> {
+        pieces.sort_by_key(|piece| (piece.chunk.min_time, piece.block, piece.place));
+        self.chunk_samples = out.chunk_samples(pieces.iter().map(Piece::sample_count_claimed).sum());
+        let (mut reached, mut read_bytes) = (None, 0);
         for (i, piece) in pieces.iter().enumerate() {
             let next = pieces.get(i + 1);
             self.settle(piece.chunk.min_time, out)?;
             let raw = piece.raw()?;
             let count = piece.sample_count(raw)?;
+            read_bytes += raw.bytes.len() as u64;
             let overlaps = reached.is_some_and(|last| piece.chunk.min_time <= last)
                 || next.is_some_and(|next| next.chunk.min_time <= piece.chunk.max_time);
             reached = reached.max(Some(piece.chunk.max_time));
             if count == 0 {
                 continue;
             }
-            let joins = || !self.open.is_empty() || next.is_some_and(Piece::is_small);
-            if overlaps || piece.is_cut() || (is_small(raw.encoding, count) && joins()) {
+            let joins = !self.open.is_empty() || next.is_some();
+            if overlaps || piece.is_cut() || !self.keeps(raw, count, joins, next) {
                 self.decode(labels, piece, raw)?;
             } else {
                 self.close(out)?;
@@ -77,7 +93,30 @@ impl Sweep {
             }
         }
         self.settle(i64::MAX, out)?;
-        self.close(out)
+        self.close(out)?;
+        Ok(read_bytes)
+    }
+
+    /// Whether a chunk that overlaps nothing stays as it is.
+    fn keeps(&self, raw: RawChunk<'_>, count: u16, joins: bool, next: Option<&Piece<'_>>) -> bool {
+        let count = usize::from(count);
+        match (self.rules.encoding, raw.encoding) {
+            (BlockEncoding::Prometheus, ENCODING_XOR) => {
+                let joins = !self.open.is_empty() || next.is_some_and(Piece::is_small);
+                count >= SAMPLES_PER_CHUNK || !joins
+            }
+            (BlockEncoding::Prometheus, ENCODING_DENSE | ENCODING_PACKED) => false,
+            // Its start times would be lost, which others read.
+            (BlockEncoding::Prometheus, ENCODING_XOR2) => true,
+            (BlockEncoding::Dense, ENCODING_XOR | ENCODING_XOR2) => false,
+            (BlockEncoding::Dense, ENCODING_DENSE | ENCODING_PACKED) => {
+                // A reference to times in another chunk holds in its own segment only.
+                let has_times = raw.encoding == ENCODING_DENSE
+                    || dense::shared_times_offset(raw.bytes).is_ok_and(|offset| offset.is_none());
+                has_times && (!joins || count >= DENSE_SAMPLES_MAX / 2)
+            }
+            _ => true,
+        }
     }
 
     /// Decodes a chunk to where it waits for the chunks that overlap it.
@@ -95,11 +134,15 @@ impl Sweep {
         drop_deleted(piece.deleted, 0, &mut self.decoded);
         let sorted = self.pending.is_empty();
         let (times, values) = (self.decoded.times.iter(), self.decoded.values.iter());
-        let place = piece.place;
-        self.pending.extend(times.zip(values).map(|(&time, &value)| Sample { time, place, value }));
+        let block_rank = match self.rules.duplicates {
+            DuplicatePolicy::KeepFirst => piece.block,
+            DuplicatePolicy::LastWins => u32::MAX - piece.block,
+        };
+        let rank = u64::from(block_rank) << 32 | u64::from(piece.place);
+        self.pending.extend(times.zip(values).map(|(&time, &value)| Sample { time, rank, value }));
         if !sorted {
             // Two ascending runs: the sort merges them in one pass.
-            self.pending.sort_by_key(|sample| (sample.time, sample.place));
+            self.pending.sort_by_key(|sample| (sample.time, sample.rank));
         }
         Ok(())
     }
@@ -112,7 +155,7 @@ impl Sweep {
                 self.open.push(sample.time, sample.value);
             }
         }
-        let full = self.open.len() - self.open.len() % SAMPLES_PER_CHUNK;
+        let full = self.open.len() - self.open.len() % self.chunk_samples;
         self.write(full, out)
     }
 
@@ -127,8 +170,9 @@ impl Sweep {
         else {
             return Ok(());
         };
-        for chunk in xor::encode(ready_times, ready_values) {
-            out.add_chunk(&ChunkView::from(&chunk))?;
+        let chunks = ready_times.chunks(self.chunk_samples).zip(ready_values.chunks(self.chunk_samples));
+        for (times, values) in chunks {
+            out.add_chunk_of(times, values)?;
         }
         times.drain(..sample_count);
         values.drain(..sample_count);
@@ -151,6 +195,13 @@ impl<'a> Piece<'a> {
         Ok(u16::from_be_bytes(*front))
     }
 
+    /// As its segment has it, unchecked: good for sizing only.
+    fn sample_count_claimed(&self) -> usize {
+        let chunk_ref = self.chunk.chunk_ref;
+        let segment = self.files.segments.get(chunk_ref.segment_idx() as usize);
+        segment.and_then(|s| s.sample_count_claimed(chunk_ref.offset())).map_or(0, usize::from)
+    }
+
     /// Whether part of it is deleted.
     fn is_cut(&self) -> bool {
         let touches = |d: &Interval| d.first <= self.chunk.max_time && self.chunk.min_time <= d.last;
@@ -168,7 +219,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Other encodings are left as their writer cut them.
+/// Whether an XOR chunk has room; other encodings are left as their writer cut them.
 fn is_small(encoding: u8, count: u16) -> bool {
     encoding == ENCODING_XOR && usize::from(count) < SAMPLES_PER_CHUNK
 }

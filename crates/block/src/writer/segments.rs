@@ -16,12 +16,14 @@ pub(super) struct SegmentsWriter {
     /// Number of segments begun.
     segment_count: u32,
     pub(super) bytes_max: u64,
+    /// Bytes of all chunks.
+    pub(super) written_bytes: u64,
 }
 
 impl SegmentsWriter {
     pub(super) fn new(env: &Env, dir: PathBuf) -> SegmentsWriter {
         let bytes_max = SEGMENT_BYTES_MAX;
-        SegmentsWriter { env: env.clone(), dir, current: None, segment_count: 0, bytes_max }
+        SegmentsWriter { env: env.clone(), dir, current: None, segment_count: 0, bytes_max, written_bytes: 0 }
     }
 
     /// Writes a chunk and tells where.
@@ -41,8 +43,18 @@ impl SegmentsWriter {
         };
         let offset = u32::try_from(sink.position()).expect("a segment has at most 512 MiB");
         chunks::put_chunk(sink.buffer(), encoding, bytes);
+        self.written_bytes += sink.position() - u64::from(offset);
         sink.drain()?;
         Ok(ChunkRef::new(self.segment_count - 1, offset))
+    }
+
+    /// The segment that a chunk of `len` bytes goes to.
+    pub(super) fn segment_idx_of(&self, len: usize) -> u32 {
+        let chunk_bytes_max = len as u64 + CHUNK_OVERHEAD_BYTES_MAX;
+        match &self.current {
+            Some(sink) if sink.position() + chunk_bytes_max <= self.bytes_max => self.segment_count - 1,
+            _ => self.segment_count,
+        }
     }
 
     /// Makes the current segment durable.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use chronolith_base::{Disk, MemDisk};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId};
 
 use super::*;
 
@@ -46,7 +47,7 @@ fn flag_before_environment_before_file_before_default() {
     let environment = [("CHRONOLITH_QUERY_TIMEOUT", "4m"), ("CHRONOLITH_RETENTION", "20d")];
     let settings = resolve(&["--query.timeout", "5m"], &environment, yaml).unwrap();
     assert_eq!(settings.server.query.timeout_ms, 300_000, "the flag");
-    assert_eq!(settings.server.tsdb.limits.retention_ms, 20 * 86_400_000, "the environment");
+    assert_eq!(settings.server.tsdb.limits.default.retention_ms, 20 * 86_400_000, "the environment");
     assert_eq!(settings.server.query.concurrency, 7, "the file");
     assert_eq!(settings.server.query.lookback_ms, 300_000, "the default");
     let shown = settings.server.shown.iter().find(|(name, _)| name == "query.timeout").unwrap();
@@ -115,9 +116,64 @@ fn a_reload_changes_live_settings_only() {
     let running = resolve(&[], &[], Some("retention: 1d\n")).unwrap();
     let fresh = resolve(&[], &[], Some("retention: 2d\nhttp: 127.0.0.1:1\n")).unwrap();
     let result = reloaded(&running, fresh);
-    assert_eq!(result.limits.retention_ms, 2 * 86_400_000);
+    assert_eq!(result.limits.default.retention_ms, 2 * 86_400_000);
     let value = |name: &str| result.shown.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
     assert_eq!((value("retention"), value("http")), (Some("2d"), Some("127.0.0.1:9595")));
+}
+
+const TENANTS: &str = "limits:\n  series_max: 1000\n  retention: 15d\ntenants:\n  team-a:\n    series_max: 5\n    \
+    out_of_order_window: 2h\n    duplicates: last_wins\n    block_encoding: prometheus\n  '(b).c!':\n    retention: 30d\n";
+
+#[test]
+fn a_tenant_has_its_own_limits_and_those_of_all_otherwise() {
+    let settings = resolve(&[], &[], Some(TENANTS)).unwrap();
+    let of = |name: &str| settings.server.tsdb.limits.of(&TenantId::new(name).unwrap()).clone();
+    let (a, b, other) = (of("team-a"), of("(b).c!"), of("other"));
+    assert_eq!((a.series_max, b.series_max, other.series_max), (5, 1000, 1000));
+    let day_ms = 86_400_000;
+    assert_eq!((a.retention_ms, b.retention_ms, other.retention_ms), (15 * day_ms, 30 * day_ms, 15 * day_ms));
+    assert_eq!((a.out_of_order_ms, a.duplicates), (7_200_000, DuplicatePolicy::LastWins));
+    assert_eq!((a.block_encoding, b.block_encoding), (BlockEncoding::Prometheus, BlockEncoding::Dense));
+    let again = resolve(&[], &[], Some(&settings.server.config_yaml)).unwrap();
+    assert_eq!(again.server.tsdb.limits, settings.server.tsdb.limits, "{}", settings.server.config_yaml);
+}
+
+#[test]
+fn wrong_limits_name_tenant_and_line() {
+    let of_a = |line: &str| format!("tenants:\n  team-a:\n    {line}\n");
+    let path = "etc/chronolith.yml:3: ";
+    for (yaml, part) in [
+        (
+            of_a("series_mxa: 5"),
+            format!("{path}tenant \"team-a\": unknown limit \"series_mxa\", known are retention"),
+        ),
+        (of_a("retention: soon"), format!("{path}tenant \"team-a\": retention: \"soon\" is no duration")),
+        (of_a("duplicates: both"), format!("{path}tenant \"team-a\": duplicates: \"both\" is none of")),
+        (of_a("series_max: 0"), format!("{path}tenant \"team-a\": series_max: must be at least 1")),
+        ("tenants:\n  a/b:\n    series_max: 5\n".to_owned(), format!("{path}tenant \"a/b\": tenant id has")),
+        ("tenants:\n  team-a: 5\n".to_owned(), "limits of tenant \"team-a\" are expected".to_owned()),
+        (
+            "limits:\n  series: 5\n".to_owned(),
+            "etc/chronolith.yml:2: limits: unknown limit \"series\"".to_owned(),
+        ),
+        ("retention: 1d\nlimits:\n  retention: 2d\n".to_owned(), "\"retention\" is set twice".to_owned()),
+        (
+            "tenants.a.series_max: 5\ntenants:\n  a:\n    series_max: 6\n".to_owned(),
+            "is set twice".to_owned(),
+        ),
+    ] {
+        check_error(&[], &[], Some(&yaml), &part);
+    }
+}
+
+#[test]
+fn a_reload_changes_limits_of_tenants() {
+    let running = resolve(&[], &[], Some("retention: 1d\n")).unwrap();
+    let fresh = resolve(&[], &[], Some("retention: 1d\ntenants:\n  a:\n    retention: 2d\n")).unwrap();
+    let result = reloaded(&running, fresh);
+    let tenant = TenantId::new("a").unwrap();
+    assert_eq!(result.limits.of(&tenant).retention_ms, 2 * 86_400_000);
+    assert!(result.config_yaml.contains("tenants.a.retention: \"2d\""), "{}", result.config_yaml);
 }
 
 #[test]

@@ -214,7 +214,8 @@ fn promtool_dumps_what_was_sent() {
         return;
     }
     let dir = temp_dir();
-    let mut server = Server::start(dir.path(), &["--self-scrape", "off", "--flush-delay", "0s"]);
+    let flags = ["--self-scrape", "off", "--flush-delay", "0s", "--block-encoding", "prometheus"];
+    let mut server = Server::start(dir.path(), &flags);
     let window_ms = 7_200_000;
     let start = now_ms() / window_ms * window_ms - 3 * window_ms;
     let mut want = Vec::new();

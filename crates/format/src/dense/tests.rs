@@ -10,7 +10,7 @@ use chronolith_model::sample::STALE_NAN_BITS;
 
 use super::*;
 
-const EVERYTHING: TimeRange = TimeRange { start: i64::MIN, end: i64::MAX };
+pub(super) const EVERYTHING: TimeRange = TimeRange { start: i64::MIN, end: i64::MAX };
 const START_MS: i64 = 1_700_000_000_000;
 
 fn encoded(times: &[i64], values: &[f64]) -> Vec<u8> {
@@ -46,12 +46,12 @@ fn check(times: &[i64], values: &[f64]) -> usize {
     bytes.len()
 }
 
-fn steady(count: usize) -> Vec<i64> {
+pub(super) fn steady(count: usize) -> Vec<i64> {
     (0..count as i64).map(|i| START_MS + i * 15_000).collect()
 }
 
 /// Times of one of several habits, ascending; as many as fit below the end of time.
-fn random_times(rng: &Rng, count: usize) -> Vec<i64> {
+pub(super) fn random_times(rng: &Rng, count: usize) -> Vec<i64> {
     let habit = rng.below(9);
     let mut time = match habit {
         6 => i64::MIN + rng.below(9) as i64,
@@ -104,7 +104,7 @@ const SPECIALS: [u64; 14] = [
     0x7ff4_dead_beef_0001,
 ];
 
-fn random_values(rng: &Rng, count: usize) -> Vec<f64> {
+pub(super) fn random_values(rng: &Rng, count: usize) -> Vec<f64> {
     let habit = rng.below(14);
     let special_every = [0, 3, 40][rng.below(3) as usize];
     let power = 10f64.powi(rng.below(18) as i32);

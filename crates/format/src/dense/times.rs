@@ -1,14 +1,15 @@
 //! The times of a dense chunk: a grid with gaps, residuals to it, deltas, or deltas of deltas.
 //!
-//! Holds: the head alone gives the first and the last time; arithmetic wraps, so any bytes decode to some times,
-//! which the caller checks to ascend.
+//! Holds: the head alone gives the first and the last time; arithmetic wraps, so any bytes decode to some times, which
+//! are then checked to ascend.
 //! Not here: values, range selection.
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
 
-use super::block::{BLOCK_ITEMS, estimate_bits, put_blocks, read_block};
-use super::{DenseScratch, put_deltas, read_count};
+use super::block::{BLOCK_ITEMS, estimate_bits, put_blocks};
+use super::items::{Items, Packing};
+use super::{DenseScratch, ascends, entropy, put_deltas, read_count};
 
 const WHAT: &str = "dense chunk times";
 /// Bits 0 and 1 of the first byte.
@@ -36,8 +37,16 @@ const GRID_SPAN_MAX: u64 = 1 << 62;
 /// Steps in configurations are multiples of this; jitter must not hide it.
 const ROUND_STEP_MS: u64 = 500;
 
+/// Times as they have been written.
+#[derive(Clone, Copy)]
+pub(super) struct Written {
+    mode: u8,
+    /// Where the blocks begin.
+    pub(super) head_end: usize,
+}
+
 /// Appends the times, which ascend strictly.
-pub(super) fn encode(times: &[i64], scratch: &mut DenseScratch, out: &mut Vec<u8>) {
+pub(super) fn encode(times: &[i64], scratch: &mut DenseScratch, out: &mut Vec<u8>) -> Written {
     let first = times[0];
     let step = find_grid(times, scratch);
     let residuals = &scratch.series;
@@ -45,7 +54,7 @@ pub(super) fn encode(times: &[i64], scratch: &mut DenseScratch, out: &mut Vec<u8
         && residuals.iter().all(|&residual| residual == 0)
     {
         put_grid_head(MODE_GRID, times, step, &scratch.gaps, out);
-        return;
+        return Written { mode: MODE_GRID, head_end: out.len() };
     }
     put_deltas(times, &mut scratch.deltas);
     let delta_bits = estimate_bits(&scratch.deltas);
@@ -54,8 +63,9 @@ pub(super) fn encode(times: &[i64], scratch: &mut DenseScratch, out: &mut Vec<u8
     {
         put_grid_head(MODE_RESIDUALS, times, step, &scratch.gaps, out);
         put_varint(out, residuals.last().copied().unwrap_or(0));
+        let head_end = out.len();
         put_blocks(residuals, out);
-        return;
+        return Written { mode: MODE_RESIDUALS, head_end };
     }
     put_deltas(&scratch.deltas, &mut scratch.deltas_of_deltas);
     let second_bits = estimate_bits(&scratch.deltas_of_deltas) + 16;
@@ -64,14 +74,31 @@ pub(super) fn encode(times: &[i64], scratch: &mut DenseScratch, out: &mut Vec<u8
         out.push(MODE_DELTAS);
         put_varint(out, first);
         put_uvarint(out, span);
+        let head_end = out.len();
         put_blocks(&scratch.deltas, out);
+        Written { mode: MODE_DELTAS, head_end }
     } else {
         out.push(MODE_DELTAS_OF_DELTAS);
         put_varint(out, first);
         put_uvarint(out, span);
         put_uvarint(out, scratch.deltas[0].cast_unsigned());
+        let head_end = out.len();
         put_blocks(&scratch.deltas_of_deltas, out);
+        Written { mode: MODE_DELTAS_OF_DELTAS, head_end }
     }
+}
+
+/// Writes the blocks of the last [`encode`] to `scratch.entropy`; false when they have no such form.
+pub(super) fn put_entropy(written: Written, scratch: &mut DenseScratch) -> bool {
+    let DenseScratch { series, deltas, deltas_of_deltas, entropy: out, .. } = scratch;
+    let items: &[i64] = match written.mode {
+        MODE_RESIDUALS => series,
+        MODE_DELTAS => deltas,
+        MODE_DELTAS_OF_DELTAS => deltas_of_deltas,
+        _ => return false,
+    };
+    out.clear();
+    !items.is_empty() && entropy::put(items, out)
 }
 
 fn put_grid_head(mode: u8, times: &[i64], step: u64, gaps: &[(u16, i64)], out: &mut Vec<u8>) {
@@ -232,6 +259,11 @@ impl<'a> TimesHead<'a> {
     /// Reads the count and the head of the times.
     pub(super) fn read(reader: &mut ByteReader<'a>) -> Result<TimesHead<'a>, DecodeError> {
         let count = read_count(reader)?;
+        TimesHead::read_for(count, reader)
+    }
+
+    /// Reads the head of the times of a chunk of `count` samples, at least one.
+    pub(super) fn read_for(count: u16, reader: &mut ByteReader<'a>) -> Result<TimesHead<'a>, DecodeError> {
         let offset = reader.offset();
         let flags = reader.u8(WHAT)?;
         let mode = flags & MODE_MASK;
@@ -321,41 +353,68 @@ impl Iterator for Gaps<'_> {
     }
 }
 
-/// Decodes all times into `out`, which has the count of the head. They may be anything: the caller checks.
-pub(super) fn decode(
+/// Appends all times to `out`.
+pub(super) fn append(
     head: &TimesHead<'_>,
+    packing: Packing,
+    reader: &mut ByteReader<'_>,
+    out: &mut Vec<i64>,
+) -> Result<(), DecodeError> {
+    let start = out.len();
+    out.resize(start + usize::from(head.count), 0);
+    let column = &mut out[start..];
+    decode(head, packing, reader, column)?;
+    if !ascends(column) || column.last() != Some(&head.last) {
+        let (expected, found) = ("ascending times up to the last one", head.last.cast_unsigned());
+        return Err(DecodeError::Invalid { what: WHAT, offset: 0, expected, found });
+    }
+    Ok(())
+}
+
+/// Decodes all times into `out`, which has the count of the head. They may be anything: the caller checks.
+fn decode(
+    head: &TimesHead<'_>,
+    packing: Packing,
     reader: &mut ByteReader<'_>,
     out: &mut [i64],
 ) -> Result<(), DecodeError> {
+    let first_count = match head.mode {
+        MODE_GRID => out.len(),
+        MODE_DELTAS_OF_DELTAS => 2,
+        _ => 1,
+    };
+    let item_count = out.len().saturating_sub(first_count);
+    if head.mode <= MODE_RESIDUALS {
+        fill_grid(head.first, head.step, head.gaps(), out);
+    } else {
+        out[0] = head.first;
+        if let Some(second) = out.get_mut(1) {
+            *second = head.first.wrapping_add(head.first_delta);
+        }
+    }
+    if item_count == 0 {
+        if packing == Packing::Blocks {
+            return Ok(());
+        }
+        let (offset, expected, found) = (reader.offset(), "times beyond the head", u64::from(head.mode));
+        return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
+    }
+    let mut source = Items::with_length(reader, packing, item_count)?;
+    let (mut time, mut delta) = (head.first.wrapping_add(head.first_delta), head.first_delta);
     let mut items = [0i64; BLOCK_ITEMS];
-    match head.mode {
-        MODE_GRID => fill_grid(head.first, head.step, head.gaps(), out),
-        MODE_RESIDUALS => {
-            fill_grid(head.first, head.step, head.gaps(), out);
-            for part in behind(out, 1).chunks_mut(BLOCK_ITEMS) {
-                read_block(reader, part.len(), &mut items)?;
+    for part in behind(out, first_count).chunks_mut(BLOCK_ITEMS) {
+        source.next(part.len(), &mut items)?;
+        match head.mode {
+            MODE_RESIDUALS => {
                 part.iter_mut().zip(&items).for_each(|(time, item)| *time = time.wrapping_add(*item));
             }
-        }
-        MODE_DELTAS => {
-            out[0] = head.first;
-            let mut time = head.first;
-            for part in behind(out, 1).chunks_mut(BLOCK_ITEMS) {
-                read_block(reader, part.len(), &mut items)?;
+            MODE_DELTAS => {
                 for (slot, item) in part.iter_mut().zip(&items) {
                     time = time.wrapping_add(*item);
                     *slot = time;
                 }
             }
-        }
-        _ => {
-            out[0] = head.first;
-            let (mut time, mut delta) = (head.first.wrapping_add(head.first_delta), head.first_delta);
-            if let Some(second) = out.get_mut(1) {
-                *second = time;
-            }
-            for part in behind(out, 2).chunks_mut(BLOCK_ITEMS) {
-                read_block(reader, part.len(), &mut items)?;
+            _ => {
                 for (slot, item) in part.iter_mut().zip(&items) {
                     delta = delta.wrapping_add(*item);
                     time = time.wrapping_add(delta);

@@ -7,8 +7,9 @@ use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
-use super::block::{BLOCK_ITEMS, estimate_bits, put_blocks, read_block};
-use super::{DenseScratch, decimal, put_deltas};
+use super::block::{BLOCK_ITEMS, estimate_bits, put_blocks};
+use super::items::{Items, Packing};
+use super::{DenseScratch, decimal, entropy, put_deltas};
 
 const WHAT: &str = "dense chunk values";
 /// Bits 0 and 1 of the first byte.
@@ -60,19 +61,25 @@ struct Choice {
     cost_bits: usize,
 }
 
+/// Values as they have been written.
+#[derive(Clone, Copy)]
+pub(super) struct Written {
+    transform: u8,
+    /// Where the series begins.
+    pub(super) head_end: usize,
+}
+
 /// Appends the values; there is at least one.
-pub(super) fn encode(values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u8>) {
+pub(super) fn encode(values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u8>) -> Written {
     let Some((exponent, shift, choice)) = try_decimals(values, scratch) else {
-        encode_bits(values, scratch, out);
-        return;
+        return encode_bits(values, scratch, out);
     };
     let is_sure = choice.cost_bits <= values.len() * DECIMAL_BITS_SURE
         && scratch.exceptions.len() * VALUES_PER_EXCEPTION_SURE <= values.len();
     if !is_sure {
         let bits_choice = put_ordered(values, bits_shift(values), scratch);
         if bits_choice.cost_bits < choice.cost_bits {
-            encode_bits(values, scratch, out);
-            return;
+            return encode_bits(values, scratch, out);
         }
         decimals(values, exponent, scratch);
     }
@@ -81,7 +88,32 @@ pub(super) fn encode(values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u
     if has_exceptions != 0 {
         put_exceptions(&scratch.exceptions, out);
     }
+    let head_end = out.len();
     put_series(choice.transform, scratch, out);
+    Written { transform: choice.transform, head_end }
+}
+
+/// Writes the series of the last [`encode`] to `scratch.entropy`; false when it has no such form.
+pub(super) fn put_entropy(written: Written, scratch: &mut DenseScratch) -> bool {
+    let DenseScratch { series, deltas, deltas_of_deltas, entropy: out, .. } = scratch;
+    out.clear();
+    let items: &[i64] = match written.transform {
+        RAW => series,
+        DELTAS => {
+            put_varint(out, series[0]);
+            put_deltas(series, deltas);
+            deltas
+        }
+        DELTAS_OF_DELTAS => {
+            put_varint(out, series[0]);
+            put_deltas(series, deltas);
+            put_varint(out, deltas[0]);
+            put_deltas(deltas, deltas_of_deltas);
+            deltas_of_deltas
+        }
+        _ => return false,
+    };
+    !items.is_empty() && entropy::put(items, out)
 }
 
 fn put_head(flags: u8, shift: u8, out: &mut Vec<u8>) {
@@ -92,16 +124,19 @@ fn put_head(flags: u8, shift: u8, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_bits(values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u8>) {
+fn encode_bits(values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u8>) -> Written {
     if values.iter().all(|value| value.to_bits() == values[0].to_bits()) {
         out.push(CONSTANT | KIND_BITS << KIND_SHIFT);
+        let head_end = out.len();
         out.extend_from_slice(&values[0].to_bits().to_le_bytes());
-        return;
+        return Written { transform: CONSTANT, head_end };
     }
     let shift = bits_shift(values);
     let choice = put_ordered(values, shift, scratch);
     put_head(choice.transform | KIND_BITS << KIND_SHIFT, shift, out);
+    let head_end = out.len();
     put_series(choice.transform, scratch, out);
+    Written { transform: choice.transform, head_end }
 }
 
 /// Writes `scratch.series`, whose differences [`choose`] has left in `scratch`.
@@ -305,14 +340,20 @@ fn walk_exceptions(
 /// Decodes the first values of `sample_count`, as many as `out` has room for, which is at least one.
 pub(super) fn decode(
     reader: &mut ByteReader<'_>,
+    packing: Packing,
     sample_count: usize,
     out: &mut [f64],
 ) -> Result<(), DecodeError> {
+    let offset = reader.offset();
     let head = ValuesHead::read(reader, sample_count)?;
+    if head.transform == CONSTANT && packing == Packing::Entropy {
+        let (expected, found) = ("a series that is not constant", u64::from(CONSTANT));
+        return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
+    }
     if head.transform == CONSTANT {
         out.fill(head.read_constant(reader)?);
     } else {
-        decode_series(&head, reader, sample_count, out)?;
+        decode_series(&head, reader, packing, sample_count, out)?;
     }
     if out.len() == sample_count && !reader.is_empty() {
         let (expected, found) = ("the end of the chunk", reader.remaining() as u64);
@@ -329,6 +370,7 @@ pub(super) fn decode(
 fn decode_series(
     head: &ValuesHead<'_>,
     reader: &mut ByteReader<'_>,
+    packing: Packing,
     sample_count: usize,
     out: &mut [f64],
 ) -> Result<(), DecodeError> {
@@ -345,9 +387,11 @@ fn decode_series(
         head.convert(&[item], out.get_mut(1..).unwrap_or_default());
         done = 2;
     }
+    let wanted = out.len().saturating_sub(done);
+    let mut source = Items::up_to_end(reader, packing, sample_count.saturating_sub(done), wanted)?;
     while done < out.len() {
         let len = (sample_count - done).min(BLOCK_ITEMS);
-        read_block(reader, len, &mut items)?;
+        source.next(len, &mut items)?;
         match head.transform {
             RAW => {}
             DELTAS => sum(&mut items[..len], &mut item),

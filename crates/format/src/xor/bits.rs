@@ -1,4 +1,4 @@
-//! Bits of an XOR chunk, most significant first: a writer over a slice and a reader with a 64-bit buffer.
+//! Bits of an XOR or XOR2 chunk, most significant first: a writer over a slice and a reader with a 64-bit buffer.
 //! Holds: the reader never reads behind its bytes; running out is an error.
 
 use chronolith_base::DecodeError;
@@ -41,7 +41,7 @@ pub(super) fn put_uvarint(buf: &mut [u8], bit_len: &mut u32, mut value: u64) {
 
 /// Reads bits through a 64-bit buffer whose upper `valid` bits are the next ones; the bits below are zeros
 /// or bits of the bytes at `next`, which the next refill sets again to the same.
-pub(super) struct BitReader<'a> {
+pub(crate) struct BitReader<'a> {
     bytes: &'a [u8],
     next: usize,
     buffer: u64,
@@ -50,7 +50,7 @@ pub(super) struct BitReader<'a> {
 
 impl<'a> BitReader<'a> {
     /// Reads the header; gives the reader behind it and the sample count.
-    pub(super) fn new(bytes: &'a [u8]) -> Result<(BitReader<'a>, u16), DecodeError> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<(BitReader<'a>, u16), DecodeError> {
         let Some((&header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             let left = bytes.len();
             return Err(DecodeError::Short { what: WHAT, offset: 0, needed: HEADER_BYTES, left });
@@ -58,8 +58,13 @@ impl<'a> BitReader<'a> {
         Ok((BitReader { bytes, next: HEADER_BYTES, buffer: 0, valid: 0 }, u16::from_be_bytes(header)))
     }
 
+    /// Starts behind a header of `header_bytes`, which the caller has read.
+    pub(crate) fn behind(bytes: &'a [u8], header_bytes: usize) -> BitReader<'a> {
+        BitReader { bytes, next: header_bytes, buffer: 0, valid: 0 }
+    }
+
     /// How many bits have been read, the header included.
-    pub(super) fn bit_offset(&self) -> u32 {
+    pub(crate) fn bit_offset(&self) -> u32 {
         (self.next as u32) * 8 - self.valid
     }
 
@@ -92,7 +97,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// The next `count` bits, 1 to 56.
-    fn bits(&mut self, count: u32) -> Result<u64, DecodeError> {
+    pub(crate) fn bits(&mut self, count: u32) -> Result<u64, DecodeError> {
         debug_assert!((1..=56).contains(&count), "a refill gives 56 bits");
         if self.valid < count {
             self.refill();
@@ -103,12 +108,12 @@ impl<'a> BitReader<'a> {
     }
 
     /// The next 64 bits.
-    pub(super) fn bits64(&mut self) -> Result<u64, DecodeError> {
+    pub(crate) fn bits64(&mut self) -> Result<u64, DecodeError> {
         Ok(self.bits(32)? << 32 | self.bits(32)?)
     }
 
     /// Unsigned LEB128 of at most 10 bytes.
-    pub(super) fn uvarint(&mut self) -> Result<u64, DecodeError> {
+    pub(crate) fn uvarint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
             let byte = self.bits(8)?;
@@ -124,7 +129,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// Change of the time step since the last sample.
-    pub(super) fn delta_of_delta(&mut self) -> Result<i64, DecodeError> {
+    pub(crate) fn delta_of_delta(&mut self) -> Result<i64, DecodeError> {
         if self.valid < 24 {
             self.refill();
         }
@@ -152,7 +157,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// XOR of this value and the last.
-    pub(super) fn value_delta(&mut self, leading: &mut u8, trailing: &mut u8) -> Result<u64, DecodeError> {
+    pub(crate) fn value_delta(&mut self, leading: &mut u8, trailing: &mut u8) -> Result<u64, DecodeError> {
         if self.valid < 13 {
             self.refill();
         }
@@ -199,7 +204,7 @@ impl<'a> BitReader<'a> {
     }
 
     #[cold]
-    pub(super) fn invalid(&self, what: &'static str, expected: &'static str, found: u64) -> DecodeError {
+    pub(crate) fn invalid(&self, what: &'static str, expected: &'static str, found: u64) -> DecodeError {
         DecodeError::Invalid { what, offset: (self.bit_offset() / 8) as usize, expected, found }
     }
 }

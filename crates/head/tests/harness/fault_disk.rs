@@ -93,6 +93,9 @@ impl Disk for FaultDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.inner.rename(from, to)
     }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.hard_link(from, to)
+    }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.fault.before_remove(path);
         self.inner.remove_file(path)

@@ -85,7 +85,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
     success(&json!({
         "api": {
             "exemplars": true, "label_values_match": true, "query_stats": true, "remote_write_receiver": true,
-            "remote_write_v2": true, "remote_read": false, "admin": false,
+            "remote_write_v2": true, "remote_read": false, "admin": app.options.admin_api,
         },
         "promql": {
             "experimental_functions": features.experimental_functions,
@@ -117,7 +117,7 @@ fn show_time(time_ms: i64) -> String {
 pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
     let shown = app.shown.read();
     let stats = app.store.get().map(|store| store.stats()).unwrap_or_default();
-    let retention = match shown.limits.retention_ms {
+    let retention = match shown.limits.default.retention_ms {
         0 => "unlimited".to_owned(),
         ms => crate::duration::show_duration_ms(ms),
     };

@@ -1,6 +1,7 @@
 //! The router without sockets: parameters, errors, envelopes, formats.
 //! Uses a store in memory; a fake clock stands at [`NOW_MS`].
 
+mod admin;
 mod queries;
 
 use std::sync::Arc;
@@ -483,7 +484,7 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
         }
         let limits = chronolith_model::TenantLimits { retention_ms: 86_400_000, ..Default::default() };
         Ok(crate::Reloaded {
-            limits,
+            limits: limits.into(),
             shown: vec![("retention".to_owned(), "1d".to_owned())],
             config_yaml: String::new(),
         })
@@ -496,11 +497,11 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
         StatusCode::OK
     );
     let server = server.open();
-    assert_eq!(server.app.store().unwrap().limits().retention_ms, 86_400_000);
+    assert_eq!(server.app.store().unwrap().limits().default.retention_ms, 86_400_000);
     let refused = server.send(Request::post("/-/reload").body(Body::empty()).unwrap()).await;
     assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(refused.text.contains("line 3"), "{}", refused.text);
-    assert_eq!(server.app.store().unwrap().limits().retention_ms, 86_400_000);
+    assert_eq!(server.app.store().unwrap().limits().default.retention_ms, 86_400_000);
     assert_eq!(server.get("/api/v1/status/flags").await.json()["data"]["retention"], "1d");
     let runtime = server.get("/api/v1/status/runtimeinfo").await.json();
     assert_eq!(

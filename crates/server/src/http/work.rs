@@ -34,7 +34,7 @@ pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> 
     let (parts, request_body) = request.into_parts();
     let tenant = tenant_of(app.options.multitenancy, &parts.headers)?;
     let mut params = Params::default();
-    if parts.method == Method::POST {
+    if parts.method == Method::POST || parts.method == Method::PUT {
         let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
         let is_form = kind.is_some_and(is_form_type);
         let body = body::read(request_body, FORM_BYTES_MAX, &app.query_budget).await?;
@@ -75,7 +75,7 @@ pub(super) async fn run<T: Send + 'static>(
     timeout_ms: u64,
     work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let limits = app.store()?.limits();
+    let limits = app.store()?.limits_of(tenant);
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
     let patience = Duration::from_millis(timeout_ms);
     let share = app.shares.of(tenant, &limits, &app.query_budget);

@@ -2,7 +2,8 @@
 //!
 //! Holds: a pure function of what the blocks cover and weigh. The blocks chosen may be replaced by their merged block
 //! without changing an answer: no other block that overlaps them stands between them in order of precedence.
-//! Nothing that reaches beyond `closed_ms` is chosen. Every step leaves fewer blocks, so planning comes to an end.
+//! Nothing that reaches beyond `closed_ms` is chosen. Every step leaves fewer blocks, or one with deleted samples less,
+//! so planning comes to an end.
 //! Not here: when a step is done, disk space (`compaction`).
 
 use chronolith_format::meta::Ulid;
@@ -41,6 +42,8 @@ pub(crate) struct Candidate {
     pub(crate) precedence: (Ulid, Ulid),
     pub(crate) range: TimeRange,
     pub(crate) size_bytes: u64,
+    /// Enough of it is deleted to rewrite it alone.
+    pub(crate) is_riddled: bool,
     /// It cannot be merged (a try was refused, or its `meta.json` says so).
     pub(crate) left_alone: bool,
 }
@@ -58,11 +61,13 @@ pub(crate) struct PlanBounds {
 
 /// The blocks to be merged next, by precedence; `None` if all is as it should be. Overlapping blocks come first,
 /// those with the most overlap before others; then the narrowest aligned range that holds several blocks, the
-/// oldest before others.
+/// oldest before others; then single blocks of which much is deleted.
 pub(crate) fn plan(blocks: &[Candidate], bounds: &PlanBounds) -> Option<Vec<Ulid>> {
     let mut by_start: Vec<&Candidate> = blocks.iter().filter(|b| !b.range.is_empty()).collect();
     by_start.sort_by_key(|b| (b.range.start, b.precedence));
-    let chosen = overlapping(&by_start, bounds).or_else(|| aligned(&by_start, bounds))?;
+    let chosen = overlapping(&by_start, bounds)
+        .or_else(|| aligned(&by_start, bounds))
+        .or_else(|| riddled(&by_start, bounds))?;
     Some(chosen.into_iter().map(|b| b.ulid).collect())
 }
 
@@ -135,6 +140,14 @@ fn aligned<'a>(by_start: &[&'a Candidate], bounds: &PlanBounds) -> Option<Vec<&'
         }
         None
     })
+}
+
+/// The first block that is rewritten without what is deleted.
+fn riddled<'a>(by_start: &[&'a Candidate], bounds: &PlanBounds) -> Option<Vec<&'a Candidate>> {
+    let is_due = |b: &&&Candidate| {
+        b.is_riddled && b.range.end <= bounds.closed_ms && fits(&[b], bounds.input_bytes_max)
+    };
+    by_start.iter().find(is_due).map(|b| vec![*b])
 }
 
 /// The aligned range that holds all of `range`, if there is one.

@@ -1,12 +1,15 @@
 //! The store as a whole on a fake machine: full disks, retention, crashes, and a model of what it must answer.
 
 mod compaction;
+mod delete;
 mod disk_full;
 #[path = "../../../head/tests/harness/fault_disk.rs"]
 #[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
 mod fault_disk;
 mod fixture;
 mod model;
+mod policy;
 mod retention;
+mod snapshot;
 mod stress;
 mod upkeep;

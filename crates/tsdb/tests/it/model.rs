@@ -77,7 +77,7 @@ fn merges(tsdb: &chronolith_tsdb::Tsdb) -> u64 {
 fn run(seed: u64) -> u64 {
     let mut machine = Machine::new(seed);
     if seed % 2 == 1 {
-        machine.options.block_encoding = BlockEncoding::Dense;
+        machine.options.limits.default.block_encoding = BlockEncoding::Prometheus;
     }
     let rng = Rng::from_seed(seed);
     let mut tsdb = machine.open();

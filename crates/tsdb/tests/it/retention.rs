@@ -8,7 +8,7 @@ use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 #[test]
 fn old_blocks_leave_and_old_samples_are_refused() {
     let mut machine = Machine::new(3);
-    machine.options.limits.retention_ms = 24 * HOUR_MS;
+    machine.options.limits.default.retention_ms = 24 * HOUR_MS;
     let tenant = TenantId::anonymous();
     let tsdb = machine.open();
     write(&tsdb, &tenant, "old", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
@@ -86,7 +86,7 @@ fn the_size_limit_keeps_no_block_older_than_one_it_removes() {
 #[test]
 fn files_of_an_expired_block_are_removed_when_the_disk_lets_them() {
     let mut machine = Machine::new(6);
-    machine.options.limits.retention_ms = 24 * HOUR_MS;
+    machine.options.limits.default.retention_ms = 24 * HOUR_MS;
     machine.options.compaction_bytes_max = 0;
     let tenant = TenantId::anonymous();
     let tsdb = machine.open();

@@ -152,7 +152,7 @@ fn a_kill_during_a_flush_and_then_a_power_cut() {
 #[test]
 fn extreme_times_are_flushed() {
     let mut machine = Machine::new(77);
-    machine.options.limits.future_ms_max = 0;
+    machine.options.limits.default.future_ms_max = 0;
     let tenant = tenant("t");
     let tsdb = machine.open();
     let times = [TIME_MIN_MS, TIME_MIN_MS + 1, 0, TIME_MAX_MS - 1, TIME_MAX_MS, 5];

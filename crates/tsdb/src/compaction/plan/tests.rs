@@ -9,7 +9,14 @@ fn blocks(list: &[(i64, i64, u64)]) -> Vec<Candidate> {
     let one = |(i, &(start, end, kb)): (usize, &(i64, i64, u64))| {
         let ulid = Ulid::new(i64::try_from(i).unwrap() + 1, 0);
         let range = TimeRange::new(start * HOUR_MS, end * HOUR_MS);
-        Candidate { ulid, precedence: (ulid, ulid), range, size_bytes: kb << 10, left_alone: false }
+        Candidate {
+            ulid,
+            precedence: (ulid, ulid),
+            range,
+            size_bytes: kb << 10,
+            is_riddled: false,
+            left_alone: false,
+        }
     };
     list.iter().enumerate().map(one).collect()
 }
@@ -130,9 +137,23 @@ fn planning_comes_to_an_end_with_few_blocks() {
                 inputs.iter().map(|b| b.range.end).max().unwrap(),
             ),
             size_bytes: inputs.iter().map(|b| b.size_bytes).sum(),
+            is_riddled: false,
             left_alone: false,
         });
         list = rest;
     }
     assert!(list.len() <= 12, "{} blocks for 25 days", list.len());
+}
+
+#[test]
+fn a_block_of_which_much_is_deleted_is_rewritten_when_nothing_else_is_due() {
+    let mut list = blocks(&[(0, 2, 1), (6, 8, 1), (12, 14, 1)]);
+    list[1].is_riddled = true;
+    assert_eq!(places(&list, &bounds()), [1]);
+    list[0].range.end = list[1].range.end;
+    assert_eq!(places(&list, &bounds()), [0, 1], "merging drops it too");
+    let mut list = blocks(&[(0, 2, 1)]);
+    list[0].is_riddled = true;
+    list[0].left_alone = true;
+    assert_eq!(places(&list, &bounds()), [] as [usize; 0]);
 }

@@ -1,0 +1,152 @@
+//! Packed chunks: any samples survive bit for bit, with own and with shared times; any bytes end in samples or an error.
+
+use chronolith_base::Rng;
+
+use super::*;
+use crate::dense;
+use crate::dense::tests::{EVERYTHING, random_times, random_values, steady};
+
+/// Offset that stands for the chunk with the times.
+const PLACE: u32 = 70_000;
+
+fn packed(place: TimesPlace<'_>, values: &[f64]) -> (u8, Vec<u8>) {
+    let mut out = vec![1, 2, 3];
+    let encoding = encode_packed(place, values, &mut DenseScratch::new(), &mut out).encoding;
+    (encoding, out.split_off(3))
+}
+
+fn decoded(
+    (encoding, bytes): (u8, &[u8]),
+    range: TimeRange,
+    owner: Option<(u8, &[u8])>,
+) -> Result<(Vec<i64>, Vec<u64>), DecodeError> {
+    let mut out = Columns { times: vec![7], values: vec![7.0], ..Columns::default() };
+    let chunk_at = |offset| {
+        assert_eq!(offset, PLACE);
+        let (encoding, bytes) = owner.expect("the times are shared");
+        Ok(RawChunk { encoding, bytes })
+    };
+    let result = match encoding {
+        ENCODING_DENSE => dense::decode(bytes, range, &mut out),
+        _ => decode_packed(bytes, range, chunk_at, &mut out),
+    };
+    assert_eq!((out.times[0], out.values[0], out.times.len()), (7, 7.0, out.values.len()));
+    if result.is_err() {
+        assert_eq!(out.len(), 1, "a failed chunk leaves nothing");
+    }
+    assert!(out.times[1..].is_sorted_by(|a, b| a < b));
+    result.map(|()| (out.times[1..].to_vec(), out.values[1..].iter().map(|v| v.to_bits()).collect()))
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+/// A counter with steps of very different sizes, which entropy coding is for.
+fn walk(rng: &Rng, count: usize) -> Vec<f64> {
+    let mut total = 0.0;
+    let step = |_| {
+        total += (rng.next_u64() >> (40 + rng.below(24))) as f64;
+        total
+    };
+    (0..count).map(step).collect()
+}
+
+#[test]
+fn samples_of_all_habits_round_trip() {
+    let mut entropy_count = 0;
+    for seed in 0..600 {
+        let rng = Rng::from_seed(seed);
+        let count = if seed % 3 == 0 { 1 + rng.below(300) } else { 500 + rng.below(3000) };
+        let times = random_times(&rng, count as usize);
+        let values = if seed % 2 == 0 { walk(&rng, times.len()) } else { random_values(&rng, times.len()) };
+        let own = packed(TimesPlace::Own(&times), &values);
+        let shared = packed(TimesPlace::Shared { offset: PLACE }, &values);
+        entropy_count += u32::from(own.0 == ENCODING_PACKED);
+        assert_eq!(shared.0, ENCODING_PACKED);
+        assert_eq!(shared_times_offset(&shared.1), Ok(Some(PLACE)));
+        let owner = (own.0, own.1.as_slice());
+        let range = TimeRange::new(times[times.len() / 3], times[times.len() / 2]);
+        for (encoding, bytes) in [&own, &shared] {
+            let found = decoded((*encoding, bytes), EVERYTHING, Some(owner)).unwrap();
+            let end = times.len() - usize::from(times.last() == Some(&i64::MAX));
+            assert!(found.0 == times[..end] && found.1 == bits(&values)[..end], "seed {seed}");
+            let found = decoded((*encoding, bytes), range, Some(owner)).unwrap();
+            let part = times.len() / 3..times.len() / 2;
+            assert!(found.0 == times[part.clone()] && found.1 == bits(&values)[part], "seed {seed}");
+        }
+    }
+    assert!(entropy_count > 100, "{entropy_count} of 600 were worth entropy coding");
+}
+
+#[test]
+fn any_bytes_end_in_samples_or_an_error() {
+    let rng = Rng::from_seed(1);
+    let mut entropy_times_count = 0;
+    for round in 0..60 {
+        let mut times = steady(600 + 40 * round);
+        if round % 3 > 0 {
+            times
+                .iter_mut()
+                .for_each(|time| *time += ((rng.next_u64() >> (50 + rng.below(14))) % 15_000) as i64);
+        }
+        let values = if round % 2 == 0 { walk(&rng, times.len()) } else { random_values(&rng, times.len()) };
+        let own = packed(TimesPlace::Own(&times), &values);
+        let shared = packed(TimesPlace::Shared { offset: PLACE }, &values).1;
+        let owner = Some((own.0, own.1.as_slice()));
+        entropy_times_count += u32::from(own.0 == ENCODING_PACKED && own.1[2] & ENTROPY_TIMES != 0);
+        for cut in (0..shared.len()).step_by(shared.len() / 40 + 1) {
+            assert!(decoded((ENCODING_PACKED, &shared[..cut]), EVERYTHING, owner).is_err(), "cut at {cut}");
+        }
+        for _ in 0..400 {
+            let mut forged = if rng.below(2) == 0 { shared.clone() } else { own.1.clone() };
+            for _ in 0..1 + rng.below(3) {
+                // Heads and tables stand in front: damage there leads further than damage behind them.
+                let reach = if rng.below(2) == 0 { forged.len().min(60) } else { forged.len() };
+                let at = rng.below(reach as u64) as usize;
+                forged[at] =
+                    if rng.below(2) == 0 { rng.next_u64() as u8 } else { forged[at] ^ 1 << rng.below(8) };
+            }
+            let chunk_at = |_| Ok(RawChunk { encoding: own.0, bytes: &own.1 });
+            let mut out = Columns::default();
+            let _ = decode_packed(&forged, EVERYTHING, chunk_at, &mut out);
+            assert!(out.len() <= dense::SAMPLES_MAX);
+        }
+    }
+    assert!(entropy_times_count > 10, "{entropy_times_count} of 60 with entropy-coded times");
+}
+
+#[test]
+fn times_are_looked_up_once_and_must_fit() {
+    let times = steady(100);
+    let values: Vec<f64> = (0..100).map(f64::from).collect();
+    let shared = packed(TimesPlace::Shared { offset: PLACE }, &values);
+    let other = packed(TimesPlace::Own(&times[..99]), &values[..99]);
+    let decode = |owner: (u8, &[u8])| decoded((shared.0, &shared.1), EVERYTHING, Some(owner));
+    assert!(decode((other.0, &other.1)).is_err(), "another count");
+    assert!(decode((shared.0, &shared.1)).is_err(), "one that has no times of its own");
+    assert!(decode((1, &other.1)).is_err(), "another encoding");
+    let own = packed(TimesPlace::Own(&times), &values);
+    assert_eq!(decode((own.0, &own.1)).unwrap(), (times, bits(&values)));
+}
+
+#[test]
+fn what_gains_nothing_stays_a_dense_chunk() {
+    let values = vec![1.0; 1000];
+    let (encoding, bytes) = packed(TimesPlace::Own(&steady(1000)), &values);
+    assert_eq!(encoding, ENCODING_DENSE);
+    let mut plain = Vec::new();
+    dense::encode(&steady(1000), &values, &mut DenseScratch::new(), &mut plain);
+    assert_eq!(bytes, plain);
+}
+
+#[test]
+fn steps_of_many_sizes_get_smaller() {
+    let rng = Rng::from_seed(9);
+    let (times, values) = (steady(4000), walk(&rng, 4000));
+    let (encoding, bytes) = packed(TimesPlace::Own(&times), &values);
+    let mut plain = Vec::new();
+    dense::encode(&times, &values, &mut DenseScratch::new(), &mut plain);
+    assert_eq!(encoding, ENCODING_PACKED);
+    assert!(bytes.len() * 10 < plain.len() * 9, "{} of {} bytes", bytes.len(), plain.len());
+}

@@ -1,0 +1,123 @@
+//! The admin API of Prometheus (`delete_series`, `clean_tombstones`, `snapshot`), and a switch for compaction.
+//!
+//! Holds: nothing of it answers unless `--web.enable-admin-api` is set; a request is for its own tenant.
+//! Not here: what is done (`tsdb`).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Response, StatusCode};
+use chronolith_tsdb::{AdminError, SnapshotHead, Tsdb};
+use serde_json::json;
+
+use super::error::{ApiError, ErrorKind};
+use super::params::Params;
+use super::series::{selectors, time_range};
+use super::{status, work};
+use crate::app::App;
+
+pub(super) async fn delete_series(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = open(&app, request).await?;
+    call.params.well_formed()?;
+    if call.params.all("match[]").next().is_none() {
+        return Err(ApiError::bad_request("no match[] parameter provided"));
+    }
+    let range = time_range(&call.params)?;
+    let selectors =
+        selectors(&app, &call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
+    run(&app, move |store| store.delete_series(&call.tenant, &selectors, range).map(drop)).await?;
+    Ok(no_content())
+}
+
+pub(super) async fn clean_tombstones(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = open(&app, request).await?;
+    run(&app, move |store| store.clean_tombstones(&call.tenant).map(drop)).await?;
+    Ok(no_content())
+}
+
+pub(super) async fn snapshot(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = open(&app, request).await?;
+    let head = match switch(&call.params, "skip_head")? {
+        Some(true) => SnapshotHead::Skip,
+        Some(false) | None => SnapshotHead::Include,
+    };
+    let made = run(&app, move |store| store.snapshot(&[call.tenant], head)).await;
+    let name =
+        made.map_err(|error| ApiError::new(error.kind, format!("create snapshot: {}", error.message)))?;
+    Ok(status::success(&json!({ "name": name })))
+}
+
+/// Pauses compaction, or lets it go on; tells which it is.
+pub(super) async fn compaction(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = open(&app, request).await?;
+    let store = app.store()?;
+    let Some(paused) = switch(&call.params, "paused")? else {
+        return Err(ApiError::bad_request("no paused parameter provided"));
+    };
+    if paused {
+        store.pause_compaction();
+    } else {
+        store.resume_compaction();
+    }
+    Ok(status::success(&json!({ "paused": paused })))
+}
+
+/// Reads the request if there is an admin API at all.
+async fn open(app: &App, request: Request) -> Result<work::Call, ApiError> {
+    if !app.options.admin_api {
+        return Err(ApiError::new(ErrorKind::Unavailable, "admin APIs disabled"));
+    }
+    app.store()?;
+    work::open(app, request).await
+}
+
+/// Runs `work` off the async threads; it is not cut short when its client leaves.
+async fn run<T: Send + 'static>(
+    app: &Arc<App>,
+    work: impl FnOnce(&Tsdb) -> Result<T, AdminError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let store = app.store()?.clone();
+    match tokio::task::spawn_blocking(move || work(&store)).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "a request of the admin API failed");
+            Err(ApiError::new(ErrorKind::Internal, error))
+        }
+        Err(error) => {
+            tracing::error!(%error, "a request of the admin API ended in a panic");
+            Err(ApiError::new(ErrorKind::Internal, "the request failed because of a bug in the server"))
+        }
+    }
+}
+
+/// A switch as Go reads it.
+fn switch(params: &Params, name: &str) -> Result<Option<bool>, ApiError> {
+    match params.get(name) {
+        None => Ok(None),
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(Some(true)),
+        Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(Some(false)),
+        Some(text) => {
+            let why = format!("unable to parse boolean: strconv.ParseBool: parsing {text:?}: invalid syntax");
+            Err(ApiError::parameter(name, why))
+        }
+    }
+}
+
+fn no_content() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}

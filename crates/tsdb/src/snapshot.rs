@@ -1,0 +1,173 @@
+//! Snapshots: a directory below the data directory that is a data directory itself, made of links and a cut of the head.
+//!
+//! Holds: a snapshot is there completely or not at all (written under a temporary name, synced, renamed); making one
+//! changes nothing that queries see. Every sample acknowledged before the call is in it, unless the head is left out.
+//! Not here: removing snapshots, which is the operator's.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use chronolith_base::Env;
+use chronolith_block::{BlockSource, BlockWriter};
+use chronolith_format::meta::Ulid;
+use chronolith_head::WindowSeries;
+use chronolith_model::{TenantId, TimeRange};
+
+use crate::admin::AdminError;
+use crate::encoding::XorDecoder;
+use crate::store::Tsdb;
+use crate::tenant::{TENANTS_DIR, tenant_dir};
+
+/// Directory below the data directory that holds one directory a snapshot.
+const SNAPSHOTS_DIR: &str = "snapshots";
+/// End of the name of a snapshot that is being made.
+const SUFFIX_CREATING: &str = ".tmp";
+
+/// Whether the head's samples go into a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotHead {
+    /// They are cut to blocks of the snapshot.
+    Include,
+    /// Blocks only.
+    Skip,
+}
+
+/// Removes an unfinished snapshot.
+struct CreatingDir<'a> {
+    env: &'a Env,
+    path: PathBuf,
+    complete: bool,
+}
+
+impl Drop for CreatingDir<'_> {
+    fn drop(&mut self) {
+        if !self.complete && self.env.disk.exists(&self.path) {
+            // What cannot be removed here is removed at the next start.
+            let _ = self.env.disk.remove_dir_all(&self.path);
+        }
+    }
+}
+
+impl Tsdb {
+    /// Makes a snapshot of `tenants` and gives its name below `snapshots/` of the data directory. Blocks cost a link a
+    /// file; the head's windows cost what cutting them to blocks does. Background work waits meanwhile, writes do not.
+    ///
+    /// # Errors
+    /// [`AdminError`]; nothing of the snapshot is left then.
+    pub fn snapshot(&self, tenants: &[TenantId], head: SnapshotHead) -> Result<String, AdminError> {
+        let _upkeep = self.take_upkeep()?;
+        let disk = &self.env.disk;
+        let name = format!("{}-{:016x}", utc_stamp(self.env.clock.now_ms()), self.env.rng.next_u64() >> 1);
+        let parent = self.options.data_dir.join(SNAPSHOTS_DIR);
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |error| AdminError::Io { path, error }
+        };
+        let tmp = parent.join(format!("{name}{SUFFIX_CREATING}"));
+        disk.create_dir_all(&tmp.join(TENANTS_DIR)).map_err(io(&tmp))?;
+        disk.sync_dir(&self.options.data_dir).map_err(io(&self.options.data_dir))?;
+        let mut creating = CreatingDir { env: &self.env, path: tmp.clone(), complete: false };
+        for tenant in tenants {
+            self.put_tenant(tenant, &tenant_dir(&tmp, tenant), head)?;
+        }
+        disk.sync_dir(&tmp.join(TENANTS_DIR)).map_err(io(&tmp))?;
+        disk.sync_dir(&tmp).map_err(io(&tmp))?;
+        disk.rename(&tmp, &parent.join(&name)).map_err(io(&parent))?;
+        creating.complete = true;
+        disk.sync_dir(&parent).map_err(io(&parent))?;
+        self.counters.snapshots.fetch_add(1, Ordering::Relaxed);
+        tracing::info!(name, "snapshot made");
+        Ok(name)
+    }
+
+    fn put_tenant(&self, tenant: &TenantId, dir: &Path, head: SnapshotHead) -> Result<(), AdminError> {
+        let disk = &self.env.disk;
+        let io = |error| AdminError::Io { path: dir.to_owned(), error };
+        disk.create_dir_all(dir).map_err(io)?;
+        let blocks = self.blocks_of(tenant);
+        for block in blocks.list() {
+            block.link_into(&self.env, dir)?;
+        }
+        if head == SnapshotHead::Include {
+            let mut previous = blocks.newest_ulid();
+            for window in self.head.windows().into_iter().filter(|window| window.tenant == *tenant) {
+                previous = self.put_window(tenant, window.range, dir, previous)?.or(previous);
+            }
+        }
+        disk.sync_dir(dir).map_err(io)
+    }
+
+    /// Writes a window of the head as a block of the snapshot; the head keeps it.
+    fn put_window(
+        &self,
+        tenant: &TenantId,
+        range: TimeRange,
+        dir: &Path,
+        previous: Option<Ulid>,
+    ) -> Result<Option<Ulid>, AdminError> {
+        let window = self.head.snapshot_window(tenant, range)?;
+        let writer = BlockWriter::create_after(&self.env, dir, previous)?;
+        let mut writer = writer.with_encoding(self.limits_of(tenant).block_encoding);
+        let mut decoder = XorDecoder::default();
+        for series in window.series() {
+            let WindowSeries { labels, chunks, damages } = series?;
+            for damage in damages {
+                tracing::error!(%tenant, %labels, %damage, "a damaged chunk is left out of the snapshot");
+            }
+            let samples = decoder.decode(&chunks)?;
+            writer.add_samples(&labels, &samples.times, &samples.values)?;
+        }
+        Ok(writer.finish(BlockSource::head(range))?.map(|meta| meta.ulid))
+    }
+}
+
+/// Removes snapshots that a crash left unfinished.
+pub(crate) fn remove_unfinished(env: &Env, data_dir: &Path) -> std::io::Result<()> {
+    let parent = data_dir.join(SNAPSHOTS_DIR);
+    let entries = match env.disk.list(&parent) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        listed => listed?,
+    };
+    for entry in entries.iter().filter(|entry| entry.is_dir && entry.name.ends_with(SUFFIX_CREATING)) {
+        env.disk.remove_dir_all(&parent.join(&entry.name))?;
+    }
+    Ok(())
+}
+
+/// `20261120T164500Z`
+fn utc_stamp(ms: i64) -> String {
+    let seconds = ms.div_euclid(1000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date_of(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+/// Year, month and day of the day `days` after 1970-01-01. Years begin in March here, so that the leap day is their
+/// last; 400 of them have 146 097 days.
+fn date_of(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_dates() {
+        assert_eq!(utc_stamp(0), "19700101T000000Z");
+        assert_eq!(utc_stamp(1_795_132_800_000 + 3_723_456), "20261120T010203Z");
+        assert_eq!(utc_stamp(951_782_399_000), "20000228T235959Z");
+        assert_eq!(utc_stamp(951_782_400_000), "20000229T000000Z");
+        assert_eq!(utc_stamp(4_107_542_400_000), "21000301T000000Z");
+        assert_eq!(utc_stamp(-1), "19691231T235959Z");
+    }
+}

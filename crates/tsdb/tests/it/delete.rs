@@ -1,0 +1,217 @@
+//! Deleted samples are gone for queries at once and for good; everything else stays, whatever fails meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_model::{Columns, Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_tsdb::Tsdb;
+
+use crate::fixture::{HOUR_MS, Machine, START_MS, write};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn anonymous() -> TenantId {
+    TenantId::anonymous()
+}
+
+/// Three series: four windows in blocks, one in the head.
+fn filled(machine: &Machine) -> Arc<Tsdb> {
+    let tsdb = machine.open();
+    for hour in [-10, -8, -6, -4] {
+        put_window(machine, &tsdb, hour);
+        machine.clock.advance(Duration::from_millis(1));
+        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    }
+    put_window(machine, &tsdb, -1);
+    tsdb
+}
+
+fn put_window(_machine: &Machine, tsdb: &Tsdb, hour: i64) {
+    for (place, name) in (0..).zip(NAMES) {
+        write(tsdb, &anonymous(), name, &samples(hour, place)).expect("stored");
+    }
+}
+
+fn samples(hour: i64, place: i64) -> Vec<(i64, f64)> {
+    (0..100).map(|i| (START_MS + hour * HOUR_MS + i * 30_000 + place, (hour * 1000 + i) as f64)).collect()
+}
+
+fn by_name(name: &str) -> Vec<Vec<Matcher>> {
+    vec![vec![Matcher::equal("__name__", name)]]
+}
+
+/// What `filled` has stored of series `place`, without `deleted`.
+fn want(place: i64, deleted: TimeRange) -> Vec<(i64, u64)> {
+    let all = [-10, -8, -6, -4, -1].into_iter().flat_map(|hour| samples(hour, place));
+    all.filter(|(time, _)| !deleted.contains(*time)).map(|(time, value)| (time, value.to_bits())).collect()
+}
+
+#[track_caller]
+fn compare(machine: &Machine, tsdb: &Tsdb, deleted: TimeRange, when: &str) {
+    for (place, name) in (0..).zip(NAMES) {
+        let gone = if name == "b" { deleted } else { TimeRange::new(0, 0) };
+        let got = machine.read(tsdb, &anonymous(), name);
+        let want = want(place, gone);
+        assert!(got == want, "{when}: {name}: {} samples, {} wanted", got.len(), want.len());
+    }
+}
+
+fn tombstones(tsdb: &Tsdb) -> f64 {
+    tsdb.stats().gauges.iter().find(|g| g.0 == "block_tombstones").expect("a gauge").1
+}
+
+/// From the middle of a block to the middle of the head's window.
+fn part() -> TimeRange {
+    TimeRange::new(START_MS - 8 * HOUR_MS + 600_000, START_MS - HOUR_MS + 900_000)
+}
+
+#[test]
+fn deleted_samples_are_gone_at_once_and_others_stay() {
+    let machine = Machine::new(1);
+    let tsdb = filled(&machine);
+    let report = tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+    assert_eq!((report.series_count, report.block_count), (4, 4), "three blocks and what was in the head");
+    compare(&machine, &tsdb, part(), "deleted");
+    let again = tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+    assert_eq!(again.block_count, 0, "there is nothing left to delete");
+    let other = tsdb.delete_series(&TenantId::new("other").expect("legal"), &by_name("b"), TimeRange::ALL);
+    assert_eq!(other.expect("deletes").block_count, 0, "another tenant");
+    compare(&machine, &tsdb, part(), "deleted once more");
+    machine.disk.crash();
+    drop(tsdb);
+    let tsdb = machine.open();
+    compare(&machine, &tsdb, part(), "after a crash");
+    assert_eq!(tombstones(&tsdb), 4.0);
+}
+
+#[test]
+fn samples_that_come_after_the_deletion_are_visible() {
+    let machine = Machine::new(2);
+    let tsdb = filled(&machine);
+    tsdb.delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).expect("deletes");
+    assert_eq!(machine.read(&tsdb, &anonymous(), "b"), []);
+    let late = (START_MS - 8 * HOUR_MS + 30_001, 5.0);
+    write(&tsdb, &anonymous(), "b", &[late]).expect("stored");
+    let want = [(late.0, late.1.to_bits())];
+    assert_eq!(machine.read(&tsdb, &anonymous(), "b"), want);
+    machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
+    for _ in 0..20 {
+        machine.clock.advance(Duration::from_mins(2));
+        tsdb.tick();
+    }
+    assert_eq!(machine.read(&tsdb, &anonymous(), "b"), want, "flushed and merged");
+    assert_eq!(tombstones(&tsdb), 0.0, "merging has applied them");
+}
+
+#[test]
+fn cleaning_takes_the_samples_off_the_disk() {
+    let machine = Machine::new(3);
+    let tsdb = filled(&machine);
+    tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+    let every = vec![vec![Matcher::equal("a", "b")]];
+    let whole = TimeRange::new(START_MS - 10 * HOUR_MS, START_MS - 8 * HOUR_MS);
+    tsdb.delete_series(&anonymous(), &every, whole).expect("deletes");
+    let before = tsdb.stats();
+    assert_eq!(tsdb.clean_tombstones(&anonymous()).expect("cleans"), 5);
+    let after = tsdb.stats();
+    assert_eq!((before.blocks, after.blocks), (5, 4), "a block without samples is gone");
+    assert!(after.block_bytes < before.block_bytes && tombstones(&tsdb) == 0.0);
+    assert_eq!(tsdb.clean_tombstones(&anonymous()).expect("cleans"), 0);
+    let kept = |place| -> Vec<_> {
+        want(place, if place == 1 { part() } else { TimeRange::new(0, 0) })
+            .into_iter()
+            .filter(|(time, _)| !whole.contains(*time))
+            .collect()
+    };
+    machine.disk.crash();
+    drop(tsdb);
+    let tsdb = machine.open();
+    for (place, name) in (0..).zip(NAMES) {
+        assert_eq!(machine.read(&tsdb, &anonymous(), name), kept(place), "{name}");
+    }
+}
+
+#[test]
+fn a_query_that_runs_keeps_what_it_has_selected() {
+    let machine = Machine::new(4);
+    let tsdb = filled(&machine);
+    let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    let matchers = &by_name("b")[0];
+    let selector = Selector { matchers, range: TimeRange::ALL };
+    let mut batches = tsdb.queryable(&anonymous()).select(&selector, &ctx).expect("selects");
+    tsdb.delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).expect("deletes");
+    tsdb.clean_tombstones(&anonymous()).expect("cleans");
+    let (mut series, mut columns) = (Vec::new(), Columns::default());
+    while batches.next_batch(&mut series).expect("a batch") {}
+    series[0].samples.read(TimeRange::ALL, &mut columns).expect("reads");
+    assert_eq!(columns.len(), 500);
+    assert_eq!(machine.read(&tsdb, &anonymous(), "b"), [], "one that starts later sees nothing");
+}
+
+#[test]
+fn a_crash_at_any_disk_operation_deletes_all_that_was_acknowledged_and_nothing_else() {
+    let machine = Machine::new(5);
+    let tsdb = filled(&machine);
+    let before = machine.disk.op_count();
+    tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+    tsdb.clean_tombstones(&anonymous()).expect("cleans");
+    let op_count = machine.disk.op_count() - before;
+    assert!(op_count > 50, "{op_count}");
+    for survived in 0..=op_count {
+        let machine = Machine::new(5);
+        let tsdb = filled(&machine);
+        machine.disk.fail_after(survived);
+        let deleted = tsdb.delete_series(&anonymous(), &by_name("b"), part());
+        let cleaned = tsdb.clean_tombstones(&anonymous());
+        machine.disk.crash();
+        drop(tsdb);
+        let tsdb = machine.open();
+        let when = format!("crash after {survived} operations");
+        if deleted.is_ok() {
+            compare(&machine, &tsdb, part(), &when);
+        }
+        // Whatever came of it, samples that nobody asked to delete are there, and asking again completes it.
+        let untouched: Vec<_> = want(1, part());
+        let got = machine.read(&tsdb, &anonymous(), "b");
+        assert!(
+            untouched.iter().all(|sample| got.contains(sample)),
+            "{when}: a sample beside the range is gone"
+        );
+        assert!(got.iter().all(|sample| want(1, TimeRange::new(0, 0)).contains(sample)), "{when}");
+        tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+        tsdb.clean_tombstones(&anonymous()).expect("cleans");
+        compare(&machine, &tsdb, part(), &when);
+        assert_eq!(tombstones(&tsdb), 0.0, "{when}");
+        assert!(survived < op_count || cleaned.is_ok());
+    }
+}
+
+#[test]
+fn a_paused_store_merges_nothing() {
+    let machine = Machine::new(6);
+    let tsdb = filled(&machine);
+    tsdb.pause_compaction();
+    machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
+    let runs =
+        |tsdb: &Tsdb| tsdb.stats().gauges.iter().find(|g| g.0 == "compaction_runs").expect("a gauge").1;
+    for _ in 0..12 {
+        machine.clock.advance(Duration::from_mins(2));
+        tsdb.tick();
+    }
+    assert_eq!((runs(&tsdb), tsdb.stats().blocks), (0.0, 5));
+    tsdb.resume_compaction();
+    for _ in 0..12 {
+        machine.clock.advance(Duration::from_mins(2));
+        tsdb.tick();
+    }
+    assert_eq!((runs(&tsdb), tsdb.stats().blocks), (1.0, 4));
+}
+
+#[test]
+fn a_closed_store_refuses() {
+    let machine = Machine::new(7);
+    let tsdb = filled(&machine);
+    tsdb.close().expect("closes");
+    assert!(tsdb.delete_series(&anonymous(), &by_name("b"), part()).is_err());
+    assert!(tsdb.clean_tombstones(&anonymous()).is_err());
+}
