@@ -83,6 +83,13 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens an existing file for reading only: one below a directory that this process may not write to.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.open(path)
+    }
     /// Reads a whole file.
     ///
     /// # Errors

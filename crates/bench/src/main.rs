@@ -14,6 +14,8 @@ mod families;
 mod fleet;
 mod http;
 mod late;
+mod load_wal;
+mod load_wal_large;
 mod machine;
 mod memory;
 mod proc;
@@ -58,6 +60,10 @@ enum Name {
     RemoteWrite(remote_write::Options),
     /// Reorder buffer: the 24 published adds of Metrictank, time and allocations of each.
     Reorder(reorder::Options),
+    /// Load of a Prometheus log and replay of our own: the four published cases.
+    LoadWal(load_wal::Options),
+    /// The same for 100 million samples, and for a million series: time, CPU, memory.
+    LoadWalLarge(load_wal_large::Options),
     /// Kill and restart: time to the first correct answer, acknowledged samples lost, memory.
     Restart(restart::Options),
     /// The store without a server: 1 to 200 writers, with and without fsync.
@@ -75,6 +81,8 @@ fn main() -> ExitCode {
         Name::RateKernel(options) => queries::kernel::run(&options),
         Name::RemoteWrite(options) => remote_write::run(&options),
         Name::Reorder(options) => reorder::run(&options),
+        Name::LoadWal(options) => load_wal::run(&options),
+        Name::LoadWalLarge(options) => load_wal_large::run(&options),
         Name::Restart(options) => restart::run(&options),
         Name::WritePath(options) => write_path::run(&options),
     };

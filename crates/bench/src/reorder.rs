@@ -21,7 +21,7 @@ use case::Case;
 
 /// Counts allocations of the whole program; other benchmarks pay a few instructions an allocation for it.
 #[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+pub(crate) static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Flags.
 #[derive(clap::Args)]

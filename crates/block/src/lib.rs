@@ -6,6 +6,7 @@
 mod block;
 mod compact;
 mod delete;
+mod dictionary;
 mod directory;
 mod error;
 mod link;
@@ -17,10 +18,11 @@ mod writer;
 pub use block::Block;
 pub use compact::{CompactError, MergeRules, Pace, compact, precedence};
 pub use delete::{DeleteError, Deleted};
+pub use dictionary::{LabelDictionary, LabelRanks};
 pub use directory::{open_dir, remove};
 pub use error::BlockError;
 pub use verify::Damage;
-pub use writer::{BlockSource, BlockWriter};
+pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit};
 
 /// Suffix of a block's directory while it is written.
 pub const SUFFIX_CREATING: &str = ".tmp-for-creation";

@@ -7,11 +7,14 @@
 //! symbols in front of them. A million series of ten labels: about 45 MB and the strings.
 //! Not here: merging chunks or blocks (`compact`).
 
+mod bulk;
 pub(crate) mod samples;
 mod segments;
 mod sink;
 mod spool;
-mod symbols;
+pub(crate) mod symbols;
+
+pub use bulk::{BulkSeries, BulkVisit};
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

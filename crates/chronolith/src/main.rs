@@ -7,9 +7,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 mod check;
 mod client;
+mod export;
+mod import;
 mod query;
 mod serve;
 mod settings;
+mod wal;
 
 use std::process::ExitCode;
 
@@ -20,6 +23,9 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("query", matches)) => query::run(matches),
+        Some(("import", matches)) => import::run(matches),
+        Some(("export", matches)) => export::run(matches),
+        Some(("wal", matches)) => wal::run(matches),
         Some(("version", _)) => {
             query::print(&format!("chronolith {}\n", chronolith_server::VERSION));
             Ok(ExitCode::SUCCESS)
@@ -45,6 +51,9 @@ fn command() -> Command {
         .subcommand(settings::add_flags(Command::new("serve").about("Run the server")))
         .subcommand(check_command())
         .subcommand(query_command())
+        .subcommand(import::command())
+        .subcommand(export::command())
+        .subcommand(wal::command())
         .subcommand(Command::new("version").about("Print the version"))
 }
 

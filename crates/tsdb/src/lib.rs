@@ -26,4 +26,5 @@ pub use limits::LimitsTable;
 pub use options::{OpenError, TsdbOptions};
 pub use snapshot::SnapshotHead;
 pub use stats::TsdbStats;
-pub use store::Tsdb;
+pub use store::{Tsdb, lock_data_dir};
+pub use tenant::tenant_dir;

@@ -89,7 +89,7 @@ impl Tsdb {
         let io = |error| OpenError::Io { path: options.data_dir.clone(), error };
         let tenants_dir = options.data_dir.join(TENANTS_DIR);
         make_dir(&*env.disk, &tenants_dir).map_err(io)?;
-        let lock = take_lock(&env, &options)?;
+        let lock = lock_data_dir(&env, &options.data_dir)?;
         let mut notes = Vec::new();
         if let Err(error) = remove_unfinished(&env, &options.data_dir) {
             notes.push(format!("an unfinished snapshot is still to be removed: {error}"));
@@ -188,6 +188,16 @@ impl Tsdb {
         self.exemplars.select(tenant, selectors, range)
     }
 
+    /// The part of `range` from the first window on in which `tenant` may have samples; `None` if there is none.
+    #[must_use]
+    pub fn times(&self, tenant: &TenantId, range: TimeRange) -> Option<TimeRange> {
+        let head = self.head.windows().into_iter().filter(|window| window.tenant == *tenant).map(|w| w.range);
+        let blocks = self.tenants.read().get(tenant).map(|blocks| blocks.list()).unwrap_or_default();
+        let all = head.chain(blocks.iter().map(|block| block.range()));
+        let first = all.filter(|one| one.overlaps(range)).map(|one| one.start.max(range.start)).min()?;
+        Some(TimeRange::new(first, range.end))
+    }
+
     /// To be called after samples of `tenant` in `range` came or went by another way than [`Tsdb::append`] and the
     /// retention: a deletion, an import of blocks.
     pub fn note_change(&self, tenant: &TenantId, range: TimeRange) {
@@ -277,8 +287,13 @@ fn make_dir(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn take_lock(env: &Env, options: &TsdbOptions) -> Result<Box<dyn LockGuard>, OpenError> {
-    let path = options.data_dir.join(LOCK_FILE);
+/// Takes the lock of a data directory, which keeps every other process of ours out of it until it is dropped. For
+/// tools that change a directory which no server has open.
+///
+/// # Errors
+/// [`OpenError::Locked`] if another process has it for longer than a stop takes.
+pub fn lock_data_dir(env: &Env, data_dir: &Path) -> Result<Box<dyn LockGuard>, OpenError> {
+    let path = data_dir.join(LOCK_FILE);
     let mut waited = Duration::ZERO;
     loop {
         match env.disk.lock(&path) {
@@ -288,7 +303,7 @@ fn take_lock(env: &Env, options: &TsdbOptions) -> Result<Box<dyn LockGuard>, Ope
                 waited += LOCK_RETRY;
             }
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
-                return Err(OpenError::Locked(options.data_dir.clone()));
+                return Err(OpenError::Locked(data_dir.to_owned()));
             }
             Err(error) => return Err(OpenError::Io { path, error }),
         }

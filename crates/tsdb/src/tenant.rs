@@ -78,7 +78,8 @@ impl TenantBlocks {
     }
 }
 
-/// `DATA/tenants/<id>`.
-pub(crate) fn tenant_dir(data_dir: &Path, tenant: &TenantId) -> PathBuf {
+/// Where the blocks of a tenant lie: `DATA/tenants/<id>`.
+#[must_use]
+pub fn tenant_dir(data_dir: &Path, tenant: &TenantId) -> PathBuf {
     data_dir.join(TENANTS_DIR).join(tenant.as_str())
 }

@@ -76,6 +76,10 @@ impl Disk for RealDisk {
         Ok(Box::new(RealFile(OpenOptions::new().read(true).write(true).open(path)?)))
     }
 
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(File::open(path)?)))
+    }
+
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         fs::read(path)
     }

@@ -6,7 +6,7 @@ use chronolith_base::hash::{HashMap, HashTable, hash_bytes};
 use chronolith_model::Labels;
 
 #[derive(Default)]
-struct Strings {
+pub(crate) struct Strings {
     text: String,
     /// Where each string ends; it starts where the one before ends.
     ends: Vec<usize>,
@@ -14,11 +14,12 @@ struct Strings {
 }
 
 impl Strings {
-    fn get(&self, number: u32) -> &str {
+    pub(crate) fn get(&self, number: u32) -> &str {
         get(&self.text, &self.ends, number)
     }
 
-    fn number(&mut self, text: &str) -> u32 {
+    /// The number of `text`, which is its place among the strings as they came.
+    pub(crate) fn number(&mut self, text: &str) -> u32 {
         let hash = hash_bytes(text.as_bytes());
         let (all, ends) = (&self.text, &self.ends);
         if let Some(&number) = self.by_text.find(hash, |&n| get(all, ends, n) == text) {
@@ -30,6 +31,16 @@ impl Strings {
         let (all, ends) = (&self.text, &self.ends);
         self.by_text.insert_unique(hash, number, |&n| hash_bytes(get(all, ends, n).as_bytes()));
         number
+    }
+
+    /// Gives back the hash table: no string may be numbered any more.
+    pub(crate) fn freeze(&mut self) {
+        self.by_text = HashTable::new();
+    }
+
+    /// How many strings there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
     }
 }
 

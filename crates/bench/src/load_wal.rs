@@ -1,0 +1,287 @@
+//! Benchmark `load-wal`: the four cases of Prometheus's BenchmarkLoadWAL, as a load of a Prometheus log and as full
+//! replay of our own log of the same content, in this process.
+//!
+//! Holds: time runs until the store is open and answers; count and checksum of all samples are compared with those
+//! of the generator before a figure counts.
+//! Not here: Prometheus itself; its published figures are quoted in BENCHMARKS.md.
+
+pub(crate) mod content;
+pub(crate) mod read_back;
+mod report;
+pub(crate) mod upstream;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use chronolith_base::Env;
+use chronolith_format::xor;
+use chronolith_import::{ImportOptions, ImportReport};
+use chronolith_model::{BlockEncoding, Labels, TenantId, WriteBatch};
+use stats_alloc::Region;
+
+use content::{Checksum, Content, LabelList, Pair, Visit, checksum, texts};
+use upstream::{WalWriter, write_head_chunks};
+
+/// Time between two samples of a series, as published.
+const STEP_MS: i64 = 10;
+/// Refs of neighbours are this far apart, so that they do not fall on workers in turn.
+const REF_STEP: u64 = 101;
+/// Value of the sample in the m-mapped chunk.
+const MAPPED_VALUE: f64 = 42.0;
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Cases to measure, by number 1 to 4 (default: all).
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<usize>,
+    /// Rounds of each case.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Where logs and stores are written; removed afterwards.
+    #[arg(long, default_value = "target/load-wal")]
+    dir: PathBuf,
+    /// Where the report goes.
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+}
+
+/// One published case.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    batches: usize,
+    series_per_batch: usize,
+    samples_per_series: usize,
+    /// Last time of an m-mapped chunk of every series; samples up to there are in the log too.
+    mapped_until: Option<i64>,
+    /// Milliseconds that Prometheus 3.14 takes on two such cores.
+    prometheus_ms: f64,
+    /// Megabytes that it allocates.
+    prometheus_mb: f64,
+}
+
+const CASES: [Case; 4] = [
+    case(10, 100, 7200, None, 352.0, 42.0),
+    case(10, 10_000, 50, None, 796.0, 258.0),
+    case(10, 1000, 480, None, 272.0, 56.0),
+    case(100, 1000, 480, Some(3800), 2277.0, 289.0),
+];
+
+const fn case(
+    batches: usize,
+    series_per_batch: usize,
+    samples_per_series: usize,
+    mapped_until: Option<i64>,
+    prometheus_ms: f64,
+    prometheus_mb: f64,
+) -> Case {
+    Case { batches, series_per_batch, samples_per_series, mapped_until, prometheus_ms, prometheus_mb }
+}
+
+impl Case {
+    fn name(&self) -> String {
+        let Case { batches, series_per_batch, samples_per_series, .. } = self;
+        let mapped = self.mapped_until.map_or(String::new(), |until| format!(", m-mapped to {until}"));
+        format!("{batches} x {series_per_batch} series x {samples_per_series} samples{mapped}")
+    }
+
+    fn logged(&self) -> u64 {
+        (self.batches * self.series_per_batch * self.samples_per_series) as u64
+    }
+
+    /// What a load gives: the sample of the m-mapped chunk, and those of the log behind it.
+    fn expected(&self) -> Result<Checksum> {
+        let until = self.mapped_until.unwrap_or(i64::MIN);
+        let mut sum = checksum(self, |time| time > until)?;
+        if let Some(time) = self.mapped_until {
+            for series in 0..self.series_count() {
+                let hash = content::series_hash(texts(&self.labels(series)));
+                sum.add(hash, time, MAPPED_VALUE.to_bits());
+            }
+        }
+        Ok(sum)
+    }
+}
+
+impl Content for Case {
+    fn series_count(&self) -> usize {
+        self.batches * self.series_per_batch
+    }
+
+    fn labels(&self, series: usize) -> LabelList {
+        let names = ["__name__", "l1", "l2", "l3", "l4"];
+        let value = |at: usize| match at {
+            0 => "test_metric".to_owned(),
+            1 => format!("{series}"),
+            at => format!("value_of_label_{at}"),
+        };
+        names.iter().enumerate().map(|(at, name)| Pair((name, value(at)))).collect()
+    }
+
+    fn series_ref(&self, series: usize) -> u64 {
+        (series as u64 + 1) * REF_STEP
+    }
+
+    fn series_per_record(&self) -> usize {
+        self.series_per_batch
+    }
+
+    fn for_each_record(&self, visit: &mut Visit<'_>) -> Result<()> {
+        for step in 0..self.samples_per_series {
+            let values = vec![step as f64 * 100.0; self.series_per_batch];
+            for batch in 0..self.batches {
+                visit(batch * self.series_per_batch, step as i64 * STEP_MS, &values)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Figures of one way to load one case.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Figures {
+    pub(crate) round_ms: Vec<f64>,
+    pub(crate) peak_bytes: u64,
+    pub(crate) allocations: usize,
+    pub(crate) allocated_bytes: usize,
+}
+
+/// One case with both ways.
+pub(crate) struct Measured {
+    pub(crate) case: Case,
+    pub(crate) prometheus_log: Figures,
+    pub(crate) own_log: Figures,
+}
+
+/// The command.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    ensure!(options.rounds > 0, "rounds must be above 0");
+    let mut measured = Vec::new();
+    for (number, case) in (1..).zip(CASES) {
+        if options.only.is_empty() || options.only.contains(&number) {
+            eprintln!("case {number}: {}", case.name());
+            measured.push(measure(options, case)?);
+        }
+    }
+    ensure!(!measured.is_empty(), "no case of that number");
+    report::write(options, &measured)
+}
+
+fn measure(options: &Options, case: Case) -> Result<Measured> {
+    let source = options.dir.join("prometheus");
+    clear(&options.dir)?;
+    write_log(&case, &source)?;
+    write_mapped(&case, &source)?;
+    let expected = case.expected()?;
+    let mut prometheus_log = Figures::default();
+    let store = options.dir.join("store");
+    for _ in 0..options.rounds {
+        clear(&store)?;
+        timed(&mut prometheus_log, &store, expected, || {
+            let report = import(&source, &store, BlockEncoding::Dense)?;
+            ensure!(report.damages.is_empty(), "{:?}", report.damages);
+            ensure!(report.head.samples == expected.count, "{:?}", report.head);
+            Ok(())
+        })?;
+    }
+    let own = options.dir.join("own");
+    fill_own(&case, &own, usize::MAX)?;
+    let expected = checksum(&case, |_| true)?;
+    let mut own_log = Figures::default();
+    for _ in 0..options.rounds {
+        timed(&mut own_log, &own, expected, || Ok(()))?;
+    }
+    clear(&options.dir)?;
+    Ok(Measured { case, prometheus_log, own_log })
+}
+
+/// Times `load` and the opening of `store`, then reads everything back.
+fn timed(
+    figures: &mut Figures,
+    store: &Path,
+    expected: Checksum,
+    load: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    reset_peak()?;
+    let before = crate::proc::memory(std::process::id())?.now_bytes;
+    let region = Region::new(crate::reorder::ALLOCATOR);
+    let start = Instant::now();
+    load()?;
+    let tsdb = read_back::open(store)?;
+    read_back::first_answer(&tsdb, "test_metric")?;
+    figures.round_ms.push(start.elapsed().as_secs_f64() * 1e3);
+    let change = region.change();
+    let peak = crate::proc::memory(std::process::id())?.peak_bytes;
+    figures.peak_bytes = figures.peak_bytes.max(peak.saturating_sub(before));
+    figures.allocations = change.allocations + change.reallocations;
+    figures.allocated_bytes = change.bytes_allocated;
+    let found = read_back::all(&tsdb)?;
+    ensure!(found == expected, "read back {found:?}, expected {expected:?}");
+    Ok(())
+}
+
+/// Makes the kernel forget the peak of this process's memory.
+fn reset_peak() -> Result<()> {
+    std::fs::write("/proc/self/clear_refs", "5").context("resetting the peak of resident memory")
+}
+
+/// Writes `content` as a Prometheus log into `dir`.
+pub(crate) fn write_log(content: &dyn Content, dir: &Path) -> Result<()> {
+    let mut log = WalWriter::create(dir)?;
+    let series: Vec<usize> = (0..content.series_count()).collect();
+    for part in series.chunks(content.series_per_record()) {
+        log.series(part.iter().map(|&series| (content.series_ref(series), content.labels(series))))?;
+    }
+    content.for_each_record(&mut |first, time, values| {
+        log.samples((first..).zip(values).map(|(series, &value)| (content.series_ref(series), time, value)))
+    })?;
+    log.finish()
+}
+
+fn write_mapped(case: &Case, dir: &Path) -> Result<()> {
+    let Some(time) = case.mapped_until else { return Ok(()) };
+    let bytes = xor::encode_whole(&[time], &[MAPPED_VALUE]);
+    let chunks = (0..case.series_count()).map(|series| (case.series_ref(series), time, time, bytes.clone()));
+    write_head_chunks(dir, chunks)
+}
+
+/// Imports `source` into the store of `dir`.
+pub(crate) fn import(source: &Path, dir: &Path, encoding: BlockEncoding) -> Result<ImportReport> {
+    let blocks_dir = chronolith_tsdb::tenant_dir(dir, &TenantId::anonymous());
+    let state_path = dir.join("import.json");
+    let options = ImportOptions { source: source.to_owned(), blocks_dir, state_path, encoding };
+    Ok(chronolith_import::run(&Env::real(), &options, &mut |_| {})?)
+}
+
+/// Writes `content` through the append path of a store in `dir`, whose log is never cut, and ends without a stop.
+/// `samples_max` bounds the batch.
+pub(crate) fn fill_own(content: &dyn Content, dir: &Path, samples_max: usize) -> Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let tsdb = read_back::open(dir)?;
+    let tenant = TenantId::anonymous();
+    let labels: Vec<Labels> =
+        (0..content.series_count()).map(|s| Labels::from_pairs(texts(&content.labels(s)))).collect();
+    let mut batch = WriteBatch::from_labels();
+    content.for_each_record(&mut |first, time, values| {
+        for (at, part) in values.chunks(samples_max.min(5000)).enumerate() {
+            batch.clear();
+            let first = first + at * samples_max.min(5000);
+            for (labels, &value) in labels[first..].iter().zip(part) {
+                batch.push_labels(labels, &[(time, value)]);
+            }
+            let outcome = tsdb.append(&tenant, &batch)?;
+            ensure!(outcome.accepted_count == part.len() as u64, "{outcome:?}");
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Removes `dir`, if it is there.
+pub(crate) fn clear(dir: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,97 @@
+//! What the logs hold: series and samples, made again the same way whenever they are needed, and their checksum.
+//! Holds: the checksum does not depend on order, and covers labels, times and value bits.
+
+use anyhow::Result;
+use chronolith_model::Labels;
+
+/// A number of samples and the sum of their hashes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Checksum {
+    /// Samples.
+    pub(crate) count: u64,
+    /// Wrapping sum of a hash of each.
+    pub(crate) sum: u64,
+}
+
+impl Checksum {
+    /// Adds one sample of the series with this hash.
+    #[inline]
+    pub(crate) fn add(&mut self, series_hash: u64, time: i64, bits: u64) {
+        self.count += 1;
+        let mixed = mix(series_hash ^ mix(time.cast_unsigned() ^ mix(bits)));
+        self.sum = self.sum.wrapping_add(mixed);
+    }
+}
+
+/// Hash of a label set: FNV-1a over names and values.
+pub(crate) fn series_hash<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> u64 {
+    labels.flat_map(|(name, value)| [name, value]).fold(0xcbf2_9ce4_8422_2325, |hash, text| {
+        let text = text.bytes().chain([0xff]);
+        text.fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    })
+}
+
+/// As [`series_hash`], of labels that were read back.
+pub(crate) fn labels_hash(labels: &Labels) -> u64 {
+    series_hash(labels.iter())
+}
+
+/// SplitMix64's finish.
+#[inline]
+pub(crate) fn mix(n: u64) -> u64 {
+    let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Labels of a series, sorted by name.
+pub(crate) type LabelList = Vec<Pair>;
+
+/// One label.
+#[derive(Debug, Clone)]
+pub(crate) struct Pair(pub(crate) (&'static str, String));
+
+impl AsRef<(&'static str, String)> for Pair {
+    fn as_ref(&self) -> &(&'static str, String) {
+        &self.0
+    }
+}
+
+/// The labels as pairs of texts.
+pub(crate) fn texts(labels: &[Pair]) -> impl Iterator<Item = (&str, &str)> {
+    labels.iter().map(|Pair((name, value))| (*name, value.as_str()))
+}
+
+/// What is called with first series, time and values of each record.
+pub(crate) type Visit<'a> = dyn FnMut(usize, i64, &[f64]) -> Result<()> + 'a;
+
+/// Something that a log can be made of.
+pub(crate) trait Content {
+    /// How many series.
+    fn series_count(&self) -> usize;
+    /// Labels of a series.
+    fn labels(&self, series: usize) -> LabelList;
+    /// Ref of a series in Prometheus's log.
+    fn series_ref(&self, series: usize) -> u64;
+    /// Series that go into one record.
+    fn series_per_record(&self) -> usize;
+    /// Calls `visit` with the samples of one record after the other: first series, time, values.
+    fn for_each_record(&self, visit: &mut Visit<'_>) -> Result<()>;
+}
+
+/// Count and checksum of all samples of `content` for which `keep` holds.
+pub(crate) fn checksum(content: &dyn Content, keep: impl Fn(i64) -> bool) -> Result<Checksum> {
+    let hash = |series| series_hash(texts(&content.labels(series)));
+    let hashes: Vec<u64> = (0..content.series_count()).map(hash).collect();
+    let mut sum = Checksum::default();
+    content.for_each_record(&mut |first, time, values| {
+        if keep(time) {
+            for (hash, value) in hashes[first..].iter().zip(values) {
+                sum.add(*hash, time, value.to_bits());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(sum)
+}

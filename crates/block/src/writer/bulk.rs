@@ -1,0 +1,252 @@
+//! A block whose chunks come in the order of arrival and whose series are named at the end, by the pairs of a
+//! dictionary that many blocks share: for imports, where series are known but not in order.
+//!
+//! Holds: what `writer` holds; series ascend by labels, which is checked as they are written.
+//! Memory: that of the dictionary, 4 bytes a label pair of every series, 16 bytes a distinct pair.
+
+use chronolith_format::index::{ChunkMeta, IndexWriter, TableEntry};
+use chronolith_format::meta::BlockMeta;
+use chronolith_format::tombstones::{Interval, Tombstones};
+
+use super::sink::FileSink;
+use super::{BlockSource, BlockWriter};
+use crate::dictionary::{LabelDictionary, LabelRanks};
+use crate::{BlockError, INDEX_FILE, META_FILE, TOMBSTONES_FILE};
+
+const NONE: u32 = u32::MAX;
+
+/// One series of a block.
+#[derive(Debug, Clone, Copy)]
+pub struct BulkSeries<'a> {
+    /// Its label pairs, by name.
+    pub pairs: &'a [u32],
+    /// Its chunks, ascending, none overlapping another; at least one.
+    pub chunks: &'a [ChunkMeta],
+    /// Float samples in them.
+    pub sample_count: u64,
+    /// Deleted intervals.
+    pub deleted: &'a [Interval],
+}
+
+/// What a walk over the series calls with each of them.
+pub type BulkVisit<'a> = dyn FnMut(&BulkSeries<'_>) -> Result<(), BlockError> + 'a;
+
+impl BlockWriter {
+    /// Adds a float chunk of any series and tells where it lies, for [`BlockWriter::finish_bulk`]. One that no series
+    /// names there is never read.
+    ///
+    /// # Errors
+    /// [`BlockError`]; the block cannot be completed then.
+    ///
+    /// # Panics
+    /// If the last time lies before the first.
+    pub fn put_chunk(
+        &mut self,
+        encoding: u8,
+        (min_time, max_time): (i64, i64),
+        bytes: &[u8],
+    ) -> Result<ChunkMeta, BlockError> {
+        assert!(min_time <= max_time, "a chunk ends after it starts");
+        let chunk_ref = self.segments.add(encoding, bytes)?;
+        Ok(ChunkMeta { min_time, max_time, chunk_ref })
+    }
+
+    /// Completes the block of all chunks put: `walk` calls its argument with every series that has any, ascending by
+    /// labels. It is called twice and must say the same. `None` (and nothing on disk) if there is no series.
+    ///
+    /// # Errors
+    /// As [`BlockWriter::finish`].
+    ///
+    /// # Panics
+    /// If series do not ascend, or chunks of one do not follow one another.
+    pub fn finish_bulk(
+        mut self,
+        source: BlockSource,
+        dictionary: &LabelDictionary,
+        ranks: &LabelRanks,
+        walk: &mut dyn FnMut(&mut BulkVisit<'_>) -> Result<(), BlockError>,
+    ) -> Result<Option<BlockMeta>, BlockError> {
+        let mut used = UsedPairs::new(dictionary);
+        walk(&mut |series| {
+            let (Some(first), Some(last)) = (series.chunks.first(), series.chunks.last()) else {
+                return Ok(());
+            };
+            self.first_time = self.first_time.min(first.min_time);
+            self.last_time = self.last_time.max(last.max_time);
+            self.stats.num_samples += series.sample_count;
+            used.add(series);
+            Ok(())
+        })?;
+        self.stats.num_float_samples = self.stats.num_samples;
+        if used.series_count == 0 {
+            return Ok(None);
+        }
+        let (first, last, range) = (self.first_time, self.last_time, source.range);
+        if !range.contains(first) || !range.contains(last) {
+            return Err(BlockError::OutsideRange { first, last, range });
+        }
+        (self.stats.num_series, self.stats.num_chunks) = (used.series_count, used.chunk_count);
+        self.segments.finish()?;
+        let tombstones = self.write_bulk_index(dictionary, ranks, &used, walk)?;
+        self.stats.num_tombstones = tombstones.interval_count() as u64;
+        let mut bytes = Vec::new();
+        tombstones.encode(&mut bytes);
+        self.write_file(TOMBSTONES_FILE, &bytes)?;
+        let meta = self.meta(source);
+        bytes.clear();
+        meta.encode(&mut bytes);
+        self.write_file(META_FILE, &bytes)?;
+        self.publish()?;
+        Ok(Some(meta))
+    }
+
+    fn write_bulk_index(
+        &mut self,
+        dictionary: &LabelDictionary,
+        ranks: &LabelRanks,
+        used: &UsedPairs,
+        walk: &mut dyn FnMut(&mut BulkVisit<'_>) -> Result<(), BlockError>,
+    ) -> Result<Tombstones, BlockError> {
+        let path = self.dir.path.join(INDEX_FILE);
+        let sink = FileSink::create(&self.dir.env, &path)?;
+        let places = used.places(dictionary, ranks);
+        let symbols = used.symbols(dictionary, ranks, &places);
+        let mut writer = IndexWriter::begin(sink, symbols).map_err(BlockError::index(&path))?;
+        let mut postings = used.postings();
+        let mut tombstones = Tombstones::new();
+        let mut last: Vec<u32> = Vec::new();
+        walk(&mut |series| {
+            if series.chunks.is_empty() {
+                return Ok(());
+            }
+            let follows = series.chunks.is_sorted_by(|a, b| a.max_time < b.min_time);
+            assert!(follows, "chunks must follow one another: {:?}", series.chunks);
+            assert!(ascends(&last, series.pairs, ranks), "series must ascend by labels");
+            last.clear();
+            last.extend_from_slice(series.pairs);
+            let pair_places = series.pairs.iter().map(|&pair| {
+                let (name, value) = dictionary.strings_of(pair);
+                (places[name as usize], places[value as usize])
+            });
+            let written = writer.series(pair_places, series.chunks).map_err(BlockError::index(&path))?;
+            postings.add(written, series.pairs);
+            for &interval in series.deleted {
+                tombstones.add(u64::from(written), interval);
+            }
+            Ok(())
+        })?;
+        writer.end_series().map_err(BlockError::index(&path))?;
+        let all_offset = writer.postings(&postings.all).map_err(BlockError::index(&path))?;
+        let mut offsets = Vec::new();
+        for &pair in ranks.by_pair.iter().filter(|&&pair| used.has(pair)) {
+            offsets.push((pair, writer.postings(postings.refs(pair)).map_err(BlockError::index(&path))?));
+        }
+        let all = std::iter::once(TableEntry { name: "", value: "", offset: all_offset });
+        let entries = offsets.iter().map(|&(pair, offset)| {
+            let (name, value) = dictionary.texts(pair);
+            TableEntry { name, value, offset }
+        });
+        let mut sink = writer.finish(all.chain(entries)).map_err(BlockError::index(&path))?;
+        sink.sync()?;
+        Ok(tombstones)
+    }
+}
+
+fn ascends(last: &[u32], next: &[u32], ranks: &LabelRanks) -> bool {
+    let rank = |pair: &u32| ranks.of(*pair);
+    // Comparing numbers is cheap: most series share their first pairs with the one before.
+    let shared = last.iter().zip(next).take_while(|(a, b)| a == b).count();
+    last.is_empty() || last.iter().skip(shared).map(rank).lt(next.iter().skip(shared).map(rank))
+}
+
+/// Which pairs of the dictionary a block holds, and how often.
+struct UsedPairs {
+    series_counts: Vec<u32>,
+    series_count: u64,
+    chunk_count: u64,
+}
+
+impl UsedPairs {
+    fn new(dictionary: &LabelDictionary) -> UsedPairs {
+        UsedPairs { series_counts: vec![0; dictionary.len()], series_count: 0, chunk_count: 0 }
+    }
+
+    fn add(&mut self, series: &BulkSeries<'_>) {
+        self.series_count += 1;
+        self.chunk_count += series.chunks.len() as u64;
+        for &pair in series.pairs {
+            self.series_counts[pair as usize] += 1;
+        }
+    }
+
+    fn has(&self, pair: u32) -> bool {
+        self.series_counts[pair as usize] > 0
+    }
+
+    /// Place of each string among the symbols of the block.
+    fn places(&self, dictionary: &LabelDictionary, ranks: &LabelRanks) -> Vec<u32> {
+        let mut places = vec![NONE; dictionary.string_count()];
+        for pair in (0u32..).take(dictionary.len()).filter(|&pair| self.has(pair)) {
+            let (name, value) = dictionary.strings_of(pair);
+            (places[name as usize], places[value as usize]) = (0, 0);
+        }
+        // The empty string stands first: see `symbols`.
+        let mut place = 1;
+        for &string in ranks.by_text.iter().filter(|&&string| !dictionary.string(string).is_empty()) {
+            let entry = &mut places[string as usize];
+            if *entry != NONE {
+                *entry = place;
+                place += 1;
+            }
+        }
+        places
+    }
+
+    /// Symbols of the block, ascending. Nothing refers to the empty string, but Prometheus has it (as key of "all
+    /// series") among its symbols.
+    fn symbols<'a>(
+        &self,
+        dictionary: &'a LabelDictionary,
+        ranks: &'a LabelRanks,
+        places: &'a [u32],
+    ) -> impl Iterator<Item = &'a str> + Clone {
+        let used = ranks.by_text.iter().filter(|&&string| places[string as usize] != NONE);
+        let texts = used.map(|&string| dictionary.string(string)).filter(|text| !text.is_empty());
+        std::iter::once("").chain(texts)
+    }
+
+    fn postings(&self) -> BulkPostings {
+        let mut total = 0;
+        let mut next = Vec::with_capacity(self.series_counts.len());
+        for &count in &self.series_counts {
+            next.push(total);
+            total += count as usize;
+        }
+        let all = Vec::with_capacity(self.series_count as usize);
+        let starts = next.clone();
+        BulkPostings { all, flat: vec![0; total], starts, next }
+    }
+}
+
+/// All postings lists in one vector; of each pair where its stretch starts and where the next ref goes.
+struct BulkPostings {
+    all: Vec<u32>,
+    flat: Vec<u32>,
+    starts: Vec<usize>,
+    next: Vec<usize>,
+}
+
+impl BulkPostings {
+    fn add(&mut self, series_ref: u32, pairs: &[u32]) {
+        self.all.push(series_ref);
+        for &pair in pairs {
+            let next = &mut self.next[pair as usize];
+            self.flat[*next] = series_ref;
+            *next += 1;
+        }
+    }
+
+    fn refs(&self, pair: u32) -> &[u32] {
+        &self.flat[self.starts[pair as usize]..self.next[pair as usize]]
+    }
+}

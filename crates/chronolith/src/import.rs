@@ -1,0 +1,220 @@
+//! `chronolith import prometheus`: brings a Prometheus data directory into a data directory of ours.
+//! Holds: the data directory is locked meanwhile; exit code 1 if something of the source was lost to damage.
+//! Not here: reading the source (`chronolith-import`).
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use chronolith_base::Env;
+use chronolith_import::{HeadCounts, ImportOptions, ImportReport, Progress};
+use chronolith_model::{BlockEncoding, TenantId};
+use clap::{Arg, ArgMatches, Command};
+
+use crate::query::print;
+use crate::value;
+
+/// The progress bar is drawn again after this time.
+const DRAW_EVERY_NS: u64 = 200_000_000;
+const BAR_CELLS: u64 = 30;
+
+pub(crate) fn command() -> Command {
+    let about = "Read a stopped or copied Prometheus data directory: blocks, m-mapped chunks, checkpoint, log, \
+                 out-of-order log";
+    Command::new("import")
+        .about("Bring data of another system into a data directory; no server may have it open")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("prometheus")
+                .about(about)
+                .arg(Arg::new("dir").required(true).value_name("DIR").help("Data directory of Prometheus"))
+                .arg(data_dir_arg())
+                .arg(tenant_arg())
+                .arg(
+                    Arg::new("block-encoding")
+                        .long("block-encoding")
+                        .value_name("ENCODING")
+                        .default_value("dense")
+                        .value_parser(["dense", "prometheus"])
+                        .help("Of the blocks that the head becomes; blocks are copied as they are"),
+                ),
+        )
+}
+
+/// The data directory that a tool works on.
+pub(crate) fn data_dir_arg() -> Arg {
+    Arg::new("data-dir")
+        .long("data-dir")
+        .value_name("DIR")
+        .default_value("./data")
+        .env("CHRONOLITH_DATA_DIR")
+        .help("Data directory of a stopped server")
+}
+
+/// The tenant that a tool works for.
+pub(crate) fn tenant_arg() -> Arg {
+    Arg::new("tenant").long("tenant").value_name("ID").default_value("anonymous").help("Tenant")
+}
+
+/// The data directory and tenant that the flags name.
+pub(crate) fn place(matches: &ArgMatches) -> anyhow::Result<(PathBuf, TenantId)> {
+    let data_dir = PathBuf::from(value(matches, "data-dir").unwrap_or_default());
+    let tenant = TenantId::new(value(matches, "tenant").unwrap_or_default()).context("--tenant")?;
+    Ok((data_dir, tenant))
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    match matches.subcommand() {
+        Some(("prometheus", matches)) => prometheus(matches),
+        _ => Ok(ExitCode::from(2)),
+    }
+}
+
+fn prometheus(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let env = Env::real();
+    let (data_dir, tenant) = place(matches)?;
+    env.disk.create_dir_all(&data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
+    let _lock = chronolith_tsdb::lock_data_dir(&env, &data_dir)?;
+    let encoding = match value(matches, "block-encoding") {
+        Some("prometheus") => BlockEncoding::Prometheus,
+        _ => BlockEncoding::Dense,
+    };
+    let options = ImportOptions {
+        source: PathBuf::from(value(matches, "dir").unwrap_or_default()),
+        blocks_dir: chronolith_tsdb::tenant_dir(&data_dir, &tenant),
+        state_path: data_dir.join("import").join(format!("{tenant}.json")),
+        encoding,
+    };
+    let mut bar = Bar::new(&env);
+    let report = chronolith_import::run(&env, &options, &mut |progress| bar.draw(progress));
+    bar.clear();
+    let report = report.with_context(|| format!("importing {}", options.source.display()))?;
+    print(&show(&options.source, &report));
+    Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A line on the terminal that says how far it is; nothing where standard error is no terminal.
+struct Bar {
+    env: Env,
+    shown: bool,
+    start_ns: u64,
+    drawn_ns: u64,
+}
+
+impl Bar {
+    fn new(env: &Env) -> Bar {
+        let now_ns = env.clock.mono_ns();
+        Bar { env: env.clone(), shown: std::io::stderr().is_terminal(), start_ns: now_ns, drawn_ns: 0 }
+    }
+
+    fn draw(&mut self, progress: Progress) {
+        let now_ns = self.env.clock.mono_ns();
+        if !self.shown || now_ns - self.drawn_ns < DRAW_EVERY_NS {
+            return;
+        }
+        self.drawn_ns = now_ns;
+        let line = bar_line(progress, (now_ns - self.start_ns) / 1_000_000_000);
+        // A terminal that has gone away ends nothing.
+        let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn bar_line(progress: Progress, seconds: u64) -> String {
+    let Progress { done_bytes, total_bytes } = progress;
+    let share = |of: u64| done_bytes.min(total_bytes) * of / total_bytes.max(1);
+    let (full, percent) = (share(BAR_CELLS) as usize, share(100));
+    let cells = "#".repeat(full) + &".".repeat(BAR_CELLS as usize - full);
+    format!("[{cells}] {percent:>3} %  {} of {} MB, {seconds} s", done_bytes >> 20, total_bytes >> 20)
+}
+
+/// The report for people: what came in, then what was left out and why, then damage.
+fn show(source: &Path, report: &ImportReport) -> String {
+    let mut out = String::new();
+    for note in &report.notes {
+        out.push_str(&format!("note: {note}\n"));
+    }
+    for damage in &report.damages {
+        let path = damage.path.display();
+        out.push_str(&format!("lost: {path}: offset {}: {}\n", damage.offset, damage.what));
+    }
+    if report.damages_unnamed > 0 {
+        out.push_str(&format!("lost: {} further places\n", report.damages_unnamed));
+    }
+    out.push_str(&format!(
+        "imported {}: {} blocks with {} samples copied",
+        source.display(),
+        report.blocks_copied.len(),
+        report.block_samples
+    ));
+    if report.blocks_present > 0 {
+        out.push_str(&format!(" ({} were there)", report.blocks_present));
+    }
+    if report.head_present {
+        out.push_str("; the head was there\n");
+    } else {
+        let HeadCounts { series, samples, records, tombstones, .. } = report.head;
+        let blocks = report.head_blocks.len();
+        out.push_str(&format!(
+            "; head: {samples} samples of {series} series out of {records} records, in {blocks} blocks, {tombstones} deletions\n"
+        ));
+    }
+    for (count, what) in left_out(report) {
+        if count > 0 {
+            out.push_str(&format!("left out: {count} {what}\n"));
+        }
+    }
+    out
+}
+
+fn left_out(report: &ImportReport) -> [(u64, &'static str); 14] {
+    let head = &report.head;
+    [
+        (report.blocks_replaced, "blocks that are merged into another block of the source"),
+        (head.in_block_samples, "samples of the log that are older than the newest block, which holds them"),
+        (head.mapped_samples, "samples of the log that m-mapped chunks hold"),
+        (head.repeated_samples, "samples that are there already with the same value"),
+        (head.conflicting_samples, "samples whose time is there already with another value: the first stays"),
+        (head.unknown_series_samples, "samples of series that no record names"),
+        (head.out_of_bounds_samples, "samples whose time cannot be stored"),
+        (head.dropped_series_samples, "samples of series that Prometheus had written to a block and dropped"),
+        (head.histogram_samples, "native histograms of the head: this version reads them in blocks only"),
+        (head.exemplars, "exemplars: they are kept in memory only"),
+        (head.metadata, "metadata entries: they are kept in memory only"),
+        (head.rejected_series, "series whose labels cannot be stored"),
+        (head.unknown_records, "records of a kind that this version does not know"),
+        (head.unknown_chunks + head.unknown_series_chunks, "m-mapped chunks of unknown encoding or series"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_names_all_that_is_left_out() {
+        let mut report = ImportReport::default();
+        let clean = show(Path::new("p"), &report);
+        assert!(!clean.contains("left out"), "{clean}");
+        report.head.histogram_samples = 3;
+        report.head.conflicting_samples = 1;
+        let text = show(Path::new("p"), &report);
+        assert!(
+            text.contains("left out: 3 native histograms") && text.contains("left out: 1 samples whose time")
+        );
+    }
+
+    #[test]
+    fn the_bar_fills() {
+        let line = |done_bytes| bar_line(Progress { done_bytes, total_bytes: 4 << 20 }, 1);
+        assert!(line(0).starts_with("[....") && line(4 << 20).contains("#] 100 %"), "{}", line(4 << 20));
+        assert!(line(9 << 20).contains("100 %") && bar_line(Progress::default(), 0).contains("0 %"));
+    }
+}

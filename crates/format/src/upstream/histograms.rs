@@ -1,0 +1,140 @@
+//! Native histogram records of Prometheus's logs: found one by one, with series, time and bytes each.
+//!
+//! Not here: what the bytes of a histogram mean; whoever stores histograms reads them out of
+//! [`HistogramRecord::bytes`].
+
+use chronolith_base::DecodeError;
+
+use super::record::{skip_start, take8, uvarint, varint};
+
+/// Custom bucket boundaries follow the buckets.
+const SCHEMA_CUSTOM: i64 = -53;
+
+/// Whether counts are integers or floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    /// Varints, buckets as differences.
+    Integer,
+    /// Floats.
+    Float,
+}
+
+/// One histogram sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistogramRecord<'a> {
+    /// Series.
+    pub series_ref: u64,
+    /// Milliseconds.
+    pub time: i64,
+    /// Kind of its counts.
+    pub counts: Counts,
+    /// Reset hint, schema, zero bucket, count, sum, spans, buckets, custom boundaries.
+    pub bytes: &'a [u8],
+}
+
+/// Calls `visit` with every histogram of an unpacked record of [`super::record::Kind::Histograms`].
+///
+/// # Errors
+/// [`DecodeError`] where one cannot be read; those before it have been visited.
+pub fn for_each_histogram<'a>(
+    record: &'a [u8],
+    visit: &mut dyn FnMut(HistogramRecord<'a>),
+) -> Result<(), DecodeError> {
+    let Some((&kind, mut rest)) = record.split_first() else { return Ok(()) };
+    let counts = if matches!(kind, 7 | 9 | 12) { Counts::Integer } else { Counts::Float };
+    let has_start = matches!(kind, 12 | 13);
+    let mut place = Place::default();
+    if !has_start && !rest.is_empty() {
+        let base = (|| Some((take8(&mut rest)?, take8(&mut rest)?)))();
+        let Some((base_ref, base_time)) = base else { return Err(short(record, rest)) };
+        place = Place { series_ref: base_ref, first_time: base_time.cast_signed(), is_first: false };
+    }
+    while !rest.is_empty() {
+        let found = if has_start { place.next_with_start(&mut rest) } else { place.next(&mut rest) };
+        let Some((series_ref, time)) = found else { return Err(short(record, rest)) };
+        let front = rest;
+        if skip_histogram(&mut rest, counts).is_none() {
+            return Err(short(record, rest));
+        }
+        let bytes = front.get(..front.len() - rest.len()).unwrap_or_default();
+        visit(HistogramRecord { series_ref, time, counts, bytes });
+    }
+    Ok(())
+}
+
+/// What refs and times are differences to.
+struct Place {
+    series_ref: u64,
+    first_time: i64,
+    is_first: bool,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Place { series_ref: 0, first_time: 0, is_first: true }
+    }
+}
+
+impl Place {
+    fn next(&mut self, rest: &mut &[u8]) -> Option<(u64, i64)> {
+        let series_ref = self.series_ref.wrapping_add_signed(varint(rest)?);
+        Some((series_ref, self.first_time.wrapping_add(varint(rest)?)))
+    }
+
+    fn next_with_start(&mut self, rest: &mut &[u8]) -> Option<(u64, i64)> {
+        self.series_ref = self.series_ref.wrapping_add_signed(varint(rest)?);
+        let time = self.first_time.wrapping_add(varint(rest)?);
+        skip_start(rest, self.is_first)?;
+        if self.is_first {
+            (self.first_time, self.is_first) = (time, false);
+        }
+        Some((self.series_ref, time))
+    }
+}
+
+fn skip_histogram(rest: &mut &[u8], counts: Counts) -> Option<()> {
+    skip(rest, 1)?;
+    let schema = varint(rest)?;
+    skip(rest, 8)?;
+    match counts {
+        Counts::Integer => {
+            uvarint(rest)?;
+            uvarint(rest)?;
+        }
+        Counts::Float => skip(rest, 16)?,
+    }
+    skip(rest, 8)?;
+    for _spans_of_a_sign in 0..2 {
+        for _ in 0..uvarint(rest)? {
+            varint(rest)?;
+            uvarint(rest)?;
+        }
+    }
+    for _buckets_of_a_sign in 0..2 {
+        let count = uvarint(rest)?;
+        match counts {
+            Counts::Integer => {
+                for _ in 0..count {
+                    varint(rest)?;
+                }
+            }
+            Counts::Float => skip(rest, count.checked_mul(8)?)?,
+        }
+    }
+    if schema == SCHEMA_CUSTOM {
+        let bytes = uvarint(rest)?.checked_mul(8)?;
+        skip(rest, bytes)?;
+    }
+    Some(())
+}
+
+fn skip(rest: &mut &[u8], count: u64) -> Option<()> {
+    *rest = rest.get(usize::try_from(count).ok()?..)?;
+    Some(())
+}
+
+#[cold]
+fn short(record: &[u8], rest: &[u8]) -> DecodeError {
+    let (offset, left) = (record.len() - rest.len(), rest.len());
+    DecodeError::Short { what: "histogram", offset, needed: left + 1, left }
+}

@@ -1,0 +1,285 @@
+//! Records of Prometheus's logs: what they say, read out of unpacked bytes that they borrow from.
+//!
+//! Holds: a damaged record gives an error with an offset; nothing is allocated per sample.
+//! Not here: native histograms (`histograms`), unpacking (`segment`).
+
+use chronolith_base::bytes::unzigzag;
+use chronolith_base::{ByteReader, DecodeError};
+
+/// Labels of a series at most: a bound against hostile counts.
+const LABELS_MAX: usize = 1 << 16;
+
+/// What a record says, by its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Refs and labels of series.
+    Series,
+    /// Float samples.
+    Samples,
+    /// Float samples that may have start times.
+    SamplesWithStart,
+    /// Deleted intervals.
+    Tombstones,
+    /// Exemplars.
+    Exemplars,
+    /// Out-of-order chunks that have been m-mapped.
+    MmapMarkers,
+    /// Type, unit and help of series.
+    Metadata,
+    /// Native histograms: integer or float, with or without custom buckets or start times.
+    Histograms,
+    /// Of a later version, by its number.
+    Unknown(u8),
+}
+
+impl Kind {
+    /// The kind of an unpacked record; `None` for an empty one.
+    #[must_use]
+    pub fn of(record: &[u8]) -> Option<Kind> {
+        Some(match *record.first()? {
+            1 => Kind::Series,
+            2 => Kind::Samples,
+            3 => Kind::Tombstones,
+            4 => Kind::Exemplars,
+            5 => Kind::MmapMarkers,
+            6 => Kind::Metadata,
+            7..=10 | 12 | 13 => Kind::Histograms,
+            11 => Kind::SamplesWithStart,
+            number => Kind::Unknown(number),
+        })
+    }
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Series => "series",
+            Kind::Samples => "samples",
+            Kind::SamplesWithStart => "samples with start times",
+            Kind::Tombstones => "tombstones",
+            Kind::Exemplars => "exemplars",
+            Kind::MmapMarkers => "m-map markers",
+            Kind::Metadata => "metadata",
+            Kind::Histograms => "native histograms",
+            Kind::Unknown(_) => "unknown",
+        }
+    }
+}
+
+/// Series of a record, one by one.
+pub struct SeriesRecords<'a> {
+    reader: ByteReader<'a>,
+}
+
+impl<'a> SeriesRecords<'a> {
+    /// Over an unpacked record of [`Kind::Series`].
+    #[must_use]
+    pub fn new(record: &'a [u8]) -> SeriesRecords<'a> {
+        SeriesRecords { reader: ByteReader::at(record, 1) }
+    }
+
+    /// The ref of the next series; its labels replace those in `pairs`, in the order of the record, as bytes that
+    /// need not be UTF-8. `None` at the end.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; what follows cannot be read then.
+    pub fn next(&mut self, pairs: &mut Vec<(&'a [u8], &'a [u8])>) -> Result<Option<u64>, DecodeError> {
+        pairs.clear();
+        if self.reader.is_empty() {
+            return Ok(None);
+        }
+        let series_ref = self.reader.be_u64("series ref")?;
+        read_labels(&mut self.reader, pairs)?;
+        Ok(Some(series_ref))
+    }
+}
+
+fn read_labels<'a>(
+    reader: &mut ByteReader<'a>,
+    pairs: &mut Vec<(&'a [u8], &'a [u8])>,
+) -> Result<(), DecodeError> {
+    let offset = reader.offset();
+    let count = reader.length("label count")?;
+    if count > LABELS_MAX {
+        let (what, expected) = ("label count", "at most 65536");
+        return Err(DecodeError::Invalid { what, offset, expected, found: count as u64 });
+    }
+    for _ in 0..count {
+        let name = text(reader, "label name")?;
+        pairs.push((name, text(reader, "label value")?));
+    }
+    Ok(())
+}
+
+fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a [u8], DecodeError> {
+    let len = reader.length(what)?;
+    reader.bytes(what, len)
+}
+
+/// Calls `visit` with ref, time and value bits of every sample of a record of [`Kind::Samples`] or
+/// [`Kind::SamplesWithStart`] (whose start times are read over).
+///
+/// # Errors
+/// [`DecodeError`] where a sample cannot be read; those before it have been visited.
+///
+/// PERF: refs and times mostly take one or two bytes each, which are read without a loop.
+///   cargo xtask bench load-wal
+pub fn for_each_sample(record: &[u8], visit: &mut impl FnMut(u64, i64, u64)) -> Result<(), DecodeError> {
+    if Kind::of(record) == Some(Kind::SamplesWithStart) {
+        return for_each_with_start(record, visit);
+    }
+    if record.len() <= 1 {
+        return Ok(());
+    }
+    let mut reader = ByteReader::at(record, 1);
+    let base_ref = reader.be_u64("base ref")?;
+    let base_time = reader.be_u64("base time")?.cast_signed();
+    let mut rest = record.get(reader.offset()..).unwrap_or_default();
+    while !rest.is_empty() {
+        let offset = record.len() - rest.len();
+        let sample = (|| Some((varint(&mut rest)?, varint(&mut rest)?, take8(&mut rest)?)))();
+        let Some((ref_delta, time_delta, bits)) = sample else { return Err(short_sample(record, offset)) };
+        visit(base_ref.wrapping_add_signed(ref_delta), base_time.wrapping_add(time_delta), bits);
+    }
+    Ok(())
+}
+
+fn for_each_with_start(record: &[u8], visit: &mut impl FnMut(u64, i64, u64)) -> Result<(), DecodeError> {
+    let mut rest = record.get(1..).unwrap_or_default();
+    let (mut series_ref, mut first_time) = (0i64, None);
+    while !rest.is_empty() {
+        let offset = record.len() - rest.len();
+        let sample = (|| {
+            series_ref = series_ref.wrapping_add(varint(&mut rest)?);
+            let time_delta = varint(&mut rest)?;
+            let time = first_time.map_or(time_delta, |first: i64| first.wrapping_add(time_delta));
+            skip_start(&mut rest, first_time.is_none())?;
+            first_time.get_or_insert(time);
+            Some((time, take8(&mut rest)?))
+        })();
+        let Some((time, bits)) = sample else { return Err(short_sample(record, offset)) };
+        visit(series_ref.cast_unsigned(), time, bits);
+    }
+    Ok(())
+}
+
+/// Reads over a start time: of the first sample it stands as it is, of later ones a marker says whether it follows.
+pub(super) fn skip_start(rest: &mut &[u8], is_first: bool) -> Option<()> {
+    const ABSENT: u8 = 0;
+    const AS_BEFORE: u8 = 1;
+    if is_first {
+        return varint(rest).map(drop);
+    }
+    let (&marker, behind) = rest.split_first()?;
+    *rest = behind;
+    if matches!(marker, ABSENT | AS_BEFORE) { Some(()) } else { varint(rest).map(drop) }
+}
+
+#[cold]
+fn short_sample(record: &[u8], offset: usize) -> DecodeError {
+    let left = record.len().saturating_sub(offset);
+    DecodeError::Short { what: "sample", offset, needed: left + 1, left }
+}
+
+/// Takes a zig-zag varint off the front.
+#[inline]
+pub(super) fn varint(rest: &mut &[u8]) -> Option<i64> {
+    match **rest {
+        [a, ref behind @ ..] if a < 0x80 => {
+            *rest = behind;
+            Some(unzigzag(u64::from(a)))
+        }
+        [a, b, ref behind @ ..] if b < 0x80 => {
+            *rest = behind;
+            Some(unzigzag(u64::from(a & 0x7f) | u64::from(b) << 7))
+        }
+        _ => uvarint(rest).map(unzigzag),
+    }
+}
+
+/// Takes a varint off the front.
+pub(super) fn uvarint(rest: &mut &[u8]) -> Option<u64> {
+    let mut reader = ByteReader::new(rest);
+    let value = reader.uvarint("varint").ok()?;
+    *rest = rest.get(reader.offset()..)?;
+    Some(value)
+}
+
+/// Takes eight big-endian bytes off the front.
+#[inline]
+pub(super) fn take8(rest: &mut &[u8]) -> Option<u64> {
+    let (front, behind) = rest.split_first_chunk::<8>()?;
+    *rest = behind;
+    Some(u64::from_be_bytes(*front))
+}
+
+/// A deleted interval of a series, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tombstone {
+    /// Series.
+    pub series_ref: u64,
+    /// First deleted millisecond.
+    pub first: i64,
+    /// Last deleted millisecond.
+    pub last: i64,
+}
+
+impl Tombstone {
+    /// Whether it says that the series left memory altogether, because a block holds all of it.
+    #[must_use]
+    pub fn is_whole_series(&self) -> bool {
+        (self.first, self.last) == (i64::MIN, i64::MAX)
+    }
+}
+
+/// The intervals of a record of [`Kind::Tombstones`].
+///
+/// # Errors
+/// [`DecodeError`].
+pub fn tombstones(record: &[u8]) -> Result<Vec<Tombstone>, DecodeError> {
+    let mut reader = ByteReader::at(record, 1);
+    let mut out = Vec::new();
+    while !reader.is_empty() {
+        let series_ref = reader.be_u64("series ref")?;
+        let (first, last) = (reader.varint("first time")?, reader.varint("last time")?);
+        out.push(Tombstone { series_ref, first, last });
+    }
+    Ok(out)
+}
+
+/// How many entries a record of [`Kind::Exemplars`], [`Kind::Metadata`] or [`Kind::MmapMarkers`] has; 0 for others.
+///
+/// # Errors
+/// [`DecodeError`].
+pub fn entry_count(record: &[u8]) -> Result<u64, DecodeError> {
+    let mut reader = ByteReader::at(record, 1);
+    let mut count = 0;
+    let kind = Kind::of(record);
+    if kind == Some(Kind::Exemplars) && !reader.is_empty() {
+        reader.bytes("base ref and time", 16)?;
+    }
+    while !reader.is_empty() {
+        match kind {
+            Some(Kind::Exemplars) => {
+                reader.varint("series ref")?;
+                reader.varint("time")?;
+                reader.bytes("value", 8)?;
+                read_labels(&mut reader, &mut Vec::new())?;
+            }
+            Some(Kind::Metadata) => {
+                reader.uvarint("series ref")?;
+                reader.u8("metric type")?;
+                for _ in 0..reader.length("field count")? {
+                    text(&mut reader, "field name")?;
+                    text(&mut reader, "field value")?;
+                }
+            }
+            Some(Kind::MmapMarkers) => {
+                reader.bytes("series ref and chunk ref", 16)?;
+            }
+            _ => return Ok(0),
+        }
+        count += 1;
+    }
+    Ok(count)
+}

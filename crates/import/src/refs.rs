@@ -1,0 +1,84 @@
+//! From the refs of Prometheus's log to series numbers.
+//!
+//! Holds: a lookup is two loads for refs below 2^32, which are all that a Prometheus gives out; larger ones go
+//! through a hash map. Memory: 256 bytes for every 64 refs of which one is used.
+
+use chronolith_base::hash::HashMap;
+
+/// No series has this number.
+pub(crate) const NONE: u32 = u32::MAX;
+
+const PAGE_BITS: u32 = 6;
+const PAGE_LEN: usize = 1 << PAGE_BITS;
+/// Refs from here on are kept in the map.
+const PAGED_REFS_MAX: u64 = 1 << 32;
+
+/// Refs with the series that they name.
+#[derive(Default)]
+pub(crate) struct RefTable {
+    /// Of each 64 refs the number of their page, from 1; 0 = none. Untouched stretches cost no memory: the
+    /// operating system gives zeroed pages only when they are written.
+    directory: Vec<u32>,
+    pages: Vec<[u32; PAGE_LEN]>,
+    large: HashMap<u64, u32>,
+}
+
+impl RefTable {
+    /// The series of `series_ref`, or [`NONE`].
+    #[inline]
+    pub(crate) fn get(&self, series_ref: u64) -> u32 {
+        let Some(&page) = usize::try_from(series_ref >> PAGE_BITS).ok().and_then(|at| self.directory.get(at))
+        else {
+            return self.get_large(series_ref);
+        };
+        match self.pages.get((page as usize).wrapping_sub(1)) {
+            Some(page) => page[series_ref as usize % PAGE_LEN],
+            None => NONE,
+        }
+    }
+
+    #[cold]
+    fn get_large(&self, series_ref: u64) -> u32 {
+        self.large.get(&series_ref).copied().unwrap_or(NONE)
+    }
+
+    /// Makes `series_ref` name `series`; [`NONE`] takes the name away.
+    pub(crate) fn set(&mut self, series_ref: u64, series: u32) {
+        if series_ref >= PAGED_REFS_MAX {
+            self.large.insert(series_ref, series);
+            return;
+        }
+        let at = (series_ref >> PAGE_BITS) as usize;
+        if at >= self.directory.len() {
+            let mut grown = vec![0; (at + 1).next_power_of_two()];
+            grown[..self.directory.len()].copy_from_slice(&self.directory);
+            self.directory = grown;
+        }
+        if self.directory[at] == 0 {
+            self.pages.push([NONE; PAGE_LEN]);
+            self.directory[at] = self.pages.len() as u32;
+        }
+        self.pages[self.directory[at] as usize - 1][series_ref as usize % PAGE_LEN] = series;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refs_far_apart_are_told_apart() {
+        let refs = [0, 1, 63, 64, 1 << 20, (1 << 32) - 1, 1 << 32, u64::MAX];
+        let mut table = RefTable::default();
+        assert_eq!(table.get(5), NONE);
+        for (series, &series_ref) in (0..).zip(&refs) {
+            table.set(series_ref, series);
+        }
+        for (series, &series_ref) in (0..).zip(&refs) {
+            assert_eq!(table.get(series_ref), series);
+        }
+        assert_eq!((table.get(2), table.get(65), table.get(u64::MAX - 1)), (NONE, NONE, NONE));
+        table.set(64, NONE);
+        assert_eq!(table.get(64), NONE);
+    }
+}
