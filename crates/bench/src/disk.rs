@@ -1,4 +1,4 @@
-//! Benchmark `disk`: bytes a sample after compaction, for six families of values and two clocks.
+//! Benchmark `disk`: bytes a sample after compaction, for six families of values and three clocks.
 //!
 //! Holds: each family has a server of its own over an empty directory, so nothing is shared between them; all
 //! servers get the same samples in the same requests; sizes are read after every sample is in a block and no file

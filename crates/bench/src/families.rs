@@ -76,17 +76,20 @@ pub(crate) enum ClockKind {
     Regular,
     /// Around every 15 s: a normal deviation of 3 ms, and up to 200 ms late once in a hundred.
     Jittered,
+    /// The same, but series of one pod have equal times, as series of one scrape do.
+    Scraped,
 }
 
 impl ClockKind {
-    /// Both, in the order of reports.
-    pub(crate) const ALL: [ClockKind; 2] = [ClockKind::Regular, ClockKind::Jittered];
+    /// All, in the order of reports.
+    pub(crate) const ALL: [ClockKind; 3] = [ClockKind::Regular, ClockKind::Jittered, ClockKind::Scraped];
 
     /// Name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ClockKind::Regular => "regular",
             ClockKind::Jittered => "jittered",
+            ClockKind::Scraped => "jittered, shared by a pod,",
         }
     }
 }
@@ -146,18 +149,19 @@ pub(crate) fn samples(
     step_count: usize,
 ) -> Vec<(i64, f64)> {
     let mut walk = Walk::new(family, series_idx);
-    let mut draws = Draws(traffic::mix(!(series_idx as u64)));
+    let clock_idx = if clock == ClockKind::Scraped { series_idx / traffic::POD_SERIES } else { series_idx };
+    let mut draws = Draws(traffic::mix(!(clock_idx as u64)));
     let mut samples = Vec::with_capacity(step_count);
     for step in 0..step_count as i64 {
         let (time_ms, value) = (start_ms + step * STEP_MS, walk.next());
         match clock {
             ClockKind::Regular if draws.one_in(2000) => {}
             ClockKind::Regular => samples.push((time_ms, value)),
-            ClockKind::Jittered if draws.one_in(100) => {
+            ClockKind::Jittered | ClockKind::Scraped if draws.one_in(100) => {
                 samples.push((time_ms + draws.below(200) as i64, value));
             }
             // Never before the start: that would be another window of time.
-            ClockKind::Jittered => {
+            ClockKind::Jittered | ClockKind::Scraped => {
                 samples.push(((time_ms + (draws.normal() * 3.0).round() as i64).max(start_ms), value));
             }
         }

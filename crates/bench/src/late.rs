@@ -19,7 +19,7 @@ use crate::body::Body;
 use crate::fleet::WRITE_PATH;
 use crate::http::{self, WriteConnection};
 use crate::proc;
-use crate::report::median;
+use crate::report::{Failures, median};
 use crate::server::{Kind, Server, Setup};
 use crate::sizes;
 use arrivals::{Arrivals, STEP_MS};
@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let end_ms = (SystemClock::new().now_ms() - QUIET_MS).div_euclid(WINDOW_MS) * WINDOW_MS;
     let start_ms = end_ms - step_count as i64 * STEP_MS;
-    let mut measured: Vec<Measured> = Vec::new();
+    let (mut measured, mut failures): (Vec<Measured>, Failures) = Default::default();
     for &percent in &options.percent {
         println!("{percent} % late: {series_count} series, {step_count} samples each");
         let parts = Arrivals::dealt(series_count, step_count, percent, options.connections);
@@ -117,13 +117,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let bodies: Vec<Vec<Body>> = parts.iter().map(|part| part.bodies(start_ms, options.batch)).collect();
         for kind in &kinds {
             let plan = Plan { kind: *kind, percent, late_count, series_count, step_count, start_ms };
-            let one = measure(&plan, &bodies, options)?;
-            println!("  {}", one.summary());
-            check_answers(&measured, &one)?;
-            measured.push(one);
+            let title = format!("{}, {percent} % late", kind.name());
+            if let Some(one) = failures.keep(title.clone(), measure(&plan, &bodies, options)) {
+                println!("  {}", one.summary());
+                failures.keep(title, check_answers(&measured, &one));
+                measured.push(one);
+            }
         }
     }
-    report::write(options, &kinds, &measured)
+    report::write(options, &kinds, &measured)?;
+    failures.end()
 }
 
 /// One measurement.

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::fleet::{Content, Fleet, Shape};
 use crate::http;
 use crate::proc::{self, Memory};
+use crate::report::Failures;
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{self, POD_SERIES, STEP_MS};
 
@@ -56,7 +57,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 30)]
     churn_minutes: usize,
     /// Longest time of loading a server with its first samples, and as long again for the steps after them.
-    #[arg(long, default_value_t = 90)]
+    #[arg(long, default_value_t = 240)]
     load_seconds: u64,
     /// Series of a request at most.
     #[arg(long, default_value_t = 5_000)]
@@ -105,17 +106,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for kind in &kinds {
         println!("{}: {}", kind.name(), kind.version()?);
     }
-    let mut measured = Vec::new();
+    let (mut measured, mut failures) = (Vec::new(), Failures::default());
     for run in plan(options, &kinds) {
         println!("{}", run.title());
-        let setup = Setup { series_count: run.series_count, ..Setup::default() };
-        let mut server = Server::start_with(run.kind, &options.data, setup)?;
-        let one = measure(&mut server, run, options)
-            .with_context(|| format!("{}; its log ends with:\n{}", run.kind.name(), server.log_tail()))?;
-        println!("  {:.0} bytes an active series", one.bytes_per_series());
-        measured.push(one);
+        if let Some(one) = failures.keep(run.title(), start_and_measure(run, options)) {
+            println!("  {:.0} bytes an active series", one.bytes_per_series());
+            measured.push(one);
+        }
     }
-    report::write(options, &kinds, &measured)
+    report::write(options, &kinds, &measured)?;
+    failures.end()
+}
+
+fn start_and_measure(run: Run, options: &Options) -> Result<Measured> {
+    let setup = Setup { series_count: run.series_count, ..Setup::default() };
+    let mut server = Server::start_with(run.kind, &options.data, setup)?;
+    measure(&mut server, run, options)
+        .with_context(|| format!("{}; its log ends with:\n{}", run.kind.name(), server.log_tail()))
 }
 
 fn plan(options: &Options, kinds: &[Kind]) -> Vec<Run> {

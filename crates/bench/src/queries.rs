@@ -172,7 +172,9 @@ fn plain_blocks(options: &Options, corpus: &Corpus) -> Result<Server> {
 fn setup(kind: Kind, corpus: &Corpus, block_encoding: &str) -> Setup {
     let flags = match kind {
         Kind::Chronolith => {
-            vec![format!("--block-encoding={block_encoding}"), "--self-scrape=off".to_owned()]
+            let encoding = format!("--block-encoding={block_encoding}");
+            // Long enough for a day to be complete before it is cut to a block.
+            vec![encoding, "--self-scrape=off".to_owned(), "--flush-delay=30s".to_owned()]
         }
         Kind::Prometheus | Kind::VictoriaMetrics => Vec::new(),
     };

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::machine;
@@ -170,6 +170,29 @@ impl Report {
             "targets": self.targets.iter().map(Target::json).collect::<Vec<Value>>(),
         });
         write_file(dir, &format!("{name}.json"), &(serde_json::to_string_pretty(&report)? + "\n"))
+    }
+}
+
+/// Measurements that failed: the others go on and are reported, and the benchmark fails in the end.
+#[derive(Default)]
+pub(crate) struct Failures {
+    titles: Vec<String>,
+}
+
+impl Failures {
+    /// What was measured, or nothing after telling why.
+    pub(crate) fn keep<T>(&mut self, title: String, done: Result<T>) -> Option<T> {
+        done.inspect_err(|error| {
+            eprintln!("failed: {title}: {error:#}");
+            self.titles.push(title);
+        })
+        .ok()
+    }
+
+    /// The result of the benchmark.
+    pub(crate) fn end(self) -> Result<()> {
+        ensure!(self.titles.is_empty(), "not measured: {}", self.titles.join("; "));
+        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@ use chronolith_base::{Clock, SystemClock};
 use crate::fleet::{Content, Fleet, Probe, Shape};
 use crate::http;
 use crate::proc::{self, CpuSeconds, Memory};
+use crate::report::Failures;
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{self, POD_SERIES, STEP_MS};
 use poll::Answered;
@@ -106,17 +107,24 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         start_ms: (now_ms - 60_000 - span_ms) / STEP_MS * STEP_MS,
     };
     let limit = Duration::from_secs(load_seconds);
-    let mut measured = Vec::new();
+    let (mut measured, mut failures) = (Vec::new(), Failures::default());
     for kind in &kinds {
         println!("{}: up to {} steps of {series} series in {load_seconds} s", kind.name(), options.steps);
-        let setup = Setup { series_count: series, ..Setup::default() };
-        let mut server = Server::start_with(*kind, &options.data, setup)?;
-        let one = measure(&mut server, &shape, options.steps, limit)
-            .with_context(|| format!("{}; its log ends with:\n{}", kind.name(), server.log_tail()))?;
-        println!("  {}", one.summary());
-        measured.push((*kind, one));
+        let done = start_and_measure(*kind, &shape, options, limit);
+        if let Some(one) = failures.keep(kind.name().to_owned(), done) {
+            println!("  {}", one.summary());
+            measured.push((*kind, one));
+        }
     }
-    report::write(options, series, load_seconds, &measured)
+    report::write(options, series, load_seconds, &measured)?;
+    failures.end()
+}
+
+fn start_and_measure(kind: Kind, shape: &Shape, options: &Options, limit: Duration) -> Result<Measured> {
+    let setup = Setup { series_count: shape.series.len(), ..Setup::default() };
+    let mut server = Server::start_with(kind, &options.data, setup)?;
+    measure(&mut server, shape, options.steps, limit)
+        .with_context(|| format!("{}; its log ends with:\n{}", kind.name(), server.log_tail()))
 }
 
 fn measure(server: &mut Server, shape: &Shape, step_count: usize, limit: Duration) -> Result<Measured> {

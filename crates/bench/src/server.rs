@@ -16,6 +16,7 @@ use crate::http;
 
 const READY_WAIT: Duration = Duration::from_secs(60);
 const STOP_WAIT: Duration = Duration::from_secs(120);
+const FLUSH_WAIT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Counts the servers of this process: each has a directory of its own, also when they run side by side.
@@ -206,6 +207,9 @@ impl Server {
     /// Makes what was acknowledged visible to queries, where the server has a delay.
     pub(crate) fn make_visible(&self) -> Result<()> {
         if self.kind == Kind::VictoriaMetrics {
+            http::get(self.port, "/internal/force_flush")?;
+            // It does not wait for a flush that is under way already; the server begins one every second.
+            std::thread::sleep(FLUSH_WAIT);
             http::get(self.port, "/internal/force_flush")?;
         }
         Ok(())

@@ -10,7 +10,9 @@ mod scan;
 use chronolith_base::crc::{Crc32c, crc32c};
 use chronolith_base::{ByteReader, DecodeError};
 
-pub use payload::{SamplesRef, SeriesRecord, SeriesRef, encode_samples, encode_series};
+pub use payload::{
+    DeletesRef, SamplesRef, SeriesRecord, SeriesRef, encode_deletes, encode_samples, encode_series,
+};
 pub use scan::{Damage, FrameRef, Scan, scan_segment};
 
 /// First bytes of a segment.
@@ -30,6 +32,8 @@ pub const FRAME_PAYLOAD_BYTES_MAX: usize = 16 << 20;
 pub const KIND_SERIES: u8 = 1;
 /// Frame kind: samples of one stripe.
 pub const KIND_SAMPLES: u8 = 2;
+/// Frame kind: samples of series of one stripe that were deleted.
+pub const KIND_DELETES: u8 = 8;
 /// Codec: payload as it is. The only one of version 1.
 pub const CODEC_NONE: u8 = 0;
 /// Stripe byte of frames that belong to none.

@@ -81,6 +81,12 @@ impl XorState {
         self.value_bits
     }
 
+    /// Time between the last two samples; 0 when there are no two.
+    #[must_use]
+    pub fn step_ms(&self) -> i64 {
+        self.t_delta.cast_signed()
+    }
+
     /// Samples in the chunk.
     #[must_use]
     pub fn count(&self) -> u16 {

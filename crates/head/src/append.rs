@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 use crate::head::Head;
 use crate::options::WriteError;
 use crate::raw_keys::ID_NONE;
-use crate::stripe::{Applied, STRIPE_COUNT, stripe_of};
+use crate::select::page_runs;
+use crate::stripe::{Applied, STRIPE_COUNT, StripeWorld, stripe_of};
 use crate::tenant::TenantHead;
 use crate::wal::Ticket;
 use crate::windows::WindowTally;
@@ -24,6 +25,8 @@ const FRAME_SAMPLES_MAX: usize = 1 << 18;
 const SCRATCH_COUNT_MAX: usize = 16;
 /// A scratch set that a large batch made larger is given back.
 const SCRATCH_BYTES_MAX: usize = 2 << 20;
+/// Series that are looked up under one lock.
+const LOOKUP_COUNT: usize = 512;
 /// How often a batch may meet series that leave the head before their samples are stored.
 const ROUND_COUNT_MAX: usize = 100;
 
@@ -62,22 +65,30 @@ impl AppendScratch {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeBounds {
     earliest: i64,
+    /// Earlier samples are too far behind the newest one of the tenant.
+    earliest_in_order: i64,
     latest: i64,
 }
 
 impl TimeBounds {
-    pub(crate) fn new(limits: &TenantLimits, now_ms: i64) -> TimeBounds {
+    /// The bounds at `now_ms` for a tenant whose newest sample is of `newest_ms`.
+    pub(crate) fn new(limits: &TenantLimits, now_ms: i64, newest_ms: i64) -> TimeBounds {
         let earliest =
             if limits.retention_ms > 0 { now_ms.saturating_sub(limits.retention_ms) } else { i64::MIN };
         let latest =
             if limits.future_ms_max > 0 { now_ms.saturating_add(limits.future_ms_max) } else { i64::MAX };
-        TimeBounds { earliest: earliest.max(TIME_MIN_MS), latest: latest.min(TIME_MAX_MS) }
+        let earliest_in_order = if limits.out_of_order_ms > 0 {
+            newest_ms.saturating_sub(limits.out_of_order_ms)
+        } else {
+            i64::MIN
+        };
+        TimeBounds { earliest: earliest.max(TIME_MIN_MS), earliest_in_order, latest: latest.min(TIME_MAX_MS) }
     }
 
     /// Why a sample of this time is refused.
     pub(crate) fn refuse(self, time: i64) -> Option<Reject> {
         if (self.earliest..=self.latest).contains(&time) {
-            None
+            (time < self.earliest_in_order).then_some(Reject::OutOfOrder)
         } else if time > self.latest || time < TIME_MIN_MS {
             Some(Reject::OutOfBounds)
         } else {
@@ -96,6 +107,8 @@ pub(crate) struct AppendJob<'a> {
     pub(crate) outcome: WriteOutcome,
     windows: WindowTally,
     late_count: u64,
+    replaced_count: u64,
+    newest_ms: i64,
 }
 
 impl Head {
@@ -113,13 +126,14 @@ impl Head {
     ) -> Result<(WriteOutcome, Ticket), WriteError> {
         let _open = self.gate.read();
         self.wal.admit()?;
-        let bounds = TimeBounds::new(limits, now_ms);
         let Some(tenant) = self.tenant_or_create(tenant) else {
             let mut outcome = WriteOutcome::default();
             let time = batch.times.first().copied().unwrap_or(0);
             outcome.reject(Reject::SeriesLimit, batch.sample_count() as u64, time, String::new);
             return Ok((outcome, self.wal.ticket()));
         };
+        let newest_ms = if limits.out_of_order_ms > 0 { self.newest_ms(&tenant) } else { i64::MIN };
+        let bounds = TimeBounds::new(limits, now_ms, newest_ms);
         let mut job = AppendJob {
             tenant: &tenant,
             limits,
@@ -129,6 +143,8 @@ impl Head {
             outcome: WriteOutcome::default(),
             windows: WindowTally::new(self.options.window_ms),
             late_count: 0,
+            replaced_count: 0,
+            newest_ms: i64::MIN,
         };
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
         self.run(&mut job, &mut scratch);
@@ -148,6 +164,21 @@ impl Head {
             return Some(found);
         }
         self.tenants.write().get_or_create(id, self.env.rng.next_u64())
+    }
+
+    /// Time of the newest sample of a tenant. The first call after a start looks at each of its series.
+    fn newest_ms(&self, tenant: &TenantHead) -> i64 {
+        if !tenant.newest_is_whole.load(Ordering::Acquire) {
+            for run in page_runs(&tenant.series_ids()) {
+                let stripe = self.series.stripes[stripe_of(run[0])].lock();
+                let hots = run.iter().filter_map(|&id| stripe.hot(id)).filter(|hot| hot.xor.count() > 0);
+                if let Some(newest) = hots.map(|hot| hot.xor.time()).max() {
+                    tenant.newest_ms.fetch_max(newest, Ordering::Relaxed);
+                }
+            }
+            tenant.newest_is_whole.store(true, Ordering::Release);
+        }
+        tenant.newest_ms.load(Ordering::Relaxed)
     }
 
     fn run(&self, job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
@@ -185,9 +216,14 @@ impl Head {
         let batch = job.batch;
         let shared = self.key_hash.tenant(job.tenant.id.as_str(), batch.source.protocol);
         scratch.keys.extend(batch.series.iter().map(|s| self.key_hash.series(shared, batch.raw_of(s))));
-        let raw_keys = self.raw_keys.read();
+        let mut raw_keys = self.raw_keys.read();
         let mut guess = usize::MAX;
         for (idx, (&key, series)) in scratch.keys.iter().zip(&batch.series).enumerate() {
+            if idx % LOOKUP_COUNT == LOOKUP_COUNT - 1 {
+                // Who adds keys gets a turn; otherwise it, and everybody behind it, would wait for whole batches.
+                drop(raw_keys);
+                raw_keys = self.raw_keys.read();
+            }
             let mut id = ID_NONE;
             if series.samples.is_empty() {
                 // Only there for its exemplars or histograms: the head has nothing to store or to refuse of it.
@@ -211,7 +247,7 @@ impl Head {
         scratch.sample_ids.clear();
         scratch.times.clear();
         scratch.values.clear();
-        let world = self.series.world();
+        let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
         for &idx in &scratch.order[range] {
             let id = scratch.ids[idx as usize];
@@ -228,12 +264,14 @@ impl Head {
                 }
                 let applied = stripe.append(&world, &mut job.windows, id, time, bits);
                 match applied {
-                    Applied::InOrder | Applied::Late => {
+                    Applied::InOrder | Applied::Late | Applied::Replaced => {
                         scratch.sample_ids.push(id);
                         scratch.times.push(time);
                         scratch.values.push(bits);
                         job.outcome.accepted_count += 1;
+                        job.newest_ms = job.newest_ms.max(time);
                         job.late_count += u64::from(applied == Applied::Late);
+                        job.replaced_count += u64::from(applied == Applied::Replaced);
                     }
                     Applied::Repeat => {
                         job.outcome.accepted_count += 1;
@@ -254,11 +292,13 @@ impl Head {
 
     fn finish(&self, job: &mut AppendJob<'_>) {
         job.tenant.windows.lock().merge(&mut job.windows, job.now_ms);
+        job.tenant.newest_ms.fetch_max(job.newest_ms, Ordering::Relaxed);
         let counters = &self.counters;
         let outcome = &job.outcome;
         counters.samples_appended.fetch_add(outcome.accepted_count, Ordering::Relaxed);
         counters.samples_repeated.fetch_add(outcome.repeated_count, Ordering::Relaxed);
         counters.samples_late.fetch_add(job.late_count, Ordering::Relaxed);
+        counters.samples_replaced.fetch_add(job.replaced_count, Ordering::Relaxed);
         counters.series_created.fetch_add(outcome.series_created_count, Ordering::Relaxed);
     }
 }

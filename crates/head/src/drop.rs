@@ -14,8 +14,8 @@ use crate::head::Head;
 use crate::raw_keys::RawKeys;
 use crate::select::page_runs;
 use crate::snapshot::WindowSnapshot;
-use crate::stripe::{SealedNode, stripe_of};
-use crate::tenant::TenantHead;
+use crate::stripe::stripe_of;
+use crate::tenant::{EMPTY_NONE, TenantHead};
 use crate::windows::WindowTally;
 
 /// Series or keys that are handled under one lock.
@@ -51,7 +51,7 @@ impl Head {
                         stats.chunk_count += 1;
                         stats.sample_count += u64::from(node.count);
                         tally.add(node.min_time, -i64::from(node.count));
-                        self.release(node);
+                        self.series.store.release(node.place);
                     }
                     is_gone
                 });
@@ -73,15 +73,11 @@ impl Head {
         stats
     }
 
-    fn release(&self, node: &SealedNode) {
-        if let Some(file) = self.series.store.file(node.place.file) {
-            file.live_count.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
     /// Removes series without any chunk; gives their ids, ascending. An append that looked one up meanwhile finds
     /// it gone and makes it anew.
     fn remove_empty_series(&self, tenant: &TenantHead) -> Vec<u32> {
+        // A deletion that empties more series meanwhile says so again.
+        tenant.empty_series.store(EMPTY_NONE, Ordering::Relaxed);
         let all = tenant.series_ids();
         let mut gone = Vec::new();
         for run in page_runs(&all) {

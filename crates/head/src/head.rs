@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use chronolith_base::Env;
 use chronolith_base::thread::core_count;
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{DuplicatePolicy, TenantId, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
 use crate::append::AppendScratch;
@@ -30,6 +30,8 @@ pub(crate) struct Counters {
     pub(crate) samples_appended: AtomicU64,
     pub(crate) samples_late: AtomicU64,
     pub(crate) samples_repeated: AtomicU64,
+    pub(crate) samples_replaced: AtomicU64,
+    pub(crate) samples_deleted: AtomicU64,
     pub(crate) series_created: AtomicU64,
     pub(crate) checkpoint_count: AtomicU64,
     pub(crate) checkpoint_bytes: AtomicU64,
@@ -44,9 +46,10 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// What a stripe needs to append.
+    /// What a stripe needs to apply what was accepted before: of two values for a time the later one counts.
     pub(crate) fn world(&self) -> StripeWorld<'_> {
-        StripeWorld { store: &self.store, disk: &*self.env.disk, window_ms: self.window_ms }
+        let duplicates = DuplicatePolicy::LastWins;
+        StripeWorld { store: &self.store, disk: &*self.env.disk, window_ms: self.window_ms, duplicates }
     }
 }
 

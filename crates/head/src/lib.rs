@@ -9,6 +9,7 @@ mod append;
 mod chain;
 mod checkpoint;
 mod commit;
+mod delete;
 mod drop;
 mod head;
 mod key_hash;
@@ -34,6 +35,7 @@ mod wal;
 mod windows;
 
 pub use checkpoint::CheckpointStats;
+pub use delete::{DeleteProgress, DeleteStats};
 pub use drop::DropStats;
 pub use head::Head;
 pub use options::{HeadError, HeadOptions, SyncMode, WriteError};

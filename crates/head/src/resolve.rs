@@ -11,10 +11,14 @@ use crate::append::{AppendJob, AppendScratch, series_text};
 use crate::head::Head;
 use crate::raw_keys::{ID_NONE, key_count_max};
 use crate::stripe::stripe_of;
+use crate::sync::RwLockWriteGuard;
 use crate::tables::Tables;
 
 /// Bytes of definitions after which a log frame is queued.
 const SERIES_FRAME_BYTES: usize = 1 << 20;
+
+/// New series that are made under one lock: queries and writers of known series wait that long at most.
+const SLICE_COUNT: usize = 128;
 
 /// Label text of one series, whatever the tenant's limits say: a definition fits a log frame.
 const SERIES_TEXT_BYTES_MAX: usize = 8 << 20;
@@ -29,34 +33,41 @@ impl Head {
         let protocol = job.batch.source.protocol;
         wal::encode_series(tenant.id.as_str(), protocol, &mut scratch.payload);
         let empty_len = scratch.payload.len();
-        let mut tables = tenant.tables.write();
         let misses = std::mem::take(&mut scratch.misses);
-        for &idx in &misses {
-            let series = &job.batch.series[idx as usize];
-            match self.resolve_one(job, scratch, &mut tables, idx) {
-                Ok(id) => scratch.ids[idx as usize] = id,
-                Err(reject) => {
-                    let time = job.batch.times.get(series.samples.start as usize).copied().unwrap_or(0);
-                    let batch = job.batch;
-                    job.outcome.reject(reject, series.samples.len() as u64, time, || series_text(batch, idx));
+        for slice in misses.chunks(SLICE_COUNT) {
+            let mut tables = tenant.tables.write();
+            for &idx in slice {
+                let series = &job.batch.series[idx as usize];
+                match self.resolve_one(job, scratch, &mut tables, idx) {
+                    Ok(id) => scratch.ids[idx as usize] = id,
+                    Err(reject) => {
+                        let time = job.batch.times.get(series.samples.start as usize).copied().unwrap_or(0);
+                        let (batch, count) = (job.batch, series.samples.len() as u64);
+                        job.outcome.reject(reject, count, time, || series_text(batch, idx));
+                    }
+                }
+                if scratch.payload.len() >= SERIES_FRAME_BYTES {
+                    self.publish(job, scratch, empty_len);
                 }
             }
-            if scratch.payload.len() >= SERIES_FRAME_BYTES {
-                self.publish(job, scratch, empty_len);
-            }
+            self.publish(job, scratch, empty_len);
+            RwLockWriteGuard::unlock_fair(tables);
+            self.remember_keys(scratch, slice);
         }
-        self.publish(job, scratch, empty_len);
-        drop(tables);
+        scratch.misses = misses;
+    }
+
+    /// Maps the raw bytes of resolved series to their ids.
+    fn remember_keys(&self, scratch: &AppendScratch, slice: &[u32]) {
         let count_max = key_count_max(self.next_id.load(Ordering::Relaxed));
         let mut raw_keys = self.raw_keys.write();
-        for &idx in &misses {
+        for &idx in slice {
             let id = scratch.ids[idx as usize];
             if id != ID_NONE {
                 raw_keys.insert(scratch.keys[idx as usize], id, count_max);
             }
         }
-        drop(raw_keys);
-        scratch.misses = misses;
+        RwLockWriteGuard::unlock_fair(raw_keys);
     }
 
     /// The id of one series. Nothing is made for a series of which no sample would be stored.

@@ -80,6 +80,13 @@ impl SealedStore {
         self.files.read().get(&number).cloned()
     }
 
+    /// A chunk is no longer referred to.
+    pub(crate) fn release(&self, place: SealedPlace) {
+        if let Some(file) = self.file(place.file) {
+            file.live_count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Behind the newest chunk: chunks sealed later have places at or after it.
     pub(crate) fn end(&self) -> SealedPlace {
         let current = self.current.lock();

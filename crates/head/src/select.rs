@@ -3,6 +3,7 @@
 //! Holds: the tables are locked shared while chunks are copied, so a selected series cannot leave meanwhile.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use chronolith_model::index::select_refs;
 use chronolith_model::query::ReadEstimate;
@@ -12,7 +13,7 @@ use crate::head::Head;
 use crate::source::{HeadSamples, copy_chunks, overlaps};
 use crate::stripe::{PAGE_SLOTS, stripe_of};
 use crate::tables::Tables;
-use crate::tenant::TenantHead;
+use crate::tenant::{EMPTY_NONE, EMPTY_SOME, EMPTY_UNKNOWN, TenantHead};
 
 impl Head {
     /// The series that fit and have chunks in the range, sorted by labels, as they are now.
@@ -125,7 +126,7 @@ impl Head {
         ctx: &ReadContext,
     ) -> Result<Option<Vec<u32>>, QueryError> {
         ctx.check()?;
-        let covers = self.range_covers(tenant, selector.range);
+        let covers = self.range_covers(tenant, selector.range) && self.has_no_empty_series(tenant, tables);
         if covers && selector.matchers.is_empty() {
             return Ok(None);
         }
@@ -142,6 +143,25 @@ impl Head {
         }
         ids = kept;
         Ok(Some(ids))
+    }
+
+    /// Whether every series has samples. After a look that finds it so, the next ones are spared.
+    fn has_no_empty_series(&self, tenant: &TenantHead, tables: &Tables) -> bool {
+        match tenant.empty_series.load(Ordering::Relaxed) {
+            EMPTY_NONE => return true,
+            EMPTY_SOME => return false,
+            _ => {}
+        }
+        let ids: Vec<u32> = tables.live_ids().collect();
+        let all = page_runs(&ids).all(|run| {
+            let stripe = self.series.stripes[stripe_of(run[0])].lock();
+            run.iter().all(|&id| stripe.hot(id).is_none_or(|hot| !hot.has_no_chunk()))
+        });
+        let seen = if all { EMPTY_NONE } else { EMPTY_SOME };
+        // A deletion that came meanwhile knows better.
+        let noted =
+            tenant.empty_series.compare_exchange(EMPTY_UNKNOWN, seen, Ordering::Relaxed, Ordering::Relaxed);
+        all && noted != Err(EMPTY_SOME)
     }
 
     /// Whether all windows of the tenant lie in `range`.

@@ -20,6 +20,7 @@ use crate::source::{HeadChunk, copy_chunks, merge_chunks, overlapping_len};
 use crate::stripe::{SealedNode, stripe_of};
 use crate::tables::sort_by_labels;
 use crate::tenant::TenantHead;
+use crate::windows::WindowTally;
 
 /// What a snapshot has of one series.
 pub struct WindowSeries {
@@ -55,6 +56,7 @@ impl Head {
             })?,
         };
         let world = self.series.world();
+        let mut tally = WindowTally::new(self.options.window_ms);
         let mut ids = Vec::new();
         let all = tenant.series_ids();
         for run in page_runs(&all) {
@@ -62,15 +64,16 @@ impl Head {
             for &id in run {
                 let Some(hot) = stripe.hot(id) else { continue };
                 if !hot.open.is_none() && window.contains(hot.open_min) {
-                    stripe.seal_open(&world, id);
+                    stripe.seal_open(&world, &mut tally, id);
                 }
-                stripe.seal_late(&world, id, window);
+                stripe.seal_late(&world, &mut tally, id, window);
                 let Some(hot) = stripe.hot(id) else { continue };
                 if stripe.nodes.list(hot.sealed).any(|n| window.contains(n.min_time)) {
                     ids.push(id);
                 }
             }
             MutexGuard::unlock_fair(stripe);
+            tenant.windows.lock().merge(&mut tally, i64::MAX);
             // What is sealed does not pile up in memory.
             let written = self.series.store.write_if_many();
             self.note_sealed_failure(written)?;

@@ -1,7 +1,7 @@
 //! Samples of one series as a reader holds them: open and late ones copied, sealed ones by place.
 //!
-//! Holds: what is read is what was there when the series was selected; chunks that overlap are merged, and
-//! of equal times the chunk that was there first wins (in-order chunks before late samples).
+//! Holds: what is read is what was there when the series was selected; chunks that overlap are merged, and of
+//! equal times the younger one wins: a late sample has the time of another only if it has replaced it.
 
 use std::sync::Arc;
 
@@ -51,11 +51,11 @@ impl HeadChunk {
     /// Which chunk wins at equal times: the smaller rank.
     fn rank(&self) -> (u8, u64) {
         match self {
-            HeadChunk::Sealed { node, .. } => {
-                (0, u64::from(node.place.file) << 32 | u64::from(node.place.offset))
-            }
+            HeadChunk::Late(_) => (0, 0),
             HeadChunk::Open { .. } => (1, 0),
-            HeadChunk::Late(_) => (2, 0),
+            HeadChunk::Sealed { node, .. } => {
+                (2, u64::MAX - (u64::from(node.place.file) << 32 | u64::from(node.place.offset)))
+            }
         }
     }
 
@@ -121,15 +121,9 @@ pub(crate) fn copy_chunks(
         });
     }
     if hot.late != NONE {
-        let all = stripe.late.samples(hot.late);
-        let start = all.times.partition_point(|&t| t < range.start);
-        let end = all.times.partition_point(|&t| t < range.end);
-        if start < end {
-            chunks.push(HeadChunk::Late(Columns {
-                times: all.times[start..end].to_vec(),
-                values: all.values[start..end].to_vec(),
-                ..Columns::default()
-            }));
+        let samples = stripe.late.samples_in(hot.late, range);
+        if !samples.is_empty() {
+            chunks.push(HeadChunk::Late(samples));
         }
     }
     chunks.sort_by_key(HeadChunk::min_time);
@@ -139,7 +133,7 @@ pub(crate) fn copy_chunks(
 /// Whether a series has a chunk that may have samples in `range`.
 pub(crate) fn overlaps(stripe: &Stripe, hot: &Hot, range: TimeRange) -> bool {
     let open = !hot.open.is_none() && range.overlaps_inclusive(hot.open_min, hot.xor.time());
-    let late = hot.late != NONE && stripe.late.samples(hot.late).times.iter().any(|&t| range.contains(t));
+    let late = hot.late != NONE && stripe.late.overlaps(hot.late, range);
     open || late || stripe.nodes.list(hot.sealed).any(|n| range.overlaps_inclusive(n.min_time, n.max_time()))
 }
 

@@ -41,6 +41,10 @@ pub struct HeadStats {
     pub samples_late: u64,
     /// Of those, repeats.
     pub samples_repeated: u64,
+    /// Of those, samples that replaced another value.
+    pub samples_replaced: u64,
+    /// Samples deleted since the start.
+    pub samples_deleted: u64,
     /// Series made since the start.
     pub series_created: u64,
     /// Checkpoints written since the start.
@@ -97,6 +101,8 @@ impl Head {
             disk_full: self.wal.is_disk_full(),
             samples_appended: load(&counters.samples_appended),
             samples_late: load(&counters.samples_late),
+            samples_replaced: load(&counters.samples_replaced),
+            samples_deleted: load(&counters.samples_deleted),
             samples_repeated: load(&counters.samples_repeated),
             series_created: load(&counters.series_created),
             checkpoint_count: load(&counters.checkpoint_count),

@@ -1,19 +1,25 @@
 //! One sixteenth of the series: hot records in pages, open chunks, late samples, places of sealed chunks.
 //!
-//! Holds: a chunk never crosses a window; a series has one value a time over its open chunk, late samples and
-//! sealed chunks; runs of 1024 consecutive ids share a stripe, so a batch takes few locks.
+//! Holds: a chunk never crosses a window; chunks of a series do not overlap; of a time that a chunk and the late
+//! samples have, the late one counts (it has replaced the other); runs of 1024 consecutive ids share a stripe, so
+//! a batch takes few locks.
 //! Not here: locking, the log (`append`), which labels a series has (`tables`).
 
+mod erase;
+mod gaps;
 mod late;
 mod nodes;
+mod order;
+mod seal;
 
 use chronolith_base::Disk;
-use chronolith_format::sealed::RecordHeader;
-use chronolith_format::xor::{self, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
-use chronolith_model::{Columns, TimeRange};
+use chronolith_format::xor::{SAMPLES_PER_CHUNK, XorState};
+use chronolith_model::{DuplicatePolicy, TimeRange};
 
-pub(crate) use late::{LATE_COUNT_MAX, LateSamples};
+use gaps::Gaps;
+pub(crate) use late::LateSamples;
 pub(crate) use nodes::{SealedNode, SealedNodes};
+use order::Decoded;
 
 use crate::chain::{Chain, Chains};
 use crate::sealed::SealedStore;
@@ -44,6 +50,8 @@ pub(crate) enum Applied {
     Late,
     /// It was there with the same value.
     Repeat,
+    /// Stored in place of another value.
+    Replaced,
     /// Another value is there.
     Conflict,
     /// The series has left the head.
@@ -101,7 +109,8 @@ pub(crate) struct Stripe {
     pub(crate) chains: Chains,
     pub(crate) nodes: SealedNodes,
     pub(crate) late: LateSamples,
-    scratch: Columns,
+    gaps: Gaps,
+    decoded: Decoded,
     /// A copy of the open chunk at hand.
     chunk: Vec<u8>,
 }
@@ -111,6 +120,14 @@ pub(crate) struct StripeWorld<'a> {
     pub(crate) store: &'a SealedStore,
     pub(crate) disk: &'a dyn Disk,
     pub(crate) window_ms: i64,
+    /// What becomes of a second value for a time.
+    pub(crate) duplicates: DuplicatePolicy,
+}
+
+/// Whether a sample comes so much later than usual that some between it and the last may have been left out.
+fn is_gap(state: &XorState, time: i64) -> bool {
+    let step = state.step_ms();
+    step > 0 && time.wrapping_sub(state.time()) > step + step / 2
 }
 
 impl Stripe {
@@ -121,7 +138,8 @@ impl Stripe {
             chains: Chains::new(),
             nodes: SealedNodes::new(),
             late: LateSamples::default(),
-            scratch: Columns::default(),
+            gaps: Gaps::default(),
+            decoded: Decoded::default(),
             chunk: Vec::new(),
         }
     }
@@ -188,15 +206,18 @@ impl Stripe {
         if hot.open.is_none() || time <= hot.xor.time() || time >= hot.window_end {
             return self.append_otherwise(world, windows, id, time, value_bits);
         }
+        if is_gap(&hot.xor, time) {
+            self.gaps.note(id, hot.xor.time(), time);
+        }
         hot.open = self.chains.append(hot.open, &mut hot.xor, time, f64::from_bits(value_bits));
         windows.add(time, 1);
         if usize::from(hot.xor.count()) >= SAMPLES_PER_CHUNK {
-            self.seal_open(world, id);
+            self.seal_open(world, windows, id);
         }
         Applied::InOrder
     }
 
-    /// First sample of a series or window, repeats, conflicts, late samples.
+    /// First sample of a series, chunk or window, and what does not come in order.
     fn append_otherwise(
         &mut self,
         world: &StripeWorld<'_>,
@@ -206,16 +227,14 @@ impl Stripe {
         value_bits: u64,
     ) -> Applied {
         let Some(hot) = self.hot(id) else { return Applied::Gone };
-        if hot.xor.count() > 0 {
-            let last = hot.xor.time();
-            if time == last {
-                return if hot.xor.value_bits() == value_bits { Applied::Repeat } else { Applied::Conflict };
-            }
-            if time < last {
-                return self.append_late(world, windows, id, time, value_bits);
-            }
+        let (count, last) = (hot.xor.count(), hot.xor.time());
+        if count > 0 && time <= last {
+            return self.append_late(world, windows, id, time, value_bits);
         }
-        self.seal_open(world, id);
+        if is_gap(&hot.xor, time) {
+            self.gaps.note(id, last, time);
+        }
+        self.seal_open(world, windows, id);
         let mut state = XorState::new();
         let open = self.chains.start(&mut state, time, f64::from_bits(value_bits));
         let Some(hot) = self.hot_mut(id) else { return Applied::Gone };
@@ -227,122 +246,6 @@ impl Stripe {
         Applied::InOrder
     }
 
-    #[cold]
-    fn append_late(
-        &mut self,
-        world: &StripeWorld<'_>,
-        windows: &mut WindowTally,
-        id: u32,
-        time: i64,
-        value_bits: u64,
-    ) -> Applied {
-        if let Some(found) = self.stored_value(world, id, time) {
-            return if found == value_bits { Applied::Repeat } else { Applied::Conflict };
-        }
-        let Some(handle) = self.hot(id).map(|h| h.late) else { return Applied::Gone };
-        let handle = if handle == NONE { self.late.alloc() } else { handle };
-        let count = self.late.insert(handle, time, value_bits);
-        if let Some(hot) = self.hot_mut(id) {
-            hot.late = handle;
-        }
-        windows.add(time, 1);
-        if count >= LATE_COUNT_MAX {
-            self.seal_late(world, id, TimeRange::ALL);
-        }
-        Applied::Late
-    }
-
-    /// Bits of the value stored for `time`, wherever it is.
-    fn stored_value(&mut self, world: &StripeWorld<'_>, id: u32, time: i64) -> Option<u64> {
-        let hot = self.hot(id)?.clone();
-        let range = TimeRange::new(time, time + 1);
-        let mut found = std::mem::take(&mut self.scratch);
-        found.clear();
-        if !hot.open.is_none() && time >= hot.open_min {
-            self.chunk.clear();
-            self.chains.copy(hot.open, &hot.xor, &mut self.chunk);
-            // The process wrote these bytes itself.
-            let decoded = xor::decode(&self.chunk, range, &mut found);
-            debug_assert!(decoded.is_ok(), "open chunks decode");
-        }
-        if found.is_empty()
-            && hot.late != NONE
-            && let Some(bits) = self.late.value(hot.late, time)
-        {
-            found.push(time, f64::from_bits(bits));
-        }
-        if found.is_empty() {
-            for node in self.nodes.list(hot.sealed).filter(|n| n.min_time <= time && time <= n.max_time()) {
-                let Some(file) = world.store.file(node.place.file) else { continue };
-                // A chunk that cannot be read cannot object to a sample either; queries name the damage.
-                let _ = file.read_chunk(world.disk, node.place.offset, usize::from(node.len), |bytes| {
-                    let _ = xor::decode(bytes, range, &mut found);
-                });
-            }
-        }
-        let bits = found.values.first().map(|v| v.to_bits());
-        self.scratch = found;
-        bits
-    }
-
-    /// Seals the open chunk, if there is one; the record keeps the last sample.
-    pub(crate) fn seal_open(&mut self, world: &StripeWorld<'_>, id: u32) {
-        let Some(hot) = self.hot(id) else { return };
-        if hot.open.is_none() {
-            return;
-        }
-        let (open, state, older) = (hot.open, hot.xor, hot.sealed);
-        let header = RecordHeader {
-            series_id: id,
-            encoding: ENCODING_XOR,
-            count: hot.xor.count(),
-            min_time: hot.open_min,
-            max_time: hot.xor.time(),
-        };
-        self.chunk.clear();
-        self.chains.copy(open, &state, &mut self.chunk);
-        let place = world.store.push(&header, &self.chunk);
-        let sealed = self.nodes.push(SealedNode::new(place, &header, self.chunk.len()), older);
-        self.chains.free(open);
-        if let Some(hot) = self.hot_mut(id) {
-            hot.open = Chain::NONE;
-            hot.sealed = sealed;
-        }
-    }
-
-    /// Seals the late samples in `range`, window by window.
-    pub(crate) fn seal_late(&mut self, world: &StripeWorld<'_>, id: u32, range: TimeRange) {
-        let Some(hot) = self.hot(id).filter(|h| h.late != NONE) else { return };
-        let (handle, mut sealed) = (hot.late, hot.sealed);
-        let taken = self.late.take(handle, range);
-        let mut start = 0;
-        while start < taken.len() {
-            let window = TimeRange::window_of(taken.times[start], world.window_ms);
-            let len = taken.times[start..].partition_point(|&t| t < window.end);
-            let (times, values) = (&taken.times[start..start + len], &taken.values[start..start + len]);
-            for chunk in xor::encode(times, values) {
-                let header = RecordHeader {
-                    series_id: id,
-                    encoding: chunk.encoding,
-                    count: chunk.count,
-                    min_time: chunk.min_time,
-                    max_time: chunk.max_time,
-                };
-                let place = world.store.push(&header, &chunk.bytes);
-                sealed = self.nodes.push(SealedNode::new(place, &header, chunk.bytes.len()), sealed);
-            }
-            start += len;
-        }
-        let is_empty = self.late.is_empty(handle);
-        if is_empty {
-            self.late.free(handle);
-        }
-        if let Some(hot) = self.hot_mut(id) {
-            hot.sealed = sealed;
-            hot.late = if is_empty { NONE } else { handle };
-        }
-    }
-
     /// Chunks: open, late, sealed. A buffer of late samples counts as one.
     pub(crate) fn chunk_count(&self) -> u64 {
         self.chains.count() + self.late.count() + self.nodes.count()
@@ -352,7 +255,12 @@ impl Stripe {
     pub(crate) fn heap_bytes(&self) -> [u64; 4] {
         let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();
         let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
-        [hot, self.chains.heap_bytes(), self.late.heap_bytes(), self.nodes.heap_bytes()]
+        [
+            hot,
+            self.chains.heap_bytes(),
+            self.late.heap_bytes() + self.gaps.heap_bytes() as u64,
+            self.nodes.heap_bytes(),
+        ]
     }
 
     /// Ids of the live series of page `page` of stripe `stripe`; `None` behind the last page.

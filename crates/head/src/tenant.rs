@@ -2,6 +2,7 @@
 //! Lock order: tables, then a stripe; windows are taken alone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8};
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::TenantId;
@@ -23,7 +24,20 @@ pub(crate) struct TenantHead {
     pub(crate) idx: u32,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) windows: Mutex<Windows>,
+    /// Time of the newest sample that was appended since the start.
+    pub(crate) newest_ms: AtomicI64,
+    /// Whether `newest_ms` covers what was there at the start.
+    pub(crate) newest_is_whole: AtomicBool,
+    /// Whether a series may have no samples: [`EMPTY_UNKNOWN`], [`EMPTY_NONE`] or [`EMPTY_SOME`].
+    pub(crate) empty_series: AtomicU8,
 }
+
+/// Nobody has looked since the start.
+pub(crate) const EMPTY_UNKNOWN: u8 = 0;
+/// Every series has samples.
+pub(crate) const EMPTY_NONE: u8 = 1;
+/// A deletion took all samples of some series; label lists leave these out.
+pub(crate) const EMPTY_SOME: u8 = 2;
 
 impl TenantHead {
     /// Ids of the series, ascending. Series that come or go meanwhile may be among them or not.
@@ -63,6 +77,9 @@ impl Tenants {
             idx,
             tables: RwLock::new(Tables::new(seed)),
             windows: Mutex::default(),
+            newest_ms: AtomicI64::new(i64::MIN),
+            newest_is_whole: AtomicBool::new(false),
+            empty_series: AtomicU8::new(EMPTY_UNKNOWN),
         });
         self.list.push(tenant.clone());
         self.by_id.insert(id.clone(), idx);

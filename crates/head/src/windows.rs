@@ -13,7 +13,7 @@ pub struct WindowStat {
     pub tenant: TenantId,
     /// The window.
     pub range: TimeRange,
-    /// Samples in it.
+    /// Samples in it; a value that waits to replace another one counts as well.
     pub sample_count: u64,
     /// Server time when its first sample came in.
     pub first_arrival_ms: i64,
@@ -41,6 +41,16 @@ impl WindowTally {
         self.count += count;
     }
 
+    /// As [`WindowTally::add`] for a sample among those of another window, which stays at hand.
+    pub(crate) fn add_aside(&mut self, time: i64, count: i64) {
+        if self.start <= time && time < self.end {
+            self.count += count;
+            return;
+        }
+        let start = TimeRange::window_of(time, self.window_ms).start;
+        self.put(start, count);
+    }
+
     #[cold]
     fn turn_to(&mut self, time: i64) {
         self.put_away();
@@ -50,12 +60,16 @@ impl WindowTally {
 
     fn put_away(&mut self) {
         if self.count != 0 {
-            match self.others.iter_mut().find(|(start, _)| *start == self.start) {
-                Some((_, count)) => *count += self.count,
-                None => self.others.push((self.start, self.count)),
-            }
+            self.put(self.start, self.count);
         }
         self.count = 0;
+    }
+
+    fn put(&mut self, start: i64, count: i64) {
+        match self.others.iter_mut().find(|(other, _)| *other == start) {
+            Some((_, sum)) => *sum += count,
+            None => self.others.push((start, count)),
+        }
     }
 
     /// Window starts and counts; the tally is empty afterwards.

@@ -6,6 +6,8 @@
 
 mod harness;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use chronolith_model::{Labels, TimeRange};
 use harness::{NOW_MS, WINDOW_MS, World, batch, labels, read_all, tenant};
 use loom::sync::Arc;
@@ -16,7 +18,15 @@ fn check(run: impl Fn() + Sync + Send + 'static) {
     // Opening a head takes many locks, all before there is a second thread.
     model.max_branches = 100_000;
     model.preemption_bound = Some(2);
-    model.check(run);
+    let order_count = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = order_count.clone();
+    model.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        run();
+    });
+    let order_count = order_count.load(Ordering::Relaxed);
+    println!("{order_count} orders");
+    assert!(order_count > 10, "the locks of the head are those of loom: {order_count} orders");
 }
 
 fn samples(world: &World, head: &chronolith_head::Head) -> Vec<(Labels, Vec<i64>)> {
@@ -38,8 +48,7 @@ fn loom_a_sample_meets_the_drop_of_its_series() {
         let writer = {
             let (world, head) = (world.clone(), head.clone());
             thread::spawn(move || {
-                let outcome =
-                    world.write(&head, &tenant("a"), &batch(&[(labels(1), vec![(NOW_MS, 2.0)])]));
+                let outcome = world.write(&head, &tenant("a"), &batch(&[(labels(1), vec![(NOW_MS, 2.0)])]));
                 assert_eq!(outcome.expect("written").rejected_count(), 0);
             })
         };

@@ -1,5 +1,5 @@
-//! Random life of a head against maps: appends in and out of order, repeats, conflicts, window drops,
-//! checkpoints, crashes. A failure prints its seed.
+//! Random life of a head against maps: appends in and out of order, repeats, conflicts, replaced values, deletions,
+//! window drops, checkpoints, crashes. A failure prints its seed.
 
 mod harness;
 
@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
 use chronolith_head::{Head, WindowSeries};
-use chronolith_model::{Columns, MatchOp, Matcher, TimeRange, WriteBatch};
-use harness::{Model, NOW_MS, WINDOW_MS, World, batch, labels, part, read, read_all, tenant};
+use chronolith_model::{Columns, DuplicatePolicy, MatchOp, Matcher, Reject, TimeRange, WriteBatch};
+use harness::{Model, NOW_MS, WINDOW_MS, World, batch, delete, labels, part, read, read_all, tenant};
 
 const TENANTS: [&str; 2] = ["a", "b"];
 const STEPS: usize = 120;
@@ -21,6 +21,8 @@ struct Life {
     flushed: Model,
     rng: Rng,
     now: i64,
+    /// Newest time ever accepted, by tenant.
+    newest: BTreeMap<&'static str, i64>,
 }
 
 impl Life {
@@ -56,13 +58,24 @@ impl Life {
     fn append(&mut self) {
         let name = TENANTS[self.below(2) as usize];
         let series = self.random_batch();
-        let (mut repeats, mut conflicts, mut accepted) = (0, 0, 0);
+        let (mut repeats, mut conflicts, mut accepted, mut too_old) = (0, 0, 0, 0);
+        let mut newest = i64::MIN;
         let mut sent = Vec::new();
         for (idx, mut samples) in series {
             let flushed = self.flushed.get(&(name.to_owned(), labels(idx)));
             samples.retain(|(time, _)| flushed.is_none_or(|f| !f.contains_key(time)));
+            let limits = &self.world.limits;
+            let bound = match limits.out_of_order_ms {
+                0 => i64::MIN,
+                ms => self.newest.get(name).map_or(i64::MIN, |newest| newest - ms),
+            };
             let stored = self.model.entry((name.to_owned(), labels(idx))).or_default();
             for &(time, value) in &samples {
+                if time < bound {
+                    too_old += 1;
+                    continue;
+                }
+                newest = newest.max(time);
                 match stored.get(&time) {
                     None => {
                         stored.insert(time, value.to_bits());
@@ -72,15 +85,59 @@ impl Life {
                         accepted += 1;
                         repeats += 1;
                     }
-                    Some(_) => conflicts += 1,
+                    Some(_) if limits.duplicates == DuplicatePolicy::LastWins => {
+                        stored.insert(time, value.to_bits());
+                        accepted += 1;
+                    }
+                    Some(_) => {
+                        conflicts += 1;
+                    }
                 }
             }
             sent.push((labels(idx), samples));
         }
         let outcome = self.world.write(self.head(), &tenant(name), &batch(&sent)).expect("written");
-        let got = (outcome.accepted_count, outcome.repeated_count, outcome.rejected_count());
-        assert_eq!(got, (accepted, repeats, conflicts));
+        let rejected = |kind: Reject| outcome.rejected[kind as usize];
+        let got = (outcome.accepted_count, outcome.repeated_count);
+        assert_eq!(got, (accepted, repeats));
+        let got = (rejected(Reject::DuplicateTimestamp), rejected(Reject::OutOfOrder));
+        assert_eq!(got, (conflicts, too_old));
+        assert_eq!(outcome.rejected_count(), conflicts + too_old);
+        let known = self.newest.entry(name).or_insert(newest);
+        *known = newest.max(*known);
         self.now += self.below(4000) as i64;
+    }
+
+    /// A deletion takes exactly the samples of the matched series in the range.
+    fn delete(&mut self) {
+        let name = TENANTS[self.below(2) as usize];
+        let start = match self.below(3) {
+            0 => i64::MIN / 4,
+            1 => self.now - self.below(3 * WINDOW_MS as u64) as i64,
+            _ => NOW_MS - 10_000 + self.below(40) as i64,
+        };
+        let len = [1, 40, 3000, 2 * WINDOW_MS, i64::MAX / 2][self.below(5) as usize];
+        let range = TimeRange::new(start, start + len);
+        let selectors: Vec<Vec<Matcher>> = (0..1 + self.below(2))
+            .map(|_| match self.below(2) {
+                0 => vec![Matcher::equal("job", &format!("job-{}", self.below(4)))],
+                _ => vec![Matcher::equal("instance", &format!("host-{}", self.below(30)))],
+            })
+            .collect();
+        let mut want = 0;
+        for (key, samples) in self.model.iter_mut().filter(|(key, _)| key.0 == name) {
+            if selectors.iter().any(|matchers| matchers.iter().all(|m| m.matches_labels(&key.1))) {
+                let before = samples.len();
+                samples.retain(|time, _| !range.contains(*time));
+                want += before - samples.len();
+            }
+        }
+        assert_eq!(delete(self.head(), name, &selectors, range), want as u64, "{range:?}");
+        let ctx = self.world.context();
+        let all = chronolith_model::Selector { matchers: &[], range: TimeRange::ALL };
+        let left = self.head().label_values(&tenant(name), "instance", &all, 0, &ctx).expect("listed").len();
+        let alive = self.model.iter().filter(|(key, samples)| key.0 == name && !samples.is_empty());
+        assert_eq!(left, alive.count(), "series without samples are not listed");
     }
 
     /// A snapshot equals the window's samples; dropping it removes them and nothing else.
@@ -159,13 +216,20 @@ impl Life {
                 *counts.entry((name.clone(), TimeRange::window_of(*time, WINDOW_MS).start)).or_default() += 1;
             }
         }
+        let may_wait = self.world.limits.duplicates == DuplicatePolicy::LastWins;
         let got: BTreeMap<(String, i64), u64> = self
             .head()
             .windows()
             .into_iter()
             .map(|w| ((w.tenant.as_str().to_owned(), w.range.start), w.sample_count))
             .collect();
-        assert_eq!(got, counts, "windows");
+        if may_wait {
+            // A value that waits to replace another one counts beside it.
+            assert!(got.keys().eq(counts.keys()), "windows {got:?}, not {counts:?}");
+            assert!(got.values().zip(counts.values()).all(|(got, least)| got >= least));
+        } else {
+            assert_eq!(got, counts, "windows");
+        }
     }
 
     fn compare_part(&mut self) {
@@ -185,7 +249,13 @@ impl Life {
 
 fn live(seed: u64) {
     println!("seed {seed}");
-    let world = World::new(seed);
+    let mut world = World::new(seed);
+    if seed % 2 == 1 {
+        world.limits.duplicates = DuplicatePolicy::LastWins;
+    }
+    if seed % 5 == 4 {
+        world.limits.out_of_order_ms = WINDOW_MS / 2;
+    }
     let (head, _) = world.open();
     let mut life = Life {
         world,
@@ -194,10 +264,14 @@ fn live(seed: u64) {
         flushed: Model::new(),
         rng: Rng::from_seed(seed ^ 0xabc),
         now: NOW_MS - 2_000_000,
+        newest: BTreeMap::new(),
     };
     for _ in 0..STEPS {
         match life.below(20) {
-            0..=12 => life.append(),
+            0..=10 => life.append(),
+            // What leaves the head may take the newest time of the tenant along.
+            11..=12 | 15 if life.world.limits.out_of_order_ms > 0 => life.append(),
+            11..=12 => life.delete(),
             13..=14 => life.compare_part(),
             15 => life.flush_window(),
             16 => {
@@ -277,4 +351,103 @@ fn rejects_are_counted_by_kind() {
     check(&[("__name__", "n")], &now, None);
     check(&[("__name__", "o")], &now, Some(Reject::SeriesLimit));
     check(&[("__name__", "n")], &[(NOW_MS + 1, 1.0)], None);
+}
+
+/// The newest time of a tenant counts, whichever series has it, and survives a restart; other tenants do not care.
+#[test]
+fn samples_behind_the_out_of_order_window_are_rejected() {
+    let mut world = World::new(3);
+    world.limits.out_of_order_ms = 60_000;
+    let (mut head, _) = world.open();
+    let check = |head: &Head, name: &str, idx: u64, time: i64, want: Option<Reject>| {
+        let outcome = world.write(head, &tenant(name), &batch(&[(labels(idx), vec![(time, 1.0)])])).unwrap();
+        assert_eq!(outcome.first_reject.map(|r| r.0), want, "{name} {idx} {time}");
+    };
+    check(&head, "a", 1, NOW_MS - 500_000, None);
+    check(&head, "a", 2, NOW_MS, None);
+    for restart in 0..3 {
+        check(&head, "a", 1, NOW_MS - 60_000 - 1, Some(Reject::OutOfOrder));
+        check(&head, "a", 9, NOW_MS - 60_000 - 1, Some(Reject::OutOfOrder));
+        check(&head, "a", 1, NOW_MS - 60_000 + restart, None);
+        check(&head, "b", 1, NOW_MS - 600_000 + restart, None);
+        if restart == 1 {
+            head.checkpoint().unwrap();
+        }
+        drop(head);
+        world.disk.crash();
+        head = world.open().0;
+    }
+    assert!(Reject::OutOfOrder.message().contains("out of order sample"));
+    assert!(Reject::OutOfOrder.message().contains("too old sample"));
+}
+
+/// A value that was replaced stays replaced: in the open chunk, in a sealed one, in a block's window, after a
+/// restart from log or checkpoint, and when the policy goes back.
+#[test]
+fn the_last_value_wins_wherever_the_first_one_is() {
+    let mut world = World::new(4);
+    world.limits.duplicates = DuplicatePolicy::LastWins;
+    let (mut head, _) = world.open();
+    let old = TimeRange::window_of(NOW_MS, WINDOW_MS).start - 3 * WINDOW_MS;
+    let times: Vec<i64> = (0..400).map(|i| old + i * 1000).collect();
+    let row = |value: f64| (labels(1), times.iter().map(|&t| (t, value)).collect::<Vec<_>>());
+    world.write(&head, &tenant("a"), &batch(&[row(1.0)])).unwrap();
+    let mut want: BTreeMap<i64, f64> = times.iter().map(|&t| (t, 1.0)).collect();
+    for (round, at) in [0, 5, 119, 120, 399, 398, 5, 0].into_iter().enumerate() {
+        let value = 10.0 + round as f64;
+        let one = batch(&[(labels(1), vec![(times[at], value)])]);
+        let outcome = world.write(&head, &tenant("a"), &one).unwrap();
+        assert_eq!((outcome.accepted_count, outcome.repeated_count), (1, 0));
+        let outcome = world.write(&head, &tenant("a"), &one).unwrap();
+        assert_eq!((outcome.accepted_count, outcome.repeated_count), (1, 1));
+        want.insert(times[at], value);
+        if round % 3 == 2 {
+            head.checkpoint().unwrap();
+        }
+        if round % 2 == 1 {
+            drop(head);
+            world.disk.crash();
+            head = world.open().0;
+        }
+        let got = read_all(&world, &head, &["a"]).remove(&("a".to_owned(), labels(1))).unwrap();
+        let bits: BTreeMap<i64, u64> = want.iter().map(|(t, v)| (*t, v.to_bits())).collect();
+        assert_eq!(got, bits, "round {round}");
+    }
+    world.limits.duplicates = DuplicatePolicy::KeepFirst;
+    let outcome = world.write(&head, &tenant("a"), &batch(&[row(1.0)])).unwrap();
+    assert_eq!(outcome.rejected[Reject::DuplicateTimestamp as usize], 6, "each replaced value is known");
+    assert_eq!(outcome.repeated_count, 394);
+}
+
+/// What is deleted is gone for queries and lists at once, stays gone over restarts, and can be written again.
+#[test]
+fn deleted_series_come_back_only_when_they_are_written_again() {
+    let world = World::new(5);
+    let (mut head, _) = world.open();
+    let rows: Vec<_> = (0..6).map(|i| (labels(i), vec![(NOW_MS, 1.0), (NOW_MS + 1000, 2.0)])).collect();
+    world.write(&head, &tenant("a"), &batch(&rows)).unwrap();
+    let everything =
+        || vec![vec![Matcher::equal("job", "job-1")], vec![Matcher::equal("instance", "host-1")]];
+    assert_eq!(delete(&head, "a", &everything(), TimeRange::ALL), 4, "host-1 and host-4, each once");
+    assert_eq!(delete(&head, "b", &everything(), TimeRange::ALL), 0);
+    let all = chronolith_model::Selector { matchers: &[], range: TimeRange::ALL };
+    for round in 0..3 {
+        let ctx = world.context();
+        assert_eq!(head.label_values(&tenant("a"), "job", &all, 0, &ctx).unwrap(), ["job-0", "job-2"]);
+        assert_eq!(read_all(&world, &head, &["a"]).len(), 4, "round {round}");
+        if round == 1 {
+            head.checkpoint().unwrap();
+        }
+        drop(head);
+        world.disk.crash();
+        head = world.open().0;
+    }
+    world.write(&head, &tenant("a"), &batch(&[(labels(1), vec![(NOW_MS + 1000, 7.0)])])).unwrap();
+    for _ in 0..2 {
+        let got = read_all(&world, &head, &["a"]).remove(&("a".to_owned(), labels(1))).unwrap();
+        assert_eq!(got, BTreeMap::from([(NOW_MS + 1000, 7f64.to_bits())]));
+        drop(head);
+        world.disk.crash();
+        head = world.open().0;
+    }
 }

@@ -4,7 +4,9 @@
 //! [`WriteBatch::raw`] and borrowed from there; a series costs no allocation; bytes never panic.
 //! Not here: HTTP headers, sizes of the compressed body (`server`); which labels are legal (`head`).
 
+mod charge;
 pub mod encode;
+mod histogram;
 mod labels;
 pub mod v2;
 mod walk;
@@ -13,11 +15,13 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use chronolith_base::ByteReader;
 use chronolith_base::budget::BudgetExceeded;
+use chronolith_base::{ByteReader, Reservation};
 use chronolith_model::WriteBatch;
 use chronolith_model::batch::LabelSource;
 
+use charge::Charge;
+use histogram::HistogramSink;
 pub use labels::parse_labels;
 
 /// Number of this protocol in [`LabelSource::protocol`].
@@ -63,6 +67,14 @@ pub enum DecodeError {
         /// The limit.
         limit: usize,
     },
+    /// A histogram has more parts of a kind than allowed.
+    #[error("histogram has more than {limit} {what}")]
+    TooManyInHistogram {
+        /// Which parts.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
     /// Not a snappy block.
     #[error("snappy: {0}")]
     Snappy(String),
@@ -90,6 +102,37 @@ impl From<WireError> for DecodeError {
     }
 }
 
+/// What was refused while decoding a request of which the rest is good.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Series.
+    pub series_count: u64,
+    /// Float samples of these series.
+    pub sample_count: u64,
+    /// Native histograms of these series.
+    pub histogram_count: u64,
+    /// Native histograms of other series that are not valid.
+    pub invalid_histogram_count: u64,
+    /// Exemplars, of these series and of others.
+    pub exemplar_count: u64,
+    /// What is wrong with the first of them, in upstream's words.
+    pub first: Option<String>,
+}
+
+impl Refused {
+    /// Whether nothing was refused.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    fn note(&mut self, why: impl FnOnce() -> String) {
+        if self.first.is_none() {
+            self.first = Some(why());
+        }
+    }
+}
+
 /// An empty batch for this protocol.
 #[must_use]
 pub fn new_batch() -> WriteBatch {
@@ -99,17 +142,46 @@ pub fn new_batch() -> WriteBatch {
 /// Decompresses `body` and fills `batch` (cleared first), which keeps its memory between calls.
 ///
 /// Names a series by the bytes of its label fields; they are copied only if other fields lie between them.
-/// Native histograms are counted, not stored. Cost: one pass over the compressed and one over the
-/// decompressed bytes; allocations only for exemplars, metadata and growing columns.
+/// Native histograms are checked and counted, not kept. Cost: one pass over the compressed and one over the
+/// decompressed bytes; allocations only for exemplars, metadata, histograms and growing columns.
 ///
 /// # Errors
 /// [`DecodeError`]; the batch is empty then.
-pub fn decode(body: &[u8], decompressed_bytes_max: usize, batch: &mut WriteBatch) -> Result<(), DecodeError> {
+pub fn decode(
+    body: &[u8],
+    decompressed_bytes_max: usize,
+    batch: &mut WriteBatch,
+) -> Result<Refused, DecodeError> {
+    decode_into(body, decompressed_bytes_max, HistogramSink::Count, batch)
+}
+
+/// As [`decode`], but native histograms go to the batch; `held` grows by their memory.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_histograms(
+    body: &[u8],
+    decompressed_bytes_max: usize,
+    held: &mut Reservation,
+    batch: &mut WriteBatch,
+) -> Result<Refused, DecodeError> {
+    decode_into(body, decompressed_bytes_max, HistogramSink::Keep(Charge::new(held)), batch)
+}
+
+fn decode_into(
+    body: &[u8],
+    decompressed_bytes_max: usize,
+    sink: HistogramSink<'_>,
+    batch: &mut WriteBatch,
+) -> Result<Refused, DecodeError> {
     let mut raw = std::mem::take(&mut batch.raw);
     batch.clear();
     let result = decompress(body, decompressed_bytes_max.min(DECOMPRESSED_BYTES_MAX), &mut raw)
-        .and_then(|()| walk::request(&raw, batch))
-        .map(|copies| raw.extend_from_slice(&copies));
+        .and_then(|()| walk::request(&raw, sink, batch))
+        .map(|(copies, refused)| {
+            raw.extend_from_slice(&copies);
+            refused
+        });
     batch.raw = raw;
     if result.is_err() {
         batch.clear();

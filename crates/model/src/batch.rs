@@ -52,13 +52,17 @@ pub enum Reject {
     LabelValueTooLong,
     /// A native histogram, which this version cannot store.
     HistogramUnsupported,
+    /// Further behind the newest sample of the tenant than its out-of-order window allows.
+    OutOfOrder,
     /// A series whose labels or metadata refer to symbols that the request does not have, or that is empty.
     BadReference,
+    /// A native histogram that contradicts itself.
+    HistogramInvalid,
 }
 
 impl Reject {
     /// How many kinds there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 15;
 
     /// All kinds, in order of their numbers.
     pub const ALL: [Reject; Reject::COUNT] = [
@@ -74,7 +78,9 @@ impl Reject {
         Reject::LabelNameTooLong,
         Reject::LabelValueTooLong,
         Reject::HistogramUnsupported,
+        Reject::OutOfOrder,
         Reject::BadReference,
+        Reject::HistogramInvalid,
     ];
 
     /// Name for metrics (`reason` label).
@@ -93,7 +99,9 @@ impl Reject {
             Reject::LabelNameTooLong => "label_name_too_long",
             Reject::LabelValueTooLong => "label_value_too_long",
             Reject::HistogramUnsupported => "histogram_unsupported",
+            Reject::OutOfOrder => "out_of_order",
             Reject::BadReference => "bad_reference",
+            Reject::HistogramInvalid => "histogram_invalid",
         }
     }
 
@@ -115,7 +123,11 @@ impl Reject {
             Reject::LabelNameTooLong => "label name is longer than allowed",
             Reject::LabelValueTooLong => "label value is longer than allowed",
             Reject::HistogramUnsupported => "native histograms cannot be stored by this version",
+            Reject::OutOfOrder => {
+                "out of order sample: too old sample for the out-of-order window of the tenant"
+            }
             Reject::BadReference => "reference to a symbol that the request does not have",
+            Reject::HistogramInvalid => "histogram is not valid",
         }
     }
 }
@@ -191,6 +203,23 @@ impl WriteBatch {
         self.start_times.clear();
         self.exemplars.clear();
         self.metadata.clear();
+    }
+
+    /// Appends a sample to the columns; a start time of 0 is "not said".
+    pub fn push_sample(&mut self, time: i64, value: f64, start_ms: i64) {
+        if start_ms != 0 {
+            self.start_times.resize(self.times.len(), 0);
+            self.start_times.push(start_ms);
+        }
+        self.times.push(time);
+        self.values.push(value);
+    }
+
+    /// Makes the column of start times as long as that of the times, unless nobody said any.
+    pub fn pad_start_times(&mut self) {
+        if !self.start_times.is_empty() {
+            self.start_times.resize(self.times.len(), 0);
+        }
     }
 
     /// How many samples, histograms included.

@@ -1,6 +1,8 @@
 //! Type, help and unit of metrics, by tenant.
-//! Holds: at most [`METRICS_PER_TENANT_MAX`] metrics and [`ENTRIES_PER_METRIC_MAX`] different entries each.
-//! In memory only: senders repeat their metadata every minute.
+//! Holds: at most [`METRICS_PER_TENANT_MAX`] metrics, [`ENTRIES_PER_METRIC_MAX`] different entries each and
+//! [`TEXT_BYTES_PER_TENANT_MAX`] of text; what is beyond is not kept, and an entry with more than
+//! [`TEXT_BYTES_PER_ENTRY_MAX`] of it neither.
+//! In memory only: senders repeat their metadata every minute, those of remote write 2.0 with every sample.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +14,43 @@ pub(crate) const METRICS_PER_TENANT_MAX: usize = 100_000;
 /// Different entries of one metric (targets that disagree about the help text).
 pub(crate) const ENTRIES_PER_METRIC_MAX: usize = 8;
 
+/// Name, help and unit of one entry: no metric needs as much.
+pub(crate) const TEXT_BYTES_PER_ENTRY_MAX: usize = 16 << 10;
+/// Text of all entries of a tenant.
+pub(crate) const TEXT_BYTES_PER_TENANT_MAX: usize = 64 << 20;
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct MetadataStore {
-    tenants: RwLock<BTreeMap<TenantId, BTreeMap<String, Vec<MetadataEntry>>>>,
+    tenants: RwLock<BTreeMap<TenantId, TenantMetadata>>,
+}
+
+#[derive(Default)]
+struct TenantMetadata {
+    /// The newest entry of a metric comes first.
+    metrics: BTreeMap<String, Vec<MetadataEntry>>,
+    text_bytes: usize,
+}
+
+fn text_bytes(entry: &MetadataEntry) -> usize {
+    entry.metric.len() + entry.help.len() + entry.unit.len()
+}
+
+impl TenantMetadata {
+    /// Keeps `entry`; the oldest of its metric makes room.
+    fn keep(&mut self, entry: &MetadataEntry) {
+        let more = text_bytes(entry);
+        let full = self.metrics.len() >= METRICS_PER_TENANT_MAX && !self.metrics.contains_key(&entry.metric);
+        if full || more > TEXT_BYTES_PER_ENTRY_MAX || self.text_bytes + more > TEXT_BYTES_PER_TENANT_MAX {
+            return;
+        }
+        let known = self.metrics.entry(entry.metric.clone()).or_default();
+        let before = known.iter().map(text_bytes).sum::<usize>();
+        known.retain(|e| e != entry);
+        known.insert(0, entry.clone());
+        known.truncate(ENTRIES_PER_METRIC_MAX);
+        self.text_bytes = self.text_bytes - before + known.iter().map(text_bytes).sum::<usize>();
+    }
 }
 
 impl MetadataStore {
@@ -25,28 +60,20 @@ impl MetadataStore {
             return;
         }
         let mut tenants = self.tenants.write();
-        let metrics = tenants.entry(tenant.clone()).or_default();
-        for entry in entries {
-            if metrics.len() >= METRICS_PER_TENANT_MAX && !metrics.contains_key(&entry.metric) {
-                continue;
-            }
-            let known = metrics.entry(entry.metric.clone()).or_default();
-            known.retain(|e| e != entry);
-            known.insert(0, entry.clone());
-            known.truncate(ENTRIES_PER_METRIC_MAX);
-        }
+        let kept = tenants.entry(tenant.clone()).or_default();
+        entries.iter().for_each(|entry| kept.keep(entry));
     }
 
     fn knows(&self, tenant: &TenantId, entries: &[MetadataEntry]) -> bool {
         let tenants = self.tenants.read();
-        let Some(metrics) = tenants.get(tenant) else { return false };
+        let Some(TenantMetadata { metrics, .. }) = tenants.get(tenant) else { return false };
         entries.iter().all(|e| metrics.get(&e.metric).is_some_and(|known| known.first() == Some(e)))
     }
 
     /// Of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
     pub(crate) fn list(&self, tenant: &TenantId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
         let tenants = self.tenants.read();
-        let Some(metrics) = tenants.get(tenant) else { return Vec::new() };
+        let Some(TenantMetadata { metrics, .. }) = tenants.get(tenant) else { return Vec::new() };
         let keep = if limit == 0 { usize::MAX } else { limit };
         match metric {
             Some(name) => metrics.get(name).cloned().unwrap_or_default(),
@@ -76,5 +103,27 @@ mod tests {
         let all = store.list(&tenant, Some("m"), 0);
         assert_eq!((all.len(), &*all[0].help), (ENTRIES_PER_METRIC_MAX, "19"));
         assert!(store.list(&TenantId::new("other").unwrap(), None, 0).is_empty());
+    }
+
+    #[test]
+    fn text_is_bounded() {
+        let mut kept = TenantMetadata::default();
+        let entry = |metric: usize, bytes: usize| MetadataEntry {
+            metric: format!("{metric:08}"),
+            kind: MetricKind::Gauge,
+            help: "x".repeat(bytes),
+            unit: String::new(),
+        };
+        kept.keep(&entry(0, TEXT_BYTES_PER_ENTRY_MAX));
+        assert!(kept.metrics.is_empty(), "a help text of that size helps nobody");
+        let large = TEXT_BYTES_PER_ENTRY_MAX - 8;
+        (0..5000).for_each(|metric| kept.keep(&entry(metric, large)));
+        assert_eq!(kept.metrics.len(), TEXT_BYTES_PER_TENANT_MAX / TEXT_BYTES_PER_ENTRY_MAX);
+        assert_eq!(kept.text_bytes, TEXT_BYTES_PER_TENANT_MAX);
+        // Entries that make room give their bytes back.
+        let mut kept = TenantMetadata::default();
+        (0..20).for_each(|bytes| kept.keep(&entry(1, bytes)));
+        let all = kept.metrics.values().flatten().map(text_bytes).sum::<usize>();
+        assert_eq!((kept.text_bytes, kept.metrics["00000001"].len()), (all, ENTRIES_PER_METRIC_MAX));
     }
 }

@@ -39,11 +39,12 @@ struct Step {
     run: fn(&Ci) -> Result<Tally>,
 }
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step { name: "tidy", title: "rules of sources and documents", run: tidy },
     Step { name: "fmt", title: "formatting", run: fmt },
     Step { name: "clippy", title: "lints", run: clippy },
     Step { name: "test", title: "tests of the crates", run: test },
+    Step { name: "loom", title: "every order of threads over commit and series map", run: loom },
     Step { name: "build", title: "the server binary", run: build },
     Step { name: "abuse", title: "kit abuse: hostile requests", run: kits::abuse },
     Step { name: "grafana", title: "kit grafana-replay: calls of Grafana's data source", run: kits::grafana },
@@ -154,6 +155,19 @@ fn test(ci: &Ci) -> Result<Tally> {
     if let Some(not_run) = &peers {
         tally.add(not_run);
     }
+    Ok(tally)
+}
+
+/// A build of its own: the flag changes the locks of the head.
+fn loom(ci: &Ci) -> Result<Tally> {
+    let target_dir = ci.target_dir.join("loom").display().to_string();
+    let args = "cargo test --package chronolith-head --release --quiet --lib --test loom loom_";
+    println!("$ RUSTFLAGS=\"--cfg loom\" {args}");
+    let command: Vec<String> = args.split(' ').map(str::to_owned).collect();
+    let env = [("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", &*target_dir)];
+    let done = run_within(CARGO_WITHIN, &command, &ci.root, &env)?;
+    let mut tally = Tally::of_cargo_test(&done.text);
+    tally.expect_failure_unless(done.success);
     Ok(tally)
 }
 

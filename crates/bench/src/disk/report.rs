@@ -54,19 +54,27 @@ impl Figures<'_> {
     }
 }
 
+/// Bytes of the mix as a part of a peer's.
+fn bounds(clock: ClockKind) -> &'static [(Kind, f64)] {
+    match clock {
+        ClockKind::Regular => &[(Kind::Prometheus, 0.5), (Kind::VictoriaMetrics, 1.0)],
+        ClockKind::Jittered => &[(Kind::Prometheus, 0.45), (Kind::VictoriaMetrics, 0.75)],
+        ClockKind::Scraped => &[],
+    }
+}
+
 /// Prints the tables and writes both files.
 pub(super) fn write(options: &Options, extent: Extent, kinds: &[Kind], measured: &[Measured]) -> Result<()> {
     let (mut tables, mut targets) = (Vec::new(), Vec::new());
-    let bounds = [(ClockKind::Regular, 0.5, 1.0), (ClockKind::Jittered, 0.45, 0.75)];
-    for (clock, of_prometheus, of_victoria) in bounds {
+    for clock in ClockKind::ALL {
         let figures = Figures { measured, clock };
         tables.push(figures.table(kinds, "all files", Sizes::total));
         tables.push(figures.table(kinds, "times and values only", |sizes| sizes.chunk_bytes as f64));
         tables.push(figures.changed_table(kinds));
         let own = figures.mix(Kind::Chronolith, Sizes::total);
-        for (peer, bound) in [(Kind::Prometheus, of_prometheus), (Kind::VictoriaMetrics, of_victoria)] {
+        for (peer, bound) in bounds(clock) {
             let what = format!("{} clock, mix: bytes / those of {}", clock.name(), peer.name());
-            targets.push(Target::new(what, own / figures.mix(peer, Sizes::total), Bound::AtMost(bound)));
+            targets.push(Target::new(what, own / figures.mix(*peer, Sizes::total), Bound::AtMost(*bound)));
         }
     }
     let mix = Family::ALL.map(|family| format!("{} {} %", family.name(), family.percent()));

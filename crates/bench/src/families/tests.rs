@@ -62,3 +62,13 @@ fn a_poisson_draw_has_its_mean() {
     }
     assert!(Walk::new(Family::Counter, 1).next() >= 0.0);
 }
+
+#[test]
+fn series_of_a_pod_share_the_times_of_a_scrape() {
+    let times = |clock, idx| -> Vec<i64> {
+        samples(Family::Gauge, clock, idx, START_MS, 500).into_iter().map(|s| s.0).collect()
+    };
+    assert_eq!(times(ClockKind::Scraped, 0), times(ClockKind::Scraped, 499));
+    assert_ne!(times(ClockKind::Scraped, 0), times(ClockKind::Scraped, 500));
+    assert_ne!(times(ClockKind::Jittered, 0), times(ClockKind::Jittered, 499));
+}

@@ -150,7 +150,7 @@ impl Corpus {
         let noise = mix((series as u64) << 32 | step as u64);
         match family {
             // A rise of at least one each step, whatever the noise.
-            Family::Requests => (step as u64 * (5 + mix(at as u64) % 40) + noise % 5) as f64,
+            Family::Requests => (step as u64 * (500 + mix(at as u64) % 100_000) + noise % 5) as f64,
             Family::Latency => {
                 let (owner, bound) = (at / BOUNDS.len(), at % BOUNDS.len());
                 // Each bound counts all lower ones; the noise is that of the instance.

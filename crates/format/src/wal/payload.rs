@@ -1,7 +1,8 @@
-//! Payloads of WAL frames: series definitions of one tenant, samples of one stripe.
+//! Payloads of WAL frames: series definitions of one tenant, samples of one stripe, deletions in one stripe.
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::TimeRange;
 
 const TIMES_EQUAL: u8 = 0;
 const TIMES_RESIDUAL: u8 = 1;
@@ -88,13 +89,14 @@ fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a str, 
     })
 }
 
-/// Writes the samples of one stripe over `out`: ids as differences, times against the first, values as they are.
+/// Writes the samples of one stripe over `out`: ids as differences, times against the newest, values as they are.
 ///
 /// # Panics
 /// If the columns differ in length or are empty.
 pub fn encode_samples(arrival_ms: i64, ids: &[u32], times: &[i64], values: &[u64], out: &mut Vec<u8>) {
     assert!(ids.len() == times.len() && ids.len() == values.len(), "columns of one length");
-    let base = times[0];
+    // Most samples of a frame are of one scrape, and late ones are earlier: they alone pay for their distance.
+    let base = times.iter().copied().fold(times[0], i64::max);
     out.clear();
     put_uvarint(out, ids.len() as u64);
     out.extend_from_slice(&arrival_ms.to_le_bytes());
@@ -175,5 +177,66 @@ impl SamplesRef {
         }
         let (offset, found) = (reader.offset(), reader.remaining() as u64);
         Err(DecodeError::Invalid { what: "samples", offset, expected: "the end of the payload", found })
+    }
+}
+
+/// Writes a deletion over `out`: the samples in `range` of the series `ids`.
+///
+/// # Panics
+/// If `ids` is empty.
+pub fn encode_deletes(range: TimeRange, ids: &[u32], out: &mut Vec<u8>) {
+    assert!(!ids.is_empty(), "a deletion names its series");
+    out.clear();
+    put_uvarint(out, ids.len() as u64);
+    out.extend_from_slice(&range.start.to_le_bytes());
+    out.extend_from_slice(&range.end.to_le_bytes());
+    let mut before = 0u32;
+    for &id in ids {
+        put_varint(out, i64::from(id) - i64::from(before));
+        before = id;
+    }
+}
+
+/// A decoded deletion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletesRef {
+    /// Times whose samples are gone; `start <= end`.
+    pub range: TimeRange,
+    /// Series ids.
+    pub ids: Vec<u32>,
+}
+
+impl DeletesRef {
+    /// Reads a deletion.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode(payload: &[u8]) -> Result<DeletesRef, DecodeError> {
+        let mut reader = ByteReader::new(payload);
+        // Every series has at least one byte, so the count is bounded by the bytes.
+        let count = reader.length("series count")?;
+        let start = reader.le_u64("first time")?.cast_signed();
+        let offset = reader.offset();
+        let end = reader.le_u64("end time")?.cast_signed();
+        if end < start {
+            let (what, found) = ("end time", end.cast_unsigned());
+            return Err(DecodeError::Invalid { what, offset, expected: "the start or later", found });
+        }
+        let mut ids = Vec::with_capacity(count);
+        let mut id = 0i64;
+        for _ in 0..count {
+            let offset = reader.offset();
+            id = id.wrapping_add(reader.varint("series id")?);
+            let Ok(narrow) = u32::try_from(id) else {
+                let found = id.cast_unsigned();
+                return Err(DecodeError::Invalid { what: "series id", offset, expected: "32 bits", found });
+            };
+            ids.push(narrow);
+        }
+        if reader.is_empty() {
+            return Ok(DeletesRef { range: TimeRange { start, end }, ids });
+        }
+        let (offset, found) = (reader.offset(), reader.remaining() as u64);
+        Err(DecodeError::Invalid { what: "deletion", offset, expected: "the end of the payload", found })
     }
 }

@@ -4,7 +4,7 @@ use crate::sync::Mutex;
 use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
 use chronolith_format::checkpoint::{self as format, RAW_KEY_BYTES, RawKeys as RawKeyReader, WindowEntry};
-use chronolith_format::wal::{KIND_SAMPLES, KIND_SERIES, Scan, SeriesRef};
+use chronolith_format::wal::{KIND_DELETES, KIND_SAMPLES, KIND_SERIES, Scan, SeriesRef};
 use chronolith_model::{Labels, TenantId};
 
 use super::files::LogFiles;
@@ -104,7 +104,7 @@ impl Definitions {
                         self.load_series(payload, Some(files.key), &place, report);
                     }
                     // Samples are read later, by stripe. Kinds of later versions are skipped.
-                    KIND_SAMPLES => {}
+                    KIND_SAMPLES | KIND_DELETES => {}
                     _ => {}
                 }
             }

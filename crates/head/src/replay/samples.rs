@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::wal::{FrameRef, KIND_SAMPLES, SamplesRef, Scan};
+use chronolith_format::wal::{DeletesRef, FrameRef, KIND_DELETES, KIND_SAMPLES, SamplesRef, Scan};
 use chronolith_model::TimeRange;
 use parking_lot::Mutex;
 
@@ -79,15 +79,21 @@ fn take_stripes(files: &LogFiles, scans: &[Scan], shared: &Shared<'_>, lane: usi
     let mut samples = SamplesRef::default();
     for (segment, scan) in files.segments.iter().zip(scans) {
         let mine = |f: &&FrameRef| {
-            f.header.kind == KIND_SAMPLES && usize::from(f.header.stripe) % lane_count == lane
+            let is_mine = usize::from(f.header.stripe) % lane_count == lane;
+            is_mine && matches!(f.header.kind, KIND_SAMPLES | KIND_DELETES)
         };
         for frame in scan.frames.iter().filter(mine) {
             let payload = segment.bytes.get(frame.payload.clone()).unwrap_or(&[]);
-            match samples.decode(payload) {
-                Ok(()) => apply(&samples, shared),
+            let applied = if frame.header.kind == KIND_DELETES {
+                DeletesRef::decode(payload).map(|deletes| apply_deletes(&deletes, shared))
+            } else {
+                samples.decode(payload).map(|()| apply(&samples, shared))
+            };
+            match applied {
+                Ok(()) => {}
                 Err(error) => {
                     let (path, offset) = (segment.path.display(), frame.payload.start);
-                    shared.notes.lock().push(format!("{path}: samples at offset {offset}: {error}"));
+                    shared.notes.lock().push(format!("{path}: frame at offset {offset}: {error}"));
                 }
             }
             if let Err(error) = shared.series.store.write_if_many() {
@@ -125,8 +131,8 @@ fn apply(samples: &SamplesRef, shared: &Shared<'_>) {
                 put_windows(shared, tenant, &mut tally, samples.arrival_ms);
                 tenant = owner;
             }
-            // What the checkpoint holds already comes back as a repeat. A conflict is a sample of a series
-            // that left the head and came back with another value; the first one stays, as everywhere.
+            // What the checkpoint holds already comes back as a repeat. Of two values for a time the later one
+            // counts, whatever the tenant's policy: the log has only what was accepted, in order.
             let applied = stripe.append(&world, &mut tally, id, time, bits);
             debug_assert!(applied != Applied::Gone, "the stripe is locked");
         }
@@ -134,6 +140,21 @@ fn apply(samples: &SamplesRef, shared: &Shared<'_>) {
     put_windows(shared, tenant, &mut tally, samples.arrival_ms);
     shared.sample_count.fetch_add(samples.ids.len() as u64, Ordering::Relaxed);
     shared.unknown_count.fetch_add(unknown, Ordering::Relaxed);
+}
+
+/// Deletes at the same point of the order as when the frame was written.
+fn apply_deletes(deletes: &DeletesRef, shared: &Shared<'_>) {
+    let series = shared.series;
+    let world = series.world();
+    let mut tally = WindowTally::new(series.window_ms);
+    for &id in &deletes.ids {
+        let id = shared.definitions.aliases.get(&id).copied().unwrap_or(id);
+        let mut stripe = series.stripes[stripe_of(id)].lock();
+        // A series that is not known has lost its definition, or left the head with all its samples.
+        let Some(tenant) = stripe.hot(id).map(|hot| hot.tenant) else { continue };
+        stripe.erase(&world, &mut tally, id, deletes.range);
+        put_windows(shared, Some(tenant), &mut tally, i64::MAX);
+    }
 }
 
 fn put_windows(shared: &Shared<'_>, tenant: Option<u32>, tally: &mut WindowTally, arrival_ms: i64) {

@@ -4,6 +4,15 @@ use chronolith_base::Env;
 
 use super::*;
 use crate::sealed::SealedPlace;
+use crate::stripe::late::LATE_COUNT_MAX;
+
+fn world_of<'a>(env: &'a Env, store: &'a SealedStore, window_ms: i64) -> StripeWorld<'a> {
+    StripeWorld { store, disk: &*env.disk, window_ms, duplicates: DuplicatePolicy::KeepFirst }
+}
+
+fn store_of(env: &Env) -> SealedStore {
+    SealedStore::new(env, std::path::Path::new("/d"), 1 << 20, 1, Vec::new())
+}
 
 fn node(offset: u32) -> SealedNode {
     SealedNode::restored(SealedPlace { file: 1, offset }, i64::from(offset), 5, 10, 3)
@@ -30,8 +39,8 @@ fn removed_nodes_leave_the_rest_in_order() {
 #[test]
 fn late_samples_are_sealed_by_window_when_they_are_many() {
     let (env, _, _) = Env::fake(0, 1);
-    let store = SealedStore::new(&env, std::path::Path::new("/d"), 1 << 20, 1, Vec::new());
-    let world = StripeWorld { store: &store, disk: &*env.disk, window_ms: 1000 };
+    let store = store_of(&env);
+    let world = world_of(&env, &store, 1000);
     let mut windows = WindowTally::new(1000);
     let mut stripe = Stripe::new();
     stripe.create(7, 0);
@@ -55,8 +64,8 @@ fn late_samples_are_sealed_by_window_when_they_are_many() {
 #[test]
 fn chunks_are_counted_as_they_come_and_go() {
     let (env, _, _) = Env::fake(0, 1);
-    let store = SealedStore::new(&env, std::path::Path::new("/d"), 1 << 20, 1, Vec::new());
-    let world = StripeWorld { store: &store, disk: &*env.disk, window_ms: 100_000 };
+    let store = store_of(&env);
+    let world = world_of(&env, &store, 100_000);
     let mut windows = WindowTally::new(100_000);
     let mut stripe = Stripe::new();
     (0..20).for_each(|id| stripe.create(id, 0));
@@ -64,7 +73,7 @@ fn chunks_are_counted_as_they_come_and_go() {
         let (id, time) = (env.rng.below(20) as u32, (step * 30 + env.rng.below(3_000)) as i64);
         stripe.append(&world, &mut windows, id, time, env.rng.below(9));
         if env.rng.below(50) == 0 {
-            stripe.seal_late(&world, id, TimeRange::new(0, time));
+            stripe.seal_late(&world, &mut windows, id, TimeRange::new(0, time));
         }
         if env.rng.below(50) == 0 {
             let start = stripe.hot(id).unwrap().sealed;
@@ -86,8 +95,8 @@ fn chunks_are_counted_as_they_come_and_go() {
 #[test]
 fn memory_of_open_chunks_goes_back_when_all_are_sealed() {
     let (env, _, _) = Env::fake(0, 1);
-    let store = SealedStore::new(&env, std::path::Path::new("/d"), 1 << 20, 1, Vec::new());
-    let world = StripeWorld { store: &store, disk: &*env.disk, window_ms: 1_000_000_000 };
+    let store = store_of(&env);
+    let world = world_of(&env, &store, 1_000_000_000);
     let mut windows = WindowTally::new(1_000_000_000);
     let mut stripe = Stripe::new();
     (0..1000).for_each(|id| stripe.create(id, 0));
@@ -105,4 +114,104 @@ fn memory_of_open_chunks_goes_back_when_all_are_sealed() {
     }
     assert!(after.iter().all(|&a| a < peak[0] / 4), "{after:?} of {peak:?}");
     assert!(peak.iter().all(|&p| p < peak[0] + peak[0] / 8), "peaks do not add up: {peak:?}");
+}
+
+/// The chunks of a series, oldest first, none overlapping the next.
+fn chunk_counts(stripe: &Stripe, id: u32) -> Vec<usize> {
+    let mut nodes: Vec<_> = stripe.nodes.list(stripe.hot(id).unwrap().sealed).copied().collect();
+    nodes.sort_by_key(|n| n.min_time);
+    assert!(
+        nodes.windows(2).all(|pair| pair[0].max_time() < pair[1].min_time),
+        "sealed chunks do not overlap"
+    );
+    nodes.iter().map(|n| usize::from(n.count)).collect()
+}
+
+#[test]
+fn a_sealed_chunk_contains_the_late_samples_within_it() {
+    let (env, _, _) = Env::fake(0, 1);
+    let store = store_of(&env);
+    let world = world_of(&env, &store, 1_000_000);
+    let mut windows = WindowTally::new(1_000_000);
+    let mut stripe = Stripe::new();
+    stripe.create(1, 0);
+    let skipped = |i: i64| i % 10 == 3;
+    for i in (0..200).filter(|&i| !skipped(i)) {
+        let applied = stripe.append(&world, &mut windows, 1, i * 10, i as u64);
+        assert_eq!(applied, Applied::InOrder);
+        let late = i - 4;
+        if late > 0 && skipped(late) {
+            assert_eq!(stripe.append(&world, &mut windows, 1, late * 10, late as u64), Applied::Late);
+        }
+    }
+    assert_eq!(chunk_counts(&stripe, 1).iter().sum::<usize>(), 133, "120 and those that came between them");
+    assert_eq!(stripe.append(&world, &mut windows, 1, 30, 3), Applied::Repeat);
+    assert_eq!(stripe.append(&world, &mut windows, 1, 30, 4), Applied::Conflict);
+    let last_wins =
+        StripeWorld { duplicates: DuplicatePolicy::LastWins, ..world_of(&env, &store, 1_000_000) };
+    assert_eq!(stripe.append(&last_wins, &mut windows, 1, 30, 4), Applied::Replaced);
+    assert_eq!(stripe.append(&last_wins, &mut windows, 1, 30, 4), Applied::Repeat);
+    assert_eq!(stripe.append(&last_wins, &mut windows, 1, 30, 5), Applied::Replaced);
+    stripe.seal_open(&last_wins, &mut windows, 1);
+    stripe.seal_late(&last_wins, &mut windows, 1, TimeRange { start: i64::MIN, end: i64::MAX });
+    assert_eq!(chunk_counts(&stripe, 1).iter().sum::<usize>(), 200);
+    assert_eq!(stripe.append(&world, &mut windows, 1, 30, 5), Applied::Repeat);
+    assert_eq!(windows.drain().map(|(_, count)| count).sum::<i64>(), 200);
+}
+
+/// Backfill of one window in any order ends in as many chunks as if it had come in order.
+#[test]
+fn shuffled_samples_end_in_full_chunks() {
+    let (env, _, _) = Env::fake(0, 1);
+    let store = store_of(&env);
+    let world = world_of(&env, &store, 10_000_000);
+    let mut windows = WindowTally::new(10_000_000);
+    let mut stripe = Stripe::new();
+    stripe.create(1, 0);
+    let mut times: Vec<i64> = (0..5000).collect();
+    for i in (1..times.len()).rev() {
+        times.swap(i, env.rng.below(i as u64 + 1) as usize);
+    }
+    for &time in &times {
+        stripe.append(&world, &mut windows, 1, time, time as u64);
+    }
+    for &time in &times {
+        assert_eq!(stripe.append(&world, &mut windows, 1, time, time as u64), Applied::Repeat);
+    }
+    stripe.seal_open(&world, &mut windows, 1);
+    stripe.seal_late(&world, &mut windows, 1, TimeRange { start: i64::MIN, end: i64::MAX });
+    let counts = chunk_counts(&stripe, 1);
+    assert_eq!(counts.iter().sum::<usize>(), 5000);
+    assert!(counts.len() <= 5000 / SAMPLES_PER_CHUNK + 1, "{counts:?}");
+    assert_eq!(windows.drain().map(|(_, count)| count).sum::<i64>(), 5000);
+}
+
+/// What a series forgets it takes again, and what it keeps it knows.
+#[test]
+fn erased_samples_can_come_again() {
+    for (from, to) in [(0, 3000), (0, 500), (250, 260), (1190, 1200), (2990, 3000), (1300, 5000), (-50, 1)] {
+        let (env, _, _) = Env::fake(0, 1);
+        let store = store_of(&env);
+        let world = world_of(&env, &store, 1_000_000);
+        let mut windows = WindowTally::new(1_000_000);
+        let mut stripe = Stripe::new();
+        stripe.create(1, 0);
+        for time in (0..3000).step_by(10).filter(|t| t % 70 != 0).chain((0..3000).step_by(70)) {
+            assert!(stripe.append(&world, &mut windows, 1, time, 1) != Applied::Conflict);
+        }
+        let range = TimeRange::new(from, to);
+        let want = (0..3000).step_by(10).filter(|&t| range.contains(t)).count();
+        assert_eq!(stripe.erase(&world, &mut windows, 1, range).sample_count, want as u64);
+        assert_eq!(
+            stripe.erase(&world, &mut windows, 1, range).sample_count,
+            0,
+            "deleting twice changes nothing"
+        );
+        for time in (0..3000).step_by(10) {
+            let applied = stripe.append(&world, &mut windows, 1, time, 2);
+            let is_gone = range.contains(time);
+            assert_eq!(applied == Applied::Conflict, !is_gone, "{time} of {from}..{to}: {applied:?}");
+        }
+        assert_eq!(windows.drain().map(|(_, count)| count).sum::<i64>(), 300, "{from}..{to}");
+    }
 }

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use chronolith_base::{Env, ManualClock, MemDisk};
-use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, ReplayReport, SyncMode, WriteError};
+use chronolith_head::{
+    DeleteProgress, Head, HeadError, HeadOptions, ReplayProgress, ReplayReport, SyncMode, WriteError,
+};
 use chronolith_model::{
     Columns, Labels, MatchOp, Matcher, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
     WriteOutcome,
@@ -67,6 +69,16 @@ impl World {
     pub fn context(&self) -> ReadContext {
         ReadContext::unlimited(self.env.clock.clone())
     }
+}
+
+/// Deletes durably; gives how many samples were.
+pub fn delete(head: &Head, name: &str, selectors: &[Vec<Matcher>], range: TimeRange) -> u64 {
+    let progress = DeleteProgress::default();
+    let (stats, ticket) = head.delete(&tenant(name), selectors, range, &progress).expect("deleted");
+    head.wait(ticket).expect("durable");
+    let (done, total) = (progress.series_done, progress.series_total);
+    assert_eq!((done.into_inner(), total.into_inner()), (stats.matched_count, stats.matched_count));
+    stats.sample_count
 }
 
 pub fn tenant(name: &str) -> TenantId {

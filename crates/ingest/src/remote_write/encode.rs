@@ -3,8 +3,11 @@
 //! Holds: fields in the order of their numbers, zero values left out, as Prometheus's own sender writes them.
 //! Not here: HTTP.
 
-use chronolith_base::bytes::put_uvarint;
-use chronolith_model::{Exemplar, MetadataEntry, MetricKind};
+use std::sync::Arc;
+
+use chronolith_base::bytes::{put_uvarint, zigzag};
+use chronolith_model::histogram::{Buckets, Count, HistogramOf, Span};
+use chronolith_model::{Exemplar, Histogram, MetadataEntry, MetricKind};
 
 /// Builds one request after the other; `clear` keeps the memory.
 #[derive(Debug, Clone, Default)]
@@ -79,6 +82,22 @@ impl RequestEncoder {
         put_bytes(&mut self.body, 1, &self.message);
     }
 
+    /// Adds a series of native histograms with their times.
+    pub fn push_histograms<'a>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'a str, &'a str)>,
+        samples: &[(i64, Arc<Histogram>)],
+    ) {
+        self.message.clear();
+        put_labels(&mut self.message, labels);
+        for (time, histogram) in samples {
+            self.field.clear();
+            put_histogram(&mut self.field, *time, 0, histogram);
+            put_bytes(&mut self.message, 4, &self.field);
+        }
+        put_bytes(&mut self.body, 1, &self.message);
+    }
+
     /// Adds a metadata entry.
     pub fn push_metadata(&mut self, entry: &MetadataEntry) {
         self.message.clear();
@@ -118,6 +137,101 @@ pub fn put_labels<'a>(out: &mut Vec<u8>, labels: impl IntoIterator<Item = (&'a s
         put_uvarint(out, (text_bytes(name) + text_bytes(value)) as u64);
         put_bytes(out, 1, name.as_bytes());
         put_bytes(out, 2, value.as_bytes());
+    }
+}
+
+/// Appends the fields of a histogram; those of both versions are the same, but 1.0 has no start time.
+pub(super) fn put_histogram(out: &mut Vec<u8>, time_ms: i64, start_ms: i64, histogram: &Histogram) {
+    match histogram {
+        Histogram::Int(histogram) => {
+            // Which count is there tells the kinds apart: zero is written as well.
+            out.push(tag(1, 0));
+            put_uvarint(out, histogram.count);
+            let zero_count = |out: &mut Vec<u8>| {
+                out.push(tag(6, 0));
+                put_uvarint(out, histogram.zero_count);
+            };
+            let counts = |out: &mut Vec<u8>, number: u8, side: &Buckets<u64>| {
+                let mut packed = Vec::new();
+                side.deltas().for_each(|delta| put_uvarint(&mut packed, zigzag(delta)));
+                put_unless_empty(out, number, &packed);
+            };
+            put_shape(out, histogram, zero_count, |out, side| match side {
+                Sign::Negative => counts(out, 9, &histogram.negative),
+                Sign::Positive => counts(out, 12, &histogram.positive),
+            });
+        }
+        Histogram::Float(histogram) => {
+            out.push(tag(2, 1));
+            out.extend_from_slice(&histogram.count.to_le_bytes());
+            let zero_count = |out: &mut Vec<u8>| {
+                out.push(tag(7, 1));
+                out.extend_from_slice(&histogram.zero_count.to_le_bytes());
+            };
+            put_shape(out, histogram, zero_count, |out, side| match side {
+                Sign::Negative => put_unless_empty(out, 10, &doubles(&histogram.negative.counts)),
+                Sign::Positive => put_unless_empty(out, 13, &doubles(&histogram.positive.counts)),
+            });
+        }
+    }
+    put_int(out, 14, histogram.reset_hint() as u64);
+    put_int(out, 15, time_ms.cast_unsigned());
+    let bounds = match histogram {
+        Histogram::Int(histogram) => doubles(&histogram.custom_values),
+        Histogram::Float(histogram) => doubles(&histogram.custom_values),
+    };
+    // Field numbers from 16 on have tags of two bytes.
+    if !bounds.is_empty() {
+        put_uvarint(out, 16 << 3 | 2);
+        put_uvarint(out, bounds.len() as u64);
+        out.extend_from_slice(&bounds);
+    }
+    if start_ms != 0 {
+        put_uvarint(out, 17 << 3);
+        put_uvarint(out, start_ms.cast_unsigned());
+    }
+}
+
+enum Sign {
+    Negative,
+    Positive,
+}
+
+/// What both kinds have between the counts of all and the reset hint.
+fn put_shape<C: Count>(
+    out: &mut Vec<u8>,
+    histogram: &HistogramOf<C>,
+    zero_count: impl Fn(&mut Vec<u8>),
+    counts: impl Fn(&mut Vec<u8>, Sign),
+) {
+    put_double(out, 3, histogram.sum);
+    put_int(out, 4, zigzag(i64::from(histogram.schema)));
+    put_double(out, 5, histogram.zero_threshold);
+    zero_count(out);
+    put_spans(out, 8, &histogram.negative.spans);
+    counts(out, Sign::Negative);
+    put_spans(out, 11, &histogram.positive.spans);
+    counts(out, Sign::Positive);
+}
+
+fn put_spans(out: &mut Vec<u8>, number: u8, spans: &[Span]) {
+    let mut field = Vec::new();
+    for span in spans {
+        field.clear();
+        put_int(&mut field, 1, zigzag(i64::from(span.offset)));
+        put_int(&mut field, 2, u64::from(span.length));
+        put_bytes(out, number, &field);
+    }
+}
+
+fn doubles(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Appends packed numbers, unless there are none.
+pub(super) fn put_unless_empty(out: &mut Vec<u8>, number: u8, packed: &[u8]) {
+    if !packed.is_empty() {
+        put_bytes(out, number, packed);
     }
 }
 

@@ -1,8 +1,13 @@
 //! The decoder against a slow one that shares no code with it, and against damage of every kind.
+//! Histograms are looked at in `histogram::tests`, but for what both decoders make of damaged ones.
 
-use chronolith_base::Rng;
 use chronolith_base::bytes::put_uvarint;
-use chronolith_model::{Exemplar, Labels, LabelsBuilder, MetadataEntry, MetricKind, Reject, WriteBatch};
+use chronolith_base::{MemoryBudget, Rng};
+use chronolith_model::histogram::{Buckets, ResetHint, Span};
+use chronolith_model::{
+    BatchSeries, Exemplar, FloatHistogram, Histogram, IntHistogram, Labels, LabelsBuilder, MetadataEntry,
+    MetricKind, Reject, WriteBatch,
+};
 
 use super::encode::{RequestEncoder, compress, put_labels};
 use super::*;
@@ -10,8 +15,8 @@ use super::*;
 const LIMIT: usize = 32 << 20;
 
 type Parts<'a> = &'a [&'a [u8]];
-/// Labels as they come, samples, histograms.
-type SaidSeries = (Pairs, Vec<(i64, u64)>, u32);
+/// Labels as they come, float samples, valid histograms as text.
+type SaidSeries = (Pairs, Vec<(i64, u64)>, Vec<String>);
 type Pairs = Vec<(String, String)>;
 
 /// What a request says, in owned form; values as their bits.
@@ -21,6 +26,7 @@ struct Said {
     /// Index of the series, labels, bits of the value, time.
     exemplars: Vec<(u32, Labels, u64, i64)>,
     metadata: Vec<MetadataEntry>,
+    invalid_histograms: u64,
 }
 
 pub(super) enum Field<'a> {
@@ -75,6 +81,139 @@ pub(super) fn slow_fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
     Some(out)
 }
 
+/// Numbers of a repeated field of varints: packed or one by one.
+pub(super) fn slow_varints(content: &Field<'_>, out: &mut Vec<u64>) -> Option<()> {
+    match content {
+        Field::Int(number) => out.push(*number),
+        Field::Bytes(packed) => {
+            let mut rest = *packed;
+            while !rest.is_empty() {
+                out.push(slow_varint(&mut rest)?);
+            }
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn slow_doubles(content: &Field<'_>, out: &mut Vec<f64>) -> Option<()> {
+    match content {
+        Field::Double(bits) => out.push(f64::from_bits(*bits)),
+        Field::Bytes(packed) if packed.len().is_multiple_of(8) => {
+            out.extend(packed.chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())));
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn slow_zigzag(number: u64) -> i64 {
+    if number.is_multiple_of(2) { (number / 2).cast_signed() } else { -((number / 2).cast_signed()) - 1 }
+}
+
+/// Fields of a histogram by their numbers; lists by sign, positive first.
+#[derive(Default)]
+struct SlowHistogram {
+    is_float: bool,
+    ints: [u64; 18],
+    floats: [f64; 18],
+    spans: [Vec<Span>; 2],
+    deltas: [Vec<u64>; 2],
+    counts: [Vec<f64>; 2],
+    bounds: Vec<f64>,
+}
+
+fn slow_histogram_fields(bytes: &[u8]) -> Option<SlowHistogram> {
+    let mut out = SlowHistogram::default();
+    for (number, content) in slow_fields(bytes)? {
+        let at = number as usize;
+        match (number, &content) {
+            (1 | 4 | 6 | 14 | 15 | 17, Field::Int(v)) => out.ints[at] = *v,
+            (2 | 3 | 5 | 7, Field::Double(v)) => out.floats[at] = f64::from_bits(*v),
+            (8 | 11, Field::Bytes(b)) => {
+                let mut span = Span::default();
+                for field in slow_fields(b)? {
+                    match field {
+                        (1, Field::Int(v)) => span.offset = slow_zigzag(v % (1 << 32)) as i32,
+                        (2, Field::Int(v)) => span.length = v as u32,
+                        (1 | 2, _) => return None,
+                        _ => {}
+                    }
+                }
+                out.spans[usize::from(number == 8)].push(span);
+            }
+            (9 | 12, content) => slow_varints(content, &mut out.deltas[usize::from(number == 9)])?,
+            (10 | 13, content) => slow_doubles(content, &mut out.counts[usize::from(number == 10)])?,
+            (16, content) => slow_doubles(content, &mut out.bounds)?,
+            (1..=17, _) => return None,
+            _ => {}
+        }
+        match number {
+            1 => out.is_float = false,
+            2 => out.is_float = true,
+            6 => out.floats[7] = 0.0,
+            7 => out.ints[6] = 0,
+            _ => {}
+        }
+    }
+    Some(out)
+}
+
+fn slow_absolute(deltas: &[u64]) -> Option<Vec<u64>> {
+    let mut count = 0i128;
+    let counts = deltas.iter().map(|&delta| {
+        count += i128::from(slow_zigzag(delta));
+        u64::try_from(count).ok().filter(|count| *count <= u64::MAX / 2)
+    });
+    counts.collect()
+}
+
+/// Time and text of a histogram; the inner `None` if it is not valid, the outer if the message is bad.
+#[expect(clippy::option_option, reason = "a bad message and a bad histogram are different things")]
+pub(super) fn slow_histogram(bytes: &[u8]) -> Option<Option<(i64, String)>> {
+    let SlowHistogram { is_float, ints, floats, spans, deltas, counts, bounds } =
+        slow_histogram_fields(bytes)?;
+    let (schema, time, start) =
+        (slow_zigzag(ints[4] % (1 << 32)) as i32, ints[15].cast_signed(), ints[17].cast_signed());
+    let reset_hint = ResetHint::from_number(ints[14]).unwrap_or(ResetHint::Unknown);
+    let (zero_threshold, sum, custom_values) = (floats[5], floats[3], bounds.into());
+    let [positive, negative] = spans;
+    let mut histogram = if is_float {
+        let [above, below] = counts;
+        Histogram::Float(FloatHistogram {
+            reset_hint,
+            schema,
+            zero_threshold,
+            zero_count: floats[7],
+            count: floats[2],
+            sum,
+            positive: Buckets { spans: positive, counts: above },
+            negative: Buckets { spans: negative, counts: below },
+            custom_values,
+        })
+    } else {
+        let (Some(above), Some(below)) = (slow_absolute(&deltas[0]), slow_absolute(&deltas[1])) else {
+            return Some(None);
+        };
+        Histogram::Int(IntHistogram {
+            reset_hint,
+            schema,
+            zero_threshold,
+            zero_count: ints[6],
+            count: ints[1],
+            sum,
+            positive: Buckets { spans: positive, counts: above },
+            negative: Buckets { spans: negative, counts: below },
+            custom_values,
+        })
+    };
+    if (9..=52).contains(&schema) && histogram.reduce_resolution(8).is_err() {
+        return Some(None);
+    }
+    let valid = histogram.validate().is_ok();
+    Some(valid.then(|| (time, format!("{time} {start} {histogram:?}"))))
+}
+
 fn slow_label(bytes: &[u8]) -> Option<(String, String)> {
     let (mut name, mut value) = (String::new(), String::new());
     for field in slow_fields(bytes)? {
@@ -89,7 +228,7 @@ fn slow_label(bytes: &[u8]) -> Option<(String, String)> {
 }
 
 fn slow_series(bytes: &[u8], said: &mut Said) -> Option<()> {
-    let (mut labels, mut samples, mut histograms) = (Vec::new(), Vec::new(), 0);
+    let (mut labels, mut samples, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
     for field in slow_fields(bytes)? {
         match field {
             (1, Field::Bytes(b)) => labels.push(slow_label(b)?),
@@ -119,7 +258,10 @@ fn slow_series(bytes: &[u8], said: &mut Said) -> Option<()> {
                 let labels = Labels::from_pairs(pairs.iter().map(|(n, v)| (&**n, &**v)));
                 said.exemplars.push((said.series.len() as u32, labels, value, time));
             }
-            (4, Field::Bytes(_)) => histograms += 1,
+            (4, Field::Bytes(b)) => match slow_histogram(b)? {
+                Some((_, text)) => histograms.push(text),
+                None => said.invalid_histograms += 1,
+            },
             (1..=4, _) => return None,
             _ => {}
         }
@@ -160,16 +302,37 @@ fn slow_request(bytes: &[u8]) -> Option<Said> {
     Some(said)
 }
 
+/// Float samples of a series as (time, bits, start), and its histograms as text.
+pub(super) fn samples_of(batch: &WriteBatch, series: &BatchSeries) -> (Vec<(i64, u64, i64)>, Vec<String>) {
+    let (mut floats, mut histograms) = (Vec::new(), Vec::new());
+    for idx in series.samples.clone() {
+        let at = idx as usize;
+        let (time, start) = (batch.times[at], batch.start_times.get(at).copied().unwrap_or(0));
+        match batch.histograms_of(series).iter().find(|(i, _)| *i == idx) {
+            Some((_, histogram)) => {
+                assert_eq!(batch.values[at].to_bits(), histogram.sum().to_bits());
+                histograms.push(format!("{time} {start} {histogram:?}"));
+            }
+            None => floats.push((time, batch.values[at].to_bits(), start)),
+        }
+    }
+    (floats, histograms)
+}
+
 /// The batch in owned form; `None` if the labels of a series are refused.
-fn said_of(batch: &WriteBatch) -> Option<Said> {
-    let mut said = Said { metadata: batch.metadata.clone(), ..Said::default() };
+fn said_of(batch: &WriteBatch, refused: &Refused) -> Option<Said> {
+    let invalid_histograms = refused.invalid_histogram_count;
+    let mut said = Said { metadata: batch.metadata.clone(), invalid_histograms, ..Said::default() };
     for series in &batch.series {
         let mut builder = LabelsBuilder::new();
         (batch.source.parse)(batch.raw_of(series), &mut builder).ok()?;
         let labels = builder.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
-        let range = series.samples.start as usize..series.samples.end as usize;
-        let samples = range.map(|i| (batch.times[i], batch.values[i].to_bits())).collect::<Vec<_>>();
-        said.series.push((labels, samples, series.histogram_count));
+        let (samples, histograms) = samples_of(batch, series);
+        said.series.push((
+            labels,
+            samples.into_iter().map(|(time, bits, _)| (time, bits)).collect(),
+            histograms,
+        ));
     }
     said.exemplars = batch
         .exemplars
@@ -179,12 +342,19 @@ fn said_of(batch: &WriteBatch) -> Option<Said> {
     Some(said)
 }
 
-/// Both decoders say the same of `body`, or both refuse it.
+/// Both decoders say the same of `body`, or both refuse it. Kept or only counted: histograms are as many.
 #[track_caller]
 fn check_body(body: &[u8], batch: &mut WriteBatch) {
     let want = slow_request(body);
-    let got = decode(&compress(body), LIMIT, batch).ok().and_then(|()| said_of(batch));
+    let mut held = MemoryBudget::new("test", 1 << 30).reserve(0).unwrap();
+    let got = decode_histograms(&compress(body), LIMIT, &mut held, batch)
+        .ok()
+        .and_then(|refused| said_of(batch, &refused));
     assert_eq!(got, want, "body {body:02x?}");
+    let kept = batch.histograms.len() as u64;
+    let counted = decode(&compress(body), LIMIT, batch);
+    let count = batch.series.iter().map(|series| u64::from(series.histogram_count)).sum::<u64>();
+    assert!(batch.histograms.is_empty() && (counted.is_err() || count == kept || want.is_none()));
 }
 
 fn golden() -> Vec<u8> {
@@ -273,7 +443,7 @@ fn fields_may_come_in_any_order_and_labels_be_interrupted() {
     let b = labels_of(&[("b", "2")]);
     let c = labels_of(&[("c", "3")]);
     let s = sample_of(7, 2.5);
-    let histogram = field(4, 2, &[1, 2, 3]);
+    let histogram = field(4, 2, &[0x20, 2]);
     let unknown = field(99, 5, &[1, 2, 3, 4]);
     let orders: [(Parts<'_>, Parts<'_>); 5] = [
         (&[&s, &a, &b, &s], &[&a, &b]),
@@ -294,6 +464,13 @@ fn fields_may_come_in_any_order_and_labels_be_interrupted() {
     assert_eq!(batch.series[3].histogram_count, 2);
     assert_eq!(batch.times.len(), 6);
     assert_eq!(&batch.raw[..body.len()], body);
+    // A histogram that contradicts itself is refused and leaves the rest alone.
+    let bad = field(4, 2, &[0x08, 1]);
+    let body = field(1, 2, &[&*a, &*s, &*bad, &*histogram].concat());
+    let refused = decode(&compress(&body), LIMIT, &mut batch).unwrap();
+    let want = "0 observations found in buckets, but the Count field is 1: histogram's observation count should equal the number of observations found in the buckets (in absence of NaN)";
+    assert_eq!((refused.invalid_histogram_count, refused.first.as_deref()), (1, Some(want)));
+    assert_eq!((batch.times.len(), batch.series[0].histogram_count), (1, 1));
 }
 
 #[test]
@@ -367,8 +544,8 @@ fn claims_are_checked_before_memory_is_taken() {
     assert!(matches!(decode(&[], LIMIT, &mut batch), Err(DecodeError::Snappy(_))));
     assert!(matches!(decode(&[0xff; 20], LIMIT, &mut batch), Err(DecodeError::Snappy(_))));
     // The empty request is one, and a batch is usable after an error.
-    assert_eq!(decode(&[0], LIMIT, &mut batch), Ok(()));
-    assert_eq!(decode(&compress(&golden()), LIMIT, &mut batch), Ok(()));
+    assert_eq!(decode(&[0], LIMIT, &mut batch), Ok(Refused::default()));
+    assert_eq!(decode(&compress(&golden()), LIMIT, &mut batch), Ok(Refused::default()));
 }
 
 #[test]

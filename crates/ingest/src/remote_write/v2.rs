@@ -3,12 +3,13 @@
 //! Holds: a series is named by the bytes that remote write 1.0 has for the same labels, so that a sender that
 //! changes its protocol meets the series that are known already; no string is built for a series; what a small
 //! body unfolds to is bounded and paid for before it is written; bytes never panic.
-//! What is wrong with one series (references, no samples) refuses that series; what is wrong with the message
+//! What is wrong with one series (references, no samples) or histogram refuses that alone; what is wrong with the message
 //! refuses the request.
 //! Not here: HTTP headers (`server`); which labels are legal (`head`).
 
 pub mod encode;
 mod family;
+mod labels;
 mod symbols;
 mod walk;
 
@@ -18,52 +19,23 @@ mod tests;
 use chronolith_base::Reservation;
 use chronolith_model::WriteBatch;
 
-use super::{DECOMPRESSED_BYTES_MAX, DecodeError, decompress};
+use super::charge::Charge;
+use super::histogram::HistogramSink;
+use super::{DECOMPRESSED_BYTES_MAX, DecodeError, Refused, decompress};
 
 /// Symbols in one request at most.
 pub const SYMBOL_COUNT_MAX: usize = 1 << 21;
 /// References to labels in one series or exemplar at most.
 pub const LABEL_REF_COUNT_MAX: usize = 1 << 16;
-/// What unfolded text is charged for at once.
-const CHARGE_STEP_BYTES: usize = 256 << 10;
 /// References that an error text shows at most.
 const REFS_SHOWN_MAX: usize = 32;
-
-/// What was refused while decoding a request of which the rest is good.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Refused {
-    /// Series.
-    pub series_count: u64,
-    /// Float samples of these series.
-    pub sample_count: u64,
-    /// Native histograms of these series.
-    pub histogram_count: u64,
-    /// Exemplars, of these series and of others.
-    pub exemplar_count: u64,
-    /// What is wrong with the first of them, in upstream's words.
-    pub first: Option<String>,
-}
-
-impl Refused {
-    /// Whether nothing was refused.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.first.is_none()
-    }
-
-    fn note(&mut self, why: impl FnOnce() -> String) {
-        if self.first.is_none() {
-            self.first = Some(why());
-        }
-    }
-}
 
 /// Decompresses `body` and fills `batch` (cleared first), which keeps its memory between calls.
 ///
 /// Labels, metadata and exemplars are unfolded to at most as many bytes as `decompressed_bytes_max`, the limit of
-/// a request that had them written out; `held` grows with them. Native histograms are counted, not stored.
+/// a request that had them written out; `held` grows with them. Native histograms are checked and counted, not kept.
 /// Cost: one pass over the compressed bytes, one over the symbols, one over the series, one copy of the labels of
-/// each series; allocations only for exemplars, metadata, the table of symbols and growing columns.
+/// each series; allocations only for exemplars, metadata, histograms, the table of symbols and growing columns.
 ///
 /// # Errors
 /// [`DecodeError`]; the batch is empty then.
@@ -73,46 +45,67 @@ pub fn decode(
     held: &mut Reservation,
     batch: &mut WriteBatch,
 ) -> Result<Refused, DecodeError> {
+    decode_into(body, decompressed_bytes_max, held, None, batch)
+}
+
+/// As [`decode`], but native histograms go to the batch; `held_histograms` grows by their memory.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_histograms(
+    body: &[u8],
+    decompressed_bytes_max: usize,
+    held: &mut Reservation,
+    held_histograms: &mut Reservation,
+    batch: &mut WriteBatch,
+) -> Result<Refused, DecodeError> {
+    decode_into(body, decompressed_bytes_max, held, Some(held_histograms), batch)
+}
+
+fn decode_into(
+    body: &[u8],
+    decompressed_bytes_max: usize,
+    held: &mut Reservation,
+    held_histograms: Option<&mut Reservation>,
+    batch: &mut WriteBatch,
+) -> Result<Refused, DecodeError> {
     batch.clear();
     let bytes_max = decompressed_bytes_max.min(DECOMPRESSED_BYTES_MAX);
+    let sink = held_histograms.map_or(HistogramSink::Count, |held| HistogramSink::Keep(Charge::new(held)));
     let mut message = Vec::new();
     let result = decompress(body, bytes_max, &mut message)
-        .and_then(|()| walk::request(&message, bytes_max, held, batch));
+        .and_then(|()| walk::request(&message, bytes_max, held, sink, batch));
     if result.is_err() {
         batch.clear();
     }
     result
 }
 
-/// Text that references unfold to: bounded, and charged in steps before it is written.
+/// Text that references unfold to: bounded, and charged before it is written.
 struct Unfolded<'a> {
     bytes: usize,
     bytes_max: usize,
-    charged: usize,
-    held: &'a mut Reservation,
+    charge: Charge<'a>,
 }
 
 impl<'a> Unfolded<'a> {
     fn new(bytes_max: usize, held: &'a mut Reservation) -> Unfolded<'a> {
-        Unfolded { bytes: 0, bytes_max, charged: 0, held }
+        Unfolded { bytes: 0, bytes_max, charge: Charge::new(held) }
     }
 
     /// Admits `count` bytes more.
     fn take(&mut self, count: usize) -> Result<(), DecodeError> {
         self.bytes = self.bytes.saturating_add(count);
-        if self.bytes > self.charged { self.charge() } else { Ok(()) }
+        if self.bytes > self.bytes_max {
+            return Err(self.too_large());
+        }
+        // Twice, because the buffer that they go to doubles when it is full.
+        Ok(self.charge.take(2 * count)?)
     }
 
     #[cold]
-    fn charge(&mut self) -> Result<(), DecodeError> {
-        if self.bytes > self.bytes_max {
-            let (found, limit) = (self.bytes as u64, self.bytes_max as u64);
-            return Err(DecodeError::TooLarge { what: "request with its symbols written out", found, limit });
-        }
-        let more = (self.bytes - self.charged).next_multiple_of(CHARGE_STEP_BYTES);
-        // Twice, because the buffer that they go to doubles when it is full.
-        self.held.grow(2 * more as u64)?;
-        self.charged += more;
-        Ok(())
+    fn too_large(&self) -> DecodeError {
+        let (found, limit) = (self.bytes as u64, self.bytes_max as u64);
+        DecodeError::TooLarge { what: "request with its symbols written out", found, limit }
     }
 }

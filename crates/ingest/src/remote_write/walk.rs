@@ -6,11 +6,12 @@
 use chronolith_model::batch::BatchExemplar;
 use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch};
 
+use super::histogram::{HistogramReader, HistogramSink, HistogramTally};
 use super::labels::label;
 use super::wire::{Cursor, FIXED64, LEN, VARINT};
 use super::{
     DecodeError, EXEMPLAR_COUNT_MAX, EXEMPLAR_LABEL_BYTES_MAX, LABEL_SECTION_BYTES_MAX, METADATA_COUNT_MAX,
-    SAMPLE_COUNT_MAX, SERIES_COUNT_MAX,
+    Refused, SAMPLE_COUNT_MAX, SERIES_COUNT_MAX,
 };
 
 /// Tag byte of a length-prefixed field 1: a series in the request, a label in a series.
@@ -24,18 +25,23 @@ const TAG_2_VARINT: u8 = 0x10;
 
 /// Fills the columns of `batch` from `body`. Ranges of series point into `body` and, for labels that other
 /// fields interrupt, behind its end: into the returned copies, which belong there.
-pub(super) fn request(body: &[u8], batch: &mut WriteBatch) -> Result<Vec<u8>, DecodeError> {
-    let mut copies = Vec::new();
+pub(super) fn request(
+    body: &[u8],
+    sink: HistogramSink<'_>,
+    batch: &mut WriteBatch,
+) -> Result<(Vec<u8>, Refused), DecodeError> {
+    let reader = HistogramReader::new(sink);
+    let mut walk = Walk { body, copies: Vec::new(), batch, reader, refused: Refused::default() };
     let mut at = Cursor::new(body);
     while !at.is_empty() {
         if at.peek() == Some(TAG_1_LEN) {
             at.advance();
-            series(at.message()?, body, &mut copies, batch)?;
+            walk.series(at.message()?)?;
             continue;
         }
         match at.tag()? {
-            (1, LEN) => series(at.message()?, body, &mut copies, batch)?,
-            (3, LEN) => metadata(at.message()?, &mut batch.metadata)?,
+            (1, LEN) => walk.series(at.message()?)?,
+            (3, LEN) => metadata(at.message()?, &mut walk.batch.metadata)?,
             (1 | 3, _) => return Err(at.wrong_type().into()),
             // Acknowledging a request of which nothing was understood would lose it.
             (4 | 5, LEN) => {
@@ -44,47 +50,83 @@ pub(super) fn request(body: &[u8], batch: &mut WriteBatch) -> Result<Vec<u8>, De
             (_, other) => at.skip(other)?,
         }
     }
-    Ok(copies)
+    walk.batch.pad_start_times();
+    Ok((walk.copies, walk.refused))
 }
 
-fn series(
-    message: Cursor<'_>,
-    body: &[u8],
-    copies: &mut Vec<u8>,
-    batch: &mut WriteBatch,
-) -> Result<(), DecodeError> {
-    if batch.series.len() >= SERIES_COUNT_MAX {
-        return Err(DecodeError::TooMany { what: "series", limit: SERIES_COUNT_MAX });
+struct Walk<'a, 'b> {
+    body: &'a [u8],
+    copies: Vec<u8>,
+    batch: &'b mut WriteBatch,
+    reader: HistogramReader<'b>,
+    refused: Refused,
+}
+
+impl Walk<'_, '_> {
+    fn series(&mut self, message: Cursor<'_>) -> Result<(), DecodeError> {
+        if self.batch.series.len() >= SERIES_COUNT_MAX {
+            return Err(DecodeError::TooMany { what: "series", limit: SERIES_COUNT_MAX });
+        }
+        let sample_start = self.batch.times.len();
+        let mut at = message;
+        let section_start = at.offset();
+        label_fields(&mut at)?;
+        let mut section = section_start..at.offset();
+        sample_fields(&mut at, &mut self.batch.times, &mut self.batch.values)?;
+        let mut histogram_count = 0;
+        if !at.is_empty() {
+            let mut rest = Rest { section, copied: None, tally: HistogramTally::default() };
+            self.rest(&mut at, &mut rest)?;
+            section = match rest.copied {
+                Some(start) => self.body.len() + start..self.body.len() + self.copies.len(),
+                None => rest.section,
+            };
+            histogram_count = rest.tally.counted;
+            self.refused.invalid_histogram_count += rest.tally.invalid_count;
+            if let Some(error) = rest.tally.invalid {
+                self.refused.note(|| error.to_string());
+            }
+        }
+        if section.len() > LABEL_SECTION_BYTES_MAX {
+            let (found, limit) = (section.len() as u64, LABEL_SECTION_BYTES_MAX as u64);
+            return Err(DecodeError::TooLarge { what: "labels of one series", found, limit });
+        }
+        if self.batch.times.len() > SAMPLE_COUNT_MAX {
+            return Err(DecodeError::TooMany { what: "samples", limit: SAMPLE_COUNT_MAX });
+        }
+        self.batch.series.push(BatchSeries {
+            raw: index(section.start)..index(section.end),
+            samples: index(sample_start)..index(self.batch.times.len()),
+            histogram_count,
+        });
+        Ok(())
     }
-    let sample_start = batch.times.len();
-    let mut at = message;
-    let section_start = at.offset();
-    label_fields(&mut at)?;
-    let mut section = section_start..at.offset();
-    sample_fields(&mut at, &mut batch.times, &mut batch.values)?;
-    let mut histogram_count = 0;
-    if !at.is_empty() {
-        let mut rest = Rest { section, copied: None, histogram_count: 0 };
-        rest.fields(&mut at, body, copies, batch)?;
-        section = match rest.copied {
-            Some(start) => body.len() + start..body.len() + copies.len(),
-            None => rest.section,
-        };
-        histogram_count = rest.histogram_count;
+
+    /// What follows the usual "labels, then samples".
+    fn rest(&mut self, at: &mut Cursor<'_>, rest: &mut Rest) -> Result<(), DecodeError> {
+        while !at.is_empty() {
+            let start = at.offset();
+            match at.tag()? {
+                (1, LEN) => {
+                    at.message()?;
+                    rest.add_label(start..at.offset(), self.body, &mut self.copies);
+                }
+                (2, LEN) => {
+                    let (time, value) = sample(at.message()?)?;
+                    self.batch.times.push(time);
+                    self.batch.values.push(value);
+                    if self.batch.times.len() > SAMPLE_COUNT_MAX {
+                        return Err(DecodeError::TooMany { what: "samples", limit: SAMPLE_COUNT_MAX });
+                    }
+                }
+                (3, LEN) => exemplar(at.message()?, self.batch)?,
+                (4, LEN) => self.reader.read(at.message()?, self.batch, &mut rest.tally)?,
+                (1..=4, _) => return Err(at.wrong_type().into()),
+                (_, other) => at.skip(other)?,
+            }
+        }
+        Ok(())
     }
-    if section.len() > LABEL_SECTION_BYTES_MAX {
-        let (found, limit) = (section.len() as u64, LABEL_SECTION_BYTES_MAX as u64);
-        return Err(DecodeError::TooLarge { what: "labels of one series", found, limit });
-    }
-    if batch.times.len() > SAMPLE_COUNT_MAX {
-        return Err(DecodeError::TooMany { what: "samples", limit: SAMPLE_COUNT_MAX });
-    }
-    batch.series.push(BatchSeries {
-        raw: index(section.start)..index(section.end),
-        samples: index(sample_start)..index(batch.times.len()),
-        histogram_count,
-    });
-    Ok(())
 }
 
 /// Body and copies together stay below [`super::DECOMPRESSED_BYTES_MAX`] twice, samples below their limit.
@@ -142,51 +184,16 @@ fn sample(mut message: Cursor<'_>) -> Result<(i64, f64), DecodeError> {
     Ok((time, value))
 }
 
-/// What follows the usual "labels, then samples" of a series.
+/// What is gathered of a series that is not just labels and then samples.
 struct Rest {
     /// The labels so far, within the body.
     section: std::ops::Range<usize>,
     /// Where the copied labels of this series start, once they are interrupted.
     copied: Option<usize>,
-    histogram_count: u32,
+    tally: HistogramTally,
 }
 
 impl Rest {
-    fn fields(
-        &mut self,
-        at: &mut Cursor<'_>,
-        body: &[u8],
-        copies: &mut Vec<u8>,
-        batch: &mut WriteBatch,
-    ) -> Result<(), DecodeError> {
-        while !at.is_empty() {
-            let start = at.offset();
-            match at.tag()? {
-                (1, LEN) => {
-                    at.message()?;
-                    self.add_label(start..at.offset(), body, copies);
-                }
-                (2, LEN) => {
-                    let (time, value) = sample(at.message()?)?;
-                    batch.times.push(time);
-                    batch.values.push(value);
-                    if batch.times.len() > SAMPLE_COUNT_MAX {
-                        return Err(DecodeError::TooMany { what: "samples", limit: SAMPLE_COUNT_MAX });
-                    }
-                }
-                (3, LEN) => exemplar(at.message()?, batch)?,
-                (4, LEN) => {
-                    at.message()?;
-                    // A histogram field takes two bytes at least, so the count stays far below u32::MAX.
-                    self.histogram_count += 1;
-                }
-                (1..=4, _) => return Err(at.wrong_type().into()),
-                (_, other) => at.skip(other)?,
-            }
-        }
-        Ok(())
-    }
-
     fn add_label(&mut self, field: std::ops::Range<usize>, body: &[u8], copies: &mut Vec<u8>) {
         let bytes = |range: &std::ops::Range<usize>| body.get(range.clone()).unwrap_or(&[]);
         if self.copied.is_some() {

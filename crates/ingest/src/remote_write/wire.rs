@@ -128,6 +128,12 @@ impl<'a> Cursor<'a> {
         self.bytes.get(self.at..).unwrap_or(&[])
     }
 
+    /// Goes on where `rest` starts, which is an end of what is left of the message.
+    pub(super) fn skip_to(&mut self, rest: &[u8]) {
+        debug_assert!(self.rest().ends_with(rest), "a message is read forward");
+        self.at = self.bytes.len().saturating_sub(rest.len());
+    }
+
     /// What is left of the message as text.
     pub(super) fn text(&self) -> Result<&'a str, WireError> {
         std::str::from_utf8(self.rest()).map_err(|e| WireError {

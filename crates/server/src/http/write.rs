@@ -13,8 +13,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use chronolith_base::ByteReader;
-use chronolith_ingest::remote_write::v2::{self, Refused};
-use chronolith_ingest::remote_write::{self, DecodeError};
+use chronolith_ingest::remote_write::{self, DecodeError, Refused, v2};
 use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WriteError};
 
@@ -132,7 +131,7 @@ fn decode(
     let bytes_max = app.options.write.decompressed_bytes_max;
     let start_ns = app.env.clock.mono_ns();
     let decoded = match message {
-        Message::V1 => remote_write::decode(&body.bytes, bytes_max, batch).map(|()| Refused::default()),
+        Message::V1 => remote_write::decode(&body.bytes, bytes_max, batch),
         Message::V2 => v2::decode(&body.bytes, bytes_max, &mut body.held, batch),
     };
     app.metrics.write.decode.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
@@ -155,6 +154,7 @@ fn append(
         Ok(mut outcome) => {
             let refused_count = refused.sample_count + refused.histogram_count;
             outcome.rejected[Reject::BadReference as usize] += refused_count;
+            outcome.rejected[Reject::HistogramInvalid as usize] += refused.invalid_histogram_count;
             if message == Message::V1 {
                 // Senders of 1.0 send their exemplars again and again, and have no count to compare.
                 outcome.exemplars_late = 0;

@@ -3,11 +3,15 @@
 //! Holds: the fields and their order are those of Prometheus's own sender: zero values are left out, metadata is
 //! always there, symbols start with the empty string. Not here: HTTP.
 
+use std::sync::Arc;
+
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::hash::HashMap;
-use chronolith_model::{Exemplar, MetricKind};
+use chronolith_model::{Exemplar, Histogram, MetricKind};
 
-use crate::remote_write::encode::{compress, kind_number, put_bytes, put_double, put_int};
+use crate::remote_write::encode::{
+    compress, kind_number, put_bytes, put_double, put_histogram, put_int, put_unless_empty,
+};
 
 /// One float sample as remote write 2.0 has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,6 +29,8 @@ pub struct SampleOut {
 pub struct SeriesExtras<'a> {
     /// Exemplars.
     pub exemplars: &'a [Exemplar],
+    /// Native histograms: time, start time or 0, in milliseconds.
+    pub histograms: &'a [(i64, i64, Arc<Histogram>)],
     /// Type of the metric.
     pub kind: MetricKind,
     /// Help text.
@@ -112,15 +118,20 @@ impl RequestEncoder {
     ) {
         self.set_refs(labels);
         self.message.clear();
-        put_packed(&mut self.message, 1, &self.refs);
+        put_unless_empty(&mut self.message, 1, &self.refs);
         self.put_samples(samples);
         for exemplar in extras.exemplars {
             self.set_refs(exemplar.labels.iter());
             self.field.clear();
-            put_packed(&mut self.field, 1, &self.refs);
+            put_unless_empty(&mut self.field, 1, &self.refs);
             put_double(&mut self.field, 2, exemplar.value);
             put_int(&mut self.field, 3, exemplar.time_ms.cast_unsigned());
             put_bytes(&mut self.message, 4, &self.field);
+        }
+        for (time_ms, start_ms, histogram) in extras.histograms {
+            self.field.clear();
+            put_histogram(&mut self.field, *time_ms, *start_ms, histogram);
+            put_bytes(&mut self.message, 3, &self.field);
         }
         let (help, unit) = (self.symbol(extras.help), self.symbol(extras.unit));
         self.field.clear();
@@ -136,7 +147,7 @@ impl RequestEncoder {
         self.refs.clear();
         refs.iter().for_each(|&number| put_uvarint(&mut self.refs, u64::from(number)));
         self.message.clear();
-        put_packed(&mut self.message, 1, &self.refs);
+        put_unless_empty(&mut self.message, 1, &self.refs);
         self.put_samples(samples);
         put_bytes(&mut self.message, 5, &[]);
         put_bytes(&mut self.series, 5, &self.message);
@@ -158,12 +169,5 @@ impl RequestEncoder {
             put_int(&mut self.field, 3, sample.start_ms.cast_unsigned());
             put_bytes(&mut self.message, 2, &self.field);
         }
-    }
-}
-
-/// Appends packed numbers, unless there are none.
-fn put_packed(out: &mut Vec<u8>, number: u8, packed: &[u8]) {
-    if !packed.is_empty() {
-        put_bytes(out, number, packed);
     }
 }

@@ -7,7 +7,9 @@ use chronolith_model::{Exemplar, Labels, LabelsBuilder, MetadataEntry, MetricKin
 use super::encode::{RequestEncoder, SampleOut, SeriesExtras};
 use super::*;
 use crate::remote_write::encode::compress;
-use crate::remote_write::tests::{Field, field, labels_of, random_message, slow_fields};
+use crate::remote_write::tests::{
+    Field, field, labels_of, random_message, samples_of, slow_fields, slow_histogram, slow_varints,
+};
 use crate::remote_write::{
     EXEMPLAR_COUNT_MAX, LABEL_SECTION_BYTES_MAX, SAMPLE_COUNT_MAX, SERIES_COUNT_MAX, new_batch, parse_labels,
 };
@@ -26,8 +28,8 @@ fn decode_plain(body: &[u8], batch: &mut WriteBatch) -> Result<Refused, DecodeEr
 }
 
 type Pairs = Vec<(String, String)>;
-/// Labels, samples as (time, bits, start), histograms.
-type SaidSeries = (Pairs, Vec<(i64, u64, i64)>, u32);
+/// Labels, samples as (time, bits, start), valid histograms as text.
+type SaidSeries = (Pairs, Vec<(i64, u64, i64)>, Vec<String>);
 
 /// What is stored of a request, in owned form, and how much of it is refused.
 #[derive(Debug, Default, PartialEq)]
@@ -38,30 +40,19 @@ struct Said {
     metadata: Vec<(String, MetricKind, String, String)>,
     refused_series: u64,
     refused_samples: u64,
+    refused_histograms: u64,
+    invalid_histograms: u64,
 }
 
 fn slow_text(symbols: &[&[u8]], idx: u64) -> Option<String> {
     String::from_utf8(symbols.get(idx as u32 as usize)?.to_vec()).ok()
 }
 
-/// Numbers of a repeated field: packed or one by one.
+/// References: 32 bits are looked at.
 fn slow_numbers(content: &Field<'_>, out: &mut Vec<u64>) -> Option<()> {
-    match content {
-        Field::Int(number) => out.push(u64::from(*number as u32)),
-        Field::Bytes(packed) => {
-            let mut rest = *packed;
-            while !rest.is_empty() {
-                // One number a time through the other decoder, as a field of its own.
-                let len = rest.iter().position(|b| b & 0x80 == 0)? + 1;
-                let single = [&[8], &rest[..len]].concat();
-                let fields = slow_fields(&single)?;
-                let [(1, Field::Int(number))] = fields[..] else { return None };
-                out.push(u64::from(number as u32));
-                rest = &rest[len..];
-            }
-        }
-        _ => return None,
-    }
+    let start = out.len();
+    slow_varints(content, out)?;
+    out[start..].iter_mut().for_each(|number| *number = u64::from(*number as u32));
     Some(())
 }
 
@@ -91,13 +82,16 @@ fn slow_sample(bytes: &[u8]) -> Option<(i64, u64, i64)> {
 }
 
 fn slow_series(bytes: &[u8], symbols: &[&[u8]], said: &mut Said) -> Option<()> {
-    let (mut refs, mut samples, mut histograms) = (Vec::new(), Vec::new(), 0);
-    let (mut exemplars, mut metadata) = (Vec::new(), (0, 0, 0));
+    let (mut refs, mut samples, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut exemplars, mut metadata, mut invalid) = (Vec::new(), (0, 0, 0), 0);
     for (number, content) in slow_fields(bytes)? {
         match (number, content) {
             (1, content) => slow_numbers(&content, &mut refs)?,
             (2, Field::Bytes(b)) => samples.push(slow_sample(b)?),
-            (3, Field::Bytes(_)) => histograms += 1,
+            (3, Field::Bytes(b)) => match slow_histogram(b)? {
+                Some((_, text)) => histograms.push(text),
+                None => invalid += 1,
+            },
             (4, Field::Bytes(b)) => {
                 let (mut refs, mut time, mut value) = (Vec::new(), 0, 0);
                 for (number, content) in slow_fields(b)? {
@@ -132,11 +126,14 @@ fn slow_series(bytes: &[u8], symbols: &[&[u8]], said: &mut Said) -> Option<()> {
     }
     let outside = |idx: u64| idx != 0 && idx as usize >= symbols.len();
     let in_bytes = refs.len().is_multiple_of(2) && refs.iter().all(|&idx| (idx as usize) < symbols.len());
-    if !in_bytes || outside(metadata.1) || outside(metadata.2) || samples.is_empty() && histograms == 0 {
+    let is_empty = samples.is_empty() && histograms.is_empty() && invalid == 0;
+    if !in_bytes || outside(metadata.1) || outside(metadata.2) || is_empty {
         said.refused_series += 1;
         said.refused_samples += samples.len() as u64;
+        said.refused_histograms += histograms.len() as u64 + invalid;
         return Some(());
     }
+    said.invalid_histograms += invalid;
     slow_metadata(&refs, metadata, symbols, said)?;
     // Labels that are not UTF-8 are found when the series is new: `said_of` does not know them either.
     let labels = slow_labels(&refs, symbols).flatten().unwrap_or_default();
@@ -191,6 +188,8 @@ fn said_of(batch: &WriteBatch, refused: &Refused) -> Said {
     let mut said = Said {
         refused_series: refused.series_count,
         refused_samples: refused.sample_count,
+        refused_histograms: refused.histogram_count,
+        invalid_histograms: refused.invalid_histogram_count,
         ..Said::default()
     };
     assert!(batch.start_times.is_empty() || batch.start_times.len() == batch.times.len());
@@ -200,10 +199,8 @@ fn said_of(batch: &WriteBatch, refused: &Refused) -> Said {
             Ok(()) => builder.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
             Err(_) => Vec::new(),
         };
-        let range = series.samples.start as usize..series.samples.end as usize;
-        let start = |i: usize| batch.start_times.get(i).copied().unwrap_or(0);
-        let samples = range.map(|i| (batch.times[i], batch.values[i].to_bits(), start(i))).collect();
-        said.series.push((labels, samples, series.histogram_count));
+        let (samples, histograms) = samples_of(batch, series);
+        said.series.push((labels, samples, histograms));
     }
     let exemplars = batch.exemplars.iter();
     said.exemplars = exemplars
@@ -222,8 +219,16 @@ fn said_of(batch: &WriteBatch, refused: &Refused) -> Said {
 #[track_caller]
 fn check_body(body: &[u8], batch: &mut WriteBatch) -> bool {
     let want = slow_request(body);
-    let got = decode_plain(body, batch).ok().map(|refused| said_of(batch, &refused));
+    let got = decode_histograms(&compress(body), LIMIT, &mut reservation(), &mut reservation(), batch)
+        .ok()
+        .map(|refused| said_of(batch, &refused));
     assert_eq!(got, want, "body {body:02x?}");
+    // Only counted, histograms are as many.
+    let kept = batch.histograms.len() as u64;
+    if decode_plain(body, batch).is_ok() {
+        let counted = batch.series.iter().map(|series| u64::from(series.histogram_count)).sum::<u64>();
+        assert_eq!((batch.histograms.len(), counted), (0, kept));
+    }
     want.is_some()
 }
 
@@ -255,6 +260,14 @@ fn the_golden_request_names_its_series_as_version_one_does() {
     ];
     assert_eq!(entries, want);
     assert!(check_body(GOLDEN_V2, &mut two));
+    // With histograms, both versions fill the same columns; only the second says when counters began.
+    let mut held = reservation();
+    crate::remote_write::decode_histograms(&compress(GOLDEN_V1), LIMIT, &mut held, &mut one).unwrap();
+    decode_histograms(&compress(GOLDEN_V2), LIMIT, &mut reservation(), &mut held, &mut two).unwrap();
+    assert_eq!((&one.times, bits(&one), &one.histograms), (&two.times, bits(&two), &two.histograms));
+    assert_eq!((one.times.len(), one.histograms.len()), (12, 5));
+    assert!(held.bytes() > 0, "histograms are paid for");
+    assert_eq!(two.start_times[7..], [t0 - 7, 0, 0, 0, 0]);
 }
 
 /// The series of `floats-2.0.bin`, through the encoder.
@@ -323,7 +336,7 @@ fn fields_may_come_in_any_order_and_numbers_unpacked() {
         [vec![0x08, 1, 0x08, 2], sample_of(2)].concat(),
         // A pair that lies in two fields, with a sample and an unknown field between them.
         [refs(&[1]), sample_of(3), field(99, 5, &[0; 4]), vec![0x08, 2], refs(&[])].concat(),
-        [refs(&[0x81, 0, 2]), field(3, 2, &[1, 2]), field(3, 2, &[])].concat(),
+        [refs(&[0x81, 0, 2]), field(3, 2, &[0x20, 2]), field(3, 2, &[])].concat(),
     ];
     let mut body = request_of(&[], &series);
     // The rest of the symbols stands behind the series that use it.
@@ -472,13 +485,13 @@ fn every_cut_and_every_flip_is_read_as_the_slow_decoder_reads_it() {
     }
     let mut requests = 0;
     for at in 0..GOLDEN_V2.len() {
-        for flip in (1..=255u8).step_by(3) {
+        for flip in (1..=255u8).step_by(5) {
             let mut damaged = GOLDEN_V2.to_vec();
             damaged[at] ^= flip;
             requests += usize::from(check_body(&damaged, &mut batch));
         }
     }
-    assert!(requests > 10_000, "only {requests} damaged requests are still requests");
+    assert!(requests > 5_000, "only {requests} damaged requests are still requests");
 }
 
 #[test]
@@ -497,7 +510,7 @@ fn random_requests_are_read_as_the_slow_decoder_reads_them() {
         accepted += usize::from(check_body(&body, &mut batch));
         stored += batch.series.len();
     }
-    assert!(accepted > 10_000 && stored > 1_000, "{accepted} requests, {stored} series");
+    assert!(accepted > 10_000 && stored > 500, "{accepted} requests, {stored} series");
     for _ in 0..50_000 {
         let mut body = vec![0u8; rng.below(64) as usize];
         rng.fill(&mut body);

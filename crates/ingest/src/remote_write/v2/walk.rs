@@ -7,20 +7,20 @@
 use std::fmt::Write as _;
 
 use chronolith_base::Reservation;
-use chronolith_base::bytes::put_uvarint;
 use chronolith_model::batch::BatchExemplar;
 use chronolith_model::labels::is_legacy_label_name;
 use chronolith_model::quote::write_quoted;
 use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, WriteBatch};
 
 use super::family::{Families, SeriesMetadata};
+use super::labels::LabelRefs;
 use super::symbols::Symbols;
-use super::{LABEL_REF_COUNT_MAX, REFS_SHOWN_MAX, Refused, Unfolded};
+use super::{REFS_SHOWN_MAX, Unfolded};
+use crate::remote_write::histogram::{HistogramReader, HistogramSink, HistogramTally};
 use crate::remote_write::labels::parse_labels;
 use crate::remote_write::wire::{Cursor, FIXED64, LEN, VARINT};
 use crate::remote_write::{
-    DecodeError, EXEMPLAR_COUNT_MAX, EXEMPLAR_LABEL_BYTES_MAX, LABEL_SECTION_BYTES_MAX, SAMPLE_COUNT_MAX,
-    SERIES_COUNT_MAX,
+    DecodeError, EXEMPLAR_COUNT_MAX, EXEMPLAR_LABEL_BYTES_MAX, Refused, SAMPLE_COUNT_MAX, SERIES_COUNT_MAX,
 };
 
 /// Tag byte of `timeseries` in the request.
@@ -39,6 +39,7 @@ pub(super) fn request(
     body: &[u8],
     bytes_max: usize,
     held: &mut Reservation,
+    sink: HistogramSink<'_>,
     batch: &mut WriteBatch,
 ) -> Result<Refused, DecodeError> {
     let symbols = Symbols::find(body)?;
@@ -47,8 +48,11 @@ pub(super) fn request(
         symbols,
         unfolded: Unfolded::new(bytes_max, held),
         batch,
-        refs: Vec::new(),
+        labels: LabelRefs::default(),
+        last: LabelRefs::default(),
+        exemplar: LabelRefs::default(),
         families: Families::default(),
+        reader: HistogramReader::new(sink),
         refused: Refused::default(),
     };
     let mut at = Cursor::new(body);
@@ -68,7 +72,7 @@ pub(super) fn request(
             (_, other) => at.skip(other)?,
         }
     }
-    walk.pad_start_times();
+    walk.batch.pad_start_times();
     Ok(walk.refused)
 }
 
@@ -76,9 +80,14 @@ struct Walk<'a, 'b> {
     symbols: Symbols<'a>,
     unfolded: Unfolded<'b>,
     batch: &'b mut WriteBatch,
-    /// References to the labels of the series at hand.
-    refs: Vec<u32>,
+    /// Labels of the series at hand.
+    labels: LabelRefs,
+    /// Labels of the series before.
+    last: LabelRefs,
+    /// References of the exemplar at hand.
+    exemplar: LabelRefs,
     families: Families,
+    reader: HistogramReader<'b>,
     refused: Refused,
 }
 
@@ -86,7 +95,7 @@ struct Walk<'a, 'b> {
 #[derive(Default)]
 struct Content {
     metadata: SeriesMetadata,
-    histogram_count: u32,
+    histograms: HistogramTally,
     /// Exemplars that were refused, and what is wrong with the first.
     bad_exemplar_count: u64,
     bad_exemplar: Option<String>,
@@ -96,6 +105,7 @@ struct Content {
 struct Marks {
     raw: usize,
     samples: usize,
+    histograms: usize,
     exemplars: usize,
 }
 
@@ -107,10 +117,12 @@ impl Walk<'_, '_> {
         let marks = Marks {
             raw: self.batch.raw.len(),
             samples: self.batch.times.len(),
+            histograms: self.batch.histograms.len(),
             exemplars: self.batch.exemplars.len(),
         };
         let content = self.content(message)?;
-        self.unfold_labels()?;
+        let raw = &mut self.batch.raw;
+        self.labels.unfold(&self.last, &self.symbols, &mut self.unfolded, raw)?;
         match self.fault(&content, &marks) {
             Some(why) => self.refuse(why, &content, &marks),
             None => self.accept(content, &marks)?,
@@ -120,14 +132,19 @@ impl Walk<'_, '_> {
 
     fn accept(&mut self, content: Content, marks: &Marks) -> Result<(), DecodeError> {
         self.families.keep(
-            &self.refs,
+            &self.labels.refs,
             content.metadata,
             &self.symbols,
             &mut self.unfolded,
             &mut self.batch.metadata,
         )?;
+        let series = || label_text(self.batch.raw.get(marks.raw..).unwrap_or(&[]));
+        self.refused.invalid_histogram_count += content.histograms.invalid_count;
+        if let Some(error) = content.histograms.invalid {
+            self.refused.note(|| format!("{error} for series {}", series()));
+        }
         if let Some(fault) = content.bad_exemplar {
-            let series = label_text(self.batch.raw.get(marks.raw..).unwrap_or(&[]));
+            let series = series();
             self.refused.exemplar_count += content.bad_exemplar_count;
             self.refused.note(|| format!("parsing exemplar for series {series}: {fault}"));
         }
@@ -135,7 +152,7 @@ impl Walk<'_, '_> {
         batch.series.push(BatchSeries {
             raw: index(marks.raw)..index(batch.raw.len()),
             samples: index(marks.samples)..index(batch.times.len()),
-            histogram_count: content.histogram_count,
+            histogram_count: content.histograms.counted,
         });
         Ok(())
     }
@@ -144,28 +161,35 @@ impl Walk<'_, '_> {
     fn refuse(&mut self, why: String, content: &Content, marks: &Marks) {
         let batch = &mut *self.batch;
         self.refused.series_count += 1;
-        self.refused.sample_count += (batch.times.len() - marks.samples) as u64;
-        self.refused.histogram_count += u64::from(content.histogram_count);
+        let kept = batch.histograms.len() - marks.histograms;
+        let histograms = &content.histograms;
+        self.refused.sample_count += (batch.times.len() - marks.samples - kept) as u64;
+        self.refused.histogram_count +=
+            kept as u64 + u64::from(histograms.counted) + histograms.invalid_count;
         self.refused.exemplar_count +=
             (batch.exemplars.len() - marks.exemplars) as u64 + content.bad_exemplar_count;
         self.refused.note(|| why);
+        self.labels.clear();
         batch.raw.truncate(marks.raw);
         batch.times.truncate(marks.samples);
         batch.values.truncate(marks.samples);
         batch.start_times.truncate(marks.samples);
+        batch.histograms.truncate(marks.histograms);
         batch.exemplars.truncate(marks.exemplars);
     }
 
     /// Why the series cannot be stored, as far as it shows here.
     fn fault(&self, content: &Content, marks: &Marks) -> Option<String> {
         let symbol_count = self.symbols.len();
-        if let Some(fault) = refs_fault(&self.refs, symbol_count) {
-            return Some(format!("parsing labels for series {}: {fault}", refs_text(&self.refs)));
+        if let Some(fault) = refs_fault(&self.labels.refs, symbol_count) {
+            return Some(format!("parsing labels for series {}: {fault}", refs_text(&self.labels.refs)));
         }
         if let Some(fault) = content.metadata.fault(symbol_count) {
-            return Some(format!("parsing metadata for series {}: {fault}", refs_text(&self.refs)));
+            return Some(format!("parsing metadata for series {}: {fault}", refs_text(&self.labels.refs)));
         }
-        if self.batch.times.len() == marks.samples && content.histogram_count == 0 {
+        let histograms = &content.histograms;
+        let has_histograms = histograms.counted > 0 || histograms.invalid.is_some();
+        if self.batch.times.len() == marks.samples && !has_histograms {
             let series = label_text(self.batch.raw.get(marks.raw..).unwrap_or(&[]));
             let what = "TimeSeries must contain at least one sample or histogram for series";
             return Some(format!("{what} {series}"));
@@ -176,10 +200,11 @@ impl Walk<'_, '_> {
     fn content(&mut self, message: Cursor<'_>) -> Result<Content, DecodeError> {
         let mut at = message;
         let mut content = Content::default();
-        self.refs.clear();
+        std::mem::swap(&mut self.labels, &mut self.last);
+        self.labels.clear();
         if at.peek() == Some(TAG_LABEL_REFS) {
             at.advance();
-            packed_refs(at.message()?, &mut self.refs)?;
+            self.labels.push_packed(at.message()?)?;
         }
         while at.peek() == Some(TAG_SAMPLE) {
             at.advance();
@@ -187,14 +212,10 @@ impl Walk<'_, '_> {
         }
         while !at.is_empty() {
             match at.tag()? {
-                (1, LEN) => packed_refs(at.message()?, &mut self.refs)?,
-                (1, VARINT) => push_ref(at.varint_u32()?, &mut self.refs)?,
+                (1, LEN) => self.labels.push_packed(at.message()?)?,
+                (1, VARINT) => self.labels.push(at.varint_u32()?)?,
                 (2, LEN) => self.sample(at.message()?)?,
-                (3, LEN) => {
-                    at.message()?;
-                    // A histogram field takes two bytes at least, so the count stays far below u32::MAX.
-                    content.histogram_count += 1;
-                }
+                (3, LEN) => self.reader.read(at.message()?, self.batch, &mut content.histograms)?,
                 (4, LEN) => self.exemplar(at.message()?, &mut content)?,
                 (5, LEN) => content.metadata = SeriesMetadata::read(at.message()?)?,
                 (1..=5, _) => return Err(at.wrong_type().into()),
@@ -210,20 +231,8 @@ impl Walk<'_, '_> {
         if batch.times.len() >= SAMPLE_COUNT_MAX {
             return Err(DecodeError::TooMany { what: "samples", limit: SAMPLE_COUNT_MAX });
         }
-        if start != 0 {
-            batch.start_times.resize(batch.times.len(), 0);
-            batch.start_times.push(start);
-        }
-        batch.times.push(time);
-        batch.values.push(value);
+        batch.push_sample(time, value, start);
         Ok(())
-    }
-
-    /// The column of start times is as long as that of the times, or empty.
-    fn pad_start_times(&mut self) {
-        if !self.batch.start_times.is_empty() {
-            self.batch.start_times.resize(self.batch.times.len(), 0);
-        }
     }
 
     fn exemplar(&mut self, mut message: Cursor<'_>, content: &mut Content) -> Result<(), DecodeError> {
@@ -231,19 +240,20 @@ impl Walk<'_, '_> {
         if count + content.bad_exemplar_count >= EXEMPLAR_COUNT_MAX as u64 {
             return Err(DecodeError::TooMany { what: "exemplars", limit: EXEMPLAR_COUNT_MAX });
         }
-        let mut refs = Vec::new();
+        self.exemplar.clear();
         let (mut time_ms, mut value) = (0i64, 0f64);
         while !message.is_empty() {
             match message.tag()? {
-                (1, LEN) => packed_refs(message.message()?, &mut refs)?,
-                (1, VARINT) => push_ref(message.varint_u32()?, &mut refs)?,
+                (1, LEN) => self.exemplar.push_packed(message.message()?)?,
+                (1, VARINT) => self.exemplar.push(message.varint_u32()?)?,
                 (2, FIXED64) => value = f64::from_bits(message.fixed64()?),
                 (3, VARINT) => time_ms = message.varint()?.cast_signed(),
                 (1..=3, _) => return Err(message.wrong_type().into()),
                 (_, other) => message.skip(other)?,
             }
         }
-        if let Some(fault) = refs_fault(&refs, self.symbols.len()) {
+        let refs = &self.exemplar.refs;
+        if let Some(fault) = refs_fault(refs, self.symbols.len()) {
             content.bad_exemplar_count += 1;
             content.bad_exemplar.get_or_insert(fault);
             return Ok(());
@@ -262,66 +272,6 @@ impl Walk<'_, '_> {
         self.batch.exemplars.push(BatchExemplar { series_idx: index(self.batch.series.len()), exemplar });
         Ok(())
     }
-
-    /// Appends the labels that `refs` name to the raw bytes, up to the first bad reference.
-    fn unfold_labels(&mut self) -> Result<(), DecodeError> {
-        let start = self.batch.raw.len();
-        for &[name, value] in self.refs.as_chunks::<2>().0 {
-            let (Some(name), Some(value)) = (self.symbols.get(name), self.symbols.get(value)) else {
-                break;
-            };
-            // Tag and length of label, name and value.
-            self.unfolded.take(3 * (1 + 5) + name.len() + value.len())?;
-            put_label(&mut self.batch.raw, name, value);
-            let section = self.batch.raw.len() - start;
-            if section > LABEL_SECTION_BYTES_MAX {
-                let (found, limit) = (section as u64, LABEL_SECTION_BYTES_MAX as u64);
-                return Err(DecodeError::TooLarge { what: "labels of one series", found, limit });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Appends a label as the senders of remote write 1.0 write it: empty text is left out.
-fn put_label(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.push(0x0a);
-    if let (1..=60, 1..=60) = (name.len(), value.len()) {
-        // All lengths take one byte.
-        let (name_len, value_len) = (name.len() as u8, value.len() as u8);
-        out.extend_from_slice(&[name_len + value_len + 4, 0x0a, name_len]);
-        out.extend_from_slice(name);
-        out.extend_from_slice(&[0x12, value_len]);
-        out.extend_from_slice(value);
-        return;
-    }
-    let field_bytes = |text: &[u8]| match text.len() {
-        0 => 0,
-        len => 1 + (64 - (len as u64).leading_zeros()).div_ceil(7) as usize + len,
-    };
-    put_uvarint(out, (field_bytes(name) + field_bytes(value)) as u64);
-    for (tag, text) in [(0x0a, name), (0x12, value)] {
-        if !text.is_empty() {
-            out.push(tag);
-            put_uvarint(out, text.len() as u64);
-            out.extend_from_slice(text);
-        }
-    }
-}
-
-fn push_ref(idx: u32, refs: &mut Vec<u32>) -> Result<(), DecodeError> {
-    if refs.len() >= LABEL_REF_COUNT_MAX {
-        return Err(DecodeError::TooMany { what: "label references", limit: LABEL_REF_COUNT_MAX });
-    }
-    refs.push(idx);
-    Ok(())
-}
-
-fn packed_refs(mut message: Cursor<'_>, refs: &mut Vec<u32>) -> Result<(), DecodeError> {
-    while !message.is_empty() {
-        push_ref(message.varint_u32()?, refs)?;
-    }
-    Ok(())
 }
 
 /// Time, value and start time.

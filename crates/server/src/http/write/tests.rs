@@ -1,11 +1,13 @@
 //! Remote write 2.0 through the router: negotiation, counts of what is stored, partial writes.
 //! Not here: version 1.0, whose answers `http::tests` looks at.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::{Request, header};
 use chronolith_ingest::remote_write::encode::compress;
 use chronolith_ingest::remote_write::v2::encode::{RequestEncoder, SampleOut, SeriesExtras};
-use chronolith_model::{Exemplar, Labels, MetricKind};
+use chronolith_model::{Exemplar, Histogram, IntHistogram, Labels, MetricKind};
 
 use crate::http::tests::{Answer, Fixture, NOW_MS};
 
@@ -45,7 +47,7 @@ async fn what_is_written_is_counted_and_can_be_queried() {
         exemplars: &[exemplar(NOW_MS - 5)],
         kind: MetricKind::Counter,
         help: "Requests.",
-        unit: "",
+        ..SeriesExtras::default()
     };
     let start = SampleOut { time_ms: NOW_MS - 15_000, value: 1.0, start_ms: NOW_MS - 60_000 };
     request.push_series([("__name__", "hits_total"), ("job", "a")], &[start, at(NOW_MS, 2.5)], &extras);
@@ -130,4 +132,26 @@ async fn bodies_and_headers_that_do_not_fit_lose_nothing() {
     let answer = send(&server, "application/x-protobuf;proto=some.Other", two.compressed()).await;
     assert_eq!(answer.status.as_u16(), 415, "{}", answer.text);
     assert_eq!(counts(&send(&server, V2, compress(&[])).await), (204, [Some(0); 3]));
+}
+
+#[tokio::test]
+async fn histograms_are_checked_and_refused_by_kind() {
+    let server = Fixture::ready();
+    let valid = Arc::new(Histogram::Int(IntHistogram::default()));
+    let invalid = Arc::new(Histogram::Int(IntHistogram { count: 1, ..IntHistogram::default() }));
+    let mut request = RequestEncoder::new();
+    let histograms = [(NOW_MS - 1, 0, valid), (NOW_MS, 0, invalid.clone())];
+    let extras = SeriesExtras { histograms: &histograms, ..SeriesExtras::default() };
+    request.push_series([("__name__", "h")], &[], &extras);
+    let answer = send(&server, V2, request.compressed()).await;
+    assert_eq!(counts(&answer), (400, [Some(0), Some(0), Some(0)]));
+    let want = r#"0 observations found in buckets, but the Count field is 1: histogram's observation count should equal the number of observations found in the buckets (in absence of NaN) for series {__name__="h"}"#;
+    assert_eq!(answer.text.lines().nth(1), Some(want), "{}", answer.text);
+    let mut one = chronolith_ingest::remote_write::encode::RequestEncoder::new();
+    one.push_histograms([("__name__", "h")], &[(NOW_MS, invalid)]);
+    assert_eq!(send(&server, V1, one.compressed()).await.status.as_u16(), 400);
+    let metrics = server.get("/metrics").await.text;
+    for line in ["{reason=\"histogram_unsupported\"} 1\n", "{reason=\"histogram_invalid\"} 2\n"] {
+        assert!(metrics.contains(&format!("chronolith_write_samples_rejected_total{line}")), "{metrics}");
+    }
 }

@@ -1,0 +1,63 @@
+//! How long a request takes to decode, by version of remote write: nanoseconds a series with one sample.
+//!
+//! `cargo run --release -p chronolith-ingest --example decode_speed`
+
+use chronolith_base::{Clock as _, MemoryBudget, SystemClock};
+use chronolith_ingest::remote_write::v2::encode::{SampleOut, SeriesExtras};
+use chronolith_ingest::remote_write::{self, encode, new_batch, v2};
+use chronolith_model::MetricKind;
+
+const SERIES_COUNT: usize = 5_000;
+const ROUND_COUNT: usize = 200;
+const BYTES_MAX: usize = 32 << 20;
+
+/// Ten labels of a series, as an orchestrator's targets have them.
+fn labels(idx: usize) -> Vec<(&'static str, String)> {
+    vec![
+        ("__name__", format!("container_cpu_usage_seconds_{}_total", idx % 50)),
+        ("cluster", "europe-west-1".to_owned()),
+        ("container", "application".to_owned()),
+        ("cpu", format!("{}", idx % 8)),
+        ("endpoint", "https-metrics".to_owned()),
+        ("instance", format!("10.12.{}.{}:10250", idx / 250 % 250, idx % 250)),
+        ("job", "kubelet".to_owned()),
+        ("namespace", format!("team-{}", idx % 20)),
+        ("node", format!("node-pool-{}", idx % 100)),
+        ("pod", format!("application-5d8f7c9b6d-{idx:05}")),
+    ]
+}
+
+fn main() {
+    let (mut one, mut two) = (encode::RequestEncoder::new(), v2::encode::RequestEncoder::new());
+    for idx in 0..SERIES_COUNT {
+        let labels = labels(idx);
+        let pairs = || labels.iter().map(|(name, value)| (*name, value.as_str()));
+        let (time_ms, value) = (1_700_000_000_000, idx as f64 * 1.5);
+        one.push_series(pairs(), &[(time_ms, value)]);
+        let extras = SeriesExtras {
+            kind: MetricKind::Counter,
+            help: "Cumulative CPU time consumed by the container in core-seconds.",
+            unit: "seconds",
+            ..SeriesExtras::default()
+        };
+        two.push_series(pairs(), &[SampleOut { time_ms, value, start_ms: time_ms - 1_000_000 }], &extras);
+    }
+    let clock = SystemClock::new();
+    let mut batch = new_batch();
+    let mut held = MemoryBudget::new("write", 1 << 30).reserve(0).expect("nothing fits");
+    for (name, body) in [("1.0", one.compressed()), ("2.0", two.compressed())] {
+        let mut best_ns = u64::MAX;
+        for _ in 0..ROUND_COUNT {
+            let start_ns = clock.mono_ns();
+            match name {
+                "1.0" => remote_write::decode(&body, BYTES_MAX, &mut batch).expect("is a request"),
+                _ => v2::decode(&body, BYTES_MAX, &mut held, &mut batch).expect("is a request"),
+            };
+            best_ns = best_ns.min(clock.mono_ns() - start_ns);
+            let bytes = held.bytes();
+            held.shrink(bytes);
+        }
+        let ns = best_ns as f64 / SERIES_COUNT as f64;
+        println!("remote write {name}: {:7} bytes, {ns:6.1} ns/series", body.len());
+    }
+}
