@@ -34,13 +34,14 @@ fn show(report: &CheckReport) -> String {
         ));
     }
     out.push_str(&format!(
-        "verified {} bytes: {} WAL segments with {} frames, {} checkpoints with {} sealed chunks, {} blocks with {} \
-         samples; {} damages\n",
+        "verified {} bytes: {} WAL segments with {} frames, {} slices with {} sealed chunks, {} \
+         definitions, {} blocks with {} samples; {} damages\n",
         report.bytes,
         report.segments,
         report.frames,
-        report.checkpoints,
+        report.slices,
         report.sealed_chunks,
+        report.definitions,
         report.blocks,
         report.block_samples,
         report.damages.len()

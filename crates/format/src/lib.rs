@@ -1,17 +1,19 @@
-//! Every byte on disk: chunks, postings, symbols, index, WAL frames, checkpoint, tombstones, meta. Pure functions.
+//! Every byte on disk: chunks, postings, symbols, index, WAL frames, checkpoint slices, definitions,
+//! tombstones, meta. Pure functions.
 //!
 //! Holds: readers take untrusted bytes and never panic; writers and readers of a format stand together; each
 //! format has a document in `docs/`.
 //! Not here: files, syncing, caching.
 
-pub mod checkpoint;
 pub mod chunks;
+pub mod definitions;
 pub mod dense;
 pub mod histogram;
 pub mod imports;
 pub mod index;
 pub mod meta;
 pub mod sealed;
+pub mod slice;
 pub mod tombstones;
 pub mod upstream;
 pub mod wal;

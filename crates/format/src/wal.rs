@@ -13,7 +13,7 @@ use chronolith_base::{ByteReader, DecodeError};
 pub use payload::{
     DeletesRef, SamplesRef, SeriesRecord, SeriesRef, encode_deletes, encode_samples, encode_series,
 };
-pub use scan::{Damage, FrameRef, Scan, scan_segment};
+pub use scan::{Damage, FrameRef, Scan, scan_segment, scan_segment_from};
 
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 4] = *b"CLWL";

@@ -9,8 +9,8 @@ pub(crate) mod bits;
 use std::ops::ControlFlow;
 
 use bits::{BitReader, put_bits, put_uvarint, put_wide};
-use chronolith_base::DecodeError;
 use chronolith_base::bytes::{unzigzag, zigzag};
+use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
 /// Encoding byte of an XOR chunk in Prometheus's files.
@@ -23,6 +23,9 @@ pub const HEADER_BYTES: usize = 2;
 pub const SAMPLE_BYTES_MAX: usize = 20;
 /// No chunk of [`SAMPLES_PER_CHUNK`] samples is longer.
 pub const CHUNK_BYTES_MAX: usize = HEADER_BYTES + SAMPLES_PER_CHUNK * SAMPLE_BYTES_MAX;
+
+/// Bytes of a stored [`XorState`].
+pub const STATE_BYTES: usize = 32;
 
 /// Marks "no window of significant bits yet".
 const NO_WINDOW: u8 = 0xff;
@@ -67,6 +70,48 @@ impl XorState {
     #[must_use]
     pub const fn ended(time: i64, value_bits: u64) -> XorState {
         XorState { t: time, value_bits, count: 1, ..XorState::new() }
+    }
+
+    /// The state as stored in a checkpoint slice.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; STATE_BYTES] {
+        let mut out = [0; STATE_BYTES];
+        out[..8].copy_from_slice(&self.t.to_le_bytes());
+        out[8..16].copy_from_slice(&self.value_bits.to_le_bytes());
+        out[16..24].copy_from_slice(&self.t_delta.to_le_bytes());
+        out[24..28].copy_from_slice(&self.bit_len.to_le_bytes());
+        out[28..30].copy_from_slice(&self.count.to_le_bytes());
+        (out[30], out[31]) = (self.leading, self.trailing);
+        out
+    }
+
+    /// Reads what [`XorState::to_bytes`] wrote: a chunk with samples that can go on.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for a state that no chunk has.
+    pub fn from_bytes(bytes: &[u8]) -> Result<XorState, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
+        let state = XorState {
+            t: reader.le_u64("chunk state")?.cast_signed(),
+            value_bits: reader.le_u64("chunk state")?,
+            t_delta: reader.le_u64("chunk state")?,
+            bit_len: reader.le_u32("chunk state")?,
+            count: reader.le_u16("chunk state")?,
+            leading: reader.u8("chunk state")?,
+            trailing: reader.u8("chunk state")?,
+        };
+        let len_fits = state.byte_len() > HEADER_BYTES && state.byte_len() <= CHUNK_BYTES_MAX;
+        let count_fits = (1..=SAMPLES_PER_CHUNK).contains(&usize::from(state.count));
+        let window_fits = if state.leading == NO_WINDOW {
+            state.trailing == 0
+        } else {
+            state.leading <= LEADING_MAX && state.leading + (state.trailing & 63) < 64 && state.trailing < 64
+        };
+        if len_fits && count_fits && window_fits {
+            return Ok(state);
+        }
+        let (what, expected) = ("chunk state", "the state of an open chunk");
+        Err(DecodeError::Invalid { what, offset: 0, expected, found: u64::from(state.bit_len) })
     }
 
     /// Time of the last sample; 0 when there is none.

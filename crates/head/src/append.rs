@@ -247,6 +247,7 @@ impl Head {
         scratch.sample_ids.clear();
         scratch.times.clear();
         scratch.values.clear();
+        let relogs = self.relog_before.load(Ordering::Relaxed) > 0;
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
         for &idx in &scratch.order[range] {
@@ -274,6 +275,11 @@ impl Head {
                         job.replaced_count += u64::from(applied == Applied::Replaced);
                     }
                     Applied::Repeat => {
+                        if relogs {
+                            scratch.sample_ids.push(id);
+                            scratch.times.push(time);
+                            scratch.values.push(bits);
+                        }
                         job.outcome.accepted_count += 1;
                         job.outcome.repeated_count += 1;
                     }

@@ -1,37 +1,37 @@
-//! Writing a checkpoint: end the segment, copy the state page by page, make it durable, delete what is behind.
+//! The rolling checkpoint: definitions are appended, slices of state are written over their older copies, the log
+//! before the oldest slice goes.
 //!
-//! Holds: what the removed segments held is in the checkpoint, because a frame is queued only after its samples
-//! are in memory. Samples that come while the state is copied are in both; replaying them again changes nothing.
-//! Not here: bytes (`format::checkpoint`), loading (`replay`).
+//! Holds: a slice counts from its sync on, and then holds all that the log queued for its series up to its
+//! position, since a frame is queued only after its samples are in memory; what it names (definitions, sealed
+//! chunks) is durable before. The newest copy of a slice is never written over. The log and sealed files go only
+//! when no newest copy needs them.
+//! Not here: bytes (`format::slice`, `format::definitions`), loading (`replay`).
 
-use std::path::{Path, PathBuf};
+mod definitions;
+mod pace;
+mod slices;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use chronolith_base::DiskFile;
-use chronolith_format::checkpoint::{
-    self, CheckpointHeader, CheckpointTotals, ChunkEntry, SealedEntry, WindowEntry, encode_chunks,
-    encode_frame,
-};
-use chronolith_format::wal::{SeriesRecord, encode_series};
-use chronolith_format::xor;
+pub(crate) use definitions::{DefinitionsFile, definitions_path};
+pub(crate) use pace::Pace;
+pub(crate) use slices::{Spot, slice_of, slice_path};
 
 use crate::head::Head;
 use crate::options::HeadError;
-use crate::stripe::{NONE, Stripe};
-use crate::tenant::TenantHead;
+use crate::sealed::SealedPlace;
+use crate::stripe::PAGE_SLOTS;
 use crate::wal::wal_dir;
-
-/// Bytes of a frame's payload after which the next frame starts.
-const FRAME_BYTES: usize = 1 << 20;
 
 /// What a checkpoint cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CheckpointStats {
-    /// First WAL segment that a start replays after it.
-    pub segment: u64,
-    /// Bytes of the checkpoint.
+    /// Slices that were written.
+    pub slice_count: u64,
+    /// Bytes of slices and definitions that were written.
     pub bytes: u64,
-    /// Series in it.
+    /// Series in those slices.
     pub series_count: u64,
     /// Bytes of WAL segments that were deleted.
     pub removed_bytes: u64,
@@ -39,236 +39,219 @@ pub struct CheckpointStats {
     pub duration_ns: u64,
 }
 
-/// The file being written.
-struct Output {
-    file: Box<dyn DiskFile>,
-    path: PathBuf,
-    offset: u64,
+/// Where the checkpoint stands. Locked under `Head::maintenance`.
+pub(crate) struct Rolling {
+    /// Slices that exist, by number. A slice wholly below `next_id` without an entry never had a series.
+    pub(crate) slices: BTreeMap<u32, Spot>,
+    pub(crate) definitions: DefinitionsFile,
+    pub(crate) pace: Pace,
+    /// Series ids that were seen by the last look at pages, and the position of the log before that look.
+    pub(crate) next_id: u32,
+    pub(crate) sequence: u64,
+    /// Sealed chunks before this place are durable.
+    sealed_synced: SealedPlace,
+    /// Sealed files that may go once all slices were written after that change.
+    dead_files: Vec<u32>,
+    dead_change: u64,
+    /// Up to here the log may define series anew under other ids, which definitions files do not tell: marks do
+    /// not speak of it as long as a slice needs it.
+    alias_sequence: u64,
+    /// Memory of a slice, reused.
     buffer: Vec<u8>,
-    totals: CheckpointTotals,
 }
 
-impl Output {
-    fn put(&mut self, kind: u8, payload: &[u8]) -> Result<(), HeadError> {
-        encode_frame(kind, payload, &mut self.buffer);
-        self.totals.frame_count += 1;
-        if self.buffer.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
+impl Rolling {
+    pub(crate) fn new(
+        slices: BTreeMap<u32, Spot>,
+        definitions: DefinitionsFile,
+        pace: Pace,
+        next_id: u32,
+        sequence: u64,
+        alias_sequence: u64,
+    ) -> Rolling {
+        Rolling {
+            slices,
+            definitions,
+            pace,
+            next_id,
+            sequence,
+            sealed_synced: SealedPlace { file: 0, offset: 0 },
+            dead_files: Vec::new(),
+            dead_change: 0,
+            alias_sequence,
+            buffer: Vec::new(),
+        }
     }
 
-    fn flush(&mut self) -> Result<(), HeadError> {
-        self.file.write_at(&self.buffer, self.offset).map_err(HeadError::io(&self.path))?;
-        self.offset += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
+    /// Position before which no slice needs the log.
+    pub(crate) fn oldest_sequence(&self) -> Option<u64> {
+        self.slices.values().map(|spot| spot.sequence).min()
     }
+
+    /// What a mark may say of the log at `moment`.
+    fn marked(&self, moment: Moment) -> Moment {
+        let is_needed = self.oldest_sequence().is_some_and(|oldest| oldest < self.alias_sequence);
+        if is_needed { Moment { sequence: 0, ..moment } } else { moment }
+    }
+
+    fn oldest_log_bytes(&self) -> Option<i64> {
+        self.slices.values().map(|spot| spot.log_bytes).min()
+    }
+
+    /// Bytes of the newest copies and the definitions.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.slices.values().map(|spot| spot.bytes).sum::<u64>() + self.definitions.bytes()
+    }
+}
+
+/// A moment between two changes of the head.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    /// What the log had queued is in memory.
+    pub(crate) sequence: u64,
+    /// Every series with samples queued by then has a lower id.
+    pub(crate) next_id: u32,
+    /// Bytes of the log so far.
+    pub(crate) log_bytes: i64,
+    /// Changes so far that the log does not tell of.
+    pub(crate) change_count: u64,
 }
 
 impl Head {
-    /// Writes the state of the head, so that a start replays only what comes after this call, and deletes the
-    /// log before it.
+    /// Writes the whole state of the head, so that a start replays only what comes after this call, and deletes
+    /// the log before it.
     ///
     /// # Errors
-    /// [`HeadError`]; the previous checkpoint and the log stay then.
+    /// [`HeadError`]; what was written before and the log stay valid then.
     pub fn checkpoint(&self) -> Result<CheckpointStats, HeadError> {
         let _alone = self.maintenance.lock();
         let start_ns = self.env.clock.mono_ns();
-        let dead_files = self.series.store.dead_files();
-        let (segment, sequence) = self.wal.rotate()?;
-        let dir = wal_dir(&self.options.dir);
-        let path = checkpoint_path(&dir, segment);
-        let tmp = path.with_extension(format!("{segment:08}.tmp"));
-        let written = self.write_checkpoint(&tmp, segment, sequence);
-        let output = match written {
-            Ok(output) => output,
-            Err(error) => {
-                // A start deletes it as well; this only frees the space sooner.
-                let _ = self.env.disk.remove_file(&tmp);
-                return Err(error);
-            }
-        };
-        let disk = &*self.env.disk;
-        disk.rename(&tmp, &path).map_err(HeadError::io(&path))?;
-        disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
-        self.remove_older_checkpoints(&dir, segment)?;
-        let removed_bytes = self.wal.remove_before(segment).map_err(HeadError::io(&dir))?;
+        let mut rolling = self.rolling.lock();
+        let rolling = &mut *rolling;
+        let mut stats = CheckpointStats::default();
+        let dead_files = self.note_dead_files();
+        let (_, sequence) = self.wal.rotate()?;
+        let moment = self.moment(sequence);
+        self.extend_definitions(rolling, moment, &mut stats)?;
+        let due: Vec<u32> = self.note_slices(rolling, moment, |spot| !spot.is_current(moment));
+        for slice in due {
+            self.write_slice(rolling, slice, moment, &mut stats)?;
+        }
+        stats.removed_bytes = self.cut_log(rolling)?;
         self.series.store.delete(&dead_files)?;
+        rolling.dead_files.clear();
+        self.compact_definitions(rolling, moment, &mut stats)?;
+        self.note_written(rolling, &stats);
         self.counters.checkpoint_count.fetch_add(1, Ordering::Relaxed);
-        self.counters.checkpoint_bytes.store(output.offset, Ordering::Relaxed);
-        Ok(CheckpointStats {
-            segment,
-            bytes: output.offset,
-            series_count: output.totals.series_count,
-            removed_bytes,
-            duration_ns: self.env.clock.mono_ns().saturating_sub(start_ns),
-        })
+        stats.duration_ns = self.env.clock.mono_ns().saturating_sub(start_ns);
+        Ok(stats)
     }
 
-    fn write_checkpoint(&self, tmp: &Path, segment: u64, sequence: u64) -> Result<Output, HeadError> {
-        let file = self.env.disk.create(tmp).map_err(HeadError::io(tmp))?;
-        let header = CheckpointHeader {
-            segment,
-            next_id: self.next_id.load(Ordering::Relaxed),
-            sequence,
-            key: self.wal.key,
-        };
-        let mut output = Output {
-            file,
-            path: tmp.to_owned(),
-            offset: 0,
-            buffer: header.encode().to_vec(),
-            totals: CheckpointTotals::default(),
-        };
-        for tenant in self.all_tenants() {
-            write_series(&tenant, &mut output)?;
-            write_windows(&tenant, &mut output)?;
+    /// Writes the slices that are due, oldest first, so that what a start has to replay stays short. To be called
+    /// every second or more often; returns at once when nothing is due or other upkeep of the head is at work.
+    ///
+    /// # Errors
+    /// [`HeadError`]; what was written before and the log stay valid then.
+    pub fn roll_checkpoint(&self) -> Result<CheckpointStats, HeadError> {
+        let mut stats = CheckpointStats::default();
+        let Some(_alone) = self.maintenance.try_lock() else { return Ok(stats) };
+        if self.wal.is_disk_full() || self.wal.is_poisoned() {
+            return Ok(stats);
         }
-        self.write_raw_keys(header.next_id, &mut output)?;
-        for stripe in 0..self.series.stripes.len() {
-            self.write_chunks(stripe, header.next_id, &mut output)?;
-        }
-        // The sealed chunks that were copied by place become durable before the checkpoint does.
-        self.write_sealed()?;
-        self.series.store.sync_all().inspect_err(|error| self.wal.poison(error.to_string()))?;
-        let mut payload = Vec::new();
-        output.totals.encode(&mut payload);
-        encode_frame(checkpoint::KIND_END, &payload, &mut output.buffer);
-        output.flush()?;
-        output.file.sync_data().map_err(HeadError::io(tmp))?;
-        Ok(output)
-    }
-
-    fn write_raw_keys(&self, next_id: u32, output: &mut Output) -> Result<(), HeadError> {
-        let mut payload = Vec::new();
-        let mut from = Some(0);
-        while let Some(start) = from {
-            // The lock is held for a frame at a time. A rebuild in between may hide some keys; they are only a
-            // cache, and their series are parsed once after the next start.
-            from = self.raw_keys.read().visit(start, FRAME_BYTES / checkpoint::RAW_KEY_BYTES, |hash, id| {
-                if id < next_id {
-                    checkpoint::encode_raw_key(hash, id, &mut payload);
-                }
-            });
-            output.put(checkpoint::KIND_RAW_KEYS, &payload)?;
-            payload.clear();
-        }
-        Ok(())
-    }
-
-    fn write_chunks(&self, stripe_idx: usize, next_id: u32, output: &mut Output) -> Result<(), HeadError> {
-        let (mut ids, mut open, mut payload) = (Vec::new(), Vec::new(), Vec::new());
-        for page in 0.. {
-            ids.clear();
-            // The lock is held for a page at a time, so that appends wait for microseconds only.
-            let stripe = self.series.stripes[stripe_idx].lock();
-            let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
-            for &id in ids.iter().filter(|&&id| id < next_id) {
-                output.totals.sample_count += put_series_chunks(&stripe, id, &mut open, &mut payload);
-            }
-            drop(stripe);
-            if payload.len() >= FRAME_BYTES {
-                output.put(checkpoint::KIND_CHUNKS, &payload)?;
-                payload.clear();
-            }
-        }
-        if payload.is_empty() { Ok(()) } else { output.put(checkpoint::KIND_CHUNKS, &payload) }
-    }
-
-    fn remove_older_checkpoints(&self, dir: &Path, segment: u64) -> Result<(), HeadError> {
-        let disk = &*self.env.disk;
-        for entry in disk.list(dir).map_err(HeadError::io(dir))? {
-            if checkpoint_number(&entry.name).is_some_and(|n| n < segment) {
-                let path = dir.join(&entry.name);
-                disk.remove_file(&path).map_err(HeadError::io(&path))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn write_series(tenant: &TenantHead, output: &mut Output) -> Result<(), HeadError> {
-    let mut payload = Vec::new();
-    let mut from = Some(0);
-    while let Some(start) = from.take() {
-        encode_series(tenant.id.as_str(), 0, &mut payload);
-        let empty_len = payload.len();
-        // The lock is held for a frame at a time; series made meanwhile are in the log.
-        let tables = tenant.tables.read();
-        for (id, pairs) in tables.live_series_from(start) {
-            if payload.len() >= FRAME_BYTES {
-                from = Some(id);
+        let start_ns = self.env.clock.mono_ns();
+        let mut rolling = self.rolling.lock();
+        let rolling = &mut *rolling;
+        let sequence = self.wal.ticket().0;
+        // A slice that knew of frames which the log has lost would leave a gap in the log's count.
+        self.wal.sync()?;
+        let moment = self.moment(sequence);
+        let slice_count = rolling.slices.len();
+        let tail_bytes = moment.log_bytes - rolling.oldest_log_bytes().unwrap_or(moment.log_bytes);
+        let state_bytes = rolling.slices.values().map(|spot| spot.bytes).sum();
+        let allowance = rolling.pace.allow(start_ns, moment.log_bytes, tail_bytes, slice_count, state_bytes);
+        self.counters.tail_bytes.store(tail_bytes.max(0).unsigned_abs(), Ordering::Relaxed);
+        self.counters.tail_ns.store(rolling.pace.tail_ns(tail_bytes), Ordering::Relaxed);
+        // Taking a definition in from the log costs far more than a sample.
+        self.extend_definitions(rolling, moment, &mut stats)?;
+        let mut due = self.note_slices(rolling, moment, |spot| !spot.is_current(moment));
+        due.sort_by_key(|slice| rolling.slices.get(slice).map_or(0, |spot| spot.sequence));
+        for slice in due.into_iter().take(allowance.slice_count) {
+            if stats.bytes >= allowance.bytes {
                 break;
             }
-            SeriesRecord { id, raw_hash: 0 }.encode(pairs, &mut payload);
-            output.totals.series_count += 1;
+            self.write_slice(rolling, slice, moment, &mut stats)?;
         }
-        drop(tables);
-        if payload.len() > empty_len {
-            output.put(checkpoint::KIND_SERIES, &payload)?;
+        self.finish_round(rolling, &mut stats)?;
+        self.note_written(rolling, &stats);
+        stats.duration_ns = self.env.clock.mono_ns().saturating_sub(start_ns);
+        Ok(stats)
+    }
+
+    /// The state of the head as of the log position `sequence`, which was taken before.
+    pub(crate) fn moment(&self, sequence: u64) -> Moment {
+        let log_bytes = self.wal.counters.written_bytes.load(Ordering::Relaxed).cast_signed();
+        // Read behind the position: an id is taken before the first frame with it is queued.
+        let change_count = self.counters.change_count.load(Ordering::Relaxed);
+        Moment { sequence, next_id: self.next_id.load(Ordering::Acquire), log_bytes, change_count }
+    }
+
+    /// Takes slices with new series into account; gives the numbers of those for which `is_due` holds.
+    fn note_slices(&self, rolling: &mut Rolling, moment: Moment, is_due: impl Fn(&Spot) -> bool) -> Vec<u32> {
+        let mut page_id = rolling.next_id - rolling.next_id % PAGE_SLOTS as u32;
+        while page_id < moment.next_id {
+            // Before the last look it had no series, so no samples either.
+            let spot = || Spot::unwritten(rolling.sequence, moment.log_bytes);
+            rolling.slices.entry(slice_of(page_id)).or_insert_with(spot);
+            page_id = page_id.saturating_add(PAGE_SLOTS as u32);
         }
+        (rolling.next_id, rolling.sequence) = (moment.next_id, moment.sequence);
+        rolling.slices.iter().filter(|(_, spot)| is_due(spot)).map(|(&slice, _)| slice).collect()
     }
-    Ok(())
-}
 
-fn write_windows(tenant: &TenantHead, output: &mut Output) -> Result<(), HeadError> {
-    let windows: Vec<WindowEntry> = {
-        let windows = tenant.windows.lock();
-        let entry = |(&start, count): (&i64, &crate::windows::WindowCount)| WindowEntry {
-            start,
-            first_arrival_ms: count.first_arrival_ms,
-        };
-        windows.by_start.iter().map(entry).collect()
-    };
-    if windows.is_empty() {
-        return Ok(());
+    /// Cuts the log once a segment is behind all slices, and deletes sealed files that none of them names.
+    fn finish_round(&self, rolling: &mut Rolling, stats: &mut CheckpointStats) -> Result<(), HeadError> {
+        let Some(oldest) = rolling.oldest_sequence() else { return Ok(()) };
+        if self.wal.has_segment_through(oldest) {
+            stats.removed_bytes = self.cut_log(rolling)?;
+        }
+        let oldest_change = rolling.slices.values().map(|spot| spot.change_count).min().unwrap_or(0);
+        if !rolling.dead_files.is_empty() && oldest_change >= rolling.dead_change {
+            self.sync_slices(rolling)?;
+            let dead_files = std::mem::take(&mut rolling.dead_files);
+            self.series.store.delete(&dead_files)?;
+        }
+        if rolling.dead_files.is_empty() {
+            rolling.dead_files = self.note_dead_files();
+            rolling.dead_change = self.counters.change_count.load(Ordering::Relaxed);
+        }
+        Ok(())
     }
-    let mut payload = Vec::new();
-    WindowEntry::encode_all(tenant.id.as_str(), &windows, &mut payload);
-    output.put(checkpoint::KIND_WINDOWS, &payload)
-}
 
-/// Appends the chunks of one series to `payload`; gives how many samples they have. `open` is overwritten.
-fn put_series_chunks(stripe: &Stripe, id: u32, open: &mut Vec<u8>, payload: &mut Vec<u8>) -> u64 {
-    let Some(hot) = stripe.hot(id).filter(|hot| !hot.has_no_chunk()) else { return 0 };
-    let mut late = Vec::new();
-    let mut sample_count = 0;
-    if hot.late != NONE {
-        let samples = stripe.late.samples(hot.late);
-        late = xor::encode_whole(&samples.times, &samples.values);
-        sample_count += samples.len() as u64;
+    /// Sealed files without chunks. Slices that were written before may still name them, whatever their position:
+    /// merging late samples into chunks leaves no frame in the log.
+    fn note_dead_files(&self) -> Vec<u32> {
+        let dead_files = self.series.store.dead_files();
+        if !dead_files.is_empty() {
+            self.counters.change_count.fetch_add(1, Ordering::Relaxed);
+        }
+        dead_files
     }
-    let mut sealed: Vec<SealedEntry> = stripe
-        .nodes
-        .list(hot.sealed)
-        .map(|node| SealedEntry {
-            file: node.place.file,
-            offset: node.place.offset,
-            len: node.len,
-            count: node.count,
-            min_time: node.min_time,
-            span_ms: node.span_ms,
-        })
-        .collect();
-    sealed.reverse();
-    sample_count += sealed.iter().map(|s| u64::from(s.count)).sum::<u64>();
-    let last = if hot.open.is_none() {
-        (hot.xor.count() > 0).then(|| (hot.xor.time(), hot.xor.value_bits()))
-    } else {
-        sample_count += u64::from(hot.xor.count());
-        None
-    };
-    open.clear();
-    stripe.copy_open(hot, open);
-    encode_chunks(&ChunkEntry { id, open, late: &late, last, sealed }, payload);
-    sample_count
-}
 
-/// Path of the checkpoint that stands before `segment`.
-pub(crate) fn checkpoint_path(dir: &Path, segment: u64) -> PathBuf {
-    dir.join(format!("checkpoint.{segment:08}"))
-}
+    /// Removes the segments that no slice needs.
+    pub(crate) fn cut_log(&self, rolling: &mut Rolling) -> Result<u64, HeadError> {
+        self.sync_slices(rolling)?;
+        let dir = wal_dir(&self.options.dir);
+        let oldest = rolling.oldest_sequence().unwrap_or(rolling.sequence);
+        if oldest >= self.relog_before.load(Ordering::Relaxed) {
+            self.relog_before.store(0, Ordering::Relaxed);
+        }
+        self.wal.remove_through(oldest).map_err(HeadError::io(&dir))
+    }
 
-/// The segment number in the name of a checkpoint.
-pub(crate) fn checkpoint_number(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix("checkpoint.")?;
-    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+    fn note_written(&self, rolling: &Rolling, stats: &CheckpointStats) {
+        let counters = &self.counters;
+        counters.checkpoint_bytes.store(rolling.bytes(), Ordering::Relaxed);
+        counters.slice_count.fetch_add(stats.slice_count, Ordering::Relaxed);
+        counters.slice_bytes.fetch_add(stats.bytes, Ordering::Relaxed);
+    }
 }

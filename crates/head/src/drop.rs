@@ -62,6 +62,8 @@ impl Head {
             MutexGuard::unlock_fair(stripe);
         }
         drop(order);
+        // The log does not tell of it, so slices are not up to date by their position alone.
+        self.counters.change_count.fetch_add(1, Ordering::Relaxed);
         snapshot.tenant.windows.lock().merge(&mut tally, i64::MAX);
         let gone = self.remove_empty_series(&snapshot.tenant);
         stats.series_count = gone.len() as u64;

@@ -1,6 +1,6 @@
 //! The head as a whole: what it is made of, and its small operations.
 //!
-//! Lock order: gate, checkpoint, tables of a tenant, a stripe, then the leaves (log queue, sealed files, raw keys).
+//! Lock order: gate, maintenance, checkpoint, tables of a tenant, a stripe, then the leaves (log queue, sealed files, raw keys).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use chronolith_model::{DuplicatePolicy, TenantId, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
 use crate::append::AppendScratch;
+use crate::checkpoint::Rolling;
 use crate::key_hash::KeyHash;
 use crate::options::{HeadError, HeadOptions, WriteError};
 use crate::progress::{ReplayProgress, ReplayReport};
@@ -35,6 +36,12 @@ pub(crate) struct Counters {
     pub(crate) series_created: AtomicU64,
     pub(crate) checkpoint_count: AtomicU64,
     pub(crate) checkpoint_bytes: AtomicU64,
+    /// Window drops, and sealed files found without chunks: the log does not tell of them.
+    pub(crate) change_count: AtomicU64,
+    pub(crate) slice_count: AtomicU64,
+    pub(crate) slice_bytes: AtomicU64,
+    pub(crate) tail_bytes: AtomicU64,
+    pub(crate) tail_ns: AtomicU64,
 }
 
 /// The series, in stripes, and where their sealed chunks are.
@@ -68,13 +75,18 @@ pub struct Head {
     pub(crate) gate: RwLock<()>,
     /// One checkpoint or window drop at a time.
     pub(crate) maintenance: Mutex<()>,
+    /// Where the checkpoint stands; locked behind `maintenance`.
+    pub(crate) rolling: Mutex<Rolling>,
+    /// Until all slices stand behind this position, repeats are logged like fresh samples: what a start has read
+    /// from the log may not be on the disk, whatever the log's last sync said. 0 when that is over.
+    pub(crate) relog_before: AtomicU64,
     pub(crate) scratch: Mutex<Vec<AppendScratch>>,
     pub(crate) counters: Counters,
     pub(crate) replay: ReplayReport,
 }
 
 impl Head {
-    /// Loads the newest checkpoint, replays the log behind it, and takes writes.
+    /// Loads the slices of the checkpoint, replays the log behind them, and takes writes.
     ///
     /// # Errors
     /// [`HeadError`] if the disk refuses. Damage is contained and named in the report's notes.
@@ -126,7 +138,7 @@ impl Head {
         written
     }
 
-    /// Refuses further writes, makes everything durable, writes a checkpoint so that the next start has
+    /// Refuses further writes, makes everything durable, brings the checkpoint up to date so that the next start has
     /// nothing to replay. Closing twice is no error.
     ///
     /// # Errors

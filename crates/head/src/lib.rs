@@ -1,4 +1,4 @@
-//! Accepts samples durably and serves the newest hours: log, stripes, late samples, sealed chunks, checkpoints,
+//! Accepts samples durably and serves the newest hours: log, stripes, late samples, sealed chunks, checkpoint,
 //! replay.
 //!
 //! Holds: what [`Head::wait`] has acknowledged survives power loss (in the default mode); a series has one value

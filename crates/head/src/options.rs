@@ -29,6 +29,8 @@ pub struct HeadOptions {
     pub wal_segment_bytes: u64,
     /// Bytes after which a sealed chunk file is followed by the next.
     pub sealed_file_bytes: u64,
+    /// Dead series in a definitions file below which it is not written anew.
+    pub dead_count_min: u64,
 }
 
 impl HeadOptions {
@@ -42,6 +44,7 @@ impl HeadOptions {
             free_bytes_min: 64 << 20,
             wal_segment_bytes: 64 << 20,
             sealed_file_bytes: 128 << 20,
+            dead_count_min: 4096,
         }
     }
 }

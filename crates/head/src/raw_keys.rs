@@ -27,9 +27,58 @@ pub(crate) struct RawKeys {
     ids: Vec<u32>,
     table: SplitTable,
     dead_count: usize,
+    /// Entries at the front that a definitions file holds.
+    stored_count: usize,
 }
 
 impl RawKeys {
+    /// The keys of definitions files, in their order; of equal ones the last counts.
+    pub(crate) fn load(keys: impl Iterator<Item = (u128, u32)>) -> RawKeys {
+        let (hashes, ids): (Vec<u128>, Vec<u32>) = keys.unzip();
+        let mut loaded = RawKeys { hashes, ids, ..RawKeys::default() };
+        let RawKeys { hashes, ids, table, dead_count, .. } = &mut loaded;
+        table.reserve(hashes.len(), |_| 0);
+        for entry in 0..hashes.len() {
+            let hash = hashes[entry];
+            match table.find(hash as u64, |i| hashes[i as usize] == hash) {
+                Some(known) => {
+                    ids[known as usize] = ids[entry];
+                    ids[entry] = ID_NONE;
+                    *dead_count += 1;
+                }
+                None => table.insert(hash as u64, entry as u32, |i| hashes[i as usize] as u64),
+            }
+        }
+        loaded.stored_count = loaded.hashes.len();
+        loaded
+    }
+
+    /// Visits entries that no definitions file holds, at most `count`, up to the first of a series from `id_end`
+    /// on; they count as held from then on. Gives how many were visited.
+    pub(crate) fn store(&mut self, count: usize, id_end: u32, mut visit: impl FnMut(u128, u32)) -> usize {
+        let start = self.stored_count.min(self.ids.len());
+        let end = start.saturating_add(count).min(self.ids.len());
+        let mut at = start;
+        while at < end && (self.ids[at] < id_end || self.ids[at] == ID_NONE) {
+            if self.ids[at] != ID_NONE {
+                visit(self.hashes[at], self.ids[at]);
+            }
+            at += 1;
+        }
+        self.stored_count = at;
+        at - start
+    }
+
+    /// Whether [`RawKeys::store`] has something to visit.
+    pub(crate) fn has_unstored(&self) -> bool {
+        self.stored_count < self.ids.len()
+    }
+
+    /// Forgets what definitions files hold: they are written anew.
+    pub(crate) fn forget_stored(&mut self) {
+        self.stored_count = 0;
+    }
+
     /// The entry of `hash`; `guess` is looked at first.
     pub(crate) fn find(&self, hash: u128, guess: usize) -> Option<usize> {
         if self.hashes.get(guess) == Some(&hash) && self.ids[guess] != ID_NONE {

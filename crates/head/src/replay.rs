@@ -1,95 +1,288 @@
-//! Starting: newest good checkpoint, then the log behind it, samples on all cores.
+//! Starting: definitions and slices of the checkpoint, then the log behind them, on all cores.
 //!
-//! Holds: nothing is logged; loading twice the same gives the same; damage is contained, and named in notes.
-//! Steps: files, definitions (checkpoint, then log), chunks, samples, cut the torn tail.
+//! Holds: nothing is logged; loading twice the same gives the same; damage is contained, and named in notes. What
+//! is read passes through bounded buffers, so a start needs no more memory than the head that it builds.
+//! Steps: files, sealed files, definitions beside slices, tables, log, cut the torn tail.
 
-mod chunks;
 mod definitions;
 mod files;
-mod samples;
+mod log;
+mod positions;
+mod sealed;
+mod slices;
+mod stream;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use chronolith_base::Env;
+use chronolith_base::hash::HashMap;
+use chronolith_base::thread::core_count;
 use parking_lot::{Mutex, RwLock};
 
+use crate::checkpoint::{CheckpointStats, Pace, Rolling, Spot, slice_of};
 use crate::head::{Counters, Head, Series};
 use crate::key_hash::KeyHash;
 use crate::options::{HeadError, HeadOptions};
 use crate::progress::{ReplayProgress, ReplayReport};
+use crate::raw_keys::RawKeys;
 use crate::stripe::{STRIPE_COUNT, Stripe};
 use crate::sync;
 use crate::tenant::Tenants;
 use crate::wal::{Wal, WalStart, wal_dir};
 
-use definitions::Definitions;
-use files::LogFiles;
+use definitions::LoadedDefinitions;
+use files::{LogFiles, SegmentEnd};
+use log::LogReplay;
+use positions::Positions;
+use slices::{LoadedSlices, SliceLoader};
+
+/// Bytes of log below which the time of their replay is no measure.
+const MEASURED_BYTES_MIN: u64 = 8 << 20;
+
+/// What the parts of a start come to.
+struct Opened {
+    series: Arc<Series>,
+    tenants: Tenants,
+    raw_keys: RawKeys,
+    next_id: u32,
+    start: WalStart,
+    rolling: Rolling,
+    /// Frames of the log that were read; the newest slices do not have them.
+    has_tail: bool,
+    report: ReplayReport,
+}
+
+/// What was read of the log.
+struct Tail {
+    ends: Vec<SegmentEnd>,
+    bytes: u64,
+    /// Position up to which it may define series anew under other ids; 0 if it does not.
+    alias_sequence: u64,
+}
 
 /// Makes a head from what is on disk.
 pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -> Result<Head, HeadError> {
     let start_ns = env.clock.mono_ns();
     let mut report = ReplayReport::default();
     let files = LogFiles::find(env, &options.dir, &mut report)?;
-    files.announce(progress);
-    let scans = files.scan(progress, &mut report);
-    let mut definitions = Definitions::new(env);
-    definitions.load_checkpoint(&files, &mut report);
-    definitions.load_log(&files, &scans, &mut report);
-    let (store, known_files) = chunks::open_sealed(env, &options, &files, &mut report)?;
-    let stripes = definitions.make_stripes();
-    let series = Arc::new(Series { stripes, store, env: env.clone(), window_ms: options.window_ms });
-    chunks::load(&files, &series, &definitions, &known_files, &mut report);
-    let unknown_end = samples::replay(&files, &scans, &series, &definitions, &mut report)?;
-    definitions.next_id = definitions.next_id.max(unknown_end);
-    let start = files.finish(env, &scans)?;
-    report.series = definitions.live_count();
+    announce(&files, progress);
+    let sealed = sealed::open_all(env, &options)?;
+    let stripes = (0..STRIPE_COUNT).map(|_| sync::Mutex::new(Stripe::new())).collect();
+    let series =
+        Arc::new(Series { stripes, store: sealed.store, env: env.clone(), window_ms: options.window_ms });
+    let tenants = Mutex::new(Tenants::default());
+    let (mut slices, mut definitions) = load_checkpoint(env, &files, &series, &tenants, progress)?;
+    report.notes.append(&mut slices.notes);
+    report.notes.append(&mut definitions.notes);
+    report.bytes += slices.bytes + definitions.bytes;
+    let tenants = tenants.into_inner();
+    let keys = std::mem::take(&mut definitions.raw_keys);
+    let (aliases, raw_keys) = definitions::finish(&series, &tenants, keys, &mut slices, &mut report);
+    put_windows(env, &tenants, &mut slices);
+    sealed::finish(env, &options, &series.store, sealed.unusable, &slices, &mut report)?;
+    let positions = positions_of(&series, &slices, &definitions);
+    let log_start_ns = env.clock.mono_ns();
+    let next_id = next_id_of(&slices, &definitions);
+    let mut log = LogReplay::new(&files, &series, &positions, tenants, aliases, raw_keys, next_id);
+    let ends = log.run(progress, &mut report)?;
+    let LogReplay { tenants, aliases, raw_keys, next_id, defined_count, .. } = log;
+    note_lost_tail(&files, &slices, &ends, &mut report);
+    let newest = slices.spots.values().map(|s| s.sequence).max().unwrap_or(0);
+    let start = files.finish(env, &ends, newest.max(definitions.mark.sequence))?;
+    let log_bytes: u64 = ends.iter().map(|e| e.end).sum();
+    let log_ns = env.clock.mono_ns().saturating_sub(log_start_ns);
+    let measured = (log_bytes >= MEASURED_BYTES_MIN && positions.oldest == 0).then_some((log_bytes, log_ns));
+    let pace = Pace::new(env.clock.mono_ns(), core_count(), measured);
+    let has_tail = ends.iter().any(|e| e.last_sequence > positions.oldest);
+    let alias_sequence = if aliases.into_inner().is_empty() { 0 } else { start.sequence };
+    let tail = Tail { ends, bytes: log_bytes, alias_sequence };
+    let rolling = rolling_of(&series, slices, definitions, &tail, next_id, pace);
+    let tenants = tenants.into_inner();
+    report.series = tenants.all().iter().map(|t| t.tables.read().live_count() as u64).sum();
     report.duration_ns = env.clock.mono_ns().saturating_sub(start_ns);
     for note in &report.notes {
         tracing::warn!(note = %note, "replay");
     }
-    Ok(build(env, options, definitions, series, start, report))
+    let opened = Opened { series, tenants, raw_keys, next_id, start, rolling, has_tail, report };
+    let head = build(env, options, opened);
+    if defined_count > 0 {
+        head.settle_definitions_of_log()?;
+    }
+    head.cut_finished_log()?;
+    Ok(head)
 }
 
-fn build(
+/// Reads definitions and slices side by side.
+fn load_checkpoint(
     env: &Env,
-    options: HeadOptions,
-    definitions: Definitions,
-    series: Arc<Series>,
-    start: WalStart,
-    report: ReplayReport,
-) -> Head {
-    let dir = wal_dir(&options.dir);
-    let kept_bytes = start.kept.iter().map(|s| s.bytes).sum();
-    let (key, kept) = (start.key, kept_bytes);
-    let wal = Wal::new(env, &options, dir, start);
-    wal.counters.segment_bytes.store(kept, Ordering::Relaxed);
-    Head {
-        env: env.clone(),
-        options,
-        series,
-        tenants: RwLock::new(definitions.tenants),
-        raw_keys: sync::RwLock::new(definitions.raw_keys),
-        key_hash: KeyHash::new(key),
-        next_id: AtomicU32::new(definitions.next_id),
-        wal,
-        gate: RwLock::new(()),
-        maintenance: Mutex::new(()),
-        scratch: Mutex::new(Vec::new()),
-        counters: Counters {
-            checkpoint_bytes: AtomicU64::new(definitions.checkpoint_bytes),
-            ..Counters::default()
-        },
-        replay: report,
+    files: &LogFiles,
+    series: &Series,
+    tenants: &Mutex<Tenants>,
+    progress: &ReplayProgress,
+) -> Result<(LoadedSlices, LoadedDefinitions), HeadError> {
+    let loader = SliceLoader::new(files, series, tenants, progress);
+    let definitions = std::thread::scope(|scope| {
+        for _ in 0..loader.helper_count() {
+            // Without another thread this one does all.
+            let thread = std::thread::Builder::new().name("replay-slices".to_owned());
+            let _ = thread.spawn_scoped(scope, || loader.run());
+        }
+        let definitions = definitions::load(env, files, tenants);
+        loader.run();
+        definitions
+    })?;
+    Ok((loader.finish()?, definitions))
+}
+
+/// Tells how much there is to do.
+fn announce(files: &LogFiles, progress: &ReplayProgress) {
+    let number = |s: Option<&files::Segment>| s.map_or(0, |s| s.number);
+    progress.segment_first.store(number(files.segments.first()), Ordering::Relaxed);
+    progress.segment_last.store(number(files.segments.last()), Ordering::Relaxed);
+    progress.segment_now.store(number(files.segments.first()), Ordering::Relaxed);
+    let bytes: u64 = files.segments.iter().map(|s| s.len).sum();
+    progress.bytes_total.store(bytes, Ordering::Relaxed);
+}
+
+fn next_id_of(slices: &LoadedSlices, definitions: &LoadedDefinitions) -> u32 {
+    let sliced = slices.id_ends.values().copied().max().unwrap_or(0);
+    definitions.next_id.max(sliced)
+}
+
+/// Counts what the slices have by window.
+fn put_windows(env: &Env, tenants: &Tenants, slices: &mut LoadedSlices) {
+    let now_ms = env.clock.now_ms();
+    for (tenant, tally) in tenants.all().iter().zip(&mut slices.tallies) {
+        tenant.windows.lock().merge_known(tally, &slices.arrivals, tenant.idx, now_ms);
     }
 }
 
-/// Empty stripes.
-pub(crate) fn new_stripes() -> Vec<sync::Mutex<Stripe>> {
-    (0..STRIPE_COUNT).map(|_| sync::Mutex::new(Stripe::new())).collect()
+/// Slices of the series that are there.
+fn occupied_slices(series: &Series) -> Vec<u32> {
+    let mut out = Vec::new();
+    let mut ids = Vec::new();
+    for (stripe_idx, stripe) in series.stripes.iter().enumerate() {
+        let stripe = stripe.lock();
+        for page in 0.. {
+            ids.clear();
+            let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
+            out.extend(ids.first().map(|&id| slice_of(id)));
+        }
+    }
+    out.sort_unstable();
+    out.dedup();
+    out
 }
 
-/// Tenants of a head without any.
-pub(crate) fn no_tenants() -> Tenants {
-    Tenants::default()
+fn positions_of(series: &Series, slices: &LoadedSlices, definitions: &LoadedDefinitions) -> Positions {
+    let mut by_slice = HashMap::default();
+    for (&slice, spot) in &slices.spots {
+        let id_end = slices.id_ends.get(&slice).copied().unwrap_or(0);
+        by_slice.insert(slice, (spot.sequence, id_end));
+    }
+    let is_whole = |slice: u32| slices.spots.get(&slice).is_some_and(Spot::is_whole);
+    let all_whole =
+        slices.spots.values().all(Spot::is_whole) && occupied_slices(series).into_iter().all(is_whole);
+    let oldest = slices.spots.values().map(|s| s.sequence).min().filter(|_| all_whole).unwrap_or(0);
+    Positions::new(by_slice, oldest, definitions.mark.sequence, definitions.mark.next_id)
+}
+
+/// Notes slices whose log is not there any more: their newest copy was damaged, the one before is too old.
+fn note_lost_tail(files: &LogFiles, slices: &LoadedSlices, ends: &[SegmentEnd], report: &mut ReplayReport) {
+    let newest = slices.spots.values().map(|s| s.sequence).max().unwrap_or(0);
+    let first = ends.iter().find(|e| e.last_sequence > 0).map_or(newest + 1, |e| e.first_sequence);
+    for (slice, spot) in slices.spots.iter().filter(|(_, spot)| spot.sequence + 1 < first) {
+        let path = crate::checkpoint::slice_path(&files.dir, *slice, spot.place.unwrap_or(0));
+        let (from, to) = (spot.sequence + 1, first - 1);
+        report
+            .notes
+            .push(format!("{}: frames {from} to {to} behind it are missing in the log", path.display()));
+    }
+    if slices.damaged_count > 0 {
+        let count = slices.damaged_count;
+        report.notes.push(format!("checkpoint: {count} chunks cannot be used and are left out"));
+    }
+}
+
+fn rolling_of(
+    series: &Series,
+    slices: LoadedSlices,
+    definitions: LoadedDefinitions,
+    tail: &Tail,
+    next_id: u32,
+    pace: Pace,
+) -> Rolling {
+    let mut spots: BTreeMap<u32, Spot> = slices.spots;
+    let (ends, alias_sequence) = (&tail.ends, tail.alias_sequence);
+    let tail = -tail.bytes.cast_signed();
+    let before = ends.iter().find(|e| e.last_sequence > 0).map_or(0, |e| e.first_sequence - 1);
+    let newest = spots.values().map(|s| s.sequence).max().unwrap_or(0);
+    let last = ends.iter().map(|e| e.last_sequence).max().unwrap_or(0).max(newest);
+    for spot in spots.values_mut() {
+        // Bytes behind the position, as if frames were of one length.
+        let behind = last.saturating_sub(spot.sequence.max(before)) as f64;
+        let all = last.saturating_sub(before).max(1) as f64;
+        spot.log_bytes = (tail as f64 * (behind / all).min(1.0)) as i64;
+    }
+    for slice in occupied_slices(series) {
+        spots.entry(slice).or_insert_with(|| Spot::unwritten(before, tail));
+    }
+    Rolling::new(spots, definitions.file, pace, next_id, last, alias_sequence)
+}
+
+fn build(env: &Env, options: HeadOptions, opened: Opened) -> Head {
+    let dir = wal_dir(&options.dir);
+    let kept_bytes = opened.start.kept.iter().map(|s| s.bytes).sum();
+    let relog_before = if opened.has_tail { opened.start.sequence } else { 0 };
+    let key = opened.start.key;
+    let wal = Wal::new(env, &options, dir, opened.start);
+    wal.counters.segment_bytes.store(kept_bytes, Ordering::Relaxed);
+    let counters =
+        Counters { checkpoint_bytes: AtomicU64::new(opened.rolling.bytes()), ..Counters::default() };
+    Head {
+        env: env.clone(),
+        options,
+        series: opened.series,
+        tenants: RwLock::new(opened.tenants),
+        raw_keys: sync::RwLock::new(opened.raw_keys),
+        key_hash: KeyHash::new(key),
+        next_id: AtomicU32::new(opened.next_id),
+        wal,
+        gate: RwLock::new(()),
+        maintenance: Mutex::new(()),
+        rolling: Mutex::new(opened.rolling),
+        relog_before: AtomicU64::new(relog_before),
+        scratch: Mutex::new(Vec::new()),
+        counters,
+        replay: opened.report,
+    }
+}
+
+impl Head {
+    /// Brings definitions that were read from the log to a file of their own: repeats of samples are logged again
+    /// until all slices are written, and must find their series after the next start.
+    fn settle_definitions_of_log(&self) -> Result<(), HeadError> {
+        let _alone = self.maintenance.lock();
+        let mut rolling = self.rolling.lock();
+        let moment = self.moment(self.wal.ticket().0);
+        match self.extend_definitions(&mut rolling, moment, &mut CheckpointStats::default()) {
+            Err(HeadError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => {
+                self.wal.enter_disk_full();
+                Ok(())
+            }
+            other => other,
+        }
+    }
+    /// Removes the segments that a crash has left behind slices which were finished.
+    fn cut_finished_log(&self) -> Result<(), HeadError> {
+        let _alone = self.maintenance.lock();
+        let mut rolling = self.rolling.lock();
+        let oldest = rolling.oldest_sequence().unwrap_or(0);
+        if self.wal.has_segment_through(oldest) {
+            self.cut_log(&mut rolling)?;
+        }
+        Ok(())
+    }
 }

@@ -75,6 +75,18 @@ impl SealedStore {
         SealedPlace { file: current.number, offset }
     }
 
+    /// Lets no file get a number below `number`. For a store that nothing was pushed to yet.
+    pub(crate) fn skip_to(&self, number: u32) {
+        let mut current = self.current.lock();
+        if current.number >= number {
+            return;
+        }
+        let mut files = self.files.write();
+        files.remove(&current.number);
+        *current = Arc::new(SealedFile::new(&self.dir, number));
+        files.insert(number, current.clone());
+    }
+
     /// The file with this number, if it is still there.
     pub(crate) fn file(&self, number: u32) -> Option<Arc<SealedFile>> {
         self.files.read().get(&number).cloned()

@@ -47,10 +47,18 @@ pub struct HeadStats {
     pub samples_deleted: u64,
     /// Series made since the start.
     pub series_created: u64,
-    /// Checkpoints written since the start.
+    /// Whole checkpoints written since the start.
     pub checkpoint_count: u64,
-    /// Bytes of the newest of them.
+    /// Bytes of the newest copies of all slices, and of the definitions.
     pub checkpoint_bytes: u64,
+    /// Slices written since the start.
+    pub slice_count: u64,
+    /// Bytes of slices and definitions written since the start.
+    pub slice_bytes: u64,
+    /// Bytes of log that a start would replay, at the last look.
+    pub tail_bytes: u64,
+    /// Milliseconds that this is expected to take.
+    pub tail_ms: u64,
     /// Sealed files.
     pub sealed_files: u64,
     /// Their bytes.
@@ -107,6 +115,10 @@ impl Head {
             series_created: load(&counters.series_created),
             checkpoint_count: load(&counters.checkpoint_count),
             checkpoint_bytes: load(&counters.checkpoint_bytes),
+            slice_count: load(&counters.slice_count),
+            slice_bytes: load(&counters.slice_bytes),
+            tail_bytes: load(&counters.tail_bytes),
+            tail_ms: load(&counters.tail_ns) / 1_000_000,
             sealed_files,
             sealed_bytes,
             replay_ms: self.replay.duration_ns / 1_000_000,

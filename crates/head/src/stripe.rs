@@ -246,6 +246,11 @@ impl Stripe {
         Applied::InOrder
     }
 
+    /// Series that are there.
+    pub(crate) fn series_count(&self) -> u64 {
+        self.pages.iter().flatten().map(|page| u64::from(page.live_count)).sum()
+    }
+
     /// Chunks: open, late, sealed. A buffer of late samples counts as one.
     pub(crate) fn chunk_count(&self) -> u64 {
         self.chains.count() + self.late.count() + self.nodes.count()

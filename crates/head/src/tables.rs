@@ -4,10 +4,12 @@
 //! until they are as many as the live ones, and then everything is built anew.
 //! Not here: samples (`stripe`), locking (`tenant`).
 
+mod load;
 mod lookup;
 mod members;
 mod order;
 
+pub(crate) use load::LoadScratch;
 pub use lookup::Cardinality;
 use members::Members;
 pub(crate) use order::sort_by_labels;
@@ -214,6 +216,11 @@ impl Tables {
         Some(builder.finish())
     }
 
+    /// Whether the series is there.
+    pub(crate) fn is_live(&self, id: u32) -> bool {
+        self.live_idx(id).is_some()
+    }
+
     /// Ids of live series, ascending.
     pub(crate) fn live_ids(&self) -> impl Iterator<Item = u32> {
         (0..self.ids.len()).filter(|&i| !self.is_dead(i)).map(|i| self.ids[i])
@@ -236,11 +243,18 @@ impl Tables {
         (first..self.ids.len()).filter(|&i| !self.is_dead(i)).map(|i| (self.ids[i], self.pairs_of(i)))
     }
 
+    /// Live series from id `start` on with the numbers of their pairs, ids ascending.
+    pub(crate) fn live_members_from(&self, start: u32) -> impl Iterator<Item = (u32, &[u32])> {
+        let first = self.ids.partition_point(|&id| id < start);
+        (first..self.ids.len()).filter(|&i| !self.is_dead(i)).map(|i| (self.ids[i], self.members_of(i)))
+    }
+
     fn pairs_of(&self, idx: usize) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.members_of(idx).iter().map(|&p| self.pair_text(p))
     }
 
-    fn pair_text(&self, pair: u32) -> (&str, &str) {
+    /// Name and value of a pair by its number, which holds until the tables are built anew.
+    pub(crate) fn pair_text(&self, pair: u32) -> (&str, &str) {
         let pair = &self.pairs[pair as usize];
         (self.name_text(pair.name), self.slice(pair.start, pair.len))
     }

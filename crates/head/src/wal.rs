@@ -119,9 +119,14 @@ impl Wal {
         Ok((segments.finish_segment(), segments.last_sequence()))
     }
 
-    /// Removes the segments before `segment`: a durable checkpoint holds what they hold.
-    pub(crate) fn remove_before(&self, segment: u64) -> std::io::Result<u64> {
-        self.commit.sink().remove_before(segment, &self.counters)
+    /// Whether a finished segment has no frame behind `sequence`.
+    pub(crate) fn has_segment_through(&self, sequence: u64) -> bool {
+        self.commit.sink().has_segment_through(sequence)
+    }
+
+    /// Removes the segments without frames behind `sequence`: durable slices hold what they hold.
+    pub(crate) fn remove_through(&self, sequence: u64) -> std::io::Result<u64> {
+        self.commit.sink().remove_through(sequence, &self.counters)
     }
 
     /// Called every second: writes what waits while the disk was full, syncs in interval mode.

@@ -188,7 +188,7 @@ fn damaged_world() -> (Told, Vec<(PathBuf, Vec<u8>)>) {
     let mut told = Told::default();
     script(&world, &mut told, false);
     let files = copy_disk(&world.disk);
-    for kind in [".seg", "checkpoint", ".sealed"] {
+    for kind in [".seg", ".slice0", ".definitions", ".sealed"] {
         assert!(files.iter().any(|(p, _)| p.to_string_lossy().contains(kind)), "the script makes a {kind}");
     }
     (told, files)

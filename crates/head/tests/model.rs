@@ -209,7 +209,14 @@ impl Life {
 
     fn compare_all(&mut self) {
         self.model.retain(|_, samples| !samples.is_empty());
-        assert_eq!(read_all(&self.world, self.head(), &TENANTS), self.model);
+        let found = read_all(&self.world, self.head(), &TENANTS);
+        for (key, want) in &self.model {
+            let got = found.get(key).cloned().unwrap_or_default();
+            let lost: Vec<_> = want.iter().filter(|(t, v)| got.get(t) != Some(v)).collect();
+            let extra: Vec<_> = got.iter().filter(|(t, _)| !want.contains_key(t)).collect();
+            assert!(lost.is_empty() && extra.is_empty(), "{key:?} lacks {lost:?}, has {extra:?} too much");
+        }
+        assert_eq!(found.len(), self.model.len(), "only series of the model");
         let mut counts: BTreeMap<(String, i64), u64> = BTreeMap::new();
         for ((name, _), samples) in &self.model {
             for time in samples.keys() {
@@ -279,6 +286,10 @@ fn live(seed: u64) {
             }
             17 => life.crash(true),
             18 => life.crash(false),
+            19 if life.below(2) == 0 => {
+                life.world.clock.advance(std::time::Duration::from_secs(life.below(400)));
+                life.head().roll_checkpoint().expect("a part of the checkpoint");
+            }
             _ => {
                 if life.below(3) == 0 {
                     life.head().close().expect("closes");

@@ -138,6 +138,20 @@ impl Server {
             }
         };
         self.threads.push(thread::spawn("wal-pulse", pulse).map_err(RunError::Threads)?);
+        // Neither blocks nor syncs of the log wait for slices, nor the other way round.
+        let (app, stop) = (self.app.clone(), self.stop.clone());
+        let roll = move || {
+            while !stop.wait(TICK_PAUSE) {
+                if let Some(store) = app.store.get() {
+                    // A bug in one round must not end the checkpoint for good.
+                    let round = std::panic::AssertUnwindSafe(|| store.roll_checkpoint());
+                    if std::panic::catch_unwind(round).is_err() {
+                        tracing::error!("a round of the checkpoint ended in a panic; the next one follows");
+                    }
+                }
+            }
+        };
+        self.threads.push(thread::spawn("checkpoint", roll).map_err(RunError::Threads)?);
         if self.app.options.self_scrape_interval_ms > 0 {
             let (app, stop, instance) = (self.app.clone(), self.stop.clone(), self.address.to_string());
             let scrape = move || scrape::run(&app, &instance, &stop);

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use chronolith_base::{ByteReader, DecodeError, Env};
-use chronolith_format::{checkpoint, sealed, wal};
+use chronolith_base::{DecodeError, Env, Mapped};
+use chronolith_format::{definitions, sealed, slice, wal};
 use chronolith_model::TenantId;
 
 use crate::tenant::TENANTS_DIR;
@@ -31,9 +31,11 @@ pub struct CheckReport {
     pub segments: u64,
     /// Good frames in them.
     pub frames: u64,
-    /// Checkpoints read.
-    pub checkpoints: u64,
-    /// Sealed chunks that a checkpoint refers to.
+    /// Slices of the checkpoint, one copy of each.
+    pub slices: u64,
+    /// Series in the definitions files.
+    pub definitions: u64,
+    /// Sealed chunks that a slice refers to.
     pub sealed_chunks: u64,
     /// Blocks read.
     pub blocks: u64,
@@ -57,7 +59,7 @@ impl CheckReport {
     }
 }
 
-/// Verifies everything below `dir`: WAL, checkpoint, the sealed chunks it refers to, and all blocks.
+/// Verifies everything below `dir`: WAL, definitions, slices, the sealed chunks that they refer to, and all blocks.
 /// Cost: one pass over all bytes.
 ///
 /// # Errors
@@ -82,9 +84,10 @@ fn check_wal(env: &Env, dir: &Path, report: &mut CheckReport) {
     for (idx, name) in segments.iter().enumerate() {
         check_segment(env, &wal_dir.join(name), idx + 1 == segments.len(), report);
     }
-    for name in all.iter().filter(|n| n.starts_with("checkpoint.") && !n.ends_with(".tmp")) {
-        check_checkpoint(env, dir, &wal_dir.join(name), report);
+    for name in all.iter().filter(|n| n.ends_with(".definitions")) {
+        check_definitions(env, &wal_dir.join(name), report);
     }
+    check_slices(env, dir, &all, report);
 }
 
 fn check_segment(env: &Env, path: &Path, is_last: bool, report: &mut CheckReport) {
@@ -114,40 +117,103 @@ fn check_segment(env: &Env, path: &Path, is_last: bool, report: &mut CheckReport
     }
 }
 
-fn check_checkpoint(env: &Env, dir: &Path, path: &Path, report: &mut CheckReport) {
+fn check_definitions(env: &Env, path: &Path, report: &mut CheckReport) {
     let bytes = match env.disk.map(path) {
         Ok(bytes) => bytes,
         Err(error) => return report.damage(path, 0, error),
     };
-    report.checkpoints += 1;
     report.bytes += bytes.len() as u64;
-    if let Err(error) = checkpoint::verify(&bytes) {
-        report.decode_damage(path, &error);
+    let header = match definitions::FileHeader::decode(&bytes) {
+        Ok(header) => header,
+        Err(error) => return report.decode_damage(path, &error),
+    };
+    let scan = wal::scan_segment_from(&bytes, header.key, definitions::FILE_HEADER_BYTES, 0);
+    for frame in scan.frames.iter().filter(|f| f.header.kind == definitions::KIND_SERIES) {
+        let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
+        match definitions::SeriesReader::decode(payload) {
+            Ok(series) => report.definitions += series.series_count as u64,
+            Err(error) => report.damage(path, frame.payload.start as u64, error),
+        }
     }
+    for damage in scan.damage {
+        let text = format!("{} bytes belong to no good frame", damage.len);
+        if damage.followed {
+            report.damage(path, damage.offset as u64, text);
+        } else {
+            let place = format!("{}: offset {}", path.display(), damage.offset);
+            report
+                .notes
+                .push(format!("{place}: unfinished round of the checkpoint, {text} (the log has them)"));
+        }
+    }
+}
+
+/// Verifies the newest whole copy of each slice. A bad copy beside a good one is what a kill left of the copy that
+/// was being written, and is named as a note.
+fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckReport) {
+    let wal_dir = dir.join("wal");
     let mut wanted: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    let mut offset = checkpoint::FILE_HEADER_BYTES;
-    while let Ok((kind, payload, end)) = checkpoint::decode_frame(&bytes, offset) {
-        if kind == checkpoint::KIND_CHUNKS {
-            let mut reader = ByteReader::new(payload);
-            loop {
-                match checkpoint::decode_chunks(&mut reader) {
-                    Ok(None) => break,
-                    Ok(Some(entry)) => {
-                        for chunk in &entry.sealed {
-                            wanted.entry(chunk.file).or_default().push(chunk.offset);
-                        }
-                    }
-                    Err(error) => {
-                        report.damage(path, offset as u64, error);
-                        break;
-                    }
+    let mut slices: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
+    for name in names {
+        if let Some(slice) = name.strip_suffix(".slice0").or(name.strip_suffix(".slice1")) {
+            slices.entry(slice).or_default().push(wal_dir.join(name));
+        }
+    }
+    for paths in slices.values() {
+        let mut newest: Option<(u64, &Path, Mapped)> = None;
+        let mut damages = Vec::new();
+        for path in paths {
+            let bytes = match env.disk.map(path) {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    report.damage(path, 0, error);
+                    continue;
                 }
+            };
+            report.bytes += bytes.len() as u64;
+            match slice::decode_slice(&bytes) {
+                Ok((header, _)) if newest.as_ref().is_some_and(|(g, ..)| *g >= header.generation) => {}
+                Ok((header, _)) => newest = Some((header.generation, path, bytes)),
+                Err(error) => damages.push((path, error)),
             }
         }
-        offset = end;
+        report.slices += 1;
+        for (path, error) in damages {
+            match &newest {
+                Some(_) => {
+                    report.notes.push(format!("{}: unfinished copy of a slice: {error}", path.display()))
+                }
+                None => report.decode_damage(path, &error),
+            }
+        }
+        if let Some((_, path, bytes)) = newest {
+            collect_sealed(path, &bytes, &mut wanted, report);
+        }
     }
     for (file, offsets) in wanted {
         check_sealed(env, &dir.join("chunks").join(format!("{file:08}.sealed")), &offsets, report);
+    }
+}
+
+/// Adds the places of the sealed chunks that a good copy names.
+fn collect_sealed(path: &Path, bytes: &[u8], wanted: &mut BTreeMap<u32, Vec<u32>>, report: &mut CheckReport) {
+    let Ok((_, frames)) = slice::decode_slice(bytes) else { return };
+    for (_, payload) in frames.iter().filter(|(kind, _)| *kind == slice::KIND_SERIES) {
+        let (mut reader, mut entry) = (slice::EntryReader::new(payload), slice::SeriesEntry::default());
+        loop {
+            match reader.next(&mut entry) {
+                Ok(false) => break,
+                Ok(true) => {
+                    for chunk in &entry.sealed {
+                        wanted.entry(chunk.file).or_default().push(chunk.offset);
+                    }
+                }
+                Err(error) => {
+                    report.damage(path, 0, error);
+                    break;
+                }
+            }
+        }
     }
 }
 

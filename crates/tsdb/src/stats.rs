@@ -47,8 +47,12 @@ pub struct TsdbStats {
     pub maintenance_error_count: u64,
     /// Blocks removed by retention.
     pub retention_removed_count: u64,
-    /// Checkpoints written.
+    /// Whole checkpoints written.
     pub checkpoint_count: u64,
+    /// Slices of the checkpoint written.
+    pub slice_count: u64,
+    /// Bytes of slices and definitions written.
+    pub slice_bytes: u64,
     /// How long the last replay took.
     pub replay_ms: u64,
     /// What the last replay could not use (torn tail, damaged frames), for people.
@@ -87,6 +91,8 @@ impl Tsdb {
             maintenance_error_count: load(&self.counters.upkeep_errors),
             retention_removed_count: load(&self.counters.retention_removed),
             checkpoint_count: head.checkpoint_count,
+            slice_count: head.slice_count,
+            slice_bytes: head.slice_bytes,
             replay_ms: self.replay_ms,
             replay_notes: self.replay_notes.clone(),
             gauges: [
@@ -98,6 +104,9 @@ impl Tsdb {
                 ("head_postings_bytes", memory.postings_bytes as f64),
                 ("head_raw_key_bytes", memory.raw_key_bytes as f64),
                 ("head_sealed_file_bytes", head.sealed_bytes as f64),
+                ("checkpoint_bytes", head.checkpoint_bytes as f64),
+                ("checkpoint_tail_bytes", head.tail_bytes as f64),
+                ("checkpoint_tail_replay_seconds", head.tail_ms as f64 / 1000.0),
                 ("wal_pending_bytes", head.wal_pending_bytes as f64),
                 ("flush_damaged_chunks", load(&self.counters.damaged_chunks) as f64),
                 ("delete_requests", load(&self.counters.deletions) as f64),

@@ -247,8 +247,17 @@ impl Tsdb {
         self.head.recover_space();
     }
 
-    /// Refuses further writes, makes everything durable, writes a checkpoint so that the next start replays
-    /// nothing, releases the lock when the last reference goes.
+    /// Writes what is due of the checkpoint. To be called every second or more often, on a thread of its own: never
+    /// waits for [`Tsdb::tick`], which may be writing a block.
+    pub fn roll_checkpoint(&self) {
+        if let Err(error) = self.head.roll_checkpoint() {
+            self.count_upkeep_error();
+            tracing::error!(%error, "writing a part of the checkpoint failed; it is tried again");
+        }
+    }
+
+    /// Refuses further writes, makes everything durable, brings the checkpoint up to date so that the next start
+    /// replays nothing, releases the lock when the last reference goes.
     ///
     /// # Errors
     /// If the checkpoint cannot be written; nothing is lost then, the next start replays the log.

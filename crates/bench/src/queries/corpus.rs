@@ -1,11 +1,15 @@
 //! The series that are queried, and their values.
 //!
 //! Holds: a value is a function of series and step, so that every server gets the same without anybody storing it;
-//! counters are whole numbers and only rise. Samples lie 15 s apart on multiples of 15 s.
+//! counters are whole numbers and only rise. Samples lie 15 s apart, half a second off every second: no step of a
+//! query or subquery meets one, so that servers agree about which samples a window holds, whether they take its first
+//! moment for inside or not.
 //! Not here: how they are sent (`feed`).
 
 /// Distance of samples.
 pub(super) const STEP_MS: i64 = 15_000;
+/// Where between two multiples of their distance samples lie.
+const OFF_SECONDS_MS: i64 = 3_500;
 /// How long a series of the churned metric lives, in steps.
 const CHURN_LIFE_STEPS: usize = 40;
 const BOUNDS: [&str; 10] = ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "+Inf"];
@@ -62,7 +66,7 @@ impl Corpus {
 
     fn new(name: &'static str, span_ms: i64, end_ms: i64, families: Vec<(Family, usize)>) -> Corpus {
         let step_count = (span_ms / STEP_MS) as usize;
-        let start_ms = (end_ms - span_ms).div_euclid(STEP_MS) * STEP_MS;
+        let start_ms = (end_ms - span_ms).div_euclid(STEP_MS) * STEP_MS + OFF_SECONDS_MS;
         Corpus { name, start_ms, step_count, families }
     }
 
@@ -192,7 +196,7 @@ mod tests {
             }
         }
         assert_eq!(corpus.step_count, 720);
-        assert_eq!(corpus.end_ms() % STEP_MS, 0);
+        assert_eq!(corpus.end_ms() % 1000, 500);
     }
 
     #[test]

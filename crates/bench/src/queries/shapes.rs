@@ -1,10 +1,10 @@
 //! The ten shapes of query that are known to be slow, each over the corpus that makes it so.
-//! Holds: times lie between samples, where servers agree about which samples a window holds, whether they take its
-//! first moment for inside or not.
+//! Holds: all times lie within the corpus or a few seconds behind it.
+//! Not here: the series (`corpus`).
 
 use super::corpus::Corpus;
 
-/// Behind the last sample, and behind every multiple of it.
+/// Behind the last sample.
 const BETWEEN_MS: i64 = 7_000;
 /// Small queries of the shape that asks many.
 const RULE_COUNT: usize = 1000;

@@ -44,9 +44,13 @@ pub struct Scan {
 /// Scans the segment `bytes` behind its header.
 #[must_use]
 pub fn scan_segment(bytes: &[u8], key: u128) -> Scan {
-    let mut scan = Scan { end: SEGMENT_HEADER_BYTES, ..Scan::default() };
-    let mut at = SEGMENT_HEADER_BYTES;
-    let mut sequence = 0;
+    scan_segment_from(bytes, key, SEGMENT_HEADER_BYTES, 0)
+}
+
+/// As [`scan_segment`], from offset `at` on, where the frames before end with `sequence`.
+#[must_use]
+pub fn scan_segment_from(bytes: &[u8], key: u128, mut at: usize, mut sequence: u64) -> Scan {
+    let mut scan = Scan { end: at, ..Scan::default() };
     let mut used_len = None;
     loop {
         if let Some(frame) = frame_at(bytes, at, key, sequence) {

@@ -1,178 +1,306 @@
-//! Series definitions of checkpoint and log: tables, raw keys, and records without samples.
+//! Series definitions: the definitions file, then what of it is alive.
+//!
+//! Holds: a series is alive if its slice has it, or if it is younger than that slice; what was alive twice under
+//! the same labels had left the head before it was made again, so the younger one counts.
 
-use crate::sync::Mutex;
+use std::path::Path;
+
 use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
-use chronolith_format::checkpoint::{self as format, RAW_KEY_BYTES, RawKeys as RawKeyReader, WindowEntry};
-use chronolith_format::wal::{KIND_DELETES, KIND_SAMPLES, KIND_SERIES, Scan, SeriesRef};
-use chronolith_model::{Labels, TenantId};
+use chronolith_format::definitions::{
+    FILE_HEADER_BYTES, FileHeader, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, SeriesReader, raw_keys,
+};
+use chronolith_model::TenantId;
+use parking_lot::Mutex;
 
-use super::files::LogFiles;
-use super::{new_stripes, no_tenants};
+use super::files::{LogFiles, read_head};
+use super::slices::{LoadedSlices, discard};
+use super::stream::{Block, FrameStream};
+use crate::checkpoint::{DefinitionsFile, definitions_path, slice_of};
+use crate::head::{Series, replay_thread_count};
+use crate::options::HeadError;
 use crate::progress::ReplayReport;
 use crate::raw_keys::RawKeys;
-use crate::stripe::{Stripe, stripe_of};
-use crate::tenant::Tenants;
+use crate::select::page_runs;
+use crate::stripe::stripe_of;
+use crate::tables::LoadScratch;
+use crate::tenant::{TenantHead, Tenants};
+use crate::windows::WindowTally;
 
-/// What the definitions give.
-pub(super) struct Definitions {
-    pub(super) tenants: Tenants,
-    pub(super) raw_keys: RawKeys,
+/// What the definitions file gave.
+pub(super) struct LoadedDefinitions {
+    pub(super) file: DefinitionsFile,
+    /// The last mark.
+    pub(super) mark: Mark,
+    /// Above all ids of the file.
     pub(super) next_id: u32,
-    /// Ids of series that left the head and came back under another id, to the first of them.
-    pub(super) aliases: HashMap<u32, u32>,
-    /// First arrival by tenant and window start.
-    pub(super) arrivals: HashMap<(u32, i64), i64>,
-    pub(super) checkpoint_bytes: u64,
-    stripes: Vec<Mutex<Stripe>>,
-    /// Id, tenant, labels.
-    stragglers: Vec<(u32, u32, Labels)>,
-    env: Env,
-    members: Vec<u32>,
+    pub(super) raw_keys: Vec<(u128, u32)>,
+    pub(super) bytes: u64,
+    pub(super) notes: Vec<String>,
 }
 
-impl Definitions {
-    pub(super) fn new(env: &Env) -> Definitions {
-        Definitions {
-            tenants: no_tenants(),
-            raw_keys: RawKeys::default(),
-            next_id: 0,
-            aliases: HashMap::default(),
-            arrivals: HashMap::default(),
-            checkpoint_bytes: 0,
-            stripes: new_stripes(),
-            stragglers: Vec::new(),
-            env: env.clone(),
-            members: Vec::new(),
+/// Reads the newest definitions file that is whole, or failing that the newest.
+pub(super) fn load(
+    env: &Env,
+    files: &LogFiles,
+    tenants: &Mutex<Tenants>,
+) -> Result<LoadedDefinitions, HeadError> {
+    let mut loaded = LoadedDefinitions {
+        file: DefinitionsFile::none(),
+        mark: Mark::default(),
+        next_id: 0,
+        raw_keys: Vec::new(),
+        bytes: 0,
+        notes: Vec::new(),
+    };
+    let Some(&newest) = files.definitions.last() else { return Ok(loaded) };
+    let mut chosen = newest;
+    // A crash between the next generation and the removal of this one leaves both.
+    if files.definitions.len() > 1 {
+        chosen = files.definitions.iter().rev().copied().find(|&g| is_whole(env, files, g)).unwrap_or(newest);
+    }
+    loaded.file.generation = newest;
+    loaded.file.is_broken = chosen != newest || files.definitions.len() > 1;
+    let path = definitions_path(&files.dir, chosen);
+    let disk = &*env.disk;
+    let head = read_head(disk, &path, FILE_HEADER_BYTES)?;
+    match FileHeader::decode(&head) {
+        Ok(header) if header.generation == chosen && header.key == files.key => {}
+        Ok(_) => {
+            loaded.notes.push(format!("{}: is of another log or generation", path.display()));
+            loaded.file.is_broken = true;
+        }
+        Err(error) => {
+            // The frames carry the key, so they are told from others without the header.
+            loaded.notes.push(format!("{}: {error}", path.display()));
+            loaded.file.is_broken = true;
         }
     }
-
-    /// Hands over the records.
-    pub(super) fn make_stripes(&mut self) -> Vec<Mutex<Stripe>> {
-        std::mem::take(&mut self.stripes)
-    }
-
-    pub(super) fn live_count(&self) -> u64 {
-        self.tenants.all().iter().map(|t| t.tables.read().live_count() as u64).sum()
-    }
-
-    /// Definitions, raw keys and windows of the good frames of a checkpoint.
-    pub(super) fn load_checkpoint(&mut self, files: &LogFiles, report: &mut ReplayReport) {
-        let header = files.checkpoint_header;
-        self.next_id = self.next_id.max(header.map_or(0, |h| h.next_id));
-        self.checkpoint_bytes = files.checkpoint_len();
-        report.bytes += self.checkpoint_bytes;
-        for payload in files.checkpoint_frames(format::KIND_SERIES) {
-            self.load_series(payload, None, "checkpoint", report);
-        }
-        for payload in files.checkpoint_frames(format::KIND_WINDOWS) {
-            self.load_windows(payload, report);
-        }
-        // The log's key is the checkpoint's, so these hashes are good.
-        let key_bytes: usize = files.checkpoint_frames(format::KIND_RAW_KEYS).map(<[u8]>::len).sum();
-        self.raw_keys.reserve(key_bytes / RAW_KEY_BYTES);
-        for payload in files.checkpoint_frames(format::KIND_RAW_KEYS) {
-            RawKeyReader::new(payload).for_each(|(hash, id)| self.raw_keys.insert(hash, id, usize::MAX));
-        }
-    }
-
-    fn load_windows(&mut self, payload: &[u8], report: &mut ReplayReport) {
-        let Ok((tenant, windows)) = WindowEntry::decode_all(payload) else {
-            report.notes.push("checkpoint: windows cannot be read".to_owned());
-            return;
-        };
-        let Some(tenant) = self.tenant(tenant) else { return };
-        for window in windows {
-            self.arrivals.insert((tenant, window.start), window.first_arrival_ms);
-        }
-    }
-
-    fn tenant(&mut self, name: &str) -> Option<u32> {
-        let id = TenantId::new(name).ok()?;
-        let seed = self.env.rng.next_u64();
-        self.tenants.get_or_create(&id, seed).map(|t| t.idx)
-    }
-
-    /// Definitions of the log, in its order; also finds the highest id that the log speaks of.
-    pub(super) fn load_log(&mut self, files: &LogFiles, scans: &[Scan], report: &mut ReplayReport) {
-        for (segment, scan) in files.segments.iter().zip(scans) {
-            for frame in &scan.frames {
-                let payload = segment.bytes.get(frame.payload.clone()).unwrap_or(&[]);
-                match frame.header.kind {
-                    KIND_SERIES => {
-                        let place = format!("{} offset {}", segment.path.display(), frame.payload.start);
-                        self.load_series(payload, Some(files.key), &place, report);
-                    }
-                    // Samples are read later, by stripe. Kinds of later versions are skipped.
-                    KIND_SAMPLES | KIND_DELETES => {}
-                    _ => {}
-                }
+    reserve(env, files, &path, tenants)?;
+    let mut stream = FrameStream::open(disk, &path, files.key, FILE_HEADER_BYTES)?;
+    let mut scratch = LoadScratch::default();
+    while let Some(block) = stream.next()? {
+        for frame in &block.frames {
+            let payload = block.payload(frame);
+            match frame.header.kind {
+                KIND_SERIES => load_series(env, payload, tenants, &mut loaded, &mut scratch),
+                KIND_RAW_KEYS => loaded.raw_keys.extend(raw_keys(payload)),
+                KIND_MARK => loaded.mark = Mark::decode(payload).unwrap_or(loaded.mark),
+                _ => {}
             }
         }
-        self.admit_stragglers();
     }
+    for damage in stream.damage.iter().filter(|d| d.followed) {
+        let (offset, len) = (damage.offset, damage.len);
+        loaded
+            .notes
+            .push(format!("{}: damaged at offset {offset}: {len} bytes are left out", path.display()));
+        loaded.file.is_broken = true;
+        // The log may still have what is lost here.
+        loaded.mark.sequence = 0;
+    }
+    loaded.bytes = stream.end;
+    loaded.next_id = loaded.next_id.max(loaded.mark.next_id);
+    let file = disk.open(&path).map_err(HeadError::io(&path))?;
+    if file.len().map_err(HeadError::io(&path))? > stream.end && !loaded.file.is_broken {
+        // The end of a round that was never finished; the log has what it would have said.
+        file.set_len(stream.end).map_err(HeadError::io(&path))?;
+    }
+    loaded.file.file = Some(file.into());
+    (loaded.file.offset, loaded.file.frame_sequence) = (stream.end, stream.sequence);
+    (loaded.file.next_id, loaded.file.is_dirty) = (loaded.mark.next_id, true);
+    Ok(loaded)
+}
 
-    /// Gives series whose id is below that of a younger one in the tables an id above all others: their
-    /// samples in the log are then replayed under it.
-    fn admit_stragglers(&mut self) {
-        for (id, tenant, labels) in std::mem::take(&mut self.stragglers) {
-            let tenant = self.tenants.all()[tenant as usize].clone();
-            let mut tables = tenant.tables.write();
-            let canonical = tables.find(labels.iter(), &mut self.members).unwrap_or_else(|| {
-                let fresh = self.next_id;
-                self.next_id = self.next_id.saturating_add(1);
-                tables.insert(fresh, labels.iter(), &mut self.members);
-                self.stripes[stripe_of(fresh)].lock().create(fresh, tenant.idx);
-                fresh
-            });
-            self.aliases.insert(id, canonical);
+/// Makes room for the pairs and series of each tenant.
+// PERF: reading the file twice costs 20 ms at 1M series with a value each of their own; growing the table of pairs
+// step by step cost 350 ms of 1.3 s of CPU time.
+//   cargo run --release -p chronolith-head --example restart_speed -- 1000000 10 1 1
+fn reserve(env: &Env, files: &LogFiles, path: &Path, tenants: &Mutex<Tenants>) -> Result<(), HeadError> {
+    let mut counts: HashMap<String, (usize, usize)> = HashMap::default();
+    let mut stream = FrameStream::open(&*env.disk, path, files.key, FILE_HEADER_BYTES)?;
+    while let Some(block) = stream.next()? {
+        for frame in block.frames.iter().filter(|f| f.header.kind == KIND_SERIES) {
+            // What cannot be read is named when it is loaded.
+            let Ok(series) = SeriesReader::decode(block.payload(frame)) else { continue };
+            let known = counts.entry(series.tenant.to_owned()).or_default();
+            *known = (known.0 + series.pairs.len(), known.1 + series.series_count);
         }
     }
-
-    fn load_series(&mut self, payload: &[u8], key: Option<u128>, place: &str, report: &mut ReplayReport) {
-        if let Err(what) = self.try_load_series(payload, key.is_some()) {
-            report.notes.push(format!("{place}: series definitions: {what}"));
+    for (name, (pair_count, series_count)) in counts {
+        let Ok(id) = TenantId::new(&name) else { continue };
+        let seed = env.rng.next_u64();
+        if let Some(tenant) = tenants.lock().get_or_create(&id, seed) {
+            tenant.tables.write().reserve_load(pair_count, series_count);
         }
     }
+    Ok(())
+}
 
-    fn try_load_series(&mut self, payload: &[u8], has_hashes: bool) -> Result<(), String> {
-        let mut series = SeriesRef::decode(payload).map_err(|e| e.to_string())?;
-        let Some(tenant) = self.tenant(series.tenant) else {
-            return Err(format!("tenant {:?} is not valid", series.tenant));
-        };
-        let tenant = self.tenants.all()[tenant as usize].clone();
+fn is_whole(env: &Env, files: &LogFiles, generation: u64) -> bool {
+    let path = definitions_path(&files.dir, generation);
+    let verify = || -> Result<bool, HeadError> {
+        let head = read_head(&*env.disk, &path, FILE_HEADER_BYTES)?;
+        let fits = FileHeader::decode(&head).is_ok_and(|h| h.generation == generation && h.key == files.key);
+        let mut stream = FrameStream::open(&*env.disk, &path, files.key, FILE_HEADER_BYTES)?;
+        let mut has_mark = false;
+        let marks = |block: Block| block.frames.iter().any(|f| f.header.kind == KIND_MARK);
+        while let Some(block) = stream.next()? {
+            has_mark |= marks(block);
+        }
+        Ok(fits && has_mark && !stream.damage.iter().any(|d| d.followed))
+    };
+    verify().unwrap_or(false)
+}
+
+fn load_series(
+    env: &Env,
+    payload: &[u8],
+    tenants: &Mutex<Tenants>,
+    loaded: &mut LoadedDefinitions,
+    scratch: &mut LoadScratch,
+) {
+    let mut load = || -> Result<(), String> {
+        let mut series = SeriesReader::decode(payload).map_err(|e| e.to_string())?;
+        let id = TenantId::new(series.tenant).map_err(|e| format!("tenant {:?}: {e}", series.tenant))?;
+        let tenant = tenants.lock().get_or_create(&id, env.rng.next_u64()).ok_or("too many tenants")?;
         let mut tables = tenant.tables.write();
-        let mut pairs = Vec::new();
-        while let Some(record) = series.next(&mut pairs).map_err(|e| e.to_string())? {
-            let id = record.id;
-            if id == u32::MAX || pairs.is_empty() {
-                return Err(format!("series {id} is not valid"));
-            }
-            let known = tables.find(pairs.iter().copied(), &mut self.members);
-            let canonical = known.unwrap_or(id);
-            if known.is_none() {
-                if !tables.ascends(id) {
-                    // It had left the head when the checkpoint was written; see `admit_stragglers`.
-                    let labels = Labels::from_pairs(pairs.iter().copied());
-                    self.stragglers.push((id, tenant.idx, labels));
-                    self.next_id = self.next_id.max(id.saturating_add(1));
-                    continue;
-                }
-                self.next_id = self.next_id.max(id.saturating_add(1));
-                tables.insert(id, pairs.iter().copied(), &mut self.members);
-                let mut stripe = self.stripes[stripe_of(id)].lock();
-                if stripe.hot(id).is_some() {
-                    return Err(format!("series {id} belongs to two tenants"));
-                }
-                stripe.create(id, tenant.idx);
-            } else if canonical != id {
-                self.next_id = self.next_id.max(id.saturating_add(1));
-                self.aliases.insert(id, canonical);
-            }
-            if has_hashes {
-                self.raw_keys.insert(record.raw_hash, canonical, usize::MAX);
-            }
+        let skipped_count = tables.load(&mut series, scratch).map_err(|e| e.to_string())?;
+        loaded.file.series_count += series.series_count as u64;
+        loaded.next_id = loaded.next_id.max(tables.next_id());
+        if skipped_count > 0 {
+            return Err(format!("{skipped_count} series are out of order"));
         }
         Ok(())
+    };
+    if let Err(what) = load() {
+        loaded.notes.push(format!("definitions: {what}"));
+        loaded.file.is_broken = true;
+        loaded.mark.sequence = 0;
     }
+}
+
+/// Decides which series are alive, makes records for those that no slice has, and builds the tables. Gives ids
+/// that are replaced by younger ones, and the raw keys of series that are alive.
+pub(super) fn finish(
+    series: &Series,
+    tenants: &Tenants,
+    keys: Vec<(u128, u32)>,
+    slices: &mut LoadedSlices,
+    report: &mut ReplayReport,
+) -> (HashMap<u32, u32>, RawKeys) {
+    let mut aliases = HashMap::default();
+    let mut stray_count = 0;
+    let all = tenants.all();
+    let dead: Vec<Vec<u64>> = all.iter().map(|t| dead_bits(series, t, slices, &mut stray_count)).collect();
+    let (keys, mut replaced) = (Mutex::new(Some(keys)), Vec::new());
+    let loaded_keys = Mutex::new(RawKeys::default());
+    let load_keys = || {
+        let keys = keys.lock().take();
+        if let Some(keys) = keys {
+            *loaded_keys.lock() = live_raw_keys(series, keys);
+        }
+    };
+    std::thread::scope(|scope| {
+        if replay_thread_count() > 1 {
+            // Without another thread this one does it as well.
+            let thread = std::thread::Builder::new().name("replay-keys".to_owned());
+            let _ = thread.spawn_scoped(scope, load_keys);
+        }
+        replaced.extend(all.iter().zip(dead).map(|(tenant, dead)| tenant.tables.write().finish_load(dead)));
+        load_keys();
+    });
+    for (tenant, replaced) in all.iter().zip(replaced) {
+        for (older, younger) in replaced {
+            let mut tally = WindowTally::new(series.window_ms);
+            discard(&mut series.stripes[stripe_of(older)].lock(), series, older, &mut tally);
+            untally(slices, tenant.idx, tally, series.window_ms);
+            aliases.insert(older, younger);
+        }
+    }
+    let undefined_count = discard_undefined(series, tenants, slices);
+    if undefined_count + stray_count > 0 {
+        let count = undefined_count + stray_count;
+        report.notes.push(format!("checkpoint: chunks of {count} series without definition are left out"));
+    }
+    (aliases, loaded_keys.into_inner())
+}
+
+/// A bit for each series of the tables that is dead.
+fn dead_bits(series: &Series, tenant: &TenantHead, slices: &LoadedSlices, stray_count: &mut u64) -> Vec<u64> {
+    let tables = tenant.tables.read();
+    let ids = tables.ids();
+    let mut dead = vec![0u64; ids.len().div_ceil(64)];
+    let mut idx = 0;
+    for run in page_runs(ids) {
+        let mut stripe = series.stripes[stripe_of(run[0])].lock();
+        let id_end = slices.id_ends.get(&slice_of(run[0])).copied().unwrap_or(0);
+        for &id in run {
+            let owner = stripe.hot(id).map(|hot| hot.tenant);
+            let is_alive = match owner {
+                Some(owner) if owner == tenant.idx => true,
+                Some(_) => {
+                    *stray_count += 1;
+                    false
+                }
+                None if id >= id_end => {
+                    stripe.create(id, tenant.idx);
+                    true
+                }
+                None => false,
+            };
+            dead[idx / 64] |= u64::from(!is_alive) << (idx % 64);
+            idx += 1;
+        }
+    }
+    dead
+}
+
+/// Takes records out whose series no definition names; gives how many.
+fn discard_undefined(series: &Series, tenants: &Tenants, slices: &mut LoadedSlices) -> u64 {
+    let defined: u64 = tenants.all().iter().map(|t| t.tables.read().live_count() as u64).sum();
+    let present: u64 = series.stripes.iter().map(|s| s.lock().series_count()).sum();
+    if present == defined {
+        return 0;
+    }
+    let mut count = 0;
+    for (stripe_idx, stripe) in series.stripes.iter().enumerate() {
+        let mut stripe = stripe.lock();
+        let mut ids = Vec::new();
+        for page in 0.. {
+            let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
+        }
+        for id in ids {
+            let Some(tenant) = stripe.hot(id).and_then(|hot| tenants.all().get(hot.tenant as usize)) else {
+                continue;
+            };
+            if tenant.tables.read().is_live(id) {
+                continue;
+            }
+            let mut tally = WindowTally::new(series.window_ms);
+            discard(&mut stripe, series, id, &mut tally);
+            untally(slices, tenant.idx, tally, series.window_ms);
+            count += 1;
+        }
+    }
+    count
+}
+
+fn untally(slices: &mut LoadedSlices, tenant: u32, mut tally: WindowTally, window_ms: i64) {
+    let tenant = tenant as usize;
+    if slices.tallies.len() <= tenant {
+        slices.tallies.resize_with(tenant + 1, || WindowTally::new(window_ms));
+    }
+    tally.drain().for_each(|(start, count)| slices.tallies[tenant].add(start, count));
+}
+
+/// The raw keys of series that are alive.
+fn live_raw_keys(series: &Series, keys: Vec<(u128, u32)>) -> RawKeys {
+    let mut live = Vec::with_capacity(keys.len());
+    for run in keys.chunk_by(|a, b| stripe_of(a.1) == stripe_of(b.1)) {
+        let stripe = series.stripes[stripe_of(run[0].1)].lock();
+        live.extend(run.iter().filter(|(_, id)| stripe.hot(*id).is_some()));
+    }
+    drop(keys);
+    RawKeys::load(live.into_iter())
 }

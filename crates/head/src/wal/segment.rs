@@ -22,6 +22,8 @@ const FREE_CHECK_NS: u64 = 1_000_000_000;
 pub(crate) struct SegmentFile {
     pub(crate) number: u64,
     pub(crate) bytes: u64,
+    /// Sequence of its last frame; 0 if it has none.
+    pub(crate) last_sequence: u64,
 }
 
 struct Current {
@@ -161,7 +163,11 @@ impl Segments {
     pub(super) fn finish_segment(&mut self) -> u64 {
         let header = SEGMENT_HEADER_BYTES as u64;
         if let Some(current) = self.current.take_if(|c| c.offset > header) {
-            self.older.push_back(SegmentFile { number: current.number, bytes: current.len });
+            self.older.push_back(SegmentFile {
+                number: current.number,
+                bytes: current.len,
+                last_sequence: self.last_sequence,
+            });
         }
         self.current.as_ref().map_or(self.next_number, |c| c.number)
     }
@@ -185,7 +191,7 @@ impl Segments {
         };
         // An empty segment that was too small for the frame is left behind, header only.
         if let Some(old) = self.current.take() {
-            self.older.push_back(SegmentFile { number: old.number, bytes: old.len });
+            self.older.push_back(SegmentFile { number: old.number, bytes: old.len, last_sequence: 0 });
         }
         let offset = SEGMENT_HEADER_BYTES as u64;
         self.current = Some(Current { file, number, offset, len, is_dirty: false });
@@ -203,9 +209,15 @@ impl Segments {
         Ok(file)
     }
 
-    pub(super) fn remove_before(&mut self, segment: u64, counters: &WalCounters) -> io::Result<u64> {
+    /// Whether a finished segment has no frame behind `sequence`.
+    pub(super) fn has_segment_through(&self, sequence: u64) -> bool {
+        self.older.front().is_some_and(|s| s.last_sequence <= sequence)
+    }
+
+    /// Removes the oldest segments as long as they have no frame behind `sequence`; gives their bytes.
+    pub(super) fn remove_through(&mut self, sequence: u64, counters: &WalCounters) -> io::Result<u64> {
         let mut removed_bytes = 0;
-        while let Some(oldest) = self.older.front().filter(|s| s.number < segment) {
+        while let Some(oldest) = self.older.front().filter(|s| s.last_sequence <= sequence) {
             self.disk.remove_file(&segment_path(&self.dir, oldest.number))?;
             removed_bytes += oldest.bytes;
             counters.segment_bytes.fetch_sub(oldest.bytes, Ordering::Relaxed);
@@ -216,7 +228,7 @@ impl Segments {
 }
 
 /// Path of segment `number`.
-fn segment_path(dir: &Path, number: u64) -> PathBuf {
+pub(super) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:08}.seg"))
 }
 

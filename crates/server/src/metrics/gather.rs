@@ -223,7 +223,9 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
             stats.maintenance_error_count,
         ),
         ("retention_removed_blocks_total", "Blocks removed by retention.", stats.retention_removed_count),
-        ("checkpoints_total", "Checkpoints written.", stats.checkpoint_count),
+        ("checkpoints_total", "Whole checkpoints written.", stats.checkpoint_count),
+        ("checkpoint_slices_total", "Slices of the checkpoint written.", stats.slice_count),
+        ("checkpoint_written_bytes_total", "Bytes written to slices and definitions.", stats.slice_bytes),
     ] {
         sheet.counter(name, help, value as f64);
     }

@@ -1,0 +1,155 @@
+//! How long a head takes to come back after a kill, and what memory that takes: wall time, CPU time, peak of resident
+//! memory before and after.
+//!
+//! `cargo run --release -p chronolith-head --example restart_speed -- [series] [rounds] [tail rounds] [unique]`
+//! Writes `rounds` scrapes of all series, 10 labels each, in a process of its own, which ends without closing anything;
+//! a second process opens the directory. A checkpoint stands `tail rounds` before the end; as many as `rounds` for a log
+//! without any. With a last argument other than 0 each series has a label value of its own, some 250 bytes of text.
+
+use std::path::Path;
+
+use chronolith_base::{Env, Rng};
+use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
+use chronolith_model::{
+    Labels, MatchOp, Matcher, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
+};
+
+const BATCH: usize = 5000;
+const STEP_MS: i64 = 15_000;
+/// The start of a window, so that rounds and windows begin together.
+const START_MS: i64 = 1_699_999_200_000;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |idx: usize, default| args.get(idx).and_then(|a| a.parse::<usize>().ok()).unwrap_or(default);
+    match args.first().map(String::as_str) {
+        Some("write") => {
+            write(Path::new(&args[1]), number(2, 0), number(3, 0), number(4, 0), number(5, 0) != 0);
+            // As a kill would leave it: nothing is closed, no destructor runs.
+            std::process::abort();
+        }
+        Some("open") => open(Path::new(&args[1])),
+        _ => {
+            let dir = std::env::temp_dir().join(format!("restart-speed-{}", std::process::id()));
+            let dir_text = dir.display().to_string();
+            let (series, rounds) = (number(0, 100_000).to_string(), number(1, 20).to_string());
+            let (tail, unique) = (number(2, 2).to_string(), number(3, 0).to_string());
+            run(&["write", &dir_text, &series, &rounds, &tail, &unique]);
+            run(&["open", &dir_text]);
+            run(&["open", &dir_text]);
+            Env::real().disk.remove_dir_all(&dir).expect("removed");
+        }
+    }
+}
+
+fn run(args: &[&str]) {
+    let program = std::env::current_exe().expect("a name");
+    std::process::Command::new(program).args(args).status().expect("a process");
+}
+
+fn options(dir: &Path) -> HeadOptions {
+    HeadOptions { sync: SyncMode::Os, ..HeadOptions::new(dir.to_owned()) }
+}
+
+fn write(dir: &Path, series_count: usize, rounds: usize, tail_rounds: usize, unique: bool) {
+    let env = Env::real();
+    let rng = Rng::from_seed(1);
+    let mut batches: Vec<WriteBatch> =
+        (0..series_count).step_by(BATCH).map(|first| make_batch(first, series_count, unique)).collect();
+    let before = status_bytes(&env, "VmRSS:");
+    let (head, _) = Head::open(&env, options(dir), &ReplayProgress::default()).expect("opens");
+    for round in 0..rounds {
+        let now = START_MS + STEP_MS * round as i64;
+        for batch in &mut batches {
+            for (i, value) in batch.values.iter_mut().enumerate() {
+                *value = if i % 2 == 0 {
+                    *value + rng.below(100) as f64
+                } else {
+                    rng.below(10_000) as f64 / 100.0
+                };
+            }
+            batch.times.fill(now);
+            let (_, ticket) =
+                head.append(&TenantId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
+            head.wait(ticket).expect("written");
+        }
+        if round + 1 + tail_rounds == rounds && tail_rounds < rounds {
+            let stats = head.checkpoint().expect("a checkpoint");
+            println!("checkpoint: {} bytes, {} ms", stats.bytes, stats.duration_ns / 1_000_000);
+        }
+    }
+    let stats = head.stats();
+    println!(
+        "{} series, {} chunks, {} bytes of log; RSS of the head {} MB",
+        stats.series,
+        stats.chunks,
+        stats.wal_segment_bytes,
+        status_bytes(&env, "VmRSS:").saturating_sub(before) >> 20,
+    );
+}
+
+fn open(dir: &Path) {
+    let env = Env::real();
+    let start = env.clock.mono_ns();
+    let (head, report) = Head::open(&env, options(dir), &ReplayProgress::default()).expect("opens");
+    let opened = env.clock.mono_ns();
+    let matchers = [Matcher::new("instance", MatchOp::Equal, "host-1:9100").expect("a pattern")];
+    let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+    let found = head.select(&TenantId::anonymous(), &selector, &ReadContext::unlimited(env.clock.clone()));
+    let count = found.expect("selected").len();
+    println!(
+        "open: {} ms, first answer ({count} series) {} ms later; {} CPU ms; {} samples of the log; {} series; \
+         RSS {} MB (anonymous {}), peak {} MB; notes {:?}",
+        (opened - start) / 1_000_000,
+        (env.clock.mono_ns() - opened) / 1_000_000,
+        cpu_ms(&env),
+        report.samples,
+        report.series,
+        status_bytes(&env, "VmRSS:") >> 20,
+        status_bytes(&env, "RssAnon:") >> 20,
+        status_bytes(&env, "VmHWM:") >> 20,
+        report.notes,
+    );
+    std::process::exit(0);
+}
+
+fn make_batch(first: usize, series_count: usize, unique: bool) -> WriteBatch {
+    let mut batch = WriteBatch::from_labels();
+    (first..(first + BATCH).min(series_count))
+        .for_each(|i| batch.push_labels(&labels(i, unique), &[(0, 0.0)]));
+    batch
+}
+
+fn labels(i: usize, unique: bool) -> Labels {
+    let (instance, path) = (format!("host-{}:9100", i / 500), format!("/api/v1/{}", i % 500));
+    let uid = format!("{:032x}-{i}", i as u128 * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    Labels::from_pairs([
+        ("__name__", "http_server_request_duration_seconds_count"),
+        ("instance", &*instance),
+        ("path", &*path),
+        ("job", "kubernetes-service-endpoints"),
+        ("cluster", "production-eu-west-1"),
+        ("namespace", "default"),
+        ("method", "GET"),
+        ("code", "200"),
+        ("pod", if unique { &*uid } else { "api-7c9f" }),
+        ("container", "server"),
+    ])
+}
+
+/// A line of `/proc/self/status` in bytes; 0 where the system does not tell.
+fn status_bytes(env: &Env, key: &str) -> u64 {
+    let status = env.disk.read("/proc/self/status".as_ref()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&status);
+    let line = text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or("");
+    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
+}
+
+/// CPU time of the process, user and system; clock ticks are a hundredth of a second.
+fn cpu_ms(env: &Env) -> u64 {
+    let stat = env.disk.read("/proc/self/stat".as_ref()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&stat);
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks = |idx: usize| fields.get(idx).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+    (ticks(11) + ticks(12)) * 10
+}

@@ -1,0 +1,310 @@
+//! Extending the definitions file by series made since, and writing it anew when most of it is dead.
+//!
+//! Holds: a mark is written behind all that it speaks of, and what a mark speaks of was durable in the log before.
+//! Nothing is appended behind a failed write or sync: the file is written anew then.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chronolith_base::DiskFile;
+use chronolith_format::definitions::{
+    FileHeader, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, RAW_KEY_BYTES, SeriesWriter, encode_raw_key,
+};
+use chronolith_format::wal::{FrameHeader, STRIPE_NONE};
+
+use super::{CheckpointStats, Moment, Rolling, Spot};
+use crate::head::Head;
+use crate::options::{HeadError, WriteError};
+use crate::stripe::STRIPE_COUNT;
+use crate::tenant::TenantHead;
+use crate::wal::wal_dir;
+
+/// Bytes of a payload after which the next frame starts.
+const FRAME_BYTES: usize = 1 << 20;
+/// Buffered bytes that are written at once.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// The current file.
+pub(crate) struct DefinitionsFile {
+    /// None before the first round.
+    pub(crate) file: Option<Arc<dyn DiskFile>>,
+    pub(crate) generation: u64,
+    /// Where the next frame goes.
+    pub(crate) offset: u64,
+    /// Sequence of the last frame.
+    pub(crate) frame_sequence: u64,
+    /// Series below this id are in the file.
+    pub(crate) next_id: u32,
+    /// Series in the file, dead ones included.
+    pub(crate) series_count: u64,
+    /// Whether the file has to be written anew: it is damaged, or a write to it has failed.
+    pub(crate) is_broken: bool,
+    /// Whether bytes of an earlier process may not be durable.
+    pub(crate) is_dirty: bool,
+}
+
+impl DefinitionsFile {
+    /// No file yet.
+    pub(crate) fn none() -> DefinitionsFile {
+        DefinitionsFile {
+            file: None,
+            generation: 0,
+            offset: 0,
+            frame_sequence: 0,
+            next_id: 0,
+            series_count: 0,
+            is_broken: false,
+            is_dirty: false,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.offset
+    }
+}
+
+/// Frames on their way to a file.
+struct Output<'a> {
+    file: &'a dyn DiskFile,
+    path: &'a Path,
+    key: u128,
+    offset: u64,
+    frame_sequence: u64,
+    buffer: Vec<u8>,
+}
+
+impl Output<'_> {
+    fn put(&mut self, kind: u8, payload: &[u8]) -> Result<(), HeadError> {
+        self.frame_sequence += 1;
+        let mut header = FrameHeader::for_payload(kind, STRIPE_NONE, payload);
+        header.sequence = self.frame_sequence;
+        header.put_frame(self.key, payload, &mut self.buffer);
+        if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), HeadError> {
+        self.file.write_at(&self.buffer, self.offset).map_err(HeadError::io(self.path))?;
+        self.offset += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl Head {
+    /// Appends the series and raw keys that the file lacks, and syncs it. Afterwards it has all series below
+    /// `moment.next_id`.
+    pub(crate) fn extend_definitions(
+        &self,
+        rolling: &mut Rolling,
+        moment: Moment,
+        stats: &mut CheckpointStats,
+    ) -> Result<(), HeadError> {
+        if rolling.definitions.is_broken {
+            return self.rewrite_definitions(rolling, moment, stats);
+        }
+        let has_new = moment.next_id > rolling.definitions.next_id || self.raw_keys.read().has_unstored();
+        if !has_new {
+            return self.sync_definitions(rolling);
+        }
+        self.settle_definitions()?;
+        let dir = wal_dir(&self.options.dir);
+        let known = &rolling.definitions;
+        let path = definitions_path(&dir, known.generation);
+        let Some(file) = known.file.clone() else {
+            return self.rewrite_definitions(rolling, moment, stats);
+        };
+        let mut output = Output {
+            file: &*file,
+            path: &path,
+            key: self.wal.key,
+            offset: known.offset,
+            frame_sequence: known.frame_sequence,
+            buffer: Vec::new(),
+        };
+        let (from, before) = (known.next_id, (known.offset, known.series_count));
+        let written =
+            self.put_definitions(&mut output, from, before.1, rolling.marked(moment)).and_then(|count| {
+                file.sync_data().map_err(HeadError::io(&path))?;
+                Ok(count)
+            });
+        let (offset, frame_sequence) = (output.offset, output.frame_sequence);
+        let known = &mut rolling.definitions;
+        // Until the opposite is shown: after an error nothing is known of what was appended.
+        known.is_broken = true;
+        known.series_count = written?;
+        (known.offset, known.frame_sequence, known.next_id) = (offset, frame_sequence, moment.next_id);
+        (known.is_broken, known.is_dirty) = (false, false);
+        stats.bytes += offset - before.0;
+        Ok(())
+    }
+
+    fn sync_definitions(&self, rolling: &mut Rolling) -> Result<(), HeadError> {
+        let known = &mut rolling.definitions;
+        let Some(file) = known.file.clone().filter(|_| known.is_dirty) else { return Ok(()) };
+        let dir = wal_dir(&self.options.dir);
+        known.is_broken = true;
+        file.sync_data().map_err(HeadError::io(&definitions_path(&dir, known.generation)))?;
+        self.env.disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
+        (known.is_broken, known.is_dirty) = (false, false);
+        Ok(())
+    }
+
+    /// Returns once the frames of all series that have an id are durable, or cannot become so for want of space: a
+    /// checkpoint that may free some must not wait for it.
+    fn settle_definitions(&self) -> Result<(), HeadError> {
+        for tenant in self.all_tenants() {
+            // Whoever has taken an id holds this lock until the series is in the tables and its frame is queued.
+            drop(tenant.tables.read());
+        }
+        match self.wal.sync() {
+            Err(WriteError::DiskFull) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Writes the file anew if most of its series are gone. Slices without series go with the definitions of
+    /// those that they had: all slices were written just before, so neither log nor definitions speak of them.
+    pub(super) fn compact_definitions(
+        &self,
+        rolling: &mut Rolling,
+        moment: Moment,
+        stats: &mut CheckpointStats,
+    ) -> Result<(), HeadError> {
+        let live_count: u64 = self.all_tenants().iter().map(|t| t.tables.read().live_count() as u64).sum();
+        let dead_count = rolling.definitions.series_count.saturating_sub(live_count);
+        if dead_count <= live_count.max(self.options.dead_count_min) {
+            return Ok(());
+        }
+        self.rewrite_definitions(rolling, moment, stats)?;
+        let dir = wal_dir(&self.options.dir);
+        // Ids are used once, so a slice wholly below the ids to come stays empty.
+        let open_first = super::slice_of(moment.next_id) / STRIPE_COUNT as u32 * STRIPE_COUNT as u32;
+        let is_gone =
+            |slice: u32, spot: &Spot| slice < open_first && spot.is_whole() && spot.series_count == 0;
+        let all = rolling.slices.iter();
+        let gone: Vec<u32> =
+            all.filter(|(slice, spot)| is_gone(**slice, spot)).map(|(&slice, _)| slice).collect();
+        for slice in gone {
+            let Some(spot) = rolling.slices.remove(&slice) else { continue };
+            for place in (0..2).filter(|&place| spot.exists[place]) {
+                let path = super::slice_path(&dir, slice, place);
+                self.env.disk.remove_file(&path).map_err(HeadError::io(&path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all live series to a file of the next generation.
+    fn rewrite_definitions(
+        &self,
+        rolling: &mut Rolling,
+        moment: Moment,
+        stats: &mut CheckpointStats,
+    ) -> Result<(), HeadError> {
+        self.settle_definitions()?;
+        let (dir, disk) = (wal_dir(&self.options.dir), &*self.env.disk);
+        let generation = rolling.definitions.generation + 1;
+        let path = definitions_path(&dir, generation);
+        let tmp = path.with_extension("tmp");
+        self.raw_keys.write().forget_stored();
+        let file: Arc<dyn DiskFile> = disk.create(&tmp).map_err(HeadError::io(&tmp))?.into();
+        let header = FileHeader { generation, key: self.wal.key };
+        let mut output = Output {
+            file: &*file,
+            path: &tmp,
+            key: self.wal.key,
+            offset: 0,
+            frame_sequence: 0,
+            buffer: header.encode().to_vec(),
+        };
+        let series_count = self.put_definitions(&mut output, 0, 0, rolling.marked(moment))?;
+        let (offset, frame_sequence) = (output.offset, output.frame_sequence);
+        file.sync_data().map_err(HeadError::io(&tmp))?;
+        disk.rename(&tmp, &path).map_err(HeadError::io(&path))?;
+        rolling.definitions = DefinitionsFile {
+            file: Some(file),
+            generation,
+            offset,
+            frame_sequence,
+            next_id: moment.next_id,
+            series_count,
+            // Until its name is durable a further round must not count on it.
+            is_broken: true,
+            is_dirty: false,
+        };
+        disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
+        rolling.definitions.is_broken = false;
+        stats.bytes += offset;
+        for entry in disk.list(&dir).map_err(HeadError::io(&dir))? {
+            let older = entry.name.strip_suffix(".definitions").and_then(|g| g.parse::<u64>().ok());
+            if older.is_some_and(|g| g < generation) {
+                let path = dir.join(&entry.name);
+                disk.remove_file(&path).map_err(HeadError::io(&path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts series from id `from` on, raw keys that no file holds, and the mark; gives the count of series in the
+    /// file, of which `count` were there before.
+    fn put_definitions(
+        &self,
+        output: &mut Output<'_>,
+        from: u32,
+        mut count: u64,
+        moment: Moment,
+    ) -> Result<u64, HeadError> {
+        let mut payload = Vec::new();
+        for tenant in self.all_tenants() {
+            count += put_series(&tenant, output, from, moment.next_id, &mut payload)?;
+        }
+        loop {
+            payload.clear();
+            let visit = |hash, id| encode_raw_key(hash, id, &mut payload);
+            let visited = self.raw_keys.write().store(FRAME_BYTES / RAW_KEY_BYTES, moment.next_id, visit);
+            if visited == 0 {
+                break;
+            }
+            output.put(KIND_RAW_KEYS, &payload)?;
+        }
+        let mark = Mark { sequence: moment.sequence, next_id: moment.next_id, series_count: count };
+        mark.encode(&mut payload);
+        output.put(KIND_MARK, &payload)?;
+        output.flush()?;
+        Ok(count)
+    }
+}
+
+fn put_series(
+    tenant: &TenantHead,
+    output: &mut Output<'_>,
+    from: u32,
+    id_end: u32,
+    payload: &mut Vec<u8>,
+) -> Result<u64, HeadError> {
+    let mut writer = SeriesWriter::default();
+    let (mut count, mut next) = (0, Some(from));
+    while let Some(start) = next.take() {
+        // The lock is held for a frame at a time.
+        let tables = tenant.tables.read();
+        for (id, members) in tables.live_members_from(start).take_while(|(id, _)| *id < id_end) {
+            if writer.len() >= FRAME_BYTES {
+                next = Some(id);
+                break;
+            }
+            writer.push(id, members, |pair| tables.pair_text(pair));
+        }
+        drop(tables);
+        if !writer.is_empty() {
+            count += u64::from(writer.series_count());
+            writer.finish(tenant.id.as_str(), payload);
+            output.put(KIND_SERIES, payload)?;
+        }
+    }
+    Ok(count)
+}
+
+/// Path of the file of a generation.
+pub(crate) fn definitions_path(dir: &Path, generation: u64) -> PathBuf {
+    dir.join(format!("{generation:08}.definitions"))
+}

@@ -1,0 +1,137 @@
+//! How much of the checkpoint is due: so much that replaying the log behind the oldest slice takes about
+//! [`TAIL_NS_AIM`] of processor time, at a steady rate that leaves the disk to others.
+//! Holds: pure arithmetic; the caller passes time and sizes.
+
+/// Processor time, spread over the cores, that a start may take to replay the log.
+const TAIL_NS_AIM: f64 = 300e6;
+/// All slices are written at least this often while there are writes.
+const PERIOD_NS_MAX: f64 = 300e9;
+/// And at most this often.
+const PERIOD_NS_MIN: f64 = 2e9;
+/// Bytes of slices a second, whatever the aim says.
+const BYTES_PER_S_MAX: f64 = 64e6;
+/// What replaying a byte of log is taken to cost before one was measured.
+const NS_PER_BYTE_DEFAULT: f64 = 3.0;
+/// Weight of the newest rate in the mean.
+const RATE_WEIGHT: f64 = 0.2;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// Wall time of replaying a byte of log.
+    ns_per_byte: f64,
+    last_ns: u64,
+    last_log_bytes: i64,
+    log_bytes_per_ns: f64,
+    /// Slices that are due; the part of one is kept for the next look.
+    due_count: f64,
+}
+
+/// What may be written at one look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    pub(crate) slice_count: usize,
+    /// No further slice is begun behind this.
+    pub(crate) bytes: u64,
+}
+
+impl Pace {
+    /// Begins at `now_ns`; `replayed` are the bytes of log and the nanoseconds of the last replay, if it was long
+    /// enough to be a measure.
+    pub(crate) fn new(now_ns: u64, core_count: usize, replayed: Option<(u64, u64)>) -> Pace {
+        let default = NS_PER_BYTE_DEFAULT / core_count.max(1) as f64;
+        let ns_per_byte = replayed.map_or(default, |(bytes, ns)| ns as f64 / bytes.max(1) as f64);
+        let ns_per_byte = ns_per_byte.clamp(default / 10.0, default * 10.0);
+        Pace { ns_per_byte, last_ns: now_ns, last_log_bytes: 0, log_bytes_per_ns: 0.0, due_count: 0.0 }
+    }
+
+    /// Time that replaying `tail_bytes` of log is expected to take.
+    pub(crate) fn tail_ns(&self, tail_bytes: i64) -> u64 {
+        (tail_bytes.max(0) as f64 * self.ns_per_byte) as u64
+    }
+
+    /// What may be written at `now_ns`, when the log has grown to `log_bytes`, of which `tail_bytes` would be
+    /// replayed, and `slice_count` slices take `state_bytes`.
+    pub(crate) fn allow(
+        &mut self,
+        now_ns: u64,
+        log_bytes: i64,
+        tail_bytes: i64,
+        slice_count: usize,
+        state_bytes: u64,
+    ) -> Allowance {
+        let elapsed_ns = now_ns.saturating_sub(self.last_ns) as f64;
+        if elapsed_ns <= 0.0 {
+            return Allowance { slice_count: 0, bytes: 0 };
+        }
+        let rate = (log_bytes - self.last_log_bytes).max(0) as f64 / elapsed_ns;
+        // After a long pause the old mean says nothing.
+        let weight = RATE_WEIGHT.max((elapsed_ns / 10e9).min(1.0));
+        self.log_bytes_per_ns += weight * (rate - self.log_bytes_per_ns);
+        (self.last_ns, self.last_log_bytes) = (now_ns, log_bytes);
+        let slowest_ns = (state_bytes as f64 / BYTES_PER_S_MAX * 1e9).max(PERIOD_NS_MIN);
+        let aim_ns = TAIL_NS_AIM / (self.log_bytes_per_ns * self.ns_per_byte).max(f64::MIN_POSITIVE);
+        let mut period_ns = aim_ns.min(PERIOD_NS_MAX);
+        // Behind the aim (after a burst, or after a start) the rest follows as fast as is allowed.
+        if self.tail_ns(tail_bytes) as f64 > TAIL_NS_AIM {
+            period_ns = 0.0;
+        }
+        let count_max = slice_count.max(1) as f64;
+        self.due_count = (self.due_count + count_max * elapsed_ns / period_ns.max(slowest_ns)).min(count_max);
+        let due = self.due_count.floor();
+        self.due_count -= due;
+        let bytes = (BYTES_PER_S_MAX * elapsed_ns / 1e9) as u64;
+        Allowance { slice_count: due as usize, bytes: bytes.max(1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of log that a start would replay at the end of `seconds` with this load.
+    fn tail_after(seconds: u64, log_bytes_per_s: i64, slice_count: usize, slice_bytes: u64) -> (i64, u64) {
+        let mut pace = Pace::new(0, 2, None);
+        let mut positions = vec![0i64; slice_count];
+        let (mut written, mut log_bytes) = (0, 0);
+        for second in 1..=seconds {
+            log_bytes += log_bytes_per_s;
+            let oldest = positions.iter().min().copied().unwrap_or(log_bytes);
+            let state_bytes = slice_bytes * slice_count as u64;
+            let allowed =
+                pace.allow(second * 1_000_000_000, log_bytes, log_bytes - oldest, slice_count, state_bytes);
+            positions.sort_unstable();
+            for position in positions.iter_mut().take(allowed.slice_count) {
+                *position = log_bytes;
+                written += slice_bytes;
+            }
+        }
+        (log_bytes - positions.iter().min().copied().unwrap_or(log_bytes), written / seconds)
+    }
+
+    #[test]
+    fn the_tail_stays_short_at_any_rate() {
+        for (rate, slices, slice_bytes) in [
+            (600_000, 122, 2_500_000),
+            (18_000_000, 122, 2_500_000),
+            (1000, 1, 10_000),
+            (6_000_000, 1220, 2_500_000),
+        ] {
+            let (tail, written) = tail_after(1200, rate, slices, slice_bytes);
+            let tail_ns = tail as f64 * NS_PER_BYTE_DEFAULT / 2.0;
+            let slowest_s = (slices as u64 * slice_bytes) as f64 / BYTES_PER_S_MAX;
+            let bound = (1.5 * TAIL_NS_AIM).max(rate as f64 * 1.5 * slowest_s * NS_PER_BYTE_DEFAULT);
+            assert!(tail_ns <= bound, "{rate} B/s: {tail} bytes, {tail_ns} ns");
+            assert!(written as f64 <= BYTES_PER_S_MAX, "{written} bytes/s");
+        }
+        let (_, written) = tail_after(1200, 600_000, 122, 2_500_000);
+        assert!(written < 3_000_000, "a usual load writes little: {written} bytes/s");
+    }
+
+    #[test]
+    fn time_that_stands_still_allows_nothing() {
+        let mut pace = Pace::new(5, 2, Some((1 << 30, 1 << 30)));
+        assert_eq!(pace.allow(5, 1 << 30, 1 << 30, 10, 1), Allowance { slice_count: 0, bytes: 0 });
+        assert!(pace.allow(20_000_000_005, 1 << 30, 1 << 30, 10, 1).slice_count > 0);
+    }
+}

@@ -1,0 +1,433 @@
+//! The log behind the slices: one thread reads blocks of frames and takes the definitions in, the others append the
+//! samples of their stripes.
+//!
+//! Holds: a stripe belongs to one thread, so its frames are applied in order; a definition is taken in before the
+//! block with its first samples is handed on. At most [`QUEUED_BLOCKS`] blocks wait for a thread, whatever the
+//! length of the log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use chronolith_base::hash::HashMap;
+use chronolith_format::wal::{
+    DeletesRef, FrameRef, KIND_DELETES, KIND_SAMPLES, KIND_SERIES, SEGMENT_HEADER_BYTES, SamplesRef,
+    SeriesRef,
+};
+use chronolith_model::{Labels, TenantId, TimeRange};
+use parking_lot::{Mutex, RwLock};
+
+use super::files::{LogFiles, Segment, SegmentEnd};
+use super::positions::Positions;
+use super::stream::{Block, FrameStream};
+use crate::head::{Series, replay_thread_count};
+use crate::options::HeadError;
+use crate::progress::{ReplayProgress, ReplayReport};
+use crate::raw_keys::RawKeys;
+use crate::stripe::{Applied, stripe_of};
+use crate::tenant::{TenantHead, Tenants};
+use crate::windows::WindowTally;
+
+/// Blocks that wait for one thread.
+const QUEUED_BLOCKS: usize = 2;
+
+/// What the reading thread changes.
+pub(super) struct LogReplay<'a> {
+    pub(super) files: &'a LogFiles,
+    pub(super) series: &'a Series,
+    pub(super) positions: &'a Positions,
+    pub(super) tenants: RwLock<Tenants>,
+    /// Ids of series that left the head and came back under another id, to the one that counts.
+    pub(super) aliases: RwLock<HashMap<u32, u32>>,
+    pub(super) raw_keys: RawKeys,
+    pub(super) next_id: u32,
+    /// Definitions that were taken in from the log.
+    pub(super) defined_count: u64,
+    has_ceiling: bool,
+    members: Vec<u32>,
+}
+
+/// What all threads share.
+struct Shared<'a> {
+    series: &'a Series,
+    positions: &'a Positions,
+    tenants: &'a RwLock<Tenants>,
+    aliases: &'a RwLock<HashMap<u32, u32>>,
+    sample_count: AtomicU64,
+    unknown_count: AtomicU64,
+    /// Above every id without definition that the log speaks of.
+    unknown_end: AtomicU32,
+    notes: Mutex<Vec<String>>,
+    failure: Mutex<Option<HeadError>>,
+}
+
+/// A block and where it comes from.
+type Part = (Arc<Block>, usize);
+
+impl<'a> LogReplay<'a> {
+    pub(super) fn new(
+        files: &'a LogFiles,
+        series: &'a Series,
+        positions: &'a Positions,
+        tenants: Tenants,
+        aliases: HashMap<u32, u32>,
+        raw_keys: RawKeys,
+        next_id: u32,
+    ) -> LogReplay<'a> {
+        LogReplay {
+            files,
+            series,
+            positions,
+            tenants: RwLock::new(tenants),
+            aliases: RwLock::new(aliases),
+            raw_keys,
+            next_id,
+            defined_count: 0,
+            has_ceiling: false,
+            members: Vec::new(),
+        }
+    }
+
+    /// Appends all samples to memory; gives what it found of each segment.
+    pub(super) fn run(
+        &mut self,
+        progress: &ReplayProgress,
+        report: &mut ReplayReport,
+    ) -> Result<Vec<SegmentEnd>, HeadError> {
+        let (tenants, aliases) = (std::mem::take(&mut self.tenants), std::mem::take(&mut self.aliases));
+        let shared = Shared {
+            series: self.series,
+            positions: self.positions,
+            tenants: &tenants,
+            aliases: &aliases,
+            sample_count: AtomicU64::new(0),
+            unknown_count: AtomicU64::new(0),
+            unknown_end: AtomicU32::new(0),
+            notes: Mutex::default(),
+            failure: Mutex::default(),
+        };
+        let lane_count = replay_thread_count();
+        let files = self.files;
+        let ends = std::thread::scope(|scope| {
+            let mut lanes = Vec::new();
+            for lane in 0..lane_count {
+                if lane_count == 1 {
+                    lanes.push(None);
+                    break;
+                }
+                let (sender, receiver): (SyncSender<Part>, Receiver<Part>) = sync_channel(QUEUED_BLOCKS);
+                let shared = &shared;
+                let work = move || {
+                    let mut samples = SamplesRef::default();
+                    while let Ok((block, segment)) = receiver.recv() {
+                        take_block(&block, &files.segments[segment], shared, lane, lane_count, &mut samples);
+                    }
+                };
+                let thread = std::thread::Builder::new().name("replay".to_owned());
+                // Without another thread this one takes the lane's blocks itself.
+                lanes.push(thread.spawn_scoped(scope, work).is_ok().then_some(sender));
+            }
+            self.read_segments(&lanes, &shared, progress, report)
+        })?;
+        if let Some(failure) = shared.failure.into_inner() {
+            return Err(failure);
+        }
+        report.samples = shared.sample_count.into_inner();
+        report.samples_unknown = shared.unknown_count.into_inner();
+        report.notes.extend(shared.notes.into_inner());
+        self.next_id = self.next_id.max(shared.unknown_end.into_inner());
+        (self.tenants, self.aliases) = (tenants, aliases);
+        if report.samples_unknown > 0 {
+            let count = report.samples_unknown;
+            report.notes.push(format!("log: {count} samples of series without definition are left out"));
+        }
+        self.series.store.write_all()?;
+        Ok(ends)
+    }
+
+    fn read_segments(
+        &mut self,
+        lanes: &[Option<SyncSender<Part>>],
+        shared: &Shared<'_>,
+        progress: &ReplayProgress,
+        report: &mut ReplayReport,
+    ) -> Result<Vec<SegmentEnd>, HeadError> {
+        let mut ends = Vec::with_capacity(self.files.segments.len());
+        let mut samples = SamplesRef::default();
+        for (idx, segment) in self.files.segments.iter().enumerate() {
+            progress.segment_now.store(segment.number, Ordering::Relaxed);
+            let mut stream = open_segment(self.series, self.files, segment)?;
+            while let Some(block) = stream.next()? {
+                for frame in block.frames.iter().filter(|f| f.header.kind == KIND_SERIES) {
+                    if frame.header.sequence > self.positions.defined_sequence {
+                        self.load_series(block.payload(frame), segment, &block, frame, shared, report);
+                    }
+                }
+                let block = Arc::new(block);
+                for (lane, sender) in lanes.iter().enumerate() {
+                    match sender {
+                        // A lane ends only with this thread.
+                        Some(sender) => drop(sender.send((block.clone(), idx))),
+                        None => take_block(&block, segment, shared, lane, lanes.len(), &mut samples),
+                    }
+                }
+            }
+            progress.bytes_done.fetch_add(segment.len, Ordering::Relaxed);
+            report.bytes += stream.end;
+            let is_last = idx + 1 == self.files.segments.len();
+            ends.push(note_damage(&stream, segment, is_last, report));
+        }
+        note_gaps(self.files, &ends, report);
+        Ok(ends)
+    }
+
+    fn load_series(
+        &mut self,
+        payload: &[u8],
+        segment: &Segment,
+        block: &Block,
+        frame: &FrameRef,
+        shared: &Shared<'_>,
+        report: &mut ReplayReport,
+    ) {
+        if let Err(what) = self.try_load_series(payload, shared) {
+            let (path, offset) = (segment.path.display(), block.offset + frame.payload.start as u64);
+            report.notes.push(format!("{path} offset {offset}: series definitions: {what}"));
+        }
+    }
+
+    fn try_load_series(&mut self, payload: &[u8], shared: &Shared<'_>) -> Result<(), String> {
+        let mut series = SeriesRef::decode(payload).map_err(|e| e.to_string())?;
+        let tenant = TenantId::new(series.tenant).ok().and_then(|id| {
+            let seed = self.series.env.rng.next_u64();
+            shared.tenants.write().get_or_create(&id, seed)
+        });
+        let Some(tenant) = tenant else { return Err(format!("tenant {:?} is not valid", series.tenant)) };
+        let mut tables = tenant.tables.write();
+        let mut pairs = Vec::new();
+        while let Some(record) = series.next(&mut pairs).map_err(|e| e.to_string())? {
+            let id = record.id;
+            if id == u32::MAX || pairs.is_empty() {
+                return Err(format!("series {id} is not valid"));
+            }
+            let canonical = match tables.find(pairs.iter().copied(), &mut self.members) {
+                Some(known) => known,
+                None if tables.ascends(id) => {
+                    let mut stripe = self.series.stripes[stripe_of(id)].lock();
+                    if stripe.hot(id).is_some() {
+                        return Err(format!("series {id} belongs to two tenants"));
+                    }
+                    stripe.create(id, tenant.idx);
+                    drop(stripe);
+                    tables.insert(id, pairs.iter().copied(), &mut self.members);
+                    self.defined_count += 1;
+                    id
+                }
+                None => {
+                    drop(tables);
+                    let labels = Labels::from_pairs(pairs.iter().copied());
+                    let fresh = self.admit_straggler(&tenant, &labels).map_err(|e| e.to_string())?;
+                    tables = tenant.tables.write();
+                    fresh
+                }
+            };
+            if canonical != id {
+                shared.aliases.write().insert(id, canonical);
+            }
+            self.next_id = self.next_id.max(id.saturating_add(1));
+            self.raw_keys.insert(record.raw_hash, canonical, usize::MAX);
+        }
+        Ok(())
+    }
+
+    /// Gives a series whose id is below that of a younger one in the tables (its definition was damaged elsewhere)
+    /// an id above all others: its samples in the log are then replayed under it.
+    #[cold]
+    fn admit_straggler(&mut self, tenant: &TenantHead, labels: &Labels) -> Result<u32, HeadError> {
+        if !self.has_ceiling {
+            self.next_id = self.next_id.max(id_ceiling(self.series, self.files)?);
+            self.has_ceiling = true;
+        }
+        let fresh = self.next_id;
+        self.next_id = self.next_id.saturating_add(1);
+        self.series.stripes[stripe_of(fresh)].lock().create(fresh, tenant.idx);
+        tenant.tables.write().insert(fresh, labels.iter(), &mut self.members);
+        self.defined_count += 1;
+        Ok(fresh)
+    }
+}
+
+fn open_segment<'a>(
+    series: &'a Series,
+    files: &LogFiles,
+    segment: &Segment,
+) -> Result<FrameStream<'a>, HeadError> {
+    let key = segment.key.unwrap_or(files.key);
+    FrameStream::open(&*series.env.disk, &segment.path, key, SEGMENT_HEADER_BYTES)
+}
+
+/// Above all ids that the log speaks of.
+fn id_ceiling(series: &Series, files: &LogFiles) -> Result<u32, HeadError> {
+    let mut ceiling = 0;
+    let mut samples = SamplesRef::default();
+    for segment in &files.segments {
+        let mut stream = open_segment(series, files, segment)?;
+        while let Some(block) = stream.next()? {
+            for frame in &block.frames {
+                let payload = block.payload(frame);
+                if frame.header.kind == KIND_SAMPLES && samples.decode(payload).is_ok() {
+                    ceiling = samples.ids.iter().fold(ceiling, |c, id| c.max(id.saturating_add(1)));
+                } else if frame.header.kind == KIND_SERIES
+                    && let Ok(mut series) = SeriesRef::decode(payload)
+                {
+                    let mut pairs = Vec::new();
+                    while let Ok(Some(record)) = series.next(&mut pairs) {
+                        ceiling = ceiling.max(record.id.saturating_add(1));
+                    }
+                }
+            }
+        }
+    }
+    Ok(ceiling)
+}
+
+fn note_damage(
+    stream: &FrameStream<'_>,
+    segment: &Segment,
+    is_last: bool,
+    report: &mut ReplayReport,
+) -> SegmentEnd {
+    let path = segment.path.display();
+    for damage in &stream.damage {
+        let (offset, len) = (damage.offset, damage.len);
+        let what = if is_last && !damage.followed { "torn tail" } else { "damaged" };
+        report.notes.push(format!("{path}: {what} at offset {offset}: {len} bytes are left out"));
+    }
+    SegmentEnd {
+        first_sequence: stream.first_sequence,
+        last_sequence: stream.sequence,
+        end: stream.end,
+        is_damaged: !stream.damage.is_empty(),
+        is_torn: stream.end < segment.len,
+    }
+}
+
+/// Notes frames that are missing between segments.
+fn note_gaps(files: &LogFiles, ends: &[SegmentEnd], report: &mut ReplayReport) {
+    let mut before = None;
+    for (segment, end) in files.segments.iter().zip(ends).filter(|(_, end)| end.last_sequence > 0) {
+        if let Some(before) = before
+            && end.first_sequence > before + 1
+        {
+            let (path, missing) = (segment.path.display(), end.first_sequence - before - 1);
+            report.notes.push(format!("{path}: {missing} frames are missing before it"));
+        }
+        before = Some(end.last_sequence);
+    }
+}
+
+/// Replays the frames of the stripes that are `lane` modulo `lane_count`.
+fn take_block(
+    block: &Block,
+    segment: &Segment,
+    shared: &Shared<'_>,
+    lane: usize,
+    lane_count: usize,
+    samples: &mut SamplesRef,
+) {
+    let is_mine = |f: &&FrameRef| {
+        let is_due = f.header.sequence > shared.positions.oldest;
+        is_due && usize::from(f.header.stripe) % lane_count == lane
+    };
+    for frame in block.frames.iter().filter(is_mine) {
+        let (payload, sequence) = (block.payload(frame), frame.header.sequence);
+        let applied = match frame.header.kind {
+            KIND_SAMPLES => samples.decode(payload).map(|()| apply(samples, sequence, shared)),
+            KIND_DELETES => DeletesRef::decode(payload).map(|d| apply_deletes(&d, sequence, shared)),
+            // Definitions are taken in by the reading thread, kinds of later versions by nobody.
+            _ => Ok(()),
+        };
+        if let Err(error) = applied {
+            let (path, offset) = (segment.path.display(), block.offset + frame.payload.start as u64);
+            shared.notes.lock().push(format!("{path}: frame at offset {offset}: {error}"));
+        }
+    }
+    if let Err(error) = shared.series.store.write_if_many() {
+        *shared.failure.lock() = Some(error);
+    }
+}
+
+fn apply(samples: &SamplesRef, sequence: u64, shared: &Shared<'_>) {
+    let series = shared.series;
+    let world = series.world();
+    let aliases = shared.aliases.read();
+    let mut tally = WindowTally::new(series.window_ms);
+    let mut tenant = None;
+    let (mut unknown, mut applied_count) = (0, 0);
+    let mut at = 0;
+    let target = |id: u32| if aliases.is_empty() { id } else { aliases.get(&id).copied().unwrap_or(id) };
+    let mut position = shared.positions.cursor();
+    while let Some(&first) = samples.ids.get(at) {
+        let stripe_idx = stripe_of(target(first));
+        let mut stripe = series.stripes[stripe_idx].lock();
+        while let Some(&id) = samples.ids.get(at) {
+            let canonical = target(id);
+            if stripe_of(canonical) != stripe_idx {
+                break;
+            }
+            let (time, bits) = (samples.times[at], samples.values[at]);
+            at += 1;
+            // What the slice of the series holds is not applied again: later frames that are in it as well would
+            // not follow to set right what this one changes.
+            if sequence <= position.of(canonical) {
+                continue;
+            }
+            let owner = stripe.hot(canonical).map(|hot| hot.tenant);
+            if owner.is_none() || !TimeRange::ALL.contains(time) {
+                unknown += u64::from(!shared.positions.is_known_dead(id));
+                shared.unknown_end.fetch_max(id.saturating_add(1), Ordering::Relaxed);
+                continue;
+            }
+            if tenant != owner {
+                put_windows(shared, tenant, &mut tally, samples.arrival_ms);
+                tenant = owner;
+            }
+            // What a slice holds beyond its position comes back as a repeat. Of two values for a time the later one
+            // counts, whatever the tenant's policy: the log has only what was accepted, in order.
+            let applied = stripe.append(&world, &mut tally, canonical, time, bits);
+            debug_assert!(applied != Applied::Gone, "the stripe is locked");
+            applied_count += 1;
+        }
+    }
+    put_windows(shared, tenant, &mut tally, samples.arrival_ms);
+    shared.sample_count.fetch_add(applied_count + unknown, Ordering::Relaxed);
+    shared.unknown_count.fetch_add(unknown, Ordering::Relaxed);
+}
+
+/// Deletes at the same point of the order as when the frame was written.
+fn apply_deletes(deletes: &DeletesRef, sequence: u64, shared: &Shared<'_>) {
+    let series = shared.series;
+    let world = series.world();
+    let aliases = shared.aliases.read();
+    let mut tally = WindowTally::new(series.window_ms);
+    let mut position = shared.positions.cursor();
+    for &id in &deletes.ids {
+        let id = aliases.get(&id).copied().unwrap_or(id);
+        if sequence <= position.of(id) {
+            continue;
+        }
+        let mut stripe = series.stripes[stripe_of(id)].lock();
+        // A series that is not known has lost its definition, or left the head with all its samples.
+        let Some(tenant) = stripe.hot(id).map(|hot| hot.tenant) else { continue };
+        stripe.erase(&world, &mut tally, id, deletes.range);
+        put_windows(shared, Some(tenant), &mut tally, i64::MAX);
+    }
+}
+
+fn put_windows(shared: &Shared<'_>, tenant: Option<u32>, tally: &mut WindowTally, arrival_ms: i64) {
+    let Some(idx) = tenant else { return };
+    let tenant = shared.tenants.read().all().get(idx as usize).cloned();
+    if let Some(tenant) = tenant {
+        tenant.windows.lock().merge(tally, arrival_ms);
+    }
+}

@@ -1,0 +1,58 @@
+//! Up to where the log is in slices and definitions already.
+
+use chronolith_base::hash::HashMap;
+
+use crate::checkpoint::slice_of;
+use crate::stripe::PAGE_SLOTS;
+
+/// See the module.
+pub(super) struct Positions {
+    /// Position and first id that is not in it, by slice.
+    slices: HashMap<u32, (u64, u32)>,
+    /// No slice needs frames up to here.
+    pub(super) oldest: u64,
+    /// Definitions up to here are in the definitions file.
+    pub(super) defined_sequence: u64,
+    /// Series below this id are in the definitions file or left the head before it was extended.
+    defined_end: u32,
+}
+
+impl Positions {
+    pub(super) fn new(
+        slices: HashMap<u32, (u64, u32)>,
+        oldest: u64,
+        defined_sequence: u64,
+        defined_end: u32,
+    ) -> Positions {
+        Positions { slices, oldest, defined_sequence, defined_end }
+    }
+
+    /// Whether samples of a series without definition are no loss.
+    pub(super) fn is_known_dead(&self, id: u32) -> bool {
+        self.defined_sequence > 0 && id < self.defined_end
+    }
+
+    /// For looking up ids in about their order.
+    pub(super) fn cursor(&self) -> Cursor<'_> {
+        Cursor { positions: self, page: u32::MAX, found: (0, 0) }
+    }
+}
+
+/// Remembers the last page that was looked up.
+pub(super) struct Cursor<'a> {
+    positions: &'a Positions,
+    page: u32,
+    found: (u64, u32),
+}
+
+impl Cursor<'_> {
+    /// Position up to which the slice of series `id` has its samples.
+    pub(super) fn of(&mut self, id: u32) -> u64 {
+        let page = id / PAGE_SLOTS as u32;
+        if page != self.page {
+            self.page = page;
+            self.found = self.positions.slices.get(&slice_of(id)).copied().unwrap_or((0, 0));
+        }
+        if id < self.found.1 { self.found.0 } else { 0 }
+    }
+}

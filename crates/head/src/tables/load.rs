@@ -1,0 +1,166 @@
+//! Filling the tables from definitions files: pairs are interned payload by payload, the rest is built at the end
+//! in passes over columns, side by side.
+//!
+//! Holds: between the first payload and [`Tables::finish_load`] nothing is looked up, and tables are empty before. Of equal label sets the
+//! youngest stays: the older series had left the head before that one was made.
+
+use chronolith_base::DecodeError;
+use chronolith_format::definitions::SeriesReader;
+
+use parking_lot::Mutex;
+
+use super::{Members, Pair, Tables, hash_members, members_in};
+use crate::split_table::SplitTable;
+
+/// Series below which the passes run one after another.
+const PARALLEL_COUNT_MIN: usize = 1 << 14;
+
+const UNKNOWN: u32 = u32::MAX;
+
+/// Memory of one payload, reused.
+#[derive(Default)]
+pub(crate) struct LoadScratch {
+    names: Vec<u32>,
+    /// Numbers of the payload's pairs in the tables.
+    pairs: Vec<u32>,
+    members: Vec<u32>,
+}
+
+impl Tables {
+    /// Makes room for as many pairs and series.
+    pub(crate) fn reserve_load(&mut self, pair_count: usize, series_count: usize) {
+        self.pairs.reserve(pair_count);
+        self.pair_table.reserve(pair_count, |_| 0);
+        self.ids.reserve(series_count);
+        self.starts.reserve(series_count);
+    }
+
+    /// Takes the series of a payload; gives how many do not ascend and are left out.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; the series before stay.
+    pub(crate) fn load(
+        &mut self,
+        series: &mut SeriesReader<'_>,
+        scratch: &mut LoadScratch,
+    ) -> Result<u64, DecodeError> {
+        let mut skipped_count = 0;
+        scratch.names.clear();
+        scratch.names.extend(series.names.iter().map(|name| self.intern_name(name)));
+        scratch.pairs.clear();
+        scratch.pairs.resize(series.pairs.len(), UNKNOWN);
+        let mut members = std::mem::take(&mut scratch.members);
+        while let Some(id) = series.next(&mut members)? {
+            let text_len: usize = members.iter().map(|&m| series.pairs[m as usize].1.len()).sum();
+            if !self.ascends(id) || members.is_empty() || !self.has_room(text_len) {
+                skipped_count += 1;
+                continue;
+            }
+            for member in &mut members {
+                let known = &mut scratch.pairs[*member as usize];
+                if *known == UNKNOWN {
+                    let (name, value) = series.pairs[*member as usize];
+                    *known = self.intern_pair(scratch.names[name as usize], value);
+                }
+                *member = *known;
+            }
+            self.ids.push(id);
+            self.starts.push(self.members.push(&members));
+        }
+        scratch.members = members;
+        Ok(skipped_count)
+    }
+
+    /// Ids of all series, dead ones included, ascending.
+    pub(crate) fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Builds what lookups need. `dead` has a bit for each series, in order. Gives series that are dead as well
+    /// because a younger one has the same labels, with that one.
+    pub(crate) fn finish_load(&mut self, mut dead: Vec<u64>) -> Vec<(u32, u32)> {
+        dead.resize(self.ids.len().div_ceil(64), 0);
+        let Tables { ids, starts, members, pairs, label_table, .. } = self;
+        let columns = Columns { ids, starts, members, dead: &dead };
+        let (table, replaced) = (Mutex::new(Some(label_table)), Mutex::new(Vec::new()));
+        let build = || {
+            let table = table.lock().take();
+            if let Some(table) = table {
+                *replaced.lock() = build_labels(table, &columns);
+            }
+        };
+        let postings_bytes = std::thread::scope(|scope| {
+            if columns.ids.len() >= PARALLEL_COUNT_MIN {
+                // Without another thread this one does both.
+                let _ =
+                    std::thread::Builder::new().name("replay-labels".to_owned()).spawn_scoped(scope, build);
+            }
+            let postings_bytes = build_postings(pairs, &columns);
+            build();
+            postings_bytes
+        });
+        let replaced = replaced.into_inner();
+        self.postings_bytes += postings_bytes;
+        self.dead_count = dead.iter().map(|word| word.count_ones() as usize).sum();
+        self.dead = dead;
+        let mut out = Vec::with_capacity(replaced.len());
+        for (older, younger) in replaced {
+            for &pair in members_in(&self.starts, &self.members, older as usize) {
+                self.pairs[pair as usize].live_count -= 1;
+            }
+            self.dead[older as usize / 64] |= 1 << (older % 64);
+            self.dead_count += 1;
+            out.push((self.ids[older as usize], self.ids[younger as usize]));
+        }
+        out
+    }
+}
+
+/// Series as they were loaded.
+struct Columns<'a> {
+    ids: &'a [u32],
+    starts: &'a [u32],
+    members: &'a Members,
+    /// A bit for each series.
+    dead: &'a [u64],
+}
+
+impl Columns<'_> {
+    fn members_of(&self, idx: usize) -> &[u32] {
+        members_in(self.starts, self.members, idx)
+    }
+
+    fn live(&self) -> impl Iterator<Item = usize> {
+        (0..self.ids.len()).filter(|&idx| self.dead[idx / 64] >> (idx % 64) & 1 == 0)
+    }
+}
+
+/// Fills the table of label sets; gives series whose labels a younger one has, with that one.
+fn build_labels(table: &mut SplitTable, columns: &Columns<'_>) -> Vec<(u32, u32)> {
+    let mut replaced = Vec::new();
+    table.reserve(columns.ids.len(), |_| 0);
+    for idx in columns.live() {
+        let members = columns.members_of(idx);
+        let hash = hash_members(members);
+        if let Some(older) = table.find(hash, |i| columns.members_of(i as usize) == members) {
+            table.remove(hash, |i| i == older);
+            replaced.push((older, idx as u32));
+        }
+        table.insert(hash, idx as u32, |i| hash_members(columns.members_of(i as usize)));
+    }
+    replaced
+}
+
+/// Fills the postings of all pairs; gives how many bytes of heap they take.
+fn build_postings(pairs: &mut [Pair], columns: &Columns<'_>) -> usize {
+    let mut bytes = 0;
+    for idx in columns.live() {
+        let id = columns.ids[idx];
+        for &pair in columns.members_of(idx) {
+            let pair = &mut pairs[pair as usize];
+            bytes += pair.postings.push(id);
+            pair.live_count += 1;
+        }
+    }
+    bytes
+}

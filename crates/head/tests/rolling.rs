@@ -1,0 +1,379 @@
+//! The rolling checkpoint: crashes at every disk operation of its rounds and of recovery, damage to every file, what a
+//! start reads of the log.
+
+mod harness;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use chronolith_base::{Disk, DiskFile, MemDisk};
+use chronolith_head::Head;
+use chronolith_model::{Matcher, Selector, TimeRange};
+use harness::fault_disk::{Fault, FaultDisk};
+use harness::{Model, NOW_MS, WINDOW_MS, World, batch, labels, read_all, tenant};
+
+/// What was acknowledged and not dropped, and all that was ever sent.
+#[derive(Default)]
+struct Told {
+    acked: Model,
+    sent: Model,
+}
+
+impl Told {
+    fn write(&mut self, world: &World, head: &Head, series: &[(u64, Vec<(i64, f64)>)]) {
+        let sent: Vec<_> = series.iter().map(|(idx, samples)| (labels(*idx), samples.clone())).collect();
+        let put = |model: &mut Model| {
+            for (labels, samples) in &sent {
+                let known = model.entry(("a".to_owned(), labels.clone())).or_default();
+                known.extend(samples.iter().map(|(t, v)| (*t, v.to_bits())));
+            }
+        };
+        put(&mut self.sent);
+        if world.write(head, &tenant("a"), &batch(&sent)).is_ok_and(|o| o.rejected_count() == 0) {
+            put(&mut self.acked);
+        }
+    }
+
+    /// Drops a window as a store does that has a block of it.
+    fn drop_window(&mut self, head: &Head, start: i64) {
+        let window = TimeRange::new(start, start + WINDOW_MS);
+        let Ok(snapshot) = head.snapshot_window(&tenant("a"), window) else { return };
+        if snapshot.series().any(|series| series.is_err() || series.is_ok_and(|s| !s.damages.is_empty())) {
+            return;
+        }
+        head.drop_window(snapshot);
+        self.acked.values_mut().for_each(|samples| samples.retain(|t, _| !window.contains(*t)));
+    }
+
+    fn check(&self, found: &Model, what: &str) {
+        for (key, samples) in &self.acked {
+            for (time, value) in samples {
+                let got = found.get(key).and_then(|s| s.get(time));
+                assert_eq!(got, Some(value), "{what}: {:?} at {time}", key.1);
+            }
+        }
+        self.check_sent(found, what);
+    }
+
+    fn check_sent(&self, found: &Model, what: &str) {
+        for (key, samples) in found {
+            for (time, value) in samples {
+                let sent = self.sent.get(key).and_then(|s| s.get(time));
+                assert_eq!(sent, Some(value), "{what}: {:?} at {time}", key.1);
+            }
+        }
+    }
+}
+
+fn world(seed: u64) -> World {
+    let mut world = World::new(seed);
+    world.options.wal_segment_bytes = 2 << 10;
+    world.options.sealed_file_bytes = 2 << 10;
+    world.options.dead_count_min = 2;
+    world
+}
+
+/// Writes all slices: time enough has passed for a whole round.
+fn roll(world: &World, head: &Head) {
+    world.clock.advance(Duration::from_secs(1000));
+    let _ = head.roll_checkpoint();
+}
+
+const BASE: i64 = NOW_MS - NOW_MS % WINDOW_MS - 4 * WINDOW_MS;
+
+fn rows(round: i64, series: std::ops::Range<u64>) -> Vec<(u64, Vec<(i64, f64)>)> {
+    let samples = |i: u64| {
+        (0..25).map(|k| (BASE + round * 25_000 + k * 1000, (round * 7 + k % 3 + i as i64) as f64)).collect()
+    };
+    series.map(|i| (i, samples(i))).collect()
+}
+
+/// A life that meets rolling rounds, late samples, a window drop, series that come back, writing definitions anew,
+/// whole checkpoints, a restart.
+fn script(world: &World, told: &mut Told) {
+    let Ok((head, _)) = world.try_open() else { return };
+    told.write(world, &head, &rows(0, 0..6));
+    roll(world, &head);
+    told.write(world, &head, &rows(1, 0..3));
+    told.write(world, &head, &[(1, vec![(BASE - 5000, 1.0), (BASE + 500, 2.0)]), (9, vec![(BASE, 3.0)])]);
+    roll(world, &head);
+    told.write(world, &head, &rows(4, 0..2));
+    roll(world, &head);
+    told.drop_window(&head, BASE);
+    // Series 3 to 5 left the head; one of them comes back.
+    told.write(world, &head, &rows(5, 3..4));
+    let _ = head.checkpoint();
+    told.write(world, &head, &rows(6, 0..4));
+    roll(world, &head);
+    drop(head);
+    let Ok((head, _)) = world.try_open() else { return };
+    told.write(world, &head, &rows(7, 0..4));
+    roll(world, &head);
+    told.write(world, &head, &[(11, vec![(BASE + 170_000, 7.0)])]);
+    let _ = head.close();
+}
+
+/// Runs the script until operation `op_count` fails, ends the machine, and checks what comes back.
+fn crash_at(op_count: u64, is_kill: bool, told: &mut Told) -> (World, bool) {
+    let world = world(op_count);
+    world.disk.fail_after(op_count);
+    script(&world, told);
+    let ended = world.disk.op_count() <= op_count;
+    if is_kill {
+        world.disk.heal()
+    } else {
+        world.disk.crash()
+    }
+    (world, ended)
+}
+
+#[test]
+fn a_crash_at_any_operation_loses_nothing_acknowledged() {
+    let mut op_count = 0;
+    loop {
+        let mut ended = false;
+        for is_kill in [false, true] {
+            let mut told = Told::default();
+            let (world, last) = crash_at(op_count, is_kill, &mut told);
+            ended = last;
+            let what = format!("operation {op_count}, kill {is_kill}");
+            let (head, _) = world.open();
+            told.check(&read_all(&world, &head, &["a"]), &what);
+            // Life goes on, and survives the next power cut.
+            told.write(&world, &head, &[(3, vec![(NOW_MS + 1, 1.0)]), (20, vec![(NOW_MS, 2.0)])]);
+            roll(&world, &head);
+            told.write(&world, &head, &[(3, vec![(NOW_MS + 2, 1.0)]), (21, vec![(NOW_MS, 2.0)])]);
+            drop(head);
+            world.disk.crash();
+            let (head, report) = world.open();
+            told.check(&read_all(&world, &head, &["a"]), &what);
+            assert_eq!(report.notes, Vec::<String>::new(), "{what}: the second start is clean");
+        }
+        if ended {
+            break;
+        }
+        op_count += 1;
+    }
+    assert!(op_count > 100, "the script has many crash points, found {op_count}");
+}
+
+#[test]
+fn crashes_during_recovery_lose_nothing() {
+    for op_count in (0..400).step_by(7) {
+        let mut ended = false;
+        for recovery_count in 0..12 {
+            let mut told = Told::default();
+            let (world, last) = crash_at(op_count, recovery_count % 2 == 0, &mut told);
+            ended = last;
+            for again in 0..2 {
+                world.disk.fail_after(recovery_count + again);
+                drop(world.try_open());
+                if again == 0 { world.disk.heal() } else { world.disk.crash() }
+            }
+            let (head, _) = world.open();
+            told.check(&read_all(&world, &head, &["a"]), &format!("{op_count}, then {recovery_count}"));
+        }
+        if ended {
+            return;
+        }
+    }
+}
+
+fn copy_disk(from: &MemDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut out = Vec::new();
+    for dir in ["/data/wal", "/data/chunks"] {
+        for entry in from.list(Path::new(dir)).expect("listed") {
+            let path = Path::new(dir).join(entry.name);
+            out.push((path.clone(), from.read(&path).expect("read")));
+        }
+    }
+    out
+}
+
+/// What opens of `files`, and how much was complained of.
+fn open_damaged(files: &[(PathBuf, Vec<u8>)]) -> Option<(Model, usize)> {
+    let world = world(7);
+    for (path, bytes) in files {
+        world.disk.create_dir_all(path.parent().expect("a directory")).expect("made");
+        let file: Box<dyn DiskFile> = world.disk.create(path).expect("made");
+        file.write_at(bytes, 0).expect("written");
+    }
+    let (head, report) = world.try_open().ok()?;
+    let mut complaints = report.notes.len();
+    let matchers = [Matcher::equal("__name__", "up")];
+    let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+    let mut found = Model::new();
+    for series in head.select(&tenant("a"), &selector, &world.context()).expect("select works") {
+        let mut columns = chronolith_model::Columns::default();
+        complaints += usize::from(series.samples.read(TimeRange::ALL, &mut columns).is_err());
+        let samples: BTreeMap<i64, u64> =
+            columns.times.iter().copied().zip(columns.values.iter().map(|v| v.to_bits())).collect();
+        found.insert(("a".to_owned(), series.labels), samples);
+    }
+    // Damage must not stand in the way of what comes next.
+    world.write(&head, &tenant("a"), &batch(&[(labels(50), vec![(NOW_MS, 1.0)])])).expect("written");
+    roll(&world, &head);
+    head.checkpoint().expect("a checkpoint");
+    drop(head);
+    let (_, report) = world.open();
+    assert!(report.notes.len() <= 1, "what was damaged is written anew: {:?}", report.notes);
+    Some((found, complaints))
+}
+
+/// A world with two copies of slices, a definitions file of several rounds, sealed files, and a log behind them.
+fn damaged_world() -> (Told, Vec<(PathBuf, Vec<u8>)>) {
+    let world = world(11);
+    let mut told = Told::default();
+    let (head, _) = world.open();
+    for round in 0..5 {
+        told.write(&world, &head, &rows(round, 0..2 + round as u64 % 2));
+        roll(&world, &head);
+    }
+    told.write(&world, &head, &rows(5, 0..4));
+    let files = copy_disk(&world.disk);
+    for kind in [".seg", ".slice0", ".slice1", ".definitions", ".sealed"] {
+        assert!(files.iter().any(|(p, _)| p.to_string_lossy().contains(kind)), "the life makes a {kind}");
+    }
+    (told, files)
+}
+
+fn check_damaged(told: &Told, files: &[(PathBuf, Vec<u8>)], may_be_silent: bool, what: &str) {
+    let Some((found, complaints)) = open_damaged(files) else { return };
+    told.check_sent(&found, what);
+    if !may_be_silent && complaints == 0 {
+        told.check(&found, &format!("{what}, without a note"));
+    }
+}
+
+#[test]
+fn files_cut_at_every_byte() {
+    let (told, files) = damaged_world();
+    assert_eq!(open_damaged(&files), Some((told.acked.clone(), 0)));
+    let last = files.iter().rfind(|f| f.0.extension().is_some_and(|e| e == "seg")).map(|f| f.0.clone());
+    for idx in 0..files.len() {
+        for len in 0..files[idx].1.len() {
+            let mut cut = files.clone();
+            cut[idx].1.truncate(len);
+            // A log without its last frames looks like one that was never longer.
+            let is_last = Some(&files[idx].0) == last.as_ref();
+            check_damaged(&told, &cut, is_last, &format!("{:?} cut to {len}", files[idx].0));
+        }
+    }
+}
+
+#[test]
+fn files_flipped_at_every_byte() {
+    let (told, files) = damaged_world();
+    for idx in 0..files.len() {
+        for at in 0..files[idx].1.len() {
+            let mut bad = files.clone();
+            bad[idx].1[at] ^= 1 << (at % 8);
+            check_damaged(&told, &bad, false, &format!("{:?} flipped at {at}", files[idx].0));
+        }
+    }
+}
+
+/// A start reads the log from the oldest slice on, and of older frames nothing.
+#[test]
+fn a_start_replays_only_what_comes_after_the_slices() {
+    let mut world = world(1);
+    world.options.wal_segment_bytes = 1 << 20;
+    let (head, _) = world.open();
+    let mut told = Told::default();
+    told.write(&world, &head, &rows(0, 0..100));
+    roll(&world, &head);
+    told.write(&world, &head, &rows(1, 0..2));
+    told.write(&world, &head, &rows(2, 200..201));
+    let stats = head.stats();
+    assert!(stats.slice_count > 0 && stats.checkpoint_count == 0);
+    drop(head);
+    world.disk.crash();
+    let (head, report) = world.open();
+    assert_eq!((report.samples, report.series, report.notes.len()), (75, 101, 0));
+    told.check(&read_all(&world, &head, &["a"]), "after the restart");
+}
+
+/// Frames longer than what is read at once come back, and samples of many tenants too.
+#[test]
+fn long_frames_and_many_tenants_come_back() {
+    let mut world = world(2);
+    world.options.wal_segment_bytes = 8 << 20;
+    for with_roll in [false, true] {
+        let (head, _) = world.open();
+        let long: Vec<(i64, f64)> = (0..200_000).map(|k| (NOW_MS + k, k as f64 * 0.5)).collect();
+        world.write(&head, &tenant("long"), &batch(&[(labels(1), long.clone())])).expect("written");
+        let names: Vec<String> = (0..40).map(|i| format!("t{i}")).collect();
+        for name in &names {
+            world.write(&head, &tenant(name), &batch(&[(labels(2), vec![(NOW_MS, 1.0)])])).expect("written");
+        }
+        if with_roll {
+            roll(&world, &head);
+        }
+        drop(head);
+        world.disk.crash();
+        let (head, report) = world.open();
+        assert_eq!((report.notes.len(), report.series), (0, 41));
+        let found = read_all(&world, &head, &["long"]);
+        assert_eq!(found.values().next().map(BTreeMap::len), Some(long.len()));
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(read_all(&world, &head, &all).len(), 40);
+    }
+}
+
+/// A disk whose syncs of the log fail from some point on and lose the bytes, as Linux does after an error: the bytes
+/// can be read until the machine restarts, and later syncs report success.
+#[derive(Default)]
+struct LostSyncs {
+    loses: AtomicBool,
+    failed: AtomicBool,
+}
+
+impl Fault for LostSyncs {
+    fn sync(&self, path: &Path, file: &dyn DiskFile) -> io::Result<()> {
+        if path.extension().is_none_or(|e| e != "seg") || !self.loses.load(Ordering::SeqCst) {
+            return file.sync_data();
+        }
+        if self.failed.swap(true, Ordering::SeqCst) { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
+    }
+}
+
+/// After a failed sync of the log a process that was started again replayed what the kernel still showed, and
+/// acknowledged repeats of it that never reached the disk. Repeats are logged again until slices hold what was replayed.
+#[test]
+fn repeats_after_a_failed_sync_are_durable() {
+    for rounds in 0..2 {
+        let mut world = world(3);
+        let fault = Arc::new(LostSyncs::default());
+        world.env.disk = Arc::new(FaultDisk::new(world.disk.clone(), fault.clone()));
+        let mut told = Told::default();
+        let (head, _) = world.open();
+        told.write(&world, &head, &rows(0, 0..2));
+        fault.loses.store(true, Ordering::SeqCst);
+        let lost = batch(&[(labels(1), vec![(NOW_MS, 1.0)]), (labels(7), vec![(NOW_MS, 2.0)])]);
+        world.write(&head, &tenant("a"), &lost).expect_err("the sync fails");
+        drop(head);
+        // The last segment's bytes stay readable and are never durable.
+        let (head, _) = world.open();
+        fault.loses.store(false, Ordering::SeqCst);
+        (0..rounds).for_each(|_| roll(&world, &head));
+        told.write(&world, &head, &[(1, vec![(NOW_MS, 1.0)]), (7, vec![(NOW_MS, 2.0)])]);
+        assert_eq!(told.acked.len(), 3, "the repeat is acknowledged");
+        drop(head);
+        world.disk.crash();
+        let (head, _) = world.open();
+        told.check(&read_all(&world, &head, &["a"]), &format!("{rounds} rounds"));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_the_unreleased_form_is_refused() {
+    let world = world(4);
+    drop(world.open());
+    world.disk.create(Path::new("/data/wal/checkpoint.00000002")).expect("made");
+    let error = world.try_open().err().expect("refused").to_string();
+    assert!(error.contains("checkpoint.00000002") && error.contains("unreleased version"), "{error}");
+}
