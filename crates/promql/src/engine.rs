@@ -3,7 +3,7 @@
 //! Shape: operators pull series by series; a series comes with a column of values, one a step, so that rollups
 //! are fused with decoding and aggregations fold as they read. A subquery is the same on a grid of its own.
 //! Holds: limits of samples, memory and time are checked while running; warnings and infos have upstream's texts.
-//! Not here: parsing, HTTP, native histograms.
+//! Not here: parsing, HTTP.
 
 mod aggregate;
 mod annotation;
@@ -12,22 +12,27 @@ mod binary;
 mod call;
 mod duration;
 mod grid;
+mod histogram;
 mod leaf;
 mod plan;
 pub mod reach;
 mod rollup;
 mod run;
+mod samples;
 mod select;
 mod series;
 pub mod trace;
 mod window;
 
-use chronolith_model::{Columns, Labels, METRIC_NAME, QueryError, Queryable, ReadContext};
+use std::sync::Arc;
 
-use crate::ast::{Expr, ExprKind, ValueType};
+use chronolith_model::{FloatHistogram, Labels, METRIC_NAME, QueryError, Queryable, ReadContext};
+
+use crate::ast::{Expr, ExprKind, RangeExtension, ValueType};
 use crate::parser::ParserOptions;
 use grid::Grid;
 use plan::{Planner, value_type};
+use rollup::extended;
 use run::Run;
 use series::{StepSeries, is_absent, merge_equal_labels};
 use trace::Trace;
@@ -68,6 +73,11 @@ pub struct EngineOptions {
     pub parser: ParserOptions,
     /// Threads that one query may use.
     pub threads: usize,
+    /// Whether `rate` and its like look at when counters started, and `start_timestamp` tells it (upstream's feature
+    /// `use-start-timestamps`).
+    pub start_times: bool,
+    /// Whether the label `__type__` says what a counter is (upstream's feature `type-and-unit-labels`).
+    pub type_and_unit_labels: bool,
 }
 
 impl Default for EngineOptions {
@@ -83,6 +93,8 @@ impl Default for EngineOptions {
             name_removal: NameRemoval::Immediate,
             parser: ParserOptions::default(),
             threads: 1,
+            start_times: false,
+            type_and_unit_labels: false,
         }
     }
 }
@@ -131,8 +143,10 @@ pub struct VectorSample {
     pub labels: Labels,
     /// The evaluation time.
     pub time_ms: i64,
-    /// Its value.
+    /// Its value; NaN for a histogram.
     pub value: f64,
+    /// Its value if that is a native histogram.
+    pub histogram: Option<Arc<FloatHistogram>>,
 }
 
 /// One series of a matrix.
@@ -144,6 +158,8 @@ pub struct MatrixSeries {
     pub times: Vec<i64>,
     /// One a time.
     pub values: Vec<f64>,
+    /// Native histograms with their times, ascending; none of these times is among `times`.
+    pub histograms: Vec<(i64, Arc<FloatHistogram>)>,
 }
 
 /// What a query gives.
@@ -293,7 +309,7 @@ fn range_value<'q>(run: &'q Run<'q>) -> Result<Value, EvalError> {
         ValueType::Scalar => {
             let scalar = planner.scalar(query.expr, grid)?;
             let values = (0..grid.count).map(|step| scalar.at(step)).collect();
-            vec![StepSeries { labels: Labels::empty(), drop_name: false, values }]
+            vec![StepSeries::floats(Labels::empty(), values)]
         }
         other => {
             return Err(fail(format!(
@@ -325,7 +341,8 @@ fn instant_value<'q>(run: &'q Run<'q>) -> Result<Value, EvalError> {
             let series = collect_result(run, &planner, grid)?;
             let element = |series: StepSeries| {
                 let value = series.values.first().copied().filter(|&v| !is_absent(v))?;
-                Some(VectorSample { labels: series.labels, time_ms, value })
+                let histogram = series.histogram(0).cloned();
+                Some(VectorSample { labels: series.labels, time_ms, value, histogram })
             };
             Ok(Value::Vector(series.into_iter().filter_map(element).collect()))
         }
@@ -351,32 +368,66 @@ fn collect_result<'q>(
 fn matrix_value<'q>(run: &'q Run<'q>, planner: &Planner<'q>, grid: Grid) -> Result<Value, EvalError> {
     let (mut source, windows) = planner.windows(run.query.expr, grid)?;
     let (start_ms, end_ms) = (windows.start(0), windows.end(0));
+    let extension = match &unwrap_parens(run.query.expr).kind {
+        ExprKind::Matrix(matrix) => matrix.selector.extension,
+        _ => None,
+    };
     let mut series = window::WindowSeries::default();
     let (mut hold, mut matrix) = (run.hold(), Vec::new());
     while source.next(&mut series)? {
-        let Columns { times, values, .. } = std::mem::take(&mut series.columns);
+        let samples = std::mem::take(&mut series.samples);
+        hold.grow(samples.sample_count(), samples.heap_bytes() + series.labels.heap_bytes() as u64)?;
         let inside = |time: &i64| *time > start_ms && *time <= end_ms;
-        let (times, values): (Vec<i64>, Vec<f64>) =
-            times.into_iter().zip(values).filter(|(time, _)| inside(time)).unzip();
-        if times.is_empty() {
+        let (times, values) = match extension {
+            Some(extension) => {
+                refuse_histograms(extension, &samples)?;
+                extended::extend(extension, &samples.floats.times, &samples.floats.values, start_ms, end_ms)
+            }
+            None => {
+                let floats = samples.floats.times.into_iter().zip(samples.floats.values);
+                floats.filter(|(time, _)| inside(time)).unzip()
+            }
+        };
+        let histograms = samples.histograms.times.into_iter().zip(samples.histograms.histograms);
+        let histograms: Vec<_> = histograms.filter(|(time, _)| inside(time)).collect();
+        if times.is_empty() && histograms.is_empty() {
             continue;
         }
         let labels = if series.drop_name { without_name(&series.labels) } else { series.labels.clone() };
         run.trace.tally_windows(&windows, &times);
-        hold.grow(times.len() as u64, (times.len() * 16 + labels.heap_bytes()) as u64)?;
-        matrix.push(MatrixSeries { labels, times, values });
+        matrix.push(MatrixSeries { labels, times, values, histograms });
     }
     matrix.sort_by(|a, b| a.labels.cmp(&b.labels));
     Ok(Value::Matrix(matrix))
 }
 
-fn points(series: StepSeries, grid: Grid) -> MatrixSeries {
-    let (times, values) = grid.times().zip(series.values).filter(|(_, value)| !is_absent(*value)).unzip();
-    MatrixSeries { labels: series.labels, times, values }
+fn refuse_histograms(extension: RangeExtension, samples: &samples::RangeSamples) -> Result<(), EvalError> {
+    if samples.histograms.is_empty() {
+        return Ok(());
+    }
+    let word = if extension == RangeExtension::Anchored { "anchored" } else { "smoothed" };
+    Err(EvalError::Execution(format!("{word} modifier is not supported with histograms")))
 }
 
+fn points(mut series: StepSeries, grid: Grid) -> MatrixSeries {
+    let mut histograms = Vec::new();
+    if series.has_histograms() {
+        let found = |(step, time)| Some((time, series.histogram(step)?.clone()));
+        histograms = grid.times().enumerate().filter_map(found).collect();
+        series.drop_histograms();
+    }
+    let (times, values) = grid.times().zip(series.values).filter(|(_, value)| !is_absent(*value)).unzip();
+    MatrixSeries { labels: series.labels, times, values, histograms }
+}
+
+/// Labels that say what a value is: they go with the metric name.
+const METADATA_LABELS: [&str; 3] = [METRIC_NAME, "__type__", "__unit__"];
+
 fn without_name(labels: &Labels) -> Labels {
-    if labels.get(METRIC_NAME).is_none() { labels.clone() } else { labels.without_name() }
+    if labels.iter().all(|(name, _)| !METADATA_LABELS.contains(&name)) {
+        return labels.clone();
+    }
+    labels.filtered(|name| !METADATA_LABELS.contains(&name))
 }
 
 impl Run<'_> {

@@ -6,9 +6,67 @@ use std::sync::Arc;
 
 use chronolith_model::query::VecBatches;
 use chronolith_model::{
-    Columns, Labels, Matcher, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
-    SeriesRead, TimeRange,
+    Columns, FloatHistogram, Histogram, Labels, Matcher, QueryError, Queryable, ReadContext, ResetHint,
+    SampleSource, Selector, SeriesBatches, SeriesRead, TimeRange,
 };
+
+/// A sample of any kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemSample {
+    /// When.
+    pub time_ms: i64,
+    /// The value of a float.
+    pub value: f64,
+    /// The value of a histogram.
+    pub histogram: Option<FloatHistogram>,
+    /// When the counter started; 0 if nobody knows.
+    pub start_ms: i64,
+}
+
+impl MemSample {
+    /// A number.
+    #[must_use]
+    pub fn float(time_ms: i64, value: f64) -> MemSample {
+        MemSample { time_ms, value, histogram: None, start_ms: 0 }
+    }
+
+    /// A native histogram.
+    #[must_use]
+    pub fn histogram(time_ms: i64, histogram: FloatHistogram) -> MemSample {
+        MemSample { time_ms, value: histogram.sum, histogram: Some(histogram), start_ms: 0 }
+    }
+}
+
+/// Appends a sample that is later than all others.
+fn push(columns: &mut Columns, sample: &MemSample) {
+    match &sample.histogram {
+        None => columns.push(sample.time_ms, sample.value),
+        Some(histogram) => {
+            let mut histogram = histogram.clone();
+            if histogram.reset_hint != ResetHint::Gauge {
+                histogram.reset_hint = stored_hint(columns, &histogram);
+            }
+            columns.push_histogram(sample.time_ms, Arc::new(Histogram::Float(histogram)));
+        }
+    }
+    if sample.start_ms != 0 {
+        columns.set_start_time(sample.start_ms);
+    }
+}
+
+/// What a chunk remembers of a counter histogram behind `columns`.
+fn stored_hint(columns: &Columns, histogram: &FloatHistogram) -> ResetHint {
+    let last = columns.len().checked_sub(1).and_then(|last| columns.histogram_at(last));
+    let Some(Histogram::Float(before)) = last.map(|last| &**last) else { return ResetHint::Unknown };
+    let joins = before.reset_hint != ResetHint::Gauge
+        && histogram.reset_hint != ResetHint::Reset
+        && !before.is_stale()
+        && histogram.schema == before.schema
+        && histogram.zero_threshold == before.zero_threshold
+        && histogram.custom_values == before.custom_values;
+    let unhinted = FloatHistogram { reset_hint: ResetHint::Unknown, ..histogram.clone() };
+    if joins && !unhinted.is_reset_after(before) { ResetHint::NotReset } else { ResetHint::Unknown }
+}
 
 /// Series in memory, sorted by labels.
 #[derive(Debug, Clone, Default)]
@@ -23,18 +81,33 @@ impl MemQueryable {
         MemQueryable::default()
     }
 
-    /// Adds samples in any order; of two samples with equal times the later call wins.
+    /// Adds floats in any order; of two samples with equal times the later call wins.
     pub fn add(&mut self, labels: &Labels, samples: impl IntoIterator<Item = (i64, f64)>) {
+        self.add_samples(labels, samples.into_iter().map(|(time, value)| MemSample::float(time, value)));
+    }
+
+    /// Adds samples in any order; of two samples with equal times the later call wins. Hints about resets are set as
+    /// upstream's chunks give them back: known only within a run of histograms that fit one chunk.
+    pub fn add_samples(&mut self, labels: &Labels, samples: impl IntoIterator<Item = MemSample>) {
         let columns = Arc::make_mut(self.series.entry(labels.clone()).or_default());
-        for (time, value) in samples {
-            match columns.times.binary_search(&time) {
-                Ok(at) => columns.values[at] = value,
-                Err(at) => {
-                    columns.times.insert(at, time);
-                    columns.values.insert(at, value);
-                }
+        for sample in samples {
+            let last = columns.times.last();
+            if last.is_none_or(|&last| last < sample.time_ms) {
+                push(columns, &sample);
+                continue;
             }
+            let before = std::mem::take(columns);
+            let at = before.times.partition_point(|&time| time < sample.time_ms);
+            let after = at + usize::from(before.times.get(at) == Some(&sample.time_ms));
+            (0..at).for_each(|idx| columns.push_from(&before, idx));
+            push(columns, &sample);
+            (after..before.len()).for_each(|idx| columns.push_from(&before, idx));
         }
+    }
+
+    /// All series with their samples, sorted by labels.
+    pub fn iter(&self) -> impl Iterator<Item = (&Labels, &Columns)> {
+        self.series.iter().map(|(labels, columns)| (labels, &**columns))
     }
 
     /// Forgets everything.
@@ -62,6 +135,10 @@ impl SampleSource for MemSamples {
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let from = self.0.times.partition_point(|&time| time < range.start);
         let to = self.0.times.partition_point(|&time| time < range.end);
+        if !self.0.histograms.is_empty() || !self.0.start_times.is_empty() {
+            (from..to).for_each(|idx| out.push_from(&self.0, idx));
+            return Ok(());
+        }
         out.times.extend_from_slice(&self.0.times[from..to]);
         out.values.extend_from_slice(&self.0.values[from..to]);
         Ok(())

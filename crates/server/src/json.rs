@@ -5,6 +5,8 @@ use std::io::Write as _;
 
 use chronolith_model::Labels;
 
+pub(crate) mod histogram;
+
 #[cfg(test)]
 mod tests;
 

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_model::TenantId;
 use chronolith_model::change::Changed;
+use chronolith_model::{FloatHistogram, TenantId};
 use chronolith_promql::engine::MatrixSeries;
 use chronolith_promql::engine::reach::Reach;
 use parking_lot::Mutex;
@@ -206,8 +206,9 @@ impl Reused {
             if let Some(fresh) = tail.next_if(|fresh| fresh.labels == one.labels) {
                 joined.times.extend_from_slice(&fresh.times);
                 joined.values.extend_from_slice(&fresh.values);
+                joined.histograms.extend(fresh.histograms);
             }
-            if !joined.times.is_empty() {
+            if !joined.times.is_empty() || !joined.histograms.is_empty() {
                 all.push(joined);
             }
         }
@@ -222,6 +223,10 @@ impl Reused {
             labels: series.labels.clone(),
             times: series.times[from..to].to_vec(),
             values: series.values[from..to].to_vec(),
+            histograms: {
+                let inside = |(time, _): &&(i64, _)| (self.first_ms..=self.last_ms).contains(time);
+                series.histograms.iter().filter(inside).cloned().collect()
+            },
         }
     }
 }
@@ -231,7 +236,11 @@ pub(crate) fn bytes_of(series: &[MatrixSeries]) -> u64 {
     let samples = |times: usize, values: usize| 8 * (times + values);
     let one_bytes = |one: &MatrixSeries| {
         let samples = samples(one.times.capacity(), one.values.capacity());
-        (size_of_val(one) + one.labels.heap_bytes() + samples) as u64
+        let histogram_bytes = |(time, histogram): &(i64, Arc<FloatHistogram>)| {
+            size_of_val(time) + size_of::<FloatHistogram>() + histogram.heap_bytes()
+        };
+        let histograms: usize = one.histograms.iter().map(histogram_bytes).sum();
+        (size_of_val(one) + one.labels.heap_bytes() + samples + histograms) as u64
     };
     series.iter().map(one_bytes).sum()
 }
@@ -253,7 +262,7 @@ mod tests {
         labels.push("id", id);
         let times: Vec<i64> = times.into_iter().collect();
         let values = times.iter().map(|&time| time as f64).collect();
-        MatrixSeries { labels: labels.finish(), times, values }
+        MatrixSeries { labels: labels.finish(), times, values, histograms: Vec::new() }
     }
 
     fn filled() -> RangeCache {

@@ -3,7 +3,8 @@
 // It reads one JSON object per line and prints one per line. A line with "series" replaces the data of all
 // lines after it; a line with "query" asks. Times are milliseconds; values are the 16 hexadecimal digits of
 // their bits, so that NaNs, staleness markers and the sign of zero survive. A step of 0 is an instant query
-// at "start". "delayed" switches delayed name removal. All experimental functions are on.
+// at "start". "delayed" switches delayed name removal. All experimental functions are on. A histogram stands beside
+// the times and values, with the index of its sample (in questions) or its time (in answers).
 // Not here: parsing without data (../parse), and any judgement of the answer.
 package main
 
@@ -18,6 +19,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -42,6 +44,24 @@ type rawSeries struct {
 	Labels [][2]string `json:"labels"`
 	Times  []int64     `json:"times"`
 	Values []string    `json:"values"`
+	// Start times, one a sample, or none at all.
+	Starts     []int64        `json:"starts,omitempty"`
+	Histograms []rawHistogram `json:"histograms,omitempty"`
+}
+
+type rawHistogram struct {
+	At            int64      `json:"at"`
+	Hint          int        `json:"hint"`
+	Schema        int32      `json:"schema"`
+	ZeroThreshold string     `json:"zero_threshold"`
+	ZeroCount     string     `json:"zero_count"`
+	Count         string     `json:"count"`
+	Sum           string     `json:"sum"`
+	PositiveSpans [][2]int64 `json:"positive_spans"`
+	Positive      []string   `json:"positive"`
+	NegativeSpans [][2]int64 `json:"negative_spans"`
+	Negative      []string   `json:"negative"`
+	Bounds        []string   `json:"bounds"`
 }
 
 type answer struct {
@@ -61,6 +81,79 @@ func pairs(l labels.Labels) [][2]string {
 	return out
 }
 
+func fromBits(text string) float64 {
+	u, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		panic(err)
+	}
+	return math.Float64frombits(u)
+}
+
+func allFromBits(texts []string) []float64 {
+	var out []float64
+	for _, text := range texts {
+		out = append(out, fromBits(text))
+	}
+	return out
+}
+
+func allBits(values []float64) []string {
+	out := []string{}
+	for _, v := range values {
+		out = append(out, bits(v))
+	}
+	return out
+}
+
+func spansOf(raw [][2]int64) []histogram.Span {
+	var out []histogram.Span
+	for _, s := range raw {
+		out = append(out, histogram.Span{Offset: int32(s[0]), Length: uint32(s[1])})
+	}
+	return out
+}
+
+func rawSpans(spans []histogram.Span) [][2]int64 {
+	out := [][2]int64{}
+	for _, s := range spans {
+		out = append(out, [2]int64{int64(s.Offset), int64(s.Length)})
+	}
+	return out
+}
+
+func (r rawHistogram) decode() *histogram.FloatHistogram {
+	return &histogram.FloatHistogram{
+		CounterResetHint: histogram.CounterResetHint(r.Hint),
+		Schema:           r.Schema,
+		ZeroThreshold:    fromBits(r.ZeroThreshold),
+		ZeroCount:        fromBits(r.ZeroCount),
+		Count:            fromBits(r.Count),
+		Sum:              fromBits(r.Sum),
+		PositiveSpans:    spansOf(r.PositiveSpans),
+		PositiveBuckets:  allFromBits(r.Positive),
+		NegativeSpans:    spansOf(r.NegativeSpans),
+		NegativeBuckets:  allFromBits(r.Negative),
+		CustomValues:     allFromBits(r.Bounds),
+	}
+}
+
+func encode(at int64, h *histogram.FloatHistogram) rawHistogram {
+	return rawHistogram{
+		At:            at,
+		Hint:          int(h.CounterResetHint),
+		Schema:        h.Schema,
+		ZeroThreshold: bits(h.ZeroThreshold),
+		ZeroCount:     bits(h.ZeroCount),
+		Count:         bits(h.Count),
+		Sum:           bits(h.Sum),
+		PositiveSpans: rawSpans(h.PositiveSpans),
+		Positive:      allBits(h.PositiveBuckets),
+		NegativeSpans: rawSpans(h.NegativeSpans),
+		Negative:      allBits(h.NegativeBuckets),
+		Bounds:        allBits(h.CustomValues),
+	}
+}
+
 func load(raw []rawSeries) (*memory, error) {
 	m := &memory{}
 	for _, r := range raw {
@@ -69,7 +162,10 @@ func load(raw []rawSeries) (*memory, error) {
 			b.Add(p[0], p[1])
 		}
 		b.Sort()
-		s := entry{labels: b.Labels(), times: r.Times}
+		s := entry{labels: b.Labels(), times: r.Times, starts: r.Starts, histograms: map[int]*histogram.FloatHistogram{}}
+		for _, h := range r.Histograms {
+			s.histograms[int(h.At)] = h.decode()
+		}
 		for _, v := range r.Values {
 			u, err := strconv.ParseUint(v, 16, 64)
 			if err != nil {
@@ -116,7 +212,13 @@ func ask(engine *promql.Engine, m *memory, q question) answer {
 		a.Text = v.V
 	case promql.Vector:
 		for _, s := range v {
-			a.Series = append(a.Series, rawSeries{Labels: pairs(s.Metric), Times: []int64{s.T}, Values: []string{bits(s.F)}})
+			r := rawSeries{Labels: pairs(s.Metric), Times: []int64{}, Values: []string{}}
+			if s.H != nil {
+				r.Histograms = append(r.Histograms, encode(s.T, s.H))
+			} else {
+				r.Times, r.Values = []int64{s.T}, []string{bits(s.F)}
+			}
+			a.Series = append(a.Series, r)
 		}
 	case promql.Matrix:
 		for _, s := range v {
@@ -124,6 +226,9 @@ func ask(engine *promql.Engine, m *memory, q question) answer {
 			for _, p := range s.Floats {
 				r.Times = append(r.Times, p.T)
 				r.Values = append(r.Values, bits(p.F))
+			}
+			for _, p := range s.Histograms {
+				r.Histograms = append(r.Histograms, encode(p.T, p.H))
 			}
 			a.Series = append(a.Series, r)
 		}
@@ -140,6 +245,7 @@ func newEngine(delayed bool) *promql.Engine {
 		EnableAtModifier:         true,
 		EnableNegativeOffset:     true,
 		EnableDelayedNameRemoval: delayed,
+		UseStartTimestamps:       true,
 		Parser: parser.NewParser(parser.Options{
 			EnableExperimentalFunctions:  true,
 			EnableExtendedRangeSelectors: true,

@@ -17,6 +17,10 @@ type entry struct {
 	labels labels.Labels
 	times  []int64
 	values []float64
+	// Empty, or one a sample.
+	starts []int64
+	// By index of the sample.
+	histograms map[int]*histogram.FloatHistogram
 }
 
 type memory struct{ entries []entry }
@@ -47,7 +51,11 @@ func (q *querier) Select(_ context.Context, _ bool, hints *storage.SelectHints, 
 		}
 		samples := make([]chunks.Sample, 0, to-from)
 		for i := from; i < to; i++ {
-			samples = append(samples, sample{e.times[i], e.values[i]})
+			s := sample{t: e.times[i], v: e.values[i], h: e.histograms[i]}
+			if len(e.starts) > 0 {
+				s.st = e.starts[i]
+			}
+			samples = append(samples, s)
 		}
 		set.series = append(set.series, storage.NewListSeries(e.labels, samples))
 	}
@@ -84,14 +92,29 @@ func (*seriesSet) Err() error                        { return nil }
 func (*seriesSet) Warnings() annotations.Annotations { return nil }
 
 type sample struct {
-	t int64
-	v float64
+	t, st int64
+	v     float64
+	h     *histogram.FloatHistogram
 }
 
-func (s sample) T() int64                    { return s.t }
-func (sample) ST() int64                     { return 0 }
-func (s sample) F() float64                  { return s.v }
-func (sample) H() *histogram.Histogram       { return nil }
-func (sample) FH() *histogram.FloatHistogram { return nil }
-func (sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (s sample) Copy() chunks.Sample         { return s }
+func (s sample) T() int64              { return s.t }
+func (s sample) ST() int64             { return s.st }
+func (s sample) F() float64            { return s.v }
+func (sample) H() *histogram.Histogram { return nil }
+
+// FH gives a copy: the engine writes into histograms that it was given before.
+func (s sample) FH() *histogram.FloatHistogram {
+	if s.h == nil {
+		return nil
+	}
+	return s.h.Copy()
+}
+
+func (s sample) Type() chunkenc.ValueType {
+	if s.h != nil {
+		return chunkenc.ValFloatHistogram
+	}
+	return chunkenc.ValFloat
+}
+
+func (s sample) Copy() chunks.Sample { return s }

@@ -54,6 +54,23 @@ impl Compensation {
         }
     }
 
+    /// Multiplies all by `factor`: the histogram has been multiplied as well.
+    pub fn scale(&mut self, factor: f64) {
+        self.each(|value| value * factor);
+    }
+
+    /// Divides all by `divisor`: the histogram has been divided as well.
+    pub fn divide(&mut self, divisor: f64) {
+        self.each(|value| value / divisor);
+    }
+
+    fn each(&mut self, scaled: impl Fn(f64) -> f64) {
+        let counts = self.positive.iter_mut().chain(&mut self.negative);
+        for value in counts.chain([&mut self.zero_count, &mut self.count, &mut self.sum]) {
+            *value = scaled(*value);
+        }
+    }
+
     /// Bytes on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {

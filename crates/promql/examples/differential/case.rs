@@ -1,6 +1,7 @@
 //! One question to both engines, and an answer to it.
 
 use chronolith_base::Rng;
+use chronolith_model::FloatHistogram;
 use chronolith_promql::{QueryResult, Value};
 
 use crate::series::Dataset;
@@ -49,7 +50,7 @@ pub(crate) struct Case<'d> {
 }
 
 /// Labels and samples.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct AnswerSeries {
     /// Pairs in order of names.
     pub(crate) labels: Vec<(String, String)>,
@@ -57,6 +58,8 @@ pub(crate) struct AnswerSeries {
     pub(crate) times: Vec<i64>,
     /// One a time.
     pub(crate) values: Vec<f64>,
+    /// Histograms with their times.
+    pub(crate) histograms: Vec<(i64, FloatHistogram)>,
 }
 
 /// What an engine says.
@@ -96,17 +99,27 @@ impl Answer {
         let (kind, series) = match result.value {
             Value::Scalar { time_ms, value } => (
                 "scalar",
-                vec![AnswerSeries { labels: Vec::new(), times: vec![time_ms], values: vec![value] }],
+                vec![AnswerSeries {
+                    labels: Vec::new(),
+                    times: vec![time_ms],
+                    values: vec![value],
+                    histograms: Vec::new(),
+                }],
             ),
             Value::String { value, .. } => {
                 answer.text = value;
                 ("string", Vec::new())
             }
             Value::Vector(elements) => {
-                let element = |e: &chronolith_promql::VectorSample| AnswerSeries {
-                    labels: pairs(&e.labels),
-                    times: vec![e.time_ms],
-                    values: vec![e.value],
+                let element = |e: &chronolith_promql::VectorSample| {
+                    let mut series = AnswerSeries { labels: pairs(&e.labels), ..AnswerSeries::default() };
+                    match &e.histogram {
+                        Some(histogram) => {
+                            series.histograms.push((e.time_ms, FloatHistogram::clone(histogram)));
+                        }
+                        None => (series.times, series.values) = (vec![e.time_ms], vec![e.value]),
+                    }
+                    series
                 };
                 ("vector", elements.iter().map(element).collect())
             }
@@ -115,6 +128,7 @@ impl Answer {
                     labels: pairs(&s.labels),
                     times: s.times,
                     values: s.values,
+                    histograms: s.histograms.into_iter().map(|(at, h)| (at, (*h).clone())).collect(),
                 };
                 ("matrix", matrix.into_iter().map(series).collect())
             }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use chronolith_model::FloatHistogram;
 use chronolith_model::sample::is_stale;
 
 use crate::case::{Answer, AnswerSeries};
@@ -24,6 +25,8 @@ pub(crate) enum Difference {
     Times(String),
     /// A value: ours and upstream's.
     Value(String, f64, f64),
+    /// A histogram: ours and upstream's.
+    Histogram(String, String, String),
     /// Warnings or infos that only one has.
     Annotations(Vec<String>, Vec<String>),
 }
@@ -45,6 +48,7 @@ impl Difference {
             Difference::Order => "order".to_owned(),
             Difference::Times(_) => "times".to_owned(),
             Difference::Value(..) => "value".to_owned(),
+            Difference::Histogram(..) => "histogram".to_owned(),
             Difference::Annotations(ours, theirs) => {
                 format!("annotations: {} / {}", words(ours.first()), words(theirs.first()))
             }
@@ -116,6 +120,17 @@ fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries]) -> Option<D
                 return Some(Difference::Value(format!("{name} @{}", ours.times[at]), a, b));
             }
         }
+        let times = |series: &AnswerSeries| series.histograms.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+        if times(ours) != times(theirs) {
+            let text = format!("{name} histograms {:?} / upstream {:?}", times(ours), times(theirs));
+            return Some(Difference::Times(text));
+        }
+        for ((at, a), (_, b)) in ours.histograms.iter().zip(&theirs.histograms) {
+            if !same_histogram(a, b) {
+                let (a, b) = (a.test_expression(), b.test_expression());
+                return Some(Difference::Histogram(format!("{name} @{at}"), a, b));
+            }
+        }
     }
     None
 }
@@ -148,6 +163,31 @@ fn without_count(text: &str) -> String {
         (Some((before, _)), Some((_, after))) => format!("{before} from {after}"),
         _ => text.to_owned(),
     }
+}
+
+/// Hints count; empty buckets do not.
+fn same_histogram(a: &FloatHistogram, b: &FloatHistogram) -> bool {
+    let (mut a, mut b) = (a.clone(), b.clone());
+    let largest = [a.count.abs(), b.count.abs(), 1e-3].into_iter().fold(0.0, f64::max);
+    for histogram in [&mut a, &mut b] {
+        // What is left of a difference of equal counts is nothing.
+        let counts = histogram.positive.counts.iter_mut().chain(&mut histogram.negative.counts);
+        counts.filter(|count| count.abs() < TOLERANCE * largest).for_each(|count| *count = 0.0);
+        histogram.compact(0);
+    }
+    let near = |a: f64, b: f64| same(a, b) || (a - b).abs() <= TOLERANCE * largest;
+    let all_near = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| near(a, b));
+    a.reset_hint == b.reset_hint
+        && a.schema == b.schema
+        && a.zero_threshold == b.zero_threshold
+        && a.custom_values == b.custom_values
+        && near(a.zero_count, b.zero_count)
+        && near(a.count, b.count)
+        && near(a.sum, b.sum)
+        && a.positive.spans == b.positive.spans
+        && a.negative.spans == b.negative.spans
+        && all_near(&a.positive.counts, &b.positive.counts)
+        && all_near(&a.negative.counts, &b.negative.counts)
 }
 
 /// All NaNs are the same but staleness markers, which no result may hold.

@@ -101,6 +101,11 @@ const METRICS: &[&str] = &[
     "lat_bucket",
     "lat_count",
     "nothing",
+    "h_exp",
+    "h_exp",
+    "h_gauge",
+    "h_custom",
+    "h_mixed",
 ];
 const LABELS: &[&str] = &["job", "instance", "path", "version", "le", "none", "__name__"];
 const MATCHERS: &[&str] = &[
@@ -129,19 +134,21 @@ const NUMBERS: &[&str] = &[
     "0x10",
 ];
 const ARITHMETIC: &[&str] = &["+", "-", "*", "/", "%", "^", "atan2"];
+const TRIMS: &[&str] = &["</", ">/"];
 const COMPARISONS: &[&str] = &["==", "!=", "<", "<=", ">", ">="];
 const SETS: &[&str] = &["and", "or", "unless"];
 const REGEXES: &[&str] = &["(.*)", "(a|d)(.*)", "1(.?)", "", ".+", "(?P<first>.).*", "[", "x", "/(.*)"];
 const TEMPLATES: &[&str] = &["$1", "x-$1", "", "${first}", "$2$1", "$$", "v$0", "10"];
-/// Native histograms and what the engine refuses.
-const LEFT_OUT: &[&str] = &[
-    "info",
-    "histogram_avg",
-    "histogram_count",
-    "histogram_sum",
-    "histogram_stddev",
-    "histogram_stdvar",
-    "start_timestamp",
+/// Functions whose arguments are not just of some type.
+const LEFT_OUT: &[&str] = &["info"];
+/// Second arguments of `info`.
+const INFO_SELECTORS: &[&str] = &[
+    "",
+    ", {version=~\"v.*\"}",
+    ", {__name__=\"target_info\"}",
+    ", {__name__=~\"target_info|build\", version=~\".+\"}",
+    ", {zone=\"a\"}",
+    ", {none=\"\"}",
 ];
 
 /// Makes queries about a dataset.
@@ -234,13 +241,15 @@ impl Generator<'_> {
     }
 
     fn selector(&self) -> Node {
-        Node::leaf(Type::Vector, &format!("{}{}", self.selected(), self.shifted()))
+        let extension = if self.below(15) == 0 { " smoothed" } else { "" };
+        Node::leaf(Type::Vector, &format!("{}{}{extension}", self.selected(), self.shifted()))
     }
 
     fn matrix(&self, depth: u32) -> Node {
         let (range, shift) = (self.pick(DURATIONS), self.shifted());
         if depth == 0 || self.below(3) > 0 {
-            return Node::leaf(Type::Matrix, &format!("{}[{range}]{shift}", self.selected()));
+            let extension = self.pick(&["", "", "", "", "", " anchored", " smoothed"]);
+            return Node::leaf(Type::Matrix, &format!("{}[{range}]{shift}{extension}", self.selected()));
         }
         let step = self.pick(SUBQUERY_STEPS);
         let inner = if self.below(8) == 0 { self.scalar(depth - 1) } else { self.vector(depth - 1) };
@@ -303,7 +312,10 @@ impl Generator<'_> {
     }
 
     fn buckets(&self) -> Node {
-        let text = match self.below(5) {
+        let text = match self.below(8) {
+            5 => self.pick(&["h_exp", "h_custom", "h_mixed", "sum by (job) (h_exp)"]).to_owned(),
+            6 => format!("rate({}[{}])", self.pick(&["h_exp", "h_custom", "h_mixed"]), self.pick(DURATIONS)),
+            7 => format!("sum(rate({}[{}]))", self.pick(&["h_exp", "h_custom"]), self.pick(DURATIONS)),
             0 => "lat_bucket".to_owned(),
             1 => "even_bucket".to_owned(),
             2 => "sum by (le) (rate(lat_bucket[5m]))".to_owned(),
@@ -316,7 +328,8 @@ impl Generator<'_> {
     fn labels_call(&self, depth: u32) -> Node {
         let inner = vec![self.vector(depth)];
         let target = self.pick(&["new", "job", "instance", "__name__", "", "le", "x y"]);
-        let text = match self.below(6) {
+        let text = match self.below(7) {
+            6 => format!("info(§{})", self.pick(INFO_SELECTORS)),
             0 | 1 => format!(
                 "label_replace(§, \"{target}\", \"{}\", \"{}\", \"{}\")",
                 self.pick(TEMPLATES),
@@ -343,7 +356,8 @@ impl Generator<'_> {
         };
         let both = left.kind == Type::Vector && right.kind == Type::Vector;
         let mut set = false;
-        let op = match self.below(7) {
+        let op = match self.below(8) {
+            7 => self.pick(TRIMS).to_owned(),
             0..=2 => self.pick(ARITHMETIC).to_owned(),
             3 | 4 => {
                 let bool_word = if self.below(3) == 0 { " bool" } else { "" };

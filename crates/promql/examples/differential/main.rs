@@ -6,7 +6,6 @@
 //! language; a seed gives the same run again. `--query` takes the place of the random
 //! queries; N differences of each kind are shown, or only of kinds that begin with KIND.
 //! Holds: exit code 0 means that no difference was found.
-//! Not here: native histograms, which the engine does not know.
 
 mod case;
 mod compare;
@@ -148,7 +147,7 @@ impl Bench {
                 extended_range_selectors: true,
                 binop_fill_modifiers: true,
             };
-            Engine::new(EngineOptions { name_removal, parser, ..EngineOptions::default() })
+            Engine::new(EngineOptions { name_removal, parser, start_times: true, ..EngineOptions::default() })
         };
         let (immediate, delayed) = (engine(NameRemoval::Immediate), engine(NameRemoval::Delayed));
         Ok(Bench { oracle: Oracle::start(oracle)?, immediate, delayed })

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Error, Result, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use chronolith_model::histogram::Buckets;
+use chronolith_model::{FloatHistogram, ResetHint, Span};
 use serde_json::{Value, json};
 
 use crate::case::{Answer, AnswerSeries, Case};
@@ -60,14 +62,81 @@ impl Drop for Oracle {
 }
 
 fn encode(dataset: &Dataset) -> Value {
-    let series = |series: &crate::series::Series| {
-        let labels: Vec<[&str; 2]> = series.labels.iter().map(|(name, value)| [name, value]).collect();
-        let times: Vec<i64> = series.samples.iter().map(|sample| sample.0).collect();
-        let values: Vec<String> =
-            series.samples.iter().map(|sample| format!("{:016x}", sample.1.to_bits())).collect();
-        json!({"labels": labels, "times": times, "values": values})
+    let series = |(labels, columns): (&chronolith_model::Labels, &chronolith_model::Columns)| {
+        let labels: Vec<[&str; 2]> = labels.iter().map(|(name, value)| [name, value]).collect();
+        let starts: Vec<i64> = (0..columns.len()).map(|at| columns.start_time_at(at)).collect();
+        let starts = if columns.start_times.is_empty() { Vec::new() } else { starts };
+        let histograms: Vec<Value> = columns
+            .histograms
+            .iter()
+            .map(|(at, h)| encode_histogram(i64::from(*at), &h.to_float()))
+            .collect();
+        json!({
+            "labels": labels,
+            "times": columns.times,
+            "values": bits(&columns.values),
+            "starts": starts,
+            "histograms": histograms,
+        })
     };
-    Value::Array(dataset.series.iter().map(series).collect())
+    // What our engine reads, hints included.
+    Value::Array(dataset.source().iter().map(series).collect())
+}
+
+fn bits(values: &[f64]) -> Vec<String> {
+    values.iter().map(|value| format!("{:016x}", value.to_bits())).collect()
+}
+
+fn encode_histogram(at: i64, histogram: &FloatHistogram) -> Value {
+    let spans = |spans: &[Span]| -> Vec<[i64; 2]> {
+        spans.iter().map(|span| [i64::from(span.offset), i64::from(span.length)]).collect()
+    };
+    let one = |value: f64| format!("{:016x}", value.to_bits());
+    json!({
+        "at": at,
+        "hint": histogram.reset_hint as u8,
+        "schema": histogram.schema,
+        "zero_threshold": one(histogram.zero_threshold),
+        "zero_count": one(histogram.zero_count),
+        "count": one(histogram.count),
+        "sum": one(histogram.sum),
+        "positive_spans": spans(&histogram.positive.spans),
+        "positive": bits(&histogram.positive.counts),
+        "negative_spans": spans(&histogram.negative.spans),
+        "negative": bits(&histogram.negative.counts),
+        "bounds": bits(&histogram.custom_values),
+    })
+}
+
+fn decode_bits(value: &Value) -> Option<f64> {
+    Some(f64::from_bits(u64::from_str_radix(value.as_str()?, 16).ok()?))
+}
+
+fn decode_all(value: &Value) -> Option<Vec<f64>> {
+    value.as_array()?.iter().map(decode_bits).collect()
+}
+
+fn decode_histogram(value: &Value) -> Option<(i64, FloatHistogram)> {
+    let side = |spans: &str, counts: &str| -> Option<Buckets<f64>> {
+        let span = |pair: &Value| {
+            let (offset, length) = (pair[0].as_i64()?, pair[1].as_i64()?);
+            Some(Span { offset: i32::try_from(offset).ok()?, length: u32::try_from(length).ok()? })
+        };
+        let spans = value[spans].as_array()?.iter().map(span).collect::<Option<_>>()?;
+        Some(Buckets { spans, counts: decode_all(&value[counts])? })
+    };
+    let histogram = FloatHistogram {
+        reset_hint: ResetHint::from_number(value["hint"].as_u64()?)?,
+        schema: i32::try_from(value["schema"].as_i64()?).ok()?,
+        zero_threshold: decode_bits(&value["zero_threshold"])?,
+        zero_count: decode_bits(&value["zero_count"])?,
+        count: decode_bits(&value["count"])?,
+        sum: decode_bits(&value["sum"])?,
+        positive: side("positive_spans", "positive")?,
+        negative: side("negative_spans", "negative")?,
+        custom_values: decode_all(&value["bounds"])?.into(),
+    };
+    Some((value["at"].as_i64()?, histogram))
 }
 
 fn decode(value: &Value) -> Option<Answer> {
@@ -92,13 +161,16 @@ fn decode(value: &Value) -> Option<Answer> {
 
 fn decode_series(value: &Value) -> Option<AnswerSeries> {
     let pair = |pair: &Value| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned()));
-    let bits = |value: &Value| Some(f64::from_bits(u64::from_str_radix(value.as_str()?, 16).ok()?));
     Some(AnswerSeries {
         labels: match value["labels"].as_array() {
             Some(labels) => labels.iter().map(pair).collect::<Option<_>>()?,
             None => Vec::new(),
         },
         times: value["times"].as_array()?.iter().map(Value::as_i64).collect::<Option<_>>()?,
-        values: value["values"].as_array()?.iter().map(bits).collect::<Option<_>>()?,
+        values: decode_all(&value["values"])?,
+        histograms: match value["histograms"].as_array() {
+            Some(list) => list.iter().map(decode_histogram).collect::<Option<_>>()?,
+            None => Vec::new(),
+        },
     })
 }

@@ -1,11 +1,13 @@
-//! Random series: counters, gauges, classic histograms, with everything that goes wrong with them.
+//! Random series (native histograms: `series::histograms`): counters, gauges, classic histograms, with everything that goes wrong with them.
+
+mod histograms;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Rng;
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::{Labels, LabelsBuilder};
-use chronolith_promql::testing::MemQueryable;
+use chronolith_promql::testing::{MemQueryable, MemSample};
 
 /// Samples a series has at most.
 const SAMPLES_MAX: u64 = 60;
@@ -16,7 +18,7 @@ pub(crate) struct Series {
     /// With the metric name.
     pub(crate) labels: Labels,
     /// Ascending.
-    pub(crate) samples: Vec<(i64, f64)>,
+    pub(crate) samples: Vec<MemSample>,
 }
 
 /// Series of a run of questions.
@@ -41,7 +43,7 @@ impl Dataset {
     pub(crate) fn source(&self) -> MemQueryable {
         let mut source = MemQueryable::new();
         for series in &self.series {
-            source.add(&series.labels, series.samples.iter().copied());
+            source.add_samples(&series.labels, series.samples.iter().cloned());
         }
         source
     }
@@ -89,13 +91,20 @@ pub(crate) fn random(rng: &Rng) -> Dataset {
             push(rng, start_ms, &mut series, "lat_bucket", &labels, Shape::Counter);
         }
         push(rng, start_ms, &mut series, "lat_count", &[("job", job)], Shape::Counter);
+        histograms::push(rng, start_ms, &mut series, job);
+        for instance in ["0", "1", "2"] {
+            let version = ["v1", "v2"][rng.below(2) as usize];
+            let labels = [("job", job), ("instance", instance), ("version", version), ("zone", "a")];
+            push(rng, start_ms, &mut series, "target_info", &labels, Shape::Constant);
+        }
     }
     for (le, at) in [("-1", 1), ("0", 2), ("1", 4), ("1.0", 5), ("10", 7), ("+Inf", 8), ("x", 1)] {
         let mut builder = LabelsBuilder::new();
         builder.set("__name__", "even_bucket");
         builder.set("le", le);
         let labels = builder.finish();
-        let samples = (0..SAMPLES_MAX as i64).map(|i| (start_ms + i * 30_000, (at * i) as f64)).collect();
+        let sample = |i| MemSample::float(start_ms + i * 30_000, (at * i) as f64);
+        let samples = (0..SAMPLES_MAX as i64).map(sample).collect();
         series.push(Series { labels, samples });
     }
     Dataset::new(start_ms, series)
@@ -108,7 +117,28 @@ fn push(rng: &Rng, start_ms: i64, all: &mut Vec<Series>, name: &str, labels: &[(
     let mut builder = LabelsBuilder::new();
     builder.set("__name__", name);
     labels.iter().for_each(|(name, value)| builder.set(name, value));
-    all.push(Series { labels: builder.finish(), samples: samples(rng, start_ms, shape) });
+    all.push(Series { labels: builder.finish(), samples: with_starts(rng, samples(rng, start_ms, shape)) });
+}
+
+/// Now and then, says when counters started: where they did, just before each sample, or anywhere.
+fn with_starts(rng: &Rng, samples: Vec<(i64, f64)>) -> Vec<MemSample> {
+    let style = rng.below(20);
+    let mut start_ms = samples.first().map_or(0, |first| first.0 - 10_000);
+    let mut before = f64::NEG_INFINITY;
+    let starting = |(time_ms, value): (i64, f64)| {
+        if value < before {
+            start_ms = time_ms - 5_000;
+        }
+        before = value;
+        let start_ms = match style {
+            0 => start_ms,
+            1 => time_ms - 15_000,
+            2 => time_ms - rng.below(60_000) as i64 + 5_000,
+            _ => 0,
+        };
+        MemSample { start_ms, ..MemSample::float(time_ms, value) }
+    };
+    samples.into_iter().map(starting).collect()
 }
 
 fn samples(rng: &Rng, start_ms: i64, shape: Shape) -> Vec<(i64, f64)> {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Result;
 
 use chronolith_model::sample::is_stale;
+use chronolith_promql::testing::MemSample;
 
 use crate::Bench;
 use crate::case::{Answer, Case, Times};
@@ -120,7 +121,8 @@ pub(crate) fn shrink(bench: &mut Bench, node: &Node, case: &Case<'_>) -> Result<
 
 fn script(case: &Case<'_>, ours: &Answer, theirs: &Answer, difference: Difference) -> String {
     let mut text = format!("# {difference}\n");
-    let first_ms = case.dataset.series.iter().filter_map(|s| Some(s.samples.first()?.0)).min().unwrap_or(0);
+    let first_ms =
+        case.dataset.series.iter().filter_map(|s| Some(s.samples.first()?.time_ms)).min().unwrap_or(0);
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
@@ -144,15 +146,24 @@ fn script(case: &Case<'_>, ours: &Answer, theirs: &Answer, difference: Differenc
         );
         for series in answer.series.iter().take(12) {
             let _ = writeln!(text, "  #   {:?} {:?} {:?}", series.labels, series.times, series.values);
+            for (at, histogram) in &series.histograms {
+                let _ = writeln!(text, "  #     @{at} {}", histogram.test_expression());
+            }
         }
     }
     text
 }
 
 fn samples(series: &Series, first_ms: i64) -> String {
-    let sample = |&(time, value): &(i64, f64)| match is_stale(value) {
-        true => format!("+{}:stale", time - first_ms),
-        false => format!("+{}:{value}", time - first_ms),
+    let sample = |sample: &MemSample| {
+        let at = sample.time_ms - first_ms;
+        let start =
+            if sample.start_ms == 0 { String::new() } else { format!("({})", sample.start_ms - first_ms) };
+        match &sample.histogram {
+            Some(histogram) => format!("+{at}{start}:{}", histogram.test_expression()),
+            None if is_stale(sample.value) => format!("+{at}{start}:stale"),
+            None => format!("+{at}{start}:{}", sample.value),
+        }
     };
     series.samples.iter().map(sample).collect::<Vec<_>>().join(" ")
 }

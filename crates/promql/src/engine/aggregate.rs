@@ -5,14 +5,18 @@
 pub(crate) mod distinct;
 pub(crate) mod rank;
 
+use std::sync::Arc;
+
 use chronolith_base::hash::HashMap;
 use chronolith_model::{Labels, METRIC_NAME};
 
-use super::EvalError;
+use super::annotation::note::{Note, Operation};
+use super::histogram::fold::HistogramFold;
 use super::rollup::moments::{self, Mean, Sum};
 use super::run::{Hold, Run};
-use super::series::{ABSENT, BoxOperator, SeriesOperator, StepScalar, StepSeries, is_absent};
-use crate::ast::{Aggregate, AggregateOp};
+use super::series::{ABSENT, BoxOperator, SAMPLE_BYTES, SeriesOperator, StepScalar, StepSeries, is_absent};
+use super::{EvalError, unwrap_parens};
+use crate::ast::{Aggregate, AggregateOp, Span};
 
 /// Which labels make a group.
 #[derive(Debug, Clone, Copy)]
@@ -133,6 +137,15 @@ impl Columns {
         }
     }
 
+    /// Whether a sum or mean has something in a step.
+    fn has_float(&self, step: usize) -> bool {
+        match self {
+            Columns::Sum(sums) => !is_absent(sums[step].value),
+            Columns::Mean(means) => !means[step].is_empty(),
+            _ => false,
+        }
+    }
+
     /// Appends the result of every step.
     fn finish(self, op: AggregateOp, param: &StepScalar, out: &mut Vec<f64>) {
         match self {
@@ -180,6 +193,8 @@ struct Group {
     labels: Labels,
     drop_name: bool,
     columns: Columns,
+    /// Sums or means of histograms: empty, or one a step.
+    histograms: Vec<Option<Box<HistogramFold>>>,
 }
 
 /// One of the aggregations that yield one series a group.
@@ -191,6 +206,8 @@ pub(crate) struct Fold<'q> {
     /// The quantile.
     param: StepScalar,
     step_count: usize,
+    /// Where the inner vector stands in the query.
+    span: Span,
     results: std::vec::IntoIter<Group>,
     hold: Hold<'q>,
 }
@@ -211,6 +228,7 @@ impl<'q> Fold<'q> {
             grouping: Grouping::new(aggregate),
             param,
             step_count,
+            span: unwrap_parens(&aggregate.expr).span,
             results: Vec::new().into_iter(),
             hold: run.hold(),
         }
@@ -224,6 +242,9 @@ impl<'q> Fold<'q> {
             let at = self.group_of(&series.labels, &mut all)?;
             let group = &mut all.groups[at];
             group.drop_name |= series.drop_name;
+            if series.has_histograms() || !group.histograms.is_empty() {
+                self.add_mixed(group, &mut series)?;
+            }
             group.columns.add(&series.values);
             if self.op == AggregateOp::Quantile {
                 self.hold
@@ -231,6 +252,76 @@ impl<'q> Fold<'q> {
             }
         }
         Ok(all.groups)
+    }
+
+    /// Adds the histograms of a series to a group, where the aggregation takes them; they are floats, or gone, then.
+    fn add_mixed(&mut self, group: &mut Group, series: &mut StepSeries) -> Result<(), EvalError> {
+        match self.op {
+            AggregateOp::Count | AggregateOp::Group => return Ok(()),
+            AggregateOp::Sum | AggregateOp::Avg => {}
+            op => {
+                if series.histograms.iter().zip(&series.values).any(|(h, v)| h.is_some() && !is_absent(*v)) {
+                    self.run.annotations.note(Note::IgnoredInGroup(op.as_str()), self.span);
+                }
+                series.drop_histograms();
+                return Ok(());
+            }
+        }
+        group.histograms.resize_with(self.step_count, || None);
+        let mut bytes = 0;
+        for (step, fold) in group.histograms.iter_mut().enumerate() {
+            let Some(histogram) = series.histogram(step) else {
+                // After histograms that do not fit each other nothing counts.
+                if fold.as_ref().is_some_and(|fold| fold.incompatible) {
+                    series.values[step] = ABSENT;
+                }
+                continue;
+            };
+            let Some(fold) = fold else {
+                let floats_first = group.columns.has_float(step);
+                let new = if floats_first { HistogramFold::inert() } else { HistogramFold::new(histogram) };
+                bytes += new.heap_bytes();
+                *fold = Some(Box::new(new));
+                continue;
+            };
+            let could = !fold.incompatible;
+            if self.op == AggregateOp::Sum {
+                fold.add_to_sum(histogram)
+            } else {
+                fold.add_to_mean(histogram)
+            }
+            if could && fold.incompatible {
+                let name = series.labels.metric_name().unwrap_or("");
+                self.run.annotations.note(Note::MixedSchemas(name), self.span);
+            }
+        }
+        series.drop_histograms();
+        self.hold.grow(bytes as u64 / SAMPLE_BYTES, bytes as u64)
+    }
+
+    /// Puts sums and means of histograms into their steps.
+    fn finish_histograms(&self, folds: Vec<Option<Box<HistogramFold>>>, out: &mut StepSeries) {
+        let say = |note: Note<'_>| self.run.annotations.note(note, self.span);
+        for (step, fold) in folds.into_iter().enumerate() {
+            let Some(fold) = fold else { continue };
+            if fold.reconciled {
+                say(Note::Reconciled(Operation::Aggregation));
+            }
+            if !is_absent(out.values[step]) {
+                say(Note::MixedGroup);
+                out.values[step] = ABSENT;
+                continue;
+            }
+            if fold.incompatible {
+                continue;
+            }
+            if fold.hints_collide() {
+                say(Note::Collision(Operation::Aggregation));
+            }
+            let mut result = if self.op == AggregateOp::Sum { fold.into_sum() } else { fold.into_mean() };
+            result.compact(0);
+            out.set_histogram(step, Arc::new(result));
+        }
     }
 
     fn group_of(&mut self, labels: &Labels, all: &mut Groups) -> Result<usize, EvalError> {
@@ -242,7 +333,7 @@ impl<'q> Fold<'q> {
         self.hold.grow(self.step_count as u64, bytes as u64)?;
         all.index.insert(labels.clone(), all.groups.len());
         let columns = Columns::new(self.op, self.step_count);
-        all.groups.push(Group { labels, drop_name: false, columns });
+        all.groups.push(Group { labels, drop_name: false, columns, histograms: Vec::new() });
         Ok(all.groups.len() - 1)
     }
 }
@@ -252,11 +343,17 @@ impl SeriesOperator for Fold<'_> {
         if let Some(inner) = self.inner.take() {
             self.results = self.fold(inner)?.into_iter();
         }
-        let Some(group) = self.results.next() else { return Ok(false) };
-        out.labels = group.labels;
-        out.drop_name = group.drop_name;
-        out.values.clear();
-        group.columns.finish(self.op, &self.param, &mut out.values);
-        Ok(true)
+        while let Some(group) = self.results.next() {
+            out.labels = group.labels;
+            out.drop_name = group.drop_name;
+            out.clear_steps();
+            group.columns.finish(self.op, &self.param, &mut out.values);
+            self.finish_histograms(group.histograms, out);
+            // Histograms may have been ignored, or fit nothing.
+            if !out.is_void() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

@@ -2,10 +2,15 @@
 //! appearance, however many places of the query it is about.
 //! Not here: who shows them.
 
+pub(crate) mod note;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use chronolith_model::histogram::go_float;
+
 use super::call::calendar::rfc3339;
-use crate::ast::{BinaryOp, Span};
+use crate::ast::Span;
+use note::Note;
 
 /// Texts kept per kind; what comes after is counted only by being left out.
 const ANNOTATIONS_MAX: usize = 100;
@@ -21,7 +26,13 @@ struct Lists {
     warnings: Vec<Annotation>,
     infos: Vec<Annotation>,
     repairs: Vec<(String, Span, Repair)>,
+    /// Metrics whose counters start before the sample before them ends, and in how many windows.
+    overlaps: Vec<(String, Span, u64)>,
 }
+
+/// What is to be said later.
+#[derive(Default)]
+pub(crate) struct SetAside(Lists);
 
 /// What is to be said, and where in the query.
 struct Annotation {
@@ -62,8 +73,8 @@ impl Repair {
     fn describe(&self) -> String {
         format!(
             "from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
-            go_general(self.bound_min),
-            go_general(self.bound_max),
+            go_float(self.bound_min),
+            go_float(self.bound_max),
             two_digits(self.raise_max),
             self.count,
             rfc3339(self.first_ms),
@@ -88,6 +99,21 @@ impl<'q> Annotations<'q> {
         add(&mut self.lock().infos, message, span);
     }
 
+    /// Adds what is to be said about native histograms.
+    pub(crate) fn note(&self, note: Note<'_>, span: Span) {
+        if let Note::StartOverlap(name, count) = note {
+            let overlaps = &mut self.lock().overlaps;
+            if let Some((_, at, before)) = overlaps.iter_mut().find(|(other, ..)| other == name) {
+                (*at, *before) = (span, before.saturating_add(count));
+            } else if overlaps.len() < ANNOTATIONS_MAX {
+                overlaps.push((name.to_owned(), span, count));
+            }
+            return;
+        }
+        let text = note.text();
+        if note.is_warning() { self.warn(&text, span) } else { self.inform(&text, span) }
+    }
+
     /// Adds an info about repaired buckets; those with the same message become one, at the first of their places.
     pub(crate) fn inform_of_repair(&self, message: &str, span: Span, repair: Repair) {
         let repairs = &mut self.lock().repairs;
@@ -98,10 +124,36 @@ impl<'q> Annotations<'q> {
         }
     }
 
+    /// Takes what has been said so far away, for an operator that reads its right side first.
+    pub(crate) fn set_aside(&self) -> SetAside {
+        SetAside(std::mem::take(&mut *self.lock()))
+    }
+
+    /// Gives back what was set aside, and takes what has been said since.
+    pub(crate) fn restore(&self, before: SetAside) -> SetAside {
+        SetAside(std::mem::replace(&mut *self.lock(), before.0))
+    }
+
+    /// Says what was set aside after all that has been said.
+    pub(crate) fn append(&self, later: SetAside) {
+        for (message, span, repair) in later.0.repairs {
+            self.inform_of_repair(&message, span, repair);
+        }
+        for (name, span, count) in later.0.overlaps {
+            self.note(Note::StartOverlap(&name, count), span);
+        }
+        later.0.warnings.into_iter().for_each(|a| self.warn(&a.message, a.span));
+        later.0.infos.into_iter().for_each(|a| self.inform(&a.message, a.span));
+    }
+
     /// Takes all warnings and all infos out.
     pub(crate) fn take(&self) -> (Vec<String>, Vec<String>) {
         // A statement of its own: the lock is not to be held in the loop.
         let repairs = std::mem::take(&mut self.lock().repairs);
+        let overlaps = std::mem::take(&mut self.lock().overlaps);
+        for (name, span, count) in overlaps {
+            self.warn(&Note::StartOverlap(&name, count).text(), span);
+        }
         for (message, span, repair) in repairs {
             self.inform(&format!("{message}, {}", repair.describe()), span);
         }
@@ -137,30 +189,13 @@ fn add(list: &mut Vec<Annotation>, message: &str, span: Span) {
 
 /// The message about a quantile outside 0..1.
 pub(crate) fn bad_quantile(quantile: f64) -> String {
-    format!("quantile value should be between 0 and 1, got {}", go_general(quantile))
+    format!("quantile value should be between 0 and 1, got {}", go_float(quantile))
 }
 
-/// The message about floats that met an operator for native histograms.
-pub(crate) fn floats_only(op: BinaryOp) -> String {
-    let symbol = op.as_str();
-    format!("incompatible sample types encountered for binary operator {symbol:?}: float {symbol} float")
-}
-
-/// `value` as Go's `%g` prints it: shortest digits, an exponent where there are more than six digits before the point.
-pub(crate) fn go_general(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    general(value, &format!("{value:e}"), 6)
-}
-
-/// As [`go_general`], but rounded to two digits.
+/// As [`go_float`], but rounded to two digits.
 fn two_digits(value: f64) -> String {
     if !value.is_finite() {
-        return go_general(value);
+        return go_float(value);
     }
     let text = format!("{value:.1e}").replace(".0e", "e");
     let rounded = text.parse().unwrap_or(value);

@@ -47,7 +47,7 @@ pub(crate) enum ElementOp {
     FilterRight(BinaryOp),
     /// 1 where the comparison holds, else 0.
     Truth(BinaryOp),
-    /// An operator for native histograms: floats are dropped.
+    /// An operator for native histograms (a trim): floats are dropped.
     Drop(BinaryOp),
 }
 
@@ -73,6 +73,17 @@ impl ElementOp {
             ElementOp::FilterRight(op) => holds(op, left, right).then_some(right),
             ElementOp::Truth(op) => Some(f64::from(u8::from(holds(op, left, right)))),
             ElementOp::Drop(_) => None,
+        }
+    }
+
+    /// The operator itself.
+    pub(crate) fn symbol(self) -> BinaryOp {
+        match self {
+            ElementOp::Compute(op)
+            | ElementOp::FilterLeft(op)
+            | ElementOp::FilterRight(op)
+            | ElementOp::Truth(op)
+            | ElementOp::Drop(op) => op,
         }
     }
 

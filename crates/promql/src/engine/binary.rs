@@ -11,11 +11,13 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::Labels;
 
 use super::EvalError;
-use super::annotation::floats_only;
+use super::annotation::note::Note;
 use super::arith::ElementOp;
+use super::histogram::element::{self, Outcome};
 use super::run::{Hold, Run};
 use super::series::{
-    ABSENT, BoxOperator, SeriesOperator, StepScalar, StepSeries, collect, is_absent, merge_equal_labels,
+    ABSENT, BoxOperator, Element, SeriesOperator, StepScalar, StepSeries, collect, is_absent,
+    merge_equal_labels,
 };
 use crate::ast::{MatchCardinality, Span, VectorMatching};
 use matching::{Signatures, result_labels};
@@ -38,15 +40,73 @@ pub(crate) struct VectorScalar<'q> {
     pub(crate) op: ElementOp,
     /// Where the operation begins in the query.
     pub(crate) span: Span,
+    /// What there is to say at the end.
+    pub(crate) notes: StepNotes,
+}
+
+/// What is to be said about elements: of each step what was said last, as upstream does.
+#[derive(Debug, Default)]
+pub(crate) struct StepNotes(Vec<Option<Note<'static>>>);
+
+impl StepNotes {
+    fn set(&mut self, step: usize, step_count: usize, note: Note<'static>) {
+        if self.0.is_empty() {
+            self.0.resize(step_count, None);
+        }
+        self.0[step] = Some(note);
+    }
+
+    fn emit(&mut self, run: &Run<'_>, span: Span) {
+        let mut said: Vec<Note<'static>> = Vec::new();
+        for note in self.0.drain(..).flatten() {
+            if !said.contains(&note) {
+                run.annotations.note(note, span);
+                said.push(note);
+            }
+        }
+    }
+}
+
+impl VectorScalar<'_> {
+    /// Computes a series of which some steps may be histograms, or whose floats are to be dropped.
+    fn apply_elements(&mut self, series: &mut StepSeries) -> bool {
+        let step_count = series.values.len();
+        let mut any = false;
+        for step in 0..step_count {
+            let Some(element) = series.element(step) else { continue };
+            let scalar = Element::Float(self.scalar.at(step));
+            let outcome = match self.side {
+                ScalarSide::Left => element::apply(self.op, scalar, element),
+                ScalarSide::Right => element::apply(self.op, element, scalar),
+            };
+            match outcome {
+                Outcome::Float(value) => series.set_float(step, value),
+                Outcome::Histogram(histogram, _) => series.set_histogram(step, histogram),
+                Outcome::Nothing => series.set_float(step, ABSENT),
+                Outcome::Refused(note) => {
+                    self.notes.set(step, step_count, note);
+                    series.set_float(step, ABSENT);
+                }
+            }
+            any |= !is_absent(series.values[step]);
+        }
+        any
+    }
 }
 
 impl SeriesOperator for VectorScalar<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
         while self.inner.next(out)? {
-            let mut any = false;
-            if let ElementOp::Drop(op) = self.op {
-                self.run.annotations.inform(&floats_only(op), self.span);
+            if out.has_histograms() || matches!(self.op, ElementOp::Drop(_)) {
+                if self.apply_elements(out) {
+                    if self.op.drops_name() {
+                        self.run.drop_name(out);
+                    }
+                    return Ok(true);
+                }
+                continue;
             }
+            let mut any = false;
             for (step, value) in out.values.iter_mut().enumerate() {
                 if is_absent(*value) {
                     continue;
@@ -66,6 +126,7 @@ impl SeriesOperator for VectorScalar<'_> {
                 return Ok(true);
             }
         }
+        self.notes.emit(self.run, self.span);
         Ok(false)
     }
 }
@@ -119,7 +180,7 @@ impl VectorVector<'_> {
         let join = Join::new(self.run, self.matching, self.op, self.span, one);
         let results = join.run(&many)?;
         for series in &results {
-            self.hold.grow(series.values.len() as u64, series.heap_bytes())?;
+            self.hold.grow(series.sample_count(), series.heap_bytes())?;
         }
         merge_equal_labels(results)
     }
@@ -205,6 +266,17 @@ impl<'j> Join<'j> {
     }
 
     fn pairs(&self, many: &[StepSeries]) -> Result<Result<Vec<StepSeries>, Met>, EvalError> {
+        let mut notes = StepNotes::default();
+        let results = self.noted_pairs(many, &mut notes)?;
+        notes.emit(self.run, self.span);
+        Ok(results)
+    }
+
+    fn noted_pairs(
+        &self,
+        many: &[StepSeries],
+        notes: &mut StepNotes,
+    ) -> Result<Result<Vec<StepSeries>, Met>, EvalError> {
         let mut results: Vec<StepSeries> = Vec::new();
         let mut by_signature: HashMap<Labels, Matched> = HashMap::default();
         let (one_fill, many_fill) = self.fills();
@@ -214,16 +286,17 @@ impl<'j> Join<'j> {
             let group = self.groups.get(&signature).map_or(&[][..], Vec::as_slice);
             let matched = by_signature.entry(signature.clone()).or_default();
             for right in group {
-                let pairs = |step: usize| (left.values[step], right.values[step]);
-                match self.pair(left, &right.labels, pairs, matched) {
+                let pairs = |step: usize| left.element(step).zip(right.element(step));
+                match self.pair(left, &right.labels, pairs, matched, notes) {
                     Ok(series) => results.extend(series),
                     Err(met) => return Ok(Err(met)),
                 }
             }
             if let Some(fill) = one_fill {
                 let lonely = |step: usize| group.iter().all(|right| is_absent(right.values[step]));
-                let pairs = |step: usize| (left.values[step], if lonely(step) { fill } else { ABSENT });
-                match self.pair(left, &signature, pairs, matched) {
+                let filled = |step: usize| lonely(step).then_some(Element::Float(fill));
+                let pairs = |step: usize| left.element(step).zip(filled(step));
+                match self.pair(left, &signature, pairs, matched, notes) {
                     Ok(series) => results.extend(series),
                     Err(met) => return Ok(Err(met)),
                 }
@@ -236,8 +309,9 @@ impl<'j> Join<'j> {
             let free = |step: usize| !taken.get(step).copied().unwrap_or(false);
             let left = StepSeries { labels: signature.clone(), ..StepSeries::default() };
             let right = &self.groups[signature][*at];
-            let pairs = |step: usize| (if free(step) { fill } else { ABSENT }, right.values[step]);
-            match self.pair(&left, &right.labels, pairs, matched) {
+            let filled = |step: usize| free(step).then_some(Element::Float(fill));
+            let pairs = |step: usize| filled(step).zip(right.element(step));
+            match self.pair(&left, &right.labels, pairs, matched, notes) {
                 Ok(series) => results.extend(series),
                 Err(met) => return Ok(Err(met)),
             }
@@ -254,41 +328,53 @@ impl<'j> Join<'j> {
 
     /// Computes all steps of a pair of series; `None` if no step has a result. `pairs` gives the values of a
     /// step, that of the "many" side first.
-    fn pair(
+    fn pair<'e>(
         &self,
         many: &StepSeries,
         one_labels: &Labels,
-        pairs: impl Fn(usize) -> (f64, f64),
+        pairs: impl Fn(usize) -> Option<(Element<'e>, Element<'e>)>,
         matched: &mut Matched,
+        notes: &mut StepNotes,
     ) -> Result<Option<StepSeries>, Met> {
         let labels = self.labels_of_pair(&many.labels, one_labels);
         matched.steps.resize(self.step_count, false);
         let one_to_one = self.matching.card == MatchCardinality::OneToOne;
         let mut by_labels = (!one_to_one)
             .then(|| matched.by_labels.entry(labels.clone()).or_insert_with(|| vec![false; self.step_count]));
-        let (mut values, mut any, mut met_any) = (vec![ABSENT; self.step_count], false, false);
-        for (step, value) in values.iter_mut().enumerate() {
-            let (of_many, of_one) = pairs(step);
-            if is_absent(of_many) || is_absent(of_one) {
+        let mut series = StepSeries::floats(labels, vec![ABSENT; self.step_count]);
+        let mut any = false;
+        for step in 0..self.step_count {
+            let Some((of_many, of_one)) = pairs(step) else { continue };
+            let (left, right) = if self.is_swapped() { (of_one, of_many) } else { (of_many, of_one) };
+            let outcome = match (left, right) {
+                (Element::Float(left), Element::Float(right)) if !matches!(self.op, ElementOp::Drop(_)) => {
+                    self.op.apply(left, right).map_or(Outcome::Nothing, Outcome::Float)
+                }
+                _ => element::apply(self.op, left, right),
+            };
+            // Elements that an operator refuses have not met.
+            if let Outcome::Refused(note) = outcome {
+                notes.set(step, self.step_count, note);
                 continue;
             }
-            met_any = true;
             let taken = std::mem::replace(&mut matched.steps[step], true);
             let taken = by_labels.as_mut().map_or(taken, |steps| std::mem::replace(&mut steps[step], true));
             if taken {
                 return Err(Met);
             }
-            let (left, right) = if self.is_swapped() { (of_one, of_many) } else { (of_many, of_one) };
-            if let Some(result) = self.op.apply(left, right) {
-                *value = result;
-                any = true;
+            match outcome {
+                Outcome::Float(value) => series.set_float(step, value),
+                Outcome::Histogram(histogram, note) => {
+                    if let Some(note) = note {
+                        notes.set(step, self.step_count, note);
+                    }
+                    series.set_histogram(step, histogram);
+                }
+                Outcome::Nothing | Outcome::Refused(_) => continue,
             }
-        }
-        if let (true, ElementOp::Drop(op)) = (met_any, self.op) {
-            self.run.annotations.inform(&floats_only(op), self.span);
+            any = true;
         }
         // A filter gives back a name that was to go: so does upstream.
-        let mut series = StepSeries { labels, drop_name: false, values };
         if matches!(self.op, ElementOp::Truth(_)) {
             self.run.drop_name(&mut series);
         }

@@ -5,12 +5,17 @@
 
 pub(crate) mod buckets;
 pub(crate) mod calendar;
+
 pub(crate) mod label;
 pub(crate) mod math;
 pub(crate) mod order;
+pub(crate) mod stats;
+pub(crate) mod target_info;
+
+use std::sync::Arc;
 
 use chronolith_model::matcher::MatchOp;
-use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, Matcher};
+use chronolith_model::{FloatHistogram, Labels, LabelsBuilder, METRIC_NAME, Matcher};
 
 use super::EvalError;
 use super::run::Run;
@@ -24,15 +29,36 @@ pub(crate) struct MapValues<'q> {
     pub(crate) function: ElementFn,
 }
 
+impl MapValues<'_> {
+    /// Takes the histograms out; negation, the only function for which there is more to do, gives them back.
+    fn negate_histograms(&self, series: &mut StepSeries) -> Vec<(usize, Arc<FloatHistogram>)> {
+        let negate = |step| {
+            let mut negated = FloatHistogram::clone(series.histogram(step)?);
+            negated.multiply(-1.0);
+            Some((step, Arc::new(negated)))
+        };
+        let negated = match self.function {
+            ElementFn::Negate => (0..series.values.len()).filter_map(negate).collect(),
+            _ => Vec::new(),
+        };
+        series.drop_histograms();
+        negated
+    }
+}
+
 impl SeriesOperator for MapValues<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
         while self.inner.next(out)? {
-            let mut any = false;
+            let negated = if out.has_histograms() { self.negate_histograms(out) } else { Vec::new() };
+            let mut any = !negated.is_empty();
             for (step, value) in out.values.iter_mut().enumerate() {
                 if !is_absent(*value) {
                     *value = self.function.apply(step, *value);
                     any |= !is_absent(*value);
                 }
+            }
+            for (step, histogram) in negated {
+                out.set_histogram(step, histogram);
             }
             if any {
                 self.run.drop_name(out);
@@ -60,6 +86,7 @@ impl SeriesOperator for StepTimes<'_> {
                 *value = time as f64 / 1000.0;
             }
         }
+        out.histograms.clear();
         self.run.drop_name(out);
         Ok(true)
     }
@@ -100,7 +127,7 @@ impl SeriesOperator for Absent<'_> {
                 }
             }
         }
-        *out = StepSeries { labels, drop_name: false, values };
+        *out = StepSeries::floats(labels, values);
         Ok(!out.is_void())
     }
 }
@@ -126,6 +153,7 @@ pub(crate) fn to_scalar(mut inner: BoxOperator<'_>, step_count: usize) -> Result
     let mut seen = vec![0_u8; step_count];
     let mut series = StepSeries::default();
     while inner.next(&mut series)? {
+        series.drop_histograms();
         for (step, &value) in series.values.iter().enumerate().filter(|(_, v)| !is_absent(**v)) {
             seen[step] = seen[step].saturating_add(1);
             values[step] = if seen[step] == 1 { value } else { f64::NAN };

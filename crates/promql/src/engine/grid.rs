@@ -73,9 +73,18 @@ pub(crate) struct Windows {
     pub(crate) shift: TimeShift,
     /// Width.
     pub(crate) width_ms: i64,
+    /// How far before the window samples are needed.
+    pub(crate) before_ms: i64,
+    /// How far after it.
+    pub(crate) after_ms: i64,
 }
 
 impl Windows {
+    /// Windows that need no samples outside.
+    pub(crate) fn new(grid: Grid, shift: TimeShift, width_ms: i64) -> Windows {
+        Windows { grid, shift, width_ms, before_ms: 0, after_ms: 0 }
+    }
+
     /// End of the window of `step`, inside the window.
     pub(crate) fn end(&self, step: usize) -> i64 {
         self.shift.at(self.grid.time(step))
@@ -86,9 +95,10 @@ impl Windows {
         self.end(step).saturating_sub(self.width_ms)
     }
 
-    /// Everything that any window sees.
+    /// Everything that any window needs.
     pub(crate) fn read_range(&self) -> TimeRange {
-        let first = self.start(0).saturating_add(1);
-        TimeRange::inclusive(first.max(TimeRange::ALL.start), self.end(self.grid.count - 1))
+        let first = self.start(0).saturating_sub(self.before_ms).saturating_add(1);
+        let last = self.end(self.grid.count - 1).saturating_add(self.after_ms);
+        TimeRange::inclusive(first.max(TimeRange::ALL.start), last)
     }
 }

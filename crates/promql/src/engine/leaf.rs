@@ -5,15 +5,18 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chronolith_model::{Columns, SeriesBatches, SeriesRead};
+use chronolith_model::{SeriesBatches, SeriesRead};
 
 use super::EvalError;
 use super::grid::Windows;
+use super::histogram::growth::RangeNotes;
+use super::rollup::extended;
 use super::run::{Hold, Run};
-use super::select::{InstantField, drop_stale, latest};
-use super::series::{SeriesOperator, StepSeries};
-use super::window::{RangeFn, RangeScratch};
-use crate::ast::VectorSelector;
+use super::samples::{RangeSamples, SampleParts};
+use super::select::{InstantField, latest, latest_idx, latest_mixed};
+use super::series::{ABSENT, SeriesOperator, StepSeries};
+use super::window::{RangeFn, RangeScratch, emit_notes};
+use crate::ast::{Span, VectorSelector};
 
 /// A batch with fewer samples is computed by the calling thread: starting threads takes as long.
 const PARALLEL_SAMPLES_MIN: usize = 200_000;
@@ -27,6 +30,8 @@ const SAMPLE_BYTES: usize = size_of::<i64>() + size_of::<f64>();
 pub(crate) enum LeafFn<'q> {
     /// The latest sample of each window.
     Instant(InstantField),
+    /// A value interpolated between the samples around each step; where the selector stands in the query.
+    Smoothed(Span),
     /// A rollup.
     Range(RangeFn<'q>),
 }
@@ -34,7 +39,7 @@ pub(crate) enum LeafFn<'q> {
 /// Memory that a thread uses again from series to series.
 #[derive(Default)]
 struct Scratch {
-    columns: Columns,
+    samples: RangeSamples,
     range: RangeScratch,
 }
 
@@ -42,6 +47,7 @@ struct Scratch {
 pub(crate) struct Leaf<'q> {
     run: &'q Run<'q>,
     windows: Windows,
+    parts: SampleParts,
     function: LeafFn<'q>,
     batches: Box<dyn SeriesBatches + 'q>,
     more: bool,
@@ -59,6 +65,7 @@ impl<'q> Leaf<'q> {
         run: &'q Run<'q>,
         selector: &'q VectorSelector,
         windows: Windows,
+        parts: SampleParts,
         function: LeafFn<'q>,
     ) -> Result<Leaf<'q>, EvalError> {
         let range = windows.read_range();
@@ -68,6 +75,7 @@ impl<'q> Leaf<'q> {
         Ok(Leaf {
             run,
             windows,
+            parts,
             function,
             batches,
             more: true,
@@ -101,9 +109,10 @@ impl<'q> Leaf<'q> {
             count * self.windows.grid.count as u64,
             count.saturating_mul(self.windows.grid.column_bytes()),
         )?;
-        let (run, windows, function) = (self.run, &self.windows, &self.function);
+        let run = self.run;
+        let work_of = Work { run, windows: self.windows, parts: self.parts, function: &self.function };
         let next = AtomicUsize::new(0);
-        let work = || compute_morsels(run, windows, function, batch, &next);
+        let work = || compute_morsels(&work_of, batch, &next);
         let helper_count =
             run.options.threads.min(batch.len().div_ceil(MORSEL_SERIES_COUNT)).saturating_sub(1);
         let mut parts = std::thread::scope(|scope| {
@@ -138,9 +147,15 @@ impl SeriesOperator for Leaf<'_> {
                 // What is read is reserved before, so that one huge series cannot go beyond the budget.
                 let bytes = series.samples.sample_count_hint().saturating_mul(SAMPLE_BYTES);
                 self.hold.raise_to(0, bytes as u64)?;
-                let any = compute(self.run, &self.windows, &self.function, &series, &mut self.scratch, out)?;
-                let count = self.scratch.columns.len();
-                self.hold.raise_to(count as u64, (count * SAMPLE_BYTES) as u64)?;
+                let work = Work {
+                    run: self.run,
+                    windows: self.windows,
+                    parts: self.parts,
+                    function: &self.function,
+                };
+                let any = compute(&work, &series, &mut self.scratch, out)?;
+                let samples = &self.scratch.samples;
+                self.hold.raise_to(samples.sample_count(), samples.heap_bytes())?;
                 if any {
                     return Ok(true);
                 }
@@ -152,11 +167,17 @@ impl SeriesOperator for Leaf<'_> {
     }
 }
 
+/// What is to be done with a series.
+struct Work<'w, 'q> {
+    run: &'w Run<'q>,
+    windows: Windows,
+    parts: SampleParts,
+    function: &'w LeafFn<'q>,
+}
+
 /// Takes morsels of `batch` until none is left; results come with their place in the batch.
 fn compute_morsels(
-    run: &Run<'_>,
-    windows: &Windows,
-    function: &LeafFn<'_>,
+    work: &Work<'_, '_>,
     batch: &[SeriesRead],
     next: &AtomicUsize,
 ) -> Result<Vec<(usize, StepSeries)>, EvalError> {
@@ -169,7 +190,7 @@ fn compute_morsels(
         let end = batch.len().min(start + MORSEL_SERIES_COUNT);
         for (at, series) in batch.iter().enumerate().take(end).skip(start) {
             let mut out = StepSeries::default();
-            if compute(run, windows, function, series, &mut scratch, &mut out)? {
+            if compute(work, series, &mut scratch, &mut out)? {
                 results.push((at, out));
             }
         }
@@ -178,30 +199,42 @@ fn compute_morsels(
 
 /// Reads a series and computes all its steps; false if none has a value.
 fn compute(
-    run: &Run<'_>,
-    windows: &Windows,
-    function: &LeafFn<'_>,
+    work: &Work<'_, '_>,
     series: &SeriesRead,
     scratch: &mut Scratch,
     out: &mut StepSeries,
 ) -> Result<bool, EvalError> {
+    let Work { run, windows, parts, function } = work;
     run.ctx.check()?;
-    let columns = &mut scratch.columns;
-    columns.clear();
-    series.samples.read(windows.read_range(), columns)?;
-    run.count_read(columns.len());
+    let samples = &mut scratch.samples;
+    samples.clear();
+    series.samples.read(windows.read_range(), &mut samples.floats)?;
+    run.count_read(samples.floats.len());
     if let LeafFn::Range(function) = function {
-        drop_stale(columns);
-        run.trace.tally_read(windows, &columns.times);
-        return function.apply(&series.labels, false, columns, &mut scratch.range, out);
+        samples.split(*parts);
+        run.trace.tally_read(windows, &samples.floats.times);
+        run.trace.tally_read(windows, &samples.histograms.times);
+        return function.apply(&series.labels, false, samples, &mut scratch.range, out);
     }
-    out.values.clear();
+    out.clear_steps();
     out.labels = series.labels.clone();
     out.drop_name = false;
+    let columns = &samples.floats;
     let any = match function {
+        LeafFn::Smoothed(span) => {
+            samples.split(*parts);
+            let mut notes = RangeNotes::default();
+            let any = extended::smooth(samples, windows, run.ctx, out, &mut notes)?;
+            emit_notes(run, notes, series.labels.metric_name().unwrap_or(""), *span, *span);
+            any
+        }
         LeafFn::Instant(InstantField::Time) => {
             latest(columns, windows, &mut out.values, |time, _| time as f64 / 1000.0)
         }
+        LeafFn::Instant(InstantField::StartTime) => latest_idx(columns, windows, |at| {
+            out.values.push(at.map_or(ABSENT, |at| columns.start_time_at(at) as f64 / 1000.0));
+        }),
+        _ if !columns.histograms.is_empty() => latest_mixed(columns, windows, *parts, out),
         _ => latest(columns, windows, &mut out.values, |_, value| value),
     };
     run.trace.tally_values(windows.grid, &out.values);

@@ -7,6 +7,8 @@ mod estimate;
 mod function;
 mod traced;
 
+use std::cell::Cell;
+
 use chronolith_model::matcher::MatchOp;
 use chronolith_model::{METRIC_NAME, Matcher};
 
@@ -16,30 +18,62 @@ use super::aggregate::{Fold, Grouping};
 use super::annotation::bad_quantile;
 use super::arith::{ElementOp, FilterSide, scalar_op};
 use super::binary::set::{Keep, SetFilter, SetUnion};
-use super::binary::{ScalarSide, VectorScalar, VectorVector};
+use super::binary::{ScalarSide, StepNotes, VectorScalar, VectorVector};
 use super::call::MapValues;
 use super::call::math::ElementFn;
 use super::grid::{Grid, TimeShift, Windows};
 use super::leaf::{Leaf, LeafFn};
 use super::run::Run;
+use super::samples::SampleParts;
 use super::select::{InstantField, SeriesReader};
 use super::series::{BoxOperator, Merge, Ready, Repeat, StepScalar, StepSeries};
 use super::window::WindowSource;
 use super::{EvalError, duration, unwrap_parens};
 use crate::ast::{
     Aggregate, AggregateOp, AtModifier, Binary, BinaryOp, DurationExpr, Expr, ExprKind, MatrixSelector,
-    Subquery, UnaryOp, ValueType, VectorMatching, VectorSelector,
+    RangeExtension, Span, Subquery, UnaryOp, ValueType, VectorMatching, VectorSelector,
 };
 
 /// Builds operators of one query.
 pub(crate) struct Planner<'q> {
     run: &'q Run<'q>,
+    /// Whether selectors stand below a function that asks for nothing but count and sum of histograms.
+    stats: Cell<StatsScope>,
+}
+
+/// How much of histograms is asked for above a selector.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StatsScope {
+    /// Nothing has been said.
+    Open,
+    /// Only count and sum.
+    StatsOnly,
+    /// Buckets, whatever is asked for below.
+    Buckets,
 }
 
 impl<'q> Planner<'q> {
     /// For this query.
     pub(crate) fn new(run: &'q Run<'q>) -> Planner<'q> {
-        Planner { run }
+        Planner { run, stats: Cell::new(StatsScope::Open) }
+    }
+
+    /// Builds something in a scope. Buckets that something further up asks for are needed all the same.
+    fn scoped<T>(&self, scope: StatsScope, build: impl FnOnce() -> T) -> T {
+        let before = self.stats.get();
+        if before != StatsScope::Buckets {
+            self.stats.set(scope);
+        }
+        let built = build();
+        self.stats.set(before);
+        built
+    }
+
+    fn parts(&self) -> SampleParts {
+        SampleParts {
+            stats_only: self.stats.get() == StatsScope::StatsOnly,
+            start_times: self.run.options.start_times,
+        }
     }
 
     fn vector_untraced(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
@@ -53,6 +87,12 @@ impl<'q> Planner<'q> {
     fn vector_at(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
         match &expr.kind {
             ExprKind::Paren(inner) => self.vector(inner, grid),
+            ExprKind::Selector(selector) if selector.extension == Some(RangeExtension::Smoothed) => {
+                let windows = self.instant_windows(selector, grid)?;
+                let windows = Windows { after_ms: windows.width_ms, ..windows };
+                let function = LeafFn::Smoothed(expr.span);
+                Ok(Box::new(Leaf::new(self.run, selector, windows, self.parts(), function)?))
+            }
             ExprKind::Selector(selector) => self.select(selector, grid, InstantField::Value),
             ExprKind::Unary(UnaryOp::Plus, inner) => self.vector(inner, grid),
             ExprKind::Unary(UnaryOp::Minus, inner) => {
@@ -63,7 +103,8 @@ impl<'q> Planner<'q> {
                 };
                 Ok(self.merged(Box::new(operator), inner))
             }
-            ExprKind::Aggregate(aggregate) => self.aggregate(aggregate, grid),
+            ExprKind::Aggregate(aggregate) => self.aggregate(aggregate, expr.span, grid),
+            ExprKind::Binary(_) if trims(expr) => self.scoped(StatsScope::Buckets, || self.chain(expr, grid)),
             ExprKind::Binary(_) => self.chain(expr, grid),
             ExprKind::Call(call) => self.call(call, expr.span, grid),
             ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Matrix(_) | ExprKind::Subquery(_) => {
@@ -99,7 +140,7 @@ impl<'q> Planner<'q> {
         match &unwrap_parens(expr).kind {
             ExprKind::Matrix(matrix) => {
                 let windows = self.range_windows(matrix, grid)?;
-                let reader = SeriesReader::new(self.run, &matrix.selector.matchers, windows)?;
+                let reader = SeriesReader::new(self.run, &matrix.selector.matchers, windows, self.parts())?;
                 Ok((WindowSource::Selector(reader), windows))
             }
             ExprKind::Subquery(subquery) => self.subquery(subquery, grid),
@@ -108,10 +149,15 @@ impl<'q> Planner<'q> {
     }
 
     fn range_windows(&self, matrix: &MatrixSelector, grid: Grid) -> Result<Windows, EvalError> {
-        refuse_extension(&matrix.selector)?;
         let width_ms = duration::positive_ms(self.run, &matrix.range)?;
         let shift = self.shift(&matrix.selector.offset, matrix.selector.at)?;
-        Ok(Windows { grid, shift, width_ms })
+        let lookback_ms = self.run.lookback_ms();
+        let (before_ms, after_ms) = match matrix.selector.extension {
+            None => (0, 0),
+            Some(RangeExtension::Anchored) => (lookback_ms, 0),
+            Some(RangeExtension::Smoothed) => (lookback_ms, lookback_ms),
+        };
+        Ok(Windows { before_ms, after_ms, ..Windows::new(grid, shift, width_ms) })
     }
 
     fn subquery(&self, subquery: &'q Subquery, grid: Grid) -> Result<(WindowSource<'q>, Windows), EvalError> {
@@ -120,7 +166,7 @@ impl<'q> Planner<'q> {
         let mut hold = self.run.hold();
         hold.grow(inner_grid.count as u64, columns_bytes(&subquery.expr, inner_grid))?;
         let source = WindowSource::Subquery {
-            inner: self.vector(&subquery.expr, inner_grid)?,
+            inner: self.scoped(StatsScope::Buckets, || self.vector(&subquery.expr, inner_grid))?,
             grid: inner_grid,
             series: StepSeries::default(),
             hold,
@@ -136,7 +182,7 @@ impl<'q> Planner<'q> {
             None => self.run.options.subquery_step_ms.max(1),
         };
         let shift = self.shift(&subquery.offset, subquery.at)?;
-        let windows = Windows { grid, shift, width_ms };
+        let windows = Windows::new(grid, shift, width_ms);
         // Steps lie on multiples of the step, whatever the query's own times are.
         let before_first = windows.start(0);
         let first = before_first.div_euclid(step_ms).saturating_add(1).saturating_mul(step_ms);
@@ -158,13 +204,20 @@ impl<'q> Planner<'q> {
         grid: Grid,
         field: InstantField,
     ) -> Result<BoxOperator<'q>, EvalError> {
-        refuse_extension(selector)?;
-        let shift = self.shift(&selector.offset, selector.at)?;
-        let windows = Windows { grid, shift, width_ms: self.run.lookback_ms() };
-        Ok(Box::new(Leaf::new(self.run, selector, windows, LeafFn::Instant(field))?))
+        let windows = self.instant_windows(selector, grid)?;
+        Ok(Box::new(Leaf::new(self.run, selector, windows, self.parts(), LeafFn::Instant(field))?))
     }
 
-    fn aggregate(&self, aggregate: &'q Aggregate, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+    fn instant_windows(&self, selector: &VectorSelector, grid: Grid) -> Result<Windows, EvalError> {
+        Ok(Windows::new(grid, self.shift(&selector.offset, selector.at)?, self.run.lookback_ms()))
+    }
+
+    fn aggregate(
+        &self,
+        aggregate: &'q Aggregate,
+        span: Span,
+        grid: Grid,
+    ) -> Result<BoxOperator<'q>, EvalError> {
         let (run, hold, step_count) = (self.run, self.run.hold(), grid.count);
         let param = || match &aggregate.param {
             Some(param) => self.scalar(param, grid),
@@ -176,12 +229,14 @@ impl<'q> Planner<'q> {
                 let param = param()?;
                 let inner = self.vector(&aggregate.expr, grid)?;
                 self.warn_of_ratio(aggregate, &param);
-                Ok(Box::new(Rank::new(run, inner, (aggregate.op, grouping), param, step_count)))
+                Ok(Box::new(Rank::new(run, inner, (aggregate.op, grouping), param, step_count, span)))
             }
             AggregateOp::CountValues => {
                 let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
                 if !is_label_name(label) {
-                    return Err(EvalError::Execution(format!("invalid label name {label:?}")));
+                    let name = aggregate.param.as_ref().and_then(|param| self.literal(param));
+                    let name = name.map_or_else(|| format!("{label:?}"), str::to_owned);
+                    return Err(EvalError::Execution(format!("invalid label name {name}")));
                 }
                 let inner = Some(self.vector(&aggregate.expr, grid)?);
                 let results = Ready(Vec::new().into_iter());
@@ -199,6 +254,12 @@ impl<'q> Planner<'q> {
         }
     }
 
+    /// A text as it is written in the query: bytes that are not UTF-8 are lost in the tree.
+    fn literal(&self, expr: &Expr) -> Option<&'q str> {
+        let Span { start, end } = unwrap_parens(expr).span;
+        self.run.query.text.get(start as usize..end as usize).filter(|text| text.starts_with('"'))
+    }
+
     fn warn_of_ratio(&self, aggregate: &Aggregate, param: &StepScalar) {
         let Some(expr) = aggregate.param.as_ref().filter(|_| aggregate.op == AggregateOp::LimitRatio) else {
             return;
@@ -206,7 +267,7 @@ impl<'q> Planner<'q> {
         for &ratio in beyond(param, -1.0, 1.0).values().iter().filter(|ratio| !ratio.is_nan()) {
             let message = format!(
                 "ratio value should be between -1 and 1, got {}, capping to {}",
-                super::annotation::go_general(ratio),
+                chronolith_model::histogram::go_float(ratio),
                 ratio.signum()
             );
             self.run.annotations.warn(&message, unwrap_parens(expr).span);
@@ -272,8 +333,15 @@ impl<'q> Planner<'q> {
     ) -> BoxOperator<'q> {
         let keeps = if side == ScalarSide::Left { FilterSide::Right } else { FilterSide::Left };
         let op = ElementOp::new(binary.op, binary.return_bool, keeps);
-        let operator =
-            Box::new(VectorScalar { run: self.run, inner, scalar, side, op, span: binary.lhs.span });
+        let operator = Box::new(VectorScalar {
+            run: self.run,
+            inner,
+            scalar,
+            side,
+            op,
+            span: binary.lhs.span,
+            notes: StepNotes::default(),
+        });
         if op.drops_name() { self.merged_unless(distinct, operator) } else { operator }
     }
 
@@ -288,8 +356,8 @@ impl<'q> Planner<'q> {
             return Err(EvalError::Execution("operator between vectors without matching".to_owned()));
         };
         Ok(match binary.op {
-            BinaryOp::And => Box::new(SetFilter::new(left, right, matching, Keep::Matched, run.hold())),
-            BinaryOp::Unless => Box::new(SetFilter::new(left, right, matching, Keep::Unmatched, run.hold())),
+            BinaryOp::And => Box::new(SetFilter::new(left, right, matching, Keep::Matched, run)),
+            BinaryOp::Unless => Box::new(SetFilter::new(left, right, matching, Keep::Unmatched, run)),
             BinaryOp::Or => Merge::boxed(Box::new(SetUnion::new(left, right, matching, run.hold())), run),
             op => {
                 let element_op = ElementOp::new(op, binary.return_bool, FilterSide::Left);
@@ -324,12 +392,9 @@ fn unexpected(want: ValueType, expr: &Expr) -> EvalError {
     EvalError::Execution(format!("expected {}, got {}", want.describe(), value_type(expr).describe()))
 }
 
-fn refuse_extension(selector: &VectorSelector) -> Result<(), EvalError> {
-    if selector.extension.is_some() {
-        let message = "anchored and smoothed selectors are not supported by this version";
-        return Err(EvalError::Execution(message.to_owned()));
-    }
-    Ok(())
+/// Whether a chain of operators has one that looks into buckets.
+fn trims(expr: &Expr) -> bool {
+    left_spine(expr).1.iter().any(|binary| matches!(binary.op, BinaryOp::TrimLower | BinaryOp::TrimUpper))
 }
 
 /// The text of a string expression.

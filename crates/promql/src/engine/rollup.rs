@@ -3,6 +3,8 @@
 //! result gives [`ABSENT`].
 //! Not here: which function of the language means which rollup (`call`), the kernels (`rate`, `moments`).
 
+pub(crate) mod extended;
+pub(crate) mod mixed;
 pub(crate) mod moments;
 pub(crate) mod rate;
 
@@ -110,6 +112,11 @@ impl Rollup {
     /// Whether it only makes sense for counters.
     pub(crate) fn wants_counter(&self) -> bool {
         matches!(self, Rollup::Rate | Rollup::Increase)
+    }
+
+    /// Whether it looks at when counters started.
+    pub(crate) fn asks_for_start_times(&self) -> bool {
+        matches!(self, Rollup::Rate | Rollup::Increase | Rollup::InstantRate | Rollup::Resets)
     }
 
     /// Appends one value a window to `out`; whether any window has one.

@@ -2,8 +2,13 @@
 //! (range selectors whose samples are wanted as they are).
 //! Holds: a staleness marker ends a series for an instant selector and is dropped by a range selector.
 
+use std::sync::Arc;
+
 use chronolith_model::sample::is_stale;
-use chronolith_model::{Columns, Matcher, QueryError, Selector, SeriesBatches, SeriesRead};
+use chronolith_model::{Columns, FloatHistogram, Matcher, QueryError, Selector, SeriesBatches, SeriesRead};
+
+use super::samples::{RangeSamples, SampleParts};
+use super::series::StepSeries;
 
 use super::EvalError;
 use super::grid::Windows;
@@ -14,6 +19,7 @@ use super::series::ABSENT;
 pub(crate) struct SeriesReader<'q> {
     run: &'q Run<'q>,
     windows: Windows,
+    parts: SampleParts,
     batches: Box<dyn SeriesBatches + 'q>,
     batch: std::vec::IntoIter<SeriesRead>,
     more: bool,
@@ -26,12 +32,14 @@ impl<'q> SeriesReader<'q> {
         run: &'q Run<'q>,
         matchers: &'q [Matcher],
         windows: Windows,
+        parts: SampleParts,
     ) -> Result<SeriesReader<'q>, EvalError> {
         let selector = Selector { matchers, range: windows.read_range() };
         let batches = run.source.select(&selector, run.ctx)?;
         Ok(SeriesReader {
             run,
             windows,
+            parts,
             batches,
             batch: Vec::new().into_iter(),
             more: true,
@@ -39,19 +47,20 @@ impl<'q> SeriesReader<'q> {
         })
     }
 
-    /// The next series with its samples in `columns`; `None` at the end.
+    /// The next series with its samples in `samples`; `None` at the end.
     pub(crate) fn next(
         &mut self,
-        columns: &mut Columns,
+        samples: &mut RangeSamples,
     ) -> Result<Option<chronolith_model::Labels>, EvalError> {
         let Some(series) = self.next_series()? else { return Ok(None) };
         self.run.ctx.check()?;
-        columns.clear();
-        series.samples.read(self.windows.read_range(), columns)?;
-        self.run.count_read(columns.len());
-        self.run.trace.tally_read(&self.windows, &columns.times);
-        let bytes = (columns.times.capacity() + columns.values.capacity()) * size_of::<u64>();
-        self.hold.raise_to(columns.len() as u64, bytes as u64)?;
+        samples.clear();
+        series.samples.read(self.windows.read_range(), &mut samples.floats)?;
+        self.run.count_read(samples.floats.len());
+        samples.split(self.parts);
+        self.run.trace.tally_read(&self.windows, &samples.floats.times);
+        self.run.trace.tally_read(&self.windows, &samples.histograms.times);
+        self.hold.raise_to(samples.sample_count(), samples.heap_bytes())?;
         Ok(Some(series.labels))
     }
 
@@ -78,6 +87,8 @@ pub(crate) enum InstantField {
     Value,
     /// Its time in seconds, for `timestamp()`.
     Time,
+    /// When its counter started, in seconds, for `start_timestamp()`.
+    StartTime,
 }
 
 /// Appends, for each window, the latest sample inside; whether there is any at all.
@@ -107,19 +118,44 @@ pub(crate) fn latest(
     any
 }
 
-/// Drops staleness markers, keeping order.
-pub(crate) fn drop_stale(columns: &mut Columns) {
-    if !columns.values.iter().any(|&v| is_stale(v)) {
-        return;
-    }
-    let mut kept = 0;
-    for at in 0..columns.values.len() {
-        if !is_stale(columns.values[at]) {
-            columns.times[kept] = columns.times[at];
-            columns.values[kept] = columns.values[at];
-            kept += 1;
+/// As [`latest`], of a series with histograms.
+pub(crate) fn latest_mixed(
+    columns: &Columns,
+    windows: &Windows,
+    parts: SampleParts,
+    out: &mut StepSeries,
+) -> bool {
+    let any = latest_idx(columns, windows, |at| out.values.push(at.map_or(ABSENT, |at| columns.values[at])));
+    // A histogram that several steps see is made ready once.
+    let mut last: Option<(usize, Option<Arc<FloatHistogram>>)> = None;
+    let mut step = 0;
+    latest_idx(columns, windows, |at| {
+        if let Some(at) = at {
+            if last.as_ref().is_none_or(|(before, _)| *before != at) {
+                last = Some((at, parts.of(columns, at)));
+            }
+            if let Some((_, Some(ready))) = &last {
+                out.set_histogram(step, Arc::clone(ready));
+            }
         }
+        step += 1;
+    });
+    any
+}
+
+/// Calls `visit` for each window with the index of the latest sample inside; whether there is any at all.
+pub(crate) fn latest_idx(columns: &Columns, windows: &Windows, mut visit: impl FnMut(Option<usize>)) -> bool {
+    let times = &columns.times[..];
+    let (mut after, mut any) = (0, false);
+    for step in 0..windows.grid.count {
+        let (start, end) = (windows.start(step), windows.end(step));
+        while after < times.len() && times[after] <= end {
+            after += 1;
+        }
+        let live = |at: &usize| times[*at] > start && !is_stale(columns.values[*at]);
+        let at = after.checked_sub(1).filter(live);
+        any |= at.is_some();
+        visit(at);
     }
-    columns.times.truncate(kept);
-    columns.values.truncate(kept);
+    any
 }

@@ -1,11 +1,15 @@
 //! Operators and what flows between them: one series at a time, with a column of values, one a step.
 //! Holds: a column has as many values as the operator's grid has steps; a step without a value holds
 //! [`ABSENT`]; a yielded series has a value in at least one step.
-//! Native histograms will stand in a second column of [`StepSeries`], in steps whose float is [`ABSENT`].
+//! Native histograms stand in a second column, which is empty for series of floats. A step is a histogram if its
+//! value is not [`ABSENT`] and the second column has one: so whoever only asks for presence, or takes steps away,
+//! looks at the values alone.
+
+use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::Labels;
 use chronolith_model::sample::{STALE_NAN, is_stale};
+use chronolith_model::{FloatHistogram, Labels};
 
 use super::EvalError;
 use super::run::{Hold, Run};
@@ -13,9 +17,25 @@ use super::run::{Hold, Run};
 /// "No value at this step": the staleness marker, which no selector lets through as a value.
 pub(crate) const ABSENT: f64 = STALE_NAN;
 
+/// A time and a number: what a histogram is measured in against the limit of samples.
+pub(crate) const SAMPLE_BYTES: u64 = 16;
+
 /// Whether a step has no value.
 pub(crate) fn is_absent(value: f64) -> bool {
     is_stale(value)
+}
+
+/// What stands among the values where a step is a histogram.
+pub(crate) const HISTOGRAM: f64 = f64::NAN;
+const _: () = assert!(HISTOGRAM.to_bits() != STALE_NAN.to_bits());
+
+/// A value of a step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Element<'a> {
+    /// A number.
+    Float(f64),
+    /// A native histogram.
+    Histogram(&'a Arc<FloatHistogram>),
 }
 
 /// One series with all its steps.
@@ -25,17 +45,97 @@ pub(crate) struct StepSeries {
     pub(crate) labels: Labels,
     /// The metric name is to be dropped at the end of the query (delayed name removal).
     pub(crate) drop_name: bool,
-    /// One value a step.
+    /// One value a step; [`HISTOGRAM`] where it is one.
     pub(crate) values: Vec<f64>,
+    /// Empty, or one a step. Counts only where the value is not [`ABSENT`].
+    pub(crate) histograms: Vec<Option<Arc<FloatHistogram>>>,
 }
 
 impl Default for StepSeries {
     fn default() -> Self {
-        StepSeries { labels: Labels::empty(), drop_name: false, values: Vec::new() }
+        StepSeries::floats(Labels::empty(), Vec::new())
     }
 }
 
 impl StepSeries {
+    /// A series without histograms, whose name stays.
+    pub(crate) fn floats(labels: Labels, values: Vec<f64>) -> StepSeries {
+        StepSeries { labels, drop_name: false, values, histograms: Vec::new() }
+    }
+
+    /// Whether some step may be a histogram.
+    pub(crate) fn has_histograms(&self) -> bool {
+        !self.histograms.is_empty()
+    }
+
+    /// What a step holds; `None` if it is absent.
+    pub(crate) fn element(&self, step: usize) -> Option<Element<'_>> {
+        let value = self.values.get(step).copied().filter(|&value| !is_absent(value))?;
+        Some(match self.histograms.get(step) {
+            Some(Some(histogram)) => Element::Histogram(histogram),
+            _ => Element::Float(value),
+        })
+    }
+
+    /// The histogram of a step, if it is one.
+    pub(crate) fn histogram(&self, step: usize) -> Option<&Arc<FloatHistogram>> {
+        match self.element(step) {
+            Some(Element::Histogram(histogram)) => Some(histogram),
+            _ => None,
+        }
+    }
+
+    /// Makes a step a number.
+    pub(crate) fn set_float(&mut self, step: usize, value: f64) {
+        self.values[step] = value;
+        if let Some(histogram) = self.histograms.get_mut(step) {
+            *histogram = None;
+        }
+    }
+
+    /// Makes a step a histogram.
+    pub(crate) fn set_histogram(&mut self, step: usize, histogram: Arc<FloatHistogram>) {
+        if self.histograms.is_empty() {
+            self.histograms.resize(self.values.len(), None);
+        }
+        self.values[step] = HISTOGRAM;
+        self.histograms[step] = Some(histogram);
+    }
+
+    /// Takes all histograms away: for functions of numbers.
+    pub(crate) fn drop_histograms(&mut self) {
+        for (value, histogram) in self.values.iter_mut().zip(&self.histograms) {
+            if histogram.is_some() {
+                *value = ABSENT;
+            }
+        }
+        self.histograms.clear();
+    }
+
+    /// Empties its columns.
+    pub(crate) fn clear_steps(&mut self) {
+        self.values.clear();
+        self.histograms.clear();
+    }
+
+    /// Copies the steps of `from` into absent ones; false if both have something in some step.
+    pub(crate) fn merge(&mut self, from: StepSeries) -> bool {
+        if !self.has_histograms() && !from.has_histograms() {
+            return merge_values(&mut self.values, &from.values);
+        }
+        for step in 0..from.values.len() {
+            let Some(element) = from.element(step) else { continue };
+            if !is_absent(self.values[step]) {
+                return false;
+            }
+            match element {
+                Element::Float(value) => self.set_float(step, value),
+                Element::Histogram(histogram) => self.set_histogram(step, histogram.clone()),
+            }
+        }
+        true
+    }
+
     /// Whether no step has a value.
     pub(crate) fn is_void(&self) -> bool {
         self.values.iter().all(|&v| is_absent(v))
@@ -43,7 +143,22 @@ impl StepSeries {
 
     /// Bytes for budgets.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        (self.labels.heap_bytes() + self.values.len() * size_of::<f64>() + size_of::<StepSeries>()) as u64
+        let columns = self.values.len() * size_of::<f64>() + size_of::<StepSeries>();
+        (self.labels.heap_bytes() + columns) as u64 + self.histogram_bytes()
+    }
+
+    /// Bytes of the histograms for budgets, each counted as if it were not shared.
+    fn histogram_bytes(&self) -> u64 {
+        let bytes = |histogram: &Option<Arc<FloatHistogram>>| {
+            let own = histogram.as_ref().map_or(0, |h| size_of::<FloatHistogram>() + h.heap_bytes());
+            (own + size_of::<Option<Arc<FloatHistogram>>>()) as u64
+        };
+        self.histograms.iter().map(bytes).sum()
+    }
+
+    /// How many samples it counts for against the limit: a histogram for as many as take its memory.
+    pub(crate) fn sample_count(&self) -> u64 {
+        self.values.len() as u64 + self.histogram_bytes() / SAMPLE_BYTES
     }
 }
 
@@ -82,7 +197,7 @@ pub(crate) fn collect<'q>(
     let mut all = Vec::new();
     let mut series = StepSeries::default();
     while inner.next(&mut series)? {
-        hold.grow(series.values.len() as u64, series.heap_bytes())?;
+        hold.grow(series.sample_count(), series.heap_bytes())?;
         all.push(std::mem::take(&mut series));
     }
     Ok(all)
@@ -130,7 +245,7 @@ pub(crate) fn merge_equal_labels(all: Vec<StepSeries>) -> Result<Vec<StepSeries>
             Some(&at) => {
                 let target = &mut merged[at];
                 target.drop_name |= series.drop_name;
-                if !merge_values(&mut target.values, &series.values) {
+                if !target.merge(series) {
                     return Err(EvalError::same_labels());
                 }
             }
@@ -140,7 +255,7 @@ pub(crate) fn merge_equal_labels(all: Vec<StepSeries>) -> Result<Vec<StepSeries>
 }
 
 /// Copies the values of `from` into absent steps of `into`; false if both have a value in some step.
-pub(crate) fn merge_values(into: &mut [f64], from: &[f64]) -> bool {
+fn merge_values(into: &mut [f64], from: &[f64]) -> bool {
     for (into, &from) in into.iter_mut().zip(from) {
         if is_absent(from) {
             continue;
@@ -165,8 +280,12 @@ impl SeriesOperator for Repeat<'_> {
             return Ok(false);
         }
         let value = out.values.first().copied().unwrap_or(ABSENT);
-        out.values.clear();
+        let histogram = out.histogram(0).cloned();
+        out.clear_steps();
         out.values.resize(self.count, value);
+        if histogram.is_some() {
+            out.histograms.resize(self.count, histogram);
+        }
         Ok(true)
     }
 }

@@ -1,16 +1,19 @@
 //! Range vectors: series with the samples of all their windows, and rollups over them.
 //! Holds: samples of a series are decoded once, however many windows see them.
 
-use chronolith_model::{Columns, Labels};
+use chronolith_model::Labels;
 
 use super::EvalError;
-use super::annotation::go_general;
+use super::annotation::note::{Note, Operation};
 use super::grid::{Grid, Windows};
+use super::histogram::growth::RangeNotes;
 use super::rollup::{Rollup, RollupBuffer};
 use super::run::{Hold, Run};
-use super::select::{SeriesReader, drop_stale};
-use super::series::{BoxOperator, SeriesOperator, StepSeries, is_absent};
-use crate::ast::Span;
+use super::samples::RangeSamples;
+use super::select::SeriesReader;
+use super::series::{BoxOperator, Element, SeriesOperator, StepSeries, is_absent};
+use crate::ast::{RangeExtension, Span};
+use chronolith_model::histogram::go_float;
 
 /// One series of a range vector.
 pub(crate) struct WindowSeries {
@@ -19,12 +22,12 @@ pub(crate) struct WindowSeries {
     /// As in [`StepSeries::drop_name`].
     pub(crate) drop_name: bool,
     /// Samples of all windows, without staleness markers.
-    pub(crate) columns: Columns,
+    pub(crate) samples: RangeSamples,
 }
 
 impl Default for WindowSeries {
     fn default() -> Self {
-        WindowSeries { labels: Labels::empty(), drop_name: false, columns: Columns::default() }
+        WindowSeries { labels: Labels::empty(), drop_name: false, samples: RangeSamples::default() }
     }
 }
 
@@ -53,8 +56,7 @@ impl WindowSource<'_> {
         match self {
             WindowSource::Void => Ok(false),
             WindowSource::Selector(reader) => {
-                let Some(labels) = reader.next(&mut out.columns)? else { return Ok(false) };
-                drop_stale(&mut out.columns);
+                let Some(labels) = reader.next(&mut out.samples)? else { return Ok(false) };
                 out.labels = labels;
                 out.drop_name = false;
                 Ok(true)
@@ -63,13 +65,9 @@ impl WindowSource<'_> {
                 if !inner.next(series)? {
                     return Ok(false);
                 }
-                out.columns.clear();
-                for (time, &value) in grid.times().zip(&series.values) {
-                    if !is_absent(value) {
-                        out.columns.push(time, value);
-                    }
-                }
-                hold.raise_to(out.columns.len() as u64, 3 * series.heap_bytes())?;
+                out.samples.clear();
+                out.samples.push_steps(series, grid.times());
+                hold.raise_to(out.samples.sample_count(), 3 * series.heap_bytes())?;
                 out.labels = series.labels.clone();
                 out.drop_name = series.drop_name;
                 Ok(true)
@@ -83,6 +81,8 @@ pub(crate) struct RangeFn<'q> {
     pub(crate) run: &'q Run<'q>,
     pub(crate) windows: Windows,
     pub(crate) rollup: Rollup,
+    /// `anchored` or `smoothed`.
+    pub(crate) extension: Option<RangeExtension>,
     /// Where the range vector stands in the query; for a subquery the beginning, as upstream has it.
     pub(crate) span: Span,
     /// Where the first argument stands: for the quantile.
@@ -106,19 +106,20 @@ impl RangeFn<'_> {
         &self,
         labels: &Labels,
         drop_name: bool,
-        columns: &Columns,
+        samples: &RangeSamples,
         scratch: &mut RangeScratch,
         out: &mut StepSeries,
     ) -> Result<bool, EvalError> {
-        out.values.clear();
-        let (windows, ctx) = (&self.windows, self.run.ctx);
-        self.check_params(columns, scratch)?;
-        self.run.trace.tally_windows(windows, &columns.times);
-        if !self.rollup.roll(columns, windows, ctx, &mut scratch.buffer, &mut out.values)? {
+        self.check_params(samples, scratch)?;
+        self.run.trace.tally_windows(&self.windows, &samples.floats.times);
+        self.run.trace.tally_windows(&self.windows, &samples.histograms.times);
+        if !self.fill(labels, samples, scratch, out)? {
             return Ok(false);
         }
-        if self.rollup.wants_counter() {
-            self.inform_of_gauge(labels.metric_name().unwrap_or(""), &mut scratch.gauge);
+        let any_float =
+            || (0..out.values.len()).any(|step| matches!(out.element(step), Some(Element::Float(_))));
+        if self.rollup.wants_counter() && any_float() {
+            self.inform_of_gauge(labels, &mut scratch.gauge);
         }
         out.drop_name = drop_name;
         out.labels = labels.clone();
@@ -128,8 +129,39 @@ impl RangeFn<'_> {
         Ok(true)
     }
 
+    /// Fills the columns; false if no step has anything.
+    fn fill(
+        &self,
+        labels: &Labels,
+        samples: &RangeSamples,
+        scratch: &mut RangeScratch,
+        out: &mut StepSeries,
+    ) -> Result<bool, EvalError> {
+        let (windows, ctx, buffer) = (&self.windows, self.run.ctx, &mut scratch.buffer);
+        let has_starts = !samples.floats.start_times.is_empty() && self.rollup.asks_for_start_times();
+        if self.extension.is_none() && samples.histograms.is_empty() && !has_starts {
+            out.clear_steps();
+            return Ok(self.rollup.roll(&samples.floats, windows, ctx, buffer, &mut out.values)?);
+        }
+        let mut notes = RangeNotes::default();
+        let any = match self.extension {
+            Some(extension) => {
+                self.rollup.roll_extended(extension, samples, windows, ctx, out, &mut notes)?
+            }
+            None => self.rollup.roll_mixed(samples, windows, ctx, buffer, out, &mut notes)?,
+        };
+        let name = labels.metric_name().unwrap_or("");
+        emit_notes(self.run, notes, name, self.span, self.first_span());
+        Ok(any)
+    }
+
+    /// Where the first argument stands, which is what is pointed at where histograms are left out.
+    fn first_span(&self) -> Span {
+        if matches!(self.rollup, Rollup::Quantile(_)) { self.param_span } else { self.span }
+    }
+
     /// Says what is wrong with parameters in steps whose windows hold samples: others do not matter.
-    fn check_params(&self, columns: &Columns, scratch: &mut RangeScratch) -> Result<(), EvalError> {
+    fn check_params(&self, samples: &RangeSamples, scratch: &mut RangeScratch) -> Result<(), EvalError> {
         let bad_quantile = |value: f64| !(0.0..=1.0).contains(&value);
         // NaN is let through, and gives NaN.
         let bad_factor = |value: f64| value <= 0.0 || value >= 1.0;
@@ -143,10 +175,24 @@ impl RangeFn<'_> {
         if !any_bad {
             return Ok(());
         }
-        let mut counts = Vec::new();
-        Rollup::Count.roll(columns, &self.windows, self.run.ctx, &mut scratch.buffer, &mut counts)?;
-        let steps = counts.iter().enumerate().filter(|(_, count)| !is_absent(**count)).map(|(step, _)| step);
-        for step in steps {
+        let mut counts = StepSeries::default();
+        if matches!(self.rollup, Rollup::Quantile(_)) {
+            // Of histograms alone there is no quantile.
+            let (floats, buffer) = (&samples.floats, &mut scratch.buffer);
+            Rollup::Count.roll(floats, &self.windows, self.run.ctx, buffer, &mut counts.values)?;
+        } else {
+            let (windows, ctx, buffer) = (&self.windows, self.run.ctx, &mut scratch.buffer);
+            Rollup::Count.roll_mixed(
+                samples,
+                windows,
+                ctx,
+                buffer,
+                &mut counts,
+                &mut RangeNotes::default(),
+            )?;
+        }
+        let present = counts.values.iter().enumerate().filter(|(_, count)| !is_absent(**count));
+        for (step, _) in present {
             match &self.rollup {
                 Rollup::Quantile(quantile) if bad_quantile(quantile.at(step)) => {
                     let message = super::annotation::bad_quantile(quantile.at(step));
@@ -164,7 +210,19 @@ impl RangeFn<'_> {
         Ok(())
     }
 
-    fn inform_of_gauge(&self, name: &str, last: &mut String) {
+    fn inform_of_gauge(&self, labels: &Labels, last: &mut String) {
+        let name = labels.metric_name().unwrap_or("");
+        if self.run.options.type_and_unit_labels {
+            let kind = labels.get("__type__").unwrap_or("");
+            if !name.is_empty() && kind != "counter" && kind != "histogram" {
+                let message = format!(
+                    "metric might not be a counter, __type__ label is not set to \"counter\" or \"histogram\", got \
+                     {kind:?}: {name:?}"
+                );
+                self.run.annotations.inform(&message, self.span);
+            }
+            return;
+        }
         let counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|suffix| name.ends_with(suffix));
         if name == last || counter {
             return;
@@ -178,8 +236,33 @@ impl RangeFn<'_> {
     }
 }
 
+/// Says what there is to say about ranges with histograms of metric `name`. `first_span` is where the first argument
+/// stands.
+pub(crate) fn emit_notes(run: &Run<'_>, notes: RangeNotes, name: &str, span: Span, first_span: Span) {
+    if notes == RangeNotes::default() {
+        return;
+    }
+    let say = |condition: bool, note: Note<'_>| {
+        if condition {
+            run.annotations.note(note, span);
+        }
+    };
+    say(notes.mixed, Note::MixedRange(name));
+    say(notes.mixed_schemas, Note::MixedSchemas(name));
+    say(notes.not_counter, Note::NotCounter(name));
+    say(notes.not_gauge, Note::NotGauge(name));
+    say(notes.reconciled_add, Note::Reconciled(Operation::Addition));
+    say(notes.reconciled_sub, Note::Reconciled(Operation::Subtraction));
+    say(notes.reconciled_fold, Note::Reconciled(Operation::Aggregation));
+    say(notes.collision, Note::Collision(Operation::Aggregation));
+    say(notes.start_overlap_count > 0, Note::StartOverlap(name, notes.start_overlap_count));
+    if notes.ignored {
+        run.annotations.note(Note::IgnoredInRange(name), first_span);
+    }
+}
+
 fn invalid_factor(what: &str, factor: f64) -> EvalError {
-    let factor = if factor.is_infinite() { go_general(factor) } else { format!("{factor:.6}") };
+    let factor = if factor.is_infinite() { go_float(factor) } else { format!("{factor:.6}") };
     EvalError::Execution(format!("invalid {what}, got: {factor}"))
 }
 
@@ -201,9 +284,10 @@ impl<'q> RangeCall<'q> {
 impl SeriesOperator for RangeCall<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
         while self.source.next(&mut self.series)? {
-            let WindowSeries { labels, drop_name, columns } = &self.series;
+            self.series.samples.forget_hints();
+            let WindowSeries { labels, drop_name, samples } = &self.series;
             self.function.run.ctx.check()?;
-            if self.function.apply(labels, *drop_name, columns, &mut self.scratch, out)? {
+            if self.function.apply(labels, *drop_name, samples, &mut self.scratch, out)? {
                 return Ok(true);
             }
         }
@@ -225,10 +309,11 @@ impl SeriesOperator for AbsentOverTime<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
         let Some(labels) = self.labels.take() else { return Ok(false) };
         let mut series = WindowSeries::default();
-        out.values.clear();
+        out.clear_steps();
         out.values.resize(self.windows.grid.count, 1.0);
         while self.source.next(&mut series)? {
-            super::rollup::mark_present(&series.columns.times, &self.windows, &mut out.values);
+            super::rollup::mark_present(&series.samples.floats.times, &self.windows, &mut out.values);
+            super::rollup::mark_present(&series.samples.histograms.times, &self.windows, &mut out.values);
         }
         out.labels = labels;
         out.drop_name = false;

@@ -2,15 +2,28 @@
 
 use chronolith_model::{Labels, METRIC_NAME};
 
-/// A series and its values, one a step; `None` is a gap.
+use super::histogram::{self, HistogramLiteral};
+
+/// One step of a series.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Point {
+    /// Nothing.
+    Gap,
+    /// A number.
+    Float(f64),
+    /// A native histogram.
+    Histogram(Box<HistogramLiteral>),
+}
+
+/// A series and its values, one a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SeriesLiteral {
     /// Its labels.
     pub(crate) labels: Labels,
-    /// Floats, gaps; histograms are gaps too.
-    pub(crate) values: Vec<Option<f64>>,
-    /// Whether a native histogram stood among the values.
-    pub(crate) has_histograms: bool,
+    /// Its values.
+    pub(crate) values: Vec<Point>,
+    /// When counters started, relative to the samples, in milliseconds; empty if that is not said.
+    pub(crate) start_offsets: Vec<Option<i64>>,
 }
 
 /// Milliseconds of `1m30s`, `-5s`, or of a number of seconds.
@@ -83,8 +96,8 @@ pub(crate) fn series(line: &str) -> Result<SeriesLiteral, String> {
         }
     }
     let labels = Labels::from_pairs(pairs.iter().map(|(name, value)| (&**name, &**value)));
-    let (values, has_histograms) = sequence(rest).ok_or_else(|| fail("bad values"))?;
-    Ok(SeriesLiteral { labels, values, has_histograms })
+    let values = sequence(rest).ok_or_else(|| fail("bad values"))?;
+    Ok(SeriesLiteral { labels, values, start_offsets: Vec::new() })
 }
 
 /// A quoted text at the start, and what follows it.
@@ -110,31 +123,50 @@ pub(crate) fn quoted_text(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Values one behind the other, and whether histograms were among them.
-fn sequence(text: &str) -> Option<(Vec<Option<f64>>, bool)> {
-    let (mut values, mut has_histograms, mut rest) = (Vec::new(), false, text.trim());
-    while !rest.is_empty() {
-        rest = item(rest, &mut values, &mut has_histograms)?.trim_start();
+/// Start times relative to samples: `_`, `_x3`, `-1m`, `-1mx3`, `-30s-1mx3`.
+pub(crate) fn start_offsets(text: &str) -> Option<Vec<Option<i64>>> {
+    let mut offsets = Vec::new();
+    for item in text.split_whitespace() {
+        if let Some(rest) = item.strip_prefix('_') {
+            offsets.extend(std::iter::repeat_n(None, repeats(rest)?.0.unwrap_or(1)));
+            continue;
+        }
+        let (mut offset, rest) = signed_duration(item)?;
+        let (step, rest) = if rest.starts_with(['+', '-']) { signed_duration(rest)? } else { (0, rest) };
+        for _ in 0..=repeats(rest)?.0.unwrap_or(0) {
+            offsets.push(Some(offset));
+            offset += step;
+        }
     }
-    Some((values, has_histograms))
+    Some(offsets)
+}
+
+/// A duration with a sign at the start, and what follows it.
+fn signed_duration(text: &str) -> Option<(i64, &str)> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = unsigned.find(['+', '-', 'x']).unwrap_or(unsigned.len());
+    let ms = duration_ms(&unsigned[..end])?;
+    Some((if text.starts_with('-') { -ms } else { ms }, &unsigned[end..]))
+}
+
+/// Values one behind the other.
+fn sequence(text: &str) -> Option<Vec<Point>> {
+    let (mut values, mut rest) = (Vec::new(), text.trim());
+    while !rest.is_empty() {
+        rest = item(rest, &mut values)?.trim_start();
+    }
+    Some(values)
 }
 
 /// One item: `_`, `_x3`, `1`, `1x3`, `1+2x3`, `stale`, `{{...}}`, `{{...}}+{{...}}x3`.
-fn item<'t>(text: &'t str, values: &mut Vec<Option<f64>>, has_histograms: &mut bool) -> Option<&'t str> {
+fn item<'t>(text: &'t str, values: &mut Vec<Point>) -> Option<&'t str> {
     if let Some(rest) = text.strip_prefix('_') {
         let (count, rest) = repeats(rest)?;
-        values.extend(std::iter::repeat_n(None, count.unwrap_or(1)));
+        values.extend(std::iter::repeat_n(Point::Gap, count.unwrap_or(1)));
         return Some(rest);
     }
     if text.starts_with("{{") {
-        *has_histograms = true;
-        let mut rest = &text[text.find("}}")? + 2..];
-        if let Some(step) = rest.strip_prefix(['+', '-']).filter(|step| step.starts_with("{{")) {
-            rest = &step[step.find("}}")? + 2..];
-        }
-        let (count, rest) = repeats(rest)?;
-        values.extend(std::iter::repeat_n(None, 1 + count.unwrap_or(0)));
-        return Some(rest);
+        return histograms(text, values);
     }
     let (mut value, mut rest) = number(text)?;
     let mut step = 0.0;
@@ -143,10 +175,39 @@ fn item<'t>(text: &'t str, values: &mut Vec<Option<f64>>, has_histograms: &mut b
     }
     let (count, rest) = repeats(rest)?;
     for _ in 0..=count.unwrap_or(0) {
-        values.push(Some(value));
+        values.push(Point::Float(value));
         if step != 0.0 {
             value += step;
         }
+    }
+    Some(rest)
+}
+
+/// `{{...}}`, `{{...}}x3`, `{{...}}+{{...}}x3`.
+fn histograms<'t>(text: &'t str, values: &mut Vec<Point>) -> Option<&'t str> {
+    let (mut current, mut rest) = histogram::literal(text)?;
+    let sign = rest.chars().next().filter(|sign| ['+', '-'].contains(sign));
+    let step = match sign {
+        Some(_) => {
+            let (step, after) = histogram::literal(&rest[1..])?;
+            rest = after;
+            current.hint_set = step.hint_set;
+            Some(step.histogram)
+        }
+        None => None,
+    };
+    let (count, rest) = repeats(rest)?;
+    values.push(Point::Histogram(Box::new(current.clone())));
+    for _ in 0..count.unwrap_or(0) {
+        if let Some(step) = &step {
+            let merged = if sign == Some('+') {
+                current.histogram.add(step)
+            } else {
+                current.histogram.subtract(step)
+            };
+            merged.ok()?;
+        }
+        values.push(Point::Histogram(Box::new(current.clone())));
     }
     Some(rest)
 }
@@ -187,10 +248,17 @@ fn number(text: &str) -> Option<(f64, &str)> {
 
 #[test]
 fn sequences_expand_as_upstream() {
-    let values = |text: &str| sequence(text).unwrap().0;
+    let values = |text: &str| -> Vec<Option<f64>> {
+        let value = |point| if let Point::Float(value) = point { Some(value) } else { None };
+        sequence(text).unwrap().into_iter().map(value).collect()
+    };
     assert_eq!(values("1 2x2 _x2 3"), [Some(1.0), Some(2.0), Some(2.0), Some(2.0), None, None, Some(3.0)]);
     assert_eq!(values("0+10x2 5-1x1"), [Some(0.0), Some(10.0), Some(20.0), Some(5.0), Some(4.0)]);
     assert_eq!(values("1e+2 -Inf .5"), [Some(100.0), Some(f64::NEG_INFINITY), Some(0.5)]);
-    assert!(sequence("{{sum:1}}+{{sum:2}}x3 1").unwrap().1);
+    let sums = sequence("{{sum:1}}+{{sum:2}}x2 1").unwrap();
+    let sum = |point: &Point| if let Point::Histogram(h) = point { h.histogram.sum } else { -1.0 };
+    assert_eq!(sums.iter().map(sum).collect::<Vec<_>>(), [1.0, 3.0, 5.0, -1.0]);
     assert_eq!(duration_ms("10s53ms"), Some(10_053));
+    let offsets = start_offsets("_ -30s-1mx1 0sx1 1ms").unwrap();
+    assert_eq!(offsets, [None, Some(-30_000), Some(-90_000), Some(0), Some(0), Some(1)]);
 }

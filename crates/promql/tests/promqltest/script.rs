@@ -1,6 +1,6 @@
 //! Scripts of the promqltest language, parsed to commands.
 
-use super::literal::{SeriesLiteral, duration_ms, quoted_text, series};
+use super::literal::{SeriesLiteral, duration_ms, quoted_text, series, start_offsets};
 
 /// One command.
 #[derive(Debug)]
@@ -131,8 +131,16 @@ fn parse_load(head: &str, body: &[String]) -> Result<Load, String> {
     let with_nhcb = words.next() == Some("load_with_nhcb");
     let gap_ms = words.next().and_then(duration_ms).ok_or("load without duration")?;
     let mut all: Vec<SeriesLiteral> = Vec::new();
+    let mut offsets = Vec::new();
     for line in body {
-        let new = series(line)?;
+        if let Some((name, values)) =
+            line.split_once("@st").filter(|(name, _)| !name.contains(char::is_whitespace))
+        {
+            offsets = start_offsets(values).ok_or_else(|| format!("bad start times of {name}"))?;
+            continue;
+        }
+        let mut new = series(line)?;
+        new.start_offsets = std::mem::take(&mut offsets);
         // A series that is given twice in one load has the later values only.
         all.retain(|old| old.labels != new.labels);
         all.push(new);

@@ -73,7 +73,8 @@ impl Latest {
                 let (Some(&time_ms), Some(&value)) = (columns.times.last(), columns.values.last()) else {
                     continue;
                 };
-                if is_stale(value) {
+                // The text format has no native histograms.
+                if is_stale(value) || columns.histogram_at(columns.len() - 1).is_some() {
                     continue;
                 }
                 self.held.grow(one.labels.heap_bytes() as u64 + ENTRY_BYTES).map_err(QueryError::from)?;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use chronolith_model::{QueryError, ReadContext};
+use chronolith_model::{FloatHistogram, QueryError, ReadContext};
 use chronolith_promql::ast::Expr;
 use chronolith_promql::engine::trace::Trace;
-use chronolith_promql::engine::{EvalError, Query, QueryResult, Value};
+use chronolith_promql::engine::{EvalError, Query, QueryResult, Value, VectorSample};
 use chronolith_promql::parser::{parse_expr, pretty};
 
 use self::explain::{StatsWish, Timings};
@@ -24,6 +24,7 @@ use super::work::{self, Call, Printer, TRUNCATED_WARNING};
 use crate::active::ActiveEntry;
 use crate::app::App;
 use crate::json;
+use crate::json::histogram::{put_histogram, put_histograms};
 use crate::limits::{POINTS_PER_SERIES_MAX, QUERY_BYTES_MAX};
 use crate::range_cache;
 
@@ -324,10 +325,18 @@ fn value_bytes(value: &Value) -> u64 {
         Value::Scalar { .. } => 0,
         Value::String { value, .. } => value.len() as u64,
         Value::Vector(samples) => {
-            samples.iter().map(|one| (size_of_val(one) + one.labels.heap_bytes()) as u64).sum()
+            let one_bytes = |one: &VectorSample| {
+                let histogram = one.histogram.as_deref().map_or(0, histogram_bytes);
+                (size_of_val(one) + one.labels.heap_bytes() + histogram) as u64
+            };
+            samples.iter().map(one_bytes).sum()
         }
         Value::Matrix(series) => range_cache::bytes_of(series),
     }
+}
+
+fn histogram_bytes(histogram: &FloatHistogram) -> usize {
+    size_of_val(histogram) + histogram.heap_bytes()
 }
 
 /// Prints the value without the brace that closes it; true if `limit` cut series off.
@@ -357,8 +366,13 @@ fn print_value(
             let shown = shown_count(samples.len(), limit);
             for (idx, sample) in samples.iter().take(shown).enumerate() {
                 open_series(&mut printer.out, idx, &sample.labels);
-                printer.out.extend_from_slice(b",\"value\":");
-                json::put_sample(&mut printer.out, sample.time_ms, sample.value);
+                if let Some(histogram) = &sample.histogram {
+                    printer.out.extend_from_slice(b",\"histogram\":");
+                    put_histogram(&mut printer.out, sample.time_ms, histogram);
+                } else {
+                    printer.out.extend_from_slice(b",\"value\":");
+                    json::put_sample(&mut printer.out, sample.time_ms, sample.value);
+                }
                 printer.out.push(b'}');
                 printer.settle(ctx)?;
             }
@@ -370,8 +384,14 @@ fn print_value(
             let shown = shown_count(series.len(), limit);
             for (idx, one) in series.iter().take(shown).enumerate() {
                 open_series(&mut printer.out, idx, &one.labels);
-                printer.out.extend_from_slice(b",\"values\":");
-                put_samples(&mut printer.out, &one.times, &one.values);
+                if one.histograms.is_empty() || !one.times.is_empty() {
+                    printer.out.extend_from_slice(b",\"values\":");
+                    put_samples(&mut printer.out, &one.times, &one.values);
+                }
+                if !one.histograms.is_empty() {
+                    printer.out.extend_from_slice(b",\"histograms\":");
+                    put_histograms(&mut printer.out, &one.histograms);
+                }
                 printer.out.push(b'}');
                 printer.settle(ctx)?;
             }

@@ -6,7 +6,7 @@ use chronolith_model::Labels;
 use super::Grouping;
 use crate::engine::EvalError;
 use crate::engine::run::Hold;
-use crate::engine::series::{ABSENT, BoxOperator, Ready, SeriesOperator, StepSeries, is_absent};
+use crate::engine::series::{ABSENT, BoxOperator, Element, Ready, SeriesOperator, StepSeries, is_absent};
 
 /// Counts equal values per group and step.
 pub(crate) struct CountValues<'q> {
@@ -26,25 +26,31 @@ impl CountValues<'_> {
         while inner.next(&mut series)? {
             let mut builder = self.grouping.of(&series.labels).to_builder();
             let mut last: Option<(u64, usize)> = None;
-            for (step, &value) in series.values.iter().enumerate().filter(|(_, v)| !is_absent(**v)) {
+            for step in 0..series.values.len() {
+                let Some(element) = series.element(step) else { continue };
+                let bits = if let Element::Float(value) = element { Some(value.to_bits()) } else { None };
                 let at = match last {
-                    Some((bits, at)) if bits == value.to_bits() => at,
+                    Some((before, at)) if bits == Some(before) => at,
                     _ => {
                         if !self.grouping.excludes(self.label) {
-                            builder.set(self.label, &print_value(value));
+                            let text = match element {
+                                Element::Float(value) => print_value(value),
+                                Element::Histogram(histogram) => histogram.to_string(),
+                            };
+                            builder.set(self.label, &text);
                         }
                         let labels = builder.clone().finish();
                         let at = *index.entry(labels.clone()).or_insert(counts.len());
                         if at == counts.len() {
                             let values = vec![ABSENT; series.values.len()];
-                            let group = StepSeries { labels, drop_name: false, values };
+                            let group = StepSeries::floats(labels, values);
                             self.hold.grow(group.values.len() as u64, group.heap_bytes())?;
                             counts.push(group);
                         }
                         at
                     }
                 };
-                last = Some((value.to_bits(), at));
+                last = bits.map(|bits| (bits, at));
                 let count = &mut counts[at].values[step];
                 *count = if is_absent(*count) { 1.0 } else { *count + 1.0 };
             }

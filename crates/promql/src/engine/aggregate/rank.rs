@@ -3,21 +3,27 @@
 //! a while.
 //! Ties fall as upstream's binary heap lets them fall.
 
+use std::sync::Arc;
+
 use chronolith_base::hash::HashMap;
-use chronolith_model::Labels;
+use chronolith_model::{FloatHistogram, Labels};
 
 use super::Grouping;
-use crate::ast::AggregateOp;
+use crate::ast::{AggregateOp, Span};
 use crate::engine::EvalError;
-use crate::engine::annotation::go_general;
+use crate::engine::annotation::note::Note;
 use crate::engine::run::{Hold, Run};
-use crate::engine::series::{ABSENT, BoxOperator, Ready, SeriesOperator, StepScalar, StepSeries, is_absent};
+use crate::engine::series::{ABSENT, BoxOperator, Element, Ready, SeriesOperator, StepScalar, StepSeries};
+use chronolith_model::histogram::go_float;
 
 /// A value that is in the choice, and the series it is of.
 #[derive(Debug, Clone, Copy)]
 struct Chosen {
+    /// 0 for a histogram.
     value: f64,
     series_idx: usize,
+    /// Where it is in [`Rank::histograms`], if it is one.
+    histogram_idx: Option<usize>,
 }
 
 /// What became of the values of a series.
@@ -42,6 +48,10 @@ pub(crate) struct Rank<'q> {
     grouping: Grouping<'q>,
     param: StepScalar,
     step_count: usize,
+    /// Where the aggregation stands in the query.
+    span: Span,
+    /// Histograms that were chosen, if only for a while.
+    histograms: Vec<Arc<FloatHistogram>>,
     results: Ready,
     hold: Hold<'q>,
 }
@@ -54,10 +64,12 @@ impl<'q> Rank<'q> {
         (op, grouping): (AggregateOp, Grouping<'q>),
         param: StepScalar,
         step_count: usize,
+        span: Span,
     ) -> Rank<'q> {
         let results = Ready(Vec::new().into_iter());
         let (inner, hold) = (Some(inner), run.hold());
-        Rank { run, inner, op, grouping, param, step_count, results, hold }
+        let histograms = Vec::new();
+        Rank { run, inner, op, grouping, param, step_count, span, histograms, results, hold }
     }
 
     fn choose(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
@@ -86,11 +98,27 @@ impl<'q> Rank<'q> {
     }
 
     /// Offers each value of a series to the choice of its step.
-    fn offer(&self, series: &StepSeries, series_idx: usize, choice: &mut Choice) -> Offered {
+    fn offer(&mut self, series: &StepSeries, series_idx: usize, choice: &mut Choice) -> Offered {
         let mut offered = Offered::default();
-        for (step, &value) in series.values.iter().enumerate().filter(|(_, v)| !is_absent(**v)) {
+        for step in 0..series.values.len() {
+            let Some(element) = series.element(step) else { continue };
             let (list, param) = (&mut choice.steps[step], self.param.at(step));
-            let (new, count) = (Chosen { value, series_idx }, list.len());
+            let mut new = Chosen { value: 0.0, series_idx, histogram_idx: None };
+            match element {
+                Element::Float(value) => new.value = value,
+                Element::Histogram(_) if matches!(self.op, AggregateOp::Topk | AggregateOp::Bottomk) => {
+                    // Steps that choose nothing do not look.
+                    if param >= 1.0 {
+                        self.run.annotations.note(Note::IgnoredInGroup(self.op.as_str()), self.span);
+                    }
+                    continue;
+                }
+                Element::Histogram(histogram) => {
+                    new.histogram_idx = Some(self.histograms.len());
+                    self.histograms.push(histogram.clone());
+                }
+            }
+            let count = list.len();
             let taken = match self.op {
                 AggregateOp::Topk => offer_heap(list, new, param, |a, b| a.is_nan() || a < b),
                 AggregateOp::Bottomk => offer_heap(list, new, param, |a, b| a.is_nan() || a > b),
@@ -105,7 +133,7 @@ impl<'q> Rank<'q> {
 
     /// Makes series of the choice. With one step they come in order of rank, group by group.
     fn assemble(&self, groups: Vec<Choice>, series: Vec<(Labels, bool)>) -> Vec<StepSeries> {
-        let mut values: Vec<Vec<f64>> = vec![Vec::new(); series.len()];
+        let mut all = vec![StepSeries::default(); series.len()];
         let mut order = Vec::new();
         for choice in groups {
             for (step, mut list) in choice.steps.into_iter().enumerate() {
@@ -113,18 +141,21 @@ impl<'q> Rank<'q> {
                     sort_by_rank(&mut list, self.op);
                 }
                 for chosen in list {
-                    let column = &mut values[chosen.series_idx];
-                    if column.is_empty() {
-                        column.resize(self.step_count, ABSENT);
+                    let target = &mut all[chosen.series_idx];
+                    if target.values.is_empty() {
+                        target.values.resize(self.step_count, ABSENT);
                         order.push(chosen.series_idx);
                     }
-                    column[step] = chosen.value;
+                    match chosen.histogram_idx {
+                        None => target.set_float(step, chosen.value),
+                        Some(idx) => target.set_histogram(step, self.histograms[idx].clone()),
+                    }
                 }
             }
         }
         let mut make = |idx: usize| {
             let (labels, drop_name) = series[idx].clone();
-            StepSeries { labels, drop_name, values: std::mem::take(&mut values[idx]) }
+            StepSeries { labels, drop_name, ..std::mem::take(&mut all[idx]) }
         };
         order.into_iter().map(&mut make).collect()
     }
@@ -158,10 +189,10 @@ fn check_param(op: AggregateOp, param: &StepScalar) -> Result<(), EvalError> {
     }
     for &k in param.values() {
         if k <= i64::MIN as f64 {
-            return fail(format!("Scalar value {} underflows int64", go_general(k)));
+            return fail(format!("Scalar value {} underflows int64", go_float(k)));
         }
         if k >= i64::MAX as f64 {
-            return fail(format!("Scalar value {} overflows int64", go_general(k)));
+            return fail(format!("Scalar value {} overflows int64", go_float(k)));
         }
     }
     Ok(())

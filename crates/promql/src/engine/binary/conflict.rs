@@ -9,6 +9,7 @@ use super::Join;
 use super::matching::braced;
 use crate::ast::MatchCardinality;
 use crate::engine::EvalError;
+use crate::engine::histogram::element::{self, Outcome};
 use crate::engine::series::{StepSeries, is_absent};
 
 impl Join<'_> {
@@ -40,6 +41,7 @@ impl Join<'_> {
         for series in many.iter().filter(present) {
             let signature = self.signatures.of(&series.labels);
             let one = match ones.get(&signature) {
+                Some(one) if self.refuses(series, one, step) => continue,
                 Some(one) => &one.labels,
                 None if one_fill.is_some() => &signature,
                 None => continue,
@@ -53,6 +55,13 @@ impl Join<'_> {
             }
         }
         None
+    }
+
+    /// Whether the operator takes no elements of these kinds: then they do not meet.
+    fn refuses(&self, many: &StepSeries, one: &StepSeries, step: usize) -> bool {
+        let Some((many, one)) = many.element(step).zip(one.element(step)) else { return false };
+        let (left, right) = if self.is_swapped() { (one, many) } else { (many, one) };
+        matches!(element::apply(self.op, left, right), Outcome::Refused(_))
     }
 
     fn duplicate(&self, signature: &Labels, first: &StepSeries, second: &StepSeries) -> EvalError {

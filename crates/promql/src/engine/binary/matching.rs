@@ -7,6 +7,7 @@ use chronolith_model::quote::write_quoted;
 use chronolith_model::{Labels, METRIC_NAME};
 
 use crate::ast::{MatchCardinality, VectorMatching};
+use crate::engine::METADATA_LABELS;
 use crate::engine::arith::ElementOp;
 
 /// Computes the labels by which series are matched.
@@ -33,7 +34,7 @@ impl<'m> Signatures<'m> {
 pub(crate) fn result_labels(many: &Labels, one: &Labels, op: ElementOp, matching: &VectorMatching) -> Labels {
     let named = |name: &str| matching.labels.iter().any(|label| label == name);
     let keep = |name: &str| {
-        if name == METRIC_NAME && matches!(op, ElementOp::Compute(_) | ElementOp::Drop(_)) {
+        if METADATA_LABELS.contains(&name) && matches!(op, ElementOp::Compute(_)) {
             return false;
         }
         matching.card != MatchCardinality::OneToOne || named(name) == matching.on

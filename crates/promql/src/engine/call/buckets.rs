@@ -1,16 +1,22 @@
-//! `histogram_quantile`, `histogram_quantiles` and `histogram_fraction` over classic buckets (label `le`).
-//! Not here: native histograms.
+//! `histogram_quantile`, `histogram_quantiles` and `histogram_fraction` over classic buckets (label `le`) and native
+//! histograms.
+//! Holds: where one histogram comes in both forms in a step, there is no result.
+//! Not here: the arithmetic of native histograms (`histogram::measure`).
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::quote::write_quoted;
 use chronolith_model::{Labels, METRIC_NAME};
 
 use crate::ast::Span;
-use crate::engine::EvalError;
-use crate::engine::annotation::{Repair, go_general};
+use crate::engine::annotation::Repair;
+use crate::engine::annotation::note::Note;
 use crate::engine::grid::Grid;
+use crate::engine::histogram::measure::{self, NanEffect};
 use crate::engine::run::{Hold, Run};
 use crate::engine::series::{ABSENT, BoxOperator, Ready, SeriesOperator, StepScalar, StepSeries, is_absent};
+use crate::engine::{EvalError, without_name};
+use chronolith_model::histogram::Bucket as NativeBucket;
+use chronolith_model::histogram::go_float;
 
 /// Label that holds the upper bound of a bucket.
 const BUCKET_LABEL: &str = "le";
@@ -41,6 +47,14 @@ struct Histogram {
     buckets: Vec<(f64, Vec<f64>)>,
 }
 
+/// What was found in the vector.
+#[derive(Default)]
+struct Found {
+    classic: Vec<Histogram>,
+    /// Series with native histograms, without their floats.
+    native: Vec<StepSeries>,
+}
+
 /// One of the histogram functions.
 pub(crate) struct BucketCall<'q> {
     pub(crate) run: &'q Run<'q>,
@@ -48,6 +62,8 @@ pub(crate) struct BucketCall<'q> {
     pub(crate) function: BucketFn,
     /// Where the vector stands in the query.
     pub(crate) span: Span,
+    /// Where the first argument stands.
+    pub(crate) first_span: Span,
     /// Evaluation times.
     pub(crate) grid: Grid,
     pub(crate) results: Ready,
@@ -56,37 +72,89 @@ pub(crate) struct BucketCall<'q> {
 
 impl BucketCall<'_> {
     fn compute(&mut self, inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
-        let histograms = self.gather(inner)?;
+        let found = self.gather(inner)?;
+        let mut scratch = Vec::new();
         let mut results = Vec::new();
         let parts = match &self.function {
             BucketFn::Quantile(quantile) => vec![(None, quantile)],
             BucketFn::Quantiles(_, quantiles) => quantiles.iter().map(|q| (Some(q), q)).collect(),
             BucketFn::Fraction(lower, _) => vec![(None, lower)],
         };
+        let told = |labels: &Labels, told_apart: Option<&StepScalar>| match (told_apart, &self.function) {
+            (Some(quantile), BucketFn::Quantiles(label, _)) => {
+                let mut builder = labels.to_builder();
+                builder.set(label, &open_metrics(quantile.at(0)));
+                builder.finish()
+            }
+            _ => labels.clone(),
+        };
+        let drop_name = self.run.delays_names();
+        let result = |labels, values| StepSeries { drop_name, ..StepSeries::floats(labels, values) };
         for (told_apart, param) in parts {
-            for histogram in &histograms {
+            for series in &found.native {
+                self.run.ctx.check()?;
+                let Some(values) = self.native_column(series, param, &mut scratch) else { continue };
+                let labels = if drop_name { series.labels.clone() } else { without_name(&series.labels) };
+                results.push(result(told(&labels, told_apart), values));
+            }
+            for histogram in &found.classic {
                 self.run.ctx.check()?;
                 let Some(values) = self.column(histogram, param) else { continue };
-                let labels = match (told_apart, &self.function) {
-                    (Some(quantile), BucketFn::Quantiles(label, _)) => {
-                        let mut builder = histogram.labels.to_builder();
-                        builder.set(label, &open_metrics(quantile.at(0)));
-                        builder.finish()
-                    }
-                    _ => histogram.labels.clone(),
-                };
-                results.push(StepSeries { labels, drop_name: self.run.delays_names(), values });
+                results.push(result(told(&histogram.labels, told_apart), values));
             }
         }
         Ok(results)
     }
 
-    /// All buckets, by histogram, in order of first appearance.
-    fn gather(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<Histogram>, EvalError> {
+    /// The result for each step of a native histogram; `None` if there is none at all.
+    fn native_column(
+        &self,
+        series: &StepSeries,
+        param: &StepScalar,
+        scratch: &mut Vec<NativeBucket>,
+    ) -> Option<Vec<f64>> {
+        let name = if self.run.delays_names() { series.labels.metric_name().unwrap_or("") } else { "" };
+        let mut effects = [None; 2];
+        let mut lacks_nan = false;
+        let values: Vec<f64> = (0..series.values.len())
+            .map(|step| {
+                let Some(histogram) = series.histogram(step) else { return ABSENT };
+                if let BucketFn::Fraction(_, upper) = &self.function {
+                    let (share, nan) = measure::fraction(param.at(step), upper.at(step), histogram, scratch);
+                    lacks_nan |= nan;
+                    return share;
+                }
+                let (value, effect) = measure::quantile(param.at(step), histogram, scratch);
+                match effect {
+                    Some(NanEffect::IsNan) => effects[0] = Some(Note::QuantileIsNan(name)),
+                    Some(NanEffect::Skews) => effects[1] = Some(Note::QuantileIsSkewed(name)),
+                    None => {}
+                }
+                value
+            })
+            .collect();
+        let lacking = lacks_nan.then_some(Note::FractionLacksNan(name));
+        for note in effects.into_iter().flatten().chain(lacking) {
+            self.run.annotations.note(note, self.first_span);
+        }
+        values.iter().any(|&v| !is_absent(v)).then_some(values)
+    }
+
+    /// All buckets, by histogram, in order of first appearance, and all native histograms.
+    fn gather(&mut self, mut inner: BoxOperator<'_>) -> Result<Found, EvalError> {
         let mut index: HashMap<Labels, usize> = HashMap::default();
-        let mut histograms: Vec<Histogram> = Vec::new();
+        let mut found = Found::default();
+        let histograms = &mut found.classic;
         let mut series = StepSeries::default();
         while inner.next(&mut series)? {
+            if series.has_histograms() {
+                self.hold.grow(series.sample_count(), series.heap_bytes())?;
+                found.native.push(natives_of(&series));
+                series.drop_histograms();
+                if series.is_void() {
+                    continue;
+                }
+            }
             let text = series.labels.get(BUCKET_LABEL).unwrap_or("");
             let name = if self.run.delays_names() { series.labels.metric_name().unwrap_or("") } else { "" };
             let Some(bound) = parse_bound(text) else {
@@ -104,10 +172,32 @@ impl BucketCall<'_> {
             }
             histograms[at].buckets.push((bound, std::mem::take(&mut series.values)));
         }
-        for histogram in &mut histograms {
+        for histogram in &mut *histograms {
             histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
-        Ok(histograms)
+        for native in &mut found.native {
+            if let Some(&at) = index.get(&native.labels) {
+                self.drop_conflicts(native, &mut histograms[at]);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes a histogram that comes in both forms away, in the steps in which it does.
+    fn drop_conflicts(&self, native: &mut StepSeries, classic: &mut Histogram) {
+        let mut any = false;
+        for step in 0..native.values.len() {
+            let has_buckets = classic.buckets.iter().any(|(_, counts)| !is_absent(counts[step]));
+            if native.histogram(step).is_some() && has_buckets {
+                any = true;
+                native.values[step] = ABSENT;
+                classic.buckets.iter_mut().for_each(|(_, counts)| counts[step] = ABSENT);
+            }
+        }
+        if any {
+            let name = if self.run.delays_names() { native.labels.metric_name().unwrap_or("") } else { "" };
+            self.run.annotations.note(Note::MixedClassic(name), self.span);
+        }
     }
 
     /// The result for each step; `None` if there is none at all.
@@ -160,6 +250,17 @@ impl SeriesOperator for BucketCall<'_> {
     }
 }
 
+/// A series with its histograms alone.
+fn natives_of(series: &StepSeries) -> StepSeries {
+    let mut native = StepSeries::floats(series.labels.clone(), vec![ABSENT; series.values.len()]);
+    for step in 0..series.values.len() {
+        if let Some(histogram) = series.histogram(step) {
+            native.set_histogram(step, histogram.clone());
+        }
+    }
+    native
+}
+
 fn bad_bound(text: &str, name: &str) -> String {
     let mut message = String::from("bucket label \"le\" is missing or has a malformed value of ");
     // Writing to a String cannot fail.
@@ -177,7 +278,7 @@ fn add_name(message: &mut String, name: &str) {
 
 /// A number as OpenMetrics writes it: never without a point.
 fn open_metrics(value: f64) -> String {
-    let mut text = go_general(value);
+    let mut text = go_float(value);
     if value.is_finite() && !text.contains(['.', 'e']) {
         text.push_str(".0");
     }

@@ -45,6 +45,10 @@ impl SeriesOperator for Sort<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
         if let Some(mut inner) = self.inner.take() {
             let mut all = collect(&mut *inner, &mut self.hold)?;
+            if matches!(self.key, SortKey::Value(_)) && all.iter().any(StepSeries::has_histograms) {
+                all.iter_mut().for_each(StepSeries::drop_histograms);
+                all.retain(|series| !series.is_void());
+            }
             if all.first().is_some_and(|series| series.values.len() == 1) {
                 all.sort_by(|a, b| self.key.compare(a, b));
             }

@@ -88,9 +88,7 @@ impl<'q> Planner<'q> {
             ExprKind::Number(_) | ExprKind::String(_) => Ok(Need::default()),
             ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => self.need(inner, grid),
             ExprKind::Selector(selector) => {
-                let shift = self.shift(&selector.offset, selector.at)?;
-                let windows = Windows { grid, shift, width_ms: self.run.lookback_ms() };
-                self.need_of(&selector.matchers, windows)
+                self.need_of(&selector.matchers, self.instant_windows(selector, grid)?)
             }
             ExprKind::Matrix(matrix) => {
                 self.need_of(&matrix.selector.matchers, self.range_windows(matrix, grid)?)

@@ -3,17 +3,19 @@
 
 use chronolith_model::Labels;
 
-use super::Planner;
+use super::{Planner, StatsScope};
 use super::{is_label_name, string_of};
-use crate::ast::{Call, Expr, ExprKind, Span, ValueType};
+use crate::ast::{Call, Expr, ExprKind, RangeExtension, Span, ValueType, VectorSelector};
 use crate::engine::arith::{go_max, go_min};
 use crate::engine::call::buckets::{BucketCall, BucketFn};
 use crate::engine::call::calendar::CalendarField;
 use crate::engine::call::label::{self, LabelJoin, LabelReplace};
 use crate::engine::call::math::ElementFn;
 use crate::engine::call::order::{Direction, Sort, SortKey};
+use crate::engine::call::stats::{HistogramStat, Stats};
+use crate::engine::call::target_info::TargetInfo;
 use crate::engine::call::{Absent, DropName, MapValues, StepTimes, labels_of_absent, to_scalar};
-use crate::engine::grid::Grid;
+use crate::engine::grid::{Grid, TimeShift, Windows};
 use crate::engine::leaf::{Leaf, LeafFn};
 use crate::engine::rollup::Rollup;
 use crate::engine::select::InstantField;
@@ -59,6 +61,8 @@ impl<'q> Planner<'q> {
                 Ok(Box::new(Absent { inner: self.vector(vector, grid)?, step_count: grid.count, labels }))
             }
             ("timestamp", [vector]) => self.timestamp(vector, grid),
+            ("start_timestamp", [vector]) => self.start_timestamp(vector, grid),
+            ("info", [vector, selector @ ..]) => self.info(vector, selector.first(), grid),
             ("sort" | "sort_desc" | "sort_by_label" | "sort_by_label_desc", [vector, labels @ ..]) => {
                 self.sort(call, vector, labels, span, grid)
             }
@@ -92,6 +96,7 @@ impl<'q> Planner<'q> {
                 }
                 None => Err(unsupported(call)),
             },
+            (_, [vector]) if HistogramStat::named(name).is_some() => self.histogram_stat(name, vector, grid),
             (_, [vector, params @ ..]) => {
                 let function = self.element_fn(call, params, grid)?;
                 let operator = MapValues { run: self.run, inner: self.vector(vector, grid)?, function };
@@ -123,6 +128,64 @@ impl<'q> Planner<'q> {
             _ => Box::new(StepTimes { run, inner: self.vector(vector, grid)?, grid }),
         };
         Ok(self.merged(operator, vector))
+    }
+
+    /// Only selectors know when counters started; of anything else there is no result.
+    fn start_timestamp(&self, vector: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+        let run = self.run;
+        match &unwrap_parens(vector).kind {
+            ExprKind::Selector(selector) if run.options.start_times => {
+                let inner = self.select(selector, grid, InstantField::StartTime)?;
+                Ok(self.merged(Box::new(DropName { run, inner }), vector))
+            }
+            _ => {
+                let mut inner = self.vector(vector, grid)?;
+                // What is wrong with the argument is said all the same.
+                while inner.next(&mut StepSeries::default())? {}
+                Ok(Ready::boxed(Vec::new()))
+            }
+        }
+    }
+
+    fn info(
+        &self,
+        vector: &'q Expr,
+        selector: Option<&'q Expr>,
+        grid: Grid,
+    ) -> Result<BoxOperator<'q>, EvalError> {
+        let matchers = match selector.map(|selector| &unwrap_parens(selector).kind) {
+            Some(ExprKind::Selector(selector)) => &selector.matchers[..],
+            _ => &[],
+        };
+        let shift = TimeShift { fixed_ms: None, offset_ms: 0 };
+        let windows = Windows::new(grid, shift, self.run.lookback_ms());
+        let range = match first_selector(vector) {
+            Some(selector) => {
+                let shift = self.shift(&selector.offset, selector.at)?;
+                Windows::new(grid, shift, windows.width_ms).read_range()
+            }
+            None => windows.read_range(),
+        };
+        Ok(Box::new(TargetInfo {
+            run: self.run,
+            inner: Some(self.vector(vector, grid)?),
+            matchers,
+            windows,
+            range,
+            results: Ready(Vec::new().into_iter()),
+            hold: self.run.hold(),
+        }))
+    }
+
+    fn histogram_stat(&self, name: &str, vector: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+        let stat = HistogramStat::named(name).unwrap_or(HistogramStat::Count);
+        let inner = if stat.is_stats_only() {
+            self.scoped(StatsScope::StatsOnly, || self.vector(vector, grid))?
+        } else {
+            self.vector(vector, grid)?
+        };
+        let operator = Stats { run: self.run, inner, stat, buckets: Vec::new() };
+        Ok(self.merged(Box::new(operator), vector))
     }
 
     fn sort(
@@ -159,7 +222,7 @@ impl<'q> Planner<'q> {
     ) -> Result<BoxOperator<'q>, EvalError> {
         let vector = args.iter().find(|arg| super::value_type(arg) == ValueType::Vector);
         let Some(vector) = vector else { return Err(unsupported(call)) };
-        let inner = Some(self.vector(vector, grid)?);
+        let inner = Some(self.scoped(StatsScope::Buckets, || self.vector(vector, grid))?);
         let function = match (call.function.name, args) {
             ("histogram_quantile", [quantile, _]) => {
                 let values = self.scalar(quantile, grid)?;
@@ -185,6 +248,7 @@ impl<'q> Planner<'q> {
             inner,
             function,
             span: unwrap_parens(vector).span,
+            first_span: args.first().map_or(Span::default(), |arg| unwrap_parens(arg).span),
             grid,
             results: Ready(Vec::new().into_iter()),
             hold: self.run.hold(),
@@ -196,6 +260,9 @@ impl<'q> Planner<'q> {
         let of_matrix = |arg: &&Expr| super::value_type(arg) == ValueType::Matrix;
         let Some(matrix) = call.args.iter().find(of_matrix) else { return Err(unsupported(call)) };
         if call.function.name == "absent_over_time" {
+            if let ExprKind::Matrix(selector) = &unwrap_parens(matrix).kind {
+                check_extension(call.function.name, selector.selector.extension)?;
+            }
             let (source, windows) = self.windows(matrix, grid)?;
             let labels = Some(absent_labels(matrix));
             return Ok(Box::new(AbsentOverTime { source, windows, labels }));
@@ -205,11 +272,14 @@ impl<'q> Planner<'q> {
         let keeps_name = rollup.keeps_name();
         let operator: BoxOperator<'q> = if let ExprKind::Matrix(selector) = &unwrap_parens(matrix).kind {
             let windows = self.range_windows(selector, grid)?;
-            let function = LeafFn::Range(RangeFn { run, windows, rollup, span, param_span });
-            Box::new(Leaf::new(run, &selector.selector, windows, function)?)
+            let extension = selector.selector.extension;
+            check_extension(call.function.name, extension)?;
+            let function = LeafFn::Range(RangeFn { run, windows, rollup, extension, span, param_span });
+            Box::new(Leaf::new(run, &selector.selector, windows, self.parts(), function)?)
         } else {
             let (source, windows) = self.windows(matrix, grid)?;
-            let function = RangeFn { run, windows, rollup, span: Span::default(), param_span };
+            let span = Span::default();
+            let function = RangeFn { run, windows, rollup, extension: None, span, param_span };
             Box::new(RangeCall::new(source, function))
         };
         Ok(if keeps_name { operator } else { self.merged(operator, matrix) })
@@ -250,12 +320,48 @@ impl<'q> Planner<'q> {
     }
 }
 
+/// Functions that know what to do with samples outside of the range.
+fn check_extension(name: &str, extension: Option<RangeExtension>) -> Result<(), EvalError> {
+    const ANCHORED: &[&str] = &["changes", "delta", "increase", "rate", "resets"];
+    const SMOOTHED: &[&str] = &["delta", "increase", "rate"];
+    let (word, functions) = match extension {
+        None => return Ok(()),
+        Some(RangeExtension::Anchored) => ("anchored", ANCHORED),
+        Some(RangeExtension::Smoothed) => ("smoothed", SMOOTHED),
+    };
+    if functions.contains(&name) {
+        return Ok(());
+    }
+    let functions = functions.join(", ");
+    let message = format!("{word} modifier can only be used with: {functions} - not with {name}");
+    Err(EvalError::Execution(message))
+}
+
+/// The selector that stands first in an expression.
+fn first_selector(expr: &Expr) -> Option<&VectorSelector> {
+    match &expr.kind {
+        ExprKind::Number(_) | ExprKind::String(_) => None,
+        ExprKind::Selector(selector) => Some(selector),
+        ExprKind::Matrix(matrix) => Some(&matrix.selector),
+        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => first_selector(inner),
+        ExprKind::Subquery(subquery) => first_selector(&subquery.expr),
+        ExprKind::Call(call) => call.args.iter().find_map(first_selector),
+        ExprKind::Aggregate(aggregate) => {
+            first_selector(&aggregate.expr).or_else(|| aggregate.param.as_ref().and_then(first_selector))
+        }
+        ExprKind::Binary(_) => {
+            let (base, spine) = super::left_spine(expr);
+            first_selector(base).or_else(|| spine.into_iter().find_map(|binary| first_selector(&binary.rhs)))
+        }
+    }
+}
+
 fn unsupported(call: &Call) -> EvalError {
     EvalError::Execution(format!("function {}() is not supported by this version", call.function.name))
 }
 
 fn constant<'q>(values: Vec<f64>) -> BoxOperator<'q> {
-    Ready::boxed(vec![StepSeries { labels: Labels::empty(), drop_name: false, values }])
+    Ready::boxed(vec![StepSeries::floats(Labels::empty(), values)])
 }
 
 fn absent_labels(expr: &Expr) -> Labels {
@@ -285,7 +391,7 @@ pub(super) fn depends_on_time(call: &Call) -> bool {
 /// Whether the series that a function yields differ by more than their metric names.
 pub(super) fn result_stays_distinct(call: &Call) -> bool {
     match call.function.name {
-        "label_replace" | "label_join" => false,
+        "label_replace" | "label_join" | "info" => false,
         "last_over_time" | "first_over_time" | "sort" | "sort_desc" | "sort_by_label"
         | "sort_by_label_desc" => call.args.iter().all(super::stays_distinct),
         _ => true,

@@ -3,6 +3,7 @@
 
 use super::Window;
 use super::moments::{Sum, fold_sum};
+use crate::engine::histogram::growth::starts_anew;
 use crate::engine::series::ABSENT;
 
 /// A gap at an end of the window of up to this many average distances counts as covered by the series.
@@ -56,6 +57,102 @@ pub(crate) fn extrapolated(
         factor /= (window.end_ms - window.start_ms) as f64 / 1000.0;
     }
     growth * factor
+}
+
+/// From the first to the last sample of a window.
+pub(crate) struct Extent {
+    first_ms: i64,
+    last_ms: i64,
+    /// Distances between samples.
+    gap_count: usize,
+    start_ms: i64,
+    end_ms: i64,
+}
+
+impl Extent {
+    /// Of the samples at `times` within `window`; `None` if there are none.
+    pub(crate) fn of(window: &Window<'_>, times: &[i64]) -> Option<Extent> {
+        let (first_ms, last_ms) = (*times.first()?, *times.last()?);
+        let Window { start_ms, end_ms, .. } = *window;
+        Some(Extent { first_ms, last_ms, gap_count: times.len() - 1, start_ms, end_ms })
+    }
+
+    /// When the counter of the first sample started, if that is known and within the window: it was zero then.
+    pub(crate) fn origin(&self, kind: Extrapolation, start_times: &[i64]) -> Option<i64> {
+        let start = start_times.first().copied().filter(|&start| start != 0)?;
+        (kind != Extrapolation::Gauge && start > self.start_ms && start < self.first_ms).then_some(start)
+    }
+
+    fn distance(&self) -> f64 {
+        if self.gap_count == 0 {
+            return 0.0;
+        }
+        (self.last_ms - self.first_ms) as f64 / 1000.0 / self.gap_count as f64
+    }
+
+    fn extended(&self, gap_ms: i64) -> f64 {
+        let (gap, distance) = (gap_ms as f64 / 1000.0, self.distance());
+        if gap >= distance * EXTRAPOLATION_FACTOR { distance / 2.0 } else { gap }
+    }
+
+    fn scale(&self, covered: f64, beyond: f64, kind: Extrapolation) -> f64 {
+        let factor = if covered == 0.0 { 1.0 } else { (covered + beyond) / covered };
+        if kind != Extrapolation::CounterPerSecond {
+            return factor;
+        }
+        factor / ((self.end_ms - self.start_ms) as f64 / 1000.0)
+    }
+
+    /// What growth is to be multiplied with. `zero_share` is the first value divided by the growth, where that tells
+    /// when the counter was zero.
+    pub(crate) fn factor(&self, kind: Extrapolation, zero_share: Option<f64>) -> f64 {
+        let covered = (self.last_ms - self.first_ms) as f64 / 1000.0;
+        let mut before = self.extended(self.first_ms - self.start_ms);
+        let after = self.extended(self.end_ms - self.last_ms);
+        if let Some(share) = zero_share.filter(|_| kind != Extrapolation::Gauge) {
+            let since_zero = covered * share;
+            if since_zero < before {
+                before = since_zero;
+            }
+        }
+        self.scale(covered, before + after, kind)
+    }
+
+    /// The same where the counter started at `origin_ms`.
+    pub(crate) fn factor_from(&self, origin_ms: i64, kind: Extrapolation) -> f64 {
+        let covered = (self.last_ms - origin_ms) as f64 / 1000.0;
+        self.scale(covered, self.extended(self.end_ms - self.last_ms), kind)
+    }
+}
+
+/// As [`extrapolated`] for counters that say when they started.
+pub(crate) fn extrapolated_with_starts(
+    window: &Window<'_>,
+    start_times: &[i64],
+    kind: Extrapolation,
+) -> Option<f64> {
+    let (&first, &last) = (window.values.first()?, window.values.last()?);
+    let mut growth = last - first;
+    for (at, pair) in window.values.windows(2).enumerate() {
+        if pair[1] < pair[0] || starts_anew(start_times, window.times, at + 1) {
+            growth += pair[0];
+        }
+    }
+    let extent = Extent::of(window, window.times)?;
+    if let Some(origin) = extent.origin(kind, start_times) {
+        return Some((growth + first) * extent.factor_from(origin, kind));
+    }
+    if window.times.len() < 2 {
+        return None;
+    }
+    let share = (growth > 0.0 && first >= 0.0).then(|| first / growth);
+    Some(growth * extent.factor(kind, share))
+}
+
+/// [`instant_rate`] where the counter started anew before the last sample.
+pub(crate) fn instant_rate_anew(window: &Window<'_>) -> f64 {
+    let (&[.., time, last_time], &[.., last]) = (window.times, window.values) else { return ABSENT };
+    last / ((last_time - time) as f64 / 1000.0)
 }
 
 /// Growth per second between the last two samples; a drop counts as a reset to zero.

@@ -15,7 +15,7 @@ fn columns(samples: &[(i64, f64)]) -> Columns {
 
 fn windows(start_ms: i64, step_ms: i64, count: usize, width_ms: i64) -> Windows {
     let shift = TimeShift { fixed_ms: None, offset_ms: 0 };
-    Windows { grid: Grid { start_ms, step_ms, count, end_ms: start_ms }, shift, width_ms }
+    Windows::new(Grid { start_ms, step_ms, count, end_ms: start_ms }, shift, width_ms)
 }
 
 #[track_caller]

@@ -1,0 +1,288 @@
+//! `info`: adds the labels of info series (`target_info`) to the series that they describe, told by `instance` and
+//! `job`.
+//! Holds: of info series with one identity the newest sample wins, step by step; two that are equally new are an
+//! error. Info series among the argument stay as they are.
+
+use std::collections::BTreeSet;
+
+use chronolith_base::hash::HashMap;
+use chronolith_model::matcher::MatchOp;
+use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, Matcher, SeriesRead, TimeRange};
+
+use crate::engine::EvalError;
+use crate::engine::grid::Windows;
+use crate::engine::run::{Hold, Run};
+use crate::engine::select::latest_idx;
+use crate::engine::series::{
+    BoxOperator, Element, Ready, SeriesOperator, StepSeries, collect, is_absent, merge_equal_labels,
+};
+
+/// Labels that say which target a series is of.
+const IDENTIFYING: [&str; 2] = ["instance", "job"];
+/// The info metric that is meant if none is named.
+const TARGET_INFO: &str = "target_info";
+/// With more values of an identifying label, series are not selected by them but sorted out afterwards.
+const SELECTED_VALUES_MAX: usize = 256;
+
+/// The call.
+pub(crate) struct TargetInfo<'q> {
+    pub(crate) run: &'q Run<'q>,
+    /// Taken when the first series is asked for.
+    pub(crate) inner: Option<BoxOperator<'q>>,
+    /// Matchers of the second argument.
+    pub(crate) matchers: &'q [Matcher],
+    /// Instant windows of the evaluation times.
+    pub(crate) windows: Windows,
+    /// Which samples of info series are looked at: as upstream, those that the first selector of the argument would
+    /// look at.
+    pub(crate) range: TimeRange,
+    pub(crate) results: Ready,
+    pub(crate) hold: Hold<'q>,
+}
+
+/// A series that describes a target: when its sample was taken, for each step.
+struct InfoSeries {
+    labels: Labels,
+    /// Milliseconds; `None` where there is no sample.
+    times: Vec<Option<i64>>,
+}
+
+/// Name of the info metric, and the identifying labels.
+type Identity = (String, Labels);
+
+impl SeriesOperator for TargetInfo<'_> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+        if let Some(inner) = self.inner.take() {
+            self.results = Ready(self.compute(inner)?.into_iter());
+        }
+        self.results.next(out)
+    }
+}
+
+impl TargetInfo<'_> {
+    fn compute(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
+        let base = collect(&mut *inner, &mut self.hold)?;
+        let names = name_matchers(self.matchers)?;
+        let is_info = |series: &StepSeries| {
+            let name = series.labels.metric_name().unwrap_or("");
+            names.iter().all(|matcher| matcher.matches(name))
+        };
+        let infos = self.fetch(base.iter().filter(|series| !is_info(series)), &names)?;
+        let newest = self.newest(&infos)?;
+        let mut results = Vec::with_capacity(base.len());
+        for mut series in base {
+            self.run.ctx.check()?;
+            // As upstream, a name that was to go at the end of the query stays.
+            series.drop_name = false;
+            if is_info(&series) {
+                results.push(series);
+            } else {
+                self.enrich(&series, &infos, &newest, &mut results)?;
+            }
+        }
+        merge_equal_labels(results)
+    }
+
+    fn data_matchers(&self) -> impl Iterator<Item = &Matcher> {
+        self.matchers.iter().filter(|matcher| &*matcher.name != METRIC_NAME)
+    }
+
+    /// The info series of the targets of `base`.
+    fn fetch<'s>(
+        &mut self,
+        base: impl Iterator<Item = &'s StepSeries>,
+        names: &[Matcher],
+    ) -> Result<Vec<InfoSeries>, EvalError> {
+        let mut values: [BTreeSet<String>; IDENTIFYING.len()] = Default::default();
+        for series in base {
+            for (label, values) in IDENTIFYING.iter().zip(&mut values) {
+                values.extend(series.labels.get(label).map(str::to_owned));
+            }
+        }
+        if values.iter().all(BTreeSet::is_empty) {
+            return Ok(Vec::new());
+        }
+        let mut matchers: Vec<Matcher> = names.to_vec();
+        matchers.extend(self.data_matchers().cloned());
+        for (label, values) in IDENTIFYING.iter().zip(&values) {
+            if !values.is_empty() && values.len() <= SELECTED_VALUES_MAX {
+                let pattern: Vec<String> = values.iter().map(|value| escape(value)).collect();
+                let matcher = Matcher::new(label, MatchOp::Regex, &pattern.join("|"));
+                matchers.push(matcher.map_err(|error| EvalError::Execution(error.to_string()))?);
+            }
+        }
+        let selector = chronolith_model::Selector { matchers: &matchers, range: self.range };
+        let mut batches = self.run.source.select(&selector, self.run.ctx)?;
+        let (mut batch, mut more, mut infos) = (Vec::new(), true, Vec::new());
+        while more {
+            more = batches.next_batch(&mut batch)?;
+            for series in batch.drain(..) {
+                let known = IDENTIFYING.iter().zip(&values).all(|(label, values)| {
+                    values.is_empty() || values.contains(series.labels.get(label).unwrap_or(""))
+                });
+                if known {
+                    infos.extend(self.read(&series)?);
+                }
+            }
+        }
+        Ok(infos)
+    }
+
+    /// When each step's sample was taken; `None` if no step has one.
+    fn read(&mut self, series: &SeriesRead) -> Result<Option<InfoSeries>, EvalError> {
+        self.run.ctx.check()?;
+        let mut columns = chronolith_model::Columns::default();
+        series.samples.read(self.range, &mut columns)?;
+        self.run.count_read(columns.len());
+        let mut times = Vec::with_capacity(self.windows.grid.count);
+        let mut histogram = false;
+        let any = latest_idx(&columns, &self.windows, |at| {
+            histogram |= at.is_some_and(|at| columns.histogram_at(at).is_some());
+            times.push(at.map(|at| columns.times[at]));
+        });
+        if histogram {
+            let message = format!("this should be an info metric, with float samples: {}", series.labels);
+            return Err(EvalError::Execution(message));
+        }
+        self.hold.grow(times.len() as u64, (times.len() * 16 + series.labels.heap_bytes()) as u64)?;
+        Ok(any.then(|| InfoSeries { labels: series.labels.clone(), times }))
+    }
+
+    /// Which series has the newest sample of an identity in each step.
+    fn newest(&self, infos: &[InfoSeries]) -> Result<HashMap<Identity, Vec<Option<usize>>>, EvalError> {
+        let mut newest: HashMap<Identity, Vec<Option<usize>>> = HashMap::default();
+        let mut conflict: Option<(usize, String)> = None;
+        for (idx, info) in infos.iter().enumerate() {
+            let name = info.labels.metric_name().unwrap_or("").to_owned();
+            let chosen = newest
+                .entry((name, identity(&info.labels)))
+                .or_insert_with(|| vec![None; self.windows.grid.count]);
+            for (step, chosen) in chosen.iter_mut().enumerate() {
+                let Some(time) = info.times[step] else { continue };
+                let before = chosen.and_then(|other| infos[other].times[step].map(|time| (other, time)));
+                match before {
+                    Some((_, before)) if before > time => {}
+                    Some((other, before)) if before == time => {
+                        if conflict.as_ref().is_none_or(|(first, _)| step < *first) {
+                            let text = format!(
+                                "found duplicate series for info metric: existing {} @ {before}, new {} @ {time}",
+                                infos[other].labels, info.labels
+                            );
+                            conflict = Some((step, text));
+                        }
+                    }
+                    _ => *chosen = Some(idx),
+                }
+            }
+        }
+        match conflict {
+            Some((_, text)) => Err(EvalError::Execution(text)),
+            None => Ok(newest),
+        }
+    }
+
+    /// Adds a series for each set of info series that it meets.
+    fn enrich(
+        &mut self,
+        series: &StepSeries,
+        infos: &[InfoSeries],
+        newest: &HashMap<Identity, Vec<Option<usize>>>,
+        results: &mut Vec<StepSeries>,
+    ) -> Result<(), EvalError> {
+        let own = identity(&series.labels);
+        let mut names: Vec<&Identity> = newest.keys().filter(|(_, labels)| *labels == own).collect();
+        names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let columns: Vec<&Vec<Option<usize>>> = names.iter().filter_map(|key| newest.get(*key)).collect();
+        let first = results.len();
+        let mut by_meeting: HashMap<Vec<usize>, Option<usize>> = HashMap::default();
+        for step in (0..series.values.len()).filter(|&step| !is_absent(series.values[step])) {
+            let met: Vec<usize> = columns.iter().filter_map(|column| column[step]).collect();
+            let place = match by_meeting.get(&met) {
+                Some(place) => *place,
+                None => {
+                    let labels = self.labels(&series.labels, &met, infos)?;
+                    let place = labels.map(|labels| {
+                        let values = vec![crate::engine::series::ABSENT; series.values.len()];
+                        results.push(StepSeries::floats(labels, values));
+                        results.len() - 1 - first
+                    });
+                    by_meeting.insert(met, place);
+                    place
+                }
+            };
+            let Some(target) = place.and_then(|place| results.get_mut(first + place)) else { continue };
+            match series.element(step) {
+                Some(Element::Float(value)) => target.set_float(step, value),
+                Some(Element::Histogram(histogram)) => target.set_histogram(step, histogram.clone()),
+                None => {}
+            }
+        }
+        for result in results.iter().skip(first) {
+            self.hold.grow(result.sample_count(), result.heap_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Labels of a series that meets these info series; `None` if it has to go.
+    fn labels(
+        &self,
+        base: &Labels,
+        met: &[usize],
+        infos: &[InfoSeries],
+    ) -> Result<Option<Labels>, EvalError> {
+        if met.is_empty() {
+            let optional = self.data_matchers().all(Matcher::matches_empty);
+            return Ok(optional.then(|| base.clone()));
+        }
+        let wanted = |name: &str| {
+            let mut matchers = self.data_matchers().peekable();
+            matchers.peek().is_none() || matchers.any(|matcher| &*matcher.name == name)
+        };
+        let mut added: HashMap<&str, &str> = HashMap::default();
+        for (name, value) in met.iter().flat_map(|&idx| infos[idx].labels.iter()) {
+            if name == METRIC_NAME || !wanted(name) {
+                continue;
+            }
+            if added.get(name).is_some_and(|before| *before != value) {
+                return Err(EvalError::Execution(format!("conflicting label: {name}")));
+            }
+            if base.get(name).is_none() {
+                added.insert(name, value);
+            }
+        }
+        let mut builder: LabelsBuilder = base.to_builder();
+        added.into_iter().for_each(|(name, value)| builder.set(name, value));
+        Ok(Some(builder.finish()))
+    }
+}
+
+fn identity(labels: &Labels) -> Labels {
+    labels.filtered(|name| IDENTIFYING.contains(&name))
+}
+
+/// Which names info series have: as the second argument says, where it says anything positive.
+fn name_matchers(matchers: &[Matcher]) -> Result<Vec<Matcher>, EvalError> {
+    let names: Vec<Matcher> = matchers.iter().filter(|m| &*m.name == METRIC_NAME).cloned().collect();
+    if names.is_empty() {
+        return Ok(vec![Matcher::equal(METRIC_NAME, TARGET_INFO)]);
+    }
+    if names.iter().any(|m| matches!(m.op, MatchOp::Equal | MatchOp::Regex)) {
+        return Ok(names);
+    }
+    let any_info = Matcher::new(METRIC_NAME, MatchOp::Regex, ".+_info");
+    let mut all = vec![any_info.map_err(|error| EvalError::Execution(error.to_string()))?];
+    all.extend(names);
+    Ok(all)
+}
+
+/// A pattern that fits nothing but `text`.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}

@@ -1,0 +1,210 @@
+//! Growth of histograms within a range: what `rate`, `increase`, `delta`, `irate` and `idelta` are made of.
+//! Holds: a reset counts as a fall to nothing; buckets are reconciled to the coarsest of the range.
+//! Not here: extension to the ends of the range (`rollup::rate`).
+
+use std::sync::Arc;
+
+use chronolith_model::histogram::{Incompatible, Merged};
+use chronolith_model::{FloatHistogram, ResetHint};
+
+/// Whether falls count as resets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GrowthKind {
+    /// They do: `rate`, `increase`, `irate`.
+    Counter,
+    /// They do not: `delta`, `idelta`.
+    Gauge,
+}
+
+/// What is to be said about a range of histograms; collected over many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct RangeNotes {
+    /// Floats and histograms in one range.
+    pub(crate) mixed: bool,
+    /// Exponential buckets and custom bounds in one range.
+    pub(crate) mixed_schemas: bool,
+    /// A function of counters met a gauge.
+    pub(crate) not_counter: bool,
+    /// A function of gauges met a counter.
+    pub(crate) not_gauge: bool,
+    /// Custom bounds differed in an addition.
+    pub(crate) reconciled_add: bool,
+    /// Custom bounds differed in a subtraction.
+    pub(crate) reconciled_sub: bool,
+    /// Custom bounds differed in a sum or mean.
+    pub(crate) reconciled_fold: bool,
+    /// Hints contradicted each other in a sum or mean.
+    pub(crate) collision: bool,
+    /// Histograms were left out.
+    pub(crate) ignored: bool,
+    /// Windows in which a counter started before the sample before it ended.
+    pub(crate) start_overlap_count: u64,
+}
+
+impl RangeNotes {
+    /// Only that exponential buckets and custom bounds met: upstream forgets the rest then.
+    pub(crate) fn only_mixed_schemas() -> RangeNotes {
+        RangeNotes { mixed_schemas: true, ..RangeNotes::default() }
+    }
+
+    /// Both.
+    pub(crate) fn join(&mut self, other: RangeNotes) {
+        self.mixed |= other.mixed;
+        self.mixed_schemas |= other.mixed_schemas;
+        self.not_counter |= other.not_counter;
+        self.not_gauge |= other.not_gauge;
+        self.reconciled_add |= other.reconciled_add;
+        self.reconciled_sub |= other.reconciled_sub;
+        self.reconciled_fold |= other.reconciled_fold;
+        self.collision |= other.collision;
+        self.ignored |= other.ignored;
+        self.start_overlap_count += other.start_overlap_count;
+    }
+}
+
+/// A range of histograms.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HistogramRange<'a> {
+    /// Milliseconds, ascending.
+    pub(crate) times: &'a [i64],
+    /// One a time.
+    pub(crate) histograms: &'a [Arc<FloatHistogram>],
+    /// When counters started, one a time, 0 if unknown; empty if nobody knows any, or nobody is to ask.
+    pub(crate) start_times: &'a [i64],
+}
+
+impl HistogramRange<'_> {
+    /// Whether the sample at `at` starts a counter anew, as start times tell.
+    fn starts_anew(&self, at: usize) -> bool {
+        starts_anew(self.start_times, self.times, at)
+    }
+
+    /// The growth from the first to the last of two or more; `Err` if they do not fit each other.
+    pub(crate) fn growth(&self, kind: GrowthKind) -> Result<(FloatHistogram, RangeNotes), RangeNotes> {
+        let (Some(first), Some(last)) = (self.histograms.first(), self.histograms.last()) else {
+            return Err(RangeNotes::default());
+        };
+        let counter = kind == GrowthKind::Counter;
+        let gauge = |histogram: &FloatHistogram| histogram.reset_hint == ResetHint::Gauge;
+        let mut notes =
+            RangeNotes { not_counter: counter && (gauge(first) || gauge(last)), ..RangeNotes::default() };
+        // If the first sample is before a reset, nothing of it is needed, its layout included.
+        let second = self.histograms.get(1);
+        let dropped =
+            second.filter(|second| counter && (self.starts_anew(1) || second.is_reset_after(first)));
+        let nothing = dropped.map(|second| FloatHistogram {
+            schema: second.schema,
+            custom_values: second.custom_values.clone(),
+            ..FloatHistogram::default()
+        });
+        let mut before: &FloatHistogram = nothing.as_ref().unwrap_or(first);
+        if last.is_custom() != before.is_custom() {
+            notes.mixed_schemas = true;
+            return Err(notes);
+        }
+        let mut schema = last.schema.min(before.schema);
+        if counter {
+            let inner = self.histograms.get(1..self.histograms.len() - 1).unwrap_or(&[]);
+            for histogram in inner {
+                notes.not_counter |= gauge(histogram);
+                schema = schema.min(histogram.schema);
+                if histogram.is_custom() != before.is_custom() {
+                    return Err(RangeNotes::only_mixed_schemas());
+                }
+            }
+        }
+        let mut growth = at_schema(last, schema);
+        let merged = growth.subtract(before).map_err(|Incompatible| RangeNotes::only_mixed_schemas())?;
+        notes.reconciled_sub |= merged.bounds_reconciled;
+        if counter {
+            self.add_resets(&mut growth, &mut before, &mut notes)?;
+        } else {
+            notes.not_gauge = !gauge(first) || !gauge(last);
+        }
+        growth.reset_hint = ResetHint::Gauge;
+        growth.compact(0);
+        Ok((growth, notes))
+    }
+
+    /// Adds what counters had reached before each reset.
+    fn add_resets<'h>(
+        &'h self,
+        growth: &mut FloatHistogram,
+        before: &mut &'h FloatHistogram,
+        notes: &mut RangeNotes,
+    ) -> Result<(), RangeNotes> {
+        notes.start_overlap_count += u64::from(any_overlap(self.start_times, self.times));
+        for (at, histogram) in self.histograms.iter().enumerate().skip(1) {
+            if self.starts_anew(at) || histogram.is_reset_after(before) {
+                let merged = growth.add(before).map_err(|Incompatible| RangeNotes::only_mixed_schemas())?;
+                notes.reconciled_add |= merged.bounds_reconciled;
+            }
+            *before = histogram;
+        }
+        Ok(())
+    }
+
+    /// The difference of the last two; `None` if there are fewer or they do not fit.
+    pub(crate) fn last_step(&self, kind: GrowthKind) -> (Option<FloatHistogram>, RangeNotes) {
+        let [.., before, last] = self.histograms else { return (None, RangeNotes::default()) };
+        let gauges = [before, last].map(|histogram| histogram.reset_hint == ResetHint::Gauge);
+        let mut notes = RangeNotes::default();
+        let reset = match kind {
+            GrowthKind::Counter => {
+                notes.not_counter = gauges.contains(&true);
+                self.starts_anew(self.times.len() - 1) || last.is_reset_after(before)
+            }
+            GrowthKind::Gauge => {
+                notes.not_gauge = gauges.contains(&false);
+                false
+            }
+        };
+        let mut step = FloatHistogram::clone(last);
+        if !reset {
+            match step.subtract(before) {
+                Ok(Merged { bounds_reconciled, .. }) => notes.reconciled_sub = bounds_reconciled,
+                Err(Incompatible) => {
+                    notes.mixed_schemas = true;
+                    return (None, notes);
+                }
+            }
+        }
+        step.reset_hint = ResetHint::Gauge;
+        step.compact(0);
+        (Some(step), notes)
+    }
+}
+
+/// A copy in a coarser schema.
+fn at_schema(histogram: &FloatHistogram, schema: i32) -> FloatHistogram {
+    let mut copy = histogram.clone();
+    if !copy.is_custom() && schema < copy.schema {
+        // Spans and counts fit, or there would be no such histogram; otherwise it stays as fine as it is.
+        let _ = copy.reduce_resolution(schema);
+    }
+    copy
+}
+
+/// Whether start times say that the counter of sample `at` is another one than that of the sample before.
+pub(crate) fn starts_anew(start_times: &[i64], times: &[i64], at: usize) -> bool {
+    let (Some(&start), Some(&time)) = (start_times.get(at), times.get(at)) else { return false };
+    let (Some(&start_before), Some(&time_before)) = (start_times.get(at - 1), times.get(at - 1)) else {
+        return false;
+    };
+    if start == 0 || start >= time || start < time_before {
+        return false;
+    }
+    if start > time_before {
+        return true;
+    }
+    // It starts where the sample before is: so do deltas, and counters whose start nobody knows.
+    start_before <= time_before && start_before != 0 && start_before != time_before
+}
+
+/// Whether some sample starts before the sample before it, and elsewhere than that one.
+pub(crate) fn any_overlap(start_times: &[i64], times: &[i64]) -> bool {
+    start_times
+        .windows(2)
+        .zip(times)
+        .any(|(starts, &time_before)| starts[1] != 0 && starts[1] < time_before && starts[1] != starts[0])
+}
