@@ -258,7 +258,7 @@ pub(crate) fn import(source: &Path, dir: &Path, encoding: BlockEncoding) -> Resu
 /// `samples_max` bounds the batch.
 pub(crate) fn fill_own(content: &dyn Content, dir: &Path, samples_max: usize) -> Result<()> {
     std::fs::create_dir_all(dir)?;
-    let tsdb = read_back::open(dir)?;
+    let tsdb = read_back::open_to_fill(dir)?;
     let tenant = TenantId::anonymous();
     let labels: Vec<Labels> =
         (0..content.series_count()).map(|s| Labels::from_pairs(texts(&content.labels(s)))).collect();

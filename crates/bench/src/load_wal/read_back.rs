@@ -6,13 +6,23 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use chronolith_base::Env;
 use chronolith_model::{Columns, MatchOp, Matcher, ReadContext, Selector, TenantId, TimeRange};
-use chronolith_tsdb::{ReplayProgress, Tsdb, TsdbOptions};
+use chronolith_tsdb::{ReplayProgress, SyncMode, Tsdb, TsdbOptions};
 
 use super::content::{Checksum, labels_hash};
 
 /// Opens the store over `dir`, as a server does; nothing of it runs in the background.
 pub(crate) fn open(dir: &Path) -> Result<Arc<Tsdb>> {
-    let options = TsdbOptions { wal_checkpoint_bytes: u64::MAX, ..TsdbOptions::new(dir.to_owned()) };
+    open_with(dir, SyncMode::Fsync)
+}
+
+/// As [`open`], for writing what is read back later: a kill loses nothing that the kernel has, so nothing waits for
+/// the disk.
+pub(crate) fn open_to_fill(dir: &Path) -> Result<Arc<Tsdb>> {
+    open_with(dir, SyncMode::Os)
+}
+
+fn open_with(dir: &Path, sync: SyncMode) -> Result<Arc<Tsdb>> {
+    let options = TsdbOptions { wal_checkpoint_bytes: u64::MAX, sync, ..TsdbOptions::new(dir.to_owned()) };
     Ok(Tsdb::open(Env::real(), options, Arc::new(ReplayProgress::default()))?)
 }
 
