@@ -187,6 +187,22 @@ impl Head {
         Ok(stats)
     }
 
+    /// Returns once no start brings back what [`Head::drop_window`] has removed: writes a checkpoint, unless all that
+    /// there is was written since the last drop.
+    ///
+    /// # Errors
+    /// [`HeadError`]; samples of dropped windows may come back then, beside the blocks that have them.
+    pub fn settle_drops(&self) -> Result<(), HeadError> {
+        let alone = self.maintenance.lock();
+        let rolling = self.rolling.lock();
+        let change_count = self.counters.change_count.load(Ordering::Relaxed);
+        let is_new = |spot: &Spot| spot.is_whole() && spot.change_count == change_count;
+        let has_all = rolling.next_id == self.next_id.load(Ordering::Acquire);
+        let is_settled = change_count == 0 || has_all && rolling.slices.values().all(is_new);
+        drop((rolling, alone));
+        if is_settled { Ok(()) } else { self.checkpoint().map(drop) }
+    }
+
     /// The state of the head as of the log position `sequence`, which was taken before.
     pub(crate) fn moment(&self, sequence: u64) -> Moment {
         let log_bytes = self.wal.counters.written_bytes.load(Ordering::Relaxed).cast_signed();
@@ -211,7 +227,9 @@ impl Head {
     /// Cuts the log once a segment is behind all slices, and deletes sealed files that none of them names.
     fn finish_round(&self, rolling: &mut Rolling, stats: &mut CheckpointStats) -> Result<(), HeadError> {
         let Some(oldest) = rolling.oldest_sequence() else { return Ok(()) };
-        if self.wal.has_segment_through(oldest) {
+        let relog_before = self.relog_before.load(Ordering::Relaxed);
+        let ends_relog = relog_before > 0 && oldest >= relog_before;
+        if ends_relog || self.wal.has_segment_through(oldest) {
             stats.removed_bytes = self.cut_log(rolling)?;
         }
         let oldest_change = rolling.slices.values().map(|spot| spot.change_count).min().unwrap_or(0);

@@ -77,8 +77,8 @@ pub struct Head {
     pub(crate) maintenance: Mutex<()>,
     /// Where the checkpoint stands; locked behind `maintenance`.
     pub(crate) rolling: Mutex<Rolling>,
-    /// Until all slices stand behind this position, repeats are logged like fresh samples: what a start has read
-    /// from the log may not be on the disk, whatever the log's last sync said. 0 when that is over.
+    /// Until all slices stand behind this position and are synced, repeats are logged like fresh samples: what a start
+    /// has read may not be on the disk, whatever the log's last sync said. 0 when that is over.
     pub(crate) relog_before: AtomicU64,
     pub(crate) scratch: Mutex<Vec<AppendScratch>>,
     pub(crate) counters: Counters,

@@ -183,8 +183,12 @@ fn positions_of(series: &Series, slices: &LoadedSlices, definitions: &LoadedDefi
         by_slice.insert(slice, (spot.sequence, id_end));
     }
     let is_whole = |slice: u32| slices.spots.get(&slice).is_some_and(Spot::is_whole);
-    let all_whole =
-        slices.spots.values().all(Spot::is_whole) && occupied_slices(series).into_iter().all(is_whole);
+    // Series that only the log defines, because the file has lost them, may be of slices that were never written.
+    let is_complete = slices.id_ends.values().all(|&id_end| id_end <= definitions.mark.next_id);
+    let has_definitions = definitions.file.file.is_some() && !definitions.file.is_broken && is_complete;
+    let all_whole = has_definitions
+        && slices.spots.values().all(Spot::is_whole)
+        && occupied_slices(series).into_iter().all(is_whole);
     let oldest = slices.spots.values().map(|s| s.sequence).min().filter(|_| all_whole).unwrap_or(0);
     Positions::new(by_slice, oldest, definitions.mark.sequence, definitions.mark.next_id)
 }
@@ -235,7 +239,9 @@ fn rolling_of(
 fn build(env: &Env, options: HeadOptions, opened: Opened) -> Head {
     let dir = wal_dir(&options.dir);
     let kept_bytes = opened.start.kept.iter().map(|s| s.bytes).sum();
-    let relog_before = if opened.has_tail { opened.start.sequence } else { 0 };
+    // Slices may have more than the log, and stand in the kernel's cache only.
+    let relogs = opened.has_tail || !opened.rolling.slices.is_empty();
+    let relog_before = if relogs { opened.start.sequence.max(1) } else { 0 };
     let key = opened.start.key;
     let wal = Wal::new(env, &options, dir, opened.start);
     wal.counters.segment_bytes.store(kept_bytes, Ordering::Relaxed);

@@ -110,11 +110,25 @@ impl WindowSnapshot {
 
     /// The series in order of labels with their chunks. Chunks that overlap none are given as they are, the
     /// others are encoded again. A damaged chunk is left out and named; a disk that cannot be read is an error.
+    /// Samples that late ones were merged with since are missing here and stay in the head at a drop.
     pub fn series(&self) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
+        self.series_of(|node| self.holds(node))
+    }
+
+    /// As [`WindowSnapshot::series`], with what has been sealed since: nothing that was there when the snapshot was taken is
+    /// missing. For copies of a window that stays in the head.
+    pub fn series_with_later(&self) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
+        self.series_of(|node| self.window.contains(node.min_time))
+    }
+
+    fn series_of(
+        &self,
+        is_part: impl Fn(&SealedNode) -> bool,
+    ) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
         let mut builder = LabelsBuilder::new();
         self.ids.iter().filter_map(move |&id| {
             let labels = self.tenant.tables.read().labels(id, &mut builder)?;
-            match self.chunks(id) {
+            match self.chunks(id, &is_part) {
                 Ok((chunks, damages)) if chunks.is_empty() && damages.is_empty() => None,
                 Ok((chunks, damages)) => Some(Ok(WindowSeries { labels, chunks, damages })),
                 Err(error) => Some(Err(error)),
@@ -126,12 +140,16 @@ impl WindowSnapshot {
         self.window.contains(node.min_time) && node.place < self.end
     }
 
-    fn chunks(&self, id: u32) -> Result<(Vec<EncodedChunk>, Vec<HeadError>), HeadError> {
+    fn chunks(
+        &self,
+        id: u32,
+        is_part: impl Fn(&SealedNode) -> bool,
+    ) -> Result<(Vec<EncodedChunk>, Vec<HeadError>), HeadError> {
         let stripe = self.series.stripes[stripe_of(id)].lock();
         let Some(hot) = stripe.hot(id) else { return Ok(Default::default()) };
         let mut chunks = copy_chunks(&stripe, &self.series.store, hot, self.window);
         drop(stripe);
-        chunks.retain(|chunk| matches!(chunk, HeadChunk::Sealed { node, .. } if self.holds(node)));
+        chunks.retain(|chunk| matches!(chunk, HeadChunk::Sealed { node, .. } if is_part(node)));
         let disk = &*self.series.env.disk;
         match encode_all(disk, &chunks) {
             Err(QueryError::Corrupt { .. }) => {}

@@ -132,7 +132,28 @@ impl Windows {
         for (start, sample_count) in tally.drain() {
             let first_arrival_ms = arrivals.get(&(tenant, start)).copied().unwrap_or(now_ms);
             let fresh = WindowCount { sample_count: 0, first_arrival_ms };
-            self.by_start.entry(start).or_insert(fresh).sample_count += sample_count;
+            let entry = self.by_start.entry(start).or_insert(fresh);
+            entry.sample_count += sample_count;
+            if entry.sample_count == 0 {
+                self.by_start.remove(&start);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A window whose series were all taken out again at a start stayed for good: each look cut it to no block, and wrote
+    /// a whole checkpoint.
+    #[test]
+    fn a_window_of_no_samples_is_none_after_a_start() {
+        let (mut tally, mut windows) = (WindowTally::new(100), Windows::default());
+        tally.add(110, 5);
+        tally.add(210, 7);
+        tally.add(110, -5);
+        windows.merge_known(&mut tally, &HashMap::default(), 0, 1);
+        assert_eq!(windows.by_start.keys().copied().collect::<Vec<_>>(), [200]);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use chronolith_block::{Block, BlockError, CompactError, DeleteError};
-use chronolith_head::HeadError;
+use chronolith_head::{DeleteProgress, HeadError};
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector, TenantId, TimeRange};
 use parking_lot::MutexGuard;
 
@@ -111,6 +111,8 @@ impl Tsdb {
         let _upkeep = self.take_upkeep()?;
         self.cut_head(tenant, selectors, range)?;
         let blocks = self.blocks_of(tenant);
+        // Files that are only hidden would come back with a crash, without tombstones.
+        blocks.remove_doomed(&self.env)?;
         let mut report = DeleteReport::default();
         for block in blocks.list() {
             let Some(deleted) = block.delete(&self.env, selectors, range)? else { continue };
@@ -152,9 +154,13 @@ impl Tsdb {
             self.flush_window(tenant, range)?;
         }
         if !ranges.is_empty() {
-            self.head.checkpoint()?;
+            // What late samples were merged with meanwhile is not part of the block and stayed in the head.
+            let deleted = self.head.delete(tenant, selectors, range, &DeleteProgress::default());
+            let (_, ticket) = deleted.map_err(HeadError::from)?;
+            self.head.wait(ticket).map_err(HeadError::from)?;
         }
-        Ok(())
+        // Also for windows that were cut before and whose checkpoint failed.
+        Ok(self.head.settle_drops()?)
     }
 
     /// Rewrites every block of `tenant` that has tombstones without what they delete; gives how many there were.

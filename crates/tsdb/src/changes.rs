@@ -15,6 +15,11 @@ use parking_lot::{Mutex, RwLock};
 
 /// Entries of one list of one tenant.
 const ENTRIES_MAX: usize = 1024;
+/// Tenants that are watched; of others everything counts as changed. Whoever may name any tenant in a query does not
+/// fill the memory.
+const WATCHED_MAX: usize = 1 << 17;
+/// What is said of a tenant that is not watched for want of room.
+const EVERYTHING: Changed = Changed { removed_before_ms: i64::MAX, written_from_ms: i64::MIN };
 
 /// Changes of all tenants that are watched.
 #[derive(Default)]
@@ -32,8 +37,7 @@ struct TenantChanges {
 impl Changes {
     /// As [`chronolith_model::change::ChangeWatch::generation`].
     pub(crate) fn generation(&self, tenant: &TenantId) -> u64 {
-        let watched =
-            self.of(tenant).unwrap_or_else(|| self.0.write().entry(tenant.clone()).or_default().clone());
+        let Some(watched) = self.of(tenant).or_else(|| self.watch(tenant)) else { return 0 };
         let mut changes = watched.lock();
         let now = changes.generation;
         changes.generation += 1;
@@ -42,7 +46,9 @@ impl Changes {
 
     /// As [`chronolith_model::change::ChangeWatch::changed_since`].
     pub(crate) fn since(&self, tenant: &TenantId, generation: u64) -> Changed {
-        let Some(watched) = self.of(tenant) else { return Changed::NOTHING };
+        let Some(watched) = self.of(tenant) else {
+            return if self.0.read().len() < WATCHED_MAX { Changed::NOTHING } else { EVERYTHING };
+        };
         let changes = watched.lock();
         let removed = changes.removed.since(generation).map_or(i64::MIN, |negated| -negated);
         let written = changes.written.since(generation).unwrap_or(i64::MAX);
@@ -76,6 +82,12 @@ impl Changes {
             let generation = changes.generation;
             changes.removed.push(generation, end_ms.saturating_neg());
         }
+    }
+
+    fn watch(&self, tenant: &TenantId) -> Option<Arc<Mutex<TenantChanges>>> {
+        let mut all = self.0.write();
+        let has_room = all.len() < WATCHED_MAX || all.contains_key(tenant);
+        has_room.then(|| all.entry(tenant.clone()).or_default().clone())
     }
 
     fn of(&self, tenant: &TenantId) -> Option<Arc<Mutex<TenantChanges>>> {
@@ -136,6 +148,20 @@ mod tests {
         assert_eq!(changes.since(&TenantId::new("b").expect("valid"), first), Changed::NOTHING);
         assert!(changed(30, 100).spares(30, 99));
         assert!(!changed(30, 100).spares(29, 99) && !changed(30, 100).spares(30, 100));
+    }
+
+    #[test]
+    fn beyond_the_limit_everything_counts_as_changed() {
+        let changes = Changes::default();
+        let tenant = |i: usize| TenantId::new(&format!("t{i}")).expect("legal");
+        for i in 0..WATCHED_MAX + 10 {
+            changes.generation(&tenant(i));
+        }
+        assert_eq!(changes.0.read().len(), WATCHED_MAX);
+        assert_eq!(changes.since(&tenant(0), 0), Changed::NOTHING);
+        let unwatched = tenant(WATCHED_MAX);
+        assert_eq!((changes.generation(&unwatched), changes.since(&unwatched, 0)), (0, EVERYTHING));
+        assert!(!EVERYTHING.spares(i64::MAX - 1, i64::MAX) && !EVERYTHING.spares(i64::MIN, i64::MIN));
     }
 
     /// Against a list of everything that was pushed.

@@ -109,7 +109,7 @@ impl Tsdb {
         let writer = BlockWriter::create_after(&self.env, dir, previous)?;
         let mut writer = writer.with_encoding(self.limits_of(tenant).block_encoding);
         let mut decoder = XorDecoder::default();
-        for series in window.series() {
+        for series in window.series_with_later() {
             let WindowSeries { labels, chunks, damages } = series?;
             for damage in damages {
                 tracing::error!(%tenant, %labels, %damage, "a damaged chunk is left out of the snapshot");

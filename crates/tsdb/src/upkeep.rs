@@ -7,6 +7,7 @@
 
 mod retry;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use chronolith_block::{Block, BlockError, BlockSource, BlockWriter};
@@ -169,16 +170,36 @@ impl Tsdb {
                 }
             }
         }
-        if let Some(meta) = writer.finish(BlockSource::head(range))? {
-            let block = Block::open(&self.env, &blocks.dir.join(meta.ulid.to_string()))?;
+        if let Some(block) = self.finish_block(&blocks, writer, range)? {
+            let (meta, ms) = (block.meta().clone(), (self.env.clock.mono_ns() - started) / 1_000_000);
             blocks.add(block);
-            let ms = (self.env.clock.mono_ns() - started) / 1_000_000;
             tracing::info!(%tenant, ulid = %meta.ulid, range.start, range.end, series = meta.stats.num_series,
                 samples = meta.stats.num_samples, ms, "window cut to a block");
         }
         self.head.drop_window(snapshot);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Completes a block and opens it. One that was complete when the disk failed goes again: the head keeps its samples
+    /// for the next try, and a deletion in between would not know of it.
+    fn finish_block(
+        &self,
+        blocks: &TenantBlocks,
+        writer: BlockWriter,
+        range: TimeRange,
+    ) -> Result<Option<Arc<Block>>, BlockError> {
+        let dir = blocks.dir.join(writer.ulid().to_string());
+        let opened = match writer.finish(BlockSource::head(range)) {
+            Ok(None) => return Ok(None),
+            Ok(Some(_)) => Block::open(&self.env, &dir),
+            Err(error) => Err(error),
+        };
+        opened.map(Some).inspect_err(|_| {
+            if chronolith_block::remove(&self.env, &dir).is_err() {
+                blocks.doom([dir]);
+            }
+        })
     }
 
     /// Removes blocks that are older than the retention, then the oldest beyond the size limit.

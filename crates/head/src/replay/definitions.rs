@@ -10,6 +10,7 @@ use chronolith_base::hash::HashMap;
 use chronolith_format::definitions::{
     FILE_HEADER_BYTES, FileHeader, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, SeriesReader, raw_keys,
 };
+use chronolith_format::wal::FRAME_HEADER_BYTES;
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
@@ -78,18 +79,7 @@ pub(super) fn load(
     }
     reserve(env, files, &path, tenants)?;
     let mut stream = FrameStream::open(disk, &path, files.key, FILE_HEADER_BYTES)?;
-    let mut scratch = LoadScratch::default();
-    while let Some(block) = stream.next()? {
-        for frame in &block.frames {
-            let payload = block.payload(frame);
-            match frame.header.kind {
-                KIND_SERIES => load_series(env, payload, tenants, &mut loaded, &mut scratch),
-                KIND_RAW_KEYS => loaded.raw_keys.extend(raw_keys(payload)),
-                KIND_MARK => loaded.mark = Mark::decode(payload).unwrap_or(loaded.mark),
-                _ => {}
-            }
-        }
-    }
+    let round = load_frames(env, &mut stream, tenants, &mut loaded)?;
     for damage in stream.damage.iter().filter(|d| d.followed) {
         let (offset, len) = (damage.offset, damage.len);
         loaded
@@ -102,14 +92,59 @@ pub(super) fn load(
     loaded.bytes = stream.end;
     loaded.next_id = loaded.next_id.max(loaded.mark.next_id);
     let file = disk.open(&path).map_err(HeadError::io(&path))?;
-    if file.len().map_err(HeadError::io(&path))? > stream.end && !loaded.file.is_broken {
-        // The end of a round that was never finished; the log has what it would have said.
-        file.set_len(stream.end).map_err(HeadError::io(&path))?;
+    let file_len = file.len().map_err(HeadError::io(&path))?;
+    if file_len > round.end && !loaded.file.is_broken {
+        // A round that was never finished; the log has what it would have said, and the next one says it again.
+        file.set_len(round.end).map_err(HeadError::io(&path))?;
+        loaded.raw_keys.truncate(round.raw_key_count);
     }
     loaded.file.file = Some(file.into());
-    (loaded.file.offset, loaded.file.frame_sequence) = (stream.end, stream.sequence);
+    (loaded.file.offset, loaded.file.frame_sequence) = (round.end.min(file_len), round.sequence);
+    loaded.file.series_count = round.series_count;
     (loaded.file.next_id, loaded.file.is_dirty) = (loaded.mark.next_id, true);
     Ok(loaded)
+}
+
+/// Behind the last mark of a file: what a round had written that was finished.
+#[derive(Default)]
+struct RoundEnd {
+    end: u64,
+    sequence: u64,
+    series_count: u64,
+    raw_key_count: usize,
+}
+
+fn load_frames(
+    env: &Env,
+    stream: &mut FrameStream<'_>,
+    tenants: &Mutex<Tenants>,
+    loaded: &mut LoadedDefinitions,
+) -> Result<RoundEnd, HeadError> {
+    let mut round = RoundEnd::default();
+    let mut scratch = LoadScratch::default();
+    while let Some(block) = stream.next()? {
+        for frame in &block.frames {
+            let payload = block.payload(frame);
+            match frame.header.kind {
+                KIND_SERIES => load_series(env, payload, tenants, loaded, &mut scratch),
+                KIND_RAW_KEYS => loaded.raw_keys.extend(raw_keys(payload)),
+                KIND_MARK => {
+                    loaded.mark = Mark::decode(payload).unwrap_or(loaded.mark);
+                    let start = block.offset + (frame.payload.start - FRAME_HEADER_BYTES) as u64;
+                    round = RoundEnd {
+                        end: start + frame.header.frame_len() as u64,
+                        sequence: frame.header.sequence,
+                        series_count: loaded.file.series_count,
+                        raw_key_count: loaded.raw_keys.len(),
+                    };
+                }
+                _ => {}
+            }
+        }
+    }
+    // A file gets its name behind its first mark.
+    loaded.file.is_broken |= round.end == 0;
+    Ok(round)
 }
 
 /// Makes room for the pairs and series of each tenant.

@@ -2,12 +2,14 @@
 //! samples of their stripes.
 //!
 //! Holds: a stripe belongs to one thread, so its frames are applied in order; a definition is taken in before the
-//! block with its first samples is handed on. At most [`QUEUED_BLOCKS`] blocks wait for a thread, whatever the
+//! block with its first samples is handed on. Once a series has two numbers, which may be of two stripes, the reading
+//! thread does all that follows itself: their frames apply in the order of the log. At most [`QUEUED_BLOCKS`] blocks wait for a thread, whatever the
 //! length of the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::ScopedJoinHandle;
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::wal::{
@@ -64,6 +66,52 @@ struct Shared<'a> {
 /// A block and where it comes from.
 type Part = (Arc<Block>, usize);
 
+/// Where blocks go.
+enum Lanes<'scope> {
+    /// To a thread for every so many stripes; without one the reading thread does its part.
+    Parallel(Vec<Option<Lane<'scope>>>),
+    /// To the reading thread, all of them.
+    Alone,
+}
+
+/// A thread that replays its stripes.
+struct Lane<'scope> {
+    sender: SyncSender<Part>,
+    thread: ScopedJoinHandle<'scope, ()>,
+}
+
+impl Lanes<'_> {
+    /// Returns once all blocks that were handed on are replayed; the threads have ended then.
+    fn end(&mut self) {
+        let Lanes::Parallel(lanes) = std::mem::replace(self, Lanes::Alone) else { return };
+        for Lane { sender, thread } in lanes.into_iter().flatten() {
+            drop(sender);
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+
+    fn take(&mut self, block: Block, idx: usize, segment: &Segment, shared: &Shared<'_>) {
+        if !shared.aliases.read().is_empty() {
+            self.end();
+        }
+        let mut samples = SamplesRef::default();
+        let lanes = match self {
+            Lanes::Alone => return take_block(&block, segment, shared, 0, 1, &mut samples),
+            Lanes::Parallel(lanes) => lanes,
+        };
+        let (block, lane_count) = (Arc::new(block), lanes.len());
+        for (number, lane) in lanes.iter().enumerate() {
+            match lane {
+                // A lane ends only with this thread.
+                Some(lane) => drop(lane.sender.send((block.clone(), idx))),
+                None => take_block(&block, segment, shared, number, lane_count, &mut samples),
+            }
+        }
+    }
+}
+
 impl<'a> LogReplay<'a> {
     pub(super) fn new(
         files: &'a LogFiles,
@@ -110,11 +158,8 @@ impl<'a> LogReplay<'a> {
         let files = self.files;
         let ends = std::thread::scope(|scope| {
             let mut lanes = Vec::new();
-            for lane in 0..lane_count {
-                if lane_count == 1 {
-                    lanes.push(None);
-                    break;
-                }
+            // One thread alone needs no other.
+            for lane in (0..lane_count).filter(|_| lane_count > 1) {
                 let (sender, receiver): (SyncSender<Part>, Receiver<Part>) = sync_channel(QUEUED_BLOCKS);
                 let shared = &shared;
                 let work = move || {
@@ -125,9 +170,11 @@ impl<'a> LogReplay<'a> {
                 };
                 let thread = std::thread::Builder::new().name("replay".to_owned());
                 // Without another thread this one takes the lane's blocks itself.
-                lanes.push(thread.spawn_scoped(scope, work).is_ok().then_some(sender));
+                let spawned = thread.spawn_scoped(scope, work).ok();
+                lanes.push(spawned.map(|thread| Lane { sender, thread }));
             }
-            self.read_segments(&lanes, &shared, progress, report)
+            let lanes = if lanes.is_empty() { Lanes::Alone } else { Lanes::Parallel(lanes) };
+            self.read_segments(lanes, &shared, progress, report)
         })?;
         if let Some(failure) = shared.failure.into_inner() {
             return Err(failure);
@@ -147,13 +194,12 @@ impl<'a> LogReplay<'a> {
 
     fn read_segments(
         &mut self,
-        lanes: &[Option<SyncSender<Part>>],
+        mut lanes: Lanes<'_>,
         shared: &Shared<'_>,
         progress: &ReplayProgress,
         report: &mut ReplayReport,
     ) -> Result<Vec<SegmentEnd>, HeadError> {
         let mut ends = Vec::with_capacity(self.files.segments.len());
-        let mut samples = SamplesRef::default();
         for (idx, segment) in self.files.segments.iter().enumerate() {
             progress.segment_now.store(segment.number, Ordering::Relaxed);
             let mut stream = open_segment(self.series, self.files, segment)?;
@@ -163,14 +209,7 @@ impl<'a> LogReplay<'a> {
                         self.load_series(block.payload(frame), segment, &block, frame, shared, report);
                     }
                 }
-                let block = Arc::new(block);
-                for (lane, sender) in lanes.iter().enumerate() {
-                    match sender {
-                        // A lane ends only with this thread.
-                        Some(sender) => drop(sender.send((block.clone(), idx))),
-                        None => take_block(&block, segment, shared, lane, lanes.len(), &mut samples),
-                    }
-                }
+                lanes.take(block, idx, segment, shared);
             }
             progress.bytes_done.fetch_add(segment.len, Ordering::Relaxed);
             report.bytes += stream.end;

@@ -1,4 +1,8 @@
-//! Sealed files at a start: all are opened, those that no slice names go.
+//! Sealed files at a start: all are opened, those that a slice names in vain are noted.
+//!
+//! Holds: no usable file is deleted here. The copies of slices that were read may stand in the kernel's cache only; after a
+//! power cut older ones count again, and name files that the newer do not. Rounds of the checkpoint delete files behind
+//! slices that are synced.
 
 use chronolith_base::Env;
 
@@ -32,7 +36,7 @@ pub(super) fn open_all(env: &Env, options: &HeadOptions) -> Result<OpenedSealed,
     Ok(OpenedSealed { store, unusable })
 }
 
-/// Deletes the files that no slice names, and notes those that a slice names in vain.
+/// Deletes files that cannot be opened and that no slice names, and notes those that a slice names in vain.
 pub(super) fn finish(
     env: &Env,
     options: &HeadOptions,
@@ -62,7 +66,6 @@ pub(super) fn finish(
     if slices.damaged_count > 0 || !slices.spots.values().all(crate::checkpoint::Spot::is_whole) {
         return Ok(());
     }
-    store.delete(&store.dead_files())?;
     for (number, _) in unusable {
         let path = dir.join(format!("{number:08}.sealed"));
         env.disk.remove_file(&path).map_err(HeadError::io(&path))?;

@@ -1,11 +1,14 @@
 //! Deleted samples are gone for queries at once and for good; everything else stays, whatever fails meanwhile.
 
-use std::sync::Arc;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use chronolith_model::{Columns, Matcher, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
 
+use crate::fault_disk::{Fault, FaultDisk};
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -214,4 +217,74 @@ fn a_closed_store_refuses() {
     tsdb.close().expect("closes");
     assert!(tsdb.delete_series(&anonymous(), &by_name("b"), part()).is_err());
     assert!(tsdb.clean_tombstones(&anonymous()).is_err());
+}
+
+/// A window was cut to a block and dropped from the head, but the checkpoint after it failed; a deletion then found
+/// nothing in the head, and a crash brought the samples back from the log. A deletion now makes sure first that
+/// no restart undoes a drop.
+#[test]
+fn deleted_samples_do_not_come_back_when_the_checkpoint_after_a_flush_failed() {
+    for op_count in 0..200 {
+        let machine = Machine::new(op_count);
+        let tsdb = machine.open();
+        put_window(&machine, &tsdb, -4);
+        machine.disk.fail_after(op_count);
+        let flushed = tsdb.flush_closed(machine.env.clock.now_ms()).is_ok();
+        machine.disk.heal();
+        let deleted = tsdb.delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).is_ok();
+        let what = format!("operation {op_count}, flushed {flushed}, deleted {deleted}");
+        let before = machine.read(&tsdb, &anonymous(), "b");
+        assert!(!deleted || before.is_empty(), "{what}");
+        machine.disk.crash();
+        drop(tsdb);
+        let tsdb = machine.open();
+        let after = machine.read(&tsdb, &anonymous(), "b");
+        assert!(!deleted || after.is_empty(), "{what}: {} samples came back", after.len());
+        assert_eq!(machine.read(&tsdb, &anonymous(), "a").len(), 100, "{what}");
+        if flushed {
+            return;
+        }
+    }
+    panic!("the flush has fewer operations");
+}
+
+/// Sends late samples while a block is completed, once.
+#[derive(Default)]
+struct LateWriter(Mutex<Weak<Tsdb>>);
+
+impl Fault for LateWriter {
+    fn before_write(&self, path: &Path) -> io::Result<()> {
+        if path.ends_with("meta.json")
+            && let Some(tsdb) = std::mem::take(&mut *self.0.lock().expect("not poisoned")).upgrade()
+        {
+            let first = START_MS - 4 * HOUR_MS + 10;
+            let late: Vec<_> = (0..300).map(|i| (first + i * 9000, 0.5)).collect();
+            write(&tsdb, &anonymous(), "b", &late).expect("stored");
+        }
+        Ok(())
+    }
+}
+
+/// Late samples were merged with chunks of a window on its way to a block: what was encoded again stayed in the
+/// head at the drop, and a deletion that had the window cut left it there.
+#[test]
+fn a_deletion_takes_what_late_samples_were_merged_with_meanwhile() {
+    let mut machine = Machine::new(11);
+    let late = Arc::new(LateWriter::default());
+    machine.env.disk = Arc::new(FaultDisk::new(machine.disk.clone(), late.clone()));
+    let tsdb = machine.open();
+    put_window(&machine, &tsdb, -4);
+    *late.0.lock().expect("not poisoned") = Arc::downgrade(&tsdb);
+    tsdb.delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).expect("deletes");
+    assert!(late.0.lock().expect("not poisoned").upgrade().is_none(), "the late samples came");
+    let check = |tsdb: &Tsdb, when: &str| {
+        let found = machine.read(tsdb, &anonymous(), "b");
+        let old = samples(-4, 1).into_iter().filter(|s| found.iter().any(|f| f.0 == s.0)).count();
+        assert_eq!(old, 0, "{when}: acknowledged before the deletion");
+        assert_eq!(machine.read(tsdb, &anonymous(), "a").len(), 100, "{when}");
+    };
+    check(&tsdb, "deleted");
+    machine.disk.crash();
+    drop(tsdb);
+    check(&machine.open(), "after a crash");
 }
