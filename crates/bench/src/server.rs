@@ -174,6 +174,11 @@ impl Server {
         self.wait_ready()
     }
 
+    /// Whether it says that it is ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        http::get(self.port, self.kind.ready_path()).is_ok_and(|(status, _)| status == 200)
+    }
+
     /// Ends it at once, as `kill -9` does, and waits until it has gone.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
@@ -240,7 +245,7 @@ impl Server {
         let start = Instant::now();
         while start.elapsed() < READY_WAIT {
             self.check_alive().context("before it was ready")?;
-            if http::get(self.port, self.kind.ready_path()).is_ok_and(|(status, _)| status == 200) {
+            if self.is_ready() {
                 return Ok(());
             }
             std::thread::sleep(POLL);

@@ -108,6 +108,12 @@ static SETTINGS: &[Setting] = &[
         set(&mut s.server.tsdb.flush_delay_ms, duration(v))
     }),
     at_start(
+        "idle-after",
+        "15m",
+        "How long a series may take no samples until it leaves memory for a block; 0 = until its window ends",
+        |s, v| set(&mut s.server.tsdb.idle_after_ms, duration(v)),
+    ),
+    at_start(
         "wal-checkpoint-size",
         "4GiB",
         "Size of the write-ahead log that forces a checkpoint",

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chronolith_base::{Env, Rng};
-use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
+use chronolith_head::{Head, HeadOptions, MemoryPart, ReplayProgress, SyncMode};
 use chronolith_model::{Labels, Matcher, ReadContext, Selector, TenantId, TenantLimits, WriteBatch};
 
 const BATCH: usize = 5000;
@@ -121,21 +121,15 @@ fn print_round(env: &Env, head: &Head, round: usize, cost: &Cost, series_count: 
     let start = env.clock.mono_ns();
     let stats = head.stats();
     let stats_us = (env.clock.mono_ns() - start) / 1000;
-    let m = stats.memory;
+    let parts = head.memory();
+    let of = |part: &MemoryPart| format!("{} {:.1}", part.name, each(part.bytes));
     println!(
-        "round {round}: {:.1} + {:.1} ns/sample; a series: RSS {:.0} B, hot {:.1}, open {:.1}, late {:.1}, \
-         sealed {:.1}, labels {:.1}, postings {:.1}, raw keys {:.1}; {} chunks; stats {stats_us} us",
+        "round {round}: {:.1} + {:.1} ns/sample; {} chunks; stats {stats_us} us; a series: RSS {:.0} B, {}",
         each(cost.append_ns),
         each(cost.wait_ns),
-        each(rss_bytes(env).saturating_sub(rss_before)),
-        each(m.hot_bytes),
-        each(m.open_bytes),
-        each(m.late_bytes),
-        each(m.sealed_bytes),
-        each(m.label_bytes),
-        each(m.postings_bytes),
-        each(m.raw_key_bytes),
         stats.chunks,
+        each(rss_bytes(env).saturating_sub(rss_before)),
+        parts.iter().map(of).collect::<Vec<_>>().join(", "),
     );
 }
 

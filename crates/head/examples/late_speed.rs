@@ -72,13 +72,9 @@ fn main() {
         each(cost.append_ns),
         each(cost.write_ns),
     );
-    let memory = head.stats().memory;
-    println!(
-        "bytes a series: open {:.0}, late {:.0}, sealed places {:.0}",
-        memory.open_bytes as f64 / series_count as f64,
-        memory.late_bytes as f64 / series_count as f64,
-        memory.sealed_bytes as f64 / series_count as f64,
-    );
+    for part in head.memory() {
+        println!("bytes a series: {} {:.1}", part.name, part.bytes as f64 / series_count as f64);
+    }
     let end = START_MS + rounds as i64 * STEP_MS;
     read(&env, &head, "head", TimeRange::new(START_MS, end));
     cut(&env, &head);

@@ -52,7 +52,7 @@ pub(crate) struct AppendScratch {
 }
 
 impl AppendScratch {
-    fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         let ids = [&self.ids, &self.misses, &self.order, &self.sample_ids, &self.members, &self.created];
         16 * self.keys.capacity()
             + 4 * ids.map(Vec::capacity).iter().sum::<usize>()

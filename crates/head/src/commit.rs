@@ -255,6 +255,12 @@ impl<S> Commit<S> {
         self.queue.lock().pending.len() as u64
     }
 
+    /// Bytes of the buffers of the queue, in use or kept.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        let queue = self.queue.lock();
+        (queue.pending.capacity() + queue.spare.capacity()) as u64
+    }
+
     /// The error of a poisoned log.
     pub(crate) fn poisoned(&self) -> WriteError {
         self.poison_error(&self.queue.lock())

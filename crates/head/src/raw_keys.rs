@@ -4,6 +4,7 @@
 //! the entry behind the last hit is looked at before the table: the usual lookup walks memory forward.
 //! Not here: hashing, what a miss costs (`resolve`).
 
+use crate::memory::MemoryPart;
 use crate::split_table::SplitTable;
 
 /// Id of an entry whose series is gone, and of series that are not known.
@@ -141,7 +142,7 @@ impl RawKeys {
 
     /// Whether building anew is worth it.
     pub(crate) fn is_sparse(&self) -> bool {
-        self.dead_count > DEAD_COUNT_MIN && self.dead_count > self.ids.len() / 2
+        self.dead_count > DEAD_COUNT_MIN.max(self.live_count() / 2)
     }
 
     /// Keys of series.
@@ -170,8 +171,13 @@ impl RawKeys {
         (end < self.ids.len()).then_some(end)
     }
 
-    pub(crate) fn heap_bytes(&self) -> u64 {
-        (self.hashes.capacity() * 16 + self.ids.capacity() * 4 + self.table.heap_bytes()) as u64
+    pub(crate) fn memory(&self) -> [MemoryPart; 2] {
+        let count = self.ids.len() as u64;
+        let key_bytes = self.hashes.capacity() * size_of::<u128>() + self.ids.capacity() * size_of::<u32>();
+        [
+            MemoryPart::new("raw_keys", key_bytes as u64, count),
+            MemoryPart::new("raw_key_table", self.table.heap_bytes() as u64, count),
+        ]
     }
 }
 

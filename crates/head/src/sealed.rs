@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub(crate) use file::SealedFile;
 
+use crate::memory::MemoryPart;
 use crate::options::HeadError;
 
 /// Buffered bytes at which the next appender writes them out.
@@ -149,6 +150,13 @@ impl SealedStore {
             self.unwritten_bytes.fetch_sub(file.unwritten_len(), Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Chunks that wait to be written, and what is known of the files.
+    pub(crate) fn memory(&self) -> MemoryPart {
+        let files = self.files.read();
+        let file_bytes = |file: &Arc<SealedFile>| file.buffer_bytes() + size_of::<SealedFile>() as u64;
+        MemoryPart::new("sealed_buffers", files.values().map(file_bytes).sum(), files.len() as u64)
     }
 
     /// Files and their bytes.

@@ -17,7 +17,7 @@ use crate::options::HeadError;
 use crate::sealed::SealedPlace;
 use crate::select::page_runs;
 use crate::source::{HeadChunk, copy_chunks, merge_chunks, overlapping_len};
-use crate::stripe::{SealedNode, stripe_of};
+use crate::stripe::{SealedNode, Stripe, stripe_of};
 use crate::tables::sort_by_labels;
 use crate::tenant::TenantHead;
 use crate::windows::WindowTally;
@@ -55,14 +55,25 @@ impl Head {
                 HeadError::Corrupt { path: self.options.dir.clone(), what: "too many tenants".to_owned() }
             })?,
         };
+        let all = tenant.series_ids();
+        self.take_window(tenant, window, &all, |_, _| true)
+    }
+
+    /// Takes what those of `series` (ascending) that are wanted have in `window`.
+    pub(crate) fn take_window(
+        &self,
+        tenant: Arc<TenantHead>,
+        window: TimeRange,
+        series: &[u32],
+        is_wanted: impl Fn(&Stripe, u32) -> bool,
+    ) -> Result<WindowSnapshot, HeadError> {
         let world = self.series.world();
         let mut tally = WindowTally::new(self.options.window_ms);
         let mut ids = Vec::new();
-        let all = tenant.series_ids();
-        for run in page_runs(&all) {
+        for run in page_runs(series) {
             let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
             for &id in run {
-                let Some(hot) = stripe.hot(id) else { continue };
+                let Some(hot) = stripe.hot(id).filter(|_| is_wanted(&stripe, id)) else { continue };
                 if !hot.open.is_none() && window.contains(hot.open_min) {
                     stripe.seal_open(&world, &mut tally, id);
                 }

@@ -63,31 +63,10 @@ pub struct HeadStats {
     pub sealed_files: u64,
     /// Their bytes.
     pub sealed_bytes: u64,
-    /// Memory by part.
-    pub memory: HeadMemory,
     /// How long the replay took.
     pub replay_ms: u64,
     /// What the replay could not use.
     pub replay_notes: Vec<String>,
-}
-
-/// Bytes on the heap, by part.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HeadMemory {
-    /// Hot records.
-    pub hot_bytes: u64,
-    /// Open chunks.
-    pub open_bytes: u64,
-    /// Late samples.
-    pub late_bytes: u64,
-    /// Places of sealed chunks.
-    pub sealed_bytes: u64,
-    /// Labels and tables.
-    pub label_bytes: u64,
-    /// Postings.
-    pub postings_bytes: u64,
-    /// Raw keys.
-    pub raw_key_bytes: u64,
 }
 
 impl Head {
@@ -126,17 +105,13 @@ impl Head {
             ..HeadStats::default()
         };
         self.add_tenants(&mut stats);
-        self.add_stripes(&mut stats);
-        stats.memory.raw_key_bytes = self.raw_keys.read().heap_bytes();
+        stats.chunks = self.series.stripes.iter().map(|stripe| stripe.lock().chunk_count()).sum();
         stats
     }
 
     fn add_tenants(&self, stats: &mut HeadStats) {
         for tenant in self.all_tenants() {
             let tables = tenant.tables.read();
-            let (labels, postings) = tables.heap_bytes();
-            stats.memory.label_bytes += labels;
-            stats.memory.postings_bytes += postings;
             stats.series += tables.live_count() as u64;
             stats.tenants += u64::from(tables.live_count() > 0);
             drop(tables);
@@ -148,18 +123,6 @@ impl Head {
                 stats.min_time_ms = Some(stats.min_time_ms.map_or(*first, |t| t.min(*first)));
                 stats.max_time_ms = Some(stats.max_time_ms.map_or(last, |t| t.max(last)));
             }
-        }
-    }
-
-    fn add_stripes(&self, stats: &mut HeadStats) {
-        for stripe in &self.series.stripes {
-            let stripe = stripe.lock();
-            let [hot, open, late, sealed] = stripe.heap_bytes();
-            stats.memory.hot_bytes += hot;
-            stats.memory.open_bytes += open;
-            stats.memory.late_bytes += late;
-            stats.memory.sealed_bytes += sealed;
-            stats.chunks += stripe.chunk_count();
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod erase;
 mod gaps;
+mod idle;
 mod late;
 mod nodes;
 mod order;
@@ -17,11 +18,13 @@ use chronolith_format::xor::{SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
 use gaps::Gaps;
+use idle::Stamps;
 pub(crate) use late::LateSamples;
 pub(crate) use nodes::{SealedNode, SealedNodes};
 use order::Decoded;
 
 use crate::chain::{Chain, Chains};
+use crate::memory::MemoryPart;
 use crate::sealed::SealedStore;
 use crate::windows::WindowTally;
 
@@ -99,6 +102,7 @@ impl Hot {
 struct Page {
     slots: Box<[Hot]>,
     live_count: u32,
+    stamps: Stamps,
 }
 
 /// See the module.
@@ -153,11 +157,16 @@ impl Stripe {
         let page_count = &mut self.page_count;
         let page = self.pages[page].get_or_insert_with(|| {
             *page_count += 1;
-            Page { slots: vec![Hot::EMPTY; PAGE_SLOTS].into_boxed_slice(), live_count: 0 }
+            Page {
+                slots: vec![Hot::EMPTY; PAGE_SLOTS].into_boxed_slice(),
+                live_count: 0,
+                stamps: Stamps::default(),
+            }
         });
         assert_eq!(page.slots[slot].tenant, NONE, "ids are used once");
         page.slots[slot].tenant = tenant;
         page.live_count += 1;
+        page.stamps.touch(slot);
     }
 
     /// Removes a series that has no chunk.
@@ -202,6 +211,7 @@ impl Stripe {
     ) -> Applied {
         let (page, slot) = place_of(id);
         let Some(Some(page)) = self.pages.get_mut(page) else { return Applied::Gone };
+        page.stamps.touch(slot);
         let hot = &mut page.slots[slot];
         if hot.open.is_none() || time <= hot.xor.time() || time >= hot.window_end {
             return self.append_otherwise(world, windows, id, time, value_bits);
@@ -256,15 +266,16 @@ impl Stripe {
         self.chains.count() + self.late.count() + self.nodes.count()
     }
 
-    /// Bytes of hot records, open chunks, late samples, sealed places.
-    pub(crate) fn heap_bytes(&self) -> [u64; 4] {
+    /// Hot records, open chunks, late samples, sealed places.
+    pub(crate) fn memory(&self) -> [MemoryPart; 4] {
         let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();
         let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
+        let late = self.late.heap_bytes() + self.gaps.heap_bytes() as u64;
         [
-            hot,
-            self.chains.heap_bytes(),
-            self.late.heap_bytes() + self.gaps.heap_bytes() as u64,
-            self.nodes.heap_bytes(),
+            MemoryPart::new("hot_records", hot, self.series_count()),
+            MemoryPart::new("open_chunks", self.chains.heap_bytes(), self.chains.count()),
+            MemoryPart::new("late_buffers", late, self.late.count()),
+            MemoryPart::new("sealed_places", self.nodes.heap_bytes(), self.nodes.count()),
         ]
     }
 

@@ -1,12 +1,13 @@
 //! Labels of one tenant: interned pairs, series as lists of pair ids, postings, values by name.
 //!
 //! Holds: a live label set has one id; ids ascend in order of creation; dead series stay in the tables, unseen,
-//! until they are as many as the live ones, and then everything is built anew.
+//! until they are half as many as the live ones, and then everything is built anew.
 //! Not here: samples (`stripe`), locking (`tenant`).
 
 mod load;
 mod lookup;
 mod members;
+mod memory;
 mod order;
 
 pub(crate) use load::LoadScratch;
@@ -169,7 +170,7 @@ impl Tables {
 
     /// Whether building anew is worth it.
     pub(crate) fn is_sparse(&self) -> bool {
-        self.dead_count > DEAD_COUNT_MIN.max(self.live_count())
+        self.dead_count > DEAD_COUNT_MIN.max(self.live_count() / 2)
     }
 
     /// Empty tables with room for the live series of these.

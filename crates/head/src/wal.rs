@@ -168,6 +168,10 @@ impl Wal {
     pub(crate) fn pending_bytes(&self) -> u64 {
         self.commit.pending_bytes()
     }
+
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.commit.buffer_bytes()
+    }
 }
 
 /// The directory of segments and checkpoints.

@@ -20,10 +20,7 @@ impl BatchPool {
 
     /// Gives a batch back; kept if there is room and it is not large.
     pub(crate) fn give(&self, mut batch: WriteBatch) {
-        let bytes = batch.raw.capacity()
-            + batch.series.capacity() * size_of::<chronolith_model::BatchSeries>()
-            + (batch.times.capacity() + batch.values.capacity() + batch.start_times.capacity()) * 8;
-        if bytes > BATCH_POOL_BYTES_MAX {
+        if heap_bytes(&batch) > BATCH_POOL_BYTES_MAX {
             return;
         }
         batch.clear();
@@ -33,8 +30,20 @@ impl BatchPool {
         }
     }
 
+    /// Bytes of the batches at hand, and how many they are.
+    pub(crate) fn bytes_and_len(&self) -> (u64, u64) {
+        let free = self.free.lock();
+        (free.iter().map(|batch| heap_bytes(batch) as u64).sum(), free.len() as u64)
+    }
+
     /// Batches at hand.
     pub(crate) fn len(&self) -> usize {
         self.free.lock().len()
     }
+}
+
+fn heap_bytes(batch: &WriteBatch) -> usize {
+    batch.raw.capacity()
+        + batch.series.capacity() * size_of::<chronolith_model::BatchSeries>()
+        + (batch.times.capacity() + batch.values.capacity() + batch.start_times.capacity()) * 8
 }

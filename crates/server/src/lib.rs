@@ -13,6 +13,7 @@ mod gate;
 mod http;
 mod json;
 pub mod limits;
+mod memory;
 mod metrics;
 pub mod options;
 mod range_cache;

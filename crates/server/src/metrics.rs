@@ -4,7 +4,7 @@
 
 pub(crate) mod exposition;
 pub(crate) mod gather;
-mod process;
+pub(crate) mod process;
 
 pub(crate) use process::open_files_max;
 

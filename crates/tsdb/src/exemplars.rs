@@ -74,6 +74,16 @@ impl ExemplarRing {
         self.ring.lock().entries.len()
     }
 
+    /// Bytes on the heap, and exemplars.
+    pub(crate) fn heap_bytes(&self) -> (u64, u64) {
+        let ring = self.ring.lock();
+        let slots = ring.entries.capacity() * size_of::<(Key, Exemplar)>() + ring.newest.allocation_size();
+        let text: usize = ring.entries.iter().map(|(_, exemplar)| exemplar.labels.heap_bytes()).sum();
+        // The labels of a series and its tenant are shared by its exemplars.
+        let keys: usize = ring.newest.keys().map(|(_, labels)| labels.heap_bytes()).sum();
+        ((slots + text + keys) as u64, ring.entries.len() as u64)
+    }
+
     /// By series, times ascending, for series that fit any selector.
     pub(crate) fn select(
         &self,

@@ -9,6 +9,7 @@ mod compaction;
 mod encoding;
 mod exemplars;
 mod limits;
+mod memory;
 mod merge;
 mod metadata;
 mod options;
@@ -20,9 +21,12 @@ mod tenant;
 mod upkeep;
 
 pub use admin::{AdminError, DeleteReport};
-pub use chronolith_head::{Cardinality, HeadError, ReplayProgress, SyncMode, WriteError};
+pub use chronolith_head::{
+    Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, WriteError,
+};
 pub use chronolith_model::BlockEncoding;
 pub use limits::LimitsTable;
+pub use memory::TsdbMemory;
 pub use options::{OpenError, TsdbOptions};
 pub use snapshot::SnapshotHead;
 pub use stats::TsdbStats;

@@ -64,6 +64,17 @@ impl MetadataStore {
         entries.iter().for_each(|entry| kept.keep(entry));
     }
 
+    /// About how many bytes on the heap, and metrics.
+    pub(crate) fn heap_bytes(&self) -> (u64, u64) {
+        let tenants = self.tenants.read();
+        let one = |tenant: &TenantMetadata| {
+            let entry_bytes = size_of::<(String, Vec<MetadataEntry>)>() + size_of::<MetadataEntry>();
+            (tenant.text_bytes + tenant.metrics.len() * entry_bytes) as u64
+        };
+        let count = tenants.values().map(|tenant| tenant.metrics.len() as u64).sum();
+        (tenants.values().map(one).sum(), count)
+    }
+
     fn knows(&self, tenant: &TenantId, entries: &[MetadataEntry]) -> bool {
         let tenants = self.tenants.read();
         let Some(TenantMetadata { metrics, .. }) = tenants.get(tenant) else { return false };

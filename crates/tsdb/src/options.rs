@@ -18,6 +18,11 @@ pub struct TsdbOptions {
     pub retention_bytes: u64,
     /// How long after its end (or its first sample, if that came later) a window is cut to a block.
     pub flush_delay_ms: i64,
+    /// A series that was offered no sample for this long, by the server's clock, leaves the head to a block; 0 = it
+    /// stays until its windows end.
+    pub idle_after_ms: i64,
+    /// Idle series of a tenant below which no block is written for them.
+    pub idle_count_min: usize,
     /// WAL bytes after which a checkpoint is written even if no window is due.
     pub wal_checkpoint_bytes: u64,
     /// Bytes that a WAL segment reserves on disk.
@@ -43,6 +48,8 @@ impl TsdbOptions {
             limits: LimitsTable::default(),
             retention_bytes: 0,
             flush_delay_ms: 3_600_000,
+            idle_after_ms: 900_000,
+            idle_count_min: 1000,
             wal_checkpoint_bytes: 4 << 30,
             wal_segment_bytes: 64 << 20,
             free_bytes_min: 64 << 20,

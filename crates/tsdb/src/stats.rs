@@ -57,7 +57,7 @@ pub struct TsdbStats {
     pub replay_ms: u64,
     /// What the last replay could not use (torn tail, damaged frames), for people.
     pub replay_notes: Vec<String>,
-    /// Further gauges by name (without prefix), such as memory by part.
+    /// Further gauges by name (without prefix).
     pub gauges: Vec<(&'static str, f64)>,
 }
 
@@ -69,7 +69,6 @@ impl Tsdb {
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let lists: Vec<_> = self.tenants.read().values().map(|t| t.list()).collect();
         let blocks: Vec<_> = lists.into_iter().flatten().collect();
-        let memory = head.memory;
         TsdbStats {
             head_series: head.series,
             head_chunks: head.chunks,
@@ -96,25 +95,18 @@ impl Tsdb {
             replay_ms: self.replay_ms,
             replay_notes: self.replay_notes.clone(),
             gauges: [
-                ("head_hot_bytes", memory.hot_bytes as f64),
-                ("head_open_chunk_bytes", memory.open_bytes as f64),
-                ("head_late_bytes", memory.late_bytes as f64),
-                ("head_sealed_ref_bytes", memory.sealed_bytes as f64),
-                ("head_label_bytes", memory.label_bytes as f64),
-                ("head_postings_bytes", memory.postings_bytes as f64),
-                ("head_raw_key_bytes", memory.raw_key_bytes as f64),
                 ("head_sealed_file_bytes", head.sealed_bytes as f64),
                 ("checkpoint_bytes", head.checkpoint_bytes as f64),
                 ("checkpoint_tail_bytes", head.tail_bytes as f64),
                 ("checkpoint_tail_replay_seconds", head.tail_ms as f64 / 1000.0),
                 ("wal_pending_bytes", head.wal_pending_bytes as f64),
                 ("flush_damaged_chunks", load(&self.counters.damaged_chunks) as f64),
+                ("head_idle_series_cut", load(&self.counters.idle_series) as f64),
                 ("delete_requests", load(&self.counters.deletions) as f64),
                 ("cleaned_blocks", load(&self.counters.cleaned_blocks) as f64),
                 ("snapshots_made", load(&self.counters.snapshots) as f64),
                 ("block_tombstones", blocks.iter().map(|b| b.tombstone_count() as f64).sum()),
                 ("exemplars", self.exemplars.len() as f64),
-                ("block_heap_bytes", blocks.iter().map(|b| b.heap_bytes() as f64).sum()),
             ]
             .into_iter()
             .chain(self.compaction.gauges())

@@ -49,7 +49,7 @@ pub struct Tsdb {
     pub(crate) head: Arc<Head>,
     limits: RwLock<LimitsTable>,
     pub(crate) tenants: Arc<RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>>,
-    metadata: MetadataStore,
+    pub(crate) metadata: MetadataStore,
     pub(crate) exemplars: ExemplarRing,
     pub(crate) counters: Counters,
     pub(crate) changes: Changes,
@@ -65,6 +65,8 @@ pub struct Tsdb {
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
+    /// Series that were found idle and went to blocks.
+    pub(crate) idle_series: AtomicU64,
     pub(crate) upkeep_errors: AtomicU64,
     pub(crate) retention_removed: AtomicU64,
     /// Requests to delete series.

@@ -1,17 +1,18 @@
-//! Background work, one round at a time: due windows to blocks, retention, checkpoint, one step of merging blocks.
+//! Background work, one round at a time: due windows and idle series to blocks, retention, checkpoint, one step of merging blocks.
 //!
 //! Holds: a block is complete and named before its samples leave the head; the WAL is freed only by a
 //! checkpoint that no longer needs it. A failure is logged and counted, and tried again later; a window or tenant
 //! that fails does not stop the others.
 //! Not here: when a round runs (the server's upkeep thread calls `tick` every second).
 
+mod idle;
 mod retry;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use chronolith_block::{Block, BlockError, BlockSource, BlockWriter};
-use chronolith_head::{HeadError, WindowSeries, WindowStat};
+use chronolith_head::{HeadError, WindowSeries, WindowSnapshot, WindowStat};
 use chronolith_model::{BlockEncoding, TenantId, TimeRange};
 
 use crate::compaction::CompactionRounds;
@@ -34,6 +35,8 @@ const OLD_BLOCK_MS: i64 = 12 * WINDOW_MS;
 pub(crate) struct Upkeep {
     stopped: bool,
     flush_at_ms: i64,
+    /// When the next generation of series ends; 0 = none has begun.
+    age_at_ms: i64,
     retries: Retries,
     retention_at_ms: i64,
     compaction: CompactionRounds,
@@ -79,6 +82,7 @@ impl Tsdb {
                 upkeep.flush_at_ms = now_ms + RETRY_AFTER_MS;
             }
         }
+        self.cut_idle_due(&mut upkeep, now_ms);
         if now_ms >= upkeep.retention_at_ms || upkeep.retention_at_ms > now_ms + RETENTION_LOOK_EVERY_MS {
             upkeep.retention_at_ms = now_ms + RETENTION_LOOK_EVERY_MS;
             self.remove_expired(now_ms);
@@ -142,13 +146,22 @@ impl Tsdb {
     }
 
     pub(crate) fn flush_window(&self, tenant: &TenantId, range: TimeRange) -> Result<(), FlushError> {
+        self.write_and_drop(tenant, range, self.head.snapshot_window(tenant, range)?)
+    }
+
+    /// Writes a block of `snapshot`, which is part or all of `range`, and takes its samples out of the head.
+    fn write_and_drop(
+        &self,
+        tenant: &TenantId,
+        range: TimeRange,
+        snapshot: WindowSnapshot,
+    ) -> Result<(), FlushError> {
         let started = self.env.clock.mono_ns();
         let blocks = self.blocks_of(tenant);
         self.env.disk.create_dir_all(&blocks.dir)?;
         if let Some(parent) = blocks.dir.parent() {
             self.env.disk.sync_dir(parent)?;
         }
-        let snapshot = self.head.snapshot_window(tenant, range)?;
         let encoding = self.limits_of(tenant).block_encoding;
         let writer = BlockWriter::create_after(&self.env, &blocks.dir, blocks.newest_ulid())?;
         let mut writer = writer.with_encoding(encoding);

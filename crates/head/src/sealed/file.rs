@@ -69,6 +69,11 @@ impl SealedFile {
         tail.written + tail.buffer.len() as u64
     }
 
+    /// Bytes of the buffer, in use or kept.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.tail.lock().buffer.capacity() as u64
+    }
+
     pub(crate) fn unwritten_len(&self) -> u64 {
         self.tail.lock().buffer.len() as u64
     }

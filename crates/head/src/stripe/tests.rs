@@ -103,13 +103,13 @@ fn memory_of_open_chunks_goes_back_when_all_are_sealed() {
     let (mut peak, mut after) = (Vec::new(), Vec::new());
     for round in 0..3 * SAMPLES_PER_CHUNK as i64 {
         if round % SAMPLES_PER_CHUNK as i64 == SAMPLES_PER_CHUNK as i64 - 1 {
-            peak.push(stripe.heap_bytes()[1]);
+            peak.push(stripe.memory()[1].bytes);
         }
         for id in 0..1000 {
             stripe.append(&world, &mut windows, id, round * 1000, env.rng.next_u64());
         }
         if round % SAMPLES_PER_CHUNK as i64 == SAMPLES_PER_CHUNK as i64 - 1 {
-            after.push(stripe.heap_bytes()[1]);
+            after.push(stripe.memory()[1].bytes);
         }
     }
     assert!(after.iter().all(|&a| a < peak[0] / 4), "{after:?} of {peak:?}");

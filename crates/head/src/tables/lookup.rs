@@ -161,15 +161,6 @@ impl Tables {
         }
         out
     }
-
-    /// Bytes on the heap: labels, postings. Costs nothing.
-    pub(crate) fn heap_bytes(&self) -> (u64, u64) {
-        let pairs = self.pairs.capacity() * size_of::<super::Pair>();
-        let series = 4 * (self.ids.capacity() + self.starts.capacity()) + self.members.heap_bytes();
-        let names = self.names.capacity() * size_of::<super::Name>() + self.name_list_bytes;
-        let tables = self.label_table.heap_bytes() + self.pair_table.heap_bytes();
-        ((self.text.capacity() + pairs + series + names + tables) as u64, self.postings_bytes as u64)
-    }
 }
 
 /// Where `id` stands or would stand in ascending `ids`, at or behind `from`: steps double, so that walking two

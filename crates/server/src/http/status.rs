@@ -13,11 +13,15 @@ use super::params::Params;
 use super::work;
 use crate::app::App;
 use crate::limits::CARDINALITY_LIMIT_MAX;
+use crate::memory::Memory;
 
 /// The level of the query API that clients may expect; Grafana chooses its requests by it.
 const API_VERSION: &str = "3.14.0";
 /// Entries of each list of `status/tsdb`, as upstream.
 const CARDINALITY_LIMIT: usize = 10;
+
+/// Tenants of `status/memory`, those with most first.
+const MEMORY_TENANTS: usize = 10;
 
 pub(super) fn success(data: &Value) -> Response<Body> {
     // The status first, as upstream prints it: scripts look for the beginning of the answer.
@@ -200,6 +204,11 @@ pub(super) async fn storage(State(app): State<Arc<App>>) -> Response<Body> {
         "diskFull": stats.disk_full,
         "multitenancy": app.options.multitenancy,
     }))
+}
+
+/// Where the memory of the process is. An endpoint of our own; answers during the replay, too.
+pub(super) async fn memory(State(app): State<Arc<App>>) -> Response<Body> {
+    success(&Memory::read(&app, MEMORY_TENANTS).to_json())
 }
 
 pub(super) async fn flags(State(app): State<Arc<App>>) -> Response<Body> {

@@ -512,6 +512,34 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
 }
 
 #[tokio::test]
+async fn memory_is_told_by_part_and_the_parts_are_metrics() {
+    let starting = Fixture::starting();
+    assert_eq!(
+        starting.get("/api/v1/status/memory").await.json()["data"]["parts"]["head"],
+        serde_json::json!({})
+    );
+    let server = Fixture::ready();
+    let written = server.write(&[(&[("__name__", "m")], &[(NOW_MS, 1.0)])]).await;
+    assert_eq!(written.status, StatusCode::NO_CONTENT, "{}", written.text);
+    let data = server.get("/api/v1/status/memory").await.json()["data"].clone();
+    let (mut sum, mut names) = (0, Vec::new());
+    for group in ["head", "store", "server"] {
+        for (name, part) in data["parts"][group].as_object().expect("parts by name") {
+            sum += part["bytes"].as_u64().expect("bytes");
+            names.push(name.clone());
+        }
+    }
+    assert_eq!(data["accountedBytes"], sum);
+    assert_eq!(data["parts"]["head"]["hot_records"]["count"], 1);
+    assert!(data["parts"]["head"]["hot_records"]["bytes"].as_u64() >= Some(64));
+    assert_eq!(data["tenants"][0]["series"], 1);
+    let metrics = server.get("/metrics").await.text;
+    for name in names {
+        assert!(metrics.contains(&format!("chronolith_memory_bytes{{part=\"{name}\"}} ")), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn hostile_parameters_are_refused() {
     let server = Fixture::ready();
     let spaces = "+".repeat(1 << 20);

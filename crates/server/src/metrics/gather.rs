@@ -7,6 +7,7 @@ use chronolith_tsdb::TsdbStats;
 use super::exposition::{Family, FamilyKind, FamilySample};
 use super::{Seconds, process};
 use crate::app::App;
+use crate::memory::Memory;
 
 /// All families at this moment.
 pub(crate) fn gather(app: &App) -> Vec<Family> {
@@ -16,6 +17,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     writes(app, &mut sheet);
     queries(app, &mut sheet);
     gates(app, &mut sheet);
+    memory(app, &mut sheet);
     match app.store.get() {
         Some(store) => tsdb(&store.stats(), &mut sheet),
         None => replay(app, &mut sheet),
@@ -191,6 +193,20 @@ fn gates(app: &App, sheet: &mut Sheet) {
     sheet.gauge("write_batches_pooled", "Empty batches at hand.", app.batches.len() as f64);
     let failures = app.metrics.scrape_failures.get() as f64;
     sheet.counter("self_scrape_failures_total", "Own metrics that could not be stored.", failures);
+}
+
+fn memory(app: &App, sheet: &mut Sheet) {
+    let memory = Memory::read(app, 0);
+    let parts = memory.parts().map(|part| labelled("part", part.name, part.bytes as f64)).collect();
+    sheet.family("memory_bytes", FamilyKind::Gauge, "Memory on the heap by consumer.", parts);
+    let mapped =
+        memory.store.mapped.iter().map(|part| labelled("part", part.name, part.bytes as f64)).collect();
+    let help = "Files that are read through maps, resident or not.";
+    sheet.family("memory_mapped_bytes", FamilyKind::Gauge, help, mapped);
+    if let Some(bytes) = memory.unaccounted_bytes() {
+        let help = "Resident memory of no file that is in no part: allocator, stacks, connections.";
+        sheet.gauge("memory_unaccounted_bytes", help, bytes);
+    }
 }
 
 fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {

@@ -12,6 +12,12 @@ const TICKS_PER_SECOND: f64 = 100.0;
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct ProcessStats {
     pub(crate) resident_bytes: Option<f64>,
+    /// Of that, pages of no file: heap and stacks.
+    pub(crate) anonymous_bytes: Option<f64>,
+    /// Of that, pages of files, which can be dropped and read again.
+    pub(crate) file_bytes: Option<f64>,
+    /// Most that was resident so far.
+    pub(crate) peak_bytes: Option<f64>,
     pub(crate) virtual_bytes: Option<f64>,
     pub(crate) threads: Option<f64>,
     pub(crate) cpu_seconds: Option<f64>,
@@ -23,9 +29,13 @@ pub(crate) fn read(env: &Env) -> ProcessStats {
     let disk = &*env.disk;
     let status = text(disk, "/proc/self/status").unwrap_or_default();
     let stat = text(disk, "/proc/self/stat").unwrap_or_default();
+    let kib = |name: &str| field(&status, name).map(|kib| kib * 1024.0);
     ProcessStats {
-        resident_bytes: field(&status, "VmRSS:").map(|kib| kib * 1024.0),
-        virtual_bytes: field(&status, "VmSize:").map(|kib| kib * 1024.0),
+        resident_bytes: kib("VmRSS:"),
+        anonymous_bytes: kib("RssAnon:"),
+        file_bytes: kib("RssFile:"),
+        peak_bytes: kib("VmHWM:"),
+        virtual_bytes: kib("VmSize:"),
         threads: field(&status, "Threads:"),
         cpu_seconds: cpu_seconds(&stat),
         open_fds: disk.list(Path::new("/proc/self/fd")).ok().map(|entries| entries.len() as f64),

@@ -7,6 +7,7 @@ mod disk_full;
 #[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
 mod fault_disk;
 mod fixture;
+mod idle;
 mod model;
 mod policy;
 mod retention;

@@ -1,0 +1,80 @@
+//! Where the process's memory is: what every large consumer says, beside what the operating system says.
+//!
+//! Holds: a byte is in one part only. What is in no part (connections, stacks, pieces that the allocator keeps or adds)
+//! is the difference to the resident memory that belongs to no file.
+//! Not here: what the parts of the store are (`tsdb`, `head`).
+
+use chronolith_tsdb::{MemoryPart, TsdbMemory};
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::metrics::process::{self, ProcessStats};
+
+/// All consumers at one moment.
+pub(crate) struct Memory {
+    pub(crate) process: ProcessStats,
+    pub(crate) store: TsdbMemory,
+    pub(crate) server: Vec<MemoryPart>,
+}
+
+impl Memory {
+    /// Asks everybody; `tenant_count` tenants at most are listed.
+    pub(crate) fn read(app: &App, tenant_count: usize) -> Memory {
+        let cache = app.range_cache.counts();
+        let (pool_bytes, pool_count) = app.batches.bytes_and_len();
+        let server = vec![
+            MemoryPart::new("write_requests", app.write_budget.used_bytes(), app.write_gate.busy() as u64),
+            MemoryPart::new("write_batches", pool_bytes, pool_count),
+            MemoryPart::new("queries", app.query_budget.used_bytes(), app.query_gate.busy() as u64),
+            MemoryPart::new("query_cache", cache.bytes, cache.entries as u64),
+        ];
+        let store = app.store.get().map(|store| store.memory(tenant_count)).unwrap_or_default();
+        Memory { process: process::read(&app.env), store, server }
+    }
+
+    /// Parts on the heap.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &MemoryPart> {
+        self.store.head.iter().chain(&self.store.store).chain(&self.server)
+    }
+
+    /// Bytes of all parts.
+    pub(crate) fn accounted_bytes(&self) -> u64 {
+        self.parts().map(|part| part.bytes).sum()
+    }
+
+    /// Resident bytes of no file that are in no part; negative when parts are reserved but not touched yet.
+    pub(crate) fn unaccounted_bytes(&self) -> Option<f64> {
+        Some(self.process.anonymous_bytes? - self.accounted_bytes() as f64)
+    }
+
+    /// As `/api/v1/status/memory` gives it.
+    pub(crate) fn to_json(&self) -> Value {
+        let process = &self.process;
+        let tenants = self.store.tenants.iter().map(
+            |one| json!({ "tenant": one.tenant.as_str(), "series": one.series_count, "bytes": one.bytes }),
+        );
+        json!({
+            "process": {
+                "residentBytes": process.resident_bytes,
+                "anonymousBytes": process.anonymous_bytes,
+                "fileBytes": process.file_bytes,
+                "peakBytes": process.peak_bytes,
+            },
+            "accountedBytes": self.accounted_bytes(),
+            "unaccountedBytes": self.unaccounted_bytes(),
+            "parts": {
+                "head": tree(&self.store.head),
+                "store": tree(&self.store.store),
+                "server": tree(&self.server),
+            },
+            "mapped": tree(&self.store.mapped),
+            "tenants": tenants.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn tree(parts: &[MemoryPart]) -> Map<String, Value> {
+    let entry =
+        |part: &MemoryPart| (part.name.to_owned(), json!({ "bytes": part.bytes, "count": part.count }));
+    parts.iter().map(entry).collect()
+}

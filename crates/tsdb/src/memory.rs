@@ -1,0 +1,50 @@
+//! Where the store's memory is: the head's parts and its own. Cost: a look at each tenant, block and exemplar.
+//!
+//! Not here: what the server keeps, what is resident (the operating system says).
+
+use chronolith_head::{MemoryPart, TenantMemory};
+
+use crate::store::Tsdb;
+
+/// Memory of the store by part.
+#[derive(Debug, Clone, Default)]
+pub struct TsdbMemory {
+    /// On the heap of the head.
+    pub head: Vec<MemoryPart>,
+    /// On the heap beside it.
+    pub store: Vec<MemoryPart>,
+    /// Files that may be mapped, with all their bytes; those that are resident count as pages of files.
+    pub mapped: Vec<MemoryPart>,
+    /// Tenants with most in the head.
+    pub tenants: Vec<TenantMemory>,
+}
+
+impl Tsdb {
+    /// Where memory is, and the `tenant_count` tenants with most of it.
+    #[must_use]
+    pub fn memory(&self, tenant_count: usize) -> TsdbMemory {
+        let lists: Vec<_> = self.tenants.read().values().map(|tenant| tenant.list()).collect();
+        let (mut index_bytes, mut file_bytes, mut block_count) = (0, 0, 0);
+        for block in lists.iter().flatten() {
+            index_bytes += block.heap_bytes() as u64;
+            file_bytes += block.size_bytes();
+            block_count += 1;
+        }
+        let (exemplar_bytes, exemplar_count) = self.exemplars.heap_bytes();
+        let (metadata_bytes, metadata_count) = self.metadata.heap_bytes();
+        let head = self.head.stats();
+        TsdbMemory {
+            head: self.head.memory(),
+            store: vec![
+                MemoryPart::new("block_indexes", index_bytes, block_count),
+                MemoryPart::new("exemplars", exemplar_bytes, exemplar_count),
+                MemoryPart::new("metadata", metadata_bytes, metadata_count),
+            ],
+            mapped: vec![
+                MemoryPart::new("sealed_files", head.sealed_bytes, head.sealed_files),
+                MemoryPart::new("blocks", file_bytes, block_count),
+            ],
+            tenants: self.head.memory_by_tenant(tenant_count),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Series that take no samples any more go to blocks: nothing is lost, shown twice or out of sight meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use chronolith_base::Rng;
+use chronolith_model::{Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_tsdb::Tsdb;
+
+use crate::fixture::{HOUR_MS, Machine, START_MS, write};
+
+/// What is stored, by tenant and name.
+type Model = BTreeMap<(String, String), BTreeMap<i64, u64>>;
+
+const IDLE_AFTER_MS: i64 = 900_000;
+
+fn tenant(name: &str) -> TenantId {
+    TenantId::new(name).expect("legal")
+}
+
+fn machine(seed: u64) -> Machine {
+    let mut machine = Machine::new(seed);
+    machine.options.idle_count_min = 1;
+    machine.options.idle_after_ms = IDLE_AFTER_MS;
+    machine
+}
+
+/// One round of upkeep in which a generation of series ends.
+fn age(machine: &Machine, tsdb: &Tsdb) {
+    machine.clock.advance(Duration::from_millis(IDLE_AFTER_MS as u64 / 2));
+    tsdb.tick();
+}
+
+fn row(count: i32) -> Vec<(i64, f64)> {
+    (0..count).map(|i| (START_MS - HOUR_MS / 2 + i64::from(i) * 1000, f64::from(i))).collect()
+}
+
+fn bits(samples: &[(i64, f64)]) -> Vec<(i64, u64)> {
+    samples.iter().map(|(time, value)| (*time, value.to_bits())).collect()
+}
+
+fn names(machine: &Machine, tsdb: &Tsdb, tenant: &TenantId) -> Vec<String> {
+    let context = ReadContext::unlimited(machine.env.clock.clone());
+    let selector = Selector { matchers: &[], range: TimeRange::ALL };
+    tsdb.queryable(tenant).label_values("__name__", &selector, 0, &context).expect("names")
+}
+
+/// A tenant with two series of which one has gone silent.
+fn with_a_silent_series(machine: &Machine) -> std::sync::Arc<Tsdb> {
+    let tsdb = machine.open();
+    tsdb.tick();
+    write(&tsdb, &tenant("t"), "silent", &row(300)).expect("works");
+    write(&tsdb, &tenant("t"), "busy", &row(300)).expect("works");
+    for i in 0..2 {
+        age(machine, &tsdb);
+        write(&tsdb, &tenant("t"), "busy", &[(START_MS + i, 1.0)]).expect("works");
+    }
+    tsdb
+}
+
+#[test]
+fn an_idle_series_leaves_the_head_and_stays_readable() {
+    let machine = machine(1);
+    let t = tenant("t");
+    let tsdb = with_a_silent_series(&machine);
+    assert_eq!((tsdb.stats().blocks, tsdb.stats().head_series), (0, 2), "idle for one generation only");
+    age(&machine, &tsdb);
+    assert_eq!((tsdb.stats().blocks, tsdb.stats().head_series), (1, 1));
+    assert_eq!(machine.read(&tsdb, &t, "silent"), bits(&row(300)));
+    assert_eq!(machine.read(&tsdb, &t, "busy").len(), 302);
+    assert_eq!(names(&machine, &tsdb, &t), ["busy", "silent"]);
+
+    // It comes back: a further sample, one that the block has, and a late one.
+    let back = [(START_MS + 1, 7.0), (row(300)[5].0, 5.0), (START_MS - HOUR_MS, 8.0)];
+    write(&tsdb, &t, "silent", &back).expect("works");
+    let mut want: BTreeMap<i64, u64> = bits(&row(300)).into_iter().collect();
+    want.extend(bits(&back));
+    let want: Vec<_> = want.into_iter().collect();
+    assert_eq!(machine.read(&tsdb, &t, "silent"), want);
+    assert_eq!(tsdb.stats().head_series, 2);
+    drop(tsdb);
+    machine.disk.crash();
+    let tsdb = machine.open();
+    assert_eq!(machine.read(&tsdb, &t, "silent"), want);
+
+    // The leftover waits for the window's main block, then they are merged.
+    assert!(tsdb.stats().blocks == 1);
+    machine.clock.set_now_ms(START_MS + 6 * HOUR_MS);
+    for _ in 0..4 {
+        tsdb.tick();
+        machine.clock.advance(Duration::from_secs(31));
+    }
+    let stats = tsdb.stats();
+    assert_eq!((stats.blocks, stats.head_series), (2, 0), "one block a window");
+    assert_eq!(machine.read(&tsdb, &t, "silent"), want);
+}
+
+/// A series that only ever gets what it has already is in use: were it cut, its samples would be stored again and again.
+#[test]
+fn repeats_and_late_samples_keep_a_series_busy() {
+    let machine = machine(2);
+    let t = tenant("t");
+    let tsdb = with_a_silent_series(&machine);
+    for round in 0..6 {
+        let sample = if round % 2 == 0 { row(300)[299] } else { (START_MS - 3 * HOUR_MS - round, 1.0) };
+        write(&tsdb, &t, "silent", &[sample]).expect("works");
+        write(&tsdb, &t, "busy", &[(START_MS + round, 1.0)]).expect("works");
+        age(&machine, &tsdb);
+        assert_eq!(tsdb.stats().head_series, 2, "round {round}");
+    }
+}
+
+#[test]
+fn few_idle_series_are_not_worth_a_block() {
+    let check = |idle_count_min: usize, busy_count: usize, idle_after_ms: i64, want_blocks: u64| {
+        let mut machine = machine(3);
+        machine.options.idle_count_min = idle_count_min;
+        machine.options.idle_after_ms = idle_after_ms;
+        let tsdb = with_a_silent_series(&machine);
+        for i in 0..busy_count {
+            write(&tsdb, &tenant("t"), &format!("more{i}"), &row(1)).expect("works");
+        }
+        age(&machine, &tsdb);
+        assert_eq!(tsdb.stats().blocks, want_blocks, "{idle_count_min} {busy_count} {idle_after_ms}");
+    };
+    check(1, 0, IDLE_AFTER_MS, 1);
+    check(2, 0, IDLE_AFTER_MS, 0);
+    check(1, 18, IDLE_AFTER_MS, 1);
+    check(1, 60, IDLE_AFTER_MS, 0);
+    check(1, 0, 0, 0);
+}
+
+/// What is cut must not come back from the log after it was deleted from its block.
+#[test]
+fn a_deleted_idle_series_does_not_come_back() {
+    let machine = machine(4);
+    let t = tenant("t");
+    let tsdb = with_a_silent_series(&machine);
+    age(&machine, &tsdb);
+    assert_eq!(tsdb.stats().blocks, 1);
+    let selectors = [vec![Matcher::equal("__name__", "silent")]];
+    tsdb.delete_series(&t, &selectors, TimeRange::ALL).expect("deleted");
+    assert!(machine.read(&tsdb, &t, "silent").is_empty());
+    drop(tsdb);
+    machine.disk.crash();
+    let tsdb = machine.open();
+    assert!(machine.read(&tsdb, &t, "silent").is_empty());
+    assert_eq!(machine.read(&tsdb, &t, "busy").len(), 302);
+}
+
+/// Every disk operation of the cut fails and all behind it; then the process is killed, then the power goes.
+#[test]
+fn a_cut_that_ends_anywhere_loses_and_doubles_nothing() {
+    for op_count in 0..1000 {
+        let machine = machine(5);
+        let t = tenant("t");
+        let tsdb = with_a_silent_series(&machine);
+        write(&tsdb, &t, "silent2", &[(START_MS - 3 * HOUR_MS, 4.0)]).expect("works");
+        write(&tsdb, &t, "silent", &[(START_MS - 3 * HOUR_MS, 4.0)]).expect("works");
+        write(&tsdb, &t, "busy", &[(START_MS + 9, 4.0)]).expect("works");
+        age(&machine, &tsdb);
+        age(&machine, &tsdb);
+        let all: Vec<_> = ["silent", "silent2", "busy"].map(|name| machine.read(&tsdb, &t, name)).into();
+        let check = |tsdb: &Tsdb, what: &str| {
+            for (name, want) in ["silent", "silent2", "busy"].iter().zip(&all) {
+                assert_eq!(machine.read(tsdb, &t, name), *want, "{what} at operation {op_count}: {name}");
+            }
+        };
+        machine.clock.advance(Duration::from_millis(IDLE_AFTER_MS as u64 / 2));
+        machine.disk.fail_after(op_count);
+        tsdb.tick();
+        let stats = tsdb.stats();
+        machine.disk.heal();
+        check(&tsdb, "running on");
+        drop(tsdb);
+        check(&machine.open(), "killed");
+        machine.disk.crash();
+        check(&machine.open(), "power cut");
+        if stats.maintenance_error_count == 0 {
+            assert!(op_count > 20 && stats.head_series == 0, "the cut was done");
+            return;
+        }
+    }
+    panic!("the cut never comes to its end");
+}
+
+fn check_model(machine: &Machine, tsdb: &Tsdb, model: &Model, what: &str) {
+    for ((owner, name), want) in model {
+        let want: Vec<_> = want.iter().map(|(time, bits)| (*time, *bits)).collect();
+        assert_eq!(machine.read(tsdb, &tenant(owner), name), want, "{what}: {owner} {name}");
+    }
+}
+
+/// Writes, cuts of idle series, flushes, restarts and power cuts in any order: always all of it is there, once.
+#[test]
+fn cuts_at_random_moments_agree_with_a_model() {
+    for seed in 0..30 {
+        let rng = Rng::from_seed(900 + seed);
+        let machine = machine(seed);
+        let mut model = Model::new();
+        let mut tsdb = machine.open();
+        let mut cut_count = 0.0;
+        for step in 0..60 {
+            match rng.below(12) {
+                0..=6 => {
+                    let owner = if rng.below(2) == 0 { "a" } else { "b" };
+                    let name = format!("m{}", rng.below(6));
+                    let base = START_MS - 2 * HOUR_MS + step * 60_000 - rng.below(3) as i64 * HOUR_MS;
+                    let times = (0..1 + rng.below(150) as i64).map(|k| base + k * 1000);
+                    let samples: Vec<_> = times.map(|time| (time, (time % 977) as f64)).collect();
+                    write(&tsdb, &tenant(owner), &name, &samples).expect("works");
+                    model.entry((owner.to_owned(), name)).or_default().extend(bits(&samples));
+                }
+                7..=9 => (0..1 + rng.below(4)).for_each(|_| age(&machine, &tsdb)),
+                10 => {
+                    drop(tsdb);
+                    if rng.below(2) == 0 {
+                        machine.disk.crash();
+                    }
+                    tsdb = machine.open();
+                    tsdb.tick();
+                }
+                _ => tsdb.flush_closed(START_MS - HOUR_MS * rng.below(4) as i64).expect("flushes"),
+            }
+            check_model(&machine, &tsdb, &model, &format!("seed {seed}, step {step}"));
+            let cut = tsdb.stats().gauges.iter().find(|gauge| gauge.0 == "head_idle_series_cut").map(|g| g.1);
+            cut_count += cut.expect("a gauge");
+        }
+        assert!(cut_count > 0.0, "seed {seed} cuts something");
+    }
+}
+
+/// Readers and a writer of returning series run while every round cuts what is idle.
+#[test]
+fn readers_see_all_while_idle_series_leave() {
+    let machine = machine(6);
+    let tsdb = machine.open();
+    let mut model = Model::new();
+    for i in 0..40 {
+        let samples: Vec<_> = row(150).into_iter().map(|(time, value)| (time + i, value)).collect();
+        write(&tsdb, &tenant("t"), &format!("m{i}"), &samples).expect("works");
+        model.insert(("t".to_owned(), format!("m{i}")), bits(&samples).into_iter().collect());
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                check_model(&machine, &tsdb, &model, "meanwhile");
+            }
+        });
+        for round in 0..30 {
+            // What is written is there already: series come and go, and what is read stays the same.
+            for i in (round % 5..40).step_by(5) {
+                write(&tsdb, &tenant("t"), &format!("m{i}"), &[(row(150)[0].0 + i, 0.0)]).expect("works");
+            }
+            age(&machine, &tsdb);
+            if reader.is_finished() {
+                break;
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(tsdb.stats().blocks > 0);
+    check_model(&machine, &tsdb, &model, "afterwards");
+}
