@@ -1,7 +1,7 @@
 //! From records of the log to chunks: finds the series of each sample and appends it, or puts it with the late ones.
 //!
 //! Holds: samples of a chunk ascend; of equal times of a series the first value stays; every sample that is left out
-//! is counted. Memory: 48 bytes and the label numbers a series, waiting samples packed, late samples up to a limit.
+//! is counted. Memory: 112 bytes and the label numbers a series, waiting samples packed, late samples up to a limit.
 //! Not here: reading files (`pump`), blocks (`output`).
 
 mod late;
@@ -197,7 +197,7 @@ impl Gather {
         }
         let open = &self.open[series as usize];
         if time == open.last_time {
-            let repeated = bits == open.last_bits;
+            let repeated = bits == open.last_bits();
             self.counts.repeated_samples += u64::from(repeated);
             self.counts.conflicting_samples += u64::from(!repeated);
         } else {

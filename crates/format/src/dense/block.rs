@@ -41,11 +41,55 @@ pub(super) fn put_blocks(items: &[i64], out: &mut Vec<u8>) {
 }
 
 fn put_block(items: &[i64], out: &mut Vec<u8>) {
-    let first = items[0];
-    if items.iter().all(|&item| item == first) {
-        put_packed(items, Plan { base: first, width: 0, cost_bits: 0 }, out);
-        return;
+    let (low, high) = items.iter().fold((i64::MAX, i64::MIN), |(low, high), &x| (low.min(x), high.max(x)));
+    let width = width_of(distance(low, high));
+    if width == 0 || is_spread(items, low, width) {
+        put_packed(items, Plan::unpatched(items.len(), low, width), out);
+    } else {
+        put_searched(items, out);
     }
+}
+
+/// Slots of the range of a block in which [`is_spread`] counts items, as a power of two.
+const SLOT_BITS: u32 = 4;
+const SLOTS: usize = 1 << SLOT_BITS;
+/// By how many bits windows are narrower than the range, and how many neighbouring slots such a window can touch;
+/// all that are narrower yet touch no more than the last.
+const WINDOWS: [(usize, usize); 4] = [(1, 9), (2, 5), (3, 3), (4, 2)];
+/// Least bits of a patch: a position and a number.
+const PATCH_BITS_MIN: usize = 16;
+
+/// Whether items lie so that neither patches nor a bitmap can save anything, as a search would find.
+///
+/// PERF: jitter, rates and gauges mostly lie like this; counting them in slots takes a quarter of sorting them.
+///   cargo run --release -p chronolith-format --example dense_speed
+fn is_spread(items: &[i64], low: i64, width: u32) -> bool {
+    if width < SLOT_BITS {
+        return false;
+    }
+    let shift = width - SLOT_BITS;
+    let mut counts = [0u8; SLOTS];
+    for &item in items {
+        counts[(distance(low, item) >> shift) as usize % SLOTS] += 1;
+    }
+    // Items that a bitmap would stand for lie in one slot.
+    if counts.iter().any(|&count| 4 * usize::from(count) >= items.len()) {
+        return false;
+    }
+    let patches_most = PATCH_COUNTS[PATCH_COUNTS.len() - 1];
+    WINDOWS.iter().all(|&(bits, slots)| {
+        let most_inside =
+            counts.windows(slots).map(|slots| slots.iter().map(|&count| usize::from(count)).sum()).max();
+        let outside = items.len() - most_inside.unwrap_or(items.len());
+        // Another base may be shorter, so what the lowest item takes counts as saved too.
+        let saved_bits = bits * items.len() + varint_bits(low);
+        let is_last = bits == SLOT_BITS as usize;
+        outside > if is_last { patches_most } else { patches_most.min(saved_bits / PATCH_BITS_MIN) }
+    })
+}
+
+/// Writes a block as the cheapest plan says that a search finds.
+fn put_searched(items: &[i64], out: &mut Vec<u8>) {
     let mut sorted = [0i64; BLOCK_ITEMS];
     let sorted = &mut sorted[..items.len()];
     sorted.copy_from_slice(items);
@@ -71,6 +115,12 @@ fn put_block(items: &[i64], out: &mut Vec<u8>) {
 const PATCH_COUNTS: [usize; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48];
 
 impl Plan {
+    /// All of `len` items in `width` bits above the lowest.
+    fn unpatched(len: usize, low: i64, width: u32) -> Plan {
+        let base = if width == u32::from(WIDTH_MAX) { 0 } else { low };
+        Plan { base, width, cost_bits: 8 + len * width as usize + varint_bits(base) }
+    }
+
     /// The cheapest plan for `sorted`, which is not empty.
     ///
     /// PERF: tries numbers of patches, not widths: the narrowest window that leaves out k items has only k + 1
@@ -78,9 +128,7 @@ impl Plan {
     fn new(sorted: &[i64]) -> Plan {
         let (first, last) = (sorted[0], sorted[sorted.len() - 1]);
         let width = width_of(distance(first, last));
-        let base = if width == u32::from(WIDTH_MAX) { 0 } else { first };
-        let unpatched =
-            Plan { base, width, cost_bits: 8 + sorted.len() * width as usize + varint_bits(base) };
+        let unpatched = Plan::unpatched(sorted.len(), first, width);
         let mut best = unpatched;
         let mut narrowest = width;
         for patch_count in PATCH_COUNTS {
@@ -370,8 +418,17 @@ fn load(padded: &[u8; PAYLOAD_BYTES_MAX + WORD_BYTES], at: usize) -> u64 {
 
 /// About how many bits `items` take as blocks: what a choice between codings needs, at 2 ns an item.
 pub(super) fn estimate_bits(items: &[i64]) -> usize {
+    estimate_from(items, ESTIMATE_BLOCKS)
+}
+
+/// As [`estimate_bits`], from fewer blocks: enough to tell which codings are out of the question.
+pub(super) fn glance_bits(items: &[i64]) -> usize {
+    estimate_from(items, GLANCE_BLOCKS)
+}
+
+fn estimate_from(items: &[i64], blocks_max: usize) -> usize {
     let block_count = items.len().div_ceil(BLOCK_ITEMS);
-    let step = block_count.div_ceil(ESTIMATE_BLOCKS).max(1);
+    let step = block_count.div_ceil(blocks_max).max(1);
     let sampled = items.chunks(BLOCK_ITEMS).step_by(step);
     let (mut bits, mut sampled_count) = (0, 0);
     for block in sampled {
@@ -383,21 +440,31 @@ pub(super) fn estimate_bits(items: &[i64]) -> usize {
 
 /// Blocks that an estimate looks at.
 const ESTIMATE_BLOCKS: usize = 8;
+/// Blocks that a glance looks at.
+const GLANCE_BLOCKS: usize = 3;
+/// Bits of a block in front of its items, as the estimate assumes.
+const BLOCK_HEAD_BITS: usize = 16;
 /// Bits of a patch that the estimate assumes beyond the bits that stick out.
 const PATCH_BITS: usize = 12;
 
 fn estimate_block_bits(items: &[i64]) -> usize {
     let pivot = pivot_of(items);
     let mut counts = [0u8; 65];
+    let mut all_bits = 0;
     for &item in items {
-        counts[width_of(zigzag(item.wrapping_sub(pivot))) as usize] += 1;
+        let distance = zigzag(item.wrapping_sub(pivot));
+        all_bits |= distance;
+        counts[width_of(distance) as usize] += 1;
+    }
+    if all_bits == 0 {
+        return BLOCK_HEAD_BITS;
     }
     let equal = usize::from(counts[0]);
     // Patches for widths below the one tried: how many, and by how many bits in sum they stick out.
     let (mut over_count, mut over_bits) = (0usize, 0usize);
     let mut best_per_item = usize::MAX;
     let mut best_sparse = usize::MAX;
-    for width in (0..=64usize).rev() {
+    for width in (0..=width_of(all_bits) as usize).rev() {
         let patch_bits = over_count * PATCH_BITS + over_bits;
         best_per_item = best_per_item.min(items.len() * width + patch_bits);
         if width > 0 {
@@ -409,7 +476,7 @@ fn estimate_block_bits(items: &[i64]) -> usize {
             break;
         }
     }
-    16 + best_per_item.min(items.len() + 16 + best_sparse)
+    BLOCK_HEAD_BITS + best_per_item.min(items.len() + 16 + best_sparse)
 }
 
 /// Middle one of five items.

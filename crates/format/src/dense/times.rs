@@ -122,7 +122,7 @@ fn put_grid_head(mode: u8, times: &[i64], step: u64, gaps: &[(u16, i64)], out: &
 }
 
 /// The step of a grid that the times lie on or near, if there is one: its gaps go to `scratch.gaps`, the
-/// distances of all times but the first to `scratch.series`.
+/// distances of all times but the first to `scratch.series`, none if all are 0.
 fn find_grid(times: &[i64], scratch: &mut DenseScratch) -> Option<u64> {
     scratch.gaps.clear();
     scratch.series.clear();
@@ -134,6 +134,9 @@ fn find_grid(times: &[i64], scratch: &mut DenseScratch) -> Option<u64> {
         return None;
     }
     let guess = guess_step(times);
+    if is_regular(times, guess.cast_signed()) {
+        return Some(guess);
+    }
     if !find_gaps(times, guess, &mut scratch.gaps) {
         return None;
     }
@@ -153,6 +156,15 @@ fn find_grid(times: &[i64], scratch: &mut DenseScratch) -> Option<u64> {
         return Some(round);
     }
     Some(fitted)
+}
+
+/// Whether all times lie on the grid.
+///
+/// PERF: looks at all of them, which vectorises, and spares the search for gaps and the residuals.
+///   cargo run --release -p chronolith-format --example dense_speed
+fn is_regular(times: &[i64], step: i64) -> bool {
+    let differs = |(before, after): (&i64, &i64)| after.wrapping_sub(*before) ^ step;
+    times.iter().zip(times.iter().skip(1)).map(differs).fold(0, |all, differs| all | differs) == 0
 }
 
 /// The median of some deltas; at least 1.
