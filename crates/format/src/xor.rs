@@ -383,12 +383,12 @@ pub fn encode_whole(times: &[i64], values: &[f64]) -> Vec<u8> {
     assert_eq!(times.len(), values.len(), "one value a time");
     assert!(times.is_sorted_by(|a, b| a < b), "times ascend strictly");
     let mut state = XorState::new();
-    let mut buf = Vec::new();
+    let mut buf = vec![0; HEADER_BYTES + SAMPLE_BYTES_MAX * (times.len() + 1)];
     for (&time, &value) in times.iter().zip(values) {
-        buf.resize(state.byte_len_needed(), 0);
         state.append(&mut buf, time, value);
     }
     buf.truncate(state.byte_len());
+    buf.shrink_to_fit();
     buf
 }
 

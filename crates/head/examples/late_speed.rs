@@ -1,9 +1,10 @@
 //! What late samples cost: `Head::append` with a share of late ones, then reading all of it, before and after the
 //! windows are cut.
 //!
-//! A round is one sample of all series, 15 s apart. Late samples take the place of random ones: `old` ones of any
-//! millisecond of the last 24 hours; of `slight` ones two neighbours come in the wrong order.
-//! `cargo run --release -p chronolith-head --example late_speed -- [series] [rounds] [late percent] [old|slight]`
+//! A round is one sample of all series. Late samples take the place of random ones: `old` ones of any
+//! millisecond of the last 24 hours; of `slight` ones two neighbours come in the wrong order; `withheld` ones come
+//! in any later round instead, behind the others of it.
+//! `cargo run --release -p chronolith-head --example late_speed -- [series] [rounds] [late percent] [kind] [step ms]`
 
 use chronolith_base::{Env, Rng};
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
@@ -12,7 +13,7 @@ use chronolith_model::{
 };
 
 const BATCH: usize = 5000;
-const STEP_MS: i64 = 15_000;
+const STEP_MS: u64 = 15_000;
 const DAY_MS: u64 = 86_400_000;
 /// The start of a window, so that rounds and windows begin together.
 const START_MS: i64 = 1_699_999_200_000;
@@ -22,6 +23,7 @@ const START_MS: i64 = 1_699_999_200_000;
 enum Lateness {
     Old,
     Slight,
+    Withheld,
 }
 
 struct Fleet {
@@ -31,6 +33,10 @@ struct Fleet {
     swapped: Vec<bool>,
     rng: Rng,
     batches: Vec<WriteBatch>,
+    step_ms: i64,
+    labels: Vec<Labels>,
+    /// Series and round of what comes late, by the round in which it comes.
+    withheld: Vec<Vec<(u32, i64)>>,
 }
 
 /// CPU time and samples of all rounds.
@@ -46,12 +52,18 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, or: u64| args.get(at).and_then(|a| a.parse().ok()).unwrap_or(or);
     let (series_count, rounds, late_percent) = (number(0, 100_000), number(1, 130), number(2, 10));
-    let lateness = if args.get(3).is_some_and(|a| a == "slight") { Lateness::Slight } else { Lateness::Old };
+    let lateness = match args.get(3).map(String::as_str) {
+        Some("slight") => Lateness::Slight,
+        Some("withheld") => Lateness::Withheld,
+        _ => Lateness::Old,
+    };
+    let step_ms = number(4, STEP_MS) as i64;
     let dir = std::env::temp_dir().join(format!("late-speed-{}", std::process::id()));
     let env = Env::real();
     let options = HeadOptions { sync: SyncMode::Os, ..HeadOptions::new(dir.clone()) };
     let (head, _) = Head::open(&env, options, &ReplayProgress::default()).expect("opens");
-    let mut fleet = Fleet::new(series_count as usize, late_percent, lateness);
+    let mut fleet = Fleet::new(series_count as usize, late_percent, lateness, step_ms);
+    fleet.withhold(rounds as usize);
     let mut cost = Cost::default();
     for round in 0..rounds {
         let one = fleet.round(&env, &head, round as i64);
@@ -75,7 +87,7 @@ fn main() {
     for part in head.memory() {
         println!("bytes a series: {} {:.1}", part.name, part.bytes as f64 / series_count as f64);
     }
-    let end = START_MS + rounds as i64 * STEP_MS;
+    let end = START_MS + rounds as i64 * step_ms;
     read(&env, &head, "head", TimeRange::new(START_MS, end));
     cut(&env, &head);
     drop(head);
@@ -83,26 +95,44 @@ fn main() {
 }
 
 impl Fleet {
-    fn new(series_count: usize, late_percent: u64, lateness: Lateness) -> Fleet {
-        let batches =
-            (0..series_count.div_ceil(BATCH)).map(|b| make_batch(b * BATCH, series_count)).collect();
-        let swapped = vec![false; series_count];
-        Fleet { late_percent, lateness, swapped, rng: Rng::from_seed(1), batches }
+    fn new(series_count: usize, late_percent: u64, lateness: Lateness, step_ms: i64) -> Fleet {
+        let labels: Vec<Labels> = (0..series_count).map(labels_of).collect();
+        let batches = labels.chunks(BATCH).map(|part| make_batch(part.iter())).collect();
+        let (swapped, rng) = (vec![false; series_count], Rng::from_seed(1));
+        Fleet { late_percent, lateness, swapped, rng, batches, step_ms, labels, withheld: Vec::new() }
+    }
+
+    /// Decides which samples of `rounds` come late, and when.
+    fn withhold(&mut self, rounds: usize) {
+        self.withheld = vec![Vec::new(); rounds];
+        if self.lateness != Lateness::Withheld {
+            return;
+        }
+        for round in 1..rounds.saturating_sub(1) {
+            for series in 0..self.labels.len() as u32 {
+                if self.rng.below(100) < self.late_percent {
+                    let later = round + 1 + self.rng.below((rounds - round - 1) as u64) as usize;
+                    self.withheld[later].push((series, round as i64));
+                }
+            }
+        }
     }
 
     fn round(&mut self, env: &Env, head: &Head, round: i64) -> Cost {
-        let now = START_MS + STEP_MS * round;
+        if self.lateness == Lateness::Withheld {
+            return self.round_withheld(env, head, round);
+        }
+        let now = START_MS + self.step_ms * round;
         let mut cost = Cost::default();
-        let tenant = TenantId::anonymous();
         for (batch_idx, batch) in self.batches.iter_mut().enumerate() {
             let at_first = batch_idx * BATCH;
             for at in 0..batch.times.len() {
                 let (time, is_late) = match self.lateness {
-                    Lateness::Old => old_time(&self.rng, self.late_percent, round, now),
                     Lateness::Slight => {
                         let swapped = &mut self.swapped[at_first + at];
-                        slight_time(&self.rng, self.late_percent, round, now, swapped)
+                        slight_time(&self.rng, self.late_percent, round, now, self.step_ms, swapped)
                     }
+                    _ => old_time(&self.rng, self.late_percent, round, now),
                 };
                 batch.times[at] = time;
                 cost.late_count += u64::from(is_late);
@@ -112,17 +142,42 @@ impl Fleet {
                     self.rng.below(10_000) as f64 / 100.0
                 };
             }
-            let start = cpu_ns(env);
-            let (outcome, ticket) =
-                head.append(&tenant, &TenantLimits::default(), now, batch).expect("taken");
-            let middle = cpu_ns(env);
-            head.wait(ticket).expect("written");
-            cost.append_ns += middle - start;
-            cost.write_ns += cpu_ns(env) - middle;
-            cost.sample_count += outcome.accepted_count;
+            append(env, head, now, batch, &mut cost);
         }
         cost
     }
+
+    /// Samples of the round that come in time, then those that come late in it.
+    fn round_withheld(&mut self, env: &Env, head: &Head, round: i64) -> Cost {
+        // Whether a sample is withheld is found where it comes.
+        let mut is_late = vec![false; self.labels.len()];
+        let later = self.withheld.iter().flatten().filter(|(_, of)| *of == round);
+        later.for_each(|&(series, _)| is_late[series as usize] = true);
+        let in_time = (0..self.labels.len() as u32).filter(|&series| !is_late[series as usize]);
+        let mut arrivals: Vec<(u32, i64)> = in_time.map(|series| (series, round)).collect();
+        let mut cost = Cost { late_count: self.withheld[round as usize].len() as u64, ..Cost::default() };
+        arrivals.append(&mut self.withheld[round as usize]);
+        for part in arrivals.chunks(BATCH) {
+            let mut batch = make_batch(part.iter().map(|(series, _)| &self.labels[*series as usize]));
+            for (at, &(series, of)) in part.iter().enumerate() {
+                batch.times[at] = START_MS + self.step_ms * of;
+                batch.values[at] = (of * 50) as f64 + f64::from(series % 100);
+            }
+            append(env, head, START_MS + self.step_ms * round, &batch, &mut cost);
+        }
+        cost
+    }
+}
+
+fn append(env: &Env, head: &Head, now: i64, batch: &WriteBatch, cost: &mut Cost) {
+    let start = cpu_ns(env);
+    let (outcome, ticket) =
+        head.append(&TenantId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
+    let middle = cpu_ns(env);
+    head.wait(ticket).expect("written");
+    cost.append_ns += middle - start;
+    cost.write_ns += cpu_ns(env) - middle;
+    cost.sample_count += outcome.accepted_count;
 }
 
 /// Time of a sample, and whether it is late.
@@ -134,12 +189,19 @@ fn old_time(rng: &Rng, late_percent: u64, round: i64, now: i64) -> (i64, bool) {
 }
 
 /// As [`old_time`]: in even rounds the sample of the next one may come instead.
-fn slight_time(rng: &Rng, late_percent: u64, round: i64, now: i64, swapped: &mut bool) -> (i64, bool) {
+fn slight_time(
+    rng: &Rng,
+    late_percent: u64,
+    round: i64,
+    now: i64,
+    step_ms: i64,
+    swapped: &mut bool,
+) -> (i64, bool) {
     if round % 2 == 0 {
         *swapped = rng.below(100) < 2 * late_percent;
-        return (if *swapped { now + STEP_MS } else { now }, false);
+        return (if *swapped { now + step_ms } else { now }, false);
     }
-    if std::mem::take(swapped) { (now - STEP_MS, true) } else { (now, false) }
+    if std::mem::take(swapped) { (now - step_ms, true) } else { (now, false) }
 }
 
 /// Reads all series of `range` from the head.
@@ -197,23 +259,24 @@ fn cpu_ns(env: &Env) -> u64 {
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_else(|| env.clock.mono_ns())
 }
 
-fn make_batch(first: usize, end: usize) -> WriteBatch {
+fn make_batch<'a>(series: impl Iterator<Item = &'a Labels>) -> WriteBatch {
     let mut batch = WriteBatch::from_labels();
-    for i in first..(first + BATCH).min(end) {
-        let (instance, path) = (format!("host-{}:9100", i / 500), format!("/api/v1/{}", i % 500));
-        let labels = Labels::from_pairs([
-            ("__name__", "http_requests_total"),
-            ("instance", &*instance),
-            ("path", &*path),
-            ("job", "api"),
-            ("cluster", "eu-west-1"),
-            ("namespace", "default"),
-            ("method", "GET"),
-            ("code", "200"),
-            ("pod", "api-7c9f"),
-            ("container", "server"),
-        ]);
-        batch.push_labels(&labels, &[(0, 0.0)]);
-    }
+    series.for_each(|labels| batch.push_labels(labels, &[(0, 0.0)]));
     batch
+}
+
+fn labels_of(series: usize) -> Labels {
+    let (instance, path) = (format!("host-{}:9100", series / 500), format!("/api/v1/{}", series % 500));
+    Labels::from_pairs([
+        ("__name__", "http_requests_total"),
+        ("instance", &*instance),
+        ("path", &*path),
+        ("job", "api"),
+        ("cluster", "eu-west-1"),
+        ("namespace", "default"),
+        ("method", "GET"),
+        ("code", "200"),
+        ("pod", "api-7c9f"),
+        ("container", "server"),
+    ])
 }

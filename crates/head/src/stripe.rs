@@ -12,6 +12,7 @@ mod late;
 mod nodes;
 mod order;
 mod seal;
+mod taken;
 
 use chronolith_base::Disk;
 use chronolith_format::xor::{SAMPLES_PER_CHUNK, XorState};
@@ -22,6 +23,7 @@ use idle::Stamps;
 pub(crate) use late::LateSamples;
 pub(crate) use nodes::{SealedNode, SealedNodes};
 use order::Decoded;
+use taken::Taken;
 
 use crate::chain::{Chain, Chains};
 use crate::memory::MemoryPart;
@@ -114,6 +116,7 @@ pub(crate) struct Stripe {
     pub(crate) nodes: SealedNodes,
     pub(crate) late: LateSamples,
     gaps: Gaps,
+    taken: Taken,
     decoded: Decoded,
     /// A copy of the open chunk at hand.
     chunk: Vec<u8>,
@@ -143,6 +146,7 @@ impl Stripe {
             nodes: SealedNodes::new(),
             late: LateSamples::default(),
             gaps: Gaps::default(),
+            taken: Taken::default(),
             decoded: Decoded::default(),
             chunk: Vec::new(),
         }
@@ -176,6 +180,9 @@ impl Stripe {
         assert!(page.slots[slot].has_no_chunk(), "chunks are removed before their series");
         page.slots[slot] = Hot::EMPTY;
         page.live_count -= 1;
+        // A restart may make a series of this id again.
+        self.gaps.forget(id);
+        self.taken.forget_open(id);
         if page.live_count == 0 {
             self.pages[page_idx] = None;
             self.page_count -= 1;
@@ -270,7 +277,7 @@ impl Stripe {
     pub(crate) fn memory(&self) -> [MemoryPart; 4] {
         let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();
         let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
-        let late = self.late.heap_bytes() + self.gaps.heap_bytes() as u64;
+        let late = self.late.heap_bytes() + (self.gaps.heap_bytes() + self.taken.heap_bytes()) as u64;
         [
             MemoryPart::new("hot_records", hot, self.series_count()),
             MemoryPart::new("open_chunks", self.chains.heap_bytes(), self.chains.count()),

@@ -110,8 +110,12 @@ pub fn encode_samples(arrival_ms: i64, ids: &[u32], times: &[i64], values: &[u64
         out.push(TIMES_EQUAL);
     } else {
         out.push(TIMES_RESIDUAL);
+        out.reserve(2 * times.len());
         for &time in times {
-            put_varint(out, time.wrapping_sub(base));
+            match time.wrapping_sub(base) {
+                0 => out.push(0),
+                late_ms => put_varint(out, late_ms),
+            }
         }
     }
     out.reserve(8 * values.len());

@@ -46,6 +46,7 @@ impl Stripe {
         if has_changed {
             self.gaps.forget(id);
             self.decoded.clear();
+            self.taken.clear();
             self.settle_last(world, id);
         }
         Erased { sample_count, has_changed }

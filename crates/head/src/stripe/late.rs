@@ -72,21 +72,17 @@ impl LateSamples {
         time >= self.buffers[handle as usize].sealed_from
     }
 
-    /// Inserts a sample whose time is not there yet; gives the count.
-    pub(crate) fn insert(&mut self, handle: u32, time: i64, value_bits: u64) -> usize {
+    /// Inserts a sample whose time is not there yet at `place`, which [`LateSamples::find`] gave; gives the count.
+    pub(crate) fn insert(&mut self, handle: u32, place: usize, time: i64, value_bits: u64) -> usize {
         let buffer = &mut self.buffers[handle as usize];
         let before = buffer.samples.capacity();
         let samples = &mut buffer.samples;
+        debug_assert!(samples[..place].last().is_none_or(|s| s.0 < time), "samples ascend");
+        debug_assert!(samples.get(place).is_none_or(|s| s.0 > time), "equal times are found before");
         if samples.is_empty() {
             samples.reserve_exact(ROOM_COUNT);
         }
-        if samples.last().is_none_or(|last| last.0 < time) {
-            samples.push((time, value_bits));
-        } else {
-            let at = samples.partition_point(|s| s.0 < time);
-            debug_assert!(samples.get(at).is_none_or(|s| s.0 != time), "equal times are found before");
-            samples.insert(at, (time, value_bits));
-        }
+        samples.insert(place, (time, value_bits));
         self.sample_bytes += size_of::<(i64, u64)>() * (samples.capacity() - before);
         samples.len()
     }
@@ -110,13 +106,14 @@ impl LateSamples {
         halvings > 0 || count >= LATE_COUNT_LIMIT || overlapped_count() <= MERGE_FACTOR * count
     }
 
-    /// Bits of the value at `time`.
-    pub(crate) fn value(&self, handle: u32, time: i64) -> Option<u64> {
+    /// Bits of the value at `time`, or where a sample of that time belongs.
+    pub(crate) fn find(&self, handle: u32, time: i64) -> Result<u64, usize> {
         let samples = &self.buffers[handle as usize].samples;
         if samples.last().is_none_or(|last| last.0 < time) {
-            return None;
+            return Err(samples.len());
         }
-        samples.binary_search_by_key(&time, |s| s.0).ok().map(|at| samples[at].1)
+        let place = samples.partition_point(|s| s.0 < time);
+        samples.get(place).filter(|s| s.0 == time).map(|s| s.1).ok_or(place)
     }
 
     /// A copy of all samples.
@@ -215,7 +212,7 @@ mod tests {
         let mut bytes_max = 0;
         for i in 0..3_000_000i64 {
             let handle = late.alloc();
-            let count = late.insert(handle, i, 1);
+            let count = late.insert(handle, 0, i, 1);
             if late.is_full(count, || usize::MAX) {
                 late.free(handle);
             } else {

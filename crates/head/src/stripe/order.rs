@@ -6,6 +6,7 @@
 use chronolith_format::xor;
 use chronolith_model::{Columns, DuplicatePolicy, TimeRange};
 
+use super::taken::ChunkKey;
 use super::{Applied, Hot, NONE, Stripe, StripeWorld};
 use crate::sealed::SealedPlace;
 use crate::windows::WindowTally;
@@ -51,7 +52,10 @@ impl Stripe {
         value_bits: u64,
     ) -> Applied {
         let Some(hot) = self.hot(id).cloned() else { return Applied::Gone };
-        let applied = match self.stored_value(world, id, &hot, time) {
+        // Late samples come first: one of them may replace what a chunk has.
+        let waiting = if hot.late == NONE { Err(0) } else { self.late.find(hot.late, time) };
+        let stored = waiting.ok().or_else(|| self.chunk_value(world, id, &hot, time));
+        let applied = match stored {
             None => Applied::Late,
             Some(found) if found == value_bits => return Applied::Repeat,
             Some(_) if world.duplicates == DuplicatePolicy::KeepFirst => return Applied::Conflict,
@@ -65,11 +69,12 @@ impl Stripe {
             if let Some(hot) = self.hot_mut(id) {
                 hot.late = handle;
             }
-        } else if applied == Applied::Replaced && self.late.replace(handle, time, value_bits) {
+        } else if waiting.is_ok() && self.late.replace(handle, time, value_bits) {
             return applied;
         }
         windows.add_aside(time, 1);
-        let count = self.late.insert(handle, time, value_bits);
+        let place = waiting.expect_err("what waits has been replaced");
+        let count = self.late.insert(handle, place, time, value_bits);
         let sealed_count = || self.nodes.list(hot.sealed).map(|n| usize::from(n.count)).sum();
         if self.late.is_full(count, sealed_count) {
             self.seal_full(world, windows, id, &hot);
@@ -87,14 +92,8 @@ impl Stripe {
         self.seal_late(world, windows, id, TimeRange { start: i64::MIN, end: i64::MAX });
     }
 
-    /// Bits of the value stored for `time`, wherever it is. `time` is not later than the last sample.
-    fn stored_value(&mut self, world: &StripeWorld<'_>, id: u32, hot: &Hot, time: i64) -> Option<u64> {
-        // Late samples come first: one of them may replace what a chunk has.
-        if hot.late != NONE
-            && let Some(bits) = self.late.value(hot.late, time)
-        {
-            return Some(bits);
-        }
+    /// Bits of the value that a chunk has for `time`, which is not later than the last sample.
+    fn chunk_value(&mut self, world: &StripeWorld<'_>, id: u32, hot: &Hot, time: i64) -> Option<u64> {
         if time == hot.xor.time() {
             return Some(hot.xor.value_bits());
         }
@@ -102,6 +101,9 @@ impl Stripe {
             return None;
         }
         if !hot.open.is_none() && time >= hot.open_min {
+            if self.taken.is_free(ChunkKey::open(id), hot.open_min, time) {
+                return None;
+            }
             self.see_open(id, hot);
             return self.decoded.value(time);
         }
@@ -123,18 +125,24 @@ impl Stripe {
         let decoded = xor::decode(&self.chunk, TimeRange::ALL, &mut self.decoded.samples);
         debug_assert!(decoded.is_ok(), "open chunks decode");
         self.decoded.seen = seen;
+        self.taken.note(ChunkKey::open(id), &self.decoded.samples.times);
     }
 
     fn sealed_value(&mut self, world: &StripeWorld<'_>, hot: &Hot, time: i64) -> Option<u64> {
         let mut decoded = std::mem::take(&mut self.decoded);
         let mut found = None;
         for node in self.nodes.list(hot.sealed).filter(|n| n.min_time <= time && time <= n.max_time()) {
+            let key = ChunkKey::sealed(node.place);
             if decoded.seen != Seen::Sealed(node.place) {
+                if self.taken.is_free(key, node.min_time, time) {
+                    continue;
+                }
                 decoded.seen = Seen::Nothing;
                 decoded.samples.clear();
                 // A chunk that cannot be read cannot object to a sample either; queries name the damage.
                 if self.decode_sealed(world, node, &mut decoded.samples) {
                     decoded.seen = Seen::Sealed(node.place);
+                    self.taken.note(key, &decoded.samples.times);
                 }
             }
             found = decoded.value(time);

@@ -8,19 +8,22 @@ use chronolith_format::sealed::RecordHeader;
 use chronolith_format::xor::{self, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{Columns, TimeRange};
 
-use super::{NONE, SealedNode, Stripe, StripeWorld};
+use super::{Hot, NONE, SealedNode, Stripe, StripeWorld};
 use crate::chain::Chain;
 use crate::windows::WindowTally;
 
 /// A chunk with fewer samples is joined with its neighbour when that is encoded again.
 const SMALL_COUNT: u16 = SAMPLES_PER_CHUNK as u16 / 2;
+/// An open chunk that is sealed takes late samples in if each of them makes at most this many others be encoded
+/// again. Fewer wait on: more of the same chunk may come, and cutting its window encodes it once for all of them.
+const SEAL_FACTOR: usize = 10;
 
 impl Stripe {
     /// Seals the open chunk, if there is one; the record keeps the last sample.
     pub(crate) fn seal_open(&mut self, world: &StripeWorld<'_>, windows: &mut WindowTally, id: u32) {
         let Some(hot) = self.hot(id).filter(|hot| !hot.open.is_none()).cloned() else { return };
         let mut last = hot.xor;
-        let late = self.take_late(id, TimeRange { start: hot.open_min, end: i64::MAX });
+        let late = self.take_late_of_open(id, &hot);
         self.chunk.clear();
         self.chains.copy(hot.open, &hot.xor, &mut self.chunk);
         if late.is_empty() {
@@ -52,6 +55,20 @@ impl Stripe {
             hot.open = Chain::NONE;
             hot.xor = last;
         }
+    }
+
+    /// Takes the late samples within the open chunk `hot`; none of them if they are too few to encode it again.
+    fn take_late_of_open(&mut self, id: u32, hot: &Hot) -> Columns {
+        if hot.late == NONE {
+            return Columns::default();
+        }
+        let (before_count, count) = self.late.counts(hot.late, hot.open_min);
+        // The last sample stays in the record: one that replaces it must not wait.
+        let replaces_last = self.late.find(hot.late, hot.xor.time()).is_ok();
+        if SEAL_FACTOR * (count - before_count) < usize::from(hot.xor.count()) && !replaces_last {
+            return Columns::default();
+        }
+        self.take_late(id, TimeRange { start: hot.open_min, end: i64::MAX })
     }
 
     /// Seals the late samples in `range`, window by window, except for those that wait for the open chunk.
@@ -122,6 +139,14 @@ impl Stripe {
         windows.add_aside(window.start, samples.len() as i64 - stored_count as i64);
         self.unlink_sealed(world, id, |node| gone.contains(&node.place));
         self.push_sealed(world, id, &samples);
+        if let (Some(&time), Some(value)) = (samples.times.last(), samples.values.last())
+            && let Some(hot) = self.hot_mut(id)
+            && hot.open.is_none()
+            && hot.xor.time() == time
+        {
+            // Its value may have been replaced.
+            hot.xor = XorState::ended(time, value.to_bits());
+        }
     }
 
     /// Appends the samples of a sealed chunk to `out`; false, and nothing appended, if it cannot be read.
@@ -222,15 +247,16 @@ fn overlapped(nodes: &[SealedNode], late: &Columns) -> std::ops::Range<usize> {
     start..end
 }
 
-/// Adds `late` to `samples`: ascending, one a time, of equal times the one that was added last.
+/// Adds `late` (ascending) to `samples`: ascending, one a time, of equal times the one that was added last.
 pub(super) fn join(samples: &mut Columns, late: &Columns) {
-    samples.times.extend_from_slice(&late.times);
-    samples.values.extend_from_slice(&late.values);
     if samples.times.is_sorted_by(|a, b| a < b) {
+        *samples = merged(samples, late);
         return;
     }
+    // Chunks of earlier versions overlap.
+    samples.times.extend_from_slice(&late.times);
+    samples.values.extend_from_slice(&late.values);
     let mut order: Vec<u32> = (0..samples.len() as u32).collect();
-    // The sort is stable and finds the two runs, so it is a merge.
     order.sort_by_key(|&i| samples.times[i as usize]);
     let mut joined = Columns::default();
     for at in order.into_iter().map(|i| i as usize) {
@@ -243,4 +269,22 @@ pub(super) fn join(samples: &mut Columns, late: &Columns) {
         }
     }
     *samples = joined;
+}
+
+/// Both, each ascending, as one; of equal times the late one.
+fn merged(samples: &Columns, late: &Columns) -> Columns {
+    let mut times = Vec::with_capacity(samples.len() + late.len());
+    let mut values = Vec::with_capacity(samples.len() + late.len());
+    let mut start = 0;
+    for (&time, &value) in late.times.iter().zip(&late.values) {
+        let end = start + samples.times[start..].partition_point(|&t| t < time);
+        times.extend_from_slice(&samples.times[start..end]);
+        values.extend_from_slice(&samples.values[start..end]);
+        times.push(time);
+        values.push(value);
+        start = end + usize::from(samples.times.get(end) == Some(&time));
+    }
+    times.extend_from_slice(&samples.times[start..]);
+    values.extend_from_slice(&samples.values[start..]);
+    Columns { times, values, ..Columns::default() }
 }

@@ -215,3 +215,61 @@ fn erased_samples_can_come_again() {
         assert_eq!(windows.drain().map(|(_, count)| count).sum::<i64>(), 300, "{from}..{to}");
     }
 }
+
+/// Late samples, repeats, other values and deletions in any order, on a grid and off it: each is judged as by a map.
+#[test]
+fn late_samples_are_judged_as_by_a_map() {
+    for (seed, duplicates) in
+        (0..60).zip([DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins].iter().cycle())
+    {
+        let (env, _, _) = Env::fake(0, seed);
+        let store = store_of(&env);
+        let world = StripeWorld { duplicates: *duplicates, ..world_of(&env, &store, 4_000) };
+        let mut windows = WindowTally::new(4_000);
+        let mut stripe = Stripe::new();
+        stripe.create(1, 0);
+        let mut stored = std::collections::BTreeMap::new();
+        for at in 0..3_000i64 {
+            let back = if env.rng.below(10) < 7 { 0 } else { env.rng.below(at as u64 + 1) as i64 };
+            let time = 10 * (at - back) + i64::from(env.rng.below(40) == 0);
+            let bits = env.rng.below(2);
+            let applied = stripe.append(&world, &mut windows, 1, time, bits);
+            let known = stored.get(&time).copied();
+            match applied {
+                Applied::InOrder | Applied::Late => assert_eq!(known, None, "{seed}: {time}"),
+                Applied::Repeat => assert_eq!(known, Some(bits), "{seed}: {time}"),
+                Applied::Replaced | Applied::Conflict => assert_eq!(known, Some(1 - bits), "{seed}: {time}"),
+                Applied::Gone => panic!("the series is there"),
+            }
+            if applied != Applied::Conflict {
+                stored.insert(time, bits);
+            }
+            if env.rng.below(100) == 0 {
+                stripe.seal_late(&world, &mut windows, 1, TimeRange::new(time - 300, time + 300));
+            }
+            if env.rng.below(300) == 0 {
+                let range = TimeRange::new(time - 200, time + env.rng.below(400) as i64);
+                stripe.erase(&world, &mut windows, 1, range);
+                stored.retain(|&t, _| !range.contains(t));
+            }
+        }
+    }
+}
+
+/// The record kept the old value of a last sample whose replacement was sealed: a repeat of the old value was taken for
+/// stored. What is sealed counts.
+#[test]
+fn a_replaced_last_sample_is_known_after_sealing() {
+    let (env, _, _) = Env::fake(0, 1);
+    let store = store_of(&env);
+    let world = StripeWorld { duplicates: DuplicatePolicy::LastWins, ..world_of(&env, &store, 1000) };
+    let mut windows = WindowTally::new(1000);
+    let mut stripe = Stripe::new();
+    stripe.create(1, 0);
+    assert_eq!(stripe.append(&world, &mut windows, 1, 500, 1), Applied::InOrder);
+    stripe.seal_open(&world, &mut windows, 1);
+    assert_eq!(stripe.append(&world, &mut windows, 1, 500, 2), Applied::Replaced);
+    stripe.seal_late(&world, &mut windows, 1, TimeRange { start: i64::MIN, end: i64::MAX });
+    assert_eq!(stripe.append(&world, &mut windows, 1, 500, 2), Applied::Repeat);
+    assert_eq!(stripe.append(&world, &mut windows, 1, 500, 1), Applied::Replaced);
+}
