@@ -56,10 +56,14 @@ impl Block {
         }
         let mut tombstones = files.tombstones.clone();
         let series_count = add_intervals(files, selectors, range, &mut tombstones)?;
+        let path = files.dir.join(TOMBSTONES_FILE);
         if tombstones == files.tombstones {
+            if series_count > 0 {
+                // A process that wrote them may have ended before their name was durable.
+                env.disk.sync_dir(&files.dir).map_err(BlockError::io(&path))?;
+            }
             return Ok(None);
         }
-        let path = files.dir.join(TOMBSTONES_FILE);
         if tombstones.interval_count() > INTERVAL_COUNT_MAX {
             let (what, limit) = ("number of deleted intervals", INTERVAL_COUNT_MAX as u64);
             return Err(BlockError::TooLarge { path, what, limit }.into());

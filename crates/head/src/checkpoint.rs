@@ -194,13 +194,19 @@ impl Head {
     /// [`HeadError`]; samples of dropped windows may come back then, beside the blocks that have them.
     pub fn settle_drops(&self) -> Result<(), HeadError> {
         let alone = self.maintenance.lock();
-        let rolling = self.rolling.lock();
+        let mut rolling = self.rolling.lock();
         let change_count = self.counters.change_count.load(Ordering::Relaxed);
         let is_new = |spot: &Spot| spot.is_whole() && spot.change_count == change_count;
         let has_all = rolling.next_id == self.next_id.load(Ordering::Acquire);
         let is_settled = change_count == 0 || has_all && rolling.slices.values().all(is_new);
+        if is_settled {
+            // A process that was killed may not have synced what this one has read: series that are not in those
+            // definitions, and samples that are not in those slices, would come back with what was there before.
+            self.sync_definitions(&mut rolling)?;
+            return self.sync_slices(&mut rolling);
+        }
         drop((rolling, alone));
-        if is_settled { Ok(()) } else { self.checkpoint().map(drop) }
+        self.checkpoint().map(drop)
     }
 
     /// The state of the head as of the log position `sequence`, which was taken before.

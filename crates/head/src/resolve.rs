@@ -41,9 +41,15 @@ impl Head {
                 match self.resolve_one(job, scratch, &mut tables, idx) {
                     Ok(id) => scratch.ids[idx as usize] = id,
                     Err(reject) => {
-                        let time = job.batch.times.get(series.samples.start as usize).copied().unwrap_or(0);
-                        let (batch, count) = (job.batch, series.samples.len() as u64);
-                        job.outcome.reject(reject, count, time, || series_text(batch, idx));
+                        let batch = job.batch;
+                        let is_for_time =
+                            matches!(reject, Reject::TooOld | Reject::OutOfBounds | Reject::OutOfOrder);
+                        for &time in &batch.times[series.samples.start as usize..series.samples.end as usize]
+                        {
+                            let own = job.bounds.refuse(time).filter(|_| is_for_time);
+                            let kind = own.unwrap_or(reject);
+                            job.outcome.reject(kind, 1, time, || series_text(batch, idx));
+                        }
                     }
                 }
                 if scratch.payload.len() >= SERIES_FRAME_BYTES {
@@ -89,7 +95,7 @@ impl Head {
         }
         let times = &job.batch.times[series.samples.start as usize..series.samples.end as usize];
         if times.iter().all(|&t| job.bounds.refuse(t).is_some()) {
-            // All samples are refused for the reason of the first; mixed reasons are rare and close enough.
+            // The caller counts each by its own reason.
             let first = times.first().and_then(|&t| job.bounds.refuse(t));
             return Err(first.unwrap_or(Reject::OutOfBounds));
         }

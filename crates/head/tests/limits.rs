@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chronolith_base::MemDisk;
 use chronolith_base::thread::spawn;
 use chronolith_head::{SyncMode, WriteError};
-use chronolith_model::TimeRange;
+use chronolith_model::{Reject, TimeRange};
 use harness::{NOW_MS, WINDOW_MS, World, batch, labels, read_all, tenant};
 
 fn one(time: i64) -> chronolith_model::WriteBatch {
@@ -297,4 +297,17 @@ fn a_checkpoint_frees_the_space_that_the_log_has_filled() {
     let mut found = read_all(&world, &head, &["a"]);
     assert!(found.remove(&("a".to_owned(), labels(77))).is_some());
     assert_eq!(found, all);
+}
+
+#[test]
+fn samples_of_a_series_that_is_not_made_are_refused_each_for_its_own_reason() {
+    // What broke: a series all of whose samples were refused counted them all under the reason of the first one.
+    let mut world = World::new(10);
+    world.limits.retention_ms = 1000;
+    world.limits.future_ms_max = 1000;
+    let (head, _) = world.open();
+    let samples = vec![(NOW_MS + 5000, 1.0), (NOW_MS - 5000, 1.0), (NOW_MS - 6000, 1.0)];
+    let outcome = world.write(&head, &tenant("a"), &batch(&[(labels(1), samples)])).unwrap();
+    let counts = [Reject::OutOfBounds, Reject::TooOld].map(|kind| outcome.rejected[kind as usize]);
+    assert_eq!((counts, head.stats().series), ([1, 2], 0));
 }

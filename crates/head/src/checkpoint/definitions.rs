@@ -138,7 +138,7 @@ impl Head {
         Ok(())
     }
 
-    fn sync_definitions(&self, rolling: &mut Rolling) -> Result<(), HeadError> {
+    pub(super) fn sync_definitions(&self, rolling: &mut Rolling) -> Result<(), HeadError> {
         let known = &mut rolling.definitions;
         let Some(file) = known.file.clone().filter(|_| known.is_dirty) else { return Ok(()) };
         let dir = wal_dir(&self.options.dir);

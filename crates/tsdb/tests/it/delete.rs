@@ -288,3 +288,26 @@ fn a_deletion_takes_what_late_samples_were_merged_with_meanwhile() {
     drop(tsdb);
     check(&machine.open(), "after a crash");
 }
+
+#[test]
+fn a_deletion_that_a_kill_cut_off_is_durable_when_it_is_asked_for_again() {
+    // What broke: a kill between the rename of the tombstones and the sync of their directory left them visible, so
+    // the same deletion again had nothing to write, was acknowledged, and a power cut brought the samples back.
+    for survived in 0.. {
+        let machine = Machine::new(8);
+        let tsdb = filled(&machine);
+        machine.disk.fail_after(survived);
+        let is_whole = tsdb.delete_series(&anonymous(), &by_name("b"), part()).is_ok();
+        machine.disk.kill();
+        drop(tsdb);
+        let tsdb = machine.open();
+        tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+        machine.disk.crash();
+        drop(tsdb);
+        let tsdb = machine.open();
+        compare(&machine, &tsdb, part(), &format!("killed after {survived} operations"));
+        if is_whole {
+            return;
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Several threads in one world: writers with series of their own in shared tenants, and one that does everything else.
+//!
+//! Holds: each writer compares what it reads of its series with its own ledger while all others are at work, and all
+//! ledgers are compared after each end of the process or machine. The seed decides what is done, not in which order
+//! threads run: a failure may need several runs to show again.
+//! Not here: retention and times ahead of the clock, which another thread moves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use chronolith_base::{Clock, Env, ManualClock, MemDisk, Rng};
+use chronolith_model::TimeRange;
+use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb, WriteError};
+
+use crate::ledger::{Fate, TenantLedger};
+use crate::op::Shape;
+use crate::read::Reader;
+use crate::runner::{Failure, Mode, catch};
+use crate::series::{Content, draw_matchers, draw_range, match_all};
+use crate::setup::{START_MS, Setup, Threads, pick};
+use crate::world::Tally;
+use crate::write::{Knowledge, write};
+
+const WRITER_COUNT: usize = 3;
+/// Operations of one writer in one round, unless the disk refuses something before.
+const ROUND_OPS: u64 = 120;
+const SHAPES: [Shape; 6] =
+    [Shape::Scrape, Shape::Scrape, Shape::Run, Shape::Late, Shape::Shuffled, Shape::Again];
+
+/// What the threads of a round share.
+struct Round<'a> {
+    setup: &'a Setup,
+    tsdb: &'a Tsdb,
+    clock: &'a ManualClock,
+    reads: Arc<dyn Clock>,
+    /// Whether the disk may refuse something in this round.
+    is_cut: bool,
+    is_over: AtomicBool,
+}
+
+struct Writer {
+    owner: usize,
+    ledgers: Vec<TenantLedger>,
+    tally: Tally,
+}
+
+impl Writer {
+    fn new(setup: &Setup, owner: usize) -> Writer {
+        let ledger =
+            |t: &crate::setup::TenantSetup| TenantLedger::new(t.id.clone(), t.limits.clone(), Some(owner));
+        Writer { owner, ledgers: setup.tenants.iter().map(ledger).collect(), tally: Tally::default() }
+    }
+
+    fn run(&mut self, round: &Round<'_>, rng: &Rng) -> Result<(), String> {
+        for _ in 0..ROUND_OPS {
+            if round.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let tenant = rng.below(self.ledgers.len() as u64) as usize;
+            let ledger = &mut self.ledgers[tenant];
+            let now_ms = round.clock.now_ms();
+            match rng.below(20) {
+                0 => {
+                    let selectors = [draw_matchers(rng, ledger, Some(self.owner))];
+                    let range = draw_range(rng, now_ms);
+                    let deleted = round.tsdb.delete_series(&ledger.id, &selectors, range);
+                    let fate = match deleted {
+                        Ok(_) => Fate::Acked,
+                        Err(_) if round.is_cut => Fate::InFlight,
+                        Err(error) => return Err(format!("deleting failed: {error}")),
+                    };
+                    ledger.delete(&selectors, range, fate);
+                    self.tally.controls += 1;
+                }
+                1..4 => {
+                    let matchers = draw_matchers(rng, ledger, Some(self.owner));
+                    let reader = Reader { tsdb: round.tsdb, clock: round.reads.clone() };
+                    self.tally.compared += reader.compare(ledger, &matchers, draw_range(rng, now_ms))?;
+                    self.tally.controls += 1;
+                }
+                _ => {
+                    let content = Content { rng, setup: round.setup, ledger, now_ms };
+                    let parts = content.draw(pick(rng, &SHAPES));
+                    self.tally.samples += parts.iter().map(|(_, samples)| samples.len() as u64).sum::<u64>();
+                    match write(round.tsdb, ledger, &parts, now_ms, Knowledge::Part)? {
+                        Ok(()) => {}
+                        Err(WriteError::Poisoned(_)) if round.is_cut => break,
+                        Err(error) => return Err(format!("a write failed: {error}")),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_all(&mut self, reader: &Reader<'_>) -> Result<(), String> {
+        for ledger in &self.ledgers {
+            self.tally.compared += reader.compare(ledger, &match_all(Some(self.owner)), TimeRange::ALL)?;
+        }
+        Ok(())
+    }
+
+    /// What is found after a power cut is durable.
+    fn settle(&mut self, reader: &Reader<'_>) -> Result<(), String> {
+        for ledger in &mut self.ledgers {
+            for number in ledger.unsettled() {
+                let found = reader.read_series(ledger, number)?;
+                ledger.settle(number, &found);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Everything but writes, until the writers are done.
+fn tend(round: &Round<'_>, rng: &Rng) -> u64 {
+    let mut controls = 0;
+    while !round.is_over.load(Ordering::Relaxed) {
+        controls += 1;
+        match rng.below(12) {
+            0..6 => {
+                round.clock.advance(Duration::from_millis(rng.below(600_000)));
+                round.tsdb.tick();
+            }
+            6..9 => round.tsdb.roll_checkpoint(),
+            9 => drop(round.tsdb.flush_closed(round.clock.now_ms())),
+            10 => {
+                let tenants: Vec<_> = round.setup.tenants.iter().map(|t| t.id.clone()).collect();
+                for tenant in &tenants {
+                    // Its failures show as samples that are missing or there again.
+                    drop(round.tsdb.clean_tombstones(tenant));
+                }
+                drop(round.tsdb.snapshot(&tenants, SnapshotHead::Include));
+            }
+            _ => round.tsdb.pulse(),
+        }
+        std::thread::yield_now();
+    }
+    controls
+}
+
+/// Runs `rounds` rounds of several threads over the world of `seed`; each ends with the process or the machine.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn run_crowd(seed: u64, rounds: u64) -> Result<Tally, Failure> {
+    let done = catch(|| crowd(seed, rounds).map_err(|text| (0, text)));
+    done.map_err(|(op_idx, text)| Failure { seed, op_idx, text, mode: Mode::Crowd { rounds } })
+}
+
+fn crowd(seed: u64, rounds: u64) -> Result<Tally, String> {
+    let setup = Setup::draw(seed, Threads::Many);
+    let (env, clock, disk) = Env::fake(START_MS, seed);
+    let rng = Rng::from_seed(seed ^ 0xc40d);
+    let mut writers: Vec<Writer> = (0..WRITER_COUNT).map(|owner| Writer::new(&setup, owner)).collect();
+    let mut tally = Tally::default();
+    let mut tsdb = open(&env, &setup)?;
+    for idx in 0..rounds {
+        let is_cut = rng.below(2) == 0;
+        if is_cut {
+            disk.fail_after(rng.below(2000));
+        }
+        let reads: Arc<dyn Clock> = clock.clone();
+        let round = Round {
+            setup: &setup,
+            tsdb: &tsdb,
+            clock: &clock,
+            reads: reads.clone(),
+            is_cut,
+            is_over: AtomicBool::new(false),
+        };
+        tally.controls +=
+            run_round(&round, &mut writers, &rng).map_err(|text| format!("round {idx}: {text}"))?;
+        tally.refused += disk.refused_count();
+        let is_power = setup.survives_power_cut() && rng.below(3) > 0;
+        end(&disk, is_power, &rng);
+        drop(tsdb);
+        tally.starts += 1;
+        (tally.power_cuts, tally.kills) =
+            (tally.power_cuts + u64::from(is_power), tally.kills + u64::from(!is_power));
+        tsdb = open(&env, &setup)?;
+        let reader = Reader { tsdb: &tsdb, clock: reads };
+        for writer in &mut writers {
+            writer.compare_all(&reader).map_err(|text| format!("after round {idx}: {text}"))?;
+            if is_power {
+                writer.settle(&reader)?;
+            }
+        }
+    }
+    writers.iter().for_each(|writer| tally.add(&writer.tally));
+    Ok(tally)
+}
+
+fn end(disk: &MemDisk, is_power: bool, rng: &Rng) {
+    match is_power {
+        true if rng.below(2) == 0 => disk.crash(),
+        true => disk.crash_partly(rng),
+        false => disk.kill(),
+    }
+}
+
+fn open(env: &Env, setup: &Setup) -> Result<Arc<Tsdb>, String> {
+    let progress = Arc::new(ReplayProgress::default());
+    Tsdb::open(env.clone(), setup.options.clone(), progress)
+        .map_err(|error| format!("the store does not start: {error}"))
+}
+
+/// Gives how often the thread beside the writers did something.
+fn run_round(round: &Round<'_>, writers: &mut [Writer], rng: &Rng) -> Result<u64, String> {
+    std::thread::scope(|scope| {
+        let tend_rng = Rng::from_seed(rng.next_u64());
+        let beside = scope.spawn(move || tend(round, &tend_rng));
+        let spawn = |writer| {
+            let own = Rng::from_seed(rng.next_u64());
+            scope.spawn(move || Writer::run(writer, round, &own))
+        };
+        let threads: Vec<_> = writers.iter_mut().map(spawn).collect();
+        let panicked = |_| "a thread has panicked".to_owned();
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join().map_err(panicked)).collect();
+        round.is_over.store(true, Ordering::Relaxed);
+        let controls = beside.join().map_err(panicked)?;
+        results.into_iter().try_for_each(|result| result?)?;
+        Ok(controls)
+    })
+}

@@ -1,0 +1,221 @@
+//! Labels, times and values that are written.
+//! Holds: labels depend on the number of the series only; content on the seed of the write, the clock and the ledger.
+//! Not here: writing them (`write`).
+
+use chronolith_base::Rng;
+use chronolith_model::sample::STALE_NAN;
+use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
+use chronolith_model::{Labels, MatchOp, Matcher, TimeRange};
+
+use crate::ledger::TenantLedger;
+use crate::op::Shape;
+use crate::setup::{DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Setup, pick};
+
+/// Samples of one series in one batch at most.
+const RUN_COUNT_MAX: u64 = 400;
+/// Series in one scrape at most.
+const SCRAPE_COUNT_MAX: u64 = 150;
+const SCRAPE_STEP_MS: i64 = 15_000;
+const WINDOW_MS: i64 = 2 * HOUR_MS;
+
+/// Samples of one series, in the order in which they are written.
+pub(crate) type Part = (u32, Vec<(i64, f64)>);
+
+/// The labels of series `number` of `owner`.
+pub(crate) fn labels_of(owner: Option<usize>, number: u32) -> Labels {
+    let (name, id, job) = (format!("m{}", number % 7), number.to_string(), format!("j{}", number % 3));
+    let (zone, long) = (format!("z{}", number % 4), "long ".repeat(60));
+    let owner = owner.map(|owner| owner.to_string());
+    let mut pairs: Vec<(&str, &str)> = vec![("__name__", &name), ("id", &id), ("job", &job)];
+    if number.is_multiple_of(5) {
+        pairs.push(("zone", &zone));
+    }
+    if number.is_multiple_of(11) {
+        pairs.push(("größe", "weiß ☃ \"\\\n"));
+    }
+    if number.is_multiple_of(97) {
+        pairs.push(("long", &long));
+    }
+    if let Some(owner) = &owner {
+        pairs.push(("owner", owner));
+    }
+    Labels::from_pairs(pairs)
+}
+
+/// What a batch writes.
+pub(crate) struct Content<'a> {
+    pub(crate) rng: &'a Rng,
+    pub(crate) setup: &'a Setup,
+    pub(crate) ledger: &'a TenantLedger,
+    pub(crate) now_ms: i64,
+}
+
+impl Content<'_> {
+    /// A batch of the given shape.
+    pub(crate) fn draw(&self, shape: Shape) -> Vec<Part> {
+        match shape {
+            Shape::Scrape => self.scrape(),
+            Shape::Run => self.runs(self.run_count_max(), self.now_ms - self.below(HOUR_MS), self.step()),
+            Shape::Shuffled => self.shuffled(),
+            Shape::Late => self.spread(20, 8, || self.now_ms - self.below(10 * MINUTE_MS)),
+            Shape::Old => {
+                let end_ms = self.now_ms - self.below(10 * DAY_MS);
+                if self.rng.below(2) == 0 {
+                    self.runs(self.run_count_max(), end_ms, self.step())
+                } else {
+                    self.spread(4, 60, || end_ms - self.below(5 * HOUR_MS))
+                }
+            }
+            Shape::Future => self.spread(10, 6, || self.now_ms + self.below(12 * MINUTE_MS)),
+            Shape::Again => self.again(),
+            Shape::Extreme => self.spread(2, 3, || self.extreme_time()),
+        }
+    }
+
+    fn below(&self, bound_ms: i64) -> i64 {
+        self.rng.below(bound_ms.unsigned_abs()) as i64
+    }
+
+    /// Mostly short ones, so that an operation is not drowned by samples.
+    fn run_count_max(&self) -> u64 {
+        if self.rng.below(6) == 0 { RUN_COUNT_MAX } else { RUN_COUNT_MAX / 8 }
+    }
+
+    fn step(&self) -> i64 {
+        match self.rng.below(4) {
+            0 => 1 + self.below(50),
+            1 => 1 + self.below(10 * MINUTE_MS),
+            _ => pick(self.rng, &[1000, SCRAPE_STEP_MS, MINUTE_MS]),
+        }
+    }
+
+    /// Number of a series that is written at present, or at times of an older one.
+    fn number(&self) -> u32 {
+        let gone = (self.now_ms - START_MS).max(0) / self.setup.churn_ms;
+        let gone = if self.rng.below(10) == 0 { self.below(gone + 1) } else { gone };
+        (gone as u32).wrapping_add(self.rng.below(u64::from(self.setup.series_count)) as u32)
+    }
+
+    fn value(&self, number: u32, time: i64) -> f64 {
+        match (self.rng.below(40), number % 8) {
+            (0, _) => STALE_NAN,
+            (1, _) => pick(self.rng, &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, f64::MIN_POSITIVE]),
+            (2, _) | (_, 0) => f64::from_bits(self.rng.next_u64()),
+            (_, 1) => f64::from(number),
+            (_, 2 | 3) => (time / 1000) as f64,
+            (_, 4) => self.rng.below(100_000) as f64 / 100.0,
+            _ => self.rng.below(50) as f64,
+        }
+    }
+
+    fn part(&self, number: u32, times: impl Iterator<Item = i64>) -> Part {
+        (number, times.map(|time| (time, self.value(number, time))).collect())
+    }
+
+    fn scrape(&self) -> Vec<Part> {
+        let first = self.number();
+        let jitter_ms = if self.rng.below(4) == 0 { 1 + self.below(40) } else { 1 };
+        let most = if self.rng.below(4) == 0 { SCRAPE_COUNT_MAX } else { SCRAPE_COUNT_MAX / 10 };
+        let count = 1 + self.rng.below(most.min(u64::from(self.setup.series_count)));
+        let rounds = 1 + self.below(3);
+        let present_ms = self.now_ms - self.now_ms.rem_euclid(SCRAPE_STEP_MS);
+        let times = || (0..rounds).rev().map(|k| present_ms - k * SCRAPE_STEP_MS + self.below(jitter_ms));
+        (0..count as u32).map(|idx| self.part(first.wrapping_add(idx), times())).collect()
+    }
+
+    fn runs(&self, count_max: u64, end_ms: i64, step_ms: i64) -> Vec<Part> {
+        let run = |_| {
+            let count = 1 + self.rng.below(count_max) as i64;
+            self.part(self.number(), (0..count).rev().map(|k| end_ms - k * step_ms))
+        };
+        (0..1 + self.rng.below(2)).map(run).collect()
+    }
+
+    fn shuffled(&self) -> Vec<Part> {
+        let mut parts = self.runs(self.run_count_max(), self.now_ms - self.below(DAY_MS), self.step());
+        for (_, samples) in &mut parts {
+            for last in (1..samples.len()).rev() {
+                samples.swap(last, self.rng.below(last as u64 + 1) as usize);
+            }
+        }
+        parts
+    }
+
+    fn spread(&self, series_max: u64, sample_max: u64, time: impl Fn() -> i64) -> Vec<Part> {
+        let part = |_| self.part(self.number(), (0..=self.rng.below(sample_max)).map(|_| time()));
+        (0..=self.rng.below(series_max)).map(part).collect()
+    }
+
+    /// Samples that are stored already, some with another value.
+    fn again(&self) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let is_late = self.rng.below(2) == 0;
+        for _ in 0..=self.rng.below(12) {
+            let number = self.number();
+            let Some(series) = self.ledger.series.get(&number) else { continue };
+            let age_ms = self.below(if is_late { 5 * DAY_MS } else { 10 * MINUTE_MS });
+            let from = series.cells.range(self.now_ms - age_ms..).take(1 + self.rng.below(20) as usize);
+            let samples: Vec<(i64, f64)> = from
+                .map(|(&time, cell)| {
+                    let same = cell.bits().filter(|_| self.rng.below(5) < 3);
+                    (time, same.map_or_else(|| self.value(number, time), f64::from_bits))
+                })
+                .collect();
+            if !samples.is_empty() {
+                parts.push((number, samples));
+            }
+        }
+        parts
+    }
+
+    fn extreme_time(&self) -> i64 {
+        let border_ms = (self.now_ms - self.below(3 * DAY_MS)).div_euclid(WINDOW_MS) * WINDOW_MS;
+        match self.rng.below(6) {
+            0 => border_ms,
+            1 => border_ms - 1,
+            2 => pick(self.rng, &[0, -1, 1, -WINDOW_MS]),
+            3 => pick(self.rng, &[TIME_MIN_MS, TIME_MAX_MS, TIME_MIN_MS - 1, TIME_MAX_MS + 1]),
+            4 => pick(self.rng, &[i64::MIN, i64::MAX]),
+            _ => self.below(1_000_000),
+        }
+    }
+}
+
+/// Matchers of the kinds that people write; at least one.
+pub(crate) fn draw_matchers(rng: &Rng, ledger: &TenantLedger, owner: Option<usize>) -> Vec<Matcher> {
+    let regex = |name, op, pattern: &str| Matcher::new(name, op, pattern).expect("a pattern that compiles");
+    let number = ledger.series.keys().nth(rng.below(ledger.series.len().max(1) as u64) as usize);
+    let id = number.copied().unwrap_or(0).to_string();
+    let name = format!("m{}", rng.below(8));
+    let mut all = match rng.below(7) {
+        0 => vec![Matcher::equal("id", &id)],
+        1 => vec![Matcher::equal("__name__", &name)],
+        2 => vec![regex("__name__", MatchOp::Regex, "m[1-4]"), regex("job", MatchOp::NotEqual, "j1")],
+        3 => vec![regex("id", MatchOp::Regex, &format!(".*{}", rng.below(10)))],
+        4 => vec![Matcher::equal("__name__", &name), Matcher::equal("zone", "")],
+        5 => vec![regex("zone", MatchOp::Regex, "z1|z2|z3"), regex("id", MatchOp::NotRegex, "1.*")],
+        _ => vec![regex("__name__", MatchOp::Regex, ".+")],
+    };
+    all.extend(owner.map(|owner| Matcher::equal("owner", &owner.to_string())));
+    all
+}
+
+/// All series of `owner`.
+pub(crate) fn match_all(owner: Option<usize>) -> Vec<Matcher> {
+    match owner {
+        Some(owner) => vec![Matcher::equal("owner", &owner.to_string())],
+        None => vec![Matcher::new("__name__", MatchOp::Regex, ".+").expect("a pattern that compiles")],
+    }
+}
+
+/// Some range: everything, windows, or any two times.
+pub(crate) fn draw_range(rng: &Rng, now_ms: i64) -> TimeRange {
+    let below = |bound_ms: i64| rng.below(bound_ms.unsigned_abs()) as i64;
+    let start = now_ms - below(pick(rng, &[HOUR_MS, DAY_MS, 11 * DAY_MS]));
+    match rng.below(4) {
+        0 => TimeRange::ALL,
+        1 => TimeRange::window_of(start, WINDOW_MS),
+        2 => TimeRange::new(start, start + 1 + below(HOUR_MS)),
+        _ => TimeRange::new(start, start + 1 + below(3 * DAY_MS)),
+    }
+}

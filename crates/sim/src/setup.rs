@@ -1,0 +1,105 @@
+//! The world that a seed makes: tenants with their limits, options of the store, how many series there are.
+//! Holds: depends on the seed only. Not here: what happens in it (`op`).
+
+use std::path::PathBuf;
+
+use chronolith_base::Rng;
+use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
+use chronolith_tsdb::{LimitsTable, SyncMode, TsdbOptions};
+
+/// 2026-11-20 00:00 UTC, aligned to two hours.
+pub(crate) const START_MS: i64 = 1_795_132_800_000;
+pub(crate) const MINUTE_MS: i64 = 60_000;
+pub(crate) const HOUR_MS: i64 = 60 * MINUTE_MS;
+pub(crate) const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// Series of one tenant at a time are drawn from below this.
+const SERIES_COUNT_MAX: u64 = 1000;
+
+/// Whether the setup may have what several threads cannot predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// Everything.
+    One,
+    /// No retention: what is too old depends on a clock that others move.
+    Many,
+}
+
+/// One tenant.
+#[derive(Debug, Clone)]
+pub struct TenantSetup {
+    /// Who.
+    pub id: TenantId,
+    /// What holds for it.
+    pub limits: TenantLimits,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Of which it was made.
+    pub seed: u64,
+    /// At least one.
+    pub tenants: Vec<TenantSetup>,
+    /// Of the store.
+    pub options: TsdbOptions,
+    /// Series of a tenant that are written at a time.
+    pub series_count: u32,
+    /// After so much time another series takes the place of one of them.
+    pub churn_ms: i64,
+}
+
+impl Setup {
+    /// The setup of `seed`.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Setup {
+        Setup::draw(seed, Threads::One)
+    }
+
+    pub(crate) fn draw(seed: u64, threads: Threads) -> Setup {
+        let rng = Rng::from_seed(seed ^ 0x5e70_0000);
+        let tenants: Vec<TenantSetup> = (0..2 + rng.below(4)).map(|idx| tenant(&rng, idx, threads)).collect();
+        let mut options = TsdbOptions::new(PathBuf::from("/data"));
+        options.free_bytes_min = 0;
+        options.wal_segment_bytes = pick(&rng, &[16 << 10, 64 << 10, 256 << 10, 1 << 20]);
+        options.wal_checkpoint_bytes = pick(&rng, &[64 << 10, 1 << 20, 4 << 30]);
+        options.flush_delay_ms = pick(&rng, &[0, MINUTE_MS, HOUR_MS]);
+        options.compaction_bytes_max = pick(&rng, &[0, 1 << 20, 2 << 30, 2 << 30]);
+        options.compaction_bytes_per_second = pick(&rng, &[0, 64 << 20]);
+        // The other modes promise to survive a kill, not a power cut; `op` draws what they promise.
+        options.sync = match rng.below(12) {
+            0 => SyncMode::Os,
+            1 => SyncMode::Interval(100),
+            _ => SyncMode::Fsync,
+        };
+        options.limits = LimitsTable {
+            default: TenantLimits::default(),
+            by_tenant: tenants.iter().map(|t| (t.id.clone(), t.limits.clone())).collect(),
+        };
+        let series_count = 2 + rng.below(if rng.below(3) == 0 { SERIES_COUNT_MAX } else { 60 });
+        let churn_ms = pick(&rng, &[MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, DAY_MS]);
+        Setup { seed, tenants, options, series_count: series_count as u32, churn_ms }
+    }
+
+    /// Whether what is acknowledged survives a power cut.
+    pub(crate) fn survives_power_cut(&self) -> bool {
+        self.options.sync == SyncMode::Fsync
+    }
+}
+
+fn tenant(rng: &Rng, idx: u64, threads: Threads) -> TenantSetup {
+    let retention_ms = if rng.below(4) == 0 { pick(rng, &[6 * HOUR_MS, DAY_MS, 3 * DAY_MS]) } else { 0 };
+    let limits = TenantLimits {
+        duplicates: pick(rng, &[DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins]),
+        block_encoding: pick(rng, &[BlockEncoding::Dense, BlockEncoding::Prometheus]),
+        out_of_order_ms: if rng.below(4) == 0 { pick(rng, &[MINUTE_MS, HOUR_MS, DAY_MS]) } else { 0 },
+        future_ms_max: pick(rng, &[0, 10 * MINUTE_MS, 10 * MINUTE_MS, DAY_MS]),
+        retention_ms: if threads == Threads::One { retention_ms } else { 0 },
+        ..TenantLimits::default()
+    };
+    TenantSetup { id: TenantId::new(&format!("t{idx}")).expect("a legal name"), limits }
+}
+
+pub(crate) fn pick<T: Copy>(rng: &Rng, from: &[T]) -> T {
+    from[rng.below(from.len() as u64) as usize]
+}
