@@ -83,8 +83,7 @@ impl RawKeys {
     }
 
     /// The entry of `hash`; `guess` and those behind it are looked at first.
-    // PERF: a sender that leaves out a series of ten, because its sample comes late, meets the table half as often.
-    //   cargo run --release -p chronolith-head --example late_speed -- 4000 1440 10 withheld 60000
+    // A sender that leaves out a series, because its sample comes late, goes on with the one behind it.
     pub(crate) fn find(&self, hash: u128, guess: usize) -> Option<usize> {
         let near = self.hashes.get(guess..).unwrap_or(&[]).iter().take(GUESS_COUNT);
         if let Some(ahead) = near.copied().position(|near| near == hash)
