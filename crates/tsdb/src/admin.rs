@@ -153,12 +153,12 @@ impl Tsdb {
         for &range in &ranges {
             self.flush_window(tenant, range)?;
         }
-        if !ranges.is_empty() {
-            // What late samples were merged with meanwhile is not part of the block and stayed in the head.
-            let deleted = self.head.delete(tenant, selectors, range, &DeleteProgress::default());
-            let (_, ticket) = deleted.map_err(HeadError::from)?;
-            self.head.wait(ticket).map_err(HeadError::from)?;
-        }
+        // Also if no window was cut. What late samples were merged with meanwhile is not part of a block and stayed in the
+        // head; and a series whose last sample is in a block already still remembers it: the same sample would be taken
+        // for a repeat, and acknowledged without being stored.
+        let deleted = self.head.delete(tenant, selectors, range, &DeleteProgress::default());
+        let (_, ticket) = deleted.map_err(HeadError::from)?;
+        self.head.wait(ticket).map_err(HeadError::from)?;
         // Also for windows that were cut before and whose checkpoint failed.
         Ok(self.head.settle_drops()?)
     }
