@@ -351,7 +351,9 @@ fn features(settings: &mut Settings, text: &str) -> Result<(), String> {
                              promql-extended-range-selectors, promql-binop-fill-modifiers, \
                              use-start-timestamps, type-and-unit-labels";
                 let always_on = FEATURES_ALWAYS_ON.join(", ");
-                return Err(format!("unknown feature {name:?}; known are {known}; always on are {always_on}"));
+                return Err(format!(
+                    "unknown feature {name:?}; known are {known}; always on are {always_on}"
+                ));
             }
         }
     }

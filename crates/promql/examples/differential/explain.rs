@@ -10,7 +10,7 @@ use chronolith_promql::ast::{Aggregate, AggregateOp, AtModifier, BinaryOp, Call,
 use chronolith_promql::parser::{ParserOptions, parse_expr};
 
 use crate::Bench;
-use crate::case::{Answer, AnswerSeries, Case};
+use crate::case::{Answer, Case};
 use crate::compare::{Difference, difference, same_error};
 
 /// How often upstream is asked again before its answer counts as the only one.
@@ -19,8 +19,23 @@ const REPEATS: usize = 12;
 const TEXT_DIGITS: usize = 9;
 /// Functions that Go computes in its own library.
 const MATH_FUNCTIONS: [&str; 17] = [
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "ln", "log10", "log2", "sin", "sinh", "tan",
-    "tanh", "double_exponential_smoothing",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "exp",
+    "ln",
+    "log10",
+    "log2",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+    "double_exponential_smoothing",
 ];
 const DATE_FUNCTIONS: [&str; 8] =
     ["day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year"];
@@ -46,15 +61,17 @@ pub(crate) fn explain(
         if kind.is_some() {
             return Ok(kind);
         }
-        if mine.as_deref().is_some_and(is_same_labels) && theirs.series.iter().any(has_both_at_once) {
-            return Ok(Some("a float and a histogram at one time in a series"));
+        // Upstream goes on with both, and answers or fails later in another way.
+        let negates = |part: &&Expr| matches!(part.kind, ExprKind::Unary(..));
+        if mine.as_deref().is_some_and(is_same_labels) && parts.iter().any(negates) {
+            return Ok(Some("minus makes a float and a histogram at one time of a series"));
         }
     }
     if parts.iter().any(|part| is_moved_subquery(part)) {
         return Ok(Some("subquery with @ beside an argument that varies"));
     }
     if parts.iter().any(|part| has_fixed_parameter(part)) {
-        return Ok(Some("@ in the parameter of an aggregation"));
+        return Ok(Some("@ in or beside the parameter of an aggregation"));
     }
     if difference(&case.query, &rounded(ours), &rounded(theirs)).is_none() {
         return Ok(Some("last digits of a number in a text"));
@@ -76,10 +93,13 @@ fn explain_value(
             return Ok(Some("parts of a date beyond 64 bits"));
         }
     }
-    if parts.iter().any(|part| is_call(part, &["histogram_quantiles"])) && singles_agree(bench, case, parts)? {
+    if parts.iter().any(|part| is_call(part, &["histogram_quantiles"])) && singles_agree(bench, case, parts)?
+    {
         return Ok(Some("histogram_quantiles works in place"));
     }
-    if *found == Difference::Order && parts.iter().any(|part| is_call(part, &["sort_by_label", "sort_by_label_desc"])) {
+    if *found == Difference::Order
+        && parts.iter().any(|part| is_call(part, &["sort_by_label", "sort_by_label_desc"]))
+    {
         return Ok(Some("sort_by_label without the label"));
     }
     for part in parts.iter().filter(|part| is_math(part)) {
@@ -93,7 +113,12 @@ fn explain_value(
 }
 
 /// Whether upstream says something else when it is asked again.
-fn chance(bench: &mut Bench, case: &Case<'_>, ours: &Answer, theirs: &Answer) -> Result<Option<&'static str>> {
+fn chance(
+    bench: &mut Bench,
+    case: &Case<'_>,
+    ours: &Answer,
+    theirs: &Answer,
+) -> Result<Option<&'static str>> {
     for _ in 0..REPEATS {
         let again = bench.ask_upstream(case)?;
         if difference(&case.query, ours, &again).is_none() {
@@ -135,7 +160,8 @@ fn explain_error(
 fn singles_agree(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Result<bool> {
     for part in parts {
         let ExprKind::Call(call) = &part.kind else { continue };
-        let ([buckets, label, quantiles @ ..], "histogram_quantiles") = (&call.args[..], call.function.name) else {
+        let ([buckets, label, quantiles @ ..], "histogram_quantiles") = (&call.args[..], call.function.name)
+        else {
             continue;
         };
         for quantile in quantiles {
@@ -194,33 +220,35 @@ fn is_call(expr: &Expr, names: &[&str]) -> bool {
 
 /// One of the functions with a subquery that has `@`.
 fn is_moved_subquery(expr: &Expr) -> bool {
-    let is_fixed = |arg: &Expr| any_part(arg, |part| matches!(&part.kind, ExprKind::Subquery(s) if s.at.is_some()));
+    let is_fixed =
+        |arg: &Expr| any_part(arg, |part| matches!(&part.kind, ExprKind::Subquery(s) if s.at.is_some()));
     let ExprKind::Call(Call { function, args }) = &expr.kind else { return false };
     MOVED_FUNCTIONS.contains(&function.name) && args.iter().any(is_fixed)
 }
 
+/// `@` in the parameter, or a parameter that varies beside what `@` makes the same in all steps.
 fn has_fixed_parameter(expr: &Expr) -> bool {
     let ExprKind::Aggregate(aggregate) = &expr.kind else { return false };
-    aggregate.param.as_ref().is_some_and(|param| any_part(param, |part| at_of(part).is_some()))
+    let Some(param) = &aggregate.param else { return false };
+    let is_fixed = |part: &Expr| at_of(part).is_some();
+    any_part(param, is_fixed)
+        || (!matches!(param.kind, ExprKind::Number(_) | ExprKind::String(_))
+            && any_part(&aggregate.expr, is_fixed))
 }
 
 fn is_quantile(expr: &Expr) -> bool {
-    let is_aggregation =
-        matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(**a, Aggregate { op: AggregateOp::Quantile, .. }));
+    let is_aggregation = matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(**a, Aggregate { op: AggregateOp::Quantile, .. }));
     is_aggregation || is_call(expr, &["quantile_over_time", "mad_over_time"])
 }
 
 fn is_math(expr: &Expr) -> bool {
-    let is_power = matches!(&expr.kind, ExprKind::Binary(b) if matches!(b.op, BinaryOp::Pow | BinaryOp::Atan2));
+    let is_power =
+        matches!(&expr.kind, ExprKind::Binary(b) if matches!(b.op, BinaryOp::Pow | BinaryOp::Atan2));
     is_power || is_call(expr, &MATH_FUNCTIONS)
 }
 
 fn is_same_labels(text: &str) -> bool {
     text == "vector cannot contain metrics with the same labelset"
-}
-
-fn has_both_at_once(series: &AnswerSeries) -> bool {
-    series.histograms.iter().any(|(at, _)| series.times.contains(at))
 }
 
 /// The same answer, with fewer digits in the numbers of its texts.
