@@ -15,7 +15,7 @@ mod report;
 mod shapes;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
@@ -26,6 +26,7 @@ use corpus::Corpus;
 use report::{Line, Outcome, Trouble};
 use shapes::{Meaning, Shape};
 
+const DEATH_POLL: Duration = Duration::from_millis(100);
 /// A peer that fell over reads its whole log again.
 const RESTART_WAIT: Duration = Duration::from_secs(600);
 /// How far the long corpus ends before the present: all of its windows are closed then.
@@ -153,8 +154,13 @@ fn measure_shape(
 /// What went wrong, for the report. A server that did not live through the query is started again: the shapes that
 /// follow are not to suffer for this one.
 fn after_failure(server: &mut Server, error: &anyhow::Error) -> Result<String> {
-    if server.check_alive().is_ok() {
-        return Ok(format!("{error:#}"));
+    let seen = Instant::now();
+    // A connection breaks a moment before the process has ended.
+    while server.check_alive().is_ok() {
+        if server.is_ready() || seen.elapsed() > RESTART_WAIT {
+            return Ok(format!("{error:#}"));
+        }
+        std::thread::sleep(DEATH_POLL);
     }
     println!("{} ended; it starts again", server.kind().name());
     let started = server.exec_again()?;

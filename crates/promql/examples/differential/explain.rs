@@ -12,6 +12,7 @@ use chronolith_promql::parser::{ParserOptions, parse_expr};
 use crate::Bench;
 use crate::case::{Answer, Case};
 use crate::compare::{Difference, difference, same_error};
+use crate::series::Dataset;
 
 /// How often upstream is asked again before its answer counts as the only one.
 const REPEATS: usize = 12;
@@ -61,10 +62,8 @@ pub(crate) fn explain(
         if kind.is_some() {
             return Ok(kind);
         }
-        // Upstream goes on with both, and answers or fails later in another way.
-        let negates = |part: &&Expr| matches!(part.kind, ExprKind::Unary(..));
-        if mine.as_deref().is_some_and(is_same_labels) && parts.iter().any(negates) {
-            return Ok(Some("minus makes a float and a histogram at one time of a series"));
+        if mine.as_deref().is_some_and(is_same_labels) && needs_both_kinds(bench, case)? {
+            return Ok(Some("a float and a histogram of equal labels at one time"));
         }
     }
     if parts.iter().any(|part| is_moved_subquery(part)) {
@@ -154,6 +153,23 @@ fn explain_error(
         }
     }
     Ok(None)
+}
+
+/// Whether the engines agree if there are only floats, and if there are only histograms.
+fn needs_both_kinds(bench: &mut Bench, case: &Case<'_>) -> Result<bool> {
+    for histograms in [false, true] {
+        let mut series = case.dataset.series.clone();
+        series
+            .iter_mut()
+            .for_each(|one| one.samples.retain(|sample| sample.histogram.is_some() == histograms));
+        let dataset = Dataset::new(case.dataset.start_ms, series);
+        let reduced = Case { dataset: &dataset, ..case.clone() };
+        let (ours, theirs) = bench.ask(&reduced)?;
+        if difference(&case.query, &ours, &theirs).is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Each quantile of `histogram_quantiles`, asked for alone, is the same in both.
