@@ -159,6 +159,11 @@ impl LateSamples {
             && self.each(chain).any(|s| range.contains(s.0))
     }
 
+    /// Whether all samples, if there are any, are certain not to lie after `time`.
+    pub(crate) fn is_before(&self, chain: u32, time: i64) -> bool {
+        self.links.get(chain).is_none_or(|first| first.newest <= time)
+    }
+
     /// How many samples lie before `time`, and how many there are.
     pub(crate) fn counts(&self, chain: u32, time: i64) -> (usize, usize) {
         let Some(first) = self.links.get(chain) else { return (0, 0) };
