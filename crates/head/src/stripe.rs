@@ -282,8 +282,12 @@ impl Stripe {
         let Some(hot) = self.hot(id) else { return Applied::Gone };
         let (count, last) = (hot.xor.count(), hot.xor.time());
         if count > 0 && time <= last {
-            // A sender repeats a whole batch: all that is to be known is at hand. Late samples may replace the last one.
-            let is_repeat = time == last && value_bits == hot.xor.value_bits() && hot.late == NONE;
+            // A sender repeats a whole batch: all that is to be known is at hand. Late samples may replace the last one,
+            // and so may one that is left behind before this one, if the last one wins.
+            let is_repeat = time == last
+                && value_bits == hot.xor.value_bits()
+                && hot.late == NONE
+                && world.duplicates == DuplicatePolicy::KeepFirst;
             return if is_repeat { Applied::Repeat } else { Applied::Behind };
         }
         if is_gap(&hot.xor, time) {
