@@ -282,12 +282,10 @@ impl Stripe {
         let Some(hot) = self.hot(id) else { return Applied::Gone };
         let (count, last) = (hot.xor.count(), hot.xor.time());
         if count > 0 && time <= last {
-            // A sender repeats a whole batch: all that is to be known is at hand. Late samples may replace the last one,
-            // and so may one that is left behind before this one, if the last one wins.
-            let is_repeat = time == last
-                && value_bits == hot.xor.value_bits()
-                && hot.late == NONE
-                && world.duplicates == DuplicatePolicy::KeepFirst;
+            // A sender repeats a whole batch: all that is to be known is at hand, unless another sample has replaced the
+            // last one, or the caller holds such a one back.
+            let is_first_kept = world.duplicates == DuplicatePolicy::KeepFirst && hot.late == NONE;
+            let is_repeat = is_first_kept && time == last && value_bits == hot.xor.value_bits();
             return if is_repeat { Applied::Repeat } else { Applied::Behind };
         }
         if is_gap(&hot.xor, time) {
