@@ -27,10 +27,20 @@ const SCRATCH_COUNT_MAX: usize = 16;
 const SCRATCH_BYTES_MAX: usize = 2 << 20;
 /// Series that are looked up under one lock.
 const LOOKUP_COUNT: usize = 512;
+/// Late samples that are looked for together.
+const TOUCH_COUNT: usize = 32;
 /// How often a batch may meet series that leave the head before their samples are stored.
 const ROUND_COUNT_MAX: usize = 100;
 
 const _: () = assert!(FRAME_SAMPLES_MAX * 24 < wal::FRAME_PAYLOAD_BYTES_MAX);
+
+/// A sample of the batch, and its series there and in the head.
+#[derive(Debug, Clone, Copy)]
+struct BatchSample {
+    series_idx: u32,
+    id: u32,
+    at: usize,
+}
 
 /// Memory of one append, reused.
 #[derive(Default)]
@@ -45,6 +55,8 @@ pub(crate) struct AppendScratch {
     sample_ids: Vec<u32>,
     times: Vec<i64>,
     values: Vec<u64>,
+    /// Samples of a stripe that are not later than the last ones of their series.
+    behind: Vec<BatchSample>,
     pub(crate) payload: Vec<u8>,
     pub(crate) builder: LabelsBuilder,
     pub(crate) members: Vec<u32>,
@@ -57,6 +69,7 @@ impl AppendScratch {
         16 * self.keys.capacity()
             + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
             + 8 * (self.times.capacity() + self.values.capacity())
+            + size_of::<BatchSample>() * self.behind.capacity()
             + self.payload.capacity()
     }
 }
@@ -250,7 +263,8 @@ impl Head {
         let relogs = self.relog_before.load(Ordering::Relaxed) > 0;
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
-        for &idx in &scratch.order[range] {
+        let order = std::mem::take(&mut scratch.order);
+        for &idx in &order[range] {
             let id = scratch.ids[idx as usize];
             if stripe.hot(id).is_none() {
                 scratch.misses.push(idx);
@@ -263,31 +277,27 @@ impl Head {
                     reject_sample(job, reject, idx, time);
                     continue;
                 }
-                let applied = stripe.append(&world, &mut job.windows, id, time, bits);
-                match applied {
-                    Applied::InOrder | Applied::Late | Applied::Replaced => {
-                        scratch.sample_ids.push(id);
-                        scratch.times.push(time);
-                        scratch.values.push(bits);
-                        job.outcome.accepted_count += 1;
-                        job.newest_ms = job.newest_ms.max(time);
-                        job.late_count += u64::from(applied == Applied::Late);
-                        job.replaced_count += u64::from(applied == Applied::Replaced);
-                    }
-                    Applied::Repeat => {
-                        if relogs {
-                            scratch.sample_ids.push(id);
-                            scratch.times.push(time);
-                            scratch.values.push(bits);
-                        }
-                        job.outcome.accepted_count += 1;
-                        job.outcome.repeated_count += 1;
-                    }
-                    Applied::Conflict => reject_sample(job, Reject::DuplicateTimestamp, idx, time),
-                    Applied::Gone => unreachable!("the stripe is locked and the series is in it"),
+                let applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
+                if applied == Applied::Behind {
+                    scratch.behind.push(BatchSample { series_idx: idx, id, at });
+                } else {
+                    note_applied(job, scratch, applied, BatchSample { series_idx: idx, id, at }, relogs);
                 }
             }
         }
+        scratch.order = order;
+        // Behind all others, so that they are looked for together. What is late stays late.
+        let behind = std::mem::take(&mut scratch.behind);
+        for group in behind.chunks(TOUCH_COUNT) {
+            stripe.touch_late(&world, group.iter().map(|one| (one.id, job.batch.times[one.at])));
+            for &one in group {
+                let (time, bits) = (job.batch.times[one.at], job.batch.values[one.at].to_bits());
+                let applied = stripe.append_late(&world, &mut job.windows, one.id, time, bits);
+                note_applied(job, scratch, applied, one, relogs);
+            }
+        }
+        scratch.behind = behind;
+        scratch.behind.clear();
         let columns =
             scratch.sample_ids.chunks(FRAME_SAMPLES_MAX).zip(scratch.times.chunks(FRAME_SAMPLES_MAX));
         for ((ids, times), values) in columns.zip(scratch.values.chunks(FRAME_SAMPLES_MAX)) {
@@ -315,6 +325,40 @@ fn count_histograms(job: &mut AppendJob<'_>) {
             let text = || series_text(job.batch, idx as u32);
             job.outcome.reject(Reject::HistogramUnsupported, u64::from(series.histogram_count), 0, text);
         }
+    }
+}
+
+/// Counts what became of a sample and gets it ready for the log; a repeat as well if it `relogs`.
+fn note_applied(
+    job: &mut AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    applied: Applied,
+    sample: BatchSample,
+    relogs: bool,
+) {
+    let (time, bits) = (job.batch.times[sample.at], job.batch.values[sample.at].to_bits());
+    let is_logged = match applied {
+        Applied::InOrder | Applied::Late | Applied::Replaced => {
+            job.newest_ms = job.newest_ms.max(time);
+            job.late_count += u64::from(applied == Applied::Late);
+            job.replaced_count += u64::from(applied == Applied::Replaced);
+            true
+        }
+        Applied::Repeat => {
+            job.outcome.repeated_count += 1;
+            relogs
+        }
+        Applied::Conflict => {
+            reject_sample(job, Reject::DuplicateTimestamp, sample.series_idx, time);
+            return;
+        }
+        Applied::Behind | Applied::Gone => unreachable!("the stripe is locked and the series is in it"),
+    };
+    job.outcome.accepted_count += 1;
+    if is_logged {
+        scratch.sample_ids.push(sample.id);
+        scratch.times.push(time);
+        scratch.values.push(bits);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::head::{Head, Series};
 use crate::options::HeadError;
 use crate::sealed::SealedPlace;
 use crate::select::page_runs;
-use crate::source::{HeadChunk, copy_chunks, merge_chunks, overlapping_len};
+use crate::source::{HeadChunk, RecentFiles, copy_chunks, merge_chunks, overlapping_len};
 use crate::stripe::{SealedNode, Stripe, stripe_of};
 use crate::tables::sort_by_labels;
 use crate::tenant::TenantHead;
@@ -158,7 +158,8 @@ impl WindowSnapshot {
     ) -> Result<(Vec<EncodedChunk>, Vec<HeadError>), HeadError> {
         let stripe = self.series.stripes[stripe_of(id)].lock();
         let Some(hot) = stripe.hot(id) else { return Ok(Default::default()) };
-        let mut chunks = copy_chunks(&stripe, &self.series.store, hot, self.window);
+        let mut chunks = Vec::new();
+        copy_chunks(&stripe, &mut RecentFiles::new(&self.series.store), hot, self.window, &mut chunks);
         drop(stripe);
         chunks.retain(|chunk| matches!(chunk, HeadChunk::Sealed { node, .. } if is_part(node)));
         let disk = &*self.series.env.disk;

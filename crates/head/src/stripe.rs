@@ -6,24 +6,22 @@
 //! Not here: locking, the log (`append`), which labels a series has (`tables`).
 
 mod erase;
-mod gaps;
+mod free;
 mod idle;
 mod late;
 mod nodes;
 mod order;
 mod seal;
-mod taken;
 
 use chronolith_base::Disk;
 use chronolith_format::xor::{SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
-use gaps::Gaps;
+use free::{FreeTimes, Gap, SeriesWindow};
 use idle::Stamps;
 pub(crate) use late::LateSamples;
 pub(crate) use nodes::{SealedNode, SealedNodes};
 use order::Decoded;
-use taken::Taken;
 
 use crate::chain::{Chain, Chains};
 use crate::memory::MemoryPart;
@@ -59,6 +57,8 @@ pub(crate) enum Applied {
     Replaced,
     /// Another value is there.
     Conflict,
+    /// Nothing yet: it is not later than the last one of its series.
+    Behind,
     /// The series has left the head.
     Gone,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Hot {
     pub(crate) open: Chain,
     /// Newest sealed chunk.
     pub(crate) sealed: u32,
-    /// Late samples.
+    /// Chain of late samples.
     pub(crate) late: u32,
     /// Tenant; [`NONE`] for a series that is not there.
     pub(crate) tenant: u32,
@@ -115,9 +115,10 @@ pub(crate) struct Stripe {
     pub(crate) chains: Chains,
     pub(crate) nodes: SealedNodes,
     pub(crate) late: LateSamples,
-    gaps: Gaps,
-    taken: Taken,
+    free: FreeTimes,
     decoded: Decoded,
+    /// Whether a series has left since the last one was made.
+    has_removed: bool,
     /// A copy of the open chunk at hand.
     chunk: Vec<u8>,
 }
@@ -137,6 +138,13 @@ fn is_gap(state: &XorState, time: i64) -> bool {
     step > 0 && time.wrapping_sub(state.time()) > step + step / 2
 }
 
+/// Whether a sample comes so much sooner than the last one that some may have been left out before that: the second of two
+/// equal gaps, and one behind the first sample of a chunk, are seen by what comes behind them only.
+fn ends_gap(state: &XorState, time: i64) -> bool {
+    let distance = time.wrapping_sub(state.time());
+    state.step_ms() > distance.saturating_add(distance / 2)
+}
+
 impl Stripe {
     pub(crate) fn new() -> Stripe {
         Stripe {
@@ -144,10 +152,10 @@ impl Stripe {
             page_count: 0,
             chains: Chains::new(),
             nodes: SealedNodes::new(),
-            late: LateSamples::default(),
-            gaps: Gaps::default(),
-            taken: Taken::default(),
+            late: LateSamples::new(),
+            free: FreeTimes::default(),
             decoded: Decoded::default(),
+            has_removed: false,
             chunk: Vec::new(),
         }
     }
@@ -168,6 +176,10 @@ impl Stripe {
             }
         });
         assert_eq!(page.slots[slot].tenant, NONE, "ids are used once");
+        if std::mem::take(&mut self.has_removed) {
+            // Once at a time, that is: a restart may make a series again, with other samples.
+            self.free.clear();
+        }
         page.slots[slot].tenant = tenant;
         page.live_count += 1;
         page.stamps.touch(slot);
@@ -180,9 +192,7 @@ impl Stripe {
         assert!(page.slots[slot].has_no_chunk(), "chunks are removed before their series");
         page.slots[slot] = Hot::EMPTY;
         page.live_count -= 1;
-        // A restart may make a series of this id again.
-        self.gaps.forget(id);
-        self.taken.forget_open(id);
+        self.has_removed = true;
         if page.live_count == 0 {
             self.pages[page_idx] = None;
             self.page_count -= 1;
@@ -216,6 +226,22 @@ impl Stripe {
         time: i64,
         value_bits: u64,
     ) -> Applied {
+        match self.append_ahead(world, windows, id, time, value_bits) {
+            Applied::Behind => self.append_late(world, windows, id, time, value_bits),
+            applied => applied,
+        }
+    }
+
+    /// As [`Stripe::append`] for a sample that is later than the last one of its series; others are left to
+    /// [`Stripe::append_late`].
+    pub(crate) fn append_ahead(
+        &mut self,
+        world: &StripeWorld<'_>,
+        windows: &mut WindowTally,
+        id: u32,
+        time: i64,
+        value_bits: u64,
+    ) -> Applied {
         let (page, slot) = place_of(id);
         let Some(Some(page)) = self.pages.get_mut(page) else { return Applied::Gone };
         page.stamps.touch(slot);
@@ -224,7 +250,17 @@ impl Stripe {
             return self.append_otherwise(world, windows, id, time, value_bits);
         }
         if is_gap(&hot.xor, time) {
-            self.gaps.note(id, hot.xor.time(), time);
+            let range = TimeRange { start: hot.window_end - world.window_ms, end: hot.window_end };
+            let (step_ms, after) = (hot.xor.step_ms(), hot.xor.time());
+            self.free.note_gap(Gap { window: SeriesWindow { id, range }, step_ms, after, before: time });
+        } else if ends_gap(&hot.xor, time) {
+            let range = TimeRange { start: hot.window_end - world.window_ms, end: hot.window_end };
+            let (step_ms, before) = (time - hot.xor.time(), hot.xor.time());
+            let after = before - hot.xor.step_ms();
+            // What waits may have come for the gap already.
+            if self.late.is_before(hot.late, after) {
+                self.free.note_gap(Gap { window: SeriesWindow { id, range }, step_ms, after, before });
+            }
         }
         hot.open = self.chains.append(hot.open, &mut hot.xor, time, f64::from_bits(value_bits));
         windows.add(time, 1);
@@ -234,7 +270,7 @@ impl Stripe {
         Applied::InOrder
     }
 
-    /// First sample of a series, chunk or window, and what does not come in order.
+    /// First sample of a series, chunk or window.
     fn append_otherwise(
         &mut self,
         world: &StripeWorld<'_>,
@@ -246,10 +282,19 @@ impl Stripe {
         let Some(hot) = self.hot(id) else { return Applied::Gone };
         let (count, last) = (hot.xor.count(), hot.xor.time());
         if count > 0 && time <= last {
-            return self.append_late(world, windows, id, time, value_bits);
+            // A sender repeats a whole batch: all that is to be known is at hand, unless another sample has replaced the
+            // last one, or the caller holds such a one back.
+            let is_first_kept = world.duplicates == DuplicatePolicy::KeepFirst && hot.late == NONE;
+            let is_repeat = is_first_kept && time == last && value_bits == hot.xor.value_bits();
+            return if is_repeat { Applied::Repeat } else { Applied::Behind };
         }
         if is_gap(&hot.xor, time) {
-            self.gaps.note(id, last, time);
+            let step_ms = hot.xor.step_ms();
+            let (old, new) = (SeriesWindow::of(world, id, last), SeriesWindow::of(world, id, time));
+            self.free.note_gap(Gap { window: new, step_ms, after: last, before: time });
+            if old.range != new.range {
+                self.free.note_gap(Gap { window: old, step_ms, after: last, before: time });
+            }
         }
         self.seal_open(world, windows, id);
         let mut state = XorState::new();
@@ -268,7 +313,7 @@ impl Stripe {
         self.pages.iter().flatten().map(|page| u64::from(page.live_count)).sum()
     }
 
-    /// Chunks: open, late, sealed. A buffer of late samples counts as one.
+    /// Chunks: open, late, sealed. The late samples of a series count as one.
     pub(crate) fn chunk_count(&self) -> u64 {
         self.chains.count() + self.late.count() + self.nodes.count()
     }
@@ -277,7 +322,7 @@ impl Stripe {
     pub(crate) fn memory(&self) -> [MemoryPart; 4] {
         let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();
         let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
-        let late = self.late.heap_bytes() + (self.gaps.heap_bytes() + self.taken.heap_bytes()) as u64;
+        let late = self.late.heap_bytes() + self.free.heap_bytes() as u64;
         [
             MemoryPart::new("hot_records", hot, self.series_count()),
             MemoryPart::new("open_chunks", self.chains.heap_bytes(), self.chains.count()),
