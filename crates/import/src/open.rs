@@ -15,9 +15,8 @@ use crate::slab::{Slab, Stream};
 
 /// Samples that are packed together.
 ///
-/// PERF: the nodes of thousands of series share no cache line, so each visit waits for memory; with groups it is one
-/// visit in eight samples, and packing needs one head for eight.
-///   cargo run --release -p chronolith-import --example import_speed
+/// The nodes of thousands of series share no cache line, so each visit waits for memory; with groups it is one visit
+/// in eight samples, and packing needs one head for eight.
 const GROUP: usize = 8;
 /// Bit of the head that says that length and change of step follow.
 const ENDS_STEP: u8 = 0x80;
