@@ -130,7 +130,7 @@ impl Gather {
     /// One sample of the log.
     ///
     /// PERF: nearly all go with the sample before; what else there is has a function of its own, so that this one is
-    /// a few loads and compares in the loop over the record (31 -> 30 ns of CPU a sample of the whole import).
+    /// a few loads and compares in the loop over the record.
     ///   cargo run --release -p chronolith-import --example import_speed
     #[inline]
     fn sample(&mut self, series_ref: u64, time: i64, bits: u64) {
