@@ -11,6 +11,7 @@ pub mod dense;
 pub mod histogram;
 pub mod imports;
 pub mod index;
+pub mod kinds;
 pub mod meta;
 pub mod sealed;
 pub mod slice;

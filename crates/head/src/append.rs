@@ -2,7 +2,10 @@
 //!
 //! Holds: a frame is queued under the lock of its stripe, so the log has the order of memory; nothing is
 //! allocated per sample.
-//! Not here: series seen for the first time (`resolve`), what a stripe does with a sample (`stripe`).
+//! Not here: series seen for the first time (`resolve`), what a stripe does with a sample (`stripe`), series that bring
+//! histograms (`append::histograms`).
+
+mod histograms;
 
 use chronolith_format::wal;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
@@ -18,6 +21,7 @@ use crate::stripe::{Applied, STRIPE_COUNT, StripeWorld, stripe_of};
 use crate::tenant::TenantHead;
 use crate::wal::Ticket;
 use crate::windows::WindowTally;
+use histograms::Target;
 
 /// Samples of one log frame; more make several frames.
 const FRAME_SAMPLES_MAX: usize = 1 << 18;
@@ -45,6 +49,8 @@ pub(crate) struct AppendScratch {
     sample_ids: Vec<u32>,
     times: Vec<i64>,
     values: Vec<u64>,
+    /// Histograms for the log: series and index into the batch.
+    histograms: Vec<(u32, u32)>,
     pub(crate) payload: Vec<u8>,
     pub(crate) builder: LabelsBuilder,
     pub(crate) members: Vec<u32>,
@@ -56,8 +62,14 @@ impl AppendScratch {
         let ids = [&self.ids, &self.misses, &self.order, &self.sample_ids, &self.members, &self.created];
         16 * self.keys.capacity()
             + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
-            + 8 * (self.times.capacity() + self.values.capacity())
+            + 8 * (self.times.capacity() + self.values.capacity() + self.histograms.capacity())
             + self.payload.capacity()
+    }
+
+    fn push_float(&mut self, id: u32, time: i64, bits: u64) {
+        self.sample_ids.push(id);
+        self.times.push(time);
+        self.values.push(bits);
     }
 }
 
@@ -109,6 +121,20 @@ pub(crate) struct AppendJob<'a> {
     late_count: u64,
     replaced_count: u64,
     newest_ms: i64,
+}
+
+impl AppendJob<'_> {
+    /// Counts a sample that is stored.
+    fn note(&mut self, applied: Applied, time: i64) {
+        self.outcome.accepted_count += 1;
+        if applied == Applied::Repeat {
+            self.outcome.repeated_count += 1;
+            return;
+        }
+        self.newest_ms = self.newest_ms.max(time);
+        self.late_count += u64::from(applied == Applied::Late);
+        self.replaced_count += u64::from(applied == Applied::Replaced);
+    }
 }
 
 impl Head {
@@ -171,8 +197,7 @@ impl Head {
         if !tenant.newest_is_whole.load(Ordering::Acquire) {
             for run in page_runs(&tenant.series_ids()) {
                 let stripe = self.series.stripes[stripe_of(run[0])].lock();
-                let hots = run.iter().filter_map(|&id| stripe.hot(id)).filter(|hot| hot.xor.count() > 0);
-                if let Some(newest) = hots.map(|hot| hot.xor.time()).max() {
+                if let Some(newest) = run.iter().filter_map(|&id| stripe.newest_time(id)).max() {
                     tenant.newest_ms.fetch_max(newest, Ordering::Relaxed);
                 }
             }
@@ -226,7 +251,7 @@ impl Head {
             }
             let mut id = ID_NONE;
             if series.samples.is_empty() {
-                // Only there for its exemplars or histograms: the head has nothing to store or to refuse of it.
+                // Only there for its exemplars: the head has nothing to store or to refuse of it.
             } else if let Some(entry) = raw_keys.find(key, guess) {
                 guess = entry + 1;
                 id = raw_keys.id(entry);
@@ -244,19 +269,24 @@ impl Head {
         stripe_idx: usize,
         range: std::ops::Range<usize>,
     ) {
-        scratch.sample_ids.clear();
-        scratch.times.clear();
-        scratch.values.clear();
+        let has_histograms = !job.batch.histograms.is_empty();
         let relogs = self.relog_before.load(Ordering::Relaxed) > 0;
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
-        for &idx in &scratch.order[range] {
+        let order = std::mem::take(&mut scratch.order);
+        for &idx in &order[range] {
             let id = scratch.ids[idx as usize];
             if stripe.hot(id).is_none() {
                 scratch.misses.push(idx);
                 continue;
             }
-            let samples = &job.batch.series[idx as usize].samples;
+            let series = &job.batch.series[idx as usize];
+            if has_histograms && !job.batch.histograms_of(series).is_empty() {
+                let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
+                self.append_mixed(job, scratch, &mut target, idx);
+                continue;
+            }
+            let samples = &series.samples;
             for at in samples.start as usize..samples.end as usize {
                 let (time, bits) = (job.batch.times[at], job.batch.values[at].to_bits());
                 if let Some(reject) = job.bounds.refuse(time) {
@@ -266,9 +296,10 @@ impl Head {
                 let applied = stripe.append(&world, &mut job.windows, id, time, bits);
                 match applied {
                     Applied::InOrder | Applied::Late | Applied::Replaced => {
-                        scratch.sample_ids.push(id);
-                        scratch.times.push(time);
-                        scratch.values.push(bits);
+                        if applied == Applied::Replaced && !scratch.histograms.is_empty() {
+                            self.queue_histograms(job, scratch, stripe_idx);
+                        }
+                        scratch.push_float(id, time, bits);
                         job.outcome.accepted_count += 1;
                         job.newest_ms = job.newest_ms.max(time);
                         job.late_count += u64::from(applied == Applied::Late);
@@ -276,9 +307,7 @@ impl Head {
                     }
                     Applied::Repeat => {
                         if relogs {
-                            scratch.sample_ids.push(id);
-                            scratch.times.push(time);
-                            scratch.values.push(bits);
+                            scratch.push_float(id, time, bits);
                         }
                         job.outcome.accepted_count += 1;
                         job.outcome.repeated_count += 1;
@@ -288,12 +317,24 @@ impl Head {
                 }
             }
         }
+        scratch.order = order;
+        self.queue_floats(job, scratch, stripe_idx);
+        if !scratch.histograms.is_empty() {
+            self.queue_histograms(job, scratch, stripe_idx);
+        }
+    }
+
+    /// Queues the frames of the floats that wait.
+    fn queue_floats(&self, job: &AppendJob<'_>, scratch: &mut AppendScratch, stripe_idx: usize) {
         let columns =
             scratch.sample_ids.chunks(FRAME_SAMPLES_MAX).zip(scratch.times.chunks(FRAME_SAMPLES_MAX));
         for ((ids, times), values) in columns.zip(scratch.values.chunks(FRAME_SAMPLES_MAX)) {
             wal::encode_samples(job.now_ms, ids, times, values, &mut scratch.payload);
             self.wal.queue(wal::KIND_SAMPLES, stripe_idx as u8, &scratch.payload);
         }
+        scratch.sample_ids.clear();
+        scratch.times.clear();
+        scratch.values.clear();
     }
 
     fn finish(&self, job: &mut AppendJob<'_>) {

@@ -10,7 +10,7 @@ use chronolith_model::query::ReadEstimate;
 use chronolith_model::{LabelsBuilder, QueryError, ReadContext, Selector, SeriesRead, TenantId, TimeRange};
 
 use crate::head::Head;
-use crate::source::{HeadSamples, copy_chunks, overlaps};
+use crate::source::{HeadSamples, copy_chunks, copy_histograms, overlaps};
 use crate::stripe::{PAGE_SLOTS, stripe_of};
 use crate::tables::Tables;
 use crate::tenant::{EMPTY_NONE, EMPTY_SOME, EMPTY_UNKNOWN, TenantHead};
@@ -38,7 +38,8 @@ impl Head {
             let stripe = self.series.stripes[stripe_of(run[0])].lock();
             for &id in run {
                 let Some(hot) = stripe.hot(id) else { continue };
-                let chunks = copy_chunks(&stripe, &self.series.store, hot, selector.range);
+                let mut chunks = copy_chunks(&stripe, &self.series.store, hot, selector.range);
+                copy_histograms(&stripe, &self.series.store, id, selector.range, &mut chunks);
                 if !chunks.is_empty() {
                     found.push((id, chunks));
                 }
@@ -138,7 +139,10 @@ impl Head {
         for run in page_runs(&ids) {
             ctx.check()?;
             let stripe = self.series.stripes[stripe_of(run[0])].lock();
-            let fits = |id: u32| stripe.hot(id).is_some_and(|hot| overlaps(&stripe, hot, selector.range));
+            let fits = |id: u32| {
+                let floats = stripe.hot(id).is_some_and(|hot| overlaps(&stripe, hot, selector.range));
+                floats || stripe.has_histograms_in(id, selector.range)
+            };
             kept.extend(run.iter().copied().filter(|&id| fits(id)));
         }
         ids = kept;
@@ -155,7 +159,7 @@ impl Head {
         let ids: Vec<u32> = tables.live_ids().collect();
         let all = page_runs(&ids).all(|run| {
             let stripe = self.series.stripes[stripe_of(run[0])].lock();
-            run.iter().all(|&id| stripe.hot(id).is_none_or(|hot| !hot.has_no_chunk()))
+            run.iter().all(|&id| stripe.hot(id).is_none() || !stripe.is_empty(id))
         });
         let seen = if all { EMPTY_NONE } else { EMPTY_SOME };
         // A deletion that came meanwhile knows better.

@@ -1,8 +1,8 @@
-//! Deleting: the samples of a time range leave a series, wherever they are.
+//! Deleting: the floats of a time range leave a series, wherever they are.
 //!
 //! Holds: what is left reads as if the deleted samples had never come; one of the same time that comes later is
 //! stored like any other. A damaged chunk that lies in the range only in part stays as it is.
-//! Not here: which series, the log (`delete`).
+//! Not here: which series, the log (`delete`), histograms (`stripe::histograms`).
 
 use chronolith_format::xor::{self, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{Columns, TimeRange};
@@ -23,8 +23,8 @@ pub(crate) struct Erased {
 }
 
 impl Stripe {
-    /// Removes the samples of series `id` in `range`.
-    pub(crate) fn erase(
+    /// Removes the floats of series `id` in `range`.
+    pub(super) fn erase_floats(
         &mut self,
         world: &StripeWorld<'_>,
         windows: &mut WindowTally,

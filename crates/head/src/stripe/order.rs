@@ -93,7 +93,7 @@ impl Stripe {
     }
 
     /// Bits of the value that a chunk has for `time`, which is not later than the last sample.
-    fn chunk_value(&mut self, world: &StripeWorld<'_>, id: u32, hot: &Hot, time: i64) -> Option<u64> {
+    pub(super) fn chunk_value(&mut self, world: &StripeWorld<'_>, id: u32, hot: &Hot, time: i64) -> Option<u64> {
         if time == hot.xor.time() {
             return Some(hot.xor.value_bits());
         }
