@@ -30,8 +30,7 @@ impl SampleSource for MergedSource {
         let disjoint = parts.windows(2).all(|w| w[0].1.times.last() < w[1].1.times.first());
         if disjoint {
             for (_, part) in &parts {
-                out.times.extend_from_slice(&part.times);
-                out.values.extend_from_slice(&part.values);
+                out.extend_from(part, 0..part.len());
             }
         } else {
             merge_overlapping(&parts, out);
@@ -51,6 +50,7 @@ impl SampleSource for MergedSource {
 /// Merges by repeated choice of the least time; the number of overlapping parts is small.
 fn merge_overlapping(parts: &[(usize, Columns)], out: &mut Columns) {
     let mut next = vec![0usize; parts.len()];
+    let mut last = None;
     loop {
         let mut best: Option<(i64, usize, usize)> = None;
         for (i, (place, part)) in parts.iter().enumerate() {
@@ -62,7 +62,12 @@ fn merge_overlapping(parts: &[(usize, Columns)], out: &mut Columns) {
             }
         }
         let Some((time, _, i)) = best else { return };
-        out.push(time, parts[i].1.values[next[i]]);
+        if last == Some(i) {
+            out.push_from(&parts[i].1, next[i]);
+        } else {
+            out.push_apart(&parts[i].1, next[i]);
+        }
+        last = Some(i);
         for (j, (_, part)) in parts.iter().enumerate() {
             if part.times.get(next[j]) == Some(&time) {
                 next[j] += 1;

@@ -96,7 +96,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
             "delayed_name_removal": features.delayed_name_removal,
             "extended_range_selectors": features.extended_range_selectors,
             "binop_fill_modifiers": features.binop_fill_modifiers,
-            "native_histograms": false,
+            "native_histograms": true,
         },
         "rules": {}, "scrape": {}, "tsdb": { "out_of_order": true },
     }))
