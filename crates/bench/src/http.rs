@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-const IO_WAIT: Duration = Duration::from_secs(120);
+/// Longer than the two minutes after which servers give a query up, so that it is they who say so.
+const IO_WAIT: Duration = Duration::from_secs(150);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// Connection that posts remote write bodies.

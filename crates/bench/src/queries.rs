@@ -1,7 +1,8 @@
 //! Benchmark `queries`: ten slow shapes of query over the same samples in each server, answers compared.
 //!
 //! Holds: a shape's figures count only if its answer equals Prometheus's (VictoriaMetrics's where both mean the same);
-//! every query starts without a cache of results. Prometheus gets old samples as blocks that Chronolith wrote.
+//! every query starts without a cache of results. Prometheus gets old samples as blocks that Chronolith wrote. A peer that
+//! refuses a query, or does not live through it, is reported; a difference, or no answer of Chronolith, fails the run.
 //! Not here: how the figures read (BENCHMARKS.md).
 
 mod compare;
@@ -14,6 +15,7 @@ mod report;
 mod shapes;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
@@ -21,9 +23,12 @@ use chronolith_base::{Clock, SystemClock};
 use crate::server::{Kind, Server, Setup};
 use compare::Answer;
 use corpus::Corpus;
-use report::{Line, Outcome};
+use report::{Line, Outcome, Trouble};
 use shapes::{Meaning, Shape};
 
+const DEATH_POLL: Duration = Duration::from_millis(100);
+/// A peer that fell over reads its whole log again.
+const RESTART_WAIT: Duration = Duration::from_secs(600);
 /// How far the long corpus ends before the present: all of its windows are closed then.
 const LONG_AGE_MS: i64 = 5 * 3_600_000;
 
@@ -78,7 +83,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let shapes = wanted(options, shapes::long(&corpus));
         lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
     }
-    report::write(&options.out, &kinds, &lines)
+    report::write(&options.out, &kinds, &lines)?;
+    let failure_count = report::failure_count(&lines);
+    ensure!(failure_count == 0, "{failure_count} answers are missing or not equal");
+    Ok(())
 }
 
 fn wanted(options: &Options, mut shapes: Vec<Shape>) -> Vec<Shape> {
@@ -102,9 +110,9 @@ fn measure_corpus(options: &Options, kinds: &[Kind], corpus: &Corpus, shapes: &[
     let mut order = kinds.to_vec();
     order.sort_by_key(|kind| *kind != Kind::Prometheus);
     for kind in order {
-        let server = filled(options, kind, corpus, blocks.as_ref())?;
+        let mut server = filled(options, kind, corpus, blocks.as_ref())?;
         for ((shape, line), reference) in shapes.iter().zip(&mut lines).zip(&mut reference) {
-            let outcome = measure_shape(options, &server, shape, reference)?;
+            let outcome = measure_shape(options, &mut server, shape, reference)?;
             println!("{:<16} {:<18} {}", kind.name(), shape.name, outcome.summary());
             line.outcomes.push((kind, outcome));
         }
@@ -118,20 +126,22 @@ fn measure_corpus(options: &Options, kinds: &[Kind], corpus: &Corpus, shapes: &[
 
 fn measure_shape(
     options: &Options,
-    server: &Server,
+    server: &mut Server,
     shape: &Shape,
     reference: &mut Option<Answer>,
 ) -> Result<Outcome> {
     let (cost, answer) = match measure::measure(server, &shape.ask, options.rounds) {
         Ok(measured) => measured,
-        Err(error) => return Ok(Outcome::failed(format!("{error:#}"))),
+        Err(error) => return Ok(Outcome::failed(after_failure(server, &error)?)),
     };
     if answer.series_count() == 0 {
         return Ok(Outcome::failed("an empty answer".to_owned()));
     }
     let shares_meaning = server.kind() != Kind::VictoriaMetrics || shape.meaning == Meaning::Shared;
     let difference = match reference {
-        Some(reference) if shares_meaning => answer.check_equal(reference).err().map(|e| format!("{e:#}")),
+        Some(reference) if shares_meaning => {
+            answer.check_equal(reference).err().map(|e| Trouble::NotEqual(format!("{e:#}")))
+        }
         Some(_) => None,
         None => {
             *reference = shares_meaning.then_some(answer);
@@ -139,6 +149,25 @@ fn measure_shape(
         }
     };
     Ok(Outcome { cost: Some(cost), trouble: difference })
+}
+
+/// What went wrong, for the report. A server that did not live through the query is started again: the shapes that
+/// follow are not to suffer for this one.
+fn after_failure(server: &mut Server, error: &anyhow::Error) -> Result<String> {
+    let seen = Instant::now();
+    // A connection breaks a moment before the process has ended.
+    while server.check_alive().is_ok() {
+        if server.is_ready() || seen.elapsed() > RESTART_WAIT {
+            return Ok(format!("{error:#}"));
+        }
+        std::thread::sleep(DEATH_POLL);
+    }
+    println!("{} ended; it starts again", server.kind().name());
+    let started = server.exec_again()?;
+    server.wait_ready_within(RESTART_WAIT)?;
+    server.make_visible()?;
+    let seconds = started.elapsed().as_secs_f64();
+    Ok(format!("the server ended during the query ({error:#}) and was back after {seconds:.0} s"))
 }
 
 /// A server with all samples of the corpus.

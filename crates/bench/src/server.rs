@@ -242,15 +242,20 @@ impl Server {
     }
 
     fn wait_ready(&mut self) -> Result<()> {
+        self.wait_ready_within(READY_WAIT)
+    }
+
+    /// Waits until it answers.
+    pub(crate) fn wait_ready_within(&mut self, limit: Duration) -> Result<()> {
         let start = Instant::now();
-        while start.elapsed() < READY_WAIT {
+        while start.elapsed() < limit {
             self.check_alive().context("before it was ready")?;
             if self.is_ready() {
                 return Ok(());
             }
             std::thread::sleep(POLL);
         }
-        bail!("{} is not ready after {} s\n{}", self.kind.name(), READY_WAIT.as_secs(), self.log_tail())
+        bail!("{} is not ready after {} s\n{}", self.kind.name(), limit.as_secs(), self.log_tail())
     }
 }
 

@@ -38,6 +38,11 @@ impl SampleSource for BlockSeries {
     fn chunk_count_hint(&self) -> usize {
         self.chunks.len()
     }
+
+    fn time_bounds(&self) -> Option<(i64, i64)> {
+        // Decoding keeps to the times that the index gives a chunk.
+        Some((self.chunks.first()?.min_time, self.chunks.iter().map(|chunk| chunk.max_time).max()?))
+    }
 }
 
 impl BlockSeries {

@@ -185,7 +185,10 @@ fn left_out(report: &ImportReport) -> [(u64, &'static str); 15] {
         (head.unknown_series_samples, "samples of series that no record names"),
         (head.out_of_bounds_samples, "samples whose time cannot be stored"),
         (head.dropped_series_samples, "samples of series that Prometheus had written to a block and dropped"),
-        (head.histogram_samples, "native histograms of m-mapped chunks with start times: the log holds them too"),
+        (
+            head.histogram_samples,
+            "native histograms of m-mapped chunks with start times: the log holds them too",
+        ),
         (head.invalid_histograms, "native histograms that contradict themselves"),
         (head.exemplars, "exemplars: they are kept in memory only"),
         (head.metadata, "metadata entries: they are kept in memory only"),

@@ -324,6 +324,16 @@ fn sync_mode(text: &str) -> Result<SyncMode, String> {
     }
 }
 
+/// Names of Prometheus's features that need no switch here: what they stand for is always on.
+const FEATURES_ALWAYS_ON: [&str; 6] = [
+    "promql-duration-expr",
+    "promql-per-step-stats",
+    "native-histograms",
+    "ooo-native-histograms",
+    "exemplar-storage",
+    "metadata-wal-records",
+];
+
 fn features(settings: &mut Settings, text: &str) -> Result<(), String> {
     let features = &mut settings.server.features;
     for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
@@ -332,10 +342,18 @@ fn features(settings: &mut Settings, text: &str) -> Result<(), String> {
             "promql-delayed-name-removal" => features.delayed_name_removal = true,
             "promql-extended-range-selectors" => features.extended_range_selectors = true,
             "promql-binop-fill-modifiers" => features.binop_fill_modifiers = true,
+            "use-start-timestamps" => features.start_timestamps = true,
+            "type-and-unit-labels" => features.type_and_unit_labels = true,
+            _ if FEATURES_ALWAYS_ON.contains(&name) => {}
+            // Prometheus only warns. A server that starts without what was asked for surprises later.
             _ => {
                 let known = "promql-experimental-functions, promql-delayed-name-removal, \
-                             promql-extended-range-selectors, promql-binop-fill-modifiers";
-                return Err(format!("unknown feature {name:?}; known are {known}"));
+                             promql-extended-range-selectors, promql-binop-fill-modifiers, \
+                             use-start-timestamps, type-and-unit-labels";
+                let always_on = FEATURES_ALWAYS_ON.join(", ");
+                return Err(format!(
+                    "unknown feature {name:?}; known are {known}; always on are {always_on}"
+                ));
             }
         }
     }

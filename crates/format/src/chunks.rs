@@ -3,6 +3,8 @@
 //! Holds: a reader never panics on any bytes; a chunk is handed out only after its checksum fits.
 //! Not here: what the bytes of a chunk mean (`xor`), which segment a chunk goes to (`block`).
 
+pub mod kinds;
+
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::Crc32c;
 use chronolith_base::{ByteReader, DecodeError, Mapped};

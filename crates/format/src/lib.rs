@@ -11,7 +11,6 @@ pub mod dense;
 pub mod histogram;
 pub mod imports;
 pub mod index;
-pub mod kinds;
 pub mod meta;
 pub mod sealed;
 pub mod slice;
@@ -20,3 +19,5 @@ pub mod upstream;
 pub mod wal;
 pub mod xor;
 pub mod xor2;
+
+pub use chunks::kinds;

@@ -24,6 +24,8 @@ enum Lateness {
     Old,
     Slight,
     Withheld,
+    /// As `Withheld` without lateness: what the order of series costs alone.
+    Shuffled,
 }
 
 struct Fleet {
@@ -35,6 +37,8 @@ struct Fleet {
     batches: Vec<WriteBatch>,
     step_ms: i64,
     labels: Vec<Labels>,
+    /// Time of the newest sample, where samples are shuffled.
+    newest: Vec<i64>,
     /// Series and round of what comes late, by the round in which it comes.
     withheld: Vec<Vec<(u32, i64)>>,
 }
@@ -55,6 +59,7 @@ fn main() {
     let lateness = match args.get(3).map(String::as_str) {
         Some("slight") => Lateness::Slight,
         Some("withheld") => Lateness::Withheld,
+        Some("shuffled") => Lateness::Shuffled,
         _ => Lateness::Old,
     };
     let step_ms = number(4, STEP_MS) as i64;
@@ -99,13 +104,23 @@ impl Fleet {
         let labels: Vec<Labels> = (0..series_count).map(labels_of).collect();
         let batches = labels.chunks(BATCH).map(|part| make_batch(part.iter())).collect();
         let (swapped, rng) = (vec![false; series_count], Rng::from_seed(1));
-        Fleet { late_percent, lateness, swapped, rng, batches, step_ms, labels, withheld: Vec::new() }
+        Fleet {
+            late_percent,
+            lateness,
+            swapped,
+            rng,
+            batches,
+            step_ms,
+            labels,
+            newest: vec![0; series_count],
+            withheld: Vec::new(),
+        }
     }
 
     /// Decides which samples of `rounds` come late, and when.
     fn withhold(&mut self, rounds: usize) {
         self.withheld = vec![Vec::new(); rounds];
-        if self.lateness != Lateness::Withheld {
+        if !matches!(self.lateness, Lateness::Withheld | Lateness::Shuffled) {
             return;
         }
         for round in 1..rounds.saturating_sub(1) {
@@ -119,7 +134,7 @@ impl Fleet {
     }
 
     fn round(&mut self, env: &Env, head: &Head, round: i64) -> Cost {
-        if self.lateness == Lateness::Withheld {
+        if matches!(self.lateness, Lateness::Withheld | Lateness::Shuffled) {
             return self.round_withheld(env, head, round);
         }
         let now = START_MS + self.step_ms * round;
@@ -161,6 +176,11 @@ impl Fleet {
             let mut batch = make_batch(part.iter().map(|(series, _)| &self.labels[*series as usize]));
             for (at, &(series, of)) in part.iter().enumerate() {
                 batch.times[at] = START_MS + self.step_ms * of;
+                if self.lateness == Lateness::Shuffled {
+                    let newest = &mut self.newest[series as usize];
+                    *newest = (START_MS + self.step_ms * round).max(*newest + 1);
+                    batch.times[at] = *newest;
+                }
                 batch.values[at] = (of * 50) as f64 + f64::from(series % 100);
             }
             append(env, head, START_MS + self.step_ms * round, &batch, &mut cost);

@@ -31,10 +31,20 @@ const SCRATCH_COUNT_MAX: usize = 16;
 const SCRATCH_BYTES_MAX: usize = 2 << 20;
 /// Series that are looked up under one lock.
 const LOOKUP_COUNT: usize = 512;
+/// Late samples that are looked for together.
+const TOUCH_COUNT: usize = 32;
 /// How often a batch may meet series that leave the head before their samples are stored.
 const ROUND_COUNT_MAX: usize = 100;
 
 const _: () = assert!(FRAME_SAMPLES_MAX * 24 < wal::FRAME_PAYLOAD_BYTES_MAX);
+
+/// A sample of the batch, and its series there and in the head.
+#[derive(Debug, Clone, Copy)]
+struct BatchSample {
+    series_idx: u32,
+    id: u32,
+    at: usize,
+}
 
 /// Memory of one append, reused.
 #[derive(Default)]
@@ -51,6 +61,8 @@ pub(crate) struct AppendScratch {
     values: Vec<u64>,
     /// Histograms for the log: series and index into the batch.
     histograms: Vec<(u32, u32)>,
+    /// Samples of a stripe that are not later than the last ones of their series.
+    behind: Vec<BatchSample>,
     pub(crate) payload: Vec<u8>,
     pub(crate) builder: LabelsBuilder,
     pub(crate) members: Vec<u32>,
@@ -63,13 +75,8 @@ impl AppendScratch {
         16 * self.keys.capacity()
             + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
             + 8 * (self.times.capacity() + self.values.capacity() + self.histograms.capacity())
+            + size_of::<BatchSample>() * self.behind.capacity()
             + self.payload.capacity()
-    }
-
-    fn push_float(&mut self, id: u32, time: i64, bits: u64) {
-        self.sample_ids.push(id);
-        self.times.push(time);
-        self.values.push(bits);
     }
 }
 
@@ -121,20 +128,6 @@ pub(crate) struct AppendJob<'a> {
     late_count: u64,
     replaced_count: u64,
     newest_ms: i64,
-}
-
-impl AppendJob<'_> {
-    /// Counts a sample that is stored.
-    fn note(&mut self, applied: Applied, time: i64) {
-        self.outcome.accepted_count += 1;
-        if applied == Applied::Repeat {
-            self.outcome.repeated_count += 1;
-            return;
-        }
-        self.newest_ms = self.newest_ms.max(time);
-        self.late_count += u64::from(applied == Applied::Late);
-        self.replaced_count += u64::from(applied == Applied::Replaced);
-    }
 }
 
 impl Head {
@@ -293,35 +286,35 @@ impl Head {
                     reject_sample(job, reject, idx, time);
                     continue;
                 }
-                let applied = stripe.append(&world, &mut job.windows, id, time, bits);
-                match applied {
-                    Applied::InOrder | Applied::Late | Applied::Replaced => {
-                        if applied == Applied::Replaced && !scratch.histograms.is_empty() {
-                            self.queue_histograms(job, scratch, stripe_idx);
-                        }
-                        scratch.push_float(id, time, bits);
-                        job.outcome.accepted_count += 1;
-                        job.newest_ms = job.newest_ms.max(time);
-                        job.late_count += u64::from(applied == Applied::Late);
-                        job.replaced_count += u64::from(applied == Applied::Replaced);
+                let applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
+                if applied == Applied::Behind {
+                    scratch.behind.push(BatchSample { series_idx: idx, id, at });
+                } else {
+                    if applied == Applied::Replaced {
+                        self.queue_histograms(job, scratch, stripe_idx);
                     }
-                    Applied::Repeat => {
-                        if relogs {
-                            scratch.push_float(id, time, bits);
-                        }
-                        job.outcome.accepted_count += 1;
-                        job.outcome.repeated_count += 1;
-                    }
-                    Applied::Conflict => reject_sample(job, Reject::DuplicateTimestamp, idx, time),
-                    Applied::Gone => unreachable!("the stripe is locked and the series is in it"),
+                    note_applied(job, scratch, applied, BatchSample { series_idx: idx, id, at }, relogs);
                 }
             }
         }
         scratch.order = order;
-        self.queue_floats(job, scratch, stripe_idx);
-        if !scratch.histograms.is_empty() {
-            self.queue_histograms(job, scratch, stripe_idx);
+        // Behind all others, so that they are looked for together. What is late stays late.
+        let behind = std::mem::take(&mut scratch.behind);
+        for group in behind.chunks(TOUCH_COUNT) {
+            stripe.touch_late(&world, group.iter().map(|one| (one.id, job.batch.times[one.at])));
+            for &one in group {
+                let (time, bits) = (job.batch.times[one.at], job.batch.values[one.at].to_bits());
+                let applied = stripe.append_late(&world, &mut job.windows, one.id, time, bits);
+                if applied == Applied::Replaced {
+                    self.queue_histograms(job, scratch, stripe_idx);
+                }
+                note_applied(job, scratch, applied, one, relogs);
+            }
         }
+        scratch.behind = behind;
+        scratch.behind.clear();
+        self.queue_floats(job, scratch, stripe_idx);
+        self.queue_histograms(job, scratch, stripe_idx);
     }
 
     /// Queues the frames of the floats that wait.
@@ -350,6 +343,7 @@ impl Head {
     }
 }
 
+/// Counts those that whoever filled the batch did not keep.
 fn count_histograms(job: &mut AppendJob<'_>) {
     for (idx, series) in job.batch.series.iter().enumerate() {
         if series.histogram_count > 0 {
@@ -357,6 +351,52 @@ fn count_histograms(job: &mut AppendJob<'_>) {
             job.outcome.reject(Reject::HistogramUnsupported, u64::from(series.histogram_count), 0, text);
         }
     }
+}
+
+/// Counts what became of a sample and gets it ready for the log; a repeat as well if it `relogs`.
+fn note_applied(
+    job: &mut AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    applied: Applied,
+    sample: BatchSample,
+    relogs: bool,
+) {
+    if count_applied(job, applied, sample, relogs) == Logged::Yes {
+        scratch.sample_ids.push(sample.id);
+        scratch.times.push(job.batch.times[sample.at]);
+        scratch.values.push(job.batch.values[sample.at].to_bits());
+    }
+}
+
+/// Whether a sample goes to the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Logged {
+    Yes,
+    No,
+}
+
+/// Counts what became of a sample.
+fn count_applied(job: &mut AppendJob<'_>, applied: Applied, sample: BatchSample, relogs: bool) -> Logged {
+    let time = job.batch.times[sample.at];
+    let is_logged = match applied {
+        Applied::InOrder | Applied::Late | Applied::Replaced => {
+            job.newest_ms = job.newest_ms.max(time);
+            job.late_count += u64::from(applied == Applied::Late);
+            job.replaced_count += u64::from(applied == Applied::Replaced);
+            true
+        }
+        Applied::Repeat => {
+            job.outcome.repeated_count += 1;
+            relogs
+        }
+        Applied::Conflict => {
+            reject_sample(job, Reject::DuplicateTimestamp, sample.series_idx, time);
+            return Logged::No;
+        }
+        Applied::Behind | Applied::Gone => unreachable!("the stripe is locked and the series is in it"),
+    };
+    job.outcome.accepted_count += 1;
+    if is_logged { Logged::Yes } else { Logged::No }
 }
 
 #[cold]

@@ -36,16 +36,37 @@ impl Postings {
 
     /// Appends all ids to `out`.
     pub(crate) fn read(&self, out: &mut Vec<u32>) {
-        if self.first == ID_NONE {
-            return;
-        }
+        out.extend(self.iter());
+    }
+
+    /// Whether `wanted` holds for one of them; asks no further then.
+    pub(crate) fn any(&self, wanted: impl FnMut(u32) -> bool) -> bool {
+        self.iter().any(wanted)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> {
         let mut id = self.first;
-        out.push(id);
-        let mut reader = ByteReader::new(&self.deltas);
-        while let Ok(delta) = reader.uvarint("posting") {
-            id = id.wrapping_add(delta as u32);
-            out.push(id);
-        }
+        let first = (id != ID_NONE).then_some(id);
+        let mut deltas = self.deltas.as_slice();
+        let next = move || {
+            // Most neighbours are less than 128 apart.
+            let delta = match deltas {
+                [] => return None,
+                [small, rest @ ..] if *small < 0x80 => {
+                    deltas = rest;
+                    u32::from(*small)
+                }
+                _ => {
+                    let mut reader = ByteReader::new(deltas);
+                    let delta = reader.uvarint("posting").ok()?;
+                    deltas = &deltas[deltas.len() - reader.remaining()..];
+                    delta as u32
+                }
+            };
+            id = id.wrapping_add(delta);
+            Some(id)
+        };
+        first.into_iter().chain(std::iter::from_fn(next))
     }
 }
 

@@ -7,13 +7,29 @@ use std::sync::atomic::Ordering;
 
 use chronolith_model::index::select_refs;
 use chronolith_model::query::ReadEstimate;
-use chronolith_model::{LabelsBuilder, QueryError, ReadContext, Selector, SeriesRead, TenantId, TimeRange};
+use chronolith_model::{
+    Labels, LabelsBuilder, QueryError, ReadContext, Selector, SeriesRead, TenantId, TimeRange,
+};
 
 use crate::head::Head;
-use crate::source::{HeadSamples, copy_chunks, copy_histograms, overlaps};
+use crate::source::{
+    HeadChunk, HeadSamples, RecentFiles, SelectedChunks, copy_chunks, copy_histograms, newest, overlaps,
+};
 use crate::stripe::{PAGE_SLOTS, stripe_of};
 use crate::tables::Tables;
 use crate::tenant::{EMPTY_NONE, EMPTY_SOME, EMPTY_UNKNOWN, TenantHead};
+
+/// A selected series beside its labels and chunks.
+const SERIES_BYTES: usize = size_of::<SeriesRead>() + size_of::<HeadSamples>() + 16;
+
+/// How much of a series is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// All samples of the range.
+    All,
+    /// The newest of them.
+    Newest,
+}
 
 impl Head {
     /// The series that fit and have chunks in the range, sorted by labels, as they are now.
@@ -26,42 +42,80 @@ impl Head {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Vec<SeriesRead>, QueryError> {
+        self.select_depth(tenant, selector, ctx, Depth::All)
+    }
+
+    /// As [`Head::select`], for readers of nothing but the newest sample of each series in the range.
+    ///
+    /// # Errors
+    /// As [`Head::select`].
+    pub fn select_newest(
+        &self,
+        tenant: &TenantId,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Vec<SeriesRead>, QueryError> {
+        self.select_depth(tenant, selector, ctx, Depth::Newest)
+    }
+
+    fn select_depth(
+        &self,
+        tenant: &TenantId,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+        depth: Depth,
+    ) -> Result<Vec<SeriesRead>, QueryError> {
         let Some(tenant) = self.tenant(tenant) else { return Ok(Vec::new()) };
         let tables = tenant.tables.read();
         let ids = select_refs(&*tables, selector.matchers)?;
-        let mut memory = ctx.budget.reserve(0)?;
-        let mut builder = LabelsBuilder::new();
-        let mut found = Vec::new();
+        let mut files = RecentFiles::new(&self.series.store);
+        let (mut builder, mut place) = (LabelsBuilder::new(), 0);
+        let mut found: Vec<(u32, u32)> = Vec::new();
+        let mut out = Vec::new();
         for run in page_runs(&ids) {
             ctx.check()?;
-            let first = found.len();
+            found.clear();
+            let mut chunks = Vec::with_capacity(run.len());
             let stripe = self.series.stripes[stripe_of(run[0])].lock();
             for &id in run {
                 let Some(hot) = stripe.hot(id) else { continue };
-                let mut chunks = copy_chunks(&stripe, &self.series.store, hot, selector.range);
-                copy_histograms(&stripe, &self.series.store, id, selector.range, &mut chunks);
-                if !chunks.is_empty() {
-                    found.push((id, chunks));
+                if stripe.histograms_of(id).is_some() {
+                    let first = chunks.len();
+                    copy_chunks(&stripe, &mut files, hot, selector.range, &mut chunks);
+                    copy_histograms(&stripe, &mut files, id, selector.range, &mut chunks);
+                    chunks[first..].sort_by_key(HeadChunk::min_time);
+                } else {
+                    match newest(hot, selector.range).filter(|_| depth == Depth::Newest) {
+                        Some(newest) => chunks.push(newest),
+                        None => copy_chunks(&stripe, &mut files, hot, selector.range, &mut chunks),
+                    }
                 }
+                found.push((id, chunks.len() as u32));
             }
             drop(stripe);
-            memory.grow(found[first..].iter().map(|(_, chunks)| HeadSamples::heap_bytes(chunks)).sum())?;
-        }
-        let mut labelled = Vec::with_capacity(found.len());
-        for (id, chunks) in found {
-            let Some(labels) = tables.labels(id, &mut builder) else { continue };
-            memory.grow((labels.heap_bytes() + size_of::<SeriesRead>()) as u64)?;
-            labelled.push((labels, chunks));
+            let mut memory = ctx.budget.reserve(SelectedChunks::heap_bytes(&chunks))?;
+            let (mut labelled, mut start) = (Vec::with_capacity(found.len()), 0);
+            for &(id, end) in &found {
+                if start < end
+                    && let Some(labels) = tables.labels_from(&mut place, id, &mut builder)
+                {
+                    labelled.push((labels, start, end));
+                }
+                start = end;
+            }
+            let bytes = |one: &(Labels, u32, u32)| one.0.heap_bytes() + SERIES_BYTES;
+            memory.grow(labelled.iter().map(bytes).sum::<usize>() as u64)?;
+            let disk = self.env.disk.clone();
+            let selected = Arc::new(SelectedChunks { chunks, disk, _memory: memory });
+            out.extend(labelled.into_iter().map(|(labels, start, end)| {
+                let samples = HeadSamples { selected: selected.clone(), start, end };
+                SeriesRead { labels, samples: Box::new(samples) }
+            }));
         }
         drop(tables);
         ctx.check()?;
-        let memory = Arc::new(memory);
-        let read = |(labels, chunks)| {
-            let samples = HeadSamples { chunks, disk: self.env.disk.clone(), _memory: memory.clone() };
-            SeriesRead { labels, samples: Box::new(samples) }
-        };
-        let mut out: Vec<SeriesRead> = labelled.into_iter().map(read).collect();
-        out.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
+        // Stable: series mostly come in order, a scrape target behind the other, and such runs are only merged.
+        out.sort_by(|a, b| a.labels.cmp(&b.labels));
         Ok(out)
     }
 
@@ -115,7 +169,7 @@ impl Head {
         let Some(tenant) = self.tenant(tenant) else { return Ok(Vec::new()) };
         let tables = tenant.tables.read();
         let only = self.fitting(&tenant, &tables, selector, ctx)?;
-        Ok(sorted(tables.values(name, only.as_deref()), limit))
+        Ok(tables.values(name, only.as_deref(), limit).into_iter().map(str::to_owned).collect())
     }
 
     /// Series that fit matchers and range; `None` when all do.

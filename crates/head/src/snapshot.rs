@@ -17,7 +17,7 @@ use crate::head::{Head, Series};
 use crate::options::HeadError;
 use crate::sealed::SealedPlace;
 use crate::select::page_runs;
-use crate::source::{HeadChunk, copy_chunks, copy_histograms, merge_chunks, overlapping_len};
+use crate::source::{HeadChunk, RecentFiles, copy_chunks, copy_histograms, merge_chunks, overlapping_len};
 use crate::stripe::{Stripe, stripe_of};
 use crate::tables::sort_by_labels;
 use crate::tenant::TenantHead;
@@ -162,9 +162,12 @@ impl WindowSnapshot {
     ) -> Result<(Vec<EncodedChunk>, Vec<HeadError>), HeadError> {
         let stripe = self.series.stripes[stripe_of(id)].lock();
         let Some(hot) = stripe.hot(id) else { return Ok(Default::default()) };
-        let mut chunks = copy_chunks(&stripe, &self.series.store, hot, self.window);
-        copy_histograms(&stripe, &self.series.store, id, self.window, &mut chunks);
+        let mut chunks = Vec::new();
+        let mut files = RecentFiles::new(&self.series.store);
+        copy_chunks(&stripe, &mut files, hot, self.window, &mut chunks);
+        copy_histograms(&stripe, &mut files, id, self.window, &mut chunks);
         drop(stripe);
+        chunks.sort_by_key(HeadChunk::min_time);
         chunks.retain(|chunk| chunk.place().is_some_and(|place| is_part(place, chunk.min_time())));
         let disk = &*self.series.env.disk;
         match encode_all(disk, &chunks) {

@@ -20,12 +20,17 @@ pub(crate) enum HeadChunk {
     /// A copy of the open chunk.
     Open { bytes: Box<[u8]>, min_time: i64, max_time: i64, count: u16 },
     /// A copy of late samples, never empty.
-    Late(Columns),
+    Late(Box<Columns>),
     /// Histograms in a sealed file.
     SealedHistograms { file: Arc<SealedFile>, node: HistogramNode },
     /// A copy of the open chunk of histograms.
-    OpenHistograms(EncodedChunk),
+    OpenHistograms(Box<EncodedChunk>),
+    /// The newest sample alone, for readers that want no other.
+    Newest { time: i64, value: f64 },
 }
+
+// There is one for every chunk of every selected series.
+const _: () = assert!(size_of::<HeadChunk>() <= 48);
 
 impl HeadChunk {
     pub(crate) fn min_time(&self) -> i64 {
@@ -33,6 +38,7 @@ impl HeadChunk {
             HeadChunk::Sealed { node, .. } => node.min_time,
             HeadChunk::Open { min_time, .. } => *min_time,
             HeadChunk::Late(samples) => samples.times.first().copied().unwrap_or(i64::MAX),
+            HeadChunk::Newest { time, .. } => *time,
             HeadChunk::SealedHistograms { node, .. } => node.min_time,
             HeadChunk::OpenHistograms(chunk) => chunk.min_time,
         }
@@ -43,6 +49,7 @@ impl HeadChunk {
             HeadChunk::Sealed { node, .. } => node.max_time(),
             HeadChunk::Open { max_time, .. } => *max_time,
             HeadChunk::Late(samples) => samples.times.last().copied().unwrap_or(i64::MIN),
+            HeadChunk::Newest { time, .. } => *time,
             HeadChunk::SealedHistograms { node, .. } => node.max_time,
             HeadChunk::OpenHistograms(chunk) => chunk.max_time,
         }
@@ -53,6 +60,7 @@ impl HeadChunk {
             HeadChunk::Sealed { node, .. } => usize::from(node.count),
             HeadChunk::Open { count, .. } => usize::from(*count),
             HeadChunk::Late(samples) => samples.len(),
+            HeadChunk::Newest { .. } => 1,
             HeadChunk::SealedHistograms { node, .. } => usize::from(node.count),
             HeadChunk::OpenHistograms(chunk) => usize::from(chunk.count),
         }
@@ -63,7 +71,7 @@ impl HeadChunk {
         match self {
             HeadChunk::Sealed { node, .. } => Some(node.place),
             HeadChunk::SealedHistograms { node, .. } => Some(node.place),
-            HeadChunk::Open { .. } | HeadChunk::Late(_) | HeadChunk::OpenHistograms(_) => None,
+            _ => None,
         }
     }
 
@@ -71,8 +79,10 @@ impl HeadChunk {
     pub(crate) fn sealed(&self, disk: &dyn Disk) -> Result<Option<EncodedChunk>, QueryError> {
         let (file, encoding, count, len) = match self {
             HeadChunk::Sealed { file, node } => (file, ENCODING_XOR, node.count, usize::from(node.len)),
-            HeadChunk::SealedHistograms { file, node } => (file, node.encoding, node.count, node.len as usize),
-            HeadChunk::Open { .. } | HeadChunk::Late(_) | HeadChunk::OpenHistograms(_) => return Ok(None),
+            HeadChunk::SealedHistograms { file, node } => {
+                (file, node.encoding, node.count, node.len as usize)
+            }
+            _ => return Ok(None),
         };
         let Some(place) = self.place() else { return Ok(None) };
         let bytes = file.read_chunk(disk, place.offset, len, <[u8]>::to_vec)?;
@@ -84,7 +94,7 @@ impl HeadChunk {
     fn rank(&self) -> (u8, u64) {
         match self {
             HeadChunk::Late(_) => (0, 0),
-            HeadChunk::Open { .. } | HeadChunk::OpenHistograms(_) => (1, 0),
+            HeadChunk::Open { .. } | HeadChunk::Newest { .. } | HeadChunk::OpenHistograms(_) => (1, 0),
             HeadChunk::Sealed { .. } | HeadChunk::SealedHistograms { .. } => {
                 let place = self.place().map_or(0, |p| u64::from(p.file) << 32 | u64::from(p.offset));
                 (2, u64::MAX - place)
@@ -95,10 +105,12 @@ impl HeadChunk {
     fn heap_bytes(&self) -> usize {
         size_of::<HeadChunk>()
             + match self {
-                HeadChunk::Sealed { .. } | HeadChunk::SealedHistograms { .. } => 0,
+                HeadChunk::Sealed { .. } | HeadChunk::SealedHistograms { .. } | HeadChunk::Newest { .. } => 0,
+                HeadChunk::OpenHistograms(chunk) => size_of::<EncodedChunk>() + chunk.bytes.len(),
                 HeadChunk::Open { bytes, .. } => bytes.len(),
-                HeadChunk::OpenHistograms(chunk) => chunk.bytes.len(),
-                HeadChunk::Late(samples) => 16 * samples.len() + samples.histogram_bytes(),
+                HeadChunk::Late(samples) => {
+                    size_of::<Columns>() + 16 * samples.len() + samples.histogram_bytes()
+                }
             }
     }
 
@@ -132,29 +144,63 @@ impl HeadChunk {
                     let what = format!("open chunk of histograms: {e}");
                     QueryError::Corrupt { path: "head memory".to_owned(), what }
                 }),
+            HeadChunk::Newest { time, value } => {
+                if range.contains(*time) {
+                    out.push(*time, *value);
+                }
+                Ok(())
+            }
         }
     }
 }
 
-/// Copies what of a series may lie in `range`, oldest first.
+/// Sealed files that were asked for last: neighbouring series are in few, and each asks for some.
+pub(crate) struct RecentFiles<'a> {
+    store: &'a SealedStore,
+    recent: Vec<Arc<SealedFile>>,
+}
+
+/// Files that are remembered.
+const RECENT_FILES_MAX: usize = 8;
+
+impl<'a> RecentFiles<'a> {
+    pub(crate) fn new(store: &'a SealedStore) -> RecentFiles<'a> {
+        RecentFiles { store, recent: Vec::new() }
+    }
+
+    fn get(&mut self, number: u32) -> Option<Arc<SealedFile>> {
+        if let Some(found) = self.recent.iter().find(|file| file.number == number) {
+            return Some(found.clone());
+        }
+        let file = self.store.file(number)?;
+        if self.recent.len() == RECENT_FILES_MAX {
+            self.recent.remove(0);
+        }
+        self.recent.push(file.clone());
+        Some(file)
+    }
+}
+
+/// Appends what of a series may lie in `range` to `out`, oldest first.
 pub(crate) fn copy_chunks(
     stripe: &Stripe,
-    store: &SealedStore,
+    files: &mut RecentFiles<'_>,
     hot: &Hot,
     range: TimeRange,
-) -> Vec<HeadChunk> {
-    let mut chunks = Vec::new();
+    out: &mut Vec<HeadChunk>,
+) {
+    let first = out.len();
     for node in stripe.nodes.list(hot.sealed) {
         if range.overlaps_inclusive(node.min_time, node.max_time())
-            && let Some(file) = store.file(node.place.file)
+            && let Some(file) = files.get(node.place.file)
         {
-            chunks.push(HeadChunk::Sealed { file, node: *node });
+            out.push(HeadChunk::Sealed { file, node: *node });
         }
     }
     if !hot.open.is_none() && range.overlaps_inclusive(hot.open_min, hot.xor.time()) {
         let mut bytes = Vec::new();
         stripe.copy_open(hot, &mut bytes);
-        chunks.push(HeadChunk::Open {
+        out.push(HeadChunk::Open {
             bytes: bytes.into(),
             min_time: hot.open_min,
             max_time: hot.xor.time(),
@@ -164,40 +210,46 @@ pub(crate) fn copy_chunks(
     if hot.late != NONE {
         let samples = stripe.late.samples_in(hot.late, range);
         if !samples.is_empty() {
-            chunks.push(HeadChunk::Late(samples));
+            out.push(HeadChunk::Late(Box::new(samples)));
         }
     }
-    chunks.sort_by_key(HeadChunk::min_time);
-    chunks
+    out[first..].sort_by_key(HeadChunk::min_time);
 }
 
-/// Adds copies of what of the histograms of a series may lie in `range` to its other chunks.
+/// The newest sample of a series in `range`, if that is known without its chunks: it is the last one of the open
+/// chunk, and none came late.
+pub(crate) fn newest(hot: &Hot, range: TimeRange) -> Option<HeadChunk> {
+    let time = hot.xor.time();
+    let is_known = !hot.open.is_none() && hot.late == NONE && range.contains(time);
+    is_known.then(|| HeadChunk::Newest { time, value: f64::from_bits(hot.xor.value_bits()) })
+}
+
+/// Appends copies of what of the histograms of a series may lie in `range` to `out`, in no order.
 pub(crate) fn copy_histograms(
     stripe: &Stripe,
-    store: &SealedStore,
+    files: &mut RecentFiles<'_>,
     id: u32,
     range: TimeRange,
-    chunks: &mut Vec<HeadChunk>,
+    out: &mut Vec<HeadChunk>,
 ) {
     let Some(track) = stripe.histograms_of(id) else { return };
     for node in track.sealed.iter().filter(|n| range.overlaps_inclusive(n.min_time, n.max_time)) {
-        if let Some(file) = store.file(node.place.file) {
-            chunks.push(HeadChunk::SealedHistograms { file, node: *node });
+        if let Some(file) = files.get(node.place.file) {
+            out.push(HeadChunk::SealedHistograms { file, node: *node });
         }
     }
     if let Some(open) = &track.open
         && range.overlaps_inclusive(open.times().0, open.times().1)
     {
-        chunks.push(HeadChunk::OpenHistograms(open.encoded()));
+        out.push(HeadChunk::OpenHistograms(Box::new(open.encoded())));
     }
     let mut late = Columns::default();
     for (&time, histogram) in track.late.range(range.start..range.end.max(range.start)) {
         late.push_histogram(time, histogram.clone());
     }
     if !late.is_empty() {
-        chunks.push(HeadChunk::Late(late));
+        out.push(HeadChunk::Late(Box::new(late)));
     }
-    chunks.sort_by_key(HeadChunk::min_time);
 }
 
 /// Whether a series has a chunk of floats that may have samples in `range`.
@@ -244,43 +296,63 @@ pub(crate) fn merge_chunks(
     Ok(())
 }
 
-/// A selected series of the head.
-pub(crate) struct HeadSamples {
+/// Chunks of series that were selected together.
+pub(crate) struct SelectedChunks {
     pub(crate) chunks: Vec<HeadChunk>,
     pub(crate) disk: Arc<dyn Disk>,
-    /// Memory of all series selected together.
-    pub(crate) _memory: Arc<Reservation>,
+    /// Memory of all of them, and of the labels of their series.
+    pub(crate) _memory: Reservation,
 }
 
-impl HeadSamples {
+impl SelectedChunks {
     /// Bytes that `chunks` take.
     pub(crate) fn heap_bytes(chunks: &[HeadChunk]) -> u64 {
         chunks.iter().map(|c| c.heap_bytes() as u64).sum()
     }
 }
 
+/// A selected series of the head.
+pub(crate) struct HeadSamples {
+    pub(crate) selected: Arc<SelectedChunks>,
+    /// Its chunks among them.
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl HeadSamples {
+    fn chunks(&self) -> &[HeadChunk] {
+        &self.selected.chunks[self.start as usize..self.end as usize]
+    }
+}
+
 impl SampleSource for HeadSamples {
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
-        let mut rest = self.chunks.as_slice();
+        let disk = &*self.selected.disk;
+        let mut rest = self.chunks();
         while !rest.is_empty() {
             let (group, behind) = rest.split_at(overlapping_len(rest));
             rest = behind;
             match group {
                 [one] if range.overlaps_inclusive(one.min_time(), one.max_time()) => {
-                    one.decode(&*self.disk, range, out)?;
+                    one.decode(disk, range, out)?;
                 }
                 [_] => {}
-                several => merge_chunks(&*self.disk, several, range, out)?,
+                several => merge_chunks(disk, several, range, out)?,
             }
         }
         Ok(())
     }
 
     fn sample_count_hint(&self) -> usize {
-        self.chunks.iter().map(HeadChunk::count).sum()
+        self.chunks().iter().map(HeadChunk::count).sum()
     }
 
     fn chunk_count_hint(&self) -> usize {
-        self.chunks.len()
+        self.chunks().len()
+    }
+
+    fn time_bounds(&self) -> Option<(i64, i64)> {
+        let chunks = self.chunks();
+        Some((chunks.first()?.min_time(), chunks.iter().map(HeadChunk::max_time).max()?))
     }
 }

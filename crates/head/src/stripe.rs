@@ -7,27 +7,25 @@
 //! Not here: locking, the log (`append`), which labels a series has (`tables`).
 
 mod erase;
-mod gaps;
+mod free;
 mod histograms;
 mod idle;
 mod late;
 mod nodes;
 mod order;
 mod seal;
-mod taken;
 
 use chronolith_base::Disk;
 use chronolith_format::xor::{SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
-use gaps::Gaps;
+use free::{FreeTimes, Gap, SeriesWindow};
 use histograms::Histograms;
 pub(crate) use histograms::{HistogramNode, HistogramParts};
 use idle::Stamps;
 pub(crate) use late::LateSamples;
 pub(crate) use nodes::{SealedNode, SealedNodes};
 use order::Decoded;
-use taken::Taken;
 
 use crate::chain::{Chain, Chains};
 use crate::memory::MemoryPart;
@@ -63,6 +61,8 @@ pub(crate) enum Applied {
     Replaced,
     /// Another value is there.
     Conflict,
+    /// Nothing yet: it is not later than the last one of its series.
+    Behind,
     /// The series has left the head.
     Gone,
 }
@@ -74,13 +74,13 @@ pub(crate) struct Hot {
     pub(crate) xor: XorState,
     /// Time of the first sample of the open chunk.
     pub(crate) open_min: i64,
-    /// End of the window of the open chunk.
+    /// End of the window of the open chunk; before all times while the series has histograms.
     pub(crate) window_end: i64,
     /// Bytes of the open chunk; none between sealing and the next sample.
     pub(crate) open: Chain,
     /// Newest sealed chunk.
     pub(crate) sealed: u32,
-    /// Late samples.
+    /// Chain of late samples.
     pub(crate) late: u32,
     /// Tenant; [`NONE`] for a series that is not there.
     pub(crate) tenant: u32,
@@ -120,9 +120,10 @@ pub(crate) struct Stripe {
     pub(crate) nodes: SealedNodes,
     pub(crate) late: LateSamples,
     histograms: Histograms,
-    gaps: Gaps,
-    taken: Taken,
+    free: FreeTimes,
     decoded: Decoded,
+    /// Whether a series has left since the last one was made.
+    has_removed: bool,
     /// A copy of the open chunk at hand.
     chunk: Vec<u8>,
 }
@@ -149,11 +150,11 @@ impl Stripe {
             page_count: 0,
             chains: Chains::new(),
             nodes: SealedNodes::new(),
-            late: LateSamples::default(),
+            late: LateSamples::new(),
             histograms: Histograms::default(),
-            gaps: Gaps::default(),
-            taken: Taken::default(),
+            free: FreeTimes::default(),
             decoded: Decoded::default(),
+            has_removed: false,
             chunk: Vec::new(),
         }
     }
@@ -174,6 +175,10 @@ impl Stripe {
             }
         });
         assert_eq!(page.slots[slot].tenant, NONE, "ids are used once");
+        if std::mem::take(&mut self.has_removed) {
+            // Once at a time, that is: a restart may make a series again, with other samples.
+            self.free.clear();
+        }
         page.slots[slot].tenant = tenant;
         page.live_count += 1;
         page.stamps.touch(slot);
@@ -187,9 +192,7 @@ impl Stripe {
         assert!(is_empty, "chunks are removed before their series");
         page.slots[slot] = Hot::EMPTY;
         page.live_count -= 1;
-        // A restart may make a series of this id again.
-        self.gaps.forget(id);
-        self.taken.forget_open(id);
+        self.has_removed = true;
         if page.live_count == 0 {
             self.pages[page_idx] = None;
             self.page_count -= 1;
@@ -223,6 +226,22 @@ impl Stripe {
         time: i64,
         value_bits: u64,
     ) -> Applied {
+        match self.append_ahead(world, windows, id, time, value_bits) {
+            Applied::Behind => self.append_late(world, windows, id, time, value_bits),
+            applied => applied,
+        }
+    }
+
+    /// As [`Stripe::append`] for a sample that is later than the last one of its series; others are left to
+    /// [`Stripe::append_late`].
+    pub(crate) fn append_ahead(
+        &mut self,
+        world: &StripeWorld<'_>,
+        windows: &mut WindowTally,
+        id: u32,
+        time: i64,
+        value_bits: u64,
+    ) -> Applied {
         let (page, slot) = place_of(id);
         let Some(Some(page)) = self.pages.get_mut(page) else { return Applied::Gone };
         page.stamps.touch(slot);
@@ -231,7 +250,9 @@ impl Stripe {
             return self.append_otherwise(world, windows, id, time, value_bits);
         }
         if is_gap(&hot.xor, time) {
-            self.gaps.note(id, hot.xor.time(), time);
+            let range = TimeRange { start: hot.window_end - world.window_ms, end: hot.window_end };
+            let (step_ms, after) = (hot.xor.step_ms(), hot.xor.time());
+            self.free.note_gap(Gap { window: SeriesWindow { id, range }, step_ms, after, before: time });
         }
         hot.open = self.chains.append(hot.open, &mut hot.xor, time, f64::from_bits(value_bits));
         windows.add(time, 1);
@@ -241,7 +262,7 @@ impl Stripe {
         Applied::InOrder
     }
 
-    /// First sample of a series, chunk or window, and what does not come in order.
+    /// First sample of a series, chunk or window.
     fn append_otherwise(
         &mut self,
         world: &StripeWorld<'_>,
@@ -268,10 +289,17 @@ impl Stripe {
         let Some(hot) = self.hot(id) else { return Applied::Gone };
         let (count, last) = (hot.xor.count(), hot.xor.time());
         if count > 0 && time <= last {
-            return self.append_late(world, windows, id, time, value_bits);
+            // A sender repeats a whole batch: all that is to be known is at hand. Late samples may replace the last one.
+            let is_repeat = time == last && value_bits == hot.xor.value_bits() && hot.late == NONE;
+            return if is_repeat { Applied::Repeat } else { Applied::Behind };
         }
         if is_gap(&hot.xor, time) {
-            self.gaps.note(id, last, time);
+            let step_ms = hot.xor.step_ms();
+            let (old, new) = (SeriesWindow::of(world, id, last), SeriesWindow::of(world, id, time));
+            self.free.note_gap(Gap { window: new, step_ms, after: last, before: time });
+            if old.range != new.range {
+                self.free.note_gap(Gap { window: old, step_ms, after: last, before: time });
+            }
         }
         self.seal_open(world, windows, id);
         let mut state = XorState::new();
@@ -290,7 +318,7 @@ impl Stripe {
         self.pages.iter().flatten().map(|page| u64::from(page.live_count)).sum()
     }
 
-    /// Chunks: open, late, sealed. A buffer of late samples counts as one.
+    /// Chunks: open, late, sealed. The late samples of a series count as one.
     pub(crate) fn chunk_count(&self) -> u64 {
         self.chains.count() + self.late.count() + self.nodes.count() + self.histograms.chunk_count()
     }
@@ -299,7 +327,7 @@ impl Stripe {
     pub(crate) fn memory(&self) -> [MemoryPart; 5] {
         let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();
         let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
-        let late = self.late.heap_bytes() + (self.gaps.heap_bytes() + self.taken.heap_bytes()) as u64;
+        let late = self.late.heap_bytes() + self.free.heap_bytes() as u64;
         [
             MemoryPart::new("hot_records", hot, self.series_count()),
             MemoryPart::new("open_chunks", self.chains.heap_bytes(), self.chains.count()),

@@ -18,7 +18,9 @@ pub(crate) use order::sort_by_labels;
 use chronolith_base::hash::{FixedState, HashTable};
 use chronolith_model::Labels;
 use chronolith_model::labels::LabelsBuilder;
+use parking_lot::Mutex;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::postings::Postings;
@@ -34,6 +36,8 @@ struct Name {
     len: u32,
     /// Pairs with this name, in order of creation.
     pairs: Vec<u32>,
+    /// The first of them in order of value, as many as somebody has asked for.
+    by_value: Mutex<Arc<[u32]>>,
 }
 
 struct Pair {
@@ -217,6 +221,24 @@ impl Tables {
         Some(builder.finish())
     }
 
+    /// As [`Tables::labels`] for ids that ascend from call to call: `place` is 0 at first and says where the last one was.
+    pub(crate) fn labels_from(
+        &self,
+        place: &mut usize,
+        id: u32,
+        builder: &mut LabelsBuilder,
+    ) -> Option<Labels> {
+        *place = lookup::position_from(&self.ids, *place, id);
+        if self.ids.get(*place) != Some(&id) || self.is_dead(*place) {
+            return None;
+        }
+        builder.clear();
+        for (name, value) in self.pairs_of(*place) {
+            builder.push(name, value);
+        }
+        Some(builder.finish())
+    }
+
     /// Whether the series is there.
     pub(crate) fn is_live(&self, id: u32) -> bool {
         self.live_idx(id).is_some()
@@ -300,7 +322,7 @@ impl Tables {
         }
         let (start, len) = self.add_text(name);
         let id = self.names.len() as u32;
-        self.names.push(Name { start, len, pairs: Vec::new() });
+        self.names.push(Name { start, len, pairs: Vec::new(), by_value: Mutex::default() });
         let (text, names, seed) = (&self.text, &self.names, self.seed);
         let hash = |&n: &u32| {
             let n = &names[n as usize];

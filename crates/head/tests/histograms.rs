@@ -186,7 +186,8 @@ fn live(seed: u64) {
     }
     let (head, _) = world.open();
     let rng = Rng::from_seed(seed ^ 0x5eed);
-    let mut life = Life { world, head, stored: Stored::new(), flushed: Vec::new(), rng, now: NOW_MS - 2_000_000 };
+    let mut life =
+        Life { world, head, stored: Stored::new(), flushed: Vec::new(), rng, now: NOW_MS - 2_000_000 };
     for _ in 0..STEPS {
         match life.below(20) {
             0..=11 => life.append(),

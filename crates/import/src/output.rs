@@ -165,7 +165,8 @@ impl Output {
         let mut chunks = Vec::new();
         kinds::encode(samples, &mut chunks);
         for chunk in &chunks {
-            let meta = part.writer.put_chunk(chunk.encoding, (chunk.min_time, chunk.max_time), &chunk.bytes)?;
+            let meta =
+                part.writer.put_chunk(chunk.encoding, (chunk.min_time, chunk.max_time), &chunk.bytes)?;
             part.entries.push(Entry { series, count: chunk.count, kind: SampleKind::Histogram, meta });
         }
         Ok(())

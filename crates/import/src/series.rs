@@ -47,6 +47,12 @@ impl SeriesTable {
         self.refs.get(series_ref)
     }
 
+    /// As [`SeriesTable::of_ref`], faster if it is `guess`.
+    #[inline]
+    pub(crate) fn of_ref_near(&self, series_ref: u64, guess: u32) -> u32 {
+        self.refs.get_near(series_ref, guess)
+    }
+
     /// How many series there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()

@@ -230,6 +230,12 @@ pub trait SampleSource: Send + Sync {
     fn chunk_count_hint(&self) -> usize {
         0
     }
+
+    /// Times, both inclusive, outside of which `read` gives no sample, whatever it is asked for; `None` if they are not
+    /// known without reading. So that sources that do not meet are read one behind the other.
+    fn time_bounds(&self) -> Option<(i64, i64)> {
+        None
+    }
 }
 
 /// One selected series.
@@ -269,6 +275,19 @@ pub trait Queryable: Send + Sync {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError>;
+
+    /// As [`Queryable::select`], for a reader that looks at nothing but the newest sample of each series in the range:
+    /// older ones may be left out. What is cheap to find then, and small to hold, is up to the source.
+    ///
+    /// # Errors
+    /// As the source.
+    fn select_newest(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        self.select(selector, ctx)
+    }
 
     /// What [`Queryable::select`] and reading all of it would take, from postings and counts alone; without
     /// matchers, from counts alone. `None` if the source cannot tell.

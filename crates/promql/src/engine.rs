@@ -12,6 +12,7 @@ mod binary;
 mod call;
 mod duration;
 mod grid;
+mod helpers;
 mod histogram;
 mod leaf;
 mod plan;
@@ -31,6 +32,7 @@ use chronolith_model::{FloatHistogram, Labels, METRIC_NAME, QueryError, Queryabl
 use crate::ast::{Expr, ExprKind, RangeExtension, ValueType};
 use crate::parser::ParserOptions;
 use grid::Grid;
+use helpers::Helpers;
 use plan::{Planner, value_type};
 use rollup::extended;
 use run::Run;
@@ -71,7 +73,7 @@ pub struct EngineOptions {
     pub name_removal: NameRemoval,
     /// What the parser lets through.
     pub parser: ParserOptions,
-    /// Threads that one query may use.
+    /// Threads that one query may use; as many more help all queries of an engine together.
     pub threads: usize,
     /// Whether `rate` and its like look at when counters started, and `start_timestamp` tells it (upstream's feature
     /// `use-start-timestamps`).
@@ -204,13 +206,15 @@ pub struct QueryResult {
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
     options: EngineOptions,
+    helpers: Arc<Helpers>,
 }
 
 impl Engine {
     /// An engine with these limits.
     #[must_use]
     pub fn new(options: EngineOptions) -> Engine {
-        Engine { options }
+        let helpers = Arc::new(Helpers::new(options.threads));
+        Engine { options, helpers }
     }
 
     /// Its limits.
@@ -281,7 +285,7 @@ impl Engine {
         ctx: &ReadContext,
         trace: &Trace,
     ) -> Result<QueryResult, EvalError> {
-        let run = Run::new(source, ctx, &self.options, query, trace);
+        let run = Run::new(source, ctx, &self.options, query, trace, &self.helpers);
         ctx.check()?;
         if plan::vector_depth(query.expr) > VECTOR_DEPTH_MAX {
             let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");

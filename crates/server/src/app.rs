@@ -179,6 +179,8 @@ fn engine_options(options: &ServerOptions, parser: ParserOptions) -> EngineOptio
         name_removal,
         parser,
         threads: chronolith_base::thread::core_count(),
+        start_times: options.features.start_timestamps,
+        type_and_unit_labels: options.features.type_and_unit_labels,
         ..EngineOptions::default()
     }
 }

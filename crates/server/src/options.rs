@@ -124,6 +124,10 @@ pub struct Features {
     pub extended_range_selectors: bool,
     /// `promql-binop-fill-modifiers`
     pub binop_fill_modifiers: bool,
+    /// `use-start-timestamps`
+    pub start_timestamps: bool,
+    /// `type-and-unit-labels`
+    pub type_and_unit_labels: bool,
 }
 
 /// What a reload of the configuration file changes in a running server.

@@ -25,6 +25,8 @@ use crate::write::{Knowledge, write};
 const WRITER_COUNT: usize = 3;
 /// Operations of one writer in one round, unless the disk refuses something before.
 const ROUND_OPS: u64 = 120;
+/// Longest pause of a disk operation.
+const PAUSE_US_MAX: u64 = 300;
 const SHAPES: [Shape; 6] =
     [Shape::Scrape, Shape::Scrape, Shape::Run, Shape::Late, Shape::Shuffled, Shape::Again];
 
@@ -152,6 +154,7 @@ pub fn run_crowd(seed: u64, rounds: u64) -> Result<Tally, Failure> {
 fn crowd(seed: u64, rounds: u64) -> Result<Tally, String> {
     let setup = Setup::draw(seed, Threads::Many);
     let (env, clock, disk) = Env::fake(START_MS, seed);
+    disk.slow_down(PAUSE_US_MAX);
     let rng = Rng::from_seed(seed ^ 0xc40d);
     let mut writers: Vec<Writer> = (0..WRITER_COUNT).map(|owner| Writer::new(&setup, owner)).collect();
     let mut tally = Tally::default();

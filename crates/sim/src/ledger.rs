@@ -137,6 +137,9 @@ impl SeriesLedger {
         self.cells.retain(|time, cell| {
             let Cell::Open(doubt) = cell else { return true };
             let found = found.get(time).copied();
+            // A value that was taken while it was open whether another one is there may lie behind that.
+            let behind = std::mem::take(&mut doubt.allowed);
+            behind.into_iter().flatten().for_each(|bits| doubt.hide(bits));
             doubt.hidden.retain(|bits| found.is_some() && Some(*bits) != found);
             doubt.allowed = vec![found];
             if let (true, Some(bits)) = (doubt.hidden.is_empty(), found) {
@@ -296,5 +299,23 @@ impl TenantLedger {
                 series.cells = series.cells.split_off(&floor_ms);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The write of 1 failed, yet it was stored and went to a block; then 2 was taken, and 1 answers.
+    #[test]
+    fn a_value_behind_the_one_that_answers_is_not_forgotten() {
+        let mut series = SeriesLedger { labels: labels_of(None, 0), cells: BTreeMap::new() };
+        series.put(DuplicatePolicy::KeepFirst, Fate::InFlight, 10, 1);
+        series.put(DuplicatePolicy::KeepFirst, Fate::Acked, 10, 2);
+        series.settle(&BTreeMap::from([(10, 1)]));
+        assert!(series.cells[&10].allows(Some(1)) && !series.cells[&10].allows(Some(2)));
+        assert!(series.may_conflict(10, 1), "2 may be in the head");
+        series.put(DuplicatePolicy::KeepFirst, Fate::Acked, 20, 3);
+        assert!(!series.may_conflict(20, 3));
     }
 }

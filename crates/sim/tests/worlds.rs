@@ -49,7 +49,6 @@ fn every_disk_operation_is_a_crash_point() {
 }
 
 #[test]
-#[ignore = "fails in one of six runs: an open bug of concurrent work, see docs/simulator.md"]
 fn several_threads_read_what_they_were_told_is_stored() {
     for seed in 1..4 {
         match run_crowd(seed, 6) {

@@ -84,6 +84,15 @@ impl Changes {
         }
     }
 
+    /// All that the tenants say which fit may be another answer from now on: a setting by which samples are chosen.
+    pub(crate) fn note_all(&self, fits: impl Fn(&TenantId) -> bool) {
+        for (_, watched) in self.0.read().iter().filter(|(tenant, _)| fits(tenant)) {
+            let mut changes = watched.lock();
+            let generation = changes.generation;
+            changes.written.push(generation, i64::MIN);
+        }
+    }
+
     fn watch(&self, tenant: &TenantId) -> Option<Arc<Mutex<TenantChanges>>> {
         let mut all = self.0.write();
         let has_room = all.len() < WATCHED_MAX || all.contains_key(tenant);
@@ -144,7 +153,10 @@ mod tests {
         assert_eq!(changes.since(&tenant, first), changed(30, 100));
         assert_eq!(changes.since(&tenant, second), changed(30, 150));
         let third = changes.generation(&tenant);
+        changes.note_all(|one| *one != tenant);
         assert_eq!(changes.since(&tenant, third), Changed::NOTHING);
+        changes.note_all(|one| *one == tenant);
+        assert_eq!(changes.since(&tenant, third).written_from_ms, i64::MIN);
         assert_eq!(changes.since(&TenantId::new("b").expect("valid"), first), Changed::NOTHING);
         assert!(changed(30, 100).spares(30, 99));
         assert!(!changed(30, 100).spares(29, 99) && !changed(30, 100).spares(30, 100));

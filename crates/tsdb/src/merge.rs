@@ -6,45 +6,86 @@ use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 /// Samples of one series from several blocks and the head.
 pub(crate) struct MergedSource {
-    /// The one that is right first.
-    sources: Vec<Box<dyn SampleSource>>,
+    /// By the first time they may have.
+    parts: Vec<Part>,
+}
+
+struct Part {
+    source: Box<dyn SampleSource>,
+    /// The one with the lower rank is right.
+    rank: usize,
+    /// Its samples lie within, both inclusive.
+    min_time: i64,
+    max_time: i64,
 }
 
 impl MergedSource {
+    /// The source that is right comes first.
     pub(crate) fn new(sources: Vec<Box<dyn SampleSource>>) -> MergedSource {
-        MergedSource { sources }
+        let part = |(rank, source): (usize, Box<dyn SampleSource>)| {
+            let (min_time, max_time) = source.time_bounds().unwrap_or((i64::MIN, i64::MAX));
+            Part { source, rank, min_time, max_time }
+        };
+        let mut parts: Vec<Part> = sources.into_iter().enumerate().map(part).collect();
+        parts.sort_by_key(|part| part.min_time);
+        MergedSource { parts }
     }
 }
 
 impl SampleSource for MergedSource {
+    /// Parts that meet no other, which is most, are read straight into `out`.
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
-        let mut parts: Vec<(usize, Columns)> = Vec::with_capacity(self.sources.len());
-        for (place, source) in self.sources.iter().enumerate() {
-            let mut part = Columns::default();
-            source.read(range, &mut part)?;
-            if !part.is_empty() {
-                parts.push((place, part));
+        let wanted = |part: &&Part| range.overlaps_inclusive(part.min_time, part.max_time);
+        let mut parts = self.parts.iter().filter(wanted).peekable();
+        let mut group = Vec::new();
+        while let Some(first) = parts.next() {
+            let mut group_end = first.max_time;
+            group.clear();
+            group.push(first);
+            while let Some(next) = parts.next_if(|next| next.min_time <= group_end) {
+                group_end = group_end.max(next.max_time);
+                group.push(next);
             }
-        }
-        parts.sort_by_key(|(_, part)| part.times.first().copied());
-        let disjoint = parts.windows(2).all(|w| w[0].1.times.last() < w[1].1.times.first());
-        if disjoint {
-            for (_, part) in &parts {
-                out.extend_from(part, 0..part.len());
+            match group.as_slice() {
+                [alone] => alone.source.read(range, out)?,
+                several => read_overlapping(several, range, out)?,
             }
-        } else {
-            merge_overlapping(&parts, out);
         }
         Ok(())
     }
 
     fn sample_count_hint(&self) -> usize {
-        self.sources.iter().map(|s| s.sample_count_hint()).sum()
+        self.parts.iter().map(|part| part.source.sample_count_hint()).sum()
     }
 
     fn chunk_count_hint(&self) -> usize {
-        self.sources.iter().map(|s| s.chunk_count_hint()).sum()
+        self.parts.iter().map(|part| part.source.chunk_count_hint()).sum()
     }
+
+    fn time_bounds(&self) -> Option<(i64, i64)> {
+        Some((self.parts.first()?.min_time, self.parts.iter().map(|part| part.max_time).max()?))
+    }
+}
+
+fn read_overlapping(group: &[&Part], range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+    let mut columns: Vec<(usize, Columns)> = Vec::with_capacity(group.len());
+    for part in group {
+        let mut samples = Columns::default();
+        part.source.read(range, &mut samples)?;
+        if !samples.is_empty() {
+            columns.push((part.rank, samples));
+        }
+    }
+    columns.sort_by_key(|(_, samples)| samples.times.first().copied());
+    let is_disjoint = columns.windows(2).all(|w| w[0].1.times.last() < w[1].1.times.first());
+    if !is_disjoint {
+        merge_overlapping(&columns, out);
+        return Ok(());
+    }
+    for (_, samples) in &columns {
+        out.extend_from(samples, 0..samples.len());
+    }
+    Ok(())
 }
 
 /// Merges by repeated choice of the least time; the number of overlapping parts is small.

@@ -5,7 +5,7 @@
 //! Not here: evaluation (`promql`).
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use chronolith_block::Block;
@@ -44,25 +44,27 @@ impl TenantQueryable {
         from_head: Vec<String>,
         from_block: impl Fn(&Block) -> Result<Vec<String>, QueryError>,
     ) -> Result<Vec<String>, QueryError> {
-        let mut all: BTreeSet<String> = from_head.into_iter().collect();
+        let mut all = from_head;
         for block in self.blocks_in(range) {
-            all.extend(from_block(&block)?);
+            all = merged(all, from_block(&block)?);
         }
-        let keep = if limit == 0 { usize::MAX } else { limit };
-        Ok(all.into_iter().take(keep).collect())
+        if limit > 0 {
+            all.truncate(limit);
+        }
+        Ok(all)
     }
-}
 
-impl Queryable for TenantQueryable {
-    fn select(
+    /// Series of the head and of blocks, both selected by the same rule.
+    fn select_from(
         &self,
-        selector: &Selector<'_>,
+        head: Vec<SeriesRead>,
+        range: TimeRange,
         ctx: &ReadContext,
+        from_block: impl Fn(&Block) -> Result<Box<dyn SeriesBatches>, QueryError>,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let head = self.head.select(&self.tenant, selector, ctx)?;
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        for block in self.blocks_in(selector.range) {
-            sources.push(block.select(selector, ctx)?);
+        for block in self.blocks_in(range) {
+            sources.push(from_block(&block)?);
         }
         if !head.is_empty() {
             sources.push(Box::new(VecBatches::new(head)));
@@ -72,6 +74,49 @@ impl Queryable for TenantQueryable {
             1 => Ok(sources.remove(0)),
             _ => Ok(Box::new(MergedBatches::new(sources, self.duplicates, ctx.clone())?)),
         }
+    }
+}
+
+/// Two sorted lists as one, each text once.
+fn merged(a: Vec<String>, b: Vec<String>) -> Vec<String> {
+    if a.is_empty() || b.is_empty() {
+        return if a.is_empty() { b } else { a };
+    }
+    let mut out = Vec::with_capacity(a.len().max(b.len()));
+    let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
+    while let (Some(of_a), Some(of_b)) = (a.peek(), b.peek()) {
+        let order = of_a.cmp(of_b);
+        if order.is_le() {
+            out.extend(a.next());
+        }
+        if order.is_eq() {
+            b.next();
+        } else if order.is_gt() {
+            out.extend(b.next());
+        }
+    }
+    out.extend(a);
+    out.extend(b);
+    out
+}
+
+impl Queryable for TenantQueryable {
+    fn select(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        let head = self.head.select(&self.tenant, selector, ctx)?;
+        self.select_from(head, selector.range, ctx, |block| block.select(selector, ctx))
+    }
+
+    fn select_newest(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        let head = self.head.select_newest(&self.tenant, selector, ctx)?;
+        self.select_from(head, selector.range, ctx, |block| block.select_newest(selector, ctx))
     }
 
     /// Series of the source that has most of them, since most series are in all sources; samples of all.

@@ -229,9 +229,10 @@ impl Tsdb {
     }
 
     /// Replaces the limits of all tenants (configuration reload). Appends, flushes, retention and merges that
-    /// begin later go by them.
+    /// begin later go by them; results that other rules for duplicates may change count as changed.
     pub fn set_limits(&self, limits: LimitsTable) {
-        *self.limits.write() = limits;
+        let before = std::mem::replace(&mut *self.limits.write(), limits.clone());
+        self.changes.note_all(|tenant| before.of(tenant).duplicates != limits.of(tenant).duplicates);
     }
 
     /// How often [`Tsdb::pulse`] is to be called: in interval mode this is what bounds the loss at a power cut.

@@ -6,6 +6,7 @@
 
 mod kits;
 mod peers;
+mod promqltest;
 mod tally;
 
 use std::path::{Path, PathBuf};
@@ -39,13 +40,14 @@ struct Step {
     run: fn(&Ci) -> Result<Tally>,
 }
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step { name: "tidy", title: "rules of sources and documents", run: tidy },
     Step { name: "fmt", title: "formatting", run: fmt },
     Step { name: "clippy", title: "lints", run: clippy },
     Step { name: "test", title: "tests of the crates", run: test },
     Step { name: "loom", title: "every order of threads over commit and series map", run: loom },
     Step { name: "build", title: "the server binary", run: build },
+    Step { name: "promqltest", title: "kit promqltest: PromQL scripts over HTTP", run: promqltest::run },
     Step { name: "abuse", title: "kit abuse: hostile requests", run: kits::abuse },
     Step { name: "grafana", title: "kit grafana-replay: calls of Grafana's data source", run: kits::grafana },
     Step {

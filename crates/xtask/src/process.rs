@@ -122,12 +122,17 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `binary serve` and waits until it answers `/-/ready`.
     pub(crate) fn start(binary: &Path, log_dir: &Path, name: &str) -> Result<Server> {
+        Server::start_with(binary, log_dir, name, &[])
+    }
+
+    /// The same with further flags.
+    pub(crate) fn start_with(binary: &Path, log_dir: &Path, name: &str, flags: &[&str]) -> Result<Server> {
         std::fs::create_dir_all(log_dir)?;
         let log = log_dir.join(format!("{name}.log"));
         let out = std::fs::File::create(&log).with_context(|| log.display().to_string())?;
         let data = TempDir::new(name)?;
         let port = free_port()?;
-        let command = [
+        let mut command = vec![
             binary.display().to_string(),
             "serve".to_owned(),
             "--data-dir".to_owned(),
@@ -135,7 +140,8 @@ impl Server {
             "--http".to_owned(),
             format!("127.0.0.1:{port}"),
         ];
-        let child = die_with_parent("KILL", command.to_vec())
+        command.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        let child = die_with_parent("KILL", command)
             .stdin(Stdio::null())
             .stdout(out.try_clone()?)
             .stderr(out)

@@ -15,6 +15,7 @@ use crate::server::Server;
 const SAMPLES_PER_REQUEST: usize = 10_000;
 const STEPS_PER_ROUND: usize = 20;
 const FLUSH_WAIT: Duration = Duration::from_secs(600);
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(500);
 
 /// Sends all samples; gives the seconds it took.
@@ -23,7 +24,14 @@ pub(super) fn send(corpus: &Corpus, server: &Server) -> Result<f64> {
     let mut connection = WriteConnection::open(server.port, "/api/v1/write")?;
     let per_request = SAMPLES_PER_REQUEST / STEPS_PER_ROUND;
     let series_count = corpus.series_count();
+    let mut told = started;
     for first_step in (0..corpus.step_count).step_by(STEPS_PER_ROUND) {
+        if told.elapsed() > PROGRESS_EVERY {
+            let samples = (first_step * series_count) as f64 / 1e6;
+            let percent = first_step * 100 / corpus.step_count;
+            println!("  {percent} %: {samples:.0} M samples after {:.0} s", started.elapsed().as_secs_f64());
+            told = Instant::now();
+        }
         let end_step = corpus.step_count.min(first_step + STEPS_PER_ROUND);
         for first in (0..series_count).step_by(per_request) {
             let mut encoder = RequestEncoder::new();

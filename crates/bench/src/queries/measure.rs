@@ -1,7 +1,7 @@
 //! Asks a server one shape several times: time, CPU and memory of each.
 //! Holds: the first time warms up and its answer is the one that is checked; caches of results are told to stand aside.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
@@ -10,6 +10,9 @@ use super::shapes::Ask;
 use crate::http;
 use crate::proc;
 use crate::server::Server;
+
+/// A slow shape is not timed again after this: one figure of it says enough.
+const ROUNDS_WAIT: Duration = Duration::from_secs(40);
 
 /// What one shape cost one server.
 #[derive(Debug, Clone)]
@@ -20,13 +23,19 @@ pub(super) struct Cost {
     pub(super) cpu_ms: f64,
     /// The most resident memory grew while a query ran.
     pub(super) memory_mib: f64,
+    /// The most memory that was resident while a query ran.
+    pub(super) resident_mib: f64,
 }
 
 /// Runs `ask` once to warm up and `rounds` times for the figures.
 pub(super) fn measure(server: &Server, ask: &Ask, rounds: usize) -> Result<(Cost, Answer)> {
     let answer = read(server.port, ask)?;
-    let (mut walls, mut cpus, mut memory_bytes) = (Vec::new(), Vec::new(), 0);
-    for _ in 0..rounds {
+    let (mut walls, mut cpus, mut memory_bytes, mut resident_bytes) = (Vec::new(), Vec::new(), 0, 0);
+    let begun = Instant::now();
+    for round in 0..rounds {
+        if round > 0 && begun.elapsed() > ROUNDS_WAIT {
+            break;
+        }
         let pid = server.pid();
         proc::reset_peak(pid)?;
         let before = proc::memory(pid)?;
@@ -35,13 +44,15 @@ pub(super) fn measure(server: &Server, ask: &Ask, rounds: usize) -> Result<(Cost
         send(server.port, ask, &mut |_, _| Ok(()))?;
         walls.push(started.elapsed().as_secs_f64() * 1000.0);
         cpus.push(proc::cpu_seconds(pid)?.since(cpu).total() * 1000.0);
-        let grown = proc::memory(pid)?.peak_bytes.saturating_sub(before.now_bytes);
-        memory_bytes = memory_bytes.max(grown);
+        let peak_bytes = proc::memory(pid)?.peak_bytes;
+        resident_bytes = resident_bytes.max(peak_bytes);
+        memory_bytes = memory_bytes.max(peak_bytes.saturating_sub(before.now_bytes));
     }
     let cost = Cost {
         wall_ms: median(&mut walls),
         cpu_ms: median(&mut cpus),
         memory_mib: memory_bytes as f64 / 1_048_576.0,
+        resident_mib: resident_bytes as f64 / 1_048_576.0,
     };
     Ok((cost, answer))
 }

@@ -1,7 +1,7 @@
 //! Figures as a table, as Markdown and as JSON.
 //! Holds: ratios are times of the peer divided by ours; a shape without equal answers has none.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::path::Path;
 
 use anyhow::Result;
@@ -24,22 +24,51 @@ pub(super) struct Line {
 /// What came of one shape in one server.
 pub(super) struct Outcome {
     pub(super) cost: Option<Cost>,
-    /// Why the figure does not count: no answer, or another one than the reference.
-    pub(super) trouble: Option<String>,
+    pub(super) trouble: Option<Trouble>,
+}
+
+/// Why a figure does not count.
+pub(super) enum Trouble {
+    /// No answer: the server refused, gave up or ended, or found nothing.
+    NoAnswer(String),
+    /// Another answer than the reference.
+    NotEqual(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::NoAnswer(why) => write!(f, "NO ANSWER: {why}"),
+            Trouble::NotEqual(why) => write!(f, "NOT EQUAL: {why}"),
+        }
+    }
 }
 
 impl Outcome {
     pub(super) fn failed(why: String) -> Outcome {
-        Outcome { cost: None, trouble: Some(why) }
+        Outcome { cost: None, trouble: Some(Trouble::NoAnswer(why)) }
+    }
+
+    /// Whether the run must not pass for this: a peer may refuse or fall over, this server may not, and answers
+    /// must be equal.
+    pub(super) fn is_failure(&self, kind: Kind) -> bool {
+        match self.trouble {
+            None => false,
+            Some(Trouble::NotEqual(_)) => true,
+            Some(Trouble::NoAnswer(_)) => kind == Kind::Chronolith,
+        }
     }
 
     pub(super) fn summary(&self) -> String {
         let cost = self.cost.as_ref().map_or_else(String::new, |cost| {
-            format!("{:.1} ms, {:.1} ms CPU, +{:.1} MiB", cost.wall_ms, cost.cpu_ms, cost.memory_mib)
+            format!(
+                "{:.1} ms, {:.1} ms CPU, +{:.1} MiB to {:.0} MiB",
+                cost.wall_ms, cost.cpu_ms, cost.memory_mib, cost.resident_mib
+            )
         });
         match &self.trouble {
             None => cost,
-            Some(why) => format!("{cost} NOT EQUAL: {why}"),
+            Some(trouble) => format!("{cost} {trouble}"),
         }
     }
 
@@ -75,17 +104,34 @@ pub(super) fn write(dir: &Path, kinds: &[Kind], lines: &[Line]) -> Result<()> {
     }
     let about = machine::describe();
     let _ = writeln!(markdown, "\n```json\n{about:#}\n```\n\n{table}");
+    for (kind, line, trouble) in troubles(lines) {
+        let _ = writeln!(markdown, "- {}, {}: {trouble}", kind.name(), line.name);
+    }
     let name = format!("queries-{}", machine::date());
     crate::report::write_file(dir, &format!("{name}.md"), &markdown)?;
     let json = json!({ "machine": about, "lines": lines.iter().map(line_json).collect::<Value>() });
     crate::report::write_file(dir, &format!("{name}.json"), &format!("{json:#}\n"))
 }
 
+/// All answers that do not count.
+fn troubles(lines: &[Line]) -> impl Iterator<Item = (Kind, &Line, &Trouble)> {
+    lines.iter().flat_map(|line| {
+        let of_line = line.outcomes.iter();
+        of_line.filter_map(move |(kind, outcome)| Some((*kind, line, outcome.trouble.as_ref()?)))
+    })
+}
+
+/// How many outcomes fail the run.
+pub(super) fn failure_count(lines: &[Line]) -> usize {
+    let outcomes = lines.iter().flat_map(|line| &line.outcomes);
+    outcomes.filter(|(kind, outcome)| outcome.is_failure(*kind)).count()
+}
+
 fn table(kinds: &[Kind], lines: &[Line]) -> String {
     let peers: Vec<Kind> = kinds.iter().copied().filter(|kind| *kind != Kind::Chronolith).collect();
     let mut out = String::from("| shape | corpus |");
     for kind in kinds {
-        let _ = write!(out, " {} ms (CPU ms, MiB) |", kind.name());
+        let _ = write!(out, " {} ms (CPU ms, + MiB, resident MiB) |", kind.name());
     }
     for peer in &peers {
         let _ = write!(out, " {} / ours |", peer.name());
@@ -95,9 +141,11 @@ fn table(kinds: &[Kind], lines: &[Line]) -> String {
         let _ = write!(out, "| {}: {} | {} |", line.name, line.what, line.corpus);
         for kind in kinds {
             let _ = match line.cost_of(*kind) {
-                Some(cost) => {
-                    write!(out, " {:.1} ({:.0}, {:.1}) |", cost.wall_ms, cost.cpu_ms, cost.memory_mib)
-                }
+                Some(cost) => write!(
+                    out,
+                    " {:.1} ({:.0}, {:.1}, {:.0}) |",
+                    cost.wall_ms, cost.cpu_ms, cost.memory_mib, cost.resident_mib
+                ),
                 None => write!(out, " - |"),
             };
         }
@@ -129,7 +177,8 @@ fn line_json(line: &Line) -> Value {
             "wall_ms": outcome.cost.as_ref().map(|cost| cost.wall_ms),
             "cpu_ms": outcome.cost.as_ref().map(|cost| cost.cpu_ms),
             "memory_mib": outcome.cost.as_ref().map(|cost| cost.memory_mib),
-            "trouble": outcome.trouble,
+            "resident_mib": outcome.cost.as_ref().map(|cost| cost.resident_mib),
+            "trouble": outcome.trouble.as_ref().map(ToString::to_string),
         })
     };
     json!({
@@ -141,7 +190,17 @@ fn line_json(line: &Line) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::geometric_mean;
+    use super::{Outcome, Trouble, geometric_mean};
+    use crate::server::Kind;
+
+    #[test]
+    fn a_peer_may_refuse_and_nobody_may_differ() {
+        let refused = Outcome::failed("HTTP 422".to_owned());
+        assert!(refused.is_failure(Kind::Chronolith) && !refused.is_failure(Kind::Prometheus));
+        let differs = Outcome { cost: None, trouble: Some(Trouble::NotEqual("1 and 2".to_owned())) };
+        assert!(differs.is_failure(Kind::Chronolith) && differs.is_failure(Kind::VictoriaMetrics));
+        assert!(!Outcome { cost: None, trouble: None }.is_failure(Kind::Chronolith));
+    }
 
     #[test]
     fn means_are_geometric() {

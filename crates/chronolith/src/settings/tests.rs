@@ -4,6 +4,7 @@ use std::path::Path;
 
 use chronolith_base::{Disk, MemDisk};
 use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId};
+use chronolith_server::Features;
 
 use super::*;
 
@@ -102,6 +103,26 @@ fn values_are_understood() {
     assert_eq!(settings.server.tsdb.retention_bytes, 10_000_000_000);
     assert_eq!(settings.server.self_scrape_interval_ms, 0);
     assert!(settings.server.multitenancy && settings.server.features.experimental_functions);
+}
+
+#[test]
+fn features_have_the_names_of_prometheus() {
+    let features = |names: &str| resolve(&["--enable-feature", names], &[], None).unwrap().server.features;
+    let all = features(
+        "promql-experimental-functions,promql-delayed-name-removal,promql-extended-range-selectors,\
+         promql-binop-fill-modifiers,use-start-timestamps,type-and-unit-labels",
+    );
+    let Features {
+        experimental_functions,
+        delayed_name_removal,
+        extended_range_selectors,
+        binop_fill_modifiers,
+        start_timestamps,
+        type_and_unit_labels,
+    } = all;
+    assert!(experimental_functions && delayed_name_removal && extended_range_selectors);
+    assert!(binop_fill_modifiers && start_timestamps && type_and_unit_labels);
+    assert_eq!(features("promql-duration-expr, native-histograms"), Features::default());
 }
 
 #[test]

@@ -441,7 +441,12 @@ fn estimate_from(items: &[i64], blocks_max: usize) -> usize {
 /// Blocks that an estimate looks at.
 const ESTIMATE_BLOCKS: usize = 8;
 /// Blocks that a glance looks at.
-const GLANCE_BLOCKS: usize = 3;
+const GLANCE_BLOCKS: usize = 2;
+/// Counts of widths that an estimate keeps, for every fourth item each.
+///
+/// PERF: neighbours mostly have the same width, and adding to a count waits for the one before.
+///   cargo run --release -p chronolith-format --example dense_speed
+const COUNT_LANES: usize = 4;
 /// Bits of a block in front of its items, as the estimate assumes.
 const BLOCK_HEAD_BITS: usize = 16;
 /// Bits of a patch that the estimate assumes beyond the bits that stick out.
@@ -449,16 +454,25 @@ const PATCH_BITS: usize = 12;
 
 fn estimate_block_bits(items: &[i64]) -> usize {
     let pivot = pivot_of(items);
-    let mut counts = [0u8; 65];
+    let mut lanes = [[0u8; 65]; COUNT_LANES];
     let mut all_bits = 0;
-    for &item in items {
+    let quads = items.chunks_exact(COUNT_LANES);
+    let rest = quads.remainder();
+    let mut count = |lane: &mut [u8; 65], item: i64| {
         let distance = zigzag(item.wrapping_sub(pivot));
         all_bits |= distance;
-        counts[width_of(distance) as usize] += 1;
+        lane[width_of(distance) as usize] += 1;
+    };
+    for quad in quads {
+        for (lane, &item) in lanes.iter_mut().zip(quad) {
+            count(lane, item);
+        }
     }
+    rest.iter().for_each(|&item| count(&mut lanes[0], item));
     if all_bits == 0 {
         return BLOCK_HEAD_BITS;
     }
+    let counts: [u8; 65] = std::array::from_fn(|width| lanes.iter().map(|lane| lane[width]).sum());
     let equal = usize::from(counts[0]);
     // Patches for widths below the one tried: how many, and by how many bits in sum they stick out.
     let (mut over_count, mut over_bits) = (0usize, 0usize);

@@ -5,6 +5,7 @@
 //! Not here: when a column is worth it (`packed`).
 
 use chronolith_base::DecodeError;
+use pco::data_types::Number;
 use pco::wrapped::{FileCompressor, FileDecompressor};
 use pco::{ChunkConfig, DeltaSpec, ModeSpec};
 
@@ -18,40 +19,114 @@ const BATCH_ITEMS: usize = 256;
 /// Effort of the encoder: more finds nothing worth its time in chunks of a few thousand numbers.
 const LEVEL: usize = 8;
 
-/// Appends `items`; false (and nothing appended) when pco has no form for them.
-pub(super) fn put(items: &[i64], out: &mut Vec<u8>) -> bool {
+/// The type of the numbers of a column: bounds of bins take as many bits, so it is the narrowest that holds all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NumberType {
+    I64,
+    I32,
+    I16,
+    I8,
+}
+
+impl NumberType {
+    /// As two bits of a chunk's flags say it.
+    pub(super) fn from_code(code: u8) -> NumberType {
+        match code & 3 {
+            0 => NumberType::I64,
+            1 => NumberType::I32,
+            2 => NumberType::I16,
+            _ => NumberType::I8,
+        }
+    }
+
+    /// Inverse of [`NumberType::from_code`].
+    pub(super) fn code(self) -> u8 {
+        match self {
+            NumberType::I64 => 0,
+            NumberType::I32 => 1,
+            NumberType::I16 => 2,
+            NumberType::I8 => 3,
+        }
+    }
+
+    fn of(items: &[i64]) -> NumberType {
+        // What sticks out of a type are the bits above its sign.
+        let all_bits = items.iter().fold(0, |bits, &item| bits | (item ^ (item >> 63)));
+        match 64 - all_bits.leading_zeros() {
+            0..8 => NumberType::I8,
+            8..16 => NumberType::I16,
+            16..32 => NumberType::I32,
+            _ => NumberType::I64,
+        }
+    }
+}
+
+/// Appends `items` as a column of the narrowest type; none (and nothing appended) when pco has no form for them.
+pub(super) fn put(items: &[i64], out: &mut Vec<u8>) -> Option<NumberType> {
     let start = out.len();
+    let number_type = NumberType::of(items);
+    let written = match number_type {
+        NumberType::I64 => write(items, out),
+        NumberType::I32 => write(&narrowed(items, |item| item as i32), out),
+        NumberType::I16 => write(&narrowed(items, |item| item as i16), out),
+        NumberType::I8 => write(&narrowed(items, |item| item as i8), out),
+    };
+    if written.is_none() || out.get(start) != Some(&FIRST_BYTE) {
+        out.truncate(start);
+        return None;
+    }
+    Some(number_type)
+}
+
+fn narrowed<T>(items: &[i64], narrow: impl Fn(i64) -> T) -> Vec<T> {
+    items.iter().map(|&item| narrow(item)).collect()
+}
+
+fn write<T: Number>(items: &[T], out: &mut Vec<u8>) -> Option<()> {
     let config = ChunkConfig::default()
         .with_compression_level(LEVEL)
         .with_mode_spec(ModeSpec::Classic)
-        .with_delta_spec(DeltaSpec::NoOp);
-    let written = FileCompressor::default().chunk_compressor(items, &config).and_then(|mut chunk| {
-        chunk.write_meta(&mut *out)?;
-        chunk.write_page(0, &mut *out)?;
-        Ok(())
-    });
-    let is_classic = out.get(start) == Some(&FIRST_BYTE);
-    if written.is_err() || !is_classic {
-        out.truncate(start);
-        return false;
-    }
-    true
+        .with_delta_spec(DeltaSpec::NoOp)
+        .with_enable_8_bit(true);
+    let mut chunk = FileCompressor::default().chunk_compressor(items, &config).ok()?;
+    chunk.write_meta(&mut *out).ok()?;
+    chunk.write_page(0, &mut *out).ok()?;
+    Some(())
 }
 
-/// The first `wanted` (at least one) of `item_count` items, and some behind them; `bytes` is the whole column.
-pub(super) fn read(
-    bytes: &[u8],
-    offset: usize,
-    item_count: usize,
-    wanted: usize,
-) -> Result<Vec<i64>, DecodeError> {
+/// An entropy-coded column as it stands in a chunk.
+#[derive(Clone, Copy)]
+pub(super) struct Column<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) number_type: NumberType,
+    /// Where it stands, for errors.
+    pub(super) offset: usize,
+    pub(super) item_count: usize,
+}
+
+/// The first `wanted` (at least one) of the items, and some behind them.
+pub(super) fn read(column: Column<'_>, wanted: usize) -> Result<Vec<i64>, DecodeError> {
+    match column.number_type {
+        NumberType::I64 => read_as::<i64>(column, wanted),
+        NumberType::I32 => Ok(widened(&read_as::<i32>(column, wanted)?)),
+        NumberType::I16 => Ok(widened(&read_as::<i16>(column, wanted)?)),
+        NumberType::I8 => Ok(widened(&read_as::<i8>(column, wanted)?)),
+    }
+}
+
+fn widened<T: Copy + Into<i64>>(items: &[T]) -> Vec<i64> {
+    items.iter().map(|&item| item.into()).collect()
+}
+
+fn read_as<T: Number + Default>(column: Column<'_>, wanted: usize) -> Result<Vec<T>, DecodeError> {
+    let Column { bytes, offset, item_count, .. } = column;
     let invalid = |expected| DecodeError::Invalid { what: WHAT, offset, expected, found: bytes.len() as u64 };
     if bytes.first() != Some(&FIRST_BYTE) {
         return Err(invalid("classic mode without delta coding"));
     }
-    let mut items = vec![0i64; item_count.min(wanted.next_multiple_of(BATCH_ITEMS))];
+    let mut items = vec![T::default(); item_count.min(wanted.next_multiple_of(BATCH_ITEMS))];
     let done = FileDecompressor::new(HEADER.as_slice()).and_then(|(file, _)| {
-        let (mut chunk, rest) = file.chunk_decompressor::<i64, _>(bytes)?;
+        let (mut chunk, rest) = file.chunk_decompressor::<T, _>(bytes)?;
         let mut page = chunk.page_decompressor(rest, item_count)?;
         let progress = page.read(&mut items)?;
         Ok((progress.n_processed, progress.finished, page.into_src().len()))
@@ -78,12 +153,38 @@ mod tests {
     fn a_front_part_is_the_front_of_the_whole() {
         let items: Vec<i64> = (0..3000i64).map(|i| i * i % 1777 - 900).collect();
         let mut bytes = Vec::new();
-        assert!(put(&items, &mut bytes));
+        let number_type = put(&items, &mut bytes).unwrap();
+        assert_eq!(number_type, NumberType::I16);
+        let read =
+            |bytes: &[u8], wanted| read(Column { bytes, number_type, offset: 0, item_count: 3000 }, wanted);
         for wanted in [1, 256, 257, 2999, 3000] {
-            let found = read(&bytes, 0, items.len(), wanted).unwrap();
+            let found = read(&bytes, wanted).unwrap();
             assert!(found.len() >= wanted && found == items[..found.len()], "{wanted}");
         }
         bytes.push(0);
-        assert!(read(&bytes, 0, items.len(), items.len()).is_err(), "bytes behind the column");
+        assert!(read(&bytes, items.len()).is_err(), "bytes behind the column");
+    }
+
+    #[test]
+    fn the_type_is_the_narrowest_that_holds_all() {
+        let edges = [
+            (NumberType::I8, i64::from(i8::MIN), i64::from(i8::MAX)),
+            (NumberType::I16, i64::from(i16::MIN), i64::from(i16::MAX)),
+            (NumberType::I32, i64::from(i32::MIN), i64::from(i32::MAX)),
+            (NumberType::I64, i64::MIN, i64::MAX),
+        ];
+        let mut narrower: Option<NumberType> = None;
+        for (number_type, low, high) in edges {
+            assert_eq!(NumberType::from_code(number_type.code()), number_type);
+            for edge in [low, high] {
+                let items: Vec<i64> = (0..600).map(|i| if i % 7 == 0 { edge } else { i % 3 }).collect();
+                let mut bytes = Vec::new();
+                assert_eq!(put(&items, &mut bytes), Some(number_type));
+                let column = Column { bytes: &bytes, number_type, offset: 0, item_count: 600 };
+                assert_eq!(read(column, 600).unwrap(), items);
+                assert!(narrower.is_none_or(|narrower| narrower != number_type));
+            }
+            narrower = Some(number_type);
+        }
     }
 }

@@ -4,7 +4,7 @@
 use chronolith_base::{ByteReader, DecodeError};
 
 use super::block::{Block, read_block};
-use super::entropy;
+use super::entropy::{self, Column, NumberType};
 
 const WHAT: &str = "dense chunk column";
 
@@ -13,8 +13,8 @@ const WHAT: &str = "dense chunk column";
 pub(super) enum Packing {
     /// In blocks of bits of one width.
     Blocks,
-    /// Entropy-coded.
-    Entropy,
+    /// Entropy-coded, as numbers of a type.
+    Entropy(NumberType),
 }
 
 /// Integers in their order.
@@ -32,12 +32,16 @@ impl<'r, 'a> Items<'r, 'a> {
         item_count: usize,
         wanted: usize,
     ) -> Result<Items<'r, 'a>, DecodeError> {
-        if packing == Packing::Blocks || wanted == 0 {
+        let Packing::Entropy(number_type) = packing else {
+            return Ok(Items::Blocks(reader));
+        };
+        if wanted == 0 {
             return Ok(Items::Blocks(reader));
         }
         let offset = reader.offset();
         let bytes = reader.bytes(WHAT, reader.remaining())?;
-        Ok(Items::Column(entropy::read(bytes, offset, item_count, wanted)?, 0))
+        let column = Column { bytes, number_type, offset, item_count };
+        Ok(Items::Column(entropy::read(column, wanted)?, 0))
     }
 
     /// `item_count` of them, at least one; in front of entropy-coded ones stands their length in bytes.
@@ -46,13 +50,14 @@ impl<'r, 'a> Items<'r, 'a> {
         packing: Packing,
         item_count: usize,
     ) -> Result<Items<'r, 'a>, DecodeError> {
-        if packing == Packing::Blocks {
+        let Packing::Entropy(number_type) = packing else {
             return Ok(Items::Blocks(reader));
-        }
+        };
         let len = reader.length(WHAT)?;
         let offset = reader.offset();
         let bytes = reader.bytes(WHAT, len)?;
-        Ok(Items::Column(entropy::read(bytes, offset, item_count, item_count)?, 0))
+        let column = Column { bytes, number_type, offset, item_count };
+        Ok(Items::Column(entropy::read(column, item_count)?, 0))
     }
 
     /// The next `len`, at most a block of them.

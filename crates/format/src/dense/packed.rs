@@ -9,6 +9,7 @@ use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
+use super::entropy::NumberType;
 use super::items::Packing;
 use super::times::{self, TimesHead};
 use super::{DenseScratch, ENCODING_DENSE, ascends, keep_range, read_count, values};
@@ -24,15 +25,20 @@ const SHARED_TIMES: u8 = 1;
 const ENTROPY: u8 = 1 << 1;
 /// The times, which are the chunk's own, are entropy-coded.
 const ENTROPY_TIMES: u8 = 1 << 2;
+/// Two bits with the type of the numbers of entropy-coded values, and of entropy-coded times.
+const VALUES_TYPE_SHIFT: u32 = 3;
+const TIMES_TYPE_SHIFT: u32 = 5;
+const TYPE_MASK: u8 = 3;
 /// All flags that there are.
-const FLAGS: u8 = SHARED_TIMES | ENTROPY | ENTROPY_TIMES;
+const FLAGS: u8 =
+    SHARED_TIMES | ENTROPY | ENTROPY_TIMES | TYPE_MASK << VALUES_TYPE_SHIFT | TYPE_MASK << TIMES_TYPE_SHIFT;
 
 /// Fewer values than this do not pay for the tables of entropy coding.
 const ENTROPY_SAMPLES_MIN: usize = 512;
 /// Entropy coding is for columns that take at least so many bits a value when packed; below there is little to win.
-const ENTROPY_BITS_MIN: usize = 2;
-/// It has to save at least this part of a column's bytes: it takes about twice as long to decode.
-const ENTROPY_SAVING_PART: usize = 20;
+const ENTROPY_BITS_MIN: usize = 1;
+/// It has to save at least one part in so many of a column's bytes: it takes about twice as long to decode.
+const ENTROPY_SAVING_PART: usize = 100;
 
 /// Whose times a chunk has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,10 +84,10 @@ pub fn encode_packed(
             assert!(ascends(times), "times ascend strictly");
             let written = times::encode(times, scratch, out);
             if is_worth_a_try(times.len(), out.len() - written.head_end)
-                && times::put_entropy(written, scratch)
+                && let Some(number_type) = times::put_entropy(written, scratch)
                 && replace_if_smaller(written.head_end, Length::InFront, &scratch.entropy, out)
             {
-                flags |= ENTROPY_TIMES;
+                flags |= ENTROPY_TIMES | number_type.code() << TIMES_TYPE_SHIFT;
             }
         }
         TimesPlace::Shared { offset } => {
@@ -93,10 +99,10 @@ pub fn encode_packed(
     let times_bytes = values_at - flags_at - 1;
     let written = values::encode(values, scratch, out);
     if is_worth_a_try(values.len(), out.len() - values_at)
-        && values::put_entropy(written, scratch)
+        && let Some(number_type) = values::put_entropy(written, scratch)
         && replace_if_smaller(written.head_end, Length::UpToEnd, &scratch.entropy, out)
     {
-        flags |= ENTROPY;
+        flags |= ENTROPY | number_type.code() << VALUES_TYPE_SHIFT;
     }
     if flags == 0 {
         out.remove(flags_at);
@@ -154,8 +160,10 @@ fn read_head(reader: &mut ByteReader<'_>) -> Result<Head, DecodeError> {
     let flags = reader.u8(WHAT)?;
     // Without a flag it would be a dense chunk.
     let has_both = flags & SHARED_TIMES != 0 && flags & ENTROPY_TIMES != 0;
-    if flags == 0 || flags & !FLAGS != 0 || has_both {
-        let expected = "known flags, at least one, of times one";
+    let has_type_of_blocks = (flags & ENTROPY == 0 && flags >> VALUES_TYPE_SHIFT & TYPE_MASK != 0)
+        || (flags & ENTROPY_TIMES == 0 && flags >> TIMES_TYPE_SHIFT & TYPE_MASK != 0);
+    if flags == 0 || flags & !FLAGS != 0 || has_both || has_type_of_blocks {
+        let expected = "known flags, at least one, of times one, types of columns that are there";
         return Err(DecodeError::Invalid { what: WHAT, offset, expected, found: u64::from(flags) });
     }
     let mut shared_offset = None;
@@ -167,8 +175,12 @@ fn read_head(reader: &mut ByteReader<'_>) -> Result<Head, DecodeError> {
             u32::try_from(found).map_err(|_| DecodeError::Invalid { what: WHAT, offset, expected, found })?;
         shared_offset = Some(place);
     }
-    let packing = |flag| if flags & flag != 0 { Packing::Entropy } else { Packing::Blocks };
-    Ok(Head { count, shared_offset, times: packing(ENTROPY_TIMES), values: packing(ENTROPY) })
+    let packing = |flag, shift| match flags & flag {
+        0 => Packing::Blocks,
+        _ => Packing::Entropy(NumberType::from_code(flags >> shift)),
+    };
+    let times = packing(ENTROPY_TIMES, TIMES_TYPE_SHIFT);
+    Ok(Head { count, shared_offset, times, values: packing(ENTROPY, VALUES_TYPE_SHIFT) })
 }
 
 /// Appends the samples of `bytes` that lie in `range` to `out`; nothing when it fails. `chunk_at` gives the chunk at an

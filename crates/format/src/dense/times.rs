@@ -8,8 +8,9 @@ use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
 
 use super::block::{BLOCK_ITEMS, estimate_bits, put_blocks};
+use super::entropy::{self, NumberType};
 use super::items::{Items, Packing};
-use super::{DenseScratch, ascends, entropy, put_deltas, read_count};
+use super::{DenseScratch, ascends, put_deltas, read_count};
 
 const WHAT: &str = "dense chunk times";
 /// Bits 0 and 1 of the first byte.
@@ -88,17 +89,17 @@ pub(super) fn encode(times: &[i64], scratch: &mut DenseScratch, out: &mut Vec<u8
     }
 }
 
-/// Writes the blocks of the last [`encode`] to `scratch.entropy`; false when they have no such form.
-pub(super) fn put_entropy(written: Written, scratch: &mut DenseScratch) -> bool {
+/// Writes the blocks of the last [`encode`] to `scratch.entropy`; none when they have no such form.
+pub(super) fn put_entropy(written: Written, scratch: &mut DenseScratch) -> Option<NumberType> {
     let DenseScratch { series, deltas, deltas_of_deltas, entropy: out, .. } = scratch;
     let items: &[i64] = match written.mode {
         MODE_RESIDUALS => series,
         MODE_DELTAS => deltas,
         MODE_DELTAS_OF_DELTAS => deltas_of_deltas,
-        _ => return false,
+        _ => return None,
     };
     out.clear();
-    !items.is_empty() && entropy::put(items, out)
+    if items.is_empty() { None } else { entropy::put(items, out) }
 }
 
 fn put_grid_head(mode: u8, times: &[i64], step: u64, gaps: &[(u16, i64)], out: &mut Vec<u8>) {

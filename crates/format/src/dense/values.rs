@@ -8,8 +8,9 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
 use super::block::{BLOCK_ITEMS, estimate_bits, glance_bits, put_blocks};
+use super::entropy::{self, NumberType};
 use super::items::{Items, Packing};
-use super::{DenseScratch, decimal, entropy, put_deltas};
+use super::{DenseScratch, decimal, put_deltas};
 
 const WHAT: &str = "dense chunk values";
 /// Bits 0 and 1 of the first byte.
@@ -96,8 +97,8 @@ pub(super) fn encode(values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u
     Written { transform: choice.transform, head_end }
 }
 
-/// Writes the series of the last [`encode`] to `scratch.entropy`; false when it has no such form.
-pub(super) fn put_entropy(written: Written, scratch: &mut DenseScratch) -> bool {
+/// Writes the series of the last [`encode`] to `scratch.entropy`; none when it has no such form.
+pub(super) fn put_entropy(written: Written, scratch: &mut DenseScratch) -> Option<NumberType> {
     let DenseScratch { series, deltas, deltas_of_deltas, entropy: out, .. } = scratch;
     out.clear();
     let items: &[i64] = match written.transform {
@@ -114,9 +115,9 @@ pub(super) fn put_entropy(written: Written, scratch: &mut DenseScratch) -> bool 
             put_deltas(deltas, deltas_of_deltas);
             deltas_of_deltas
         }
-        _ => return false,
+        _ => return None,
     };
-    !items.is_empty() && entropy::put(items, out)
+    if items.is_empty() { None } else { entropy::put(items, out) }
 }
 
 fn put_head(flags: u8, shift: u8, out: &mut Vec<u8>) {
@@ -372,7 +373,7 @@ pub(super) fn decode(
 ) -> Result<(), DecodeError> {
     let offset = reader.offset();
     let head = ValuesHead::read(reader, sample_count)?;
-    if head.transform == CONSTANT && packing == Packing::Entropy {
+    if head.transform == CONSTANT && packing != Packing::Blocks {
         let (expected, found) = ("a series that is not constant", u64::from(CONSTANT));
         return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
     }

@@ -5,7 +5,8 @@
 use chronolith_base::DecodeError;
 
 use chronolith_model::histogram::{
-    BUCKET_COUNT_MAX, Buckets, CUSTOM_BOUND_COUNT_MAX, HistogramOf, ResetHint, SCHEMA_MAX, SPAN_COUNT_MAX, Span,
+    BUCKET_COUNT_MAX, Buckets, CUSTOM_BOUND_COUNT_MAX, HistogramOf, ResetHint, SCHEMA_MAX, SPAN_COUNT_MAX,
+    Span,
 };
 use chronolith_model::sample::is_stale;
 use chronolith_model::{FloatHistogram, Histogram, IntHistogram};
@@ -66,9 +67,9 @@ impl HistogramRecord<'_> {
 fn is_within_limits(histogram: &Histogram) -> bool {
     fn fits<C>(one: &HistogramOf<C>) -> bool {
         one.custom_values.len() <= CUSTOM_BOUND_COUNT_MAX
-            && [&one.positive, &one.negative].iter().all(|side| {
-                side.counts.len() <= BUCKET_COUNT_MAX && side.spans.len() <= SPAN_COUNT_MAX
-            })
+            && [&one.positive, &one.negative]
+                .iter()
+                .all(|side| side.counts.len() <= BUCKET_COUNT_MAX && side.spans.len() <= SPAN_COUNT_MAX)
     }
     match histogram {
         Histogram::Int(one) => fits(one),

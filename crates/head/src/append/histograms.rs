@@ -5,7 +5,7 @@
 
 use chronolith_format::wal::{self, HistogramsWriter};
 
-use super::{AppendJob, AppendScratch, reject_sample};
+use super::{AppendJob, AppendScratch, BatchSample, Logged, count_applied, note_applied, reject_sample};
 use crate::head::Head;
 use crate::stripe::{Applied, Stripe, StripeWorld};
 
@@ -52,35 +52,21 @@ impl Head {
                 }
                 None => stripe.append(target.world, &mut job.windows, id, time, bits),
             };
-            let is_logged = match applied {
-                Applied::Conflict => {
-                    reject_sample(job, chronolith_model::Reject::DuplicateTimestamp, series_idx, time);
-                    continue;
+            let sample = BatchSample { series_idx, id, at: at as usize };
+            if histogram.is_none() {
+                if applied == Applied::Replaced {
+                    self.queue_histograms(job, scratch, target.stripe_idx);
                 }
-                Applied::Repeat => target.relogs,
-                Applied::InOrder | Applied::Late | Applied::Replaced => true,
-                Applied::Gone => unreachable!("the stripe is locked and the series is in it"),
-            };
-            job.note(applied, time);
-            job.outcome.histograms_accepted += u64::from(histogram.is_some());
-            match histogram {
-                Some(_) => {
-                    if applied == Applied::Replaced {
-                        self.queue_floats(job, scratch, target.stripe_idx);
-                    }
-                    if is_logged {
-                        scratch.histograms.push((id, at));
-                    }
-                }
-                None => {
-                    if applied == Applied::Replaced {
-                        self.queue_histograms(job, scratch, target.stripe_idx);
-                    }
-                    if is_logged {
-                        scratch.push_float(id, time, bits);
-                    }
-                }
+                note_applied(job, scratch, applied, sample, target.relogs);
+                continue;
             }
+            if applied == Applied::Replaced {
+                self.queue_floats(job, scratch, target.stripe_idx);
+            }
+            if count_applied(job, applied, sample, target.relogs) == Logged::Yes {
+                scratch.histograms.push((id, at));
+            }
+            job.outcome.histograms_accepted += u64::from(applied != Applied::Conflict);
         }
     }
 
@@ -91,6 +77,9 @@ impl Head {
         scratch: &mut AppendScratch,
         stripe_idx: usize,
     ) {
+        if scratch.histograms.is_empty() {
+            return;
+        }
         let batch = job.batch;
         let mut waiting = std::mem::take(&mut scratch.histograms);
         let mut rest = waiting.iter().peekable();

@@ -157,8 +157,7 @@ impl Copy<'_> {
             late = xor::encode_whole(&samples.times, &samples.values);
             self.sample_count += samples.len() as u64;
         }
-        let mut entry =
-            SeriesEntry { id, tenant, late: &late, sealed, histograms, ..SeriesEntry::default() };
+        let mut entry = SeriesEntry { id, tenant, late: &late, sealed, histograms, ..SeriesEntry::default() };
         let mut open = std::mem::take(&mut self.open);
         if hot.open.is_none() {
             entry.last = (hot.xor.count() > 0).then(|| (hot.xor.time(), hot.xor.value_bits()));

@@ -467,7 +467,12 @@ fn apply_deletes(deletes: &DeletesRef, sequence: u64, shared: &Shared<'_>) {
     }
 }
 
-pub(super) fn put_windows(shared: &Shared<'_>, tenant: Option<u32>, tally: &mut WindowTally, arrival_ms: i64) {
+pub(super) fn put_windows(
+    shared: &Shared<'_>,
+    tenant: Option<u32>,
+    tally: &mut WindowTally,
+    arrival_ms: i64,
+) {
     let Some(idx) = tenant else { return };
     let tenant = shared.tenants.read().all().get(idx as usize).cloned();
     if let Some(tenant) = tenant {

@@ -275,8 +275,7 @@ fn put_series(stripe: &mut Stripe, series: &Series, entry: &SeriesEntry<'_>, ten
         match xor::decode(entry.late, TimeRange::ALL, &mut samples) {
             Ok(()) if !samples.is_empty() => {
                 samples.times.iter().for_each(|&t| tally.add(t, 1));
-                late = stripe.late.alloc();
-                stripe.late.fill(late, samples);
+                late = stripe.late.store(&samples);
             }
             _ => work.damaged_count += 1,
         }

@@ -7,6 +7,7 @@
 use chronolith_format::xor::{self, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{Columns, TimeRange};
 
+use super::free::SeriesWindow;
 use super::seal::join;
 use super::{NONE, SealedNode, Stripe, StripeWorld};
 use crate::chain::Chain;
@@ -43,10 +44,10 @@ impl Stripe {
         let sample_count =
             self.erase_open(world, windows, id, range) + self.erase_sealed(world, windows, id, range);
         let has_changed = sample_count > 0 || forgets_last;
+        // Replaced values may have become part of the open chunk, which has its old name and count.
+        self.decoded.clear();
         if has_changed {
-            self.gaps.forget(id);
-            self.decoded.clear();
-            self.taken.clear();
+            self.free.clear();
             self.settle_last(world, id);
         }
         Erased { sample_count, has_changed }
@@ -73,6 +74,7 @@ impl Stripe {
         debug_assert!(decoded.is_ok(), "open chunks decode");
         let stored_count = samples.len() + late.len();
         join(&mut samples, &late);
+        self.free.note_merge(SeriesWindow::of(world, id, hot.open_min));
         let before_count = samples.len();
         keep_outside(&mut samples, range);
         windows.add(hot.open_min, samples.len() as i64 - stored_count as i64);

@@ -1,7 +1,13 @@
-//! Late samples of the few series that have some, sorted by time.
-//! Holds: one sample a time in a buffer; a sample here is younger than one of the same time in a chunk, and wins.
+//! Late samples that wait for a chunk: a chain of links a series, in order of arrival.
+//!
+//! Holds: one sample a time in a chain; a sample here is younger than one of the same time in a chunk, and wins.
+//! All links of a chain but the first, which took the last sample, are full. What is handed out is sorted.
+//! Not here: whether a time is free (`order`, `free`), when a chain is sealed (`seal`).
 
 use chronolith_model::{Columns, TimeRange};
+
+use super::NONE;
+use crate::slots::{SLOT_NONE, Slot, Slots};
 
 /// Late samples of one series at which they are sealed.
 pub(crate) const LATE_COUNT_MAX: usize = 256;
@@ -12,93 +18,115 @@ const MERGE_FACTOR: usize = 8;
 /// Bytes of late samples in a stripe that halve [`LATE_COUNT_MAX`], and halve it again with every further
 /// portion: all stripes together never hold more than half a gigabyte.
 const LATE_BYTES_STEP: usize = 4 << 20;
+/// Samples of a link, which is a cache line.
+const LINK_COUNT: usize = 3;
 
-/// Samples that a buffer has room for at first: most series that have a late sample get some more.
-const ROOM_COUNT: usize = 8;
-
-/// The late samples of one series, times and value bits side by side: a lookup and the insertion behind it touch
-/// the same lines.
-#[derive(Default)]
-struct Buffer {
-    samples: Vec<(i64, u64)>,
-    /// No sealed chunk of the series has an earlier sample. May be too early, never too late.
-    sealed_from: i64,
+/// A few samples of a series and what is known of it up to them.
+// PERF: a late sample touches this line only, and allocates every third time; a sorted buffer a series touched its
+// record, its middle and what lies behind it, and moved as it grew: 60 -> 20 ns for each sample of a load of which a
+// tenth is late.
+//   cargo run --release -p chronolith-head --example late_speed -- 4000 1440 10 withheld 60000
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Link {
+    samples: [(i64, u64); LINK_COUNT],
+    /// In the first link: no sample of the chain is newer.
+    newest: i64,
+    /// The link that was filled before.
+    next: u32,
+    /// Samples of this link and those behind it; in the others that is a multiple of those of a link.
+    count: u32,
 }
 
-impl Buffer {
-    fn heap_bytes(&self) -> usize {
-        size_of::<(i64, u64)>() * self.samples.capacity()
+const _: () = assert!(size_of::<Link>() == 64 && NONE == SLOT_NONE);
+
+impl Slot for Link {
+    const EMPTY: Link = Link { samples: [(0, 0); LINK_COUNT], newest: i64::MIN, next: SLOT_NONE, count: 0 };
+    const PAGE_BITS: u32 = 10;
+
+    fn link(&self) -> u32 {
+        self.next
     }
 
-    /// Where the samples in `range` are.
-    fn places(&self, range: TimeRange) -> std::ops::Range<usize> {
-        let start = self.samples.partition_point(|s| s.0 < range.start);
-        start..self.samples.partition_point(|s| s.0 < range.end).max(start)
+    fn set_link(&mut self, link: u32) {
+        self.next = link;
     }
 }
 
-/// See the module.
-#[derive(Default)]
+impl Link {
+    /// Samples of this link alone.
+    fn own(&self) -> &[(i64, u64)] {
+        &self.samples[..own_count(self.count)]
+    }
+}
+
+/// How many of the `count` samples of a chain are in its first link.
+fn own_count(count: u32) -> usize {
+    match count as usize % LINK_COUNT {
+        0 => LINK_COUNT.min(count as usize),
+        rest => rest,
+    }
+}
+
+/// See the module. A chain is named by its first link; [`NONE`] is the chain without samples.
 pub(crate) struct LateSamples {
-    buffers: Vec<Buffer>,
-    free: Vec<u32>,
-    /// Heap bytes of the samples of all buffers.
-    sample_bytes: usize,
+    links: Slots<Link>,
+    chain_count: u64,
 }
 
 impl LateSamples {
-    /// An empty buffer of a series whose sealed chunks start at `sealed_from`.
-    pub(crate) fn alloc(&mut self) -> u32 {
-        if let Some(handle) = self.free.pop() {
-            return handle;
+    pub(crate) fn new() -> LateSamples {
+        LateSamples { links: Slots::new(), chain_count: 0 }
+    }
+
+    /// Adds a sample whose time the chain does not have; gives the name of the chain and its count from then on.
+    pub(crate) fn insert(&mut self, chain: u32, time: i64, value_bits: u64) -> (u32, usize) {
+        let (mut count, mut newest) = (0, i64::MIN);
+        if let Some(first) = self.links.get_mut(chain) {
+            newest = first.newest.max(time);
+            let own = own_count(first.count);
+            if own < LINK_COUNT {
+                first.samples[own] = (time, value_bits);
+                first.newest = newest;
+                first.count += 1;
+                return (chain, first.count as usize);
+            }
+            count = first.count;
+        } else {
+            self.chain_count += 1;
         }
-        self.buffers.push(Buffer::default());
-        (self.buffers.len() - 1) as u32
+        let mut link = Link { newest: newest.max(time), next: chain, count: count + 1, ..Link::EMPTY };
+        link.samples[0] = (time, value_bits);
+        (self.links.alloc(link), count as usize + 1)
     }
 
-    /// Says that no sealed chunk of the series has a sample before `time`.
-    pub(crate) fn set_sealed_from(&mut self, handle: u32, time: i64) {
-        self.buffers[handle as usize].sealed_from = time;
-    }
-
-    /// A chunk that starts at `time` has been sealed.
-    pub(crate) fn note_sealed(&mut self, handle: u32, time: i64) {
-        let from = &mut self.buffers[handle as usize].sealed_from;
-        *from = time.min(*from);
-    }
-
-    /// Whether sealed chunks of the series may have samples of `time`.
-    pub(crate) fn may_be_sealed(&self, handle: u32, time: i64) -> bool {
-        time >= self.buffers[handle as usize].sealed_from
-    }
-
-    /// Inserts a sample whose time is not there yet at `place`, which [`LateSamples::find`] gave; gives the count.
-    pub(crate) fn insert(&mut self, handle: u32, place: usize, time: i64, value_bits: u64) -> usize {
-        let buffer = &mut self.buffers[handle as usize];
-        let before = buffer.samples.capacity();
-        let samples = &mut buffer.samples;
-        debug_assert!(samples[..place].last().is_none_or(|s| s.0 < time), "samples ascend");
-        debug_assert!(samples.get(place).is_none_or(|s| s.0 > time), "equal times are found before");
-        if samples.is_empty() {
-            samples.reserve_exact(ROOM_COUNT);
+    /// A chain of samples that it has alone.
+    pub(crate) fn store(&mut self, samples: &Columns) -> u32 {
+        let mut chain = NONE;
+        for (&time, value) in samples.times.iter().zip(&samples.values) {
+            chain = self.insert(chain, time, value.to_bits()).0;
         }
-        samples.insert(place, (time, value_bits));
-        self.sample_bytes += size_of::<(i64, u64)>() * (samples.capacity() - before);
-        samples.len()
+        chain
     }
 
-    /// Replaces the value at `time`; false if there is none.
-    pub(crate) fn replace(&mut self, handle: u32, time: i64, value_bits: u64) -> bool {
-        let samples = &mut self.buffers[handle as usize].samples;
-        let Ok(at) = samples.binary_search_by_key(&time, |s| s.0) else { return false };
-        samples[at].1 = value_bits;
-        true
+    /// Replaces the value at `time`, which the chain has.
+    pub(crate) fn replace(&mut self, chain: u32, time: i64, value_bits: u64) {
+        let mut at = chain;
+        while let Some(link) = self.links.get_mut(at) {
+            let own = own_count(link.count);
+            if let Some(sample) = link.samples[..own].iter_mut().find(|s| s.0 == time) {
+                sample.1 = value_bits;
+                return;
+            }
+            at = link.next;
+        }
+        unreachable!("the sample was found before");
     }
 
-    /// Whether a buffer of `count` samples is to be sealed; `overlapped_count` tells how many samples that would
+    /// Whether a chain of `count` samples is to be sealed; `overlapped_count` tells how many samples that would
     /// encode again.
     pub(crate) fn is_full(&self, count: usize, overlapped_count: impl FnOnce() -> usize) -> bool {
-        let halvings = (self.sample_bytes / LATE_BYTES_STEP).min(LATE_COUNT_MAX.ilog2() as usize);
+        let halvings = (self.sample_bytes() / LATE_BYTES_STEP).min(LATE_COUNT_MAX.ilog2() as usize);
         let count_max = LATE_COUNT_MAX >> halvings;
         if count < count_max || (halvings == 0 && !count.is_multiple_of(LATE_COUNT_MAX)) {
             return false;
@@ -106,89 +134,138 @@ impl LateSamples {
         halvings > 0 || count >= LATE_COUNT_LIMIT || overlapped_count() <= MERGE_FACTOR * count
     }
 
-    /// Bits of the value at `time`, or where a sample of that time belongs.
-    pub(crate) fn find(&self, handle: u32, time: i64) -> Result<u64, usize> {
-        let samples = &self.buffers[handle as usize].samples;
-        if samples.last().is_none_or(|last| last.0 < time) {
-            return Err(samples.len());
+    /// Bits of the value at `time`. Samples that came last are found first. Cost: one cache line for a time that is
+    /// newer than all, else up to all of the chain.
+    pub(crate) fn find(&self, chain: u32, time: i64) -> Option<u64> {
+        if self.links.get(chain)?.newest < time {
+            return None;
         }
-        let place = samples.partition_point(|s| s.0 < time);
-        samples.get(place).filter(|s| s.0 == time).map(|s| s.1).ok_or(place)
+        self.list(chain).find_map(|link| link.own().iter().find(|s| s.0 == time)).map(|s| s.1)
     }
 
-    /// A copy of all samples.
-    pub(crate) fn samples(&self, handle: u32) -> Columns {
-        self.samples_in(handle, TimeRange { start: i64::MIN, end: i64::MAX })
+    /// A sorted copy of all samples.
+    pub(crate) fn samples(&self, chain: u32) -> Columns {
+        self.samples_in(chain, TimeRange { start: i64::MIN, end: i64::MAX })
     }
 
-    /// A copy of the samples in `range`.
-    pub(crate) fn samples_in(&self, handle: u32, range: TimeRange) -> Columns {
-        let buffer = &self.buffers[handle as usize];
-        columns(&buffer.samples[buffer.places(range)])
+    /// A sorted copy of the samples in `range`.
+    pub(crate) fn samples_in(&self, chain: u32, range: TimeRange) -> Columns {
+        sorted(self.each(chain).filter(|s| range.contains(s.0)).collect())
     }
 
     /// Whether a sample lies in `range`.
-    pub(crate) fn overlaps(&self, handle: u32, range: TimeRange) -> bool {
-        !self.buffers[handle as usize].places(range).is_empty()
+    pub(crate) fn overlaps(&self, chain: u32, range: TimeRange) -> bool {
+        self.links.get(chain).is_some_and(|first| first.newest >= range.start)
+            && self.each(chain).any(|s| range.contains(s.0))
     }
 
     /// How many samples lie before `time`, and how many there are.
-    pub(crate) fn counts(&self, handle: u32, time: i64) -> (usize, usize) {
-        let samples = &self.buffers[handle as usize].samples;
-        (samples.partition_point(|s| s.0 < time), samples.len())
-    }
-
-    /// Replaces the samples of a new buffer (restart).
-    pub(crate) fn fill(&mut self, handle: u32, samples: Columns) {
-        let bits = samples.values.iter().map(|v| v.to_bits());
-        let samples = samples.times.iter().copied().zip(bits).collect();
-        let buffer = &mut self.buffers[handle as usize];
-        *buffer = Buffer { samples, sealed_from: i64::MIN };
-        self.sample_bytes += buffer.heap_bytes();
-    }
-
-    /// Removes and returns the samples in `range`.
-    pub(crate) fn take(&mut self, handle: u32, range: TimeRange) -> Columns {
-        let buffer = &mut self.buffers[handle as usize];
-        let places = buffer.places(range);
-        if places.is_empty() {
-            return Columns::default();
+    pub(crate) fn counts(&self, chain: u32, time: i64) -> (usize, usize) {
+        let Some(first) = self.links.get(chain) else { return (0, 0) };
+        let count = first.count as usize;
+        if first.newest < time {
+            return (count, count);
         }
-        let before = buffer.heap_bytes();
-        let taken = columns(&buffer.samples[places.clone()]);
-        buffer.samples.drain(places);
-        buffer.samples.shrink_to(2 * buffer.samples.len());
-        self.sample_bytes -= before - buffer.heap_bytes();
-        taken
+        (self.each(chain).filter(|s| s.0 < time).count(), count)
     }
 
-    pub(crate) fn is_empty(&self, handle: u32) -> bool {
-        self.buffers[handle as usize].samples.is_empty()
+    /// Times of the chain, in no order.
+    pub(crate) fn times(&self, chain: u32) -> impl Iterator<Item = i64> {
+        self.each(chain).map(|s| s.0)
     }
 
-    /// Buffers in use.
+    /// Removes and returns the samples in `range`, sorted, and the name of the chain from then on.
+    pub(crate) fn take(&mut self, chain: u32, range: TimeRange) -> (u32, Columns) {
+        let (mut first, mut at, mut taken) = (chain, chain, Vec::new());
+        while let Some(link) = self.links.get(at).copied() {
+            let mut place = 0;
+            while let Some(&sample) = self.links.get(at).and_then(|link| link.own().get(place)) {
+                if !range.contains(sample.0) {
+                    place += 1;
+                    continue;
+                }
+                taken.push(sample);
+                // The last one of the first link takes its place, so that the others stay where they are.
+                let was_first = first;
+                let moved;
+                (first, moved) = self.pop(first);
+                if was_first == at && first != at {
+                    break;
+                }
+                if let Some(place) = self.links.get_mut(at).and_then(|link| link.samples.get_mut(place)) {
+                    *place = moved;
+                }
+            }
+            at = link.next;
+        }
+        self.chain_count -= u64::from(chain != NONE && first == NONE);
+        (first, sorted(taken))
+    }
+
+    /// Takes the last sample of the first link of a chain, which is not empty, and the link with it if it had no other;
+    /// gives the name of the chain from then on.
+    fn pop(&mut self, chain: u32) -> (u32, (i64, u64)) {
+        let link = self.links.get_mut(chain).expect("a chain that has samples has links");
+        let own = own_count(link.count);
+        let (last, next, newest) = (link.samples[own - 1], link.next, link.newest);
+        link.count -= 1;
+        if own > 1 {
+            return (chain, last);
+        }
+        self.links.free(chain);
+        if let Some(first) = self.links.get_mut(next) {
+            // It may have got samples of links that were in front of it.
+            first.newest = newest;
+        }
+        (next, last)
+    }
+
+    /// Reads what an insertion will touch.
+    pub(crate) fn touch(&self, chain: u32) -> u32 {
+        self.links.get(chain).map_or(0, |first| first.count)
+    }
+
+    /// Chains with samples.
     pub(crate) fn count(&self) -> u64 {
-        (self.buffers.len() - self.free.len()) as u64
+        self.chain_count
     }
 
-    /// Gives the buffer and its memory back.
-    pub(crate) fn free(&mut self, handle: u32) {
-        let buffer = std::mem::take(&mut self.buffers[handle as usize]);
-        self.sample_bytes -= buffer.heap_bytes();
-        self.free.push(handle);
-        if self.free.len() == self.buffers.len() {
-            // After a peak nothing is kept of it, not even the lists.
-            (self.buffers, self.free) = (Vec::new(), Vec::new());
+    /// Gives the links of a chain back.
+    pub(crate) fn free(&mut self, chain: u32) {
+        self.chain_count -= u64::from(chain != NONE);
+        let mut at = chain;
+        while let Some(next) = self.links.get(at).map(|link| link.next) {
+            self.links.free(at);
+            at = next;
         }
     }
 
     pub(crate) fn heap_bytes(&self) -> u64 {
-        let lists = self.buffers.capacity() * size_of::<Buffer>() + 4 * self.free.capacity();
-        (self.sample_bytes + lists) as u64
+        self.links.heap_bytes()
+    }
+
+    fn sample_bytes(&self) -> usize {
+        size_of::<Link>() * self.links.used_count() as usize
+    }
+
+    /// The links of a chain, the youngest samples first.
+    fn list(&self, chain: u32) -> impl Iterator<Item = &Link> {
+        let mut at = chain;
+        std::iter::from_fn(move || {
+            let link = self.links.get(at)?;
+            at = link.next;
+            Some(link)
+        })
+    }
+
+    /// The samples of a chain, the youngest link first.
+    fn each(&self, chain: u32) -> impl Iterator<Item = (i64, u64)> {
+        self.list(chain).flat_map(|link| link.own().iter().copied())
     }
 }
 
-fn columns(samples: &[(i64, u64)]) -> Columns {
+fn sorted(mut samples: Vec<(i64, u64)>) -> Columns {
+    samples.sort_unstable_by_key(|s| s.0);
     Columns {
         times: samples.iter().map(|s| s.0).collect(),
         values: samples.iter().map(|s| f64::from_bits(s.1)).collect(),
@@ -203,25 +280,60 @@ mod tests {
     /// The bound holds however many series have late samples: the more bytes wait, the sooner a series seals.
     #[test]
     fn full_earlier_the_more_waits() {
-        let mut late = LateSamples::default();
+        let mut late = LateSamples::new();
         assert!(!late.is_full(LATE_COUNT_MAX - 1, || 0));
         assert!(late.is_full(LATE_COUNT_MAX, || MERGE_FACTOR * LATE_COUNT_MAX));
         assert!(!late.is_full(LATE_COUNT_MAX, || MERGE_FACTOR * LATE_COUNT_MAX + 1));
         assert!(late.is_full(LATE_COUNT_LIMIT, || usize::MAX));
-        let mut handles = Vec::new();
+        let mut chains = Vec::new();
         let mut bytes_max = 0;
         for i in 0..3_000_000i64 {
-            let handle = late.alloc();
-            let count = late.insert(handle, 0, i, 1);
+            let (chain, count) = late.insert(NONE, i, 1);
             if late.is_full(count, || usize::MAX) {
-                late.free(handle);
+                late.free(chain);
             } else {
-                handles.push(handle);
+                chains.push(chain);
             }
-            bytes_max = bytes_max.max(late.sample_bytes);
+            bytes_max = bytes_max.max(late.sample_bytes());
         }
         assert!(bytes_max <= 9 * LATE_BYTES_STEP, "{bytes_max}");
-        handles.into_iter().for_each(|handle| late.free(handle));
-        assert_eq!((late.sample_bytes, late.heap_bytes()), (0, 0));
+        chains.into_iter().for_each(|chain| late.free(chain));
+        assert_eq!((late.sample_bytes(), late.count()), (0, 0));
+    }
+
+    /// Against a map: whatever is added, replaced and taken out, of several chains at once.
+    #[test]
+    fn chains_hold_what_a_map_would() {
+        let rng = chronolith_base::Rng::from_seed(3);
+        let mut late = LateSamples::new();
+        let mut chains = vec![(NONE, std::collections::BTreeMap::new()); 5];
+        for step in 0..20_000u64 {
+            let (chain, want) = &mut chains[rng.below(5) as usize];
+            let time = rng.below(60) as i64;
+            assert_eq!(late.find(*chain, time), want.get(&time).copied());
+            if want.insert(time, step).is_some() {
+                late.replace(*chain, time, step);
+            } else {
+                let count;
+                (*chain, count) = late.insert(*chain, time, step);
+                assert_eq!(count, want.len());
+            }
+            let range = TimeRange { start: time - rng.below(30) as i64, end: time + rng.below(5) as i64 };
+            let inside: Vec<(i64, u64)> = want.range(range.start..range.end).map(|(t, v)| (*t, *v)).collect();
+            assert_eq!(late.overlaps(*chain, range), !inside.is_empty());
+            assert_eq!(late.counts(*chain, time), (want.range(..time).count(), want.len()));
+            let mut got = late.samples_in(*chain, range);
+            if rng.below(8) == 0 {
+                (*chain, got) = late.take(*chain, range);
+                want.retain(|time, _| !range.contains(*time));
+            }
+            let got: Vec<(i64, u64)> =
+                got.times.iter().copied().zip(got.values.iter().map(|v| v.to_bits())).collect();
+            assert_eq!(got, inside);
+            assert_eq!(late.samples(*chain).times, want.keys().copied().collect::<Vec<_>>());
+        }
+        assert_eq!(late.count(), chains.iter().filter(|(_, want)| !want.is_empty()).count() as u64);
+        chains.iter().for_each(|(chain, _)| late.free(*chain));
+        assert_eq!((late.sample_bytes(), late.count()), (0, 0));
     }
 }

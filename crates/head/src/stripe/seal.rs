@@ -8,6 +8,7 @@ use chronolith_format::sealed::RecordHeader;
 use chronolith_format::xor::{self, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{Columns, TimeRange};
 
+use super::free::SeriesWindow;
 use super::{Hot, NONE, SealedNode, Stripe, StripeWorld};
 use crate::chain::Chain;
 use crate::windows::WindowTally;
@@ -45,6 +46,7 @@ impl Stripe {
             let stored_count = samples.len() + late.len();
             join(&mut samples, &late);
             windows.add(hot.open_min, samples.len() as i64 - stored_count as i64);
+            self.free.note_merge(SeriesWindow::of(world, id, hot.open_min));
             self.push_sealed(world, id, &samples);
             if let (Some(&time), Some(value)) = (samples.times.last(), samples.values.last()) {
                 last = XorState::ended(time, value.to_bits());
@@ -64,7 +66,7 @@ impl Stripe {
         }
         let (before_count, count) = self.late.counts(hot.late, hot.open_min);
         // The last sample stays in the record: one that replaces it must not wait.
-        let replaces_last = self.late.find(hot.late, hot.xor.time()).is_ok();
+        let replaces_last = self.late.find(hot.late, hot.xor.time()).is_some();
         if SEAL_FACTOR * (count - before_count) < usize::from(hot.xor.count()) && !replaces_last {
             return Columns::default();
         }
@@ -96,17 +98,14 @@ impl Stripe {
         }
     }
 
-    /// Takes late samples out of the buffer of a series, which goes when it is empty.
+    /// Takes late samples of a series out of those that wait.
     pub(super) fn take_late(&mut self, id: u32, range: TimeRange) -> Columns {
-        let Some(handle) = self.hot(id).map(|hot| hot.late).filter(|&late| late != NONE) else {
+        let Some(chain) = self.hot(id).map(|hot| hot.late).filter(|&late| late != NONE) else {
             return Columns::default();
         };
-        let taken = self.late.take(handle, range);
-        if self.late.is_empty(handle) {
-            self.late.free(handle);
-            if let Some(hot) = self.hot_mut(id) {
-                hot.late = NONE;
-            }
+        let (rest, taken) = self.late.take(chain, range);
+        if let Some(hot) = self.hot_mut(id) {
+            hot.late = rest;
         }
         taken
     }
@@ -137,6 +136,7 @@ impl Stripe {
         }
         join(&mut samples, &late);
         windows.add_aside(window.start, samples.len() as i64 - stored_count as i64);
+        self.free.note_merge(SeriesWindow { id, range: window });
         self.unlink_sealed(world, id, |node| gone.contains(&node.place));
         self.push_sealed(world, id, &samples);
         if let (Some(&time), Some(value)) = (samples.times.last(), samples.values.last())
@@ -171,8 +171,6 @@ impl Stripe {
 
     /// Seals ascending samples of one window as chunks of about equal size, each full or the only one.
     pub(super) fn push_sealed(&mut self, world: &StripeWorld<'_>, id: u32, samples: &Columns) {
-        // What late samples have become part of is not what in-order samples left.
-        self.gaps.forget(id);
         let part_count = (samples.len() / SAMPLES_PER_CHUNK).max(1);
         let part_len = samples.len().div_ceil(part_count).max(1);
         for (times, values) in samples.times.chunks(part_len).zip(samples.values.chunks(part_len)) {
@@ -190,11 +188,8 @@ impl Stripe {
     }
 
     fn link_sealed(&mut self, id: u32, node: SealedNode) {
-        let Some((sealed, late)) = self.hot(id).map(|hot| (hot.sealed, hot.late)) else { return };
+        let Some(sealed) = self.hot(id).map(|hot| hot.sealed) else { return };
         let start = self.nodes.push(node, sealed);
-        if late != NONE {
-            self.late.note_sealed(late, node.min_time);
-        }
         if let Some(hot) = self.hot_mut(id) {
             hot.sealed = start;
         }

@@ -239,7 +239,7 @@ fn late_samples_are_judged_as_by_a_map() {
                 Applied::InOrder | Applied::Late => assert_eq!(known, None, "{seed}: {time}"),
                 Applied::Repeat => assert_eq!(known, Some(bits), "{seed}: {time}"),
                 Applied::Replaced | Applied::Conflict => assert_eq!(known, Some(1 - bits), "{seed}: {time}"),
-                Applied::Gone => panic!("the series is there"),
+                Applied::Behind | Applied::Gone => panic!("the series is there, and late samples are stored"),
             }
             if applied != Applied::Conflict {
                 stored.insert(time, bits);

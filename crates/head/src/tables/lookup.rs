@@ -1,5 +1,7 @@
 //! Reading the tables: the index contract of `model`, values and names, cardinality, sizes.
 
+use std::sync::Arc;
+
 use chronolith_base::hash::HashSet;
 use chronolith_model::QueryError;
 use chronolith_model::index::LabelIndex;
@@ -96,27 +98,52 @@ impl Tables {
         }
     }
 
-    /// Values of `name` among live series; among the series `only` if given. Any order, each once.
-    pub(crate) fn values(&self, name: &str, only: Option<&[u32]>) -> Vec<&str> {
+    /// Values of `name` among live series, at most `limit` (0 = all); among the series `only`, ascending, if given.
+    /// Sorted, each once. Cost: the values; the first time, sorting them.
+    pub(crate) fn values(&self, name: &str, only: Option<&[u32]>, limit: usize) -> Vec<&str> {
         let Some(name) = self.find_name(name) else { return Vec::new() };
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let pairs = &self.names[name as usize].pairs;
+        let text = |&pair: &u32| self.pair_text(pair).1;
         match only {
             None => {
-                let pairs = self.names[name as usize].pairs.iter();
-                pairs
-                    .filter(|&&p| self.pairs[p as usize].live_count > 0)
-                    .map(|&p| self.pair_text(p).1)
-                    .collect()
+                let is_live = |pair: &u32| self.pairs[*pair as usize].live_count > 0;
+                let order = self.pairs_by_value(name);
+                order.iter().filter(|pair| is_live(pair)).take(limit).map(text).collect()
             }
-            Some(ids) => {
+            Some(ids) if ids.len() < pairs.len() / 4 => {
                 let mut found = HashSet::default();
                 self.for_each_pair(ids, |pair| {
                     if self.pairs[pair as usize].name == name {
                         found.insert(pair);
                     }
                 });
-                found.into_iter().map(|p| self.pair_text(p).1).collect()
+                let mut values: Vec<&str> = found.iter().map(text).collect();
+                values.sort_unstable();
+                values.truncate(limit);
+                values
+            }
+            Some(ids) => {
+                let members = IdSet::new(ids);
+                let has_one = |pair: &u32| self.pairs[*pair as usize].postings.any(|id| members.contains(id));
+                let order = self.pairs_by_value(name);
+                order.iter().filter(|pair| has_one(pair)).take(limit).map(text).collect()
             }
         }
+    }
+
+    /// All pairs of a name in order of value.
+    fn pairs_by_value(&self, name: u32) -> Arc<[u32]> {
+        let name = &self.names[name as usize];
+        let mut sorted = name.by_value.lock();
+        if sorted.len() < name.pairs.len() {
+            let mut order = sorted.to_vec();
+            order.extend_from_slice(&name.pairs[sorted.len()..]);
+            // Stable: what was sorted before is one run, which is only merged with what has come since.
+            order.sort_by(|&a, &b| self.pair_text(a).1.cmp(self.pair_text(b).1));
+            *sorted = order.into();
+        }
+        sorted.clone()
     }
 
     fn for_each_pair(&self, ids: &[u32], mut visit: impl FnMut(u32)) {
@@ -165,7 +192,7 @@ impl Tables {
 
 /// Where `id` stands or would stand in ascending `ids`, at or behind `from`: steps double, so that walking two
 /// lists side by side costs what the shorter one is long.
-fn position_from(ids: &[u32], from: usize, id: u32) -> usize {
+pub(super) fn position_from(ids: &[u32], from: usize, id: u32) -> usize {
     let (mut low, mut step) = (from, 1);
     while ids.get(low + step).is_some_and(|&other| other < id) {
         low += step;
@@ -173,4 +200,30 @@ fn position_from(ids: &[u32], from: usize, id: u32) -> usize {
     }
     let end = ids.len().min(low + step + 1);
     low + ids[low..end].partition_point(|&other| other < id)
+}
+
+/// Ids as bits.
+struct IdSet {
+    first: u32,
+    bits: Vec<u64>,
+}
+
+impl IdSet {
+    /// Of ascending ids.
+    fn new(ids: &[u32]) -> IdSet {
+        let (first, last) = (ids.first().copied().unwrap_or(0), ids.last().copied().unwrap_or(0));
+        let mut bits = vec![0; (last - first) as usize / 64 + 1];
+        for &id in ids {
+            bits[(id - first) as usize / 64] |= 1 << ((id - first) % 64);
+        }
+        if ids.is_empty() {
+            bits.clear();
+        }
+        IdSet { first, bits }
+    }
+
+    fn contains(&self, id: u32) -> bool {
+        let Some(at) = id.checked_sub(self.first) else { return false };
+        self.bits.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
 }

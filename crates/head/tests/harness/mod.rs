@@ -114,7 +114,40 @@ pub fn read(world: &World, head: &Head, name: &str, matchers: &[Matcher], range:
             out.insert((name.to_owned(), series.labels), samples);
         }
     }
+    check_newest(world, head, name, &selector, &out);
+    check_values(world, head, name, &selector, &out);
     out
+}
+
+/// Whoever wants the newest samples alone gets those of `all`.
+fn check_newest(world: &World, head: &Head, name: &str, selector: &Selector<'_>, all: &Model) {
+    let found = head.select_newest(&tenant(name), selector, &world.context()).expect("select works");
+    assert!(found.is_sorted_by(|a, b| a.labels < b.labels), "series come sorted, each once");
+    let mut newest = BTreeMap::new();
+    for series in found {
+        let mut columns = Columns::default();
+        series.samples.read(selector.range, &mut columns).expect("samples read");
+        if let (Some(&time), Some(&value)) = (columns.times.last(), columns.values.last()) {
+            newest.insert((name.to_owned(), series.labels), (time, value.to_bits()));
+        }
+    }
+    let last = |samples: &BTreeMap<i64, u64>| samples.iter().next_back().map(|(time, bits)| (*time, *bits));
+    let want: BTreeMap<_, _> = all.iter().filter_map(|(key, all)| Some((key.clone(), last(all)?))).collect();
+    assert_eq!(newest, want, "the newest samples in {:?}", selector.range);
+}
+
+/// Values come sorted, each once, and those of all series with samples are among them.
+fn check_values(world: &World, head: &Head, name: &str, selector: &Selector<'_>, all: &Model) {
+    let ctx = world.context();
+    let list = |limit| head.label_values(&tenant(name), "instance", selector, limit, &ctx).expect("listed");
+    let values = list(0);
+    assert!(values.is_sorted_by(|a, b| a < b), "{values:?}");
+    for (_, labels) in all.keys() {
+        if let Some(value) = labels.get("instance") {
+            assert!(values.iter().any(|found| found == value), "{value} is missing");
+        }
+    }
+    assert_eq!(list(2), values[..values.len().min(2)]);
 }
 
 pub fn read_all(world: &World, head: &Head, names: &[&str]) -> Model {

@@ -109,11 +109,7 @@ impl Gather {
     }
 
     /// Completes blocks beside the others; gives how many samples they have.
-    pub(super) fn finish_beside(
-        &mut self,
-        mut output: Output,
-        positions: &[u32],
-    ) -> Result<u64, BlockError> {
+    pub(super) fn finish_beside(&mut self, mut output: Output, positions: &[u32]) -> Result<u64, BlockError> {
         (self.announce)(&output.ulids())?;
         let ranks = self.table.dictionary().ranks();
         let tombstones = &self.tombstones;

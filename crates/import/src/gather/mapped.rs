@@ -149,7 +149,9 @@ impl Gather {
         let decoded = match place.encoding {
             ENCODING_XOR => xor::decode(bytes, TimeRange::ALL, columns).is_ok(),
             ENCODING_XOR2 => xor2::decode(bytes, TimeRange::ALL, columns).is_ok(),
-            other if kinds::is_histogram(other) => kinds::decode(other, bytes, TimeRange::ALL, columns).is_ok(),
+            other if kinds::is_histogram(other) => {
+                kinds::decode(other, bytes, TimeRange::ALL, columns).is_ok()
+            }
             _ => false,
         };
         self.counts.unknown_chunks += u64::from(!decoded);

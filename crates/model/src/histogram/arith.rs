@@ -130,6 +130,10 @@ impl FloatHistogram {
     }
 
     fn scale(&mut self, by: f64, scaled: impl Fn(f64) -> f64) {
+        if self.is_custom() {
+            // Custom bounds have no zero bucket. What an infinite factor made of the empty one does not stay.
+            self.zero_count = 0.0;
+        }
         let counts = self.positive.counts.iter_mut().chain(&mut self.negative.counts);
         for value in counts.chain([&mut self.zero_count, &mut self.count, &mut self.sum]) {
             *value = scaled(*value);

@@ -208,7 +208,10 @@ mod tests {
     #[test]
     fn runs_are_of_one_kind() {
         let lens = |text: &str| {
-            columns(text).runs().map(|(run, kind)| (run.len(), kind == SampleKind::Histogram)).collect::<Vec<_>>()
+            columns(text)
+                .runs()
+                .map(|(run, kind)| (run.len(), kind == SampleKind::Histogram))
+                .collect::<Vec<_>>()
         };
         assert_eq!(lens("ab12c3d"), [(2, true), (2, false), (1, true), (1, false), (1, true)]);
         assert_eq!(lens("12"), [(2, false)]);

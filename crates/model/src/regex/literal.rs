@@ -9,6 +9,8 @@ use super::{SET_MATCH_BYTES_MAX, SET_MATCH_COUNT_MAX};
 
 /// Literals that a text is searched for before the pattern runs.
 const CONTAINS_COUNT_MAX: usize = 4;
+/// Bytes behind the first of a literal that is searched for byte by byte: bounds what a hostile text costs.
+const PLAIN_SEARCH_BYTES_MAX: usize = 16;
 
 /// The parts of a concatenation, through groups and nested concatenations, without needless outer anchors.
 fn parts(hir: &Hir) -> Vec<&Hir> {
@@ -206,13 +208,31 @@ pub(super) fn contains(hir: &Hir) -> Vec<String> {
 /// Whether `text` has all `literals`, one behind the other.
 pub(super) fn contains_in_order(text: &str, literals: &[String]) -> bool {
     let mut rest = text;
-    literals.iter().all(|literal| match rest.split_once(literal.as_str()) {
-        Some((_, after)) => {
-            rest = after;
+    literals.iter().all(|literal| match after(rest, literal) {
+        Some(behind) => {
+            rest = behind;
             true
         }
         None => false,
     })
+}
+
+/// What stands behind the first `literal` in `text`.
+// PERF: a search of the standard library prepares longer than a label value is long.
+fn after<'t>(text: &'t str, literal: &str) -> Option<&'t str> {
+    let Some((&first, others)) = literal.as_bytes().split_first() else { return Some(text) };
+    if others.len() > PLAIN_SEARCH_BYTES_MAX {
+        return text.split_once(literal).map(|(_, after)| after);
+    }
+    let mut start = 0;
+    while let Some(found) = text.as_bytes().get(start..)?.iter().position(|&byte| byte == first) {
+        start += found + 1;
+        // A literal in UTF-8 starts and ends where characters do.
+        if text.as_bytes().get(start..).is_some_and(|rest| rest.starts_with(others)) {
+            return text.get(start + others.len()..);
+        }
+    }
+    None
 }
 
 /// Literals with `.*` or `.+` (newlines included) between them.
@@ -275,15 +295,19 @@ impl Glob {
         else {
             return false;
         };
+        // Most texts that do not fit end otherwise.
+        if !rest.ends_with(last.literal.as_str()) {
+            return false;
+        }
         for gap in inner {
             let skipped = if gap.len_min == 0 { 0 } else { rest.chars().next().map_or(0, char::len_utf8) };
             if skipped < gap.len_min {
                 return false;
             }
-            let Some((_, after)) = rest.split_at(skipped).1.split_once(gap.literal.as_str()) else {
+            let Some(behind) = rest.get(skipped..).and_then(|rest| after(rest, &gap.literal)) else {
                 return false;
             };
-            rest = after;
+            rest = behind;
         }
         rest.strip_suffix(last.literal.as_str()).is_some_and(|between| between.len() >= last.len_min)
     }

@@ -137,6 +137,12 @@ fn globs_need_no_program() {
     check(".+ab.+", "éabé", true);
     check("(?:foo(.*))bar", "foobar", true);
     check("a|b", "b", true);
+    check(".*7.*3", "/a/17x3", true);
+    check(".*7.*3", "/a/137", false);
+    check(".*7.*3", "377", false);
+    check(".*aab.*", "aaab", true);
+    check(".*éa.*", "éééa", true);
+    check(".*0123456789abcdefghij.*", "0123456789abcdefghi0123456789abcdefghij", true);
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub(crate) fn difference(query: &str, ours: &Answer, theirs: &Answer) -> Option<
 }
 
 /// Which of several duplicates are named depends on the order of series, which upstream leaves to chance.
-fn same_error(ours: Option<&str>, theirs: Option<&str>) -> bool {
+pub(crate) fn same_error(ours: Option<&str>, theirs: Option<&str>) -> bool {
     let duplicate =
         |text: Option<&str>| text.is_some_and(|t| t.starts_with("found duplicate series for the match"));
     ours == theirs || (duplicate(ours) && duplicate(theirs))

@@ -51,7 +51,7 @@ impl<'q> Grouping<'q> {
 
 /// Columns of one group.
 enum Columns {
-    Sum(Vec<Sum>),
+    Sum(Sums),
     Mean(Vec<Mean>),
     /// Min, max, count, group: what `fold` makes of the value so far and the next one.
     Fold {
@@ -93,7 +93,7 @@ impl Columns {
             fold,
         };
         match op {
-            AggregateOp::Sum => Columns::Sum(vec![Sum { value: ABSENT, rest: 0.0 }; step_count]),
+            AggregateOp::Sum => Columns::Sum(Sums::new(step_count)),
             AggregateOp::Avg => Columns::Mean(vec![Mean::default(); step_count]),
             AggregateOp::Min => fold(|value| value, moments::lesser),
             AggregateOp::Max => fold(|value| value, moments::greater),
@@ -118,7 +118,7 @@ impl Columns {
     fn add(&mut self, values: &[f64]) {
         let present = |pair: &(usize, &f64)| !is_absent(*pair.1);
         match self {
-            Columns::Sum(sums) => add_to_sums(sums, values),
+            Columns::Sum(sums) => add_to_sums(&mut sums.values, &mut sums.rests, values),
             Columns::Mean(means) => {
                 values.iter().enumerate().filter(present).for_each(|(step, &v)| means[step].add(v));
             }
@@ -140,7 +140,7 @@ impl Columns {
     /// Whether a sum or mean has something in a step.
     fn has_float(&self, step: usize) -> bool {
         match self {
-            Columns::Sum(sums) => !is_absent(sums[step].value),
+            Columns::Sum(sums) => !is_absent(sums.values[step]),
             Columns::Mean(means) => !means[step].is_empty(),
             _ => false,
         }
@@ -150,9 +150,8 @@ impl Columns {
     fn finish(self, op: AggregateOp, param: &StepScalar, out: &mut Vec<f64>) {
         match self {
             Columns::Sum(sums) => {
-                out.extend(
-                    sums.into_iter().map(|s| if is_absent(s.value) { ABSENT } else { s.value + s.rest }),
-                );
+                let total = |(value, rest): (f64, f64)| if is_absent(value) { ABSENT } else { value + rest };
+                out.extend(sums.values.into_iter().zip(sums.rests).map(total));
             }
             Columns::Mean(means) => {
                 out.extend(means.into_iter().map(|m| if m.is_empty() { ABSENT } else { m.value() }));
@@ -174,12 +173,29 @@ impl Columns {
     }
 }
 
-fn add_to_sums(sums: &mut [Sum], values: &[f64]) {
-    for (sum, &value) in sums.iter_mut().zip(values) {
-        if is_absent(value) {
-            continue;
-        }
-        *sum = if is_absent(sum.value) { Sum { value, rest: 0.0 } } else { sum.plus(value) };
+/// Running sums, one a step, each with what rounding took from it; [`ABSENT`] before the first value.
+struct Sums {
+    values: Vec<f64>,
+    rests: Vec<f64>,
+}
+
+impl Sums {
+    fn new(step_count: usize) -> Sums {
+        Sums { values: vec![ABSENT; step_count], rests: vec![0.0; step_count] }
+    }
+}
+
+/// Adds to each sum as [`Sum::plus`] does.
+// PERF: columns and choices instead of branches, so that several steps are added an instruction:
+//   cargo xtask bench rate-kernel
+fn add_to_sums(sums: &mut [f64], rests: &mut [f64], values: &[f64]) {
+    for ((sum, rest), &value) in sums.iter_mut().zip(rests).zip(values) {
+        let before = Sum { value: *sum, rest: *rest };
+        let after = before.plus(value);
+        let (is_first, is_missing) = (is_absent(before.value), is_absent(value));
+        let (new_sum, new_rest) = if is_first { (value, 0.0) } else { (after.value, after.rest) };
+        *sum = if is_missing { before.value } else { new_sum };
+        *rest = if is_missing { before.rest } else { new_rest };
     }
 }
 

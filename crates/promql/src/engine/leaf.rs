@@ -1,6 +1,6 @@
 //! Leaves: selectors, and functions of range selectors, computed while the samples are read.
 //! Holds: series come in the order of the source, whether one thread computes them or several; several do only
-//! when a batch has enough samples to pay for starting them.
+//! when there are enough samples to pay for starting them, and as many as other queries leave (`helpers`).
 //! Not here: functions of subqueries (`window`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,8 +18,12 @@ use super::series::{ABSENT, SeriesOperator, StepSeries};
 use super::window::{RangeFn, RangeScratch, emit_notes};
 use crate::ast::{Span, VectorSelector};
 
-/// A batch with fewer samples is computed by the calling thread: starting threads takes as long.
-const PARALLEL_SAMPLES_MIN: usize = 200_000;
+/// Fewer samples are computed by the calling thread: starting threads takes a tenth as long.
+const PARALLEL_SAMPLES_MIN: usize = 100_000;
+/// Batches are put together until they have as many samples, for threads to be started seldom.
+const PARALLEL_SAMPLES_WANTED: usize = 1_000_000;
+/// But not beyond as many values of results, which are held until they are taken.
+const PARALLEL_VALUES_MAX: usize = 2_000_000;
 /// Series that a thread takes at a time: few enough that all end together, many enough not to meet often.
 const MORSEL_SERIES_COUNT: usize = 16;
 
@@ -69,9 +73,16 @@ impl<'q> Leaf<'q> {
         function: LeafFn<'q>,
     ) -> Result<Leaf<'q>, EvalError> {
         let range = windows.read_range();
-        let batches = run
-            .source
-            .select(&chronolith_model::Selector { matchers: &selector.matchers, range }, run.ctx)?;
+        let selector = chronolith_model::Selector { matchers: &selector.matchers, range };
+        // Resets of histograms may be told by the sample before.
+        let newest_is_enough = windows.grid.count == 1
+            && !parts.stats_only
+            && matches!(function, LeafFn::Instant(InstantField::Value | InstantField::Time));
+        let batches = if newest_is_enough {
+            run.source.select_newest(&selector, run.ctx)?
+        } else {
+            run.source.select(&selector, run.ctx)?
+        };
         Ok(Leaf {
             run,
             windows,
@@ -92,15 +103,35 @@ impl<'q> Leaf<'q> {
             return Ok(false);
         }
         let mut batch = Vec::new();
-        self.more = self.batches.next_batch(&mut batch)?;
-        self.run.trace.count_selected(&batch);
-        let samples: usize = batch.iter().map(|series| series.samples.sample_count_hint()).sum();
-        if self.run.options.threads > 1 && samples >= PARALLEL_SAMPLES_MIN {
+        self.take_batch(&mut batch)?;
+        if self.run.options.threads == 1 {
+            self.batch = batch.into_iter();
+            return Ok(true);
+        }
+        let count_samples = |batch: &[SeriesRead]| {
+            batch.iter().map(|series| series.samples.sample_count_hint()).sum::<usize>()
+        };
+        let mut samples = count_samples(&batch);
+        let step_count = self.windows.grid.count;
+        let values = |batch: &[SeriesRead]| batch.len().saturating_mul(step_count);
+        while self.more && samples < PARALLEL_SAMPLES_WANTED && values(&batch) < PARALLEL_VALUES_MAX {
+            let counted = batch.len();
+            self.take_batch(&mut batch)?;
+            samples += count_samples(&batch[counted..]);
+        }
+        if samples >= PARALLEL_SAMPLES_MIN {
             self.computed = self.compute_batch(&batch)?.into_iter();
         } else {
             self.batch = batch.into_iter();
         }
         Ok(true)
+    }
+
+    fn take_batch(&mut self, batch: &mut Vec<SeriesRead>) -> Result<(), EvalError> {
+        let first = batch.len();
+        self.more = self.batches.next_batch(batch)?;
+        self.run.trace.count_selected(&batch[first..]);
+        Ok(())
     }
 
     fn compute_batch(&mut self, batch: &[SeriesRead]) -> Result<Vec<StepSeries>, EvalError> {
@@ -113,12 +144,12 @@ impl<'q> Leaf<'q> {
         let work_of = Work { run, windows: self.windows, parts: self.parts, function: &self.function };
         let next = AtomicUsize::new(0);
         let work = || compute_morsels(&work_of, batch, &next);
-        let helper_count =
-            run.options.threads.min(batch.len().div_ceil(MORSEL_SERIES_COUNT)).saturating_sub(1);
+        let wanted = run.options.threads.min(batch.len().div_ceil(MORSEL_SERIES_COUNT)).saturating_sub(1);
+        let leave = run.helpers.take(wanted);
         let mut parts = std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().name("promql".to_owned()).spawn_scoped(scope, work);
             // Where no thread can be had, the calling one does all.
-            let helpers: Vec<_> = (0..helper_count).filter_map(|idx| start(idx).ok()).collect();
+            let helpers: Vec<_> = (0..leave.count()).filter_map(|idx| start(idx).ok()).collect();
             let mut parts = vec![work()];
             for helper in helpers {
                 match helper.join() {
@@ -129,10 +160,11 @@ impl<'q> Leaf<'q> {
             parts
         })
         .into_iter()
-        .collect::<Result<Vec<_>, _>>()?
-        .concat();
-        parts.sort_by_key(|(at, _)| *at);
-        Ok(parts.into_iter().map(|(_, series)| series).collect())
+        .collect::<Result<Vec<_>, _>>()?;
+        let mut results: Vec<(usize, StepSeries)> = parts.pop().unwrap_or_default();
+        results.extend(parts.into_iter().flatten());
+        results.sort_unstable_by_key(|(at, _)| *at);
+        Ok(results.into_iter().map(|(_, series)| series).collect())
     }
 }
 

@@ -30,8 +30,8 @@ use super::series::{BoxOperator, Merge, Ready, Repeat, StepScalar, StepSeries};
 use super::window::WindowSource;
 use super::{EvalError, duration, unwrap_parens};
 use crate::ast::{
-    Aggregate, AggregateOp, AtModifier, Binary, BinaryOp, DurationExpr, Expr, ExprKind, MatrixSelector,
-    RangeExtension, Span, Subquery, UnaryOp, ValueType, VectorMatching, VectorSelector,
+    Aggregate, AggregateOp, AtModifier, Binary, BinaryOp, DurationExpr, Expr, ExprKind, MatchCardinality,
+    MatrixSelector, RangeExtension, Span, Subquery, UnaryOp, ValueType, VectorMatching, VectorSelector,
 };
 
 /// Builds operators of one query.
@@ -458,13 +458,25 @@ fn binary_stays_distinct(binary: &Binary) -> Option<bool> {
     match binary.op {
         BinaryOp::And | BinaryOp::Unless => None,
         BinaryOp::Or => Some(false),
-        op if op.is_comparison() && !binary.return_bool => None,
-        _ => {
-            // Arithmetic drops names; `group_left(__name__)` may bring them back.
-            let includes = |m: &VectorMatching| m.include.iter().any(|label| label == METRIC_NAME);
-            Some(!binary.matching.as_ref().is_some_and(includes))
-        }
+        op if op.is_comparison() && !binary.return_bool => match &binary.matching {
+            // Labels come from the "many" side, names from an included label, and none from what fills a gap.
+            Some(m) if m.card == MatchCardinality::OneToMany => {
+                Some(stays_distinct(&binary.rhs) && !brings_names(m))
+            }
+            Some(m) if brings_names(m) => Some(false),
+            _ => None,
+        },
+        // Arithmetic drops names.
+        _ => Some(!binary.matching.as_ref().is_some_and(brings_names)),
     }
+}
+
+/// Whether `group_left(__name__)`, or an element that stands for a missing one, may give results other names than those
+/// of the series.
+fn brings_names(matching: &VectorMatching) -> bool {
+    matching.include.iter().any(|label| label == METRIC_NAME)
+        || matching.fill_left.is_some()
+        || matching.fill_right.is_some()
 }
 
 /// Bytes of the columns that the operators of an expression work with, one each.
@@ -521,6 +533,15 @@ fn stays_distinct(expr: &Expr) -> bool {
             AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk | AggregateOp::LimitRatio => {
                 stays_distinct(&aggregate.expr)
             }
+            // Values become names.
+            AggregateOp::CountValues
+                if aggregate
+                    .param
+                    .as_ref()
+                    .is_some_and(|label| string_of(label).is_ok_and(|l| l == METRIC_NAME)) =>
+            {
+                false
+            }
             _ => aggregate.without || !aggregate.grouping.iter().any(|label| label == METRIC_NAME),
         },
         ExprKind::Binary(_) => {
@@ -554,6 +575,11 @@ fn is_step_invariant(expr: &Expr) -> bool {
             let (base, spine) = left_spine(expr);
             is_step_invariant(base) && spine.into_iter().all(|binary| is_step_invariant(&binary.rhs))
         }
+        // The time of a sample that stays the same does, too.
+        ExprKind::Call(call) if call.function.name == "timestamp" => call.args.iter().all(|arg| {
+            let arg = unwrap_parens(arg);
+            matches!(arg.kind, ExprKind::Selector(_)) && is_step_invariant(arg)
+        }),
         ExprKind::Call(call) => !function::depends_on_time(call) && call.args.iter().all(is_step_invariant),
     }
 }

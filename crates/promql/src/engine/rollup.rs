@@ -3,7 +3,9 @@
 //! result gives [`ABSENT`].
 //! Not here: which function of the language means which rollup (`call`), the kernels (`rate`, `moments`).
 
+mod event;
 pub(crate) mod extended;
+mod growth;
 pub(crate) mod mixed;
 pub(crate) mod moments;
 pub(crate) mod rate;
@@ -207,37 +209,37 @@ impl Rollup {
         buffer: &mut RollupBuffer,
         out: &mut Vec<f64>,
     ) -> Result<bool, QueryError> {
-        let values = &columns.values[..];
-        let happened = |at: usize| {
-            let (before, after) = (values[at - 1], values[at]);
-            match self {
-                Rollup::Changes => after != before && !(after.is_nan() && before.is_nan()),
-                Rollup::Delta => false,
-                _ => after < before,
+        let events = &mut buffer.events;
+        let kind = match self {
+            Rollup::Resets => {
+                event::find(&columns.values, is_reset, events);
+                return slide(columns, windows, ctx, out, event::count_inside(events));
             }
+            Rollup::Changes => {
+                event::find(&columns.values, is_change, events);
+                return slide(columns, windows, ctx, out, event::count_inside(events));
+            }
+            Rollup::Rate => rate::Extrapolation::CounterPerSecond,
+            Rollup::Increase => rate::Extrapolation::Counter,
+            _ => rate::Extrapolation::Gauge,
         };
-        buffer.events.clear();
-        buffer.events.extend((1..values.len()).filter(|&at| happened(at)));
-        let events = &buffer.events[..];
-        let inside = |w: &Window<'_>| {
-            let from = events.partition_point(|&at| at <= w.first_idx);
-            let to = events.partition_point(|&at| at < w.first_idx + w.values.len());
-            &events[from..to]
-        };
-        match self {
-            Rollup::Resets | Rollup::Changes => {
-                slide(columns, windows, ctx, out, |w| inside(&w).len() as f64)
-            }
-            _ => {
-                let kind = match self {
-                    Rollup::Rate => rate::Extrapolation::CounterPerSecond,
-                    Rollup::Increase => rate::Extrapolation::Counter,
-                    _ => rate::Extrapolation::Gauge,
-                };
-                slide(columns, windows, ctx, out, |w| rate::extrapolated(&w, inside(&w), values, kind))
-            }
+        if kind == rate::Extrapolation::Gauge {
+            events.clear();
+        } else {
+            event::find(&columns.values, is_reset, events);
         }
+        let mut growth = growth::Growth::new(&columns.values, events, kind);
+        slide(columns, windows, ctx, out, |w| growth.of(&w))
     }
+}
+
+fn is_reset(before: f64, after: f64) -> bool {
+    after < before
+}
+
+fn is_change(before: f64, after: f64) -> bool {
+    // Both tests are made, without a branch, so that many pairs are compared at once.
+    (after != before) & !(after.is_nan() & before.is_nan())
 }
 
 /// Calls `kernel` for each window that has samples and appends what it returns, [`ABSENT`] for the others;
@@ -251,15 +253,13 @@ fn slide<'a>(
 ) -> Result<bool, QueryError> {
     let (times, values) = (&columns.times[..], &columns.values[..]);
     let (mut low, mut high, mut any, mut unchecked_count) = (0, 0, false, 0);
+    let (mut low_stride, mut high_stride) = (0, 0);
+    out.reserve(windows.grid.count);
     for step in 0..windows.grid.count {
         let (start_ms, end_ms) = (windows.start(step), windows.end(step));
-        while high < times.len() && times[high] <= end_ms {
-            high += 1;
-        }
-        while low < high && times[low] <= start_ms {
-            low += 1;
-        }
-        if low == high {
+        high = first_after(times, high, &mut high_stride, end_ms);
+        low = first_after(times, low, &mut low_stride, start_ms);
+        if low >= high {
             out.push(ABSENT);
             continue;
         }
@@ -274,6 +274,26 @@ fn slide<'a>(
         out.push(value);
     }
     Ok(any)
+}
+
+/// The first index from `from` on whose time is after `limit_ms`; `times` ascend, and those before `from` are not after
+/// it. `stride` is how far it was last time: samples and steps are regular, so it is most often right again.
+fn first_after(times: &[i64], from: usize, stride: &mut usize, limit_ms: i64) -> usize {
+    let guess = from + *stride;
+    let reached = guess == from || times.get(guess - 1).is_some_and(|&time| time <= limit_ms);
+    if reached && times.get(guess).is_none_or(|&time| time > limit_ms) {
+        return guess;
+    }
+    // Widths double until one reaches beyond the limit.
+    let (mut at, mut width) = (from, 1);
+    while times.get(at + width - 1).is_some_and(|&time| time <= limit_ms) {
+        at += width;
+        width *= 2;
+    }
+    let end = times.len().min(at + width);
+    at += times[at..end].partition_point(|&time| time <= limit_ms);
+    *stride = at - from;
+    at
 }
 
 /// The least or greatest value of windows that slide forwards: each sample is looked at once, however many windows

@@ -7,6 +7,7 @@ use chronolith_base::Reservation;
 use chronolith_model::{Queryable, ReadContext};
 
 use super::annotation::Annotations;
+use super::helpers::Helpers;
 use super::trace::Trace;
 use super::{EngineOptions, EvalError, NameRemoval, Query};
 
@@ -24,6 +25,8 @@ pub(crate) struct Run<'q> {
     pub(crate) annotations: Annotations<'q>,
     /// What is counted.
     pub(crate) trace: &'q Trace,
+    /// Threads that may help.
+    pub(crate) helpers: &'q Helpers,
     samples_held: AtomicU64,
     samples_peak: AtomicU64,
 }
@@ -36,6 +39,7 @@ impl<'q> Run<'q> {
         options: &'q EngineOptions,
         query: &'q Query<'q>,
         trace: &'q Trace,
+        helpers: &'q Helpers,
     ) -> Run<'q> {
         Run {
             source,
@@ -44,6 +48,7 @@ impl<'q> Run<'q> {
             query,
             annotations: Annotations::new(query.text),
             trace,
+            helpers,
             samples_held: AtomicU64::new(0),
             samples_peak: AtomicU64::new(0),
         }

@@ -137,7 +137,8 @@ impl<'a> Parser<'a> {
             return Err(Failure::new(start_of(&lhs), message));
         }
         let span = Span { start: lhs.span.start, end: rhs.span.end };
-        let op_span = Span { start: offset(token.start), end: offset(token.end()) };
+        let op_start = self.lexer.behind_blanks(lhs.span.end as usize);
+        let op_span = Span { start: offset(op_start), end: offset(token.end()) };
         let binary = Binary { op, lhs, rhs, return_bool, matching: Some(matching), op_span };
         Ok(Expr { kind: ExprKind::Binary(Box::new(binary)), span })
     }

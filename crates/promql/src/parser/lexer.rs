@@ -56,6 +56,12 @@ impl<'a> Lexer<'a> {
         Lexer { text, pos: 0, start: 0, place: Place::Open, place_outside: Place::Open, paren_depth: 0 }
     }
 
+    /// First byte from `at` on that is no blank.
+    pub(super) fn behind_blanks(&self, at: usize) -> usize {
+        let rest = self.text.get(at..).unwrap_or("");
+        at + rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len()
+    }
+
     /// The next token; [`TokenKind::End`] again and again at the end.
     pub(super) fn next(&mut self) -> Result<Token<'a>, Failure> {
         self.skip_blank();

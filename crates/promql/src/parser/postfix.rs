@@ -158,8 +158,8 @@ impl<'a> Parser<'a> {
         if extension.is_some_and(|present| present != wanted) {
             return Err(Failure::new(start, "anchored and smoothed modifiers cannot be used together"));
         }
+        // The span stays: upstream's does not reach over the word either, and errors name columns.
         *extension = Some(wanted);
-        expr.span = self.span_from(start);
         Ok(())
     }
 }

@@ -279,12 +279,10 @@ impl Running<'_> {
             json::put_display(&mut printer.out, format_args!(",\"explain\":{}", self.plan()));
         }
         printer.out.push(b'}');
-        if truncated {
-            let mut warnings = result.warnings.clone();
-            warnings.push(TRUNCATED_WARNING.to_owned());
-            return printer.close(ctx, &warnings, &result.infos);
-        }
-        printer.close(ctx, &result.warnings, &result.infos)
+        let mut warnings = result.warnings.clone();
+        warnings.extend(truncated.then(|| TRUNCATED_WARNING.to_owned()));
+        warnings.extend(explain::stats_warning(request.call.params.get("stats")));
+        printer.close(ctx, &warnings, &result.infos)
     }
 
     fn plan(&self) -> serde_json::Value {

@@ -311,3 +311,34 @@ fn a_deletion_that_a_kill_cut_off_is_durable_when_it_is_asked_for_again() {
         }
     }
 }
+
+/// What broke: the first deletion cut the newer window to a block, and the series remembered its last sample for the sake
+/// of repeats. The second one found nothing to cut, so the series was not told; the sample that was written again was
+/// acknowledged as a repeat and not stored, and another value in its place was refused.
+#[test]
+fn a_deleted_last_sample_that_only_a_block_has_can_be_written_again() {
+    for value in [None, Some(7.5)] {
+        let machine = Machine::new(9);
+        let tsdb = machine.open();
+        put_window(&machine, &tsdb, -4);
+        put_window(&machine, &tsdb, -2);
+        let newer = samples(-2, 1);
+        let (first, last) = (newer[0], newer[newer.len() - 1]);
+        for deleted in [first, last] {
+            let range = TimeRange::new(deleted.0, deleted.0 + 1);
+            tsdb.delete_series(&anonymous(), &by_name("b"), range).expect("deletes");
+        }
+        let again = (last.0, value.unwrap_or(last.1));
+        let outcome = write(&tsdb, &anonymous(), "b", &[again]).expect("stored");
+        assert_eq!((outcome.accepted_count, outcome.repeated_count), (1, 0), "{value:?}");
+        let check = |tsdb: &Tsdb, when: &str| {
+            let found = machine.read(tsdb, &anonymous(), "b");
+            assert_eq!(found.len(), 199, "{when}, {value:?}: all but the first of the newer window");
+            assert_eq!(found.last(), Some(&(again.0, again.1.to_bits())), "{when}, {value:?}");
+        };
+        check(&tsdb, "written again");
+        machine.disk.crash();
+        drop(tsdb);
+        check(&machine.open(), "after a crash");
+    }
+}

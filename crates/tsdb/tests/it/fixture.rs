@@ -46,7 +46,25 @@ impl Machine {
         for one in &series {
             one.samples.read(TimeRange::ALL, &mut columns).expect("reads");
         }
-        columns.times.into_iter().zip(columns.values.into_iter().map(f64::to_bits)).collect()
+        let all: Vec<(i64, u64)> =
+            columns.times.into_iter().zip(columns.values.into_iter().map(f64::to_bits)).collect();
+        for last in [all.last(), all.get(all.len() / 2)].into_iter().flatten() {
+            let range = TimeRange::new(i64::MIN, last.0 + 1);
+            assert_eq!(self.newest(tsdb, tenant, name, range), Some(*last), "the newest sample of {name}");
+        }
+        all
+    }
+
+    /// The newest sample of one series, as asked for alone.
+    fn newest(&self, tsdb: &Tsdb, tenant: &TenantId, name: &str, range: TimeRange) -> Option<(i64, u64)> {
+        let ctx = ReadContext::unlimited(self.env.clock.clone());
+        let selector = Selector { matchers: &[Matcher::equal("__name__", name)], range };
+        let mut batches = tsdb.queryable(tenant).select_newest(&selector, &ctx).expect("selects");
+        let mut series = Vec::new();
+        while batches.next_batch(&mut series).expect("a batch") {}
+        let mut columns = Columns::default();
+        series.first()?.samples.read(range, &mut columns).expect("reads");
+        Some((*columns.times.last()?, columns.values.last()?.to_bits()))
     }
 }
 

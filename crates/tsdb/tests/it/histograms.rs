@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
-use chronolith_model::{
-    Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WriteBatch,
-};
+use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WriteBatch};
 use chronolith_tsdb::{BlockEncoding, Tsdb};
 
 use crate::fixture::{HOUR_MS, Machine};
@@ -64,7 +62,8 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, model: &mut Model) {
 fn compare(machine: &Machine, tsdb: &Tsdb, model: &Model, when: &str) {
     for (name, want) in model {
         let got = read(machine, tsdb, name);
-        let differs: Vec<_> = want.iter().filter(|(time, text)| got.get(time) != Some(text)).take(3).collect();
+        let differs: Vec<_> =
+            want.iter().filter(|(time, text)| got.get(time) != Some(text)).take(3).collect();
         let found: Vec<_> = differs.iter().map(|(time, _)| got.get(time)).collect();
         assert!(differs.is_empty(), "{when}: {name}: {found:?} instead of {differs:?}");
         assert_eq!(got.len(), want.len(), "{when}: {name}");

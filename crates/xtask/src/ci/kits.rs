@@ -120,7 +120,7 @@ fn with_server(
     tally
 }
 
-fn python(ci: &Ci, kit: &Path, args: &[&str]) -> Result<Tally> {
+pub(super) fn python(ci: &Ci, kit: &Path, args: &[&str]) -> Result<Tally> {
     if let Err(why) = peers::need_package("python3", || find_program("python3").is_some()) {
         return Ok(Tally::not_run(&why));
     }
@@ -170,7 +170,7 @@ fn python_with(ci: &Ci, requirements: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-fn binary_of(ci: &Ci) -> Result<PathBuf> {
+pub(super) fn binary_of(ci: &Ci) -> Result<PathBuf> {
     let binary = ci.server_binary();
     if !binary.is_file() {
         bail!("there is no {}; run the step `build` first", binary.display());
@@ -178,17 +178,17 @@ fn binary_of(ci: &Ci) -> Result<PathBuf> {
     Ok(binary)
 }
 
-fn log_dir(ci: &Ci) -> PathBuf {
+pub(super) fn log_dir(ci: &Ci) -> PathBuf {
     ci.target_dir.join("ci-logs")
 }
 
-fn find_kit(ci: &Ci, kit: &str, file: &str) -> Option<PathBuf> {
+pub(super) fn find_kit(ci: &Ci, kit: &str, file: &str) -> Option<PathBuf> {
     let named = std::env::var_os("CHRONOLITH_KITS").map(PathBuf::from);
     let beside = KIT_DIRS.iter().map(|dir| ci.root.join(dir));
     named.into_iter().chain(beside).find_map(|dir| dir.join(kit).join(file).canonicalize().ok())
 }
 
-fn no_kit(kit: &str) -> Tally {
+pub(super) fn no_kit(kit: &str) -> Tally {
     Tally::not_run(&format!(
         "there is no kit `{kit}` in or beside the checkout (CHRONOLITH_KITS=DIR names another place)"
     ))

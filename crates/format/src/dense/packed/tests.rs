@@ -150,3 +150,88 @@ fn steps_of_many_sizes_get_smaller() {
     assert_eq!(encoding, ENCODING_PACKED);
     assert!(bytes.len() * 10 < plain.len() * 9, "{} of {} bytes", bytes.len(), plain.len());
 }
+
+/// Samples of the golden files: enough for entropy coding.
+const GOLDEN_SAMPLES: usize = 900;
+
+fn golden_times(name: &str) -> Vec<i64> {
+    let rng = Rng::from_seed(2028);
+    let mut times = steady(GOLDEN_SAMPLES);
+    match name {
+        "steady" => {}
+        "jittered" => times.iter_mut().for_each(|time| *time += (rng.below(9) * rng.below(9)) as i64),
+        "late" => {
+            times.iter_mut().for_each(|time| *time += (rng.next_u64() >> (50 + rng.below(14))) as i64 / 2)
+        }
+        other => panic!("no times are called {other}"),
+    }
+    times
+}
+
+fn golden_values(name: &str) -> Vec<f64> {
+    let rng = Rng::from_seed(2029);
+    let mut total = 0.0;
+    let mut value = |_| match name {
+        "constant" => 42.5,
+        "dice" => (rng.below(7) + rng.below(7) + rng.below(7)) as f64,
+        "gauge" => {
+            total += rng.below(300) as f64 + rng.below(300) as f64 - 299.0;
+            total / 100.0
+        }
+        "walk" => {
+            total += (rng.next_u64() >> (40 + rng.below(24))) as f64;
+            total
+        }
+        "curve" => {
+            total += (rng.next_u64() >> (12 + rng.below(40))) as f64;
+            total
+        }
+        other => panic!("no values are called {other}"),
+    };
+    (0..GOLDEN_SAMPLES).map(&mut value).collect()
+}
+
+/// Times, values and the flags of each golden file; bit 0 of them says whether the times are shared. Those whose
+/// columns have 64-bit numbers, whatever they hold, were written before columns had narrower ones. A file for a new
+/// case is written by `GOLDEN_ADD=1 cargo test -p chronolith-format golden_chunks`; none is ever edited.
+const GOLDEN: [(&str, &str, u8); 12] = [
+    ("steady", "walk", 2),
+    ("steady", "constant", 1),
+    ("steady", "walk", 3),
+    ("jittered", "walk", 6),
+    ("late", "gauge", 4),
+    ("late", "curve", 6),
+    ("steady", "dice", 0x1a),
+    ("steady", "gauge", 0x13),
+    ("jittered", "dice", 0x7e),
+    ("jittered", "constant", 0x64),
+    ("late", "walk", 0x4e),
+    ("late", "curve", 0x46),
+];
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "golden files are read from the source tree, and added to it on demand"
+)]
+fn golden_chunks_decode() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/dense");
+    for (times_name, values_name, flags) in GOLDEN {
+        let (times, values) = (golden_times(times_name), golden_values(values_name));
+        let path = dir.join(format!("packed-{flags:02x}-{times_name}-{values_name}.chunk"));
+        if std::env::var_os("GOLDEN_ADD").is_some() && !path.exists() {
+            let place = match flags & SHARED_TIMES {
+                0 => TimesPlace::Own(&times),
+                _ => TimesPlace::Shared { offset: PLACE },
+            };
+            let (encoding, bytes) = packed(place, &values);
+            assert_eq!((encoding, bytes[2]), (ENCODING_PACKED, flags), "{times_name} {values_name}");
+            std::fs::write(&path, bytes).unwrap();
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes[2], flags, "{times_name} {values_name}");
+        let owner = packed(TimesPlace::Own(&times), &[1.0; GOLDEN_SAMPLES]);
+        let found = decoded((ENCODING_PACKED, &bytes), EVERYTHING, Some((owner.0, &owner.1)));
+        assert_eq!(found.unwrap(), (times, bits(&values)), "{times_name} {values_name}");
+    }
+}

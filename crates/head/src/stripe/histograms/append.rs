@@ -11,7 +11,8 @@ use chronolith_format::xor::SAMPLES_PER_CHUNK;
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, DuplicatePolicy, Histogram, TimeRange};
 
-use super::super::{Applied, NONE, Stripe, StripeWorld, is_gap};
+use super::super::free::{Gap, Known, SeriesWindow};
+use super::super::{Applied, Stripe, StripeWorld, is_gap};
 use super::{Seen, Track};
 use crate::windows::WindowTally;
 
@@ -72,8 +73,14 @@ impl Stripe {
     /// Bits of the float that the series has at `time`.
     fn float_at(&mut self, world: &StripeWorld<'_>, id: u32, time: i64) -> Option<u64> {
         let hot = self.hot(id).filter(|hot| hot.xor.count() > 0 && time <= hot.xor.time()).cloned()?;
-        let waiting = if hot.late == NONE { None } else { self.late.find(hot.late, time).ok() };
-        waiting.or_else(|| self.chunk_value(world, id, &hot, time))
+        let window = SeriesWindow::of(world, id, time);
+        match self.free.known(window, time) {
+            Known::Free => None,
+            Known::NoChunk => self.late.find(hot.late, time),
+            Known::Nothing => {
+                self.late.find(hot.late, time).or_else(|| self.chunk_value(world, window, &hot, time))
+            }
+        }
     }
 
     /// Stores a histogram where no float is.
@@ -197,14 +204,19 @@ impl Stripe {
         let (mut state, open) = (hot.xor, hot.open);
         let window = TimeRange::window_of(hot.open_min, world.window_ms);
         if open.is_none() || time <= state.time() || time >= window.end {
-            let applied = self.append_apart(world, windows, id, time, value_bits);
+            let applied = match self.append_apart(world, windows, id, time, value_bits) {
+                Applied::Behind => self.append_late_apart(world, windows, id, time, value_bits),
+                applied => applied,
+            };
             if self.histograms.get(id).is_some() {
                 self.bar_floats(id);
             }
             return applied;
         }
         if is_gap(&state, time) {
-            self.gaps.note(id, state.time(), time);
+            let window = SeriesWindow::of(world, id, time);
+            let (step_ms, after) = (state.step_ms(), state.time());
+            self.free.note_gap(Gap { window, step_ms, after, before: time });
         }
         let open = self.chains.append(open, &mut state, time, f64::from_bits(value_bits));
         if let Some(hot) = self.hot_mut(id) {

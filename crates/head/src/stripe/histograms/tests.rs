@@ -13,7 +13,7 @@ use super::super::Applied;
 use super::super::StripeWorld;
 use super::*;
 use crate::sealed::SealedStore;
-use crate::source::{copy_chunks, copy_histograms, merge_chunks};
+use crate::source::{RecentFiles, copy_chunks, copy_histograms, merge_chunks};
 use crate::windows::WindowTally;
 
 fn store_of(env: &Env) -> SealedStore {
@@ -83,8 +83,9 @@ impl Sample {
 /// What the series has, as a query reads it.
 fn read(stripe: &Stripe, world: &StripeWorld<'_>, id: u32) -> Columns {
     let hot = stripe.hot(id).expect("the series is there");
-    let mut chunks = copy_chunks(stripe, world.store, hot, TimeRange::ALL);
-    copy_histograms(stripe, world.store, id, TimeRange::ALL, &mut chunks);
+    let (mut chunks, mut files) = (Vec::new(), RecentFiles::new(world.store));
+    copy_chunks(stripe, &mut files, hot, TimeRange::ALL, &mut chunks);
+    copy_histograms(stripe, &mut files, id, TimeRange::ALL, &mut chunks);
     let mut out = Columns::default();
     merge_chunks(world.disk, &chunks, TimeRange::ALL, &mut out).expect("chunks are readable");
     out
@@ -146,7 +147,7 @@ fn samples_of_both_kinds_are_judged_as_by_a_map() {
                 Applied::Replaced => {
                     assert_eq!((known, *duplicates), (Some(false), DuplicatePolicy::LastWins), "{what}");
                 }
-                Applied::Gone => panic!("the series is there"),
+                Applied::Behind | Applied::Gone => panic!("the series is there, and the sample is judged"),
             }
             if applied != Applied::Conflict {
                 stored.insert(time, sample);

@@ -10,7 +10,7 @@ use super::matching::braced;
 use crate::ast::MatchCardinality;
 use crate::engine::EvalError;
 use crate::engine::histogram::element::{self, Outcome};
-use crate::engine::series::{StepSeries, is_absent};
+use crate::engine::series::{Element, StepSeries, is_absent};
 
 impl Join<'_> {
     /// The error of a join with `many`.
@@ -41,10 +41,12 @@ impl Join<'_> {
         for series in many.iter().filter(present) {
             let signature = self.signatures.of(&series.labels);
             let one = match ones.get(&signature) {
-                Some(one) if self.refuses(series, one, step) => continue,
+                Some(one) if one.element(step).is_some_and(|one| self.refuses(series, one, step)) => continue,
                 Some(one) => &one.labels,
-                None if one_fill.is_some() => &signature,
-                None => continue,
+                None => match one_fill {
+                    Some(fill) if !self.refuses(series, Element::Float(fill), step) => &signature,
+                    _ => continue,
+                },
             };
             let labels = match self.matching.card {
                 MatchCardinality::OneToOne => Labels::empty(),
@@ -58,8 +60,8 @@ impl Join<'_> {
     }
 
     /// Whether the operator takes no elements of these kinds: then they do not meet.
-    fn refuses(&self, many: &StepSeries, one: &StepSeries, step: usize) -> bool {
-        let Some((many, one)) = many.element(step).zip(one.element(step)) else { return false };
+    fn refuses(&self, many: &StepSeries, one: Element<'_>, step: usize) -> bool {
+        let Some(many) = many.element(step) else { return false };
         let (left, right) = if self.is_swapped() { (one, many) } else { (many, one) };
         matches!(element::apply(self.op, left, right), Outcome::Refused(_))
     }

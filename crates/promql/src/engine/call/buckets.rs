@@ -336,7 +336,8 @@ pub(crate) fn quantile(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Option
     }
     let Bucket { bound: end, count } = buckets[at];
     if at == 0 {
-        let value = if end <= 0.0 { end } else { end * (rank / count) };
+        // The sum makes 0 of -0: the bucket begins at 0.
+        let value = if end <= 0.0 { end } else { 0.0 + end * (rank / count) };
         return (value, repair);
     }
     let before = buckets[at - 1];

@@ -159,13 +159,14 @@ impl<'q> Planner<'q> {
         };
         let shift = TimeShift { fixed_ms: None, offset_ms: 0 };
         let windows = Windows::new(grid, shift, self.run.lookback_ms());
-        let range = match first_selector(vector) {
-            Some(selector) => {
-                let shift = self.shift(&selector.offset, selector.at)?;
-                Windows::new(grid, shift, windows.width_ms).read_range()
-            }
-            None => windows.read_range(),
+        let shift = match first_selector(vector) {
+            Some(selector) => self.shift(&selector.offset, selector.at)?,
+            None => shift,
         };
+        let mut range = Windows::new(grid, shift, windows.width_ms).read_range();
+        // As upstream, up to the end that was asked for: with an offset, samples behind the last step's window are in
+        // the windows of info series.
+        range.end = range.end.max(shift.at(grid.end_ms).saturating_add(1));
         Ok(Box::new(TargetInfo {
             run: self.run,
             inner: Some(self.vector(vector, grid)?),

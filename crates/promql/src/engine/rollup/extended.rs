@@ -149,19 +149,20 @@ fn float_ends(times: &[i64], values: &[f64], first: usize, last: usize, ends: &E
 fn float_growth(times: &[i64], values: &[f64], ends: &Ends) -> Option<f64> {
     let (first, last) = decisive(times, ends)?;
     let (left, right) = float_ends(times, values, first, last, ends);
-    let mut growth = right - left;
+    // Apart until the end, as upstream: the sum of a large and a small number depends on the order.
+    let mut lost = 0.0;
     if ends.counter {
         let mut before = left;
         let mut fell = |value: f64| {
             if value < before {
-                growth += before;
+                lost += before;
             }
             before = value;
         };
         inside(times, values, first, last, ends).1.iter().for_each(|&value| fell(value));
         fell(right);
     }
-    Some(growth)
+    Some(right - left + lost)
 }
 
 /// The samples strictly between the ends.

@@ -16,13 +16,10 @@ impl Sum {
     /// The sum with `value` added.
     pub(crate) fn plus(self, value: f64) -> Sum {
         let sum = self.value + value;
-        let rest = if sum.is_infinite() {
-            0.0
-        } else if self.value.abs() >= value.abs() {
-            self.rest + ((self.value - sum) + value)
-        } else {
-            self.rest + ((value - sum) + self.value)
-        };
+        // Both are computed and one is chosen: a branch on the sizes of values is seldom foreseen.
+        let (of_value, of_sum) = ((self.value - sum) + value, (value - sum) + self.value);
+        let lost = if self.value.abs() >= value.abs() { of_value } else { of_sum };
+        let rest = if sum.is_infinite() { 0.0 } else { self.rest + lost };
         Sum { value: sum, rest }
     }
 

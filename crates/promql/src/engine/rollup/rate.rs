@@ -7,7 +7,7 @@ use crate::engine::histogram::growth::starts_anew;
 use crate::engine::series::ABSENT;
 
 /// A gap at an end of the window of up to this many average distances counts as covered by the series.
-const EXTRAPOLATION_FACTOR: f64 = 1.1;
+pub(super) const EXTRAPOLATION_FACTOR: f64 = 1.1;
 
 /// Which of rate, increase and delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,45 +18,6 @@ pub(crate) enum Extrapolation {
     Counter,
     /// `delta`
     Gauge,
-}
-
-/// The growth within the window, extended to its ends: fully where the series seems to go on beyond the end,
-/// else by half an average distance; a counter never to before it was zero.
-///
-/// `resets` are the indices (into `series`) of samples inside the window that are lower than the one before.
-pub(crate) fn extrapolated(
-    window: &Window<'_>,
-    resets: &[usize],
-    series: &[f64],
-    kind: Extrapolation,
-) -> f64 {
-    let (&[first_time, .., last_time], &[first, .., last]) = (window.times, window.values) else {
-        return ABSENT;
-    };
-    let mut growth = last - first;
-    for &at in resets {
-        growth += series[at - 1];
-    }
-    let covered = (last_time - first_time) as f64 / 1000.0;
-    let distance = covered / (window.times.len() - 1) as f64;
-    let limit = distance * EXTRAPOLATION_FACTOR;
-    let extend = |gap_ms: i64| {
-        let gap = gap_ms as f64 / 1000.0;
-        if gap >= limit { distance / 2.0 } else { gap }
-    };
-    let mut before = extend(first_time - window.start_ms);
-    let after = extend(window.end_ms - last_time);
-    if kind != Extrapolation::Gauge && growth > 0.0 && first >= 0.0 {
-        let since_zero = covered * (first / growth);
-        if since_zero < before {
-            before = since_zero;
-        }
-    }
-    let mut factor = (covered + before + after) / covered;
-    if kind == Extrapolation::CounterPerSecond {
-        factor /= (window.end_ms - window.start_ms) as f64 / 1000.0;
-    }
-    growth * factor
 }
 
 /// From the first to the last sample of a window.

@@ -51,6 +51,15 @@ impl StatsWish {
     }
 }
 
+/// Upstream's words about a value of `stats` that it will refuse one day.
+pub(super) fn stats_warning(text: Option<&str>) -> Option<String> {
+    let odd = text.filter(|text| !matches!(*text, "true" | "all"))?;
+    Some(format!(
+        "value {odd:?} for parameter \"stats\" is deprecated and will be rejected in the next major release, use \
+         \"true\" or \"all\""
+    ))
+}
+
 /// Appends the member `stats` of the answer's data.
 pub(super) fn put_stats(out: &mut Vec<u8>, wish: StatsWish, timings: Timings, trace: &Trace, peak: u64) {
     let seconds = |ns: u64| ns as f64 / 1e9;

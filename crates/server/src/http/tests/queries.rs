@@ -25,6 +25,9 @@ async fn statistics_have_upstreams_names_and_counts() {
     let samples = &totals["data"]["stats"]["samples"];
     assert_eq!((&samples["totalQueryableSamples"], &samples["samplesRead"]), (&54.into(), &24.into()));
     assert!(samples["totalQueryableSamplesPerStep"].is_null() && samples["peakSamples"].is_u64());
+    let warning = r#"value "1" for parameter "stats" is deprecated and will be rejected in the next major release, use "true" or "all""#;
+    assert_eq!(totals["warnings"], serde_json::json!([warning]));
+    assert!(server.get(&range_path("sum(rate(m[1m]))", "&stats=true")).await.json()["warnings"].is_null());
     for name in ["evalTotalTime", "resultSortTime", "queryPreparationTime", "innerEvalTime", "execQueueTime"]
     {
         assert!(totals["data"]["stats"]["timings"][name].is_number(), "{name}");
@@ -36,6 +39,71 @@ async fn statistics_have_upstreams_names_and_counts() {
     let want = |a, b, c| format!("[[{},{a}],[{},{b}],[{},{c}]]", at(0), at(1), at(2));
     assert_eq!(steps("totalQueryableSamplesPerStep"), want(18, 18, 18));
     assert_eq!(steps("samplesReadPerStep"), want(18, 3, 3));
+}
+
+#[tokio::test]
+async fn parameters_of_a_query_mean_what_they_mean_upstream() {
+    let server = Fixture::ready();
+    let samples = [(NOW_MS - 70_000, 1.0)];
+    for id in ["1", "2", "3"] {
+        assert_eq!(server.write(&[(&[("__name__", "m"), ("id", id)], &samples)]).await.status, 204);
+    }
+    let count = |json: &serde_json::Value| json["data"]["result"].as_array().map(Vec::len);
+    let instant = |more: &str| format!("/api/v1/query?query=m&time={NOW_S}{more}");
+    for (more, want) in
+        [("", 3), ("&lookback_delta=1m", 0), ("&lookback_delta=70.001", 3), ("&lookback_delta=0", 3)]
+    {
+        assert_eq!(count(&server.get(&instant(more)).await.json()), Some(want), "{more}");
+    }
+    let bad = server.get(&instant("&lookback_delta=x")).await;
+    let why = r#"error parsing lookback delta duration: cannot parse "x" to a valid duration"#;
+    check_error(&bad, 400, "bad_data", why);
+    for path in [instant("&limit=2"), range_path("m", "&limit=2")] {
+        let cut = server.get(&path).await.json();
+        assert_eq!(
+            (count(&cut), &cut["warnings"][0]),
+            (Some(2), &"results truncated due to limit".into()),
+            "{path}"
+        );
+    }
+    let whole = server.get(&instant("&limit=3")).await.json();
+    assert_eq!((count(&whole), whole["warnings"].is_null()), (Some(3), true));
+    let bad = server.get(&instant("&limit=-1")).await;
+    check_error(&bad, 400, "bad_data", r#"invalid parameter "limit": limit must be non-negative"#);
+    let late = server.get(&instant("&timeout=0")).await;
+    check_error(&late, 503, "timeout", "query timed out in query queue");
+    let bad = server.get(&instant("&timeout=soon")).await;
+    let why = r#"invalid parameter "timeout": cannot parse "soon" to a valid duration"#;
+    check_error(&bad, 400, "bad_data", why);
+}
+
+#[tokio::test]
+async fn features_open_what_they_name() {
+    let check = async |query: &str, open: fn(&mut crate::options::Features), why: &str| {
+        let closed = Fixture::ready();
+        let path = format!("/api/v1/query?query={query}&time={NOW_S}");
+        let refused = closed.get(&path).await;
+        let error = refused.json()["error"].as_str().unwrap_or("").to_owned();
+        assert!(refused.status == 400 && error.contains(why), "{query}: {error}");
+        let server = Fixture::with(|options| open(&mut options.features)).open();
+        assert_eq!(server.get(&path).await.status, 200, "{query}");
+    };
+    let functions = "is not enabled";
+    check("info(up)", |f| f.experimental_functions = true, functions).await;
+    check("start_timestamp(up)", |f| f.experimental_functions = true, functions).await;
+    check("limitk(1,up)", |f| f.experimental_functions = true, "experimental").await;
+    check("rate(up[1m]%20anchored)", |f| f.extended_range_selectors = true, "experimental").await;
+    check("up%20smoothed", |f| f.extended_range_selectors = true, "experimental").await;
+    check("up%2Bfill(0)%20up", |f| f.binop_fill_modifiers = true, "experimental").await;
+    // On without a feature.
+    let server = Fixture::ready();
+    for query in ["rate(up[1m%2B30s])", "up%20offset%20-(1m)", "first_over_time(up[1m])"] {
+        assert_eq!(
+            server.get(&format!("/api/v1/query?query={query}&time={NOW_S}")).await.status,
+            200,
+            "{query}"
+        );
+    }
 }
 
 #[tokio::test]

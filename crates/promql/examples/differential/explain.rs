@@ -1,0 +1,312 @@
+//! Which documented kind (docs/promql-differences.md) a difference is of, found by rules.
+//!
+//! Holds: a rule asks for evidence where there is some (upstream contradicts itself; upstream says our error of a part of
+//! the query; the answers agree when numbers in texts are rounded). What no rule knows is unexplained, and fails the run.
+
+use std::collections::HashSet;
+use std::io::Result;
+
+use chronolith_promql::ast::{Aggregate, AggregateOp, AtModifier, BinaryOp, Call, Expr, ExprKind};
+use chronolith_promql::parser::{ParserOptions, parse_expr};
+
+use crate::Bench;
+use crate::case::{Answer, Case};
+use crate::compare::{Difference, difference, same_error};
+use crate::series::Dataset;
+
+/// How often upstream is asked again before its answer counts as the only one.
+const REPEATS: usize = 12;
+/// Digits that are left of a number in a text when last digits may differ.
+const TEXT_DIGITS: usize = 9;
+/// Functions that Go computes in its own library.
+const MATH_FUNCTIONS: [&str; 17] = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "exp",
+    "ln",
+    "log10",
+    "log2",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+    "double_exponential_smoothing",
+];
+const DATE_FUNCTIONS: [&str; 8] =
+    ["day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year"];
+/// Functions of a range whose subquery upstream moves.
+const MOVED_FUNCTIONS: [&str; 3] = ["double_exponential_smoothing", "predict_linear", "quantile_over_time"];
+
+/// The name of the kind that explains `found`, as documented.
+pub(crate) fn explain(
+    bench: &mut Bench,
+    case: &Case<'_>,
+    answers: (&Answer, &Answer),
+    found: &Difference,
+) -> Result<Option<&'static str>> {
+    let (ours, theirs) = answers;
+    let Ok(expr) = parse_expr(&case.query, parser_options()) else { return Ok(None) };
+    let mut parts = Vec::new();
+    collect_parts(&expr, &mut parts);
+    if let Some(kind) = chance(bench, case, ours, theirs)? {
+        return Ok(Some(kind));
+    }
+    if let Difference::Error(mine, upstream) = found {
+        let kind = explain_error(bench, case, (mine.as_deref(), upstream.as_deref()), &parts)?;
+        if kind.is_some() {
+            return Ok(kind);
+        }
+        if mine.as_deref().is_some_and(is_same_labels) && needs_both_kinds(bench, case)? {
+            return Ok(Some("a float and a histogram of equal labels at one time"));
+        }
+    }
+    if parts.iter().any(|part| is_moved_subquery(part)) {
+        return Ok(Some("subquery with @ beside an argument that varies"));
+    }
+    if parts.iter().any(|part| has_fixed_parameter(part)) {
+        return Ok(Some("@ in or beside the parameter of an aggregation"));
+    }
+    if difference(&case.query, &rounded(ours), &rounded(theirs)).is_none() {
+        return Ok(Some("last digits of a number in a text"));
+    }
+    explain_value(bench, case, found, &parts)
+}
+
+fn explain_value(
+    bench: &mut Bench,
+    case: &Case<'_>,
+    found: &Difference,
+    parts: &[&Expr],
+) -> Result<Option<&'static str>> {
+    if let Difference::Value(_, a, b) = found {
+        if *a == 0.0 && *b == 0.0 && parts.iter().any(|part| is_quantile(part)) {
+            return Ok(Some("sign of a zero from a quantile"));
+        }
+        if parts.iter().any(|part| is_call(part, &DATE_FUNCTIONS)) {
+            return Ok(Some("parts of a date beyond 64 bits"));
+        }
+    }
+    if parts.iter().any(|part| is_call(part, &["histogram_quantiles"])) && singles_agree(bench, case, parts)?
+    {
+        return Ok(Some("histogram_quantiles works in place"));
+    }
+    if *found == Difference::Order
+        && parts.iter().any(|part| is_call(part, &["sort_by_label", "sort_by_label_desc"]))
+    {
+        return Ok(Some("sort_by_label without the label"));
+    }
+    for part in parts.iter().filter(|part| is_math(part)) {
+        let small = Case { query: part.to_string(), ..case.clone() };
+        let (ours, theirs) = bench.ask(&small)?;
+        if difference(&small.query, &ours, &theirs).is_none() && !same_bits(&ours, &theirs) {
+            return Ok(Some("last digits of a mathematical function, amplified"));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether upstream says something else when it is asked again.
+fn chance(
+    bench: &mut Bench,
+    case: &Case<'_>,
+    ours: &Answer,
+    theirs: &Answer,
+) -> Result<Option<&'static str>> {
+    for _ in 0..REPEATS {
+        let again = bench.ask_upstream(case)?;
+        if difference(&case.query, ours, &again).is_none() {
+            return Ok(Some("chance: upstream gives our answer when asked again"));
+        }
+        if difference(&case.query, theirs, &again).is_some() {
+            return Ok(Some("chance: upstream contradicts itself"));
+        }
+    }
+    Ok(None)
+}
+
+/// Our error is right if upstream, asked for a part of the query, says the same; and so is upstream's.
+fn explain_error(
+    bench: &mut Bench,
+    case: &Case<'_>,
+    errors: (Option<&str>, Option<&str>),
+    parts: &[&Expr],
+) -> Result<Option<&'static str>> {
+    let (Some(mine), upstream) = errors else { return Ok(None) };
+    let mut asked = HashSet::new();
+    for part in parts.iter().skip(1) {
+        let query = part.to_string();
+        if !asked.insert(query.clone()) {
+            continue;
+        }
+        let answer = bench.ask_upstream(&Case { query, ..case.clone() })?;
+        if answer.error.is_some() && same_error(Some(mine), answer.error.as_deref()) {
+            return Ok(Some(match upstream {
+                Some(_) => "several errors in one query, another one is said",
+                None => "an error in a part that upstream does not evaluate",
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the engines agree if there are only floats, and if there are only histograms.
+fn needs_both_kinds(bench: &mut Bench, case: &Case<'_>) -> Result<bool> {
+    for histograms in [false, true] {
+        let mut series = case.dataset.series.clone();
+        series
+            .iter_mut()
+            .for_each(|one| one.samples.retain(|sample| sample.histogram.is_some() == histograms));
+        let dataset = Dataset::new(case.dataset.start_ms, series);
+        let reduced = Case { dataset: &dataset, ..case.clone() };
+        let (ours, theirs) = bench.ask(&reduced)?;
+        if difference(&case.query, &ours, &theirs).is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Each quantile of `histogram_quantiles`, asked for alone, is the same in both.
+fn singles_agree(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Result<bool> {
+    for part in parts {
+        let ExprKind::Call(call) = &part.kind else { continue };
+        let ([buckets, label, quantiles @ ..], "histogram_quantiles") = (&call.args[..], call.function.name)
+        else {
+            continue;
+        };
+        for quantile in quantiles {
+            let query = format!("histogram_quantiles({buckets}, {label}, {quantile})");
+            let single = Case { query, ..case.clone() };
+            let (ours, theirs) = bench.ask(&single)?;
+            if difference(&single.query, &ours, &theirs).is_some() {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn parser_options() -> ParserOptions {
+    ParserOptions { experimental_functions: true, extended_range_selectors: true, binop_fill_modifiers: true }
+}
+
+/// `expr` first, then everything inside.
+fn collect_parts<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
+    out.push(expr);
+    match &expr.kind {
+        ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Selector(_) | ExprKind::Matrix(_) => {}
+        ExprKind::Subquery(subquery) => collect_parts(&subquery.expr, out),
+        ExprKind::Call(call) => call.args.iter().for_each(|arg| collect_parts(arg, out)),
+        ExprKind::Aggregate(aggregate) => {
+            aggregate.param.iter().for_each(|param| collect_parts(param, out));
+            collect_parts(&aggregate.expr, out);
+        }
+        ExprKind::Binary(binary) => {
+            collect_parts(&binary.lhs, out);
+            collect_parts(&binary.rhs, out);
+        }
+        ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => collect_parts(inner, out),
+    }
+}
+
+fn any_part(expr: &Expr, holds: impl Fn(&Expr) -> bool) -> bool {
+    let mut parts = Vec::new();
+    collect_parts(expr, &mut parts);
+    parts.into_iter().any(holds)
+}
+
+fn at_of(expr: &Expr) -> Option<AtModifier> {
+    match &expr.kind {
+        ExprKind::Selector(selector) => selector.at,
+        ExprKind::Matrix(matrix) => matrix.selector.at,
+        ExprKind::Subquery(subquery) => subquery.at,
+        _ => None,
+    }
+}
+
+fn is_call(expr: &Expr, names: &[&str]) -> bool {
+    matches!(&expr.kind, ExprKind::Call(call) if names.contains(&call.function.name))
+}
+
+/// One of the functions with a subquery that has `@`.
+fn is_moved_subquery(expr: &Expr) -> bool {
+    let is_fixed =
+        |arg: &Expr| any_part(arg, |part| matches!(&part.kind, ExprKind::Subquery(s) if s.at.is_some()));
+    let ExprKind::Call(Call { function, args }) = &expr.kind else { return false };
+    MOVED_FUNCTIONS.contains(&function.name) && args.iter().any(is_fixed)
+}
+
+/// `@` in the parameter, or a parameter that varies beside what `@` makes the same in all steps.
+fn has_fixed_parameter(expr: &Expr) -> bool {
+    let ExprKind::Aggregate(aggregate) = &expr.kind else { return false };
+    let Some(param) = &aggregate.param else { return false };
+    let is_fixed = |part: &Expr| at_of(part).is_some();
+    any_part(param, is_fixed)
+        || (!matches!(param.kind, ExprKind::Number(_) | ExprKind::String(_))
+            && any_part(&aggregate.expr, is_fixed))
+}
+
+fn is_quantile(expr: &Expr) -> bool {
+    let is_aggregation = matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(**a, Aggregate { op: AggregateOp::Quantile, .. }));
+    is_aggregation || is_call(expr, &["quantile_over_time", "mad_over_time"])
+}
+
+fn is_math(expr: &Expr) -> bool {
+    let is_power =
+        matches!(&expr.kind, ExprKind::Binary(b) if matches!(b.op, BinaryOp::Pow | BinaryOp::Atan2));
+    is_power || is_call(expr, &MATH_FUNCTIONS)
+}
+
+fn is_same_labels(text: &str) -> bool {
+    text == "vector cannot contain metrics with the same labelset"
+}
+
+/// The same answer, with fewer digits in the numbers of its texts.
+fn rounded(answer: &Answer) -> Answer {
+    let mut answer = answer.clone();
+    for series in &mut answer.series {
+        series.labels.iter_mut().for_each(|(_, value)| *value = round_text(value));
+    }
+    for texts in [&mut answer.warnings, &mut answer.infos] {
+        texts.iter_mut().for_each(|text| *text = round_text(text));
+    }
+    answer.error = answer.error.map(|text| round_text(&text));
+    answer
+}
+
+fn round_text(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(from) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, tail) = rest.split_at(from);
+        out.push_str(before);
+        let end = tail.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(tail.len());
+        let (number, after) = tail.split_at(end);
+        match number.parse::<f64>() {
+            Ok(value) if number.len() > TEXT_DIGITS => out.push_str(&format!("{value:.TEXT_DIGITS$e}")),
+            _ => out.push_str(number),
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+fn same_bits(ours: &Answer, theirs: &Answer) -> bool {
+    let bits = |answer: &Answer| {
+        let mut all: Vec<_> = answer
+            .series
+            .iter()
+            .map(|s| (s.labels.clone(), s.values.iter().map(|value| value.to_bits()).collect::<Vec<_>>()))
+            .collect();
+        all.sort();
+        all
+    };
+    bits(ours) == bits(theirs)
+}

@@ -1,0 +1,91 @@
+//! Sliding windows against the plain form, bit for bit.
+
+use super::{Growth, Window};
+use crate::engine::rollup::rate::{EXTRAPOLATION_FACTOR, Extrapolation};
+use crate::engine::rollup::{event, is_reset};
+use crate::engine::series::ABSENT;
+
+/// Windows over samples at `times` with `values` must give what the plain function gives, bit for bit.
+fn check(times: &[i64], values: &[f64]) {
+    let mut resets = Vec::new();
+    event::find(values, is_reset, &mut resets);
+    for kind in [Extrapolation::CounterPerSecond, Extrapolation::Counter, Extrapolation::Gauge] {
+        for (width, step) in [(300_000, 60_000), (60_000, 60_000), (61_000, 7_000), (1_000_000, 1_000_000)] {
+            let found = if kind == Extrapolation::Gauge { &[][..] } else { &resets[..] };
+            let mut growth = Growth::new(values, found, kind);
+            let mut end_ms = times[0];
+            while end_ms < times[times.len() - 1] + width {
+                let start_ms = end_ms - width;
+                let low = times.partition_point(|&time| time <= start_ms);
+                let high = times.partition_point(|&time| time <= end_ms);
+                let (times, inside) = (&times[low..high], &values[low..high]);
+                let window = Window { times, values: inside, start_ms, end_ms, first_idx: low, step: 0 };
+                let from = found.partition_point(|&at| at <= low);
+                let to = found.partition_point(|&at| at < high).max(from);
+                let want = extrapolated(&window, &found[from..to], values, kind);
+                let got = growth.of(&window);
+                assert_eq!(got.to_bits(), want.to_bits(), "{kind:?} {window:?}: {got} and {want}");
+                end_ms += step;
+            }
+        }
+    }
+}
+
+#[test]
+fn growth_is_what_the_plain_function_says() {
+    let regular: Vec<i64> = (0..400).map(|k| 1_000 + k * 15_000).collect();
+    let jittered: Vec<i64> = (0..400).map(|k| k * 15_000 + (k * k * 7919) % 5_000).collect();
+    let gappy: Vec<i64> = (0..400).map(|k| (k + k / 37 * 30) * 15_000).collect();
+    let counter: Vec<f64> = (0..400).map(|k| f64::from(k * 3 % 1000)).collect();
+    let resetting: Vec<f64> = (0..400).map(|k| f64::from(k % 29) * 0.1).collect();
+    let young: Vec<f64> = (0..400).map(|k| f64::from(k) * f64::from(k)).collect();
+    let odd: Vec<f64> = (0..400)
+        .map(|k| match k % 7 {
+            0 => f64::INFINITY,
+            1 => f64::NAN,
+            2 => -0.0,
+            3 => f64::MIN_POSITIVE / 2.0,
+            4 => -1e300,
+            5 => f64::MAX,
+            _ => f64::from(k),
+        })
+        .collect();
+    for times in [&regular, &jittered, &gappy] {
+        for values in [&counter, &resetting, &young, &odd] {
+            check(times, values);
+        }
+    }
+}
+
+/// The plain form, one window at a time.
+///
+/// `resets` are the indices (into `series`) of samples inside the window that are lower than the one before.
+fn extrapolated(window: &Window<'_>, resets: &[usize], series: &[f64], kind: Extrapolation) -> f64 {
+    let (&[first_time, .., last_time], &[first, .., last]) = (window.times, window.values) else {
+        return ABSENT;
+    };
+    let mut growth = last - first;
+    for &at in resets {
+        growth += series[at - 1];
+    }
+    let covered = (last_time - first_time) as f64 / 1000.0;
+    let distance = covered / (window.times.len() - 1) as f64;
+    let limit = distance * EXTRAPOLATION_FACTOR;
+    let extend = |gap_ms: i64| {
+        let gap = gap_ms as f64 / 1000.0;
+        if gap >= limit { distance / 2.0 } else { gap }
+    };
+    let mut before = extend(first_time - window.start_ms);
+    let after = extend(window.end_ms - last_time);
+    if kind != Extrapolation::Gauge && growth > 0.0 && first >= 0.0 {
+        let since_zero = covered * (first / growth);
+        if since_zero < before {
+            before = since_zero;
+        }
+    }
+    let mut factor = (covered + before + after) / covered;
+    if kind == Extrapolation::CounterPerSecond {
+        factor /= (window.end_ms - window.start_ms) as f64 / 1000.0;
+    }
+    growth * factor
+}
