@@ -13,7 +13,7 @@ use super::tally::Tally;
 use super::{Ci, kits};
 use crate::process::Server;
 
-/// Scripts that store native histograms, as long as the server does not.
+/// Scripts that store what the server cannot store yet: none.
 const NOT_YET: &[&str] = &[];
 /// How the server refuses what a script of [`NOT_YET`] needs.
 const REFUSAL: &str = "native histograms cannot be stored by this version";
