@@ -3,7 +3,8 @@
 //!
 //! A round is one sample of all series. Late samples take the place of random ones: `old` ones of any
 //! millisecond of the last 24 hours; of `slight` ones two neighbours come in the wrong order; `withheld` ones come
-//! in any later round instead, behind the others of it.
+//! in any later round instead, behind the others of it; `shuffled` ones come as those do, with times that are not late: what the
+//! order of series costs alone.
 //! `cargo run --release -p chronolith-head --example late_speed -- [series] [rounds] [late percent] [kind] [step ms]`
 
 use chronolith_base::{Env, Rng};

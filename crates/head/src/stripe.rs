@@ -143,6 +143,13 @@ fn is_gap(state: &XorState, time: i64) -> bool {
     step > 0 && time.wrapping_sub(state.time()) > step + step / 2
 }
 
+/// Whether a sample comes so much sooner than the last one that some may have been left out before that: the second of two
+/// equal gaps, and one behind the first sample of a chunk, are seen by what comes behind them only.
+fn ends_gap(state: &XorState, time: i64) -> bool {
+    let distance = time.wrapping_sub(state.time());
+    state.step_ms() > distance.saturating_add(distance / 2)
+}
+
 impl Stripe {
     pub(crate) fn new() -> Stripe {
         Stripe {
@@ -253,6 +260,14 @@ impl Stripe {
             let range = TimeRange { start: hot.window_end - world.window_ms, end: hot.window_end };
             let (step_ms, after) = (hot.xor.step_ms(), hot.xor.time());
             self.free.note_gap(Gap { window: SeriesWindow { id, range }, step_ms, after, before: time });
+        } else if ends_gap(&hot.xor, time) {
+            let range = TimeRange { start: hot.window_end - world.window_ms, end: hot.window_end };
+            let (step_ms, before) = (time - hot.xor.time(), hot.xor.time());
+            let after = before - hot.xor.step_ms();
+            // What waits may have come for the gap already.
+            if self.late.is_before(hot.late, after) {
+                self.free.note_gap(Gap { window: SeriesWindow { id, range }, step_ms, after, before });
+            }
         }
         hot.open = self.chains.append(hot.open, &mut hot.xor, time, f64::from_bits(value_bits));
         windows.add(time, 1);
@@ -289,8 +304,10 @@ impl Stripe {
         let Some(hot) = self.hot(id) else { return Applied::Gone };
         let (count, last) = (hot.xor.count(), hot.xor.time());
         if count > 0 && time <= last {
-            // A sender repeats a whole batch: all that is to be known is at hand. Late samples may replace the last one.
-            let is_repeat = time == last && value_bits == hot.xor.value_bits() && hot.late == NONE;
+            // A sender repeats a whole batch: all that is to be known is at hand, unless another sample has replaced the
+            // last one, or the caller holds such a one back.
+            let is_first_kept = world.duplicates == DuplicatePolicy::KeepFirst && hot.late == NONE;
+            let is_repeat = is_first_kept && time == last && value_bits == hot.xor.value_bits();
             return if is_repeat { Applied::Repeat } else { Applied::Behind };
         }
         if is_gap(&hot.xor, time) {

@@ -84,6 +84,21 @@ fn script(world: &World, told: &mut Told) {
     let _ = head.close();
 }
 
+/// Samples that are not in order are judged behind the others of their batch: of three values for one time the first and the
+/// last were equal, which was taken for a repeat of the first before the second had replaced it. The last one counts.
+#[test]
+fn the_last_of_several_values_in_one_batch_stays() {
+    let mut world = World::new(1);
+    world.limits.duplicates = DuplicatePolicy::LastWins;
+    let (head, _) = world.open();
+    let mut told = Told::default();
+    for values in [[1.0, 2.0, 1.0], [1.0, 1.0, 2.0], [2.0, 1.0, 1.0]] {
+        let rows: Vec<(i64, f64)> = values.iter().map(|value| (NOW_MS, *value)).collect();
+        told.write(&world, &head, 0, &rows);
+        told.check(&world, &head, &format!("{values:?}"));
+    }
+}
+
 #[test]
 fn a_crash_at_any_disk_operation_keeps_the_last_word() {
     let mut op_count = 0;

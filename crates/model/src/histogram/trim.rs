@@ -32,6 +32,10 @@ impl FloatHistogram {
     /// as it is.
     pub fn trim(&mut self, at: f64, side: TrimSide) {
         let linear = self.is_custom();
+        if linear {
+            // As in `scale`: custom bounds have no zero bucket.
+            self.zero_count = 0.0;
+        }
         let mut total = Total::default();
         let positive: Vec<Bucket> = self.positive_buckets().collect();
         let negative: Vec<Bucket> = self.negative_buckets().collect();

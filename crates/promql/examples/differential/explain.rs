@@ -6,7 +6,9 @@
 use std::collections::HashSet;
 use std::io::Result;
 
-use chronolith_promql::ast::{Aggregate, AggregateOp, AtModifier, BinaryOp, Call, Expr, ExprKind};
+use chronolith_promql::ast::{
+    Aggregate, AggregateOp, AtModifier, BinaryOp, Call, DurationExpr, Expr, ExprKind,
+};
 use chronolith_promql::parser::{ParserOptions, parse_expr};
 
 use crate::Bench;
@@ -38,8 +40,6 @@ const MATH_FUNCTIONS: [&str; 17] = [
     "tanh",
     "double_exponential_smoothing",
 ];
-const DATE_FUNCTIONS: [&str; 8] =
-    ["day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year"];
 /// Functions of a range whose subquery upstream moves.
 const MOVED_FUNCTIONS: [&str; 3] = ["double_exponential_smoothing", "predict_linear", "quantile_over_time"];
 
@@ -66,6 +66,9 @@ pub(crate) fn explain(
             return Ok(Some("a float and a histogram of equal labels at one time"));
         }
     }
+    if parts.iter().any(|part| is_time_of_shifted(part)) {
+        return Ok(Some("timestamp of a selector with @ and an offset"));
+    }
     if parts.iter().any(|part| is_moved_subquery(part)) {
         return Ok(Some("subquery with @ beside an argument that varies"));
     }
@@ -84,13 +87,11 @@ fn explain_value(
     found: &Difference,
     parts: &[&Expr],
 ) -> Result<Option<&'static str>> {
-    if let Difference::Value(_, a, b) = found {
-        if *a == 0.0 && *b == 0.0 && parts.iter().any(|part| is_quantile(part)) {
-            return Ok(Some("sign of a zero from a quantile"));
-        }
-        if parts.iter().any(|part| is_call(part, &DATE_FUNCTIONS)) {
-            return Ok(Some("parts of a date beyond 64 bits"));
-        }
+    if let Difference::Value(_, a, b) = found
+        && (*a, *b) == (0.0, 0.0)
+        && parts.iter().any(|part| is_quantile(part))
+    {
+        return Ok(Some("sign of a zero from a quantile"));
     }
     if parts.iter().any(|part| is_call(part, &["histogram_quantiles"])) && singles_agree(bench, case, parts)?
     {
@@ -232,6 +233,13 @@ fn at_of(expr: &Expr) -> Option<AtModifier> {
 
 fn is_call(expr: &Expr, names: &[&str]) -> bool {
     matches!(&expr.kind, ExprKind::Call(call) if names.contains(&call.function.name))
+}
+
+/// `timestamp(x @ t offset d)`
+fn is_time_of_shifted(expr: &Expr) -> bool {
+    let ExprKind::Call(Call { function, args }) = &expr.kind else { return false };
+    let shifted = |arg: &Expr| matches!(&arg.kind, ExprKind::Selector(s) if s.at.is_some() && s.offset != DurationExpr::ZERO);
+    ["timestamp", "start_timestamp"].contains(&function.name) && args.iter().any(shifted)
 }
 
 /// One of the functions with a subquery that has `@`.

@@ -31,9 +31,14 @@ impl<'q> Grouping<'q> {
         Grouping { labels: &aggregate.grouping, without: aggregate.without }
     }
 
+    /// Whether all series are in one group.
+    pub(crate) fn is_one(&self) -> bool {
+        !self.without && self.labels.is_empty()
+    }
+
     /// Labels of the group of a series.
     pub(crate) fn of(&self, labels: &Labels) -> Labels {
-        if !self.without && self.labels.is_empty() {
+        if self.is_one() {
             return Labels::empty();
         }
         labels.filtered(|name| if self.without { !self.excludes(name) } else { self.names(name) })
@@ -341,6 +346,9 @@ impl<'q> Fold<'q> {
     }
 
     fn group_of(&mut self, labels: &Labels, all: &mut Groups) -> Result<usize, EvalError> {
+        if self.grouping.is_one() && !all.groups.is_empty() {
+            return Ok(0);
+        }
         let labels = self.grouping.of(labels);
         if let Some(&at) = all.index.get(&labels) {
             return Ok(at);

@@ -458,7 +458,7 @@ fn binary_stays_distinct(binary: &Binary) -> Option<bool> {
     match binary.op {
         BinaryOp::And | BinaryOp::Unless => None,
         BinaryOp::Or => Some(false),
-        op if op.is_comparison() && !binary.return_bool => match &binary.matching {
+        op if keeps_names(op) && !binary.return_bool => match &binary.matching {
             // Labels come from the "many" side, names from an included label, and none from what fills a gap.
             Some(m) if m.card == MatchCardinality::OneToMany => {
                 Some(stays_distinct(&binary.rhs) && !brings_names(m))
@@ -469,6 +469,11 @@ fn binary_stays_distinct(binary: &Binary) -> Option<bool> {
         // Arithmetic drops names.
         _ => Some(!binary.matching.as_ref().is_some_and(brings_names)),
     }
+}
+
+/// Whether an operator passes on elements, or parts of them, of one side.
+fn keeps_names(op: BinaryOp) -> bool {
+    op.is_comparison() || matches!(op, BinaryOp::TrimLower | BinaryOp::TrimUpper)
 }
 
 /// Whether `group_left(__name__)`, or an element that stands for a missing one, may give results other names than those

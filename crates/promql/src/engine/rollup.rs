@@ -11,6 +11,7 @@ pub(crate) mod moments;
 pub(crate) mod rate;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use chronolith_model::{Columns, QueryError, ReadContext};
 
@@ -228,8 +229,7 @@ impl Rollup {
         } else {
             event::find(&columns.values, is_reset, events);
         }
-        let mut growth = growth::Growth::new(&columns.values, events, kind);
-        slide(columns, windows, ctx, out, |w| growth.of(&w))
+        growth::roll(columns, windows, ctx, events, kind, out)
     }
 }
 
@@ -249,13 +249,25 @@ fn slide<'a>(
     windows: &Windows,
     ctx: &ReadContext,
     out: &mut Vec<f64>,
+    kernel: impl FnMut(Window<'a>) -> f64,
+) -> Result<bool, QueryError> {
+    slide_steps(columns, windows, 0..windows.grid.count, ctx, out, kernel)
+}
+
+/// As [`slide`] for some of the steps.
+fn slide_steps<'a>(
+    columns: &'a Columns,
+    windows: &Windows,
+    steps: Range<usize>,
+    ctx: &ReadContext,
+    out: &mut Vec<f64>,
     mut kernel: impl FnMut(Window<'a>) -> f64,
 ) -> Result<bool, QueryError> {
     let (times, values) = (&columns.times[..], &columns.values[..]);
     let (mut low, mut high, mut any, mut unchecked_count) = (0, 0, false, 0);
     let (mut low_stride, mut high_stride) = (0, 0);
-    out.reserve(windows.grid.count);
-    for step in 0..windows.grid.count {
+    out.reserve(steps.len());
+    for step in steps {
         let (start_ms, end_ms) = (windows.start(step), windows.end(step));
         high = first_after(times, high, &mut high_stride, end_ms);
         low = first_after(times, low, &mut low_stride, start_ms);

@@ -111,8 +111,21 @@ fn equal_series_are_refused_in_one_step_and_joined_over_steps() {
     ] {
         check_error(&both, text, "vector cannot contain metrics with the same labelset");
     }
+    // Inside of an aggregation, too, where nothing of it would be seen: values that become names, names that come
+    // from the "many" side.
+    let three =
+        source(&[("a{x=1}", &[1.0, 2.0, 4.0]), ("b{x=1}", &[5.0, 5.0, 5.0]), ("c{x=1}", &[9.0, 9.0, 9.0])]);
+    for text in
+        ["sum(count_values('__name__', {x='1'}) - 16)", "sum(abs(c != on (x) group_right () {x='1'}))"]
+    {
+        check_error(&three, text, "vector cannot contain metrics with the same labelset");
+    }
     let turns = source(&[("a{x=1}", &[1.0, GONE]), ("b{x=1}", &[GONE, 5.0, 6.0])]);
     check_range(&turns, "{x='1'} + 1", &["{x=\"1\"} 2@0 6@10 7@20"]);
+    // Behind a function of ranges they are refused even so.
+    let range = (0, 20_000, 10_000);
+    let refused = run(EngineOptions::default(), &turns, "count_over_time({x='1'}[5s])", range);
+    assert_eq!(refused.unwrap_err(), "vector cannot contain metrics with the same labelset");
     check_range(&turns, "a or b", &["a{x=\"1\"} 1@0", "b{x=\"1\"} 5@10 6@20"]);
     check_range(&turns, "label_replace({x='1'}, '__name__', 'c', '', '')", &["c{x=\"1\"} 1@0 5@10 6@20"]);
 }

@@ -283,7 +283,8 @@ impl<'q> Planner<'q> {
             let function = RangeFn { run, windows, rollup, extension: None, span, param_span };
             Box::new(RangeCall::new(source, function))
         };
-        Ok(if keeps_name { operator } else { self.merged(operator, matrix) })
+        let distinct = keeps_name || self.run.delays_names() || super::stays_distinct(matrix);
+        Ok(if distinct { operator } else { Merge::refusing(operator, self.run) })
     }
 
     fn rollup(&self, call: &'q Call, grid: Grid) -> Result<Rollup, EvalError> {

@@ -1,6 +1,10 @@
 //! Sliding windows against the plain form, bit for bit.
 
-use super::{Growth, Window};
+use chronolith_base::Env;
+use chronolith_model::{Columns, ReadContext};
+
+use super::{Even, Growth, Window, roll};
+use crate::engine::grid::{Grid, TimeShift, Windows};
 use crate::engine::rollup::rate::{EXTRAPOLATION_FACTOR, Extrapolation};
 use crate::engine::rollup::{event, is_reset};
 use crate::engine::series::ABSENT;
@@ -29,6 +33,63 @@ fn check(times: &[i64], values: &[f64]) {
             }
         }
     }
+}
+
+/// The whole path over a grid of steps must give what the plain function gives, bit for bit.
+fn check_grid(times: &[i64], values: &[f64], start_ms: i64, step_ms: i64, width_ms: i64) {
+    let mut resets = Vec::new();
+    event::find(values, is_reset, &mut resets);
+    let shift = TimeShift { fixed_ms: None, offset_ms: 0 };
+    let grid = Grid::between(start_ms, start_ms + 400 * 15_000, step_ms).expect("a grid");
+    let windows = Windows::new(grid, shift, width_ms);
+    let columns = Columns { times: times.to_vec(), values: values.to_vec(), ..Columns::default() };
+    let ctx = ReadContext::unlimited(Env::fake(0, 1).0.clock);
+    for kind in [Extrapolation::CounterPerSecond, Extrapolation::Counter, Extrapolation::Gauge] {
+        let found = if kind == Extrapolation::Gauge { &[][..] } else { &resets[..] };
+        let mut got = Vec::new();
+        roll(&columns, &windows, &ctx, found, kind, &mut got).expect("not stopped");
+        assert_eq!(got.len(), grid.count);
+        for (step, got) in got.into_iter().enumerate() {
+            let (start_ms, end_ms) = (windows.start(step), windows.end(step));
+            let low = times.partition_point(|&time| time <= start_ms);
+            let high = times.partition_point(|&time| time <= end_ms);
+            let (times, inside) = (&times[low..high], &values[low..high]);
+            let window = Window { times, values: inside, start_ms, end_ms, first_idx: low, step };
+            let from = found.partition_point(|&at| at <= low);
+            let to = found.partition_point(|&at| at < high).max(from);
+            let want = extrapolated(&window, &found[from..to], values, kind);
+            assert_eq!(got.to_bits(), want.to_bits(), "{kind:?} step {step} {window:?}: {got} and {want}");
+        }
+    }
+}
+
+#[test]
+fn even_samples_give_what_the_plain_function_says() {
+    let even: Vec<i64> = (0..200).map(|k| 1_000_000 + k * 15_000).collect();
+    let mut holed = even.clone();
+    holed.remove(77);
+    let old: Vec<f64> = (0..200).map(|k| 1e6 + f64::from(k * k)).collect();
+    let young: Vec<f64> = (0..200).map(|k| f64::from(k) * 0.1).collect();
+    let resetting: Vec<f64> = (0..200).map(|k| f64::from(k % 90)).collect();
+    for start_ms in [-900_000, 999_999, 1_000_000, 1_003_500, 1_400_000, 3_900_000, 5_000_000] {
+        for step_ms in [15_000, 60_000, 600_000, 20_000, 7_001] {
+            for width_ms in [300_000, 29_999, 30_000, 15_000, 10_000_000] {
+                for values in [&old, &young, &resetting] {
+                    check_grid(&even, values, start_ms, step_ms, width_ms);
+                    check_grid(&holed, &values[1..], start_ms, step_ms, width_ms);
+                }
+            }
+        }
+    }
+    let windows = |start_ms| {
+        let grid = Grid::between(start_ms, start_ms + 600_000, 60_000).expect("a grid");
+        Windows::new(grid, TimeShift { fixed_ms: None, offset_ms: 0 }, 300_000)
+    };
+    let found = Even::of(&even, &windows(1_600_000)).expect("it is even");
+    assert_eq!((found.steps, found.stride), (0..11, 4));
+    assert_eq!(Even::of(&holed, &windows(1_600_000)), None);
+    assert_eq!(Even::of(&even, &windows(i64::MIN + 5)), None);
+    assert_eq!(Even::of(&even, &windows(9_000_000)), None);
 }
 
 #[test]
