@@ -12,7 +12,7 @@ use chronolith_format::chunks::{self, ChunkRef, ENCODINGS_HISTOGRAM, RawChunk, S
 use chronolith_format::index::{ChunkMeta, IndexReader};
 use chronolith_format::meta::BlockMeta;
 use chronolith_format::tombstones::Tombstones;
-use chronolith_format::{dense, xor, xor2};
+use chronolith_format::{dense, histogram, kinds, xor, xor2};
 use chronolith_model::{Columns, QueryError, TimeRange};
 
 use crate::error::query_error;
@@ -88,7 +88,7 @@ impl Block {
         self.files.index.heap_bytes()
     }
 
-    /// Chunks of native histograms that reads have left out so far: this version reads floats only.
+    /// Chunks of native histograms with start times that reads have left out so far: this version cannot read them.
     #[must_use]
     pub fn histogram_chunks_skipped(&self) -> u64 {
         self.files.histogram_chunks_skipped.load(Ordering::Relaxed)
@@ -131,7 +131,7 @@ impl BlockFiles {
     }
 
     /// Appends the samples of a chunk that lie in `range` and in the time that the index gives it.
-    /// Histogram chunks are counted and give none.
+    /// Chunks of histograms with start times are counted and give none.
     pub(crate) fn decode(
         &self,
         chunk: &ChunkMeta,
@@ -158,6 +158,8 @@ impl BlockFiles {
             xor2::ENCODING_XOR2 => {
                 xor2::decode(raw.bytes, range, out).map_err(|error| ChunkError::Content(error.to_string()))
             }
+            encoding if kinds::is_histogram(encoding) => histogram::decode(encoding, raw.bytes, range, out)
+                .map_err(|error| ChunkError::Content(error.to_string())),
             encoding if ENCODINGS_HISTOGRAM.contains(&encoding) => {
                 self.histogram_chunks_skipped.fetch_add(1, Ordering::Relaxed);
                 Ok(())

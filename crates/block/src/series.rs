@@ -77,13 +77,11 @@ impl BlockSeries {
         for chunk in chunks {
             self.decode(chunk, range, &mut all)?;
         }
-        let mut samples: Vec<_> = all.times.into_iter().zip(all.values).collect();
+        let mut order: Vec<usize> = (0..all.len()).collect();
         // The sort is stable, so the first of equal times is that of the earlier chunk.
-        samples.sort_by_key(|(time, _)| *time);
-        samples.dedup_by_key(|(time, _)| *time);
-        for (time, value) in samples {
-            out.push(time, value);
-        }
+        order.sort_by_key(|&at| all.times[at]);
+        order.dedup_by_key(|at| all.times[*at]);
+        order.into_iter().for_each(|at| out.push_apart(&all, at));
         Ok(())
     }
 }
@@ -92,6 +90,9 @@ impl BlockSeries {
 pub(crate) fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns) {
     if deleted.is_empty() {
         return;
+    }
+    if !out.histograms.is_empty() || !out.start_times.is_empty() {
+        return drop_deleted_mixed(deleted, start, out);
     }
     let Columns { times, values, .. } = out;
     let mut left = deleted.iter().peekable();
@@ -107,4 +108,16 @@ pub(crate) fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns
     }
     times.truncate(kept);
     values.truncate(kept);
+}
+
+/// As [`drop_deleted`] for samples that have more than times and values.
+fn drop_deleted_mixed(deleted: &[Interval], start: usize, out: &mut Columns) {
+    // From the last to the first, so that places stay true.
+    for interval in deleted.iter().rev() {
+        let places = out.places(TimeRange::inclusive(interval.first, interval.last));
+        let first = places.start.max(start);
+        if first < places.end {
+            out.remove(first..places.end);
+        }
+    }
 }

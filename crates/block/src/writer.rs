@@ -174,11 +174,34 @@ impl BlockWriter {
     /// # Panics
     /// If series do not ascend by labels, times do not ascend strictly, or there is not one value a time.
     pub fn add_samples(&mut self, labels: &Labels, times: &[i64], values: &[f64]) -> Result<(), BlockError> {
+        self.push_floats(times, values)?;
+        self.end_series(labels)
+    }
+
+    /// Adds floats as the next chunks of the series that the next [`BlockWriter::end_series`] names.
+    ///
+    /// # Errors
+    /// [`BlockError`]; the block cannot be completed then.
+    ///
+    /// # Panics
+    /// As [`BlockWriter::add_samples`].
+    pub fn push_floats(&mut self, times: &[i64], values: &[f64]) -> Result<(), BlockError> {
         let chunk_samples = self.chunk_samples(times.len());
         for (times, values) in times.chunks(chunk_samples).zip(values.chunks(chunk_samples)) {
             self.add_chunk_of(times, values)?;
         }
-        self.end_series(labels)
+        Ok(())
+    }
+
+    /// Adds a chunk as it is to the series that the next [`BlockWriter::end_series`] names.
+    ///
+    /// # Errors
+    /// [`BlockError`]; the block cannot be completed then.
+    ///
+    /// # Panics
+    /// As [`BlockWriter::add`].
+    pub fn push_chunk(&mut self, chunk: &EncodedChunk) -> Result<(), BlockError> {
+        self.add_chunk(&ChunkView::from(chunk)).map(drop)
     }
 
     /// Adds the next series. One without chunks is left out.
@@ -217,7 +240,13 @@ impl BlockWriter {
     }
 
     /// Ends a series; without chunks since the last one it is left out.
-    pub(crate) fn end_series(&mut self, labels: &Labels) -> Result<(), BlockError> {
+    ///
+    /// # Errors
+    /// [`BlockError`]; the block cannot be completed then.
+    ///
+    /// # Panics
+    /// If series do not ascend by labels.
+    pub fn end_series(&mut self, labels: &Labels) -> Result<(), BlockError> {
         let (Some(first), Some(last)) = (self.chunk_metas.first(), self.chunk_metas.last()) else {
             return Ok(());
         };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_block::{BlockSource, BlockWriter};
+use chronolith_format::kinds;
 use chronolith_format::meta::{BlockMeta, Ulid};
-use chronolith_format::xor;
 use chronolith_model::{Columns, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::{ReplayProgress, Tsdb, TsdbOptions};
 use clap::{Arg, ArgMatches, Command};
@@ -64,7 +64,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let blocks = export.run()?;
     print(&blocks.iter().map(line).collect::<String>());
     print(&format!(
-        "exported {} samples in {} blocks; native histograms are left out\n",
+        "exported {} samples in {} blocks\n",
         blocks.iter().map(|meta| meta.stats.num_samples).sum::<u64>(),
         blocks.len()
     ));
@@ -125,7 +125,9 @@ impl Export {
             for series in batch {
                 columns.clear();
                 series.samples.read(part, &mut columns)?;
-                writer.add(&series.labels, &xor::encode(&columns.times, &columns.values))?;
+                let mut chunks = Vec::new();
+                kinds::encode(&columns, &mut chunks);
+                writer.add(&series.labels, &chunks)?;
             }
         }
         Ok(writer.finish(BlockSource::head(range))?)

@@ -174,7 +174,7 @@ fn show(source: &Path, report: &ImportReport) -> String {
     out
 }
 
-fn left_out(report: &ImportReport) -> [(u64, &'static str); 14] {
+fn left_out(report: &ImportReport) -> [(u64, &'static str); 15] {
     let head = &report.head;
     [
         (report.blocks_replaced, "blocks that are merged into another block of the source"),
@@ -185,7 +185,11 @@ fn left_out(report: &ImportReport) -> [(u64, &'static str); 14] {
         (head.unknown_series_samples, "samples of series that no record names"),
         (head.out_of_bounds_samples, "samples whose time cannot be stored"),
         (head.dropped_series_samples, "samples of series that Prometheus had written to a block and dropped"),
-        (head.histogram_samples, "native histograms of the head: this version reads them in blocks only"),
+        (
+            head.histogram_samples,
+            "native histograms of m-mapped chunks with start times: the log holds them too",
+        ),
+        (head.invalid_histograms, "native histograms that contradict themselves"),
         (head.exemplars, "exemplars: they are kept in memory only"),
         (head.metadata, "metadata entries: they are kept in memory only"),
         (head.rejected_series, "series whose labels cannot be stored"),

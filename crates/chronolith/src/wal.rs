@@ -10,7 +10,9 @@ use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_format::upstream::record::{self, Kind, SeriesRecords};
 use chronolith_format::upstream::segment::PAGE_BYTES;
-use chronolith_format::wal::{self, KIND_SAMPLES, KIND_SERIES, SamplesRef, SegmentHeader, SeriesRef};
+use chronolith_format::wal::{
+    self, HistogramsRef, KIND_HISTOGRAMS, KIND_SAMPLES, KIND_SERIES, SamplesRef, SegmentHeader, SeriesRef,
+};
 use chronolith_import::{LogEntry, walk_logs};
 use chronolith_model::Labels;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -220,6 +222,7 @@ fn own_frame(
     let name = match kind {
         KIND_SERIES => "series",
         KIND_SAMPLES => "samples",
+        KIND_HISTOGRAMS => "histograms",
         _ => "other",
     };
     *view.records.entry(name).or_default() += 1;
@@ -240,6 +243,14 @@ fn own_frame(
             samples.decode(payload)?;
             for ((id, &time), &bits) in samples.ids.iter().zip(&samples.times).zip(&samples.values) {
                 view.sample(|| format!("id {id}"), time, f64::from_bits(bits));
+            }
+        }
+        KIND_HISTOGRAMS => {
+            let mut found = HistogramsRef::default();
+            found.decode(payload)?;
+            for ((id, &time), histogram) in found.ids.iter().zip(&found.times).zip(&found.histograms) {
+                let text = || format!("id {id} {}", histogram.to_float().test_expression());
+                view.sample(text, time, histogram.sum());
             }
         }
         _ => {}

@@ -3,6 +3,8 @@
 //! Holds: a reader never panics on any bytes; a chunk is handed out only after its checksum fits.
 //! Not here: what the bytes of a chunk mean (`xor`), which segment a chunk goes to (`block`).
 
+pub mod kinds;
+
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::Crc32c;
 use chronolith_base::{ByteReader, DecodeError, Mapped};
@@ -20,6 +22,9 @@ pub const CHUNK_OVERHEAD_BYTES_MAX: u64 = 10;
 
 /// Integer and float native histograms, without and with start times: encodings whose chunks hold no floats.
 pub const ENCODINGS_HISTOGRAM: [u8; 4] = [2, 3, 5, 6];
+
+/// Histograms with start times: this version copies such chunks, and cannot read them.
+pub const ENCODINGS_OPAQUE: [u8; 2] = [5, 6];
 
 /// Where a chunk lies: number of its segment (from 0) and offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

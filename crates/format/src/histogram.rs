@@ -129,6 +129,33 @@ impl HistogramAppender {
         Some(HistogramAppender(next))
     }
 
+    /// Times of the first and the last sample.
+    #[must_use]
+    pub fn times(&self) -> (i64, i64) {
+        match &self.0 {
+            Kind::Int(open) => open.times(),
+            Kind::Float(open) => open.times(),
+        }
+    }
+
+    /// Encoding byte of the chunk.
+    #[must_use]
+    pub fn encoding(&self) -> u8 {
+        match &self.0 {
+            Kind::Int(_) => ENCODING_HISTOGRAM,
+            Kind::Float(_) => ENCODING_FLOAT_HISTOGRAM,
+        }
+    }
+
+    /// Bytes on the heap: the chunk, and what is followed of each bucket. Shared bounds are not counted.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Kind::Int(open) => open.heap_bytes(),
+            Kind::Float(open) => open.heap_bytes(),
+        }
+    }
+
     /// How many samples.
     #[must_use]
     pub fn count(&self) -> u16 {

@@ -19,3 +19,5 @@ pub mod upstream;
 pub mod wal;
 pub mod xor;
 pub mod xor2;
+
+pub use chunks::kinds;

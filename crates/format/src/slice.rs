@@ -5,6 +5,7 @@
 //! Not here: when a slice is written, what a start does with it (`head`).
 
 mod entry;
+mod histograms;
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
@@ -12,6 +13,7 @@ use chronolith_base::{ByteReader, DecodeError};
 pub use entry::{
     EntryReader, SealedEntry, SeriesEntry, WindowEntry, decode_tenants, encode_entry, encode_tenants,
 };
+pub use histograms::{HistogramsEntry, SealedHistogramEntry};
 
 use crate::wal::FrameHeader;
 

@@ -1,15 +1,17 @@
-//! Write-ahead log bytes: segment header, frames, and the payloads of series and samples.
+//! Write-ahead log bytes: segment header, frames, and the payloads of series, samples and histograms.
 //!
 //! Holds: every byte that is used is under a checksum; a reader takes untrusted bytes and never panics; the
 //! checksum of a frame header covers the log's random key, so bytes that a client sends never look like a frame.
 //! Not here: files, group commit, what a sample does (`head`). Layout: `docs/wal.md`.
 
+mod histograms;
 mod payload;
 mod scan;
 
 use chronolith_base::crc::{Crc32c, crc32c};
 use chronolith_base::{ByteReader, DecodeError};
 
+pub use histograms::{HistogramsRef, HistogramsWriter};
 pub use payload::{
     DeletesRef, SamplesRef, SeriesRecord, SeriesRef, encode_deletes, encode_samples, encode_series,
 };
@@ -32,6 +34,8 @@ pub const FRAME_PAYLOAD_BYTES_MAX: usize = 16 << 20;
 pub const KIND_SERIES: u8 = 1;
 /// Frame kind: samples of one stripe.
 pub const KIND_SAMPLES: u8 = 2;
+/// Frame kind: native histograms of one stripe.
+pub const KIND_HISTOGRAMS: u8 = 3;
 /// Frame kind: samples of series of one stripe that were deleted.
 pub const KIND_DELETES: u8 = 8;
 /// Codec: payload as it is. The only one of version 1.

@@ -2,7 +2,10 @@
 //!
 //! Holds: a frame is queued under the lock of its stripe, so the log has the order of memory; nothing is
 //! allocated per sample.
-//! Not here: series seen for the first time (`resolve`), what a stripe does with a sample (`stripe`).
+//! Not here: series seen for the first time (`resolve`), what a stripe does with a sample (`stripe`), series that bring
+//! histograms (`append::histograms`).
+
+mod histograms;
 
 use chronolith_format::wal;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
@@ -18,6 +21,7 @@ use crate::stripe::{Applied, STRIPE_COUNT, StripeWorld, stripe_of};
 use crate::tenant::TenantHead;
 use crate::wal::Ticket;
 use crate::windows::WindowTally;
+use histograms::Target;
 
 /// Samples of one log frame; more make several frames.
 const FRAME_SAMPLES_MAX: usize = 1 << 18;
@@ -55,6 +59,8 @@ pub(crate) struct AppendScratch {
     sample_ids: Vec<u32>,
     times: Vec<i64>,
     values: Vec<u64>,
+    /// Histograms for the log: series and index into the batch.
+    histograms: Vec<(u32, u32)>,
     /// Samples of a stripe that are not later than the last ones of their series.
     behind: Vec<BatchSample>,
     pub(crate) payload: Vec<u8>,
@@ -68,7 +74,7 @@ impl AppendScratch {
         let ids = [&self.ids, &self.misses, &self.order, &self.sample_ids, &self.members, &self.created];
         16 * self.keys.capacity()
             + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
-            + 8 * (self.times.capacity() + self.values.capacity())
+            + 8 * (self.times.capacity() + self.values.capacity() + self.histograms.capacity())
             + size_of::<BatchSample>() * self.behind.capacity()
             + self.payload.capacity()
     }
@@ -184,8 +190,7 @@ impl Head {
         if !tenant.newest_is_whole.load(Ordering::Acquire) {
             for run in page_runs(&tenant.series_ids()) {
                 let stripe = self.series.stripes[stripe_of(run[0])].lock();
-                let hots = run.iter().filter_map(|&id| stripe.hot(id)).filter(|hot| hot.xor.count() > 0);
-                if let Some(newest) = hots.map(|hot| hot.xor.time()).max() {
+                if let Some(newest) = run.iter().filter_map(|&id| stripe.newest_time(id)).max() {
                     tenant.newest_ms.fetch_max(newest, Ordering::Relaxed);
                 }
             }
@@ -239,7 +244,7 @@ impl Head {
             }
             let mut id = ID_NONE;
             if series.samples.is_empty() {
-                // Only there for its exemplars or histograms: the head has nothing to store or to refuse of it.
+                // Only there for its exemplars: the head has nothing to store or to refuse of it.
             } else if let Some(entry) = raw_keys.find(key, guess) {
                 guess = entry + 1;
                 id = raw_keys.id(entry);
@@ -257,9 +262,7 @@ impl Head {
         stripe_idx: usize,
         range: std::ops::Range<usize>,
     ) {
-        scratch.sample_ids.clear();
-        scratch.times.clear();
-        scratch.values.clear();
+        let has_histograms = !job.batch.histograms.is_empty();
         let relogs = self.relog_before.load(Ordering::Relaxed) > 0;
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
@@ -270,7 +273,13 @@ impl Head {
                 scratch.misses.push(idx);
                 continue;
             }
-            let samples = &job.batch.series[idx as usize].samples;
+            let series = &job.batch.series[idx as usize];
+            if has_histograms && !job.batch.histograms_of(series).is_empty() {
+                let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
+                self.append_mixed(job, scratch, &mut target, idx);
+                continue;
+            }
+            let samples = &series.samples;
             for at in samples.start as usize..samples.end as usize {
                 let (time, bits) = (job.batch.times[at], job.batch.values[at].to_bits());
                 if let Some(reject) = job.bounds.refuse(time) {
@@ -281,6 +290,9 @@ impl Head {
                 if applied == Applied::Behind {
                     scratch.behind.push(BatchSample { series_idx: idx, id, at });
                 } else {
+                    if applied == Applied::Replaced {
+                        self.queue_histograms(job, scratch, stripe_idx);
+                    }
                     note_applied(job, scratch, applied, BatchSample { series_idx: idx, id, at }, relogs);
                 }
             }
@@ -293,17 +305,29 @@ impl Head {
             for &one in group {
                 let (time, bits) = (job.batch.times[one.at], job.batch.values[one.at].to_bits());
                 let applied = stripe.append_late(&world, &mut job.windows, one.id, time, bits);
+                if applied == Applied::Replaced {
+                    self.queue_histograms(job, scratch, stripe_idx);
+                }
                 note_applied(job, scratch, applied, one, relogs);
             }
         }
         scratch.behind = behind;
         scratch.behind.clear();
+        self.queue_floats(job, scratch, stripe_idx);
+        self.queue_histograms(job, scratch, stripe_idx);
+    }
+
+    /// Queues the frames of the floats that wait.
+    fn queue_floats(&self, job: &AppendJob<'_>, scratch: &mut AppendScratch, stripe_idx: usize) {
         let columns =
             scratch.sample_ids.chunks(FRAME_SAMPLES_MAX).zip(scratch.times.chunks(FRAME_SAMPLES_MAX));
         for ((ids, times), values) in columns.zip(scratch.values.chunks(FRAME_SAMPLES_MAX)) {
             wal::encode_samples(job.now_ms, ids, times, values, &mut scratch.payload);
             self.wal.queue(wal::KIND_SAMPLES, stripe_idx as u8, &scratch.payload);
         }
+        scratch.sample_ids.clear();
+        scratch.times.clear();
+        scratch.values.clear();
     }
 
     fn finish(&self, job: &mut AppendJob<'_>) {
@@ -319,6 +343,7 @@ impl Head {
     }
 }
 
+/// Counts those that whoever filled the batch did not keep.
 fn count_histograms(job: &mut AppendJob<'_>) {
     for (idx, series) in job.batch.series.iter().enumerate() {
         if series.histogram_count > 0 {
@@ -336,7 +361,23 @@ fn note_applied(
     sample: BatchSample,
     relogs: bool,
 ) {
-    let (time, bits) = (job.batch.times[sample.at], job.batch.values[sample.at].to_bits());
+    if count_applied(job, applied, sample, relogs) == Logged::Yes {
+        scratch.sample_ids.push(sample.id);
+        scratch.times.push(job.batch.times[sample.at]);
+        scratch.values.push(job.batch.values[sample.at].to_bits());
+    }
+}
+
+/// Whether a sample goes to the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Logged {
+    Yes,
+    No,
+}
+
+/// Counts what became of a sample.
+fn count_applied(job: &mut AppendJob<'_>, applied: Applied, sample: BatchSample, relogs: bool) -> Logged {
+    let time = job.batch.times[sample.at];
     let is_logged = match applied {
         Applied::InOrder | Applied::Late | Applied::Replaced => {
             job.newest_ms = job.newest_ms.max(time);
@@ -350,16 +391,12 @@ fn note_applied(
         }
         Applied::Conflict => {
             reject_sample(job, Reject::DuplicateTimestamp, sample.series_idx, time);
-            return;
+            return Logged::No;
         }
         Applied::Behind | Applied::Gone => unreachable!("the stripe is locked and the series is in it"),
     };
     job.outcome.accepted_count += 1;
-    if is_logged {
-        scratch.sample_ids.push(sample.id);
-        scratch.times.push(time);
-        scratch.values.push(bits);
-    }
+    if is_logged { Logged::Yes } else { Logged::No }
 }
 
 #[cold]

@@ -86,7 +86,7 @@ impl Head {
                 if erased.has_changed {
                     changed.push(id);
                 }
-                if stripe.hot(id).is_some_and(|hot| hot.has_no_chunk()) {
+                if stripe.hot(id).is_some() && stripe.is_empty(id) {
                     tenant.empty_series.store(EMPTY_SOME, Ordering::Relaxed);
                 }
             }

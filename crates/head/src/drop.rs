@@ -38,6 +38,7 @@ impl Head {
     pub fn drop_window(&self, snapshot: WindowSnapshot) -> DropStats {
         let _alone = self.maintenance.lock();
         let mut stats = DropStats::default();
+        let world = self.series.world();
         let mut tally = WindowTally::new(self.options.window_ms);
         let mut order = snapshot.ids.clone();
         order.sort_unstable();
@@ -45,8 +46,14 @@ impl Head {
             let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
             for &id in run {
                 let Some(start) = stripe.hot(id).map(|hot| hot.sealed) else { continue };
+                let is_gone = |place, min_time| snapshot.holds(place, min_time);
+                stripe.drop_histograms(&world, id, is_gone, |min_time, count| {
+                    stats.chunk_count += 1;
+                    stats.sample_count += u64::from(count);
+                    tally.add(min_time, -i64::from(count));
+                });
                 let kept = stripe.nodes.remove(start, |node| {
-                    let is_gone = snapshot.holds(node);
+                    let is_gone = snapshot.holds(node.place, node.min_time);
                     if is_gone {
                         stats.chunk_count += 1;
                         stats.sample_count += u64::from(node.count);
@@ -85,7 +92,7 @@ impl Head {
         for run in page_runs(&all) {
             let stripe = &self.series.stripes[stripe_of(run[0])];
             let seen = stripe.lock();
-            let is_empty = |&id: &u32| seen.hot(id).is_none_or(|hot| hot.has_no_chunk());
+            let is_empty = |&id: &u32| seen.is_empty(id);
             let empty: Vec<u32> = run.iter().copied().filter(is_empty).collect();
             drop(seen);
             if empty.is_empty() {
@@ -95,7 +102,7 @@ impl Head {
             let mut stripe = stripe.lock();
             // Some may have got a sample between the two looks.
             for id in empty {
-                if stripe.hot(id).is_none_or(|hot| hot.has_no_chunk()) {
+                if stripe.is_empty(id) {
                     stripe.remove(id);
                     tables.remove(id);
                     gone.push(id);

@@ -6,6 +6,7 @@
 
 mod definitions;
 mod files;
+mod histograms;
 mod log;
 mod positions;
 mod sealed;

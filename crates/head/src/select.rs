@@ -12,7 +12,9 @@ use chronolith_model::{
 };
 
 use crate::head::Head;
-use crate::source::{HeadSamples, RecentFiles, SelectedChunks, copy_chunks, newest, overlaps};
+use crate::source::{
+    HeadChunk, HeadSamples, RecentFiles, SelectedChunks, copy_chunks, copy_histograms, newest, overlaps,
+};
 use crate::stripe::{PAGE_SLOTS, stripe_of};
 use crate::tables::Tables;
 use crate::tenant::{EMPTY_NONE, EMPTY_SOME, EMPTY_UNKNOWN, TenantHead};
@@ -77,9 +79,16 @@ impl Head {
             let stripe = self.series.stripes[stripe_of(run[0])].lock();
             for &id in run {
                 let Some(hot) = stripe.hot(id) else { continue };
-                match newest(hot, selector.range).filter(|_| depth == Depth::Newest) {
-                    Some(newest) => chunks.push(newest),
-                    None => copy_chunks(&stripe, &mut files, hot, selector.range, &mut chunks),
+                if stripe.histograms_of(id).is_some() {
+                    let first = chunks.len();
+                    copy_chunks(&stripe, &mut files, hot, selector.range, &mut chunks);
+                    copy_histograms(&stripe, &mut files, id, selector.range, &mut chunks);
+                    chunks[first..].sort_by_key(HeadChunk::min_time);
+                } else {
+                    match newest(hot, selector.range).filter(|_| depth == Depth::Newest) {
+                        Some(newest) => chunks.push(newest),
+                        None => copy_chunks(&stripe, &mut files, hot, selector.range, &mut chunks),
+                    }
                 }
                 found.push((id, chunks.len() as u32));
             }
@@ -184,7 +193,10 @@ impl Head {
         for run in page_runs(&ids) {
             ctx.check()?;
             let stripe = self.series.stripes[stripe_of(run[0])].lock();
-            let fits = |id: u32| stripe.hot(id).is_some_and(|hot| overlaps(&stripe, hot, selector.range));
+            let fits = |id: u32| {
+                let floats = stripe.hot(id).is_some_and(|hot| overlaps(&stripe, hot, selector.range));
+                floats || stripe.has_histograms_in(id, selector.range)
+            };
             kept.extend(run.iter().copied().filter(|&id| fits(id)));
         }
         ids = kept;
@@ -201,7 +213,7 @@ impl Head {
         let ids: Vec<u32> = tables.live_ids().collect();
         let all = page_runs(&ids).all(|run| {
             let stripe = self.series.stripes[stripe_of(run[0])].lock();
-            run.iter().all(|&id| stripe.hot(id).is_none_or(|hot| !hot.has_no_chunk()))
+            run.iter().all(|&id| stripe.hot(id).is_none() || !stripe.is_empty(id))
         });
         let seen = if all { EMPTY_NONE } else { EMPTY_SOME };
         // A deletion that came meanwhile knows better.

@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use crate::sync::MutexGuard;
 use chronolith_base::Disk;
-use chronolith_format::xor::{self, EncodedChunk};
+use chronolith_format::kinds;
+use chronolith_format::xor::EncodedChunk;
 use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, TenantId, TimeRange};
 
 use crate::head::{Head, Series};
 use crate::options::HeadError;
 use crate::sealed::SealedPlace;
 use crate::select::page_runs;
-use crate::source::{HeadChunk, RecentFiles, copy_chunks, merge_chunks, overlapping_len};
-use crate::stripe::{SealedNode, Stripe, stripe_of};
+use crate::source::{HeadChunk, RecentFiles, copy_chunks, copy_histograms, merge_chunks, overlapping_len};
+use crate::stripe::{Stripe, stripe_of};
 use crate::tables::sort_by_labels;
 use crate::tenant::TenantHead;
 use crate::windows::WindowTally;
@@ -78,8 +79,10 @@ impl Head {
                     stripe.seal_open(&world, &mut tally, id);
                 }
                 stripe.seal_late(&world, &mut tally, id, window);
+                stripe.seal_histograms(&world, &mut tally, id, window);
                 let Some(hot) = stripe.hot(id) else { continue };
-                if stripe.nodes.list(hot.sealed).any(|n| window.contains(n.min_time)) {
+                let has_floats = stripe.nodes.list(hot.sealed).any(|n| window.contains(n.min_time));
+                if has_floats || stripe.has_sealed_histograms(id, window) {
                     ids.push(id);
                 }
             }
@@ -123,18 +126,18 @@ impl WindowSnapshot {
     /// others are encoded again. A damaged chunk is left out and named; a disk that cannot be read is an error.
     /// Samples that late ones were merged with since are missing here and stay in the head at a drop.
     pub fn series(&self) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
-        self.series_of(|node| self.holds(node))
+        self.series_of(|place, min_time| self.holds(place, min_time))
     }
 
     /// As [`WindowSnapshot::series`], with what has been sealed since: nothing that was there when the snapshot was taken is
     /// missing. For copies of a window that stays in the head.
     pub fn series_with_later(&self) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
-        self.series_of(|node| self.window.contains(node.min_time))
+        self.series_of(|_, min_time| self.window.contains(min_time))
     }
 
     fn series_of(
         &self,
-        is_part: impl Fn(&SealedNode) -> bool,
+        is_part: impl Fn(SealedPlace, i64) -> bool,
     ) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
         let mut builder = LabelsBuilder::new();
         self.ids.iter().filter_map(move |&id| {
@@ -147,21 +150,25 @@ impl WindowSnapshot {
         })
     }
 
-    pub(crate) fn holds(&self, node: &SealedNode) -> bool {
-        self.window.contains(node.min_time) && node.place < self.end
+    /// Whether a sealed chunk that starts at `min_time` is part of it.
+    pub(crate) fn holds(&self, place: SealedPlace, min_time: i64) -> bool {
+        self.window.contains(min_time) && place < self.end
     }
 
     fn chunks(
         &self,
         id: u32,
-        is_part: impl Fn(&SealedNode) -> bool,
+        is_part: impl Fn(SealedPlace, i64) -> bool,
     ) -> Result<(Vec<EncodedChunk>, Vec<HeadError>), HeadError> {
         let stripe = self.series.stripes[stripe_of(id)].lock();
         let Some(hot) = stripe.hot(id) else { return Ok(Default::default()) };
         let mut chunks = Vec::new();
-        copy_chunks(&stripe, &mut RecentFiles::new(&self.series.store), hot, self.window, &mut chunks);
+        let mut files = RecentFiles::new(&self.series.store);
+        copy_chunks(&stripe, &mut files, hot, self.window, &mut chunks);
+        copy_histograms(&stripe, &mut files, id, self.window, &mut chunks);
         drop(stripe);
-        chunks.retain(|chunk| matches!(chunk, HeadChunk::Sealed { node, .. } if is_part(node)));
+        chunks.sort_by_key(HeadChunk::min_time);
+        chunks.retain(|chunk| chunk.place().is_some_and(|place| is_part(place, chunk.min_time())));
         let disk = &*self.series.env.disk;
         match encode_all(disk, &chunks) {
             Err(QueryError::Corrupt { .. }) => {}
@@ -190,20 +197,15 @@ fn encode_all(disk: &dyn Disk, chunks: &[HeadChunk]) -> Result<Vec<EncodedChunk>
     while !rest.is_empty() {
         let (group, behind) = rest.split_at(overlapping_len(rest));
         rest = behind;
-        if let [HeadChunk::Sealed { file, node }] = group {
-            let bytes = file.read_chunk(disk, node.place.offset, usize::from(node.len), <[u8]>::to_vec)?;
-            out.push(EncodedChunk {
-                encoding: xor::ENCODING_XOR,
-                min_time: node.min_time,
-                max_time: node.max_time(),
-                count: node.count,
-                bytes,
-            });
+        if let [one] = group
+            && let Some(chunk) = one.sealed(disk)?
+        {
+            out.push(chunk);
             continue;
         }
         let mut samples = Columns::default();
         merge_chunks(disk, group, TimeRange::ALL, &mut samples)?;
-        out.extend(xor::encode(&samples.times, &samples.values));
+        kinds::encode(&samples, &mut out);
     }
     Ok(out)
 }

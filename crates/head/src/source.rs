@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use chronolith_base::{Disk, Reservation};
-use chronolith_format::xor;
+use chronolith_format::histogram;
+use chronolith_format::xor::{self, ENCODING_XOR, EncodedChunk};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
-use crate::sealed::SealedFile;
-use crate::sealed::SealedStore;
-use crate::stripe::{Hot, NONE, SealedNode, Stripe};
+use crate::sealed::{SealedFile, SealedPlace, SealedStore};
+use crate::stripe::{HistogramNode, Hot, NONE, SealedNode, Stripe};
 
 /// One chunk of a series.
 pub(crate) enum HeadChunk {
@@ -21,6 +21,10 @@ pub(crate) enum HeadChunk {
     Open { bytes: Box<[u8]>, min_time: i64, max_time: i64, count: u16 },
     /// A copy of late samples, never empty.
     Late(Box<Columns>),
+    /// Histograms in a sealed file.
+    SealedHistograms { file: Arc<SealedFile>, node: HistogramNode },
+    /// A copy of the open chunk of histograms.
+    OpenHistograms(Box<EncodedChunk>),
     /// The newest sample alone, for readers that want no other.
     Newest { time: i64, value: f64 },
 }
@@ -35,6 +39,8 @@ impl HeadChunk {
             HeadChunk::Open { min_time, .. } => *min_time,
             HeadChunk::Late(samples) => samples.times.first().copied().unwrap_or(i64::MAX),
             HeadChunk::Newest { time, .. } => *time,
+            HeadChunk::SealedHistograms { node, .. } => node.min_time,
+            HeadChunk::OpenHistograms(chunk) => chunk.min_time,
         }
     }
 
@@ -44,6 +50,8 @@ impl HeadChunk {
             HeadChunk::Open { max_time, .. } => *max_time,
             HeadChunk::Late(samples) => samples.times.last().copied().unwrap_or(i64::MIN),
             HeadChunk::Newest { time, .. } => *time,
+            HeadChunk::SealedHistograms { node, .. } => node.max_time,
+            HeadChunk::OpenHistograms(chunk) => chunk.max_time,
         }
     }
 
@@ -53,16 +61,43 @@ impl HeadChunk {
             HeadChunk::Open { count, .. } => usize::from(*count),
             HeadChunk::Late(samples) => samples.len(),
             HeadChunk::Newest { .. } => 1,
+            HeadChunk::SealedHistograms { node, .. } => usize::from(node.count),
+            HeadChunk::OpenHistograms(chunk) => usize::from(chunk.count),
         }
+    }
+
+    /// Where a sealed chunk is.
+    pub(crate) fn place(&self) -> Option<SealedPlace> {
+        match self {
+            HeadChunk::Sealed { node, .. } => Some(node.place),
+            HeadChunk::SealedHistograms { node, .. } => Some(node.place),
+            _ => None,
+        }
+    }
+
+    /// A copy of a sealed chunk.
+    pub(crate) fn sealed(&self, disk: &dyn Disk) -> Result<Option<EncodedChunk>, QueryError> {
+        let (file, encoding, count, len) = match self {
+            HeadChunk::Sealed { file, node } => (file, ENCODING_XOR, node.count, usize::from(node.len)),
+            HeadChunk::SealedHistograms { file, node } => {
+                (file, node.encoding, node.count, node.len as usize)
+            }
+            _ => return Ok(None),
+        };
+        let Some(place) = self.place() else { return Ok(None) };
+        let bytes = file.read_chunk(disk, place.offset, len, <[u8]>::to_vec)?;
+        let (min_time, max_time) = (self.min_time(), self.max_time());
+        Ok(Some(EncodedChunk { encoding, min_time, max_time, count, bytes }))
     }
 
     /// Which chunk wins at equal times: the smaller rank.
     fn rank(&self) -> (u8, u64) {
         match self {
             HeadChunk::Late(_) => (0, 0),
-            HeadChunk::Open { .. } | HeadChunk::Newest { .. } => (1, 0),
-            HeadChunk::Sealed { node, .. } => {
-                (2, u64::MAX - (u64::from(node.place.file) << 32 | u64::from(node.place.offset)))
+            HeadChunk::Open { .. } | HeadChunk::Newest { .. } | HeadChunk::OpenHistograms(_) => (1, 0),
+            HeadChunk::Sealed { .. } | HeadChunk::SealedHistograms { .. } => {
+                let place = self.place().map_or(0, |p| u64::from(p.file) << 32 | u64::from(p.offset));
+                (2, u64::MAX - place)
             }
         }
     }
@@ -70,9 +105,12 @@ impl HeadChunk {
     fn heap_bytes(&self) -> usize {
         size_of::<HeadChunk>()
             + match self {
-                HeadChunk::Sealed { .. } | HeadChunk::Newest { .. } => 0,
+                HeadChunk::Sealed { .. } | HeadChunk::SealedHistograms { .. } | HeadChunk::Newest { .. } => 0,
+                HeadChunk::OpenHistograms(chunk) => size_of::<EncodedChunk>() + chunk.bytes.len(),
                 HeadChunk::Open { bytes, .. } => bytes.len(),
-                HeadChunk::Late(samples) => size_of::<Columns>() + 16 * samples.len(),
+                HeadChunk::Late(samples) => {
+                    size_of::<Columns>() + 16 * samples.len() + samples.histogram_bytes()
+                }
             }
     }
 
@@ -93,12 +131,19 @@ impl HeadChunk {
                 QueryError::Corrupt { path: "head memory".to_owned(), what: format!("open chunk: {e}") }
             }),
             HeadChunk::Late(samples) => {
-                let start = samples.times.partition_point(|&t| t < range.start);
-                let end = samples.times.partition_point(|&t| t < range.end);
-                out.times.extend_from_slice(&samples.times[start..end]);
-                out.values.extend_from_slice(&samples.values[start..end]);
+                out.extend_from(samples, samples.places(range));
                 Ok(())
             }
+            HeadChunk::SealedHistograms { file, node } => {
+                let decode = |bytes: &[u8]| histogram::decode(node.encoding, bytes, range, out);
+                file.read_chunk(disk, node.place.offset, node.len as usize, decode)?
+                    .map_err(|e| file.corrupt(format!("chunk at offset {}: {e}", node.place.offset)))
+            }
+            HeadChunk::OpenHistograms(chunk) => histogram::decode(chunk.encoding, &chunk.bytes, range, out)
+                .map_err(|e| {
+                    let what = format!("open chunk of histograms: {e}");
+                    QueryError::Corrupt { path: "head memory".to_owned(), what }
+                }),
             HeadChunk::Newest { time, value } => {
                 if range.contains(*time) {
                     out.push(*time, *value);
@@ -179,7 +224,35 @@ pub(crate) fn newest(hot: &Hot, range: TimeRange) -> Option<HeadChunk> {
     is_known.then(|| HeadChunk::Newest { time, value: f64::from_bits(hot.xor.value_bits()) })
 }
 
-/// Whether a series has a chunk that may have samples in `range`.
+/// Appends copies of what of the histograms of a series may lie in `range` to `out`, in no order.
+pub(crate) fn copy_histograms(
+    stripe: &Stripe,
+    files: &mut RecentFiles<'_>,
+    id: u32,
+    range: TimeRange,
+    out: &mut Vec<HeadChunk>,
+) {
+    let Some(track) = stripe.histograms_of(id) else { return };
+    for node in track.sealed.iter().filter(|n| range.overlaps_inclusive(n.min_time, n.max_time)) {
+        if let Some(file) = files.get(node.place.file) {
+            out.push(HeadChunk::SealedHistograms { file, node: *node });
+        }
+    }
+    if let Some(open) = &track.open
+        && range.overlaps_inclusive(open.times().0, open.times().1)
+    {
+        out.push(HeadChunk::OpenHistograms(Box::new(open.encoded())));
+    }
+    let mut late = Columns::default();
+    for (&time, histogram) in track.late.range(range.start..range.end.max(range.start)) {
+        late.push_histogram(time, histogram.clone());
+    }
+    if !late.is_empty() {
+        out.push(HeadChunk::Late(Box::new(late)));
+    }
+}
+
+/// Whether a series has a chunk of floats that may have samples in `range`.
 pub(crate) fn overlaps(stripe: &Stripe, hot: &Hot, range: TimeRange) -> bool {
     let open = !hot.open.is_none() && range.overlaps_inclusive(hot.open_min, hot.xor.time());
     let late = hot.late != NONE && stripe.late.overlaps(hot.late, range);
@@ -217,7 +290,7 @@ pub(crate) fn merge_chunks(
     for at in order.into_iter().map(|i| i as usize) {
         if last != Some(all.times[at]) {
             last = Some(all.times[at]);
-            out.push(all.times[at], all.values[at]);
+            out.push_apart(&all, at);
         }
     }
     Ok(())

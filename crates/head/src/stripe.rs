@@ -1,4 +1,5 @@
-//! One sixteenth of the series: hot records in pages, open chunks, late samples, places of sealed chunks.
+//! One sixteenth of the series: hot records in pages, open chunks, late samples, places of sealed chunks, and beside
+//! them the native histograms of those that have some.
 //!
 //! Holds: a chunk never crosses a window; chunks of a series do not overlap; of a time that a chunk and the late
 //! samples have, the late one counts (it has replaced the other); runs of 1024 consecutive ids share a stripe, so
@@ -7,6 +8,7 @@
 
 mod erase;
 mod free;
+mod histograms;
 mod idle;
 mod late;
 mod nodes;
@@ -18,6 +20,8 @@ use chronolith_format::xor::{SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
 use free::{FreeTimes, Gap, SeriesWindow};
+use histograms::Histograms;
+pub(crate) use histograms::{HistogramNode, HistogramParts};
 use idle::Stamps;
 pub(crate) use late::LateSamples;
 pub(crate) use nodes::{SealedNode, SealedNodes};
@@ -70,7 +74,7 @@ pub(crate) struct Hot {
     pub(crate) xor: XorState,
     /// Time of the first sample of the open chunk.
     pub(crate) open_min: i64,
-    /// End of the window of the open chunk.
+    /// End of the window of the open chunk; before all times while the series has histograms.
     pub(crate) window_end: i64,
     /// Bytes of the open chunk; none between sealing and the next sample.
     pub(crate) open: Chain,
@@ -95,8 +99,8 @@ impl Hot {
         tenant: NONE,
     };
 
-    /// Whether nothing of the series is stored here.
-    pub(crate) fn has_no_chunk(&self) -> bool {
+    /// Whether no float of the series is stored here.
+    fn has_no_chunk(&self) -> bool {
         self.open.is_none() && self.sealed == NONE && self.late == NONE
     }
 }
@@ -115,6 +119,7 @@ pub(crate) struct Stripe {
     pub(crate) chains: Chains,
     pub(crate) nodes: SealedNodes,
     pub(crate) late: LateSamples,
+    histograms: Histograms,
     free: FreeTimes,
     decoded: Decoded,
     /// Whether a series has left since the last one was made.
@@ -153,6 +158,7 @@ impl Stripe {
             chains: Chains::new(),
             nodes: SealedNodes::new(),
             late: LateSamples::new(),
+            histograms: Histograms::default(),
             free: FreeTimes::default(),
             decoded: Decoded::default(),
             has_removed: false,
@@ -189,7 +195,8 @@ impl Stripe {
     pub(crate) fn remove(&mut self, id: u32) {
         let (page_idx, slot) = place_of(id);
         let Some(Some(page)) = self.pages.get_mut(page_idx) else { return };
-        assert!(page.slots[slot].has_no_chunk(), "chunks are removed before their series");
+        let is_empty = page.slots[slot].has_no_chunk() && self.histograms.get(id).is_none();
+        assert!(is_empty, "chunks are removed before their series");
         page.slots[slot] = Hot::EMPTY;
         page.live_count -= 1;
         self.has_removed = true;
@@ -279,6 +286,21 @@ impl Stripe {
         time: i64,
         value_bits: u64,
     ) -> Applied {
+        if self.histograms.get(id).is_some() {
+            return self.append_beside(world, windows, id, time, value_bits);
+        }
+        self.append_apart(world, windows, id, time, value_bits)
+    }
+
+    /// As [`Stripe::append_otherwise`], past the histograms of the series.
+    fn append_apart(
+        &mut self,
+        world: &StripeWorld<'_>,
+        windows: &mut WindowTally,
+        id: u32,
+        time: i64,
+        value_bits: u64,
+    ) -> Applied {
         let Some(hot) = self.hot(id) else { return Applied::Gone };
         let (count, last) = (hot.xor.count(), hot.xor.time());
         if count > 0 && time <= last {
@@ -315,11 +337,11 @@ impl Stripe {
 
     /// Chunks: open, late, sealed. The late samples of a series count as one.
     pub(crate) fn chunk_count(&self) -> u64 {
-        self.chains.count() + self.late.count() + self.nodes.count()
+        self.chains.count() + self.late.count() + self.nodes.count() + self.histograms.chunk_count()
     }
 
-    /// Hot records, open chunks, late samples, sealed places.
-    pub(crate) fn memory(&self) -> [MemoryPart; 4] {
+    /// Hot records, open chunks, late samples, sealed places, histograms.
+    pub(crate) fn memory(&self) -> [MemoryPart; 5] {
         let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();
         let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
         let late = self.late.heap_bytes() + self.free.heap_bytes() as u64;
@@ -328,6 +350,7 @@ impl Stripe {
             MemoryPart::new("open_chunks", self.chains.heap_bytes(), self.chains.count()),
             MemoryPart::new("late_buffers", late, self.late.count()),
             MemoryPart::new("sealed_places", self.nodes.heap_bytes(), self.nodes.count()),
+            self.histograms.memory(),
         ]
     }
 

@@ -4,6 +4,7 @@
 //! is counted. Memory: 112 bytes and the label numbers a series, waiting samples packed, late samples up to a limit.
 //! Not here: reading files (`pump`), blocks (`output`).
 
+mod histograms;
 mod late;
 mod mapped;
 
@@ -23,6 +24,7 @@ use crate::refs::NONE;
 use crate::report::HeadCounts;
 use crate::series::SeriesTable;
 use crate::slab::Slab;
+use histograms::WaitingHistogram;
 use late::LateSample;
 pub(crate) use mapped::MappedChunks;
 
@@ -45,7 +47,10 @@ pub(crate) struct Gather {
     slab: Slab,
     output: Output,
     late: Vec<LateSample>,
-    /// Series that have late samples in blocks.
+    histograms: Vec<WaitingHistogram>,
+    /// Bytes of them.
+    histogram_bytes: usize,
+    /// Series that have late samples or histograms in blocks.
     late_series: HashSet<u32>,
     chunks: MappedChunks,
     /// Newest time that m-mapped chunks of each series hold; as long as the last series that has any.
@@ -79,6 +84,8 @@ impl Gather {
             output,
             guess: 0,
             late: Vec::new(),
+            histograms: Vec::new(),
+            histogram_bytes: 0,
             late_series: HashSet::default(),
             chunks,
             mapped_until: Vec::new(),
@@ -113,7 +120,7 @@ impl Gather {
             },
             Some(Kind::Series) => self.series(bytes),
             Some(Kind::Tombstones) => record::tombstones(bytes).map(|all| self.delete(&all)),
-            Some(Kind::Histograms) => for_each_histogram(bytes, &mut |_| self.counts.histogram_samples += 1),
+            Some(Kind::Histograms) => for_each_histogram(bytes, &mut |record| self.histogram_record(&record)),
             Some(Kind::Exemplars) => record::entry_count(bytes).map(|count| self.counts.exemplars += count),
             Some(Kind::Metadata) => record::entry_count(bytes).map(|count| self.counts.metadata += count),
             // They say which samples are in m-mapped chunks too; those are told apart by their times.
@@ -320,6 +327,7 @@ impl Gather {
         self.slab = Slab::new();
         self.fail_now()?;
         self.flush_late()?;
+        self.flush_histograms()?;
         let is_live = |series: &&u32| {
             self.open[**series as usize].last_time != i64::MIN || self.late_series.contains(*series)
         };

@@ -15,9 +15,8 @@ use crate::slab::{Slab, Stream};
 
 /// Samples that are packed together.
 ///
-/// PERF: the nodes of thousands of series share no cache line, so each visit waits for memory; with groups it is one
-/// visit in eight samples, and packing needs one head for eight.
-///   cargo run --release -p chronolith-import --example import_speed
+/// The nodes of thousands of series share no cache line, so each visit waits for memory; with groups it is one visit
+/// in eight samples, and packing needs one head for eight.
 const GROUP: usize = 8;
 /// Bit of the head that says that length and change of step follow.
 const ENDS_STEP: u8 = 0x80;
@@ -114,7 +113,7 @@ impl OpenSeries {
     ///
     /// PERF: whole groups within a step, nearly all, go straight to where the bytes stay, by values that stand in
     /// registers: what is written to the stack and read back in other widths waits until all stores before are
-    /// through, and those miss the cache (20 M samples of 10 000 series: 33 -> 31 ns of CPU a sample).
+    /// through, and those miss the cache.
     ///   cargo run --release -p chronolith-import --example import_speed
     fn pack(&mut self, slab: &mut Slab, next_step: i64) {
         let group_len = usize::from(self.group_len);

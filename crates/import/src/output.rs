@@ -11,9 +11,11 @@ use chronolith_base::Env;
 use chronolith_block::{BlockError, BlockSource, BlockWriter, BulkSeries, LabelRanks};
 use chronolith_format::dense::{self, DenseScratch, ENCODING_DENSE};
 use chronolith_format::index::ChunkMeta;
+use chronolith_format::kinds;
 use chronolith_format::meta::Ulid;
 use chronolith_format::tombstones::Interval;
 use chronolith_format::xor::{CHUNK_BYTES_MAX, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
+use chronolith_model::query::SampleKind;
 use chronolith_model::{BlockEncoding, Columns, TimeRange};
 
 use crate::series::SeriesTable;
@@ -33,7 +35,14 @@ const _: () = assert!(DENSE_SAMPLES <= u16::MAX as usize);
 struct Entry {
     series: u32,
     count: u16,
+    kind: SampleKind,
     meta: ChunkMeta,
+}
+
+impl Entry {
+    fn histogram_count(&self) -> u64 {
+        if self.kind == SampleKind::Histogram { u64::from(self.count) } else { 0 }
+    }
 }
 
 struct Part {
@@ -139,7 +148,26 @@ impl Output {
             let (Some(&first), Some(&last)) = (times.first(), times.last()) else { continue };
             let encoding = self.encoder.encode(times, values);
             let meta = part.writer.put_chunk(encoding, (first, last), &self.encoder.bytes)?;
-            part.entries.push(Entry { series, count: times.len() as u16, meta });
+            part.entries.push(Entry { series, count: times.len() as u16, kind: SampleKind::Float, meta });
+        }
+        Ok(())
+    }
+
+    /// Writes histograms of one series, all in `range`, as chunks.
+    pub(crate) fn put_histograms(
+        &mut self,
+        series: u32,
+        range: TimeRange,
+        samples: &Columns,
+    ) -> Result<(), BlockError> {
+        self.begin(range)?;
+        let Some(part) = self.parts.get_mut(&range.start) else { return Ok(()) };
+        let mut chunks = Vec::new();
+        kinds::encode(samples, &mut chunks);
+        for chunk in &chunks {
+            let meta =
+                part.writer.put_chunk(chunk.encoding, (chunk.min_time, chunk.max_time), &chunk.bytes)?;
+            part.entries.push(Entry { series, count: chunk.count, kind: SampleKind::Histogram, meta });
         }
         Ok(())
     }
@@ -189,6 +217,7 @@ impl Output {
                             pairs: table.pairs_of(first.series),
                             chunks: &chunks,
                             sample_count: group.iter().map(|entry| u64::from(entry.count)).sum(),
+                            histogram_count: group.iter().map(Entry::histogram_count).sum(),
                             deleted: &deleted(first.series),
                         })?;
                     }

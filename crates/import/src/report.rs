@@ -24,7 +24,7 @@ pub const DAMAGES_NAMED_MAX: usize = 1000;
 pub struct HeadCounts {
     /// Series that got samples.
     pub series: u64,
-    /// Float samples written to blocks.
+    /// Samples written to blocks.
     pub samples: u64,
     /// Of them, in blocks of their own because they came late.
     pub late_samples: u64,
@@ -42,7 +42,11 @@ pub struct HeadCounts {
     pub out_of_bounds_samples: u64,
     /// Left out: they belong to a series that the log says was written to a block and left memory.
     pub dropped_series_samples: u64,
-    /// Left out: native histograms.
+    /// Of those written, native histograms.
+    pub histograms_written: u64,
+    /// Left out: native histograms that contradict themselves.
+    pub invalid_histograms: u64,
+    /// Left out: native histograms of m-mapped chunks with start times; the log holds them too.
     pub histogram_samples: u64,
     /// Left out: exemplars, which live in memory only.
     pub exemplars: u64,

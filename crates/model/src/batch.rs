@@ -308,6 +308,8 @@ pub struct WriteOutcome {
     pub accepted_count: u64,
     /// Of those, samples that were there already with the same value.
     pub repeated_count: u64,
+    /// Of those accepted, native histograms.
+    pub histograms_accepted: u64,
     /// Series seen for the first time.
     pub series_created_count: u64,
     /// Exemplars kept, identical repeats included.

@@ -5,10 +5,14 @@
 //! compacted or deleted meanwhile.
 //! Not here: lookback, staleness handling, evaluation (`promql`).
 
+mod mixed;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::{BudgetExceeded, Clock, MemoryBudget};
+
+pub use mixed::{SampleKind, merged};
 
 use crate::{Histogram, Labels, Matcher, TimeRange};
 
@@ -89,6 +93,10 @@ impl Columns {
     /// # Panics
     /// If `other` has no such sample.
     pub fn push_from(&mut self, other: &Columns, idx: usize) {
+        if other.histograms.is_empty() && other.start_times.is_empty() {
+            self.push(other.times[idx], other.values[idx]);
+            return;
+        }
         match other.histogram_at(idx) {
             Some(histogram) => self.push_histogram(other.times[idx], histogram.clone()),
             None => self.push(other.times[idx], other.values[idx]),

@@ -12,7 +12,6 @@ mod binary;
 mod call;
 mod duration;
 mod grid;
-mod helpers;
 mod histogram;
 mod leaf;
 mod plan;
@@ -22,6 +21,7 @@ mod run;
 mod samples;
 mod select;
 mod series;
+mod threads;
 pub mod trace;
 mod window;
 
@@ -32,11 +32,11 @@ use chronolith_model::{FloatHistogram, Labels, METRIC_NAME, QueryError, Queryabl
 use crate::ast::{Expr, ExprKind, RangeExtension, ValueType};
 use crate::parser::ParserOptions;
 use grid::Grid;
-use helpers::Helpers;
 use plan::{Planner, value_type};
 use rollup::extended;
 use run::Run;
 use series::{StepSeries, is_absent, merge_equal_labels};
+use threads::SpareThreads;
 use trace::Trace;
 
 /// Operators over vectors inside each other: they call each other, so this bounds the stack.
@@ -206,15 +206,15 @@ pub struct QueryResult {
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
     options: EngineOptions,
-    helpers: Arc<Helpers>,
+    spare_threads: Arc<SpareThreads>,
 }
 
 impl Engine {
     /// An engine with these limits.
     #[must_use]
     pub fn new(options: EngineOptions) -> Engine {
-        let helpers = Arc::new(Helpers::new(options.threads));
-        Engine { options, helpers }
+        let spare_threads = Arc::new(SpareThreads::new(options.threads));
+        Engine { options, spare_threads }
     }
 
     /// Its limits.
@@ -285,7 +285,7 @@ impl Engine {
         ctx: &ReadContext,
         trace: &Trace,
     ) -> Result<QueryResult, EvalError> {
-        let run = Run::new(source, ctx, &self.options, query, trace, &self.helpers);
+        let run = Run::new(source, ctx, &self.options, query, trace, &self.spare_threads);
         ctx.check()?;
         if plan::vector_depth(query.expr) > VECTOR_DEPTH_MAX {
             let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");

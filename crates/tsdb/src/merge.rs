@@ -83,8 +83,7 @@ fn read_overlapping(group: &[&Part], range: TimeRange, out: &mut Columns) -> Res
         return Ok(());
     }
     for (_, samples) in &columns {
-        out.times.extend_from_slice(&samples.times);
-        out.values.extend_from_slice(&samples.values);
+        out.extend_from(samples, 0..samples.len());
     }
     Ok(())
 }
@@ -92,6 +91,7 @@ fn read_overlapping(group: &[&Part], range: TimeRange, out: &mut Columns) -> Res
 /// Merges by repeated choice of the least time; the number of overlapping parts is small.
 fn merge_overlapping(parts: &[(usize, Columns)], out: &mut Columns) {
     let mut next = vec![0usize; parts.len()];
+    let mut last = None;
     loop {
         let mut best: Option<(i64, usize, usize)> = None;
         for (i, (place, part)) in parts.iter().enumerate() {
@@ -103,7 +103,12 @@ fn merge_overlapping(parts: &[(usize, Columns)], out: &mut Columns) {
             }
         }
         let Some((time, _, i)) = best else { return };
-        out.push(time, parts[i].1.values[next[i]]);
+        if last == Some(i) {
+            out.push_from(&parts[i].1, next[i]);
+        } else {
+            out.push_apart(&parts[i].1, next[i]);
+        }
+        last = Some(i);
         for (j, (_, part)) in parts.iter().enumerate() {
             if part.times.get(next[j]) == Some(&time) {
                 next[j] += 1;

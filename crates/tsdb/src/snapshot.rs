@@ -14,7 +14,7 @@ use chronolith_head::WindowSeries;
 use chronolith_model::{TenantId, TimeRange};
 
 use crate::admin::AdminError;
-use crate::encoding::XorDecoder;
+use crate::encoding::SeriesEncoder;
 use crate::store::Tsdb;
 use crate::tenant::{TENANTS_DIR, tenant_dir};
 
@@ -108,14 +108,13 @@ impl Tsdb {
         let window = self.head.snapshot_window(tenant, range)?;
         let writer = BlockWriter::create_after(&self.env, dir, previous)?;
         let mut writer = writer.with_encoding(self.limits_of(tenant).block_encoding);
-        let mut decoder = XorDecoder::default();
+        let mut encoder = SeriesEncoder::default();
         for series in window.series_with_later() {
             let WindowSeries { labels, chunks, damages } = series?;
             for damage in damages {
                 tracing::error!(%tenant, %labels, %damage, "a damaged chunk is left out of the snapshot");
             }
-            let samples = decoder.decode(&chunks)?;
-            writer.add_samples(&labels, &samples.times, &samples.values)?;
+            encoder.put::<AdminError>(&labels, &chunks, &mut writer)?;
         }
         Ok(writer.finish(BlockSource::head(range))?.map(|meta| meta.ulid))
     }

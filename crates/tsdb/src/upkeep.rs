@@ -16,7 +16,7 @@ use chronolith_head::{HeadError, WindowSeries, WindowSnapshot, WindowStat};
 use chronolith_model::{BlockEncoding, TenantId, TimeRange};
 
 use crate::compaction::CompactionRounds;
-use crate::encoding::XorDecoder;
+use crate::encoding::SeriesEncoder;
 use crate::store::{Tsdb, WINDOW_MS};
 use crate::tenant::TenantBlocks;
 use retry::{Retries, TenantRange};
@@ -165,7 +165,7 @@ impl Tsdb {
         let encoding = self.limits_of(tenant).block_encoding;
         let writer = BlockWriter::create_after(&self.env, &blocks.dir, blocks.newest_ulid())?;
         let mut writer = writer.with_encoding(encoding);
-        let mut decoder = XorDecoder::default();
+        let mut encoder = SeriesEncoder::default();
         for series in snapshot.series() {
             let WindowSeries { labels, chunks, damages } = series?;
             for damage in damages {
@@ -177,10 +177,7 @@ impl Tsdb {
             }
             match encoding {
                 BlockEncoding::Prometheus => writer.add(&labels, &chunks)?,
-                BlockEncoding::Dense => {
-                    let samples = decoder.decode(&chunks)?;
-                    writer.add_samples(&labels, &samples.times, &samples.values)?;
-                }
+                BlockEncoding::Dense => encoder.put::<FlushError>(&labels, &chunks, &mut writer)?,
             }
         }
         if let Some(block) = self.finish_block(&blocks, writer, range)? {

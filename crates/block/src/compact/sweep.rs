@@ -6,14 +6,17 @@
 //! Memory: the samples of the chunks that overlap at one moment, and less than one chunk that waits to be filled.
 //! Not here: which chunks (`compact`), chunk bytes (`format`).
 
+use std::sync::Arc;
+
 use chronolith_base::DecodeError;
-use chronolith_format::chunks::{ENCODINGS_HISTOGRAM, RawChunk};
+use chronolith_format::chunks::{ENCODINGS_OPAQUE, RawChunk};
 use chronolith_format::dense::{self, ENCODING_DENSE, ENCODING_PACKED};
 use chronolith_format::index::ChunkMeta;
+use chronolith_format::kinds;
 use chronolith_format::tombstones::Interval;
 use chronolith_format::xor::{ENCODING_XOR, SAMPLES_PER_CHUNK};
 use chronolith_format::xor2::ENCODING_XOR2;
-use chronolith_model::{BlockEncoding, Columns, DuplicatePolicy, Labels, TimeRange};
+use chronolith_model::{BlockEncoding, Columns, DuplicatePolicy, Histogram, Labels, TimeRange};
 
 use super::{CompactError, MergeRules};
 use crate::BlockWriter;
@@ -21,6 +24,9 @@ use crate::block::{BlockFiles, ChunkError};
 use crate::series::drop_deleted;
 use crate::writer::ChunkView;
 use crate::writer::samples::DENSE_SAMPLES_MAX;
+
+/// Histograms that wait at most: they leave as chunks of what is full by count or bytes.
+const HISTOGRAMS_OPEN_MAX: usize = 1024;
 
 /// A chunk of the series in one of the blocks.
 pub(super) struct Piece<'a> {
@@ -40,6 +46,7 @@ struct Sample {
     /// Of two samples of the same time that of the lower rank is right.
     rank: u64,
     value: f64,
+    histogram: Option<Arc<Histogram>>,
 }
 
 /// Buffers, reused from series to series.
@@ -122,8 +129,8 @@ impl Sweep {
     /// Decodes a chunk to where it waits for the chunks that overlap it.
     fn decode(&mut self, labels: &Labels, piece: &Piece<'_>, raw: RawChunk<'_>) -> Result<(), CompactError> {
         let encoding = raw.encoding;
-        // Reading leaves histograms out, which would lose them here. Other unknown encodings are an error there.
-        if ENCODINGS_HISTOGRAM.contains(&encoding) {
+        // Reading leaves these out, which would lose them here. Other unknown encodings are an error there.
+        if ENCODINGS_OPAQUE.contains(&encoding) {
             let (chunk_ref, labels) = (piece.chunk.chunk_ref, labels.clone());
             let (path, offset) = (piece.files.segment_path(chunk_ref), chunk_ref.offset());
             return Err(CompactError::Opaque { path, offset, encoding, labels });
@@ -133,13 +140,18 @@ impl Sweep {
         done.map_err(|error| piece.error(error))?;
         drop_deleted(piece.deleted, 0, &mut self.decoded);
         let sorted = self.pending.is_empty();
-        let (times, values) = (self.decoded.times.iter(), self.decoded.values.iter());
         let block_rank = match self.rules.duplicates {
             DuplicatePolicy::KeepFirst => piece.block,
             DuplicatePolicy::LastWins => u32::MAX - piece.block,
         };
         let rank = u64::from(block_rank) << 32 | u64::from(piece.place);
-        self.pending.extend(times.zip(values).map(|(&time, &value)| Sample { time, rank, value }));
+        let Columns { times, values, histograms, .. } = &mut self.decoded;
+        let mut histograms = histograms.drain(..).peekable();
+        let samples = (0u32..).zip(times.iter().zip(values.iter()));
+        self.pending.extend(samples.map(|(idx, (&time, &value))| {
+            let histogram = histograms.next_if(|(at, _)| *at == idx).map(|(_, histogram)| histogram);
+            Sample { time, rank, value, histogram }
+        }));
         if !sorted {
             // Two ascending runs: the sort merges them in one pass.
             self.pending.sort_by_key(|sample| (sample.time, sample.rank));
@@ -150,10 +162,23 @@ impl Sweep {
     /// Moves the samples before `time`, which no later chunk can change, to the open chunk; writes full ones.
     fn settle(&mut self, time: i64, out: &mut BlockWriter) -> Result<(), CompactError> {
         let settled = self.pending.partition_point(|sample| sample.time < time);
-        for sample in self.pending.drain(..settled) {
-            if self.open.times.last() != Some(&sample.time) {
-                self.open.push(sample.time, sample.value);
+        let mut pending = std::mem::take(&mut self.pending);
+        for sample in pending.drain(..settled) {
+            if self.open.times.last() == Some(&sample.time) {
+                continue;
             }
+            if sample.histogram.is_some() == self.open.histograms.is_empty() {
+                // A chunk holds one kind.
+                self.close(out)?;
+            }
+            match sample.histogram {
+                None => self.open.push(sample.time, sample.value),
+                Some(histogram) => self.open.push_histogram(sample.time, histogram),
+            }
+        }
+        self.pending = pending;
+        if !self.open.histograms.is_empty() {
+            return if self.open.len() >= HISTOGRAMS_OPEN_MAX { self.close(out) } else { Ok(()) };
         }
         let full = self.open.len() - self.open.len() % self.chunk_samples;
         self.write(full, out)
@@ -161,6 +186,15 @@ impl Sweep {
 
     /// Writes what waits as a chunk, full or not.
     fn close(&mut self, out: &mut BlockWriter) -> Result<(), CompactError> {
+        if !self.open.histograms.is_empty() {
+            let mut chunks = Vec::new();
+            kinds::encode(&self.open, &mut chunks);
+            self.open.clear();
+            for chunk in &chunks {
+                out.add_chunk(&ChunkView::from(chunk))?;
+            }
+            return Ok(());
+        }
         self.write(self.open.len(), out)
     }
 

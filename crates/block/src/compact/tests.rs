@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 
 use chronolith_base::Rng;
 use chronolith_format::index::SeriesEntry;
+use chronolith_format::kinds;
 use chronolith_format::tombstones::{Interval, Tombstones};
 use chronolith_format::xor::{self, EncodedChunk};
+use chronolith_model::histogram::{Buckets, Span};
 use chronolith_model::time::TimeRange;
+use chronolith_model::{Columns, Histogram, Queryable as _, Selector};
 
 use super::*;
 use crate::TOMBSTONES_FILE;
 use crate::tests::{
-    Bits, DIR, WINDOW, add_all, fake_block, labels, promtool::promtool, read_all, some_series, write,
+    Bits, DIR, WINDOW, add_all, context, fake_block, labels, promtool::promtool, read_all, some_series, write,
 };
 
 /// Per series and time the bits of the value.
@@ -236,7 +239,7 @@ fn full_chunks_are_copied_and_small_ones_joined() {
 #[test]
 fn what_is_not_decoded_is_copied_where_nothing_overlaps_and_refused_elsewhere() {
     let (env, _, _) = Env::fake(WINDOW.end, 1);
-    for encoding in [2, 3, 5, 6, 7] {
+    for encoding in [5, 6, 7] {
         let other = EncodedChunk { encoding, ..chunk(200, 10) };
         let mixed = block_with(&env, &[chunk(0, 120), other.clone()]);
         let output = merge(&env, &[mixed.clone(), block_with(&env, &[chunk(120, 50)])]).unwrap().unwrap();
@@ -321,4 +324,97 @@ fn promtool_reads_a_merged_block() {
     let analysis = promtool(&["tsdb", "analyze", path]).unwrap();
     assert!(analysis.contains("Series: 50"), "{analysis}");
     assert_eq!(read_all(&env, &inputs[0]).unwrap(), some_series(50, 300), "removed files stay readable");
+}
+
+fn histograms(first: i64, count: i64, level: u64) -> Columns {
+    let mut out = Columns::default();
+    for i in 0..count {
+        let counts = vec![level + i as u64, 2 * level];
+        let histogram = chronolith_model::IntHistogram {
+            count: counts.iter().sum(),
+            sum: (first + i) as f64,
+            positive: Buckets { spans: vec![Span { offset: 1, length: 2 }], counts },
+            ..Default::default()
+        };
+        out.push_histogram(WINDOW.start + (first + i) * 1000, Arc::new(Histogram::Int(histogram)));
+    }
+    out
+}
+
+fn chunks_of_columns(columns: &Columns) -> Vec<EncodedChunk> {
+    let mut out = Vec::new();
+    kinds::encode(columns, &mut out);
+    out
+}
+
+/// Everything of the one series of a block.
+fn columns_of(env: &Env, block: &Block) -> Columns {
+    let mut batches =
+        block.select(&Selector { matchers: &[], range: TimeRange::ALL }, &context(env)).unwrap();
+    let mut found = Vec::new();
+    while batches.next_batch(&mut found).unwrap() {}
+    let mut out = Columns::default();
+    found.iter().for_each(|series| series.samples.read(TimeRange::ALL, &mut out).unwrap());
+    out
+}
+
+fn assert_same(got: &Columns, want: &Columns) {
+    assert_eq!(got.times, want.times);
+    for at in 0..want.len() {
+        match (got.histogram_at(at), want.histogram_at(at)) {
+            (Some(got), Some(want)) => assert!(got.says_same(want), "sample {at}: {got:?}, not {want:?}"),
+            (None, None) => assert_eq!(got.values[at].to_bits(), want.values[at].to_bits(), "sample {at}"),
+            (got, want) => panic!("sample {at}: {got:?}, not {want:?}"),
+        }
+    }
+}
+
+/// A series that changes its kind, in blocks that overlap and in blocks that do not: merged as samples, the block that
+/// was written first counts; what is deleted is gone; chunks that overlap none stay byte by byte.
+#[test]
+fn histograms_are_merged_with_floats_and_each_other() {
+    let (env, _, _) = Env::fake(WINDOW.end, 1);
+    let first = histograms(100, 150, 5);
+    let second = histograms(175, 150, 900);
+    let blocks = [
+        block_with(&env, &chunks_of_columns(&first)),
+        block_with(&env, &[chunk(0, 50)]),
+        block_with(&env, &chunks_of_columns(&second)),
+    ];
+    for encoding in [BlockEncoding::Dense, BlockEncoding::Prometheus] {
+        let output = merge_by(&env, &blocks, encoding, DuplicatePolicy::KeepFirst).unwrap().unwrap();
+        let mut want = columns_of(&env, &blocks[1]);
+        want.extend_from(&first, 0..150);
+        want.extend_from(&second, 75..150);
+        assert_same(&columns_of(&env, &output), &want);
+        assert_eq!(output.verify(), []);
+        assert_eq!(output.meta().stats.num_histogram_samples, 225);
+        assert_eq!(output.meta().stats.num_float_samples, 50);
+    }
+    let alone = merge(&env, &[blocks[0].clone(), blocks[1].clone()]).unwrap().unwrap();
+    let kept: Vec<_> = chunks_of_columns(&first).into_iter().map(|chunk| chunk.bytes).collect();
+    let found = chunks_of(&alone);
+    assert_eq!(found[1..].iter().map(|(_, _, bytes)| bytes.clone()).collect::<Vec<_>>(), kept);
+}
+
+#[test]
+fn deleted_histograms_are_gone_before_and_after_merging() {
+    let (env, _, _) = Env::fake(WINDOW.end, 1);
+    let all = histograms(0, 200, 3);
+    let block = block_with(&env, &chunks_of_columns(&all));
+    let deleted = TimeRange::new(WINDOW.start + 30_000, WINDOW.start + 70_000);
+    let mut tombstones = Tombstones::new();
+    for series_ref in block.files.index.all_postings().unwrap().iter() {
+        let interval = Interval { first: deleted.start, last: deleted.end - 1 };
+        tombstones.add(u64::from(series_ref), interval);
+    }
+    let mut bytes = Vec::new();
+    tombstones.encode(&mut bytes);
+    env.disk.create(&block.dir().join(TOMBSTONES_FILE)).unwrap().write_at(&bytes, 0).unwrap();
+    let block = Block::open(&env, block.dir()).unwrap();
+    let mut want = all.clone();
+    want.remove(want.places(deleted));
+    assert_eq!(want.len(), 160);
+    assert_same(&columns_of(&env, &block), &want);
+    assert_same(&columns_of(&env, &merge(&env, &[block]).unwrap().unwrap()), &want);
 }

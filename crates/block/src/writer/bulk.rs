@@ -22,8 +22,10 @@ pub struct BulkSeries<'a> {
     pub pairs: &'a [u32],
     /// Its chunks, ascending, none overlapping another; at least one.
     pub chunks: &'a [ChunkMeta],
-    /// Float samples in them.
+    /// Samples in them.
     pub sample_count: u64,
+    /// Of those, native histograms.
+    pub histogram_count: u64,
     /// Deleted intervals.
     pub deleted: &'a [Interval],
 }
@@ -32,7 +34,7 @@ pub struct BulkSeries<'a> {
 pub type BulkVisit<'a> = dyn FnMut(&BulkSeries<'_>) -> Result<(), BlockError> + 'a;
 
 impl BlockWriter {
-    /// Adds a float chunk of any series and tells where it lies, for [`BlockWriter::finish_bulk`]. One that no series
+    /// Adds a chunk of any series and tells where it lies, for [`BlockWriter::finish_bulk`]. One that no series
     /// names there is never read.
     ///
     /// # Errors
@@ -74,10 +76,11 @@ impl BlockWriter {
             self.first_time = self.first_time.min(first.min_time);
             self.last_time = self.last_time.max(last.max_time);
             self.stats.num_samples += series.sample_count;
+            self.stats.num_histogram_samples += series.histogram_count;
             used.add(series);
             Ok(())
         })?;
-        self.stats.num_float_samples = self.stats.num_samples;
+        self.stats.num_float_samples = self.stats.num_samples - self.stats.num_histogram_samples;
         if used.series_count == 0 {
             return Ok(None);
         }

@@ -19,7 +19,7 @@ use crate::BlockError;
 /// needs (4096 samples: 10 us).
 ///
 /// PERF: `cargo run --release -p chronolith-format --example dense_speed`, bytes a sample of the regular mix:
-/// 0.577 with 1024 samples, 0.562 with 2048, 0.552 with 4096, 0.545 with 8192.
+/// 0.553 with 1024 samples, 0.534 with 2048, 0.528 with 4096, 0.524 with 8192.
 pub(crate) const DENSE_SAMPLES_MAX: usize = 4096;
 /// Times that take fewer bytes are written again: those of a steady scrape take about ten.
 const SHARED_TIMES_BYTES_MIN: usize = 24;

@@ -43,49 +43,11 @@ pub(super) fn put_blocks(items: &[i64], out: &mut Vec<u8>) {
 fn put_block(items: &[i64], out: &mut Vec<u8>) {
     let (low, high) = items.iter().fold((i64::MAX, i64::MIN), |(low, high), &x| (low.min(x), high.max(x)));
     let width = width_of(distance(low, high));
-    if width == 0 || is_spread(items, low, width) {
+    if width == 0 {
         put_packed(items, Plan::unpatched(items.len(), low, width), out);
     } else {
         put_searched(items, out);
     }
-}
-
-/// Slots of the range of a block in which [`is_spread`] counts items, as a power of two.
-const SLOT_BITS: u32 = 4;
-const SLOTS: usize = 1 << SLOT_BITS;
-/// By how many bits windows are narrower than the range, and how many neighbouring slots such a window can touch;
-/// all that are narrower yet touch no more than the last.
-const WINDOWS: [(usize, usize); 4] = [(1, 9), (2, 5), (3, 3), (4, 2)];
-/// Least bits of a patch: a position and a number.
-const PATCH_BITS_MIN: usize = 16;
-
-/// Whether items lie so that neither patches nor a bitmap can save anything, as a search would find.
-///
-/// PERF: jitter, rates and gauges mostly lie like this; counting them in slots takes a quarter of sorting them.
-///   cargo run --release -p chronolith-format --example dense_speed
-fn is_spread(items: &[i64], low: i64, width: u32) -> bool {
-    if width < SLOT_BITS {
-        return false;
-    }
-    let shift = width - SLOT_BITS;
-    let mut counts = [0u8; SLOTS];
-    for &item in items {
-        counts[(distance(low, item) >> shift) as usize % SLOTS] += 1;
-    }
-    // Items that a bitmap would stand for lie in one slot.
-    if counts.iter().any(|&count| 4 * usize::from(count) >= items.len()) {
-        return false;
-    }
-    let patches_most = PATCH_COUNTS[PATCH_COUNTS.len() - 1];
-    WINDOWS.iter().all(|&(bits, slots)| {
-        let most_inside =
-            counts.windows(slots).map(|slots| slots.iter().map(|&count| usize::from(count)).sum()).max();
-        let outside = items.len() - most_inside.unwrap_or(items.len());
-        // Another base may be shorter, so what the lowest item takes counts as saved too.
-        let saved_bits = bits * items.len() + varint_bits(low);
-        let is_last = bits == SLOT_BITS as usize;
-        outside > if is_last { patches_most } else { patches_most.min(saved_bits / PATCH_BITS_MIN) }
-    })
 }
 
 /// Writes a block as the cheapest plan says that a search finds.
@@ -123,8 +85,8 @@ impl Plan {
 
     /// The cheapest plan for `sorted`, which is not empty.
     ///
-    /// PERF: tries numbers of patches, not widths: the narrowest window that leaves out k items has only k + 1
-    /// places. Only the winner's window is searched item by item.
+    /// Tries numbers of patches, not widths: the narrowest window that leaves out k items has only k + 1 places. Only
+    /// the winner's window is searched item by item.
     fn new(sorted: &[i64]) -> Plan {
         let (first, last) = (sorted[0], sorted[sorted.len() - 1]);
         let width = width_of(distance(first, last));
@@ -369,7 +331,7 @@ fn unpack(payload: &[u8], width: u32, base: i64, out: &mut Block) {
     }
 }
 
-/// PERF: several items a load while they fit: 8 up to width 8, 4 up to 14, 2 up to 28.
+/// Several items a load while they fit: 8 up to width 8, 4 up to 14, 2 up to 28.
 fn unpack_narrow(padded: &[u8; PAYLOAD_BYTES_MAX + WORD_BYTES], width: u32, base: i64, out: &mut Block) {
     match width {
         0..=8 => unpack_groups::<8>(padded, width, base, out),
@@ -444,8 +406,7 @@ const ESTIMATE_BLOCKS: usize = 8;
 const GLANCE_BLOCKS: usize = 2;
 /// Counts of widths that an estimate keeps, for every fourth item each.
 ///
-/// PERF: neighbours mostly have the same width, and adding to a count waits for the one before.
-///   cargo run --release -p chronolith-format --example dense_speed
+/// Neighbours mostly have the same width, and adding to a count waits for the one before.
 const COUNT_LANES: usize = 4;
 /// Bits of a block in front of its items, as the estimate assumes.
 const BLOCK_HEAD_BITS: usize = 16;

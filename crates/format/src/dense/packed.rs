@@ -39,6 +39,9 @@ const ENTROPY_SAMPLES_MIN: usize = 512;
 const ENTROPY_BITS_MIN: usize = 1;
 /// It has to save at least one part in so many of a column's bytes: it takes about twice as long to decode.
 const ENTROPY_SAVING_PART: usize = 100;
+/// More in chunks of fewer samples than these, each of which pays for reading the tables.
+const ENTROPY_SHORT_SAVING_PART: usize = 20;
+const ENTROPY_SHORT_SAMPLES_MAX: usize = 2047;
 
 /// Whose times a chunk has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +88,9 @@ pub fn encode_packed(
             let written = times::encode(times, scratch, out);
             if is_worth_a_try(times.len(), out.len() - written.head_end)
                 && let Some(number_type) = times::put_entropy(written, scratch)
-                && replace_if_smaller(written.head_end, Length::InFront, &scratch.entropy, out)
+                && saves_enough(times.len(), written.head_end, &scratch.entropy, out)
             {
+                replace(written.head_end, Length::InFront, &scratch.entropy, out);
                 flags |= ENTROPY_TIMES | number_type.code() << TIMES_TYPE_SHIFT;
             }
         }
@@ -100,8 +104,9 @@ pub fn encode_packed(
     let written = values::encode(values, scratch, out);
     if is_worth_a_try(values.len(), out.len() - values_at)
         && let Some(number_type) = values::put_entropy(written, scratch)
-        && replace_if_smaller(written.head_end, Length::UpToEnd, &scratch.entropy, out)
+        && saves_enough(values.len(), written.head_end, &scratch.entropy, out)
     {
+        replace(written.head_end, Length::UpToEnd, &scratch.entropy, out);
         flags |= ENTROPY | number_type.code() << VALUES_TYPE_SHIFT;
     }
     if flags == 0 {
@@ -124,18 +129,21 @@ enum Length {
     UpToEnd,
 }
 
-/// Puts `column` in place of what stands in `out` from `start` on if that saves enough.
-fn replace_if_smaller(start: usize, length: Length, column: &[u8], out: &mut Vec<u8>) -> bool {
+/// Whether `column` is worth standing in place of what stands in `out` from `start` on.
+fn saves_enough(sample_count: usize, start: usize, column: &[u8], out: &[u8]) -> bool {
     let packed_bytes = out.len() - start;
-    if column.len() + packed_bytes / ENTROPY_SAVING_PART > packed_bytes {
-        return false;
-    }
+    let is_short = sample_count <= ENTROPY_SHORT_SAMPLES_MAX;
+    let part = if is_short { ENTROPY_SHORT_SAVING_PART } else { ENTROPY_SAVING_PART };
+    column.len() + packed_bytes / part <= packed_bytes
+}
+
+/// Puts `column` in place of what stands in `out` from `start` on.
+fn replace(start: usize, length: Length, column: &[u8], out: &mut Vec<u8>) {
     out.truncate(start);
     if length == Length::InFront {
         put_uvarint(out, column.len() as u64);
     }
     out.extend_from_slice(column);
-    true
 }
 
 /// Where the times of the chunk `bytes` stand if they are those of another chunk.

@@ -161,8 +161,7 @@ fn find_grid(times: &[i64], scratch: &mut DenseScratch) -> Option<u64> {
 
 /// Whether all times lie on the grid.
 ///
-/// PERF: looks at all of them, which vectorises, and spares the search for gaps and the residuals.
-///   cargo run --release -p chronolith-format --example dense_speed
+/// Looks at all of them without a branch, and spares most chunks the search for gaps and the residuals.
 fn is_regular(times: &[i64], step: i64) -> bool {
     let differs = |(before, after): (&i64, &i64)| after.wrapping_sub(*before) ^ step;
     times.iter().zip(times.iter().skip(1)).map(differs).fold(0, |all, differs| all | differs) == 0

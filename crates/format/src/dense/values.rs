@@ -166,8 +166,7 @@ fn put_series(transform: u8, scratch: &mut DenseScratch, out: &mut Vec<u8>) {
 
 /// The cheapest way to write `scratch.series`.
 ///
-/// PERF: two of the three ways are mostly far behind, which a glance shows; only what is close is looked at in full.
-///   cargo run --release -p chronolith-format --example dense_speed
+/// Two of the three ways are mostly far behind, which a glance shows; only what is close is looked at in full.
 fn choose(scratch: &mut DenseScratch) -> Choice {
     let series = &scratch.series;
     if series.iter().all(|&item| item == series[0]) {

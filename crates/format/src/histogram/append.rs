@@ -250,6 +250,14 @@ impl<C: ChunkCount> Appender<C> {
         self.count
     }
 
+    pub(super) fn times(&self) -> (i64, i64) {
+        (self.first_time, self.state.time)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bits.bytes.capacity() + self.state.heap_bytes()
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bits.bytes
     }

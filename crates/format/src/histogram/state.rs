@@ -127,6 +127,12 @@ impl<C: ChunkCount> State<C> {
         buckets.into_iter().try_for_each(|track| C::get_next(reader, track))
     }
 
+    pub(super) fn heap_bytes(&self) -> usize {
+        let tracks = self.positive.capacity() + self.negative.capacity();
+        let spans = self.layout.positive.capacity() + self.layout.negative.capacity();
+        tracks * size_of::<C::Track>() + spans * size_of::<Span>()
+    }
+
     /// Whether the last sample is the staleness marker.
     pub(super) fn is_stale(&self) -> bool {
         is_stale(f64::from_bits(self.sum.bits))

@@ -3,13 +3,14 @@
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 
+use super::histograms::HistogramsEntry;
 use crate::xor::{STATE_BYTES, XorState};
 
 const HAS_OPEN: u8 = 1;
 const HAS_LAST: u8 = 2;
 const HAS_LATE: u8 = 4;
 const HAS_SEALED: u8 = 8;
-/// Bytes that this version does not know stand behind the entry, after their length.
+/// Histograms, or bytes that this version does not know, stand behind the entry, after their length.
 const HAS_MORE: u8 = 128;
 
 /// Bytes of a sealed chunk's place.
@@ -104,6 +105,8 @@ pub struct SeriesEntry<'a> {
     pub late: &'a [u8],
     /// Sealed chunks, oldest first.
     pub sealed: Vec<SealedEntry>,
+    /// What it has of histograms.
+    pub histograms: HistogramsEntry<'a>,
 }
 
 /// Appends a series; `last_id` is the id of the one before in the payload, 0 for the first.
@@ -115,7 +118,8 @@ pub fn encode_entry(entry: &SeriesEntry<'_>, last_id: u32, out: &mut Vec<u8>) {
         flag(entry.open.is_some(), HAS_OPEN)
             | flag(entry.last.is_some(), HAS_LAST)
             | flag(!entry.late.is_empty(), HAS_LATE)
-            | flag(!entry.sealed.is_empty(), HAS_SEALED),
+            | flag(!entry.sealed.is_empty(), HAS_SEALED)
+            | flag(!entry.histograms.is_empty(), HAS_MORE),
     );
     if let Some((state, first_time, bytes)) = entry.open {
         debug_assert_eq!(bytes.len(), state.byte_len());
@@ -144,6 +148,9 @@ pub fn encode_entry(entry: &SeriesEntry<'_>, last_id: u32, out: &mut Vec<u8>) {
             out.extend_from_slice(&bytes);
         }
     }
+    if !entry.histograms.is_empty() {
+        entry.histograms.put(out);
+    }
 }
 
 /// Walks the series of a payload.
@@ -169,6 +176,7 @@ impl<'a> EntryReader<'a> {
             return Ok(false);
         }
         entry.sealed.clear();
+        entry.histograms.clear();
         let offset = reader.offset();
         let delta = narrow(reader, "entry series")?;
         entry.id = self.last_id.checked_add(delta).filter(|&id| id != u32::MAX).ok_or({
@@ -202,7 +210,7 @@ impl<'a> EntryReader<'a> {
         }
         if flags & HAS_MORE != 0 {
             let len = reader.length("entry extension")?;
-            reader.bytes("entry extension", len)?;
+            entry.histograms.get(reader.bytes("entry extension", len)?)?;
         }
         Ok(true)
     }

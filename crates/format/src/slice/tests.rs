@@ -45,6 +45,51 @@ fn tenants() -> Vec<(&'static str, Vec<WindowEntry>)> {
     vec![("team", vec![WindowEntry { start: -7_200_000, first_arrival_ms: 5 }]), ("b", Vec::new())]
 }
 
+/// Histograms stand in an extension, which a reader that knows none passes over, as this one does with others.
+#[test]
+fn histograms_of_an_entry_round_trip() {
+    let chunk = SealedHistogramEntry {
+        file: 3,
+        offset: 20,
+        len: 1 << 20,
+        count: 120,
+        encoding: 3,
+        min_time: -5,
+        span_ms: 1_785_000,
+    };
+    let whole = HistogramsEntry { open: Some((2, b"open")), late: b"late", sealed: vec![chunk, chunk] };
+    let parts = [
+        HistogramsEntry { open: whole.open, ..HistogramsEntry::default() },
+        HistogramsEntry { late: whole.late, ..HistogramsEntry::default() },
+        HistogramsEntry { sealed: whole.sealed.clone(), ..HistogramsEntry::default() },
+        whole,
+        HistogramsEntry::default(),
+    ];
+    let (mut payload, mut last) = (Vec::new(), 0);
+    for (id, histograms) in (5u32..).zip(&parts) {
+        let entry =
+            SeriesEntry { id, last: Some((1, 2)), histograms: histograms.clone(), ..SeriesEntry::default() };
+        encode_entry(&entry, last, &mut payload);
+        last = id;
+    }
+    let mut reader = EntryReader::new(&payload);
+    let mut entry = SeriesEntry::default();
+    for (id, want) in (5u32..).zip(&parts) {
+        assert_eq!(reader.next(&mut entry), Ok(true));
+        assert_eq!((entry.id, entry.last, &entry.histograms), (id, Some((1, 2)), want));
+    }
+    assert_eq!(reader.next(&mut entry), Ok(false));
+    for len in 0..payload.len() {
+        let mut reader = EntryReader::new(&payload[..len]);
+        while let Ok(true) = reader.next(&mut entry) {}
+    }
+    let other = [1, 0, 128, 3, 2, 9, 9, 1, 0, 0];
+    let mut reader = EntryReader::new(&other);
+    assert_eq!(reader.next(&mut entry), Ok(true));
+    assert!(entry.histograms.is_empty());
+    assert_eq!(reader.next(&mut entry), Ok(true));
+}
+
 /// A slice as the head writes it.
 fn file() -> Vec<u8> {
     let mut list = Vec::new();

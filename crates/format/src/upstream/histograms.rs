@@ -1,9 +1,15 @@
 //! Native histogram records of Prometheus's logs: found one by one, with series, time and bytes each.
 //!
-//! Not here: what the bytes of a histogram mean; whoever stores histograms reads them out of
-//! [`HistogramRecord::bytes`].
+//! Holds: what [`HistogramRecord::histogram`] gives is valid.
 
 use chronolith_base::DecodeError;
+
+use chronolith_model::histogram::{
+    BUCKET_COUNT_MAX, Buckets, CUSTOM_BOUND_COUNT_MAX, HistogramOf, ResetHint, SCHEMA_MAX, SPAN_COUNT_MAX,
+    Span,
+};
+use chronolith_model::sample::is_stale;
+use chronolith_model::{FloatHistogram, Histogram, IntHistogram};
 
 use super::record::{skip_start, take8, uvarint, varint};
 
@@ -30,6 +36,111 @@ pub struct HistogramRecord<'a> {
     pub counts: Counts,
     /// Reset hint, schema, zero bucket, count, sum, spans, buckets, custom boundaries.
     pub bytes: &'a [u8],
+}
+
+impl HistogramRecord<'_> {
+    /// The histogram; `None` if it contradicts itself. Finer ones than schema 8 are made coarser, as upstream does.
+    #[must_use]
+    pub fn histogram(&self) -> Option<Histogram> {
+        let mut rest = self.bytes;
+        let mut histogram = match self.counts {
+            Counts::Integer => Histogram::Int(int_histogram(&mut rest)?),
+            Counts::Float => Histogram::Float(float_histogram(&mut rest)?),
+        };
+        let sum = histogram.sum();
+        if is_stale(sum) {
+            return Some(match self.counts {
+                Counts::Integer => Histogram::Int(IntHistogram { sum, ..IntHistogram::default() }),
+                Counts::Float => Histogram::Float(FloatHistogram { sum, ..FloatHistogram::default() }),
+            });
+        }
+        if !is_within_limits(&histogram) {
+            return None;
+        }
+        if histogram.schema() > SCHEMA_MAX {
+            histogram.reduce_resolution(SCHEMA_MAX).ok()?;
+        }
+        histogram.validate().is_ok().then_some(histogram)
+    }
+}
+
+fn is_within_limits(histogram: &Histogram) -> bool {
+    fn fits<C>(one: &HistogramOf<C>) -> bool {
+        one.custom_values.len() <= CUSTOM_BOUND_COUNT_MAX
+            && [&one.positive, &one.negative]
+                .iter()
+                .all(|side| side.counts.len() <= BUCKET_COUNT_MAX && side.spans.len() <= SPAN_COUNT_MAX)
+    }
+    match histogram {
+        Histogram::Int(one) => fits(one),
+        Histogram::Float(one) => fits(one),
+    }
+}
+
+/// What stands before the counts and behind them, alike for both kinds.
+fn frame_of<C: chronolith_model::histogram::Count>(
+    rest: &mut &[u8],
+    count: impl Fn(&mut &[u8]) -> Option<C>,
+    buckets: impl Fn(&mut &[u8], Vec<Span>) -> Option<Buckets<C>>,
+) -> Option<HistogramOf<C>> {
+    let (&hint, behind) = rest.split_first()?;
+    *rest = behind;
+    let schema = i32::try_from(varint(rest)?).ok()?;
+    let zero_threshold = float(rest)?;
+    let (zero_count, all_count) = (count(rest)?, count(rest)?);
+    let sum = float(rest)?;
+    let (above, below) = (spans(rest)?, spans(rest)?);
+    let (positive, negative) = (buckets(rest, above)?, buckets(rest, below)?);
+    let mut custom_values = Vec::new();
+    if i64::from(schema) == SCHEMA_CUSTOM {
+        for _ in 0..uvarint(rest)? {
+            custom_values.push(float(rest)?);
+        }
+    }
+    Some(HistogramOf {
+        reset_hint: ResetHint::from_number(u64::from(hint)).unwrap_or_default(),
+        schema,
+        zero_threshold,
+        zero_count,
+        count: all_count,
+        sum,
+        positive,
+        negative,
+        custom_values: custom_values.into(),
+    })
+}
+
+fn int_histogram(rest: &mut &[u8]) -> Option<IntHistogram> {
+    frame_of(rest, uvarint, |rest, spans| {
+        let mut deltas = Vec::new();
+        for _ in 0..uvarint(rest)? {
+            deltas.push(varint(rest)?);
+        }
+        Buckets::from_deltas(spans, deltas).ok()
+    })
+}
+
+fn float_histogram(rest: &mut &[u8]) -> Option<FloatHistogram> {
+    frame_of(rest, float, |rest, spans| {
+        let mut counts = Vec::new();
+        for _ in 0..uvarint(rest)? {
+            counts.push(float(rest)?);
+        }
+        Some(Buckets { spans, counts })
+    })
+}
+
+fn float(rest: &mut &[u8]) -> Option<f64> {
+    take8(rest).map(f64::from_bits)
+}
+
+fn spans(rest: &mut &[u8]) -> Option<Vec<Span>> {
+    let mut spans = Vec::new();
+    for _ in 0..uvarint(rest)? {
+        let offset = i32::try_from(varint(rest)?).ok()?;
+        spans.push(Span { offset, length: u32::try_from(uvarint(rest)?).ok()? });
+    }
+    Some(spans)
 }
 
 /// Calls `visit` with every histogram of an unpacked record of [`super::record::Kind::Histograms`].

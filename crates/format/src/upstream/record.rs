@@ -122,8 +122,7 @@ fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a [u8],
 /// # Errors
 /// [`DecodeError`] where a sample cannot be read; those before it have been visited.
 ///
-/// PERF: refs and times mostly take one or two bytes each, which are read without a loop.
-///   cargo xtask bench load-wal
+/// Refs and times mostly take one or two bytes each, which are read without a loop.
 pub fn for_each_sample(record: &[u8], visit: &mut impl FnMut(u64, i64, u64)) -> Result<(), DecodeError> {
     if Kind::of(record) == Some(Kind::SamplesWithStart) {
         return for_each_with_start(record, visit);

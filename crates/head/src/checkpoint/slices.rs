@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
 use chronolith_format::slice::{
-    FILE_HEADER_BYTES, FRAME_COUNT_MAX, KIND_SERIES, KIND_TENANTS, SealedEntry, SeriesEntry, SliceHeader,
-    WindowEntry, encode_entry, encode_tenants,
+    FILE_HEADER_BYTES, FRAME_COUNT_MAX, HistogramsEntry, KIND_SERIES, KIND_TENANTS, SealedEntry,
+    SealedHistogramEntry, SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
 };
-use chronolith_format::wal::{FrameHeader, STRIPE_NONE};
+use chronolith_format::wal::{FrameHeader, HistogramsWriter, STRIPE_NONE};
 use chronolith_format::xor;
 
 use super::{CheckpointStats, Moment, Rolling};
@@ -144,6 +144,8 @@ impl Copy<'_> {
             });
         }
         sealed.reverse();
+        let late_histograms = late_histograms(stripe, id);
+        let histograms = self.histograms(stripe, id, tenant, &late_histograms);
         while sealed.len() > ENTRY_SEALED_MAX {
             let rest = sealed.split_off(ENTRY_SEALED_MAX);
             self.put_entry(&SeriesEntry { id, tenant, sealed, ..SeriesEntry::default() });
@@ -155,7 +157,7 @@ impl Copy<'_> {
             late = xor::encode_whole(&samples.times, &samples.values);
             self.sample_count += samples.len() as u64;
         }
-        let mut entry = SeriesEntry { id, tenant, late: &late, sealed, ..SeriesEntry::default() };
+        let mut entry = SeriesEntry { id, tenant, late: &late, sealed, histograms, ..SeriesEntry::default() };
         let mut open = std::mem::take(&mut self.open);
         if hot.open.is_none() {
             entry.last = (hot.xor.count() > 0).then(|| (hot.xor.time(), hot.xor.value_bits()));
@@ -169,6 +171,50 @@ impl Copy<'_> {
         self.open = open;
         self.series_count += 1;
     }
+
+    /// What a series has of histograms, `late` as a payload. Sealed chunks beyond those of one entry are put at once.
+    fn histograms<'e>(
+        &mut self,
+        stripe: &'e Stripe,
+        id: u32,
+        tenant: u32,
+        late: &'e [u8],
+    ) -> HistogramsEntry<'e> {
+        let Some(track) = stripe.histograms_of(id) else { return HistogramsEntry::default() };
+        let mut sealed = Vec::with_capacity(track.sealed.len());
+        for node in &track.sealed {
+            self.sealed_end = self.sealed_end.max(node.place);
+            self.sample_count += u64::from(node.count);
+            sealed.push(SealedHistogramEntry {
+                file: node.place.file,
+                offset: node.place.offset,
+                len: node.len,
+                count: node.count,
+                encoding: node.encoding,
+                min_time: node.min_time,
+                span_ms: u32::try_from(node.max_time - node.min_time).expect("a chunk stays within a window"),
+            });
+        }
+        while sealed.len() > ENTRY_SEALED_MAX {
+            let rest = sealed.split_off(ENTRY_SEALED_MAX);
+            let histograms = HistogramsEntry { sealed, ..HistogramsEntry::default() };
+            self.put_entry(&SeriesEntry { id, tenant, histograms, ..SeriesEntry::default() });
+            sealed = rest;
+        }
+        self.sample_count += track.late.len() as u64;
+        self.sample_count += track.open.as_ref().map_or(0, |open| u64::from(open.count()));
+        let open = track.open.as_ref().map(|open| (open.encoding(), open.bytes()));
+        HistogramsEntry { open, late, sealed }
+    }
+}
+
+/// The late histograms of a series as a payload of the log; empty if there are none.
+fn late_histograms(stripe: &Stripe, id: u32) -> Vec<u8> {
+    let mut payload = Vec::new();
+    let Some(track) = stripe.histograms_of(id).filter(|track| !track.late.is_empty()) else { return payload };
+    let mut writer = HistogramsWriter::begin(0, &mut payload);
+    track.late.iter().for_each(|(&time, histogram)| writer.put(id, time, histogram));
+    payload
 }
 
 impl Head {

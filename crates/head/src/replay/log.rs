@@ -13,13 +13,14 @@ use std::thread::ScopedJoinHandle;
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::wal::{
-    DeletesRef, FrameRef, KIND_DELETES, KIND_SAMPLES, KIND_SERIES, SEGMENT_HEADER_BYTES, SamplesRef,
-    SeriesRef,
+    DeletesRef, FrameRef, HistogramsRef, KIND_DELETES, KIND_HISTOGRAMS, KIND_SAMPLES, KIND_SERIES,
+    SEGMENT_HEADER_BYTES, SamplesRef, SeriesRef,
 };
 use chronolith_model::{Labels, TenantId, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
 use super::files::{LogFiles, Segment, SegmentEnd};
+use super::histograms;
 use super::positions::Positions;
 use super::stream::{Block, FrameStream};
 use crate::head::{Series, replay_thread_count};
@@ -50,15 +51,15 @@ pub(super) struct LogReplay<'a> {
 }
 
 /// What all threads share.
-struct Shared<'a> {
-    series: &'a Series,
-    positions: &'a Positions,
+pub(super) struct Shared<'a> {
+    pub(super) series: &'a Series,
+    pub(super) positions: &'a Positions,
     tenants: &'a RwLock<Tenants>,
-    aliases: &'a RwLock<HashMap<u32, u32>>,
-    sample_count: AtomicU64,
-    unknown_count: AtomicU64,
+    pub(super) aliases: &'a RwLock<HashMap<u32, u32>>,
+    pub(super) sample_count: AtomicU64,
+    pub(super) unknown_count: AtomicU64,
     /// Above every id without definition that the log speaks of.
-    unknown_end: AtomicU32,
+    pub(super) unknown_end: AtomicU32,
     notes: Mutex<Vec<String>>,
     failure: Mutex<Option<HeadError>>,
 }
@@ -308,7 +309,7 @@ fn open_segment<'a>(
 /// Above all ids that the log speaks of.
 fn id_ceiling(series: &Series, files: &LogFiles) -> Result<u32, HeadError> {
     let mut ceiling = 0;
-    let mut samples = SamplesRef::default();
+    let (mut samples, mut histograms) = (SamplesRef::default(), HistogramsRef::default());
     for segment in &files.segments {
         let mut stream = open_segment(series, files, segment)?;
         while let Some(block) = stream.next()? {
@@ -316,6 +317,8 @@ fn id_ceiling(series: &Series, files: &LogFiles) -> Result<u32, HeadError> {
                 let payload = block.payload(frame);
                 if frame.header.kind == KIND_SAMPLES && samples.decode(payload).is_ok() {
                     ceiling = samples.ids.iter().fold(ceiling, |c, id| c.max(id.saturating_add(1)));
+                } else if frame.header.kind == KIND_HISTOGRAMS && histograms.decode(payload).is_ok() {
+                    ceiling = histograms.ids.iter().fold(ceiling, |c, id| c.max(id.saturating_add(1)));
                 } else if frame.header.kind == KIND_SERIES
                     && let Ok(mut series) = SeriesRef::decode(payload)
                 {
@@ -382,6 +385,7 @@ fn take_block(
         let (payload, sequence) = (block.payload(frame), frame.header.sequence);
         let applied = match frame.header.kind {
             KIND_SAMPLES => samples.decode(payload).map(|()| apply(samples, sequence, shared)),
+            KIND_HISTOGRAMS => histograms::apply(payload, sequence, shared),
             KIND_DELETES => DeletesRef::decode(payload).map(|d| apply_deletes(&d, sequence, shared)),
             // Definitions are taken in by the reading thread, kinds of later versions by nobody.
             _ => Ok(()),
@@ -463,7 +467,12 @@ fn apply_deletes(deletes: &DeletesRef, sequence: u64, shared: &Shared<'_>) {
     }
 }
 
-fn put_windows(shared: &Shared<'_>, tenant: Option<u32>, tally: &mut WindowTally, arrival_ms: i64) {
+pub(super) fn put_windows(
+    shared: &Shared<'_>,
+    tenant: Option<u32>,
+    tally: &mut WindowTally,
+    arrival_ms: i64,
+) {
     let Some(idx) = tenant else { return };
     let tenant = shared.tenants.read().all().get(idx as usize).cloned();
     if let Some(tenant) = tenant {

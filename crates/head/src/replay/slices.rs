@@ -17,6 +17,7 @@ use chronolith_model::{Columns, TenantId, TimeRange};
 use parking_lot::Mutex;
 
 use super::files::{LogFiles, read_head};
+use super::histograms;
 use crate::chain::Chain;
 use crate::checkpoint::{Spot, slice_of, slice_path};
 use crate::head::{Series, replay_thread_count};
@@ -283,6 +284,9 @@ fn put_series(stripe: &mut Stripe, series: &Series, entry: &SeriesEntry<'_>, ten
         (hot.xor, hot.open, hot.open_min, hot.window_end) = (state, open, open_min, window_end);
         (hot.sealed, hot.late) = (sealed, late);
     }
+    if !entry.histograms.is_empty() {
+        histograms::restore(stripe, series, entry, tally, &mut work.missing_files, &mut work.damaged_count);
+    }
 }
 
 /// Takes all that is stored of a series, and the series, out of its stripe.
@@ -306,5 +310,6 @@ pub(super) fn discard(stripe: &mut Stripe, series: &Series, id: u32, tally: &mut
     if let Some(hot) = stripe.hot_mut(id) {
         (hot.open, hot.sealed, hot.late) = (Chain::NONE, NONE, NONE);
     }
+    histograms::discard(stripe, series, id, tally);
     stripe.remove(id);
 }

@@ -1,8 +1,8 @@
-//! Deleting: the samples of a time range leave a series, wherever they are.
+//! Deleting: the floats of a time range leave a series, wherever they are.
 //!
 //! Holds: what is left reads as if the deleted samples had never come; one of the same time that comes later is
 //! stored like any other. A damaged chunk that lies in the range only in part stays as it is.
-//! Not here: which series, the log (`delete`).
+//! Not here: which series, the log (`delete`), histograms (`stripe::histograms`).
 
 use chronolith_format::xor::{self, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{Columns, TimeRange};
@@ -24,8 +24,8 @@ pub(crate) struct Erased {
 }
 
 impl Stripe {
-    /// Removes the samples of series `id` in `range`.
-    pub(crate) fn erase(
+    /// Removes the floats of series `id` in `range`.
+    pub(super) fn erase_floats(
         &mut self,
         world: &StripeWorld<'_>,
         windows: &mut WindowTally,
@@ -74,8 +74,7 @@ impl Stripe {
         debug_assert!(decoded.is_ok(), "open chunks decode");
         let stored_count = samples.len() + late.len();
         join(&mut samples, &late);
-        let window = TimeRange { start: hot.window_end - world.window_ms, end: hot.window_end };
-        self.free.note_merge(SeriesWindow { id, range: window });
+        self.free.note_merge(SeriesWindow::of(world, id, hot.open_min));
         let before_count = samples.len();
         keep_outside(&mut samples, range);
         windows.add(hot.open_min, samples.len() as i64 - stored_count as i64);

@@ -64,6 +64,22 @@ impl Stripe {
         time: i64,
         value_bits: u64,
     ) -> Applied {
+        if self.histograms.get(id).is_some() {
+            // Some may have come since it was found to be late.
+            return self.append_beside(world, windows, id, time, value_bits);
+        }
+        self.append_late_apart(world, windows, id, time, value_bits)
+    }
+
+    /// As [`Stripe::append_late`], past the histograms of the series.
+    pub(super) fn append_late_apart(
+        &mut self,
+        world: &StripeWorld<'_>,
+        windows: &mut WindowTally,
+        id: u32,
+        time: i64,
+        value_bits: u64,
+    ) -> Applied {
         let Some(hot) = self.hot(id).cloned() else { return Applied::Gone };
         let window = SeriesWindow::of(world, id, time);
         let known = self.free.known(window, time);
@@ -107,7 +123,7 @@ impl Stripe {
     }
 
     /// Bits of the value that a chunk has for `time`, which lies in `window` and is not later than the last sample.
-    fn chunk_value(
+    pub(super) fn chunk_value(
         &mut self,
         world: &StripeWorld<'_>,
         window: SeriesWindow,

@@ -46,8 +46,7 @@ impl Stripe {
             let stored_count = samples.len() + late.len();
             join(&mut samples, &late);
             windows.add(hot.open_min, samples.len() as i64 - stored_count as i64);
-            let window = TimeRange { start: hot.window_end - world.window_ms, end: hot.window_end };
-            self.free.note_merge(SeriesWindow { id, range: window });
+            self.free.note_merge(SeriesWindow::of(world, id, hot.open_min));
             self.push_sealed(world, id, &samples);
             if let (Some(&time), Some(value)) = (samples.times.last(), samples.values.last()) {
                 last = XorState::ended(time, value.to_bits());

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of it")]
 
 pub mod fault_disk;
+pub mod kinds;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -7,6 +7,7 @@ use chronolith_block::BlockError;
 use chronolith_model::{Columns, TimeRange};
 
 use super::Gather;
+use crate::output::Output;
 use crate::refs::NONE;
 
 /// Late samples in memory: 24 bytes each.
@@ -37,7 +38,7 @@ impl Gather {
         if samples.is_empty() {
             return Ok(());
         }
-        let positions = self.positions_of(&samples);
+        let positions = self.positions_of(samples.iter().map(|sample| sample.series));
         let position = |sample: &LateSample| positions[sample.series as usize];
         // Stable: of equal times the one that came first stays in front.
         samples.sort_by_cached_key(|sample| {
@@ -64,15 +65,15 @@ impl Gather {
         Ok(())
     }
 
-    /// Place of each series of `samples` by labels.
-    fn positions_of(&mut self, samples: &[LateSample]) -> Vec<u32> {
+    /// Place of each of `series` by labels.
+    pub(super) fn positions_of(&mut self, series: impl Iterator<Item = u32>) -> Vec<u32> {
         let mut positions = vec![NONE; self.table.len()];
         let mut order = Vec::new();
-        for sample in samples {
-            let position = &mut positions[sample.series as usize];
+        for series in series {
+            let position = &mut positions[series as usize];
             if *position == NONE {
                 *position = 0;
-                order.push(sample.series);
+                order.push(series);
             }
         }
         self.table.sort(&self.table.dictionary().ranks(), &mut order);
@@ -102,14 +103,20 @@ impl Gather {
             output.put(of_series[0].series, range, &columns)?;
         }
         self.output.end_beside(&output);
+        let written = self.finish_beside(output, positions)?;
+        self.counts.late_samples += written;
+        Ok(())
+    }
+
+    /// Completes blocks beside the others; gives how many samples they have.
+    pub(super) fn finish_beside(&mut self, mut output: Output, positions: &[u32]) -> Result<u64, BlockError> {
         (self.announce)(&output.ulids())?;
         let ranks = self.table.dictionary().ranks();
         let tombstones = &self.tombstones;
         let deleted = |series: u32| tombstones.get(u64::from(series)).to_vec();
         let finished = output.finish(&self.table, &ranks, positions, &deleted)?;
         self.counts.samples += finished.samples;
-        self.counts.late_samples += finished.samples;
         self.blocks.extend(finished.blocks);
-        Ok(())
+        Ok(finished.samples)
     }
 }

@@ -6,7 +6,8 @@
 use std::path::PathBuf;
 
 use chronolith_base::{Env, Mapped};
-use chronolith_format::chunks::ENCODINGS_HISTOGRAM;
+use chronolith_format::chunks::ENCODINGS_OPAQUE;
+use chronolith_format::kinds;
 use chronolith_format::upstream::head_chunks::HeadChunks;
 use chronolith_format::xor::{self, ENCODING_XOR};
 use chronolith_format::xor2::{self, ENCODING_XOR2};
@@ -140,7 +141,7 @@ impl Gather {
         let file = self.chunks.files.get(place.file as usize).map_or(&[][..], |file| file);
         let (start, len) = (place.start as usize, place.len as usize);
         let bytes = file.get(start..start + len).unwrap_or_default();
-        if ENCODINGS_HISTOGRAM.contains(&place.encoding) {
+        if ENCODINGS_OPAQUE.contains(&place.encoding) {
             let count = bytes.first_chunk::<2>().map_or(0, |count| u16::from_be_bytes(*count));
             self.counts.histogram_samples += u64::from(count);
             return false;
@@ -148,6 +149,9 @@ impl Gather {
         let decoded = match place.encoding {
             ENCODING_XOR => xor::decode(bytes, TimeRange::ALL, columns).is_ok(),
             ENCODING_XOR2 => xor2::decode(bytes, TimeRange::ALL, columns).is_ok(),
+            other if kinds::is_histogram(other) => {
+                kinds::decode(other, bytes, TimeRange::ALL, columns).is_ok()
+            }
             _ => false,
         };
         self.counts.unknown_chunks += u64::from(!decoded);
@@ -157,6 +161,12 @@ impl Gather {
     }
 
     fn append_mapped(&mut self, series: u32, out_of_order: bool, columns: &Columns) {
+        if !columns.histograms.is_empty() {
+            for (idx, histogram) in &columns.histograms {
+                self.histogram(series, columns.times[*idx as usize], histogram.clone());
+            }
+            return;
+        }
         for (&time, value) in columns.times.iter().zip(&columns.values) {
             if out_of_order {
                 self.push_late(series, time, value.to_bits());

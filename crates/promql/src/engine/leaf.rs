@@ -1,6 +1,6 @@
 //! Leaves: selectors, and functions of range selectors, computed while the samples are read.
 //! Holds: series come in the order of the source, whether one thread computes them or several; several do only
-//! when there are enough samples to pay for starting them, and as many as other queries leave (`helpers`).
+//! when there are enough samples to pay for starting them, and as many as other queries leave (`threads`).
 //! Not here: functions of subqueries (`window`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -145,7 +145,7 @@ impl<'q> Leaf<'q> {
         let next = AtomicUsize::new(0);
         let work = || compute_morsels(&work_of, batch, &next);
         let wanted = run.options.threads.min(batch.len().div_ceil(MORSEL_SERIES_COUNT)).saturating_sub(1);
-        let leave = run.helpers.take(wanted);
+        let leave = run.spare_threads.take(wanted);
         let mut parts = std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().name("promql".to_owned()).spawn_scoped(scope, work);
             // Where no thread can be had, the calling one does all.

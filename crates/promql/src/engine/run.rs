@@ -7,7 +7,8 @@ use chronolith_base::Reservation;
 use chronolith_model::{Queryable, ReadContext};
 
 use super::annotation::Annotations;
-use super::helpers::Helpers;
+
+use super::threads::SpareThreads;
 use super::trace::Trace;
 use super::{EngineOptions, EvalError, NameRemoval, Query};
 
@@ -26,7 +27,7 @@ pub(crate) struct Run<'q> {
     /// What is counted.
     pub(crate) trace: &'q Trace,
     /// Threads that may help.
-    pub(crate) helpers: &'q Helpers,
+    pub(crate) spare_threads: &'q SpareThreads,
     samples_held: AtomicU64,
     samples_peak: AtomicU64,
 }
@@ -39,7 +40,7 @@ impl<'q> Run<'q> {
         options: &'q EngineOptions,
         query: &'q Query<'q>,
         trace: &'q Trace,
-        helpers: &'q Helpers,
+        spare_threads: &'q SpareThreads,
     ) -> Run<'q> {
         Run {
             source,
@@ -48,7 +49,7 @@ impl<'q> Run<'q> {
             query,
             annotations: Annotations::new(query.text),
             trace,
-            helpers,
+            spare_threads,
             samples_held: AtomicU64::new(0),
             samples_peak: AtomicU64::new(0),
         }

@@ -100,7 +100,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
             "type_and_unit_labels": features.type_and_unit_labels,
             "duration_expressions": true,
             "per_step_stats": true,
-            "native_histograms": false,
+            "native_histograms": true,
         },
         "rules": {}, "scrape": {}, "tsdb": { "out_of_order": true },
     }))

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
-use chronolith_base::ByteReader;
+use chronolith_base::{ByteReader, Reservation};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused, v2};
 use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WriteError};
@@ -115,9 +115,12 @@ fn store_body(
     message: Message,
     mut body: BodyBytes,
 ) -> Result<Written, ApiError> {
+    let mut histograms_held = app.write_budget.reserve(0).map_err(|full| decode_error(full.into()))?;
     let mut batch = app.batches.take();
-    let result = decode(app, message, &mut body, &mut batch)
+    let result = decode(app, message, &mut body, &mut histograms_held, &mut batch)
         .and_then(|refused| append(app, store, tenant, message, &batch, refused));
+    // They are gone when their memory is given back.
+    batch.histograms.clear();
     app.batches.give(batch);
     result
 }
@@ -126,13 +129,14 @@ fn decode(
     app: &App,
     message: Message,
     body: &mut BodyBytes,
+    histograms_held: &mut Reservation,
     batch: &mut WriteBatch,
 ) -> Result<Refused, ApiError> {
     let bytes_max = app.options.write.decompressed_bytes_max;
     let start_ns = app.env.clock.mono_ns();
     let decoded = match message {
-        Message::V1 => remote_write::decode(&body.bytes, bytes_max, batch),
-        Message::V2 => v2::decode(&body.bytes, bytes_max, &mut body.held, batch),
+        Message::V1 => remote_write::decode_histograms(&body.bytes, bytes_max, histograms_held, batch),
+        Message::V2 => v2::decode_histograms(&body.bytes, bytes_max, &mut body.held, histograms_held, batch),
     };
     app.metrics.write.decode.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
     decoded.map_err(decode_error)
@@ -205,8 +209,9 @@ fn answer(message: Message, written: &Written) -> Response<Body> {
     if message == Message::V2 {
         let outcome = &written.outcome;
         let headers = response.headers_mut();
-        headers.insert(SAMPLES_WRITTEN_HEADER, HeaderValue::from(outcome.accepted_count));
-        headers.insert(HISTOGRAMS_WRITTEN_HEADER, HeaderValue::from(0));
+        let float_count = outcome.accepted_count - outcome.histograms_accepted;
+        headers.insert(SAMPLES_WRITTEN_HEADER, HeaderValue::from(float_count));
+        headers.insert(HISTOGRAMS_WRITTEN_HEADER, HeaderValue::from(outcome.histograms_accepted));
         headers.insert(EXEMPLARS_WRITTEN_HEADER, HeaderValue::from(outcome.exemplars_accepted));
     }
     response

@@ -7,7 +7,11 @@ mod disk_full;
 #[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
 mod fault_disk;
 mod fixture;
+mod histograms;
 mod idle;
+#[path = "../../../head/tests/harness/kinds.rs"]
+#[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
+mod kinds;
 mod model;
 mod policy;
 mod retention;

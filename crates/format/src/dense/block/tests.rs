@@ -85,38 +85,6 @@ fn forged_blocks_are_errors() {
     assert_eq!(unpacked(&[PATCHED, 0, 1, 7, 2], 8).unwrap()[7], 1);
 }
 
-/// A block that is not searched has the very bytes that the search gives.
-#[test]
-fn spread_items_are_packed_as_a_search_would() {
-    let rng = Rng::from_seed(5);
-    let (mut spread_count, mut round_count) = (0, 0);
-    for width in 1..=64u32 {
-        for round in 0..200 {
-            let count = 1 + rng.below(BLOCK_ITEMS as u64) as usize;
-            let outliers = if round % 3 == 0 { 0 } else { rng.below(1 + count as u64) };
-            let base = (rng.next_u64() >> rng.below(64)).cast_signed();
-            let item = |narrower: u32| {
-                let bits = rng.next_u64().checked_shr(64 - width.saturating_sub(narrower)).unwrap_or(0);
-                base.wrapping_add(bits.cast_signed())
-            };
-            let narrower = rng.below(6) as u32;
-            let mut items: Vec<i64> = (0..count).map(|_| item(narrower)).collect();
-            for _ in 0..outliers {
-                items[rng.below(count as u64) as usize] = item(0);
-            }
-            let (low, high) = (*items.iter().min().unwrap(), *items.iter().max().unwrap());
-            round_count += 1;
-            if is_spread(&items, low, width_of(distance(low, high))) {
-                spread_count += 1;
-                let mut searched = Vec::new();
-                put_searched(&items, &mut searched);
-                assert_eq!(packed(&items), searched, "{items:?}");
-            }
-        }
-    }
-    assert!(round_count / 10 < spread_count && spread_count < round_count, "{spread_count} of {round_count}");
-}
-
 #[test]
 fn equal_items_cost_a_head() {
     assert_eq!(estimate_bits(&[7; 100]), BLOCK_HEAD_BITS);

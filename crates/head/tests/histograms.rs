@@ -1,0 +1,247 @@
+//! Series of floats and native histograms over a random life: late ones, repeats, conflicts, replacements, deletions,
+//! checkpoints, window drops, power cuts. What is read is what a map has, bit for bit. A failure prints its seed.
+
+mod harness;
+
+use std::collections::BTreeMap;
+
+use chronolith_base::Rng;
+use chronolith_format::kinds as chunk_kinds;
+use chronolith_head::{Head, WindowSeries};
+use chronolith_model::{
+    Columns, DuplicatePolicy, Labels, MatchOp, Matcher, Reject, Selector, TimeRange, WriteBatch,
+};
+use harness::kinds::{Sample, push, random_sample, text, texts};
+use harness::{NOW_MS, WINDOW_MS, World, delete, labels, tenant};
+
+const SERIES: u64 = 6;
+const STEPS: usize = 150;
+
+type Stored = BTreeMap<Labels, BTreeMap<i64, String>>;
+
+struct Life {
+    world: World,
+    head: Head,
+    stored: Stored,
+    /// Windows that have left: whether the head still knows the newest sample of them is its own business.
+    flushed: Vec<TimeRange>,
+    rng: Rng,
+    now: i64,
+}
+
+fn read_all(world: &World, head: &Head) -> Stored {
+    let any = [Matcher::new("__name__", MatchOp::Regex, ".*").expect("a pattern")];
+    let selector = Selector { matchers: &any, range: TimeRange::ALL };
+    let mut out = Stored::new();
+    for series in head.select(&tenant("a"), &selector, &world.context()).expect("select works") {
+        let mut columns = Columns::default();
+        series.samples.read(TimeRange::ALL, &mut columns).expect("samples read");
+        assert!(columns.times.is_sorted_by(|a, b| a < b), "times ascend");
+        out.insert(series.labels, texts(&columns).into_iter().collect());
+    }
+    out
+}
+
+impl Life {
+    fn below(&self, bound: u64) -> u64 {
+        self.rng.below(bound)
+    }
+
+    fn samples(&self) -> Vec<(i64, Sample)> {
+        let mut out = Vec::new();
+        for _ in 0..1 + self.below(if self.below(5) == 0 { 150 } else { 5 }) {
+            let time = match self.below(10) {
+                0..=6 => self.now + self.below(3000) as i64,
+                7..=8 => self.now - self.below(2 * WINDOW_MS as u64) as i64,
+                _ => NOW_MS - 10_000 + self.below(40) as i64,
+            };
+            if self.flushed.iter().any(|window| window.contains(time)) {
+                continue;
+            }
+            out.push((time, random_sample(&self.rng, (time - NOW_MS + 3_000_000) as u64 / 2000)));
+        }
+        if self.below(3) > 0 {
+            out.sort_by_key(|sample| sample.0);
+        }
+        out
+    }
+
+    fn append(&mut self) {
+        let mut batch = WriteBatch::from_labels();
+        let (mut accepted, mut repeats, mut conflicts) = (0, 0, 0);
+        for _ in 0..1 + self.below(6) {
+            let labels = labels(self.below(SERIES));
+            let samples = self.samples();
+            push(&mut batch, &labels, &samples);
+            let stored = self.stored.entry(labels).or_default();
+            for (time, sample) in samples {
+                let text = text(&sample);
+                match stored.get(&time) {
+                    Some(known) if *known == text => repeats += 1,
+                    Some(_) if self.world.limits.duplicates == DuplicatePolicy::KeepFirst => {
+                        conflicts += 1;
+                        continue;
+                    }
+                    _ => {}
+                }
+                accepted += 1;
+                stored.insert(time, text);
+            }
+        }
+        let outcome = self.world.write(&self.head, &tenant("a"), &batch).expect("written");
+        assert_eq!((outcome.accepted_count, outcome.repeated_count), (accepted, repeats), "{outcome:?}");
+        assert_eq!(outcome.rejected[Reject::DuplicateTimestamp as usize], conflicts);
+        assert_eq!(outcome.rejected_count(), conflicts);
+        self.now += self.below(6000) as i64;
+    }
+
+    fn delete(&mut self) {
+        let start = match self.below(2) {
+            0 => self.now - self.below(3 * WINDOW_MS as u64) as i64,
+            _ => NOW_MS - 10_000 + self.below(40) as i64,
+        };
+        let range = TimeRange::new(start, start + [1, 40, 3000, 2 * WINDOW_MS][self.below(4) as usize]);
+        let matcher = Matcher::equal("job", &format!("job-{}", self.below(4)));
+        let mut want = 0;
+        for (_, samples) in self.stored.iter_mut().filter(|(labels, _)| matcher.matches_labels(labels)) {
+            let before = samples.len();
+            samples.retain(|time, _| !range.contains(*time));
+            want += (before - samples.len()) as u64;
+        }
+        assert_eq!(delete(&self.head, "a", &[vec![matcher]], range), want, "{range:?}");
+    }
+
+    /// A window is what its chunks say, and leaves the head with them.
+    fn flush_window(&mut self) {
+        let windows = self.head.windows();
+        if windows.is_empty() {
+            return;
+        }
+        let window = windows[self.below(windows.len() as u64) as usize].clone();
+        let snapshot = self.head.snapshot_window(&tenant("a"), window.range).expect("snapshot");
+        let mut found = Stored::new();
+        for item in snapshot.series() {
+            let WindowSeries { labels, chunks, damages } = item.expect("series of a snapshot");
+            assert!(damages.is_empty());
+            assert!(chunks.windows(2).all(|pair| pair[0].max_time < pair[1].min_time), "chunks ascend");
+            let mut columns = Columns::default();
+            for chunk in &chunks {
+                let before = columns.len();
+                chunk_kinds::decode(chunk.encoding, &chunk.bytes, TimeRange::ALL, &mut columns).unwrap();
+                assert_eq!(columns.len() - before, usize::from(chunk.count));
+                let ends = (columns.times[before], columns.times[columns.len() - 1]);
+                assert_eq!(ends, (chunk.min_time, chunk.max_time));
+            }
+            found.insert(labels, texts(&columns).into_iter().collect());
+        }
+        let mut want = self.stored.clone();
+        want.values_mut().for_each(|samples| samples.retain(|time, _| window.range.contains(*time)));
+        want.retain(|_, samples| !samples.is_empty());
+        assert_eq!(found, want, "window {:?}", window.range);
+        self.head.drop_window(snapshot);
+        self.head.checkpoint().expect("checkpoint");
+        self.stored.values_mut().for_each(|samples| samples.retain(|time, _| !window.range.contains(*time)));
+        self.flushed.push(window.range);
+    }
+
+    fn compare(&mut self) {
+        self.stored.retain(|_, samples| !samples.is_empty());
+        let mut found = read_all(&self.world, &self.head);
+        found.retain(|_, samples| !samples.is_empty());
+        for (labels, want) in &self.stored {
+            let got = found.get(labels).cloned().unwrap_or_default();
+            let differs: Vec<_> = want.iter().filter(|(time, text)| got.get(time) != Some(text)).collect();
+            let extra: Vec<_> = got.iter().filter(|(time, _)| !want.contains_key(time)).collect();
+            assert!(
+                differs.is_empty() && extra.is_empty(),
+                "{labels} lacks {differs:?}, has {extra:?} too much"
+            );
+        }
+        assert_eq!(found.len(), self.stored.len(), "only series of the model");
+        if self.world.limits.duplicates == DuplicatePolicy::KeepFirst {
+            let stored: usize = self.stored.values().map(BTreeMap::len).sum();
+            let counted: u64 = self.head.windows().iter().map(|window| window.sample_count).sum();
+            assert_eq!(counted, stored as u64, "windows count both kinds");
+        }
+    }
+
+    fn restart(self) -> Life {
+        let Life { world, head, stored, flushed, rng, now } = self;
+        world.disk.crash();
+        drop(head);
+        let (head, report) = world.open();
+        assert_eq!(report.notes, Vec::<String>::new());
+        let mut life = Life { world, head, stored, flushed, rng, now };
+        life.compare();
+        life
+    }
+}
+
+fn live(seed: u64) {
+    println!("seed {seed}");
+    let mut world = World::new(seed);
+    world.limits.future_ms_max = 0;
+    if seed % 2 == 1 {
+        world.limits.duplicates = DuplicatePolicy::LastWins;
+    }
+    let (head, _) = world.open();
+    let rng = Rng::from_seed(seed ^ 0x5eed);
+    let mut life =
+        Life { world, head, stored: Stored::new(), flushed: Vec::new(), rng, now: NOW_MS - 2_000_000 };
+    for _ in 0..STEPS {
+        match life.below(20) {
+            0..=11 => life.append(),
+            12 => life.delete(),
+            13 if life.below(3) == 0 => life.flush_window(),
+            14 => {
+                life.head.checkpoint().expect("checkpoint");
+            }
+            15 => {
+                life.world.clock.advance(std::time::Duration::from_secs(life.below(400)));
+                life.head.roll_checkpoint().expect("a part of the checkpoint");
+            }
+            16 | 17 => life = life.restart(),
+            _ => life.compare(),
+        }
+    }
+    life.restart().compare();
+}
+
+#[test]
+fn random_lives_of_both_kinds_match_the_model() {
+    (0..30).for_each(live);
+}
+
+/// A batch may change the kind of a series at a time twice: the log has the last word as memory has.
+#[test]
+fn the_last_kind_of_a_time_is_the_one_after_a_restart() {
+    for order in 0..2 {
+        let mut world = World::new(order);
+        world.limits.duplicates = DuplicatePolicy::LastWins;
+        let (head, _) = world.open();
+        let rng = Rng::from_seed(9);
+        let histogram = loop {
+            let sample = random_sample(&rng, 5);
+            if matches!(&sample, Sample::Histogram(one) if !one.sum().is_nan()) {
+                break sample;
+            }
+        };
+        let (a, b) = (Sample::Float(4.0), histogram);
+        let (first, second) = if order == 0 { (a, b) } else { (b, a) };
+        let mut batch = WriteBatch::from_labels();
+        let times = [NOW_MS - 5, NOW_MS, NOW_MS + 5];
+        push(&mut batch, &labels(1), &times.map(|time| (time, first.clone())));
+        push(&mut batch, &labels(1), &[(NOW_MS, second.clone())]);
+        push(&mut batch, &labels(2), &[(NOW_MS, second.clone()), (NOW_MS, first.clone())]);
+        let outcome = world.write(&head, &tenant("a"), &batch).expect("written");
+        assert_eq!(outcome.accepted_count, 6);
+        let before = read_all(&world, &head);
+        assert_eq!(before[&labels(1)][&NOW_MS], text(&second));
+        assert_eq!(before[&labels(2)][&NOW_MS], text(&first));
+        world.disk.crash();
+        drop(head);
+        let (head, report) = world.open();
+        assert_eq!(report.notes, Vec::<String>::new());
+        assert_eq!(read_all(&world, &head), before);
+    }
+}

@@ -1,0 +1,231 @@
+//! Columns that may hold histograms: joining, cutting, runs of one kind.
+//!
+//! Holds: the side column stays with its samples; columns of floats cost what they cost without it. What a histogram
+//! says about a reset since the sample before is kept only where that sample still stands before it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Columns;
+use crate::histogram::ResetHint;
+use crate::{Histogram, TimeRange};
+
+/// The histogram as it is behind another sample than the one that its sender or chunk put it behind.
+fn apart(histogram: &Arc<Histogram>) -> Arc<Histogram> {
+    if histogram.reset_hint() != ResetHint::NotReset {
+        return histogram.clone();
+    }
+    let mut histogram = Histogram::clone(histogram);
+    histogram.set_reset_hint(ResetHint::Unknown);
+    Arc::new(histogram)
+}
+
+impl Columns {
+    /// Appends sample `idx` of `other` behind a sample that it did not stand behind there.
+    ///
+    /// # Panics
+    /// If `other` has no such sample.
+    pub fn push_apart(&mut self, other: &Columns, idx: usize) {
+        self.push_from(other, idx);
+        if other.histograms.is_empty() {
+            return;
+        }
+        if let Some((at, last)) = self.histograms.last_mut()
+            && *at as usize + 1 == self.times.len()
+        {
+            *last = apart(last);
+        }
+    }
+
+    /// Appends the samples of `other` at `places`, neighbours as they are; the first is [`Columns::push_apart`].
+    ///
+    /// # Panics
+    /// If `other` has no such samples.
+    pub fn extend_from(&mut self, other: &Columns, places: Range<usize>) {
+        if other.histograms.is_empty() && other.start_times.is_empty() {
+            self.times.extend_from_slice(&other.times[places.clone()]);
+            self.values.extend_from_slice(&other.values[places]);
+            return;
+        }
+        for idx in places.clone() {
+            if idx == places.start {
+                self.push_apart(other, idx);
+            } else {
+                self.push_from(other, idx);
+            }
+        }
+    }
+
+    /// Where the samples in `range` are.
+    #[must_use]
+    pub fn places(&self, range: TimeRange) -> Range<usize> {
+        let start = self.times.partition_point(|&time| time < range.start);
+        start..self.times.partition_point(|&time| time < range.end).max(start)
+    }
+
+    /// Takes the samples at `places` out.
+    ///
+    /// # Panics
+    /// If there are no such samples.
+    pub fn remove(&mut self, places: Range<usize>) {
+        self.times.drain(places.clone());
+        self.values.drain(places.clone());
+        if !self.start_times.is_empty() {
+            let end = places.end.min(self.start_times.len());
+            self.start_times.drain(places.start.min(end)..end);
+        }
+        let removed = places.len() as u32;
+        self.histograms.retain_mut(|(idx, _)| {
+            if places.contains(&(*idx as usize)) {
+                return false;
+            }
+            if *idx as usize >= places.end {
+                *idx -= removed;
+            }
+            true
+        });
+    }
+
+    /// Keeps the first `len` samples.
+    pub fn truncate(&mut self, len: usize) {
+        self.times.truncate(len);
+        self.values.truncate(len);
+        self.start_times.truncate(len);
+        let kept = self.histograms.partition_point(|(idx, _)| (*idx as usize) < len);
+        self.histograms.truncate(kept);
+    }
+
+    /// The stretches of samples of one kind, in order; whether they are histograms.
+    pub fn runs(&self) -> impl Iterator<Item = (Range<usize>, SampleKind)> + '_ {
+        let (mut at, mut next) = (0, 0);
+        std::iter::from_fn(move || {
+            if at == self.times.len() {
+                return None;
+            }
+            let start = at;
+            let first = self.histograms.get(next).map_or(self.times.len(), |(idx, _)| *idx as usize);
+            if first > at {
+                at = first;
+                return Some((start..at, SampleKind::Float));
+            }
+            while self.histograms.get(next).is_some_and(|(idx, _)| *idx as usize == at) {
+                (at, next) = (at + 1, next + 1);
+            }
+            Some((start..at, SampleKind::Histogram))
+        })
+    }
+
+    /// The histograms of a run, one a sample.
+    pub fn histograms_at(&self, places: Range<usize>) -> impl Iterator<Item = &Arc<Histogram>> {
+        let start = self.histograms.partition_point(|(idx, _)| (*idx as usize) < places.start);
+        let end = self.histograms.partition_point(|(idx, _)| (*idx as usize) < places.end);
+        self.histograms[start..end].iter().map(|(_, histogram)| histogram)
+    }
+}
+
+/// What a sample is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SampleKind {
+    /// A float.
+    Float,
+    /// A native histogram.
+    Histogram,
+}
+
+/// Columns that ascend, each, as one: of equal times the sample of the column that comes first counts.
+#[must_use]
+pub fn merged(ranked: &[Columns]) -> Columns {
+    let mut next = vec![0usize; ranked.len()];
+    let mut out = Columns::default();
+    let mut last = None;
+    loop {
+        let first = |&at: &usize| ranked[at].times.get(next[at]).map(|&time| (time, at));
+        let Some((time, at)) = (0..ranked.len()).filter_map(|at| first(&at)).min() else { return out };
+        if last == Some(at) {
+            out.push_from(&ranked[at], next[at]);
+        } else {
+            out.push_apart(&ranked[at], next[at]);
+        }
+        last = Some(at);
+        for (place, columns) in next.iter_mut().zip(ranked) {
+            *place += usize::from(columns.times.get(*place) == Some(&time));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::IntHistogram;
+
+    fn histogram(sum: f64, hint: ResetHint) -> Arc<Histogram> {
+        Arc::new(Histogram::Int(IntHistogram { sum, reset_hint: hint, ..IntHistogram::default() }))
+    }
+
+    /// Letters are histograms, digits floats; the time is the place in the text.
+    fn columns(text: &str) -> Columns {
+        let mut out = Columns::default();
+        for (time, sign) in text.chars().enumerate() {
+            match sign {
+                ' ' => {}
+                '0'..='9' => out.push(time as i64, f64::from(sign as u32)),
+                _ => out.push_histogram(time as i64, histogram(f64::from(sign as u32), ResetHint::NotReset)),
+            }
+        }
+        out
+    }
+
+    fn text(columns: &Columns) -> String {
+        let mut out = String::new();
+        for (at, &time) in columns.times.iter().enumerate() {
+            out.extend(std::iter::repeat_n(' ', time as usize - out.len()));
+            let sign = char::from(columns.values[at] as u8);
+            let is_histogram = columns.histogram_at(at).is_some();
+            assert_eq!(is_histogram, !sign.is_ascii_digit());
+            out.push(sign);
+        }
+        out
+    }
+
+    #[test]
+    fn parts_are_removed_with_their_histograms() {
+        let whole = columns("ab12c3d");
+        for start in 0..7 {
+            for end in start..=7 {
+                let mut cut = whole.clone();
+                cut.remove(start..end);
+                let mut want = Columns::default();
+                want.extend_from(&whole, 0..start);
+                (end..7).for_each(|at| want.push_from(&whole, at));
+                assert_eq!(text(&cut), text(&want));
+            }
+            let mut cut = whole.clone();
+            cut.truncate(start);
+            assert_eq!(text(&cut), &"ab12c3d"[..start]);
+        }
+    }
+
+    #[test]
+    fn runs_are_of_one_kind() {
+        let lens = |text: &str| {
+            columns(text)
+                .runs()
+                .map(|(run, kind)| (run.len(), kind == SampleKind::Histogram))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lens("ab12c3d"), [(2, true), (2, false), (1, true), (1, false), (1, true)]);
+        assert_eq!(lens("12"), [(2, false)]);
+        assert_eq!(lens(""), []);
+        let whole = columns("1ab2");
+        assert_eq!(whole.histograms_at(1..3).count(), 2);
+    }
+
+    #[test]
+    fn the_first_column_counts_and_hints_hold_for_neighbours_only() {
+        let out = merged(&[columns("  x  1"), columns("ab cd "), columns("9  9 9z")]);
+        assert_eq!(text(&out), "abxcd1z");
+        let hints: Vec<ResetHint> = out.histograms.iter().map(|(_, one)| one.reset_hint()).collect();
+        use ResetHint::{NotReset, Unknown};
+        assert_eq!(hints, [Unknown, NotReset, Unknown, Unknown, NotReset, Unknown]);
+    }
+}
