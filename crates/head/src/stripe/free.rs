@@ -254,7 +254,7 @@ impl FreeTimes {
             return;
         };
         let fresh = Entry::new(window, step_ms, first_ms);
-        if !fresh.step(last_ms).is_some_and(|step| step.is_ok()) {
+        if fresh.step(last_ms).is_none_or(|step| step.is_err()) {
             return;
         }
         let is_fit = |entry: &Entry| {

@@ -104,7 +104,7 @@ fn what_is_known_is_true() {
                 break;
             }
             if rng.below(3) > 0 {
-                note_gap(&mut free, of, step as i64, last, next);
+                note_gap(&mut free, of, step, last, next);
             }
             last = next;
             chunk.insert(last);
