@@ -9,7 +9,9 @@ mod histograms;
 
 use chronolith_format::wal;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome};
+use chronolith_model::{
+    DuplicatePolicy, LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome,
+};
 
 use std::sync::atomic::Ordering;
 
@@ -263,6 +265,8 @@ impl Head {
         range: std::ops::Range<usize>,
     ) {
         let has_histograms = !job.batch.histograms.is_empty();
+        // A late float that is held back would come behind a histogram that is to replace it.
+        let holds_back = !has_histograms || job.limits.duplicates == DuplicatePolicy::KeepFirst;
         let relogs = self.relog_before.load(Ordering::Relaxed) > 0;
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
@@ -286,7 +290,10 @@ impl Head {
                     reject_sample(job, reject, idx, time);
                     continue;
                 }
-                let applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
+                let mut applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
+                if applied == Applied::Behind && !holds_back {
+                    applied = stripe.append_late(&world, &mut job.windows, id, time, bits);
+                }
                 if applied == Applied::Behind {
                     scratch.behind.push(BatchSample { series_idx: idx, id, at });
                 } else {

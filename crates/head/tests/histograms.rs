@@ -228,16 +228,20 @@ fn the_last_kind_of_a_time_is_the_one_after_a_restart() {
         };
         let (a, b) = (Sample::Float(4.0), histogram);
         let (first, second) = if order == 0 { (a, b) } else { (b, a) };
-        let mut batch = WriteBatch::from_labels();
-        let times = [NOW_MS - 5, NOW_MS, NOW_MS + 5];
-        push(&mut batch, &labels(1), &times.map(|time| (time, first.clone())));
-        push(&mut batch, &labels(1), &[(NOW_MS, second.clone())]);
-        push(&mut batch, &labels(2), &[(NOW_MS, second.clone()), (NOW_MS, first.clone())]);
-        let outcome = world.write(&head, &tenant("a"), &batch).expect("written");
-        assert_eq!(outcome.accepted_count, 6);
+        // In order, then late.
+        for time in [NOW_MS, NOW_MS - 100] {
+            let mut batch = WriteBatch::from_labels();
+            let times = [time - 5, time, time + 5];
+            push(&mut batch, &labels(1), &times.map(|time| (time, first.clone())));
+            push(&mut batch, &labels(1), &[(time, second.clone())]);
+            push(&mut batch, &labels(2), &[(time, second.clone()), (time, first.clone())]);
+            let outcome = world.write(&head, &tenant("a"), &batch).expect("written");
+            assert_eq!(outcome.accepted_count, 6);
+            let stored = read_all(&world, &head);
+            assert_eq!(stored[&labels(1)][&time], text(&second));
+            assert_eq!(stored[&labels(2)][&time], text(&first));
+        }
         let before = read_all(&world, &head);
-        assert_eq!(before[&labels(1)][&NOW_MS], text(&second));
-        assert_eq!(before[&labels(2)][&NOW_MS], text(&first));
         world.disk.crash();
         drop(head);
         let (head, report) = world.open();
