@@ -9,11 +9,13 @@ mod lookup;
 mod members;
 mod memory;
 mod order;
+mod search;
 
 pub(crate) use load::LoadScratch;
 pub use lookup::Cardinality;
 use members::Members;
 pub(crate) use order::sort_by_labels;
+use search::Searches;
 
 use chronolith_base::hash::{FixedState, HashTable};
 use chronolith_model::Labels;
@@ -38,6 +40,8 @@ struct Name {
     pairs: Vec<u32>,
     /// The first of them in order of value, as many as somebody has asked for.
     by_value: Mutex<Arc<[u32]>>,
+    /// Patterns over the values.
+    searches: Searches,
 }
 
 struct Pair {
@@ -322,7 +326,13 @@ impl Tables {
         }
         let (start, len) = self.add_text(name);
         let id = self.names.len() as u32;
-        self.names.push(Name { start, len, pairs: Vec::new(), by_value: Mutex::default() });
+        self.names.push(Name {
+            start,
+            len,
+            pairs: Vec::new(),
+            by_value: Mutex::default(),
+            searches: Searches::default(),
+        });
         let (text, names, seed) = (&self.text, &self.names, self.seed);
         let hash = |&n: &u32| {
             let n = &names[n as usize];

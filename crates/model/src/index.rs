@@ -32,6 +32,24 @@ pub trait LabelIndex {
         prefix: &str,
         visit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<(), QueryError>;
+
+    /// Appends the refs of the series with a value of the label of `matcher` that is not empty, starts with `prefix` and
+    /// `fits`, which depends on the matcher alone. In any order of values; the refs of each ascend.
+    ///
+    /// # Errors
+    /// As the source.
+    fn search(
+        &self,
+        matcher: &Matcher,
+        prefix: &str,
+        fits: &dyn Fn(&str) -> bool,
+        out: &mut Vec<u32>,
+    ) -> Result<(), QueryError> {
+        for value in values(self, &matcher.name, prefix, fits)?.iter() {
+            self.postings(&matcher.name, value, out)?;
+        }
+        Ok(())
+    }
 }
 
 /// The refs of the series that fit all `matchers`, ascending.
@@ -161,16 +179,10 @@ impl<'a> Step<'a> {
             }
             Values::Search(prefix) => {
                 let matcher = self.matcher;
-                let keep = |value: &str| matcher.matches(value) != self.takes_away;
-                for value in values(index, name, prefix, keep)?.iter() {
-                    index.postings(name, value, &mut refs)?;
-                }
+                let fits = |value: &str| matcher.matches(value) != self.takes_away;
+                index.search(matcher, prefix, &fits, &mut refs)?;
             }
-            Values::Every => {
-                for value in values(index, name, "", |_| true)?.iter() {
-                    index.postings(name, value, &mut refs)?;
-                }
-            }
+            Values::Every => index.search(self.matcher, "", &|_| true, &mut refs)?,
         }
         // The stable sort finds the runs that the postings are, and merges them.
         if !refs.is_sorted() {
@@ -202,8 +214,8 @@ impl ValueList {
 
 /// The values of `name` that `keep` wants. They are collected before postings are read, so that an index may
 /// hold a lock while it calls back.
-fn values(
-    index: &dyn LabelIndex,
+fn values<I: LabelIndex + ?Sized>(
+    index: &I,
     name: &str,
     prefix: &str,
     keep: impl Fn(&str) -> bool,

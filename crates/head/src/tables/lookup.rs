@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use chronolith_base::hash::HashSet;
-use chronolith_model::QueryError;
 use chronolith_model::index::LabelIndex;
+use chronolith_model::{Matcher, QueryError};
 
 use super::Tables;
 
@@ -58,6 +58,30 @@ impl LabelIndex for Tables {
             let value = self.pair_text(pair).1;
             if value.starts_with(prefix) && !visit(value) {
                 break;
+            }
+        }
+        Ok(())
+    }
+
+    /// As the contract says; what fits a pattern is remembered.
+    fn search(
+        &self,
+        matcher: &Matcher,
+        prefix: &str,
+        fits: &dyn Fn(&str) -> bool,
+        out: &mut Vec<u32>,
+    ) -> Result<(), QueryError> {
+        let Some(name) = self.find_name(&matcher.name) else { return Ok(()) };
+        let name = &self.names[name as usize];
+        let found = name.searches.find(matcher, &name.pairs, |pair| {
+            let value = self.pair_text(pair).1;
+            !value.is_empty() && value.starts_with(prefix) && fits(value)
+        });
+        for pair in found.iter().map(|&pair| &self.pairs[pair as usize]).filter(|pair| pair.live_count > 0) {
+            let start = out.len();
+            pair.postings.read(out);
+            if self.dead_count > 0 {
+                self.keep_live(out, start);
             }
         }
         Ok(())

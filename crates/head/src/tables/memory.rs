@@ -9,7 +9,11 @@ impl Tables {
         let part = |name, bytes: usize, count: usize| MemoryPart::new(name, bytes as u64, count as u64);
         let name_bytes = self.names.capacity() * size_of::<Name>()
             + self.name_list_bytes
-            + self.names.iter().map(|name| 4 * name.by_value.lock().len()).sum::<usize>()
+            + self
+                .names
+                .iter()
+                .map(|name| 4 * name.by_value.lock().len() + name.searches.heap_bytes())
+                .sum::<usize>()
             + self.name_table.allocation_size();
         let (series, pairs) = (self.ids.len(), self.pairs.len());
         let index_bytes = 4 * (self.ids.capacity() + self.starts.capacity()) + 8 * self.dead.capacity();
