@@ -7,6 +7,7 @@
 mod histograms;
 mod late;
 mod mapped;
+mod waiting;
 
 use chronolith_base::DecodeError;
 use chronolith_base::hash::{HashMap, HashSet};

@@ -1,12 +1,12 @@
 //! Samples that are not newer than their series: kept up to a limit, then written to blocks of their own.
 //!
-//! Holds: of equal times of a series the sample that came first is written; blocks of samples in order that cover the
-//! same time have been begun before, so reading prefers them.
+//! Not here: the order in which they are written, and of which two the first counts (`waiting`).
 
 use chronolith_block::BlockError;
 use chronolith_model::{Columns, TimeRange};
 
 use super::Gather;
+use super::waiting::Waiting;
 use crate::output::Output;
 use crate::refs::NONE;
 
@@ -21,6 +21,28 @@ pub(super) struct LateSample {
     pub(super) bits: u64,
 }
 
+impl Waiting for LateSample {
+    fn series(&self) -> u32 {
+        self.series
+    }
+
+    fn time(&self) -> i64 {
+        self.time
+    }
+
+    fn says_same(&self, other: &LateSample) -> bool {
+        self.bits == other.bits
+    }
+
+    fn push(&self, out: &mut Columns) {
+        out.push(self.time, f64::from_bits(self.bits));
+    }
+
+    fn put(output: &mut Output, series: u32, range: TimeRange, samples: &Columns) -> Result<(), BlockError> {
+        output.put(series, range, samples)
+    }
+}
+
 impl Gather {
     pub(super) fn bound_late(&mut self) {
         if self.late.len() >= LATE_MAX {
@@ -31,37 +53,8 @@ impl Gather {
 
     /// Writes all late samples.
     pub(super) fn flush_late(&mut self) -> Result<(), BlockError> {
-        let mut samples = std::mem::take(&mut self.late);
-        let all = samples.len();
-        samples.retain(|sample| !self.dropped.contains(&sample.series));
-        self.counts.dropped_series_samples += (all - samples.len()) as u64;
-        if samples.is_empty() {
-            return Ok(());
-        }
-        let positions = self.positions_of(samples.iter().map(|sample| sample.series));
-        let position = |sample: &LateSample| positions[sample.series as usize];
-        // Stable: of equal times the one that came first stays in front.
-        samples.sort_by_cached_key(|sample| {
-            (self.output.range_of(sample.time).start, position(sample), sample.time)
-        });
-        let counts = &mut self.counts;
-        samples.dedup_by(|next, kept| {
-            let same = (next.series, next.time) == (kept.series, kept.time);
-            if same {
-                let repeated = next.bits == kept.bits;
-                counts.repeated_samples += u64::from(repeated);
-                counts.conflicting_samples += u64::from(!repeated);
-            }
-            same
-        });
-        let mut rest = samples.as_slice();
-        while let Some(first) = rest.first() {
-            let range = self.output.range_of(first.time);
-            let count = rest.partition_point(|sample| self.output.range_of(sample.time).start <= range.start);
-            let (of_range, behind) = rest.split_at(count);
-            self.write_late(range, of_range, &positions)?;
-            rest = behind;
-        }
+        let samples = std::mem::take(&mut self.late);
+        self.counts.late_samples += self.write_waiting(samples)?;
         Ok(())
     }
 
@@ -82,30 +75,6 @@ impl Gather {
         }
         self.late_series.extend(order);
         positions
-    }
-
-    fn write_late(
-        &mut self,
-        range: TimeRange,
-        samples: &[LateSample],
-        positions: &[u32],
-    ) -> Result<(), BlockError> {
-        if self.output.has_room(range) {
-            self.output.begin(range)?;
-        }
-        let mut output = self.output.begin_beside();
-        let mut columns = Columns::default();
-        for of_series in samples.chunk_by(|a, b| a.series == b.series) {
-            columns.clear();
-            for sample in of_series {
-                columns.push(sample.time, f64::from_bits(sample.bits));
-            }
-            output.put(of_series[0].series, range, &columns)?;
-        }
-        self.output.end_beside(&output);
-        let written = self.finish_beside(output, positions)?;
-        self.counts.late_samples += written;
-        Ok(())
     }
 
     /// Completes blocks beside the others; gives how many samples they have.
