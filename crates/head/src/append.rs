@@ -2,12 +2,14 @@
 //!
 //! Holds: a frame is queued under the lock of its stripe, so the log has the order of memory; nothing is
 //! allocated per sample.
-//! Not here: series seen for the first time (`resolve`), what a stripe does with a sample (`stripe`), series that bring
-//! histograms (`append::histograms`).
+//! Not here: series seen for the first time (`resolve`), what a stripe does with a sample (`stripe`), series with
+//! histograms (`append::histograms`) or start times (`append::starts`).
 
 mod histograms;
+mod starts;
 
 use chronolith_format::wal;
+use chronolith_format::wal::StartEntry;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{
     DuplicatePolicy, LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome,
@@ -63,6 +65,8 @@ pub(crate) struct AppendScratch {
     values: Vec<u64>,
     /// Histograms for the log: series and index into the batch.
     histograms: Vec<(u32, u32)>,
+    /// Start times for the log.
+    starts: Vec<StartEntry>,
     /// Samples of a stripe that are not later than the last ones of their series.
     behind: Vec<BatchSample>,
     pub(crate) payload: Vec<u8>,
@@ -78,6 +82,7 @@ impl AppendScratch {
             + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
             + 8 * (self.times.capacity() + self.values.capacity() + self.histograms.capacity())
             + size_of::<BatchSample>() * self.behind.capacity()
+            + size_of::<StartEntry>() * self.starts.capacity()
             + self.payload.capacity()
     }
 }
@@ -129,6 +134,7 @@ pub(crate) struct AppendJob<'a> {
     windows: WindowTally,
     late_count: u64,
     replaced_count: u64,
+    starts_count: u64,
     newest_ms: i64,
 }
 
@@ -165,6 +171,7 @@ impl Head {
             windows: WindowTally::new(self.options.window_ms),
             late_count: 0,
             replaced_count: 0,
+            starts_count: 0,
             newest_ms: i64::MIN,
         };
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
@@ -264,12 +271,13 @@ impl Head {
         stripe_idx: usize,
         range: std::ops::Range<usize>,
     ) {
-        let has_histograms = !job.batch.histograms.is_empty();
-        // A late float that is held back would come behind a histogram that is to replace it.
-        let holds_back = !has_histograms || job.limits.duplicates == DuplicatePolicy::KeepFirst;
         let relogs = self.relog_before.load(Ordering::Relaxed) > 0;
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
+        let batch = job.batch;
+        let is_plain = batch.histograms.is_empty() && batch.start_times.is_empty() && !stripe.has_starts();
+        // A late float that is held back would come behind a histogram that is to replace it.
+        let holds_back = is_plain || job.limits.duplicates == DuplicatePolicy::KeepFirst;
         let order = std::mem::take(&mut scratch.order);
         for &idx in &order[range] {
             let id = scratch.ids[idx as usize];
@@ -278,7 +286,9 @@ impl Head {
                 continue;
             }
             let series = &job.batch.series[idx as usize];
-            if has_histograms && !job.batch.histograms_of(series).is_empty() {
+            if !is_plain
+                && (!batch.histograms_of(series).is_empty() || starts::has_some(batch, series, &stripe, id))
+            {
                 let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
                 self.append_mixed(job, scratch, &mut target, idx);
                 continue;
@@ -320,6 +330,8 @@ impl Head {
         }
         scratch.behind = behind;
         scratch.behind.clear();
+        // In front of their samples: of a torn tail at most a start time is left, which its sample brings again.
+        self.queue_starts(scratch, stripe_idx);
         self.queue_floats(job, scratch, stripe_idx);
         self.queue_histograms(job, scratch, stripe_idx);
     }
@@ -346,6 +358,7 @@ impl Head {
         counters.samples_repeated.fetch_add(outcome.repeated_count, Ordering::Relaxed);
         counters.samples_late.fetch_add(job.late_count, Ordering::Relaxed);
         counters.samples_replaced.fetch_add(job.replaced_count, Ordering::Relaxed);
+        counters.samples_with_start.fetch_add(job.starts_count, Ordering::Relaxed);
         counters.series_created.fetch_add(outcome.series_created_count, Ordering::Relaxed);
     }
 }
