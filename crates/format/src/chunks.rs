@@ -23,9 +23,6 @@ pub const CHUNK_OVERHEAD_BYTES_MAX: u64 = 10;
 /// Integer and float native histograms, without and with start times: encodings whose chunks hold no floats.
 pub const ENCODINGS_HISTOGRAM: [u8; 4] = [2, 3, 5, 6];
 
-/// Histograms with start times: this version copies such chunks, and cannot read them.
-pub const ENCODINGS_OPAQUE: [u8; 2] = [5, 6];
-
 /// Where a chunk lies: number of its segment (from 0) and offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChunkRef(pub u64);

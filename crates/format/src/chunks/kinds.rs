@@ -7,10 +7,13 @@ use chronolith_base::DecodeError;
 use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, Histogram, TimeRange};
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::histogram::{self, ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM, HistogramAppender};
+use super::ENCODINGS_HISTOGRAM;
+use crate::histogram::{self, HistogramAppender};
 use crate::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK};
+use crate::xor2::{self, ENCODING_XOR2};
 
 /// Bytes at which a chunk of histograms is full.
 ///
@@ -20,10 +23,10 @@ const HISTOGRAM_BYTES_FULL: usize = 1024;
 /// A chunk with fewer histograms is not full, however long they are: the layout is paid once a chunk.
 const HISTOGRAMS_MIN: u16 = 10;
 
-/// Whether a chunk of this encoding holds histograms that [`decode`] can read.
+/// Whether a chunk of this encoding holds histograms.
 #[must_use]
 pub fn is_histogram(encoding: u8) -> bool {
-    encoding == ENCODING_HISTOGRAM || encoding == ENCODING_FLOAT_HISTOGRAM
+    ENCODINGS_HISTOGRAM.contains(&encoding)
 }
 
 /// Whether the next histogram starts a new chunk.
@@ -57,12 +60,14 @@ pub fn encode_histograms<'a>(
     out.extend(open.map(|open| open.encoded()));
 }
 
-/// Appends chunks of all samples to `out`: XOR chunks of floats, chunks of histograms.
+/// Appends chunks of all samples to `out`: XOR chunks of floats, chunks of histograms; where start times are known, XOR2
+/// chunks and chunks of histograms with start times.
 ///
 /// # Panics
 /// If times do not ascend strictly, and as [`HistogramAppender::start`].
 pub fn encode(samples: &Columns, out: &mut Vec<EncodedChunk>) {
     for (run, kind) in samples.runs() {
+        let (first, chunk_count) = (run.start, out.len());
         let times = samples.times.get(run.clone()).unwrap_or(&[]);
         match kind {
             SampleKind::Float => {
@@ -72,16 +77,41 @@ pub fn encode(samples: &Columns, out: &mut Vec<EncodedChunk>) {
                 encode_histograms(times.iter().copied().zip(samples.histograms_at(run)), out);
             }
         }
+        if samples.start_times.len() > first {
+            let mut places = first..first;
+            for chunk in out.iter_mut().skip(chunk_count) {
+                places = places.end..places.end + usize::from(chunk.count);
+                put_starts(chunk, samples, places.clone());
+            }
+        }
     }
 }
 
-/// Appends the samples in `range` of an XOR chunk or a chunk of histograms to `out`.
+/// Gives a chunk of the samples at `places` their start times, if some are known.
+fn put_starts(chunk: &mut EncodedChunk, samples: &Columns, places: Range<usize>) {
+    let end = places.end.min(samples.start_times.len());
+    let start_times = samples.start_times.get(places.start..end).unwrap_or(&[]);
+    if start_times.iter().all(|&start_ms| start_ms == 0) {
+        return;
+    }
+    if is_histogram(chunk.encoding) {
+        *chunk = histogram::with_starts(chunk, start_times);
+        return;
+    }
+    let (times, values) = (samples.times.get(places.clone()), samples.values.get(places));
+    chunk.encoding = ENCODING_XOR2;
+    chunk.bytes.clear();
+    xor2::encode(times.unwrap_or(&[]), values.unwrap_or(&[]), start_times, &mut chunk.bytes);
+}
+
+/// Appends the samples in `range` of an XOR or XOR2 chunk or a chunk of histograms to `out`.
 ///
 /// # Errors
 /// [`DecodeError`]; samples before the damage have been appended.
 pub fn decode(encoding: u8, bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
     match encoding {
         ENCODING_XOR => xor::decode(bytes, range, out),
+        ENCODING_XOR2 => xor2::decode(bytes, range, out),
         other => histogram::decode(other, bytes, range, out),
     }
 }
