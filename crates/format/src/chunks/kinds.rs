@@ -60,48 +60,59 @@ pub fn encode_histograms<'a>(
     out.extend(open.map(|open| open.encoded()));
 }
 
-/// Appends chunks of all samples to `out`: XOR chunks of floats, chunks of histograms; where start times are known, XOR2
-/// chunks and chunks of histograms with start times.
+/// The part of a column of start times, which may be shorter than those of its samples, that is of the samples at `places`;
+/// `None` if it says nothing.
+fn known(start_times: &[i64], places: Range<usize>) -> Option<&[i64]> {
+    let part = start_times.get(places.start..places.end.min(start_times.len()))?;
+    part.iter().any(|&start_ms| start_ms != 0).then_some(part)
+}
+
+/// Appends chunks of floats of ascending times to `out`: XOR2 chunks where start times are known, XOR chunks elsewhere.
+/// Where `start_times` say 0, or are shorter, nobody knows.
+///
+/// # Panics
+/// If times do not ascend strictly, or there is not one value a time.
+pub fn encode_floats(times: &[i64], values: &[f64], start_times: &[i64], out: &mut Vec<EncodedChunk>) {
+    let chunk_count = out.len();
+    out.extend(xor::encode(times, values));
+    let mut places = 0..0;
+    for chunk in out.iter_mut().skip(chunk_count) {
+        places = places.end..places.end + usize::from(chunk.count);
+        if let Some(start_times) = known(start_times, places.clone()) {
+            chunk.encoding = ENCODING_XOR2;
+            chunk.bytes.clear();
+            let (times, values) = (times.get(places.clone()), values.get(places.clone()));
+            xor2::encode(times.unwrap_or(&[]), values.unwrap_or(&[]), start_times, &mut chunk.bytes);
+        }
+    }
+}
+
+/// Appends chunks of all samples to `out`: chunks of floats, chunks of histograms, with start times where they are known.
 ///
 /// # Panics
 /// If times do not ascend strictly, and as [`HistogramAppender::start`].
 pub fn encode(samples: &Columns, out: &mut Vec<EncodedChunk>) {
     for (run, kind) in samples.runs() {
-        let (first, chunk_count) = (run.start, out.len());
         let times = samples.times.get(run.clone()).unwrap_or(&[]);
+        let start_times = samples.start_times.get(run.start..).unwrap_or(&[]);
         match kind {
             SampleKind::Float => {
-                out.extend(xor::encode(times, samples.values.get(run).unwrap_or(&[])));
+                let values = samples.values.get(run).unwrap_or(&[]);
+                encode_floats(times, values, start_times, out);
             }
             SampleKind::Histogram => {
+                let chunk_count = out.len();
                 encode_histograms(times.iter().copied().zip(samples.histograms_at(run)), out);
+                let mut places = 0..0;
+                for chunk in out.iter_mut().skip(chunk_count) {
+                    places = places.end..places.end + usize::from(chunk.count);
+                    if let Some(start_times) = known(start_times, places.clone()) {
+                        *chunk = histogram::with_starts(chunk, start_times);
+                    }
+                }
             }
         }
-        if samples.start_times.len() > first {
-            let mut places = first..first;
-            for chunk in out.iter_mut().skip(chunk_count) {
-                places = places.end..places.end + usize::from(chunk.count);
-                put_starts(chunk, samples, places.clone());
-            }
-        }
     }
-}
-
-/// Gives a chunk of the samples at `places` their start times, if some are known.
-fn put_starts(chunk: &mut EncodedChunk, samples: &Columns, places: Range<usize>) {
-    let end = places.end.min(samples.start_times.len());
-    let start_times = samples.start_times.get(places.start..end).unwrap_or(&[]);
-    if start_times.iter().all(|&start_ms| start_ms == 0) {
-        return;
-    }
-    if is_histogram(chunk.encoding) {
-        *chunk = histogram::with_starts(chunk, start_times);
-        return;
-    }
-    let (times, values) = (samples.times.get(places.clone()), samples.values.get(places));
-    chunk.encoding = ENCODING_XOR2;
-    chunk.bytes.clear();
-    xor2::encode(times.unwrap_or(&[]), values.unwrap_or(&[]), start_times, &mut chunk.bytes);
 }
 
 /// Appends the samples in `range` of an XOR or XOR2 chunk or a chunk of histograms to `out`.
@@ -148,6 +159,7 @@ mod tests {
         for at in 0..out.len() {
             let both = (out.histogram_at(at), samples.histogram_at(at));
             assert_eq!(out.values[at].to_bits(), samples.values[at].to_bits());
+            assert_eq!(out.start_time_at(at), samples.start_time_at(at));
             match both {
                 (Some(got), Some(want)) => assert!(got.same(want)),
                 (None, None) => {}
@@ -166,6 +178,22 @@ mod tests {
         samples.push(5, 3.0);
         check(&samples, &[(1, 2), (2, 2), (1, 1)]);
         check(&Columns::default(), &[]);
+    }
+
+    #[test]
+    fn chunks_with_start_times_are_of_other_encodings() {
+        let mut samples = Columns::default();
+        (1..=250).for_each(|i| samples.push(i, 1.5));
+        samples.start_times = vec![0; 130];
+        samples.start_times.push(77);
+        check(&samples, &[(1, 120), (4, 120), (1, 10)]);
+        for i in 251..=500 {
+            samples.push_histogram(i, wide(i as u64, 1));
+            if i > 400 {
+                samples.set_start_time(i - 9);
+            }
+        }
+        check(&samples, &[(1, 120), (4, 120), (1, 10), (2, 120), (5, 120), (5, 10)]);
     }
 
     #[test]

@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 
 use chronolith_base::{Env, Mapped};
-use chronolith_format::chunks::ENCODINGS_OPAQUE;
 use chronolith_format::kinds;
 use chronolith_format::upstream::head_chunks::HeadChunks;
 use chronolith_format::xor::{self, ENCODING_XOR};
@@ -141,11 +140,6 @@ impl Gather {
         let file = self.chunks.files.get(place.file as usize).map_or(&[][..], |file| file);
         let (start, len) = (place.start as usize, place.len as usize);
         let bytes = file.get(start..start + len).unwrap_or_default();
-        if ENCODINGS_OPAQUE.contains(&place.encoding) {
-            let count = bytes.first_chunk::<2>().map_or(0, |count| u16::from_be_bytes(*count));
-            self.counts.histogram_samples += u64::from(count);
-            return false;
-        }
         let decoded = match place.encoding {
             ENCODING_XOR => xor::decode(bytes, TimeRange::ALL, columns).is_ok(),
             ENCODING_XOR2 => xor2::decode(bytes, TimeRange::ALL, columns).is_ok(),

@@ -80,5 +80,9 @@ fn samples_that_were_there_keep_what_was_said() {
     track.set(99, 8);
     track.set(51, 7);
     assert_eq!([50, 51, 52, 99, 100, 101, 500].map(|time| track.at(time)), [7, 7, 0, 8, 0, 8, 8]);
+    // Replaced at the newest time, then the next millisecond.
+    track.set(101, 9);
+    track.set(102, 5);
+    assert_eq!([101, 102, 500].map(|time| track.at(time)), [9, 5, 5]);
     assert!(!StartTrack::new(3).trim(0), "nothing is known");
 }

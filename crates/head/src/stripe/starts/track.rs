@@ -80,6 +80,11 @@ impl StartTrack {
         if self.tail.last().map_or(0, |run| run.start_ms) == start_ms {
             return;
         }
+        if let Some(run) = self.tail.last_mut().filter(|run| run.time == time) {
+            // What was set of the last time alone ends here.
+            run.start_ms = start_ms;
+            return;
+        }
         self.tail.push(StartRun { time, start_ms });
         self.run_count += 1;
         self.pack_tail();
