@@ -114,7 +114,9 @@ impl Sweep {
                 let joins = !self.open.is_empty() || next.is_some_and(Piece::is_small);
                 count >= SAMPLES_PER_CHUNK || !joins
             }
-            (_, ENCODING_DENSE_STARTS) | (BlockEncoding::Prometheus, ENCODING_DENSE | ENCODING_PACKED) => false,
+            (_, ENCODING_DENSE_STARTS) | (BlockEncoding::Prometheus, ENCODING_DENSE | ENCODING_PACKED) => {
+                false
+            }
             (BlockEncoding::Dense, ENCODING_XOR | ENCODING_XOR2) => false,
             (BlockEncoding::Dense, ENCODING_DENSE | ENCODING_PACKED) => {
                 // A reference to times in another chunk holds in its own segment only.

@@ -132,9 +132,8 @@ impl BlockWriter {
             self.samples.times_places.clear();
         }
         // A chunk with start times is none that others refer to.
-        let is_new = shared.is_none()
-            && self.samples.runs.is_empty()
-            && chunk.times_bytes >= SHARED_TIMES_BYTES_MIN;
+        let is_new =
+            shared.is_none() && self.samples.runs.is_empty() && chunk.times_bytes >= SHARED_TIMES_BYTES_MIN;
         if is_new && self.samples.times_places.len() < TIMES_COLUMNS_MAX {
             self.samples.times_places.insert(key, chunk_ref.offset());
         }
