@@ -274,10 +274,9 @@ impl Head {
         let relogs = self.relog_before.load(Ordering::Relaxed) > 0;
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
-        let batch = job.batch;
-        let is_plain = batch.histograms.is_empty() && batch.start_times.is_empty() && !stripe.has_starts();
+        let has_mixed = starts::may_have_mixed(job.batch, &stripe);
         // A late float that is held back would come behind a histogram that is to replace it.
-        let holds_back = is_plain || job.limits.duplicates == DuplicatePolicy::KeepFirst;
+        let holds_back = !has_mixed || job.limits.duplicates == DuplicatePolicy::KeepFirst;
         let order = std::mem::take(&mut scratch.order);
         for &idx in &order[range] {
             let id = scratch.ids[idx as usize];
@@ -286,9 +285,7 @@ impl Head {
                 continue;
             }
             let series = &job.batch.series[idx as usize];
-            if !is_plain
-                && (!batch.histograms_of(series).is_empty() || starts::has_some(batch, series, &stripe, id))
-            {
+            if has_mixed && starts::is_mixed(job.batch, series, &stripe, id) {
                 let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
                 self.append_mixed(job, scratch, &mut target, idx);
                 continue;
