@@ -157,17 +157,19 @@ impl Gather {
     fn append_mapped(&mut self, series: u32, out_of_order: bool, columns: &Columns) {
         if !columns.histograms.is_empty() {
             for (idx, histogram) in &columns.histograms {
-                self.histogram(series, columns.times[*idx as usize], histogram.clone());
+                let at = *idx as usize;
+                self.histogram(series, columns.times[at], histogram.clone(), columns.start_time_at(at));
             }
             return;
         }
-        for (&time, value) in columns.times.iter().zip(&columns.values) {
+        for (at, (&time, value)) in columns.times.iter().zip(&columns.values).enumerate() {
+            let start_ms = columns.start_time_at(at);
             if out_of_order {
-                self.push_late(series, time, value.to_bits());
+                self.push_late(series, time, value.to_bits(), start_ms);
             } else if time < self.min_time {
                 self.counts.in_block_samples += 1;
             } else {
-                self.append(series, time, value.to_bits());
+                self.append(series, time, value.to_bits(), start_ms);
             }
         }
     }
