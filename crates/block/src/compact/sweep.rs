@@ -8,7 +8,6 @@
 
 use std::sync::Arc;
 
-use chronolith_base::DecodeError;
 use chronolith_base::hash::HashMap;
 use chronolith_format::chunks::RawChunk;
 use chronolith_format::dense::{self, ENCODING_DENSE, ENCODING_DENSE_STARTS, ENCODING_PACKED};
@@ -224,14 +223,8 @@ impl<'a> Piece<'a> {
         self.files.chunk(self.chunk.chunk_ref).map_err(|error| self.error(ChunkError::Segment(error)))
     }
 
-    /// Every encoding starts with the number of its samples.
     fn sample_count(&self, raw: RawChunk<'_>) -> Result<u16, CompactError> {
-        let Some((front, _)) = raw.bytes.split_first_chunk::<2>() else {
-            let (what, offset) = ("chunk sample count", self.chunk.chunk_ref.offset() as usize);
-            let short = DecodeError::Short { what, offset, needed: 2, left: raw.bytes.len() };
-            return Err(self.error(ChunkError::Segment(short)));
-        };
-        Ok(u16::from_be_bytes(*front))
+        raw.sample_count().map_err(|error| self.error(ChunkError::Segment(error)))
     }
 
     /// As its segment has it, unchecked: good for sizing only.

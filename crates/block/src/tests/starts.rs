@@ -9,6 +9,7 @@ use chronolith_format::chunks::kinds;
 use chronolith_format::dense::ENCODING_DENSE_STARTS;
 use chronolith_format::index::SeriesEntry;
 use chronolith_format::tombstones::{Interval, Tombstones};
+use chronolith_model::histogram::ResetHint;
 use chronolith_model::{BlockEncoding, DuplicatePolicy, Histogram, IntHistogram};
 
 use super::*;
@@ -31,7 +32,8 @@ fn columns_of(samples: &Stored) -> Columns {
         let sum = f64::from_bits(bits);
         match is_histogram {
             true => {
-                let one = IntHistogram { sum, ..IntHistogram::default() };
+                let reset_hint = if time % 3 == 0 { ResetHint::Gauge } else { ResetHint::Reset };
+                let one = IntHistogram { sum, reset_hint, ..IntHistogram::default() };
                 out.push_histogram(time, Arc::new(Histogram::Int(one)));
             }
             false => out.push(time, sum),
@@ -51,6 +53,8 @@ fn read_series(env: &Env, block: &Block, idx: usize, range: TimeRange) -> Stored
     while batches.next_batch(&mut found).unwrap() {}
     let mut columns = Columns::default();
     found.iter().for_each(|series| series.samples.read(range, &mut columns).unwrap());
+    let hinted: usize = found.iter().map(|series| series.samples.sample_count_hint()).sum();
+    assert!((columns.len()..5000).contains(&hinted), "{hinted} for {}", columns.len());
     let one = |at: usize| {
         let is_histogram = columns.histogram_at(at).is_some();
         (columns.times[at], (columns.values[at].to_bits(), columns.start_time_at(at), is_histogram))
