@@ -105,7 +105,7 @@ impl Tsdb {
                 ("delete_requests", load(&self.counters.deletions) as f64),
                 ("cleaned_blocks", load(&self.counters.cleaned_blocks) as f64),
                 ("snapshots_made", load(&self.counters.snapshots) as f64),
-                ("block_tombstones", blocks.iter().map(|b| b.tombstone_count() as f64).sum()),
+                ("block_tombstones", blocks.iter().map(|b| b.tombstone_count()).sum::<usize>() as f64),
                 ("exemplars", self.exemplars.len() as f64),
             ]
             .into_iter()
