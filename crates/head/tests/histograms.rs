@@ -249,3 +249,30 @@ fn the_last_kind_of_a_time_is_the_one_after_a_restart() {
         assert_eq!(read_all(&world, &head), before);
     }
 }
+
+/// Late floats of a series that stood in a batch before others of its samples, which brought a histogram, were put
+/// behind these: of two values for a time the second was stored. The first counts, as the policy says.
+#[test]
+fn the_first_of_a_batch_counts_though_floats_are_held_back() {
+    let world = World::new(4);
+    let (head, _) = world.open();
+    let rng = Rng::from_seed(9);
+    let histogram = loop {
+        let sample = random_sample(&rng, 5);
+        if matches!(&sample, Sample::Histogram(one) if !one.sum().is_nan()) {
+            break sample;
+        }
+    };
+    let (one, two) = (Sample::Float(1.0), Sample::Float(2.0));
+    let mut batch = WriteBatch::from_labels();
+    push(&mut batch, &labels(1), &[(NOW_MS, one.clone())]);
+    world.write(&head, &tenant("a"), &batch).expect("written");
+    let (first, second) = (NOW_MS - 100, NOW_MS - 50);
+    let mut batch = WriteBatch::from_labels();
+    push(&mut batch, &labels(1), &[(first, one.clone()), (second, one.clone())]);
+    push(&mut batch, &labels(1), &[(first, two.clone()), (second, histogram.clone())]);
+    let outcome = world.write(&head, &tenant("a"), &batch).expect("written");
+    assert_eq!((outcome.accepted_count, outcome.rejected[Reject::DuplicateTimestamp as usize]), (2, 2));
+    let stored = read_all(&world, &head);
+    assert_eq!([first, second].map(|time| &stored[&labels(1)][&time]), [&text(&one), &text(&one)]);
+}
