@@ -4,12 +4,15 @@
 mod harness;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chronolith_base::Rng;
 use chronolith_format::kinds as chunk_kinds;
 use chronolith_head::{Head, WindowSeries};
+use chronolith_model::histogram::{Buckets, Span};
 use chronolith_model::{
-    Columns, DuplicatePolicy, Labels, MatchOp, Matcher, Reject, Selector, TimeRange, WriteBatch,
+    Columns, DuplicatePolicy, Histogram, IntHistogram, Labels, MatchOp, Matcher, Reject, Selector, TimeRange,
+    WriteBatch,
 };
 use harness::kinds::{Sample, push, random_sample, text, texts};
 use harness::{NOW_MS, WINDOW_MS, World, delete, labels, tenant};
@@ -275,4 +278,58 @@ fn the_first_of_a_batch_counts_though_floats_are_held_back() {
     assert_eq!((outcome.accepted_count, outcome.rejected[Reject::DuplicateTimestamp as usize]), (2, 2));
     let stored = read_all(&world, &head);
     assert_eq!([first, second].map(|time| &stored[&labels(1)][&time]), [&text(&one), &text(&one)]);
+}
+
+/// A histogram of series `idx` with `bucket_count` buckets, none like that of another series or round.
+fn broad(idx: u64, round: u64, bucket_count: u32) -> Sample {
+    let counts: Vec<u64> =
+        (0..u64::from(bucket_count)).map(|at| (at * 7 + idx) % 1000 + 13 * round).collect();
+    Sample::Histogram(Arc::new(Histogram::Int(IntHistogram {
+        schema: 5,
+        count: counts.iter().sum(),
+        sum: idx as f64,
+        positive: Buckets { spans: vec![Span { offset: -9, length: bucket_count }], counts },
+        ..IntHistogram::default()
+    })))
+}
+
+/// Open chunks grow with buckets, and only a limit of series held them: three million buckets took what they took. Above
+/// the limit, the largest go to chunk files early; every sample stays.
+#[test]
+fn a_flood_of_buckets_stays_within_the_memory_for_histograms() {
+    const BYTES_MAX: u64 = 4 << 20;
+    let (series_count, bucket_count) = (1000, 1000);
+    let mut world = World::new(8);
+    world.options.histogram_bytes_max = BYTES_MAX;
+    world.options.wal_segment_bytes = 4 << 20;
+    world.options.sealed_file_bytes = 4 << 20;
+    let (mut head, _) = world.open();
+    let mut want = Stored::new();
+    for round in 0..3 {
+        for first in (0..series_count).step_by(50) {
+            let mut batch = WriteBatch::from_labels();
+            for idx in first..first + 50 {
+                // Some come late, and wait.
+                let time = NOW_MS + if round == 2 && idx % 10 == 0 { -500 } else { 1000 * round };
+                let sample = (time, broad(idx, round.unsigned_abs(), bucket_count));
+                want.entry(labels(idx)).or_default().insert(time, text(&sample.1));
+                push(&mut batch, &labels(idx), &[sample]);
+            }
+            let outcome = world.write(&head, &tenant("a"), &batch).expect("written");
+            assert_eq!(outcome.accepted_count, 50);
+            let used = head.stats().histogram_bytes;
+            assert!(used <= BYTES_MAX / 4 * 5 + (1 << 20), "{used} bytes");
+        }
+    }
+    let stats = head.stats();
+    assert!(stats.histograms_sealed_early > 1000, "{stats:?}");
+    let parts = head.memory();
+    let part = parts.iter().find(|part| part.name == "histograms").expect("is there");
+    assert!(part.bytes < 3 * BYTES_MAX, "places and tracks of a thousand series beside it: {part:?}");
+    assert!(read_all(&world, &head) == want, "every sample is there");
+    world.disk.crash();
+    drop(head);
+    (head, _) = world.open();
+    assert!(read_all(&world, &head) == want, "every sample is there after a start");
+    assert!(head.stats().histogram_bytes <= BYTES_MAX / 4 * 5 + (1 << 20));
 }
