@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chronolith_base::Rng;
 use chronolith_format::kinds as chunk_kinds;
 use chronolith_head::{Head, WindowSeries};
-use chronolith_model::histogram::{Buckets, Span};
+use chronolith_model::histogram::{Buckets, ResetHint, Span};
 use chronolith_model::{
     Columns, DuplicatePolicy, Histogram, IntHistogram, Labels, MatchOp, Matcher, Reject, Selector, TimeRange,
     WriteBatch,
@@ -332,4 +332,48 @@ fn a_flood_of_buckets_stays_within_the_memory_for_histograms() {
     (head, _) = world.open();
     assert!(read_all(&world, &head) == want, "every sample is there after a start");
     assert!(head.stats().histogram_bytes <= BYTES_MAX / 4 * 5 + (1 << 20));
+}
+
+/// The first sample of a chunk is read without a hint, as upstream reads it; what its sender said stands in the header of
+/// its chunk, wherever that has been.
+#[test]
+fn chunk_headers_say_what_senders_said_of_resets() {
+    use chronolith_format::histogram::ResetHeader;
+    let counted = |count: u64, reset_hint: ResetHint| {
+        let positive = Buckets { spans: vec![Span { offset: 0, length: 1 }], counts: vec![count] };
+        let one = IntHistogram { reset_hint, count, sum: 1.0, positive, ..IntHistogram::default() };
+        Sample::Histogram(Arc::new(Histogram::Int(one)))
+    };
+    use ResetHint::{Gauge, NotReset, Reset, Unknown};
+    let sent = [(1, Unknown), (2, NotReset), (3, Reset), (4, Unknown), (1, Unknown), (5, Gauge), (2, Gauge)];
+    let want = [ResetHeader::Unknown, ResetHeader::Reset, ResetHeader::Reset, ResetHeader::Gauge];
+    for (restarts, with_checkpoint) in [(0, false), (1, false), (2, true)] {
+        let world = World::new(2);
+        let (mut head, _) = world.open();
+        for (step, (count, hint)) in sent.into_iter().enumerate() {
+            let mut batch = WriteBatch::from_labels();
+            push(&mut batch, &labels(1), &[(NOW_MS + step as i64, counted(count, hint))]);
+            world.write(&head, &tenant("a"), &batch).expect("written");
+            // Once within each chunk as well as between them.
+            if step % 2 == 1 {
+                for _ in 0..restarts {
+                    if with_checkpoint {
+                        head.checkpoint().expect("checkpoint");
+                    }
+                    world.disk.crash();
+                    drop(head);
+                    (head, _) = world.open();
+                }
+            }
+        }
+        let window = TimeRange::window_of(NOW_MS, WINDOW_MS);
+        let snapshot = head.snapshot_window(&tenant("a"), window).expect("snapshot");
+        let series = snapshot.series().next().expect("one series").expect("readable");
+        let headers: Vec<_> = series
+            .chunks
+            .iter()
+            .map(|chunk| chronolith_format::histogram::reset_header(&chunk.bytes).expect("a header"))
+            .collect();
+        assert_eq!(headers, want, "{restarts} restarts, checkpoint {with_checkpoint}");
+    }
 }
