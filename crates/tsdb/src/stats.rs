@@ -96,6 +96,8 @@ impl Tsdb {
             replay_notes: self.replay_notes.clone(),
             gauges: [
                 ("head_sealed_file_bytes", head.sealed_bytes as f64),
+                ("head_histogram_bytes", head.histogram_bytes as f64),
+                ("head_histograms_sealed_early", head.histograms_sealed_early as f64),
                 ("checkpoint_bytes", head.checkpoint_bytes as f64),
                 ("checkpoint_tail_bytes", head.tail_bytes as f64),
                 ("checkpoint_tail_replay_seconds", head.tail_ms as f64 / 1000.0),
