@@ -6,6 +6,7 @@ mod golden;
 pub(crate) mod promtool;
 mod round_trip;
 mod shapes;
+mod starts;
 
 #[path = "../../format/testdata/golden/text.rs"]
 mod text;

@@ -32,6 +32,7 @@ pub(crate) struct Counters {
     pub(crate) samples_late: AtomicU64,
     pub(crate) samples_repeated: AtomicU64,
     pub(crate) samples_replaced: AtomicU64,
+    pub(crate) samples_with_start: AtomicU64,
     pub(crate) samples_deleted: AtomicU64,
     pub(crate) series_created: AtomicU64,
     pub(crate) checkpoint_count: AtomicU64,

@@ -11,6 +11,7 @@ mod log;
 mod positions;
 mod sealed;
 mod slices;
+mod starts;
 mod stream;
 
 use std::collections::BTreeMap;
