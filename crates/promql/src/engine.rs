@@ -13,6 +13,7 @@ mod call;
 mod duration;
 mod grid;
 mod histogram;
+mod keys;
 mod leaf;
 mod plan;
 pub mod reach;

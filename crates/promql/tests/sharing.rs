@@ -4,6 +4,7 @@
 
 #[path = "promqltest/sharing.rs"]
 mod compare;
+#[allow(dead_code, reason = "shrinking is the example's")]
 #[path = "../examples/differential/generate.rs"]
 mod generate;
 #[expect(dead_code, reason = "some of it is the example's")]

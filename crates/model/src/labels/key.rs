@@ -36,6 +36,21 @@ impl LabelsKey {
         labels.runs_without(names, |run| self.text.push_str(run));
     }
 
+    /// Makes this all labels of `labels` but those of the names `left_out`, and those of `others` that have one of the
+    /// names `kept`. Names ascend; labels of both must not have the same name.
+    pub fn merge(&mut self, labels: &Labels, left_out: &[&str], others: &Labels, kept: &[&str]) {
+        debug_assert!(left_out.is_sorted() && kept.is_sorted(), "names ascend");
+        self.text.clear();
+        let mut others = others.encoded_pairs(kept).filter(|(.., named)| *named).peekable();
+        for (name, pair, _) in labels.encoded_pairs(left_out).filter(|(.., named)| !named) {
+            while let Some((_, other, _)) = others.next_if(|(other, ..)| *other < name) {
+                self.text.push_str(other);
+            }
+            self.text.push_str(pair);
+        }
+        others.for_each(|(_, other, _)| self.text.push_str(other));
+    }
+
     /// Whether these are all labels of a set.
     #[must_use]
     pub fn is(&self, labels: &Labels) -> bool {
@@ -78,6 +93,20 @@ impl Labels {
             0 | 1 => Labels(Arc::from(first)),
             _ => Labels(Arc::from(more)),
         }
+    }
+
+    /// Each name, its pair as bytes of a set, and whether it is among `names`, which ascend.
+    fn encoded_pairs<'a>(
+        &'a self,
+        mut names: &'a [&'a str],
+    ) -> impl Iterator<Item = (&'a str, &'a str, bool)> {
+        let text: &str = &self.0;
+        let mut iter = self.iter();
+        std::iter::from_fn(move || {
+            let start = iter.offset_in(text);
+            let (name, _) = iter.next()?;
+            Some((name, text.get(start..iter.offset_in(text))?, is_next(&mut names, name)))
+        })
     }
 
     /// Gives the bytes between the labels of these names to `take`, in order.
@@ -151,6 +180,15 @@ mod tests {
                 key.leave_out(&labels, &names);
                 assert!(key.is(&rest), "{labels} without {names:?}");
                 assert_eq!(labels.without(&names), rest, "{labels} without {names:?}");
+                // The names of one side come from another set.
+                let others = Labels::from_pairs([("__type__", "t"), ("a", "other"), ("job", &*long)]);
+                let merged = rest.iter().chain(others.iter().filter(|(name, _)| names.contains(name)));
+                key.merge(&labels, &names, &others, &names);
+                assert_eq!(
+                    key.to_labels(),
+                    Labels::from_pairs(merged),
+                    "{labels} with {names:?} of {others}"
+                );
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The aggregations that yield one series a group, and the table of their groups.
+//! The aggregations that yield one series a group.
 //! Holds: groups are in order of first appearance; a series whose group is known costs no allocation.
 //! Not here: what is done with the values of a group (`aggregate`).
 
@@ -6,14 +6,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use chronolith_base::hash::HashTable;
 use chronolith_model::Labels;
-use chronolith_model::labels::LabelsKey;
 
 use super::{Columns, Grouping};
 use crate::ast::{Aggregate, AggregateOp, Span};
 use crate::engine::annotation::note::{Note, Operation};
 use crate::engine::histogram::fold::HistogramFold;
+use crate::engine::keys::{Entry, LabelSets};
 use crate::engine::run::{Hold, Run};
 use crate::engine::series::{
     ABSENT, BoxOperator, SAMPLE_BYTES, SeriesOperator, StepScalar, StepSeries, is_absent,
@@ -22,47 +21,12 @@ use crate::engine::share::{Places, PlanAlone, SeriesSink, SharedPart};
 use crate::engine::trace::NodePlace;
 use crate::engine::{EvalError, unwrap_parens};
 
-/// Groups in order of first appearance.
-#[derive(Default)]
-struct Groups {
-    /// Places in `groups` by hash of their labels.
-    index: HashTable<usize>,
-    groups: Vec<Group>,
-    /// The group of the last series: series come sorted, so the next one is often in it, too.
-    last: usize,
-    key: LabelsKey,
-}
-
+/// One group; its labels are the set of the same number.
 struct Group {
-    labels: Labels,
     drop_name: bool,
     columns: Columns,
     /// Sums or means of histograms: empty, or one a step.
     histograms: Vec<Option<Box<HistogramFold>>>,
-}
-
-impl Groups {
-    /// The group of a series; `Err` with the hash of its labels, which are in `key`, if it is new.
-    fn find(&mut self, labels: &Labels, grouping: &Grouping<'_>) -> Result<usize, u64> {
-        if grouping.is_one() && !self.groups.is_empty() {
-            return Ok(0);
-        }
-        grouping.key_of(labels, &mut self.key);
-        if self.groups.get(self.last).is_some_and(|group| self.key.is(&group.labels)) {
-            return Ok(self.last);
-        }
-        let hash = self.key.hash64();
-        let found = self.index.find(hash, |&at| self.key.is(&self.groups[at].labels)).copied();
-        self.last = found.unwrap_or(self.groups.len());
-        found.ok_or(hash)
-    }
-
-    fn insert(&mut self, hash: u64, group: Group) -> usize {
-        let at = self.groups.len();
-        self.groups.push(group);
-        self.index.insert_unique(hash, at, |&at| self.groups[at].labels.hash64());
-        at
-    }
 }
 
 /// What an aggregation folds.
@@ -97,7 +61,8 @@ struct Folding<'q> {
     step_count: usize,
     /// Where the inner vector stands in the query.
     span: Span,
-    all: Groups,
+    sets: LabelSets,
+    groups: Vec<Group>,
     /// Some series had histograms.
     has_histograms: bool,
     hold: Hold<'q>,
@@ -109,7 +74,7 @@ pub(crate) struct Fold<'q> {
     stage: Stage<'q>,
     /// The quantile.
     param: StepScalar,
-    results: std::vec::IntoIter<Group>,
+    results: std::iter::Enumerate<std::vec::IntoIter<Group>>,
 }
 
 impl<'q> Fold<'q> {
@@ -127,7 +92,8 @@ impl<'q> Fold<'q> {
             grouping: Grouping::new(aggregate),
             step_count,
             span: unwrap_parens(&aggregate.expr).span,
-            all: Groups::default(),
+            sets: LabelSets::default(),
+            groups: Vec::new(),
             has_histograms: false,
             hold: run.hold(),
         }));
@@ -138,7 +104,7 @@ impl<'q> Fold<'q> {
                 Stage::Shared { part, sink, alone }
             }
         };
-        Fold { folding, stage, param, results: Vec::new().into_iter() }
+        Fold { folding, stage, param, results: Vec::new().into_iter().enumerate() }
     }
 
     /// Folds all series; false if that has been done.
@@ -158,7 +124,7 @@ impl<'q> Fold<'q> {
                 folding.add(&mut series)?;
             }
         }
-        self.results = std::mem::take(&mut folding.all).groups.into_iter();
+        self.results = std::mem::take(&mut folding.groups).into_iter().enumerate();
         Ok(true)
     }
 }
@@ -173,7 +139,7 @@ impl SeriesSink for Folding<'_> {
     }
 
     fn forget(&mut self) {
-        self.all = Groups::default();
+        (self.sets, self.groups) = (LabelSets::default(), Vec::new());
         self.has_histograms = false;
         self.hold = self.run.hold();
     }
@@ -187,7 +153,7 @@ impl Folding<'_> {
         }
         self.has_histograms = true;
         let at = self.group_of(&series.labels)?;
-        let Some(group) = self.all.groups.get_mut(at) else { return Ok(()) };
+        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
         let bytes = add_mixed(self.run, (self.op, self.span), self.step_count, group, series);
         self.hold.grow(bytes / SAMPLE_BYTES, bytes)?;
         self.add_floats(series)
@@ -196,7 +162,7 @@ impl Folding<'_> {
     fn add_floats(&mut self, series: &StepSeries) -> Result<(), EvalError> {
         self.run.ctx.check()?;
         let at = self.group_of(&series.labels)?;
-        let Some(group) = self.all.groups.get_mut(at) else { return Ok(()) };
+        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
         group.drop_name |= series.drop_name;
         group.columns.add(&series.values);
         if self.op == AggregateOp::Quantile {
@@ -206,15 +172,19 @@ impl Folding<'_> {
     }
 
     fn group_of(&mut self, labels: &Labels) -> Result<usize, EvalError> {
-        let hash = match self.all.find(labels, &self.grouping) {
-            Ok(at) => return Ok(at),
-            Err(hash) => hash,
+        if self.grouping.is_one() && !self.groups.is_empty() {
+            return Ok(0);
+        }
+        let number = match self.sets.number(|key| self.grouping.key_of(labels, key)) {
+            Entry::Old(number) => return Ok(number),
+            Entry::New(number) => number,
         };
-        let labels = self.all.key.to_labels();
-        let bytes = labels.heap_bytes() + self.step_count * Columns::bytes_per_step(self.op);
+        let bytes =
+            self.sets.labels(number).heap_bytes() + self.step_count * Columns::bytes_per_step(self.op);
         self.hold.grow(self.step_count as u64, bytes as u64)?;
         let columns = Columns::new(self.op, self.step_count);
-        Ok(self.all.insert(hash, Group { labels, drop_name: false, columns, histograms: Vec::new() }))
+        self.groups.push(Group { drop_name: false, columns, histograms: Vec::new() });
+        Ok(number)
     }
 
     /// Puts sums and means of histograms into their steps.
@@ -302,8 +272,8 @@ impl SeriesOperator for Fold<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
         self.fold()?;
         let folding = self.folding.borrow();
-        for group in self.results.by_ref() {
-            out.labels = group.labels;
+        for (number, group) in self.results.by_ref() {
+            out.labels = folding.sets.labels(number).clone();
             out.drop_name = group.drop_name;
             out.clear_steps();
             group.columns.finish(folding.op, &self.param, &mut out.values);
