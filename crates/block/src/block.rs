@@ -15,6 +15,7 @@ use chronolith_format::{dense, histogram, kinds, xor, xor2};
 use chronolith_model::{Columns, QueryError, TimeRange};
 
 use crate::error::query_error;
+use crate::searches::Searches;
 use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE};
 
 /// A block that can be queried.
@@ -29,6 +30,7 @@ pub(crate) struct BlockFiles {
     pub(crate) index: IndexReader,
     pub(crate) segments: Vec<Segment>,
     pub(crate) tombstones: Tombstones,
+    pub(crate) searches: Searches,
     size_bytes: u64,
 }
 
@@ -50,7 +52,8 @@ impl Block {
         let segments_bytes: u64 = segments.iter().map(Segment::size_bytes).sum();
         let size_bytes = text.len() as u64 + index.size_bytes() + tombstones_bytes + segments_bytes;
         let dir = dir.to_owned();
-        let files = BlockFiles { dir, meta, index, segments, tombstones, size_bytes };
+        let searches = Searches::default();
+        let files = BlockFiles { dir, meta, index, segments, tombstones, searches, size_bytes };
         Ok(Arc::new(Block { files: Arc::new(files) }))
     }
 
@@ -82,6 +85,12 @@ impl Block {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.files.index.heap_bytes()
+    }
+
+    /// Bytes of what it remembers of patterns that were asked for.
+    #[must_use]
+    pub fn search_bytes(&self) -> usize {
+        self.files.searches.heap_bytes()
     }
 }
 

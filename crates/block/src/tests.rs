@@ -3,6 +3,7 @@
 mod damage;
 mod dense;
 mod golden;
+mod patterns;
 pub(crate) mod promtool;
 mod round_trip;
 mod shapes;

@@ -11,9 +11,7 @@ mod starts;
 use chronolith_format::wal;
 use chronolith_format::wal::StartEntry;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{
-    DuplicatePolicy, LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome,
-};
+use chronolith_model::{LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome};
 
 use std::sync::atomic::Ordering;
 
@@ -275,8 +273,6 @@ impl Head {
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
         let has_mixed = starts::may_have_mixed(job.batch, &stripe);
-        // A late float that is held back would come behind a histogram that is to replace it.
-        let holds_back = !has_mixed || job.limits.duplicates == DuplicatePolicy::KeepFirst;
         let order = std::mem::take(&mut scratch.order);
         for &idx in &order[range] {
             let id = scratch.ids[idx as usize];
@@ -287,6 +283,8 @@ impl Head {
             let series = &job.batch.series[idx as usize];
             if has_mixed && starts::is_mixed(job.batch, series, &stripe, id) {
                 let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
+                // What is held back may be of the same series and times, and comes first in the batch.
+                self.append_behind(job, scratch, &mut target);
                 self.append_mixed(job, scratch, &mut target, idx);
                 continue;
             }
@@ -297,10 +295,7 @@ impl Head {
                     reject_sample(job, reject, idx, time);
                     continue;
                 }
-                let mut applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
-                if applied == Applied::Behind && !holds_back {
-                    applied = stripe.append_late(&world, &mut job.windows, id, time, bits);
-                }
+                let applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
                 if applied == Applied::Behind {
                     scratch.behind.push(BatchSample { series_idx: idx, id, at });
                 } else {
@@ -313,24 +308,36 @@ impl Head {
         }
         scratch.order = order;
         // Behind all others, so that they are looked for together. What is late stays late.
-        let behind = std::mem::take(&mut scratch.behind);
-        for group in behind.chunks(TOUCH_COUNT) {
-            stripe.touch_late(&world, group.iter().map(|one| (one.id, job.batch.times[one.at])));
-            for &one in group {
-                let (time, bits) = (job.batch.times[one.at], job.batch.values[one.at].to_bits());
-                let applied = stripe.append_late(&world, &mut job.windows, one.id, time, bits);
-                if applied == Applied::Replaced {
-                    self.queue_histograms(job, scratch, stripe_idx);
-                }
-                note_applied(job, scratch, applied, one, relogs);
-            }
-        }
-        scratch.behind = behind;
-        scratch.behind.clear();
+        let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
+        self.append_behind(job, scratch, &mut target);
         // In front of their samples: of a torn tail at most a start time is left, which its sample brings again.
         self.queue_starts(scratch, stripe_idx);
         self.queue_floats(job, scratch, stripe_idx);
         self.queue_histograms(job, scratch, stripe_idx);
+    }
+
+    /// Appends the late floats that were held back.
+    fn append_behind(
+        &self,
+        job: &mut AppendJob<'_>,
+        scratch: &mut AppendScratch,
+        target: &mut Target<'_, '_>,
+    ) {
+        let mut behind = std::mem::take(&mut scratch.behind);
+        for group in behind.chunks(TOUCH_COUNT) {
+            let times = group.iter().map(|one| (one.id, job.batch.times[one.at]));
+            target.stripe.touch_late(target.world, times);
+            for &one in group {
+                let (time, bits) = (job.batch.times[one.at], job.batch.values[one.at].to_bits());
+                let applied = target.stripe.append_late(target.world, &mut job.windows, one.id, time, bits);
+                if applied == Applied::Replaced {
+                    self.queue_histograms(job, scratch, target.stripe_idx);
+                }
+                note_applied(job, scratch, applied, one, target.relogs);
+            }
+        }
+        behind.clear();
+        scratch.behind = behind;
     }
 
     /// Queues the frames of the floats that wait.

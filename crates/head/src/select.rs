@@ -79,8 +79,10 @@ impl Head {
             found.clear();
             let mut chunks = Vec::with_capacity(run.len());
             let mut starts: Vec<(u32, Arc<[StartRun]>)> = Vec::new();
-            let stripe = self.series.stripes[stripe_of(run[0])].lock();
+            let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
             for &id in run {
+                let Some(late) = stripe.hot(id).map(|hot| hot.late) else { continue };
+                stripe.late.settle(late);
                 let Some(hot) = stripe.hot(id) else { continue };
                 let first = chunks.len();
                 if stripe.histograms_of(id).is_some() {
@@ -116,6 +118,8 @@ impl Head {
             let selected = Arc::new(SelectedChunks { chunks, disk, _memory: memory });
             let mut starts = starts.into_iter().peekable();
             out.extend(labelled.into_iter().map(|(labels, start, end)| {
+                // Some of a series that has gone meanwhile may be in between.
+                while starts.next_if(|(first, _)| *first < start).is_some() {}
                 let starts = starts.next_if(|(first, _)| *first == start).map(|(_, runs)| runs);
                 let samples = HeadSamples { selected: selected.clone(), start, end, starts };
                 SeriesRead { labels, samples: Box::new(samples) }

@@ -10,7 +10,11 @@ mod fixture;
 mod histograms;
 mod idle;
 #[path = "../../../head/tests/harness/kinds.rs"]
-#[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
+#[expect(
+    unreachable_pub,
+    dead_code,
+    reason = "shared with the tests of the head, where it is a module of each file"
+)]
 mod kinds;
 mod model;
 mod policy;
