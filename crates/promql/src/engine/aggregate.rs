@@ -11,6 +11,7 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::{Labels, METRIC_NAME};
 
 use super::annotation::note::{Note, Operation};
+use super::annotation::order::Origin;
 use super::histogram::fold::HistogramFold;
 use super::rollup::moments::{self, Mean, Sum};
 use super::run::{Hold, Run};
@@ -227,18 +228,18 @@ pub(crate) struct Fold<'q> {
     /// The quantile.
     param: StepScalar,
     step_count: usize,
-    /// Where the inner vector stands in the query.
-    span: Span,
+    /// The inner vector in the query, for what is to be said.
+    origin: Origin,
     results: std::vec::IntoIter<Group>,
     hold: Hold<'q>,
 }
 
 impl<'q> Fold<'q> {
-    /// `param` is the quantile, and ignored by the others.
+    /// `param` is the quantile, and ignored by the others; `speaker` is the whole aggregation.
     pub(crate) fn new(
         run: &'q Run<'q>,
         inner: BoxOperator<'q>,
-        aggregate: &'q Aggregate,
+        (aggregate, speaker): (&'q Aggregate, Span),
         param: StepScalar,
         step_count: usize,
     ) -> Fold<'q> {
@@ -249,7 +250,7 @@ impl<'q> Fold<'q> {
             grouping: Grouping::new(aggregate),
             param,
             step_count,
-            span: unwrap_parens(&aggregate.expr).span,
+            origin: Origin { span: unwrap_parens(&aggregate.expr).span, speaker },
             results: Vec::new().into_iter(),
             hold: run.hold(),
         }
@@ -282,7 +283,7 @@ impl<'q> Fold<'q> {
             AggregateOp::Sum | AggregateOp::Avg => {}
             op => {
                 if series.histograms.iter().zip(&series.values).any(|(h, v)| h.is_some() && !is_absent(*v)) {
-                    self.run.annotations.note(Note::IgnoredInGroup(op.as_str()), self.span);
+                    self.run.annotations.note(Note::IgnoredInGroup(op.as_str()), self.origin);
                 }
                 series.drop_histograms();
                 return Ok(());
@@ -313,7 +314,7 @@ impl<'q> Fold<'q> {
             }
             if could && fold.incompatible {
                 let name = series.labels.metric_name().unwrap_or("");
-                self.run.annotations.note(Note::MixedSchemas(name), self.span);
+                self.run.annotations.note(Note::MixedSchemas(name), self.origin);
             }
         }
         series.drop_histograms();
@@ -322,7 +323,7 @@ impl<'q> Fold<'q> {
 
     /// Puts sums and means of histograms into their steps.
     fn finish_histograms(&self, folds: Vec<Option<Box<HistogramFold>>>, out: &mut StepSeries) {
-        let say = |note: Note<'_>| self.run.annotations.note(note, self.span);
+        let say = |note: Note<'_>| self.run.annotations.note(note, self.origin);
         for (step, fold) in folds.into_iter().enumerate() {
             let Some(fold) = fold else { continue };
             if fold.reconciled {

@@ -16,6 +16,7 @@ use super::aggregate::distinct::CountValues;
 use super::aggregate::rank::Rank;
 use super::aggregate::{Fold, Grouping};
 use super::annotation::bad_quantile;
+use super::annotation::order::Origin;
 use super::arith::{ElementOp, FilterSide, scalar_op};
 use super::binary::set::{Keep, SetFilter, SetUnion};
 use super::binary::{ScalarSide, StepNotes, VectorScalar, VectorVector};
@@ -90,7 +91,7 @@ impl<'q> Planner<'q> {
             ExprKind::Selector(selector) if selector.extension == Some(RangeExtension::Smoothed) => {
                 let windows = self.instant_windows(selector, grid)?;
                 let windows = Windows { after_ms: windows.width_ms, ..windows };
-                let function = LeafFn::Smoothed(expr.span);
+                let function = LeafFn::Smoothed(Origin::own(expr.span));
                 Ok(Box::new(Leaf::new(self.run, selector, windows, self.parts(), function)?))
             }
             ExprKind::Selector(selector) => self.select(selector, grid, InstantField::Value),
@@ -228,8 +229,8 @@ impl<'q> Planner<'q> {
             AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk | AggregateOp::LimitRatio => {
                 let param = param()?;
                 let inner = self.vector(&aggregate.expr, grid)?;
-                self.warn_of_ratio(aggregate, &param);
-                Ok(Box::new(Rank::new(run, inner, (aggregate.op, grouping), param, step_count, span)))
+                self.warn_of_ratio(aggregate, span, &param);
+                Ok(Box::new(Rank::new(run, inner, (aggregate.op, grouping), param, step_count, Origin::own(span))))
             }
             AggregateOp::CountValues => {
                 let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
@@ -247,9 +248,9 @@ impl<'q> Planner<'q> {
                     if op == AggregateOp::Quantile { param()? } else { StepScalar::Constant(f64::NAN) };
                 let inner = self.vector(&aggregate.expr, grid)?;
                 if let (AggregateOp::Quantile, Some(expr)) = (op, &aggregate.param) {
-                    self.warn_of_quantile(&beyond(&param, 0.0, 1.0), expr);
+                    self.warn_of_quantile(&beyond(&param, 0.0, 1.0), expr, span);
                 }
-                Ok(Box::new(Fold::new(run, inner, aggregate, param, step_count)))
+                Ok(Box::new(Fold::new(run, inner, (aggregate, span), param, step_count)))
             }
         }
     }
@@ -260,7 +261,7 @@ impl<'q> Planner<'q> {
         self.run.query.text.get(start as usize..end as usize).filter(|text| text.starts_with('"'))
     }
 
-    fn warn_of_ratio(&self, aggregate: &Aggregate, param: &StepScalar) {
+    fn warn_of_ratio(&self, aggregate: &Aggregate, speaker: Span, param: &StepScalar) {
         let Some(expr) = aggregate.param.as_ref().filter(|_| aggregate.op == AggregateOp::LimitRatio) else {
             return;
         };
@@ -270,14 +271,16 @@ impl<'q> Planner<'q> {
                 chronolith_model::histogram::go_float(ratio),
                 ratio.signum()
             );
-            self.run.annotations.warn(&message, unwrap_parens(expr).span);
+            let span = unwrap_parens(expr).span;
+            self.run.annotations.warn(&message, Origin { span, speaker });
         }
     }
 
     /// Warns of quantiles outside 0..1.
-    fn warn_of_quantile(&self, quantile: &StepScalar, expr: &Expr) {
+    fn warn_of_quantile(&self, quantile: &StepScalar, expr: &Expr, speaker: Span) {
+        let origin = Origin { span: unwrap_parens(expr).span, speaker };
         for &value in quantile.values().iter().filter(|&&v| !(0.0..=1.0).contains(&v)) {
-            self.run.annotations.warn(&bad_quantile(value), unwrap_parens(expr).span);
+            self.run.annotations.warn(&bad_quantile(value), origin);
         }
     }
 
@@ -339,7 +342,7 @@ impl<'q> Planner<'q> {
             scalar,
             side,
             op,
-            span: binary.lhs.span,
+            origin: origin_of(binary),
             notes: StepNotes::default(),
         });
         if op.drops_name() { self.merged_unless(distinct, operator) } else { operator }
@@ -361,7 +364,7 @@ impl<'q> Planner<'q> {
             BinaryOp::Or => Merge::boxed(Box::new(SetUnion::new(left, right, matching, run.hold())), run),
             op => {
                 let element_op = ElementOp::new(op, binary.return_bool, FilterSide::Left);
-                Box::new(VectorVector::new(run, (left, right), matching, element_op, binary.lhs.span))
+                Box::new(VectorVector::new(run, (left, right), matching, element_op, origin_of(binary)))
             }
         })
     }
@@ -374,6 +377,12 @@ impl<'q> Planner<'q> {
     fn merged_unless(&self, distinct: bool, operator: BoxOperator<'q>) -> BoxOperator<'q> {
         if self.run.delays_names() || distinct { operator } else { Merge::boxed(operator, self.run) }
     }
+}
+
+/// Where an operator's messages point: at its left side.
+fn origin_of(binary: &Binary) -> Origin {
+    let (left, right) = (binary.lhs.span, binary.rhs.span);
+    Origin { span: left, speaker: Span { start: left.start, end: right.end } }
 }
 
 /// What an aggregation warns of in its parameter: NaN if there is one, else the least value if it is below `low` and

@@ -47,7 +47,7 @@ impl<'q> Run<'q> {
             ctx,
             options,
             query,
-            annotations: Annotations::new(query.text),
+            annotations: Annotations::new(query.text, query.expr),
             trace,
             spare_threads,
             samples_held: AtomicU64::new(0),
