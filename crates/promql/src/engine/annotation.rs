@@ -140,7 +140,8 @@ impl<'q> Annotations<'q> {
         }
         let mut lists = self.lock();
         let texts = |kind: &str, list: &mut Vec<Annotation>| {
-            let text = |a: Annotation| format!("PromQL {kind}: {} ({})", a.message, self.position(a.origin.span));
+            let text =
+                |a: Annotation| format!("PromQL {kind}: {} ({})", a.message, self.position(a.origin.span));
             std::mem::take(list).into_iter().map(text).collect()
         };
         (texts("warning", &mut lists.warnings), texts("info", &mut lists.infos))

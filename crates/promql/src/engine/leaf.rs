@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chronolith_model::{SeriesBatches, SeriesRead};
 
-use super::annotation::order::Origin;
 use super::EvalError;
+use super::annotation::order::Origin;
 use super::grid::Windows;
 use super::histogram::growth::RangeNotes;
 use super::rollup::extended;

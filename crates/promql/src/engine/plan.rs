@@ -230,7 +230,14 @@ impl<'q> Planner<'q> {
                 let param = param()?;
                 let inner = self.vector(&aggregate.expr, grid)?;
                 self.warn_of_ratio(aggregate, span, &param);
-                Ok(Box::new(Rank::new(run, inner, (aggregate.op, grouping), param, step_count, Origin::own(span))))
+                Ok(Box::new(Rank::new(
+                    run,
+                    inner,
+                    (aggregate.op, grouping),
+                    param,
+                    step_count,
+                    Origin::own(span),
+                )))
             }
             AggregateOp::CountValues => {
                 let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;

@@ -5,7 +5,7 @@ use chronolith_model::Labels;
 
 use super::{Planner, StatsScope};
 use super::{is_label_name, string_of};
-use crate::ast::{Call, Expr, ExprKind, RangeExtension, Span, ValueType, VectorSelector};
+use crate::ast::{AtModifier, Call, DurationExpr, Expr, ExprKind, RangeExtension, Span, ValueType};
 use crate::engine::annotation::order::Origin;
 use crate::engine::arith::{go_max, go_min};
 use crate::engine::call::buckets::{BucketCall, BucketFn};
@@ -160,8 +160,8 @@ impl<'q> Planner<'q> {
         };
         let shift = TimeShift { fixed_ms: None, offset_ms: 0 };
         let windows = Windows::new(grid, shift, self.run.lookback_ms());
-        let shift = match first_selector(vector) {
-            Some(selector) => self.shift(&selector.offset, selector.at)?,
+        let shift = match first_shift(vector) {
+            Some((offset, at)) => self.shift(offset, at)?,
             None => shift,
         };
         let mut range = Windows::new(grid, shift, windows.width_ms).read_range();
@@ -344,21 +344,22 @@ fn check_extension(name: &str, extension: Option<RangeExtension>) -> Result<(), 
     Err(EvalError::Execution(message))
 }
 
-/// The selector that stands first in an expression.
-fn first_selector(expr: &Expr) -> Option<&VectorSelector> {
+/// The `offset` and `@` of the selector or subquery that stands first in an expression.
+fn first_shift(expr: &Expr) -> Option<(&DurationExpr, Option<AtModifier>)> {
     match &expr.kind {
         ExprKind::Number(_) | ExprKind::String(_) => None,
-        ExprKind::Selector(selector) => Some(selector),
-        ExprKind::Matrix(matrix) => Some(&matrix.selector),
-        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => first_selector(inner),
-        ExprKind::Subquery(subquery) => first_selector(&subquery.expr),
-        ExprKind::Call(call) => call.args.iter().find_map(first_selector),
+        ExprKind::Selector(selector) => Some((&selector.offset, selector.at)),
+        ExprKind::Matrix(matrix) => Some((&matrix.selector.offset, matrix.selector.at)),
+        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => first_shift(inner),
+        // What is inside does not count: upstream has put the subquery's result in its place by then.
+        ExprKind::Subquery(subquery) => Some((&subquery.offset, subquery.at)),
+        ExprKind::Call(call) => call.args.iter().find_map(first_shift),
         ExprKind::Aggregate(aggregate) => {
-            first_selector(&aggregate.expr).or_else(|| aggregate.param.as_ref().and_then(first_selector))
+            first_shift(&aggregate.expr).or_else(|| aggregate.param.as_ref().and_then(first_shift))
         }
         ExprKind::Binary(_) => {
             let (base, spine) = super::left_spine(expr);
-            first_selector(base).or_else(|| spine.into_iter().find_map(|binary| first_selector(&binary.rhs)))
+            first_shift(base).or_else(|| spine.into_iter().find_map(|binary| first_shift(&binary.rhs)))
         }
     }
 }
