@@ -291,6 +291,7 @@ impl Engine {
             let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");
             return Err(EvalError::Execution(message));
         }
+        duration::check(query)?;
         let value = if query.step_ms > 0 { range_value(&run)? } else { instant_value(&run)? };
         let (warnings, infos) = run.annotations.take();
         let (samples_read, samples_peak) = (run.samples_read(), run.samples_peak());
@@ -435,6 +436,15 @@ fn without_name(labels: &Labels) -> Labels {
 }
 
 impl Run<'_> {
+    /// Drops the metric name and nothing beside it, or notes that it is to be dropped at the end.
+    pub(crate) fn drop_only_name(&self, series: &mut StepSeries) {
+        if self.delays_names() {
+            series.drop_name = true;
+        } else {
+            series.labels = series.labels.filtered(|name| name != METRIC_NAME);
+        }
+    }
+
     /// Drops the metric name, or notes that it is to be dropped at the end.
     pub(crate) fn drop_name(&self, series: &mut StepSeries) {
         if self.delays_names() {

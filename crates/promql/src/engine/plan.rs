@@ -150,7 +150,7 @@ impl<'q> Planner<'q> {
     }
 
     fn range_windows(&self, matrix: &MatrixSelector, grid: Grid) -> Result<Windows, EvalError> {
-        let width_ms = duration::positive_ms(self.run, &matrix.range)?;
+        let width_ms = duration::positive_ms(self.run.query, &matrix.range)?;
         let shift = self.shift(&matrix.selector.offset, matrix.selector.at)?;
         let lookback_ms = self.run.lookback_ms();
         let (before_ms, after_ms) = match matrix.selector.extension {
@@ -177,9 +177,9 @@ impl<'q> Planner<'q> {
 
     /// Times at which a subquery computes its expression (`None`: none), and the windows over them.
     fn subquery_grid(&self, subquery: &Subquery, grid: Grid) -> Result<(Option<Grid>, Windows), EvalError> {
-        let width_ms = duration::positive_ms(self.run, &subquery.range)?;
+        let width_ms = duration::positive_ms(self.run.query, &subquery.range)?;
         let step_ms = match &subquery.step {
-            Some(step) => duration::positive_ms(self.run, step)?,
+            Some(step) => duration::positive_ms(self.run.query, step)?,
             None => self.run.options.subquery_step_ms.max(1),
         };
         let shift = self.shift(&subquery.offset, subquery.at)?;
@@ -196,7 +196,7 @@ impl<'q> Planner<'q> {
             AtModifier::Start => self.run.query.start_ms,
             AtModifier::End => self.run.query.end_ms,
         });
-        Ok(TimeShift { fixed_ms, offset_ms: duration::offset_ms(self.run, offset)? })
+        Ok(TimeShift { fixed_ms, offset_ms: duration::offset_ms(self.run.query, offset)? })
     }
 
     fn select(

@@ -4,8 +4,8 @@
 //! Not here: the arithmetic of native histograms (`histogram::measure`).
 
 use chronolith_base::hash::HashMap;
+use chronolith_model::Labels;
 use chronolith_model::quote::write_quoted;
-use chronolith_model::{Labels, METRIC_NAME};
 
 use crate::engine::annotation::Repair;
 use crate::engine::annotation::note::Note;
@@ -165,9 +165,8 @@ impl BucketCall<'_> {
             let key = series.labels.filtered(|label| label != BUCKET_LABEL);
             let at = *index.entry(key).or_insert(histograms.len());
             if at == histograms.len() {
-                let keeps_name = self.run.delays_names();
-                let kept = |label: &str| label != BUCKET_LABEL && (keeps_name || label != METRIC_NAME);
-                let labels = series.labels.filtered(kept);
+                let labels = series.labels.filtered(|label| label != BUCKET_LABEL);
+                let labels = if self.run.delays_names() { labels } else { without_name(&labels) };
                 histograms.push(Histogram { name: name.to_owned(), labels, buckets: Vec::new() });
             }
             histograms[at].buckets.push((bound, std::mem::take(&mut series.values)));
