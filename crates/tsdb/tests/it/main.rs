@@ -12,6 +12,7 @@ mod idle;
 #[path = "../../../head/tests/harness/kinds.rs"]
 #[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
 mod kinds;
+mod metadata;
 mod model;
 mod policy;
 mod retention;
