@@ -8,15 +8,17 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, Response, header};
-use chronolith_base::Reservation;
+use chronolith_base::{MemoryBudget, Reservation};
 use chronolith_model::{ReadContext, TenantId};
 
 use super::body;
 use super::error::{ApiError, ErrorKind};
 use super::params::Params;
 use crate::app::App;
+use crate::gate::{Gate, Place};
 use crate::json;
 use crate::limits::{ANSWER_PART_BYTES, FORM_BYTES_MAX};
+use crate::shares::Share;
 use crate::tenant::tenant_of;
 
 /// What upstream says when `limit` cut something off.
@@ -54,9 +56,16 @@ fn is_form_type(kind: &[u8]) -> bool {
 }
 
 /// Sets its flag unless disarmed: the client has left.
-struct CancelOnDrop {
+pub(super) struct CancelOnDrop {
     canceled: Arc<AtomicBool>,
     armed: bool,
+}
+
+impl CancelOnDrop {
+    /// Stops the reads of `ctx` when it is dropped.
+    pub(super) fn of(ctx: &ReadContext) -> CancelOnDrop {
+        CancelOnDrop { canceled: ctx.cancel_flag(), armed: true }
+    }
 }
 
 impl Drop for CancelOnDrop {
@@ -67,6 +76,33 @@ impl Drop for CancelOnDrop {
     }
 }
 
+/// Places of a request, and the memory that it may take.
+pub(super) struct Admitted {
+    pub(super) budget: MemoryBudget,
+    _share: Option<Arc<Share>>,
+    _share_place: Option<Place>,
+    _place: Place,
+}
+
+/// Waits for a place for the tenant and one of `gate`, at most `patience` each.
+pub(super) async fn admit(
+    app: &App,
+    tenant: &TenantId,
+    gate: &Gate,
+    patience: Duration,
+) -> Result<Admitted, ApiError> {
+    let limits = app.store()?.limits_of(tenant);
+    let share = app.shares.of(tenant, &limits, &app.query_budget);
+    let share_place = match share.as_ref().and_then(|share| share.gate.as_ref()) {
+        Some(gate) => Some(gate.enter(patience).await?),
+        None => None,
+    };
+    let place = gate.enter(patience).await?;
+    let budget = share.as_ref().map_or(&app.query_budget, |share| &share.budget);
+    let budget = budget.child("query", app.options.query.memory_bytes_max);
+    Ok(Admitted { budget, _share: share, _share_place: share_place, _place: place })
+}
+
 /// Runs `work` on a blocking thread, once there is a place for the tenant and one of all. `timeout_ms` counts the
 /// wait too.
 pub(super) async fn run<T: Send + 'static>(
@@ -75,22 +111,24 @@ pub(super) async fn run<T: Send + 'static>(
     timeout_ms: u64,
     work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let limits = app.store()?.limits_of(tenant);
+    run_behind(app, &app.query_gate, tenant, timeout_ms, work).await
+}
+
+/// As [`run`], with a place of `gate`.
+pub(super) async fn run_behind<T: Send + 'static>(
+    app: &Arc<App>,
+    gate: &Gate,
+    tenant: &TenantId,
+    timeout_ms: u64,
+    work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
-    let patience = Duration::from_millis(timeout_ms);
-    let share = app.shares.of(tenant, &limits, &app.query_budget);
-    let share_place = match share.as_ref().and_then(|share| share.gate.as_ref()) {
-        Some(gate) => Some(gate.enter(patience).await?),
-        None => None,
-    };
-    let place = app.query_gate.enter(patience).await?;
-    let budget = share.as_ref().map_or(&app.query_budget, |share| &share.budget);
-    let budget = budget.child("query", app.options.query.memory_bytes_max);
-    let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
-    let mut guard = CancelOnDrop { canceled: ctx.cancel_flag(), armed: true };
+    let admitted = admit(app, tenant, gate, Duration::from_millis(timeout_ms)).await?;
+    let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, admitted.budget.clone());
+    let mut guard = CancelOnDrop::of(&ctx);
     let shared = app.clone();
     let done = tokio::task::spawn_blocking(move || {
-        let _places = (share, share_place, place);
+        let _admitted = admitted;
         let result = work(&shared, &ctx);
         count_end(&shared, result.as_ref().err());
         result
@@ -106,7 +144,7 @@ pub(super) async fn run<T: Send + 'static>(
     }
 }
 
-fn count_end(app: &App, error: Option<&ApiError>) {
+pub(super) fn count_end(app: &App, error: Option<&ApiError>) {
     let query = &app.metrics.query;
     match error.map(|error| error.kind) {
         None => {}
