@@ -9,9 +9,7 @@ mod histograms;
 
 use chronolith_format::wal;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{
-    DuplicatePolicy, LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome,
-};
+use chronolith_model::{LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome};
 
 use std::sync::atomic::Ordering;
 
@@ -265,8 +263,6 @@ impl Head {
         range: std::ops::Range<usize>,
     ) {
         let has_histograms = !job.batch.histograms.is_empty();
-        // A late float that is held back would come behind a histogram that is to replace it.
-        let holds_back = !has_histograms || job.limits.duplicates == DuplicatePolicy::KeepFirst;
         let relogs = self.relog_before.load(Ordering::Relaxed) > 0;
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
@@ -280,6 +276,8 @@ impl Head {
             let series = &job.batch.series[idx as usize];
             if has_histograms && !job.batch.histograms_of(series).is_empty() {
                 let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
+                // What is held back may be of the same series and times, and comes first in the batch.
+                self.append_behind(job, scratch, &mut target);
                 self.append_mixed(job, scratch, &mut target, idx);
                 continue;
             }
@@ -290,10 +288,7 @@ impl Head {
                     reject_sample(job, reject, idx, time);
                     continue;
                 }
-                let mut applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
-                if applied == Applied::Behind && !holds_back {
-                    applied = stripe.append_late(&world, &mut job.windows, id, time, bits);
-                }
+                let applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
                 if applied == Applied::Behind {
                     scratch.behind.push(BatchSample { series_idx: idx, id, at });
                 } else {
@@ -306,22 +301,34 @@ impl Head {
         }
         scratch.order = order;
         // Behind all others, so that they are looked for together. What is late stays late.
-        let behind = std::mem::take(&mut scratch.behind);
-        for group in behind.chunks(TOUCH_COUNT) {
-            stripe.touch_late(&world, group.iter().map(|one| (one.id, job.batch.times[one.at])));
-            for &one in group {
-                let (time, bits) = (job.batch.times[one.at], job.batch.values[one.at].to_bits());
-                let applied = stripe.append_late(&world, &mut job.windows, one.id, time, bits);
-                if applied == Applied::Replaced {
-                    self.queue_histograms(job, scratch, stripe_idx);
-                }
-                note_applied(job, scratch, applied, one, relogs);
-            }
-        }
-        scratch.behind = behind;
-        scratch.behind.clear();
+        let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
+        self.append_behind(job, scratch, &mut target);
         self.queue_floats(job, scratch, stripe_idx);
         self.queue_histograms(job, scratch, stripe_idx);
+    }
+
+    /// Appends the late floats that were held back.
+    fn append_behind(
+        &self,
+        job: &mut AppendJob<'_>,
+        scratch: &mut AppendScratch,
+        target: &mut Target<'_, '_>,
+    ) {
+        let mut behind = std::mem::take(&mut scratch.behind);
+        for group in behind.chunks(TOUCH_COUNT) {
+            let times = group.iter().map(|one| (one.id, job.batch.times[one.at]));
+            target.stripe.touch_late(target.world, times);
+            for &one in group {
+                let (time, bits) = (job.batch.times[one.at], job.batch.values[one.at].to_bits());
+                let applied = target.stripe.append_late(target.world, &mut job.windows, one.id, time, bits);
+                if applied == Applied::Replaced {
+                    self.queue_histograms(job, scratch, target.stripe_idx);
+                }
+                note_applied(job, scratch, applied, one, target.relogs);
+            }
+        }
+        behind.clear();
+        scratch.behind = behind;
     }
 
     /// Queues the frames of the floats that wait.

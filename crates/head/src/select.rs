@@ -76,8 +76,10 @@ impl Head {
             ctx.check()?;
             found.clear();
             let mut chunks = Vec::with_capacity(run.len());
-            let stripe = self.series.stripes[stripe_of(run[0])].lock();
+            let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
             for &id in run {
+                let Some(late) = stripe.hot(id).map(|hot| hot.late) else { continue };
+                stripe.late.settle(late);
                 let Some(hot) = stripe.hot(id) else { continue };
                 if stripe.histograms_of(id).is_some() {
                     let first = chunks.len();

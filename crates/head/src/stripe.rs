@@ -21,7 +21,7 @@ use chronolith_model::{DuplicatePolicy, TimeRange};
 
 use free::{FreeTimes, Gap, SeriesWindow};
 use histograms::Histograms;
-pub(crate) use histograms::{HistogramNode, HistogramParts};
+pub(crate) use histograms::{HistogramBudget, HistogramNode, HistogramParts};
 use idle::Stamps;
 pub(crate) use late::LateSamples;
 pub(crate) use nodes::{SealedNode, SealedNodes};
@@ -132,6 +132,7 @@ pub(crate) struct Stripe {
 pub(crate) struct StripeWorld<'a> {
     pub(crate) store: &'a SealedStore,
     pub(crate) disk: &'a dyn Disk,
+    pub(crate) histograms: &'a HistogramBudget,
     pub(crate) window_ms: i64,
     /// What becomes of a second value for a time.
     pub(crate) duplicates: DuplicatePolicy,

@@ -96,6 +96,8 @@ impl Tsdb {
             replay_notes: self.replay_notes.clone(),
             gauges: [
                 ("head_sealed_file_bytes", head.sealed_bytes as f64),
+                ("head_histogram_bytes", head.histogram_bytes as f64),
+                ("head_histograms_sealed_early", head.histograms_sealed_early as f64),
                 ("checkpoint_bytes", head.checkpoint_bytes as f64),
                 ("checkpoint_tail_bytes", head.tail_bytes as f64),
                 ("checkpoint_tail_replay_seconds", head.tail_ms as f64 / 1000.0),
@@ -105,7 +107,7 @@ impl Tsdb {
                 ("delete_requests", load(&self.counters.deletions) as f64),
                 ("cleaned_blocks", load(&self.counters.cleaned_blocks) as f64),
                 ("snapshots_made", load(&self.counters.snapshots) as f64),
-                ("block_tombstones", blocks.iter().map(|b| b.tombstone_count() as f64).sum()),
+                ("block_tombstones", blocks.iter().map(|b| b.tombstone_count()).sum::<usize>() as f64),
                 ("exemplars", self.exemplars.len() as f64),
                 ("metadata_entries_refused", self.metadata.refused_count() as f64),
             ]

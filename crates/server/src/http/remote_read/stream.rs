@@ -8,7 +8,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderValue, Response, header};
@@ -59,17 +58,13 @@ pub(super) async fn answer(
     store: Arc<Tsdb>,
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
-    let patience = Duration::from_millis(app.options.query.timeout_ms);
-    let admitted = work::admit(app, &tenant, &app.remote_read_gate, patience).await?;
-    let answer_ns = u64::try_from(ANSWER_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
-    let deadline_ns = app.env.clock.mono_ns().saturating_add(answer_ns);
-    let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, admitted.budget.clone());
-    let guard = CancelOnDrop::of(&ctx);
+    let timeout_ms = ANSWER_TIMEOUT.as_secs() * 1000;
+    let admitted = work::admit(app, &app.remote_read_gate, &tenant, timeout_ms).await?;
+    let guard = CancelOnDrop::of(&admitted.ctx);
     let (sender, mut receiver) = bounded_channel(STREAM_PARTS_MAX);
     let parts = Parts { app: app.clone(), sender };
     tokio::task::spawn_blocking(move || {
-        let _admitted = admitted;
-        let read = read_frames(&parts.app, &*store.queryable(&tenant), &queries, &ctx, &parts);
+        let read = read_frames(&parts.app, &*store.queryable(&tenant), &queries, &admitted.ctx, &parts);
         work::count_end(&parts.app, read.as_ref().err());
         let last = match read {
             Ok(()) => Part::End,
