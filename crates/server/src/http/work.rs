@@ -183,6 +183,8 @@ async fn run_aside<T: Send + 'static>(
     let mut guard = CancelOnDrop::of(&admitted.ctx);
     let shared = app.clone();
     let done = tokio::task::spawn_blocking(move || {
+        // All of it, or the closure takes the context alone and a client that leaves frees the place of work that goes on.
+        let admitted = admitted;
         let result = work(&shared, &admitted.ctx);
         count_end(&shared, result.as_ref().err());
         result

@@ -64,6 +64,8 @@ pub(super) async fn answer(
     let (sender, mut receiver) = bounded_channel(STREAM_PARTS_MAX);
     let parts = Parts { app: app.clone(), sender };
     tokio::task::spawn_blocking(move || {
+        // All of it, or the closure takes the context alone.
+        let admitted = admitted;
         let read = read_frames(&parts.app, &*store.queryable(&tenant), &queries, &admitted.ctx, &parts);
         work::count_end(&parts.app, read.as_ref().err());
         let last = match read {
