@@ -13,9 +13,10 @@ mod idle;
 #[expect(
     unreachable_pub,
     dead_code,
-    reason = "shared with the tests of the head, where it is a module of each file"
+    reason = "shared with the tests of the head, where it is a module of each file, and more of it is used"
 )]
 mod kinds;
+mod metadata;
 mod model;
 mod policy;
 mod retention;
