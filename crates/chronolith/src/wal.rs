@@ -11,7 +11,8 @@ use chronolith_base::Env;
 use chronolith_format::upstream::record::{self, Kind, SeriesRecords};
 use chronolith_format::upstream::segment::PAGE_BYTES;
 use chronolith_format::wal::{
-    self, HistogramsRef, KIND_HISTOGRAMS, KIND_SAMPLES, KIND_SERIES, SamplesRef, SegmentHeader, SeriesRef,
+    self, HistogramsRef, KIND_HISTOGRAMS, KIND_SAMPLES, KIND_SERIES, KIND_STARTS, SamplesRef, SegmentHeader,
+    SeriesRef, StartsRef,
 };
 use chronolith_import::{LogEntry, walk_logs};
 use chronolith_model::Labels;
@@ -98,11 +99,14 @@ impl View {
         self.line(|| format!("{} {offset}: {}, {} bytes", path.display(), kind.name(), bytes.len()));
         let done = match kind {
             Kind::Series => self.upstream_series(bytes),
-            Kind::Samples | Kind::SamplesWithStart => {
-                record::for_each_sample(bytes, &mut |series, time, bits| {
-                    self.sample(|| format!("ref {series}"), time, f64::from_bits(bits));
+            Kind::SamplesWithStart => {
+                record::for_each_with_start(bytes, &mut |series, time, bits, start_ms| {
+                    self.sample(|| format!("ref {series} began {start_ms}"), time, f64::from_bits(bits));
                 })
             }
+            Kind::Samples => record::for_each_sample(bytes, &mut |series, time, bits| {
+                self.sample(|| format!("ref {series}"), time, f64::from_bits(bits));
+            }),
             Kind::Tombstones => record::tombstones(bytes).map(|all| {
                 for one in all {
                     self.line(|| format!("  ref {} {}..{}", one.series_ref, one.first, one.last));
@@ -223,6 +227,7 @@ fn own_frame(
         KIND_SERIES => "series",
         KIND_SAMPLES => "samples",
         KIND_HISTOGRAMS => "histograms",
+        KIND_STARTS => "start times",
         _ => "other",
     };
     *view.records.entry(name).or_default() += 1;
@@ -251,6 +256,11 @@ fn own_frame(
             for ((id, &time), histogram) in found.ids.iter().zip(&found.times).zip(&found.histograms) {
                 let text = || format!("id {id} {}", histogram.to_float().test_expression());
                 view.sample(text, time, histogram.sum());
+            }
+        }
+        KIND_STARTS => {
+            for entry in StartsRef::decode(payload)?.entries {
+                view.line(|| format!("  id {} @{} began {}", entry.id, entry.time, entry.start_ms));
             }
         }
         _ => {}
