@@ -7,6 +7,7 @@ mod patterns;
 pub(crate) mod promtool;
 mod round_trip;
 mod shapes;
+mod starts;
 
 #[path = "../../format/testdata/golden/text.rs"]
 mod text;
