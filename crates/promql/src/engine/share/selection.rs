@@ -282,14 +282,13 @@ impl SampleSource for SharedSamples {
         }
         let is_last = series.reads_left.fetch_sub(1, Ordering::Relaxed) <= 1;
         let mut kept = series.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
-            Some(columns) => {
-                copy(columns, out);
-                if is_last {
-                    series.room.give(columns_bytes(columns));
-                    *kept = None;
-                }
+        match &mut *kept {
+            Some(columns) if is_last => {
+                series.room.give(columns_bytes(columns));
+                *out = std::mem::take(columns);
+                *kept = None;
             }
+            Some(columns) => copy(columns, out),
             None => {
                 series.samples.read(range, out)?;
                 if !is_last && series.room.take(columns_bytes(out)) {
