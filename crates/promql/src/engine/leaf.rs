@@ -16,6 +16,7 @@ use super::run::{Hold, Run};
 use super::samples::{RangeSamples, SampleParts};
 use super::select::{InstantField, latest, latest_idx, latest_mixed};
 use super::series::{ABSENT, SeriesOperator, StepSeries};
+use super::share::selection::{self, Wanted};
 use super::window::{RangeFn, RangeScratch, emit_notes};
 use crate::ast::VectorSelector;
 
@@ -79,11 +80,8 @@ impl<'q> Leaf<'q> {
         let newest_is_enough = windows.grid.count == 1
             && !parts.stats_only
             && matches!(function, LeafFn::Instant(InstantField::Value | InstantField::Time));
-        let batches = if newest_is_enough {
-            run.source.select_newest(&selector, run.ctx)?
-        } else {
-            run.source.select(&selector, run.ctx)?
-        };
+        let wanted = if newest_is_enough { Wanted::Newest } else { Wanted::All };
+        let batches = selection::select(run, &selector, wanted)?;
         Ok(Leaf {
             run,
             windows,

@@ -8,6 +8,7 @@ use chronolith_model::{Queryable, ReadContext};
 
 use super::annotation::Annotations;
 
+use super::share::selection::Selections;
 use super::threads::SpareThreads;
 use super::trace::Trace;
 use super::{EngineOptions, EvalError, NameRemoval, Query, Sharing};
@@ -30,7 +31,9 @@ pub(crate) struct Run<'q> {
     pub(crate) spare_threads: &'q SpareThreads,
     /// Whether equal parts are computed once.
     pub(crate) sharing: Sharing,
-    /// Whether there were any.
+    /// Selections that occur more than once.
+    pub(crate) selections: Selections,
+    /// Whether anything was shared.
     has_shared: AtomicBool,
     samples_held: AtomicU64,
     samples_peak: AtomicU64,
@@ -55,6 +58,7 @@ impl<'q> Run<'q> {
             trace,
             spare_threads,
             sharing: options.sharing,
+            selections: Selections::default(),
             has_shared: AtomicBool::new(false),
             samples_held: AtomicU64::new(0),
             samples_peak: AtomicU64::new(0),

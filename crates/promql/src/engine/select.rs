@@ -14,6 +14,7 @@ use super::EvalError;
 use super::grid::Windows;
 use super::run::{Hold, Run};
 use super::series::ABSENT;
+use super::share::selection::{self, Wanted};
 
 /// Series of a selector with the samples of their windows, one series at a time.
 pub(crate) struct SeriesReader<'q> {
@@ -35,7 +36,7 @@ impl<'q> SeriesReader<'q> {
         parts: SampleParts,
     ) -> Result<SeriesReader<'q>, EvalError> {
         let selector = Selector { matchers, range: windows.read_range() };
-        let batches = run.source.select(&selector, run.ctx)?;
+        let batches = selection::select(run, &selector, Wanted::All)?;
         Ok(SeriesReader {
             run,
             windows,

@@ -7,6 +7,7 @@
 //! Not here: which parts are equal (`plan::survey`).
 
 pub(crate) mod log;
+pub(crate) mod selection;
 #[cfg(test)]
 mod tests;
 
@@ -417,18 +418,20 @@ fn same(error: &EvalError) -> EvalError {
     match error {
         EvalError::Execution(text) => EvalError::Execution(text.clone()),
         EvalError::TooManySamples => EvalError::TooManySamples,
-        EvalError::Query(error) => EvalError::Query(match error {
-            QueryError::Canceled => QueryError::Canceled,
-            QueryError::Timeout => QueryError::Timeout,
-            QueryError::Memory(full) => QueryError::Memory(*full),
-            QueryError::Limit { what, limit } => QueryError::Limit { what, limit: *limit },
-            QueryError::Corrupt { path, what } => {
-                QueryError::Corrupt { path: path.clone(), what: what.clone() }
-            }
-            QueryError::Io { path, error } => {
-                let error = std::io::Error::new(error.kind(), error.to_string());
-                QueryError::Io { path: path.clone(), error }
-            }
-        }),
+        EvalError::Query(error) => EvalError::Query(same_query_error(error)),
+    }
+}
+
+fn same_query_error(error: &QueryError) -> QueryError {
+    match error {
+        QueryError::Canceled => QueryError::Canceled,
+        QueryError::Timeout => QueryError::Timeout,
+        QueryError::Memory(full) => QueryError::Memory(*full),
+        QueryError::Limit { what, limit } => QueryError::Limit { what, limit: *limit },
+        QueryError::Corrupt { path, what } => QueryError::Corrupt { path: path.clone(), what: what.clone() },
+        QueryError::Io { path, error } => {
+            let error = std::io::Error::new(error.kind(), error.to_string());
+            QueryError::Io { path: path.clone(), error }
+        }
     }
 }

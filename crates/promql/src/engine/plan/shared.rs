@@ -50,6 +50,7 @@ impl<'q> Planner<'q> {
         let mut planner = Planner::alone(run, StatsScope::Open);
         if run.sharing == Sharing::Auto && !run.trace.counts_steps() {
             planner.shared.survey = Survey::of(&planner, expr, grid);
+            run.selections.expect(planner.shared.survey.repeated_selections());
         }
         planner
     }

@@ -6,11 +6,7 @@
 //! high (`timestamp(x)` does not plan `x`), never too low for what is planned: users must not rely on it.
 //! Not here: computing once (`share`).
 
-use std::sync::Arc;
-
-use chronolith_base::hash::HashMap;
-use chronolith_model::Matcher;
-use chronolith_model::matcher::MatchOp;
+use chronolith_base::hash::{HashMap, HashSet};
 
 use super::{Planner, is_step_invariant, left_spine, value_type};
 use crate::ast::{
@@ -18,6 +14,7 @@ use crate::ast::{
     RangeExtension, Span, UnaryOp, ValueType, VectorMatching, VectorSelector,
 };
 use crate::engine::grid::Grid;
+use crate::engine::share::selection::{MatcherSet, matcher_set};
 use crate::engine::{EvalError, duration};
 
 /// Number of a class of equal expressions.
@@ -40,7 +37,7 @@ enum Shape {
 
 #[derive(PartialEq, Eq, Hash)]
 struct SelectorShape {
-    matchers: Vec<(Arc<str>, u8, Arc<str>)>,
+    matchers: MatcherSet,
     offset_ms: i64,
     at: Option<AtModifier>,
     extension: Option<RangeExtension>,
@@ -73,6 +70,8 @@ pub(super) struct Survey {
     /// By address of the expression, which stays where it is for as long as the query.
     classes: HashMap<usize, Class>,
     uses: HashMap<(Class, Grid), usize>,
+    /// How often matchers are selected by.
+    selections: HashMap<MatcherSet, usize>,
 }
 
 impl Survey {
@@ -86,6 +85,12 @@ impl Survey {
             Ok(()) => surveyor.survey,
             Err(_) => Survey::default(),
         }
+    }
+
+    /// Matchers by which more than one selection is made.
+    pub(super) fn repeated_selections(&self) -> HashSet<MatcherSet> {
+        let repeated = self.selections.iter().filter(|(_, uses)| **uses > 1);
+        repeated.map(|(matchers, _)| matchers.clone()).collect()
     }
 
     /// Class of an expression that is used more than once on this grid, and how often.
@@ -110,7 +115,11 @@ impl<'q> Surveyor<'_, 'q> {
     /// Counts the uses in an expression that is planned on `grid`.
     fn visit(&mut self, expr: &'q Expr, grid: Grid) -> Result<(), EvalError> {
         match &expr.kind {
-            ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Matrix(_) => return Ok(()),
+            ExprKind::Number(_) | ExprKind::String(_) => return Ok(()),
+            ExprKind::Matrix(matrix) => {
+                self.count_selection(&matrix.selector);
+                return Ok(());
+            }
             ExprKind::Paren(inner) | ExprKind::Unary(UnaryOp::Plus, inner) => return self.visit(inner, grid),
             ExprKind::Subquery(subquery) => {
                 return match self.planner.subquery_grid(subquery, grid)?.0 {
@@ -132,6 +141,10 @@ impl<'q> Surveyor<'_, 'q> {
         let once = is_vector && grid.start_ms != grid.end_ms && is_step_invariant(expr);
         let grid = if once { Grid::instant(grid.start_ms) } else { grid };
         match &expr.kind {
+            ExprKind::Selector(selector) => {
+                self.count_selection(selector);
+                Ok(())
+            }
             ExprKind::Unary(_, inner) => self.visit(inner, grid),
             ExprKind::Call(call) => {
                 // The second argument of `info` is no vector that is computed.
@@ -149,6 +162,10 @@ impl<'q> Surveyor<'_, 'q> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn count_selection(&mut self, selector: &VectorSelector) {
+        *self.survey.selections.entry(matcher_set(&selector.matchers)).or_default() += 1;
     }
 
     fn class_of(&mut self, expr: &Expr) -> Result<Class, EvalError> {
@@ -216,7 +233,7 @@ impl<'q> Surveyor<'_, 'q> {
     }
 
     fn shape_of(&self, selector: &VectorSelector) -> Result<SelectorShape, EvalError> {
-        let matchers = sorted_matchers(&selector.matchers);
+        let matchers = matcher_set(&selector.matchers);
         let (at, extension) = (selector.at, selector.extension);
         Ok(SelectorShape { matchers, offset_ms: self.ms(&selector.offset)?, at, extension })
     }
@@ -229,18 +246,6 @@ impl<'q> Surveyor<'_, 'q> {
         let grouped = if aggregate.without { Grouped::Without } else { Grouped::By };
         Ok(Shape::Aggregate(aggregate.op, param, inner, labels, grouped))
     }
-}
-
-fn sorted_matchers(matchers: &[Matcher]) -> Vec<(Arc<str>, u8, Arc<str>)> {
-    let rank = |op: MatchOp| match op {
-        MatchOp::Equal => 0,
-        MatchOp::NotEqual => 1,
-        MatchOp::Regex => 2,
-        MatchOp::NotRegex => 3,
-    };
-    let mut sorted: Vec<_> = matchers.iter().map(|m| (m.name.clone(), rank(m.op), m.value.clone())).collect();
-    sorted.sort_unstable();
-    sorted
 }
 
 fn shape_of_matching(matching: &VectorMatching) -> MatchingShape {

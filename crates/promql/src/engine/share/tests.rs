@@ -2,9 +2,13 @@
 //! Promqltest scripts are evaluated both ways in `tests/promqltest`; random queries in `tests/sharing`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chronolith_base::{Clock, MemoryBudget, SystemClock};
-use chronolith_model::{LabelsBuilder, ReadContext};
+use chronolith_model::{
+    Columns, LabelsBuilder, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
+    SeriesRead, TimeRange,
+};
 
 use crate::engine::trace::{Trace, TraceNode, Use};
 use crate::engine::{Engine, EngineOptions, Query, QueryResult, Sharing};
@@ -28,7 +32,7 @@ fn source(series_count: usize) -> MemQueryable {
 }
 
 struct Case<'a> {
-    source: &'a MemQueryable,
+    source: &'a dyn Queryable,
     text: &'a str,
     range_s: (i64, i64, i64),
     options: EngineOptions,
@@ -106,6 +110,93 @@ fn equal_parts_are_read_once() {
     }
 }
 
+/// A source that counts selections and reads.
+struct Counting {
+    inner: MemQueryable,
+    selections: Arc<AtomicUsize>,
+    reads: Arc<AtomicUsize>,
+}
+
+struct CountingBatches(Box<dyn SeriesBatches>, Arc<AtomicUsize>);
+struct CountingSamples(Box<dyn SampleSource>, Arc<AtomicUsize>);
+
+impl SampleSource for CountingSamples {
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.read(range, out)
+    }
+
+    fn sample_count_hint(&self) -> usize {
+        self.0.sample_count_hint()
+    }
+}
+
+impl SeriesBatches for CountingBatches {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        let first = out.len();
+        let more = self.0.next_batch(out)?;
+        let counted = out.split_off(first).into_iter().map(|SeriesRead { labels, samples }| SeriesRead {
+            labels,
+            samples: Box::new(CountingSamples(samples, self.1.clone())),
+        });
+        out.extend(counted);
+        Ok(more)
+    }
+}
+
+impl Queryable for Counting {
+    fn select(&self, s: &Selector<'_>, ctx: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        self.selections.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(CountingBatches(self.inner.select(s, ctx)?, self.reads.clone())))
+    }
+
+    fn label_names(
+        &self,
+        s: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.inner.label_names(s, limit, ctx)
+    }
+
+    fn label_values(
+        &self,
+        name: &str,
+        s: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.inner.label_values(name, s, limit, ctx)
+    }
+}
+
+/// Different functions of the same samples.
+#[test]
+fn equal_selections_are_made_once_and_decoded_once() {
+    for (series_count, text, selections, read_times) in [
+        (2500, "max_over_time(m[1m]) - min_over_time(m[1m]) + sum_over_time(m[1m])", 1, 1),
+        (50, "rate(m_total[1m]) + on (id, job) rate(m_total{id=~\".*\"}[1m])", 2, 2),
+        (50, "max_over_time(m[1m]) - min_over_time(m[2m])", 2, 2),
+        (50, "max_over_time(m[1m]) - scalar(sum(min_over_time(m[1m])))", 1, 1),
+        (50, "scalar(sum(max_over_time(m[1m]))) - min_over_time(m[1m])", 2, 2),
+    ] {
+        let (made, reads) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let inner = source(series_count);
+        let want = render(&case_of(&inner, text).run(Sharing::Off).0);
+        let source = Counting { inner, selections: made.clone(), reads: reads.clone() };
+        let (found, _, left) = case_of(&source, text).run(Sharing::Auto);
+        assert_eq!(render(&found), want, "{text}");
+        assert_eq!(left, 0, "{text}: all memory is given back");
+        assert_eq!(made.load(Ordering::Relaxed), selections, "{text}");
+        assert_eq!(reads.load(Ordering::Relaxed), series_count * read_times, "{text}");
+    }
+}
+
+fn case_of<'a>(source: &'a dyn Queryable, text: &'a str) -> Case<'a> {
+    let options = EngineOptions::default();
+    Case { source, text, range_s: (200, 900, 30), options, memory_bytes_max: u64::MAX }
+}
+
 #[test]
 fn parts_that_differ_are_not_shared() {
     let source = source(5);
@@ -152,6 +243,7 @@ fn where_memory_is_short_sharing_goes_and_not_the_query() {
         "sum(abs(m) + abs(m))",
         "count(rate(m[1m]) / (rate(m[1m]) + rate(m[1m])))",
         "sum by (id) (m) and topk(3, m)",
+        "count(max_over_time(m[1m]) - min_over_time(m[1m]))",
         "max(scalar(sum(m)) + m - m)",
     ] {
         let whole = |memory_bytes_max| Case {

@@ -121,6 +121,12 @@ async fn explain_shows_the_plan_beside_the_result() {
         (&3.into(), &24.into(), &3.into())
     );
     assert!(rate["chunks"].as_u64() >= Some(3) && rate["children"] == serde_json::json!([]));
+    let twice = server.get(&range_path("sum(m)/count(m)", "&explain=1")).await.json();
+    let sides = &twice["data"]["explain"]["children"][0]["children"];
+    for (side, which) in [(0, "first"), (1, "again")] {
+        let shared = &sides[side]["children"][0]["shared"];
+        assert_eq!((&shared["id"], &shared["use"]), (&1.into(), &which.into()), "{twice}");
+    }
     let instant = server.get("/api/v1/query?query=1&explain=true").await.json();
     assert_eq!(instant["data"]["explain"]["op"], "query");
     let bad = server.get("/api/v1/query?query=1&explain=maybe").await;
