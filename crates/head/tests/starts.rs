@@ -212,7 +212,7 @@ fn live(seed: u64) {
     let rng = Rng::from_seed(seed ^ 0x57a7);
     let (stored, flushed, now) = (Stored::new(), Vec::new(), NOW_MS - 2_000_000);
     let mut life = Life { world, head, stored, flushed, rng, now, has_histograms: seed / 2 % 2 };
-    let has_checkpoints = seed % 3 > 0;
+    let has_checkpoints = !seed.is_multiple_of(3);
     for _ in 0..STEPS {
         match life.below(20) {
             0..=11 => life.append(),
