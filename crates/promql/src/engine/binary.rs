@@ -322,9 +322,13 @@ impl<'j> Join<'j> {
 
     /// Labels of the result of a pair, by which pairs must be unique.
     fn labels_of_pair(&self, many: &Labels, one: &Labels) -> Labels {
-        let labels = result_labels(many, one, self.op, self.matching);
-        let nameless = matches!(self.op, ElementOp::Truth(_)) && !self.run.delays_names();
-        if nameless { super::without_name(&labels) } else { labels }
+        // The name goes first: one that comes from the "one" side stays.
+        match self.op {
+            ElementOp::Truth(_) if !self.run.delays_names() => {
+                result_labels(&super::without_name(many), one, self.op, self.matching)
+            }
+            op => result_labels(many, one, op, self.matching),
+        }
     }
 
     /// Computes all steps of a pair of series; `None` if no step has a result. `pairs` gives the values of a
@@ -346,13 +350,7 @@ impl<'j> Join<'j> {
         let mut any = false;
         for step in 0..self.step_count {
             let Some((of_many, of_one)) = pairs(step) else { continue };
-            let (left, right) = if self.is_swapped() { (of_one, of_many) } else { (of_many, of_one) };
-            let outcome = match (left, right) {
-                (Element::Float(left), Element::Float(right)) if !matches!(self.op, ElementOp::Drop(_)) => {
-                    self.op.apply(left, right).map_or(Outcome::Nothing, Outcome::Float)
-                }
-                _ => element::apply(self.op, left, right),
-            };
+            let outcome = self.meet(of_many, of_one);
             // Elements that an operator refuses have not met.
             if let Outcome::Refused(note) = outcome {
                 notes.set(step, self.step_count, note);
@@ -376,9 +374,18 @@ impl<'j> Join<'j> {
             any = true;
         }
         // A filter gives back a name that was to go: so does upstream.
-        if matches!(self.op, ElementOp::Truth(_)) {
-            self.run.drop_name(&mut series);
-        }
+        series.drop_name = matches!(self.op, ElementOp::Truth(_)) && self.run.delays_names();
         Ok(any.then_some(series))
+    }
+
+    /// What becomes of two elements.
+    fn meet(&self, of_many: Element<'_>, of_one: Element<'_>) -> Outcome {
+        let (left, right) = if self.is_swapped() { (of_one, of_many) } else { (of_many, of_one) };
+        match (left, right) {
+            (Element::Float(left), Element::Float(right)) if !matches!(self.op, ElementOp::Drop(_)) => {
+                self.op.apply(left, right).map_or(Outcome::Nothing, Outcome::Float)
+            }
+            _ => element::apply(self.op, left, right),
+        }
     }
 }
