@@ -1,5 +1,5 @@
-//! As much HTTP/1.1 as a load generator needs: one keep-alive connection for writes, one short one a query.
-//! Not here: chunked answers; queries are HTTP/1.0, which has none.
+//! As much HTTP/1.1 as a load generator needs: keep-alive connections for writes and for many small queries, a short one
+//! for each other query. Not here: long chunked answers; queries over short connections are HTTP/1.0, which has none.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -45,20 +45,73 @@ impl WriteConnection {
     }
 
     fn read_head(&mut self) -> Result<(u16, usize)> {
+        let (status, len) = read_head(&mut self.stream)?;
+        Ok((status, len.unwrap_or(0)))
+    }
+}
+
+/// Status and length of an answer, if it says one.
+fn read_head(stream: &mut BufReader<TcpStream>) -> Result<(u16, Option<usize>)> {
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let status = line.split(' ').nth(1).and_then(|text| text.parse().ok());
+    let status = status.with_context(|| format!("not an HTTP answer: {line:?}"))?;
+    let mut len = None;
+    loop {
+        line.clear();
+        stream.read_line(&mut line)?;
+        match line.trim_end().split_once(':') {
+            None => return Ok((status, len)),
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                len = Some(value.trim().parse()?);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Connection for many queries.
+pub(crate) struct QueryConnection {
+    stream: BufReader<TcpStream>,
+    port: u16,
+}
+
+impl QueryConnection {
+    /// Connects to `port` of this machine.
+    pub(crate) fn open(port: u16) -> Result<QueryConnection> {
+        Ok(QueryConnection { stream: BufReader::new(connect(port)?), port })
+    }
+
+    /// Answer to a GET: status and body.
+    pub(crate) fn get(&mut self, path: &str) -> Result<(u16, String)> {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", self.port);
+        self.stream.get_mut().write_all(head.as_bytes())?;
+        let (status, len) = read_head(&mut self.stream)?;
+        let mut body = Vec::new();
+        match len {
+            Some(len) => {
+                body.resize(len, 0);
+                self.stream.read_exact(&mut body)?;
+            }
+            None => self.read_chunks(&mut body)?,
+        }
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
+    }
+
+    fn read_chunks(&mut self, body: &mut Vec<u8>) -> Result<()> {
         let mut line = String::new();
-        self.stream.read_line(&mut line)?;
-        let status = line.split(' ').nth(1).and_then(|text| text.parse().ok());
-        let status = status.with_context(|| format!("not an HTTP answer: {line:?}"))?;
-        let mut len = 0;
         loop {
             line.clear();
             self.stream.read_line(&mut line)?;
-            match line.trim_end().split_once(':') {
-                None => return Ok((status, len)),
-                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                    len = value.trim().parse()?
-                }
-                Some(_) => {}
+            let len = usize::from_str_radix(line.trim_end(), 16)
+                .with_context(|| format!("not the length of a chunk: {line:?}"))?;
+            let start = body.len();
+            body.resize(start + len, 0);
+            self.stream.read_exact(&mut body[start..])?;
+            line.clear();
+            self.stream.read_line(&mut line)?;
+            if len == 0 {
+                return Ok(());
             }
         }
     }
@@ -78,8 +131,13 @@ pub(crate) fn get(port: u16, path: &str) -> Result<(u16, String)> {
 
 /// Answer to an instant query: status and body.
 pub(crate) fn query(port: u16, query: &str, time_ms: i64) -> Result<(u16, String)> {
+    get(port, &query_path(query, time_ms))
+}
+
+/// What an instant query asks for.
+pub(crate) fn query_path(query: &str, time_ms: i64) -> String {
     let (seconds, ms) = (time_ms / 1000, time_ms % 1000);
-    get(port, &format!("/api/v1/query?nocache=1&time={seconds}.{ms:03}&query={}", escape(query)))
+    format!("/api/v1/query?nocache=1&time={seconds}.{ms:03}&query={}", escape(query))
 }
 
 /// Value of an instant query that yields one number.

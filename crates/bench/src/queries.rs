@@ -1,4 +1,4 @@
-//! Benchmark `queries`: ten slow shapes of query over the same samples in each server, answers compared.
+//! Benchmark `queries`: slow shapes of query over the same samples in each server, answers compared.
 //!
 //! Holds: a shape's figures count only if its answer equals Prometheus's (VictoriaMetrics's where both mean the same);
 //! every query starts without a cache of results. Prometheus gets old samples as blocks that Chronolith wrote. A peer that
@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// Series of the wide corpus, 3 h at 15 s; 0 leaves it out.
     #[arg(long, default_value_t = 100_000)]
     series: usize,
+    /// Series of the corpus of values, each with a value of one label of its own; 0 leaves it out.
+    #[arg(long, default_value_t = 400_000)]
+    value_series: usize,
     /// Series of the long corpus; 0 leaves it out.
     #[arg(long, default_value_t = 1000)]
     long_series: usize,
@@ -76,6 +79,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.series > 0 {
         let corpus = Corpus::wide(options.series, now_ms - 60_000);
         let shapes = wanted(options, shapes::wide(&corpus));
+        lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
+    }
+    if options.value_series > 0 {
+        let corpus = Corpus::values(options.value_series, now_ms - 60_000);
+        let shapes = wanted(options, shapes::values(&corpus));
         lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
     }
     if options.long_series > 0 {

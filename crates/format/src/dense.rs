@@ -9,16 +9,20 @@ mod decimal;
 mod entropy;
 mod items;
 mod packed;
+mod starts;
 mod times;
 mod values;
+
+use std::ops::Range;
 
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
-use items::Packing;
+use items::{Ending, Packing};
 pub use packed::{
     ENCODING_PACKED, PackedChunk, TimesPlace, decode_packed, encode_packed, shared_times_offset,
 };
+pub use starts::{ENCODING_DENSE_STARTS, decode_starts, encode_starts};
 use times::TimesHead;
 
 /// Encoding byte of a dense chunk in a block's segments.
@@ -66,8 +70,8 @@ pub fn encode(times: &[i64], values: &[f64], scratch: &mut DenseScratch, out: &m
 
 /// Appends the samples of `bytes` that lie in `range` to `out`; nothing when it fails.
 ///
-/// Cost: all times are decoded, and values up to the last one in `range`; neither when the chunk's first and
-/// last time show that it lies outside.
+/// Cost: what lies in `range`, in blocks of 128; blocks before it are unpacked where later ones build on them, those behind
+/// it are not. Nothing when the chunk's first and last time show that it lies outside.
 ///
 /// # Errors
 /// [`DecodeError`] when the bytes end early, or go on behind the last sample, or say what no encoder says.
@@ -87,36 +91,25 @@ fn append(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), Decod
     if !range.overlaps_inclusive(head.first, head.last) {
         return Ok(());
     }
-    let sample_count = usize::from(head.count);
-    let times_start = out.times.len();
-    times::append(&head, Packing::Blocks, &mut reader, &mut out.times)?;
-    keep_range(range, times_start, out, |values| {
-        values::decode(&mut reader, Packing::Blocks, sample_count, values)
-    })
+    let layout = (Packing::Blocks, Ending::Before);
+    let wanted = times::append(&head, layout, &mut reader, range, &mut out.times)?;
+    append_values(&mut reader, Packing::Blocks, usize::from(head.count), wanted, out)
 }
 
-/// Decodes the values of the times from `times_start` on and keeps the samples in `range`; `decode` fills as many of
-/// the first values as it is asked for.
-fn keep_range(
-    range: TimeRange,
-    times_start: usize,
+/// Appends the values of the samples `wanted`, whose times have been appended.
+fn append_values(
+    reader: &mut ByteReader<'_>,
+    packing: Packing,
+    sample_count: usize,
+    wanted: Range<usize>,
     out: &mut Columns,
-    decode: impl FnOnce(&mut [f64]) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
-    let values_start = out.values.len();
-    let column = &out.times[times_start..];
-    let skipped = column.partition_point(|&time| time < range.start);
-    let taken = column.partition_point(|&time| time < range.end);
-    out.times.truncate(times_start + taken);
-    if skipped < taken {
-        out.values.resize(values_start + taken, 0.0);
-        decode(&mut out.values[values_start..])?;
+    if wanted.is_empty() {
+        return Ok(());
     }
-    if skipped > 0 {
-        out.times.drain(times_start..times_start + skipped.min(taken));
-        out.values.drain(values_start..values_start + skipped.min(out.values.len() - values_start));
-    }
-    Ok(())
+    let start = out.values.len();
+    out.values.resize(start + wanted.len(), 0.0);
+    values::decode(reader, packing, sample_count, wanted, &mut out.values[start..])
 }
 
 /// How many samples the chunk says it has.

@@ -22,6 +22,20 @@ pub trait LabelIndex {
     /// As the source.
     fn postings(&self, name: &str, value: &str, out: &mut Vec<u32>) -> Result<(), QueryError>;
 
+    /// How many refs [`LabelIndex::postings`] appends at most, from what is at hand; `None` where that would have to be read.
+    fn postings_count_max(&self, _name: &str, _value: &str) -> Option<usize> {
+        None
+    }
+
+    /// Keeps those of `refs`, which ascend and were found here, whose series fit `matcher`, if looking at each of them
+    /// costs less than reading postings. False, and nothing is done, if it does not.
+    ///
+    /// # Errors
+    /// As the source.
+    fn retain_few(&self, _matcher: &Matcher, _refs: &mut Vec<u32>) -> Result<bool, QueryError> {
+        Ok(false)
+    }
+
     /// Calls `visit` with every value of `name` that starts with `prefix`, in any order, until it returns false.
     ///
     /// # Errors
@@ -45,11 +59,25 @@ pub trait LabelIndex {
         fits: &dyn Fn(&str) -> bool,
         out: &mut Vec<u32>,
     ) -> Result<(), QueryError> {
-        for value in values(self, &matcher.name, prefix, fits)?.iter() {
-            self.postings(&matcher.name, value, out)?;
-        }
-        Ok(())
+        search_values(self, matcher, prefix, fits, out)
     }
+}
+
+/// What [`LabelIndex::search`] does for an index that remembers nothing: looks through the values.
+///
+/// # Errors
+/// As the index.
+pub fn search_values<I: LabelIndex + ?Sized>(
+    index: &I,
+    matcher: &Matcher,
+    prefix: &str,
+    fits: &dyn Fn(&str) -> bool,
+    out: &mut Vec<u32>,
+) -> Result<(), QueryError> {
+    for value in values(index, &matcher.name, prefix, fits)?.iter() {
+        index.postings(&matcher.name, value, out)?;
+    }
+    Ok(())
 }
 
 /// The refs of the series that fit all `matchers`, ascending.
@@ -67,25 +95,13 @@ pub fn select_refs(index: &dyn LabelIndex, matchers: &[Matcher]) -> Result<Vec<u
     let listed_count = narrowing.partition_point(|step| step.values.is_listed());
     let (listed, searched) = narrowing.split_at(listed_count);
 
-    let mut lists = Vec::with_capacity(listed.len());
-    for step in listed {
-        let refs = step.refs(index)?;
-        if refs.is_empty() {
-            return Ok(refs);
-        }
-        lists.push(refs);
-    }
-    lists.sort_by_key(Vec::len);
-    let mut found = lists.into_iter().reduce(intersection);
+    let mut found = listed_refs(index, listed)?;
     for step in searched {
-        if found.as_ref().is_some_and(Vec::is_empty) {
-            break;
-        }
-        let refs = step.refs(index)?;
-        found = Some(match found {
-            Some(found) => intersection(found, refs),
-            None => refs,
-        });
+        found = match found {
+            Some(found) if found.is_empty() => return Ok(found),
+            Some(found) => Some(step.narrow(index, found)?),
+            None => Some(step.refs(index)?),
+        };
     }
     let mut found = match found {
         Some(found) => found,
@@ -99,7 +115,39 @@ pub fn select_refs(index: &dyn LabelIndex, matchers: &[Matcher]) -> Result<Vec<u
         if found.is_empty() {
             break;
         }
-        subtract(&mut found, &step.refs(index)?);
+        if !index.retain_few(step.matcher, &mut found)? {
+            subtract(&mut found, &step.refs(index)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The refs that fit all `steps`, which name their values; `None` if there are no steps. The shortest postings come
+/// first; they are told without reading the others where the index knows their length.
+fn listed_refs(index: &dyn LabelIndex, steps: &[Step<'_>]) -> Result<Option<Vec<u32>>, QueryError> {
+    let mut counted = Vec::with_capacity(steps.len());
+    let mut lists = Vec::new();
+    for step in steps {
+        match step.count_max(index) {
+            Some(0) => return Ok(Some(Vec::new())),
+            Some(count) => counted.push((count, step)),
+            None => {
+                let refs = step.refs(index)?;
+                if refs.is_empty() {
+                    return Ok(Some(refs));
+                }
+                lists.push(refs);
+            }
+        }
+    }
+    lists.sort_by_key(Vec::len);
+    let mut found = lists.into_iter().reduce(intersection);
+    counted.sort_by_key(|(count, _)| *count);
+    for (_, step) in counted {
+        found = Some(match found {
+            Some(found) => step.narrow(index, found)?,
+            None => step.refs(index)?,
+        });
     }
     Ok(found)
 }
@@ -163,6 +211,22 @@ impl<'a> Step<'a> {
             Values::Every => 5,
         };
         (self.takes_away, cost)
+    }
+
+    /// How many series have the one value that is asked for, if the index knows.
+    fn count_max(&self, index: &dyn LabelIndex) -> Option<usize> {
+        match self.values {
+            Values::One(value) => index.postings_count_max(&self.matcher.name, value),
+            _ => None,
+        }
+    }
+
+    /// What of `found` fits; for steps that do not take away.
+    fn narrow(&self, index: &dyn LabelIndex, mut found: Vec<u32>) -> Result<Vec<u32>, QueryError> {
+        if found.is_empty() || index.retain_few(self.matcher, &mut found)? {
+            return Ok(found);
+        }
+        Ok(intersection(found, self.refs(index)?))
     }
 
     /// The series with the values, ascending.

@@ -1,6 +1,7 @@
 //! Runs test scripts (promqltest language), Prometheus's and ours, against the engine, in process.
 //!
 //! Holds: every eval has to pass, in all forms in which upstream asks it; and there are as many as there should be.
+//! Each is also asked several times within one query, with and without sharing of equal parts.
 
 #[path = "promqltest/coverage.rs"]
 mod coverage;
@@ -12,6 +13,8 @@ mod literal;
 mod outcome;
 #[path = "promqltest/script.rs"]
 mod script;
+#[path = "promqltest/sharing.rs"]
+mod sharing;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,6 +38,8 @@ const MINUTE_MS: i64 = 60_000;
 #[derive(Default)]
 struct Tally {
     passed: usize,
+    /// Queries made of evals that shared something.
+    shared: usize,
     failures: Vec<String>,
 }
 
@@ -98,6 +103,21 @@ impl Stage {
         match outcome::check(eval, result) {
             Ok(()) => tally.passed += 1,
             Err(message) => tally.failures.push(format!("line {}: {}: {message}", eval.line, eval.expr)),
+        }
+        self.check_sharing(eval, tally);
+    }
+
+    fn check_sharing(&self, eval: &Eval, tally: &mut Tally) {
+        let range_ms = match eval.kind {
+            EvalKind::Instant { time_ms } => (time_ms, time_ms, 0),
+            EvalKind::Range { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
+        };
+        for form in sharing::FORMS {
+            let text = form.replace('#', &eval.expr);
+            match sharing::compare(&self.source, self.engine.options(), &text, range_ms) {
+                Ok(found) => tally.shared += usize::from(found == sharing::Compared::Shared),
+                Err(message) => tally.failures.push(format!("line {}: {message}", eval.line)),
+            }
         }
     }
 
@@ -165,6 +185,7 @@ fn run_folder(folder: &str) -> Tally {
         let tally = run_script(&text);
         println!("{name}: {} passed, {} failed", tally.passed, tally.failures.len());
         total.passed += tally.passed;
+        total.shared += tally.shared;
         total.failures.extend(tally.failures.into_iter().map(|failure| format!("{name}: {failure}")));
     }
     println!("all: {} passed, {} failed", total.passed, total.failures.len());
@@ -176,6 +197,7 @@ fn upstream_scripts_pass() {
     let total = run_folder("scripts");
     assert!(total.failures.is_empty(), "{}", total.failures.join("\n"));
     assert_eq!(total.passed, UPSTREAM_COUNT);
+    assert!(total.shared > 2 * UPSTREAM_COUNT, "only {} queries shared anything", total.shared);
 }
 
 #[test]

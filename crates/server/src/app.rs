@@ -21,6 +21,7 @@ use crate::options::{Features, Reload, ServerOptions};
 use crate::range_cache::RangeCache;
 use crate::serve::connections::Connections;
 use crate::shares::Shares;
+use crate::small::SmallQueries;
 
 /// Everything behind the handlers.
 pub(crate) struct App {
@@ -36,6 +37,7 @@ pub(crate) struct App {
     pub(crate) write_budget: MemoryBudget,
     pub(crate) query_budget: MemoryBudget,
     pub(crate) shares: Shares,
+    pub(crate) small: SmallQueries,
     pub(crate) active: ActiveQueries,
     pub(crate) slow_log: SlowLog,
     pub(crate) range_cache: RangeCache,
@@ -83,6 +85,7 @@ impl App {
             write_budget: MemoryBudget::new("write", write.memory_bytes_max),
             query_budget: MemoryBudget::new("queries", query.memory_total_bytes_max),
             shares: Shares::default(),
+            small: SmallQueries::default(),
             active: ActiveQueries::default(),
             slow_log: SlowLog::default(),
             range_cache: RangeCache::new(query.cache_bytes_max),

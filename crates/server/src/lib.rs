@@ -20,6 +20,7 @@ mod range_cache;
 mod scrape;
 pub mod serve;
 mod shares;
+mod small;
 mod stop;
 mod tenant;
 

@@ -47,6 +47,12 @@ pub const POINTS_PER_SERIES_MAX: i64 = 11_000;
 pub const WRITE_QUEUE_FACTOR: usize = 16;
 /// Queries that wait for a place, per place.
 pub const QUERY_QUEUE_FACTOR: usize = 10;
+/// A query with a longer text is not taken for a small one.
+pub const SMALL_QUERY_BYTES_MAX: usize = 2 << 10;
+/// How long a query may take on the thread that read it.
+pub const SMALL_QUERY_SLICE_NS: u64 = 500_000;
+/// Texts of queries that are remembered because they took longer.
+pub const SMALL_QUERY_MEMORY_COUNT: usize = 1024;
 /// Tenants with a share of their own that are remembered while they ask nothing.
 pub const TENANT_SHARES_IDLE_MAX: usize = 4096;
 /// Results of range queries that are kept, whatever their size.

@@ -29,6 +29,8 @@ enum Family {
     Churned,
     /// `node_info`: 1, one an instance.
     Info,
+    /// `object_reads`: gauges, each with a value of `path` of its own, all of them alive.
+    Objects,
 }
 
 /// Series and the time they cover.
@@ -62,6 +64,12 @@ impl Corpus {
             (Family::Latency, (series_count / 2).max(10)),
         ];
         Corpus::new("long", days * 86_400_000, end_ms, families)
+    }
+
+    /// As many values of one label as there are series, for a minute: what it takes to look through them is measured, not
+    /// what it takes to read samples.
+    pub(super) fn values(series_count: usize, end_ms: i64) -> Corpus {
+        Corpus::new("values", 60_000, end_ms, vec![(Family::Objects, series_count.max(10))])
     }
 
     fn new(name: &'static str, span_ms: i64, end_ms: i64, families: Vec<(Family, usize)>) -> Corpus {
@@ -137,6 +145,11 @@ impl Corpus {
                 ("instance", instance(at)),
                 ("version", format!("1.{}.{}", at % 7, at % 3)),
             ],
+            Family::Objects => vec![
+                ("__name__", "object_reads".to_owned()),
+                ("job", job(at)),
+                ("path", format!("/v1/objects/{:08x}/{at}", mix(at as u64) as u32)),
+            ],
         }
     }
 
@@ -161,7 +174,7 @@ impl Corpus {
                 let noise = mix((owner as u64) << 32 | step as u64) % 5;
                 ((step as u64 * (10 + mix(owner as u64) % 20) + noise) * (bound as u64 + 1)) as f64
             }
-            Family::Unique | Family::Churned => (noise % 1_000_000) as f64 / 100.0,
+            Family::Unique | Family::Churned | Family::Objects => (noise % 1_000_000) as f64 / 100.0,
             Family::Info => 1.0,
         }
     }
@@ -197,6 +210,13 @@ mod tests {
         }
         assert_eq!(corpus.step_count, 720);
         assert_eq!(corpus.end_ms() % 1000, 500);
+    }
+
+    #[test]
+    fn each_object_has_a_path_of_its_own() {
+        let corpus = Corpus::values(3000, 1_800_000_000_000);
+        let paths: HashSet<String> = (0..3000).map(|series| corpus.labels(series, 0)[2].1.clone()).collect();
+        assert_eq!((paths.len(), corpus.step_count, corpus.series_count()), (3000, 4, 3000));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::compare::Answer;
 use super::shapes::Ask;
-use crate::http;
+use crate::http::{self, QueryConnection};
 use crate::proc;
 use crate::server::Server;
 
@@ -27,34 +27,71 @@ pub(super) struct Cost {
     pub(super) resident_mib: f64,
 }
 
-/// Runs `ask` once to warm up and `rounds` times for the figures.
+/// Runs `ask` once to warm up and `rounds` times for the figures; what is to be fresh just once.
 pub(super) fn measure(server: &Server, ask: &Ask, rounds: usize) -> Result<(Cost, Answer)> {
+    let mut figures = Figures::default();
+    if let Ask::Fresh(asks) = ask {
+        let mut all = Answer::default();
+        for (idx, ask) in asks.iter().enumerate() {
+            let mut answer = String::new();
+            figures.add(server, ask, &mut |_, body| {
+                answer = body.to_owned();
+                Ok(())
+            })?;
+            all.join(idx, Answer::parse(&answer)?);
+        }
+        return Ok((figures.cost(), all));
+    }
     let answer = read(server.port, ask)?;
-    let (mut walls, mut cpus, mut memory_bytes, mut resident_bytes) = (Vec::new(), Vec::new(), 0, 0);
     let begun = Instant::now();
     for round in 0..rounds {
         if round > 0 && begun.elapsed() > ROUNDS_WAIT {
             break;
         }
+        figures.add(server, ask, &mut |_, _| Ok(()))?;
+    }
+    Ok((figures.cost(), answer))
+}
+
+/// Figures of some runs.
+#[derive(Default)]
+struct Figures {
+    walls_ms: Vec<f64>,
+    cpus_ms: Vec<f64>,
+    memory_bytes: u64,
+    resident_bytes: u64,
+}
+
+impl Figures {
+    /// Runs `ask` once.
+    fn add(
+        &mut self,
+        server: &Server,
+        ask: &Ask,
+        take: &mut dyn FnMut(usize, &str) -> Result<()>,
+    ) -> Result<()> {
         let pid = server.pid();
         proc::reset_peak(pid)?;
         let before = proc::memory(pid)?;
         let cpu = proc::cpu_seconds(pid)?;
         let started = Instant::now();
-        send(server.port, ask, &mut |_, _| Ok(()))?;
-        walls.push(started.elapsed().as_secs_f64() * 1000.0);
-        cpus.push(proc::cpu_seconds(pid)?.since(cpu).total() * 1000.0);
+        send(server.port, ask, take)?;
+        self.walls_ms.push(started.elapsed().as_secs_f64() * 1000.0);
+        self.cpus_ms.push(proc::cpu_seconds(pid)?.since(cpu).total() * 1000.0);
         let peak_bytes = proc::memory(pid)?.peak_bytes;
-        resident_bytes = resident_bytes.max(peak_bytes);
-        memory_bytes = memory_bytes.max(peak_bytes.saturating_sub(before.now_bytes));
+        self.resident_bytes = self.resident_bytes.max(peak_bytes);
+        self.memory_bytes = self.memory_bytes.max(peak_bytes.saturating_sub(before.now_bytes));
+        Ok(())
     }
-    let cost = Cost {
-        wall_ms: median(&mut walls),
-        cpu_ms: median(&mut cpus),
-        memory_mib: memory_bytes as f64 / 1_048_576.0,
-        resident_mib: resident_bytes as f64 / 1_048_576.0,
-    };
-    Ok((cost, answer))
+
+    fn cost(&mut self) -> Cost {
+        Cost {
+            wall_ms: median(&mut self.walls_ms),
+            cpu_ms: median(&mut self.cpus_ms),
+            memory_mib: self.memory_bytes as f64 / 1_048_576.0,
+            resident_mib: self.resident_bytes as f64 / 1_048_576.0,
+        }
+    }
 }
 
 fn read(port: u16, ask: &Ask) -> Result<Answer> {
@@ -68,8 +105,15 @@ fn read(port: u16, ask: &Ask) -> Result<Answer> {
 
 /// Asks and hands every body on.
 fn send(port: u16, ask: &Ask, take: &mut dyn FnMut(usize, &str) -> Result<()>) -> Result<()> {
-    let one = |ask: &Ask| match ask {
-        Ask::Instant { query, time_ms } => http::query(port, query, *time_ms),
+    let mut kept = match ask {
+        Ask::ManyKept(_) => Some(QueryConnection::open(port)?),
+        _ => None,
+    };
+    let mut one = |ask: &Ask| match ask {
+        Ask::Instant { query, time_ms } => match &mut kept {
+            Some(connection) => connection.get(&http::query_path(query, *time_ms)),
+            None => http::query(port, query, *time_ms),
+        },
         Ask::Range { query, start_ms, end_ms, step_s } => {
             http::query_range(port, query, (*start_ms, *end_ms, *step_s))
         }
@@ -77,10 +121,10 @@ fn send(port: u16, ask: &Ask, take: &mut dyn FnMut(usize, &str) -> Result<()>) -
             let (start, end) = (start_ms / 1000, end_ms / 1000);
             http::get(port, &format!("/api/v1/label/{label}/values?start={start}&end={end}"))
         }
-        Ask::Many(_) => anyhow::bail!("a list within a list"),
+        Ask::Many(_) | Ask::ManyKept(_) | Ask::Fresh(_) => anyhow::bail!("a list within a list"),
     };
     let asks = match ask {
-        Ask::Many(asks) => asks.as_slice(),
+        Ask::Many(asks) | Ask::ManyKept(asks) => asks.as_slice(),
         single => std::slice::from_ref(single),
     };
     for (idx, ask) in asks.iter().enumerate() {

@@ -84,6 +84,10 @@ impl Line {
         Line { name: shape.name, what: shape.what, corpus, outcomes: Vec::new() }
     }
 
+    fn is_of_values(&self) -> bool {
+        self.corpus.starts_with("values ")
+    }
+
     fn cost_of(&self, kind: Kind) -> Option<&Cost> {
         self.outcomes.iter().find(|(found, _)| *found == kind).and_then(|(_, outcome)| outcome.counted())
     }
@@ -157,12 +161,19 @@ fn table(kinds: &[Kind], lines: &[Line]) -> String {
         }
         out.push('\n');
     }
-    let _ = write!(out, "| geometric mean | |{}", " |".repeat(kinds.len()));
-    for peer in &peers {
-        let ratios: Vec<f64> = lines.iter().filter_map(|line| line.ratio(*peer)).collect();
-        let _ = write!(out, " {:.1}x |", geometric_mean(&ratios));
+    // Patterns are many, and alike: they have a mean of their own.
+    for (what, is_of_values) in [("geometric mean", false), ("geometric mean of patterns", true)] {
+        let of_mean: Vec<&Line> = lines.iter().filter(|line| line.is_of_values() == is_of_values).collect();
+        if of_mean.is_empty() {
+            continue;
+        }
+        let _ = write!(out, "| {what} | |{}", " |".repeat(kinds.len()));
+        for peer in &peers {
+            let ratios: Vec<f64> = of_mean.iter().filter_map(|line| line.ratio(*peer)).collect();
+            let _ = write!(out, " {:.1}x |", geometric_mean(&ratios));
+        }
+        out.push('\n');
     }
-    out.push('\n');
     out
 }
 

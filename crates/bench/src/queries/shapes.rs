@@ -1,4 +1,4 @@
-//! The ten shapes of query that are known to be slow, each over the corpus that makes it so.
+//! The shapes of query that are known to be slow, each over the corpus that makes it so.
 //! Holds: all times lie within the corpus or a few seconds behind it.
 //! Not here: the series (`corpus`).
 
@@ -8,6 +8,8 @@ use super::corpus::Corpus;
 const BETWEEN_MS: i64 = 7_000;
 /// Small queries of the shape that asks many.
 const RULE_COUNT: usize = 1000;
+/// Patterns of a kind.
+const VARIANTS: [char; 5] = ['1', '2', '4', '8', '9'];
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -18,8 +20,12 @@ pub(super) enum Ask {
     Range { query: String, start_ms: i64, end_ms: i64, step_s: i64 },
     /// Values of a label.
     LabelValues { label: &'static str, start_ms: i64, end_ms: i64 },
-    /// Instant queries one after another.
+    /// Instant queries one after another, a connection each.
     Many(Vec<Ask>),
+    /// The same over one connection, as rulers ask.
+    ManyKept(Vec<Ask>),
+    /// Queries that are alike, each asked once and never before: the figures are those of a middle one.
+    Fresh(Vec<Ask>),
 }
 
 /// Whether VictoriaMetrics means the same by a query.
@@ -60,6 +66,7 @@ pub(super) fn wide(corpus: &Corpus) -> Vec<Shape> {
             instance % 250
         ))
     });
+    let rules: Vec<Ask> = rules.collect();
     let shape = |name, what, ask, meaning| Shape { name, what, ask, meaning };
     vec![
         shape(
@@ -96,7 +103,18 @@ pub(super) fn wide(corpus: &Corpus) -> Vec<Shape> {
             Ask::LabelValues { label: "path", start_ms: corpus.start_ms, end_ms },
             Shared,
         ),
-        shape("instant_rules", "1000 small instant queries", Ask::Many(rules.collect()), Own),
+        shape(
+            "instant_rules",
+            "1000 small instant queries, a connection each",
+            Ask::Many(rules.clone()),
+            Own,
+        ),
+        shape(
+            "instant_rules_kept",
+            "1000 small instant queries over one connection",
+            Ask::ManyKept(rules),
+            Own,
+        ),
         shape(
             "topk_range",
             "topk of rates, 1 h at 1 m",
@@ -110,6 +128,34 @@ pub(super) fn wide(corpus: &Corpus) -> Vec<Shape> {
             Own,
         ),
     ]
+}
+
+/// Kinds of patterns over all values of a label: name, the same asked again, what it is, operator and pattern with `%` in
+/// place of a digit.
+const PATTERNS: [(&str, &str, &str, &str, &str); 6] = [
+    ("regex_infix", "regex_infix_again", "two infixes", "=~", ".*%7.*3"),
+    ("regex_prefix", "regex_prefix_again", "a prefix and a class", "=~", "/v1/objects/[ab]%.*"),
+    ("regex_suffix", "regex_suffix_again", "a suffix", "=~", ".*%77"),
+    ("regex_either", "regex_either_again", "an alternation", "=~", ".*/(a%|b%|c0|de).*"),
+    ("regex_case", "regex_case_again", "letters of either case", "=~", "(?i).*OBJECTS/C%.*"),
+    ("regex_not", "regex_not_again", "what does not fit", "!~", ".*[a-f%].*"),
+];
+
+/// Shapes over many values of a label: each pattern for the first time, then again.
+pub(super) fn values(corpus: &Corpus) -> Vec<Shape> {
+    let time_ms = corpus.end_ms() + BETWEEN_MS;
+    let shapes = PATTERNS.into_iter().flat_map(|(name, again, what, op, pattern)| {
+        let ask = |digit: char| {
+            let pattern = pattern.replace('%', &digit.to_string());
+            let query = format!("count by (job) (object_reads{{path{op}\"{pattern}\"}})");
+            Ask::Instant { query, time_ms }
+        };
+        let asks: Vec<Ask> = VARIANTS.into_iter().map(ask).collect();
+        let last = asks.last().cloned().expect("there are variants");
+        let shape = |name, ask| Shape { name, what, ask, meaning: Meaning::Shared };
+        [shape(name, Ask::Fresh(asks)), shape(again, last)]
+    });
+    shapes.collect()
 }
 
 /// Shapes over many days.

@@ -1,5 +1,7 @@
 //! Size and speed of dense and packed chunks beside XOR chunks: `cargo run --release -p chronolith-format --example dense_speed`.
 //!
+//! With the argument `partial`: how long it takes to read five minutes of a chunk of 4096 samples.
+//!
 //! Six families of series, weighted as a mix; scraped every 15 s with 1 of 2000 scrapes missed ("regular"), or
 //! with a jitter of 3 ms sigma and 1 % of up to 200 ms ("jitter"); times count into the bytes. Every chunk is
 //! compared bit for bit. Times are the best of several rounds of wall clock, so run it on an idle machine.
@@ -48,10 +50,14 @@ fn encode_packed(columns: &Columns, count: usize, scratch: &mut dense::DenseScra
 }
 
 fn decode_packed(bytes: &[u8], out: &mut Columns) {
+    decode_part(bytes, TimeRange::ALL, out);
+}
+
+fn decode_part(bytes: &[u8], range: TimeRange, out: &mut Columns) {
     let (encoding, bytes) = bytes.split_first().expect("an encoding");
     let result = match *encoding {
-        dense::ENCODING_DENSE => dense::decode(bytes, TimeRange::ALL, out),
-        _ => dense::decode_packed(bytes, TimeRange::ALL, |_| unreachable!("own times"), out),
+        dense::ENCODING_DENSE => dense::decode(bytes, range, out),
+        _ => dense::decode_packed(bytes, range, |_| unreachable!("own times"), out),
     };
     result.expect("own bytes decode");
 }
@@ -123,7 +129,71 @@ fn measure_all(all: &[Columns], count: usize) -> [Figures; 3] {
     [dense, packed, xor]
 }
 
+/// Nanoseconds to read a few samples at the front, in the middle and at the end of a long chunk, and all of it.
+fn measure_parts(all: &[Columns], encode: impl Fn(&Columns, &mut Chunks)) -> [f64; 4] {
+    let clock = SystemClock::new();
+    let mut chunks = Chunks::default();
+    all.iter().for_each(|columns| encode(columns, &mut chunks));
+    let mut best = [f64::MAX; 4];
+    let mut found = Columns::default();
+    for _ in 0..ROUNDS * 4 {
+        for (which, best) in best.iter_mut().enumerate() {
+            let start = clock.mono_ns();
+            let mut begin = 0;
+            for (&end, columns) in chunks.ends.iter().zip(all) {
+                let last = PART_CHUNK_SAMPLES - PART_SAMPLES;
+                let at = [0, last / 2, last, 0][which];
+                let len = if which == 3 { PART_CHUNK_SAMPLES } else { PART_SAMPLES };
+                let range = TimeRange::inclusive(columns.times[at], columns.times[at + len - 1]);
+                found.clear();
+                decode_part(&chunks.bytes[begin..end], range, &mut found);
+                assert_eq!(found.times, columns.times[at..at + len]);
+                begin = end;
+            }
+            *best = best.min((clock.mono_ns() - start) as f64 / all.len() as f64);
+        }
+    }
+    best
+}
+
+/// Samples of a chunk that is read in parts, and of a part: five minutes.
+const PART_CHUNK_SAMPLES: usize = 4096;
+const PART_SAMPLES: usize = 20;
+
+fn print_parts() {
+    println!("| partial: times | family | codec | front ns | middle ns | end ns | all ns |");
+    println!("|---|---|---|---|---|---|---|");
+    let habits: [(&str, Habit); 2] = [("regular", regular_times), ("jitter", jittered_times)];
+    for (habit, times) in habits {
+        for (family_idx, (name, _, values)) in (1u64..).zip(FAMILIES) {
+            let series = |series_idx: u64| {
+                let rng = Rng::from_seed(family_idx * 1000 + series_idx);
+                let time_rng = Rng::from_seed(family_idx * 1000 + series_idx + 500);
+                let mut columns =
+                    Columns { times: times(&time_rng), values: values(&rng), ..Columns::default() };
+                columns.times.truncate(PART_CHUNK_SAMPLES);
+                columns.values.truncate(PART_CHUNK_SAMPLES);
+                columns
+            };
+            let all: Vec<Columns> = (0..SERIES as u64).map(series).collect();
+            let dense = measure_parts(&all, |columns, out| {
+                out.bytes.push(dense::ENCODING_DENSE);
+                encode_dense(columns, PART_CHUNK_SAMPLES, &mut dense::DenseScratch::new(), out);
+            });
+            let packed = measure_parts(&all, |columns, out| {
+                encode_packed(columns, PART_CHUNK_SAMPLES, &mut dense::DenseScratch::new(), out);
+            });
+            for (codec, [front, middle, end, all]) in [("dense", dense), ("packed", packed)] {
+                println!("| {habit} | {name} | {codec} | {front:.0} | {middle:.0} | {end:.0} | {all:.0} |");
+            }
+        }
+    }
+}
+
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("partial") {
+        return print_parts();
+    }
     let habits: [(&str, Habit); 2] = [("regular", regular_times), ("jitter", jittered_times)];
     println!(
         "| times | n | codec | counter | gauge 2dec | const-ish | float sum | bytes 4k | small int | mix B | enc ns | dec ns | enc/dec by family |"

@@ -252,6 +252,49 @@ pub(super) fn read_block(
     read_packed(reader, (head, offset), len, out)
 }
 
+/// Moves behind the next block, which has `len` items, without unpacking it.
+pub(super) fn skip_block(reader: &mut ByteReader<'_>, len: usize) -> Result<(), DecodeError> {
+    let offset = reader.offset();
+    let head = reader.u8(WHAT)?;
+    if head != SPARSE {
+        return skip_packed(reader, (head, offset), len);
+    }
+    reader.varint(WHAT)?;
+    let bitmap = reader.bytes(WHAT, len.div_ceil(8))?;
+    let rest_len: usize = bitmap.iter().map(|byte| byte.count_ones() as usize).sum();
+    let offset = reader.offset();
+    let head = reader.u8(WHAT)?;
+    skip_packed(reader, (head, offset), rest_len)
+}
+
+fn skip_packed(
+    reader: &mut ByteReader<'_>,
+    (head, offset): (u8, usize),
+    len: usize,
+) -> Result<(), DecodeError> {
+    let width = width_in(head, offset)?;
+    reader.varint(WHAT)?;
+    reader.bytes(WHAT, (len * usize::from(width)).div_ceil(8))?;
+    if head & PATCHED != 0 {
+        let count = usize::from(reader.u8(WHAT)?);
+        reader.bytes(WHAT, count)?;
+        for _ in 0..count {
+            reader.uvarint(WHAT)?;
+        }
+    }
+    Ok(())
+}
+
+/// The width that the head of a block without a bitmap says.
+fn width_in(head: u8, offset: usize) -> Result<u8, DecodeError> {
+    let width = head & !PATCHED;
+    if width > WIDTH_MAX || head == WIDTH_MAX | PATCHED {
+        let (expected, found) = ("a width of at most 64 bits, patches below that", u64::from(head));
+        return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
+    }
+    Ok(width)
+}
+
 fn read_sparse(reader: &mut ByteReader<'_>, len: usize, out: &mut Block) -> Result<(), DecodeError> {
     let common = reader.varint(WHAT)?;
     let bitmap = reader.bytes(WHAT, len.div_ceil(8))?;
@@ -284,11 +327,7 @@ fn read_packed(
     len: usize,
     out: &mut Block,
 ) -> Result<(), DecodeError> {
-    let width = head & !PATCHED;
-    if width > WIDTH_MAX || head == WIDTH_MAX | PATCHED {
-        let (expected, found) = ("a width of at most 64 bits, patches below that", u64::from(head));
-        return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
-    }
+    let width = width_in(head, offset)?;
     let base = reader.varint(WHAT)?;
     let payload = reader.bytes(WHAT, (len * usize::from(width)).div_ceil(8))?;
     unpack(payload, u32::from(width), base, out);

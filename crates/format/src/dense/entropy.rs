@@ -4,10 +4,14 @@
 //! read: differences are taken here (`values`), and its other modes could be asked for memory without bound.
 //! Not here: when a column is worth it (`packed`).
 
+use std::ops::ControlFlow;
+
 use chronolith_base::DecodeError;
 use pco::data_types::Number;
 use pco::wrapped::{FileCompressor, FileDecompressor};
 use pco::{ChunkConfig, DeltaSpec, ModeSpec};
+
+use super::block::BLOCK_ITEMS;
 
 const WHAT: &str = "packed chunk values";
 /// What pco puts in front of a file: the version of its format. Not stored, as the chunk's version implies it.
@@ -104,38 +108,62 @@ pub(super) struct Column<'a> {
     pub(super) item_count: usize,
 }
 
-/// The first `wanted` (at least one) of the items, and some behind them.
-pub(super) fn read(column: Column<'_>, wanted: usize) -> Result<Vec<i64>, DecodeError> {
+/// Hands the items to `visit` in pieces of [`BLOCK_ITEMS`] (the last one has the rest), until it breaks. The first
+/// `skipped_pieces` are left out; they have to be decoded, though.
+pub(super) fn for_each_piece(
+    column: Column<'_>,
+    skipped_pieces: usize,
+    visit: &mut dyn FnMut(&mut [i64]) -> ControlFlow<()>,
+) -> Result<(), DecodeError> {
     match column.number_type {
-        NumberType::I64 => read_as::<i64>(column, wanted),
-        NumberType::I32 => Ok(widened(&read_as::<i32>(column, wanted)?)),
-        NumberType::I16 => Ok(widened(&read_as::<i16>(column, wanted)?)),
-        NumberType::I8 => Ok(widened(&read_as::<i8>(column, wanted)?)),
+        NumberType::I64 => read_as::<i64>(column, skipped_pieces, visit),
+        NumberType::I32 => read_as::<i32>(column, skipped_pieces, visit),
+        NumberType::I16 => read_as::<i16>(column, skipped_pieces, visit),
+        NumberType::I8 => read_as::<i8>(column, skipped_pieces, visit),
     }
 }
 
-fn widened<T: Copy + Into<i64>>(items: &[T]) -> Vec<i64> {
-    items.iter().map(|&item| item.into()).collect()
-}
-
-fn read_as<T: Number + Default>(column: Column<'_>, wanted: usize) -> Result<Vec<T>, DecodeError> {
+// PERF: batch by batch, so that what is behind the last item wanted stays packed, and no column is held as a whole.
+//   cargo run --release -p chronolith-format --example dense_speed
+fn read_as<T: Number + Default + Into<i64>>(
+    column: Column<'_>,
+    skipped_pieces: usize,
+    visit: &mut dyn FnMut(&mut [i64]) -> ControlFlow<()>,
+) -> Result<(), DecodeError> {
     let Column { bytes, offset, item_count, .. } = column;
     let invalid = |expected| DecodeError::Invalid { what: WHAT, offset, expected, found: bytes.len() as u64 };
     if bytes.first() != Some(&FIRST_BYTE) {
         return Err(invalid("classic mode without delta coding"));
     }
-    let mut items = vec![T::default(); item_count.min(wanted.next_multiple_of(BATCH_ITEMS))];
-    let done = FileDecompressor::new(HEADER.as_slice()).and_then(|(file, _)| {
-        let (mut chunk, rest) = file.chunk_decompressor::<T, _>(bytes)?;
-        let mut page = chunk.page_decompressor(rest, item_count)?;
-        let progress = page.read(&mut items)?;
-        Ok((progress.n_processed, progress.finished, page.into_src().len()))
-    });
-    match done {
-        Ok((count, finished, left)) if count == items.len() && !(finished && left > 0) => Ok(items),
-        Ok(_) => Err(invalid("as many numbers as the chunk has samples")),
-        Err(_) => Err(invalid("an entropy-coded column")),
+    let damaged = |_| invalid("an entropy-coded column");
+    let (file, _) = FileDecompressor::new(HEADER.as_slice()).map_err(damaged)?;
+    let (mut chunk, rest) = file.chunk_decompressor::<T, _>(bytes).map_err(damaged)?;
+    let mut page = chunk.page_decompressor(rest, item_count).map_err(damaged)?;
+    let mut batch = [T::default(); BATCH_ITEMS];
+    let mut items = [0i64; BLOCK_ITEMS];
+    let (mut left, mut to_skip) = (item_count, skipped_pieces);
+    while left > 0 {
+        let part = batch.get_mut(..left.min(BATCH_ITEMS)).unwrap_or_default();
+        let progress = page.read(&mut *part).map_err(damaged)?;
+        if progress.n_processed != part.len() || progress.finished != (part.len() == left) {
+            return Err(invalid("as many numbers as the chunk has samples"));
+        }
+        left -= part.len();
+        for piece in part.chunks(BLOCK_ITEMS) {
+            if to_skip > 0 {
+                to_skip -= 1;
+                continue;
+            }
+            items.iter_mut().zip(piece).for_each(|(item, &number)| *item = number.into());
+            if visit(items.get_mut(..piece.len()).unwrap_or_default()).is_break() {
+                return Ok(());
+            }
+        }
     }
+    if page.into_src().is_empty() {
+        return Ok(());
+    }
+    Err(invalid("as many numbers as the chunk has samples"))
 }
 
 #[cfg(test)]
@@ -149,20 +177,35 @@ mod tests {
         assert_eq!(header, HEADER);
     }
 
+    /// The items of the pieces from `first` on, at most `count` pieces.
+    fn pieces(column: Column<'_>, first: usize, count: usize) -> Result<Vec<i64>, DecodeError> {
+        let (mut found, mut visited) = (Vec::new(), 0);
+        for_each_piece(column, first, &mut |piece| {
+            found.extend_from_slice(piece);
+            visited += 1;
+            if visited == count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(found)
+    }
+
     #[test]
-    fn a_front_part_is_the_front_of_the_whole() {
+    fn pieces_are_parts_of_the_whole() {
         let items: Vec<i64> = (0..3000i64).map(|i| i * i % 1777 - 900).collect();
         let mut bytes = Vec::new();
         let number_type = put(&items, &mut bytes).unwrap();
         assert_eq!(number_type, NumberType::I16);
-        let read =
-            |bytes: &[u8], wanted| read(Column { bytes, number_type, offset: 0, item_count: 3000 }, wanted);
-        for wanted in [1, 256, 257, 2999, 3000] {
-            let found = read(&bytes, wanted).unwrap();
-            assert!(found.len() >= wanted && found == items[..found.len()], "{wanted}");
+        let read = |bytes: &[u8], first, count| {
+            pieces(Column { bytes, number_type, offset: 0, item_count: 3000 }, first, count)
+        };
+        for first in 0..25 {
+            for count in [1, 2, 3, 30] {
+                let (start, end) = (3000.min(first * 128), 3000.min((first + count) * 128));
+                assert_eq!(read(&bytes, first, count).unwrap(), items[start..end], "{count} from {first}");
+            }
         }
         bytes.push(0);
-        assert!(read(&bytes, items.len()).is_err(), "bytes behind the column");
+        assert!(read(&bytes, 0, 30).is_err(), "bytes behind the column");
+        assert!(read(&bytes, 3, 2).is_ok(), "which a reader of the front does not meet");
     }
 
     #[test]
@@ -181,7 +224,7 @@ mod tests {
                 let mut bytes = Vec::new();
                 assert_eq!(put(&items, &mut bytes), Some(number_type));
                 let column = Column { bytes: &bytes, number_type, offset: 0, item_count: 600 };
-                assert_eq!(read(column, 600).unwrap(), items);
+                assert_eq!(pieces(column, 0, 9).unwrap(), items);
                 assert!(narrower.is_none_or(|narrower| narrower != number_type));
             }
             narrower = Some(number_type);

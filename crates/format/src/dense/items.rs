@@ -1,9 +1,12 @@
 //! Integers behind the head of a column: in blocks, or entropy-coded as one run of bytes.
-//! Holds: a reader takes untrusted bytes. Not here: what the integers mean (`times`, `values`).
+//! Holds: a reader takes untrusted bytes; pieces that nobody wants are not unpacked, except in front of wanted ones where
+//! the coding has no other way. Not here: what the integers mean (`times`, `values`).
+
+use std::ops::ControlFlow;
 
 use chronolith_base::{ByteReader, DecodeError};
 
-use super::block::{Block, read_block};
+use super::block::{BLOCK_ITEMS, read_block, skip_block};
 use super::entropy::{self, Column, NumberType};
 
 const WHAT: &str = "dense chunk column";
@@ -17,59 +20,72 @@ pub(super) enum Packing {
     Entropy(NumberType),
 }
 
-/// Integers in their order.
-pub(super) enum Items<'r, 'a> {
-    Blocks(&'r mut ByteReader<'a>),
-    /// Decoded, and how many are used.
-    Column(Vec<i64>, usize),
+/// Where a column of integers ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// With the chunk: what stands behind the last integer that is wanted is not looked at.
+    WithChunk,
+    /// Something follows, at which the reader is to stand. In front of entropy-coded integers is their length in bytes.
+    Before,
 }
 
-impl<'r, 'a> Items<'r, 'a> {
-    /// `item_count` of them, of which the first `wanted` are needed; entropy-coded ones go on to the end of the chunk.
-    pub(super) fn up_to_end(
-        reader: &'r mut ByteReader<'a>,
-        packing: Packing,
-        item_count: usize,
-        wanted: usize,
-    ) -> Result<Items<'r, 'a>, DecodeError> {
-        let Packing::Entropy(number_type) = packing else {
-            return Ok(Items::Blocks(reader));
-        };
-        if wanted == 0 {
-            return Ok(Items::Blocks(reader));
-        }
-        let offset = reader.offset();
-        let bytes = reader.bytes(WHAT, reader.remaining())?;
-        let column = Column { bytes, number_type, offset, item_count };
-        Ok(Items::Column(entropy::read(column, wanted)?, 0))
-    }
+/// A column of integers, at least one.
+#[derive(Clone, Copy)]
+pub(super) struct Items {
+    pub(super) packing: Packing,
+    pub(super) ending: Ending,
+    pub(super) count: usize,
+}
 
-    /// `item_count` of them, at least one; in front of entropy-coded ones stands their length in bytes.
-    pub(super) fn with_length(
-        reader: &'r mut ByteReader<'a>,
-        packing: Packing,
-        item_count: usize,
-    ) -> Result<Items<'r, 'a>, DecodeError> {
-        let Packing::Entropy(number_type) = packing else {
-            return Ok(Items::Blocks(reader));
-        };
-        let len = reader.length(WHAT)?;
-        let offset = reader.offset();
-        let bytes = reader.bytes(WHAT, len)?;
-        let column = Column { bytes, number_type, offset, item_count };
-        Ok(Items::Column(entropy::read(column, item_count)?, 0))
-    }
-
-    /// The next `len`, at most a block of them.
-    pub(super) fn next(&mut self, len: usize, out: &mut Block) -> Result<(), DecodeError> {
-        match self {
-            Items::Blocks(reader) => read_block(reader, len, out),
-            Items::Column(items, used) => {
-                let part = items.iter().skip(*used).take(len);
-                out.iter_mut().zip(part).for_each(|(slot, item)| *slot = *item);
-                *used += len;
-                Ok(())
+impl Items {
+    /// Hands the integers to `visit` in pieces of [`BLOCK_ITEMS`] (the last one has the rest), until it breaks. The first
+    /// `skipped_pieces` are left out.
+    pub(super) fn for_each_piece(
+        self,
+        reader: &mut ByteReader<'_>,
+        skipped_pieces: usize,
+        visit: &mut dyn FnMut(&mut [i64]) -> ControlFlow<()>,
+    ) -> Result<(), DecodeError> {
+        match self.packing {
+            Packing::Blocks => self.for_each_block(reader, skipped_pieces, visit),
+            Packing::Entropy(number_type) => {
+                let len = match self.ending {
+                    Ending::WithChunk => reader.remaining(),
+                    Ending::Before => reader.length(WHAT)?,
+                };
+                let offset = reader.offset();
+                let bytes = reader.bytes(WHAT, len)?;
+                let column = Column { bytes, number_type, offset, item_count: self.count };
+                entropy::for_each_piece(column, skipped_pieces, visit)
             }
         }
+    }
+
+    fn for_each_block(
+        self,
+        reader: &mut ByteReader<'_>,
+        skipped_pieces: usize,
+        visit: &mut dyn FnMut(&mut [i64]) -> ControlFlow<()>,
+    ) -> Result<(), DecodeError> {
+        let mut items = [0i64; BLOCK_ITEMS];
+        let (mut left, mut to_skip) = (self.count, skipped_pieces);
+        while left > 0 {
+            let len = left.min(BLOCK_ITEMS);
+            left -= len;
+            if to_skip > 0 {
+                to_skip -= 1;
+                skip_block(reader, len)?;
+                continue;
+            }
+            read_block(reader, len, &mut items)?;
+            let piece = items.get_mut(..len).unwrap_or_default();
+            if visit(piece).is_break() {
+                if self.ending == Ending::WithChunk {
+                    break;
+                }
+                to_skip = usize::MAX;
+            }
+        }
+        Ok(())
     }
 }

@@ -5,14 +5,16 @@
 //! after one step.
 //! Not here: which chunk has the same times, the bytes of another chunk (`block`).
 
+use std::ops::Range;
+
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
 use super::entropy::NumberType;
-use super::items::Packing;
+use super::items::{Ending, Packing};
 use super::times::{self, TimesHead};
-use super::{DenseScratch, ENCODING_DENSE, ascends, keep_range, read_count, values};
+use super::{DenseScratch, ENCODING_DENSE, append_values, ascends, read_count, values};
 use crate::chunks::RawChunk;
 
 /// Encoding byte of a packed chunk in a block's segments.
@@ -220,34 +222,26 @@ fn append<'a>(
 ) -> Result<(), DecodeError> {
     let mut reader = ByteReader::new(bytes);
     let head = read_head(&mut reader)?;
-    let sample_count = usize::from(head.count);
-    let times_start = out.times.len();
-    let in_range = match head.shared_offset {
+    let wanted = match head.shared_offset {
         None => {
             let times_head = TimesHead::read_for(head.count, &mut reader)?;
-            let in_range = range.overlaps_inclusive(times_head.first, times_head.last);
-            if in_range {
-                times::append(&times_head, head.times, &mut reader, &mut out.times)?;
+            if !range.overlaps_inclusive(times_head.first, times_head.last) {
+                return Ok(());
             }
-            in_range
+            times::append(&times_head, (head.times, Ending::Before), &mut reader, range, &mut out.times)?
         }
         Some(offset) => append_shared(chunk_at(offset)?, head.count, range, &mut out.times)?,
     };
-    if !in_range {
-        return Ok(());
-    }
-    keep_range(range, times_start, out, |values| {
-        values::decode(&mut reader, head.values, sample_count, values)
-    })
+    append_values(&mut reader, head.values, usize::from(head.count), wanted, out)
 }
 
-/// Appends the times of another chunk, unless all lie outside `range`; gives whether it did.
+/// Appends the times of another chunk that lie in `range`; gives the indices of their samples.
 fn append_shared(
     chunk: RawChunk<'_>,
     count: u16,
     range: TimeRange,
     out: &mut Vec<i64>,
-) -> Result<bool, DecodeError> {
+) -> Result<Range<usize>, DecodeError> {
     let mut reader = ByteReader::new(chunk.bytes);
     let own = match chunk.encoding {
         ENCODING_DENSE => Some((read_count(&mut reader)?, Packing::Blocks)),
@@ -263,10 +257,11 @@ fn append_shared(
     };
     let head = TimesHead::read_for(count, &mut reader)?;
     if !range.overlaps_inclusive(head.first, head.last) {
-        return Ok(false);
+        return Ok(0..0);
     }
-    times::append(&head, packing, &mut reader, out)?;
-    Ok(true)
+    // Whatever follows in blocks is of no interest here; an entropy-coded column has its length in front.
+    let ending = if packing == Packing::Blocks { Ending::WithChunk } else { Ending::Before };
+    times::append(&head, (packing, ending), &mut reader, range, out)
 }
 
 #[cfg(test)]

@@ -1,15 +1,18 @@
 //! The times of a dense chunk: a grid with gaps, residuals to it, deltas, or deltas of deltas.
 //!
-//! Holds: the head alone gives the first and the last time; arithmetic wraps, so any bytes decode to some times, which
-//! are then checked to ascend.
-//! Not here: values, range selection.
+//! Holds: the head alone gives the first and the last time; arithmetic wraps, so any bytes decode to some times; those that
+//! are handed out are checked to ascend.
+//! Not here: values.
+
+use std::ops::{ControlFlow, Range};
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::TimeRange;
 
 use super::block::{BLOCK_ITEMS, estimate_bits, put_blocks};
 use super::entropy::{self, NumberType};
-use super::items::{Items, Packing};
+use super::items::{Ending, Items, Packing};
 use super::{DenseScratch, ascends, put_deltas, read_count};
 
 const WHAT: &str = "dense chunk times";
@@ -331,6 +334,16 @@ impl<'a> TimesHead<'a> {
         Ok(())
     }
 
+    /// How many times the head alone gives.
+    fn known_count(&self) -> usize {
+        let known = match self.mode {
+            MODE_GRID => usize::from(self.count),
+            MODE_DELTAS_OF_DELTAS => 2,
+            _ => 1,
+        };
+        known.min(usize::from(self.count))
+    }
+
     fn gaps(&self) -> Gaps<'a> {
         Gaps { reader: self.gaps.clone(), before: 0, left: self.gap_count }
     }
@@ -365,79 +378,215 @@ impl Iterator for Gaps<'_> {
     }
 }
 
-/// Appends all times to `out`.
+/// The places of the grid, one a sample, as runs between gaps.
+struct GridWalk<'a> {
+    gaps: Gaps<'a>,
+    next_gap: Option<(u16, i64)>,
+    step: i64,
+    /// The sample that comes next, and its place.
+    sample_idx: usize,
+    time: i64,
+    count: usize,
+}
+
+impl<'a> GridWalk<'a> {
+    fn new(head: &TimesHead<'a>) -> GridWalk<'a> {
+        let mut gaps = head.gaps();
+        let next_gap = gaps.next();
+        let count = usize::from(head.count);
+        GridWalk { gaps, next_gap, step: head.step, sample_idx: 0, time: head.first, count }
+    }
+
+    /// The next samples up to a gap, `len_max` at most: how many, and the place of the first.
+    fn next_run(&mut self, len_max: usize) -> (usize, i64) {
+        let first = self.time;
+        let end = self.next_gap.map_or(self.count, |gap| usize::from(gap.0).min(self.count));
+        let len = end.saturating_sub(self.sample_idx).min(len_max);
+        self.sample_idx += len;
+        self.time = self.place(first, len as i64);
+        if self.sample_idx == end
+            && let Some((_, missing)) = self.next_gap
+        {
+            self.time = self.place(self.time, missing);
+            self.next_gap = self.gaps.next();
+        }
+        (len, first)
+    }
+
+    fn place(&self, from: i64, steps: i64) -> i64 {
+        from.wrapping_add(self.step.wrapping_mul(steps))
+    }
+
+    /// Fills `out` with the next places.
+    fn fill(&mut self, out: &mut [i64]) {
+        let mut rest = out;
+        while !rest.is_empty() && self.sample_idx < self.count {
+            let (len, first) = self.next_run(rest.len());
+            let (run, behind) = rest.split_at_mut(len);
+            fill_run(first, self.step, run);
+            rest = behind;
+        }
+    }
+}
+
+/// Appends the times in `range` to `out`; gives the indices of their samples in the chunk. Columns that end before
+/// something else are read to their end, but only what may be in the range is unpacked.
 pub(super) fn append(
     head: &TimesHead<'_>,
-    packing: Packing,
+    (packing, ending): (Packing, Ending),
     reader: &mut ByteReader<'_>,
+    range: TimeRange,
     out: &mut Vec<i64>,
-) -> Result<(), DecodeError> {
+) -> Result<Range<usize>, DecodeError> {
     let start = out.len();
-    out.resize(start + usize::from(head.count), 0);
-    let column = &mut out[start..];
-    decode(head, packing, reader, column)?;
-    if !ascends(column) || column.last() != Some(&head.last) {
+    let mut picked = Picked { range, times: out, idx: 0, skipped: 0, last: head.first };
+    let item_count = usize::from(head.count) - head.known_count();
+    if item_count > 0 {
+        let items = Items { packing, ending, count: item_count };
+        match head.mode {
+            MODE_RESIDUALS => append_near_grid(head, items, reader, &mut picked)?,
+            _ => append_sums(head, items, reader, &mut picked)?,
+        }
+    } else if packing != Packing::Blocks {
+        let (offset, expected, found) = (reader.offset(), "times beyond the head", u64::from(head.mode));
+        return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
+    } else if head.mode == MODE_GRID {
+        append_grid(head, &mut picked)?;
+    } else {
+        picked.take_known(head);
+    }
+    let (count, skipped, last) = (picked.idx, picked.skipped, picked.last);
+    let taken = out.get(start..).unwrap_or_default();
+    let is_whole = count == usize::from(head.count);
+    // The steps of a grid have been checked.
+    let in_order = head.mode == MODE_GRID || ascends(taken);
+    if !in_order || (is_whole && last != head.last) {
         let (expected, found) = ("ascending times up to the last one", head.last.cast_unsigned());
         return Err(DecodeError::Invalid { what: WHAT, offset: 0, expected, found });
     }
+    Ok(skipped..skipped + taken.len())
+}
+
+/// Times that are picked from a chunk as they pass by.
+struct Picked<'o> {
+    range: TimeRange,
+    times: &'o mut Vec<i64>,
+    /// Samples that have passed.
+    idx: usize,
+    /// Those before the range.
+    skipped: usize,
+    /// The time of the last one.
+    last: i64,
+}
+
+impl Picked<'_> {
+    /// Takes what is in the range of `times`, which should ascend; breaks when the rest lies behind it.
+    fn take(&mut self, times: &[i64]) -> ControlFlow<()> {
+        let Some(&last) = times.last() else { return ControlFlow::Continue(()) };
+        self.last = last;
+        let before = if last < self.range.start {
+            times.len()
+        } else {
+            times.partition_point(|&time| time < self.range.start)
+        };
+        let end = if last < self.range.end {
+            times.len()
+        } else {
+            times.partition_point(|&time| time < self.range.end)
+        };
+        self.times.extend_from_slice(times.get(before..end).unwrap_or_default());
+        self.pass(times.len(), before);
+        if last < self.range.end { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// Counts samples of which the first `before` lie before the range.
+    fn pass(&mut self, count: usize, before: usize) {
+        // Times that do not ascend (forged ones) are found out later; they must not shift what was taken before.
+        if self.skipped == self.idx {
+            self.skipped += before;
+        }
+        self.idx += count;
+    }
+
+    /// The times that stand in the head, of the modes that count differences.
+    fn take_known(&mut self, head: &TimesHead<'_>) {
+        let second = head.first.wrapping_add(head.first_delta);
+        let known = [head.first, second];
+        // Whether more is wanted shows at the next ones.
+        let _ = self.take(known.get(..head.known_count().min(usize::from(head.count))).unwrap_or_default());
+    }
+}
+
+/// All times lie on the grid: those in the range are told by arithmetic.
+fn append_grid(head: &TimesHead<'_>, picked: &mut Picked<'_>) -> Result<(), DecodeError> {
+    let mut walk = GridWalk::new(head);
+    let step = i128::from(head.step);
+    let mut before = None;
+    while walk.sample_idx < walk.count {
+        let (len, first) = walk.next_run(usize::MAX);
+        let last = i128::from(first) + step * (len as i128 - 1);
+        let in_order = before.is_none_or(|before| before < i128::from(first));
+        if len == 0 {
+            continue;
+        }
+        if !in_order || (len > 1 && step <= 0) || last > i128::from(i64::MAX) {
+            let (expected, found) = ("ascending times up to the last one", head.last.cast_unsigned());
+            return Err(DecodeError::Invalid { what: WHAT, offset: 0, expected, found });
+        }
+        let index_of = |time: i64| {
+            let distance = if time > first { time.abs_diff(first) } else { 0 };
+            // A single sample may have any step.
+            let at = distance.div_ceil(head.step.max(1).cast_unsigned());
+            usize::try_from(at).unwrap_or(len).min(len)
+        };
+        let (start, end) = (index_of(picked.range.start), index_of(picked.range.end));
+        if start < end {
+            let at = picked.times.len();
+            picked.times.resize(at + end - start, 0);
+            let from = first.wrapping_add(head.step.wrapping_mul(start as i64));
+            fill_run(from, head.step, picked.times.get_mut(at..).unwrap_or_default());
+        }
+        picked.pass(len, start);
+        before = Some(last);
+        picked.last = last as i64;
+    }
     Ok(())
 }
 
-/// Decodes all times into `out`, which has the count of the head. They may be anything: the caller checks.
-fn decode(
+fn append_near_grid(
     head: &TimesHead<'_>,
-    packing: Packing,
+    items: Items,
     reader: &mut ByteReader<'_>,
-    out: &mut [i64],
+    picked: &mut Picked<'_>,
 ) -> Result<(), DecodeError> {
-    let first_count = match head.mode {
-        MODE_GRID => out.len(),
-        MODE_DELTAS_OF_DELTAS => 2,
-        _ => 1,
-    };
-    let item_count = out.len().saturating_sub(first_count);
-    if head.mode <= MODE_RESIDUALS {
-        fill_grid(head.first, head.step, head.gaps(), out);
-    } else {
-        out[0] = head.first;
-        if let Some(second) = out.get_mut(1) {
-            *second = head.first.wrapping_add(head.first_delta);
-        }
-    }
-    if item_count == 0 {
-        if packing == Packing::Blocks {
-            return Ok(());
-        }
-        let (offset, expected, found) = (reader.offset(), "times beyond the head", u64::from(head.mode));
-        return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
-    }
-    let mut source = Items::with_length(reader, packing, item_count)?;
-    let (mut time, mut delta) = (head.first.wrapping_add(head.first_delta), head.first_delta);
-    let mut items = [0i64; BLOCK_ITEMS];
-    for part in behind(out, first_count).chunks_mut(BLOCK_ITEMS) {
-        source.next(part.len(), &mut items)?;
-        match head.mode {
-            MODE_RESIDUALS => {
-                part.iter_mut().zip(&items).for_each(|(time, item)| *time = time.wrapping_add(*item));
-            }
-            MODE_DELTAS => {
-                for (slot, item) in part.iter_mut().zip(&items) {
-                    time = time.wrapping_add(*item);
-                    *slot = time;
-                }
-            }
-            _ => {
-                for (slot, item) in part.iter_mut().zip(&items) {
-                    delta = delta.wrapping_add(*item);
-                    time = time.wrapping_add(delta);
-                    *slot = time;
-                }
-            }
-        }
-    }
-    Ok(())
+    let mut walk = GridWalk::new(head);
+    let mut places = [0i64; BLOCK_ITEMS];
+    walk.fill(&mut places[..1]);
+    let _ = picked.take(&places[..1]);
+    items.for_each_piece(reader, 0, &mut |residuals| {
+        let places = places.get_mut(..residuals.len()).unwrap_or_default();
+        walk.fill(places);
+        places.iter_mut().zip(residuals).for_each(|(time, residual)| *time = time.wrapping_add(*residual));
+        picked.take(places)
+    })
 }
 
-fn behind(out: &mut [i64], count: usize) -> &mut [i64] {
-    out.get_mut(count..).unwrap_or_default()
+/// Differences, or differences of differences.
+fn append_sums(
+    head: &TimesHead<'_>,
+    items: Items,
+    reader: &mut ByteReader<'_>,
+    picked: &mut Picked<'_>,
+) -> Result<(), DecodeError> {
+    picked.take_known(head);
+    let (mut time, mut delta) = (head.first.wrapping_add(head.first_delta), head.first_delta);
+    let is_second = head.mode == MODE_DELTAS_OF_DELTAS;
+    items.for_each_piece(reader, 0, &mut |piece| {
+        for item in &mut *piece {
+            delta = if is_second { delta.wrapping_add(*item) } else { *item };
+            time = time.wrapping_add(delta);
+            *item = time;
+        }
+        picked.take(piece)
+    })
 }

@@ -3,13 +3,15 @@
 //! Holds: every bit pattern survives; what is no decimal in a decimal column is listed as an exception.
 //! Not here: the search for decimals (`decimal`), packing (`block`).
 
+use std::ops::{ControlFlow, Range};
+
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
 use super::block::{BLOCK_ITEMS, estimate_bits, glance_bits, put_blocks};
 use super::entropy::{self, NumberType};
-use super::items::{Items, Packing};
+use super::items::{Ending, Items, Packing};
 use super::{DenseScratch, decimal, put_deltas};
 
 const WHAT: &str = "dense chunk values";
@@ -363,13 +365,15 @@ fn walk_exceptions(
     Ok(())
 }
 
-/// Decodes the first values of `sample_count`, as many as `out` has room for, which is at least one.
+/// Decodes the values of the samples `wanted` (at least one) of `sample_count` into `out`, which has room for just them.
 pub(super) fn decode(
     reader: &mut ByteReader<'_>,
     packing: Packing,
     sample_count: usize,
+    wanted: Range<usize>,
     out: &mut [f64],
 ) -> Result<(), DecodeError> {
+    debug_assert!(!wanted.is_empty() && wanted.len() == out.len(), "room for all, and no more");
     let offset = reader.offset();
     let head = ValuesHead::read(reader, sample_count)?;
     if head.transform == CONSTANT && packing != Packing::Blocks {
@@ -379,58 +383,100 @@ pub(super) fn decode(
     if head.transform == CONSTANT {
         out.fill(head.read_constant(reader)?);
     } else {
-        decode_series(&head, reader, packing, sample_count, out)?;
+        decode_series(&head, reader, packing, sample_count, (wanted.clone(), &mut *out))?;
     }
-    if out.len() == sample_count && !reader.is_empty() {
+    if wanted.end == sample_count && !reader.is_empty() {
         let (expected, found) = ("the end of the chunk", reader.remaining() as u64);
         return Err(DecodeError::Invalid { what: WHAT, offset: reader.offset(), expected, found });
     }
     let mut exceptions = head.exceptions.clone();
     walk_exceptions(&mut exceptions, head.exception_count, sample_count, |sample_idx, bits| {
-        if let Some(value) = out.get_mut(sample_idx) {
+        let place = sample_idx.checked_sub(wanted.start);
+        if let Some(value) = place.and_then(|place| out.get_mut(place)) {
             *value = f64::from_bits(bits);
         }
     })
 }
 
+/// What of a series of integers becomes values.
+struct Sink<'o, 'h> {
+    head: &'o ValuesHead<'h>,
+    wanted: Range<usize>,
+    out: &'o mut [f64],
+    /// Samples that have passed.
+    done: usize,
+}
+
+impl Sink<'_, '_> {
+    /// Whether a piece of so many samples has one that is wanted.
+    fn wants(&self, len: usize) -> bool {
+        self.done + len > self.wanted.start && self.done < self.wanted.end
+    }
+
+    /// Converts what is wanted of the next samples.
+    fn take(&mut self, items: &[i64]) {
+        let (start, end) = (self.wanted.start.max(self.done), self.wanted.end.min(self.done + items.len()));
+        if start < end
+            && let Some(items) = items.get(start - self.done..end - self.done)
+            && let Some(out) = self.out.get_mut(start - self.wanted.start..end - self.wanted.start)
+        {
+            self.head.convert(items, out);
+        }
+        self.done += items.len();
+    }
+}
+
+// PERF: what lies before the samples wanted is summed up only, or not even unpacked where nothing depends on it; what lies
+// behind is not looked at. Twenty samples at the front, in the middle and at the end of a chunk of 4096 of a counter:
+// 2.6, 4.4, 6.0 -> 0.2, 1.4, 2.5 us in blocks, 5.2, 9.8, 14.0 -> 2.7, 6.4, 9.8 us entropy-coded.
+//   cargo run --release -p chronolith-format --example dense_speed partial
 fn decode_series(
     head: &ValuesHead<'_>,
     reader: &mut ByteReader<'_>,
     packing: Packing,
     sample_count: usize,
-    out: &mut [f64],
+    (wanted, out): (Range<usize>, &mut [f64]),
 ) -> Result<(), DecodeError> {
-    let mut items = [0i64; BLOCK_ITEMS];
-    let (mut item, mut delta, mut done) = (0i64, 0i64, 0usize);
-    if head.transform != RAW {
+    let (mut item, mut delta, mut skipped_pieces) = (0i64, 0i64, 0);
+    let mut sink = Sink { head, wanted, out, done: 0 };
+    if head.transform == RAW {
+        skipped_pieces = sink.wanted.start / BLOCK_ITEMS;
+        sink.done = skipped_pieces * BLOCK_ITEMS;
+    } else {
         item = reader.varint(WHAT)?;
-        head.convert(&[item], out);
-        done = 1;
+        sink.take(&[item]);
     }
     if head.transform == DELTAS_OF_DELTAS {
         delta = reader.varint(WHAT)?;
         item = item.wrapping_add(delta);
-        head.convert(&[item], out.get_mut(1..).unwrap_or_default());
-        done = 2;
+        sink.take(&[item]);
     }
-    let wanted = out.len().saturating_sub(done);
-    let mut source = Items::up_to_end(reader, packing, sample_count.saturating_sub(done), wanted)?;
-    while done < out.len() {
-        let len = (sample_count - done).min(BLOCK_ITEMS);
-        source.next(len, &mut items)?;
+    let known = if head.transform == RAW { 0 } else { sink.done };
+    if known >= sink.wanted.end || known >= sample_count {
+        return Ok(());
+    }
+    let items = Items { packing, ending: Ending::WithChunk, count: sample_count - known };
+    items.for_each_piece(reader, skipped_pieces, &mut |piece| {
+        let is_wanted = sink.wants(piece.len());
         match head.transform {
             RAW => {}
-            DELTAS => sum(&mut items[..len], &mut item),
-            _ => {
-                sum(&mut items[..len], &mut delta);
-                sum(&mut items[..len], &mut item);
+            DELTAS if is_wanted => sum(piece, &mut item),
+            DELTAS => item = piece.iter().fold(item, |item, &step| item.wrapping_add(step)),
+            _ if is_wanted => {
+                sum(piece, &mut delta);
+                sum(piece, &mut item);
             }
+            _ => (delta, item) = sum_twice(piece, delta, item),
         }
-        let room = out.len().min(done + len);
-        head.convert(&items, &mut out[done..room]);
-        done += len;
-    }
-    Ok(())
+        if is_wanted {
+            sink.take(piece);
+        } else {
+            sink.done += piece.len();
+        }
+        // The last piece is read to its end, where damage behind it shows.
+        let is_enough = sink.done >= sink.wanted.end && sink.wanted.end < sample_count;
+        if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
 }
 
 /// Turns steps into what they lead to, on from `total`.
@@ -439,4 +485,12 @@ fn sum(items: &mut [i64], total: &mut i64) {
         *total = total.wrapping_add(*item);
         *item = *total;
     }
+}
+
+/// Where steps of steps lead to: the last step and the last item.
+fn sum_twice(items: &[i64], delta: i64, item: i64) -> (i64, i64) {
+    items.iter().fold((delta, item), |(delta, item), &step| {
+        let delta = delta.wrapping_add(step);
+        (delta, item.wrapping_add(delta))
+    })
 }

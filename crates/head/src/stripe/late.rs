@@ -1,4 +1,4 @@
-//! Late samples that wait for a chunk: a chain of links a series, in order of arrival.
+//! Late samples that wait for a chunk: a chain of links a series, in order of arrival until somebody reads them.
 //!
 //! Holds: one sample a time in a chain; a sample here is younger than one of the same time in a chunk, and wins.
 //! All links of a chain but the first, which took the last sample, are full. What is handed out is sorted.
@@ -143,6 +143,22 @@ impl LateSamples {
         self.list(chain).find_map(|link| link.own().iter().find(|s| s.0 == time)).map(|s| s.1)
     }
 
+    /// Puts the samples of a chain in order of time, so that whoever copies them after that need not sort; those that
+    /// come later stand in front of them.
+    pub(crate) fn settle(&mut self, chain: u32) {
+        if self.each(chain).is_sorted_by_key(|s| s.0) {
+            return;
+        }
+        let mut samples: Vec<(i64, u64)> = self.each(chain).collect();
+        sort(&mut samples);
+        let (mut at, mut samples) = (chain, samples.into_iter());
+        while let Some(link) = self.links.get_mut(at) {
+            let own = own_count(link.count);
+            link.samples[..own].iter_mut().zip(&mut samples).for_each(|(slot, sample)| *slot = sample);
+            at = link.next;
+        }
+    }
+
     /// A sorted copy of all samples.
     pub(crate) fn samples(&self, chain: u32) -> Columns {
         self.samples_in(chain, TimeRange { start: i64::MIN, end: i64::MAX })
@@ -269,8 +285,13 @@ impl LateSamples {
     }
 }
 
+/// What was in order before is a run, which the stable sort only merges with what has come since.
+fn sort(samples: &mut [(i64, u64)]) {
+    samples.sort_by_key(|s| s.0);
+}
+
 fn sorted(mut samples: Vec<(i64, u64)>) -> Columns {
-    samples.sort_unstable_by_key(|s| s.0);
+    sort(&mut samples);
     Columns {
         times: samples.iter().map(|s| s.0).collect(),
         values: samples.iter().map(|s| f64::from_bits(s.1)).collect(),
@@ -327,6 +348,10 @@ mod tests {
             let inside: Vec<(i64, u64)> = want.range(range.start..range.end).map(|(t, v)| (*t, *v)).collect();
             assert_eq!(late.overlaps(*chain, range), !inside.is_empty());
             assert_eq!(late.counts(*chain, time), (want.range(..time).count(), want.len()));
+            if rng.below(6) == 0 {
+                late.settle(*chain);
+                assert!(late.times(*chain).is_sorted() && late.find(*chain, time).is_some());
+            }
             let mut got = late.samples_in(*chain, range);
             if rng.below(8) == 0 {
                 (*chain, got) = late.take(*chain, range);

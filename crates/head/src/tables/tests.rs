@@ -1,6 +1,7 @@
 //! Series come and go; what is dead is not seen; building anew changes nothing.
 
-use chronolith_model::index::LabelIndex;
+use chronolith_model::index::{LabelIndex, select_refs};
+use chronolith_model::{MatchOp, Matcher};
 
 use crate::sync::RwLock;
 
@@ -83,4 +84,51 @@ fn many_series_are_sorted_in_slices() {
     let key = |id: &u32| pairs(*id).map(|(_, value)| value);
     assert!(ids.is_sorted_by(|a, b| key(a) < key(b)));
     assert_eq!(ids.len(), 9000, "the removed one is left out");
+}
+
+/// Whether a matcher is answered from postings or by a look at each series must not show.
+#[test]
+fn matchers_find_what_a_look_at_every_series_finds() {
+    let rng = chronolith_base::Rng::from_seed(17);
+    let mut tables = Tables::new(5);
+    let mut series = Vec::new();
+    for id in 0..3000u32 {
+        let mut pairs = vec![("__name__", format!("m{}", id % 3)), ("id", id.to_string())];
+        if id % 5 != 0 {
+            pairs.push(("instance", format!("i{}", id / 20)));
+        }
+        tables.insert(id, pairs.iter().map(|(n, v)| (*n, &**v)), &mut Vec::new());
+        series.push(pairs);
+    }
+    let is_dead = |id: u32| id % 11 == 3;
+    (0..3000).filter(|&id| is_dead(id)).for_each(|id| tables.remove(id));
+    let (mut looked_count, mut few) = (0, 0);
+    for round in 0..2000 {
+        let mut matchers = Vec::new();
+        for _ in 0..1 + rng.below(3) {
+            let name = ["__name__", "id", "instance", "none"][rng.below(4) as usize];
+            let (a, b) = (rng.below(200), rng.below(3));
+            let op = [MatchOp::Equal, MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regex, MatchOp::NotRegex]
+                [rng.below(5) as usize];
+            let value = match (op, name) {
+                (MatchOp::Equal | MatchOp::NotEqual, "__name__") => format!("m{b}"),
+                (MatchOp::Equal | MatchOp::NotEqual, "instance") => format!("i{a}"),
+                (MatchOp::Equal | MatchOp::NotEqual, _) => ["", "7", "1234"][b as usize].to_owned(),
+                _ => [".*1.*", "m1|m2", "i1.|i20", "", "i5|", ".+"][rng.below(6) as usize].to_owned(),
+            };
+            matchers.push(Matcher::new(name, op, &value).unwrap());
+        }
+        let fits = |id: &u32| {
+            let value = |name: &str| series[*id as usize].iter().find(|(n, _)| *n == name);
+            !is_dead(*id) && matchers.iter().all(|m| m.matches(value(&m.name).map_or("", |(_, v)| v)))
+        };
+        let want: Vec<u32> = (0..3000).filter(fits).collect();
+        assert_eq!(select_refs(&tables, &matchers).unwrap(), want, "round {round}: {matchers:?}");
+        let mut few_refs = vec![4, 9, 2999];
+        if tables.retain_few(&matchers[0], &mut few_refs).unwrap() {
+            looked_count += 1;
+            few += few_refs.len();
+        }
+    }
+    assert!(looked_count > 200 && few > 0, "{looked_count} matchers were held against single series");
 }

@@ -26,7 +26,7 @@ pub(crate) struct Annotations<'q> {
     lists: Mutex<Lists>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Lists {
     warnings: Vec<Annotation>,
     infos: Vec<Annotation>,
@@ -35,7 +35,33 @@ struct Lists {
     overlaps: Vec<(String, Origin, u64)>,
 }
 
+/// What is to be said later.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct SetAside(Lists);
+
+impl SetAside {
+    /// Whether there is nothing to say.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Lists { warnings, infos, repairs, overlaps } = &self.0;
+        warnings.is_empty() && infos.is_empty() && repairs.is_empty() && overlaps.is_empty()
+    }
+
+    /// The same about other places of the query.
+    pub(crate) fn moved(&self, place: impl Fn(Span) -> Span) -> SetAside {
+        let mut moved = self.clone();
+        let Lists { warnings, infos, repairs, overlaps } = &mut moved.0;
+        let place = |origin: &mut Origin| {
+            *origin = Origin { span: place(origin.span), speaker: place(origin.speaker) };
+        };
+        warnings.iter_mut().chain(infos).for_each(|annotation| place(&mut annotation.origin));
+        repairs.iter_mut().for_each(|(_, origin, _)| place(origin));
+        overlaps.iter_mut().for_each(|(_, origin, _)| place(origin));
+        moved
+    }
+}
+
 /// What is to be said, and where in the query.
+#[derive(Debug, Clone, PartialEq)]
 struct Annotation {
     message: String,
     origin: Origin,
@@ -125,6 +151,28 @@ impl<'q> Annotations<'q> {
         } else if repairs.len() < ANNOTATIONS_MAX {
             repairs.push((message.to_owned(), origin, repair));
         }
+    }
+
+    /// Takes what has been said so far away, so that what is said from now on can be told from it.
+    pub(crate) fn set_aside(&self) -> SetAside {
+        SetAside(std::mem::take(&mut *self.lock()))
+    }
+
+    /// Gives back what was set aside, and takes what has been said since.
+    pub(crate) fn restore(&self, before: SetAside) -> SetAside {
+        SetAside(std::mem::replace(&mut *self.lock(), before.0))
+    }
+
+    /// Says what was set aside.
+    pub(crate) fn append(&self, later: SetAside) {
+        for (message, origin, repair) in later.0.repairs {
+            self.inform_of_repair(&message, origin, repair);
+        }
+        for (name, origin, count) in later.0.overlaps {
+            self.note(Note::StartOverlap(&name, count), origin);
+        }
+        later.0.warnings.into_iter().for_each(|a| self.warn(&a.message, a.origin));
+        later.0.infos.into_iter().for_each(|a| self.inform(&a.message, a.origin));
     }
 
     /// Takes all warnings and all infos out.

@@ -27,6 +27,7 @@ use crate::json;
 use crate::json::histogram::{put_histogram, put_histograms};
 use crate::limits::{POINTS_PER_SERIES_MAX, QUERY_BYTES_MAX};
 use crate::range_cache;
+use crate::small::Candidate;
 
 /// Which moments are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +132,9 @@ async fn answer(
         call,
     };
     let tenant = request.call.tenant.clone();
-    let printed = work::run(app, &tenant, timeout_ms, move |app, ctx| evaluate(app, &request, ctx)).await?;
+    let candidate = Candidate::of(request.call.params.get("query").unwrap_or(""));
+    let evaluate = move |app: &App, ctx: &ReadContext| evaluate(app, &request, ctx);
+    let printed = work::run_small_first(app, &tenant, timeout_ms, candidate, evaluate).await?;
     Ok(printed.into_json())
 }
 
@@ -252,7 +255,6 @@ impl Running<'_> {
         let lookback_ms = request.lookback_ms;
         let query = Query { text: self.text(), expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
         let result = self.result(app, &*source, &query)?;
-        app.metrics.query.samples.add(result.samples_read);
         let evaluated_ns = clock.mono_ns();
         let timings = Timings {
             queue_ns: self.started_ns.saturating_sub(request.received_ns),
@@ -262,8 +264,12 @@ impl Running<'_> {
         // The engine gives its memory back when it is done; what it found lives until it is printed.
         let _held = ctx.budget.reserve(value_bytes(&result.value)).map_err(QueryError::from)?;
         let printed = self.print(&result, timings);
-        let duration = if step_ms > 0 { &app.metrics.query.range } else { &app.metrics.query.instant };
-        duration.observe_ns(clock.mono_ns().saturating_sub(self.started_ns));
+        // One that ended while it was printed may be begun anew, and would count twice.
+        if printed.is_ok() {
+            app.metrics.query.samples.add(result.samples_read);
+            let duration = if step_ms > 0 { &app.metrics.query.range } else { &app.metrics.query.instant };
+            duration.observe_ns(clock.mono_ns().saturating_sub(self.started_ns));
+        }
         printed
     }
 
@@ -293,7 +299,11 @@ impl Running<'_> {
     fn note_slow(&self, app: &App, error: Option<&ApiError>) {
         let (now_ns, limit_ms) = (app.env.clock.mono_ns(), app.options.query.log_slow_ms);
         let took_ns = now_ns.saturating_sub(self.started_ns);
-        if limit_ms == 0 || took_ns < limit_ms.saturating_mul(NS_PER_MS as u64) {
+        // Its time is not over yet: it is not small after all, and is begun anew.
+        let is_given_up = error.is_some_and(|error| error.kind == ErrorKind::Timeout)
+            && now_ns.saturating_sub(self.request.received_ns)
+                < self.request.timeout_ms.saturating_mul(NS_PER_MS as u64);
+        if is_given_up || limit_ms == 0 || took_ns < limit_ms.saturating_mul(NS_PER_MS as u64) {
             return;
         }
         let (start_ms, end_ms, step_ms) = self.times_ms;

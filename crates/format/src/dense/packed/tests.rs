@@ -52,6 +52,20 @@ fn walk(rng: &Rng, count: usize) -> Vec<f64> {
     (0..count).map(step).collect()
 }
 
+/// A part of a chunk is what one would cut out of the whole, wherever it begins and ends.
+fn check_parts(rng: &Rng, chunk: (u8, &[u8]), owner: (u8, &[u8]), (times, bits): (&[i64], &[u64])) {
+    for round in 0..12 {
+        let first = rng.below(times.len() as u64) as usize;
+        let len = if round % 2 == 0 { rng.below(30) } else { rng.below(times.len() as u64) } as usize;
+        let last = (first + len).min(times.len() - 1);
+        let around = |time: i64| time.saturating_add(rng.below(3) as i64 - 1);
+        let range = TimeRange::new(around(times[first]), around(times[last]));
+        let inside = times.iter().zip(bits).filter(|(time, _)| range.contains(**time));
+        let want: (Vec<i64>, Vec<u64>) = inside.unzip();
+        assert!(decoded(chunk, range, Some(owner)).unwrap() == want, "{range:?} from {first} to {last}");
+    }
+}
+
 #[test]
 fn samples_of_all_habits_round_trip() {
     let mut entropy_count = 0;
@@ -74,6 +88,7 @@ fn samples_of_all_habits_round_trip() {
             let found = decoded((*encoding, bytes), range, Some(owner)).unwrap();
             let part = times.len() / 3..times.len() / 2;
             assert!(found.0 == times[part.clone()] && found.1 == bits(&values)[part], "seed {seed}");
+            check_parts(&rng, (*encoding, bytes), owner, (&times, &bits(&values)));
         }
     }
     assert!(entropy_count > 100, "{entropy_count} of 600 were worth entropy coding");
@@ -111,6 +126,12 @@ fn any_bytes_end_in_samples_or_an_error() {
             let mut out = Columns::default();
             let _ = decode_packed(&forged, EVERYTHING, chunk_at, &mut out);
             assert!(out.len() <= dense::SAMPLES_MAX);
+            out.clear();
+            let first = times[rng.below(times.len() as u64) as usize];
+            let range = TimeRange::new(first, first.saturating_add(1_000_000));
+            let _ = decode_packed(&forged, range, chunk_at, &mut out);
+            assert!(out.times.len() == out.values.len() && out.times.is_sorted_by(|a, b| a < b));
+            assert!(out.times.iter().all(|&time| range.contains(time)));
         }
     }
     assert!(entropy_times_count > 10, "{entropy_times_count} of 60 with entropy-coded times");

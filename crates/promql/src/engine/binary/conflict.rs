@@ -4,9 +4,10 @@
 
 use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_model::Labels;
+use chronolith_model::labels::LabelsKey;
 
-use super::Join;
 use super::matching::braced;
+use super::{Join, Many};
 use crate::ast::MatchCardinality;
 use crate::engine::EvalError;
 use crate::engine::histogram::element::Outcome;
@@ -15,35 +16,34 @@ use crate::engine::series::{Element, StepSeries, is_absent};
 impl Join<'_> {
     /// The error of a join with `many`.
     #[cold]
-    pub(super) fn conflict(&self, many: &[StepSeries]) -> EvalError {
+    pub(super) fn conflict(&self, many: &Many<'_>) -> EvalError {
         (0..self.step_count)
             .find_map(|step| self.conflict_at(step, many))
             .unwrap_or_else(|| EvalError::Execution(self.ambiguous().to_owned()))
     }
 
-    fn conflict_at(&self, step: usize, many: &[StepSeries]) -> Option<EvalError> {
+    fn conflict_at(&self, step: usize, many: &Many<'_>) -> Option<EvalError> {
         let (one_fill, many_fill) = self.fills();
         let present = |series: &&StepSeries| !is_absent(series.values[step]);
-        if many.iter().find(present).is_none() && one_fill.is_none() && many_fill.is_none() {
+        if many.series.iter().find(present).is_none() && one_fill.is_none() && many_fill.is_none() {
             return None;
         }
-        let mut ones: HashMap<&Labels, &StepSeries> = HashMap::default();
-        for (signature, at) in &self.one_order {
-            let series = &self.groups[signature][*at];
+        let mut ones: HashMap<usize, &StepSeries> = HashMap::default();
+        for &(signature, at) in &self.one_order {
+            let series = &self.groups[signature][at];
             if !present(&series) {
                 continue;
             }
             if let Some(first) = ones.insert(signature, series) {
-                return Some(self.duplicate(signature, first, series));
+                return Some(self.duplicate(self.sets.labels(signature), first, series));
             }
         }
-        let mut taken: HashMap<Labels, HashSet<Labels>> = HashMap::default();
+        let mut taken: HashMap<usize, HashSet<Labels>> = HashMap::default();
         let (mut results, mut equal) = (HashSet::default(), false);
-        for series in many.iter().filter(present) {
-            let signature = self.signatures.of(&series.labels);
+        for (series, signature) in many.iter().filter(|(series, _)| present(series)) {
             let (one, element) = match (ones.get(&signature), one_fill) {
                 (Some(one), _) => (&one.labels, one.element(step)),
-                (None, Some(fill)) => (&signature, Some(Element::Float(fill))),
+                (None, Some(fill)) => (self.sets.labels(signature), Some(Element::Float(fill))),
                 (None, None) => continue,
             };
             let Some((of_many, of_one)) = series.element(step).zip(element) else { continue };
@@ -52,12 +52,12 @@ impl Join<'_> {
             if matches!(outcome, Outcome::Refused(_)) {
                 continue;
             }
-            let labels = self.labels_of_pair(&series.labels, one);
+            let labels = self.result_labels.of(&series.labels, one, &mut LabelsKey::default());
             let unique = match self.matching.card {
                 MatchCardinality::OneToOne => Labels::empty(),
                 _ => labels.clone(),
             };
-            if !taken.entry(signature.clone()).or_default().insert(unique) {
+            if !taken.entry(signature).or_default().insert(unique) {
                 return Some(EvalError::Execution(self.ambiguous().to_owned()));
             }
             equal |= !matches!(outcome, Outcome::Nothing) && !results.insert(labels);
