@@ -17,7 +17,7 @@ use crate::compare::{Difference, difference, same_error};
 use crate::series::Dataset;
 
 /// How often upstream is asked again before its answer counts as the only one.
-const REPEATS: usize = 12;
+const REPEATS: usize = 60;
 /// Digits that are left of a number in a text when last digits may differ.
 const TEXT_DIGITS: usize = 9;
 /// Functions that Go computes in its own library.

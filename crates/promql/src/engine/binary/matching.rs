@@ -71,7 +71,10 @@ impl<'m> ResultLabels<'m> {
             _ if matching.include.is_empty() => ResultLabels::LeaveOut(sorted(left_out().collect())),
             _ => {
                 // What is included comes after names have gone, unless they go at the end.
-                ResultLabels::Merge(sorted(left_out().chain(included()).collect()), sorted(included().collect()))
+                ResultLabels::Merge(
+                    sorted(left_out().chain(included()).collect()),
+                    sorted(included().collect()),
+                )
             }
         }
     }
