@@ -316,14 +316,20 @@ fn is_moved_subquery(expr: &Expr) -> bool {
     MOVED_FUNCTIONS.contains(&function.name) && args.iter().any(is_fixed)
 }
 
-/// `@` in the parameter, or a parameter that varies beside what `@` makes the same in all steps.
+/// `@` in the parameter, or a parameter that varies beside what is the same in all steps, by `@` or by itself.
 fn has_fixed_parameter(expr: &Expr) -> bool {
     let ExprKind::Aggregate(aggregate) = &expr.kind else { return false };
     let Some(param) = &aggregate.param else { return false };
     let is_fixed = |part: &Expr| at_of(part).is_some();
     any_part(param, is_fixed)
         || (!matches!(param.kind, ExprKind::Number(_) | ExprKind::String(_))
-            && any_part(&aggregate.expr, is_fixed))
+            && (any_part(&aggregate.expr, is_fixed) || !any_part(&aggregate.expr, varies)))
+}
+
+/// Whether a part may differ from step to step, looked at alone.
+fn varies(expr: &Expr) -> bool {
+    let is_selector = matches!(expr.kind, ExprKind::Selector(_) | ExprKind::Matrix(_) | ExprKind::Subquery(_));
+    (is_selector && at_of(expr).is_none()) || is_call(expr, &["time"])
 }
 
 fn is_quantile(expr: &Expr) -> bool {
