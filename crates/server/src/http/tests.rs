@@ -38,7 +38,7 @@ impl Answer {
 }
 
 pub(super) struct Fixture {
-    app: Arc<App>,
+    pub(super) app: Arc<App>,
 }
 
 impl Fixture {
@@ -58,7 +58,7 @@ impl Fixture {
         Fixture::starting().open()
     }
 
-    fn open(self) -> Fixture {
+    pub(super) fn open(self) -> Fixture {
         let options = self.app.options.tsdb.clone();
         let progress = Arc::new(ReplayProgress::default());
         let store = Tsdb::open(self.app.env.clone(), options, progress).expect("opens");
@@ -85,7 +85,7 @@ impl Fixture {
         self.send(request.unwrap()).await
     }
 
-    async fn write(&self, series: &[(Pairs<'_>, &[(i64, f64)])]) -> Answer {
+    pub(super) async fn write(&self, series: &[(Pairs<'_>, &[(i64, f64)])]) -> Answer {
         let mut encoder = RequestEncoder::new();
         for (labels, samples) in series {
             encoder.push_series(labels.iter().copied(), samples);
@@ -186,6 +186,11 @@ async fn refusals_name_the_fault_that_upstream_sees_first() {
         ),
         ("/api/v1/metadata?limit=x", "limit must be a number"),
         ("/api/v1/metadata?limit_per_metric=x", "limit_per_metric must be a number"),
+        ("/api/v1/targets/metadata?limit=x", "limit must be a number"),
+        (
+            "/api/v1/targets/metadata?match_target=%7B",
+            "invalid parameter \"match_target\": 1:2: parse error: unexpected end of input inside braces",
+        ),
         ("/api/v1/status/tsdb?limit=0", "limit must be a positive number"),
         ("/api/v1/status/tsdb?limit=10001", "limit must not exceed 10000"),
         ("/api/v1/rules?type=x", r#"invalid parameter "type": not supported value "x""#),

@@ -10,8 +10,13 @@ mod fixture;
 mod histograms;
 mod idle;
 #[path = "../../../head/tests/harness/kinds.rs"]
-#[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
+#[expect(
+    unreachable_pub,
+    dead_code,
+    reason = "shared with the tests of the head, where it is a module of each file, and more of it is used"
+)]
 mod kinds;
+mod metadata;
 mod model;
 mod policy;
 mod retention;
