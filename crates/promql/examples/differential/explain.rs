@@ -328,7 +328,8 @@ fn has_fixed_parameter(expr: &Expr) -> bool {
 
 /// Whether a part may differ from step to step, looked at alone.
 fn varies(expr: &Expr) -> bool {
-    let is_selector = matches!(expr.kind, ExprKind::Selector(_) | ExprKind::Matrix(_) | ExprKind::Subquery(_));
+    let is_selector =
+        matches!(expr.kind, ExprKind::Selector(_) | ExprKind::Matrix(_) | ExprKind::Subquery(_));
     (is_selector && at_of(expr).is_none()) || is_call(expr, &["time"])
 }
 
