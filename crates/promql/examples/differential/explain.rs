@@ -17,7 +17,7 @@ use crate::compare::{Difference, difference, same_error};
 use crate::series::Dataset;
 
 /// How often upstream is asked again before its answer counts as the only one.
-const REPEATS: usize = 12;
+const REPEATS: usize = 60;
 /// Digits that are left of a number in a text when last digits may differ.
 const TEXT_DIGITS: usize = 9;
 /// Functions that Go computes in its own library.
@@ -46,6 +46,11 @@ const MOVED_FUNCTIONS: [&str; 3] = ["double_exponential_smoothing", "predict_lin
 /// Functions that look for resets of counters.
 const RESET_FUNCTIONS: [&str; 4] = ["increase", "irate", "rate", "resets"];
 
+/// Functions that ask for nothing of histograms but count and sum.
+const STATS_FUNCTIONS: [&str; 3] = ["histogram_count", "histogram_sum", "histogram_avg"];
+/// Labels that go with the metric name.
+const TYPE_LABELS: [&str; 2] = ["__type__", "__unit__"];
+
 /// The name of the kind that explains `found`, as documented.
 pub(crate) fn explain(
     bench: &mut Bench,
@@ -68,6 +73,11 @@ pub(crate) fn explain(
         if mine.as_deref().is_some_and(is_same_labels) && needs_both_kinds(bench, case)? {
             return Ok(Some("a float and a histogram of equal labels at one time"));
         }
+    }
+    if matches!(found, Difference::Error(_, Some(text)) if is_same_labels(text))
+        && agree_without_types(bench, case)?
+    {
+        return Ok(Some("series that differ in their type or unit only"));
     }
     if parts.iter().any(|part| is_time_of_shifted(part)) {
         return Ok(Some("timestamp of a selector with @ and an offset"));
@@ -102,6 +112,9 @@ fn explain_value(
     }
     if parts.iter().any(|part| is_call(part, &RESET_FUNCTIONS)) && agree_without_empty_buckets(bench, case)? {
         return Ok(Some("a bucket vanishes behind an empty one"));
+    }
+    if parts.iter().any(|part| is_call(part, &STATS_FUNCTIONS)) && agree_on_buckets(bench, case, found)? {
+        return Ok(Some("resets of histograms of which only count and sum are read"));
     }
     if *found == Difference::Order
         && parts.iter().any(|part| is_call(part, &["sort_by_label", "sort_by_label_desc"]))
@@ -183,6 +196,35 @@ fn needs_both_kinds(bench: &mut Bench, case: &Case<'_>) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Whether some series has a type or unit, and the engines agree if none has.
+fn agree_without_types(bench: &mut Bench, case: &Case<'_>) -> Result<bool> {
+    let is_type = |name: &str| TYPE_LABELS.contains(&name);
+    let mut series = case.dataset.series.clone();
+    if !series.iter().any(|one| one.labels.iter().any(|(name, _)| is_type(name))) {
+        return Ok(false);
+    }
+    series.iter_mut().for_each(|one| one.labels = one.labels.filtered(|name| !is_type(name)));
+    let dataset = Dataset::new(case.dataset.start_ms, series);
+    let untyped = Case { dataset: &dataset, ..case.clone() };
+    let (ours, theirs) = bench.ask(&untyped)?;
+    Ok(difference(&case.query, &ours, &theirs).is_none())
+}
+
+/// Whether only what is said about resets differs, and nothing does if the functions are others that read buckets.
+fn agree_on_buckets(bench: &mut Bench, case: &Case<'_>, found: &Difference) -> Result<bool> {
+    let Difference::Annotations(ours, theirs) = found else { return Ok(false) };
+    if !ours.iter().chain(theirs).all(|text| text.contains("conflicting counter resets")) {
+        return Ok(false);
+    }
+    let mut query = case.query.clone();
+    for name in STATS_FUNCTIONS {
+        query = query.replace(name, "histogram_stdvar");
+    }
+    let other = Case { query, ..case.clone() };
+    let (ours, theirs) = bench.ask(&other)?;
+    Ok(difference(&other.query, &ours, &theirs).is_none())
 }
 
 /// Whether the engines agree if no histogram has buckets without observations: upstream looks at such a bucket again and
@@ -274,14 +316,21 @@ fn is_moved_subquery(expr: &Expr) -> bool {
     MOVED_FUNCTIONS.contains(&function.name) && args.iter().any(is_fixed)
 }
 
-/// `@` in the parameter, or a parameter that varies beside what `@` makes the same in all steps.
+/// `@` in the parameter, or a parameter that varies beside what is the same in all steps, by `@` or by itself.
 fn has_fixed_parameter(expr: &Expr) -> bool {
     let ExprKind::Aggregate(aggregate) = &expr.kind else { return false };
     let Some(param) = &aggregate.param else { return false };
     let is_fixed = |part: &Expr| at_of(part).is_some();
     any_part(param, is_fixed)
         || (!matches!(param.kind, ExprKind::Number(_) | ExprKind::String(_))
-            && any_part(&aggregate.expr, is_fixed))
+            && (any_part(&aggregate.expr, is_fixed) || !any_part(&aggregate.expr, varies)))
+}
+
+/// Whether a part may differ from step to step, looked at alone.
+fn varies(expr: &Expr) -> bool {
+    let is_selector =
+        matches!(expr.kind, ExprKind::Selector(_) | ExprKind::Matrix(_) | ExprKind::Subquery(_));
+    (is_selector && at_of(expr).is_none()) || is_call(expr, &["time"])
 }
 
 fn is_quantile(expr: &Expr) -> bool {

@@ -416,13 +416,7 @@ impl<'j> Join<'j> {
         let mut any = false;
         for step in 0..self.step_count {
             let Some((of_many, of_one)) = pairs(step) else { continue };
-            let (left, right) = if self.is_swapped() { (of_one, of_many) } else { (of_many, of_one) };
-            let outcome = match (left, right) {
-                (Element::Float(left), Element::Float(right)) if !matches!(self.op, ElementOp::Drop(_)) => {
-                    self.op.apply(left, right).map_or(Outcome::Nothing, Outcome::Float)
-                }
-                _ => element::apply(self.op, left, right),
-            };
+            let outcome = self.meet(of_many, of_one);
             // Elements that an operator refuses have not met.
             if let Outcome::Refused(note) = outcome {
                 matched.notes.set(step, self.step_count, note);
@@ -444,9 +438,18 @@ impl<'j> Join<'j> {
             any = true;
         }
         // A filter gives back a name that was to go: so does upstream.
-        if matches!(self.op, ElementOp::Truth(_)) {
-            self.run.drop_name(&mut series);
-        }
+        series.drop_name = matches!(self.op, ElementOp::Truth(_)) && self.run.delays_names();
         Ok(any.then_some(series))
+    }
+
+    /// What becomes of two elements.
+    fn meet(&self, of_many: Element<'_>, of_one: Element<'_>) -> Outcome {
+        let (left, right) = if self.is_swapped() { (of_one, of_many) } else { (of_many, of_one) };
+        match (left, right) {
+            (Element::Float(left), Element::Float(right)) if !matches!(self.op, ElementOp::Drop(_)) => {
+                self.op.apply(left, right).map_or(Outcome::Nothing, Outcome::Float)
+            }
+            _ => element::apply(self.op, left, right),
+        }
     }
 }

@@ -35,6 +35,11 @@ impl CountValues<'_> {
                         if !self.grouping.excludes(self.label) {
                             let text = match element {
                                 Element::Float(value) => print_value(value),
+                                // Something may have made NaN of the zero bucket that it does not have.
+                                Element::Histogram(h) if h.is_custom() && h.zero_count != 0.0 => {
+                                    let message = "histograms with custom buckets have no zero bucket";
+                                    return Err(EvalError::Execution(message.to_owned()));
+                                }
                                 Element::Histogram(histogram) => histogram.to_string(),
                             };
                             builder.set(self.label, &text);

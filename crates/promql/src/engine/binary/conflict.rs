@@ -1,6 +1,6 @@
 //! Which error a join ends with, where elements meet that must not.
-//! Holds: the first one in the order of steps, and within a step that of the "one" side before pairs; so the text
-//! does not depend on how the join walks. Looked for only after a join has failed.
+//! Holds: the first one in the order of steps, and within a step that of the "one" side before pairs, and pairs before
+//! results of equal labels; so the text does not depend on how the join walks. Looked for only after a join has failed.
 
 use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_model::Labels;
@@ -10,7 +10,7 @@ use super::matching::braced;
 use super::{Join, Many};
 use crate::ast::MatchCardinality;
 use crate::engine::EvalError;
-use crate::engine::histogram::element::{self, Outcome};
+use crate::engine::histogram::element::Outcome;
 use crate::engine::series::{Element, StepSeries, is_absent};
 
 impl Join<'_> {
@@ -39,33 +39,32 @@ impl Join<'_> {
             }
         }
         let mut taken: HashMap<usize, HashSet<Labels>> = HashMap::default();
+        let (mut results, mut equal) = (HashSet::default(), false);
         for (series, signature) in many.iter().filter(|(series, _)| present(series)) {
-            let one = match ones.get(&signature) {
-                Some(one) if one.element(step).is_some_and(|one| self.refuses(series, one, step)) => continue,
-                Some(one) => &one.labels,
-                None => match one_fill {
-                    Some(fill) if !self.refuses(series, Element::Float(fill), step) => {
-                        self.sets.labels(signature)
-                    }
-                    _ => continue,
-                },
+            let (one, element) = match (ones.get(&signature), one_fill) {
+                (Some(one), _) => (&one.labels, one.element(step)),
+                (None, Some(fill)) => (self.sets.labels(signature), Some(Element::Float(fill))),
+                (None, None) => continue,
             };
-            let labels = match self.matching.card {
+            let Some((of_many, of_one)) = series.element(step).zip(element) else { continue };
+            let outcome = self.meet(of_many, of_one);
+            // Elements that an operator refuses do not meet.
+            if matches!(outcome, Outcome::Refused(_)) {
+                continue;
+            }
+            let labels = self.result_labels.of(&series.labels, one, &mut LabelsKey::default());
+            let unique = match self.matching.card {
                 MatchCardinality::OneToOne => Labels::empty(),
-                _ => self.result_labels.of(&series.labels, one, &mut LabelsKey::default()),
+                _ => labels.clone(),
             };
-            if !taken.entry(signature).or_default().insert(labels) {
+            if !taken.entry(signature).or_default().insert(unique) {
                 return Some(EvalError::Execution(self.ambiguous().to_owned()));
             }
+            equal |= !matches!(outcome, Outcome::Nothing) && !results.insert(labels);
         }
-        None
-    }
-
-    /// Whether the operator takes no elements of these kinds: then they do not meet.
-    fn refuses(&self, many: &StepSeries, one: Element<'_>, step: usize) -> bool {
-        let Some(many) = many.element(step) else { return false };
-        let (left, right) = if self.is_swapped() { (one, many) } else { (many, one) };
-        matches!(element::apply(self.op, left, right), Outcome::Refused(_))
+        // With one step and names that go late, equal labels are looked for at the end.
+        let looks = self.step_count > 1 || !self.run.delays_names();
+        (equal && looks).then(EvalError::same_labels)
     }
 
     fn duplicate(&self, signature: &Labels, first: &StepSeries, second: &StepSeries) -> EvalError {

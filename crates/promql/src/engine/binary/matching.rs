@@ -71,9 +71,10 @@ impl<'m> ResultLabels<'m> {
             _ if matching.include.is_empty() => ResultLabels::LeaveOut(sorted(left_out().collect())),
             _ => {
                 // What is included comes after names have gone, unless they go at the end.
-                let gone = |name: &&str| nameless == Nameless::Yes && is_metadata(name);
-                let kept = sorted(included().filter(|name| !gone(name)).collect());
-                ResultLabels::Merge(sorted(left_out().chain(included()).collect()), kept)
+                ResultLabels::Merge(
+                    sorted(left_out().chain(included()).collect()),
+                    sorted(included().collect()),
+                )
             }
         }
     }

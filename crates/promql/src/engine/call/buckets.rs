@@ -393,8 +393,9 @@ fn join_equal_bounds(buckets: &mut Vec<Bucket>) {
     });
 }
 
-/// Raises counts that are lower than that of a smaller bucket; differences of rounding are evened out first.
+/// Raises counts that are lower than that of a smaller bucket; differences of rounding are evened out silently.
 fn make_monotonic(buckets: &mut [Bucket]) -> Option<Raised> {
+    let mut raised: Option<Raised> = None;
     let mut before = buckets[0].count;
     for bucket in &mut buckets[1..] {
         if bucket.count == before {
@@ -406,24 +407,14 @@ fn make_monotonic(buckets: &mut [Bucket]) -> Option<Raised> {
         let distance = (bucket.count - before).abs();
         if !zero && distance / size.min(f64::MAX) < COUNT_TOLERANCE {
             bucket.count = before;
+        } else if bucket.count < before {
+            let (raise, bound) = (before - bucket.count, bucket.bound);
+            let (bound_min, raise_max) = raised.map_or((bound, 0.0), |r| (r.bound_min, r.raise_max));
+            let raise_max = if raise > raise_max { raise } else { raise_max };
+            raised = Some(Raised { bound_min, bound_max: bound, raise_max });
+            bucket.count = before;
         } else {
             before = bucket.count;
-        }
-    }
-    let mut raised: Option<Raised> = None;
-    let mut greatest = buckets[0].count;
-    for bucket in &mut buckets[1..] {
-        if bucket.count > greatest {
-            greatest = bucket.count;
-        } else if bucket.count < greatest {
-            let (raise, bound) = (greatest - bucket.count, bucket.bound);
-            let before = raised.map_or((bound, 0.0), |r| (r.bound_min, r.raise_max));
-            raised = Some(Raised {
-                bound_min: before.0,
-                bound_max: bound,
-                raise_max: if raise > before.1 { raise } else { before.1 },
-            });
-            bucket.count = greatest;
         }
     }
     raised
