@@ -138,7 +138,7 @@ const PATTERNS: [(&str, &str, &str, &str, &str); 6] = [
     ("regex_suffix", "regex_suffix_again", "a suffix", "=~", ".*%77"),
     ("regex_either", "regex_either_again", "an alternation", "=~", ".*/(a%|b%|c0|de).*"),
     ("regex_case", "regex_case_again", "letters of either case", "=~", "(?i).*OBJECTS/C%.*"),
-    ("regex_not", "regex_not_again", "what does not fit", "!~", ".*[a-f%].*"),
+    ("regex_not", "regex_not_again", "what does not fit", "!~", "/v1/objects/.*[a-f%].*"),
 ];
 
 /// Shapes over many values of a label: each pattern for the first time, then again.
