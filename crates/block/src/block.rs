@@ -5,10 +5,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::{DecodeError, Env};
-use chronolith_format::chunks::{self, ChunkRef, ENCODINGS_HISTOGRAM, RawChunk, Segment};
+use chronolith_format::chunks::{self, ChunkRef, RawChunk, Segment};
 use chronolith_format::index::{ChunkMeta, IndexReader};
 use chronolith_format::meta::BlockMeta;
 use chronolith_format::tombstones::Tombstones;
@@ -16,6 +15,7 @@ use chronolith_format::{dense, histogram, kinds, xor, xor2};
 use chronolith_model::{Columns, QueryError, TimeRange};
 
 use crate::error::query_error;
+use crate::searches::Searches;
 use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE};
 
 /// A block that can be queried.
@@ -30,8 +30,8 @@ pub(crate) struct BlockFiles {
     pub(crate) index: IndexReader,
     pub(crate) segments: Vec<Segment>,
     pub(crate) tombstones: Tombstones,
+    pub(crate) searches: Searches,
     size_bytes: u64,
-    histogram_chunks_skipped: AtomicU64,
 }
 
 impl Block {
@@ -51,10 +51,9 @@ impl Block {
         let segments = open_segments(env, &dir.join(CHUNKS_DIR))?;
         let segments_bytes: u64 = segments.iter().map(Segment::size_bytes).sum();
         let size_bytes = text.len() as u64 + index.size_bytes() + tombstones_bytes + segments_bytes;
-        let histogram_chunks_skipped = AtomicU64::new(0);
         let dir = dir.to_owned();
-        let files =
-            BlockFiles { dir, meta, index, segments, tombstones, size_bytes, histogram_chunks_skipped };
+        let searches = Searches::default();
+        let files = BlockFiles { dir, meta, index, segments, tombstones, searches, size_bytes };
         Ok(Arc::new(Block { files: Arc::new(files) }))
     }
 
@@ -88,10 +87,10 @@ impl Block {
         self.files.index.heap_bytes()
     }
 
-    /// Chunks of native histograms with start times that reads have left out so far: this version cannot read them.
+    /// Bytes of what it remembers of patterns that were asked for.
     #[must_use]
-    pub fn histogram_chunks_skipped(&self) -> u64 {
-        self.files.histogram_chunks_skipped.load(Ordering::Relaxed)
+    pub fn search_bytes(&self) -> usize {
+        self.files.searches.heap_bytes()
     }
 }
 
@@ -131,7 +130,6 @@ impl BlockFiles {
     }
 
     /// Appends the samples of a chunk that lie in `range` and in the time that the index gives it.
-    /// Chunks of histograms with start times are counted and give none.
     pub(crate) fn decode(
         &self,
         chunk: &ChunkMeta,
@@ -155,15 +153,17 @@ impl BlockFiles {
                 let done = dense::decode_packed(raw.bytes, range, times_chunk, out);
                 done.map_err(|error| ChunkError::Content(error.to_string()))
             }
+            dense::ENCODING_DENSE_STARTS => {
+                let segment_idx = chunk.chunk_ref.segment_idx();
+                let times_chunk = |offset| self.chunk(ChunkRef::new(segment_idx, offset));
+                let done = dense::decode_starts(raw.bytes, range, times_chunk, out);
+                done.map_err(|error| ChunkError::Content(error.to_string()))
+            }
             xor2::ENCODING_XOR2 => {
                 xor2::decode(raw.bytes, range, out).map_err(|error| ChunkError::Content(error.to_string()))
             }
             encoding if kinds::is_histogram(encoding) => histogram::decode(encoding, raw.bytes, range, out)
                 .map_err(|error| ChunkError::Content(error.to_string())),
-            encoding if ENCODINGS_HISTOGRAM.contains(&encoding) => {
-                self.histogram_chunks_skipped.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            }
             encoding => Err(ChunkError::Content(format!("unknown chunk encoding {encoding}"))),
         }
     }

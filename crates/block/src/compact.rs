@@ -33,18 +33,6 @@ pub enum CompactError {
     /// An input is damaged; trying again gives the same.
     #[error("{0}")]
     Read(QueryError),
-    /// Samples of a kind that this version only copies would have to be merged or cut; trying again gives the same.
-    #[error("{path}: chunk at offset {offset} of {labels}: encoding {encoding} cannot be merged or cut")]
-    Opaque {
-        /// Chunk segment.
-        path: PathBuf,
-        /// Where in it.
-        offset: u32,
-        /// Encoding byte.
-        encoding: u8,
-        /// Series.
-        labels: Labels,
-    },
     /// The output was complete when the disk failed, and could not be removed again. It names the inputs as its
     /// parents; it has to go before one of them is merged into another block.
     #[error("{error}; the output {dir} is still to be removed")]
@@ -163,7 +151,7 @@ fn merge_series(
             order.pop();
         }
         let written_before = writer.chunk_bytes();
-        let read_bytes = sweep.run(&labels, &mut pieces, writer)?;
+        let read_bytes = sweep.run(&mut pieces, writer)?;
         writer.end_series(&labels)?;
         if pace.spend(read_bytes + writer.chunk_bytes() - written_before).is_break() {
             return Err(CompactError::Stopped);

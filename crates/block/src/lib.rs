@@ -10,6 +10,7 @@ mod dictionary;
 mod directory;
 mod error;
 mod link;
+mod searches;
 mod select;
 mod series;
 mod verify;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use chronolith_base::Reservation;
 use chronolith_format::index::{ChunkMeta, SeriesEntry};
 use chronolith_format::tombstones::Interval;
-use chronolith_model::index::{LabelIndex, select_refs};
+use chronolith_model::index::{LabelIndex, search_values, select_refs};
 use chronolith_model::query::{ReadEstimate, SERIES_PER_BATCH_MAX, VecBatches};
 use chronolith_model::{
-    Labels, QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange,
+    Labels, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange,
 };
 
 use crate::block::BlockFiles;
@@ -37,6 +37,17 @@ impl LabelIndex for BlockFiles {
         visit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<(), QueryError> {
         self.index.for_each_value(name, prefix, visit).map_err(|e| self.index_error(&e))
+    }
+
+    fn search(
+        &self,
+        matcher: &Matcher,
+        prefix: &str,
+        fits: &dyn Fn(&str) -> bool,
+        out: &mut Vec<u32>,
+    ) -> Result<(), QueryError> {
+        let value_count = self.index.label_value_count(&matcher.name);
+        self.searches.find(matcher, value_count, out, |out| search_values(self, matcher, prefix, fits, out))
     }
 }
 

@@ -3,9 +3,11 @@
 mod damage;
 mod dense;
 mod golden;
+mod patterns;
 pub(crate) mod promtool;
 mod round_trip;
 mod shapes;
+mod starts;
 
 #[path = "../../format/testdata/golden/text.rs"]
 mod text;

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use chronolith_base::DecodeError;
 use chronolith_base::hash::hash_bytes;
-use chronolith_format::chunks::ENCODINGS_OPAQUE;
 use chronolith_format::index::{ChunkMeta, SeriesEntry};
 use chronolith_model::{Columns, Labels, TimeRange};
 
@@ -51,8 +50,6 @@ struct Counts {
     chunks: u64,
     float_samples: u64,
     histogram_samples: u64,
-    /// Whether there are chunks whose samples cannot be counted.
-    has_opaque: bool,
 }
 
 struct Walk<'a> {
@@ -152,10 +149,6 @@ impl Walk<'_> {
         let files = self.files;
         let offset = u64::from(chunk.chunk_ref.offset());
         let path = files.segment_path(chunk.chunk_ref);
-        if files.chunk(chunk.chunk_ref).is_ok_and(|raw| ENCODINGS_OPAQUE.contains(&raw.encoding)) {
-            self.counts.has_opaque = true;
-            return;
-        }
         scratch.clear();
         match files.decode(chunk, TimeRange::ALL, scratch) {
             Ok(()) => {}
@@ -194,7 +187,7 @@ impl Walk<'_> {
         ]
         .into_iter()
         .filter(|(_, expected, found)| expected != found)
-        .filter(|(what, _, _)| *what != "numHistogramSamples" || !(counts.has_opaque || histograms_unknown))
+        .filter(|(what, _, _)| *what != "numHistogramSamples" || !histograms_unknown)
         // Prometheus 2 counts histogram samples without telling them apart.
         .filter(|(what, expected, found)| !(*what == "numSamples" && histograms_unknown && found < expected))
         .map(|(what, expected, found)| format!("{what}: expected {expected}, found {found}"))

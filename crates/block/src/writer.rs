@@ -174,21 +174,28 @@ impl BlockWriter {
     /// # Panics
     /// If series do not ascend by labels, times do not ascend strictly, or there is not one value a time.
     pub fn add_samples(&mut self, labels: &Labels, times: &[i64], values: &[f64]) -> Result<(), BlockError> {
-        self.push_floats(times, values)?;
+        self.push_floats(times, values, &[])?;
         self.end_series(labels)
     }
 
-    /// Adds floats as the next chunks of the series that the next [`BlockWriter::end_series`] names.
+    /// Adds floats as the next chunks of the series that the next [`BlockWriter::end_series`] names. Where `start_times` say
+    /// 0, or are shorter, nobody knows when their counters began.
     ///
     /// # Errors
     /// [`BlockError`]; the block cannot be completed then.
     ///
     /// # Panics
     /// As [`BlockWriter::add_samples`].
-    pub fn push_floats(&mut self, times: &[i64], values: &[f64]) -> Result<(), BlockError> {
+    pub fn push_floats(
+        &mut self,
+        times: &[i64],
+        values: &[f64],
+        start_times: &[i64],
+    ) -> Result<(), BlockError> {
         let chunk_samples = self.chunk_samples(times.len());
+        let mut starts = start_times.chunks(chunk_samples);
         for (times, values) in times.chunks(chunk_samples).zip(values.chunks(chunk_samples)) {
-            self.add_chunk_of(times, values)?;
+            self.add_chunk_of(times, values, starts.next().unwrap_or(&[]))?;
         }
         Ok(())
     }

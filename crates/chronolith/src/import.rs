@@ -174,7 +174,7 @@ fn show(source: &Path, report: &ImportReport) -> String {
     out
 }
 
-fn left_out(report: &ImportReport) -> [(u64, &'static str); 15] {
+fn left_out(report: &ImportReport) -> [(u64, &'static str); 14] {
     let head = &report.head;
     [
         (report.blocks_replaced, "blocks that are merged into another block of the source"),
@@ -185,10 +185,6 @@ fn left_out(report: &ImportReport) -> [(u64, &'static str); 15] {
         (head.unknown_series_samples, "samples of series that no record names"),
         (head.out_of_bounds_samples, "samples whose time cannot be stored"),
         (head.dropped_series_samples, "samples of series that Prometheus had written to a block and dropped"),
-        (
-            head.histogram_samples,
-            "native histograms of m-mapped chunks with start times: the log holds them too",
-        ),
         (head.invalid_histograms, "native histograms that contradict themselves"),
         (head.exemplars, "exemplars: they are kept in memory only"),
         (head.metadata, "metadata entries: they are kept in memory only"),
@@ -207,7 +203,7 @@ mod tests {
         let mut report = ImportReport::default();
         let clean = show(Path::new("p"), &report);
         assert!(!clean.contains("left out"), "{clean}");
-        report.head.histogram_samples = 3;
+        report.head.invalid_histograms = 3;
         report.head.conflicting_samples = 1;
         let text = show(Path::new("p"), &report);
         assert!(

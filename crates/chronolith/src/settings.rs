@@ -152,6 +152,12 @@ static SETTINGS: &[Setting] = &[
     at_start("min-free-space", "64MiB", "Writes are refused when less is free on the disk", |s, v| {
         set(&mut s.server.tsdb.free_bytes_min, size(v))
     }),
+    at_start(
+        "histogram-memory",
+        "1GiB",
+        "Memory of open chunks and late samples of native histograms; beyond it they go to chunk files early",
+        |s, v| set(&mut s.server.tsdb.histogram_bytes_max, size_at_least(v, 1 << 20)),
+    ),
     live("future-limit", "10m", "How far samples may lie ahead of the clock; 0 = no limit", |s, v| {
         limits::future_window(&mut s.server.tsdb.limits.default, v)
     }),

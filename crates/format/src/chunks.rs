@@ -23,8 +23,8 @@ pub const CHUNK_OVERHEAD_BYTES_MAX: u64 = 10;
 /// Integer and float native histograms, without and with start times: encodings whose chunks hold no floats.
 pub const ENCODINGS_HISTOGRAM: [u8; 4] = [2, 3, 5, 6];
 
-/// Histograms with start times: this version copies such chunks, and cannot read them.
-pub const ENCODINGS_OPAQUE: [u8; 2] = [5, 6];
+/// Those of them whose count has 14 bits.
+const ENCODINGS_SHORT_COUNT: [u8; 2] = [5, 6];
 
 /// Where a chunk lies: number of its segment (from 0) and offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,6 +86,18 @@ pub struct RawChunk<'a> {
     pub bytes: &'a [u8],
 }
 
+impl RawChunk<'_> {
+    /// Number of samples, with which every encoding begins: a big-endian u16, of which those of histograms with start
+    /// times use the upper two bits for something else.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for a chunk that is too short to say it.
+    pub fn sample_count(&self) -> Result<u16, DecodeError> {
+        let count = ByteReader::new(self.bytes).be_u16("chunk sample count")?;
+        Ok(if ENCODINGS_SHORT_COUNT.contains(&self.encoding) { count & 0x3fff } else { count })
+    }
+}
+
 /// Reads one segment.
 pub struct Segment {
     bytes: Mapped,
@@ -133,12 +145,11 @@ impl Segment {
         Ok(chunk)
     }
 
-    /// Number of samples that the chunk at `offset` claims, unchecked: every encoding starts with it as a
-    /// big-endian u16. Only good for sizing buffers.
+    /// Number of samples that the chunk at `offset` claims, unchecked. Only good for sizing buffers.
     #[must_use]
     pub fn sample_count_claimed(&self, offset: u32) -> Option<u16> {
         let (chunk, _) = self.unchecked(offset).ok()?;
-        ByteReader::new(chunk.bytes).be_u16("sample count").ok()
+        chunk.sample_count().ok()
     }
 
     fn unchecked(&self, offset: u32) -> Result<(RawChunk<'_>, ByteReader<'_>), DecodeError> {

@@ -1,16 +1,18 @@
-//! Prometheus's chunks of native histograms, bit for bit: integer counts (encoding 2) and float counts (3).
+//! Prometheus's chunks of native histograms, bit for bit: integer counts (encoding 2) and float counts (3), and the same
+//! with start times (5 and 6, `starts`).
 //!
 //! Holds: a sequence of histograms becomes the chunks that upstream makes of it, re-coded where new buckets appear,
 //! cut with the right header where a counter starts again; any valid histogram and any ascending times round-trip;
 //! decoders take untrusted bytes, allocate in proportion to them, and read exactly as many samples as the header
 //! counts.
-//! Not here: chunks with start times (encodings 5 and 6), how many samples a chunk gets (`head`), chunk files.
+//! Not here: how many samples a chunk gets (`head`), chunk files.
 
 mod append;
-mod bits;
+pub(crate) mod bits;
 mod counts;
 mod layout;
 mod spread;
+mod starts;
 mod state;
 
 #[cfg(test)]
@@ -25,6 +27,7 @@ use chronolith_model::{Columns, Histogram, TimeRange};
 use crate::xor::EncodedChunk;
 use append::{Appended, Appender};
 use counts::ChunkCount;
+pub use starts::{ENCODING_FLOAT_HISTOGRAM_STARTS, ENCODING_HISTOGRAM_STARTS, with_starts};
 use state::Walk;
 
 /// Encoding byte of a chunk of histograms with integer counts.
@@ -185,7 +188,7 @@ impl HistogramAppender {
 }
 
 fn unknown_encoding(found: u8) -> DecodeError {
-    let (what, expected) = ("encoding of a histogram chunk", "2 or 3");
+    let (what, expected) = ("encoding of a histogram chunk", "2, 3, 5 or 6");
     DecodeError::Invalid { what, offset: 0, expected, found: u64::from(found) }
 }
 
@@ -243,7 +246,7 @@ pub fn decode(encoding: u8, bytes: &[u8], range: TimeRange, out: &mut Columns) -
         ENCODING_FLOAT_HISTOGRAM => {
             walk_all::<f64>(bytes, |walk| visit(walk.time(), &mut || walk.histogram().map(Histogram::Float)))
         }
-        other => Err(unknown_encoding(other)),
+        other => starts::decode(other, bytes, range, out),
     }
 }
 

@@ -14,6 +14,7 @@ pub mod index;
 pub mod meta;
 pub mod sealed;
 pub mod slice;
+pub mod starts;
 pub mod tombstones;
 pub mod upstream;
 pub mod wal;

@@ -1,4 +1,4 @@
-//! Write-ahead log bytes: segment header, frames, and the payloads of series, samples and histograms.
+//! Write-ahead log bytes: segment header, frames, and the payloads of series, samples, histograms and start times.
 //!
 //! Holds: every byte that is used is under a checksum; a reader takes untrusted bytes and never panics; the
 //! checksum of a frame header covers the log's random key, so bytes that a client sends never look like a frame.
@@ -7,6 +7,7 @@
 mod histograms;
 mod payload;
 mod scan;
+mod starts;
 
 use chronolith_base::crc::{Crc32c, crc32c};
 use chronolith_base::{ByteReader, DecodeError};
@@ -16,6 +17,7 @@ pub use payload::{
     DeletesRef, SamplesRef, SeriesRecord, SeriesRef, encode_deletes, encode_samples, encode_series,
 };
 pub use scan::{Damage, FrameRef, Scan, scan_segment, scan_segment_from};
+pub use starts::{StartEntry, StartsRef, encode_starts};
 
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 4] = *b"CLWL";
@@ -36,6 +38,8 @@ pub const KIND_SERIES: u8 = 1;
 pub const KIND_SAMPLES: u8 = 2;
 /// Frame kind: native histograms of one stripe.
 pub const KIND_HISTOGRAMS: u8 = 3;
+/// Frame kind: start times of samples of one stripe.
+pub const KIND_STARTS: u8 = 4;
 /// Frame kind: samples of series of one stripe that were deleted.
 pub const KIND_DELETES: u8 = 8;
 /// Codec: payload as it is. The only one of version 1.

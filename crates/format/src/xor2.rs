@@ -1,8 +1,10 @@
-//! Prometheus's XOR2 float chunk (encoding 4), read only: samples with optional start timestamps (`docs/xor2.md`).
+//! Prometheus's XOR2 float chunk (encoding 4): samples with optional start timestamps (`docs/xor2.md`).
 //!
 //! Holds: the decoder takes untrusted bytes, reads exactly as many samples as the header counts, and gives ascending
-//! times or an error. Start timestamps are read over.
-//! Not here: writing it (this version writes XOR where others are to read a block).
+//! times or an error; the encoder writes what upstream's does of the same samples.
+//! Not here: which chunks are written so (`chunks::kinds`: those that have start times).
+
+mod encode;
 
 use chronolith_base::DecodeError;
 use chronolith_base::bytes::unzigzag;
@@ -10,6 +12,7 @@ use chronolith_model::sample::STALE_NAN_BITS;
 use chronolith_model::{Columns, TimeRange};
 
 use crate::xor::bits::BitReader;
+pub use encode::encode;
 
 /// Encoding byte of an XOR2 chunk in Prometheus's files.
 pub const ENCODING_XOR2: u8 = 4;
@@ -30,6 +33,10 @@ struct State {
     baseline: u64,
     leading: u8,
     trailing: u8,
+    /// Start time; 0 if it is not known.
+    start_ms: i64,
+    /// Time of the sample before minus start time.
+    start_age: i64,
 }
 
 /// Appends the samples of `bytes` that lie in `range` to `out`.
@@ -43,7 +50,8 @@ pub fn decode(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), D
     };
     let start_from = u16::from(start_flags & START_FROM_MASK);
     let mut reader = BitReader::behind(bytes, HEADER_BYTES);
-    let mut state = State { time: 0, time_delta: 0, baseline: 0, leading: 0, trailing: 0 };
+    let mut state =
+        State { time: 0, time_delta: 0, baseline: 0, leading: 0, trailing: 0, start_ms: 0, start_age: 0 };
     for sample_idx in 0..u16::from_be_bytes([high, low]) {
         let before = state.time;
         let value_bits = match sample_idx {
@@ -60,13 +68,19 @@ pub fn decode(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), D
             return Err(reader.invalid("XOR2 chunk time", expected, found));
         }
         if sample_idx > 0 && start_from > 0 && sample_idx >= start_from {
-            skip_start(&mut reader)?;
+            let change = start_change(&mut reader)?;
+            state.start_age =
+                if sample_idx == start_from { change } else { state.start_age.wrapping_add(change) };
+            state.start_ms = before.wrapping_sub(state.start_age);
         }
         if state.time >= range.end {
             break;
         }
         if state.time >= range.start {
             out.push(state.time, f64::from_bits(value_bits));
+            if state.start_ms != 0 {
+                out.set_start_time(state.start_ms);
+            }
         }
     }
     Ok(())
@@ -83,7 +97,7 @@ fn first_sample(
         state.baseline = value_bits;
     }
     if start_is_known {
-        reader.uvarint()?;
+        state.start_ms = state.time.wrapping_sub(unzigzag(reader.uvarint()?));
     }
     Ok(value_bits)
 }
@@ -157,15 +171,17 @@ fn new_window(reader: &mut BitReader<'_>, state: &mut State) -> Result<u64, Deco
     same_window(reader, state)
 }
 
-/// Reads over a start timestamp.
-fn skip_start(reader: &mut BitReader<'_>) -> Result<(), DecodeError> {
+/// What a start timestamp's distance is more than the one before: of classes of bits, each of which reaches one further up
+/// than two's complement does.
+fn start_change(reader: &mut BitReader<'_>) -> Result<i64, DecodeError> {
     match prefix(reader, 8)? {
-        0 => Ok(()),
-        8 => reader.bits64().map(drop),
+        0 => Ok(0),
+        8 => reader.bits64().map(u64::cast_signed),
         ones => {
             let widths = [3, 6, 9, 12, 18, 25, 56];
             let width = widths.get(ones as usize - 1).copied().unwrap_or(56);
-            reader.bits(width).map(drop)
+            let field = reader.bits(width)?.cast_signed();
+            Ok(if field > 1 << (width - 1) { field - (1 << width) } else { field })
         }
     }
 }

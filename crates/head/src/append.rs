@@ -2,16 +2,16 @@
 //!
 //! Holds: a frame is queued under the lock of its stripe, so the log has the order of memory; nothing is
 //! allocated per sample.
-//! Not here: series seen for the first time (`resolve`), what a stripe does with a sample (`stripe`), series that bring
-//! histograms (`append::histograms`).
+//! Not here: series seen for the first time (`resolve`), what a stripe does with a sample (`stripe`), series with
+//! histograms (`append::histograms`) or start times (`append::starts`).
 
 mod histograms;
+mod starts;
 
 use chronolith_format::wal;
+use chronolith_format::wal::StartEntry;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{
-    DuplicatePolicy, LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome,
-};
+use chronolith_model::{LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome};
 
 use std::sync::atomic::Ordering;
 
@@ -63,6 +63,8 @@ pub(crate) struct AppendScratch {
     values: Vec<u64>,
     /// Histograms for the log: series and index into the batch.
     histograms: Vec<(u32, u32)>,
+    /// Start times for the log.
+    starts: Vec<StartEntry>,
     /// Samples of a stripe that are not later than the last ones of their series.
     behind: Vec<BatchSample>,
     pub(crate) payload: Vec<u8>,
@@ -78,6 +80,7 @@ impl AppendScratch {
             + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
             + 8 * (self.times.capacity() + self.values.capacity() + self.histograms.capacity())
             + size_of::<BatchSample>() * self.behind.capacity()
+            + size_of::<StartEntry>() * self.starts.capacity()
             + self.payload.capacity()
     }
 }
@@ -129,6 +132,7 @@ pub(crate) struct AppendJob<'a> {
     windows: WindowTally,
     late_count: u64,
     replaced_count: u64,
+    starts_count: u64,
     newest_ms: i64,
 }
 
@@ -165,6 +169,7 @@ impl Head {
             windows: WindowTally::new(self.options.window_ms),
             late_count: 0,
             replaced_count: 0,
+            starts_count: 0,
             newest_ms: i64::MIN,
         };
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
@@ -264,12 +269,10 @@ impl Head {
         stripe_idx: usize,
         range: std::ops::Range<usize>,
     ) {
-        let has_histograms = !job.batch.histograms.is_empty();
-        // A late float that is held back would come behind a histogram that is to replace it.
-        let holds_back = !has_histograms || job.limits.duplicates == DuplicatePolicy::KeepFirst;
         let relogs = self.relog_before.load(Ordering::Relaxed) > 0;
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
+        let has_mixed = starts::may_have_mixed(job.batch, &stripe);
         let order = std::mem::take(&mut scratch.order);
         for &idx in &order[range] {
             let id = scratch.ids[idx as usize];
@@ -278,8 +281,10 @@ impl Head {
                 continue;
             }
             let series = &job.batch.series[idx as usize];
-            if has_histograms && !job.batch.histograms_of(series).is_empty() {
+            if has_mixed && starts::is_mixed(job.batch, series, &stripe, id) {
                 let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
+                // What is held back may be of the same series and times, and comes first in the batch.
+                self.append_behind(job, scratch, &mut target);
                 self.append_mixed(job, scratch, &mut target, idx);
                 continue;
             }
@@ -290,10 +295,7 @@ impl Head {
                     reject_sample(job, reject, idx, time);
                     continue;
                 }
-                let mut applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
-                if applied == Applied::Behind && !holds_back {
-                    applied = stripe.append_late(&world, &mut job.windows, id, time, bits);
-                }
+                let applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
                 if applied == Applied::Behind {
                     scratch.behind.push(BatchSample { series_idx: idx, id, at });
                 } else {
@@ -306,22 +308,36 @@ impl Head {
         }
         scratch.order = order;
         // Behind all others, so that they are looked for together. What is late stays late.
-        let behind = std::mem::take(&mut scratch.behind);
-        for group in behind.chunks(TOUCH_COUNT) {
-            stripe.touch_late(&world, group.iter().map(|one| (one.id, job.batch.times[one.at])));
-            for &one in group {
-                let (time, bits) = (job.batch.times[one.at], job.batch.values[one.at].to_bits());
-                let applied = stripe.append_late(&world, &mut job.windows, one.id, time, bits);
-                if applied == Applied::Replaced {
-                    self.queue_histograms(job, scratch, stripe_idx);
-                }
-                note_applied(job, scratch, applied, one, relogs);
-            }
-        }
-        scratch.behind = behind;
-        scratch.behind.clear();
+        let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
+        self.append_behind(job, scratch, &mut target);
+        // In front of their samples: of a torn tail at most a start time is left, which its sample brings again.
+        self.queue_starts(scratch, stripe_idx);
         self.queue_floats(job, scratch, stripe_idx);
         self.queue_histograms(job, scratch, stripe_idx);
+    }
+
+    /// Appends the late floats that were held back.
+    fn append_behind(
+        &self,
+        job: &mut AppendJob<'_>,
+        scratch: &mut AppendScratch,
+        target: &mut Target<'_, '_>,
+    ) {
+        let mut behind = std::mem::take(&mut scratch.behind);
+        for group in behind.chunks(TOUCH_COUNT) {
+            let times = group.iter().map(|one| (one.id, job.batch.times[one.at]));
+            target.stripe.touch_late(target.world, times);
+            for &one in group {
+                let (time, bits) = (job.batch.times[one.at], job.batch.values[one.at].to_bits());
+                let applied = target.stripe.append_late(target.world, &mut job.windows, one.id, time, bits);
+                if applied == Applied::Replaced {
+                    self.queue_histograms(job, scratch, target.stripe_idx);
+                }
+                note_applied(job, scratch, applied, one, target.relogs);
+            }
+        }
+        behind.clear();
+        scratch.behind = behind;
     }
 
     /// Queues the frames of the floats that wait.
@@ -346,6 +362,7 @@ impl Head {
         counters.samples_repeated.fetch_add(outcome.repeated_count, Ordering::Relaxed);
         counters.samples_late.fetch_add(job.late_count, Ordering::Relaxed);
         counters.samples_replaced.fetch_add(job.replaced_count, Ordering::Relaxed);
+        counters.samples_with_start.fetch_add(job.starts_count, Ordering::Relaxed);
         counters.series_created.fetch_add(outcome.series_created_count, Ordering::Relaxed);
     }
 }

@@ -65,6 +65,7 @@ impl Head {
                 if let Some(hot) = stripe.hot_mut(id) {
                     hot.sealed = kept;
                 }
+                stripe.trim_starts(id);
             }
             MutexGuard::unlock_fair(stripe);
         }

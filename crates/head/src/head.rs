@@ -18,7 +18,7 @@ use crate::progress::{ReplayProgress, ReplayReport};
 use crate::raw_keys::RawKeys;
 use crate::replay;
 use crate::sealed::SealedStore;
-use crate::stripe::{Stripe, StripeWorld};
+use crate::stripe::{HistogramBudget, Stripe, StripeWorld};
 use crate::sync;
 use crate::tables::Cardinality;
 use crate::tenant::{TenantHead, Tenants};
@@ -32,6 +32,7 @@ pub(crate) struct Counters {
     pub(crate) samples_late: AtomicU64,
     pub(crate) samples_repeated: AtomicU64,
     pub(crate) samples_replaced: AtomicU64,
+    pub(crate) samples_with_start: AtomicU64,
     pub(crate) samples_deleted: AtomicU64,
     pub(crate) series_created: AtomicU64,
     pub(crate) checkpoint_count: AtomicU64,
@@ -48,6 +49,7 @@ pub(crate) struct Counters {
 pub(crate) struct Series {
     pub(crate) stripes: Vec<sync::Mutex<Stripe>>,
     pub(crate) store: SealedStore,
+    pub(crate) histograms: HistogramBudget,
     pub(crate) env: Env,
     pub(crate) window_ms: i64,
 }
@@ -56,7 +58,13 @@ impl Series {
     /// What a stripe needs to apply what was accepted before: of two values for a time the later one counts.
     pub(crate) fn world(&self) -> StripeWorld<'_> {
         let duplicates = DuplicatePolicy::LastWins;
-        StripeWorld { store: &self.store, disk: &*self.env.disk, window_ms: self.window_ms, duplicates }
+        StripeWorld {
+            store: &self.store,
+            disk: &*self.env.disk,
+            histograms: &self.histograms,
+            window_ms: self.window_ms,
+            duplicates,
+        }
     }
 }
 

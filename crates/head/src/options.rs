@@ -27,6 +27,8 @@ pub struct HeadOptions {
     pub free_bytes_min: u64,
     /// Bytes that a WAL segment reserves. Tests on a disk in memory want it small.
     pub wal_segment_bytes: u64,
+    /// Bytes of open chunks and late samples of native histograms above which they are sealed early.
+    pub histogram_bytes_max: u64,
     /// Bytes after which a sealed chunk file is followed by the next.
     pub sealed_file_bytes: u64,
     /// Dead series in a definitions file below which it is not written anew.
@@ -43,6 +45,7 @@ impl HeadOptions {
             window_ms: 7_200_000,
             free_bytes_min: 64 << 20,
             wal_segment_bytes: 64 << 20,
+            histogram_bytes_max: 1 << 30,
             sealed_file_bytes: 128 << 20,
             dead_count_min: 4096,
         }

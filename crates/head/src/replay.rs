@@ -11,6 +11,7 @@ mod log;
 mod positions;
 mod sealed;
 mod slices;
+mod starts;
 mod stream;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ use crate::key_hash::KeyHash;
 use crate::options::{HeadError, HeadOptions};
 use crate::progress::{ReplayProgress, ReplayReport};
 use crate::raw_keys::RawKeys;
-use crate::stripe::{STRIPE_COUNT, Stripe};
+use crate::stripe::{HistogramBudget, STRIPE_COUNT, Stripe};
 use crate::sync;
 use crate::tenant::Tenants;
 use crate::wal::{Wal, WalStart, wal_dir};
@@ -71,8 +72,13 @@ pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -
     announce(&files, progress);
     let sealed = sealed::open_all(env, &options)?;
     let stripes = (0..STRIPE_COUNT).map(|_| sync::Mutex::new(Stripe::new())).collect();
-    let series =
-        Arc::new(Series { stripes, store: sealed.store, env: env.clone(), window_ms: options.window_ms });
+    let series = Arc::new(Series {
+        stripes,
+        store: sealed.store,
+        histograms: HistogramBudget::new(options.histogram_bytes_max),
+        env: env.clone(),
+        window_ms: options.window_ms,
+    });
     let tenants = Mutex::new(Tenants::default());
     let (mut slices, mut definitions) = load_checkpoint(env, &files, &series, &tenants, progress)?;
     report.notes.append(&mut slices.notes);

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use chronolith_format::starts::StartRun;
 use chronolith_model::index::select_refs;
 use chronolith_model::query::ReadEstimate;
 use chronolith_model::{
@@ -13,7 +14,8 @@ use chronolith_model::{
 
 use crate::head::Head;
 use crate::source::{
-    HeadChunk, HeadSamples, RecentFiles, SelectedChunks, copy_chunks, copy_histograms, newest, overlaps,
+    HeadChunk, HeadSamples, RecentFiles, SelectedChunks, copy_chunks, copy_histograms, copy_starts, newest,
+    overlaps,
 };
 use crate::stripe::{PAGE_SLOTS, stripe_of};
 use crate::tables::Tables;
@@ -76,13 +78,14 @@ impl Head {
             ctx.check()?;
             found.clear();
             let mut chunks = Vec::with_capacity(run.len());
+            let mut starts: Vec<(u32, Arc<[StartRun]>)> = Vec::new();
             let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
             for &id in run {
                 let Some(late) = stripe.hot(id).map(|hot| hot.late) else { continue };
                 stripe.late.settle(late);
                 let Some(hot) = stripe.hot(id) else { continue };
+                let first = chunks.len();
                 if stripe.histograms_of(id).is_some() {
-                    let first = chunks.len();
                     copy_chunks(&stripe, &mut files, hot, selector.range, &mut chunks);
                     copy_histograms(&stripe, &mut files, id, selector.range, &mut chunks);
                     chunks[first..].sort_by_key(HeadChunk::min_time);
@@ -92,10 +95,14 @@ impl Head {
                         None => copy_chunks(&stripe, &mut files, hot, selector.range, &mut chunks),
                     }
                 }
+                if let Some(runs) = copy_starts(&stripe, id, &chunks[first..], selector.range) {
+                    starts.push((first as u32, runs));
+                }
                 found.push((id, chunks.len() as u32));
             }
             drop(stripe);
-            let mut memory = ctx.budget.reserve(SelectedChunks::heap_bytes(&chunks))?;
+            let start_bytes: usize = starts.iter().map(|(_, runs)| size_of_val(&**runs)).sum();
+            let mut memory = ctx.budget.reserve(SelectedChunks::heap_bytes(&chunks) + start_bytes as u64)?;
             let (mut labelled, mut start) = (Vec::with_capacity(found.len()), 0);
             for &(id, end) in &found {
                 if start < end
@@ -109,8 +116,12 @@ impl Head {
             memory.grow(labelled.iter().map(bytes).sum::<usize>() as u64)?;
             let disk = self.env.disk.clone();
             let selected = Arc::new(SelectedChunks { chunks, disk, _memory: memory });
+            let mut starts = starts.into_iter().peekable();
             out.extend(labelled.into_iter().map(|(labels, start, end)| {
-                let samples = HeadSamples { selected: selected.clone(), start, end };
+                // Some of a series that has gone meanwhile may be in between.
+                while starts.next_if(|(first, _)| *first < start).is_some() {}
+                let starts = starts.next_if(|(first, _)| *first == start).map(|(_, runs)| runs);
+                let samples = HeadSamples { selected: selected.clone(), start, end, starts };
                 SeriesRead { labels, samples: Box::new(samples) }
             }));
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::sync::MutexGuard;
 use chronolith_base::Disk;
 use chronolith_format::kinds;
+use chronolith_format::starts::{self, StartRun};
 use chronolith_format::xor::EncodedChunk;
 use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, TenantId, TimeRange};
 
@@ -27,7 +28,7 @@ use crate::windows::WindowTally;
 pub struct WindowSeries {
     /// Its labels.
     pub labels: Labels,
-    /// Its chunks: ascending, not overlapping, one sample a time. Empty if all are damaged.
+    /// Its chunks: ascending, not overlapping, one sample a time, start times with them. Empty if all are damaged.
     pub chunks: Vec<EncodedChunk>,
     /// One [`HeadError::Corrupt`] for each chunk that is damaged and therefore left out.
     pub damages: Vec<HeadError>,
@@ -166,11 +167,12 @@ impl WindowSnapshot {
         let mut files = RecentFiles::new(&self.series.store);
         copy_chunks(&stripe, &mut files, hot, self.window, &mut chunks);
         copy_histograms(&stripe, &mut files, id, self.window, &mut chunks);
+        let starts = stripe.copy_starts(id, self.window);
         drop(stripe);
         chunks.sort_by_key(HeadChunk::min_time);
         chunks.retain(|chunk| chunk.place().is_some_and(|place| is_part(place, chunk.min_time())));
         let disk = &*self.series.env.disk;
-        match encode_all(disk, &chunks) {
+        match encode_all(disk, &chunks, &starts) {
             Err(QueryError::Corrupt { .. }) => {}
             all => return all.map(|out| (out, Vec::new())).map_err(from_query),
         }
@@ -185,19 +187,24 @@ impl WindowSnapshot {
                 Err(error) => return Err(from_query(error)),
             }
         }
-        let out = encode_all(disk, &chunks).map_err(from_query)?;
+        let out = encode_all(disk, &chunks, &starts).map_err(from_query)?;
         Ok((out, damages))
     }
 }
 
-/// The samples of sealed chunks of one series, oldest first.
-fn encode_all(disk: &dyn Disk, chunks: &[HeadChunk]) -> Result<Vec<EncodedChunk>, QueryError> {
+/// The samples of sealed chunks of one series, oldest first, with their start times.
+fn encode_all(
+    disk: &dyn Disk,
+    chunks: &[HeadChunk],
+    starts: &[StartRun],
+) -> Result<Vec<EncodedChunk>, QueryError> {
     let mut out = Vec::with_capacity(chunks.len());
     let mut rest = chunks;
     while !rest.is_empty() {
         let (group, behind) = rest.split_at(overlapping_len(rest));
         rest = behind;
         if let [one] = group
+            && starts.is_empty()
             && let Some(chunk) = one.sealed(disk)?
         {
             out.push(chunk);
@@ -205,6 +212,7 @@ fn encode_all(disk: &dyn Disk, chunks: &[HeadChunk]) -> Result<Vec<EncodedChunk>
         }
         let mut samples = Columns::default();
         merge_chunks(disk, group, TimeRange::ALL, &mut samples)?;
+        starts::fill(starts, 0, &mut samples);
         kinds::encode(&samples, &mut out);
     }
     Ok(out)

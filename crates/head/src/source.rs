@@ -1,12 +1,13 @@
 //! Samples of one series as a reader holds them: open and late ones copied, sealed ones by place.
 //!
-//! Holds: what is read is what was there when the series was selected; chunks that overlap are merged, and of
+//! Start times stand beside all chunks. Holds: what is read is what was there when the series was selected; chunks that overlap are merged, and of
 //! equal times the younger one wins: a late sample has the time of another only if it has replaced it.
 
 use std::sync::Arc;
 
 use chronolith_base::{Disk, Reservation};
 use chronolith_format::histogram;
+use chronolith_format::starts::{self, StartRun};
 use chronolith_format::xor::{self, ENCODING_XOR, EncodedChunk};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
@@ -252,6 +253,23 @@ pub(crate) fn copy_histograms(
     }
 }
 
+/// The start times that concern samples in `range` of `chunks`, if some are known.
+pub(crate) fn copy_starts(
+    stripe: &Stripe,
+    id: u32,
+    chunks: &[HeadChunk],
+    range: TimeRange,
+) -> Option<Arc<[StartRun]>> {
+    stripe.starts_of(id)?;
+    let range = match chunks {
+        [] => return None,
+        [HeadChunk::Newest { time, .. }] => TimeRange::inclusive(*time, *time),
+        _ => range,
+    };
+    let runs = stripe.copy_starts(id, range);
+    (!runs.is_empty()).then(|| runs.into())
+}
+
 /// Whether a series has a chunk of floats that may have samples in `range`.
 pub(crate) fn overlaps(stripe: &Stripe, hot: &Hot, range: TimeRange) -> bool {
     let open = !hot.open.is_none() && range.overlaps_inclusive(hot.open_min, hot.xor.time());
@@ -380,16 +398,16 @@ pub(crate) struct HeadSamples {
     /// Its chunks among them.
     pub(crate) start: u32,
     pub(crate) end: u32,
+    /// Its start times, if some are known.
+    pub(crate) starts: Option<Arc<[StartRun]>>,
 }
 
 impl HeadSamples {
     fn chunks(&self) -> &[HeadChunk] {
         &self.selected.chunks[self.start as usize..self.end as usize]
     }
-}
 
-impl SampleSource for HeadSamples {
-    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+    fn read_chunks(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let disk = &*self.selected.disk;
         let mut rest = self.chunks();
         while !rest.is_empty() {
@@ -404,6 +422,17 @@ impl SampleSource for HeadSamples {
             }
         }
         Ok(())
+    }
+}
+
+impl SampleSource for HeadSamples {
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        let first = out.len();
+        let done = self.read_chunks(range, out);
+        if let Some(runs) = &self.starts {
+            starts::fill(runs, first, out);
+        }
+        done
     }
 
     fn sample_count_hint(&self) -> usize {

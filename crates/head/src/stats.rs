@@ -43,8 +43,14 @@ pub struct HeadStats {
     pub samples_repeated: u64,
     /// Of those, samples that replaced another value.
     pub samples_replaced: u64,
+    /// Of those, samples whose start time was kept with them.
+    pub samples_with_start: u64,
     /// Samples deleted since the start.
     pub samples_deleted: u64,
+    /// Bytes of open chunks and late samples of native histograms.
+    pub histogram_bytes: u64,
+    /// How often histograms of a series were sealed because these were too many.
+    pub histograms_sealed_early: u64,
     /// Series made since the start.
     pub series_created: u64,
     /// Whole checkpoints written since the start.
@@ -89,7 +95,10 @@ impl Head {
             samples_appended: load(&counters.samples_appended),
             samples_late: load(&counters.samples_late),
             samples_replaced: load(&counters.samples_replaced),
+            samples_with_start: load(&counters.samples_with_start),
             samples_deleted: load(&counters.samples_deleted),
+            histogram_bytes: self.series.histograms.used_bytes(),
+            histograms_sealed_early: self.series.histograms.sealed_early_count(),
             samples_repeated: load(&counters.samples_repeated),
             series_created: load(&counters.series_created),
             checkpoint_count: load(&counters.checkpoint_count),

@@ -1,5 +1,5 @@
 //! One sixteenth of the series: hot records in pages, open chunks, late samples, places of sealed chunks, and beside
-//! them the native histograms of those that have some.
+//! them the native histograms and start times of those that have some.
 //!
 //! Holds: a chunk never crosses a window; chunks of a series do not overlap; of a time that a chunk and the late
 //! samples have, the late one counts (it has replaced the other); runs of 1024 consecutive ids share a stripe, so
@@ -14,6 +14,7 @@ mod late;
 mod nodes;
 mod order;
 mod seal;
+mod starts;
 
 use chronolith_base::Disk;
 use chronolith_format::xor::{SAMPLES_PER_CHUNK, XorState};
@@ -21,11 +22,13 @@ use chronolith_model::{DuplicatePolicy, TimeRange};
 
 use free::{FreeTimes, Gap, SeriesWindow};
 use histograms::Histograms;
-pub(crate) use histograms::{HistogramNode, HistogramParts};
+pub(crate) use histograms::{HistogramBudget, HistogramNode, HistogramParts};
 use idle::Stamps;
 pub(crate) use late::LateSamples;
 pub(crate) use nodes::{SealedNode, SealedNodes};
 use order::Decoded;
+pub(crate) use starts::START_RUNS_MAX;
+use starts::Starts;
 
 use crate::chain::{Chain, Chains};
 use crate::memory::MemoryPart;
@@ -120,6 +123,7 @@ pub(crate) struct Stripe {
     pub(crate) nodes: SealedNodes,
     pub(crate) late: LateSamples,
     histograms: Histograms,
+    starts: Starts,
     free: FreeTimes,
     decoded: Decoded,
     /// Whether a series has left since the last one was made.
@@ -132,6 +136,7 @@ pub(crate) struct Stripe {
 pub(crate) struct StripeWorld<'a> {
     pub(crate) store: &'a SealedStore,
     pub(crate) disk: &'a dyn Disk,
+    pub(crate) histograms: &'a HistogramBudget,
     pub(crate) window_ms: i64,
     /// What becomes of a second value for a time.
     pub(crate) duplicates: DuplicatePolicy,
@@ -159,6 +164,7 @@ impl Stripe {
             nodes: SealedNodes::new(),
             late: LateSamples::new(),
             histograms: Histograms::default(),
+            starts: Starts::default(),
             free: FreeTimes::default(),
             decoded: Decoded::default(),
             has_removed: false,
@@ -199,6 +205,7 @@ impl Stripe {
         assert!(is_empty, "chunks are removed before their series");
         page.slots[slot] = Hot::EMPTY;
         page.live_count -= 1;
+        self.starts.remove(id);
         self.has_removed = true;
         if page.live_count == 0 {
             self.pages[page_idx] = None;
@@ -340,8 +347,8 @@ impl Stripe {
         self.chains.count() + self.late.count() + self.nodes.count() + self.histograms.chunk_count()
     }
 
-    /// Hot records, open chunks, late samples, sealed places, histograms.
-    pub(crate) fn memory(&self) -> [MemoryPart; 5] {
+    /// Hot records, open chunks, late samples, sealed places, histograms, start times.
+    pub(crate) fn memory(&self) -> [MemoryPart; 6] {
         let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();
         let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
         let late = self.late.heap_bytes() + self.free.heap_bytes() as u64;
@@ -351,6 +358,7 @@ impl Stripe {
             MemoryPart::new("late_buffers", late, self.late.count()),
             MemoryPart::new("sealed_places", self.nodes.heap_bytes(), self.nodes.count()),
             self.histograms.memory(),
+            self.starts.memory(),
         ]
     }
 

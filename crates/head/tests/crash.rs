@@ -5,10 +5,15 @@ mod harness;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use chronolith_base::{Disk, DiskFile, MemDisk};
 use chronolith_head::{Head, SyncMode};
-use chronolith_model::{Columns, Matcher, Selector, TimeRange};
+use chronolith_model::histogram::{Buckets, ResetHint, SCHEMA_CUSTOM, Span};
+use chronolith_model::{
+    Columns, FloatHistogram, Histogram, IntHistogram, Matcher, Selector, TimeRange, WriteBatch,
+};
+use harness::kinds::{Sample, mark, marks, push};
 use harness::{Model, NOW_MS, WINDOW_MS, World, batch, labels, read_all, tenant};
 
 /// What a script has done so far.
@@ -22,17 +27,25 @@ struct Told {
 
 impl Told {
     fn write(&mut self, world: &World, head: &Head, series: &[(u64, Vec<(i64, f64)>)]) {
-        let mut sent = Vec::new();
+        let floats = |samples: &[(i64, f64)]| samples.iter().map(|(t, v)| (*t, Sample::Float(*v))).collect();
+        let series: Vec<_> = series.iter().map(|(idx, samples)| (*idx, floats(samples))).collect();
+        self.write_kinds(world, head, &series);
+    }
+
+    fn write_kinds(&mut self, world: &World, head: &Head, series: &[(u64, Vec<(i64, Sample)>)]) {
+        let mut batch = WriteBatch::from_labels();
+        let mut marks = Vec::new();
         for (idx, samples) in series {
             let key = ("a".to_owned(), labels(*idx));
-            self.sent.entry(key.clone()).or_default().extend(samples.iter().map(|(t, v)| (*t, v.to_bits())));
-            sent.push((key.1, samples.clone()));
+            push(&mut batch, &key.1, samples);
+            let marked: Vec<(i64, u64)> = samples.iter().map(|(t, sample)| (*t, mark(sample))).collect();
+            self.sent.entry(key.clone()).or_default().extend(marked.clone());
+            marks.push((key, marked));
         }
-        if let Ok(outcome) = world.write(head, &tenant("a"), &batch(&sent)) {
+        if let Ok(outcome) = world.write(head, &tenant("a"), &batch) {
             assert_eq!(outcome.rejected_count(), 0);
-            for (labels, samples) in sent {
-                let acked = self.acked.entry(("a".to_owned(), labels)).or_default();
-                acked.extend(samples.iter().map(|(t, v)| (*t, v.to_bits())));
+            for (key, marked) in marks {
+                self.acked.entry(key).or_default().extend(marked);
             }
         }
     }
@@ -50,6 +63,41 @@ impl Told {
     }
 }
 
+/// Histograms of integers whose buckets grow, of floats with bounds of their own, gauges, ends, and floats among them.
+fn histograms(base: i64, round: i64) -> Vec<(u64, Vec<(i64, Sample)>)> {
+    let at = |k: i64| base + round * 40_000 + k * 2000;
+    let grown = |k: i64| {
+        let counts: Vec<u64> =
+            (0..(2 + round + k / 4) as u64).map(|idx| idx + (40 * round + k) as u64).collect();
+        let spans = vec![Span { offset: -1, length: counts.len() as u32 }];
+        let count = counts.iter().sum();
+        let reset_hint = if k == 7 { ResetHint::Reset } else { ResetHint::Unknown };
+        let positive = Buckets { spans, counts };
+        Histogram::Int(IntHistogram { reset_hint, count, sum: k as f64, positive, ..IntHistogram::default() })
+    };
+    let custom = |k: i64| {
+        let counts = vec![k as f64 + 0.5, (round + k) as f64];
+        Histogram::Float(FloatHistogram {
+            reset_hint: if round == 1 { ResetHint::Gauge } else { ResetHint::Unknown },
+            schema: SCHEMA_CUSTOM,
+            count: counts.iter().sum(),
+            sum: -(k as f64),
+            positive: Buckets { spans: vec![Span { offset: 0, length: 2 }], counts },
+            custom_values: Arc::from([0.5, 1.0 / 3.0 + 1.0]),
+            ..FloatHistogram::default()
+        })
+    };
+    let run = |count: i64, of: &dyn Fn(i64) -> Histogram| -> Vec<(i64, Sample)> {
+        (0..count).map(|k| (at(k), Sample::Histogram(Arc::new(of(k))))).collect()
+    };
+    let mut mixed = run(6, &grown);
+    mixed[2].1 = Sample::Float(2.5);
+    mixed[5].1 = Sample::Histogram(Arc::new(Histogram::stale()));
+    // One that was left out comes late.
+    mixed.swap(3, 4);
+    vec![(5, run(12, &grown)), (6, run(5, &custom)), (7, mixed)]
+}
+
 /// A short life that meets rotation, sealing, late samples, a checkpoint, a drop and a restart.
 fn script(world: &World, told: &mut Told, full: bool) {
     let base = TimeRange::window_of(NOW_MS, WINDOW_MS).start - 4 * WINDOW_MS;
@@ -63,10 +111,12 @@ fn script(world: &World, told: &mut Told, full: bool) {
     let Ok((head, _)) = world.try_open() else { return };
     told.write(world, &head, &rows(0));
     told.write(world, &head, &rows(1));
+    told.write_kinds(world, &head, &histograms(base, 0));
     told.write(world, &head, &[(1, vec![(base - 5000, 1.0), (base + 500, 2.0)]), (9, vec![(base, 3.0)])]);
     told.write(world, &head, &rows(2));
     let _ = head.checkpoint();
     told.write(world, &head, &rows(3));
+    told.write_kinds(world, &head, &histograms(base, 1));
     told.write(world, &head, &[(2, vec![(base + 1500, 2.0)]), (10, vec![(base, 3.0), (base - 1, 4.0)])]);
     if full {
         told.drop_window(&head, base);
@@ -74,6 +124,7 @@ fn script(world: &World, told: &mut Told, full: bool) {
         drop(head);
         let Ok((head, _)) = world.try_open() else { return };
         told.write(world, &head, &rows(5));
+        told.write_kinds(world, &head, &histograms(base + WINDOW_MS, 2));
         told.write(world, &head, &[(11, vec![(base + 7, 7.0)])]);
         let _ = head.close();
     }
@@ -171,9 +222,7 @@ fn open_damaged(files: &[(PathBuf, Vec<u8>)]) -> Option<(Model, usize)> {
     for series in head.select(&tenant("a"), &selector, &world.context()).expect("select works") {
         let mut columns = Columns::default();
         complaints += usize::from(series.samples.read(TimeRange::ALL, &mut columns).is_err());
-        let samples: BTreeMap<i64, u64> =
-            columns.times.iter().copied().zip(columns.values.iter().map(|v| v.to_bits())).collect();
-        found.insert(("a".to_owned(), series.labels), samples);
+        found.insert(("a".to_owned(), series.labels), marks(&columns));
     }
     // Damage must not stand in the way of what comes next.
     world.write(&head, &tenant("a"), &batch(&[(labels(50), vec![(NOW_MS, 1.0)])])).expect("written");

@@ -4,12 +4,15 @@
 mod harness;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chronolith_base::Rng;
 use chronolith_format::kinds as chunk_kinds;
 use chronolith_head::{Head, WindowSeries};
+use chronolith_model::histogram::{Buckets, ResetHint, Span};
 use chronolith_model::{
-    Columns, DuplicatePolicy, Labels, MatchOp, Matcher, Reject, Selector, TimeRange, WriteBatch,
+    Columns, DuplicatePolicy, Histogram, IntHistogram, Labels, MatchOp, Matcher, Reject, Selector, TimeRange,
+    WriteBatch,
 };
 use harness::kinds::{Sample, push, random_sample, text, texts};
 use harness::{NOW_MS, WINDOW_MS, World, delete, labels, tenant};
@@ -247,5 +250,130 @@ fn the_last_kind_of_a_time_is_the_one_after_a_restart() {
         let (head, report) = world.open();
         assert_eq!(report.notes, Vec::<String>::new());
         assert_eq!(read_all(&world, &head), before);
+    }
+}
+
+/// Late floats of a series that stood in a batch before others of its samples, which brought a histogram, were put
+/// behind these: of two values for a time the second was stored. The first counts, as the policy says.
+#[test]
+fn the_first_of_a_batch_counts_though_floats_are_held_back() {
+    let world = World::new(4);
+    let (head, _) = world.open();
+    let rng = Rng::from_seed(9);
+    let histogram = loop {
+        let sample = random_sample(&rng, 5);
+        if matches!(&sample, Sample::Histogram(one) if !one.sum().is_nan()) {
+            break sample;
+        }
+    };
+    let (one, two) = (Sample::Float(1.0), Sample::Float(2.0));
+    let mut batch = WriteBatch::from_labels();
+    push(&mut batch, &labels(1), &[(NOW_MS, one.clone())]);
+    world.write(&head, &tenant("a"), &batch).expect("written");
+    let (first, second) = (NOW_MS - 100, NOW_MS - 50);
+    let mut batch = WriteBatch::from_labels();
+    push(&mut batch, &labels(1), &[(first, one.clone()), (second, one.clone())]);
+    push(&mut batch, &labels(1), &[(first, two.clone()), (second, histogram.clone())]);
+    let outcome = world.write(&head, &tenant("a"), &batch).expect("written");
+    assert_eq!((outcome.accepted_count, outcome.rejected[Reject::DuplicateTimestamp as usize]), (2, 2));
+    let stored = read_all(&world, &head);
+    assert_eq!([first, second].map(|time| &stored[&labels(1)][&time]), [&text(&one), &text(&one)]);
+}
+
+/// A histogram of series `idx` with `bucket_count` buckets, none like that of another series or round.
+fn broad(idx: u64, round: u64, bucket_count: u32) -> Sample {
+    let counts: Vec<u64> =
+        (0..u64::from(bucket_count)).map(|at| (at * 7 + idx) % 1000 + 13 * round).collect();
+    Sample::Histogram(Arc::new(Histogram::Int(IntHistogram {
+        schema: 5,
+        count: counts.iter().sum(),
+        sum: idx as f64,
+        positive: Buckets { spans: vec![Span { offset: -9, length: bucket_count }], counts },
+        ..IntHistogram::default()
+    })))
+}
+
+/// Open chunks grow with buckets, and only a limit of series held them: three million buckets took what they took. Above
+/// the limit, the largest go to chunk files early; every sample stays.
+#[test]
+fn a_flood_of_buckets_stays_within_the_memory_for_histograms() {
+    const BYTES_MAX: u64 = 4 << 20;
+    let (series_count, bucket_count) = (1000, 1000);
+    let mut world = World::new(8);
+    world.options.histogram_bytes_max = BYTES_MAX;
+    world.options.wal_segment_bytes = 4 << 20;
+    world.options.sealed_file_bytes = 4 << 20;
+    let (mut head, _) = world.open();
+    let mut want = Stored::new();
+    for round in 0..3 {
+        for first in (0..series_count).step_by(50) {
+            let mut batch = WriteBatch::from_labels();
+            for idx in first..first + 50 {
+                // Some come late, and wait.
+                let time = NOW_MS + if round == 2 && idx % 10 == 0 { -500 } else { 1000 * round };
+                let sample = (time, broad(idx, round.unsigned_abs(), bucket_count));
+                want.entry(labels(idx)).or_default().insert(time, text(&sample.1));
+                push(&mut batch, &labels(idx), &[sample]);
+            }
+            let outcome = world.write(&head, &tenant("a"), &batch).expect("written");
+            assert_eq!(outcome.accepted_count, 50);
+            let used = head.stats().histogram_bytes;
+            assert!(used <= BYTES_MAX / 4 * 5 + (1 << 20), "{used} bytes");
+        }
+    }
+    let stats = head.stats();
+    assert!(stats.histograms_sealed_early > 1000, "{stats:?}");
+    let parts = head.memory();
+    let part = parts.iter().find(|part| part.name == "histograms").expect("is there");
+    assert!(part.bytes < 3 * BYTES_MAX, "places and tracks of a thousand series beside it: {part:?}");
+    assert!(read_all(&world, &head) == want, "every sample is there");
+    world.disk.crash();
+    drop(head);
+    (head, _) = world.open();
+    assert!(read_all(&world, &head) == want, "every sample is there after a start");
+    assert!(head.stats().histogram_bytes <= BYTES_MAX / 4 * 5 + (1 << 20));
+}
+
+/// The first sample of a chunk is read without a hint, as upstream reads it; what its sender said stands in the header of
+/// its chunk, wherever that has been.
+#[test]
+fn chunk_headers_say_what_senders_said_of_resets() {
+    use chronolith_format::histogram::ResetHeader;
+    let counted = |count: u64, reset_hint: ResetHint| {
+        let positive = Buckets { spans: vec![Span { offset: 0, length: 1 }], counts: vec![count] };
+        let one = IntHistogram { reset_hint, count, sum: 1.0, positive, ..IntHistogram::default() };
+        Sample::Histogram(Arc::new(Histogram::Int(one)))
+    };
+    use ResetHint::{Gauge, NotReset, Reset, Unknown};
+    let sent = [(1, Unknown), (2, NotReset), (3, Reset), (4, Unknown), (1, Unknown), (5, Gauge), (2, Gauge)];
+    let want = [ResetHeader::Unknown, ResetHeader::Reset, ResetHeader::Reset, ResetHeader::Gauge];
+    for (restarts, with_checkpoint) in [(0, false), (1, false), (2, true)] {
+        let world = World::new(2);
+        let (mut head, _) = world.open();
+        for (step, (count, hint)) in sent.into_iter().enumerate() {
+            let mut batch = WriteBatch::from_labels();
+            push(&mut batch, &labels(1), &[(NOW_MS + step as i64, counted(count, hint))]);
+            world.write(&head, &tenant("a"), &batch).expect("written");
+            // Once within each chunk as well as between them.
+            if step % 2 == 1 {
+                for _ in 0..restarts {
+                    if with_checkpoint {
+                        head.checkpoint().expect("checkpoint");
+                    }
+                    world.disk.crash();
+                    drop(head);
+                    (head, _) = world.open();
+                }
+            }
+        }
+        let window = TimeRange::window_of(NOW_MS, WINDOW_MS);
+        let snapshot = head.snapshot_window(&tenant("a"), window).expect("snapshot");
+        let series = snapshot.series().next().expect("one series").expect("readable");
+        let headers: Vec<_> = series
+            .chunks
+            .iter()
+            .map(|chunk| chronolith_format::histogram::reset_header(&chunk.bytes).expect("a header"))
+            .collect();
+        assert_eq!(headers, want, "{restarts} restarts, checkpoint {with_checkpoint}");
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! Holds: samples of a chunk ascend; of equal times of a series the first value stays; every sample that is left out
 //! is counted. Memory: 112 bytes and the label numbers a series, waiting samples packed, late samples up to a limit.
-//! Not here: reading files (`pump`), blocks (`output`).
+//! Start times of samples in order wait beside them (`starts`). Not here: reading files (`pump`), blocks (`output`).
 
 mod histograms;
 mod late;
 mod mapped;
+mod starts;
 mod waiting;
 
 use chronolith_base::DecodeError;
@@ -28,6 +29,7 @@ use crate::slab::Slab;
 use histograms::WaitingHistogram;
 use late::LateSample;
 pub(crate) use mapped::MappedChunks;
+use starts::OpenStarts;
 
 /// Told the names of blocks before they appear.
 pub(crate) type Announce = Box<dyn FnMut(&[Ulid]) -> Result<(), BlockError>>;
@@ -68,6 +70,8 @@ pub(crate) struct Gather {
     guess: u32,
     pub(crate) counts: HeadCounts,
     columns: Columns,
+    /// Of the samples that wait in `open`.
+    starts: OpenStarts,
     scratch: Vec<u8>,
     announce: Announce,
     blocks: Vec<Ulid>,
@@ -96,6 +100,7 @@ impl Gather {
             min_time,
             counts: HeadCounts::default(),
             columns: Columns::default(),
+            starts: OpenStarts::default(),
             scratch: Vec::new(),
             announce,
             blocks: Vec::new(),
@@ -111,14 +116,25 @@ impl Gather {
         self.counts.records += 1;
         let done = match Kind::of(bytes) {
             None => Ok(()),
-            Some(Kind::Samples | Kind::SamplesWithStart) => match log {
+            Some(Kind::Samples) => match log {
+                Log::Wal if self.starts.is_empty() => {
+                    record::for_each_sample(bytes, &mut |series_ref, time, bits| {
+                        self.sample(series_ref, time, bits);
+                    })
+                }
                 Log::Wal => record::for_each_sample(bytes, &mut |series_ref, time, bits| {
-                    self.sample(series_ref, time, bits);
+                    self.sample_with_start(series_ref, time, bits, 0);
                 }),
                 Log::OutOfOrder => record::for_each_sample(bytes, &mut |series_ref, time, bits| {
-                    self.late_sample(series_ref, time, bits);
+                    self.late_sample(series_ref, time, bits, 0);
                 }),
             },
+            Some(Kind::SamplesWithStart) => {
+                record::for_each_with_start(bytes, &mut |series_ref, time, bits, start_ms| match log {
+                    Log::Wal => self.sample_with_start(series_ref, time, bits, start_ms),
+                    Log::OutOfOrder => self.late_sample(series_ref, time, bits, start_ms),
+                })
+            }
             Some(Kind::Series) => self.series(bytes),
             Some(Kind::Tombstones) => record::tombstones(bytes).map(|all| self.delete(&all)),
             Some(Kind::Histograms) => for_each_histogram(bytes, &mut |record| self.histogram_record(&record)),
@@ -147,32 +163,40 @@ impl Gather {
         // Those that are not known have no place there.
         match self.open.get_mut(series as usize) {
             Some(open) if open.joins(time, self.chunk_samples) => open.join(time, bits),
-            _ => self.other_sample(series, time, bits),
+            _ => self.other_sample(series, time, bits, 0),
         }
+    }
+
+    /// As [`Gather::sample`] once start times are known of any series.
+    fn sample_with_start(&mut self, series_ref: u64, time: i64, bits: u64, start_ms: i64) {
+        let series = self.table.of_ref_near(series_ref, self.guess);
+        self.guess = series.wrapping_add(1);
+        self.other_sample(series, time, bits, start_ms);
     }
 
     /// A sample that does not simply go behind the one before, or whose series nobody knows.
     #[inline(never)]
-    fn other_sample(&mut self, series: u32, time: i64, bits: u64) {
+    fn other_sample(&mut self, series: u32, time: i64, bits: u64, start_ms: i64) {
         if series == NONE {
             self.counts.unknown_series_samples += 1;
         } else if time < self.min_time {
             self.counts.in_block_samples += 1;
         } else {
-            self.append(series, time, bits);
+            self.append(series, time, bits, start_ms);
         }
     }
 
-    fn append(&mut self, series: u32, time: i64, bits: u64) {
+    fn append(&mut self, series: u32, time: i64, bits: u64, start_ms: i64) {
         let open = &mut self.open[series as usize];
         if time <= open.last_time {
-            return self.not_newest(series, time, bits);
+            return self.not_newest(series, time, bits, start_ms);
         }
         let is_full = open.count == 0 || open.count == self.chunk_samples || time >= open.range_end;
         if is_full && !self.turn(series, time) {
             return;
         }
         self.open[series as usize].push(&mut self.slab, time, bits);
+        self.starts.note(series, time, start_ms);
     }
 
     /// Ends the chunk of a series; true if the next one may begin with `time`.
@@ -195,18 +219,20 @@ impl Gather {
             return;
         }
         open.drain(&mut self.slab, &mut self.scratch, &mut self.columns);
-        let columns = std::mem::take(&mut self.columns);
+        let mut columns = std::mem::take(&mut self.columns);
+        self.starts.drain(series, &mut columns);
         let first = columns.times.first().copied().unwrap_or_default();
         let range = self.output.range_of(first);
         if self.output.has_room(range) {
             let written = self.output.put(series, range, &columns);
             self.fail(written);
         } else {
-            let samples = columns.times.iter().zip(&columns.values);
-            self.late.extend(samples.map(|(&time, value)| LateSample {
+            let samples = columns.times.iter().zip(&columns.values).enumerate();
+            self.late.extend(samples.map(|(at, (&time, value))| LateSample {
                 series,
                 time,
                 bits: value.to_bits(),
+                start_ms: columns.start_time_at(at),
             }));
             self.bound_late();
         }
@@ -214,7 +240,7 @@ impl Gather {
     }
 
     /// A sample that is not newer than all of its series.
-    fn not_newest(&mut self, series: u32, time: i64, bits: u64) {
+    fn not_newest(&mut self, series: u32, time: i64, bits: u64, start_ms: i64) {
         let until = self.mapped_until.get(series as usize).copied().unwrap_or(i64::MIN);
         if time <= until && self.is_mapped(series, time) {
             self.counts.mapped_samples += 1;
@@ -226,7 +252,7 @@ impl Gather {
             self.counts.repeated_samples += u64::from(repeated);
             self.counts.conflicting_samples += u64::from(!repeated);
         } else {
-            self.push_late(series, time, bits);
+            self.push_late(series, time, bits, start_ms);
         }
     }
 
@@ -238,14 +264,14 @@ impl Gather {
         ranges.get(at).is_some_and(|&(first, _)| first <= time)
     }
 
-    fn late_sample(&mut self, series_ref: u64, time: i64, bits: u64) {
+    fn late_sample(&mut self, series_ref: u64, time: i64, bits: u64, start_ms: i64) {
         match self.table.of_ref(series_ref) {
             NONE => self.counts.unknown_series_samples += 1,
-            series => self.push_late(series, time, bits),
+            series => self.push_late(series, time, bits, start_ms),
         }
     }
 
-    fn push_late(&mut self, series: u32, time: i64, bits: u64) {
+    fn push_late(&mut self, series: u32, time: i64, bits: u64, start_ms: i64) {
         if !(TIME_MIN_MS..=TIME_MAX_MS).contains(&time) {
             self.counts.out_of_bounds_samples += 1;
             return;
@@ -254,7 +280,7 @@ impl Gather {
             // Waiting samples of this range become late ones too; they came first and stand in front.
             self.seal(series);
         }
-        self.late.push(LateSample { series, time, bits });
+        self.late.push(LateSample { series, time, bits, start_ms });
         self.bound_late();
     }
 

@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
 use chronolith_block::{BlockError, BlockSource, BlockWriter, BulkSeries, LabelRanks};
-use chronolith_format::dense::{self, DenseScratch, ENCODING_DENSE};
+use chronolith_format::chunks::RawChunk;
+use chronolith_format::dense::{self, DenseScratch, ENCODING_DENSE, ENCODING_DENSE_STARTS};
 use chronolith_format::index::ChunkMeta;
 use chronolith_format::kinds;
 use chronolith_format::meta::Ulid;
+use chronolith_format::starts::{self, StartRun};
 use chronolith_format::tombstones::Interval;
 use chronolith_format::xor::{CHUNK_BYTES_MAX, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
+use chronolith_format::xor2::{self, ENCODING_XOR2};
 use chronolith_model::query::SampleKind;
 use chronolith_model::{BlockEncoding, Columns, TimeRange};
 
@@ -56,12 +59,19 @@ struct Encoder {
     encoding: BlockEncoding,
     scratch: DenseScratch,
     bytes: Vec<u8>,
+    /// Start times of the chunk.
+    runs: Vec<StartRun>,
 }
 
 impl Encoder {
     /// The chunk of these samples is in `bytes` afterwards; gives its encoding byte.
-    fn encode(&mut self, times: &[i64], values: &[f64]) -> u8 {
+    fn encode(&mut self, times: &[i64], values: &[f64], start_times: &[i64]) -> u8 {
         self.bytes.clear();
+        self.runs.clear();
+        starts::runs_of(times, start_times, &mut self.runs);
+        if !self.runs.is_empty() {
+            return self.encode_with_starts(times, values, start_times);
+        }
         match self.encoding {
             BlockEncoding::Dense => {
                 dense::encode(times, values, &mut self.scratch, &mut self.bytes);
@@ -75,6 +85,26 @@ impl Encoder {
                 }
                 self.bytes.truncate(state.byte_len());
                 ENCODING_XOR
+            }
+        }
+    }
+}
+
+impl Encoder {
+    /// As [`Encoder::encode`] where start times are known.
+    #[cold]
+    fn encode_with_starts(&mut self, times: &[i64], values: &[f64], start_times: &[i64]) -> u8 {
+        match self.encoding {
+            BlockEncoding::Dense => {
+                let mut inner = Vec::new();
+                dense::encode(times, values, &mut self.scratch, &mut inner);
+                let inner = RawChunk { encoding: ENCODING_DENSE, bytes: &inner };
+                dense::encode_starts(&self.runs, inner, &mut self.bytes);
+                ENCODING_DENSE_STARTS
+            }
+            BlockEncoding::Prometheus => {
+                xor2::encode(times, values, start_times, &mut self.bytes);
+                ENCODING_XOR2
             }
         }
     }
@@ -98,7 +128,7 @@ impl Output {
             blocks_dir: blocks_dir.to_owned(),
             now_ms: env.clock.now_ms(),
             parts: BTreeMap::new(),
-            encoder: Encoder { encoding, scratch: DenseScratch::new(), bytes: Vec::new() },
+            encoder: Encoder { encoding, scratch: DenseScratch::new(), bytes: Vec::new(), runs: Vec::new() },
             newest: after,
         }
     }
@@ -144,9 +174,11 @@ impl Output {
             BlockEncoding::Dense => DENSE_SAMPLES,
             BlockEncoding::Prometheus => SAMPLES_PER_CHUNK,
         };
+        let mut starts = columns.start_times.chunks(len);
         for (times, values) in columns.times.chunks(len).zip(columns.values.chunks(len)) {
+            let start_times = starts.next().unwrap_or(&[]);
             let (Some(&first), Some(&last)) = (times.first(), times.last()) else { continue };
-            let encoding = self.encoder.encode(times, values);
+            let encoding = self.encoder.encode(times, values, start_times);
             let meta = part.writer.put_chunk(encoding, (first, last), &self.encoder.bytes)?;
             part.entries.push(Entry { series, count: times.len() as u16, kind: SampleKind::Float, meta });
         }

@@ -46,8 +46,6 @@ pub struct HeadCounts {
     pub histograms_written: u64,
     /// Left out: native histograms that contradict themselves.
     pub invalid_histograms: u64,
-    /// Left out: native histograms of m-mapped chunks with start times; the log holds them too.
-    pub histogram_samples: u64,
     /// Left out: exemplars, which live in memory only.
     pub exemplars: u64,
     /// Left out: metadata entries, which live in memory only.

@@ -58,11 +58,13 @@ pub enum Reject {
     BadReference,
     /// A native histogram that contradicts itself.
     HistogramInvalid,
+    /// The start times of its series change more often than storage keeps at a time.
+    StartTimeLimit,
 }
 
 impl Reject {
     /// How many kinds there are.
-    pub const COUNT: usize = 15;
+    pub const COUNT: usize = 16;
 
     /// All kinds, in order of their numbers.
     pub const ALL: [Reject; Reject::COUNT] = [
@@ -81,6 +83,7 @@ impl Reject {
         Reject::OutOfOrder,
         Reject::BadReference,
         Reject::HistogramInvalid,
+        Reject::StartTimeLimit,
     ];
 
     /// Name for metrics (`reason` label).
@@ -102,6 +105,7 @@ impl Reject {
             Reject::OutOfOrder => "out_of_order",
             Reject::BadReference => "bad_reference",
             Reject::HistogramInvalid => "histogram_invalid",
+            Reject::StartTimeLimit => "start_time_limit",
         }
     }
 
@@ -128,6 +132,9 @@ impl Reject {
             }
             Reject::BadReference => "reference to a symbol that the request does not have",
             Reject::HistogramInvalid => "histogram is not valid",
+            Reject::StartTimeLimit => {
+                "start times of the series change more often than can be kept in memory"
+            }
         }
     }
 }

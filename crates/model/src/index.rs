@@ -59,11 +59,25 @@ pub trait LabelIndex {
         fits: &dyn Fn(&str) -> bool,
         out: &mut Vec<u32>,
     ) -> Result<(), QueryError> {
-        for value in values(self, &matcher.name, prefix, fits)?.iter() {
-            self.postings(&matcher.name, value, out)?;
-        }
-        Ok(())
+        search_values(self, matcher, prefix, fits, out)
     }
+}
+
+/// What [`LabelIndex::search`] does for an index that remembers nothing: looks through the values.
+///
+/// # Errors
+/// As the index.
+pub fn search_values<I: LabelIndex + ?Sized>(
+    index: &I,
+    matcher: &Matcher,
+    prefix: &str,
+    fits: &dyn Fn(&str) -> bool,
+    out: &mut Vec<u32>,
+) -> Result<(), QueryError> {
+    for value in values(index, &matcher.name, prefix, fits)?.iter() {
+        index.postings(&matcher.name, value, out)?;
+    }
+    Ok(())
 }
 
 /// The refs of the series that fit all `matchers`, ascending.

@@ -3,6 +3,8 @@
 //! Holds: [`Labels`] is immutable, one allocation, cheap to clone; two equal sets have equal bytes.
 //! Not here: interning (head), limits of a tenant (checked by [`LabelsBuilder::finish`]'s caller).
 
+mod key;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use chronolith_base::hash;
 
 use crate::METRIC_NAME;
 use crate::quote::write_quoted;
+pub use key::LabelsKey;
 
 /// A label set. `name, value` strings one behind the other, each behind its length written in bytes below
 /// 0x80 (six bits a byte, lowest first, bit 6 set where more follow), so that the whole is one valid `str`.

@@ -13,7 +13,7 @@ use chronolith_model::Matcher;
 use crate::functions::Function;
 
 /// Bytes `[start, end)` of the query text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Span {
     /// First byte.
     pub start: u32,
@@ -161,7 +161,7 @@ pub struct Subquery {
 }
 
 /// `@` modifier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtModifier {
     /// `@ 1234.5`, in milliseconds.
     Time(i64),
@@ -172,7 +172,7 @@ pub enum AtModifier {
 }
 
 /// Extended range selectors (experimental upstream).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RangeExtension {
     /// `anchored`
     Anchored,
@@ -465,7 +465,7 @@ pub struct VectorMatching {
 }
 
 /// Cardinality of a vector operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MatchCardinality {
     /// Default for arithmetic and comparison.
     #[default]
@@ -479,7 +479,7 @@ pub enum MatchCardinality {
 }
 
 /// Sign in front of an expression.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UnaryOp {
     /// `+`
     Plus,

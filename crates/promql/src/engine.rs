@@ -13,6 +13,7 @@ mod call;
 mod duration;
 mod grid;
 mod histogram;
+mod keys;
 mod leaf;
 mod plan;
 pub mod reach;
@@ -21,6 +22,7 @@ mod run;
 mod samples;
 mod select;
 mod series;
+mod share;
 mod threads;
 pub mod trace;
 mod window;
@@ -52,6 +54,16 @@ pub enum NameRemoval {
     Delayed,
 }
 
+/// Whether parts of a query that occur more than once are computed once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// Where it pays, except where samples are counted by step: they count wherever they are used.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
 /// Limits and switches of an engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineOptions {
@@ -80,6 +92,8 @@ pub struct EngineOptions {
     pub start_times: bool,
     /// Whether the label `__type__` says what a counter is (upstream's feature `type-and-unit-labels`).
     pub type_and_unit_labels: bool,
+    /// Whether equal parts of a query are computed once.
+    pub sharing: Sharing,
 }
 
 impl Default for EngineOptions {
@@ -97,6 +111,7 @@ impl Default for EngineOptions {
             threads: 1,
             start_times: false,
             type_and_unit_labels: false,
+            sharing: Sharing::Auto,
         }
     }
 }
@@ -285,17 +300,31 @@ impl Engine {
         ctx: &ReadContext,
         trace: &Trace,
     ) -> Result<QueryResult, EvalError> {
-        let run = Run::new(source, ctx, &self.options, query, trace, &self.spare_threads);
         ctx.check()?;
         if plan::vector_depth(query.expr) > VECTOR_DEPTH_MAX {
             let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");
             return Err(EvalError::Execution(message));
         }
-        let value = if query.step_ms > 0 { range_value(&run)? } else { instant_value(&run)? };
-        let (warnings, infos) = run.annotations.take();
-        let (samples_read, samples_peak) = (run.samples_read(), run.samples_peak());
-        Ok(QueryResult { value, warnings, infos, samples_read, samples_peak })
+        let run = || Run::new(source, ctx, &self.options, query, trace, &self.spare_threads);
+        let shared = run();
+        match finish(&shared) {
+            // What is kept so that it need not be computed again may be what is missing.
+            Err(EvalError::TooManySamples | EvalError::Query(QueryError::Memory(_)))
+                if shared.has_shared() =>
+            {
+                drop(shared);
+                finish(&run().without_sharing())
+            }
+            result => result,
+        }
     }
+}
+
+fn finish<'q>(run: &'q Run<'q>) -> Result<QueryResult, EvalError> {
+    let value = if run.query.step_ms > 0 { range_value(run)? } else { instant_value(run)? };
+    let (warnings, infos) = run.annotations.take();
+    let (samples_read, samples_peak) = (run.samples_read(), run.samples_peak());
+    Ok(QueryResult { value, warnings, infos, samples_read, samples_peak })
 }
 
 fn range_value<'q>(run: &'q Run<'q>) -> Result<Value, EvalError> {
@@ -306,7 +335,7 @@ fn range_value<'q>(run: &'q Run<'q>) -> Result<Value, EvalError> {
     let mut hold = run.hold();
     hold.grow(grid.count as u64, plan::columns_bytes(query.expr, grid))?;
     run.trace.begin(grid);
-    let planner = Planner::new(run);
+    let planner = Planner::sharing(run, query.expr, grid);
     planner.admit(query.expr, grid)?;
     let series = match value_type(query.expr) {
         ValueType::Vector => collect_result(run, &planner, grid)?,
@@ -331,7 +360,7 @@ fn instant_value<'q>(run: &'q Run<'q>) -> Result<Value, EvalError> {
     let time_ms = run.query.start_ms;
     let grid = Grid::instant(time_ms);
     run.trace.begin(grid);
-    let planner = Planner::new(run);
+    let planner = Planner::sharing(run, run.query.expr, grid);
     planner.admit(run.query.expr, grid)?;
     match value_type(run.query.expr) {
         ValueType::Scalar => {
@@ -361,6 +390,7 @@ fn collect_result<'q>(
 ) -> Result<Vec<StepSeries>, EvalError> {
     let mut hold = run.hold();
     let mut operator = planner.vector(run.query.expr, grid)?;
+    planner.seal();
     let mut all = series::collect(&mut *operator, &mut hold)?;
     for series in all.iter_mut().filter(|series| series.drop_name) {
         series.labels = without_name(&series.labels);
@@ -371,6 +401,7 @@ fn collect_result<'q>(
 /// The samples of a range selector, or of a subquery, as they are.
 fn matrix_value<'q>(run: &'q Run<'q>, planner: &Planner<'q>, grid: Grid) -> Result<Value, EvalError> {
     let (mut source, windows) = planner.windows(run.query.expr, grid)?;
+    planner.seal();
     let (start_ms, end_ms) = (windows.start(0), windows.end(0));
     let extension = match &unwrap_parens(run.query.expr).kind {
         ExprKind::Matrix(matrix) => matrix.selector.extension,
@@ -428,10 +459,7 @@ fn points(mut series: StepSeries, grid: Grid) -> MatrixSeries {
 const METADATA_LABELS: [&str; 3] = [METRIC_NAME, "__type__", "__unit__"];
 
 fn without_name(labels: &Labels) -> Labels {
-    if labels.iter().all(|(name, _)| !METADATA_LABELS.contains(&name)) {
-        return labels.clone();
-    }
-    labels.filtered(|name| !METADATA_LABELS.contains(&name))
+    labels.without(&METADATA_LABELS)
 }
 
 impl Run<'_> {

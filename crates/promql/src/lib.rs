@@ -9,5 +9,6 @@ pub mod parser;
 pub mod testing;
 
 pub use engine::{
-    Engine, EngineOptions, EvalError, MatrixSeries, NameRemoval, Query, QueryResult, Value, VectorSample,
+    Engine, EngineOptions, EvalError, MatrixSeries, NameRemoval, Query, QueryResult, Sharing, Value,
+    VectorSample,
 };

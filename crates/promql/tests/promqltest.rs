@@ -1,7 +1,10 @@
 //! Runs test scripts (promqltest language), Prometheus's and ours, against the engine, in process.
 //!
 //! Holds: every eval has to pass, in all forms in which upstream asks it; and there are as many as there should be.
+//! Each is also asked several times within one query, with and without sharing of equal parts.
 
+#[path = "promqltest/coverage.rs"]
+mod coverage;
 #[path = "promqltest/histogram.rs"]
 mod histogram;
 #[path = "promqltest/literal.rs"]
@@ -10,7 +13,10 @@ mod literal;
 mod outcome;
 #[path = "promqltest/script.rs"]
 mod script;
+#[path = "promqltest/sharing.rs"]
+mod sharing;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,6 +38,8 @@ const MINUTE_MS: i64 = 60_000;
 #[derive(Default)]
 struct Tally {
     passed: usize,
+    /// Queries made of evals that shared something.
+    shared: usize,
     failures: Vec<String>,
 }
 
@@ -41,16 +49,18 @@ struct Stage {
     engine: Engine,
 }
 
+/// With everything experimental.
+const PARSER: ParserOptions = ParserOptions {
+    experimental_functions: true,
+    extended_range_selectors: true,
+    binop_fill_modifiers: true,
+};
+
 impl Stage {
     fn new() -> Stage {
-        let parser = ParserOptions {
-            experimental_functions: true,
-            extended_range_selectors: true,
-            binop_fill_modifiers: true,
-        };
         let options = EngineOptions {
             name_removal: NameRemoval::Delayed,
-            parser,
+            parser: PARSER,
             start_times: true,
             ..EngineOptions::default()
         };
@@ -93,6 +103,21 @@ impl Stage {
         match outcome::check(eval, result) {
             Ok(()) => tally.passed += 1,
             Err(message) => tally.failures.push(format!("line {}: {}: {message}", eval.line, eval.expr)),
+        }
+        self.check_sharing(eval, tally);
+    }
+
+    fn check_sharing(&self, eval: &Eval, tally: &mut Tally) {
+        let range_ms = match eval.kind {
+            EvalKind::Instant { time_ms } => (time_ms, time_ms, 0),
+            EvalKind::Range { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
+        };
+        for form in sharing::FORMS {
+            let text = form.replace('#', &eval.expr);
+            match sharing::compare(&self.source, self.engine.options(), &text, range_ms) {
+                Ok(found) => tally.shared += usize::from(found == sharing::Compared::Shared),
+                Err(message) => tally.failures.push(format!("line {}: {message}", eval.line)),
+            }
         }
     }
 
@@ -140,20 +165,27 @@ fn run_script(text: &str) -> Tally {
     tally
 }
 
-/// Runs all scripts of a folder beside this file, or of any folder if the path is absolute.
+/// Names and texts of the scripts of a folder beside this file, or of any folder if the path is absolute.
 #[expect(clippy::disallowed_methods, reason = "test material is read from the source tree")]
-fn run_folder(folder: &str) -> Tally {
+fn read_folder(folder: &str) -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/promqltest").join(folder);
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ext| ext == "test"));
     paths.sort();
+    let script = |path: &std::path::PathBuf| {
+        let text = String::from_utf8(std::fs::read(path).unwrap()).unwrap();
+        (path.file_name().unwrap().to_string_lossy().into_owned(), text)
+    };
+    paths.iter().map(script).collect()
+}
+
+fn run_folder(folder: &str) -> Tally {
     let mut total = Tally::default();
-    for path in paths {
-        let text = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    for (name, text) in read_folder(folder) {
         let tally = run_script(&text);
         println!("{name}: {} passed, {} failed", tally.passed, tally.failures.len());
         total.passed += tally.passed;
+        total.shared += tally.shared;
         total.failures.extend(tally.failures.into_iter().map(|failure| format!("{name}: {failure}")));
     }
     println!("all: {} passed, {} failed", total.passed, total.failures.len());
@@ -165,12 +197,29 @@ fn upstream_scripts_pass() {
     let total = run_folder("scripts");
     assert!(total.failures.is_empty(), "{}", total.failures.join("\n"));
     assert_eq!(total.passed, UPSTREAM_COUNT);
+    assert!(total.shared > 2 * UPSTREAM_COUNT, "only {} queries shared anything", total.shared);
 }
 
 #[test]
 fn own_scripts_pass() {
     let total = run_folder("own");
     assert!(total.failures.is_empty(), "{}", total.failures.join("\n"));
+}
+
+#[test]
+fn own_scripts_ask_for_every_form() {
+    let mut forms = BTreeSet::new();
+    for (_, text) in read_folder("own") {
+        for command in script::parse(&text).unwrap() {
+            let Command::Eval(eval) = command else { continue };
+            if eval.series.is_empty() && eval.scalar.is_none() {
+                continue;
+            }
+            coverage::note(&parse_expr(&eval.expr, PARSER).unwrap(), &mut forms);
+        }
+    }
+    let missing: Vec<_> = coverage::wanted().difference(&forms).cloned().collect();
+    assert!(missing.is_empty(), "no eval with an answer asks for: {missing:?}");
 }
 
 /// More scripts, where somebody has them: `PROMQLTEST_DIR=... cargo test -p chronolith-promql --test promqltest`.

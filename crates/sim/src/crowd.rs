@@ -84,7 +84,7 @@ impl Writer {
                 _ => {
                     let content = Content { rng, setup: round.setup, ledger, now_ms };
                     let parts = content.draw(pick(rng, &SHAPES));
-                    self.tally.samples += parts.iter().map(|(_, samples)| samples.len() as u64).sum::<u64>();
+                    self.tally.add_parts(&parts);
                     match write(round.tsdb, ledger, &parts, now_ms, Knowledge::Part)? {
                         Ok(()) => {}
                         Err(WriteError::Poisoned(_)) if round.is_cut => break,

@@ -10,12 +10,13 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::{DuplicatePolicy, Labels, Matcher, TenantId, TenantLimits, TimeRange};
 
 use crate::series::labels_of;
+use crate::value::Value;
 
 /// What may be found at one time of a series.
 #[derive(Debug, Clone)]
 pub(crate) enum Cell {
     /// Exactly this.
-    Sure(u64),
+    Sure(Value),
     /// Any of several.
     Open(Box<Doubt>),
 }
@@ -23,21 +24,21 @@ pub(crate) enum Cell {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Doubt {
     /// What may be found; `None` is nothing.
-    pub(crate) allowed: Vec<Option<u64>>,
+    pub(crate) allowed: Vec<Option<Value>>,
     /// Values that were taken, do not answer, and may come to light when a deletion fails half way.
-    hidden: Vec<u64>,
+    hidden: Vec<Value>,
 }
 
 impl Doubt {
-    fn allow(&mut self, value: Option<u64>) {
+    fn allow(&mut self, value: Option<Value>) {
         if !self.allowed.contains(&value) {
             self.allowed.push(value);
         }
     }
 
-    fn hide(&mut self, bits: u64) {
-        if !self.allowed.contains(&Some(bits)) && !self.hidden.contains(&bits) {
-            self.hidden.push(bits);
+    fn hide(&mut self, value: Value) {
+        if !self.allowed.contains(&Some(value)) && !self.hidden.contains(&value) {
+            self.hidden.push(value);
         }
     }
 
@@ -47,9 +48,9 @@ impl Doubt {
 }
 
 impl Cell {
-    pub(crate) fn allows(&self, found: Option<u64>) -> bool {
+    pub(crate) fn allows(&self, found: Option<Value>) -> bool {
         match self {
-            Cell::Sure(bits) => found == Some(*bits),
+            Cell::Sure(value) => found == Some(*value),
             Cell::Open(doubt) => doubt.allowed.contains(&found),
         }
     }
@@ -60,16 +61,16 @@ impl Cell {
     }
 
     /// Some value that may be found.
-    pub(crate) fn bits(&self) -> Option<u64> {
+    pub(crate) fn value(&self) -> Option<Value> {
         match self {
-            Cell::Sure(bits) => Some(*bits),
+            Cell::Sure(value) => Some(*value),
             Cell::Open(doubt) => doubt.allowed.iter().flatten().next().copied(),
         }
     }
 
     fn doubt(&self) -> Doubt {
         match self {
-            Cell::Sure(bits) => Doubt { allowed: vec![Some(*bits)], hidden: Vec::new() },
+            Cell::Sure(value) => Doubt { allowed: vec![Some(*value)], hidden: Vec::new() },
             Cell::Open(doubt) => (**doubt).clone(),
         }
     }
@@ -94,26 +95,26 @@ pub(crate) struct SeriesLedger {
 
 impl SeriesLedger {
     /// Takes a sample.
-    fn put(&mut self, policy: DuplicatePolicy, fate: Fate, time: i64, bits: u64) -> Settled {
+    fn put(&mut self, policy: DuplicatePolicy, fate: Fate, time: i64, value: Value) -> Settled {
         let cell = self.cells.get_mut(&time);
         let next = match (cell, policy, fate) {
-            (None, _, Fate::Acked | Fate::AckedOrConflict) => Cell::Sure(bits),
-            (None, _, Fate::InFlight) => open(Doubt { allowed: vec![None, Some(bits)], hidden: Vec::new() }),
-            (Some(Cell::Sure(old)), _, _) if *old == bits => return Settled::Yes,
-            (Some(_), DuplicatePolicy::LastWins, Fate::Acked) => Cell::Sure(bits),
+            (None, _, Fate::Acked | Fate::AckedOrConflict) => Cell::Sure(value),
+            (None, _, Fate::InFlight) => open(Doubt { allowed: vec![None, Some(value)], hidden: Vec::new() }),
+            (Some(Cell::Sure(old)), _, _) if *old == value => return Settled::Yes,
+            (Some(_), DuplicatePolicy::LastWins, Fate::Acked) => Cell::Sure(value),
             (Some(cell), DuplicatePolicy::LastWins, _) => {
                 let mut doubt = cell.doubt();
-                doubt.allow(Some(bits));
+                doubt.allow(Some(value));
                 open(doubt)
             }
             (Some(cell), DuplicatePolicy::KeepFirst, _) => {
                 let mut doubt = cell.doubt();
                 let may_be_empty = doubt.allowed.contains(&None);
-                let has_other = doubt.allowed.iter().any(|v| v.is_some_and(|v| v != bits));
+                let has_other = doubt.allowed.iter().any(|v| v.is_some_and(|v| v != value));
                 if !may_be_empty {
-                    doubt.hide(bits);
+                    doubt.hide(value);
                 } else {
-                    doubt.allow(Some(bits));
+                    doubt.allow(Some(value));
                     let is_stored = fate == Fate::Acked || (fate == Fate::AckedOrConflict && !has_other);
                     if is_stored {
                         doubt.allowed.retain(Option::is_some);
@@ -133,17 +134,17 @@ impl SeriesLedger {
     }
 
     /// Takes what was found for what is.
-    fn settle(&mut self, found: &BTreeMap<i64, u64>) {
+    fn settle(&mut self, found: &BTreeMap<i64, Value>) {
         self.cells.retain(|time, cell| {
             let Cell::Open(doubt) = cell else { return true };
             let found = found.get(time).copied();
             // A value that was taken while it was open whether another one is there may lie behind that.
             let behind = std::mem::take(&mut doubt.allowed);
-            behind.into_iter().flatten().for_each(|bits| doubt.hide(bits));
-            doubt.hidden.retain(|bits| found.is_some() && Some(*bits) != found);
+            behind.into_iter().flatten().for_each(|value| doubt.hide(value));
+            doubt.hidden.retain(|value| found.is_some() && Some(*value) != found);
             doubt.allowed = vec![found];
-            if let (true, Some(bits)) = (doubt.hidden.is_empty(), found) {
-                *cell = Cell::Sure(bits);
+            if let (true, Some(value)) = (doubt.hidden.is_empty(), found) {
+                *cell = Cell::Sure(value);
             }
             found.is_some()
         });
@@ -166,19 +167,19 @@ fn is_settled(cell: &Cell) -> bool {
 /// A doubt with one value and nothing hidden is none.
 fn open(doubt: Doubt) -> Cell {
     match doubt.allowed[..] {
-        [Some(bits)] if doubt.hidden.is_empty() => Cell::Sure(bits),
+        [Some(value)] if doubt.hidden.is_empty() => Cell::Sure(value),
         _ => Cell::Open(Box::new(doubt)),
     }
 }
 
 impl SeriesLedger {
     /// Whether a sample may be refused because another value is there.
-    pub(crate) fn may_conflict(&self, time: i64, bits: u64) -> bool {
+    pub(crate) fn may_conflict(&self, time: i64, value: Value) -> bool {
         match self.cells.get(&time) {
             None => false,
-            Some(Cell::Sure(found)) => *found != bits,
+            Some(Cell::Sure(found)) => *found != value,
             Some(Cell::Open(doubt)) => {
-                doubt.allowed.iter().flatten().chain(&doubt.hidden).any(|found| *found != bits)
+                doubt.allowed.iter().flatten().chain(&doubt.hidden).any(|found| *found != value)
             }
         }
     }
@@ -222,7 +223,7 @@ impl TenantLedger {
         }
     }
 
-    pub(crate) fn put(&mut self, number: u32, fate: Fate, time: i64, bits: u64) {
+    pub(crate) fn put(&mut self, number: u32, fate: Fate, time: i64, value: Value) {
         self.newest_ms = self.newest_ms.max(time);
         let owner = self.owner;
         let by_labels = &mut self.by_labels;
@@ -231,7 +232,7 @@ impl TenantLedger {
             by_labels.insert(labels.clone(), number);
             SeriesLedger { labels, cells: BTreeMap::new() }
         });
-        if series.put(self.limits.duplicates, fate, time, bits) == Settled::No {
+        if series.put(self.limits.duplicates, fate, time, value) == Settled::No {
             self.unsettled.insert(number);
         }
     }
@@ -267,7 +268,7 @@ impl TenantLedger {
             for (_, cell) in series.cells.range_mut(range_of()) {
                 let mut doubt = cell.doubt();
                 doubt.allow(None);
-                doubt.hidden.clone().into_iter().for_each(|bits| doubt.allow(Some(bits)));
+                doubt.hidden.clone().into_iter().for_each(|value| doubt.allow(Some(value)));
                 *cell = Cell::Open(Box::new(doubt));
                 self.unsettled.insert(*number);
             }
@@ -280,7 +281,7 @@ impl TenantLedger {
     }
 
     /// Takes what was found of a series for what is.
-    pub(crate) fn settle(&mut self, number: u32, found: &BTreeMap<i64, u64>) {
+    pub(crate) fn settle(&mut self, number: u32, found: &BTreeMap<i64, Value>) {
         if let Some(series) = self.series.get_mut(&number) {
             series.settle(found);
         }
@@ -310,12 +311,13 @@ mod tests {
     #[test]
     fn a_value_behind_the_one_that_answers_is_not_forgotten() {
         let mut series = SeriesLedger { labels: labels_of(None, 0), cells: BTreeMap::new() };
-        series.put(DuplicatePolicy::KeepFirst, Fate::InFlight, 10, 1);
-        series.put(DuplicatePolicy::KeepFirst, Fate::Acked, 10, 2);
-        series.settle(&BTreeMap::from([(10, 1)]));
-        assert!(series.cells[&10].allows(Some(1)) && !series.cells[&10].allows(Some(2)));
-        assert!(series.may_conflict(10, 1), "2 may be in the head");
-        series.put(DuplicatePolicy::KeepFirst, Fate::Acked, 20, 3);
-        assert!(!series.may_conflict(20, 3));
+        let [one, two, three] = [1, 2, 3].map(Value::Float);
+        series.put(DuplicatePolicy::KeepFirst, Fate::InFlight, 10, one);
+        series.put(DuplicatePolicy::KeepFirst, Fate::Acked, 10, two);
+        series.settle(&BTreeMap::from([(10, one)]));
+        assert!(series.cells[&10].allows(Some(one)) && !series.cells[&10].allows(Some(two)));
+        assert!(series.may_conflict(10, one), "2 may be in the head");
+        series.put(DuplicatePolicy::KeepFirst, Fate::Acked, 20, three);
+        assert!(!series.may_conflict(20, three));
     }
 }

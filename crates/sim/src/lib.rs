@@ -18,6 +18,7 @@ mod runner;
 mod series;
 mod setup;
 mod shrink;
+mod value;
 mod world;
 mod write;
 

@@ -11,6 +11,7 @@ use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TimeRang
 use chronolith_tsdb::Tsdb;
 
 use crate::ledger::{SeriesLedger, TenantLedger};
+use crate::value::{Value, false_hint};
 
 /// A store to ask.
 pub(crate) struct Reader<'a> {
@@ -131,13 +132,15 @@ impl Reader<'_> {
         &self,
         ledger: &TenantLedger,
         number: u32,
-    ) -> Result<BTreeMap<i64, u64>, String> {
+    ) -> Result<BTreeMap<i64, Value>, String> {
         let labels = ledger.labels(number);
         let matchers: Vec<Matcher> = labels.iter().map(|(name, value)| Matcher::equal(name, value)).collect();
         let mut found = BTreeMap::new();
         for (one, columns) in self.select(ledger, &matchers, TimeRange::ALL)? {
             if one == labels {
-                found.extend(columns.times.iter().copied().zip(columns.values.iter().map(|v| v.to_bits())));
+                found.extend(
+                    columns.times.iter().enumerate().map(|(at, time)| (*time, Value::found(&columns, at))),
+                );
             }
         }
         Ok(found)
@@ -162,19 +165,22 @@ fn compare_series(
     if columns.times.iter().any(|&time| !range.contains(time)) {
         return Err("a time is outside the range".to_owned());
     }
+    if let Some(what) = false_hint(columns) {
+        return Err(what);
+    }
     let clipped = TimeRange::new(range.start.max(floor_ms), range.end);
     let mut cells = series.into_iter().flat_map(|series| series.cells_in(clipped)).peekable();
-    for (&time, value) in columns.times.iter().zip(&columns.values).filter(|(time, _)| **time >= floor_ms) {
+    for (at, &time) in columns.times.iter().enumerate().filter(|(_, time)| **time >= floor_ms) {
         while let Some((missing, cell)) = cells.next_if(|(other, _)| *other < time) {
             if cell.is_present() {
                 return Err(format!("no sample @{missing}, {cell:x?} wanted; the next one is @{time}"));
             }
         }
-        let found = Some(value.to_bits());
+        let found = Some(Value::found(columns, at));
         match cells.next_if(|(other, _)| *other == time) {
             Some((_, cell)) if cell.allows(found) => {}
-            Some((_, cell)) => return Err(format!("{found:x?} ({value}) @{time}, {cell:x?} wanted")),
-            None => return Err(format!("{found:x?} ({value}) @{time}, which should not be there")),
+            Some((_, cell)) => return Err(format!("{found:x?} @{time}, {cell:x?} wanted")),
+            None => return Err(format!("{found:x?} @{time}, which should not be there")),
         }
     }
     match cells.find(|(_, cell)| cell.is_present()) {

@@ -10,6 +10,7 @@ use chronolith_model::{Labels, MatchOp, Matcher, TimeRange};
 use crate::ledger::TenantLedger;
 use crate::op::Shape;
 use crate::setup::{DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Setup, pick};
+use crate::value::Value;
 
 /// Samples of one series in one batch at most.
 const RUN_COUNT_MAX: u64 = 400;
@@ -19,7 +20,7 @@ const SCRAPE_STEP_MS: i64 = 15_000;
 const WINDOW_MS: i64 = 2 * HOUR_MS;
 
 /// Samples of one series, in the order in which they are written.
-pub(crate) type Part = (u32, Vec<(i64, f64)>);
+pub(crate) type Part = (u32, Vec<(i64, Value)>);
 
 /// The labels of series `number` of `owner`.
 pub(crate) fn labels_of(owner: Option<usize>, number: u32) -> Labels {
@@ -96,7 +97,29 @@ impl Content<'_> {
         (gone as u32).wrapping_add(self.rng.below(u64::from(self.setup.series_count)) as u32)
     }
 
-    fn value(&self, number: u32, time: i64) -> f64 {
+    fn value(&self, number: u32, time: i64) -> Value {
+        if self.is_histogram(number, time) {
+            let is_end = self.rng.below(40) == 0;
+            return if is_end {
+                Value::float(STALE_NAN)
+            } else {
+                Value::draw_histogram(self.rng, number, time)
+            };
+        }
+        Value::float(self.float(number, time))
+    }
+
+    /// A tenth of the series has histograms, another tenth changes its kind every now and then.
+    fn is_histogram(&self, number: u32, time: i64) -> bool {
+        let usual = match number % 10 {
+            3 => true,
+            6 => time.div_euclid(23 * MINUTE_MS) % 2 == 0,
+            _ => return false,
+        };
+        usual != (self.rng.below(30) == 0)
+    }
+
+    fn float(&self, number: u32, time: i64) -> f64 {
         match (self.rng.below(40), number % 8) {
             (0, _) => STALE_NAN,
             (1, _) => pick(self.rng, &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, f64::MIN_POSITIVE]),
@@ -155,10 +178,10 @@ impl Content<'_> {
             let Some(series) = self.ledger.series.get(&number) else { continue };
             let age_ms = self.below(if is_late { 5 * DAY_MS } else { 10 * MINUTE_MS });
             let from = series.cells.range(self.now_ms - age_ms..).take(1 + self.rng.below(20) as usize);
-            let samples: Vec<(i64, f64)> = from
+            let samples: Vec<(i64, Value)> = from
                 .map(|(&time, cell)| {
-                    let same = cell.bits().filter(|_| self.rng.below(5) < 3);
-                    (time, same.map_or_else(|| self.value(number, time), f64::from_bits))
+                    let same = cell.value().filter(|_| self.rng.below(5) < 3);
+                    (time, same.unwrap_or_else(|| self.value(number, time)))
                 })
                 .collect();
             if !samples.is_empty() {

@@ -77,6 +77,7 @@ impl Setup {
             by_tenant: tenants.iter().map(|t| (t.id.clone(), t.limits.clone())).collect(),
         };
         let series_count = 2 + rng.below(if rng.below(3) == 0 { SERIES_COUNT_MAX } else { 60 });
+        options.histogram_bytes_max = pick(&rng, &[0, 100_000, 1 << 30]);
         let churn_ms = pick(&rng, &[MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, DAY_MS]);
         Setup { seed, tenants, options, series_count: series_count as u32, churn_ms }
     }

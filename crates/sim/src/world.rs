@@ -15,8 +15,9 @@ use chronolith_tsdb::{LimitsTable, ReplayProgress, SnapshotHead, Tsdb, TsdbOptio
 use crate::ledger::{Fate, TenantLedger};
 use crate::op::{Ending, Op, Shape};
 use crate::read::Reader;
-use crate::series::{Content, draw_matchers, draw_range, match_all};
+use crate::series::{Content, Part, draw_matchers, draw_range, match_all};
 use crate::setup::{START_MS, Setup};
+use crate::value::Value;
 use crate::write::{Knowledge, write};
 
 /// A poisoned log is left alone for so many operations before the process is started anew.
@@ -27,6 +28,8 @@ const POISONED_OPS_MAX: u64 = 5;
 pub struct Tally {
     /// Samples that were written, refused ones included.
     pub samples: u64,
+    /// Of those, native histograms.
+    pub histograms: u64,
     /// Operations of other kinds.
     pub controls: u64,
     /// Starts after the first.
@@ -54,9 +57,18 @@ impl Tally {
         self.samples + self.controls
     }
 
+    /// Adds what is about to be written.
+    pub(crate) fn add_parts(&mut self, parts: &[Part]) {
+        for (_, value) in parts.iter().flat_map(|(_, samples)| samples) {
+            self.samples += 1;
+            self.histograms += u64::from(matches!(value, Value::Histogram(_)));
+        }
+    }
+
     /// Adds what another run did.
     pub fn add(&mut self, other: &Tally) {
         self.samples += other.samples;
+        self.histograms += other.histograms;
         self.controls += other.controls;
         self.starts += other.starts;
         self.power_cuts += other.power_cuts;
@@ -233,7 +245,7 @@ impl World {
         let (tsdb, rng, now_ms) = (self.tsdb(), Rng::from_seed(seed), self.clock.now_ms());
         let ledger = &mut self.ledgers[tenant];
         let parts = Content { rng: &rng, setup: &self.setup, ledger, now_ms }.draw(shape);
-        self.tally.samples += parts.iter().map(|(_, samples)| samples.len() as u64).sum::<u64>();
+        self.tally.add_parts(&parts);
         let was_poisoned = self.poisoned_ops.is_some();
         match write(&tsdb, ledger, &parts, now_ms, Knowledge::Whole)? {
             Ok(()) if was_poisoned => Err("a poisoned log has acknowledged a write".to_owned()),

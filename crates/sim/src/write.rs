@@ -9,6 +9,7 @@ use chronolith_tsdb::{Tsdb, WriteError};
 
 use crate::ledger::{Fate, TenantLedger};
 use crate::series::Part;
+use crate::value::Value;
 
 /// Whether the ledger knows of all samples of its tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +51,7 @@ pub(crate) fn write(
     knowledge: Knowledge,
 ) -> Result<Result<(), WriteError>, String> {
     let mut batch = WriteBatch::from_labels();
-    for (number, samples) in parts {
-        batch.push_labels(&ledger.labels(*number), samples);
-    }
+    parts.iter().for_each(|(number, samples)| push_part(&mut batch, ledger, *number, samples));
     let outcome = match tsdb.append(&ledger.id, &batch) {
         Ok(outcome) => outcome,
         Err(error) => {
@@ -64,13 +63,27 @@ pub(crate) fn write(
     Ok(Ok(()))
 }
 
+fn push_part(batch: &mut WriteBatch, ledger: &TenantLedger, number: u32, samples: &[(i64, Value)]) {
+    let start = batch.times.len();
+    let brings_histograms = samples.iter().any(|(_, value)| matches!(value, Value::Histogram(_)));
+    let written = |&(time, value): &(i64, Value)| {
+        // Senders mark the end of a series of histograms in either way.
+        let (float, histogram) = value.written(brings_histograms && time.rem_euclid(2) == 0);
+        ((time, float), histogram)
+    };
+    let (floats, histograms): (Vec<_>, Vec<_>) = samples.iter().map(written).unzip();
+    batch.push_labels(&ledger.labels(number), &floats);
+    let placed = histograms.into_iter().enumerate();
+    batch.histograms.extend(placed.filter_map(|(at, one)| Some(((start + at) as u32, one?))));
+}
+
 /// A failed write may be stored or not.
 fn take_in_flight(ledger: &mut TenantLedger, parts: &[Part], now_ms: i64) {
     let limits = ledger.limits.clone();
     let rules = Rules { limits: &limits, now_ms };
     for (number, samples) in parts {
         for &(time, value) in samples.iter().filter(|sample| rules.refuse(sample.0).is_none()) {
-            ledger.put(*number, Fate::InFlight, time, value.to_bits());
+            ledger.put(*number, Fate::InFlight, time, value);
         }
     }
 }
@@ -111,11 +124,10 @@ fn take_outcome(
             if rules.refuse(time).is_some() || time < taken_from {
                 continue;
             }
-            let may_conflict =
-                |series: &crate::ledger::SeriesLedger| series.may_conflict(time, value.to_bits());
+            let may_conflict = |series: &crate::ledger::SeriesLedger| series.may_conflict(time, value);
             conflicts_max += u64::from(ledger.series.get(number).is_some_and(may_conflict));
             taken += 1;
-            ledger.put(*number, fate, time, value.to_bits());
+            ledger.put(*number, fate, time, value);
         }
     }
     let may_refuse = limits.duplicates == DuplicatePolicy::KeepFirst;

@@ -30,6 +30,7 @@ fn a_million_operations_end_as_the_ledger_says() {
     assert!(sum.ops() >= 1_000_000, "{sum:?}");
     // What was not exercised was not tested.
     assert!(sum.power_cuts >= 100 && sum.kills >= 100 && sum.flushes >= 1000, "{sum:?}");
+    assert!(sum.histograms >= 50_000, "{sum:?}");
     assert!(sum.merges >= 100 && sum.slices >= 1000 && sum.refused >= 500, "{sum:?}");
 }
 

@@ -145,7 +145,7 @@ impl Tsdb {
                     step.blocks.doom([dir]);
                 }
             }
-            Err(error @ (CompactError::Read(_) | CompactError::Opaque { .. })) => {
+            Err(error @ CompactError::Read(_)) => {
                 self.compaction.refused.fetch_add(1, Ordering::Relaxed);
                 self.count_failure(&step.tenant, &error);
                 rounds.left_alone.extend(step.ulids());

@@ -1,9 +1,10 @@
 //! The way from the head's chunks to blocks in another encoding.
-//! Holds: bit-exact; chunks of histograms are copied. Not here: the encodings (`format`), chunks of blocks (`block`).
+//! Holds: bit-exact, start times included; chunks of histograms are copied. Not here: the encodings (`format`), chunks of blocks (`block`).
 
 use chronolith_base::DecodeError;
 use chronolith_block::{BlockError, BlockWriter};
-use chronolith_format::xor::{self, ENCODING_XOR, EncodedChunk};
+use chronolith_format::kinds;
+use chronolith_format::xor::EncodedChunk;
 use chronolith_model::{Columns, Labels, TimeRange};
 
 /// Encodes one series after the other with memory used again.
@@ -20,8 +21,9 @@ impl SeriesEncoder {
         chunks: &[EncodedChunk],
         out: &mut BlockWriter,
     ) -> Result<(), E> {
-        for run in chunks.chunk_by(|a, b| (a.encoding == ENCODING_XOR) == (b.encoding == ENCODING_XOR)) {
-            if run.first().is_none_or(|chunk| chunk.encoding != ENCODING_XOR) {
+        let is_histogram = |chunk: &EncodedChunk| kinds::is_histogram(chunk.encoding);
+        for run in chunks.chunk_by(|a, b| is_histogram(a) == is_histogram(b)) {
+            if run.first().is_none_or(is_histogram) {
                 for chunk in run {
                     out.push_chunk(chunk)?;
                 }
@@ -29,9 +31,10 @@ impl SeriesEncoder {
             }
             self.columns.clear();
             for chunk in run {
-                xor::decode(&chunk.bytes, TimeRange::ALL, &mut self.columns)?;
+                kinds::decode(chunk.encoding, &chunk.bytes, TimeRange::ALL, &mut self.columns)?;
             }
-            out.push_floats(&self.columns.times, &self.columns.values)?;
+            let Columns { times, values, start_times, .. } = &self.columns;
+            out.push_floats(times, values, start_times)?;
         }
         Ok(out.end_series(labels)?)
     }

@@ -24,9 +24,10 @@ impl Tsdb {
     #[must_use]
     pub fn memory(&self, tenant_count: usize) -> TsdbMemory {
         let lists: Vec<_> = self.tenants.read().values().map(|tenant| tenant.list()).collect();
-        let (mut index_bytes, mut file_bytes, mut block_count) = (0, 0, 0);
+        let (mut index_bytes, mut search_bytes, mut file_bytes, mut block_count) = (0, 0, 0, 0);
         for block in lists.iter().flatten() {
             index_bytes += block.heap_bytes() as u64;
+            search_bytes += block.search_bytes() as u64;
             file_bytes += block.size_bytes();
             block_count += 1;
         }
@@ -37,6 +38,7 @@ impl Tsdb {
             head: self.head.memory(),
             store: vec![
                 MemoryPart::new("block_indexes", index_bytes, block_count),
+                MemoryPart::new("block_searches", search_bytes, block_count),
                 MemoryPart::new("exemplars", exemplar_bytes, exemplar_count),
                 MemoryPart::new("metadata", metadata_bytes, metadata_count),
             ],

@@ -29,6 +29,8 @@ pub struct TsdbOptions {
     pub wal_segment_bytes: u64,
     /// Writes are refused when less is free on the disk; 0 = only when the disk is full.
     pub free_bytes_min: u64,
+    /// Bytes of open chunks and late samples of native histograms above which they are sealed early.
+    pub histogram_bytes_max: u64,
     /// Bytes of blocks that are merged in one step at most, which bounds how long one holds up other upkeep;
     /// 0 = blocks are not merged.
     pub compaction_bytes_max: u64,
@@ -53,6 +55,7 @@ impl TsdbOptions {
             wal_checkpoint_bytes: 4 << 30,
             wal_segment_bytes: 64 << 20,
             free_bytes_min: 64 << 20,
+            histogram_bytes_max: 1 << 30,
             compaction_bytes_max: 2 << 30,
             compaction_bytes_per_second: 64 << 20,
             exemplar_count_max: 100_000,

@@ -41,6 +41,8 @@ pub struct TsdbStats {
     pub samples_appended: u64,
     /// Samples that came late.
     pub samples_late: u64,
+    /// Samples stored with a start time.
+    pub samples_with_start: u64,
     /// Windows cut to blocks since start.
     pub flush_count: u64,
     /// Failed flushes, checkpoints, retention runs.
@@ -86,6 +88,7 @@ impl Tsdb {
             disk_full: head.disk_full,
             samples_appended: head.samples_appended,
             samples_late: head.samples_late,
+            samples_with_start: head.samples_with_start,
             flush_count: load(&self.counters.flushes),
             maintenance_error_count: load(&self.counters.upkeep_errors),
             retention_removed_count: load(&self.counters.retention_removed),
@@ -96,6 +99,8 @@ impl Tsdb {
             replay_notes: self.replay_notes.clone(),
             gauges: [
                 ("head_sealed_file_bytes", head.sealed_bytes as f64),
+                ("head_histogram_bytes", head.histogram_bytes as f64),
+                ("head_histograms_sealed_early", head.histograms_sealed_early as f64),
                 ("checkpoint_bytes", head.checkpoint_bytes as f64),
                 ("checkpoint_tail_bytes", head.tail_bytes as f64),
                 ("checkpoint_tail_replay_seconds", head.tail_ms as f64 / 1000.0),
@@ -105,7 +110,7 @@ impl Tsdb {
                 ("delete_requests", load(&self.counters.deletions) as f64),
                 ("cleaned_blocks", load(&self.counters.cleaned_blocks) as f64),
                 ("snapshots_made", load(&self.counters.snapshots) as f64),
-                ("block_tombstones", blocks.iter().map(|b| b.tombstone_count() as f64).sum()),
+                ("block_tombstones", blocks.iter().map(|b| b.tombstone_count()).sum::<usize>() as f64),
                 ("exemplars", self.exemplars.len() as f64),
             ]
             .into_iter()

@@ -102,6 +102,7 @@ impl Tsdb {
             free_bytes_min: options.free_bytes_min,
             window_ms: WINDOW_MS,
             wal_segment_bytes: options.wal_segment_bytes,
+            histogram_bytes_max: options.histogram_bytes_max,
             ..HeadOptions::new(options.data_dir.clone())
         };
         let (head, report) = Head::open(&env, head_options, &progress).map_err(open_error)?;

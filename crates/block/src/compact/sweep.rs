@@ -1,22 +1,22 @@
 //! Joins the chunks of one series from several blocks, from early to late.
 //!
 //! Holds: chunks leave in order of time, none overlapping. A chunk in the output's encoding that overlaps nothing and
-//! is full, or has no neighbour to join, is copied byte by byte after its checksum, as is one of a kind that is only
-//! copied; all others leave as full chunks (the last with fewer samples).
+//! is full, or has no neighbour to join, is copied byte by byte after its checksum; all others leave as full chunks (the
+//! last with fewer samples). Start times stay with their samples.
 //! Memory: the samples of the chunks that overlap at one moment, and less than one chunk that waits to be filled.
 //! Not here: which chunks (`compact`), chunk bytes (`format`).
 
 use std::sync::Arc;
 
-use chronolith_base::DecodeError;
-use chronolith_format::chunks::{ENCODINGS_OPAQUE, RawChunk};
-use chronolith_format::dense::{self, ENCODING_DENSE, ENCODING_PACKED};
+use chronolith_base::hash::HashMap;
+use chronolith_format::chunks::RawChunk;
+use chronolith_format::dense::{self, ENCODING_DENSE, ENCODING_DENSE_STARTS, ENCODING_PACKED};
 use chronolith_format::index::ChunkMeta;
 use chronolith_format::kinds;
 use chronolith_format::tombstones::Interval;
 use chronolith_format::xor::{ENCODING_XOR, SAMPLES_PER_CHUNK};
 use chronolith_format::xor2::ENCODING_XOR2;
-use chronolith_model::{BlockEncoding, Columns, DuplicatePolicy, Histogram, Labels, TimeRange};
+use chronolith_model::{BlockEncoding, Columns, DuplicatePolicy, Histogram, TimeRange};
 
 use super::{CompactError, MergeRules};
 use crate::BlockWriter;
@@ -59,18 +59,19 @@ pub(super) struct Sweep {
     /// Samples in their final order that wait for a full chunk.
     open: Columns,
     decoded: Columns,
+    /// Start times of pending samples, as far as they are known: by time and rank.
+    starts: HashMap<(i64, u64), i64>,
 }
 
 impl Sweep {
     pub(super) fn new(rules: MergeRules) -> Sweep {
         let (pending, open, decoded) = (Vec::new(), Columns::default(), Columns::default());
-        Sweep { rules, chunk_samples: 1, pending, open, decoded }
+        Sweep { rules, chunk_samples: 1, pending, open, decoded, starts: HashMap::default() }
     }
 
-    /// Adds the merged chunks of the series `labels` to `out`, the caller ends the series; gives the bytes read.
+    /// Adds the merged chunks of a series to `out`, the caller ends the series; gives the bytes read.
     pub(super) fn run(
         &mut self,
-        labels: &Labels,
         pieces: &mut [Piece<'_>],
         out: &mut BlockWriter,
     ) -> Result<u64, CompactError> {
@@ -91,7 +92,7 @@ impl Sweep {
             }
             let joins = !self.open.is_empty() || next.is_some();
             if overlaps || piece.is_cut() || !self.keeps(raw, count, joins, next) {
-                self.decode(labels, piece, raw)?;
+                self.decode(piece)?;
             } else {
                 self.close(out)?;
                 let ChunkMeta { min_time, max_time, .. } = piece.chunk;
@@ -112,9 +113,9 @@ impl Sweep {
                 let joins = !self.open.is_empty() || next.is_some_and(Piece::is_small);
                 count >= SAMPLES_PER_CHUNK || !joins
             }
-            (BlockEncoding::Prometheus, ENCODING_DENSE | ENCODING_PACKED) => false,
-            // Its start times would be lost, which others read.
-            (BlockEncoding::Prometheus, ENCODING_XOR2) => true,
+            (_, ENCODING_DENSE_STARTS) | (BlockEncoding::Prometheus, ENCODING_DENSE | ENCODING_PACKED) => {
+                false
+            }
             (BlockEncoding::Dense, ENCODING_XOR | ENCODING_XOR2) => false,
             (BlockEncoding::Dense, ENCODING_DENSE | ENCODING_PACKED) => {
                 // A reference to times in another chunk holds in its own segment only.
@@ -127,14 +128,7 @@ impl Sweep {
     }
 
     /// Decodes a chunk to where it waits for the chunks that overlap it.
-    fn decode(&mut self, labels: &Labels, piece: &Piece<'_>, raw: RawChunk<'_>) -> Result<(), CompactError> {
-        let encoding = raw.encoding;
-        // Reading leaves these out, which would lose them here. Other unknown encodings are an error there.
-        if ENCODINGS_OPAQUE.contains(&encoding) {
-            let (chunk_ref, labels) = (piece.chunk.chunk_ref, labels.clone());
-            let (path, offset) = (piece.files.segment_path(chunk_ref), chunk_ref.offset());
-            return Err(CompactError::Opaque { path, offset, encoding, labels });
-        }
+    fn decode(&mut self, piece: &Piece<'_>) -> Result<(), CompactError> {
         self.decoded.clear();
         let done = piece.files.decode(&piece.chunk, TimeRange::ALL, &mut self.decoded);
         done.map_err(|error| piece.error(error))?;
@@ -145,7 +139,9 @@ impl Sweep {
             DuplicatePolicy::LastWins => u32::MAX - piece.block,
         };
         let rank = u64::from(block_rank) << 32 | u64::from(piece.place);
-        let Columns { times, values, histograms, .. } = &mut self.decoded;
+        let Columns { times, values, histograms, start_times } = &mut self.decoded;
+        let known = times.iter().zip(start_times.iter()).filter(|(_, start_ms)| **start_ms != 0);
+        self.starts.extend(known.map(|(&time, &start_ms)| ((time, rank), start_ms)));
         let mut histograms = histograms.drain(..).peekable();
         let samples = (0u32..).zip(times.iter().zip(values.iter()));
         self.pending.extend(samples.map(|(idx, (&time, &value))| {
@@ -175,6 +171,12 @@ impl Sweep {
                 None => self.open.push(sample.time, sample.value),
                 Some(histogram) => self.open.push_histogram(sample.time, histogram),
             }
+            if let Some(&start_ms) = self.starts.get(&(sample.time, sample.rank)) {
+                self.open.set_start_time(start_ms);
+            }
+        }
+        if pending.is_empty() {
+            self.starts.clear();
         }
         self.pending = pending;
         if !self.open.histograms.is_empty() {
@@ -199,17 +201,19 @@ impl Sweep {
     }
 
     fn write(&mut self, sample_count: usize, out: &mut BlockWriter) -> Result<(), CompactError> {
-        let Columns { times, values, .. } = &mut self.open;
+        let Columns { times, values, start_times, .. } = &mut self.open;
         let (Some(ready_times), Some(ready_values)) = (times.get(..sample_count), values.get(..sample_count))
         else {
             return Ok(());
         };
         let chunks = ready_times.chunks(self.chunk_samples).zip(ready_values.chunks(self.chunk_samples));
+        let mut starts = start_times.chunks(self.chunk_samples);
         for (times, values) in chunks {
-            out.add_chunk_of(times, values)?;
+            out.add_chunk_of(times, values, starts.next().unwrap_or(&[]))?;
         }
         times.drain(..sample_count);
         values.drain(..sample_count);
+        start_times.drain(..sample_count.min(start_times.len()));
         Ok(())
     }
 }
@@ -219,14 +223,8 @@ impl<'a> Piece<'a> {
         self.files.chunk(self.chunk.chunk_ref).map_err(|error| self.error(ChunkError::Segment(error)))
     }
 
-    /// Every encoding starts with the number of its samples.
     fn sample_count(&self, raw: RawChunk<'_>) -> Result<u16, CompactError> {
-        let Some((front, _)) = raw.bytes.split_first_chunk::<2>() else {
-            let (what, offset) = ("chunk sample count", self.chunk.chunk_ref.offset() as usize);
-            let short = DecodeError::Short { what, offset, needed: 2, left: raw.bytes.len() };
-            return Err(self.error(ChunkError::Segment(short)));
-        };
-        Ok(u16::from_be_bytes(*front))
+        raw.sample_count().map_err(|error| self.error(ChunkError::Segment(error)))
     }
 
     /// As its segment has it, unchecked: good for sizing only.

@@ -50,7 +50,6 @@ fn blocks_of_prometheus_hold_what_their_text_says() {
         let histograms: Vec<_> = found.extract_if(.., |labels, _| !floats.contains_key(labels)).collect();
         assert_eq!(found, floats);
         assert_eq!(histograms.iter().map(|(_, samples)| samples.len()).sum::<usize>(), histogram_count);
-        assert_eq!(block.histogram_chunks_skipped(), 0);
         assert_eq!(block.size_bytes(), files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>());
         assert_eq!(block.range(), TimeRange::new(1_600_000_000_000, 1_600_004_485_001));
     }

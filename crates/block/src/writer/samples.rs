@@ -6,8 +6,9 @@
 //! Not here: which samples (`compact`, `tsdb`), chunk bytes (`format`).
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::chunks::ChunkRef;
+use chronolith_format::chunks::{ChunkRef, RawChunk, kinds};
 use chronolith_format::dense::{self, DenseScratch, PackedChunk, TimesPlace};
+use chronolith_format::starts::{self, StartRun};
 use chronolith_format::xor;
 use chronolith_model::BlockEncoding;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -47,6 +48,10 @@ pub(super) struct SampleEncoder {
     /// Whoever does not know it cannot make two columns collide.
     hash_seed: u64,
     times_bytes: Vec<u8>,
+    /// Start times of the chunk; none if nothing is known.
+    runs: Vec<StartRun>,
+    /// Bytes of a chunk that is to get start times.
+    inner: Vec<u8>,
 }
 
 impl SampleEncoder {
@@ -59,6 +64,8 @@ impl SampleEncoder {
             segment_idx: 0,
             hash_seed,
             times_bytes: Vec::new(),
+            runs: Vec::new(),
+            inner: Vec::new(),
         }
     }
 
@@ -70,7 +77,14 @@ impl SampleEncoder {
 
     fn encode(&mut self, place: TimesPlace<'_>, values: &[f64]) -> PackedChunk {
         self.bytes.clear();
-        dense::encode_packed(place, values, &mut self.scratch, &mut self.bytes)
+        if self.runs.is_empty() {
+            return dense::encode_packed(place, values, &mut self.scratch, &mut self.bytes);
+        }
+        self.inner.clear();
+        let chunk = dense::encode_packed(place, values, &mut self.scratch, &mut self.inner);
+        let inner = RawChunk { encoding: chunk.encoding, bytes: &self.inner };
+        dense::encode_starts(&self.runs, inner, &mut self.bytes);
+        PackedChunk { encoding: dense::ENCODING_DENSE_STARTS, ..chunk }
     }
 }
 
@@ -81,13 +95,24 @@ impl BlockWriter {
     }
 
     /// Adds samples as the next chunk of the series; at most [`BlockWriter::chunk_samples`], at least one.
-    pub(crate) fn add_chunk_of(&mut self, times: &[i64], values: &[f64]) -> Result<(), BlockError> {
+    ///
+    /// Where `start_times` say 0, or are shorter, nobody knows.
+    pub(crate) fn add_chunk_of(
+        &mut self,
+        times: &[i64],
+        values: &[f64],
+        start_times: &[i64],
+    ) -> Result<(), BlockError> {
         if self.samples.encoding == BlockEncoding::Prometheus {
-            for chunk in xor::encode(times, values) {
-                self.add_chunk(&ChunkView::from(&chunk))?;
+            let mut chunks = Vec::new();
+            kinds::encode_floats(times, values, start_times, &mut chunks);
+            for chunk in &chunks {
+                self.add_chunk(&ChunkView::from(chunk))?;
             }
             return Ok(());
         }
+        self.samples.runs.clear();
+        starts::runs_of(times, start_times, &mut self.samples.runs);
         let key = self.samples.key_of(times);
         let mut shared = None;
         if self.segments.segment_idx_of(0) == self.samples.segment_idx {
@@ -106,7 +131,9 @@ impl BlockWriter {
             self.samples.segment_idx = chunk_ref.segment_idx();
             self.samples.times_places.clear();
         }
-        let is_new = shared.is_none() && chunk.times_bytes >= SHARED_TIMES_BYTES_MIN;
+        // A chunk with start times is none that others refer to.
+        let is_new =
+            shared.is_none() && self.samples.runs.is_empty() && chunk.times_bytes >= SHARED_TIMES_BYTES_MIN;
         if is_new && self.samples.times_places.len() < TIMES_COLUMNS_MAX {
             self.samples.times_places.insert(key, chunk_ref.offset());
         }

@@ -87,14 +87,20 @@ impl Server {
 
     /// Waits until the anonymous tenant has a block; gives the directory of its blocks.
     pub(crate) fn wait_for_block(&self) -> PathBuf {
+        self.wait_for_blocks(1)
+    }
+
+    /// Waits until the anonymous tenant has so many blocks; gives their directory.
+    pub(crate) fn wait_for_blocks(&self, count: usize) -> PathBuf {
         let tenant = self.dir.join("tenants/anonymous");
         let end = Instant::now() + READY_WITHIN;
-        let has_block = || {
+        let is_block = |path: &PathBuf| path.extension().is_none() && path.join("meta.json").exists();
+        let found_count = || {
             let entries = std::fs::read_dir(&tenant).into_iter().flatten().flatten();
-            entries.map(|e| e.path()).any(|p| p.extension().is_none() && p.join("meta.json").exists())
+            entries.map(|entry| entry.path()).filter(is_block).count()
         };
-        while !has_block() {
-            assert!(Instant::now() < end, "no block after {READY_WITHIN:?}");
+        while found_count() < count {
+            assert!(Instant::now() < end, "too few blocks after {READY_WITHIN:?}");
             std::thread::sleep(Duration::from_millis(100));
         }
         tenant

@@ -2,6 +2,7 @@
 //! Each test has its own data directory and its own loopback port.
 
 mod harness;
+mod histogram_blocks;
 mod hostile;
 mod process;
 mod prometheus_blocks;

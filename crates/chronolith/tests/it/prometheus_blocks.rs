@@ -79,9 +79,9 @@ fn open_metrics() -> String {
     text
 }
 
-struct Prometheus {
+pub(crate) struct Prometheus {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Drop for Prometheus {
@@ -91,7 +91,8 @@ impl Drop for Prometheus {
     }
 }
 
-fn start_prometheus(dir: &Path) -> Prometheus {
+/// A Prometheus on the blocks in `prom` below `dir`.
+pub(crate) fn start_prometheus(dir: &Path, flags: &[&str]) -> Prometheus {
     let port = free_port();
     let config = dir.join("prometheus.yml");
     std::fs::write(&config, "global: {scrape_interval: 1h}\n").expect("config");
@@ -100,6 +101,7 @@ fn start_prometheus(dir: &Path) -> Prometheus {
         .arg(format!("--storage.tsdb.path={}", dir.join("prom").display()))
         .arg(format!("--web.listen-address=127.0.0.1:{port}"))
         .args(["--storage.tsdb.retention.time=100y", "--log.level=error"])
+        .args(flags)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -107,7 +109,17 @@ fn start_prometheus(dir: &Path) -> Prometheus {
     Prometheus { child, port }
 }
 
-fn ask(port: u16, path: &str) -> serde_json::Value {
+/// Waits until a Prometheus on `port` has opened its blocks.
+pub(crate) fn wait_for_port(port: u16) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < end, "prometheus does not start");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+}
+
+pub(crate) fn ask(port: u16, path: &str) -> serde_json::Value {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connect");
     write!(stream, "GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").expect("request");
@@ -141,7 +153,7 @@ fn by_labels(result: &serde_json::Value) -> Vec<(String, Vec<(f64, f64)>)> {
     all
 }
 
-fn assert_equal(query: &str, ours: &serde_json::Value, theirs: &serde_json::Value) {
+pub(crate) fn assert_equal(query: &str, ours: &serde_json::Value, theirs: &serde_json::Value) {
     let (ours, theirs) = (by_labels(ours), by_labels(theirs));
     assert_eq!(
         ours.iter().map(|s| &s.0).collect::<Vec<_>>(),
@@ -181,14 +193,9 @@ fn blocks_of_prometheus_answer_as_there() {
     let copied = Command::new("cp").arg("-r").arg(&prom).arg(&tenant).status().expect("cp");
     assert!(copied.success());
 
-    let theirs = start_prometheus(dir.path());
+    let theirs = start_prometheus(dir.path(), &[]);
     let ours = Server::start(&dir.path().join("ours"), &["--self-scrape", "off"]);
-    let end = Instant::now() + Duration::from_secs(30);
-    while std::net::TcpStream::connect(("127.0.0.1", theirs.port)).is_err() {
-        assert!(Instant::now() < end, "prometheus does not start");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    std::thread::sleep(Duration::from_secs(1));
+    wait_for_port(theirs.port);
     let (from, to) = (START_S + 3600 + 7, START_S + 12_000 + 7);
     for query in QUERIES {
         let instant = format!("/api/v1/query?query={}&time={}", percent(query), START_S + 9_007);
@@ -201,7 +208,7 @@ fn blocks_of_prometheus_answer_as_there() {
     assert_equal("every sample", &ask(ours.port, &all), &ask(theirs.port, &all));
 }
 
-fn promtool(args: &[&str], dir: &Path) -> String {
+pub(crate) fn promtool(args: &[&str], dir: &Path) -> String {
     let out = Command::new("promtool").args(args).arg(dir).output().expect("promtool");
     assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).expect("text")

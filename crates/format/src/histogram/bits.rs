@@ -27,15 +27,15 @@ impl XorTrack {
 
 /// Appends bits to bytes; zeros follow in the last byte.
 #[derive(Debug, Clone)]
-pub(super) struct BitWriter {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct BitWriter {
+    pub(crate) bytes: Vec<u8>,
     /// Bits of the last byte that are not used yet.
     free: u32,
 }
 
 impl BitWriter {
     /// Goes on behind whole bytes.
-    pub(super) fn behind(bytes: Vec<u8>) -> BitWriter {
+    pub(crate) fn behind(bytes: Vec<u8>) -> BitWriter {
         BitWriter { bytes, free: 0 }
     }
 
@@ -50,7 +50,7 @@ impl BitWriter {
     }
 
     /// Writes the low `count` (at most 64) bits of `value`.
-    pub(super) fn put(&mut self, value: u64, count: u32) {
+    pub(crate) fn put(&mut self, value: u64, count: u32) {
         let mut left = count;
         if self.free > 0
             && left > 0
@@ -72,6 +72,15 @@ impl BitWriter {
         }
     }
 
+    /// Unsigned LEB128, at whatever bit.
+    pub(crate) fn put_uvarint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.put(value & 0x7f | 0x80, 8);
+            value >>= 7;
+        }
+        self.put(value, 8);
+    }
+
     fn put_class(&mut self, class: usize, value: u64) {
         let ones = class as u32;
         match ones {
@@ -89,7 +98,7 @@ impl BitWriter {
     }
 
     /// A signed number: a class of n bits reaches from -(2^(n-1) - 1) to 2^(n-1).
-    pub(super) fn put_varbit_int(&mut self, value: i64) {
+    pub(crate) fn put_varbit_int(&mut self, value: i64) {
         let fits = |&width: &u32| match width {
             0 => value == 0,
             64 => true,
@@ -179,6 +188,22 @@ impl<'a> BitReader<'a> {
         self.buffer <<= count;
         self.valid -= count;
         Ok(value)
+    }
+
+    /// Unsigned LEB128 of at most 10 bytes.
+    pub(super) fn uvarint(&mut self) -> Result<u64, DecodeError> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.bits(8)?;
+            if shift == 63 && byte > 1 {
+                break;
+            }
+            value |= (byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(self.invalid("varint of a histogram chunk", "at most 64 bits", value))
     }
 
     /// The class of a varbit number.

@@ -99,7 +99,7 @@ impl<C: ChunkCount> State<C> {
         put_next_side(bits, &mut self.negative, negative);
     }
 
-    fn get_first(reader: &mut BitReader<'_>) -> Result<State<C>, DecodeError> {
+    pub(super) fn get_first(reader: &mut BitReader<'_>) -> Result<State<C>, DecodeError> {
         let layout = Layout::get(reader)?;
         let time = reader.varbit_int()?;
         let (count, zero_count) = (C::get_first(reader)?, C::get_first(reader)?);
@@ -109,7 +109,7 @@ impl<C: ChunkCount> State<C> {
         Ok(State { layout, time, time_delta: 0, count, zero_count, sum, positive, negative })
     }
 
-    fn get_next(&mut self, reader: &mut BitReader<'_>) -> Result<(), DecodeError> {
+    pub(super) fn get_next(&mut self, reader: &mut BitReader<'_>) -> Result<(), DecodeError> {
         self.time_delta = self.time_delta.wrapping_add(reader.varbit_int()?);
         let time = self.time.wrapping_add(self.time_delta);
         if time <= self.time {

@@ -10,7 +10,7 @@ const HAS_OPEN: u8 = 1;
 const HAS_LAST: u8 = 2;
 const HAS_LATE: u8 = 4;
 const HAS_SEALED: u8 = 8;
-/// Histograms, or bytes that this version does not know, stand behind the entry, after their length.
+/// Histograms, start times, or bytes that this version does not know, stand behind the entry, after their length.
 const HAS_MORE: u8 = 128;
 
 /// Bytes of a sealed chunk's place.
@@ -107,6 +107,8 @@ pub struct SeriesEntry<'a> {
     pub sealed: Vec<SealedEntry>,
     /// What it has of histograms.
     pub histograms: HistogramsEntry<'a>,
+    /// Its start times as runs ([`crate::starts`]); empty when there are none.
+    pub starts: &'a [u8],
 }
 
 /// Appends a series; `last_id` is the id of the one before in the payload, 0 for the first.
@@ -114,12 +116,13 @@ pub fn encode_entry(entry: &SeriesEntry<'_>, last_id: u32, out: &mut Vec<u8>) {
     put_uvarint(out, u64::from(entry.id - last_id));
     put_uvarint(out, u64::from(entry.tenant));
     let flag = |is_set, bit| if is_set { bit } else { 0 };
+    let has_more = !entry.histograms.is_empty() || !entry.starts.is_empty();
     out.push(
         flag(entry.open.is_some(), HAS_OPEN)
             | flag(entry.last.is_some(), HAS_LAST)
             | flag(!entry.late.is_empty(), HAS_LATE)
             | flag(!entry.sealed.is_empty(), HAS_SEALED)
-            | flag(!entry.histograms.is_empty(), HAS_MORE),
+            | flag(has_more, HAS_MORE),
     );
     if let Some((state, first_time, bytes)) = entry.open {
         debug_assert_eq!(bytes.len(), state.byte_len());
@@ -148,8 +151,8 @@ pub fn encode_entry(entry: &SeriesEntry<'_>, last_id: u32, out: &mut Vec<u8>) {
             out.extend_from_slice(&bytes);
         }
     }
-    if !entry.histograms.is_empty() {
-        entry.histograms.put(out);
+    if has_more {
+        entry.histograms.put(entry.starts, out);
     }
 }
 
@@ -177,6 +180,7 @@ impl<'a> EntryReader<'a> {
         }
         entry.sealed.clear();
         entry.histograms.clear();
+        entry.starts = &[];
         let offset = reader.offset();
         let delta = narrow(reader, "entry series")?;
         entry.id = self.last_id.checked_add(delta).filter(|&id| id != u32::MAX).ok_or({
@@ -210,7 +214,7 @@ impl<'a> EntryReader<'a> {
         }
         if flags & HAS_MORE != 0 {
             let len = reader.length("entry extension")?;
-            entry.histograms.get(reader.bytes("entry extension", len)?)?;
+            entry.starts = entry.histograms.get(reader.bytes("entry extension", len)?)?;
         }
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! What a series of a slice has of native histograms: the bytes behind bit 128 of an entry.
+//! What a series of a slice has of native histograms and start times: the bytes behind bit 128 of an entry.
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
@@ -8,6 +8,8 @@ const NUMBER: u8 = 1;
 const HAS_OPEN: u8 = 1;
 const HAS_LATE: u8 = 2;
 const HAS_SEALED: u8 = 4;
+/// Start times, behind all others: readers that know none stop before them.
+const HAS_STARTS: u8 = 8;
 
 /// Bytes of a sealed chunk's place.
 const SEALED_BYTES: usize = 28;
@@ -54,15 +56,17 @@ impl<'a> HistogramsEntry<'a> {
         self.sealed.clear();
     }
 
-    /// Appends the extension behind its length.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        let mut body = Vec::with_capacity(64 + self.late.len() + SEALED_BYTES * self.sealed.len());
+    /// Appends the extension, with the series' start times, behind its length.
+    pub(super) fn put(&self, starts: &[u8], out: &mut Vec<u8>) {
+        let len = 64 + self.late.len() + SEALED_BYTES * self.sealed.len() + starts.len();
+        let mut body = Vec::with_capacity(len);
         let flag = |is_set, bit| if is_set { bit } else { 0 };
         body.push(NUMBER);
         body.push(
             flag(self.open.is_some(), HAS_OPEN)
                 | flag(!self.late.is_empty(), HAS_LATE)
-                | flag(!self.sealed.is_empty(), HAS_SEALED),
+                | flag(!self.sealed.is_empty(), HAS_SEALED)
+                | flag(!starts.is_empty(), HAS_STARTS),
         );
         if let Some((encoding, bytes)) = self.open {
             body.push(encoding);
@@ -84,15 +88,19 @@ impl<'a> HistogramsEntry<'a> {
                 body.extend_from_slice(&[chunk.encoding, 0]);
             }
         }
+        if !starts.is_empty() {
+            put_uvarint(&mut body, starts.len() as u64);
+            body.extend_from_slice(starts);
+        }
         put_uvarint(out, body.len() as u64);
         out.extend_from_slice(&body);
     }
 
-    /// Reads the extension that `bytes` are; nothing if it is of another number.
-    pub(super) fn get(&mut self, bytes: &'a [u8]) -> Result<(), DecodeError> {
+    /// Reads the extension that `bytes` are and gives the start times in it; nothing if it is of another number.
+    pub(super) fn get(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], DecodeError> {
         let mut reader = ByteReader::new(bytes);
         if reader.u8("entry extension")? != NUMBER {
-            return Ok(());
+            return Ok(&[]);
         }
         let flags = reader.u8("histogram flags")?;
         if flags & HAS_OPEN != 0 {
@@ -111,7 +119,11 @@ impl<'a> HistogramsEntry<'a> {
                 self.sealed.push(get_sealed(bytes)?);
             }
         }
-        Ok(())
+        if flags & HAS_STARTS == 0 {
+            return Ok(&[]);
+        }
+        let len = reader.length("start times")?;
+        reader.bytes("start times", len)
     }
 }
 

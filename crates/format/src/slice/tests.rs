@@ -45,9 +45,9 @@ fn tenants() -> Vec<(&'static str, Vec<WindowEntry>)> {
     vec![("team", vec![WindowEntry { start: -7_200_000, first_arrival_ms: 5 }]), ("b", Vec::new())]
 }
 
-/// Histograms stand in an extension, which a reader that knows none passes over, as this one does with others.
+/// Histograms and start times stand in an extension, which a reader that knows none passes over, as this one does with others.
 #[test]
-fn histograms_of_an_entry_round_trip() {
+fn histograms_and_starts_of_an_entry_round_trip() {
     let chunk = SealedHistogramEntry {
         file: 3,
         offset: 20,
@@ -64,11 +64,18 @@ fn histograms_of_an_entry_round_trip() {
         HistogramsEntry { sealed: whole.sealed.clone(), ..HistogramsEntry::default() },
         whole,
         HistogramsEntry::default(),
+        HistogramsEntry::default(),
     ];
     let (mut payload, mut last) = (Vec::new(), 0);
+    let starts = |id: u32| if id.is_multiple_of(2) { &b"starts"[..] } else { &[] };
     for (id, histograms) in (5u32..).zip(&parts) {
-        let entry =
-            SeriesEntry { id, last: Some((1, 2)), histograms: histograms.clone(), ..SeriesEntry::default() };
+        let entry = SeriesEntry {
+            id,
+            last: Some((1, 2)),
+            histograms: histograms.clone(),
+            starts: starts(id),
+            ..SeriesEntry::default()
+        };
         encode_entry(&entry, last, &mut payload);
         last = id;
     }
@@ -77,6 +84,7 @@ fn histograms_of_an_entry_round_trip() {
     for (id, want) in (5u32..).zip(&parts) {
         assert_eq!(reader.next(&mut entry), Ok(true));
         assert_eq!((entry.id, entry.last, &entry.histograms), (id, Some((1, 2)), want));
+        assert_eq!(entry.starts, starts(id));
     }
     assert_eq!(reader.next(&mut entry), Ok(false));
     for len in 0..payload.len() {

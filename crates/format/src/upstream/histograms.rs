@@ -11,7 +11,7 @@ use chronolith_model::histogram::{
 use chronolith_model::sample::is_stale;
 use chronolith_model::{FloatHistogram, Histogram, IntHistogram};
 
-use super::record::{skip_start, take8, uvarint, varint};
+use super::record::{Starts, take8, uvarint, varint};
 
 /// Custom bucket boundaries follow the buckets.
 const SCHEMA_CUSTOM: i64 = -53;
@@ -32,6 +32,8 @@ pub struct HistogramRecord<'a> {
     pub series_ref: u64,
     /// Milliseconds.
     pub time: i64,
+    /// When its counters began; 0 if the record does not say.
+    pub start_ms: i64,
     /// Kind of its counts.
     pub counts: Counts,
     /// Reset hint, schema, zero bucket, count, sum, spans, buckets, custom boundaries.
@@ -158,17 +160,22 @@ pub fn for_each_histogram<'a>(
     if !has_start && !rest.is_empty() {
         let base = (|| Some((take8(&mut rest)?, take8(&mut rest)?)))();
         let Some((base_ref, base_time)) = base else { return Err(short(record, rest)) };
-        place = Place { series_ref: base_ref, first_time: base_time.cast_signed(), is_first: false };
+        place = Place {
+            series_ref: base_ref,
+            first_time: base_time.cast_signed(),
+            is_first: false,
+            starts: Starts::default(),
+        };
     }
     while !rest.is_empty() {
         let found = if has_start { place.next_with_start(&mut rest) } else { place.next(&mut rest) };
-        let Some((series_ref, time)) = found else { return Err(short(record, rest)) };
+        let Some((series_ref, time, start_ms)) = found else { return Err(short(record, rest)) };
         let front = rest;
         if skip_histogram(&mut rest, counts).is_none() {
             return Err(short(record, rest));
         }
         let bytes = front.get(..front.len() - rest.len()).unwrap_or_default();
-        visit(HistogramRecord { series_ref, time, counts, bytes });
+        visit(HistogramRecord { series_ref, time, start_ms, counts, bytes });
     }
     Ok(())
 }
@@ -178,28 +185,29 @@ struct Place {
     series_ref: u64,
     first_time: i64,
     is_first: bool,
+    starts: Starts,
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Place { series_ref: 0, first_time: 0, is_first: true }
+        Place { series_ref: 0, first_time: 0, is_first: true, starts: Starts::default() }
     }
 }
 
 impl Place {
-    fn next(&mut self, rest: &mut &[u8]) -> Option<(u64, i64)> {
+    fn next(&mut self, rest: &mut &[u8]) -> Option<(u64, i64, i64)> {
         let series_ref = self.series_ref.wrapping_add_signed(varint(rest)?);
-        Some((series_ref, self.first_time.wrapping_add(varint(rest)?)))
+        Some((series_ref, self.first_time.wrapping_add(varint(rest)?), 0))
     }
 
-    fn next_with_start(&mut self, rest: &mut &[u8]) -> Option<(u64, i64)> {
+    fn next_with_start(&mut self, rest: &mut &[u8]) -> Option<(u64, i64, i64)> {
         self.series_ref = self.series_ref.wrapping_add_signed(varint(rest)?);
         let time = self.first_time.wrapping_add(varint(rest)?);
-        skip_start(rest, self.is_first)?;
+        let start_ms = self.starts.next(rest)?;
         if self.is_first {
             (self.first_time, self.is_first) = (time, false);
         }
-        Some((self.series_ref, time))
+        Some((self.series_ref, time, start_ms))
     }
 }
 

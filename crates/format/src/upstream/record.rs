@@ -117,7 +117,7 @@ fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a [u8],
 }
 
 /// Calls `visit` with ref, time and value bits of every sample of a record of [`Kind::Samples`] or
-/// [`Kind::SamplesWithStart`] (whose start times are read over).
+/// [`Kind::SamplesWithStart`], without start times.
 ///
 /// # Errors
 /// [`DecodeError`] where a sample cannot be read; those before it have been visited.
@@ -125,7 +125,7 @@ fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a [u8],
 /// Refs and times mostly take one or two bytes each, which are read without a loop.
 pub fn for_each_sample(record: &[u8], visit: &mut impl FnMut(u64, i64, u64)) -> Result<(), DecodeError> {
     if Kind::of(record) == Some(Kind::SamplesWithStart) {
-        return for_each_with_start(record, visit);
+        return for_each_with_start(record, &mut |series_ref, time, bits, _| visit(series_ref, time, bits));
     }
     if record.len() <= 1 {
         return Ok(());
@@ -143,35 +143,59 @@ pub fn for_each_sample(record: &[u8], visit: &mut impl FnMut(u64, i64, u64)) -> 
     Ok(())
 }
 
-fn for_each_with_start(record: &[u8], visit: &mut impl FnMut(u64, i64, u64)) -> Result<(), DecodeError> {
+/// Calls `visit` with ref, time, value bits and start time (0 if there is none) of every sample of a record of
+/// [`Kind::SamplesWithStart`].
+///
+/// # Errors
+/// As [`for_each_sample`].
+pub fn for_each_with_start(
+    record: &[u8],
+    visit: &mut impl FnMut(u64, i64, u64, i64),
+) -> Result<(), DecodeError> {
     let mut rest = record.get(1..).unwrap_or_default();
-    let (mut series_ref, mut first_time) = (0i64, None);
+    let (mut series_ref, mut first_time, mut starts) = (0i64, None, Starts::default());
     while !rest.is_empty() {
         let offset = record.len() - rest.len();
         let sample = (|| {
             series_ref = series_ref.wrapping_add(varint(&mut rest)?);
             let time_delta = varint(&mut rest)?;
             let time = first_time.map_or(time_delta, |first: i64| first.wrapping_add(time_delta));
-            skip_start(&mut rest, first_time.is_none())?;
+            let start_ms = starts.next(&mut rest)?;
             first_time.get_or_insert(time);
-            Some((time, take8(&mut rest)?))
+            Some((time, take8(&mut rest)?, start_ms))
         })();
-        let Some((time, bits)) = sample else { return Err(short_sample(record, offset)) };
-        visit(series_ref.cast_unsigned(), time, bits);
+        let Some((time, bits, start_ms)) = sample else { return Err(short_sample(record, offset)) };
+        visit(series_ref.cast_unsigned(), time, bits, start_ms);
     }
     Ok(())
 }
 
-/// Reads over a start time: of the first sample it stands as it is, of later ones a marker says whether it follows.
-pub(super) fn skip_start(rest: &mut &[u8], is_first: bool) -> Option<()> {
-    const ABSENT: u8 = 0;
-    const AS_BEFORE: u8 = 1;
-    if is_first {
-        return varint(rest).map(drop);
+/// Reads the start times of a record: of the first sample it stands as it is, of later ones a marker says what it is.
+#[derive(Debug, Default)]
+pub(super) struct Starts {
+    first: Option<i64>,
+    before: i64,
+}
+
+impl Starts {
+    /// The start time of the next sample; 0 if it has none.
+    pub(super) fn next(&mut self, rest: &mut &[u8]) -> Option<i64> {
+        const ABSENT: u8 = 0;
+        const AS_BEFORE: u8 = 1;
+        self.before = match self.first {
+            None => *self.first.insert(varint(rest)?),
+            Some(first) => {
+                let (&marker, behind) = rest.split_first()?;
+                *rest = behind;
+                match marker {
+                    ABSENT => 0,
+                    AS_BEFORE => self.before,
+                    _ => first.wrapping_add(varint(rest)?),
+                }
+            }
+        };
+        Some(self.before)
     }
-    let (&marker, behind) = rest.split_first()?;
-    *rest = behind;
-    if matches!(marker, ABSENT | AS_BEFORE) { Some(()) } else { varint(rest).map(drop) }
 }
 
 #[cold]

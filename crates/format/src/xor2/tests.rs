@@ -72,3 +72,57 @@ fn any_bytes_end_in_ascending_samples_or_an_error() {
         }
     }
 }
+
+/// Start times of the golden chunks, by name.
+fn golden_starts(name: &str) -> Vec<i64> {
+    let text = include_str!("../../testdata/xor2/starts.txt");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap();
+    line.split(' ').map(|start| start.parse().unwrap()).collect()
+}
+
+/// The start times are upstream's, and of the samples the same bytes are written again.
+#[test]
+fn golden_chunks_have_start_times_and_are_what_is_written() {
+    for (name, bytes, _) in goldens() {
+        let mut out = Columns::default();
+        decode(&bytes, TimeRange::ALL, &mut out).unwrap();
+        let starts: Vec<i64> = (0..out.len()).map(|at| out.start_time_at(at)).collect();
+        assert_eq!(starts, golden_starts(&name), "{name}");
+        let mut written = Vec::new();
+        encode(&out.times, &out.values, &out.start_times, &mut written);
+        assert_eq!(written, bytes, "{name}");
+        let (first, end) = (out.len() / 3, out.len() / 2);
+        let mut part = Columns::default();
+        decode(&bytes, TimeRange { start: out.times[first], end: out.times[end] }, &mut part).unwrap();
+        (0..part.len()).for_each(|at| assert_eq!(part.start_time_at(at), starts[first + at], "{name}"));
+    }
+}
+
+#[test]
+fn any_samples_and_start_times_round_trip() {
+    let rng = Rng::from_seed(9);
+    for round in 0..300u64 {
+        let mut samples = Columns::default();
+        let mut time = rng.next_u64() as i64 >> 8;
+        for _ in 0..1 + rng.below(200) {
+            time += 1 + (rng.next_u64() >> (20 + rng.below(44))) as i64;
+            samples
+                .push(time, f64::from_bits(if rng.below(9) == 0 { STALE_NAN_BITS } else { rng.below(99) }));
+            let start_ms = match round % 4 {
+                0 => 0,
+                1 => 5,
+                2 => time - 1000,
+                _ => rng.next_u64() as i64 >> rng.below(64),
+            };
+            if start_ms != 0 {
+                samples.set_start_time(start_ms);
+            }
+        }
+        let (mut bytes, mut out) = (Vec::new(), Columns::default());
+        encode(&samples.times, &samples.values, &samples.start_times, &mut bytes);
+        decode(&bytes, TimeRange { start: i64::MIN, end: i64::MAX }, &mut out).unwrap();
+        let bits = |columns: &Columns| columns.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!((&out.times, bits(&out)), (&samples.times, bits(&samples)));
+        (0..out.len()).for_each(|at| assert_eq!(out.start_time_at(at), samples.start_time_at(at)));
+    }
+}

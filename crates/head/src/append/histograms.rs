@@ -1,11 +1,14 @@
-//! Appending the series of a batch that bring native histograms, perhaps among floats, and their log frames.
+//! Appending the series of a batch that bring native histograms, perhaps among floats, or have start times; log frames of
+//! histograms.
 //!
 //! Holds: frames of both kinds replay to what memory has: at most the samples that replace one of the other kind must
 //! stand behind it in the log, so the frame of the other kind is queued first.
 
 use chronolith_format::wal::{self, HistogramsWriter};
 
-use super::{AppendJob, AppendScratch, BatchSample, Logged, count_applied, note_applied, reject_sample};
+use super::{
+    AppendJob, AppendScratch, BatchSample, Logged, count_applied, note_applied, reject_sample, starts,
+};
 use crate::head::Head;
 use crate::stripe::{Applied, Stripe, StripeWorld};
 
@@ -26,7 +29,7 @@ pub(super) struct Target<'a, 'w> {
 }
 
 impl Head {
-    /// Appends the samples of one series, some of which are histograms.
+    /// Appends the samples of one series, which has histograms or start times.
     pub(super) fn append_mixed(
         &self,
         job: &mut AppendJob<'_>,
@@ -38,11 +41,16 @@ impl Head {
         let series = &batch.series[series_idx as usize];
         let id = scratch.ids[series_idx as usize];
         let mut histograms = batch.histograms_of(series).iter().peekable();
+        let has_starts = starts::has_some(batch, series, target.stripe, id);
         for at in series.samples.clone() {
             let histogram = histograms.next_if(|(idx, _)| *idx == at).map(|(_, histogram)| histogram);
             let (time, bits) = (batch.times[at as usize], batch.values[at as usize].to_bits());
             if let Some(reject) = job.bounds.refuse(time) {
                 reject_sample(job, reject, series_idx, time);
+                continue;
+            }
+            let sample = BatchSample { series_idx, id, at: at as usize };
+            if has_starts && self.refuse_start(job, target, sample) {
                 continue;
             }
             let stripe = &mut *target.stripe;
@@ -52,7 +60,9 @@ impl Head {
                 }
                 None => stripe.append(target.world, &mut job.windows, id, time, bits),
             };
-            let sample = BatchSample { series_idx, id, at: at as usize };
+            if has_starts {
+                self.keep_start(job, scratch, target, sample, applied);
+            }
             if histogram.is_none() {
                 if applied == Applied::Replaced {
                     self.queue_histograms(job, scratch, target.stripe_idx);

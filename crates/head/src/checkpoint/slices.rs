@@ -10,7 +10,7 @@ use chronolith_format::slice::{
     SealedHistogramEntry, SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
 };
 use chronolith_format::wal::{FrameHeader, HistogramsWriter, STRIPE_NONE};
-use chronolith_format::xor;
+use chronolith_format::{starts, xor};
 
 use super::{CheckpointStats, Moment, Rolling};
 use crate::head::Head;
@@ -157,7 +157,16 @@ impl Copy<'_> {
             late = xor::encode_whole(&samples.times, &samples.values);
             self.sample_count += samples.len() as u64;
         }
-        let mut entry = SeriesEntry { id, tenant, late: &late, sealed, histograms, ..SeriesEntry::default() };
+        let starts = start_times(stripe, id);
+        let mut entry = SeriesEntry {
+            id,
+            tenant,
+            late: &late,
+            sealed,
+            histograms,
+            starts: &starts,
+            ..SeriesEntry::default()
+        };
         let mut open = std::mem::take(&mut self.open);
         if hot.open.is_none() {
             entry.last = (hot.xor.count() > 0).then(|| (hot.xor.time(), hot.xor.value_bits()));
@@ -206,6 +215,18 @@ impl Copy<'_> {
         let open = track.open.as_ref().map(|open| (open.encoding(), open.bytes()));
         HistogramsEntry { open, late, sealed }
     }
+}
+
+/// The start times of a series as runs; empty if nothing is known.
+fn start_times(stripe: &Stripe, id: u32) -> Vec<u8> {
+    let (mut runs, mut bytes) = (Vec::new(), Vec::new());
+    if let Some(track) = stripe.starts_of(id) {
+        track.runs(&mut runs);
+    }
+    if !runs.is_empty() {
+        starts::encode(&runs, &mut bytes);
+    }
+    bytes
 }
 
 /// The late histograms of a series as a payload of the log; empty if there are none.

@@ -61,7 +61,7 @@ pub(super) fn restore(
             None => *damaged_count += 1,
         }
     }
-    stripe.restore_histograms(entry.id, parts, series.window_ms);
+    stripe.restore_histograms(&series.world(), entry.id, parts);
 }
 
 /// The window of the times `first` to `last`, if they lie in one.

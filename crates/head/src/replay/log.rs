@@ -14,7 +14,7 @@ use std::thread::ScopedJoinHandle;
 use chronolith_base::hash::HashMap;
 use chronolith_format::wal::{
     DeletesRef, FrameRef, HistogramsRef, KIND_DELETES, KIND_HISTOGRAMS, KIND_SAMPLES, KIND_SERIES,
-    SEGMENT_HEADER_BYTES, SamplesRef, SeriesRef,
+    KIND_STARTS, SEGMENT_HEADER_BYTES, SamplesRef, SeriesRef,
 };
 use chronolith_model::{Labels, TenantId, TimeRange};
 use parking_lot::{Mutex, RwLock};
@@ -22,6 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use super::files::{LogFiles, Segment, SegmentEnd};
 use super::histograms;
 use super::positions::Positions;
+use super::starts;
 use super::stream::{Block, FrameStream};
 use crate::head::{Series, replay_thread_count};
 use crate::options::HeadError;
@@ -386,6 +387,7 @@ fn take_block(
         let applied = match frame.header.kind {
             KIND_SAMPLES => samples.decode(payload).map(|()| apply(samples, sequence, shared)),
             KIND_HISTOGRAMS => histograms::apply(payload, sequence, shared),
+            KIND_STARTS => starts::apply(payload, sequence, shared),
             KIND_DELETES => DeletesRef::decode(payload).map(|d| apply_deletes(&d, sequence, shared)),
             // Definitions are taken in by the reading thread, kinds of later versions by nobody.
             _ => Ok(()),

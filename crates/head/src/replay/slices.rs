@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use super::files::{LogFiles, read_head};
 use super::histograms;
+use super::starts;
 use crate::chain::Chain;
 use crate::checkpoint::{Spot, slice_of, slice_path};
 use crate::head::{Series, replay_thread_count};
@@ -286,6 +287,9 @@ fn put_series(stripe: &mut Stripe, series: &Series, entry: &SeriesEntry<'_>, ten
     }
     if !entry.histograms.is_empty() {
         histograms::restore(stripe, series, entry, tally, &mut work.missing_files, &mut work.damaged_count);
+    }
+    if !entry.starts.is_empty() {
+        starts::restore(stripe, entry.id, entry.starts, &mut work.damaged_count);
     }
 }
 

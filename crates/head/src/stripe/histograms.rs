@@ -7,6 +7,7 @@
 //! Not here: chunk bytes (`format::histogram`), the log (`append`).
 
 mod append;
+mod budget;
 mod erase;
 mod restore;
 mod seal;
@@ -25,6 +26,9 @@ use super::{Stripe, place_of};
 use crate::memory::MemoryPart;
 use crate::sealed::SealedPlace;
 
+use budget::late_bytes_of;
+
+pub(crate) use budget::HistogramBudget;
 pub(crate) use restore::HistogramParts;
 
 /// End of the window of an open float chunk whose series has histograms: every float takes the long way.
@@ -57,6 +61,7 @@ pub(crate) struct Track {
     /// They win over chunks: a late one has the time of another only if it has replaced it.
     pub(crate) late: BTreeMap<i64, Arc<Histogram>>,
     late_bytes: usize,
+    open_bytes: usize,
     pub(crate) sealed: Vec<HistogramNode>,
 }
 
@@ -67,6 +72,7 @@ impl Track {
         last: i64::MIN,
         late: BTreeMap::new(),
         late_bytes: 0,
+        open_bytes: 0,
         sealed: Vec::new(),
     };
 
@@ -97,11 +103,6 @@ impl Track {
     }
 }
 
-/// Bytes that a late histogram takes.
-fn late_bytes_of(histogram: &Histogram) -> usize {
-    histogram.memory_bytes() + 32
-}
-
 /// Which chunk was decoded last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
@@ -113,7 +114,10 @@ enum Seen {
 #[derive(Default)]
 pub(crate) struct Histograms {
     tracks: HashMap<u32, Box<Track>>,
+    open_bytes: usize,
     late_bytes: usize,
+    /// Of these, what the head's budget knows.
+    told_bytes: u64,
     /// The chunk that was decoded last: a sender that repeats a batch asks for one after another of its samples.
     decoded: Option<(Seen, Columns)>,
 }
@@ -223,7 +227,7 @@ impl Stripe {
         self.histograms.tracks.remove(&id);
         if self.histograms.tracks.is_empty() {
             // After a peak nothing is kept of it.
-            self.histograms = Histograms::default();
+            self.histograms = Histograms { told_bytes: self.histograms.told_bytes, ..Histograms::default() };
         }
         if let Some(hot) = self.hot_mut(id)
             && !hot.open.is_none()

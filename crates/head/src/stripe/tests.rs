@@ -6,8 +6,16 @@ use super::*;
 use crate::sealed::SealedPlace;
 use crate::stripe::late::LATE_COUNT_MAX;
 
+static UNLIMITED: HistogramBudget = HistogramBudget::new(u64::MAX);
+
 fn world_of<'a>(env: &'a Env, store: &'a SealedStore, window_ms: i64) -> StripeWorld<'a> {
-    StripeWorld { store, disk: &*env.disk, window_ms, duplicates: DuplicatePolicy::KeepFirst }
+    StripeWorld {
+        store,
+        disk: &*env.disk,
+        histograms: &UNLIMITED,
+        window_ms,
+        duplicates: DuplicatePolicy::KeepFirst,
+    }
 }
 
 fn store_of(env: &Env) -> SealedStore {

@@ -1,6 +1,8 @@
 //! Samples of both kinds for tests of what is stored: random ones, and a text that tells two of them apart.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use chronolith_base::Rng;
@@ -47,13 +49,33 @@ fn text_of<C: Count + std::fmt::Debug>(kind: char, one: &HistogramOf<C>) -> Stri
     out
 }
 
-/// The texts of columns by time.
-pub fn texts(columns: &Columns) -> Vec<(i64, String)> {
-    let sample = |at: usize| match columns.histogram_at(at) {
+/// A sample in eight bytes: the bits of a float, or what tells one histogram from another.
+pub fn mark(sample: &Sample) -> u64 {
+    match sample {
+        Sample::Float(value) => value.to_bits(),
+        Sample::Histogram(_) => {
+            let mut hasher = DefaultHasher::new();
+            text(sample).hash(&mut hasher);
+            hasher.finish()
+        }
+    }
+}
+
+/// The marks of columns by time.
+pub fn marks(columns: &Columns) -> BTreeMap<i64, u64> {
+    (0..columns.len()).map(|at| (columns.times[at], mark(&sample_at(columns, at)))).collect()
+}
+
+fn sample_at(columns: &Columns, at: usize) -> Sample {
+    match columns.histogram_at(at) {
         Some(histogram) => Sample::Histogram(histogram.clone()),
         None => Sample::Float(columns.values[at]),
-    };
-    (0..columns.len()).map(|at| (columns.times[at], text(&sample(at)))).collect()
+    }
+}
+
+/// The texts of columns by time.
+pub fn texts(columns: &Columns) -> Vec<(i64, String)> {
+    (0..columns.len()).map(|at| (columns.times[at], text(&sample_at(columns, at)))).collect()
 }
 
 /// A float, or a histogram that mostly continues those around `level`.

@@ -118,8 +118,7 @@ pub fn read_once(world: &World, head: &Head, name: &str, selector: &Selector<'_>
         series.samples.read(range, &mut columns).expect("samples read");
         assert!(columns.times.is_sorted_by(|a, b| a < b), "times ascend");
         assert!(series.samples.sample_count_hint() >= columns.len());
-        let samples: BTreeMap<i64, u64> =
-            columns.times.iter().copied().zip(columns.values.iter().map(|v| v.to_bits())).collect();
+        let samples = kinds::marks(&columns);
         if !samples.is_empty() {
             out.insert((name.to_owned(), series.labels), samples);
         }
@@ -135,8 +134,8 @@ fn check_newest(world: &World, head: &Head, name: &str, selector: &Selector<'_>,
     for series in found {
         let mut columns = Columns::default();
         series.samples.read(selector.range, &mut columns).expect("samples read");
-        if let (Some(&time), Some(&value)) = (columns.times.last(), columns.values.last()) {
-            newest.insert((name.to_owned(), series.labels), (time, value.to_bits()));
+        if let Some(last) = kinds::marks(&columns).pop_last() {
+            newest.insert((name.to_owned(), series.labels), last);
         }
     }
     let last = |samples: &BTreeMap<i64, u64>| samples.iter().next_back().map(|(time, bits)| (*time, *bits));

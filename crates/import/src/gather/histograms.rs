@@ -22,6 +22,8 @@ const HISTOGRAM_BYTES_MAX: usize = 64 << 20;
 pub(super) struct WaitingHistogram {
     series: u32,
     time: i64,
+    /// 0 if nobody knows.
+    start_ms: i64,
     histogram: Arc<Histogram>,
 }
 
@@ -40,6 +42,9 @@ impl Waiting for WaitingHistogram {
 
     fn push(&self, out: &mut Columns) {
         out.push_histogram(self.time, self.histogram.clone());
+        if self.start_ms != 0 {
+            out.set_start_time(self.start_ms);
+        }
     }
 
     fn put(output: &mut Output, series: u32, range: TimeRange, samples: &Columns) -> Result<(), BlockError> {
@@ -53,21 +58,23 @@ impl Gather {
         match self.table.of_ref(record.series_ref) {
             NONE => self.counts.unknown_series_samples += 1,
             series => match record.histogram() {
-                Some(histogram) => self.histogram(series, record.time, Arc::new(histogram)),
+                Some(histogram) => {
+                    self.histogram(series, record.time, Arc::new(histogram), record.start_ms);
+                }
                 None => self.counts.invalid_histograms += 1,
             },
         }
     }
 
     /// One histogram of a log or an m-mapped chunk.
-    pub(super) fn histogram(&mut self, series: u32, time: i64, histogram: Arc<Histogram>) {
+    pub(super) fn histogram(&mut self, series: u32, time: i64, histogram: Arc<Histogram>, start_ms: i64) {
         if time < self.min_time {
             self.counts.in_block_samples += 1;
         } else if !(TIME_MIN_MS..=TIME_MAX_MS).contains(&time) {
             self.counts.out_of_bounds_samples += 1;
         } else {
             self.histogram_bytes += histogram.memory_bytes() + size_of::<WaitingHistogram>();
-            self.histograms.push(WaitingHistogram { series, time, histogram });
+            self.histograms.push(WaitingHistogram { series, time, start_ms, histogram });
             if self.histogram_bytes >= HISTOGRAM_BYTES_MAX {
                 let flushed = self.flush_histograms();
                 self.fail(flushed);

@@ -10,7 +10,7 @@ use super::waiting::Waiting;
 use crate::output::Output;
 use crate::refs::NONE;
 
-/// Late samples in memory: 24 bytes each.
+/// Late samples in memory: 32 bytes each.
 pub(super) const LATE_MAX: usize = 2 << 20;
 
 /// One of them.
@@ -19,6 +19,8 @@ pub(super) struct LateSample {
     pub(super) series: u32,
     pub(super) time: i64,
     pub(super) bits: u64,
+    /// 0 if nobody knows.
+    pub(super) start_ms: i64,
 }
 
 impl Waiting for LateSample {
@@ -36,6 +38,9 @@ impl Waiting for LateSample {
 
     fn push(&self, out: &mut Columns) {
         out.push(self.time, f64::from_bits(self.bits));
+        if self.start_ms != 0 {
+            out.set_start_time(self.start_ms);
+        }
     }
 
     fn put(output: &mut Output, series: u32, range: TimeRange, samples: &Columns) -> Result<(), BlockError> {

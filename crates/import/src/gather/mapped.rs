@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 
 use chronolith_base::{Env, Mapped};
-use chronolith_format::chunks::ENCODINGS_OPAQUE;
 use chronolith_format::kinds;
 use chronolith_format::upstream::head_chunks::HeadChunks;
 use chronolith_format::xor::{self, ENCODING_XOR};
@@ -141,11 +140,6 @@ impl Gather {
         let file = self.chunks.files.get(place.file as usize).map_or(&[][..], |file| file);
         let (start, len) = (place.start as usize, place.len as usize);
         let bytes = file.get(start..start + len).unwrap_or_default();
-        if ENCODINGS_OPAQUE.contains(&place.encoding) {
-            let count = bytes.first_chunk::<2>().map_or(0, |count| u16::from_be_bytes(*count));
-            self.counts.histogram_samples += u64::from(count);
-            return false;
-        }
         let decoded = match place.encoding {
             ENCODING_XOR => xor::decode(bytes, TimeRange::ALL, columns).is_ok(),
             ENCODING_XOR2 => xor2::decode(bytes, TimeRange::ALL, columns).is_ok(),
@@ -163,17 +157,19 @@ impl Gather {
     fn append_mapped(&mut self, series: u32, out_of_order: bool, columns: &Columns) {
         if !columns.histograms.is_empty() {
             for (idx, histogram) in &columns.histograms {
-                self.histogram(series, columns.times[*idx as usize], histogram.clone());
+                let at = *idx as usize;
+                self.histogram(series, columns.times[at], histogram.clone(), columns.start_time_at(at));
             }
             return;
         }
-        for (&time, value) in columns.times.iter().zip(&columns.values) {
+        for (at, (&time, value)) in columns.times.iter().zip(&columns.values).enumerate() {
+            let start_ms = columns.start_time_at(at);
             if out_of_order {
-                self.push_late(series, time, value.to_bits());
+                self.push_late(series, time, value.to_bits(), start_ms);
             } else if time < self.min_time {
                 self.counts.in_block_samples += 1;
             } else {
-                self.append(series, time, value.to_bits());
+                self.append(series, time, value.to_bits(), start_ms);
             }
         }
     }

@@ -78,3 +78,60 @@ pub(crate) fn segment(records: &[Vec<u8>], packing: Packing) -> Vec<u8> {
     }
     out
 }
+
+/// Start times of a record, as markers and differences to the first say them.
+struct Starts {
+    first: Option<i64>,
+    before: i64,
+}
+
+impl Starts {
+    fn put(&mut self, start_ms: i64, out: &mut Vec<u8>) {
+        match self.first {
+            None => {
+                put_varint(out, start_ms);
+                self.first = Some(start_ms);
+            }
+            Some(_) if start_ms == 0 => out.push(0),
+            Some(_) if start_ms == self.before => out.push(1),
+            Some(first) => {
+                out.push(2);
+                put_varint(out, start_ms - first);
+            }
+        }
+        self.before = start_ms;
+    }
+}
+
+/// A record of samples, or of histograms (of which the value is the sum), with ref, time, value and start time.
+fn with_starts(kind: u8, samples: &[(u64, i64, f64, i64)], put: impl Fn(f64, &mut Vec<u8>)) -> Vec<u8> {
+    let mut out = vec![kind];
+    let mut starts = Starts { first: None, before: 0 };
+    let (mut before, first_time) = (0u64, samples.first().map_or(0, |sample| sample.1));
+    for (idx, &(series_ref, time, value, start_ms)) in samples.iter().enumerate() {
+        put_varint(&mut out, series_ref.wrapping_sub(before).cast_signed());
+        put_varint(&mut out, if idx == 0 { time } else { time - first_time });
+        starts.put(start_ms, &mut out);
+        put(value, &mut out);
+        before = series_ref;
+    }
+    out
+}
+
+/// A record of samples with start times.
+pub(crate) fn samples_with_start(samples: &[(u64, i64, f64, i64)]) -> Vec<u8> {
+    with_starts(11, samples, |value, out| out.extend_from_slice(&value.to_bits().to_be_bytes()))
+}
+
+/// A record of integer histograms without buckets, with start times.
+pub(crate) fn histograms_with_start(samples: &[(u64, i64, f64, i64)]) -> Vec<u8> {
+    with_starts(12, samples, |sum, out| {
+        out.push(0);
+        put_varint(out, 1);
+        out.extend_from_slice(&0.001f64.to_bits().to_be_bytes());
+        put_uvarint(out, 5);
+        put_uvarint(out, 5);
+        out.extend_from_slice(&sum.to_bits().to_be_bytes());
+        out.extend_from_slice(&[0, 0, 0, 0]);
+    })
+}

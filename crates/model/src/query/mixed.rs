@@ -63,7 +63,7 @@ impl Columns {
         start..self.times.partition_point(|&time| time < range.end).max(start)
     }
 
-    /// Takes the samples at `places` out.
+    /// Takes the samples at `places` out; the one behind them stands apart then.
     ///
     /// # Panics
     /// If there are no such samples.
@@ -75,11 +75,14 @@ impl Columns {
             self.start_times.drain(places.start.min(end)..end);
         }
         let removed = places.len() as u32;
-        self.histograms.retain_mut(|(idx, _)| {
+        self.histograms.retain_mut(|(idx, histogram)| {
             if places.contains(&(*idx as usize)) {
                 return false;
             }
             if *idx as usize >= places.end {
+                if *idx as usize == places.end && removed > 0 {
+                    *histogram = apart(histogram);
+                }
                 *idx -= removed;
             }
             true
@@ -203,6 +206,22 @@ mod tests {
             cut.truncate(start);
             assert_eq!(text(&cut), &"ab12c3d"[..start]);
         }
+    }
+
+    /// What stands behind a deleted sample said something about that one: a counter that was reset there would have
+    /// gone down without a reset.
+    #[test]
+    fn behind_removed_samples_nothing_is_known_of_resets() {
+        use ResetHint::{NotReset, Unknown};
+        let hints = |places: Range<usize>| {
+            let mut cut = columns("abcd");
+            cut.remove(places);
+            cut.histograms.iter().map(|(_, one)| one.reset_hint()).collect::<Vec<_>>()
+        };
+        assert_eq!(hints(1..3), [NotReset, Unknown]);
+        assert_eq!(hints(0..1), [Unknown, NotReset, NotReset]);
+        assert_eq!(hints(3..4), [NotReset; 3]);
+        assert_eq!(hints(2..2), [NotReset; 4]);
     }
 
     #[test]

@@ -1,56 +1,61 @@
 //! Aggregations: series are folded into the columns of their group as they come.
 //! Holds: the inner vector is never held as a whole; only `quantile` keeps its values.
-//! Not here: `topk` and its like (`aggregate::rank`), `count_values` (`aggregate::distinct`).
+//! Not here: the table of groups (`aggregate::fold`), `topk` and its like (`aggregate::rank`), `count_values` (`aggregate::distinct`).
 
 pub(crate) mod distinct;
+pub(crate) mod fold;
 pub(crate) mod rank;
 
-use std::sync::Arc;
-
-use chronolith_base::hash::HashMap;
+use chronolith_model::labels::LabelsKey;
 use chronolith_model::{Labels, METRIC_NAME};
 
-use super::annotation::note::{Note, Operation};
-use super::histogram::fold::HistogramFold;
 use super::rollup::moments::{self, Mean, Sum};
-use super::run::{Hold, Run};
-use super::series::{ABSENT, BoxOperator, SAMPLE_BYTES, SeriesOperator, StepScalar, StepSeries, is_absent};
-use super::{EvalError, unwrap_parens};
-use crate::ast::{Aggregate, AggregateOp, Span};
+use super::series::{ABSENT, StepScalar, is_absent};
+use crate::ast::{Aggregate, AggregateOp};
 
 /// Which labels make a group.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Grouping<'q> {
-    labels: &'q [String],
+    /// Ascending; of `without` the metric name is among them.
+    names: Vec<&'q str>,
     without: bool,
 }
 
 impl<'q> Grouping<'q> {
     /// As `by` or `without` says.
     pub(crate) fn new(aggregate: &'q Aggregate) -> Grouping<'q> {
-        Grouping { labels: &aggregate.grouping, without: aggregate.without }
+        let mut names: Vec<&str> = aggregate.grouping.iter().map(String::as_str).collect();
+        if aggregate.without {
+            names.push(METRIC_NAME);
+        }
+        names.sort_unstable();
+        Grouping { names, without: aggregate.without }
     }
 
     /// Whether all series are in one group.
     pub(crate) fn is_one(&self) -> bool {
-        !self.without && self.labels.is_empty()
+        !self.without && self.names.is_empty()
+    }
+
+    /// Puts the labels of the group of a series into `key`.
+    pub(crate) fn key_of(&self, labels: &Labels, key: &mut LabelsKey) {
+        if self.without {
+            key.leave_out(labels, &self.names);
+        } else {
+            key.keep(labels, &self.names);
+        }
     }
 
     /// Labels of the group of a series.
     pub(crate) fn of(&self, labels: &Labels) -> Labels {
-        if self.is_one() {
-            return Labels::empty();
-        }
-        labels.filtered(|name| if self.without { !self.excludes(name) } else { self.names(name) })
+        let mut key = LabelsKey::default();
+        self.key_of(labels, &mut key);
+        key.to_labels()
     }
 
     /// Whether `without` takes this label away.
     pub(crate) fn excludes(&self, name: &str) -> bool {
-        self.without && (self.names(name) || name == METRIC_NAME)
-    }
-
-    fn names(&self, name: &str) -> bool {
-        self.labels.iter().any(|label| label == name)
+        self.without && self.names.binary_search(&name).is_ok()
     }
 }
 
@@ -201,183 +206,5 @@ fn add_to_sums(sums: &mut [f64], rests: &mut [f64], values: &[f64]) {
         let (new_sum, new_rest) = if is_first { (value, 0.0) } else { (after.value, after.rest) };
         *sum = if is_missing { before.value } else { new_sum };
         *rest = if is_missing { before.rest } else { new_rest };
-    }
-}
-
-/// Groups in order of first appearance.
-struct Groups {
-    index: HashMap<Labels, usize>,
-    groups: Vec<Group>,
-}
-
-struct Group {
-    labels: Labels,
-    drop_name: bool,
-    columns: Columns,
-    /// Sums or means of histograms: empty, or one a step.
-    histograms: Vec<Option<Box<HistogramFold>>>,
-}
-
-/// One of the aggregations that yield one series a group.
-pub(crate) struct Fold<'q> {
-    run: &'q Run<'q>,
-    inner: Option<BoxOperator<'q>>,
-    op: AggregateOp,
-    grouping: Grouping<'q>,
-    /// The quantile.
-    param: StepScalar,
-    step_count: usize,
-    /// Where the inner vector stands in the query.
-    span: Span,
-    results: std::vec::IntoIter<Group>,
-    hold: Hold<'q>,
-}
-
-impl<'q> Fold<'q> {
-    /// `param` is the quantile, and ignored by the others.
-    pub(crate) fn new(
-        run: &'q Run<'q>,
-        inner: BoxOperator<'q>,
-        aggregate: &'q Aggregate,
-        param: StepScalar,
-        step_count: usize,
-    ) -> Fold<'q> {
-        Fold {
-            run,
-            inner: Some(inner),
-            op: aggregate.op,
-            grouping: Grouping::new(aggregate),
-            param,
-            step_count,
-            span: unwrap_parens(&aggregate.expr).span,
-            results: Vec::new().into_iter(),
-            hold: run.hold(),
-        }
-    }
-
-    fn fold(&mut self, mut inner: BoxOperator<'q>) -> Result<Vec<Group>, EvalError> {
-        let mut all = Groups { index: HashMap::default(), groups: Vec::new() };
-        let mut series = StepSeries::default();
-        while inner.next(&mut series)? {
-            self.run.ctx.check()?;
-            let at = self.group_of(&series.labels, &mut all)?;
-            let group = &mut all.groups[at];
-            group.drop_name |= series.drop_name;
-            if series.has_histograms() || !group.histograms.is_empty() {
-                self.add_mixed(group, &mut series)?;
-            }
-            group.columns.add(&series.values);
-            if self.op == AggregateOp::Quantile {
-                self.hold
-                    .grow(series.values.len() as u64, (series.values.len() * size_of::<f64>()) as u64)?;
-            }
-        }
-        Ok(all.groups)
-    }
-
-    /// Adds the histograms of a series to a group, where the aggregation takes them; they are floats, or gone, then.
-    fn add_mixed(&mut self, group: &mut Group, series: &mut StepSeries) -> Result<(), EvalError> {
-        match self.op {
-            AggregateOp::Count | AggregateOp::Group => return Ok(()),
-            AggregateOp::Sum | AggregateOp::Avg => {}
-            op => {
-                if series.histograms.iter().zip(&series.values).any(|(h, v)| h.is_some() && !is_absent(*v)) {
-                    self.run.annotations.note(Note::IgnoredInGroup(op.as_str()), self.span);
-                }
-                series.drop_histograms();
-                return Ok(());
-            }
-        }
-        group.histograms.resize_with(self.step_count, || None);
-        let mut bytes = 0;
-        for (step, fold) in group.histograms.iter_mut().enumerate() {
-            let Some(histogram) = series.histogram(step) else {
-                // After histograms that do not fit each other nothing counts.
-                if fold.as_ref().is_some_and(|fold| fold.incompatible) {
-                    series.values[step] = ABSENT;
-                }
-                continue;
-            };
-            let Some(fold) = fold else {
-                let floats_first = group.columns.has_float(step);
-                let new = if floats_first { HistogramFold::inert() } else { HistogramFold::new(histogram) };
-                bytes += new.heap_bytes();
-                *fold = Some(Box::new(new));
-                continue;
-            };
-            let could = !fold.incompatible;
-            if self.op == AggregateOp::Sum {
-                fold.add_to_sum(histogram)
-            } else {
-                fold.add_to_mean(histogram)
-            }
-            if could && fold.incompatible {
-                let name = series.labels.metric_name().unwrap_or("");
-                self.run.annotations.note(Note::MixedSchemas(name), self.span);
-            }
-        }
-        series.drop_histograms();
-        self.hold.grow(bytes as u64 / SAMPLE_BYTES, bytes as u64)
-    }
-
-    /// Puts sums and means of histograms into their steps.
-    fn finish_histograms(&self, folds: Vec<Option<Box<HistogramFold>>>, out: &mut StepSeries) {
-        let say = |note: Note<'_>| self.run.annotations.note(note, self.span);
-        for (step, fold) in folds.into_iter().enumerate() {
-            let Some(fold) = fold else { continue };
-            if fold.reconciled {
-                say(Note::Reconciled(Operation::Aggregation));
-            }
-            if !is_absent(out.values[step]) {
-                say(Note::MixedGroup);
-                out.values[step] = ABSENT;
-                continue;
-            }
-            if fold.incompatible {
-                continue;
-            }
-            if fold.hints_collide() {
-                say(Note::Collision(Operation::Aggregation));
-            }
-            let mut result = if self.op == AggregateOp::Sum { fold.into_sum() } else { fold.into_mean() };
-            result.compact(0);
-            out.set_histogram(step, Arc::new(result));
-        }
-    }
-
-    fn group_of(&mut self, labels: &Labels, all: &mut Groups) -> Result<usize, EvalError> {
-        if self.grouping.is_one() && !all.groups.is_empty() {
-            return Ok(0);
-        }
-        let labels = self.grouping.of(labels);
-        if let Some(&at) = all.index.get(&labels) {
-            return Ok(at);
-        }
-        let bytes = labels.heap_bytes() + self.step_count * Columns::bytes_per_step(self.op);
-        self.hold.grow(self.step_count as u64, bytes as u64)?;
-        all.index.insert(labels.clone(), all.groups.len());
-        let columns = Columns::new(self.op, self.step_count);
-        all.groups.push(Group { labels, drop_name: false, columns, histograms: Vec::new() });
-        Ok(all.groups.len() - 1)
-    }
-}
-
-impl SeriesOperator for Fold<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
-        if let Some(inner) = self.inner.take() {
-            self.results = self.fold(inner)?.into_iter();
-        }
-        while let Some(group) = self.results.next() {
-            out.labels = group.labels;
-            out.drop_name = group.drop_name;
-            out.clear_steps();
-            group.columns.finish(self.op, &self.param, &mut out.values);
-            self.finish_histograms(group.histograms, out);
-            // Histograms may have been ignored, or fit nothing.
-            if !out.is_void() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 }

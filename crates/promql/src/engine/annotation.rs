@@ -21,7 +21,7 @@ pub(crate) struct Annotations<'q> {
     lists: Mutex<Lists>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Lists {
     warnings: Vec<Annotation>,
     infos: Vec<Annotation>,
@@ -31,10 +31,29 @@ struct Lists {
 }
 
 /// What is to be said later.
-#[derive(Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SetAside(Lists);
 
+impl SetAside {
+    /// Whether there is nothing to say.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Lists { warnings, infos, repairs, overlaps } = &self.0;
+        warnings.is_empty() && infos.is_empty() && repairs.is_empty() && overlaps.is_empty()
+    }
+
+    /// The same about other places of the query.
+    pub(crate) fn moved(&self, place: impl Fn(Span) -> Span) -> SetAside {
+        let mut moved = self.clone();
+        let Lists { warnings, infos, repairs, overlaps } = &mut moved.0;
+        warnings.iter_mut().chain(infos).for_each(|annotation| annotation.span = place(annotation.span));
+        repairs.iter_mut().for_each(|(_, span, _)| *span = place(*span));
+        overlaps.iter_mut().for_each(|(_, span, _)| *span = place(*span));
+        moved
+    }
+}
+
 /// What is to be said, and where in the query.
+#[derive(Debug, Clone, PartialEq)]
 struct Annotation {
     message: String,
     span: Span,

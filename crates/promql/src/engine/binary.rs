@@ -7,20 +7,22 @@ mod conflict;
 pub(crate) mod matching;
 pub(crate) mod set;
 
-use chronolith_base::hash::HashMap;
+use chronolith_base::hash::HashTable;
 use chronolith_model::Labels;
+use chronolith_model::labels::LabelsKey;
 
 use super::EvalError;
 use super::annotation::note::Note;
 use super::arith::ElementOp;
 use super::histogram::element::{self, Outcome};
+use super::keys::{Entry, LabelSets};
 use super::run::{Hold, Run};
 use super::series::{
     ABSENT, BoxOperator, Element, SeriesOperator, StepScalar, StepSeries, collect, is_absent,
     merge_equal_labels,
 };
 use crate::ast::{MatchCardinality, Span, VectorMatching};
-use matching::{Signatures, result_labels};
+use matching::{Nameless, ResultLabels, Signatures};
 
 /// Which side of an operator the scalar stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,21 +194,88 @@ struct Join<'j> {
     matching: &'j VectorMatching,
     op: ElementOp,
     span: Span,
-    /// Series of the "one" side by signature.
-    groups: HashMap<Labels, Vec<StepSeries>>,
+    /// Series of the "one" side by number of their signature.
+    groups: Vec<Vec<StepSeries>>,
     /// Where they are in `groups`, in the order in which they came.
-    one_order: Vec<(Labels, usize)>,
+    one_order: Vec<(usize, usize)>,
     signatures: Signatures<'j>,
+    /// Signatures of both sides.
+    sets: LabelSets,
+    result_labels: ResultLabels<'j>,
     step_count: usize,
 }
 
-/// What has been matched of a signature.
-#[derive(Default)]
+/// Series of the "many" side and the numbers of their signatures.
+struct Many<'m> {
+    series: &'m [StepSeries],
+    signatures: Vec<usize>,
+}
+
+impl<'m> Many<'m> {
+    fn iter(&self) -> impl Iterator<Item = (&'m StepSeries, usize)> {
+        self.series.iter().zip(self.signatures.iter().copied())
+    }
+}
+
+/// What has been matched so far, and memory to work in.
 struct Matched {
-    /// In these steps.
+    step_count: usize,
+    /// Steps in which a signature has been matched, signature by signature.
     steps: Vec<bool>,
-    /// And, where one series of the "one" side serves many, by labels of the result.
-    by_labels: HashMap<Labels, Vec<bool>>,
+    /// Where one series of the "one" side serves many, results by signature and labels: numbers by hash.
+    results: HashTable<usize>,
+    result_keys: Vec<(usize, Labels)>,
+    /// Steps that each of them has.
+    result_steps: Vec<bool>,
+    notes: StepNotes,
+    key: LabelsKey,
+}
+
+impl Matched {
+    fn new(signature_count: usize, step_count: usize) -> Matched {
+        Matched {
+            step_count,
+            steps: vec![false; signature_count * step_count],
+            results: HashTable::new(),
+            result_keys: Vec::new(),
+            result_steps: Vec::new(),
+            notes: StepNotes::default(),
+            key: LabelsKey::default(),
+        }
+    }
+
+    /// Steps of a signature.
+    fn steps_of(&self, signature: usize) -> &[bool] {
+        let start = signature * self.step_count;
+        &self.steps[start..start + self.step_count]
+    }
+
+    /// The number of a result.
+    fn result(&mut self, signature: usize, labels: &Labels) -> usize {
+        let hash_of =
+            |signature: usize, labels: &Labels| labels.hash64() ^ (signature as u64).rotate_left(32);
+        let hash = hash_of(signature, labels);
+        let keys = &self.result_keys;
+        let known = self.results.find(hash, |&at| keys[at].0 == signature && keys[at].1 == *labels);
+        if let Some(&number) = known {
+            return number;
+        }
+        let number = self.result_keys.len();
+        self.result_keys.push((signature, labels.clone()));
+        self.result_steps.resize(self.result_steps.len() + self.step_count, false);
+        let keys = &self.result_keys;
+        self.results.insert_unique(hash, number, |&at| hash_of(keys[at].0, &keys[at].1));
+        number
+    }
+
+    /// Marks a step of a signature, and of a result; whether it had been marked.
+    fn mark(&mut self, signature: usize, result: Option<usize>, step: usize) -> bool {
+        let taken = std::mem::replace(&mut self.steps[signature * self.step_count + step], true);
+        match result {
+            None => taken,
+            Some(result) => std::mem::replace(&mut self.result_steps[result * self.step_count + step], true),
+        }
+    }
 }
 
 /// Two elements that must not meet have met.
@@ -221,16 +290,26 @@ impl<'j> Join<'j> {
         one: Vec<StepSeries>,
     ) -> Join<'j> {
         let signatures = Signatures::new(matching);
-        let mut groups: HashMap<Labels, Vec<StepSeries>> = HashMap::default();
+        let nameless = if matches!(op, ElementOp::Truth(_)) && !run.delays_names() {
+            Nameless::Yes
+        } else {
+            Nameless::No
+        };
+        let result_labels = ResultLabels::new(op, matching, nameless);
+        let mut sets = LabelSets::default();
+        let mut groups: Vec<Vec<StepSeries>> = Vec::new();
         let mut one_order = Vec::with_capacity(one.len());
         let step_count = one.first().map_or(0, |series| series.values.len());
         for series in one {
-            let signature = signatures.of(&series.labels);
-            let group = groups.entry(signature.clone()).or_default();
-            one_order.push((signature, group.len()));
+            let signature = sets.number(|key| signatures.key_of(&series.labels, key));
+            if let Entry::New(_) = signature {
+                groups.push(Vec::new());
+            }
+            let group = &mut groups[signature.number()];
+            one_order.push((signature.number(), group.len()));
             group.push(series);
         }
-        Join { run, matching, op, span, groups, one_order, signatures, step_count }
+        Join { run, matching, op, span, groups, one_order, signatures, sets, result_labels, step_count }
     }
 
     fn is_swapped(&self) -> bool {
@@ -245,19 +324,23 @@ impl<'j> Join<'j> {
 
     fn run(mut self, many: &[StepSeries]) -> Result<Vec<StepSeries>, EvalError> {
         self.step_count = many.first().map_or(self.step_count, |series| series.values.len());
-        if self.duplicates_meet(many) {
-            return Err(self.conflict(many));
+        let (sets, signatures) = (&mut self.sets, &self.signatures);
+        let mut number = |labels: &Labels| sets.number(|key| signatures.key_of(labels, key)).number();
+        let signatures = many.iter().map(|series| number(&series.labels)).collect();
+        let many = Many { series: many, signatures };
+        if self.duplicates_meet(many.series) {
+            return Err(self.conflict(&many));
         }
-        match self.pairs(many)? {
+        match self.pairs(&many)? {
             Ok(results) => Ok(results),
-            Err(Met) => Err(self.conflict(many)),
+            Err(Met) => Err(self.conflict(&many)),
         }
     }
 
     /// Whether two series of the "one" side meet in a step in which the other side has anything.
     fn duplicates_meet(&self, many: &[StepSeries]) -> bool {
         let fills = self.fills() != (None, None);
-        self.groups.values().filter(|group| group.len() > 1).any(|group| {
+        self.groups.iter().filter(|group| group.len() > 1).any(|group| {
             (0..self.step_count).any(|step| {
                 group.iter().filter(|series| !is_absent(series.values[step])).count() > 1
                     && (fills || many.iter().any(|series| !is_absent(series.values[step])))
@@ -265,29 +348,26 @@ impl<'j> Join<'j> {
         })
     }
 
-    fn pairs(&self, many: &[StepSeries]) -> Result<Result<Vec<StepSeries>, Met>, EvalError> {
-        let mut notes = StepNotes::default();
-        let results = self.noted_pairs(many, &mut notes)?;
-        notes.emit(self.run, self.span);
+    fn pairs(&self, many: &Many<'_>) -> Result<Result<Vec<StepSeries>, Met>, EvalError> {
+        let mut matched = Matched::new(self.sets.len(), self.step_count);
+        let results = self.matched_pairs(many, &mut matched)?;
+        matched.notes.emit(self.run, self.span);
         Ok(results)
     }
 
-    fn noted_pairs(
+    fn matched_pairs(
         &self,
-        many: &[StepSeries],
-        notes: &mut StepNotes,
+        many: &Many<'_>,
+        matched: &mut Matched,
     ) -> Result<Result<Vec<StepSeries>, Met>, EvalError> {
-        let mut results: Vec<StepSeries> = Vec::new();
-        let mut by_signature: HashMap<Labels, Matched> = HashMap::default();
+        let mut results: Vec<StepSeries> = Vec::with_capacity(many.series.len());
         let (one_fill, many_fill) = self.fills();
-        for left in many {
+        for (left, signature) in many.iter() {
             self.run.ctx.check()?;
-            let signature = self.signatures.of(&left.labels);
-            let group = self.groups.get(&signature).map_or(&[][..], Vec::as_slice);
-            let matched = by_signature.entry(signature.clone()).or_default();
+            let group = self.groups.get(signature).map_or(&[][..], Vec::as_slice);
             for right in group {
                 let pairs = |step: usize| left.element(step).zip(right.element(step));
-                match self.pair(left, &right.labels, pairs, matched, notes) {
+                match self.pair(left, &right.labels, pairs, signature, matched) {
                     Ok(series) => results.extend(series),
                     Err(met) => return Ok(Err(met)),
                 }
@@ -296,34 +376,26 @@ impl<'j> Join<'j> {
                 let lonely = |step: usize| group.iter().all(|right| is_absent(right.values[step]));
                 let filled = |step: usize| lonely(step).then_some(Element::Float(fill));
                 let pairs = |step: usize| left.element(step).zip(filled(step));
-                match self.pair(left, &signature, pairs, matched, notes) {
+                match self.pair(left, self.sets.labels(signature), pairs, signature, matched) {
                     Ok(series) => results.extend(series),
                     Err(met) => return Ok(Err(met)),
                 }
             }
         }
         let Some(fill) = many_fill else { return Ok(Ok(results)) };
-        for (signature, at) in &self.one_order {
-            let matched = by_signature.entry(signature.clone()).or_default();
-            let taken = matched.steps.clone();
+        for &(signature, at) in &self.one_order {
+            let taken = matched.steps_of(signature).to_vec();
             let free = |step: usize| !taken.get(step).copied().unwrap_or(false);
-            let left = StepSeries { labels: signature.clone(), ..StepSeries::default() };
-            let right = &self.groups[signature][*at];
+            let left = StepSeries { labels: self.sets.labels(signature).clone(), ..StepSeries::default() };
+            let right = &self.groups[signature][at];
             let filled = |step: usize| free(step).then_some(Element::Float(fill));
             let pairs = |step: usize| filled(step).zip(right.element(step));
-            match self.pair(&left, &right.labels, pairs, matched, notes) {
+            match self.pair(&left, &right.labels, pairs, signature, matched) {
                 Ok(series) => results.extend(series),
                 Err(met) => return Ok(Err(met)),
             }
         }
         Ok(Ok(results))
-    }
-
-    /// Labels of the result of a pair, by which pairs must be unique.
-    fn labels_of_pair(&self, many: &Labels, one: &Labels) -> Labels {
-        let labels = result_labels(many, one, self.op, self.matching);
-        let nameless = matches!(self.op, ElementOp::Truth(_)) && !self.run.delays_names();
-        if nameless { super::without_name(&labels) } else { labels }
     }
 
     /// Computes all steps of a pair of series; `None` if no step has a result. `pairs` gives the values of a
@@ -333,14 +405,12 @@ impl<'j> Join<'j> {
         many: &StepSeries,
         one_labels: &Labels,
         pairs: impl Fn(usize) -> Option<(Element<'e>, Element<'e>)>,
+        signature: usize,
         matched: &mut Matched,
-        notes: &mut StepNotes,
     ) -> Result<Option<StepSeries>, Met> {
-        let labels = self.labels_of_pair(&many.labels, one_labels);
-        matched.steps.resize(self.step_count, false);
+        let labels = self.result_labels.of(&many.labels, one_labels, &mut matched.key);
         let one_to_one = self.matching.card == MatchCardinality::OneToOne;
-        let mut by_labels = (!one_to_one)
-            .then(|| matched.by_labels.entry(labels.clone()).or_insert_with(|| vec![false; self.step_count]));
+        let result = (!one_to_one).then(|| matched.result(signature, &labels));
         let mut series = StepSeries::floats(labels, vec![ABSENT; self.step_count]);
         let mut any = false;
         for step in 0..self.step_count {
@@ -354,19 +424,17 @@ impl<'j> Join<'j> {
             };
             // Elements that an operator refuses have not met.
             if let Outcome::Refused(note) = outcome {
-                notes.set(step, self.step_count, note);
+                matched.notes.set(step, self.step_count, note);
                 continue;
             }
-            let taken = std::mem::replace(&mut matched.steps[step], true);
-            let taken = by_labels.as_mut().map_or(taken, |steps| std::mem::replace(&mut steps[step], true));
-            if taken {
+            if matched.mark(signature, result, step) {
                 return Err(Met);
             }
             match outcome {
                 Outcome::Float(value) => series.set_float(step, value),
                 Outcome::Histogram(histogram, note) => {
                     if let Some(note) = note {
-                        notes.set(step, self.step_count, note);
+                        matched.notes.set(step, self.step_count, note);
                     }
                     series.set_histogram(step, histogram);
                 }

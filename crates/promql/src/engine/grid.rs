@@ -4,7 +4,7 @@
 use chronolith_model::TimeRange;
 
 /// Evaluation times: `start_ms`, `start_ms + step_ms`, ...
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Grid {
     /// First time.
     pub(crate) start_ms: i64,

@@ -5,6 +5,8 @@
 
 mod estimate;
 mod function;
+mod shared;
+mod survey;
 mod traced;
 
 use std::cell::Cell;
@@ -12,9 +14,11 @@ use std::cell::Cell;
 use chronolith_model::matcher::MatchOp;
 use chronolith_model::{METRIC_NAME, Matcher};
 
+use self::shared::Shared;
+use super::aggregate::Grouping;
 use super::aggregate::distinct::CountValues;
+use super::aggregate::fold::Fold;
 use super::aggregate::rank::Rank;
-use super::aggregate::{Fold, Grouping};
 use super::annotation::bad_quantile;
 use super::arith::{ElementOp, FilterSide, scalar_op};
 use super::binary::set::{Keep, SetFilter, SetUnion};
@@ -39,10 +43,12 @@ pub(crate) struct Planner<'q> {
     run: &'q Run<'q>,
     /// Whether selectors stand below a function that asks for nothing but count and sum of histograms.
     stats: Cell<StatsScope>,
+    /// Parts that are computed once; none where one use is planned by itself.
+    shared: Shared<'q>,
 }
 
 /// How much of histograms is asked for above a selector.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum StatsScope {
     /// Nothing has been said.
     Open,
@@ -53,11 +59,6 @@ enum StatsScope {
 }
 
 impl<'q> Planner<'q> {
-    /// For this query.
-    pub(crate) fn new(run: &'q Run<'q>) -> Planner<'q> {
-        Planner { run, stats: Cell::new(StatsScope::Open) }
-    }
-
     /// Builds something in a scope. Buckets that something further up asks for are needed all the same.
     fn scoped<T>(&self, scope: StatsScope, build: impl FnOnce() -> T) -> T {
         let before = self.stats.get();
@@ -245,7 +246,7 @@ impl<'q> Planner<'q> {
             op => {
                 let param =
                     if op == AggregateOp::Quantile { param()? } else { StepScalar::Constant(f64::NAN) };
-                let inner = self.vector(&aggregate.expr, grid)?;
+                let inner = self.fold_input(&aggregate.expr, grid)?;
                 if let (AggregateOp::Quantile, Some(expr)) = (op, &aggregate.param) {
                     self.warn_of_quantile(&beyond(&param, 0.0, 1.0), expr);
                 }

@@ -1,7 +1,7 @@
 //! One evaluation: what it reads from, its limits, what it counts.
 //! Holds: samples and bytes taken through a [`Hold`] are given back when it goes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chronolith_base::Reservation;
 use chronolith_model::{Queryable, ReadContext};
@@ -10,7 +10,7 @@ use super::annotation::Annotations;
 
 use super::threads::SpareThreads;
 use super::trace::Trace;
-use super::{EngineOptions, EvalError, NameRemoval, Query};
+use super::{EngineOptions, EvalError, NameRemoval, Query, Sharing};
 
 /// What all operators of one query share.
 pub(crate) struct Run<'q> {
@@ -28,6 +28,10 @@ pub(crate) struct Run<'q> {
     pub(crate) trace: &'q Trace,
     /// Threads that may help.
     pub(crate) spare_threads: &'q SpareThreads,
+    /// Whether equal parts are computed once.
+    pub(crate) sharing: Sharing,
+    /// Whether there were any.
+    has_shared: AtomicBool,
     samples_held: AtomicU64,
     samples_peak: AtomicU64,
 }
@@ -50,9 +54,26 @@ impl<'q> Run<'q> {
             annotations: Annotations::new(query.text),
             trace,
             spare_threads,
+            sharing: options.sharing,
+            has_shared: AtomicBool::new(false),
             samples_held: AtomicU64::new(0),
             samples_peak: AtomicU64::new(0),
         }
+    }
+
+    /// As it is, but every part is computed where it stands.
+    pub(crate) fn without_sharing(self) -> Run<'q> {
+        Run { sharing: Sharing::Off, ..self }
+    }
+
+    /// Some part is computed once for several uses.
+    pub(crate) fn note_shared(&self) {
+        self.has_shared.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether some part was computed once for several uses.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.has_shared.load(Ordering::Relaxed)
     }
 
     /// How far an instant selector looks back.
@@ -73,6 +94,22 @@ impl<'q> Run<'q> {
     /// Counts samples that came from the source.
     pub(crate) fn count_read(&self, samples: usize) {
         self.trace.count_read(samples as u64);
+    }
+
+    /// Counts samples as held, if they are within the limit.
+    pub(crate) fn try_take_samples(&self, samples: u64) -> bool {
+        let held = self.samples_held.fetch_add(samples, Ordering::Relaxed).saturating_add(samples);
+        if held > self.options.samples_max {
+            self.give_samples(samples);
+            return false;
+        }
+        self.samples_peak.fetch_max(held, Ordering::Relaxed);
+        true
+    }
+
+    /// Counts samples as held no more.
+    pub(crate) fn give_samples(&self, samples: u64) {
+        self.samples_held.fetch_sub(samples, Ordering::Relaxed);
     }
 
     /// Samples read so far.
@@ -99,12 +136,10 @@ impl Hold<'_> {
     /// # Errors
     /// The query's limit of samples or of memory.
     pub(crate) fn grow(&mut self, samples: u64, bytes: u64) -> Result<(), EvalError> {
-        let held = self.run.samples_held.fetch_add(samples, Ordering::Relaxed).saturating_add(samples);
-        self.samples += samples;
-        if held > self.run.options.samples_max {
+        if !self.run.try_take_samples(samples) {
             return Err(EvalError::TooManySamples);
         }
-        self.run.samples_peak.fetch_max(held, Ordering::Relaxed);
+        self.samples += samples;
         self.run.trace.count_memory(bytes);
         match &mut self.memory {
             Some(memory) => memory.grow(bytes),

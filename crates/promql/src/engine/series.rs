@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use chronolith_base::hash::HashMap;
+use chronolith_base::hash::HashTable;
 use chronolith_model::sample::{STALE_NAN, is_stale};
 use chronolith_model::{FloatHistogram, Labels};
 
@@ -258,12 +258,13 @@ impl SeriesOperator for Merge<'_> {
 /// # Errors
 /// Two of them have a value in the same step.
 pub(crate) fn merge_equal_labels(all: Vec<StepSeries>) -> Result<Vec<StepSeries>, EvalError> {
-    let mut index: HashMap<Labels, usize> = HashMap::default();
+    let mut index: HashTable<usize> = HashTable::with_capacity(all.len());
     let mut merged: Vec<StepSeries> = Vec::with_capacity(all.len());
     for series in all {
-        match index.get(&series.labels) {
+        let hash = series.labels.hash64();
+        match index.find(hash, |&at| merged[at].labels == series.labels) {
             None => {
-                index.insert(series.labels.clone(), merged.len());
+                index.insert_unique(hash, merged.len(), |&at| merged[at].labels.hash64());
                 merged.push(series);
             }
             Some(&at) => {

@@ -9,7 +9,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use chronolith_base::Clock;
@@ -56,7 +56,19 @@ pub(crate) struct Node {
     op: &'static str,
     text: String,
     parent: usize,
+    /// Which shared part it is, from 1; 0 if it is none.
+    shared: AtomicU32,
+    use_of_shared: Use,
     counts: Counts,
+}
+
+/// Which use of a shared part of the query a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Where it is computed.
+    First,
+    /// Where the series that were computed there are used again.
+    Again,
 }
 
 /// A node of a report.
@@ -80,6 +92,8 @@ pub struct TraceNode {
     pub time_ns: u64,
     /// Time in it alone.
     pub self_ns: u64,
+    /// Which shared part of the query this is (numbers from 1), and which use of it.
+    pub shared: Option<(u32, Use)>,
     /// Nodes below, in the order of the plan.
     pub children: Vec<TraceNode>,
 }
@@ -94,7 +108,7 @@ impl Trace {
     /// Counts by node, too.
     #[must_use]
     pub fn with_nodes(mut self, clock: Arc<dyn Clock>) -> Trace {
-        let root = Node { op: "query", text: String::new(), parent: 0, counts: Counts::default() };
+        let root = Node::new("query", "", 0, Use::First);
         let list = Mutex::new(vec![Arc::new(root)]);
         self.nodes = Some(Nodes { clock, list, current: AtomicUsize::new(0) });
         self
@@ -156,15 +170,20 @@ impl Trace {
         }
     }
 
+    /// Whether samples are counted by step.
+    pub(crate) fn counts_steps(&self) -> bool {
+        self.wants_steps
+    }
+
     /// Makes a node below the one at work; `None` if nodes are not counted, or not any more.
-    pub(crate) fn node(&self, op: &'static str, text: &str) -> Option<NodePlace<'_>> {
+    pub(crate) fn node(&self, op: &'static str, text: &str, of_shared: Use) -> Option<NodePlace<'_>> {
         let nodes = self.nodes.as_ref()?;
         let mut list = nodes.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() >= TRACE_NODES_MAX {
             return None;
         }
         let parent = nodes.current.load(Ordering::Relaxed);
-        let node = Arc::new(Node { op, text: cut(text), parent, counts: Counts::default() });
+        let node = Arc::new(Node::new(op, text, parent, of_shared));
         list.push(node.clone());
         Some(NodePlace { nodes, idx: list.len() - 1, node })
     }
@@ -245,6 +264,11 @@ impl NodePlace<'_> {
         done
     }
 
+    /// The node itself, for marks that are made later.
+    pub(crate) fn node(&self) -> Arc<Node> {
+        self.node.clone()
+    }
+
     /// Counts a series that goes to the node above.
     pub(crate) fn count_yielded(&self) {
         self.node.counts.series_yielded.fetch_add(1, Ordering::Relaxed);
@@ -252,6 +276,16 @@ impl NodePlace<'_> {
 }
 
 impl Node {
+    fn new(op: &'static str, text: &str, parent: usize, use_of_shared: Use) -> Node {
+        let (shared, counts) = (AtomicU32::new(0), Counts::default());
+        Node { op, text: cut(text), parent, shared, use_of_shared, counts }
+    }
+
+    /// This is shared part `id` of the query.
+    pub(crate) fn mark_shared(&self, id: u32) {
+        self.shared.store(id, Ordering::Relaxed);
+    }
+
     fn report(&self) -> TraceNode {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         TraceNode {
@@ -264,6 +298,10 @@ impl Node {
             memory_bytes: load(&self.counts.memory_bytes),
             time_ns: load(&self.counts.time_ns),
             self_ns: 0,
+            shared: match self.shared.load(Ordering::Relaxed) {
+                0 => None,
+                id => Some((id, self.use_of_shared)),
+            },
             children: Vec::new(),
         }
     }

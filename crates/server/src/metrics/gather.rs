@@ -232,6 +232,7 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
         ("wal_written_bytes_total", "Bytes written to the WAL.", stats.wal_written_bytes),
         ("head_samples_appended_total", "Samples accepted by the head.", stats.samples_appended),
         ("head_samples_late_total", "Samples that came late.", stats.samples_late),
+        ("head_samples_with_start_total", "Samples stored with a start time.", stats.samples_with_start),
         ("flushes_total", "Windows cut to blocks.", stats.flush_count),
         (
             "maintenance_failures_total",

@@ -16,5 +16,6 @@ mod model;
 mod policy;
 mod retention;
 mod snapshot;
+mod starts;
 mod stress;
 mod upkeep;

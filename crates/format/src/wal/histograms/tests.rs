@@ -1,7 +1,8 @@
 //! Histograms of a frame round-trip bit for bit; cut and flipped bytes never panic, and decode to histograms of a
-//! sound shape or to an error. The bytes of a small payload are pinned.
+//! sound shape or to an error. The bytes of a small payload and of a segment (the golden file) are pinned.
 
 use super::*;
+use crate::wal::{FrameHeader, FrameRef, KIND_HISTOGRAMS, SEGMENT_HEADER_BYTES, SegmentHeader, scan_segment};
 use chronolith_base::Rng;
 use chronolith_model::sample::STALE_NAN;
 
@@ -139,4 +140,78 @@ fn a_payload_that_claims_too_much_is_refused() {
     put_uvarint(&mut out, BUCKET_COUNT_MAX as u64 + 1);
     let error = HistogramsRef::default().decode(&out).unwrap_err();
     assert!(error.to_string().contains("histogram spans"), "{error}");
+}
+
+const KEY: u128 = 0x1234_5678_9abc_def0_0fed_cba9_8765_4321;
+const GOLDEN: &[u8] = include_bytes!("../../../testdata/wal/histograms.seg");
+
+/// All samples in one frame, and some of them once more in a second.
+fn golden_payloads() -> [Vec<u8>; 2] {
+    [encode(&samples()), encode(&samples()[3..])]
+}
+
+fn golden_segment() -> Vec<u8> {
+    let mut out = SegmentHeader { segment: 7, key: KEY }.encode().to_vec();
+    for (sequence, payload) in (11..).zip(golden_payloads()) {
+        let header = FrameHeader { sequence, ..FrameHeader::for_payload(KIND_HISTOGRAMS, 3, &payload) };
+        header.put_frame(KEY, &payload, &mut out);
+    }
+    out
+}
+
+fn payloads(segment: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let payload = |frame: &FrameRef| segment[frame.payload.clone()].to_vec();
+    let frames = scan_segment(segment, KEY).frames;
+    frames.iter().map(|frame| (frame.header.kind, payload(frame))).collect()
+}
+
+#[test]
+fn the_golden_segment_reads_as_ever() {
+    assert_eq!(golden_segment(), GOLDEN, "what is written has changed: that needs a version");
+    assert_eq!(SegmentHeader::decode(GOLDEN), Ok(SegmentHeader { segment: 7, key: KEY }));
+    let found = payloads(GOLDEN);
+    assert_eq!(found, golden_payloads().map(|payload| (KIND_HISTOGRAMS, payload)));
+    for (payload, want) in found.iter().zip([&samples()[..], &samples()[3..]]) {
+        let mut read = HistogramsRef::default();
+        read.decode(&payload.1).unwrap();
+        let places = read.ids.iter().zip(&read.times).zip(&read.histograms);
+        let read: Vec<_> = places.map(|((id, time), one)| (*id, *time, (**one).clone())).collect();
+        assert_eq!(read, want);
+    }
+}
+
+/// A frame is there whole or not at all, wherever the file ends and whichever bit is another.
+#[test]
+fn a_golden_segment_cut_or_flipped_anywhere_gives_whole_frames() {
+    let whole = golden_payloads();
+    for len in SEGMENT_HEADER_BYTES..GOLDEN.len() {
+        let mut cut = GOLDEN[..len].to_vec();
+        for padding in [0, GOLDEN.len() - len] {
+            cut.resize(len + padding, 0);
+            let found = payloads(&cut);
+            assert!(found.iter().zip(&whole).all(|(found, want)| found.1 == *want), "length {len}");
+            assert!(found.len() <= whole.len());
+        }
+    }
+    for at in SEGMENT_HEADER_BYTES..GOLDEN.len() {
+        for bit in 0..8 {
+            let mut bad = GOLDEN.to_vec();
+            bad[at] ^= 1 << bit;
+            let found = payloads(&bad);
+            let is_whole = |(kind, bytes): &(u8, Vec<u8>)| *kind == KIND_HISTOGRAMS && whole.contains(bytes);
+            assert!(found.iter().all(is_whole), "byte {at}, bit {bit}");
+            // What is flipped in the padding behind a frame is nobody's.
+            assert!(found.len() + 1 >= whole.len(), "byte {at}, bit {bit}: the other frame stays");
+        }
+    }
+    for at in 0..whole[0].len() {
+        for bit in 0..8 {
+            let mut bad = whole[0].clone();
+            bad[at] ^= 1 << bit;
+            let mut read = HistogramsRef::default();
+            if read.decode(&bad).is_ok() {
+                assert!(read.histograms.iter().all(|one| is_sound(one)), "byte {at}, bit {bit}");
+            }
+        }
+    }
 }

@@ -63,11 +63,13 @@ impl Stripe {
                 Other::Gone
             }
         };
-        match other {
-            Other::Judged(applied) => applied,
+        let applied = match other {
+            Other::Judged(applied) => return applied,
             Other::Absent => self.put_histogram(world, windows, id, time, histogram),
             Other::Gone => as_replaced(self.put_histogram(world, windows, id, time, histogram)),
-        }
+        };
+        self.keep_histogram_budget(world, windows);
+        applied
     }
 
     /// Bits of the float that the series has at `time`.
@@ -141,6 +143,7 @@ impl Stripe {
             track.window_end = TimeRange::window_of(time, world.window_ms).end;
         }
         self.histograms.track_or_new(id).last = time;
+        self.histograms.recount(id);
         windows.add(time, 1);
         self.bar_floats(id);
     }

@@ -59,6 +59,7 @@ impl Stripe {
             self.link_all(world, id, &left);
         }
         self.settle_histograms(id, world.window_ms);
+        self.histograms.tell(world.histograms);
         erased_count
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chronolith_format::histogram::HistogramAppender;
 use chronolith_model::{Histogram, TimeRange};
 
-use super::super::Stripe;
+use super::super::{Stripe, StripeWorld};
 use super::HistogramNode;
 
 /// What a checkpoint has of the histograms of one series.
@@ -18,17 +18,19 @@ pub(crate) struct HistogramParts {
 
 impl Stripe {
     /// Adds histograms of a checkpoint to a series; its float chunks are restored before.
-    pub(crate) fn restore_histograms(&mut self, id: u32, parts: HistogramParts, window_ms: i64) {
+    pub(crate) fn restore_histograms(&mut self, world: &StripeWorld<'_>, id: u32, parts: HistogramParts) {
         for (time, histogram) in &parts.late {
             self.histograms.put_late(id, *time, histogram);
         }
         let track = self.histograms.track_or_new(id);
         track.sealed.extend(parts.sealed);
         if let Some(open) = parts.open {
-            track.window_end = TimeRange::window_of(open.times().0, window_ms).end;
+            track.window_end = TimeRange::window_of(open.times().0, world.window_ms).end;
             track.open = Some(open);
         }
-        self.settle_histograms(id, window_ms);
+        self.histograms.recount(id);
+        self.histograms.tell(world.histograms);
+        self.settle_histograms(id, world.window_ms);
         if self.histograms.get(id).is_some() {
             self.bar_floats(id);
         }
@@ -46,6 +48,7 @@ impl Stripe {
             },
         );
         let Some(track) = self.histograms.tracks.remove(&id) else { return };
+        self.histograms.open_bytes -= track.open_bytes;
         if let Some(open) = &track.open {
             visit(open.times().0, open.count(), None);
         }

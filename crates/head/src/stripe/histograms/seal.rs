@@ -47,6 +47,7 @@ impl Stripe {
             self.seal_open_histograms(world, windows, id);
         }
         self.seal_late_histograms(world, windows, id, window);
+        self.histograms.tell(world.histograms);
     }
 
     /// Whether a sealed chunk of histograms lies in `window`.
@@ -64,6 +65,7 @@ impl Stripe {
         id: u32,
     ) -> Option<HistogramAppender> {
         let open = self.histograms.tracks.get_mut(&id)?.open.take()?;
+        self.histograms.recount(id);
         let (first, last) = open.times();
         let late = self.histograms.take_late(id, TimeRange::inclusive(first, last));
         if late.is_empty() {

@@ -20,13 +20,15 @@ fn store_of(env: &Env) -> SealedStore {
     SealedStore::new(env, Path::new("/d"), 1 << 20, 1, Vec::new())
 }
 
+static UNLIMITED: HistogramBudget = HistogramBudget::new(u64::MAX);
+
 fn world_of<'a>(
     env: &'a Env,
     store: &'a SealedStore,
     window_ms: i64,
     duplicates: DuplicatePolicy,
 ) -> StripeWorld<'a> {
-    StripeWorld { store, disk: &*env.disk, window_ms, duplicates }
+    StripeWorld { store, disk: &*env.disk, histograms: &UNLIMITED, window_ms, duplicates }
 }
 
 /// A histogram whose buckets come and go with `seed`, of integers or floats.

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use chronolith_base::hash::HashMap;
 use chronolith_model::{FloatHistogram, Labels};
 
 use super::Grouping;
 use crate::ast::{AggregateOp, Span};
 use crate::engine::EvalError;
 use crate::engine::annotation::note::Note;
+use crate::engine::keys::{Entry, LabelSets};
 use crate::engine::run::{Hold, Run};
 use crate::engine::series::{ABSENT, BoxOperator, Element, Ready, SeriesOperator, StepScalar, StepSeries};
 use chronolith_model::histogram::go_float;
@@ -73,19 +73,19 @@ impl<'q> Rank<'q> {
     }
 
     fn choose(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
-        let mut index: HashMap<Labels, usize> = HashMap::default();
+        let mut sets = LabelSets::default();
         let mut groups: Vec<Choice> = Vec::new();
         let mut chosen: Vec<(Labels, bool)> = Vec::new();
         let mut series = StepSeries::default();
         while inner.next(&mut series)? {
             self.run.ctx.check()?;
-            let group = *index.entry(self.grouping.of(&series.labels)).or_insert(groups.len());
-            if group == groups.len() {
+            let entry = sets.number(|key| self.grouping.key_of(&series.labels, key));
+            if let Entry::New(_) = entry {
                 let bytes = self.step_count * size_of::<Vec<Chosen>>();
                 self.hold.grow(0, bytes as u64)?;
                 groups.push(Choice { steps: vec![Vec::new(); self.step_count] });
             }
-            let offered = self.offer(&series, chosen.len(), &mut groups[group]);
+            let offered = self.offer(&series, chosen.len(), &mut groups[entry.number()]);
             if offered.taken_count > 0 {
                 let bytes = offered.grown_count * size_of::<Chosen>() + series.labels.heap_bytes();
                 self.hold.grow(offered.grown_count as u64, bytes as u64)?;

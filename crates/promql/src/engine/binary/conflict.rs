@@ -4,9 +4,10 @@
 
 use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_model::Labels;
+use chronolith_model::labels::LabelsKey;
 
-use super::Join;
 use super::matching::braced;
+use super::{Join, Many};
 use crate::ast::MatchCardinality;
 use crate::engine::EvalError;
 use crate::engine::histogram::element::{self, Outcome};
@@ -15,44 +16,45 @@ use crate::engine::series::{Element, StepSeries, is_absent};
 impl Join<'_> {
     /// The error of a join with `many`.
     #[cold]
-    pub(super) fn conflict(&self, many: &[StepSeries]) -> EvalError {
+    pub(super) fn conflict(&self, many: &Many<'_>) -> EvalError {
         (0..self.step_count)
             .find_map(|step| self.conflict_at(step, many))
             .unwrap_or_else(|| EvalError::Execution(self.ambiguous().to_owned()))
     }
 
-    fn conflict_at(&self, step: usize, many: &[StepSeries]) -> Option<EvalError> {
+    fn conflict_at(&self, step: usize, many: &Many<'_>) -> Option<EvalError> {
         let (one_fill, many_fill) = self.fills();
         let present = |series: &&StepSeries| !is_absent(series.values[step]);
-        if many.iter().find(present).is_none() && one_fill.is_none() && many_fill.is_none() {
+        if many.series.iter().find(present).is_none() && one_fill.is_none() && many_fill.is_none() {
             return None;
         }
-        let mut ones: HashMap<&Labels, &StepSeries> = HashMap::default();
-        for (signature, at) in &self.one_order {
-            let series = &self.groups[signature][*at];
+        let mut ones: HashMap<usize, &StepSeries> = HashMap::default();
+        for &(signature, at) in &self.one_order {
+            let series = &self.groups[signature][at];
             if !present(&series) {
                 continue;
             }
             if let Some(first) = ones.insert(signature, series) {
-                return Some(self.duplicate(signature, first, series));
+                return Some(self.duplicate(self.sets.labels(signature), first, series));
             }
         }
-        let mut taken: HashMap<Labels, HashSet<Labels>> = HashMap::default();
-        for series in many.iter().filter(present) {
-            let signature = self.signatures.of(&series.labels);
+        let mut taken: HashMap<usize, HashSet<Labels>> = HashMap::default();
+        for (series, signature) in many.iter().filter(|(series, _)| present(series)) {
             let one = match ones.get(&signature) {
                 Some(one) if one.element(step).is_some_and(|one| self.refuses(series, one, step)) => continue,
                 Some(one) => &one.labels,
                 None => match one_fill {
-                    Some(fill) if !self.refuses(series, Element::Float(fill), step) => &signature,
+                    Some(fill) if !self.refuses(series, Element::Float(fill), step) => {
+                        self.sets.labels(signature)
+                    }
                     _ => continue,
                 },
             };
             let labels = match self.matching.card {
                 MatchCardinality::OneToOne => Labels::empty(),
-                _ => self.labels_of_pair(&series.labels, one),
+                _ => self.result_labels.of(&series.labels, one, &mut LabelsKey::default()),
             };
-            if !taken.entry(signature.clone()).or_default().insert(labels) {
+            if !taken.entry(signature).or_default().insert(labels) {
                 return Some(EvalError::Execution(self.ambiguous().to_owned()));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use chronolith_model::labels::is_legacy_label_name;
+use chronolith_model::labels::{LabelsKey, is_legacy_label_name};
 use chronolith_model::quote::write_quoted;
 use chronolith_model::{Labels, METRIC_NAME};
 
@@ -11,43 +11,96 @@ use crate::engine::METADATA_LABELS;
 use crate::engine::arith::ElementOp;
 
 /// Computes the labels by which series are matched.
-pub(crate) struct Signatures<'m>(&'m VectorMatching);
+pub(crate) struct Signatures<'m> {
+    /// Ascending; the metric name is among those that `ignoring` names.
+    names: Vec<&'m str>,
+    on: bool,
+}
 
 impl<'m> Signatures<'m> {
     /// As `on` or `ignoring` says; the metric name only counts if `on` names it.
     pub(crate) fn new(matching: &'m VectorMatching) -> Signatures<'m> {
-        Signatures(matching)
+        let mut names: Vec<&str> = matching.labels.iter().map(String::as_str).collect();
+        if !matching.on {
+            names.push(METRIC_NAME);
+        }
+        names.sort_unstable();
+        Signatures { names, on: matching.on }
     }
 
-    /// The labels that count.
-    pub(crate) fn of(&self, labels: &Labels) -> Labels {
-        let named = |name: &str| self.0.labels.iter().any(|label| label == name);
-        if self.0.on {
-            labels.filtered(named)
+    /// Puts the labels that count into `key`.
+    pub(crate) fn key_of(&self, labels: &Labels, key: &mut LabelsKey) {
+        if self.on {
+            key.keep(labels, &self.names);
         } else {
-            labels.filtered(|name| name != METRIC_NAME && !named(name))
+            key.leave_out(labels, &self.names);
         }
     }
 }
 
-/// Labels of the result of a pair.
-pub(crate) fn result_labels(many: &Labels, one: &Labels, op: ElementOp, matching: &VectorMatching) -> Labels {
-    let named = |name: &str| matching.labels.iter().any(|label| label == name);
-    let keep = |name: &str| {
-        if METADATA_LABELS.contains(&name) && matches!(op, ElementOp::Compute(_)) {
-            return false;
+/// Computes the labels of the results of pairs.
+pub(crate) enum ResultLabels<'m> {
+    /// Of the "many" side these alone.
+    Keep(Vec<&'m str>),
+    /// Of the "many" side all but these.
+    LeaveOut(Vec<&'m str>),
+    /// Of the "many" side all but the first, of the "one" side the second.
+    Merge(Vec<&'m str>, Vec<&'m str>),
+}
+
+impl<'m> ResultLabels<'m> {
+    /// For an operator; `nameless` if what is computed loses its name at once.
+    pub(crate) fn new(op: ElementOp, matching: &'m VectorMatching, nameless: Nameless) -> ResultLabels<'m> {
+        let sorted = |mut names: Vec<&'m str>| {
+            names.sort_unstable();
+            names
+        };
+        let is_metadata = |name: &&str| METADATA_LABELS.contains(name);
+        let drops = matches!(op, ElementOp::Compute(_)) || nameless == Nameless::Yes;
+        let metadata: &[&str] = if drops { &METADATA_LABELS } else { &[] };
+        let named = || matching.labels.iter().map(String::as_str);
+        let included = || matching.include.iter().map(String::as_str);
+        let left_out = || metadata.iter().copied();
+        match matching.card {
+            MatchCardinality::OneToOne if matching.include.is_empty() && matching.on => {
+                ResultLabels::Keep(sorted(named().filter(|name| !(drops && is_metadata(name))).collect()))
+            }
+            MatchCardinality::OneToOne if matching.include.is_empty() => {
+                ResultLabels::LeaveOut(sorted(named().chain(left_out()).collect()))
+            }
+            _ if matching.include.is_empty() => ResultLabels::LeaveOut(sorted(left_out().collect())),
+            _ => {
+                // What is included comes after names have gone, unless they go at the end.
+                let gone = |name: &&str| nameless == Nameless::Yes && is_metadata(name);
+                let kept = sorted(included().filter(|name| !gone(name)).collect());
+                ResultLabels::Merge(sorted(left_out().chain(included()).collect()), kept)
+            }
         }
-        matching.card != MatchCardinality::OneToOne || named(name) == matching.on
-    };
-    let kept = many.filtered(keep);
-    if matching.include.is_empty() {
-        return kept;
     }
-    let mut builder = kept.to_builder();
-    for name in &matching.include {
-        builder.set(name, one.get(name).unwrap_or(""));
+
+    /// Labels of the result of a pair; `key` is memory to work in.
+    pub(crate) fn of(&self, many: &Labels, one: &Labels, key: &mut LabelsKey) -> Labels {
+        match self {
+            ResultLabels::Keep(names) => {
+                key.keep(many, names);
+                key.to_labels()
+            }
+            ResultLabels::LeaveOut(names) => many.without(names),
+            ResultLabels::Merge(left_out, kept) => {
+                key.merge(many, left_out, one, kept);
+                key.to_labels()
+            }
+        }
     }
-    builder.finish()
+}
+
+/// Whether results lose their names at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nameless {
+    /// They do.
+    Yes,
+    /// Names stay, or go at the end of the query.
+    No,
 }
 
 /// All labels in braces, the metric name among them, as upstream prints them in messages.

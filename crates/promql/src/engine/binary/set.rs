@@ -1,18 +1,49 @@
 //! `and`, `or`, `unless`: which elements stay depends on which signatures the other side has in that step.
 //! Holds: of the side that only decides, nothing but the presence of signatures is kept.
 
-use chronolith_base::hash::HashMap;
 use chronolith_model::Labels;
 
 use super::matching::Signatures;
 use crate::ast::VectorMatching;
 use crate::engine::EvalError;
 use crate::engine::annotation::SetAside;
+use crate::engine::keys::{Entry, LabelSets};
 use crate::engine::run::{Hold, Run};
 use crate::engine::series::{ABSENT, BoxOperator, SeriesOperator, StepSeries, is_absent};
 
-/// Which steps a signature is present in.
-type Presence = HashMap<Labels, Vec<bool>>;
+/// Which steps signatures are present in.
+#[derive(Default)]
+pub(crate) struct Presence {
+    sets: LabelSets,
+    /// By number of the signature.
+    steps: Vec<Vec<bool>>,
+}
+
+impl Presence {
+    /// The steps in which the other side has the signature of a series.
+    fn of(&mut self, labels: &Labels, signatures: &Signatures<'_>) -> Option<&[bool]> {
+        let number = self.sets.find(|key| signatures.key_of(labels, key))?;
+        self.steps.get(number).map(Vec::as_slice)
+    }
+
+    fn note(
+        &mut self,
+        series: &StepSeries,
+        signatures: &Signatures<'_>,
+        hold: &mut Hold<'_>,
+    ) -> Result<(), EvalError> {
+        let values = &series.values;
+        let entry = self.sets.number(|key| signatures.key_of(&series.labels, key));
+        if let Entry::New(number) = entry {
+            hold.grow(0, (values.len() + self.sets.labels(number).heap_bytes()) as u64)?;
+            self.steps.push(vec![false; values.len()]);
+        }
+        for (step, &value) in self.steps[entry.number()].iter_mut().zip(values) {
+            *step |= !is_absent(value);
+        }
+        Ok(())
+    }
+}
 
 /// Which elements of the kept side stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +88,7 @@ impl SetFilter<'_> {
         let before = self.run.annotations.set_aside();
         let mut series = StepSeries::default();
         while other.next(&mut series)? {
-            note(&mut self.presence, self.signatures.of(&series.labels), &series.values, &mut self.hold)?;
+            self.presence.note(&series, &self.signatures, &mut self.hold)?;
         }
         self.said_of_other = self.run.annotations.restore(before);
         Ok(())
@@ -74,8 +105,8 @@ impl SeriesOperator for SetFilter<'_> {
             return Err(error);
         }
         while self.kept.next(out)? {
-            let steps = self.presence.get(&self.signatures.of(&out.labels));
-            filter(&mut out.values, steps.map(Vec::as_slice), self.keep);
+            let steps = self.presence.of(&out.labels, &self.signatures);
+            filter(&mut out.values, steps, self.keep);
             if !out.is_void() {
                 return Ok(true);
             }
@@ -113,36 +144,20 @@ impl SeriesOperator for SetUnion<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
         if let Some(first) = &mut self.first {
             if first.next(out)? {
-                note(&mut self.presence, self.signatures.of(&out.labels), &out.values, &mut self.hold)?;
+                self.presence.note(out, &self.signatures, &mut self.hold)?;
                 return Ok(true);
             }
             self.first = None;
         }
         while self.second.next(out)? {
-            let steps = self.presence.get(&self.signatures.of(&out.labels));
-            filter(&mut out.values, steps.map(Vec::as_slice), Keep::Unmatched);
+            let steps = self.presence.of(&out.labels, &self.signatures);
+            filter(&mut out.values, steps, Keep::Unmatched);
             if !out.is_void() {
                 return Ok(true);
             }
         }
         Ok(false)
     }
-}
-
-fn note(
-    presence: &mut Presence,
-    signature: Labels,
-    values: &[f64],
-    hold: &mut Hold<'_>,
-) -> Result<(), EvalError> {
-    if !presence.contains_key(&signature) {
-        hold.grow(0, (values.len() + signature.heap_bytes()) as u64)?;
-    }
-    let steps = presence.entry(signature).or_insert_with(|| vec![false; values.len()]);
-    for (step, &value) in steps.iter_mut().zip(values) {
-        *step |= !is_absent(value);
-    }
-    Ok(())
 }
 
 /// Drops values by whether their step is among `steps` (`None`: no step is).

@@ -83,7 +83,17 @@ impl<'q> Planner<'q> {
         Ok(all.series.saturating_mul(per_series).max(read) > memory_max || read > read_max)
     }
 
+    /// What an expression takes. What is computed once is read once.
     fn need(&self, expr: &'q Expr, grid: Grid) -> Result<Need, EvalError> {
+        if let Some(series) = self.estimated_before(expr, grid) {
+            return Ok(Need { series, samples: 0 });
+        }
+        let need = self.need_of_node(expr, grid)?;
+        self.remember_estimate(expr, grid, need.series);
+        Ok(need)
+    }
+
+    fn need_of_node(&self, expr: &'q Expr, grid: Grid) -> Result<Need, EvalError> {
         match &expr.kind {
             ExprKind::Number(_) | ExprKind::String(_) => Ok(Need::default()),
             ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => self.need(inner, grid),

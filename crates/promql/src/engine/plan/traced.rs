@@ -2,12 +2,14 @@
 //! Holds: a chain of binary operators is one node, with its operands below; parentheses are none.
 //! Not here: what is counted (`trace`).
 
+use std::sync::Arc;
+
 use super::Planner;
 use crate::ast::{Expr, ExprKind, UnaryOp};
 use crate::engine::EvalError;
 use crate::engine::grid::Grid;
 use crate::engine::series::{BoxOperator, SeriesOperator, StepSeries};
-use crate::engine::trace::NodePlace;
+use crate::engine::trace::{Node, NodePlace, Use};
 
 /// Counts what its inner operator does.
 struct Traced<'q> {
@@ -28,15 +30,40 @@ impl SeriesOperator for Traced<'_> {
 impl<'q> Planner<'q> {
     /// Operators of an instant vector.
     pub(crate) fn vector(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
-        let text = self.run.query.text.get(expr.span.start as usize..expr.span.end as usize);
-        let place = name_of(expr).and_then(|op| self.run.trace.node(op, text.unwrap_or_default()));
-        match place {
-            None => self.vector_untraced(expr, grid),
+        match self.repeated(expr, grid) {
+            Some(key) => self.shared_vector(expr, grid, key),
+            None => Ok(self.traced(expr, grid)?.0),
+        }
+    }
+
+    /// Operators of an instant vector that is computed here, and the node that watches them.
+    pub(super) fn traced(
+        &self,
+        expr: &'q Expr,
+        grid: Grid,
+    ) -> Result<(BoxOperator<'q>, Option<Arc<Node>>), EvalError> {
+        match self.place(expr, Use::First) {
+            None => Ok((self.vector_untraced(expr, grid)?, None)),
             Some(place) => {
                 let inner = place.run(|| self.vector_untraced(expr, grid))?;
-                Ok(Box::new(Traced { inner, place }))
+                let node = place.node();
+                Ok((Box::new(Traced { inner, place }), Some(node)))
             }
         }
+    }
+
+    /// A node for an expression.
+    pub(super) fn place(&self, expr: &'q Expr, of_shared: Use) -> Option<NodePlace<'q>> {
+        let text = self.run.query.text.get(expr.span.start as usize..expr.span.end as usize);
+        name_of(expr).and_then(|op| self.run.trace.node(op, text.unwrap_or_default(), of_shared))
+    }
+}
+
+/// Watches an operator that reads what another one has computed.
+pub(super) fn watched<'q>(inner: BoxOperator<'q>, place: Option<NodePlace<'q>>) -> BoxOperator<'q> {
+    match place {
+        None => inner,
+        Some(place) => Box::new(Traced { inner, place }),
     }
 }
 

@@ -2,7 +2,7 @@
 //! statistics that upstream gives (`stats`).
 //! Holds: names of statistics are upstream's. Not here: what is counted (`promql::engine::trace`).
 
-use chronolith_promql::engine::trace::{Trace, TraceNode};
+use chronolith_promql::engine::trace::{Trace, TraceNode, Use};
 use serde_json::{Value, json};
 
 use crate::json;
@@ -18,7 +18,14 @@ pub(super) struct Timings {
 /// A tree of nodes as JSON.
 pub(super) fn tree(node: &TraceNode) -> Value {
     let ms = |ns: u64| ns as f64 / 1e6;
-    json!({
+    let shared = node.shared.map(|(id, which)| {
+        let which = match which {
+            Use::First => "first",
+            Use::Again => "again",
+        };
+        json!({ "id": id, "use": which })
+    });
+    let mut tree = json!({
         "op": node.op,
         "text": node.text,
         "seriesSelected": node.series_selected,
@@ -28,8 +35,13 @@ pub(super) fn tree(node: &TraceNode) -> Value {
         "memoryBytes": node.memory_bytes,
         "timeMs": ms(node.time_ns),
         "selfMs": ms(node.self_ns),
-        "children": node.children.iter().map(tree).collect::<Value>(),
-    })
+        "children": node.children.iter().map(self::tree).collect::<Value>(),
+    });
+    // Only where there is something to say: most queries share nothing.
+    if let (Some(shared), Some(fields)) = (shared, tree.as_object_mut()) {
+        fields.insert("shared".to_owned(), shared);
+    }
+    tree
 }
 
 /// Which statistics a request asks for.

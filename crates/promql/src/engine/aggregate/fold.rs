@@ -1,0 +1,288 @@
+//! The aggregations that yield one series a group.
+//! Holds: groups are in order of first appearance; a series whose group is known costs no allocation.
+//! Not here: what is done with the values of a group (`aggregate`).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use chronolith_model::Labels;
+
+use super::{Columns, Grouping};
+use crate::ast::{Aggregate, AggregateOp, Span};
+use crate::engine::annotation::note::{Note, Operation};
+use crate::engine::histogram::fold::HistogramFold;
+use crate::engine::keys::{Entry, LabelSets};
+use crate::engine::run::{Hold, Run};
+use crate::engine::series::{
+    ABSENT, BoxOperator, SAMPLE_BYTES, SeriesOperator, StepScalar, StepSeries, is_absent,
+};
+use crate::engine::share::{Places, PlanAlone, SeriesSink, SharedPart};
+use crate::engine::trace::NodePlace;
+use crate::engine::{EvalError, unwrap_parens};
+
+/// One group; its labels are the set of the same number.
+struct Group {
+    drop_name: bool,
+    columns: Columns,
+    /// Sums or means of histograms: empty, or one a step.
+    histograms: Vec<Option<Box<HistogramFold>>>,
+}
+
+/// What an aggregation folds.
+pub(crate) enum FoldInput<'q> {
+    /// Series that are computed for it.
+    Alone(BoxOperator<'q>),
+    /// Series that others use, too.
+    Shared {
+        /// The part of the query that yields them.
+        part: Rc<SharedPart<'q>>,
+        /// From places of its first use to those of this one.
+        places: Option<Places>,
+        /// For reports.
+        place: Option<NodePlace<'q>>,
+        /// If nothing can be shared after all.
+        alone: PlanAlone<'q>,
+    },
+}
+
+/// Where an aggregation stands.
+enum Stage<'q> {
+    Alone(BoxOperator<'q>),
+    Shared { part: Rc<SharedPart<'q>>, sink: usize, alone: PlanAlone<'q> },
+    Folded,
+}
+
+/// What has been folded so far.
+struct Folding<'q> {
+    run: &'q Run<'q>,
+    op: AggregateOp,
+    grouping: Grouping<'q>,
+    step_count: usize,
+    /// Where the inner vector stands in the query.
+    span: Span,
+    sets: LabelSets,
+    groups: Vec<Group>,
+    /// Some series had histograms.
+    has_histograms: bool,
+    hold: Hold<'q>,
+}
+
+/// One of the aggregations that yield one series a group.
+pub(crate) struct Fold<'q> {
+    folding: Rc<RefCell<Folding<'q>>>,
+    stage: Stage<'q>,
+    /// The quantile.
+    param: StepScalar,
+    results: std::iter::Enumerate<std::vec::IntoIter<Group>>,
+}
+
+impl<'q> Fold<'q> {
+    /// `param` is the quantile, and ignored by the others.
+    pub(crate) fn new(
+        run: &'q Run<'q>,
+        input: FoldInput<'q>,
+        aggregate: &'q Aggregate,
+        param: StepScalar,
+        step_count: usize,
+    ) -> Fold<'q> {
+        let folding = Rc::new(RefCell::new(Folding {
+            run,
+            op: aggregate.op,
+            grouping: Grouping::new(aggregate),
+            step_count,
+            span: unwrap_parens(&aggregate.expr).span,
+            sets: LabelSets::default(),
+            groups: Vec::new(),
+            has_histograms: false,
+            hold: run.hold(),
+        }));
+        let stage = match input {
+            FoldInput::Alone(inner) => Stage::Alone(inner),
+            FoldInput::Shared { part, places, place, alone } => {
+                let sink = part.add_sink(folding.clone(), places, place);
+                Stage::Shared { part, sink, alone }
+            }
+        };
+        Fold { folding, stage, param, results: Vec::new().into_iter().enumerate() }
+    }
+
+    /// Folds all series; false if that has been done.
+    fn fold(&mut self) -> Result<bool, EvalError> {
+        let inner = match std::mem::replace(&mut self.stage, Stage::Folded) {
+            Stage::Folded => return Ok(false),
+            Stage::Alone(inner) => Some(inner),
+            Stage::Shared { part, sink, alone } => match part.fill(sink)? {
+                Some(()) => None,
+                None => Some(alone()?),
+            },
+        };
+        let mut folding = self.folding.borrow_mut();
+        if let Some(mut inner) = inner {
+            let mut series = StepSeries::default();
+            while inner.next(&mut series)? {
+                folding.add(&mut series)?;
+            }
+        }
+        self.results = std::mem::take(&mut folding.groups).into_iter().enumerate();
+        Ok(true)
+    }
+}
+
+impl SeriesSink for Folding<'_> {
+    fn take(&mut self, series: &StepSeries) -> Result<(), EvalError> {
+        // Where there are histograms, folding takes away what does not fit, and others are to see it.
+        if series.has_histograms() || self.has_histograms {
+            return self.add(&mut series.clone());
+        }
+        self.add_floats(series)
+    }
+
+    fn forget(&mut self) {
+        (self.sets, self.groups) = (LabelSets::default(), Vec::new());
+        self.has_histograms = false;
+        self.hold = self.run.hold();
+    }
+}
+
+impl Folding<'_> {
+    /// Folds a series in; what of it does not fit goes.
+    fn add(&mut self, series: &mut StepSeries) -> Result<(), EvalError> {
+        if !series.has_histograms() && !self.has_histograms {
+            return self.add_floats(series);
+        }
+        self.has_histograms = true;
+        let at = self.group_of(&series.labels)?;
+        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
+        let bytes = add_mixed(self.run, (self.op, self.span), self.step_count, group, series);
+        self.hold.grow(bytes / SAMPLE_BYTES, bytes)?;
+        self.add_floats(series)
+    }
+
+    fn add_floats(&mut self, series: &StepSeries) -> Result<(), EvalError> {
+        self.run.ctx.check()?;
+        let at = self.group_of(&series.labels)?;
+        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
+        group.drop_name |= series.drop_name;
+        group.columns.add(&series.values);
+        if self.op == AggregateOp::Quantile {
+            self.hold.grow(series.values.len() as u64, (series.values.len() * size_of::<f64>()) as u64)?;
+        }
+        Ok(())
+    }
+
+    fn group_of(&mut self, labels: &Labels) -> Result<usize, EvalError> {
+        if self.grouping.is_one() && !self.groups.is_empty() {
+            return Ok(0);
+        }
+        let number = match self.sets.number(|key| self.grouping.key_of(labels, key)) {
+            Entry::Old(number) => return Ok(number),
+            Entry::New(number) => number,
+        };
+        let bytes =
+            self.sets.labels(number).heap_bytes() + self.step_count * Columns::bytes_per_step(self.op);
+        self.hold.grow(self.step_count as u64, bytes as u64)?;
+        let columns = Columns::new(self.op, self.step_count);
+        self.groups.push(Group { drop_name: false, columns, histograms: Vec::new() });
+        Ok(number)
+    }
+
+    /// Puts sums and means of histograms into their steps.
+    fn finish_histograms(&self, folds: Vec<Option<Box<HistogramFold>>>, out: &mut StepSeries) {
+        let say = |note: Note<'_>| self.run.annotations.note(note, self.span);
+        for (step, fold) in folds.into_iter().enumerate() {
+            let Some(fold) = fold else { continue };
+            if fold.reconciled {
+                say(Note::Reconciled(Operation::Aggregation));
+            }
+            if !is_absent(out.values[step]) {
+                say(Note::MixedGroup);
+                out.values[step] = ABSENT;
+                continue;
+            }
+            if fold.incompatible {
+                continue;
+            }
+            if fold.hints_collide() {
+                say(Note::Collision(Operation::Aggregation));
+            }
+            let mut result = if self.op == AggregateOp::Sum { fold.into_sum() } else { fold.into_mean() };
+            result.compact(0);
+            out.set_histogram(step, Arc::new(result));
+        }
+    }
+}
+
+/// Adds the histograms of a series to a group, where the aggregation takes them; they are floats, or gone, then.
+/// How many bytes that takes.
+fn add_mixed(
+    run: &Run<'_>,
+    (aggregate, span): (AggregateOp, Span),
+    step_count: usize,
+    group: &mut Group,
+    series: &mut StepSeries,
+) -> u64 {
+    match aggregate {
+        AggregateOp::Count | AggregateOp::Group => return 0,
+        AggregateOp::Sum | AggregateOp::Avg => {}
+        op => {
+            if series.histograms.iter().zip(&series.values).any(|(h, v)| h.is_some() && !is_absent(*v)) {
+                run.annotations.note(Note::IgnoredInGroup(op.as_str()), span);
+            }
+            series.drop_histograms();
+            return 0;
+        }
+    }
+    if !series.has_histograms() && group.histograms.is_empty() {
+        return 0;
+    }
+    group.histograms.resize_with(step_count, || None);
+    let mut bytes = 0;
+    for (step, fold) in group.histograms.iter_mut().enumerate() {
+        let Some(histogram) = series.histogram(step) else {
+            // After histograms that do not fit each other nothing counts.
+            if fold.as_ref().is_some_and(|fold| fold.incompatible) {
+                series.values[step] = ABSENT;
+            }
+            continue;
+        };
+        let Some(fold) = fold else {
+            let floats_first = group.columns.has_float(step);
+            let new = if floats_first { HistogramFold::inert() } else { HistogramFold::new(histogram) };
+            bytes += new.heap_bytes();
+            *fold = Some(Box::new(new));
+            continue;
+        };
+        let could = !fold.incompatible;
+        if aggregate == AggregateOp::Sum {
+            fold.add_to_sum(histogram)
+        } else {
+            fold.add_to_mean(histogram)
+        }
+        if could && fold.incompatible {
+            let name = series.labels.metric_name().unwrap_or("");
+            run.annotations.note(Note::MixedSchemas(name), span);
+        }
+    }
+    series.drop_histograms();
+    bytes as u64
+}
+
+impl SeriesOperator for Fold<'_> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+        self.fold()?;
+        let folding = self.folding.borrow();
+        for (number, group) in self.results.by_ref() {
+            out.labels = folding.sets.labels(number).clone();
+            out.drop_name = group.drop_name;
+            out.clear_steps();
+            group.columns.finish(folding.op, &self.param, &mut out.values);
+            folding.finish_histograms(group.histograms, out);
+            // Histograms may have been ignored, or fit nothing.
+            if !out.is_void() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,298 @@
+//! Which parts of a query are equal, so that they can be computed once.
+//!
+//! Holds: two expressions have one class exactly if they differ in nothing but places, the order of matchers and
+//! grouping labels, and how durations are written. Uses are counted by class and grid, in the order in which the query
+//! is planned; what is inside of a second use does not count, since the use as a whole is served. A count may be too
+//! high (`timestamp(x)` does not plan `x`), never too low for what is planned: users must not rely on it.
+//! Not here: computing once (`share`).
+
+use std::sync::Arc;
+
+use chronolith_base::hash::HashMap;
+use chronolith_model::Matcher;
+use chronolith_model::matcher::MatchOp;
+
+use super::{Planner, is_step_invariant, left_spine, value_type};
+use crate::ast::{
+    Aggregate, AggregateOp, AtModifier, Binary, BinaryOp, DurationExpr, Expr, ExprKind, MatchCardinality,
+    RangeExtension, Span, UnaryOp, ValueType, VectorMatching, VectorSelector,
+};
+use crate::engine::grid::Grid;
+use crate::engine::{EvalError, duration};
+
+/// Number of a class of equal expressions.
+pub(super) type Class = u32;
+
+/// What a node is made of; parts of it by their class.
+#[derive(PartialEq, Eq, Hash)]
+enum Shape {
+    Number(u64),
+    Text(String),
+    Selector(SelectorShape),
+    Matrix(SelectorShape, i64),
+    Subquery(Class, i64, Option<i64>, i64, Option<AtModifier>),
+    Call(&'static str, Vec<Class>),
+    Aggregate(AggregateOp, Option<Class>, Class, Vec<String>, Grouped),
+    Binary(BinaryOp, Class, Class, Answer, Option<MatchingShape>),
+    Unary(UnaryOp, Class),
+    Paren(Class),
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct SelectorShape {
+    matchers: Vec<(Arc<str>, u8, Arc<str>)>,
+    offset_ms: i64,
+    at: Option<AtModifier>,
+    extension: Option<RangeExtension>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Grouped {
+    By,
+    Without,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Answer {
+    Element,
+    Truth,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct MatchingShape {
+    card: MatchCardinality,
+    labels: Vec<String>,
+    on: bool,
+    include: Vec<String>,
+    fills: [Option<u64>; 2],
+}
+
+/// Classes of the expressions of a query, and how often each is used.
+#[derive(Default)]
+pub(super) struct Survey {
+    /// By address of the expression, which stays where it is for as long as the query.
+    classes: HashMap<usize, Class>,
+    uses: HashMap<(Class, Grid), usize>,
+}
+
+impl Survey {
+    /// Of a whole query; nothing is shared in one that cannot be planned, or has a single selector.
+    pub(super) fn of<'q>(planner: &Planner<'q>, expr: &'q Expr, grid: Grid) -> Survey {
+        if selector_count_at_most_two(expr) < 2 {
+            return Survey::default();
+        }
+        let mut surveyor = Surveyor { planner, shapes: HashMap::default(), survey: Survey::default() };
+        match surveyor.visit(expr, grid) {
+            Ok(()) => surveyor.survey,
+            Err(_) => Survey::default(),
+        }
+    }
+
+    /// Class of an expression that is used more than once on this grid, and how often.
+    pub(super) fn repeated(&self, expr: &Expr, grid: Grid) -> Option<(Class, usize)> {
+        let class = *self.classes.get(&address(expr))?;
+        let uses = *self.uses.get(&(class, grid))?;
+        (uses > 1).then_some((class, uses))
+    }
+}
+
+fn address(expr: &Expr) -> usize {
+    std::ptr::from_ref(expr).addr()
+}
+
+struct Surveyor<'s, 'q> {
+    planner: &'s Planner<'q>,
+    shapes: HashMap<Shape, Class>,
+    survey: Survey,
+}
+
+impl<'q> Surveyor<'_, 'q> {
+    /// Counts the uses in an expression that is planned on `grid`.
+    fn visit(&mut self, expr: &'q Expr, grid: Grid) -> Result<(), EvalError> {
+        match &expr.kind {
+            ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Matrix(_) => return Ok(()),
+            ExprKind::Paren(inner) | ExprKind::Unary(UnaryOp::Plus, inner) => return self.visit(inner, grid),
+            ExprKind::Subquery(subquery) => {
+                return match self.planner.subquery_grid(subquery, grid)?.0 {
+                    Some(inner_grid) => self.visit(&subquery.expr, inner_grid),
+                    None => Ok(()),
+                };
+            }
+            _ => {}
+        }
+        let is_vector = value_type(expr) != ValueType::Scalar;
+        if is_vector {
+            let class = self.class_of(expr)?;
+            let uses = self.survey.uses.entry((class, grid)).or_default();
+            *uses += 1;
+            if *uses > 1 {
+                return Ok(());
+            }
+        }
+        let once = is_vector && grid.start_ms != grid.end_ms && is_step_invariant(expr);
+        let grid = if once { Grid::instant(grid.start_ms) } else { grid };
+        match &expr.kind {
+            ExprKind::Unary(_, inner) => self.visit(inner, grid),
+            ExprKind::Call(call) => {
+                // The second argument of `info` is no vector that is computed.
+                let count = if call.function.name == "info" { 1 } else { call.args.len() };
+                call.args.iter().take(count).try_for_each(|arg| self.visit(arg, grid))
+            }
+            ExprKind::Aggregate(aggregate) => {
+                aggregate.param.iter().try_for_each(|param| self.visit(param, grid))?;
+                self.visit(&aggregate.expr, grid)
+            }
+            ExprKind::Binary(_) => {
+                let (base, spine) = left_spine(expr);
+                self.visit(base, grid)?;
+                spine.into_iter().try_for_each(|binary| self.visit(&binary.rhs, grid))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn class_of(&mut self, expr: &Expr) -> Result<Class, EvalError> {
+        if let Some(&class) = self.survey.classes.get(&address(expr)) {
+            return Ok(class);
+        }
+        if let ExprKind::Binary(_) = &expr.kind {
+            return self.class_of_chain(expr);
+        }
+        let shape = match &expr.kind {
+            ExprKind::Number(number) => Shape::Number(number.value.to_bits()),
+            ExprKind::String(text) => Shape::Text(text.clone()),
+            ExprKind::Selector(selector) => Shape::Selector(self.shape_of(selector)?),
+            ExprKind::Matrix(matrix) => {
+                Shape::Matrix(self.shape_of(&matrix.selector)?, self.ms(&matrix.range)?)
+            }
+            ExprKind::Subquery(subquery) => Shape::Subquery(
+                self.class_of(&subquery.expr)?,
+                self.ms(&subquery.range)?,
+                subquery.step.as_ref().map(|step| self.ms(step)).transpose()?,
+                self.ms(&subquery.offset)?,
+                subquery.at,
+            ),
+            ExprKind::Call(call) => {
+                let args = call.args.iter().map(|arg| self.class_of(arg)).collect::<Result<_, _>>()?;
+                Shape::Call(call.function.name, args)
+            }
+            ExprKind::Aggregate(aggregate) => self.shape_of_aggregate(aggregate)?,
+            ExprKind::Unary(op, inner) => Shape::Unary(*op, self.class_of(inner)?),
+            // They count, so that equal expressions have equally many places.
+            ExprKind::Paren(inner) => Shape::Paren(self.class_of(inner)?),
+            ExprKind::Binary(_) => return self.class_of_chain(expr),
+        };
+        Ok(self.class(expr, shape))
+    }
+
+    /// A chain may be long: from the innermost left side outwards.
+    fn class_of_chain(&mut self, expr: &Expr) -> Result<Class, EvalError> {
+        let mut spine = Vec::new();
+        let mut base = expr;
+        while let ExprKind::Binary(binary) = &base.kind {
+            spine.push((base, &**binary));
+            base = &binary.lhs;
+        }
+        let mut class = self.class_of(base)?;
+        for (node, binary) in spine.into_iter().rev() {
+            let Binary { op, rhs, return_bool, matching, .. } = binary;
+            let answer = if *return_bool { Answer::Truth } else { Answer::Element };
+            let right = self.class_of(rhs)?;
+            let shape = Shape::Binary(*op, class, right, answer, matching.as_ref().map(shape_of_matching));
+            class = self.class(node, shape);
+        }
+        Ok(class)
+    }
+
+    fn class(&mut self, expr: &Expr, shape: Shape) -> Class {
+        let next = self.shapes.len() as Class;
+        let class = *self.shapes.entry(shape).or_insert(next);
+        self.survey.classes.insert(address(expr), class);
+        class
+    }
+
+    fn ms(&self, duration: &DurationExpr) -> Result<i64, EvalError> {
+        duration::offset_ms(self.planner.run, duration)
+    }
+
+    fn shape_of(&self, selector: &VectorSelector) -> Result<SelectorShape, EvalError> {
+        let matchers = sorted_matchers(&selector.matchers);
+        let (at, extension) = (selector.at, selector.extension);
+        Ok(SelectorShape { matchers, offset_ms: self.ms(&selector.offset)?, at, extension })
+    }
+
+    fn shape_of_aggregate(&mut self, aggregate: &Aggregate) -> Result<Shape, EvalError> {
+        let param = aggregate.param.as_ref().map(|param| self.class_of(param)).transpose()?;
+        let inner = self.class_of(&aggregate.expr)?;
+        let mut labels = aggregate.grouping.clone();
+        labels.sort_unstable();
+        let grouped = if aggregate.without { Grouped::Without } else { Grouped::By };
+        Ok(Shape::Aggregate(aggregate.op, param, inner, labels, grouped))
+    }
+}
+
+fn sorted_matchers(matchers: &[Matcher]) -> Vec<(Arc<str>, u8, Arc<str>)> {
+    let rank = |op: MatchOp| match op {
+        MatchOp::Equal => 0,
+        MatchOp::NotEqual => 1,
+        MatchOp::Regex => 2,
+        MatchOp::NotRegex => 3,
+    };
+    let mut sorted: Vec<_> = matchers.iter().map(|m| (m.name.clone(), rank(m.op), m.value.clone())).collect();
+    sorted.sort_unstable();
+    sorted
+}
+
+fn shape_of_matching(matching: &VectorMatching) -> MatchingShape {
+    MatchingShape {
+        card: matching.card,
+        labels: matching.labels.clone(),
+        on: matching.on,
+        include: matching.include.clone(),
+        fills: [matching.fill_left, matching.fill_right].map(|fill| fill.map(f64::to_bits)),
+    }
+}
+
+/// How many selectors there are, counted up to two: most queries have one, and nothing to share.
+fn selector_count_at_most_two(expr: &Expr) -> usize {
+    let (mut count, mut left) = (0, vec![expr]);
+    while let Some(expr) = left.pop() {
+        if let ExprKind::Selector(_) | ExprKind::Matrix(_) = &expr.kind {
+            count += 1;
+            if count == 2 {
+                break;
+            }
+        }
+        push_parts(expr, &mut left);
+    }
+    count
+}
+
+/// Appends the expressions that an expression is made of.
+fn push_parts<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
+    match &expr.kind {
+        ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Selector(_) | ExprKind::Matrix(_) => {}
+        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => out.push(inner),
+        ExprKind::Subquery(subquery) => out.push(&subquery.expr),
+        ExprKind::Call(call) => out.extend(&call.args),
+        ExprKind::Aggregate(aggregate) => {
+            out.extend(&aggregate.param);
+            out.push(&aggregate.expr);
+        }
+        ExprKind::Binary(binary) => out.extend([&binary.lhs, &binary.rhs]),
+    }
+}
+
+/// From places in one expression to those in another one of its class.
+pub(super) fn places(from: &Expr, to: &Expr) -> HashMap<Span, Span> {
+    let (mut all, mut left) = (HashMap::default(), vec![(from, to)]);
+    let (mut from_parts, mut to_parts) = (Vec::new(), Vec::new());
+    while let Some((from, to)) = left.pop() {
+        all.insert(from.span, to.span);
+        push_parts(from, &mut from_parts);
+        push_parts(to, &mut to_parts);
+        debug_assert_eq!(from_parts.len(), to_parts.len(), "expressions of one class have equal parts");
+        left.extend(from_parts.drain(..).zip(to_parts.drain(..)));
+    }
+    all
+}
