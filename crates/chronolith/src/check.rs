@@ -35,13 +35,14 @@ fn show(report: &CheckReport) -> String {
     }
     out.push_str(&format!(
         "verified {} bytes: {} WAL segments with {} frames, {} slices with {} sealed chunks, {} \
-         definitions, {} blocks with {} samples; {} damages\n",
+         definitions, {} metadata entries, {} blocks with {} samples; {} damages\n",
         report.bytes,
         report.segments,
         report.frames,
         report.slices,
         report.sealed_chunks,
         report.definitions,
+        report.metadata_entries,
         report.blocks,
         report.block_samples,
         report.damages.len()

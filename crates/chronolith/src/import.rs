@@ -187,7 +187,7 @@ fn left_out(report: &ImportReport) -> [(u64, &'static str); 14] {
         (head.dropped_series_samples, "samples of series that Prometheus had written to a block and dropped"),
         (head.invalid_histograms, "native histograms that contradict themselves"),
         (head.exemplars, "exemplars: they are kept in memory only"),
-        (head.metadata, "metadata entries: they are kept in memory only"),
+        (head.metadata, "metadata entries: senders repeat theirs"),
         (head.rejected_series, "series whose labels cannot be stored"),
         (head.unknown_records, "records of a kind that this version does not know"),
         (head.unknown_chunks + head.unknown_series_chunks, "m-mapped chunks of unknown encoding or series"),

@@ -218,6 +218,21 @@ static SETTINGS: &[Setting] = &[
     live("query.tenant-memory", "0", "Memory of all queries of one tenant; 0 = all there is", |s, v| {
         limits::query_memory_bytes_max(&mut s.server.tsdb.limits.default, v)
     }),
+    at_start(
+        "storage.remote.read-sample-limit",
+        "50000000",
+        "Samples of one remote read query whose answer is not streamed; 0 = no limit",
+        |s, v| set(&mut s.server.remote_read.samples_max, count_or_none(v).map(|n| n as u64)),
+    ),
+    at_start("storage.remote.read-concurrent-limit", "10", "Remote reads at work at once", |s, v| {
+        set(&mut s.server.remote_read.concurrency, places(v))
+    }),
+    at_start(
+        "storage.remote.read-max-bytes-in-frame",
+        "1MiB",
+        "Bytes of a frame of a streamed remote read; clients have a limit, too",
+        |s, v| set(&mut s.server.remote_read.frame_bytes_max, size_in_memory(v)),
+    ),
     at_start("write.max-compressed", "32MiB", "Largest write request as sent", |s, v| {
         set(&mut s.server.write.compressed_bytes_max, size_in_memory(v))
     }),

@@ -1,4 +1,4 @@
-//! Every byte on disk: chunks, postings, symbols, index, WAL frames, checkpoint slices, definitions,
+//! Every byte on disk: chunks, postings, symbols, index, WAL frames, checkpoint slices, definitions, metadata,
 //! tombstones, meta. Pure functions.
 //!
 //! Holds: readers take untrusted bytes and never panic; writers and readers of a format stand together; each
@@ -12,6 +12,7 @@ pub mod histogram;
 pub mod imports;
 pub mod index;
 pub mod meta;
+pub mod metadata;
 pub mod sealed;
 pub mod slice;
 pub mod starts;

@@ -61,6 +61,9 @@ pub enum WriteError {
     /// A write or sync of the log failed; writes stay refused until the process is restarted.
     #[error("write-ahead log failed and is closed for writing until restart: {0}")]
     Poisoned(String),
+    /// Metadata of the batch cannot be stored; the next batch with some tries again.
+    #[error("metadata cannot be stored: {0}")]
+    Metadata(String),
     /// The store is shutting down.
     #[error("server is shutting down")]
     Closed,

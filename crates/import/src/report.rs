@@ -48,7 +48,7 @@ pub struct HeadCounts {
     pub invalid_histograms: u64,
     /// Left out: exemplars, which live in memory only.
     pub exemplars: u64,
-    /// Left out: metadata entries, which live in memory only.
+    /// Left out: metadata entries, which senders repeat.
     pub metadata: u64,
     /// Left out: series whose labels cannot be stored.
     pub rejected_series: u64,

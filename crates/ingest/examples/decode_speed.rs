@@ -1,6 +1,6 @@
 //! How long a request takes to decode, by version of remote write: nanoseconds a series with one sample.
 //!
-//! `cargo run --release -p chronolith-ingest --example decode_speed`
+//! `cargo run --release -p chronolith-ingest --example decode_speed -- [row]`
 
 use chronolith_base::{Clock as _, MemoryBudget, SystemClock};
 use chronolith_ingest::remote_write::v2::encode::{SampleOut, SeriesExtras};
@@ -44,14 +44,24 @@ fn main() {
     }
     let clock = SystemClock::new();
     let mut batch = new_batch();
-    let mut held = MemoryBudget::new("write", 1 << 30).reserve(0).expect("nothing fits");
-    for (name, body) in [("1.0", one.compressed()), ("2.0", two.compressed())] {
+    let budget = MemoryBudget::new("write", 1 << 30);
+    let mut held = budget.reserve(0).expect("nothing fits");
+    let mut histograms = budget.reserve(0).expect("nothing fits");
+    let rows =
+        [("1.0", one.compressed()), ("2.0", two.compressed()), ("2.0 by type and unit", two.compressed())];
+    let only = std::env::args().nth(1);
+    for (name, body) in rows.into_iter().filter(|(name, _)| only.as_ref().is_none_or(|only| only == name)) {
         let mut best_ns = u64::MAX;
         for _ in 0..ROUND_COUNT {
             let start_ns = clock.mono_ns();
             match name {
                 "1.0" => remote_write::decode(&body, BYTES_MAX, &mut batch).expect("is a request"),
-                _ => v2::decode(&body, BYTES_MAX, &mut held, &mut batch).expect("is a request"),
+                "2.0" => v2::decode(&body, BYTES_MAX, &mut held, &mut batch).expect("is a request"),
+                _ => {
+                    let (naming, histograms) = (v2::SeriesNaming::TypeAndUnit, &mut histograms);
+                    v2::decode_histograms(&body, BYTES_MAX, &mut held, histograms, naming, &mut batch)
+                        .expect("is a request")
+                }
             };
             best_ns = best_ns.min(clock.mono_ns() - start_ns);
             let bytes = held.bytes();

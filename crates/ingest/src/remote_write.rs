@@ -10,7 +10,7 @@ mod histogram;
 mod labels;
 pub mod v2;
 mod walk;
-mod wire;
+pub(crate) mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -190,7 +190,10 @@ fn decode_into(
 }
 
 /// Makes `out` the decompressed `body`. Bytes that are there are overwritten rather than zeroed first.
-fn decompress(body: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+///
+/// # Errors
+/// [`DecodeError`] if it is no snappy block, or one of more than `bytes_max` bytes.
+pub fn decompress(body: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
     let claimed = ByteReader::new(body)
         .uvarint("length of the decompressed body")
         .map_err(|e| DecodeError::Snappy(e.to_string()))?;

@@ -192,6 +192,15 @@ pub enum DurationExpr {
 impl DurationExpr {
     /// No time at all.
     pub const ZERO: DurationExpr = DurationExpr::Literal(0);
+
+    /// Where it stands if it is computed; literals do not say.
+    #[must_use]
+    pub fn span(&self) -> Span {
+        match self {
+            DurationExpr::Literal(_) => Span::default(),
+            DurationExpr::Computed(_, span) => *span,
+        }
+    }
 }
 
 /// A node of a computed duration. Values are seconds.
@@ -207,8 +216,8 @@ pub enum DurationNode {
     Range,
     /// `-d` (`+d` is dropped)
     Neg(Box<DurationNode>),
-    /// `a op b` with op one of `+ - * / % ^`
-    Binary(BinaryOp, Box<DurationNode>, Box<DurationNode>),
+    /// `a op b` with op one of `+ - * / % ^`, and where it stands
+    Binary(BinaryOp, Box<DurationNode>, Box<DurationNode>, Span),
     /// `min_of(a, b)`
     MinOf(Box<DurationNode>, Box<DurationNode>),
     /// `max_of(a, b)`

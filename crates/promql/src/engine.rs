@@ -305,6 +305,7 @@ impl Engine {
             let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");
             return Err(EvalError::Execution(message));
         }
+        duration::check(query)?;
         let run = || Run::new(source, ctx, &self.options, query, trace, &self.spare_threads);
         let shared = run();
         match finish(&shared) {
@@ -463,6 +464,15 @@ fn without_name(labels: &Labels) -> Labels {
 }
 
 impl Run<'_> {
+    /// Drops the metric name and nothing beside it, or notes that it is to be dropped at the end.
+    pub(crate) fn drop_only_name(&self, series: &mut StepSeries) {
+        if self.delays_names() {
+            series.drop_name = true;
+        } else {
+            series.labels = series.labels.filtered(|name| name != METRIC_NAME);
+        }
+    }
+
     /// Drops the metric name, or notes that it is to be dropped at the end.
     pub(crate) fn drop_name(&self, series: &mut StepSeries) {
         if self.delays_names() {

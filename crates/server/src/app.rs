@@ -15,7 +15,7 @@ use crate::batches::BatchPool;
 use crate::gate::Gate;
 use crate::http::SlowLog;
 use crate::http::error::{ApiError, ErrorKind};
-use crate::limits::{QUERY_QUEUE_FACTOR, WRITE_QUEUE_FACTOR};
+use crate::limits::{QUERY_QUEUE_FACTOR, REMOTE_READ_QUEUE_FACTOR, WRITE_QUEUE_FACTOR};
 use crate::metrics::Metrics;
 use crate::options::{Features, Reload, ServerOptions};
 use crate::range_cache::RangeCache;
@@ -34,6 +34,7 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     pub(crate) write_gate: Gate,
     pub(crate) query_gate: Gate,
+    pub(crate) remote_read_gate: Gate,
     pub(crate) write_budget: MemoryBudget,
     pub(crate) query_budget: MemoryBudget,
     pub(crate) shares: Shares,
@@ -82,6 +83,11 @@ impl App {
             metrics: Metrics::default(),
             write_gate: Gate::new("writes", write.concurrency, write.concurrency * WRITE_QUEUE_FACTOR),
             query_gate: Gate::new("queries", query.concurrency, query.concurrency * QUERY_QUEUE_FACTOR),
+            remote_read_gate: Gate::new(
+                "remote reads",
+                options.remote_read.concurrency,
+                options.remote_read.concurrency * REMOTE_READ_QUEUE_FACTOR,
+            ),
             write_budget: MemoryBudget::new("write", write.memory_bytes_max),
             query_budget: MemoryBudget::new("queries", query.memory_total_bytes_max),
             shares: Shares::default(),

@@ -13,6 +13,7 @@ mod page;
 mod params;
 mod paths;
 mod query;
+mod remote_read;
 mod series;
 mod status;
 mod tree;
@@ -42,7 +43,9 @@ pub(crate) use query::slow::SlowLog;
 
 /// All routes of the server.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let compressible = SizeAbove::new(GZIP_BYTES_MIN).and(NotForContentType::const_new("image/"));
+    let compressible = SizeAbove::new(GZIP_BYTES_MIN)
+        .and(NotForContentType::const_new("image/"))
+        .and(NotForContentType::const_new(remote_read::STREAM_MEDIA_TYPE));
     let routes = Router::new()
         .merge(api())
         .merge(admin_api())
@@ -68,6 +71,7 @@ fn api() -> Router<Arc<App>> {
     Router::new()
         .route("/api/v1/write", post(write::write))
         .route("/api/v1/push", post(write::write))
+        .route("/api/v1/read", post(remote_read::read))
         .route("/api/v1/query", get(query::instant).post(query::instant))
         .route("/api/v1/query_range", get(query::range).post(query::range))
         .route("/api/v1/format_query", get(query::format).post(query::format))

@@ -37,6 +37,14 @@ pub const ANSWER_PART_BYTES: usize = 64 << 10;
 pub const FIRST_READ_BYTES_MAX: usize = 4 << 10;
 /// Form body of a query.
 pub const FORM_BYTES_MAX: usize = 4 << 20;
+/// Body of a remote read request, as sent and unpacked; as upstream.
+pub const REMOTE_READ_BYTES_MAX: usize = 32 << 20;
+/// Bytes of an answer to remote read that is sent as one message.
+pub const REMOTE_READ_ANSWER_BYTES_MAX: usize = 1 << 30;
+/// Remote reads that wait for a place, per place.
+pub const REMOTE_READ_QUEUE_FACTOR: usize = 10;
+/// Parts of a streamed answer that wait for the client to take them.
+pub const STREAM_PARTS_MAX: usize = 4;
 /// Parameters of one request.
 pub const PARAM_COUNT_MAX: usize = 4096;
 /// Text of one query or selector.

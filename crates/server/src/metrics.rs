@@ -75,6 +75,7 @@ pub(crate) struct Metrics {
     routes: Mutex<BTreeMap<RouteKey, Arc<RouteStat>>>,
     pub(crate) write: WriteMetrics,
     pub(crate) query: QueryMetrics,
+    pub(crate) remote_read: RemoteReadMetrics,
     pub(crate) connection: ConnectionMetrics,
     pub(crate) scrape_failures: Counter,
     pub(crate) reload_failures: Counter,
@@ -119,6 +120,20 @@ pub(crate) struct QueryMetrics {
     pub(crate) failed: Counter,
     pub(crate) canceled: Counter,
     pub(crate) timed_out: Counter,
+}
+
+/// Remote read.
+#[derive(Default)]
+pub(crate) struct RemoteReadMetrics {
+    /// Requests answered with one message.
+    pub(crate) messages: Counter,
+    /// Requests answered with frames.
+    pub(crate) streams: Counter,
+    /// Streams that ended with an error behind their first frame.
+    pub(crate) aborted: Counter,
+    pub(crate) series: Counter,
+    pub(crate) samples: Counter,
+    pub(crate) bytes: Counter,
 }
 
 /// Connections.

@@ -19,6 +19,8 @@ pub struct ServerOptions {
     pub tsdb: TsdbOptions,
     /// Queries.
     pub query: QueryOptions,
+    /// Remote read.
+    pub remote_read: RemoteReadOptions,
     /// Writes.
     pub write: WriteOptions,
     /// How often the server stores its own metrics; 0 = never.
@@ -41,6 +43,7 @@ impl ServerOptions {
             admin_api: false,
             tsdb: TsdbOptions::new(data_dir),
             query: QueryOptions::default(),
+            remote_read: RemoteReadOptions::default(),
             write: WriteOptions::default(),
             self_scrape_interval_ms: 10_000,
             features: Features::default(),
@@ -86,6 +89,23 @@ impl Default for QueryOptions {
             read_bytes_max: 64 << 30,
             cache_bytes_max: 64 << 20,
         }
+    }
+}
+
+/// Limits of remote read; defaults are upstream's.
+#[derive(Debug, Clone)]
+pub struct RemoteReadOptions {
+    /// Samples of one query where the answer is one message; 0 = no limit but memory.
+    pub samples_max: u64,
+    /// Requests at work at once.
+    pub concurrency: usize,
+    /// Bytes of a frame from which on the next chunk of a series goes to the next frame.
+    pub frame_bytes_max: usize,
+}
+
+impl Default for RemoteReadOptions {
+    fn default() -> Self {
+        RemoteReadOptions { samples_max: 50_000_000, concurrency: 10, frame_bytes_max: 1 << 20 }
     }
 }
 

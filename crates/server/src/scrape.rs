@@ -60,6 +60,9 @@ fn fill(app: &App, instance: &str, time_ms: i64, batch: &mut WriteBatch) {
             labels.push(METRIC_NAME, &format!("{}{}", family.name, sample.suffix));
             labels.push("job", "chronolith");
             labels.push("instance", instance);
+            if app.options.features.type_and_unit_labels {
+                labels.push("__type__", family.kind.as_str());
+            }
             for (name, value) in &sample.labels {
                 labels.push(name, value);
             }

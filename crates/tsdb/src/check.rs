@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{DecodeError, Env, Mapped};
-use chronolith_format::{definitions, sealed, slice, wal};
+use chronolith_format::{definitions, metadata, sealed, slice, wal};
 use chronolith_model::TenantId;
 
+use crate::metadata::FILE_NAME as METADATA_FILE;
 use crate::tenant::TENANTS_DIR;
 
 /// Something that is not as it should be.
@@ -35,6 +36,8 @@ pub struct CheckReport {
     pub slices: u64,
     /// Series in the definitions files.
     pub definitions: u64,
+    /// Entries in the metadata file, those that later ones replace included.
+    pub metadata_entries: u64,
     /// Sealed chunks that a slice refers to.
     pub sealed_chunks: u64,
     /// Blocks read.
@@ -59,7 +62,7 @@ impl CheckReport {
     }
 }
 
-/// Verifies everything below `dir`: WAL, definitions, slices, the sealed chunks that they refer to, and all blocks.
+/// Verifies everything below `dir`: WAL, definitions, metadata, slices, the sealed chunks that they refer to, and all blocks.
 /// Cost: one pass over all bytes.
 ///
 /// # Errors
@@ -68,6 +71,7 @@ pub fn check_dir(env: &Env, dir: &Path) -> std::io::Result<CheckReport> {
     let mut report = CheckReport::default();
     env.disk.list(dir)?;
     check_wal(env, dir, &mut report);
+    check_metadata(env, &dir.join(METADATA_FILE), &mut report);
     check_tenants(env, dir, &mut report);
     Ok(report)
 }
@@ -146,6 +150,47 @@ fn check_definitions(env: &Env, path: &Path, report: &mut CheckReport) {
                 .push(format!("{place}: unfinished round of the checkpoint, {text} (the log has them)"));
         }
     }
+}
+
+fn check_metadata(env: &Env, path: &Path, report: &mut CheckReport) {
+    if !env.disk.exists(path) {
+        return;
+    }
+    let bytes = match env.disk.map(path) {
+        Ok(bytes) => bytes,
+        Err(error) => return report.damage(path, 0, error),
+    };
+    report.bytes += bytes.len() as u64;
+    let header = match metadata::FileHeader::decode(&bytes) {
+        Ok(header) => header,
+        Err(error) => return report.decode_damage(path, &error),
+    };
+    let scan = wal::scan_segment_from(&bytes, header.key, metadata::FILE_HEADER_BYTES, 0);
+    for frame in scan.frames.iter().filter(|frame| frame.header.kind == metadata::KIND_ENTRIES) {
+        let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
+        match entry_count(payload) {
+            Ok(count) => report.metadata_entries += count,
+            Err(error) => report.damage(path, frame.payload.start as u64, error),
+        }
+    }
+    for damage in scan.damage {
+        let text = format!("{} bytes belong to no good frame", damage.len);
+        if damage.followed {
+            report.damage(path, damage.offset as u64, text);
+        } else {
+            let place = format!("{}: offset {}", path.display(), damage.offset);
+            report.notes.push(format!("{place}: torn end of the metadata, {text} (never acknowledged)"));
+        }
+    }
+}
+
+fn entry_count(payload: &[u8]) -> Result<u64, DecodeError> {
+    let mut entries = metadata::EntriesReader::decode(payload)?;
+    let mut count = 0;
+    while entries.next_entry()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
 }
 
 /// Verifies the newest whole copy of each slice. A bad copy beside a good one is what a kill left of the copy that

@@ -1,10 +1,12 @@
-//! The way from the head's chunks to blocks in another encoding.
-//! Holds: bit-exact, start times included; chunks of histograms are copied. Not here: the encodings (`format`), chunks of blocks (`block`).
+//! The way from the head's chunks to blocks in another encoding, and from samples to chunks that go out.
+//! Holds: bit-exact, into blocks start times included; chunks of histograms are copied into blocks. Not here: the
+//! encodings (`format`), chunks of blocks (`block`).
 
 use chronolith_base::DecodeError;
 use chronolith_block::{BlockError, BlockWriter};
-use chronolith_format::kinds;
-use chronolith_format::xor::EncodedChunk;
+use chronolith_format::xor::{self, EncodedChunk, SAMPLES_PER_CHUNK};
+use chronolith_format::{histogram, kinds};
+use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, Labels, TimeRange};
 
 /// Encodes one series after the other with memory used again.
@@ -37,5 +39,74 @@ impl SeriesEncoder {
             out.push_floats(times, values, start_times)?;
         }
         Ok(out.end_series(labels)?)
+    }
+}
+
+/// Samples as chunks that every version of Prometheus reads, in order of time, made as they are asked for: XOR, and its
+/// encodings of histograms with integer and float counts. Start times are left out.
+pub fn prometheus_chunks(samples: &Columns) -> impl Iterator<Item = EncodedChunk> {
+    samples.runs().flat_map(|(places, kind)| -> Box<dyn Iterator<Item = EncodedChunk>> {
+        let (times, values) = (&samples.times[places.clone()], &samples.values[places.clone()]);
+        match kind {
+            SampleKind::Float => {
+                let parts = times.chunks(SAMPLES_PER_CHUNK).zip(values.chunks(SAMPLES_PER_CHUNK));
+                Box::new(parts.flat_map(|(times, values)| xor::encode(times, values)))
+            }
+            SampleKind::Histogram => {
+                let histograms: Vec<_> = samples.histograms_at(places).cloned().collect();
+                Box::new(histogram::encode(times, &histograms, SAMPLES_PER_CHUNK as u16).into_iter())
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use chronolith_format::histogram::ENCODING_HISTOGRAM;
+    use chronolith_model::{Histogram, IntHistogram};
+
+    #[test]
+    fn chunks_that_go_out_hold_all_samples_bit_for_bit() {
+        let mut samples = Columns::default();
+        let of_count = |count| {
+            Arc::new(Histogram::Int(IntHistogram { count, zero_count: count, ..IntHistogram::default() }))
+        };
+        for time in 0..1000i64 {
+            match time {
+                300..500 => samples.push_histogram(time * 1000, of_count(time.unsigned_abs())),
+                // Bits that only an exact copy keeps.
+                _ => {
+                    samples.push(time * 1000, f64::from_bits(0x7ff0_0000_0000_0002 + time.unsigned_abs() % 3))
+                }
+            }
+        }
+        let mut found = Columns::default();
+        for chunk in prometheus_chunks(&samples) {
+            let before = found.len();
+            match chunk.encoding {
+                ENCODING_XOR => xor::decode(&chunk.bytes, TimeRange::ALL, &mut found).expect("decodes"),
+                encoding => {
+                    assert_eq!(encoding, ENCODING_HISTOGRAM);
+                    histogram::decode(encoding, &chunk.bytes, TimeRange::ALL, &mut found).expect("decodes");
+                }
+            }
+            let ends = (found.times[before], *found.times.last().expect("samples"));
+            assert_eq!(ends, (chunk.min_time, chunk.max_time));
+            assert_eq!(found.len() - before, usize::from(chunk.count));
+            assert!(usize::from(chunk.count) <= SAMPLES_PER_CHUNK);
+        }
+        let bits = |columns: &Columns| columns.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!((&found.times, bits(&found)), (&samples.times, bits(&samples)));
+        let counts = |columns: &Columns| {
+            columns
+                .histograms
+                .iter()
+                .map(|(at, h)| (*at, h.memory_bytes(), h.sum().to_bits()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(counts(&found), counts(&samples));
     }
 }

@@ -21,10 +21,12 @@ mod tenant;
 mod upkeep;
 
 pub use admin::{AdminError, DeleteReport};
+pub use chronolith_format::xor::EncodedChunk;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, WriteError,
 };
 pub use chronolith_model::BlockEncoding;
+pub use encoding::prometheus_chunks;
 pub use limits::LimitsTable;
 pub use memory::TsdbMemory;
 pub use options::{OpenError, TsdbOptions};

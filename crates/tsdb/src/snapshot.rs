@@ -1,7 +1,8 @@
 //! Snapshots: a directory below the data directory that is a data directory itself, made of links and a cut of the head.
 //!
 //! Holds: a snapshot is there completely or not at all (written under a temporary name, synced, renamed); making one
-//! changes nothing that queries see. Every sample acknowledged before the call is in it, unless the head is left out.
+//! changes nothing that queries see. Every sample acknowledged before the call is in it, unless the head is left out, and the
+//! metadata of the tenants.
 //! Not here: removing snapshots, which is the operator's.
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use chronolith_model::{TenantId, TimeRange};
 
 use crate::admin::AdminError;
 use crate::encoding::SeriesEncoder;
+use crate::metadata::FILE_NAME as METADATA_FILE;
 use crate::store::Tsdb;
 use crate::tenant::{TENANTS_DIR, tenant_dir};
 
@@ -69,6 +71,9 @@ impl Tsdb {
         let mut creating = CreatingDir { env: &self.env, path: tmp.clone(), complete: false };
         for tenant in tenants {
             self.put_tenant(tenant, &tenant_dir(&tmp, tenant), head)?;
+        }
+        if let Some(bytes) = self.metadata.file_of(tenants) {
+            disk.write_atomic(&tmp.join(METADATA_FILE), &bytes).map_err(io(&tmp))?;
         }
         disk.sync_dir(&tmp.join(TENANTS_DIR)).map_err(io(&tmp))?;
         disk.sync_dir(&tmp).map_err(io(&tmp))?;

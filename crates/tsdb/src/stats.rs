@@ -112,6 +112,7 @@ impl Tsdb {
                 ("snapshots_made", load(&self.counters.snapshots) as f64),
                 ("block_tombstones", blocks.iter().map(|b| b.tombstone_count()).sum::<usize>() as f64),
                 ("exemplars", self.exemplars.len() as f64),
+                ("metadata_entries_refused", self.metadata.refused_count() as f64),
             ]
             .into_iter()
             .chain(self.compaction.gauges())

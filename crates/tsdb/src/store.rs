@@ -105,6 +105,7 @@ impl Tsdb {
             histogram_bytes_max: options.histogram_bytes_max,
             ..HeadOptions::new(options.data_dir.clone())
         };
+        let metadata = MetadataStore::open(&env, &options.data_dir, options.sync, &mut notes)?;
         let (head, report) = Head::open(&env, head_options, &progress).map_err(open_error)?;
         notes.extend(report.notes);
         for note in &notes {
@@ -114,7 +115,7 @@ impl Tsdb {
             head: Arc::new(head),
             limits: RwLock::new(options.limits.clone()),
             tenants: Arc::new(RwLock::new(tenants)),
-            metadata: MetadataStore::default(),
+            metadata,
             exemplars: ExemplarRing::new(options.exemplar_count_max),
             counters: Counters::default(),
             changes: Changes::default(),
@@ -138,9 +139,10 @@ impl Tsdb {
         let (mut outcome, ticket) = self.head.append(tenant, &limits, self.env.clock.now_ms(), batch)?;
         // After the samples are visible and before they are acknowledged, as caches of results rely on.
         self.changes.note_batch(tenant, batch);
-        self.metadata.keep(tenant, &batch.metadata);
+        let change = self.metadata.keep(tenant, &batch.metadata);
         self.keep_exemplars(tenant, batch, &mut outcome);
         self.head.wait(ticket)?;
+        self.metadata.wait(change)?;
         Ok(outcome)
     }
 
@@ -249,6 +251,9 @@ impl Tsdb {
     /// nothing to do; never waits for [`Tsdb::tick`], which may be writing a block.
     pub fn pulse(&self) {
         self.head.recover_space();
+        if matches!(self.options.sync, SyncMode::Interval(_)) {
+            self.count_metadata_error(self.metadata.settle());
+        }
     }
 
     /// Writes what is due of the checkpoint. To be called every second or more often, on a thread of its own: never
@@ -269,7 +274,16 @@ impl Tsdb {
         // A merge under way ends at its next series; its inputs stay.
         self.compaction.stop.store(true, Ordering::Relaxed);
         self.upkeep.lock().stop();
+        self.count_metadata_error(self.metadata.close());
         self.head.close()
+    }
+
+    /// What cannot be written of the metadata is tried again.
+    pub(crate) fn count_metadata_error(&self, written: Result<(), WriteError>) {
+        if let Err(error) = written {
+            self.count_upkeep_error();
+            tracing::error!(%error, "writing metadata failed; it is tried again");
+        }
     }
 
     pub(crate) fn count_upkeep_error(&self) {

@@ -87,6 +87,7 @@ impl Tsdb {
             upkeep.retention_at_ms = now_ms + RETENTION_LOOK_EVERY_MS;
             self.remove_expired(now_ms);
         }
+        self.count_metadata_error(self.metadata.write_order_due(now_ms));
         self.compact_due(&mut upkeep.compaction, now_ms);
     }
 

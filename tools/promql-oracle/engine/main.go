@@ -3,7 +3,8 @@
 // It reads one JSON object per line and prints one per line. A line with "series" replaces the data of all
 // lines after it; a line with "query" asks. Times are milliseconds; values are the 16 hexadecimal digits of
 // their bits, so that NaNs, staleness markers and the sign of zero survive. A step of 0 is an instant query
-// at "start". "delayed" switches delayed name removal. All experimental functions are on. A histogram stands beside
+// at "start". "delayed" switches delayed name removal, "typed" the labels __type__ and __unit__. "parse" asks only for
+// the printed form. All experimental functions are on. A histogram stands beside
 // the times and values, with the index of its sample (in questions) or its time (in answers).
 // Not here: parsing without data (../parse), and any judgement of the answer.
 package main
@@ -38,6 +39,8 @@ type question struct {
 	Step     int64       `json:"step"`
 	Lookback int64       `json:"lookback"`
 	Delayed  bool        `json:"delayed"`
+	Typed    bool        `json:"typed"`
+	Parse    bool        `json:"parse"`
 }
 
 type rawSeries struct {
@@ -236,7 +239,26 @@ func ask(engine *promql.Engine, m *memory, q question) answer {
 	return a
 }
 
-func newEngine(delayed bool) *promql.Engine {
+func newParser() parser.Parser {
+	return parser.NewParser(parser.Options{
+		EnableExperimentalFunctions:  true,
+		EnableExtendedRangeSelectors: true,
+		EnableBinopFillModifiers:     true,
+		ExperimentalDurationExpr:     true,
+	})
+}
+
+func parse(p parser.Parser, query string) answer {
+	expr, err := p.ParseExpr(query)
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	return answer{Type: string(expr.Type()), Text: expr.String()}
+}
+
+type features struct{ delayed, typed bool }
+
+func newEngine(f features) *promql.Engine {
 	return promql.NewEngine(promql.EngineOpts{
 		MaxSamples:               samplesMax,
 		Timeout:                  timeout,
@@ -244,19 +266,19 @@ func newEngine(delayed bool) *promql.Engine {
 		NoStepSubqueryIntervalFn: func(int64) int64 { return 60_000 },
 		EnableAtModifier:         true,
 		EnableNegativeOffset:     true,
-		EnableDelayedNameRemoval: delayed,
+		EnableDelayedNameRemoval: f.delayed,
+		EnableTypeAndUnitLabels:  f.typed,
 		UseStartTimestamps:       true,
-		Parser: parser.NewParser(parser.Options{
-			EnableExperimentalFunctions:  true,
-			EnableExtendedRangeSelectors: true,
-			EnableBinopFillModifiers:     true,
-			ExperimentalDurationExpr:     true,
-		}),
+		Parser:                   newParser(),
 	})
 }
 
 func run() error {
-	engines := map[bool]*promql.Engine{false: newEngine(false), true: newEngine(true)}
+	engines := map[features]*promql.Engine{}
+	for _, f := range []features{{}, {delayed: true}, {typed: true}, {delayed: true, typed: true}} {
+		engines[f] = newEngine(f)
+	}
+	p := newParser()
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(make([]byte, 1<<20), 1<<28)
 	writer := bufio.NewWriter(os.Stdout)
@@ -278,10 +300,16 @@ func run() error {
 			}
 			m = loaded
 		}
-		if q.Query == "" {
+		if q.Query == "" && !q.Parse {
 			continue
 		}
-		if err := out.Encode(ask(engines[q.Delayed], m, q)); err != nil {
+		var a answer
+		if q.Parse {
+			a = parse(p, q.Query)
+		} else {
+			a = ask(engines[features{q.Delayed, q.Typed}], m, q)
+		}
+		if err := out.Encode(a); err != nil {
 			return err
 		}
 		if err := writer.Flush(); err != nil {

@@ -141,7 +141,7 @@ pub fn put_labels<'a>(out: &mut Vec<u8>, labels: impl IntoIterator<Item = (&'a s
 }
 
 /// Appends the fields of a histogram; those of both versions are the same, but 1.0 has no start time.
-pub(super) fn put_histogram(out: &mut Vec<u8>, time_ms: i64, start_ms: i64, histogram: &Histogram) {
+pub(crate) fn put_histogram(out: &mut Vec<u8>, time_ms: i64, start_ms: i64, histogram: &Histogram) {
     match histogram {
         Histogram::Int(histogram) => {
             // Which count is there tells the kinds apart: zero is written as well.
@@ -229,21 +229,21 @@ fn doubles(values: &[f64]) -> Vec<u8> {
 }
 
 /// Appends packed numbers, unless there are none.
-pub(super) fn put_unless_empty(out: &mut Vec<u8>, number: u8, packed: &[u8]) {
+pub(crate) fn put_unless_empty(out: &mut Vec<u8>, number: u8, packed: &[u8]) {
     if !packed.is_empty() {
         put_bytes(out, number, packed);
     }
 }
 
 /// Appends a length-prefixed field.
-pub(super) fn put_bytes(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     out.push(tag(number, 2));
     put_uvarint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Appends a double, unless it is the default. Negative zero is not.
-pub(super) fn put_double(out: &mut Vec<u8>, number: u8, value: f64) {
+pub(crate) fn put_double(out: &mut Vec<u8>, number: u8, value: f64) {
     if value.to_bits() != 0 {
         out.push(tag(number, 1));
         out.extend_from_slice(&value.to_bits().to_le_bytes());
@@ -251,7 +251,7 @@ pub(super) fn put_double(out: &mut Vec<u8>, number: u8, value: f64) {
 }
 
 /// Appends a varint, unless it is the default.
-pub(super) fn put_int(out: &mut Vec<u8>, number: u8, value: u64) {
+pub(crate) fn put_int(out: &mut Vec<u8>, number: u8, value: u64) {
     if value != 0 {
         out.push(tag(number, 0));
         put_uvarint(out, value);

@@ -10,6 +10,7 @@
 pub mod encode;
 mod family;
 mod labels;
+mod naming;
 mod symbols;
 mod walk;
 
@@ -22,6 +23,7 @@ use chronolith_model::WriteBatch;
 use super::charge::Charge;
 use super::histogram::HistogramSink;
 use super::{DECOMPRESSED_BYTES_MAX, DecodeError, Refused, decompress};
+use naming::{AsSent, TypeAndUnit};
 
 /// Symbols in one request at most.
 pub const SYMBOL_COUNT_MAX: usize = 1 << 21;
@@ -29,6 +31,17 @@ pub const SYMBOL_COUNT_MAX: usize = 1 << 21;
 pub const LABEL_REF_COUNT_MAX: usize = 1 << 16;
 /// References that an error text shows at most.
 const REFS_SHOWN_MAX: usize = 32;
+
+/// Which labels a series gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SeriesNaming {
+    /// Those that it came with.
+    #[default]
+    AsSent,
+    /// `__type__` and `__unit__` besides, from its metadata, in place of any that it came with. A series whose metadata
+    /// says neither keeps what it has.
+    TypeAndUnit,
+}
 
 /// Decompresses `body` and fills `batch` (cleared first), which keeps its memory between calls.
 ///
@@ -45,10 +58,11 @@ pub fn decode(
     held: &mut Reservation,
     batch: &mut WriteBatch,
 ) -> Result<Refused, DecodeError> {
-    decode_into(body, decompressed_bytes_max, held, None, batch)
+    decode_into(body, decompressed_bytes_max, held, None, SeriesNaming::AsSent, batch)
 }
 
-/// As [`decode`], but native histograms go to the batch; `held_histograms` grows by their memory.
+/// As [`decode`], but series are named as `naming` says, and native histograms go to the batch; `held_histograms`
+/// grows by their memory.
 ///
 /// # Errors
 /// As [`decode`].
@@ -57,9 +71,10 @@ pub fn decode_histograms(
     decompressed_bytes_max: usize,
     held: &mut Reservation,
     held_histograms: &mut Reservation,
+    naming: SeriesNaming,
     batch: &mut WriteBatch,
 ) -> Result<Refused, DecodeError> {
-    decode_into(body, decompressed_bytes_max, held, Some(held_histograms), batch)
+    decode_into(body, decompressed_bytes_max, held, Some(held_histograms), naming, batch)
 }
 
 fn decode_into(
@@ -67,14 +82,17 @@ fn decode_into(
     decompressed_bytes_max: usize,
     held: &mut Reservation,
     held_histograms: Option<&mut Reservation>,
+    naming: SeriesNaming,
     batch: &mut WriteBatch,
 ) -> Result<Refused, DecodeError> {
     batch.clear();
     let bytes_max = decompressed_bytes_max.min(DECOMPRESSED_BYTES_MAX);
     let sink = held_histograms.map_or(HistogramSink::Count, |held| HistogramSink::Keep(Charge::new(held)));
     let mut message = Vec::new();
-    let result = decompress(body, bytes_max, &mut message)
-        .and_then(|()| walk::request(&message, bytes_max, held, sink, batch));
+    let result = decompress(body, bytes_max, &mut message).and_then(|()| match naming {
+        SeriesNaming::AsSent => walk::request::<AsSent>(&message, bytes_max, held, sink, batch),
+        SeriesNaming::TypeAndUnit => walk::request::<TypeAndUnit>(&message, bytes_max, held, sink, batch),
+    });
     if result.is_err() {
         batch.clear();
     }

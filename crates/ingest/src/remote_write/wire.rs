@@ -6,19 +6,19 @@
 use super::WireError;
 
 /// Wire type of varints.
-pub(super) const VARINT: u64 = 0;
+pub(crate) const VARINT: u64 = 0;
 /// Wire type of 8 little-endian bytes.
-pub(super) const FIXED64: u64 = 1;
+pub(crate) const FIXED64: u64 = 1;
 /// Wire type of length-prefixed bytes.
-pub(super) const LEN: u64 = 2;
+pub(crate) const LEN: u64 = 2;
 /// Wire type of 4 little-endian bytes.
-pub(super) const FIXED32: u64 = 5;
+pub(crate) const FIXED32: u64 = 5;
 /// Field numbers have 29 bits, so a tag has 32.
 const TAG_MAX: u64 = u32::MAX as u64;
 
 /// Reads forward over one message.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     /// The body up to the end of the message.
     bytes: &'a [u8],
     /// Where the next read starts, within the body.
@@ -27,33 +27,33 @@ pub(super) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// The whole of `body` is the message.
-    pub(super) fn new(body: &'a [u8]) -> Cursor<'a> {
+    pub(crate) fn new(body: &'a [u8]) -> Cursor<'a> {
         Cursor { bytes: body, at: 0 }
     }
 
     /// Where the next read starts.
-    pub(super) fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         self.at
     }
 
     /// Whether the message ends here.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
     /// The next byte, which is not consumed.
-    pub(super) fn peek(&self) -> Option<u8> {
+    pub(crate) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
     /// Consumes one byte that [`Cursor::peek`] has shown.
-    pub(super) fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         debug_assert!(self.at < self.bytes.len(), "only a byte that is there can be consumed");
         self.at += 1;
     }
 
     /// A base-128 varint of at most 64 bits.
-    pub(super) fn varint(&mut self) -> Result<u64, WireError> {
+    pub(crate) fn varint(&mut self) -> Result<u64, WireError> {
         match self.peek() {
             Some(byte) if byte < 0x80 => {
                 self.at += 1;
@@ -84,7 +84,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Field number and wire type.
-    pub(super) fn tag(&mut self) -> Result<(u64, u64), WireError> {
+    pub(crate) fn tag(&mut self) -> Result<(u64, u64), WireError> {
         let offset = self.at;
         let tag = self.varint()?;
         if !(8..=TAG_MAX).contains(&tag) {
@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The message or text behind a length.
-    pub(super) fn message(&mut self) -> Result<Cursor<'a>, WireError> {
+    pub(crate) fn message(&mut self) -> Result<Cursor<'a>, WireError> {
         let offset = self.at;
         let len = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
         let start = self.at;
@@ -108,12 +108,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// A varint of a field of 32 bits. As in every implementation of protobuf, higher bits are cut off.
-    pub(super) fn varint_u32(&mut self) -> Result<u32, WireError> {
+    pub(crate) fn varint_u32(&mut self) -> Result<u32, WireError> {
         Ok(self.varint()? as u32)
     }
 
     /// Eight little-endian bytes.
-    pub(super) fn fixed64(&mut self) -> Result<u64, WireError> {
+    pub(crate) fn fixed64(&mut self) -> Result<u64, WireError> {
         match self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
             Some(bytes) => {
                 self.at += 8;
@@ -124,18 +124,18 @@ impl<'a> Cursor<'a> {
     }
 
     /// What is left of the message.
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or(&[])
     }
 
     /// Goes on where `rest` starts, which is an end of what is left of the message.
-    pub(super) fn skip_to(&mut self, rest: &[u8]) {
+    pub(crate) fn skip_to(&mut self, rest: &[u8]) {
         debug_assert!(self.rest().ends_with(rest), "a message is read forward");
         self.at = self.bytes.len().saturating_sub(rest.len());
     }
 
     /// What is left of the message as text.
-    pub(super) fn text(&self) -> Result<&'a str, WireError> {
+    pub(crate) fn text(&self) -> Result<&'a str, WireError> {
         std::str::from_utf8(self.rest()).map_err(|e| WireError {
             what: "text is not utf-8",
             offset: self.at.saturating_add(e.valid_up_to()),
@@ -143,7 +143,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over the value of a field that nobody knows.
-    pub(super) fn skip(&mut self, wire_type: u64) -> Result<(), WireError> {
+    pub(crate) fn skip(&mut self, wire_type: u64) -> Result<(), WireError> {
         match wire_type {
             VARINT => self.varint().map(drop),
             FIXED64 => self.fixed64().map(drop),
@@ -159,13 +159,13 @@ impl<'a> Cursor<'a> {
 
     /// The error of a known field that has another type than the schema says.
     #[cold]
-    pub(super) fn wrong_type(&self) -> WireError {
+    pub(crate) fn wrong_type(&self) -> WireError {
         self.error("field has the wrong wire type")
     }
 
     /// An error of what stands here.
     #[cold]
-    pub(super) fn error(&self, what: &'static str) -> WireError {
+    pub(crate) fn error(&self, what: &'static str) -> WireError {
         WireError { what, offset: self.at }
     }
 }

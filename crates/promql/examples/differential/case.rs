@@ -47,6 +47,8 @@ pub(crate) struct Case<'d> {
     pub(crate) times: Times,
     /// Delayed name removal.
     pub(crate) delayed: bool,
+    /// Whether `__type__` says what a counter is.
+    pub(crate) typed: bool,
 }
 
 /// Labels and samples.

@@ -124,11 +124,52 @@ const NAMELESS: &[&str] = &[
     r#"{instance="1",job=~".+"}"#,
     r#"{__name__!~"lat.*|even.*",instance="0"}"#,
     r#"{__name__=~".*_total",path!="/"}"#,
+    r#"{"m.é"}"#,
+    r#"{"m.é","la bel"=~"x|"}"#,
+    r#"{__name__=~"h_.*",instance!="1"}"#,
 ];
-const DURATIONS: &[&str] =
-    &["1m", "2m", "5m", "90s", "30s", "15s", "10m", "1h", "1ms", "61s137ms", "1m1ms", "(1m+30s)", "300"];
-const OFFSETS: &[&str] = &["1m", "-1m", "30s", "5m", "1m30s123ms", "-7s", "0s", "-(30s)"];
-const SUBQUERY_STEPS: &[&str] = &["", "", "30s", "15s", "7s", "1m", "2m", "61s"];
+const DURATIONS: &[&str] = &[
+    "1m",
+    "2m",
+    "5m",
+    "90s",
+    "30s",
+    "15s",
+    "10m",
+    "1h",
+    "1ms",
+    "61s137ms",
+    "1m1ms",
+    "(1m+30s)",
+    "300",
+    "step()",
+    "(step() + 1m)",
+    "max_of(step(), 45s)",
+    "min_of(range() + 1s, 5m)",
+    "2 * 1m",
+    "5m / 2",
+    "7m % 4m",
+    "2 ^ 6",
+    "range()",
+];
+const OFFSETS: &[&str] = &[
+    "1m",
+    "-1m",
+    "30s",
+    "5m",
+    "1m30s123ms",
+    "-7s",
+    "0s",
+    "-(30s)",
+    "step()",
+    "-step()",
+    "(range() / 2)",
+    "-min_of(1m, range())",
+    "(1m - 2m)",
+    "max_of(step(), range())",
+];
+const SUBQUERY_STEPS: &[&str] =
+    &["", "", "30s", "15s", "7s", "1m", "2m", "61s", "step()", "(15s * 2)", "max_of(step(), 10s)"];
 const NUMBERS: &[&str] = &[
     "0", "1", "2", "3", "5", "0.5", "0.9", "0.99", "-1", "1.5", "NaN", "Inf", "-Inf", "1e3", "100", "1e-3",
     "0x10",
@@ -149,7 +190,16 @@ const INFO_SELECTORS: &[&str] = &[
     ", {__name__=~\"target_info|build\", version=~\".+\"}",
     ", {zone=\"a\"}",
     ", {none=\"\"}",
+    ", {job=\"api\"}",
+    ", {__name__!=\"target_info\"}",
+    ", {__name__=~\".+_info\"}",
+    ", {__name__=~\".+_info\", kind!=\"k\"}",
+    ", {version!=\"v1\"}",
+    ", {zone=\"b\", zone!=\"c\"}",
 ];
+/// Names in `by`, `on` and their like, beside those that need no quotes.
+const QUOTED: &[&str] = &["\"la bel\"", "\"job\""];
+const FILLS: &[&str] = &["0", "7", "-1.5", "NaN", "-Inf"];
 
 /// Makes queries about a dataset.
 pub(crate) struct Generator<'g> {
@@ -241,7 +291,11 @@ impl Generator<'_> {
     }
 
     fn selector(&self) -> Node {
-        let extension = if self.below(15) == 0 { " smoothed" } else { "" };
+        let extension = match self.below(60) {
+            0..=3 => " smoothed",
+            4 => " anchored",
+            _ => "",
+        };
         Node::leaf(Type::Vector, &format!("{}{}{extension}", self.selected(), self.shifted()))
     }
 
@@ -261,7 +315,8 @@ impl Generator<'_> {
 
     fn label_list(&self) -> String {
         let count = self.below(3);
-        (0..count).map(|_| self.pick(LABELS)).collect::<Vec<_>>().join(", ")
+        let label = || if self.below(10) == 0 { self.pick(QUOTED) } else { self.pick(LABELS) };
+        (0..count).map(|_| label()).collect::<Vec<_>>().join(", ")
     }
 
     fn aggregation(&self, depth: u32) -> Node {
@@ -280,7 +335,7 @@ impl Generator<'_> {
                 Node::of(Type::Vector, format!("{}{grouping}(§, §)", self.pick(&ranked)), vec![param, inner])
             }
             _ => {
-                let label = self.pick(&["v", "job", "instance", "__name__", "", "a b"]);
+                let label = self.pick(&["v", "job", "instance", "__name__", "", "a b", "le"]);
                 Node::of(Type::Vector, format!("count_values{grouping}(\"{label}\", §)"), vec![inner])
             }
         }
@@ -312,7 +367,11 @@ impl Generator<'_> {
     }
 
     fn buckets(&self) -> Node {
-        let text = match self.below(8) {
+        let text = match self.below(10) {
+            8 => self
+                .pick(&["h_exp + on (job, instance) h_custom", "{__name__=~\"h_.*\"}", "h_custom </ 2"])
+                .to_owned(),
+            9 => format!("sum_over_time(h_mixed[{}])", self.pick(DURATIONS)),
             5 => self.pick(&["h_exp", "h_custom", "h_mixed", "sum by (job) (h_exp)"]).to_owned(),
             6 => format!("rate({}[{}])", self.pick(&["h_exp", "h_custom", "h_mixed"]), self.pick(DURATIONS)),
             7 => format!("sum(rate({}[{}]))", self.pick(&["h_exp", "h_custom"]), self.pick(DURATIONS)),
@@ -327,7 +386,7 @@ impl Generator<'_> {
     /// Functions with texts among their arguments.
     fn labels_call(&self, depth: u32) -> Node {
         let inner = vec![self.vector(depth)];
-        let target = self.pick(&["new", "job", "instance", "__name__", "", "le", "x y"]);
+        let target = self.pick(&["new", "job", "instance", "__name__", "", "le", "x y", "la bel"]);
         let text = match self.below(7) {
             6 => format!("info(§{})", self.pick(INFO_SELECTORS)),
             0 | 1 => format!(
@@ -342,7 +401,7 @@ impl Generator<'_> {
                 self.pick(LABELS)
             ),
             3 => format!("sort_by_label(§, \"{}\", \"{}\")", self.pick(LABELS), self.pick(LABELS)),
-            4 => format!("sort_by_label_desc(§, \"{}\")", self.pick(LABELS)),
+            4 => format!("sort_by_label_desc(§, \"{}\", \"{}\")", self.pick(LABELS), self.pick(LABELS)),
             _ => format!("histogram_quantiles(§, \"q\", {}, {})", self.pick(NUMBERS), self.pick(NUMBERS)),
         };
         Node::of(Type::Vector, text, inner)
@@ -387,15 +446,28 @@ impl Generator<'_> {
         }
         if self.below(2) == 0 {
             let side = if self.below(3) == 0 { "group_right" } else { "group_left" };
-            let include = self.pick(&["", "version", "none", "path", "path, version"]);
+            let include = self.pick(&[
+                "",
+                "version",
+                "none",
+                "path",
+                "path, version",
+                "__name__",
+                "le",
+                "job",
+                "\"la bel\"",
+            ]);
             text = format!("{text} {side} ({include})");
         }
-        if self.below(8) == 0 {
-            text = format!(
-                "{text} {}({})",
-                self.pick(&["fill", "fill_left", "fill_right"]),
-                self.pick(&["0", "7", "-1.5"])
-            );
+        match self.below(16) {
+            0..=2 => {
+                let fill = self.pick(&["fill", "fill_left", "fill_right"]);
+                text = format!("{text} {fill}({})", self.pick(FILLS));
+            }
+            3 => {
+                text = format!("{text} fill_left({}) fill_right({})", self.pick(FILLS), self.pick(FILLS));
+            }
+            _ => {}
         }
         text
     }

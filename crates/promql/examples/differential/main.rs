@@ -1,17 +1,18 @@
 //! Compares the engine with Prometheus's on random queries over random series.
 //!
 //! `cargo run --release -p chronolith-promql --example differential -- --oracle PATH --seeds A,B --count N [--report N]
-//! [--query TEXT] [--only KIND] [--show all]`, where PATH is the program built from `tools/promql-oracle/engine`. N
+//! [--query TEXT] [--only KIND] [--show all] [--mode mutate]`, where PATH is the program built from `tools/promql-oracle/engine`. N
 //! queries for each seed; each runs with immediate and with delayed name removal. Differences of a documented kind are
 //! counted; others are unexplained: N of each kind (or only of kinds that begin with KIND) are shrunk and printed as
 //! scripts of the promqltest language. `--show all` prints explained ones, too. A seed gives the same run again.
-//! `--query` takes the place of the random queries.
+//! `--query` takes the place of the random queries. `--mode mutate` only parses: random queries with words changed.
 //! Holds: exit code 0 means that no difference is unexplained.
 
 mod case;
 mod compare;
 mod explain;
 mod generate;
+mod mutate;
 mod oracle;
 mod series;
 mod shrink;
@@ -43,6 +44,16 @@ struct Arguments {
     query: Option<String>,
     only: Option<String>,
     show: Show,
+    mode: Mode,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Answers.
+    Evaluate,
+    /// Verdicts of the parsers about texts that may be no queries.
+    Mutate,
 }
 
 /// Which differences are printed.
@@ -61,6 +72,7 @@ fn arguments() -> Option<Arguments> {
         query: None,
         only: None,
         show: Show::Unexplained,
+        mode: Mode::Evaluate,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -71,6 +83,7 @@ fn arguments() -> Option<Arguments> {
                 parsed.seeds = value.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
             }
             "--show" if value == "all" => parsed.show = Show::All,
+            "--mode" if value == "mutate" => parsed.mode = Mode::Mutate,
             "--count" => parsed.count = value.parse().ok()?,
             "--report" => parsed.report_count = value.parse().ok()?,
             "--only" => parsed.only = Some(value),
@@ -85,7 +98,7 @@ fn main() -> ExitCode {
     let Some(arguments) = arguments() else {
         eprintln!(
             "usage: differential --oracle PATH [--seeds A,B] [--count N] [--report N] [--query TEXT] [--only KIND] \
-             [--show all]"
+             [--show all] [--mode mutate]"
         );
         return ExitCode::from(2);
     };
@@ -96,7 +109,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match run(&arguments, &mut bench) {
+    let unexplained = match arguments.mode {
+        Mode::Evaluate => run(&arguments, &mut bench),
+        Mode::Mutate => mutate::run(&arguments, &mut bench.oracle),
+    };
+    match unexplained {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
@@ -165,9 +182,10 @@ fn run_seed(arguments: &Arguments, seed: u64, bench: &mut Bench, tally: &mut Tal
             None => Generator { rng: &rng, dataset: &dataset }.query(),
         };
         let times = case::Times::random(&rng, dataset.start_ms);
+        let typed = rng.below(8) == 0;
         tally.expressions += 1;
         for delayed in [false, true] {
-            let case = Case { dataset: &dataset, query: node.to_string(), times, delayed };
+            let case = Case { dataset: &dataset, query: node.to_string(), times, delayed, typed };
             let Some(small) = ask_one(arguments, bench, &node, &case, tally)? else { continue };
             println!("---- query {number}, seed {seed}\n{small}");
         }
@@ -214,22 +232,29 @@ fn ask_one(
 /// Both engines.
 struct Bench {
     oracle: Oracle,
-    immediate: Engine,
-    delayed: Engine,
+    /// By delayed name removal and types.
+    engines: [[Engine; 2]; 2],
 }
 
 impl Bench {
     fn new(oracle: &str) -> std::io::Result<Bench> {
-        let engine = |name_removal| {
+        let engine = |name_removal, type_and_unit_labels| {
             let parser = ParserOptions {
                 experimental_functions: true,
                 extended_range_selectors: true,
                 binop_fill_modifiers: true,
             };
-            Engine::new(EngineOptions { name_removal, parser, start_times: true, ..EngineOptions::default() })
+            Engine::new(EngineOptions {
+                name_removal,
+                parser,
+                start_times: true,
+                type_and_unit_labels,
+                ..EngineOptions::default()
+            })
         };
-        let (immediate, delayed) = (engine(NameRemoval::Immediate), engine(NameRemoval::Delayed));
-        Ok(Bench { oracle: Oracle::start(oracle)?, immediate, delayed })
+        let engines =
+            [NameRemoval::Immediate, NameRemoval::Delayed].map(|n| [false, true].map(|t| engine(n, t)));
+        Ok(Bench { oracle: Oracle::start(oracle)?, engines })
     }
 
     /// Our answer and upstream's.
@@ -243,7 +268,7 @@ impl Bench {
     }
 
     fn ours(&self, case: &Case<'_>) -> Answer {
-        let engine = if case.delayed { &self.delayed } else { &self.immediate };
+        let engine = &self.engines[usize::from(case.delayed)][usize::from(case.typed)];
         let expr = match parse_expr(&case.query, engine.options().parser) {
             Ok(expr) => expr,
             Err(error) => return Answer::failed(error.to_string()),

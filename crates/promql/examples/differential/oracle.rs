@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use crate::case::{Answer, AnswerSeries, Case};
 use crate::series::Dataset;
 
+/// What a parser says: the printed form, or why not.
+pub(crate) type Verdict = std::result::Result<String, String>;
+
 /// The process and what it knows.
 pub(crate) struct Oracle {
     process: Child,
@@ -38,16 +41,30 @@ impl Oracle {
             "step": case.times.step_ms,
             "lookback": case.times.lookback_ms,
             "delayed": case.delayed,
+            "typed": case.typed,
         });
         if self.loaded != Some(case.dataset.id) {
             line["series"] = encode(case.dataset);
             self.loaded = Some(case.dataset.id);
         }
+        self.exchange(&line)
+    }
+
+    /// Its parser's verdict.
+    pub(crate) fn parse(&mut self, query: &str) -> Result<Verdict> {
+        let answer = self.exchange(&json!({ "query": query, "parse": true }))?;
+        Ok(match answer.error {
+            Some(error) => Err(error),
+            None => Ok(answer.text),
+        })
+    }
+
+    fn exchange(&mut self, line: &Value) -> Result<Answer> {
         writeln!(self.input, "{line}")?;
         self.input.flush()?;
         let mut text = String::new();
         if self.output.read_line(&mut text)? == 0 {
-            return Err(Error::other(format!("the process ended at {}", case.query)));
+            return Err(Error::other(format!("the process ended at {}", line["query"])));
         }
         decode(&serde_json::from_str(&text)?).ok_or_else(|| Error::other(format!("strange answer {text}")))
     }

@@ -41,6 +41,11 @@ impl Dataset {
         Dataset { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), start_ms, series }
     }
 
+    /// Samples of all series.
+    pub(crate) fn sample_count(&self) -> usize {
+        self.series.iter().map(|one| one.samples.len()).sum()
+    }
+
     /// For our engine.
     pub(crate) fn source(&self) -> MemQueryable {
         let mut source = MemQueryable::new();
@@ -98,6 +103,11 @@ pub(crate) fn random(rng: &Rng) -> Dataset {
             let version = ["v1", "v2"][rng.below(2) as usize];
             let labels = [("job", job), ("instance", instance), ("version", version), ("zone", "a")];
             push(rng, start_ms, &mut series, "target_info", &labels, Shape::Constant);
+            let zone = ["a", "b"][rng.below(2) as usize];
+            let labels = [("job", job), ("instance", instance), ("zone", zone), ("kind", "k")];
+            push(rng, start_ms, &mut series, "other_info", &labels, Shape::Constant);
+            let labels = [("job", job), ("instance", instance), ("la bel", "x")];
+            push(rng, start_ms, &mut series, "m.é", &labels, Shape::Gauge);
         }
     }
     for (le, at) in [("-1", 1), ("0", 2), ("1", 4), ("1.0", 5), ("10", 7), ("+Inf", 8), ("x", 1)] {
@@ -109,7 +119,23 @@ pub(crate) fn random(rng: &Rng) -> Dataset {
         let samples = (0..SAMPLES_MAX as i64).map(sample).collect();
         series.push(Series { labels, samples });
     }
+    if rng.below(4) == 0 {
+        add_types(rng, &mut series);
+    }
     Dataset::new(start_ms, series)
+}
+
+/// Says of some series what they are, and not always rightly.
+fn add_types(rng: &Rng, all: &mut [Series]) {
+    for series in all {
+        let kind = ["counter", "gauge", "histogram", "", ""][rng.below(5) as usize];
+        let mut builder = series.labels.to_builder();
+        builder.set("__type__", kind);
+        if rng.below(8) == 0 {
+            builder.set("__unit__", "seconds");
+        }
+        series.labels = builder.finish();
+    }
 }
 
 fn push(rng: &Rng, start_ms: i64, all: &mut Vec<Series>, name: &str, labels: &[(&str, &str)], shape: Shape) {

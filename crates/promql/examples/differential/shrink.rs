@@ -19,6 +19,7 @@ struct Shrinker<'b> {
     bench: &'b mut Bench,
     kind: String,
     delayed: bool,
+    typed: bool,
     tries: usize,
 }
 
@@ -29,7 +30,7 @@ impl Shrinker<'_> {
         if self.tries > TRIES_MAX {
             return Ok(false);
         }
-        let case = Case { dataset, query: node.to_string(), times, delayed: self.delayed };
+        let case = Case { dataset, query: node.to_string(), times, delayed: self.delayed, typed: self.typed };
         let (ours, theirs) = self.bench.ask(&case)?;
         Ok(!ours.is_unsupported()
             && difference(&case.query, &ours, &theirs).is_some_and(|d| d.kind() == self.kind))
@@ -109,12 +110,14 @@ impl Shrinker<'_> {
 pub(crate) fn shrink(bench: &mut Bench, node: &Node, case: &Case<'_>) -> Result<String> {
     let (ours, theirs) = bench.ask(case)?;
     let Some(first) = difference(&case.query, &ours, &theirs) else { return Ok(String::new()) };
-    let mut shrinker = Shrinker { bench, kind: first.kind(), delayed: case.delayed, tries: 0 };
+    let mut shrinker =
+        Shrinker { bench, kind: first.kind(), delayed: case.delayed, typed: case.typed, tries: 0 };
     let node = shrinker.shrink_query(case.dataset, node.clone(), case.times)?;
     let times = shrinker.shrink_times(case.dataset, &node, case.times)?;
     let dataset = shrinker.shrink_series(case.dataset.clone(), &node, times)?;
     let node = shrinker.shrink_query(&dataset, node, times)?;
-    let small = Case { dataset: &dataset, query: node.to_string(), times, delayed: case.delayed };
+    let small =
+        Case { dataset: &dataset, query: node.to_string(), times, delayed: case.delayed, typed: case.typed };
     let (ours, theirs) = bench.ask(&small)?;
     Ok(script(&small, &ours, &theirs, difference(&small.query, &ours, &theirs).unwrap_or(first)))
 }
@@ -126,8 +129,8 @@ fn script(case: &Case<'_>, ours: &Answer, theirs: &Answer, difference: Differenc
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "# times in ms; delayed name removal: {}; lookback {}",
-        case.delayed, case.times.lookback_ms
+        "# times in ms; delayed name removal: {}; types: {}; lookback {}",
+        case.delayed, case.typed, case.times.lookback_ms
     );
     for series in case.dataset.series.iter().take(12) {
         let _ = writeln!(text, "  {} {}", series.labels, samples(series, first_ms));

@@ -1,16 +1,18 @@
 //! Warnings and infos that travel beside a result. Holds: each message once, in order of first
-//! appearance, however many places of the query it is about.
+//! appearance, at the place that upstream would give it (`order`).
 //! Not here: who shows them.
 
 pub(crate) mod note;
+pub(crate) mod order;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chronolith_model::histogram::go_float;
 
 use super::call::calendar::rfc3339;
-use crate::ast::Span;
+use crate::ast::{Expr, Span};
 use note::Note;
+use order::{Order, Origin};
 
 /// Texts kept per kind; what comes after is counted only by being left out.
 const ANNOTATIONS_MAX: usize = 100;
@@ -18,6 +20,9 @@ const ANNOTATIONS_MAX: usize = 100;
 /// Collects annotations of one query.
 pub(crate) struct Annotations<'q> {
     text: &'q str,
+    expr: &'q Expr,
+    /// Made when one message has two places, which is rare.
+    order: OnceLock<Order>,
     lists: Mutex<Lists>,
 }
 
@@ -25,9 +30,9 @@ pub(crate) struct Annotations<'q> {
 struct Lists {
     warnings: Vec<Annotation>,
     infos: Vec<Annotation>,
-    repairs: Vec<(String, Span, Repair)>,
+    repairs: Vec<(String, Origin, Repair)>,
     /// Metrics whose counters start before the sample before them ends, and in how many windows.
-    overlaps: Vec<(String, Span, u64)>,
+    overlaps: Vec<(String, Origin, u64)>,
 }
 
 /// What is to be said later.
@@ -45,9 +50,12 @@ impl SetAside {
     pub(crate) fn moved(&self, place: impl Fn(Span) -> Span) -> SetAside {
         let mut moved = self.clone();
         let Lists { warnings, infos, repairs, overlaps } = &mut moved.0;
-        warnings.iter_mut().chain(infos).for_each(|annotation| annotation.span = place(annotation.span));
-        repairs.iter_mut().for_each(|(_, span, _)| *span = place(*span));
-        overlaps.iter_mut().for_each(|(_, span, _)| *span = place(*span));
+        let place = |origin: &mut Origin| {
+            *origin = Origin { span: place(origin.span), speaker: place(origin.speaker) };
+        };
+        warnings.iter_mut().chain(infos).for_each(|annotation| place(&mut annotation.origin));
+        repairs.iter_mut().for_each(|(_, origin, _)| place(origin));
+        overlaps.iter_mut().for_each(|(_, origin, _)| place(origin));
         moved
     }
 }
@@ -56,7 +64,7 @@ impl SetAside {
 #[derive(Debug, Clone, PartialEq)]
 struct Annotation {
     message: String,
-    span: Span,
+    origin: Origin,
 }
 
 /// Counts of classic buckets that had to be raised before a quantile could be found.
@@ -104,46 +112,48 @@ impl Repair {
 
 impl<'q> Annotations<'q> {
     /// `text` is the query, for lines and columns; empty if unknown (then all is line 1).
-    pub(crate) fn new(text: &'q str) -> Annotations<'q> {
-        Annotations { text, lists: Mutex::new(Lists::default()) }
+    pub(crate) fn new(text: &'q str, expr: &'q Expr) -> Annotations<'q> {
+        Annotations { text, expr, order: OnceLock::new(), lists: Mutex::new(Lists::default()) }
     }
 
-    /// Adds a warning about the part of the query at `span`.
-    pub(crate) fn warn(&self, message: &str, span: Span) {
-        add(&mut self.lock().warnings, message, span);
+    /// Adds a warning.
+    pub(crate) fn warn(&self, message: &str, origin: Origin) {
+        self.add(&mut self.lock().warnings, message, origin);
     }
 
-    /// Adds an info about the part of the query at `span`.
-    pub(crate) fn inform(&self, message: &str, span: Span) {
-        add(&mut self.lock().infos, message, span);
+    /// Adds an info.
+    pub(crate) fn inform(&self, message: &str, origin: Origin) {
+        self.add(&mut self.lock().infos, message, origin);
     }
 
     /// Adds what is to be said about native histograms.
-    pub(crate) fn note(&self, note: Note<'_>, span: Span) {
+    pub(crate) fn note(&self, note: Note<'_>, origin: Origin) {
         if let Note::StartOverlap(name, count) = note {
             let overlaps = &mut self.lock().overlaps;
             if let Some((_, at, before)) = overlaps.iter_mut().find(|(other, ..)| other == name) {
-                (*at, *before) = (span, before.saturating_add(count));
+                *at = self.earlier(*at, origin);
+                *before = before.saturating_add(count);
             } else if overlaps.len() < ANNOTATIONS_MAX {
-                overlaps.push((name.to_owned(), span, count));
+                overlaps.push((name.to_owned(), origin, count));
             }
             return;
         }
         let text = note.text();
-        if note.is_warning() { self.warn(&text, span) } else { self.inform(&text, span) }
+        if note.is_warning() { self.warn(&text, origin) } else { self.inform(&text, origin) }
     }
 
     /// Adds an info about repaired buckets; those with the same message become one, at the first of their places.
-    pub(crate) fn inform_of_repair(&self, message: &str, span: Span, repair: Repair) {
+    pub(crate) fn inform_of_repair(&self, message: &str, origin: Origin, repair: Repair) {
         let repairs = &mut self.lock().repairs;
-        if let Some((.., before)) = repairs.iter_mut().find(|(text, ..)| text == message) {
+        if let Some((_, at, before)) = repairs.iter_mut().find(|(text, ..)| text == message) {
+            *at = self.earlier(*at, origin);
             *before = before.joined(repair);
         } else if repairs.len() < ANNOTATIONS_MAX {
-            repairs.push((message.to_owned(), span, repair));
+            repairs.push((message.to_owned(), origin, repair));
         }
     }
 
-    /// Takes what has been said so far away, for an operator that reads its right side first.
+    /// Takes what has been said so far away, so that what is said from now on can be told from it.
     pub(crate) fn set_aside(&self) -> SetAside {
         SetAside(std::mem::take(&mut *self.lock()))
     }
@@ -153,16 +163,16 @@ impl<'q> Annotations<'q> {
         SetAside(std::mem::replace(&mut *self.lock(), before.0))
     }
 
-    /// Says what was set aside after all that has been said.
+    /// Says what was set aside.
     pub(crate) fn append(&self, later: SetAside) {
-        for (message, span, repair) in later.0.repairs {
-            self.inform_of_repair(&message, span, repair);
+        for (message, origin, repair) in later.0.repairs {
+            self.inform_of_repair(&message, origin, repair);
         }
-        for (name, span, count) in later.0.overlaps {
-            self.note(Note::StartOverlap(&name, count), span);
+        for (name, origin, count) in later.0.overlaps {
+            self.note(Note::StartOverlap(&name, count), origin);
         }
-        later.0.warnings.into_iter().for_each(|a| self.warn(&a.message, a.span));
-        later.0.infos.into_iter().for_each(|a| self.inform(&a.message, a.span));
+        later.0.warnings.into_iter().for_each(|a| self.warn(&a.message, a.origin));
+        later.0.infos.into_iter().for_each(|a| self.inform(&a.message, a.origin));
     }
 
     /// Takes all warnings and all infos out.
@@ -170,18 +180,46 @@ impl<'q> Annotations<'q> {
         // A statement of its own: the lock is not to be held in the loop.
         let repairs = std::mem::take(&mut self.lock().repairs);
         let overlaps = std::mem::take(&mut self.lock().overlaps);
-        for (name, span, count) in overlaps {
-            self.warn(&Note::StartOverlap(&name, count).text(), span);
+        for (name, origin, count) in overlaps {
+            self.warn(&Note::StartOverlap(&name, count).text(), origin);
         }
-        for (message, span, repair) in repairs {
-            self.inform(&format!("{message}, {}", repair.describe()), span);
+        for (message, origin, repair) in repairs {
+            self.inform(&format!("{message}, {}", repair.describe()), origin);
         }
         let mut lists = self.lock();
         let texts = |kind: &str, list: &mut Vec<Annotation>| {
-            let text = |a: Annotation| format!("PromQL {kind}: {} ({})", a.message, self.position(a.span));
+            let text =
+                |a: Annotation| format!("PromQL {kind}: {} ({})", a.message, self.position(a.origin.span));
             std::mem::take(list).into_iter().map(text).collect()
         };
         (texts("warning", &mut lists.warnings), texts("info", &mut lists.infos))
+    }
+
+    fn add(&self, list: &mut Vec<Annotation>, message: &str, origin: Origin) {
+        if let Some(before) = list.iter_mut().find(|before| before.message == message) {
+            before.origin = self.later(before.origin, origin);
+        } else if list.len() < ANNOTATIONS_MAX {
+            list.push(Annotation { message: message.to_owned(), origin });
+        }
+    }
+
+    /// Which of two places is said later; if both are one speaker's, the second.
+    fn later(&self, before: Origin, origin: Origin) -> Origin {
+        if self.speaks_before(origin, before) { before } else { origin }
+    }
+
+    /// Which of two places is said earlier; if both are one speaker's, the first.
+    fn earlier(&self, before: Origin, origin: Origin) -> Origin {
+        if self.speaks_before(origin, before) { origin } else { before }
+    }
+
+    /// Whether `a`'s speaker is evaluated before that of `b`.
+    fn speaks_before(&self, a: Origin, b: Origin) -> bool {
+        if a.speaker == b.speaker {
+            return false;
+        }
+        let order = self.order.get_or_init(|| Order::new(self.expr));
+        order.rank(a.speaker) < order.rank(b.speaker)
     }
 
     fn lock(&self) -> MutexGuard<'_, Lists> {
@@ -194,15 +232,6 @@ impl<'q> Annotations<'q> {
         let line = 1 + before.iter().filter(|&&b| b == b'\n').count();
         let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
         format!("{line}:{}", start - line_start + 1)
-    }
-}
-
-/// Of several places of one message the last stays.
-fn add(list: &mut Vec<Annotation>, message: &str, span: Span) {
-    if let Some(before) = list.iter_mut().find(|before| before.message == message) {
-        before.span = span;
-    } else if list.len() < ANNOTATIONS_MAX {
-        list.push(Annotation { message: message.to_owned(), span });
     }
 }
 

@@ -13,6 +13,7 @@ use chronolith_model::labels::LabelsKey;
 
 use super::EvalError;
 use super::annotation::note::Note;
+use super::annotation::order::Origin;
 use super::arith::ElementOp;
 use super::histogram::element::{self, Outcome};
 use super::keys::{Entry, LabelSets};
@@ -21,7 +22,7 @@ use super::series::{
     ABSENT, BoxOperator, Element, SeriesOperator, StepScalar, StepSeries, collect, is_absent,
     merge_equal_labels,
 };
-use crate::ast::{MatchCardinality, Span, VectorMatching};
+use crate::ast::{MatchCardinality, VectorMatching};
 use matching::{Nameless, ResultLabels, Signatures};
 
 /// Which side of an operator the scalar stands on.
@@ -41,7 +42,7 @@ pub(crate) struct VectorScalar<'q> {
     pub(crate) side: ScalarSide,
     pub(crate) op: ElementOp,
     /// Where the operation begins in the query.
-    pub(crate) span: Span,
+    pub(crate) origin: Origin,
     /// What there is to say at the end.
     pub(crate) notes: StepNotes,
 }
@@ -58,11 +59,11 @@ impl StepNotes {
         self.0[step] = Some(note);
     }
 
-    fn emit(&mut self, run: &Run<'_>, span: Span) {
+    fn emit(&mut self, run: &Run<'_>, origin: Origin) {
         let mut said: Vec<Note<'static>> = Vec::new();
         for note in self.0.drain(..).flatten() {
             if !said.contains(&note) {
-                run.annotations.note(note, span);
+                run.annotations.note(note, origin);
                 said.push(note);
             }
         }
@@ -128,7 +129,7 @@ impl SeriesOperator for VectorScalar<'_> {
                 return Ok(true);
             }
         }
-        self.notes.emit(self.run, self.span);
+        self.notes.emit(self.run, self.origin);
         Ok(false)
     }
 }
@@ -139,22 +140,22 @@ pub(crate) struct VectorVector<'q> {
     sides: Option<(BoxOperator<'q>, BoxOperator<'q>)>,
     matching: &'q VectorMatching,
     op: ElementOp,
-    span: Span,
+    origin: Origin,
     results: std::vec::IntoIter<StepSeries>,
     hold: Hold<'q>,
 }
 
 impl<'q> VectorVector<'q> {
-    /// Both sides on the same grid; the operation begins at `span`.
+    /// Both sides on the same grid; the operation begins at `origin`.
     pub(crate) fn new(
         run: &'q Run<'q>,
         sides: (BoxOperator<'q>, BoxOperator<'q>),
         matching: &'q VectorMatching,
         op: ElementOp,
-        span: Span,
+        origin: Origin,
     ) -> VectorVector<'q> {
         let (sides, results) = (Some(sides), Vec::new().into_iter());
-        VectorVector { run, sides, matching, op, span, results, hold: run.hold() }
+        VectorVector { run, sides, matching, op, origin, results, hold: run.hold() }
     }
 }
 
@@ -179,7 +180,7 @@ impl VectorVector<'_> {
         let left = collect(&mut *left, &mut self.hold)?;
         let right = collect(&mut *right, &mut self.hold)?;
         let (many, one) = if swapped { (right, left) } else { (left, right) };
-        let join = Join::new(self.run, self.matching, self.op, self.span, one);
+        let join = Join::new(self.run, self.matching, self.op, self.origin, one);
         let results = join.run(&many)?;
         for series in &results {
             self.hold.grow(series.sample_count(), series.heap_bytes())?;
@@ -193,7 +194,7 @@ struct Join<'j> {
     run: &'j Run<'j>,
     matching: &'j VectorMatching,
     op: ElementOp,
-    span: Span,
+    origin: Origin,
     /// Series of the "one" side by number of their signature.
     groups: Vec<Vec<StepSeries>>,
     /// Where they are in `groups`, in the order in which they came.
@@ -286,7 +287,7 @@ impl<'j> Join<'j> {
         run: &'j Run<'j>,
         matching: &'j VectorMatching,
         op: ElementOp,
-        span: Span,
+        origin: Origin,
         one: Vec<StepSeries>,
     ) -> Join<'j> {
         let signatures = Signatures::new(matching);
@@ -309,7 +310,7 @@ impl<'j> Join<'j> {
             one_order.push((signature.number(), group.len()));
             group.push(series);
         }
-        Join { run, matching, op, span, groups, one_order, signatures, sets, result_labels, step_count }
+        Join { run, matching, op, origin, groups, one_order, signatures, sets, result_labels, step_count }
     }
 
     fn is_swapped(&self) -> bool {
@@ -351,7 +352,7 @@ impl<'j> Join<'j> {
     fn pairs(&self, many: &Many<'_>) -> Result<Result<Vec<StepSeries>, Met>, EvalError> {
         let mut matched = Matched::new(self.sets.len(), self.step_count);
         let results = self.matched_pairs(many, &mut matched)?;
-        matched.notes.emit(self.run, self.span);
+        matched.notes.emit(self.run, self.origin);
         Ok(results)
     }
 

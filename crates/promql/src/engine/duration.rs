@@ -1,42 +1,77 @@
 //! Durations that depend on the query: `[step() * 2]`.
+//! Holds: what is wrong with one is said before anything else is computed, as upstream does.
 
-use crate::ast::{BinaryOp, DurationExpr, DurationNode};
+use crate::ast::{BinaryOp, DurationExpr, DurationNode, ExprKind, Span};
 
 use super::arith::{go_max, go_min};
-use super::run::Run;
 use super::{EvalError, Query};
 
 /// Longest duration: some 292 years, as upstream's nanoseconds hold.
 const SECONDS_MAX: f64 = (i64::MAX / 1_000_000_000) as f64;
 
-/// Milliseconds of a duration that may be negative (an offset).
-pub(crate) fn offset_ms(run: &Run<'_>, duration: &DurationExpr) -> Result<i64, EvalError> {
-    let DurationExpr::Computed(node, _) = duration else { return Ok(literal(duration)) };
-    let seconds = compute(node, run.query)?;
-    if seconds.is_nan() || seconds.abs() > SECONDS_MAX {
-        return Err(EvalError::Execution("duration is out of range".to_owned()));
+/// Checks all durations of a query, from the outside inwards.
+///
+/// # Errors
+/// The first that cannot be.
+pub(crate) fn check(query: &Query<'_>) -> Result<(), EvalError> {
+    let mut left = vec![query.expr];
+    while let Some(expr) = left.pop() {
+        match &expr.kind {
+            ExprKind::Number(_) | ExprKind::String(_) => {}
+            ExprKind::Selector(selector) => drop(offset_ms(query, &selector.offset)?),
+            ExprKind::Matrix(matrix) => {
+                positive_ms(query, &matrix.range)?;
+                offset_ms(query, &matrix.selector.offset)?;
+            }
+            ExprKind::Subquery(subquery) => {
+                offset_ms(query, &subquery.offset)?;
+                subquery.step.as_ref().map_or(Ok(0), |step| positive_ms(query, step))?;
+                positive_ms(query, &subquery.range)?;
+                left.push(&subquery.expr);
+            }
+            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => left.push(inner),
+            ExprKind::Aggregate(aggregate) => {
+                left.extend(&aggregate.param);
+                left.push(&aggregate.expr);
+            }
+            ExprKind::Binary(binary) => left.extend([&binary.rhs, &binary.lhs]),
+            ExprKind::Call(call) => left.extend(call.args.iter().rev()),
+        }
     }
-    Ok((seconds * 1000.0).round() as i64)
+    Ok(())
+}
+
+/// Milliseconds of a duration that may be negative (an offset).
+pub(crate) fn offset_ms(query: &Query<'_>, duration: &DurationExpr) -> Result<i64, EvalError> {
+    let (node, span) = match duration {
+        DurationExpr::Literal(ms) => return Ok(*ms),
+        DurationExpr::Computed(node, span) => (node, *span),
+    };
+    let seconds = compute(node, query)?;
+    if !seconds.is_finite() {
+        return Err(fail("duration is NaN or infinite", span));
+    }
+    if seconds.abs() > SECONDS_MAX {
+        return Err(fail("duration is out of range", span));
+    }
+    // What is left below a millisecond is cut, as upstream does.
+    Ok((seconds * 1000.0) as i64)
 }
 
 /// Milliseconds of a duration that has to be positive (a range, a step).
-pub(crate) fn positive_ms(run: &Run<'_>, duration: &DurationExpr) -> Result<i64, EvalError> {
-    let ms = offset_ms(run, duration)?;
-    if ms <= 0 {
-        return Err(EvalError::Execution("duration must be greater than 0".to_owned()));
+pub(crate) fn positive_ms(query: &Query<'_>, duration: &DurationExpr) -> Result<i64, EvalError> {
+    // Less than a millisecond is none: ranges and steps are milliseconds here.
+    match offset_ms(query, duration)? {
+        ..=0 => Err(fail("duration must be greater than 0", duration.span())),
+        ms => Ok(ms),
     }
-    Ok(ms)
 }
 
-fn literal(duration: &DurationExpr) -> i64 {
-    match duration {
-        DurationExpr::Literal(ms) => *ms,
-        DurationExpr::Computed(..) => 0,
-    }
+fn fail(message: &str, Span { start, end }: Span) -> EvalError {
+    EvalError::Execution(format!("{start}:{end}: {message}"))
 }
 
 fn compute(node: &DurationNode, query: &Query<'_>) -> Result<f64, EvalError> {
-    let fail = |message: &str| Err(EvalError::Execution(message.to_owned()));
     Ok(match node {
         DurationNode::Number(seconds) | DurationNode::Units(seconds) => *seconds,
         DurationNode::Step => query.step_ms as f64 / 1000.0,
@@ -45,11 +80,11 @@ fn compute(node: &DurationNode, query: &Query<'_>) -> Result<f64, EvalError> {
         DurationNode::Paren(inner) => compute(inner, query)?,
         DurationNode::MinOf(a, b) => go_min(compute(a, query)?, compute(b, query)?),
         DurationNode::MaxOf(a, b) => go_max(compute(a, query)?, compute(b, query)?),
-        DurationNode::Binary(op, a, b) => {
+        DurationNode::Binary(op, a, b, span) => {
             let (a, b) = (compute(a, query)?, compute(b, query)?);
             match op {
-                BinaryOp::Div if b == 0.0 => return fail("division by zero"),
-                BinaryOp::Mod if b == 0.0 => return fail("modulo by zero"),
+                BinaryOp::Div if b == 0.0 => return Err(fail("division by zero", *span)),
+                BinaryOp::Mod if b == 0.0 => return Err(fail("modulo by zero", *span)),
                 op => super::arith::scalar_op(*op, a, b),
             }
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use chronolith_model::{SeriesBatches, SeriesRead};
 
 use super::EvalError;
+use super::annotation::order::Origin;
 use super::grid::Windows;
 use super::histogram::growth::RangeNotes;
 use super::rollup::extended;
@@ -16,7 +17,7 @@ use super::samples::{RangeSamples, SampleParts};
 use super::select::{InstantField, latest, latest_idx, latest_mixed};
 use super::series::{ABSENT, SeriesOperator, StepSeries};
 use super::window::{RangeFn, RangeScratch, emit_notes};
-use crate::ast::{Span, VectorSelector};
+use crate::ast::VectorSelector;
 
 /// Fewer samples are computed by the calling thread: starting threads takes a tenth as long.
 const PARALLEL_SAMPLES_MIN: usize = 100_000;
@@ -35,7 +36,7 @@ pub(crate) enum LeafFn<'q> {
     /// The latest sample of each window.
     Instant(InstantField),
     /// A value interpolated between the samples around each step; where the selector stands in the query.
-    Smoothed(Span),
+    Smoothed(Origin),
     /// A rollup.
     Range(RangeFn<'q>),
 }
@@ -253,11 +254,11 @@ fn compute(
     out.drop_name = false;
     let columns = &samples.floats;
     let any = match function {
-        LeafFn::Smoothed(span) => {
+        LeafFn::Smoothed(origin) => {
             samples.split(*parts);
             let mut notes = RangeNotes::default();
             let any = extended::smooth(samples, windows, run.ctx, out, &mut notes)?;
-            emit_notes(run, notes, series.labels.metric_name().unwrap_or(""), *span, *span);
+            emit_notes(run, notes, series.labels.metric_name().unwrap_or(""), *origin, *origin);
             any
         }
         LeafFn::Instant(InstantField::Time) => {

@@ -20,6 +20,7 @@ use super::aggregate::distinct::CountValues;
 use super::aggregate::fold::Fold;
 use super::aggregate::rank::Rank;
 use super::annotation::bad_quantile;
+use super::annotation::order::Origin;
 use super::arith::{ElementOp, FilterSide, scalar_op};
 use super::binary::set::{Keep, SetFilter, SetUnion};
 use super::binary::{ScalarSide, StepNotes, VectorScalar, VectorVector};
@@ -91,7 +92,7 @@ impl<'q> Planner<'q> {
             ExprKind::Selector(selector) if selector.extension == Some(RangeExtension::Smoothed) => {
                 let windows = self.instant_windows(selector, grid)?;
                 let windows = Windows { after_ms: windows.width_ms, ..windows };
-                let function = LeafFn::Smoothed(expr.span);
+                let function = LeafFn::Smoothed(Origin::own(expr.span));
                 Ok(Box::new(Leaf::new(self.run, selector, windows, self.parts(), function)?))
             }
             ExprKind::Selector(selector) => self.select(selector, grid, InstantField::Value),
@@ -150,7 +151,7 @@ impl<'q> Planner<'q> {
     }
 
     fn range_windows(&self, matrix: &MatrixSelector, grid: Grid) -> Result<Windows, EvalError> {
-        let width_ms = duration::positive_ms(self.run, &matrix.range)?;
+        let width_ms = duration::positive_ms(self.run.query, &matrix.range)?;
         let shift = self.shift(&matrix.selector.offset, matrix.selector.at)?;
         let lookback_ms = self.run.lookback_ms();
         let (before_ms, after_ms) = match matrix.selector.extension {
@@ -177,9 +178,9 @@ impl<'q> Planner<'q> {
 
     /// Times at which a subquery computes its expression (`None`: none), and the windows over them.
     fn subquery_grid(&self, subquery: &Subquery, grid: Grid) -> Result<(Option<Grid>, Windows), EvalError> {
-        let width_ms = duration::positive_ms(self.run, &subquery.range)?;
+        let width_ms = duration::positive_ms(self.run.query, &subquery.range)?;
         let step_ms = match &subquery.step {
-            Some(step) => duration::positive_ms(self.run, step)?,
+            Some(step) => duration::positive_ms(self.run.query, step)?,
             None => self.run.options.subquery_step_ms.max(1),
         };
         let shift = self.shift(&subquery.offset, subquery.at)?;
@@ -196,7 +197,7 @@ impl<'q> Planner<'q> {
             AtModifier::Start => self.run.query.start_ms,
             AtModifier::End => self.run.query.end_ms,
         });
-        Ok(TimeShift { fixed_ms, offset_ms: duration::offset_ms(self.run, offset)? })
+        Ok(TimeShift { fixed_ms, offset_ms: duration::offset_ms(self.run.query, offset)? })
     }
 
     fn select(
@@ -229,8 +230,15 @@ impl<'q> Planner<'q> {
             AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk | AggregateOp::LimitRatio => {
                 let param = param()?;
                 let inner = self.vector(&aggregate.expr, grid)?;
-                self.warn_of_ratio(aggregate, &param);
-                Ok(Box::new(Rank::new(run, inner, (aggregate.op, grouping), param, step_count, span)))
+                self.warn_of_ratio(aggregate, span, &param);
+                Ok(Box::new(Rank::new(
+                    run,
+                    inner,
+                    (aggregate.op, grouping),
+                    param,
+                    step_count,
+                    Origin::own(span),
+                )))
             }
             AggregateOp::CountValues => {
                 let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
@@ -248,9 +256,9 @@ impl<'q> Planner<'q> {
                     if op == AggregateOp::Quantile { param()? } else { StepScalar::Constant(f64::NAN) };
                 let inner = self.fold_input(&aggregate.expr, grid)?;
                 if let (AggregateOp::Quantile, Some(expr)) = (op, &aggregate.param) {
-                    self.warn_of_quantile(&beyond(&param, 0.0, 1.0), expr);
+                    self.warn_of_quantile(&beyond(&param, 0.0, 1.0), expr, span);
                 }
-                Ok(Box::new(Fold::new(run, inner, aggregate, param, step_count)))
+                Ok(Box::new(Fold::new(run, inner, (aggregate, span), param, step_count)))
             }
         }
     }
@@ -261,7 +269,7 @@ impl<'q> Planner<'q> {
         self.run.query.text.get(start as usize..end as usize).filter(|text| text.starts_with('"'))
     }
 
-    fn warn_of_ratio(&self, aggregate: &Aggregate, param: &StepScalar) {
+    fn warn_of_ratio(&self, aggregate: &Aggregate, speaker: Span, param: &StepScalar) {
         let Some(expr) = aggregate.param.as_ref().filter(|_| aggregate.op == AggregateOp::LimitRatio) else {
             return;
         };
@@ -271,14 +279,16 @@ impl<'q> Planner<'q> {
                 chronolith_model::histogram::go_float(ratio),
                 ratio.signum()
             );
-            self.run.annotations.warn(&message, unwrap_parens(expr).span);
+            let span = unwrap_parens(expr).span;
+            self.run.annotations.warn(&message, Origin { span, speaker });
         }
     }
 
     /// Warns of quantiles outside 0..1.
-    fn warn_of_quantile(&self, quantile: &StepScalar, expr: &Expr) {
+    fn warn_of_quantile(&self, quantile: &StepScalar, expr: &Expr, speaker: Span) {
+        let origin = Origin { span: unwrap_parens(expr).span, speaker };
         for &value in quantile.values().iter().filter(|&&v| !(0.0..=1.0).contains(&v)) {
-            self.run.annotations.warn(&bad_quantile(value), unwrap_parens(expr).span);
+            self.run.annotations.warn(&bad_quantile(value), origin);
         }
     }
 
@@ -340,7 +350,7 @@ impl<'q> Planner<'q> {
             scalar,
             side,
             op,
-            span: binary.lhs.span,
+            origin: origin_of(binary),
             notes: StepNotes::default(),
         });
         if op.drops_name() { self.merged_unless(distinct, operator) } else { operator }
@@ -362,7 +372,7 @@ impl<'q> Planner<'q> {
             BinaryOp::Or => Merge::boxed(Box::new(SetUnion::new(left, right, matching, run.hold())), run),
             op => {
                 let element_op = ElementOp::new(op, binary.return_bool, FilterSide::Left);
-                Box::new(VectorVector::new(run, (left, right), matching, element_op, binary.lhs.span))
+                Box::new(VectorVector::new(run, (left, right), matching, element_op, origin_of(binary)))
             }
         })
     }
@@ -375,6 +385,12 @@ impl<'q> Planner<'q> {
     fn merged_unless(&self, distinct: bool, operator: BoxOperator<'q>) -> BoxOperator<'q> {
         if self.run.delays_names() || distinct { operator } else { Merge::boxed(operator, self.run) }
     }
+}
+
+/// Where an operator's messages point: at its left side.
+fn origin_of(binary: &Binary) -> Origin {
+    let (left, right) = (binary.lhs.span, binary.rhs.span);
+    Origin { span: left, speaker: Span { start: left.start, end: right.end } }
 }
 
 /// What an aggregation warns of in its parameter: NaN if there is one, else the least value if it is below `low` and

@@ -51,7 +51,7 @@ impl<'q> Run<'q> {
             ctx,
             options,
             query,
-            annotations: Annotations::new(query.text),
+            annotations: Annotations::new(query.text, query.expr),
             trace,
             spare_threads,
             sharing: options.sharing,

@@ -5,6 +5,7 @@ use chronolith_model::Labels;
 
 use super::EvalError;
 use super::annotation::note::{Note, Operation};
+use super::annotation::order::Origin;
 use super::grid::{Grid, Windows};
 use super::histogram::growth::RangeNotes;
 use super::rollup::{Rollup, RollupBuffer};
@@ -12,7 +13,7 @@ use super::run::{Hold, Run};
 use super::samples::RangeSamples;
 use super::select::SeriesReader;
 use super::series::{BoxOperator, Element, SeriesOperator, StepSeries, is_absent};
-use crate::ast::{RangeExtension, Span};
+use crate::ast::RangeExtension;
 use chronolith_model::histogram::go_float;
 
 /// One series of a range vector.
@@ -84,9 +85,9 @@ pub(crate) struct RangeFn<'q> {
     /// `anchored` or `smoothed`.
     pub(crate) extension: Option<RangeExtension>,
     /// Where the range vector stands in the query; for a subquery the beginning, as upstream has it.
-    pub(crate) span: Span,
+    pub(crate) origin: Origin,
     /// Where the first argument stands: for the quantile.
-    pub(crate) param_span: Span,
+    pub(crate) param_origin: Origin,
 }
 
 /// Memory that a range function uses again from series to series.
@@ -151,13 +152,13 @@ impl RangeFn<'_> {
             None => self.rollup.roll_mixed(samples, windows, ctx, buffer, out, &mut notes)?,
         };
         let name = labels.metric_name().unwrap_or("");
-        emit_notes(self.run, notes, name, self.span, self.first_span());
+        emit_notes(self.run, notes, name, self.origin, self.first_origin());
         Ok(any)
     }
 
     /// Where the first argument stands, which is what is pointed at where histograms are left out.
-    fn first_span(&self) -> Span {
-        if matches!(self.rollup, Rollup::Quantile(_)) { self.param_span } else { self.span }
+    fn first_origin(&self) -> Origin {
+        if matches!(self.rollup, Rollup::Quantile(_)) { self.param_origin } else { self.origin }
     }
 
     /// Says what is wrong with parameters in steps whose windows hold samples: others do not matter.
@@ -196,7 +197,7 @@ impl RangeFn<'_> {
             match &self.rollup {
                 Rollup::Quantile(quantile) if bad_quantile(quantile.at(step)) => {
                     let message = super::annotation::bad_quantile(quantile.at(step));
-                    self.run.annotations.warn(&message, self.param_span);
+                    self.run.annotations.warn(&message, self.param_origin);
                 }
                 Rollup::Smoothing(level, _) if bad_factor(level.at(step)) => {
                     return Err(invalid_factor("smoothing factor. Expected: 0 < sf < 1", level.at(step)));
@@ -219,7 +220,7 @@ impl RangeFn<'_> {
                     "metric might not be a counter, __type__ label is not set to \"counter\" or \"histogram\", got \
                      {kind:?}: {name:?}"
                 );
-                self.run.annotations.inform(&message, self.span);
+                self.run.annotations.inform(&message, self.origin);
             }
             return;
         }
@@ -232,19 +233,19 @@ impl RangeFn<'_> {
             String::from("metric might not be a counter, name does not end in _total/_sum/_count/_bucket: ");
         // Writing to a String cannot fail.
         let _ = chronolith_model::quote::write_quoted(&mut message, name);
-        self.run.annotations.inform(&message, self.span);
+        self.run.annotations.inform(&message, self.origin);
     }
 }
 
-/// Says what there is to say about ranges with histograms of metric `name`. `first_span` is where the first argument
+/// Says what there is to say about ranges with histograms of metric `name`. `first_origin` is where the first argument
 /// stands.
-pub(crate) fn emit_notes(run: &Run<'_>, notes: RangeNotes, name: &str, span: Span, first_span: Span) {
+pub(crate) fn emit_notes(run: &Run<'_>, notes: RangeNotes, name: &str, origin: Origin, first_origin: Origin) {
     if notes == RangeNotes::default() {
         return;
     }
     let say = |condition: bool, note: Note<'_>| {
         if condition {
-            run.annotations.note(note, span);
+            run.annotations.note(note, origin);
         }
     };
     say(notes.mixed, Note::MixedRange(name));
@@ -257,7 +258,7 @@ pub(crate) fn emit_notes(run: &Run<'_>, notes: RangeNotes, name: &str, span: Spa
     say(notes.collision, Note::Collision(Operation::Aggregation));
     say(notes.start_overlap_count > 0, Note::StartOverlap(name, notes.start_overlap_count));
     if notes.ignored {
-        run.annotations.note(Note::IgnoredInRange(name), first_span);
+        run.annotations.note(Note::IgnoredInRange(name), first_origin);
     }
 }
 

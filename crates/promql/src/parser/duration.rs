@@ -35,8 +35,11 @@ enum PartValue {
 }
 
 impl Part {
-    /// A minus goes into a literal; a plus leaves no trace.
+    /// A minus goes into a literal; a plus leaves no trace but in the place of a literal.
     fn signed(self, sign: UnaryOp, start: usize) -> Part {
+        if matches!((&self.value, sign), (PartValue::Node(_), UnaryOp::Plus)) {
+            return self;
+        }
         let value = match (self.value, sign) {
             (PartValue::Literal(seconds, units), UnaryOp::Minus) => PartValue::Literal(-seconds, units),
             (PartValue::Node(node), UnaryOp::Minus) => PartValue::Node(DurationNode::Neg(Box::new(node))),
@@ -89,7 +92,7 @@ impl Parser<'_> {
             let rhs = self.duration_part(right_power(op), operators_left)?;
             refuse_zero(op, &rhs, token.start)?;
             let span = Span { start: lhs.span.start, end: rhs.span.end };
-            let node = DurationNode::Binary(op, Box::new(lhs.into_node()), Box::new(rhs.into_node()));
+            let node = DurationNode::Binary(op, Box::new(lhs.into_node()), Box::new(rhs.into_node()), span);
             lhs = Part { value: PartValue::Node(node), span };
         }
         self.leave();
@@ -131,6 +134,7 @@ impl Parser<'_> {
 
     fn duration_operand(&mut self, operators_left: &mut usize) -> Result<Part, Failure> {
         let token = self.bump()?;
+        let mut span = None;
         let node = match token.kind {
             TokenKind::Number | TokenKind::Duration => {
                 let literal = number_literal(&token)?;
@@ -141,6 +145,8 @@ impl Parser<'_> {
             TokenKind::LeftParen => {
                 let inner = self.duration_part(0, operators_left)?;
                 self.expect(TokenKind::RightParen)?;
+                // As in upstream's messages, parentheses do not belong to the place.
+                span = Some(inner.span);
                 match inner.value {
                     // Parentheses around a literal are not kept, and one pair says as much as two.
                     PartValue::Literal(..) => return Ok(inner),
@@ -152,15 +158,19 @@ impl Parser<'_> {
             TokenKind::Word(Word::Range) => self.duration_call(DurationNode::Range)?,
             TokenKind::Word(word @ (Word::MinOf | Word::MaxOf)) => {
                 self.expect(TokenKind::LeftParen)?;
-                let a = Box::new(self.duration_part(0, operators_left)?.into_node());
+                let a = self.duration_part(0, operators_left)?;
                 self.expect(TokenKind::Comma)?;
-                let b = Box::new(self.duration_part(0, operators_left)?.into_node());
+                let b = self.duration_part(0, operators_left)?;
                 self.expect(TokenKind::RightParen)?;
+                // As in upstream's messages, the place is that of the arguments.
+                span = Some(Span { start: a.span.start, end: b.span.end });
+                let (a, b) = (Box::new(a.into_node()), Box::new(b.into_node()));
                 if word == Word::MinOf { DurationNode::MinOf(a, b) } else { DurationNode::MaxOf(a, b) }
             }
             _ => return Err(unexpected(&token, self.context())),
         };
-        Ok(Part { value: PartValue::Node(node), span: self.span_from(token.start) })
+        let span = span.unwrap_or_else(|| self.span_from(token.start));
+        Ok(Part { value: PartValue::Node(node), span })
     }
 
     /// The parentheses of `step()` and `range()`.

@@ -49,11 +49,21 @@ pub(super) struct Lexer<'a> {
     /// Place that `}` leads back to.
     place_outside: Place,
     paren_depth: usize,
+    /// Whether some brackets before held a number: what a colon behind `[` is told to be depends on it, as upstream.
+    duration_seen: bool,
 }
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str) -> Lexer<'a> {
-        Lexer { text, pos: 0, start: 0, place: Place::Open, place_outside: Place::Open, paren_depth: 0 }
+        Lexer {
+            text,
+            pos: 0,
+            start: 0,
+            place: Place::Open,
+            place_outside: Place::Open,
+            paren_depth: 0,
+            duration_seen: false,
+        }
     }
 
     /// First byte from `at` on that is no blank.
@@ -144,6 +154,7 @@ impl<'a> Lexer<'a> {
             '(' => self.open_paren(),
             ')' => self.close_paren(),
             ']' => self.bracket(c),
+            ':' if self.duration_seen => Ok(self.token(TokenKind::Colon)),
             ':' => Err(Failure::new(self.pos, "unexpected colon before duration in duration expression")),
             '0'..='9' => self.number(),
             '.' if self.peek().is_some_and(|c| c.is_ascii_digit()) => self.number(),
@@ -320,6 +331,7 @@ impl<'a> Lexer<'a> {
         self.pos = self.start;
         if matches!(self.place, Place::BracketStart) {
             self.place = Place::Bracket { colon_seen: false };
+            self.duration_seen = true;
         }
         if self.scan_number() {
             return Ok(self.token(TokenKind::Number));
@@ -330,48 +342,48 @@ impl<'a> Lexer<'a> {
         Err(self.failed(format!("bad number or duration syntax: \"{}\"", self.taken())))
     }
 
-    /// Takes what can belong to a number; false where it is none, or not only that.
+    /// Takes what can belong to a number; false where it is none, or not only that. As upstream, a point behind a
+    /// leading 0 does not count as one, and an `e` behind the first digit of a hexadecimal number is an exponent.
     fn scan_number(&mut self) -> bool {
-        let hex = self.peek() == Some('0') && matches!(self.peek_second(), Some('x' | 'X'));
+        let hex = self.accept('0') && (self.accept('x') || self.accept('X'));
         if hex {
-            self.pos += 2;
             self.accept('_');
         }
         let is_digit = |c: char| if hex { c.is_ascii_hexdigit() } else { c.is_ascii_digit() };
         self.accept('.');
-        let mut dot_seen = hex;
-        let mut exponent_seen = hex;
+        if self.peek().is_some_and(is_digit) {
+            self.bump();
+        }
+        let (mut dot_seen, mut exponent_seen) = (false, false);
         while let Some(c) = self.peek() {
-            if is_digit(c) {
-                self.bump();
-                continue;
-            }
-            let refused_next: &[char] = match c {
-                '.' if dot_seen => &[],
-                '.' => &['_', '.'],
-                'e' | 'E' if hex => break,
-                'e' | 'E' if exponent_seen => &[],
-                'e' | 'E' | '_' => &['.', '_', 'e', 'E'],
+            let refused_next = match c {
+                '.' => "_.",
+                'e' | 'E' | '_' => "._eE",
+                c if is_digit(c) => {
+                    self.accept_while(is_digit);
+                    continue;
+                }
                 _ => break,
             };
             self.bump();
-            if refused_next.is_empty() {
+            let seen = match c {
+                '.' => Some(&mut dot_seen),
+                '_' => None,
+                _ => Some(&mut exponent_seen),
+            };
+            if seen.is_some_and(|seen| std::mem::replace(seen, true)) {
                 return false;
             }
-            match c {
-                '.' => dot_seen = true,
-                '_' => {}
-                _ => {
-                    exponent_seen = true;
-                    let _ = self.accept('+') || self.accept('-');
-                }
+            if matches!(c, 'e' | 'E') {
+                let _ = self.accept('+') || self.accept('-');
             }
             match self.peek() {
                 None if c != '.' => return false,
-                Some(next) if refused_next.contains(&next) => {
+                Some(next) if refused_next.contains(next) => {
                     self.bump();
                     return false;
                 }
+                _ if c == '.' && hex => return false,
                 _ => {}
             }
         }
@@ -418,10 +430,6 @@ impl<'a> Lexer<'a> {
 
     fn peek(&self) -> Option<char> {
         self.rest().chars().next()
-    }
-
-    fn peek_second(&self) -> Option<char> {
-        self.rest().chars().nth(1)
     }
 
     fn bump(&mut self) -> Option<char> {

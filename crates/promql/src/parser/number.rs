@@ -36,7 +36,8 @@ pub(super) fn parse_number(text: &str) -> Result<f64, String> {
         return Ok(f64::NAN);
     }
     let failed = |why: &str| format!("error parsing number: strconv.ParseFloat: parsing \"{text}\": {why}");
-    if text.ends_with('_') {
+    // What else must not stand beside an underscore does not come here: the lexer refuses it.
+    if text.ends_with('_') || text.contains("._") {
         return Err(failed("invalid syntax"));
     }
     let digits = text.replace('_', "");

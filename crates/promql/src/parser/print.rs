@@ -42,7 +42,7 @@ impl Display for DurationNode {
             DurationNode::Step => f.write_str("step()"),
             DurationNode::Range => f.write_str("range()"),
             DurationNode::Neg(inner) => write!(f, "-{inner}"),
-            DurationNode::Binary(op, lhs, rhs) => write!(f, "{lhs} {} {rhs}", op.as_str()),
+            DurationNode::Binary(op, lhs, rhs, _) => write!(f, "{lhs} {} {rhs}", op.as_str()),
             DurationNode::MinOf(a, b) => write!(f, "min_of({a}, {b})"),
             DurationNode::MaxOf(a, b) => write!(f, "max_of({a}, {b})"),
             DurationNode::Paren(inner) => write!(f, "({inner})"),

@@ -1,6 +1,6 @@
 //! Printing and reading back gives the same tree, but for positions.
 
-use chronolith_promql::ast::{DurationExpr, Expr, ExprKind, Span};
+use chronolith_promql::ast::{DurationExpr, DurationNode, Expr, ExprKind, Span};
 use chronolith_promql::parser::{ParserOptions, parse_expr};
 use proptest::prelude::{BoxedStrategy, Just, ProptestConfig, Strategy, prop_oneof, proptest};
 use proptest::{collection, sample};
@@ -12,8 +12,23 @@ const ALL_ON: ParserOptions = ParserOptions {
 };
 
 fn forget_duration(duration: &mut DurationExpr) {
-    if let DurationExpr::Computed(_, span) = duration {
+    if let DurationExpr::Computed(node, span) = duration {
         *span = Span::default();
+        forget_node(node);
+    }
+}
+
+fn forget_node(node: &mut DurationNode) {
+    match node {
+        DurationNode::Number(_) | DurationNode::Units(_) | DurationNode::Step | DurationNode::Range => {}
+        DurationNode::Neg(inner) | DurationNode::Paren(inner) => forget_node(inner),
+        DurationNode::MinOf(a, b) | DurationNode::MaxOf(a, b) => {
+            [a, b].into_iter().for_each(|node| forget_node(node))
+        }
+        DurationNode::Binary(_, a, b, span) => {
+            *span = Span::default();
+            [a, b].into_iter().for_each(|node| forget_node(node));
+        }
     }
 }
 

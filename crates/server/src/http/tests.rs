@@ -38,7 +38,7 @@ impl Answer {
 }
 
 pub(super) struct Fixture {
-    app: Arc<App>,
+    pub(super) app: Arc<App>,
 }
 
 impl Fixture {
@@ -58,7 +58,7 @@ impl Fixture {
         Fixture::starting().open()
     }
 
-    fn open(self) -> Fixture {
+    pub(super) fn open(self) -> Fixture {
         let options = self.app.options.tsdb.clone();
         let progress = Arc::new(ReplayProgress::default());
         let store = Tsdb::open(self.app.env.clone(), options, progress).expect("opens");
@@ -85,7 +85,7 @@ impl Fixture {
         self.send(request.unwrap()).await
     }
 
-    async fn write(&self, series: &[(Pairs<'_>, &[(i64, f64)])]) -> Answer {
+    pub(super) async fn write(&self, series: &[(Pairs<'_>, &[(i64, f64)])]) -> Answer {
         let mut encoder = RequestEncoder::new();
         for (labels, samples) in series {
             encoder.push_series(labels.iter().copied(), samples);

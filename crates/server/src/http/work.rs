@@ -15,7 +15,7 @@ use super::body;
 use super::error::{ApiError, ErrorKind};
 use super::params::Params;
 use crate::app::App;
-use crate::gate::Place;
+use crate::gate::{Gate, Place};
 use crate::json;
 use crate::limits::{ANSWER_PART_BYTES, FORM_BYTES_MAX, SMALL_QUERY_SLICE_NS};
 use crate::shares::Share;
@@ -57,9 +57,16 @@ fn is_form_type(kind: &[u8]) -> bool {
 }
 
 /// Sets its flag unless disarmed: the client has left.
-struct CancelOnDrop {
+pub(super) struct CancelOnDrop {
     canceled: Arc<AtomicBool>,
     armed: bool,
+}
+
+impl CancelOnDrop {
+    /// Stops the reads of `ctx` when it is dropped.
+    pub(super) fn of(ctx: &ReadContext) -> CancelOnDrop {
+        CancelOnDrop { canceled: ctx.cancel_flag(), armed: true }
+    }
 }
 
 impl Drop for CancelOnDrop {
@@ -71,14 +78,19 @@ impl Drop for CancelOnDrop {
 }
 
 /// What a query holds while it runs.
-struct Admitted {
-    ctx: ReadContext,
+pub(super) struct Admitted {
+    pub(super) ctx: ReadContext,
     deadline_ns: u64,
     _places: (Option<Arc<Share>>, Option<Place>, Place),
 }
 
-/// Waits for a place for the tenant and one of all.
-async fn admit(app: &Arc<App>, tenant: &TenantId, timeout_ms: u64) -> Result<Admitted, ApiError> {
+/// Waits for a place for the tenant and one of `gate`. `timeout_ms` counts the wait too.
+pub(super) async fn admit(
+    app: &App,
+    gate: &Gate,
+    tenant: &TenantId,
+    timeout_ms: u64,
+) -> Result<Admitted, ApiError> {
     let limits = app.store()?.limits_of(tenant);
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
     let patience = Duration::from_millis(timeout_ms);
@@ -87,7 +99,7 @@ async fn admit(app: &Arc<App>, tenant: &TenantId, timeout_ms: u64) -> Result<Adm
         Some(gate) => Some(gate.enter(patience).await?),
         None => None,
     };
-    let place = app.query_gate.enter(patience).await?;
+    let place = gate.enter(patience).await?;
     let budget = share.as_ref().map_or(&app.query_budget, |share| &share.budget);
     let budget = budget.child("query", app.options.query.memory_bytes_max);
     let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
@@ -102,7 +114,18 @@ pub(super) async fn run<T: Send + 'static>(
     timeout_ms: u64,
     work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let admitted = admit(app, tenant, timeout_ms).await?;
+    run_behind(app, &app.query_gate, tenant, timeout_ms, work).await
+}
+
+/// As [`run`], with a place of `gate`.
+pub(super) async fn run_behind<T: Send + 'static>(
+    app: &Arc<App>,
+    gate: &Gate,
+    tenant: &TenantId,
+    timeout_ms: u64,
+    work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let admitted = admit(app, gate, tenant, timeout_ms).await?;
     run_aside(app, admitted, work).await
 }
 
@@ -118,7 +141,7 @@ pub(super) async fn run_small_first<T: Send + 'static>(
     candidate: Option<Candidate>,
     work: impl Fn(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let admitted = admit(app, tenant, timeout_ms).await?;
+    let admitted = admit(app, &app.query_gate, tenant, timeout_ms).await?;
     if let Some(candidate) = candidate
         && let Some(result) = attempt(app, &admitted, candidate, &work)
     {
@@ -157,9 +180,11 @@ async fn run_aside<T: Send + 'static>(
     admitted: Admitted,
     work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let mut guard = CancelOnDrop { canceled: admitted.ctx.cancel_flag(), armed: true };
+    let mut guard = CancelOnDrop::of(&admitted.ctx);
     let shared = app.clone();
     let done = tokio::task::spawn_blocking(move || {
+        // All of it, or the closure takes the context alone and a client that leaves frees the place of work that goes on.
+        let admitted = admitted;
         let result = work(&shared, &admitted.ctx);
         count_end(&shared, result.as_ref().err());
         result
@@ -175,7 +200,7 @@ fn bug(error: &dyn std::fmt::Display) -> ApiError {
     ApiError::new(ErrorKind::Internal, "the query failed because of a bug in the server")
 }
 
-fn count_end(app: &App, error: Option<&ApiError>) {
+pub(super) fn count_end(app: &App, error: Option<&ApiError>) {
     let query = &app.metrics.query;
     match error.map(|error| error.kind) {
         None => {}

@@ -13,7 +13,8 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use chronolith_base::{ByteReader, Reservation};
-use chronolith_ingest::remote_write::{self, DecodeError, Refused, v2};
+use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
+use chronolith_ingest::remote_write::{self, DecodeError, Refused};
 use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WriteError};
 
@@ -136,7 +137,13 @@ fn decode(
     let start_ns = app.env.clock.mono_ns();
     let decoded = match message {
         Message::V1 => remote_write::decode_histograms(&body.bytes, bytes_max, histograms_held, batch),
-        Message::V2 => v2::decode_histograms(&body.bytes, bytes_max, &mut body.held, histograms_held, batch),
+        Message::V2 => {
+            let naming = match app.options.features.type_and_unit_labels {
+                true => SeriesNaming::TypeAndUnit,
+                false => SeriesNaming::AsSent,
+            };
+            v2::decode_histograms(&body.bytes, bytes_max, &mut body.held, histograms_held, naming, batch)
+        }
     };
     app.metrics.write.decode.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
     decoded.map_err(decode_error)
@@ -186,7 +193,7 @@ fn decode_error(error: DecodeError) -> ApiError {
 fn write_error(error: &WriteError) -> ApiError {
     let kind = match error {
         WriteError::DiskFull | WriteError::Closed => ErrorKind::Unavailable,
-        WriteError::Poisoned(_) => ErrorKind::Internal,
+        WriteError::Poisoned(_) | WriteError::Metadata(_) => ErrorKind::Internal,
     };
     ApiError::new(kind, error)
 }

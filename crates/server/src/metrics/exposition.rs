@@ -14,7 +14,7 @@ pub(crate) enum FamilyKind {
 }
 
 impl FamilyKind {
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             FamilyKind::Counter => "counter",
             FamilyKind::Gauge => "gauge",

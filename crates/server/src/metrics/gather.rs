@@ -16,6 +16,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     requests(app, &mut sheet);
     writes(app, &mut sheet);
     queries(app, &mut sheet);
+    remote_reads(app, &mut sheet);
     gates(app, &mut sheet);
     memory(app, &mut sheet);
     match app.store.get() {
@@ -175,8 +176,26 @@ fn queries(app: &App, sheet: &mut Sheet) {
     sheet.counter("query_slow_left_out_total", help, left_out as f64);
 }
 
+fn remote_reads(app: &App, sheet: &mut Sheet) {
+    let read = &app.metrics.remote_read;
+    let forms = [("samples", &read.messages), ("streamed_xor_chunks", &read.streams)];
+    let forms = forms.map(|(form, count)| labelled("response_type", form, count.get() as f64)).to_vec();
+    sheet.family("remote_read_requests_total", FamilyKind::Counter, "Remote reads by form of answer.", forms);
+    let help = "Streamed answers that were cut off by an error or a client that left.";
+    sheet.counter("remote_read_aborted_total", help, read.aborted.get() as f64);
+    for (name, help, count) in [
+        ("remote_read_series_total", "Series sent by remote read.", &read.series),
+        ("remote_read_samples_total", "Samples sent by remote read.", &read.samples),
+        ("remote_read_bytes_total", "Bytes of answers to remote read.", &read.bytes),
+    ] {
+        sheet.counter(name, help, count.get() as f64);
+    }
+}
+
 fn gates(app: &App, sheet: &mut Sheet) {
-    for (name, gate) in [("write", &app.write_gate), ("query", &app.query_gate)] {
+    for (name, gate) in
+        [("write", &app.write_gate), ("query", &app.query_gate), ("remote_read", &app.remote_read_gate)]
+    {
         sheet.gauge(&format!("{name}_active"), "Requests at work.", gate.busy() as f64);
         sheet.gauge(&format!("{name}_waiting"), "Requests that wait for a place.", gate.waiting() as f64);
         let refused = gate.refused() as f64;

@@ -4,14 +4,23 @@ mod compaction;
 mod delete;
 mod disk_full;
 #[path = "../../../head/tests/harness/fault_disk.rs"]
-#[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
+#[expect(
+    unreachable_pub,
+    dead_code,
+    reason = "shared with the tests of the head, where it is a module of each file, and more of it is used"
+)]
 mod fault_disk;
 mod fixture;
 mod histograms;
 mod idle;
 #[path = "../../../head/tests/harness/kinds.rs"]
-#[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
+#[expect(
+    unreachable_pub,
+    dead_code,
+    reason = "shared with the tests of the head, where it is a module of each file, and more of it is used"
+)]
 mod kinds;
+mod metadata;
 mod model;
 mod policy;
 mod retention;

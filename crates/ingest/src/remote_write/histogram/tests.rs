@@ -112,6 +112,7 @@ fn encoders_write_histograms_as_prometheus_does() {
         LIMIT,
         &mut held,
         &mut held_histograms,
+        super::super::v2::SeriesNaming::AsSent,
         &mut batch,
     )
     .unwrap();

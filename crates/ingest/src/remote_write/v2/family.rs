@@ -12,9 +12,9 @@ use crate::remote_write::{DecodeError, METADATA_COUNT_MAX};
 /// The metadata of one series: references to symbols.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct SeriesMetadata {
-    kind: MetricKind,
+    pub(super) kind: MetricKind,
     help: u32,
-    unit: u32,
+    pub(super) unit: u32,
 }
 
 impl SeriesMetadata {

@@ -219,9 +219,16 @@ fn said_of(batch: &WriteBatch, refused: &Refused) -> Said {
 #[track_caller]
 fn check_body(body: &[u8], batch: &mut WriteBatch) -> bool {
     let want = slow_request(body);
-    let got = decode_histograms(&compress(body), LIMIT, &mut reservation(), &mut reservation(), batch)
-        .ok()
-        .map(|refused| said_of(batch, &refused));
+    let got = decode_histograms(
+        &compress(body),
+        LIMIT,
+        &mut reservation(),
+        &mut reservation(),
+        SeriesNaming::AsSent,
+        batch,
+    )
+    .ok()
+    .map(|refused| said_of(batch, &refused));
     assert_eq!(got, want, "body {body:02x?}");
     // Only counted, histograms are as many.
     let kept = batch.histograms.len() as u64;
@@ -263,7 +270,15 @@ fn the_golden_request_names_its_series_as_version_one_does() {
     // With histograms, both versions fill the same columns; only the second says when counters began.
     let mut held = reservation();
     crate::remote_write::decode_histograms(&compress(GOLDEN_V1), LIMIT, &mut held, &mut one).unwrap();
-    decode_histograms(&compress(GOLDEN_V2), LIMIT, &mut reservation(), &mut held, &mut two).unwrap();
+    decode_histograms(
+        &compress(GOLDEN_V2),
+        LIMIT,
+        &mut reservation(),
+        &mut held,
+        SeriesNaming::AsSent,
+        &mut two,
+    )
+    .unwrap();
     assert_eq!((&one.times, bits(&one), &one.histograms), (&two.times, bits(&two), &two.histograms));
     assert_eq!((one.times.len(), one.histograms.len()), (12, 5));
     assert!(held.bytes() > 0, "histograms are paid for");
@@ -545,4 +560,72 @@ fn families_are_named_as_version_one_names_them() {
     let mut batch = new_batch();
     decode_plain(&request.body(), &mut batch).unwrap();
     assert_eq!(batch.metadata, [entry("One."), entry("Two.")]);
+}
+
+/// Labels of each series as they are named by type and unit.
+fn named(request: &RequestEncoder) -> Vec<String> {
+    let (mut held, mut histograms, mut batch) = (reservation(), reservation(), new_batch());
+    let naming = SeriesNaming::TypeAndUnit;
+    decode_histograms(&request.compressed(), LIMIT, &mut held, &mut histograms, naming, &mut batch).unwrap();
+    let labels = |series| {
+        let mut builder = LabelsBuilder::new();
+        parse_labels(batch.raw_of(series), &mut builder).unwrap();
+        builder.finish().to_string()
+    };
+    batch.series.iter().map(labels).collect()
+}
+
+#[test]
+fn type_and_unit_become_labels_in_place_of_those_sent() {
+    let mut request = RequestEncoder::new();
+    let mut push = |labels: &[(&str, &str)], kind: MetricKind, unit: &str| {
+        let sample = SampleOut { time_ms: 1, value: 1.0, start_ms: 0 };
+        let extras = SeriesExtras { kind, unit, help: "h", ..SeriesExtras::default() };
+        request.push_series(labels.iter().copied(), &[sample], &extras);
+    };
+    let plain = [("__name__", "m"), ("job", "a")];
+    let own = [("__name__", "m"), ("__type__", "mine"), ("__unit__", "mine"), ("job", "a")];
+    let (own_type, own_unit) = ([own[0], own[1], own[3]], [own[0], own[2], own[3]]);
+    // Each shares labels with the one before, which has more or fewer bytes than its labels say.
+    push(&plain, MetricKind::Counter, "");
+    push(&plain, MetricKind::Unknown, "seconds");
+    push(&own, MetricKind::GaugeHistogram, "bytes");
+    push(&own, MetricKind::Unknown, "");
+    push(&own_type, MetricKind::Unknown, "bytes");
+    push(&own_type, MetricKind::Unknown, "");
+    push(&own_unit, MetricKind::StateSet, "");
+    push(&plain, MetricKind::Unknown, "");
+    push(&plain, MetricKind::Gauge, "größe");
+    let want = [
+        r#"m{__type__="counter", job="a"}"#,
+        r#"m{__unit__="seconds", job="a"}"#,
+        r#"m{__type__="gaugehistogram", __unit__="bytes", job="a"}"#,
+        r#"m{__type__="mine", __unit__="mine", job="a"}"#,
+        r#"m{__unit__="bytes", job="a"}"#,
+        r#"m{__type__="mine", job="a"}"#,
+        r#"m{__type__="stateset", job="a"}"#,
+        r#"m{job="a"}"#,
+        r#"m{__type__="gauge", __unit__="größe", job="a"}"#,
+    ];
+    assert_eq!(named(&request), want);
+}
+
+#[test]
+fn named_by_type_and_unit_a_request_says_the_same_but_for_the_labels() {
+    let (mut plain, mut named) = (new_batch(), new_batch());
+    let (mut held, mut histograms) = (reservation(), reservation());
+    let mut decode = |naming, batch: &mut WriteBatch| {
+        decode_histograms(&compress(GOLDEN_V2), LIMIT, &mut held, &mut histograms, naming, batch).unwrap()
+    };
+    assert_eq!(decode(SeriesNaming::AsSent, &mut plain), decode(SeriesNaming::TypeAndUnit, &mut named));
+    assert_eq!(
+        (&plain.times, &plain.exemplars, &plain.metadata),
+        (&named.times, &named.exemplars, &named.metadata)
+    );
+    for (a, b) in plain.series.iter().zip(&named.series) {
+        // What the labels are is told by the bytes alone: those that were sent, and what is put behind them.
+        assert!(named.raw_of(b).starts_with(plain.raw_of(a)));
+        assert_eq!(a.samples, b.samples);
+    }
+    assert!(named.raw.len() > plain.raw.len());
 }

@@ -14,6 +14,7 @@ use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, WriteBatch};
 
 use super::family::{Families, SeriesMetadata};
 use super::labels::LabelRefs;
+use super::naming::Naming;
 use super::symbols::Symbols;
 use super::{REFS_SHOWN_MAX, Unfolded};
 use crate::remote_write::histogram::{HistogramReader, HistogramSink, HistogramTally};
@@ -35,7 +36,7 @@ const TAG_VALUE: u8 = 0x09;
 const TAG_TIME: u8 = 0x10;
 
 /// Fills `batch` from the decompressed `body`.
-pub(super) fn request(
+pub(super) fn request<N: Naming>(
     body: &[u8],
     bytes_max: usize,
     held: &mut Reservation,
@@ -59,11 +60,11 @@ pub(super) fn request(
     while !at.is_empty() {
         if at.peek() == Some(TAG_SERIES) {
             at.advance();
-            walk.series(at.message()?)?;
+            N::series(&mut walk, at.message()?)?;
             continue;
         }
         match at.tag()? {
-            (5, LEN) => walk.series(at.message()?)?,
+            (5, LEN) => N::series(&mut walk, at.message()?)?,
             (5, _) => return Err(at.wrong_type().into()),
             // Acknowledging a request of which nothing was understood would lose it.
             (1..=3, _) => {
@@ -76,7 +77,7 @@ pub(super) fn request(
     Ok(walk.refused)
 }
 
-struct Walk<'a, 'b> {
+pub(super) struct Walk<'a, 'b> {
     symbols: Symbols<'a>,
     unfolded: Unfolded<'b>,
     batch: &'b mut WriteBatch,
@@ -110,7 +111,7 @@ struct Marks {
 }
 
 impl Walk<'_, '_> {
-    fn series(&mut self, message: Cursor<'_>) -> Result<(), DecodeError> {
+    pub(super) fn series(&mut self, message: Cursor<'_>) -> Result<(), DecodeError> {
         if self.batch.series.len() + self.refused.series_count as usize >= SERIES_COUNT_MAX {
             return Err(DecodeError::TooMany { what: "series", limit: SERIES_COUNT_MAX });
         }
@@ -154,6 +155,29 @@ impl Walk<'_, '_> {
             samples: index(marks.samples)..index(batch.times.len()),
             histogram_count: content.histograms.counted,
         });
+        Ok(())
+    }
+
+    /// How many series have been accepted.
+    pub(super) fn series_count(&self) -> usize {
+        self.batch.series.len()
+    }
+
+    /// Puts labels over those of the series that was accepted last; the value of the second is a symbol.
+    pub(super) fn put_over(
+        &mut self,
+        first: (&[u8], &[u8]),
+        second: (&[u8], u32),
+    ) -> Result<(), DecodeError> {
+        // A sender without symbols refers to nothing.
+        let value = if second.1 == 0 { None } else { self.symbols.get(second.1) };
+        let over = [first, (second.0, value.unwrap_or(b""))];
+        let raw = &mut self.batch.raw;
+        if over.iter().any(|(_, value)| !value.is_empty()) {
+            self.labels.put_over(over, &self.symbols, &mut self.unfolded, raw)?;
+        }
+        let end = index(raw.len());
+        self.batch.series.iter_mut().next_back().into_iter().for_each(|series| series.raw.end = end);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use chronolith_model::Labels;
 use super::{Columns, Grouping};
 use crate::ast::{Aggregate, AggregateOp, Span};
 use crate::engine::annotation::note::{Note, Operation};
+use crate::engine::annotation::order::Origin;
 use crate::engine::histogram::fold::HistogramFold;
 use crate::engine::keys::{Entry, LabelSets};
 use crate::engine::run::{Hold, Run};
@@ -59,8 +60,8 @@ struct Folding<'q> {
     op: AggregateOp,
     grouping: Grouping<'q>,
     step_count: usize,
-    /// Where the inner vector stands in the query.
-    span: Span,
+    /// The inner vector in the query, for what is to be said.
+    origin: Origin,
     sets: LabelSets,
     groups: Vec<Group>,
     /// Some series had histograms.
@@ -78,11 +79,11 @@ pub(crate) struct Fold<'q> {
 }
 
 impl<'q> Fold<'q> {
-    /// `param` is the quantile, and ignored by the others.
+    /// `param` is the quantile, and ignored by the others; `speaker` is the whole aggregation.
     pub(crate) fn new(
         run: &'q Run<'q>,
         input: FoldInput<'q>,
-        aggregate: &'q Aggregate,
+        (aggregate, speaker): (&'q Aggregate, Span),
         param: StepScalar,
         step_count: usize,
     ) -> Fold<'q> {
@@ -91,7 +92,7 @@ impl<'q> Fold<'q> {
             op: aggregate.op,
             grouping: Grouping::new(aggregate),
             step_count,
-            span: unwrap_parens(&aggregate.expr).span,
+            origin: Origin { span: unwrap_parens(&aggregate.expr).span, speaker },
             sets: LabelSets::default(),
             groups: Vec::new(),
             has_histograms: false,
@@ -154,7 +155,7 @@ impl Folding<'_> {
         self.has_histograms = true;
         let at = self.group_of(&series.labels)?;
         let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
-        let bytes = add_mixed(self.run, (self.op, self.span), self.step_count, group, series);
+        let bytes = add_mixed(self.run, (self.op, self.origin), self.step_count, group, series);
         self.hold.grow(bytes / SAMPLE_BYTES, bytes)?;
         self.add_floats(series)
     }
@@ -189,7 +190,7 @@ impl Folding<'_> {
 
     /// Puts sums and means of histograms into their steps.
     fn finish_histograms(&self, folds: Vec<Option<Box<HistogramFold>>>, out: &mut StepSeries) {
-        let say = |note: Note<'_>| self.run.annotations.note(note, self.span);
+        let say = |note: Note<'_>| self.run.annotations.note(note, self.origin);
         for (step, fold) in folds.into_iter().enumerate() {
             let Some(fold) = fold else { continue };
             if fold.reconciled {
@@ -217,7 +218,7 @@ impl Folding<'_> {
 /// How many bytes that takes.
 fn add_mixed(
     run: &Run<'_>,
-    (aggregate, span): (AggregateOp, Span),
+    (aggregate, origin): (AggregateOp, Origin),
     step_count: usize,
     group: &mut Group,
     series: &mut StepSeries,
@@ -227,7 +228,7 @@ fn add_mixed(
         AggregateOp::Sum | AggregateOp::Avg => {}
         op => {
             if series.histograms.iter().zip(&series.values).any(|(h, v)| h.is_some() && !is_absent(*v)) {
-                run.annotations.note(Note::IgnoredInGroup(op.as_str()), span);
+                run.annotations.note(Note::IgnoredInGroup(op.as_str()), origin);
             }
             series.drop_histograms();
             return 0;
@@ -261,7 +262,7 @@ fn add_mixed(
         }
         if could && fold.incompatible {
             let name = series.labels.metric_name().unwrap_or("");
-            run.annotations.note(Note::MixedSchemas(name), span);
+            run.annotations.note(Note::MixedSchemas(name), origin);
         }
     }
     series.drop_histograms();

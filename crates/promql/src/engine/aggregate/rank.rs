@@ -8,9 +8,10 @@ use std::sync::Arc;
 use chronolith_model::{FloatHistogram, Labels};
 
 use super::Grouping;
-use crate::ast::{AggregateOp, Span};
+use crate::ast::AggregateOp;
 use crate::engine::EvalError;
 use crate::engine::annotation::note::Note;
+use crate::engine::annotation::order::Origin;
 use crate::engine::keys::{Entry, LabelSets};
 use crate::engine::run::{Hold, Run};
 use crate::engine::series::{ABSENT, BoxOperator, Element, Ready, SeriesOperator, StepScalar, StepSeries};
@@ -48,8 +49,8 @@ pub(crate) struct Rank<'q> {
     grouping: Grouping<'q>,
     param: StepScalar,
     step_count: usize,
-    /// Where the aggregation stands in the query.
-    span: Span,
+    /// The aggregation, for what is to be said.
+    origin: Origin,
     /// Histograms that were chosen, if only for a while.
     histograms: Vec<Arc<FloatHistogram>>,
     results: Ready,
@@ -64,12 +65,12 @@ impl<'q> Rank<'q> {
         (op, grouping): (AggregateOp, Grouping<'q>),
         param: StepScalar,
         step_count: usize,
-        span: Span,
+        origin: Origin,
     ) -> Rank<'q> {
         let results = Ready(Vec::new().into_iter());
         let (inner, hold) = (Some(inner), run.hold());
         let histograms = Vec::new();
-        Rank { run, inner, op, grouping, param, step_count, span, histograms, results, hold }
+        Rank { run, inner, op, grouping, param, step_count, origin, histograms, results, hold }
     }
 
     fn choose(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
@@ -109,7 +110,7 @@ impl<'q> Rank<'q> {
                 Element::Histogram(_) if matches!(self.op, AggregateOp::Topk | AggregateOp::Bottomk) => {
                     // Steps that choose nothing do not look.
                     if param >= 1.0 {
-                        self.run.annotations.note(Note::IgnoredInGroup(self.op.as_str()), self.span);
+                        self.run.annotations.note(Note::IgnoredInGroup(self.op.as_str()), self.origin);
                     }
                     continue;
                 }

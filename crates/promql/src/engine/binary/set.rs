@@ -6,7 +6,6 @@ use chronolith_model::Labels;
 use super::matching::Signatures;
 use crate::ast::VectorMatching;
 use crate::engine::EvalError;
-use crate::engine::annotation::SetAside;
 use crate::engine::keys::{Entry, LabelSets};
 use crate::engine::run::{Hold, Run};
 use crate::engine::series::{ABSENT, BoxOperator, SeriesOperator, StepSeries, is_absent};
@@ -62,9 +61,6 @@ pub(crate) struct SetFilter<'q> {
     pub(crate) signatures: Signatures<'q>,
     pub(crate) keep: Keep,
     pub(crate) presence: Presence,
-    /// What there is to say about the other side, which is read first.
-    pub(crate) said_of_other: SetAside,
-    pub(crate) run: &'q Run<'q>,
     pub(crate) hold: Hold<'q>,
 }
 
@@ -78,19 +74,16 @@ impl<'q> SetFilter<'q> {
         run: &'q Run<'q>,
     ) -> SetFilter<'q> {
         let (other, signatures) = (Some(other), Signatures::new(matching));
-        let (presence, said_of_other, hold) = (Presence::default(), SetAside::default(), run.hold());
-        SetFilter { kept, other, signatures, keep, presence, said_of_other, run, hold }
+        SetFilter { kept, other, signatures, keep, presence: Presence::default(), hold: run.hold() }
     }
 }
 
 impl SetFilter<'_> {
     fn note_all(&mut self, other: &mut BoxOperator<'_>) -> Result<(), EvalError> {
-        let before = self.run.annotations.set_aside();
         let mut series = StepSeries::default();
         while other.next(&mut series)? {
             self.presence.note(&series, &self.signatures, &mut self.hold)?;
         }
-        self.said_of_other = self.run.annotations.restore(before);
         Ok(())
     }
 }
@@ -111,7 +104,6 @@ impl SeriesOperator for SetFilter<'_> {
                 return Ok(true);
             }
         }
-        self.run.annotations.append(std::mem::take(&mut self.said_of_other));
         Ok(false)
     }
 }

@@ -4,12 +4,12 @@
 //! Not here: the arithmetic of native histograms (`histogram::measure`).
 
 use chronolith_base::hash::HashMap;
+use chronolith_model::Labels;
 use chronolith_model::quote::write_quoted;
-use chronolith_model::{Labels, METRIC_NAME};
 
-use crate::ast::Span;
 use crate::engine::annotation::Repair;
 use crate::engine::annotation::note::Note;
+use crate::engine::annotation::order::Origin;
 use crate::engine::grid::Grid;
 use crate::engine::histogram::measure::{self, NanEffect};
 use crate::engine::run::{Hold, Run};
@@ -61,9 +61,9 @@ pub(crate) struct BucketCall<'q> {
     pub(crate) inner: Option<BoxOperator<'q>>,
     pub(crate) function: BucketFn,
     /// Where the vector stands in the query.
-    pub(crate) span: Span,
+    pub(crate) origin: Origin,
     /// Where the first argument stands.
-    pub(crate) first_span: Span,
+    pub(crate) first_origin: Origin,
     /// Evaluation times.
     pub(crate) grid: Grid,
     pub(crate) results: Ready,
@@ -135,7 +135,7 @@ impl BucketCall<'_> {
             .collect();
         let lacking = lacks_nan.then_some(Note::FractionLacksNan(name));
         for note in effects.into_iter().flatten().chain(lacking) {
-            self.run.annotations.note(note, self.first_span);
+            self.run.annotations.note(note, self.first_origin);
         }
         values.iter().any(|&v| !is_absent(v)).then_some(values)
     }
@@ -158,16 +158,15 @@ impl BucketCall<'_> {
             let text = series.labels.get(BUCKET_LABEL).unwrap_or("");
             let name = if self.run.delays_names() { series.labels.metric_name().unwrap_or("") } else { "" };
             let Some(bound) = parse_bound(text) else {
-                self.run.annotations.warn(&bad_bound(text, name), self.span);
+                self.run.annotations.warn(&bad_bound(text, name), self.origin);
                 continue;
             };
             self.hold.grow(series.values.len() as u64, series.heap_bytes())?;
             let key = series.labels.filtered(|label| label != BUCKET_LABEL);
             let at = *index.entry(key).or_insert(histograms.len());
             if at == histograms.len() {
-                let keeps_name = self.run.delays_names();
-                let kept = |label: &str| label != BUCKET_LABEL && (keeps_name || label != METRIC_NAME);
-                let labels = series.labels.filtered(kept);
+                let labels = series.labels.filtered(|label| label != BUCKET_LABEL);
+                let labels = if self.run.delays_names() { labels } else { without_name(&labels) };
                 histograms.push(Histogram { name: name.to_owned(), labels, buckets: Vec::new() });
             }
             histograms[at].buckets.push((bound, std::mem::take(&mut series.values)));
@@ -196,7 +195,7 @@ impl BucketCall<'_> {
         }
         if any {
             let name = if self.run.delays_names() { native.labels.metric_name().unwrap_or("") } else { "" };
-            self.run.annotations.note(Note::MixedClassic(name), self.span);
+            self.run.annotations.note(Note::MixedClassic(name), self.origin);
         }
     }
 
@@ -237,7 +236,7 @@ impl BucketCall<'_> {
              https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)",
         );
         add_name(&mut message, name);
-        self.run.annotations.inform_of_repair(&message, self.span, repair);
+        self.run.annotations.inform_of_repair(&message, self.origin, repair);
     }
 }
 

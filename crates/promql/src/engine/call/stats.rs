@@ -75,7 +75,8 @@ impl SeriesOperator for Stats<'_> {
             }
             out.histograms.clear();
             if any {
-                self.run.drop_name(out);
+                // As upstream: what else says what the histogram was stays, as long as names go at once.
+                self.run.drop_only_name(out);
                 return Ok(true);
             }
         }

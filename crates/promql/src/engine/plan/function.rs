@@ -5,7 +5,8 @@ use chronolith_model::Labels;
 
 use super::{Planner, StatsScope};
 use super::{is_label_name, string_of};
-use crate::ast::{Call, Expr, ExprKind, RangeExtension, Span, ValueType, VectorSelector};
+use crate::ast::{AtModifier, Call, DurationExpr, Expr, ExprKind, RangeExtension, Span, ValueType};
+use crate::engine::annotation::order::Origin;
 use crate::engine::arith::{go_max, go_min};
 use crate::engine::call::buckets::{BucketCall, BucketFn};
 use crate::engine::call::calendar::CalendarField;
@@ -49,7 +50,7 @@ impl<'q> Planner<'q> {
     pub(super) fn call(&self, call: &'q Call, span: Span, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
         let name = call.function.name;
         if call.function.args.contains(&ValueType::Matrix) {
-            return self.range_call(call, grid);
+            return self.range_call(call, span, grid);
         }
         match (name, &call.args[..]) {
             ("vector", [scalar]) => {
@@ -88,7 +89,7 @@ impl<'q> Planner<'q> {
                 Ok(Merge::boxed(Box::new(operator), self.run))
             }
             ("histogram_quantile" | "histogram_quantiles" | "histogram_fraction", args) => {
-                self.bucket_call(call, args, grid)
+                self.bucket_call(call, args, span, grid)
             }
             (_, []) => match CalendarField::named(name) {
                 Some(field) => {
@@ -159,8 +160,8 @@ impl<'q> Planner<'q> {
         };
         let shift = TimeShift { fixed_ms: None, offset_ms: 0 };
         let windows = Windows::new(grid, shift, self.run.lookback_ms());
-        let shift = match first_selector(vector) {
-            Some(selector) => self.shift(&selector.offset, selector.at)?,
+        let shift = match first_shift(vector) {
+            Some((offset, at)) => self.shift(offset, at)?,
             None => shift,
         };
         let mut range = Windows::new(grid, shift, windows.width_ms).read_range();
@@ -201,7 +202,7 @@ impl<'q> Planner<'q> {
         // Where steps and end are one, as in an instant query, elements do have an order.
         if grid.start_ms != grid.end_ms {
             let message = "sort is ineffective for range queries since results are always ordered by labels";
-            self.run.annotations.warn(message, span);
+            self.run.annotations.warn(message, Origin::own(span));
         }
         let name = call.function.name;
         let direction = if name.ends_with("_desc") { Direction::Descending } else { Direction::Ascending };
@@ -219,6 +220,7 @@ impl<'q> Planner<'q> {
         &self,
         call: &'q Call,
         args: &'q [Expr],
+        speaker: Span,
         grid: Grid,
     ) -> Result<BoxOperator<'q>, EvalError> {
         let vector = args.iter().find(|arg| super::value_type(arg) == ValueType::Vector);
@@ -227,14 +229,14 @@ impl<'q> Planner<'q> {
         let function = match (call.function.name, args) {
             ("histogram_quantile", [quantile, _]) => {
                 let values = self.scalar(quantile, grid)?;
-                self.warn_of_quantile(&values, quantile);
+                self.warn_of_quantile(&values, quantile, speaker);
                 BucketFn::Quantile(values)
             }
             ("histogram_quantiles", [_, label, quantiles @ ..]) => {
                 let mut all = Vec::new();
                 for quantile in quantiles {
                     let values = self.scalar(quantile, grid)?;
-                    self.warn_of_quantile(&values, quantile);
+                    self.warn_of_quantile(&values, quantile, speaker);
                     all.push(values);
                 }
                 BucketFn::Quantiles(label_name(label, call.function.name)?.to_owned(), all)
@@ -244,12 +246,13 @@ impl<'q> Planner<'q> {
             }
             _ => return Err(unsupported(call)),
         };
+        let origin = |arg: &Expr| Origin { span: unwrap_parens(arg).span, speaker };
         let operator = BucketCall {
             run: self.run,
             inner,
             function,
-            span: unwrap_parens(vector).span,
-            first_span: args.first().map_or(Span::default(), |arg| unwrap_parens(arg).span),
+            origin: origin(vector),
+            first_origin: args.first().map_or_else(Origin::default, origin),
             grid,
             results: Ready(Vec::new().into_iter()),
             hold: self.run.hold(),
@@ -257,7 +260,7 @@ impl<'q> Planner<'q> {
         Ok(Merge::boxed(Box::new(operator), self.run))
     }
 
-    fn range_call(&self, call: &'q Call, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+    fn range_call(&self, call: &'q Call, speaker: Span, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
         let of_matrix = |arg: &&Expr| super::value_type(arg) == ValueType::Matrix;
         let Some(matrix) = call.args.iter().find(of_matrix) else { return Err(unsupported(call)) };
         if call.function.name == "absent_over_time" {
@@ -268,19 +271,21 @@ impl<'q> Planner<'q> {
             let labels = Some(absent_labels(matrix));
             return Ok(Box::new(AbsentOverTime { source, windows, labels }));
         }
-        let (run, rollup, span) = (self.run, self.rollup(call, grid)?, unwrap_parens(matrix).span);
-        let param_span = call.args.first().map_or(span, |param| unwrap_parens(param).span);
+        let (run, rollup) = (self.run, self.rollup(call, grid)?);
+        let origin = Origin { span: unwrap_parens(matrix).span, speaker };
+        let param_span = call.args.first().map_or(origin.span, |param| unwrap_parens(param).span);
+        let param_origin = Origin { span: param_span, speaker };
         let keeps_name = rollup.keeps_name();
         let operator: BoxOperator<'q> = if let ExprKind::Matrix(selector) = &unwrap_parens(matrix).kind {
             let windows = self.range_windows(selector, grid)?;
             let extension = selector.selector.extension;
             check_extension(call.function.name, extension)?;
-            let function = LeafFn::Range(RangeFn { run, windows, rollup, extension, span, param_span });
+            let function = LeafFn::Range(RangeFn { run, windows, rollup, extension, origin, param_origin });
             Box::new(Leaf::new(run, &selector.selector, windows, self.parts(), function)?)
         } else {
             let (source, windows) = self.windows(matrix, grid)?;
-            let span = Span::default();
-            let function = RangeFn { run, windows, rollup, extension: None, span, param_span };
+            let origin = Origin { span: Span::default(), speaker };
+            let function = RangeFn { run, windows, rollup, extension: None, origin, param_origin };
             Box::new(RangeCall::new(source, function))
         };
         let distinct = keeps_name || self.run.delays_names() || super::stays_distinct(matrix);
@@ -339,21 +344,22 @@ fn check_extension(name: &str, extension: Option<RangeExtension>) -> Result<(), 
     Err(EvalError::Execution(message))
 }
 
-/// The selector that stands first in an expression.
-fn first_selector(expr: &Expr) -> Option<&VectorSelector> {
+/// The `offset` and `@` of the selector or subquery that stands first in an expression.
+fn first_shift(expr: &Expr) -> Option<(&DurationExpr, Option<AtModifier>)> {
     match &expr.kind {
         ExprKind::Number(_) | ExprKind::String(_) => None,
-        ExprKind::Selector(selector) => Some(selector),
-        ExprKind::Matrix(matrix) => Some(&matrix.selector),
-        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => first_selector(inner),
-        ExprKind::Subquery(subquery) => first_selector(&subquery.expr),
-        ExprKind::Call(call) => call.args.iter().find_map(first_selector),
+        ExprKind::Selector(selector) => Some((&selector.offset, selector.at)),
+        ExprKind::Matrix(matrix) => Some((&matrix.selector.offset, matrix.selector.at)),
+        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => first_shift(inner),
+        // What is inside does not count: upstream has put the subquery's result in its place by then.
+        ExprKind::Subquery(subquery) => Some((&subquery.offset, subquery.at)),
+        ExprKind::Call(call) => call.args.iter().find_map(first_shift),
         ExprKind::Aggregate(aggregate) => {
-            first_selector(&aggregate.expr).or_else(|| aggregate.param.as_ref().and_then(first_selector))
+            first_shift(&aggregate.expr).or_else(|| aggregate.param.as_ref().and_then(first_shift))
         }
         ExprKind::Binary(_) => {
             let (base, spine) = super::left_spine(expr);
-            first_selector(base).or_else(|| spine.into_iter().find_map(|binary| first_selector(&binary.rhs)))
+            first_shift(base).or_else(|| spine.into_iter().find_map(|binary| first_shift(&binary.rhs)))
         }
     }
 }

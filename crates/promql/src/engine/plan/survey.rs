@@ -212,7 +212,7 @@ impl<'q> Surveyor<'_, 'q> {
     }
 
     fn ms(&self, duration: &DurationExpr) -> Result<i64, EvalError> {
-        duration::offset_ms(self.planner.run, duration)
+        duration::offset_ms(self.planner.run.query, duration)
     }
 
     fn shape_of(&self, selector: &VectorSelector) -> Result<SelectorShape, EvalError> {

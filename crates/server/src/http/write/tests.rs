@@ -155,3 +155,27 @@ async fn histograms_are_checked_and_stored() {
         assert!(metrics.contains(&format!("chronolith_write_samples_rejected_total{line}")), "{metrics}");
     }
 }
+
+#[tokio::test]
+async fn type_and_unit_can_be_selected_where_they_are_asked_for() {
+    let mut request = RequestEncoder::new();
+    let extras = SeriesExtras { kind: MetricKind::Counter, unit: "bytes", ..SeriesExtras::default() };
+    request.push_series([("__name__", "sent"), ("job", "a")], &[at(NOW_MS, 1.0)], &extras);
+    let ask = "/api/v1/query?query=%7B__type__%3D%22counter%22,__unit__%3D%22bytes%22%7D";
+    let plain = Fixture::ready();
+    assert_eq!(send(&plain, V2, request.compressed()).await.status.as_u16(), 204);
+    assert_eq!(plain.get(ask).await.json()["data"]["result"], serde_json::json!([]));
+    let server = Fixture::with(|options| options.features.type_and_unit_labels = true).open();
+    assert_eq!(send(&server, V2, request.compressed()).await.status.as_u16(), 204);
+    let found = server.get(ask).await.json();
+    let want =
+        serde_json::json!({"__name__": "sent", "__type__": "counter", "__unit__": "bytes", "job": "a"});
+    assert_eq!(found["data"]["result"][0]["metric"], want);
+    // A sender of 1.0 that has the labels itself, in their place, writes the same series.
+    let mut one = chronolith_ingest::remote_write::encode::RequestEncoder::new();
+    let labels = [("__name__", "sent"), ("__type__", "counter"), ("__unit__", "bytes"), ("job", "a")];
+    one.push_series(labels, &[(NOW_MS - 1000, 1.0)]);
+    assert_eq!(send(&server, V1, one.compressed()).await.status.as_u16(), 204);
+    let series = server.get("/api/v1/series?match%5B%5D=sent").await.json();
+    assert_eq!(series["data"].as_array().map(Vec::len), Some(1));
+}

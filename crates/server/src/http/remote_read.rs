@@ -1,0 +1,231 @@
+//! Remote read: `POST /api/v1/read`.
+//!
+//! Holds: series come sorted, samples bit for bit, staleness markers among them; an answer as one message is complete or
+//! an error; a streamed one that cannot be completed ends the connection instead of the body, so that nobody takes its
+//! part for the whole. Memory of a streamed answer is that of one series and some frames, whatever is read.
+//! Not here: protobuf and snappy (`ingest`), bytes of chunks (the store), the body that is streamed (`stream`).
+
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Response, header};
+use chronolith_base::Reservation;
+use chronolith_ingest::remote_read::encode::{ChunkOut, SamplesEncoder, put_chunk, put_frame, put_labels};
+use chronolith_ingest::remote_read::{self, ReadQuery, ReadRequest, ReadRequestError, ResponseKind};
+use chronolith_ingest::remote_write::DecodeError;
+use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, SeriesRead, TenantId};
+use chronolith_tsdb::{Tsdb, prometheus_chunks};
+
+use self::stream::Parts;
+use super::body::{self, BodyBytes};
+use super::error::{ApiError, ErrorKind};
+use super::work;
+use crate::app::App;
+use crate::limits::{ANSWER_PART_BYTES, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
+use crate::tenant::tenant_of;
+
+/// Media type of a streamed answer, which is compressed chunks already.
+pub(super) const STREAM_MEDIA_TYPE: &str = "application/x-streamed-protobuf";
+const STREAM_CONTENT_TYPE: &str = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
+/// A time and a value.
+const SAMPLE_BYTES: u64 = 16;
+/// Snappy's bound for bytes that do not pack: all of them, a sixth more, and some.
+const SNAPPY_SLACK_BYTES: u64 = 32;
+
+pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    answer(&app, request).await.unwrap_or_else(ApiError::into_text)
+}
+
+async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
+    let (parts, request_body) = request.into_parts();
+    let admitted = tenant_of(app.options.multitenancy, &parts.headers).map_err(ApiError::from);
+    let (tenant, store) = match admitted.and_then(|tenant| Ok((tenant, app.store()?.clone()))) {
+        Ok(admitted) => admitted,
+        Err(refused) => {
+            body::discard(request_body).await;
+            return Err(refused);
+        }
+    };
+    let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &app.query_budget).await?;
+    let request = decode(body).await?;
+    match request.response {
+        ResponseKind::Samples => samples_answer(app, tenant, store, request.queries).await,
+        ResponseKind::StreamedChunks => stream::answer(app, tenant, store, request.queries).await,
+    }
+}
+
+/// Unpacks a request off the async threads: patterns may take a while.
+async fn decode(body: BodyBytes) -> Result<ReadRequest, ApiError> {
+    let decoded =
+        tokio::task::spawn_blocking(move || remote_read::decode(&body.bytes, REMOTE_READ_BYTES_MAX)).await;
+    let bug = |_| ApiError::new(ErrorKind::Internal, "the request failed because of a bug in the server");
+    decoded.map_err(bug)?.map_err(|error| {
+        let kind = match error {
+            ReadRequestError::Body(DecodeError::TooLarge { .. }) => ErrorKind::TooLarge,
+            _ => ErrorKind::BadRequest,
+        };
+        ApiError::new(kind, error)
+    })
+}
+
+async fn samples_answer(
+    app: &Arc<App>,
+    tenant: TenantId,
+    store: Arc<Tsdb>,
+    queries: Vec<ReadQuery>,
+) -> Result<Response<Body>, ApiError> {
+    let timeout_ms = app.options.query.timeout_ms;
+    let asked = tenant.clone();
+    let done = work::run_behind(app, &app.remote_read_gate, &tenant, timeout_ms, move |app, ctx| {
+        read_samples(app, &*store.queryable(&asked), &queries, ctx)
+    });
+    let (bytes, held) = done.await?;
+    app.metrics.remote_read.messages.add(1);
+    app.metrics.remote_read.bytes.add(bytes.len() as u64);
+    let mut response = Response::new(body::parts(vec![body::held(bytes, held)]));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("snappy"));
+    Ok(response)
+}
+
+/// All samples of all queries as one message, compressed.
+fn read_samples(
+    app: &App,
+    source: &dyn Queryable,
+    queries: &[ReadQuery],
+    ctx: &ReadContext,
+) -> Result<(Vec<u8>, Reservation), ApiError> {
+    let mut reader = SeriesReader::new(app, ctx)?;
+    let mut held = reserve(ctx, 0)?;
+    let mut encoder = SamplesEncoder::default();
+    let limit = app.options.remote_read.samples_max;
+    for query in queries {
+        let mut sample_count = 0;
+        reader.each(source, query, ctx, |labels, samples| {
+            sample_count += samples.len() as u64;
+            if limit > 0 && sample_count > limit {
+                return Err(ApiError::bad_request(format!("exceeded sample limit ({limit})")));
+            }
+            encoder.push_series(labels.iter(), samples);
+            grow_to(&mut held, encoder.heap_bytes() as u64)?;
+            answer_fits(encoder.len())
+        })?;
+        encoder.end_query();
+        grow_to(&mut held, encoder.heap_bytes() as u64)?;
+    }
+    let len = encoder.len() as u64;
+    let packed_held = reserve(ctx, len + len / 6 + SNAPPY_SLACK_BYTES)?;
+    let packed = encoder.compressed();
+    Ok((packed, packed_held))
+}
+
+fn answer_fits(len: usize) -> Result<(), ApiError> {
+    if len <= REMOTE_READ_ANSWER_BYTES_MAX {
+        return Ok(());
+    }
+    let what = "answer is too large for one message, ask for streamed chunks";
+    Err(QueryError::Limit { what, limit: REMOTE_READ_ANSWER_BYTES_MAX as u64 }.into())
+}
+
+/// Frames of all queries, each with chunks of one series, handed over part by part.
+fn read_frames(
+    app: &App,
+    source: &dyn Queryable,
+    queries: &[ReadQuery],
+    ctx: &ReadContext,
+    parts: &Parts,
+) -> Result<(), ApiError> {
+    let mut reader = SeriesReader::new(app, ctx)?;
+    let (mut label_fields, mut chunk_fields, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    for (query_idx, query) in queries.iter().enumerate() {
+        reader.each(source, query, ctx, |labels, samples| {
+            label_fields.clear();
+            put_labels(&mut label_fields, labels.iter());
+            let chunk_bytes_max = app.options.remote_read.frame_bytes_max.saturating_sub(label_fields.len());
+            let mut chunks = prometheus_chunks(samples).peekable();
+            while let Some(chunk) = chunks.next() {
+                let (min_time_ms, max_time_ms) = (chunk.min_time, chunk.max_time);
+                let (encoding, bytes) = (chunk.encoding, &*chunk.bytes);
+                put_chunk(&mut chunk_fields, ChunkOut { min_time_ms, max_time_ms, encoding, bytes });
+                // A frame is larger than its limit by the rest of a chunk at most, as upstream's are.
+                if chunk_fields.len() >= chunk_bytes_max || chunks.peek().is_none() {
+                    put_frame(&mut out, query_idx, &label_fields, &chunk_fields);
+                    chunk_fields.clear();
+                    if out.len() >= ANSWER_PART_BYTES {
+                        parts.send(std::mem::take(&mut out), ctx)?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+    }
+    if out.is_empty() { Ok(()) } else { parts.send(out, ctx) }
+}
+
+/// Reads series one after the other into memory that is used again.
+struct SeriesReader<'a> {
+    app: &'a App,
+    columns: Columns,
+    held: Reservation,
+}
+
+impl<'a> SeriesReader<'a> {
+    fn new(app: &'a App, ctx: &ReadContext) -> Result<SeriesReader<'a>, ApiError> {
+        Ok(SeriesReader { app, columns: Columns::default(), held: reserve(ctx, 0)? })
+    }
+
+    /// Calls `take` with every series of `query` that has samples, sorted by labels.
+    fn each(
+        &mut self,
+        source: &dyn Queryable,
+        query: &ReadQuery,
+        ctx: &ReadContext,
+        mut take: impl FnMut(&Labels, &Columns) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        if query.range.is_empty() {
+            return Ok(());
+        }
+        let selector = Selector { matchers: &query.matchers, range: query.range };
+        let mut batches = source.select(&selector, ctx)?;
+        let mut batch = Vec::new();
+        loop {
+            let more = batches.next_batch(&mut batch)?;
+            for series in batch.drain(..) {
+                ctx.check()?;
+                self.read(&series, query)?;
+                if !self.columns.is_empty() {
+                    take(&series.labels, &self.columns)?;
+                    self.app.metrics.remote_read.series.add(1);
+                    self.app.metrics.remote_read.samples.add(self.columns.len() as u64);
+                }
+            }
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn read(&mut self, series: &SeriesRead, query: &ReadQuery) -> Result<(), ApiError> {
+        self.columns.clear();
+        let sample_count = series.samples.sample_count_hint().max(self.columns.times.capacity());
+        grow_to(&mut self.held, sample_count as u64 * SAMPLE_BYTES)?;
+        series.samples.read(query.range, &mut self.columns)?;
+        let columns_bytes = self.columns.times.capacity() as u64 * SAMPLE_BYTES;
+        grow_to(&mut self.held, columns_bytes + self.columns.histogram_bytes() as u64)
+    }
+}
+
+fn reserve(ctx: &ReadContext, bytes: u64) -> Result<Reservation, ApiError> {
+    Ok(ctx.budget.reserve(bytes).map_err(QueryError::from)?)
+}
+
+fn grow_to(held: &mut Reservation, bytes: u64) -> Result<(), ApiError> {
+    let more = bytes.saturating_sub(held.bytes());
+    Ok(held.grow(more).map_err(QueryError::from)?)
+}

@@ -1,0 +1,202 @@
+//! The file behind the metadata: read at the start, appended to, written anew when it has grown to twice what it says.
+//!
+//! Holds: after any failure the file is not appended to any more, but written anew under another name: what a failed
+//! write or sync left in it is never counted on.
+//! Not here: what is kept (the parent), bytes (`format::metadata`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use chronolith_base::{DecodeError, DiskFile, Env};
+use chronolith_format::metadata::{
+    EntriesReader, FILE_HEADER_BYTES, FileHeader, KIND_ENTRIES, put_entry, put_tenant,
+};
+use chronolith_format::wal::{FrameHeader, STRIPE_NONE, scan_segment_from};
+use chronolith_head::WriteError;
+use chronolith_model::{MetadataEntry, TenantId};
+
+use crate::options::OpenError;
+
+/// Name in the data directory.
+pub(crate) const FILE_NAME: &str = "metadata.log";
+/// A payload ends when it has as many bytes.
+const PAYLOAD_BYTES: usize = 1 << 20;
+/// A file may grow by this much over twice its bytes when it was written anew.
+const GROWTH_BYTES_MIN: u64 = 1 << 20;
+
+/// Frames that are to be written, in order.
+pub(super) struct Frames {
+    key: u128,
+    sequence: u64,
+    bytes: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl Frames {
+    /// Frames under `key`.
+    pub(super) fn new(key: u128) -> Frames {
+        Frames { key, sequence: 0, bytes: Vec::new(), payload: Vec::new() }
+    }
+
+    /// Bytes of whole frames.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds entries of `tenant`, which is that of the entries since the last [`Frames::end_frame`].
+    pub(super) fn put<'a>(&mut self, tenant: &TenantId, entries: impl Iterator<Item = &'a MetadataEntry>) {
+        if self.payload.is_empty() {
+            put_tenant(tenant.as_str(), &mut self.payload);
+        }
+        entries.for_each(|entry| put_entry(entry, &mut self.payload));
+        if self.payload.len() >= PAYLOAD_BYTES {
+            self.end_frame();
+        }
+    }
+
+    /// Makes a frame of the entries since the last one.
+    pub(super) fn end_frame(&mut self) {
+        if self.payload.is_empty() {
+            return;
+        }
+        self.sequence += 1;
+        let header = FrameHeader::for_payload(KIND_ENTRIES, STRIPE_NONE, &self.payload);
+        FrameHeader { sequence: self.sequence, ..header }.put_frame(self.key, &self.payload, &mut self.bytes);
+        self.payload.clear();
+    }
+
+    /// The beginning of a file under the same key.
+    pub(super) fn anew(&self) -> Frames {
+        let mut frames = Frames::new(self.key);
+        frames.bytes.extend_from_slice(&FileHeader { key: self.key }.encode());
+        frames
+    }
+
+    /// Gives the frames; later ones go on behind them.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+/// The file as it is on disk.
+pub(super) struct LogFile {
+    env: Env,
+    path: PathBuf,
+    /// Open to be appended to; without it the file is to be written anew.
+    file: Option<Box<dyn DiskFile>>,
+    len: u64,
+    len_max: u64,
+    unsynced: bool,
+}
+
+impl LogFile {
+    /// Whether the next bytes are a file of their own.
+    pub(super) fn is_due_anew(&self, more: usize) -> bool {
+        self.file.is_none() || self.len + more as u64 > self.len_max
+    }
+
+    /// Whether there are bytes that a power loss may take.
+    pub(super) fn is_unsynced(&self) -> bool {
+        self.unsynced
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        self.unsynced = true;
+        file.write_at(bytes, self.len)?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Puts a whole file in the place of the one that is there; durable in every sync mode.
+    pub(super) fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.unsynced = true;
+        self.file = None;
+        self.env.disk.write_atomic(&self.path, bytes)?;
+        self.file = Some(self.env.disk.open(&self.path)?);
+        self.len = bytes.len() as u64;
+        self.len_max = 2 * self.len + GROWTH_BYTES_MIN;
+        self.unsynced = false;
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if !self.unsynced {
+            return Ok(());
+        }
+        self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.sync_data()?;
+        self.unsynced = false;
+        Ok(())
+    }
+
+    /// Gives the file up after `error`.
+    pub(super) fn fail(&mut self, error: &io::Error) -> WriteError {
+        self.file = None;
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::DiskFull,
+            _ => WriteError::Metadata(format!("{}: {error}", self.path.display())),
+        }
+    }
+}
+
+/// Reads the file in `dir`, entry by entry, and gives it with frames that continue it.
+///
+/// # Errors
+/// [`OpenError`] if it cannot be read or is of a later version.
+pub(super) fn load(
+    env: &Env,
+    dir: &Path,
+    notes: &mut Vec<String>,
+    mut keep: impl FnMut(&TenantId, &MetadataEntry),
+) -> Result<(LogFile, Frames), OpenError> {
+    let path = dir.join(FILE_NAME);
+    let fresh = Frames::new(u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64()));
+    let none =
+        LogFile { env: env.clone(), path: path.clone(), file: None, len: 0, len_max: 0, unsynced: false };
+    if !env.disk.exists(&path) {
+        return Ok((none, fresh));
+    }
+    let io = |error| OpenError::Io { path: path.clone(), error };
+    let bytes = env.disk.map(&path).map_err(io)?;
+    let header = match FileHeader::decode(&bytes) {
+        Ok(header) => header,
+        Err(error @ DecodeError::Invalid { what: "metadata version", .. }) => {
+            return Err(OpenError::Corrupt { path, what: error.to_string() });
+        }
+        Err(error) => {
+            notes.push(format!("{}: metadata is left out: {error}", path.display()));
+            return Ok((none, fresh));
+        }
+    };
+    let scan = scan_segment_from(&bytes, header.key, FILE_HEADER_BYTES, 0);
+    let mut is_whole = scan.damage.is_empty() && scan.end == bytes.len();
+    for damage in scan.damage.iter().filter(|damage| damage.followed) {
+        let (offset, len) = (damage.offset, damage.len);
+        notes.push(format!("{}: damaged at offset {offset}: {len} bytes are left out", path.display()));
+    }
+    for frame in scan.frames.iter().filter(|frame| frame.header.kind == KIND_ENTRIES) {
+        let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
+        if let Err(error) = keep_entries(payload, &mut keep) {
+            notes.push(format!("{}: frame at offset {}: {error}", path.display(), frame.payload.start));
+            is_whole = false;
+        }
+    }
+    if !is_whole {
+        return Ok((none, fresh));
+    }
+    let sequence = scan.frames.last().map_or(0, |frame| frame.header.sequence);
+    let len = bytes.len() as u64;
+    let file = Some(env.disk.open(&path).map_err(io)?);
+    let file = LogFile { file, len, len_max: 2 * len + GROWTH_BYTES_MIN, ..none };
+    Ok((file, Frames { sequence, ..Frames::new(header.key) }))
+}
+
+/// Keeps the entries of a payload; the error is for people.
+fn keep_entries(payload: &[u8], keep: &mut impl FnMut(&TenantId, &MetadataEntry)) -> Result<(), String> {
+    let mut entries = EntriesReader::decode(payload).map_err(|error| error.to_string())?;
+    let tenant = TenantId::new(entries.tenant).map_err(|error| error.to_string())?;
+    while let Some(entry) = entries.next_entry().map_err(|error| error.to_string())? {
+        keep(&tenant, &entry.to_entry());
+    }
+    Ok(())
+}
