@@ -84,7 +84,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/rules", get(status::rules))
         .route("/api/v1/alerts", get(status::alerts))
         .route("/api/v1/targets", get(status::targets))
-        .route("/api/v1/targets/metadata", get(status::empty_list))
+        .route("/api/v1/targets/metadata", get(metadata::of_targets))
         .route("/api/v1/scrape_pools", get(status::scrape_pools))
         .route("/api/v1/notifications", get(status::empty_list))
         .route("/api/v1/alertmanagers", get(status::alertmanagers))

@@ -66,6 +66,7 @@ mod tests {
 
     use super::*;
     use chronolith_format::histogram::ENCODING_HISTOGRAM;
+    use chronolith_format::xor::ENCODING_XOR;
     use chronolith_model::{Histogram, IntHistogram};
 
     #[test]

@@ -1,4 +1,4 @@
-//! `metadata` and `query_exemplars`. Holds: shapes as upstream's; what is not kept is an empty answer.
+//! `metadata`, `targets/metadata` and `query_exemplars`. Holds: shapes as upstream's; what is not kept is an empty answer.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use chronolith_promql::ast::{Expr, ExprKind};
 use super::error::ApiError;
 use super::params::Params;
 use super::work::{self, Printer};
-use super::{query, series};
+use super::{query, series, status};
 use crate::app::App;
 use crate::json;
 
@@ -33,6 +33,21 @@ pub(super) async fn metadata(
         printer.close(ctx, &[], &[])
     });
     Ok(printed.await?.into_json())
+}
+
+/// `targets/metadata`: what targets say about their metrics. Nothing is scraped, so that it is an empty list for any
+/// parameters that are good.
+pub(super) async fn of_targets(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let call = work::open(&app, request).await?;
+    limit_given(&call.params, "limit")?;
+    let target = call.params.get("match_target").unwrap_or("");
+    if !target.is_empty() {
+        query::parse_text(&app, target).map_err(|why| ApiError::parameter("match_target", why))?;
+    }
+    Ok(status::success(&serde_json::json!([])))
 }
 
 /// A limit of `metadata`; `None` where it is absent or negative.

@@ -186,6 +186,11 @@ async fn refusals_name_the_fault_that_upstream_sees_first() {
         ),
         ("/api/v1/metadata?limit=x", "limit must be a number"),
         ("/api/v1/metadata?limit_per_metric=x", "limit_per_metric must be a number"),
+        ("/api/v1/targets/metadata?limit=x", "limit must be a number"),
+        (
+            "/api/v1/targets/metadata?match_target=%7B",
+            "invalid parameter \"match_target\": 1:2: parse error: unexpected end of input inside braces",
+        ),
         ("/api/v1/status/tsdb?limit=0", "limit must be a positive number"),
         ("/api/v1/status/tsdb?limit=10001", "limit must not exceed 10000"),
         ("/api/v1/rules?type=x", r#"invalid parameter "type": not supported value "x""#),

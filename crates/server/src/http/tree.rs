@@ -166,7 +166,9 @@ fn duration_node(node: &DurationNode) -> Value {
         DurationNode::Step => operation("step", Value::Null, Value::Null),
         DurationNode::Range => operation("range", Value::Null, Value::Null),
         DurationNode::Neg(inner) => operation("-", Value::Null, duration_node(inner)),
-        DurationNode::Binary(op, lhs, rhs, _) => operation(op.as_str(), duration_node(lhs), duration_node(rhs)),
+        DurationNode::Binary(op, lhs, rhs, _) => {
+            operation(op.as_str(), duration_node(lhs), duration_node(rhs))
+        }
         DurationNode::MinOf(a, b) => operation("min_of", duration_node(a), duration_node(b)),
         DurationNode::MaxOf(a, b) => operation("max_of", duration_node(a), duration_node(b)),
         DurationNode::Paren(inner) => {

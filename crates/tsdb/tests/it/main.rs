@@ -4,11 +4,7 @@ mod compaction;
 mod delete;
 mod disk_full;
 #[path = "../../../head/tests/harness/fault_disk.rs"]
-#[expect(
-    unreachable_pub,
-    dead_code,
-    reason = "shared with the tests of the head, where it is a module of each file, and more of it is used"
-)]
+#[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
 mod fault_disk;
 mod fixture;
 mod histograms;
