@@ -172,8 +172,8 @@ impl GoRegex {
             Program::Set(set) => set.binary_search_by(|s| s.as_str().cmp(text)).is_ok(),
             Program::Glob(glob) => glob.is_match(text),
             Program::Compiled => {
-                text.starts_with(&self.prefix)
-                    && text.ends_with(&self.suffix)
+                literal::begins_with(text, &self.prefix)
+                    && literal::ends_with(text, &self.suffix)
                     && literal::contains_in_order(text, &self.contains)
                     && self.compiled().is_match(text)
             }

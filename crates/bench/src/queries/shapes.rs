@@ -6,6 +6,7 @@ use super::corpus::Corpus;
 
 /// Behind the last sample.
 const BETWEEN_MS: i64 = 7_000;
+const HOUR_MS: i64 = 3_600_000;
 /// Small queries of the shape that asks many.
 const RULE_COUNT: usize = 1000;
 /// Patterns of a kind.
@@ -57,17 +58,7 @@ pub(super) fn wide(corpus: &Corpus) -> Vec<Shape> {
         end_ms,
         step_s,
     };
-    let hour = 3_600_000;
-    let rules = (0..RULE_COUNT).map(|idx| {
-        let instance = idx % corpus.instance_count().max(1);
-        instant(&format!(
-            "sum by (code) (rate(http_requests_total{{instance=\"10.0.{}.{}:9100\"}}[5m]))",
-            instance / 250,
-            instance % 250
-        ))
-    });
-    let rules: Vec<Ask> = rules.collect();
-    let shape = |name, what, ask, meaning| Shape { name, what, ask, meaning };
+    let rules = rules(corpus, end_ms);
     vec![
         shape(
             "count_by_name",
@@ -86,7 +77,7 @@ pub(super) fn wide(corpus: &Corpus) -> Vec<Shape> {
             "join with an info metric, 1 h at 1 m",
             range(
                 "sum by (version) (rate(http_requests_total[5m]) * on (instance) group_left (version) node_info)",
-                hour,
+                HOUR_MS,
                 60,
             ),
             Own,
@@ -94,7 +85,7 @@ pub(super) fn wide(corpus: &Corpus) -> Vec<Shape> {
         shape(
             "churned_sum",
             "sum over a churned metric, 3 h at 15 s",
-            range("sum(pod_memory_bytes)", 3 * hour, 15),
+            range("sum(pod_memory_bytes)", 3 * HOUR_MS, 15),
             Own,
         ),
         shape(
@@ -118,16 +109,34 @@ pub(super) fn wide(corpus: &Corpus) -> Vec<Shape> {
         shape(
             "topk_range",
             "topk of rates, 1 h at 1 m",
-            range("topk(5, rate(http_requests_total[5m]))", hour, 60),
+            range("topk(5, rate(http_requests_total[5m]))", HOUR_MS, 60),
             Own,
         ),
         shape(
             "quantile_range",
             "quantile of rates by all series, 1 h at 1 m",
-            range("quantile by (job) (0.9, rate(http_requests_total[5m]))", hour, 60),
+            range("quantile by (job) (0.9, rate(http_requests_total[5m]))", HOUR_MS, 60),
             Own,
         ),
     ]
+}
+
+fn shape(name: &'static str, what: &'static str, ask: Ask, meaning: Meaning) -> Shape {
+    Shape { name, what, ask, meaning }
+}
+
+/// Rules of one instance each.
+fn rules(corpus: &Corpus, time_ms: i64) -> Vec<Ask> {
+    let rule = |idx: usize| {
+        let instance = idx % corpus.instance_count().max(1);
+        let query = format!(
+            "sum by (code) (rate(http_requests_total{{instance=\"10.0.{}.{}:9100\"}}[5m]))",
+            instance / 250,
+            instance % 250
+        );
+        Ask::Instant { query, time_ms }
+    };
+    (0..RULE_COUNT).map(rule).collect()
 }
 
 /// Kinds of patterns over all values of a label: name, the same asked again, what it is, operator and pattern with `%` in
@@ -138,7 +147,7 @@ const PATTERNS: [(&str, &str, &str, &str, &str); 6] = [
     ("regex_suffix", "regex_suffix_again", "a suffix", "=~", ".*%77"),
     ("regex_either", "regex_either_again", "an alternation", "=~", ".*/(a%|b%|c0|de).*"),
     ("regex_case", "regex_case_again", "letters of either case", "=~", "(?i).*OBJECTS/C%.*"),
-    ("regex_not", "regex_not_again", "what does not fit", "!~", ".*[a-f%].*"),
+    ("regex_not", "regex_not_again", "what does not fit", "!~", "/v1/objects/.*[a-f%].*"),
 ];
 
 /// Shapes over many values of a label: each pattern for the first time, then again.

@@ -152,7 +152,7 @@ impl IndexReader {
         visit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<(), DecodeError> {
         self.table.visit_from(&self.bytes, name, prefix, &mut |value, _| {
-            if value.starts_with(prefix) { visit(value) } else { value < prefix }
+            if prefix.is_empty() || value.starts_with(prefix) { visit(value) } else { value < prefix }
         })
     }
 

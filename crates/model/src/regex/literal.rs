@@ -217,6 +217,19 @@ pub(super) fn contains_in_order(text: &str, literals: &[String]) -> bool {
     })
 }
 
+/// As the method of `str`, without asking anybody about the empty prefix.
+// PERF: the C library compares by loads under a mask, and one at the address of an empty `String`, which is no memory, takes
+// hundreds of cycles even if the mask is empty: 400 000 values against `.*177` took 70 ms for that alone.
+//   cargo xtask bench queries --only chronolith --series 0 --long-series 0
+pub(super) fn begins_with(text: &str, prefix: &str) -> bool {
+    prefix.is_empty() || text.starts_with(prefix)
+}
+
+/// As [`begins_with`].
+pub(super) fn ends_with(text: &str, suffix: &str) -> bool {
+    suffix.is_empty() || text.ends_with(suffix)
+}
+
 /// What stands behind the first `literal` in `text`.
 // PERF: a search of the standard library prepares longer than a label value is long.
 fn after<'t>(text: &'t str, literal: &str) -> Option<&'t str> {
@@ -291,14 +304,12 @@ impl Glob {
 
     /// Takes every inner literal where it comes first, which leaves the most for those behind it.
     pub(super) fn is_match(&self, text: &str) -> bool {
-        let (Some(mut rest), Some((last, inner))) = (text.strip_prefix(&*self.first), self.rest.split_last())
-        else {
-            return false;
-        };
+        let Some((last, inner)) = self.rest.split_last() else { return false };
         // Most texts that do not fit end otherwise.
-        if !rest.ends_with(last.literal.as_str()) {
+        if !begins_with(text, &self.first) || !ends_with(text, &last.literal) {
             return false;
         }
+        let Some(mut rest) = text.get(self.first.len()..) else { return false };
         for gap in inner {
             let skipped = if gap.len_min == 0 { 0 } else { rest.chars().next().map_or(0, char::len_utf8) };
             if skipped < gap.len_min {
@@ -309,6 +320,7 @@ impl Glob {
             };
             rest = behind;
         }
-        rest.strip_suffix(last.literal.as_str()).is_some_and(|between| between.len() >= last.len_min)
+        // What the text ends with may begin before the rest does.
+        rest.len() >= last.literal.len() + last.len_min
     }
 }

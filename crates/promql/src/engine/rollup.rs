@@ -153,6 +153,12 @@ impl Rollup {
             Rollup::Mad => {
                 slide(columns, windows, ctx, out, |w| moments::median_deviation(w.values, &mut buffer.sorted))
             }
+            Rollup::Min if windows.grid.count == 1 => {
+                slide(columns, windows, ctx, out, |w| extreme_of(w.values, |before, new| before > new))
+            }
+            Rollup::Max if windows.grid.count == 1 => {
+                slide(columns, windows, ctx, out, |w| extreme_of(w.values, |before, new| before < new))
+            }
             Rollup::Min => {
                 let mut extreme = Extreme::new(&columns.values, &mut buffer.queue);
                 slide(columns, windows, ctx, out, |w| extreme.of(&w, |before, new| before > new))
@@ -343,6 +349,13 @@ impl<'a> Extreme<'a> {
         let only_nan = || window.values.last().copied().unwrap_or(ABSENT);
         self.queue.front().map_or_else(only_nan, |&at| self.series[at])
     }
+}
+
+/// As [`Extreme::of`] for a single window, which needs no queue.
+fn extreme_of(values: &[f64], beaten: impl Fn(f64, f64) -> bool) -> f64 {
+    let numbers = values.iter().copied().filter(|value| !value.is_nan());
+    let extreme = numbers.reduce(|before, new| if beaten(before, new) { new } else { before });
+    extreme.unwrap_or_else(|| values.last().copied().unwrap_or(ABSENT))
 }
 
 /// Sets [`ABSENT`] in every step whose window holds one of `times`.

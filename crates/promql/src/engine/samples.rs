@@ -123,6 +123,12 @@ impl RangeSamples {
 
     /// Appends the steps of a computed series, as samples at `times`.
     pub(crate) fn push_steps(&mut self, series: &StepSeries, times: impl Iterator<Item = i64>) {
+        if !series.has_histograms() && !any_stale(&series.values) {
+            // All steps have numbers, as is usual.
+            self.floats.times.extend(times.take(series.values.len()));
+            self.floats.values.extend_from_slice(&series.values);
+            return;
+        }
         for (step, time) in times.enumerate() {
             match series.element(step) {
                 None => {}
@@ -188,4 +194,24 @@ fn stats_of(histogram: &FloatHistogram, previous: Option<&FloatHistogram>) -> Ar
         sum: histogram.sum,
         ..FloatHistogram::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use chronolith_model::Labels;
+
+    use super::super::series::ABSENT;
+    use super::*;
+
+    #[test]
+    fn steps_without_a_value_are_no_samples() {
+        let pushed = |values: &[f64]| {
+            let mut samples = RangeSamples::default();
+            samples.push_steps(&StepSeries::floats(Labels::empty(), values.to_vec()), (1..9).map(|k| 10 * k));
+            (samples.floats.times, samples.floats.values)
+        };
+        assert_eq!(pushed(&[1.0, 2.0, 3.0]), (vec![10, 20, 30], vec![1.0, 2.0, 3.0]));
+        assert_eq!(pushed(&[ABSENT, 2.0, ABSENT, 4.0]), (vec![20, 40], vec![2.0, 4.0]));
+        assert_eq!(pushed(&[]), (vec![], vec![]));
+    }
 }

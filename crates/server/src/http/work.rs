@@ -275,3 +275,6 @@ impl Printer {
         response
     }
 }
+
+#[cfg(test)]
+mod tests;

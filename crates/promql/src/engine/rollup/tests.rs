@@ -72,6 +72,11 @@ fn sliding_extremes_equal_those_of_each_window() {
                 samples.iter().filter(|s| inside(s.0)).map(|s| s.1).reduce(fold).unwrap_or(ABSENT)
             };
             let want: Vec<f64> = (0..300).map(naive).collect();
+            // One window alone takes another way.
+            for step in (0..300).step_by(7) {
+                let alone = self::windows(windows.end(step), 1, 1, width_ms);
+                check(rollup.clone(), &samples, alone, &want[step..=step]);
+            }
             check(rollup, &samples, windows, &want);
         }
     }
