@@ -28,15 +28,17 @@ const SERVER_FLAGS: [&str; 5] = [
 
 pub(super) fn run(ci: &Ci) -> Result<Tally> {
     let Some(kit) = kits::find_kit(ci, KIT, "run.py") else { return Ok(kits::no_kit(KIT)) };
-    let log_dir = kits::log_dir(ci);
-    let server = Server::start_with(&kits::binary_of(ci)?, &log_dir, KIT, &SERVER_FLAGS)?;
     let scripts = ci.root.join("crates/promql/tests/promqltest");
     let mut tally = Tally::default();
     for (dir, version) in SCRIPT_DIRS {
-        tally.add(&run_kit(ci, &kit, &server, version, &scripts.join(dir))?);
-    }
-    if tally.failed_count > 0 {
-        server.print_log_tail();
+        // Each run of the kit names its tenants alike, so each has a server of its own.
+        let name = format!("{KIT}-{version}");
+        let server = Server::start_with(&kits::binary_of(ci)?, &kits::log_dir(ci), &name, &SERVER_FLAGS)?;
+        let of_dir = run_kit(ci, &kit, &server, version, &scripts.join(dir))?;
+        if of_dir.failed_count > 0 {
+            server.print_log_tail();
+        }
+        tally.add(&of_dir);
     }
     Ok(tally)
 }
