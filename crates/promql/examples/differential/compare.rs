@@ -7,7 +7,7 @@ use chronolith_model::sample::is_stale;
 
 use crate::case::{Answer, AnswerSeries};
 
-/// Values may differ by this share: mathematical functions and sums round in their own ways.
+/// By which share values may differ where last digits do not count.
 const TOLERANCE: f64 = 1e-9;
 
 /// The first thing that is not the same.
@@ -74,8 +74,17 @@ fn is_ordered(query: &str) -> bool {
     ["sort", "topk", "bottomk"].iter().any(|name| query.starts_with(name))
 }
 
-/// What differs, if anything does.
+/// What differs, if anything does, last digits included.
+pub(crate) fn exact_difference(query: &str, ours: &Answer, theirs: &Answer) -> Option<Difference> {
+    difference(query, ours, theirs).or_else(|| difference_within(query, ours, theirs, 0.0))
+}
+
+/// What differs by more than last digits, if anything does.
 pub(crate) fn difference(query: &str, ours: &Answer, theirs: &Answer) -> Option<Difference> {
+    difference_within(query, ours, theirs, TOLERANCE)
+}
+
+fn difference_within(query: &str, ours: &Answer, theirs: &Answer, tolerance: f64) -> Option<Difference> {
     if !same_error(ours.error.as_deref(), theirs.error.as_deref()) {
         return Some(Difference::Error(ours.error.clone(), theirs.error.clone()));
     }
@@ -90,8 +99,8 @@ pub(crate) fn difference(query: &str, ours: &Answer, theirs: &Answer) -> Option<
         series.sort_by(|a, b| a.labels.cmp(&b.labels));
         series
     };
-    series_difference(&sorted(ours), &sorted(theirs))
-        .or_else(|| if is_ordered(query) { order_difference(ours, theirs) } else { None })
+    series_difference(&sorted(ours), &sorted(theirs), tolerance)
+        .or_else(|| if is_ordered(query) { order_difference(ours, theirs, tolerance) } else { None })
         .or_else(|| annotation_difference(ours, theirs))
 }
 
@@ -102,7 +111,7 @@ pub(crate) fn same_error(ours: Option<&str>, theirs: Option<&str>) -> bool {
     ours == theirs || (duplicate(ours) && duplicate(theirs))
 }
 
-fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries]) -> Option<Difference> {
+fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries], tolerance: f64) -> Option<Difference> {
     let labels = |series: &[AnswerSeries]| {
         series.iter().map(|s| format!("{:?}", s.labels)).collect::<Vec<_>>().join("; ")
     };
@@ -116,7 +125,7 @@ fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries]) -> Option<D
             return Some(Difference::Times(times));
         }
         for (at, (&a, &b)) in ours.values.iter().zip(&theirs.values).enumerate() {
-            if !same(a, b) {
+            if !same(a, b, tolerance) {
                 return Some(Difference::Value(format!("{name} @{}", ours.times[at]), a, b));
             }
         }
@@ -126,7 +135,7 @@ fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries]) -> Option<D
             return Some(Difference::Times(text));
         }
         for ((at, a), (_, b)) in ours.histograms.iter().zip(&theirs.histograms) {
-            if !same_histogram(a, b) {
+            if !same_histogram(a, b, tolerance) {
                 let (a, b) = (a.test_expression(), b.test_expression());
                 return Some(Difference::Histogram(format!("{name} @{at}"), a, b));
             }
@@ -135,10 +144,10 @@ fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries]) -> Option<D
     None
 }
 
-fn order_difference(ours: &Answer, theirs: &Answer) -> Option<Difference> {
+fn order_difference(ours: &Answer, theirs: &Answer, tolerance: f64) -> Option<Difference> {
     // Which of two equal values comes first, nobody promises.
     let agree = ours.series.iter().zip(&theirs.series).all(|(a, b)| {
-        a.labels == b.labels || a.values.iter().zip(&b.values).all(|(&a, &b)| a == b || same(a, b))
+        a.labels == b.labels || a.values.iter().zip(&b.values).all(|(&a, &b)| a == b || same(a, b, tolerance))
     });
     (!agree).then_some(Difference::Order)
 }
@@ -166,16 +175,16 @@ fn without_count(text: &str) -> String {
 }
 
 /// Hints count; empty buckets do not.
-fn same_histogram(a: &FloatHistogram, b: &FloatHistogram) -> bool {
+fn same_histogram(a: &FloatHistogram, b: &FloatHistogram, tolerance: f64) -> bool {
     let (mut a, mut b) = (a.clone(), b.clone());
     let largest = [a.count.abs(), b.count.abs(), 1e-3].into_iter().fold(0.0, f64::max);
     for histogram in [&mut a, &mut b] {
         // What is left of a difference of equal counts is nothing.
         let counts = histogram.positive.counts.iter_mut().chain(&mut histogram.negative.counts);
-        counts.filter(|count| count.abs() < TOLERANCE * largest).for_each(|count| *count = 0.0);
+        counts.filter(|count| count.abs() < tolerance * largest).for_each(|count| *count = 0.0);
         histogram.compact(0);
     }
-    let near = |a: f64, b: f64| same(a, b) || (a - b).abs() <= TOLERANCE * largest;
+    let near = |a: f64, b: f64| same(a, b, tolerance) || (a - b).abs() <= tolerance * largest;
     let all_near = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| near(a, b));
     a.reset_hint == b.reset_hint
         && a.schema == b.schema
@@ -191,7 +200,7 @@ fn same_histogram(a: &FloatHistogram, b: &FloatHistogram) -> bool {
 }
 
 /// All NaNs are the same but staleness markers, which no result may hold.
-fn same(a: f64, b: f64) -> bool {
+fn same(a: f64, b: f64, tolerance: f64) -> bool {
     if a.to_bits() == b.to_bits() {
         return true;
     }
@@ -201,5 +210,5 @@ fn same(a: f64, b: f64) -> bool {
     if a == 0.0 && b == 0.0 {
         return a.is_sign_negative() == b.is_sign_negative();
     }
-    a == b || (a - b).abs() <= TOLERANCE * a.abs().max(b.abs())
+    a == b || (a - b).abs() <= tolerance * a.abs().max(b.abs())
 }

@@ -62,6 +62,9 @@ pub(crate) fn explain(
     let Ok(expr) = parse_expr(&case.query, parser_options()) else { return Ok(None) };
     let mut parts = Vec::new();
     collect_parts(&expr, &mut parts);
+    if difference(&case.query, ours, theirs).is_none() && parts.iter().any(|part| has_math(part)) {
+        return Ok(Some("last digits of a mathematical function"));
+    }
     if let Some(kind) = chance(bench, case, ours, theirs)? {
         return Ok(Some(kind));
     }
@@ -70,7 +73,9 @@ pub(crate) fn explain(
         if kind.is_some() {
             return Ok(kind);
         }
-        if mine.as_deref().is_some_and(is_same_labels) && needs_both_kinds(bench, case)? {
+        if mine.as_deref().is_some_and(is_same_labels)
+            && (shows_both_kinds(theirs) || needs_both_kinds(bench, case)?)
+        {
             return Ok(Some("a float and a histogram of equal labels at one time"));
         }
     }
@@ -115,6 +120,9 @@ fn explain_value(
     }
     if parts.iter().any(|part| is_call(part, &STATS_FUNCTIONS)) && agree_on_buckets(bench, case, found)? {
         return Ok(Some("resets of histograms of which only count and sum are read"));
+    }
+    if case.times.step_ms == 0 && picks_among_equals(bench, case, parts)? {
+        return Ok(Some("limitk of equal values that topk has ordered"));
     }
     if *found == Difference::Order
         && parts.iter().any(|part| is_call(part, &["sort_by_label", "sort_by_label_desc"]))
@@ -173,6 +181,35 @@ fn explain_error(
         }
     }
     Ok(None)
+}
+
+/// Whether a `limitk` takes from a `topk` or `bottomk` with equal values, on which the engines agree but for their order.
+fn picks_among_equals(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Result<bool> {
+    for part in parts {
+        let ExprKind::Aggregate(aggregate) = &part.kind else { continue };
+        if aggregate.op != AggregateOp::Limitk || !any_part(&aggregate.expr, is_rank) {
+            continue;
+        }
+        let inner = Case { query: aggregate.expr.to_string(), ..case.clone() };
+        let (ours, theirs) = bench.ask(&inner)?;
+        let mut values: Vec<u64> =
+            ours.series.iter().flat_map(|one| &one.values).map(|v| v.to_bits()).collect();
+        values.sort_unstable();
+        let has_equals = values.windows(2).any(|pair| pair[0] == pair[1]);
+        if has_equals && difference(&inner.query, &ours, &theirs).is_none() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_rank(expr: &Expr) -> bool {
+    matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(a.op, AggregateOp::Topk | AggregateOp::Bottomk))
+}
+
+/// Whether a series of the answer has a float and a histogram at one time.
+fn shows_both_kinds(answer: &Answer) -> bool {
+    answer.series.iter().any(|one| one.histograms.iter().any(|(time, _)| one.times.contains(time)))
 }
 
 /// Whether the engines agree, or differ in a way that is documented, if there are only floats, and if there are only
@@ -342,6 +379,14 @@ fn is_math(expr: &Expr) -> bool {
     let is_power =
         matches!(&expr.kind, ExprKind::Binary(b) if matches!(b.op, BinaryOp::Pow | BinaryOp::Atan2));
     is_power || is_call(expr, &MATH_FUNCTIONS)
+}
+
+/// Whether it needs a mathematical function: for itself, or to divide a bucket.
+fn has_math(expr: &Expr) -> bool {
+    let cuts_buckets = matches!(&expr.kind, ExprKind::Binary(b) if matches!(b.op, BinaryOp::TrimUpper | BinaryOp::TrimLower));
+    is_math(expr)
+        || cuts_buckets
+        || is_call(expr, &["histogram_quantile", "histogram_quantiles", "histogram_fraction"])
 }
 
 fn is_same_labels(text: &str) -> bool {

@@ -56,8 +56,9 @@ impl Extent {
         if gap >= distance * EXTRAPOLATION_FACTOR { distance / 2.0 } else { gap }
     }
 
-    fn scale(&self, covered: f64, beyond: f64, kind: Extrapolation) -> f64 {
-        let factor = if covered == 0.0 { 1.0 } else { (covered + beyond) / covered };
+    /// Of what is covered, and of what is added before and after it: in this order, as upstream, to the last bit.
+    fn scale(&self, covered: f64, (before, after): (f64, f64), kind: Extrapolation) -> f64 {
+        let factor = if covered == 0.0 { 1.0 } else { (covered + before + after) / covered };
         if kind != Extrapolation::CounterPerSecond {
             return factor;
         }
@@ -76,13 +77,13 @@ impl Extent {
                 before = since_zero;
             }
         }
-        self.scale(covered, before + after, kind)
+        self.scale(covered, (before, after), kind)
     }
 
     /// The same where the counter started at `origin_ms`.
     pub(crate) fn factor_from(&self, origin_ms: i64, kind: Extrapolation) -> f64 {
         let covered = (self.last_ms - origin_ms) as f64 / 1000.0;
-        self.scale(covered, self.extended(self.end_ms - self.last_ms), kind)
+        self.scale(covered, (0.0, self.extended(self.end_ms - self.last_ms)), kind)
     }
 }
 
