@@ -19,8 +19,8 @@ const PIP_WITHIN: Duration = Duration::from_secs(240);
 const ABUSE_RSS_MB_MAX: u32 = 2048;
 const CRASH_ROUND_COUNT: u32 = 5;
 
-/// Where kits may lie, from the root of the checkout; `CHRONOLITH_KITS` comes before these.
-const KIT_DIRS: [&str; 3] = ["kits", "../kits", "../shared/kits"];
+/// Folder of the kits, from the root of the checkout; another one may be named by `CHRONOLITH_KITS`.
+const KIT_DIR: &str = "kits";
 
 pub(super) fn abuse(ci: &Ci) -> Result<Tally> {
     with_server(ci, "abuse", "abuse.py", |kit, server| {
@@ -175,12 +175,10 @@ pub(super) fn log_dir(ci: &Ci) -> PathBuf {
 
 pub(super) fn find_kit(ci: &Ci, kit: &str, file: &str) -> Option<PathBuf> {
     let named = std::env::var_os("CHRONOLITH_KITS").map(PathBuf::from);
-    let beside = KIT_DIRS.iter().map(|dir| ci.root.join(dir));
-    named.into_iter().chain(beside).find_map(|dir| dir.join(kit).join(file).canonicalize().ok())
+    let dir = named.unwrap_or_else(|| ci.root.join(KIT_DIR));
+    dir.join(kit).join(file).canonicalize().ok()
 }
 
 pub(super) fn no_kit(kit: &str) -> Tally {
-    Tally::not_run(&format!(
-        "there is no kit `{kit}` in or beside the checkout (CHRONOLITH_KITS=DIR names another place)"
-    ))
+    Tally::failed(format!("there is no kit `{kit}` in `{KIT_DIR}` of the checkout or in CHRONOLITH_KITS"))
 }

@@ -3,7 +3,7 @@
 //! Holds: every eval of every script passes, and every load is taken: by remote write 1.0 or 2.0.
 //! Not here: the same scripts in process (`crates/promql/tests/promqltest`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -13,8 +13,10 @@ use super::{Ci, kits};
 use crate::process::Server;
 
 const KIT: &str = "promqltest";
-/// Folders of scripts, and the version of remote write that loads them: start times need the second.
-const SCRIPT_DIRS: [(&str, &str); 2] = [("scripts", "1"), ("own", "2")];
+const OWN_SCRIPTS: &str = "crates/promql/tests/promqltest/own";
+/// Prometheus's scripts are not ours to keep: they lie beside the checkout, or where this variable says.
+const PROMETHEUS_SCRIPTS: &str = "PROMQLTEST_DIR";
+const PROMETHEUS_SCRIPTS_BESIDE: &str = "../shared/promqltest";
 const TENANT_HEADER: &str = "X-Scope-OrgID";
 /// Every experimental part that a script uses; upstream runs them without types in labels. Scripts begin at 1970 and are loaded faster than disks sync.
 const SERVER_FLAGS: [&str; 5] = [
@@ -28,19 +30,32 @@ const SERVER_FLAGS: [&str; 5] = [
 
 pub(super) fn run(ci: &Ci) -> Result<Tally> {
     let Some(kit) = kits::find_kit(ci, KIT, "run.py") else { return Ok(kits::no_kit(KIT)) };
-    let scripts = ci.root.join("crates/promql/tests/promqltest");
     let mut tally = Tally::default();
-    for (dir, version) in SCRIPT_DIRS {
+    // Scripts, and the version of remote write that loads them: start times need the second.
+    let mut runs = vec![(ci.root.join(OWN_SCRIPTS), "2")];
+    match prometheus_scripts(&ci.root) {
+        Some(dir) => runs.push((dir, "1")),
+        None => tally.add(&Tally::not_run(&format!(
+            "Prometheus's .test files are not in this repository ({PROMETHEUS_SCRIPTS}=DIR names a folder of them)"
+        ))),
+    }
+    for (dir, version) in runs {
         // Each run of the kit names its tenants alike, so each has a server of its own.
         let name = format!("{KIT}-{version}");
         let server = Server::start_with(&kits::binary_of(ci)?, &kits::log_dir(ci), &name, &SERVER_FLAGS)?;
-        let of_dir = run_kit(ci, &kit, &server, version, &scripts.join(dir))?;
+        let of_dir = run_kit(ci, &kit, &server, version, &dir)?;
         if of_dir.failed_count > 0 {
             server.print_log_tail();
         }
         tally.add(&of_dir);
     }
     Ok(tally)
+}
+
+/// Folder with Prometheus's scripts, absolute; `None` if this machine has none.
+pub(super) fn prometheus_scripts(root: &Path) -> Option<PathBuf> {
+    let named = std::env::var_os(PROMETHEUS_SCRIPTS).map(PathBuf::from);
+    named.unwrap_or_else(|| root.join(PROMETHEUS_SCRIPTS_BESIDE)).canonicalize().ok()
 }
 
 /// Runs the kit over the scripts of `dir`, loaded by this version of remote write.
