@@ -64,12 +64,9 @@ impl Kind {
                 let beside = std::env::current_exe()?.with_file_name("chronolith");
                 (Some(beside).filter(|path| path.is_file()), "cargo build --release -p chronolith")
             }
-            Kind::Prometheus => {
-                (in_path("prometheus"), "sudo apt-get install -y --no-install-recommends prometheus")
-            }
-            Kind::VictoriaMetrics => (
-                in_path("victoria-metrics"),
-                "sudo apt-get install -y --no-install-recommends victoria-metrics",
+            Kind::Prometheus | Kind::VictoriaMetrics => (
+                newest(self.name()).or_else(|| in_path(self.name())),
+                "cargo xtask peers, or Debian's package of that name",
             ),
         };
         found.with_context(|| format!("{} is not there; {advice} (or leave it out with --only)", self.name()))
@@ -79,6 +76,9 @@ impl Kind {
     pub(crate) fn version(self) -> Result<String> {
         let program = self.program()?.display().to_string();
         Ok(match self {
+            Kind::VictoriaMetrics if newest(self.name()).is_some() => {
+                crate::machine::first_line(&program, &["-version"])
+            }
             // Debian's build does not know its version.
             Kind::VictoriaMetrics => crate::machine::first_line(
                 "dpkg-query",
@@ -266,6 +266,12 @@ impl Drop for Server {
         drop(self.child.wait());
         drop(std::fs::remove_dir_all(&self.dir));
     }
+}
+
+/// The newest release of a peer, where `cargo xtask peers` built it.
+fn newest(name: &str) -> Option<PathBuf> {
+    let dir = std::env::var_os("CHRONOLITH_PEERS").map(PathBuf::from)?;
+    Some(dir.join(name)).filter(|path| path.is_file())
 }
 
 fn in_path(name: &str) -> Option<PathBuf> {

@@ -6,6 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::peers::{self, PEERS_ENV};
+
+/// Benchmarks that compare with other servers, when they are not told `--only chronolith`.
+const WITH_PEERS: [&str; 4] = ["remote-write", "queries", "restart", "load-wal-large"];
+
 /// Runs one benchmark; `flags` starts with its name.
 pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     if flags.is_empty() {
@@ -21,7 +26,17 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
         bail!("the release build failed");
     }
     let binary = crate::process::target_dir(root)?.join("release/chronolith-bench");
-    let ran = Command::new(&binary).args(flags).current_dir(root).status();
+    let mut bench = Command::new(&binary);
+    bench.args(flags).current_dir(root);
+    if WITH_PEERS.contains(&flags[0]) && !flags.contains(&"--help") {
+        match peers::build(root) {
+            Ok(dir) => {
+                bench.env(PEERS_ENV, dir);
+            }
+            Err(error) => eprintln!("the peers are those in the path, not the newest: {error:#}"),
+        }
+    }
+    let ran = bench.status();
     let ran = ran.with_context(|| format!("cannot start {}", binary.display()))?;
     Ok(ran.success())
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask ci | tidy | bench`: the automation of this repository, in Rust instead of shell.
+//! `cargo xtask ci | tidy | bench | peers`: the automation of this repository, in Rust instead of shell.
 //!
 //! Holds: depends on no crate of the workspace, so that it builds when they do not; every process it starts
 //! ends with it.
@@ -9,7 +9,9 @@
 
 mod bench;
 mod ci;
+mod peers;
 mod process;
+mod sha256;
 mod tidy;
 
 use std::path::PathBuf;
@@ -19,7 +21,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
   tidy [--bless-docs]           rules of docs and sources that no compiler checks
   ci [--only A,B] [--skip A,B]  everything `make test` runs
-  bench NAME [flags]            one benchmark of crates/bench, in a release build";
+  bench NAME [flags]            one benchmark of crates/bench, in a release build
+  peers                         builds the newest Prometheus and VictoriaMetrics (Go) that benchmarks compare with";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
     let done = match args.split_first() {
         Some((&"tidy", flags)) => tidy::run(&checkout_dir(), flags),
         Some((&"ci", flags)) => ci::run(&checkout_dir(), flags),
+        Some((&"peers", _)) => peers::run(&checkout_dir()),
         Some((&"bench", flags)) => bench::run(&checkout_dir(), flags),
         _ => Err(anyhow::anyhow!("{USAGE}")),
     };

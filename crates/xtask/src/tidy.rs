@@ -9,7 +9,6 @@ mod edges;
 mod format_docs;
 mod lexer;
 mod ratchet;
-mod sha256;
 mod source;
 #[cfg(test)]
 mod tests;

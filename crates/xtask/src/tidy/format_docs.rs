@@ -3,7 +3,8 @@
 //!
 //! Holds: the hash covers the sources without their tests, module after module, files in the order of their paths.
 
-use super::{Finding, TextFile, find, is_test_file, sha256, without_tests};
+use super::{Finding, TextFile, find, is_test_file, without_tests};
+use crate::sha256;
 
 const CRATE_DIR: &str = "crates/format";
 const SOURCE_KEY: &str = "source:";

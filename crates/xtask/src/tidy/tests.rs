@@ -1,6 +1,7 @@
 //! Each rule of tidy with an example that it must refuse and one that it must let pass.
 
-use super::{Finding, TextFile, changelog, edges, format_docs, ratchet, sha256, source, without_tests};
+use super::{Finding, TextFile, changelog, edges, format_docs, ratchet, source, without_tests};
+use crate::sha256;
 
 fn file(path: &str, text: &str) -> TextFile {
     TextFile { path: path.to_owned(), text: text.to_owned() }

@@ -1,7 +1,7 @@
 //! SHA-256 (FIPS 180-4), to notice changed text. Not for secrets, not fast.
 
 /// Hash of `bytes` in lower-case hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut state = fractions(8, |root| root.sqrt());
     let round_keys = fractions(64, |root| root.cbrt());
     let mut padded = bytes.to_vec();

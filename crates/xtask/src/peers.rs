@@ -1,0 +1,140 @@
+//! The newest Prometheus and VictoriaMetrics, built from the Go modules that `tools/peers/go.mod` names.
+//!
+//! Holds: built once for each content of `go.mod` and `go.sum`, into the user's cache; a build that was cut off is not taken for
+//! a finished one.
+//! Not here: the servers of Debian, which benchmarks fall back to.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::find_program;
+
+const MODULE_DIR: &str = "tools/peers";
+/// Environment variable by which benchmarks learn where the programs are.
+pub(crate) const PEERS_ENV: &str = "CHRONOLITH_PEERS";
+
+/// A server: its program, its module, and the variable of the linker and the prefix by which it knows its version.
+struct Peer {
+    program: &'static str,
+    module: &'static str,
+    version_variable: &'static str,
+    version_prefix: &'static str,
+}
+
+const PEERS: [Peer; 2] = [
+    Peer {
+        program: "prometheus",
+        module: "github.com/prometheus/prometheus",
+        version_variable: "github.com/prometheus/common/version.Version",
+        version_prefix: "",
+    },
+    Peer {
+        program: "victoria-metrics",
+        module: "github.com/VictoriaMetrics/VictoriaMetrics",
+        version_variable: "github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version",
+        version_prefix: "victoria-metrics-",
+    },
+];
+
+/// The command: builds what is missing and prints where it is.
+pub(crate) fn run(root: &Path) -> Result<bool> {
+    println!("{}", build(root)?.display());
+    Ok(true)
+}
+
+/// Folder with the programs, built first if they are not there.
+///
+/// Cost: minutes and a few hundred MB of downloads the first time, nothing later.
+///
+/// # Errors
+/// No Go on this machine, or a build that failed.
+pub(crate) fn build(root: &Path) -> Result<PathBuf> {
+    let dir = cache_dir(root)?;
+    if PEERS.iter().all(|peer| dir.join(peer.program).is_file()) {
+        return Ok(dir);
+    }
+    if find_program("go").is_none() {
+        bail!("go is missing: install Go 1.26 or newer (https://go.dev/dl)");
+    }
+    std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    let module_dir = root.join(MODULE_DIR);
+    for peer in &PEERS {
+        let version = module_version(&module_dir, peer)?;
+        println!("building {} {version} (once)", peer.program);
+        let unfinished = dir.join(format!("{}.unfinished", peer.program));
+        let built = go(&module_dir)
+            .args(["build", "-o"])
+            .arg(&unfinished)
+            .arg("-ldflags")
+            .arg(format!("-s -w -X {}={}{version}", peer.version_variable, peer.version_prefix))
+            .arg(package(peer))
+            .status()
+            .context("go build")?;
+        if !built.success() {
+            bail!("go build of {} failed", peer.program);
+        }
+        std::fs::rename(&unfinished, dir.join(peer.program))?;
+    }
+    Ok(dir)
+}
+
+/// Package of the program within its module, as `go.mod` lists it under `tool`.
+fn package(peer: &Peer) -> String {
+    let folder = if peer.program == "prometheus" { "cmd" } else { "app" };
+    format!("{}/{folder}/{}", peer.module, peer.program)
+}
+
+/// Version for people: modules of Prometheus call 3.16.0 `v0.316.0`.
+fn module_version(module_dir: &Path, peer: &Peer) -> Result<String> {
+    let out =
+        go(module_dir).args(["list", "-m", "-f", "{{.Version}}", peer.module]).output().context("go list")?;
+    if !out.status.success() {
+        bail!("go list: {}", String::from_utf8_lossy(&out.stderr).trim());
+    }
+    let version = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    Ok(if peer.program == "prometheus" { release_of_module(&version) } else { version })
+}
+
+fn release_of_module(version: &str) -> String {
+    let release = || {
+        let (minor, patch) = version.strip_prefix("v0.")?.split_once('.')?;
+        let (major, minor) = minor.split_at_checked(1)?;
+        Some(format!("{major}.{}.{patch}", minor.parse::<u32>().ok()?))
+    };
+    release().unwrap_or_else(|| version.to_owned())
+}
+
+fn go(module_dir: &Path) -> Command {
+    let mut command = Command::new("go");
+    command.current_dir(module_dir).env("GOFLAGS", "-mod=readonly -buildvcs=false");
+    command
+}
+
+/// One folder for each set of versions.
+fn cache_dir(root: &Path) -> Result<PathBuf> {
+    let mut content = Vec::new();
+    for file in ["go.mod", "go.sum"] {
+        let path = root.join(MODULE_DIR).join(file);
+        content.extend(std::fs::read(&path).with_context(|| path.display().to_string())?);
+    }
+    let key: String = crate::sha256::hex(&content).chars().take(16).collect();
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base = base.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set")?;
+    Ok(base.join("chronolith-peers").join(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::release_of_module;
+
+    #[test]
+    fn releases_of_prometheus_are_told_from_versions_of_its_module() {
+        assert_eq!(release_of_module("v0.316.0"), "3.16.0");
+        assert_eq!(release_of_module("v0.305.2"), "3.5.2");
+        assert_eq!(release_of_module("v0.300.0"), "3.0.0");
+        assert_eq!(release_of_module("v1.2.3"), "v1.2.3");
+    }
+}
