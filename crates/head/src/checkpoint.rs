@@ -1,10 +1,10 @@
-//! The rolling checkpoint: definitions are appended, slices of state are written over their older copies, the log
-//! before the oldest slice goes.
+//! The rolling checkpoint: definitions are appended, slices of state replace their older copies, the log before the
+//! oldest copy goes.
 //!
-//! Holds: a slice counts from its sync on, and then holds all that the log queued for its series up to its
+//! Holds: a slice counts from its rename on, and then holds all that the log queued for its series up to its
 //! position, since a frame is queued only after its samples are in memory; what it names (definitions, sealed
-//! chunks) is durable before. The newest copy of a slice is never written over. The log and sealed files go only
-//! when no newest copy needs them.
+//! chunks) is durable before. At any time both copies of a slice are whole, and the log and sealed files go only when
+//! neither copy needs them: one that is damaged loses nothing (ADR 0048).
 //! Not here: bytes (`format::slice`, `format::definitions`), loading (`replay`).
 
 mod definitions;
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 pub(crate) use definitions::{DefinitionsFile, definitions_path};
 pub(crate) use pace::Pace;
-pub(crate) use slices::{Spot, slice_of, slice_path};
+pub(crate) use slices::{Durability, Spot, slice_of, slice_path};
 
 use crate::head::Head;
 use crate::options::HeadError;
@@ -83,14 +83,14 @@ impl Rolling {
         }
     }
 
-    /// Position before which no slice needs the log.
-    pub(crate) fn oldest_sequence(&self) -> Option<u64> {
-        self.slices.values().map(|spot| spot.sequence).min()
+    /// Position before which no copy of a slice needs the log.
+    pub(crate) fn kept_sequence(&self) -> Option<u64> {
+        self.slices.values().map(Spot::kept_sequence).min()
     }
 
     /// What a mark may say of the log at `moment`.
     fn marked(&self, moment: Moment) -> Moment {
-        let is_needed = self.oldest_sequence().is_some_and(|oldest| oldest < self.alias_sequence);
+        let is_needed = self.kept_sequence().is_some_and(|kept| kept < self.alias_sequence);
         if is_needed { Moment { sequence: 0, ..moment } } else { moment }
     }
 
@@ -117,30 +117,69 @@ pub(crate) struct Moment {
     pub(crate) change_count: u64,
 }
 
+/// Which copies of the slices a checkpoint writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copies {
+    /// The newest: a start replays nothing, and the log stays back to the older ones.
+    Newest,
+    /// Both: the log before the checkpoint goes.
+    Both,
+}
+
 impl Head {
-    /// Writes the whole state of the head, so that a start replays only what comes after this call, and deletes
-    /// the log before it.
+    /// Writes the whole state of the head into both copies of all slices, and deletes the log before it.
     ///
     /// # Errors
     /// [`HeadError`]; what was written before and the log stay valid then.
     pub fn checkpoint(&self) -> Result<CheckpointStats, HeadError> {
+        self.write_checkpoint(Copies::Both)
+    }
+
+    /// Writes the whole state of the head once, so that a start replays only what comes after this call. The log that
+    /// the older copies need stays: half the bytes of [`Head::checkpoint`], but no space is freed at once.
+    ///
+    /// # Errors
+    /// [`HeadError`]; what was written before and the log stay valid then.
+    pub fn checkpoint_newest(&self) -> Result<CheckpointStats, HeadError> {
+        self.write_checkpoint(Copies::Newest)
+    }
+
+    fn write_checkpoint(&self, copies: Copies) -> Result<CheckpointStats, HeadError> {
+        // Without space what is queued cannot be written; both copies free the log that was.
+        let copies = if self.wal.is_disk_full() { Copies::Both } else { copies };
         let _alone = self.maintenance.lock();
         let start_ns = self.env.clock.mono_ns();
         let mut rolling = self.rolling.lock();
         let rolling = &mut *rolling;
         let mut stats = CheckpointStats::default();
-        let dead_files = self.note_dead_files();
-        let (_, sequence) = self.wal.rotate()?;
+        if rolling.dead_files.is_empty() || copies == Copies::Both {
+            self.note_dead_files(rolling);
+        }
+        let sequence = match copies {
+            Copies::Both => self.wal.rotate()?.1,
+            Copies::Newest => {
+                let sequence = self.wal.ticket().0;
+                // A slice that knew of frames which the log has lost would leave a gap in the log's count.
+                self.wal.sync()?;
+                sequence
+            }
+        };
         let moment = self.moment(sequence);
         self.extend_definitions(rolling, moment, &mut stats)?;
         let due: Vec<u32> = self.note_slices(rolling, moment, |spot| !spot.is_current(moment));
         for slice in due {
             self.write_slice(rolling, slice, moment, &mut stats)?;
         }
-        stats.removed_bytes = self.cut_log(rolling)?;
-        self.series.store.delete(&dead_files)?;
-        rolling.dead_files.clear();
-        self.compact_definitions(rolling, moment, &mut stats)?;
+        let has_dead_definitions = self.has_dead_definitions(rolling);
+        if copies == Copies::Both || has_dead_definitions {
+            for slice in self.note_slices(rolling, moment, |spot| !spot.is_mirrored(moment)) {
+                self.write_slice(rolling, slice, moment, &mut stats)?;
+            }
+        }
+        self.finish_round(rolling, &mut stats)?;
+        if has_dead_definitions {
+            self.compact_definitions(rolling, moment, &mut stats)?;
+        }
         self.note_written(rolling, &stats);
         self.counters.checkpoint_count.fetch_add(1, Ordering::Relaxed);
         stats.duration_ns = self.env.clock.mono_ns().saturating_sub(start_ns);
@@ -173,7 +212,11 @@ impl Head {
         self.counters.tail_ns.store(rolling.pace.tail_ns(tail_bytes), Ordering::Relaxed);
         // Taking a definition in from the log costs far more than a sample.
         self.extend_definitions(rolling, moment, &mut stats)?;
-        let mut due = self.note_slices(rolling, moment, |spot| !spot.is_current(moment));
+        let dead_change = (!rolling.dead_files.is_empty()).then_some(rolling.dead_change);
+        let mut due = self.note_slices(rolling, moment, |spot| {
+            // Without new frames the older copies would name dead sealed files for ever.
+            !spot.is_current(moment) || dead_change.is_some_and(|change| !spot.is_after_change(change))
+        });
         due.sort_by_key(|slice| rolling.slices.get(slice).map_or(0, |spot| spot.sequence));
         for slice in due.into_iter().take(allowance.slice_count) {
             if stats.bytes >= allowance.bytes {
@@ -196,9 +239,9 @@ impl Head {
         let alone = self.maintenance.lock();
         let mut rolling = self.rolling.lock();
         let change_count = self.counters.change_count.load(Ordering::Relaxed);
-        let is_new = |spot: &Spot| spot.is_whole() && spot.change_count == change_count;
         let has_all = rolling.next_id == self.next_id.load(Ordering::Acquire);
-        let is_settled = change_count == 0 || has_all && rolling.slices.values().all(is_new);
+        // Older copies of an earlier process may have windows that its newest ones do not have.
+        let is_settled = has_all && rolling.slices.values().all(|spot| spot.is_after_change(change_count));
         if is_settled {
             // A process that was killed may not have synced what this one has read: series that are not in those
             // definitions, and samples that are not in those slices, would come back with what was there before.
@@ -230,46 +273,46 @@ impl Head {
         rolling.slices.iter().filter(|(_, spot)| is_due(spot)).map(|(&slice, _)| slice).collect()
     }
 
-    /// Cuts the log once a segment is behind all slices, and deletes sealed files that none of them names.
+    /// Cuts the log once a segment is behind both copies of all slices, and deletes sealed files that none of them names.
     fn finish_round(&self, rolling: &mut Rolling, stats: &mut CheckpointStats) -> Result<(), HeadError> {
-        let Some(oldest) = rolling.oldest_sequence() else { return Ok(()) };
+        let kept = rolling.kept_sequence().unwrap_or(rolling.sequence);
         let relog_before = self.relog_before.load(Ordering::Relaxed);
-        let ends_relog = relog_before > 0 && oldest >= relog_before;
-        if ends_relog || self.wal.has_segment_through(oldest) {
+        let ends_relog = relog_before > 0 && kept >= relog_before;
+        if ends_relog || self.wal.has_segment_through(kept) {
             stats.removed_bytes = self.cut_log(rolling)?;
         }
-        let oldest_change = rolling.slices.values().map(|spot| spot.change_count).min().unwrap_or(0);
-        if !rolling.dead_files.is_empty() && oldest_change >= rolling.dead_change {
-            self.sync_slices(rolling)?;
+        // What was written counts from here on, also where nothing is freed.
+        self.sync_slices(rolling)?;
+        let is_unnamed = rolling.slices.values().all(|spot| spot.is_after_change(rolling.dead_change));
+        if !rolling.dead_files.is_empty() && is_unnamed {
             let dead_files = std::mem::take(&mut rolling.dead_files);
             self.series.store.delete(&dead_files)?;
         }
         if rolling.dead_files.is_empty() {
-            rolling.dead_files = self.note_dead_files();
-            rolling.dead_change = self.counters.change_count.load(Ordering::Relaxed);
+            self.note_dead_files(rolling);
         }
         Ok(())
     }
 
-    /// Sealed files without chunks. Slices that were written before may still name them, whatever their position:
-    /// merging late samples into chunks leaves no frame in the log.
-    fn note_dead_files(&self) -> Vec<u32> {
-        let dead_files = self.series.store.dead_files();
-        if !dead_files.is_empty() {
+    /// Remembers sealed files without chunks. Slices that were written before may still name them, whatever their
+    /// position: merging late samples into chunks leaves no frame in the log.
+    fn note_dead_files(&self, rolling: &mut Rolling) {
+        rolling.dead_files = self.series.store.dead_files();
+        if !rolling.dead_files.is_empty() {
             self.counters.change_count.fetch_add(1, Ordering::Relaxed);
         }
-        dead_files
+        rolling.dead_change = self.counters.change_count.load(Ordering::Relaxed);
     }
 
-    /// Removes the segments that no slice needs.
+    /// Removes the segments that no copy of a slice needs.
     pub(crate) fn cut_log(&self, rolling: &mut Rolling) -> Result<u64, HeadError> {
         self.sync_slices(rolling)?;
         let dir = wal_dir(&self.options.dir);
-        let oldest = rolling.oldest_sequence().unwrap_or(rolling.sequence);
-        if oldest >= self.relog_before.load(Ordering::Relaxed) {
+        let kept = rolling.kept_sequence().unwrap_or(rolling.sequence);
+        if kept >= self.relog_before.load(Ordering::Relaxed) {
             self.relog_before.store(0, Ordering::Relaxed);
         }
-        self.wal.remove_through(oldest).map_err(HeadError::io(&dir))
+        self.wal.remove_through(kept).map_err(HeadError::io(&dir))
     }
 
     fn note_written(&self, rolling: &Rolling, stats: &CheckpointStats) {

@@ -157,7 +157,7 @@ impl Head {
             return if self.wal.is_poisoned() { Ok(self.wal.sync()?) } else { Ok(()) };
         }
         self.wal.sync()?;
-        self.checkpoint()?;
+        self.checkpoint_newest()?;
         Ok(())
     }
 

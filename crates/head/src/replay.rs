@@ -10,6 +10,7 @@ mod histograms;
 mod log;
 mod positions;
 mod sealed;
+mod skip;
 mod slices;
 mod starts;
 mod stream;
@@ -292,8 +293,8 @@ impl Head {
     fn cut_finished_log(&self) -> Result<(), HeadError> {
         let _alone = self.maintenance.lock();
         let mut rolling = self.rolling.lock();
-        let oldest = rolling.oldest_sequence().unwrap_or(0);
-        if self.wal.has_segment_through(oldest) {
+        let kept = rolling.kept_sequence().unwrap_or(0);
+        if self.wal.has_segment_through(kept) {
             self.cut_log(&mut rolling)?;
         }
         Ok(())

@@ -111,8 +111,10 @@ impl Tsdb {
         retries.keep_due(&mut ranges, now_ms);
         let (flushed_count, flushed) = self.flush_ranges(ranges, retries, now_ms);
         // Not the checkpoint's own bytes: a head whose state is larger than the limit would write it over and over.
-        if flushed_count > 0 || self.head.stats().wal_segment_bytes > self.options.wal_checkpoint_bytes {
+        if self.head.stats().wal_segment_bytes > self.options.wal_checkpoint_bytes {
             self.head.checkpoint()?;
+        } else if flushed_count > 0 {
+            self.head.checkpoint_newest()?;
         }
         flushed
     }

@@ -162,25 +162,29 @@ impl Head {
         }
     }
 
-    /// Writes the file anew if most of its series are gone. Slices without series go with the definitions of
-    /// those that they had: all slices were written just before, so neither log nor definitions speak of them.
+    /// Returns true if most series of the file are gone.
+    pub(super) fn has_dead_definitions(&self, rolling: &Rolling) -> bool {
+        let live_count: u64 = self.all_tenants().iter().map(|t| t.tables.read().live_count() as u64).sum();
+        let dead_count = rolling.definitions.series_count.saturating_sub(live_count);
+        dead_count > live_count.max(self.options.dead_count_min)
+    }
+
+    /// Writes the file anew without series that are gone. Slices without series go with the definitions of
+    /// those that they had: both copies of all slices were written just before, so neither log nor definitions speak
+    /// of them.
     pub(super) fn compact_definitions(
         &self,
         rolling: &mut Rolling,
         moment: Moment,
         stats: &mut CheckpointStats,
     ) -> Result<(), HeadError> {
-        let live_count: u64 = self.all_tenants().iter().map(|t| t.tables.read().live_count() as u64).sum();
-        let dead_count = rolling.definitions.series_count.saturating_sub(live_count);
-        if dead_count <= live_count.max(self.options.dead_count_min) {
-            return Ok(());
-        }
         self.rewrite_definitions(rolling, moment, stats)?;
         let dir = wal_dir(&self.options.dir);
         // Ids are used once, so a slice wholly below the ids to come stays empty.
         let open_first = super::slice_of(moment.next_id) / STRIPE_COUNT as u32 * STRIPE_COUNT as u32;
-        let is_gone =
-            |slice: u32, spot: &Spot| slice < open_first && spot.is_whole() && spot.series_count == 0;
+        let is_gone = |slice: u32, spot: &Spot| {
+            slice < open_first && spot.is_mirrored(moment) && spot.series_count == 0
+        };
         let all = rolling.slices.iter();
         let gone: Vec<u32> =
             all.filter(|(slice, spot)| is_gone(**slice, spot)).map(|(&slice, _)| slice).collect();

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
 use chronolith_format::slice::{
     FILE_HEADER_BYTES, FRAME_COUNT_MAX, HistogramsEntry, KIND_SERIES, KIND_TENANTS, SealedEntry,
@@ -40,7 +39,17 @@ pub(crate) fn slice_path(dir: &Path, slice: u32, place: usize) -> PathBuf {
     dir.join(format!("{slice:08}.slice{place}"))
 }
 
-/// What is on disk of one slice.
+/// How far the newest copy of a slice is from being durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// An earlier process wrote it: neither bytes nor name may be durable.
+    Unknown,
+    /// Its bytes are durable, its name is not before the directory is synced.
+    Renamed,
+    Durable,
+}
+
+/// What is on disk of one slice: the newest copy, and the older one that replaces it if it is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
     /// Position up to which the newest copy (or the lack of one) speaks for the log.
@@ -52,12 +61,16 @@ pub(crate) struct Spot {
     pub(crate) place: Option<usize>,
     /// Which files exist.
     pub(crate) exists: [bool; 2],
-    /// Whether the newest copy is known to be durable: one that an earlier process wrote may not be.
-    pub(crate) is_synced: bool,
+    pub(crate) durability: Durability,
     pub(crate) bytes: u64,
     pub(crate) series_count: u32,
     /// Changes before it was written that the log does not tell of.
     pub(crate) change_count: u64,
+    /// Position from which the log restores the slice together with the older copy, or without a copy if there is no
+    /// older one; 0 if the older one is not usable.
+    pub(crate) older_sequence: u64,
+    /// As `change_count`, of the older copy; `None` if it is older than this process.
+    pub(crate) older_change_count: Option<u64>,
 }
 
 impl Spot {
@@ -69,16 +82,37 @@ impl Spot {
             generation: 0,
             place: None,
             exists: [false; 2],
-            is_synced: true,
+            durability: Durability::Durable,
             bytes: 0,
             series_count: 0,
             change_count: 0,
+            older_sequence: sequence,
+            older_change_count: None,
         }
     }
 
     /// Whether writing the slice anew would change nothing.
     pub(super) fn is_current(&self, moment: Moment) -> bool {
         self.is_whole() && self.sequence >= moment.sequence && self.change_count == moment.change_count
+    }
+
+    /// Returns true if writing it twice would change nothing: both copies are as new as `moment`.
+    pub(super) fn is_mirrored(&self, moment: Moment) -> bool {
+        self.is_current(moment)
+            && self.older_sequence >= moment.sequence
+            && self.older_change_count == Some(moment.change_count)
+    }
+
+    /// Returns true if both copies were written after change number `change`.
+    pub(super) fn is_after_change(&self, change: u64) -> bool {
+        self.is_whole()
+            && self.change_count >= change
+            && self.older_change_count.is_some_and(|older| older >= change)
+    }
+
+    /// Position before which neither copy needs the log.
+    pub(crate) fn kept_sequence(&self) -> u64 {
+        self.sequence.min(self.older_sequence)
     }
 
     /// Whether there is a good copy.
@@ -265,13 +299,16 @@ impl Head {
             generation,
             place: Some(place),
             exists: [spot.exists[0] || place == 0, spot.exists[1] || place == 1],
-            is_synced: true,
+            durability: Durability::Renamed,
             bytes: header.byte_len,
             series_count: header.series_count,
             change_count: moment.change_count,
+            older_sequence: if spot.is_whole() { spot.sequence } else { spot.older_sequence },
+            older_change_count: spot.is_whole().then_some(spot.change_count),
         };
-        rolling.slices.insert(slice, spot);
-        Ok(())
+        let is_first = rolling.slices.insert(slice, spot).is_none_or(|before| !before.is_whole());
+        // A slice has two copies from the start, so that one that is missing is known to be lost.
+        if is_first { self.write_slice(rolling, slice, moment, stats) } else { Ok(()) }
     }
 
     /// Writes the slice over `buffer`; gives its header, and the place of the newest sealed chunk that it names.
@@ -344,7 +381,7 @@ impl Head {
         copy.put_frame(KIND_TENANTS);
     }
 
-    /// Brings a copy of `slice` to the place of the older one; gives that place.
+    /// Replaces the older copy of `slice`; gives its place. Its name is durable once the directory is synced.
     fn store_slice(
         &self,
         rolling: &mut Rolling,
@@ -359,48 +396,39 @@ impl Head {
             self.series.store.sync_all().inspect_err(|error| self.wal.poison(error.to_string()))?;
             rolling.sealed_synced = end;
         }
-        let dir = wal_dir(&self.options.dir);
         let disk = &*self.env.disk;
-        sync_spot(disk, &dir, slice, &spot)?;
         let place = spot.place.map_or(0, |place| 1 - place);
-        let path = slice_path(&dir, slice, place);
-        if spot.exists[place] {
-            let file = disk.open(&path).map_err(HeadError::io(&path))?;
-            file.write_at(bytes, 0).map_err(HeadError::io(&path))?;
-            file.sync_data().map_err(HeadError::io(&path))?;
-            return Ok(place);
-        }
-        // A file that has its name was whole once: a start takes a bad one for damage, not for unfinished.
+        let path = slice_path(&wal_dir(&self.options.dir), slice, place);
+        // Not over the older copy in place: a kill would leave half of it, and the newest copy without a second one.
         let tmp = path.with_extension("tmp");
         let make = || {
             let file = disk.create(&tmp)?;
             file.write_at(bytes, 0)?;
             file.sync_data()?;
-            disk.rename(&tmp, &path)?;
-            disk.sync_dir(&dir)
+            disk.rename(&tmp, &path)
         };
         make().map_err(HeadError::io(&path))?;
         Ok(place)
     }
 
-    /// Makes sure that the newest copies are durable, those of an earlier process as well.
+    /// Makes the newest copies durable, those of an earlier process as well.
     pub(super) fn sync_slices(&self, rolling: &mut Rolling) -> Result<(), HeadError> {
         let dir = wal_dir(&self.options.dir);
         let disk = &*self.env.disk;
-        for (&slice, spot) in rolling.slices.iter_mut().filter(|(_, spot)| !spot.is_synced) {
-            sync_spot(disk, &dir, slice, spot)?;
-            spot.is_synced = true;
+        let mut due_count = 0;
+        for (&slice, spot) in &rolling.slices {
+            due_count += u64::from(spot.durability != Durability::Durable);
+            if let (Durability::Unknown, Some(place)) = (spot.durability, spot.place) {
+                let path = slice_path(&dir, slice, place);
+                disk.open(&path).and_then(|file| file.sync_data()).map_err(HeadError::io(&path))?;
+            }
+        }
+        if due_count > 0 {
+            disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
+            rolling.slices.values_mut().for_each(|spot| spot.durability = Durability::Durable);
         }
         Ok(())
     }
-}
-
-/// Makes the newest copy durable if that is not known.
-fn sync_spot(disk: &dyn Disk, dir: &Path, slice: u32, spot: &Spot) -> Result<(), HeadError> {
-    let Some(place) = spot.place.filter(|_| !spot.is_synced) else { return Ok(()) };
-    let path = slice_path(dir, slice, place);
-    disk.open(&path).and_then(|file| file.sync_data()).map_err(HeadError::io(&path))?;
-    disk.sync_dir(dir).map_err(HeadError::io(dir))
 }
 
 #[cfg(test)]

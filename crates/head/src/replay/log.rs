@@ -22,6 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use super::files::{LogFiles, Segment, SegmentEnd};
 use super::histograms;
 use super::positions::Positions;
+use super::skip;
 use super::starts;
 use super::stream::{Block, FrameStream};
 use crate::head::{Series, replay_thread_count};
@@ -202,8 +203,14 @@ impl<'a> LogReplay<'a> {
         report: &mut ReplayReport,
     ) -> Result<Vec<SegmentEnd>, HeadError> {
         let mut ends = Vec::with_capacity(self.files.segments.len());
-        for (idx, segment) in self.files.segments.iter().enumerate() {
+        let skipped = skip::ends_of_skipped(self.series, self.files, self.positions)?;
+        for ((idx, segment), skipped) in self.files.segments.iter().enumerate().zip(skipped) {
             progress.segment_now.store(segment.number, Ordering::Relaxed);
+            if let Some(end) = skipped {
+                progress.bytes_done.fetch_add(segment.len, Ordering::Relaxed);
+                ends.push(end);
+                continue;
+            }
             let mut stream = open_segment(self.series, self.files, segment)?;
             while let Some(block) = stream.next()? {
                 for frame in block.frames.iter().filter(|f| f.header.kind == KIND_SERIES) {

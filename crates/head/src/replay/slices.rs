@@ -20,7 +20,7 @@ use super::files::{LogFiles, read_head};
 use super::histograms;
 use super::starts;
 use crate::chain::Chain;
-use crate::checkpoint::{Spot, slice_of, slice_path};
+use crate::checkpoint::{Durability, Spot, slice_of, slice_path};
 use crate::head::{Series, replay_thread_count};
 use crate::options::HeadError;
 use crate::progress::ReplayProgress;
@@ -125,22 +125,25 @@ impl<'a> SliceLoader<'a> {
             let head = read_head(disk, &path, FILE_HEADER_BYTES)?;
             match SliceHeader::decode(&head) {
                 Ok(header) if header.slice == slice && header.key == self.files.key => {
-                    copies.push((header.generation, place, path));
+                    copies.push((header, place, path));
                 }
                 Ok(_) => notes.push(format!("{}: is of another log or slice", path.display())),
                 Err(error) => notes.push(format!("{}: {error}", path.display())),
             }
         }
-        copies.sort_by_key(|copy| std::cmp::Reverse(copy.0));
-        let newest = copies.first().map_or(0, |copy| copy.0);
+        copies.sort_by_key(|copy| std::cmp::Reverse(copy.0.generation));
+        let newest = copies.first().map_or(0, |copy| copy.0.generation);
+        // A newest copy that is not whole is no older one either.
+        let older_sequence = copies.get(1).map_or(0, |copy| copy.0.sequence);
         let mut bytes = std::mem::take(&mut work.bytes);
-        let mut spot =
-            Spot { exists, generation: newest, is_synced: false, ..Spot::unwritten(0, i64::MIN / 2) };
-        for (_, place, path) in copies {
+        let mut spot = Spot { exists, generation: newest, ..Spot::unwritten(0, i64::MIN / 2) };
+        spot.durability = Durability::Unknown;
+        for (idx, (_, place, path)) in copies.into_iter().enumerate() {
             read_whole(disk, &path, &mut bytes)?;
             match decode_slice(&bytes) {
                 Ok((header, frames)) => {
                     spot.place = Some(place);
+                    spot.older_sequence = if idx == 0 { older_sequence } else { 0 };
                     (spot.sequence, spot.bytes) = (header.sequence, header.byte_len);
                     spot.series_count = header.series_count;
                     self.put_slice(&header, &frames, work, &path);

@@ -59,7 +59,7 @@ impl Tsdb {
             }
         }
         if cut_count > 0 {
-            self.head.checkpoint()?;
+            self.head.checkpoint_newest()?;
         }
         result
     }
