@@ -29,6 +29,13 @@ impl WriteConnection {
         Ok(WriteConnection { stream: BufReader::new(stream), head })
     }
 
+    /// Sends what follows for `tenant`.
+    pub(crate) fn set_tenant(&mut self, tenant: &str) {
+        let before = self.head.find("X-Scope-OrgID").unwrap_or(self.head.len());
+        self.head.truncate(before);
+        self.head.push_str(&format!("X-Scope-OrgID: {tenant}\r\n"));
+    }
+
     /// Sends one body and waits for the answer, which must be 2xx.
     pub(crate) fn post(&mut self, body: &[u8]) -> Result<()> {
         let head = format!("{}Content-Length: {}\r\n\r\n", self.head, body.len());

@@ -9,6 +9,7 @@
 
 mod all_storage;
 mod body;
+mod departed_series;
 mod disk;
 mod families;
 mod fleet;
@@ -44,6 +45,8 @@ struct Args {
 enum Name {
     /// disk, memory, restart, late and write-path one after another: about half an hour.
     AllStorage(all_storage::Options),
+    /// Resident memory after all series have left the head, for many tenants and for one large one.
+    DepartedSeries(departed_series::Options),
     /// Bytes a sample after compaction, by family of values.
     Disk(disk::Options),
     /// Samples that come up to a day late: ingest rate, and query time before and after they are in blocks.
@@ -73,6 +76,7 @@ enum Name {
 fn main() -> ExitCode {
     let done = match Args::parse().name {
         Name::AllStorage(options) => all_storage::run(&options),
+        Name::DepartedSeries(options) => departed_series::run(&options),
         Name::Disk(options) => disk::run(&options),
         Name::Late(options) => late::run(&options),
         Name::Memory(options) => memory::run(&options),

@@ -180,9 +180,13 @@ impl Head {
         }
         drop(pool);
         self.finish(&mut job);
+        let outcome = job.outcome;
+        if outcome.accepted_count == 0 {
+            self.forget_if_unused(tenant);
+        }
         // A failure shows in the next append; this batch is in memory and in the log's queue.
         let _ = self.note_sealed_failure(self.series.store.write_if_many());
-        Ok((job.outcome, self.wal.ticket()))
+        Ok((outcome, self.wal.ticket()))
     }
 
     fn tenant_or_create(&self, id: &TenantId) -> Option<std::sync::Arc<TenantHead>> {
@@ -190,6 +194,17 @@ impl Head {
             return Some(found);
         }
         self.tenants.write().get_or_create(id, self.env.rng.next_u64())
+    }
+
+    /// Forgets the tenant of a refused write if it has nothing else, so that writes under ever new names leave none.
+    #[cold]
+    fn forget_if_unused(&self, tenant: std::sync::Arc<TenantHead>) {
+        if tenant.tables.read().live_count() == 0 {
+            let id = tenant.id.clone();
+            // Only the list's own reference may be left.
+            drop(tenant);
+            self.tenants.write().remove_unused(&id);
+        }
     }
 
     /// Time of the newest sample of a tenant. The first call after a start looks at each of its series.
@@ -276,7 +291,8 @@ impl Head {
         let order = std::mem::take(&mut scratch.order);
         for &idx in &order[range] {
             let id = scratch.ids[idx as usize];
-            if stripe.hot(id).is_none() {
+            // A key that leads to a series of another tenant, whatever the reason, leads nowhere.
+            if stripe.hot(id).is_none_or(|hot| hot.tenant != job.tenant.idx) {
                 scratch.misses.push(idx);
                 continue;
             }

@@ -75,6 +75,7 @@ impl Head {
         snapshot.tenant.windows.lock().merge(&mut tally, i64::MAX);
         let gone = self.remove_empty_series(&snapshot.tenant);
         stats.series_count = gone.len() as u64;
+        self.counters.series_live.fetch_sub(stats.series_count, Ordering::Relaxed);
         if !gone.is_empty() {
             compact_tables(&snapshot.tenant);
             self.forget_keys(&gone);

@@ -35,6 +35,8 @@ pub(crate) struct Counters {
     pub(crate) samples_with_start: AtomicU64,
     pub(crate) samples_deleted: AtomicU64,
     pub(crate) series_created: AtomicU64,
+    /// Series in the head.
+    pub(crate) series_live: AtomicU64,
     pub(crate) checkpoint_count: AtomicU64,
     pub(crate) checkpoint_bytes: AtomicU64,
     /// Window drops, and sealed files found without chunks: the log does not tell of them.
@@ -201,7 +203,25 @@ impl Head {
     }
 
     pub(crate) fn all_tenants(&self) -> Vec<Arc<TenantHead>> {
-        self.tenants.read().all().to_vec()
+        self.tenants.read().all().cloned().collect()
+    }
+
+    /// Returns true if the tenant has series, or a request or flush is at work for it.
+    #[must_use]
+    pub fn has_tenant(&self, tenant: &TenantId) -> bool {
+        self.tenant(tenant).is_some()
+    }
+
+    /// Forgets tenants without series: flushes, idle series and refused writes leave some. To be called now and then.
+    pub fn forget_tenants(&self) {
+        // A slice of the checkpoint that is being copied names tenants by their numbers.
+        let Some(_alone) = self.maintenance.try_lock() else { return };
+        let is_empty = |t: &&Arc<TenantHead>| t.tables.read().live_count() == 0;
+        let unused: Vec<TenantId> =
+            self.all_tenants().iter().filter(is_empty).map(|tenant| tenant.id.clone()).collect();
+        for id in unused {
+            self.tenants.write().remove_unused(&id);
+        }
     }
 
     /// A series id that was never used; `None` when all 32-bit numbers are.

@@ -52,9 +52,8 @@ impl Head {
                 }
             }
         }
-        let tenants = self.all_tenants();
         let with_tenant = |(idx, mut ids): (u32, Vec<u32>)| {
-            let tenant = tenants.get(idx as usize)?;
+            let tenant = self.tenants.read().by_idx(idx).cloned()?;
             ids.sort_unstable();
             let series_count = tenant.tables.read().live_count();
             Some(IdleSeries { tenant: tenant.id.clone(), series_count, ids })

@@ -9,7 +9,7 @@ use crate::split_table::SplitTable;
 
 /// Id of an entry whose series is gone, and of series that are not known.
 pub(crate) const ID_NONE: u32 = u32::MAX;
-/// Keys that are kept a series that was ever made, and some: a series may have several spellings, but a client that
+/// Keys that are kept per live series, and some: a series may have several spellings, but a client that
 /// sends ever new ones does not fill the memory.
 const KEYS_PER_SERIES_MAX: usize = 4;
 const KEY_COUNT_MIN: usize = 1_000_000;
@@ -19,7 +19,7 @@ const GUESS_COUNT: usize = 4;
 const DEAD_COUNT_MIN: usize = 4096;
 
 /// How many keys to keep for `series_count` series.
-pub(crate) fn key_count_max(series_count: u32) -> usize {
+pub(crate) fn key_count_max(series_count: u64) -> usize {
     KEY_COUNT_MIN + KEYS_PER_SERIES_MAX * series_count as usize
 }
 
@@ -146,9 +146,10 @@ impl RawKeys {
         (end < self.ids.len()).then_some(end)
     }
 
-    /// Whether building anew is worth it.
+    /// Returns true if building anew is worth it.
     pub(crate) fn is_sparse(&self) -> bool {
-        self.dead_count > DEAD_COUNT_MIN.max(self.live_count() / 2)
+        let live_count = self.live_count();
+        self.dead_count > DEAD_COUNT_MIN.max(live_count / 2) || live_count == 0 && self.dead_count > 0
     }
 
     /// Keys of series.

@@ -108,7 +108,7 @@ pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -
     let tail = Tail { ends, bytes: log_bytes, alias_sequence };
     let rolling = rolling_of(&series, slices, definitions, &tail, next_id, pace);
     let tenants = tenants.into_inner();
-    report.series = tenants.all().iter().map(|t| t.tables.read().live_count() as u64).sum();
+    report.series = tenants.all().map(|t| t.tables.read().live_count() as u64).sum();
     report.duration_ns = env.clock.mono_ns().saturating_sub(start_ns);
     for note in &report.notes {
         tracing::warn!(note = %note, "replay");
@@ -162,7 +162,8 @@ fn next_id_of(slices: &LoadedSlices, definitions: &LoadedDefinitions) -> u32 {
 /// Counts what the slices have by window.
 fn put_windows(env: &Env, tenants: &Tenants, slices: &mut LoadedSlices) {
     let now_ms = env.clock.now_ms();
-    for (tenant, tally) in tenants.all().iter().zip(&mut slices.tallies) {
+    for tenant in tenants.all() {
+        let Some(tally) = slices.tallies.get_mut(tenant.idx as usize) else { continue };
         tenant.windows.lock().merge_known(tally, &slices.arrivals, tenant.idx, now_ms);
     }
 }
@@ -255,6 +256,7 @@ fn build(env: &Env, options: HeadOptions, opened: Opened) -> Head {
     wal.counters.segment_bytes.store(kept_bytes, Ordering::Relaxed);
     let counters =
         Counters { checkpoint_bytes: AtomicU64::new(opened.rolling.bytes()), ..Counters::default() };
+    counters.series_live.store(opened.report.series, Ordering::Relaxed);
     Head {
         env: env.clone(),
         options,

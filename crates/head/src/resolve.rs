@@ -65,7 +65,7 @@ impl Head {
 
     /// Maps the raw bytes of resolved series to their ids.
     fn remember_keys(&self, scratch: &AppendScratch, slice: &[u32]) {
-        let count_max = key_count_max(self.next_id.load(Ordering::Relaxed));
+        let count_max = key_count_max(self.counters.series_live.load(Ordering::Relaxed));
         let mut raw_keys = self.raw_keys.write();
         for &idx in slice {
             let id = scratch.ids[idx as usize];
@@ -117,6 +117,7 @@ impl Head {
 
     /// Makes the records of created series and queues their definitions. The tables are locked by the caller.
     fn publish(&self, job: &AppendJob<'_>, scratch: &mut AppendScratch, empty_len: usize) {
+        self.counters.series_live.fetch_add(scratch.created.len() as u64, Ordering::Relaxed);
         for run in scratch.created.chunk_by(|&a, &b| stripe_of(a) == stripe_of(b)) {
             let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
             run.iter().for_each(|&id| stripe.create(id, job.tenant.idx));

@@ -1,7 +1,7 @@
 //! Labels of one tenant: interned pairs, series as lists of pair ids, postings, values by name.
 //!
 //! Holds: a live label set has one id; ids ascend in order of creation; dead series stay in the tables, unseen,
-//! until they are half as many as the live ones, and then everything is built anew.
+//! until they are half as many as the live ones and some, and then everything is built anew.
 //! Not here: samples (`stripe`), locking (`tenant`).
 
 mod load;
@@ -28,8 +28,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::postings::Postings;
 use crate::split_table::SplitTable;
 
-/// Dead series at which building anew is not worth it yet.
-const DEAD_COUNT_MIN: usize = 4096;
+/// Dead series at which building anew is not worth it yet. There is a table for each tenant, so this is small.
+const DEAD_COUNT_MIN: usize = 64;
 /// Label text of one tenant in bytes; text is addressed by 32 bits.
 const TEXT_BYTES_MAX: usize = u32::MAX as usize - (64 << 20);
 
@@ -176,9 +176,10 @@ impl Tables {
         self.dead_count += 1;
     }
 
-    /// Whether building anew is worth it.
+    /// Returns true if building anew is worth it: the work is in proportion to the series that have left.
     pub(crate) fn is_sparse(&self) -> bool {
-        self.dead_count > DEAD_COUNT_MIN.max(self.live_count() / 2)
+        let live_count = self.live_count();
+        self.dead_count > DEAD_COUNT_MIN + live_count / 2 || live_count == 0 && self.dead_count > 0
     }
 
     /// Empty tables with room for the live series of these.

@@ -15,6 +15,9 @@ use crate::windows::Windows;
 /// Tenants of one process; further ones share the fate of a tenant at its series limit.
 pub(crate) const TENANT_COUNT_MAX: usize = 1_000_000;
 
+/// Room for tenants that are not there which is not given back.
+const SPARE_COUNT_MIN: usize = 64;
+
 /// Series that are copied under one lock.
 const SLICE_COUNT: usize = 1 << 14;
 
@@ -51,16 +54,26 @@ impl TenantHead {
     }
 }
 
-/// All tenants that have been seen since the start.
+/// Tenants that have series, or that somebody is at work for. A tenant without either is removed, and made again when
+/// it is written to.
+///
+/// Holds: the number of a tenant is its own as long as it is here; hot records name their tenant by it.
 #[derive(Default)]
 pub(crate) struct Tenants {
     by_id: HashMap<TenantId, u32>,
-    list: Vec<Arc<TenantHead>>,
+    list: Vec<Option<Arc<TenantHead>>>,
+    /// No number below this one is free.
+    free_first: usize,
 }
 
 impl Tenants {
     pub(crate) fn get(&self, id: &TenantId) -> Option<Arc<TenantHead>> {
-        self.by_id.get(id).map(|&idx| self.list[idx as usize].clone())
+        self.by_id.get(id).and_then(|&idx| self.by_idx(idx)).cloned()
+    }
+
+    /// The tenant with this number.
+    pub(crate) fn by_idx(&self, idx: u32) -> Option<&Arc<TenantHead>> {
+        self.list.get(idx as usize)?.as_ref()
     }
 
     /// The tenant, made if it is not there; `seed` is for a new one.
@@ -68,10 +81,16 @@ impl Tenants {
         if let Some(found) = self.get(id) {
             return Some(found);
         }
-        if self.list.len() >= TENANT_COUNT_MAX {
+        if self.by_id.len() >= TENANT_COUNT_MAX {
             return None;
         }
-        let idx = self.list.len() as u32;
+        while self.list.get(self.free_first).is_some_and(Option::is_some) {
+            self.free_first += 1;
+        }
+        if self.free_first == self.list.len() {
+            self.list.push(None);
+        }
+        let idx = self.free_first as u32;
         let tenant = Arc::new(TenantHead {
             id: id.clone(),
             idx,
@@ -81,12 +100,67 @@ impl Tenants {
             newest_is_whole: AtomicBool::new(false),
             empty_series: AtomicU8::new(EMPTY_UNKNOWN),
         });
-        self.list.push(tenant.clone());
+        self.list[idx as usize] = Some(tenant.clone());
         self.by_id.insert(id.clone(), idx);
         Some(tenant)
     }
 
-    pub(crate) fn all(&self) -> &[Arc<TenantHead>] {
-        &self.list
+    /// Removes the tenant if it has no series and nobody else has a reference to it: whoever is about to make a series
+    /// has one.
+    pub(crate) fn remove_unused(&mut self, id: &TenantId) -> bool {
+        let Some(&idx) = self.by_id.get(id) else { return false };
+        let is_unused = |tenant: &Arc<TenantHead>| {
+            Arc::strong_count(tenant) == 1
+                && tenant.tables.read().live_count() == 0
+                && tenant.windows.lock().by_start.is_empty()
+        };
+        if !self.by_idx(idx).is_some_and(is_unused) {
+            return false;
+        }
+        self.by_id.remove(id);
+        self.list[idx as usize] = None;
+        self.free_first = self.free_first.min(idx as usize);
+        while self.list.last().is_some_and(Option::is_none) {
+            self.list.pop();
+        }
+        if self.by_id.capacity() > 4 * self.by_id.len() + SPARE_COUNT_MIN {
+            self.by_id.shrink_to(2 * self.by_id.len());
+            self.list.shrink_to(2 * self.list.len());
+        }
+        true
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<TenantHead>> {
+        self.list.iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> TenantId {
+        TenantId::new(&format!("t{number}")).expect("legal")
+    }
+
+    /// A tenant stayed for the life of the process, whatever became of its series.
+    #[test]
+    fn a_tenant_without_series_goes_and_its_number_is_free() {
+        let mut tenants = Tenants::default();
+        let numbers: Vec<u32> =
+            (0..1000).map(|i| tenants.get_or_create(&id(i), 1).expect("there is room").idx).collect();
+        assert_eq!(numbers, (0..1000).collect::<Vec<u32>>());
+        let busy = tenants.get(&id(7)).expect("it is there");
+        assert!(!tenants.remove_unused(&id(7)), "somebody may be about to make a series");
+        busy.tables.write().insert(5, [("__name__", "up")].into_iter(), &mut Vec::new());
+        drop(busy);
+        for i in 0..1000 {
+            assert_eq!(tenants.remove_unused(&id(i)), i != 7);
+        }
+        assert!(!tenants.remove_unused(&id(3)), "it has gone");
+        assert_eq!(tenants.all().map(|t| t.idx).collect::<Vec<u32>>(), [7]);
+        assert!(tenants.list.len() == 8 && tenants.by_id.capacity() < 200);
+        assert_eq!(tenants.get_or_create(&id(2000), 1).expect("there is room").idx, 0);
     }
 }

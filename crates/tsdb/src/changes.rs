@@ -23,7 +23,14 @@ const EVERYTHING: Changed = Changed { removed_before_ms: i64::MAX, written_from_
 
 /// Changes of all tenants that are watched.
 #[derive(Default)]
-pub(crate) struct Changes(RwLock<HashMap<TenantId, Arc<Mutex<TenantChanges>>>>);
+pub(crate) struct Changes(RwLock<Watched>);
+
+#[derive(Default)]
+struct Watched {
+    by_tenant: HashMap<TenantId, Arc<Mutex<TenantChanges>>>,
+    /// Above the generations of all tenants that were forgotten; 0 if none was.
+    generation_first: u64,
+}
 
 #[derive(Default)]
 struct TenantChanges {
@@ -47,7 +54,9 @@ impl Changes {
     /// As [`chronolith_model::change::ChangeWatch::changed_since`].
     pub(crate) fn since(&self, tenant: &TenantId, generation: u64) -> Changed {
         let Some(watched) = self.of(tenant) else {
-            return if self.0.read().len() < WATCHED_MAX { Changed::NOTHING } else { EVERYTHING };
+            let all = self.0.read();
+            let was_watched = all.generation_first == 0 && all.by_tenant.len() < WATCHED_MAX;
+            return if was_watched { Changed::NOTHING } else { EVERYTHING };
         };
         let changes = watched.lock();
         let removed = changes.removed.since(generation).map_or(i64::MIN, |negated| -negated);
@@ -86,7 +95,7 @@ impl Changes {
 
     /// All that the tenants say which fit may be another answer from now on: a setting by which samples are chosen.
     pub(crate) fn note_all(&self, fits: impl Fn(&TenantId) -> bool) {
-        for (_, watched) in self.0.read().iter().filter(|(tenant, _)| fits(tenant)) {
+        for (_, watched) in self.0.read().by_tenant.iter().filter(|(tenant, _)| fits(tenant)) {
             let mut changes = watched.lock();
             let generation = changes.generation;
             changes.written.push(generation, i64::MIN);
@@ -95,12 +104,46 @@ impl Changes {
 
     fn watch(&self, tenant: &TenantId) -> Option<Arc<Mutex<TenantChanges>>> {
         let mut all = self.0.write();
-        let has_room = all.len() < WATCHED_MAX || all.contains_key(tenant);
-        has_room.then(|| all.entry(tenant.clone()).or_default().clone())
+        let has_room = all.by_tenant.len() < WATCHED_MAX || all.by_tenant.contains_key(tenant);
+        let generation = all.generation_first;
+        let fresh = || Arc::new(Mutex::new(TenantChanges::since(generation)));
+        has_room.then(|| all.by_tenant.entry(tenant.clone()).or_insert_with(fresh).clone())
+    }
+
+    /// Stops watching the tenants for which `is_gone` holds. Of such a tenant everything counts as changed since any
+    /// question that was asked before.
+    pub(crate) fn forget(&self, is_gone: impl Fn(&TenantId) -> bool) {
+        if !self.0.read().by_tenant.keys().any(&is_gone) {
+            return;
+        }
+        let mut all = self.0.write();
+        let mut first = all.generation_first;
+        all.by_tenant.retain(|tenant, watched| {
+            // Whoever is about to ask or to note something has a reference.
+            let stays = !is_gone(tenant) || Arc::strong_count(watched) > 1;
+            if !stays {
+                first = first.max(watched.lock().generation + 1);
+            }
+            stays
+        });
+        all.generation_first = first;
+        all.by_tenant.shrink_to_fit();
     }
 
     fn of(&self, tenant: &TenantId) -> Option<Arc<Mutex<TenantChanges>>> {
-        self.0.read().get(tenant).cloned()
+        self.0.read().by_tenant.get(tenant).cloned()
+    }
+}
+
+impl TenantChanges {
+    /// Of a tenant of which nothing is known before `generation`.
+    fn since(generation: u64) -> TenantChanges {
+        let mut changes = TenantChanges { generation, ..TenantChanges::default() };
+        if generation > 0 {
+            changes.written.push(generation, i64::MIN);
+            changes.removed.push(generation, i64::MIN + 1);
+        }
+        changes
     }
 }
 
@@ -169,7 +212,7 @@ mod tests {
         for i in 0..WATCHED_MAX + 10 {
             changes.generation(&tenant(i));
         }
-        assert_eq!(changes.0.read().len(), WATCHED_MAX);
+        assert_eq!(changes.0.read().by_tenant.len(), WATCHED_MAX);
         assert_eq!(changes.since(&tenant(0), 0), Changed::NOTHING);
         let unwatched = tenant(WATCHED_MAX);
         assert_eq!((changes.generation(&unwatched), changes.since(&unwatched, 0)), (0, EVERYTHING));
@@ -207,5 +250,22 @@ mod tests {
         assert_eq!(minima.since(0), Some(0), "the least of all joined ones");
         let late = 3 * ENTRIES_MAX as u64 - 10;
         assert_eq!(minima.since(late), Some(late as i64 + 1));
+    }
+
+    /// A tenant that was asked about once was watched for the life of the process.
+    #[test]
+    fn a_forgotten_tenant_has_changed_since_every_question_before() {
+        let (changes, tenant) = (Changes::default(), TenantId::anonymous());
+        let questions = [changes.generation(&tenant), changes.generation(&tenant)];
+        changes.forget(|_| false);
+        assert_eq!(changes.since(&tenant, questions[1]), Changed::NOTHING);
+        changes.forget(|_| true);
+        assert_eq!(changes.0.read().by_tenant.len(), 0);
+        let is_everything =
+            |changed: Changed| changed.written_from_ms == i64::MIN && changed.removed_before_ms == i64::MAX;
+        assert!(is_everything(changes.since(&tenant, questions[1])));
+        let fresh = changes.generation(&tenant);
+        assert!(questions.iter().all(|&asked| is_everything(changes.since(&tenant, asked))));
+        assert_eq!(changes.since(&tenant, fresh), Changed::NOTHING);
     }
 }

@@ -11,6 +11,8 @@ use chronolith_format::meta::Ulid;
 use chronolith_model::TenantId;
 use parking_lot::{Mutex, RwLock};
 
+use crate::store::Tsdb;
+
 /// Directory below the data directory that holds one directory a tenant.
 pub(crate) const TENANTS_DIR: &str = "tenants";
 
@@ -70,11 +72,37 @@ impl TenantBlocks {
         Ok(())
     }
 
+    /// Returns true if there is no block, and no files of one that are still to be removed.
+    fn is_empty(&self) -> bool {
+        self.blocks.read().is_empty() && self.doomed.lock().is_empty()
+    }
+
     /// Takes a block out of the list; queries that hold it go on reading.
     pub(crate) fn remove(&self, ulid: Ulid) -> Option<Arc<Block>> {
         let mut blocks = self.blocks.write();
         let at = blocks.iter().position(|b| b.meta().ulid == ulid)?;
         Some(blocks.remove(at))
+    }
+}
+
+impl Tsdb {
+    /// Forgets tenants without series, blocks and requests under way; they come back when they are written to.
+    pub(crate) fn forget_tenants(&self) {
+        self.head.forget_tenants();
+        let is_unused = |blocks: &Arc<TenantBlocks>| Arc::strong_count(blocks) == 1 && blocks.is_empty();
+        let all = self.tenants.read();
+        let unused: Vec<TenantId> =
+            all.iter().filter(|(_, blocks)| is_unused(blocks)).map(|(tenant, _)| tenant.clone()).collect();
+        drop(all);
+        for tenant in unused {
+            // Whoever is about to add a block has a reference.
+            let mut all = self.tenants.write();
+            if all.get(&tenant).is_some_and(is_unused) {
+                all.remove(&tenant);
+            }
+        }
+        let blocks = self.tenants.read();
+        self.changes.forget(|tenant| !blocks.contains_key(tenant) && !self.head.has_tenant(tenant));
     }
 }
 

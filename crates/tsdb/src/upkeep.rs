@@ -81,6 +81,7 @@ impl Tsdb {
                 tracing::error!(%error, "a round of cutting windows to blocks failed; the next is in {RETRY_AFTER_MS} ms");
                 upkeep.flush_at_ms = now_ms + RETRY_AFTER_MS;
             }
+            self.forget_tenants();
         }
         self.cut_idle_due(&mut upkeep, now_ms);
         if now_ms >= upkeep.retention_at_ms || upkeep.retention_at_ms > now_ms + RETENTION_LOOK_EVERY_MS {

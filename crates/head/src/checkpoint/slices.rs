@@ -366,8 +366,9 @@ impl Head {
     }
 
     fn put_tenants(&self, copy: &mut Copy<'_>) {
-        let all = self.all_tenants();
-        let tenants: Vec<_> = copy.order.iter().filter_map(|&idx| all.get(idx as usize)).collect();
+        let all = self.tenants.read();
+        let tenants: Vec<_> = copy.order.iter().filter_map(|&idx| all.by_idx(idx).cloned()).collect();
+        drop(all);
         assert_eq!(tenants.len(), copy.order.len(), "series have tenants");
         let windows = tenants.iter().map(|tenant| {
             let windows = tenant.windows.lock();

@@ -226,7 +226,7 @@ pub(super) fn finish(
 ) -> (HashMap<u32, u32>, RawKeys) {
     let mut aliases = HashMap::default();
     let mut stray_count = 0;
-    let all = tenants.all();
+    let all: Vec<_> = tenants.all().cloned().collect();
     let dead: Vec<Vec<u64>> = all.iter().map(|t| dead_bits(series, t, slices, &mut stray_count)).collect();
     let (keys, mut replaced) = (Mutex::new(Some(keys)), Vec::new());
     let loaded_keys = Mutex::new(RawKeys::default());
@@ -293,7 +293,7 @@ fn dead_bits(series: &Series, tenant: &TenantHead, slices: &LoadedSlices, stray_
 
 /// Takes records out whose series no definition names; gives how many.
 fn discard_undefined(series: &Series, tenants: &Tenants, slices: &mut LoadedSlices) -> u64 {
-    let defined: u64 = tenants.all().iter().map(|t| t.tables.read().live_count() as u64).sum();
+    let defined: u64 = tenants.all().map(|t| t.tables.read().live_count() as u64).sum();
     let present: u64 = series.stripes.iter().map(|s| s.lock().series_count()).sum();
     if present == defined {
         return 0;
@@ -306,7 +306,7 @@ fn discard_undefined(series: &Series, tenants: &Tenants, slices: &mut LoadedSlic
             let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
         }
         for id in ids {
-            let Some(tenant) = stripe.hot(id).and_then(|hot| tenants.all().get(hot.tenant as usize)) else {
+            let Some(tenant) = stripe.hot(id).and_then(|hot| tenants.by_idx(hot.tenant)) else {
                 continue;
             };
             if tenant.tables.read().is_live(id) {

@@ -483,7 +483,7 @@ pub(super) fn put_windows(
     arrival_ms: i64,
 ) {
     let Some(idx) = tenant else { return };
-    let tenant = shared.tenants.read().all().get(idx as usize).cloned();
+    let tenant = shared.tenants.read().by_idx(idx).cloned();
     if let Some(tenant) = tenant {
         tenant.windows.lock().merge(tally, arrival_ms);
     }
