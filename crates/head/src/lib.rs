@@ -45,7 +45,7 @@ pub use memory::{MemoryPart, TenantMemory};
 pub use options::{HeadError, HeadOptions, SyncMode, WriteError};
 pub use progress::{ReplayProgress, ReplayReport};
 pub use snapshot::{WindowSeries, WindowSnapshot};
-pub use stats::HeadStats;
+pub use stats::{HeadStats, TenantStats};
 pub use tables::Cardinality;
 pub use wal::Ticket;
 pub use windows::WindowStat;

@@ -2,7 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use chronolith_model::TenantId;
+
 use crate::head::Head;
+use crate::select::page_runs;
+use crate::stripe::stripe_of;
+use crate::tenant::TenantHead;
 
 /// Counters since the start, and sizes as they are.
 #[derive(Debug, Clone, Default)]
@@ -13,9 +18,9 @@ pub struct HeadStats {
     pub tenants: u64,
     /// Chunks: open, late, sealed.
     pub chunks: u64,
-    /// Start of the earliest window with samples.
+    /// Time of the oldest sample, all tenants.
     pub min_time_ms: Option<i64>,
-    /// End of the latest window with samples.
+    /// Time of the newest sample, all tenants.
     pub max_time_ms: Option<i64>,
     /// Bytes of WAL segments and checkpoint.
     pub wal_bytes: u64,
@@ -75,6 +80,17 @@ pub struct HeadStats {
     pub replay_notes: Vec<String>,
 }
 
+/// Sizes of one tenant in the head.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TenantStats {
+    /// Chunks: open, late, sealed.
+    pub chunk_count: u64,
+    /// Time of the oldest sample; `None` without samples.
+    pub min_time_ms: Option<i64>,
+    /// Time of the newest sample.
+    pub max_time_ms: Option<i64>,
+}
+
 impl Head {
     /// Counters and sizes. Cost: a look at each stripe and tenant.
     #[must_use]
@@ -124,14 +140,37 @@ impl Head {
             stats.series += tables.live_count() as u64;
             stats.tenants += u64::from(tables.live_count() > 0);
             drop(tables);
-            let windows = tenant.windows.lock();
-            if let (Some(first), Some(last)) =
-                (windows.by_start.keys().next(), windows.by_start.keys().next_back())
-            {
-                let last = last.saturating_add(self.options.window_ms);
-                stats.min_time_ms = Some(stats.min_time_ms.map_or(*first, |t| t.min(*first)));
-                stats.max_time_ms = Some(stats.max_time_ms.map_or(last, |t| t.max(last)));
+            let bounds = tenant.windows.lock().bounds_ms();
+            if let Some((oldest, newest)) = bounds {
+                stats.min_time_ms = Some(stats.min_time_ms.map_or(oldest, |t| t.min(oldest)));
+                stats.max_time_ms = Some(stats.max_time_ms.map_or(newest, |t| t.max(newest)));
             }
         }
+    }
+
+    /// Sizes of one tenant. Cost: a look at each of its series.
+    #[must_use]
+    pub fn tenant_stats(&self, id: &TenantId) -> TenantStats {
+        let Some(tenant) = self.tenant(id) else { return TenantStats::default() };
+        let bounds = tenant.windows.lock().bounds_ms();
+        let mut chunk_count = 0;
+        for run in page_runs(&tenant.series_ids()) {
+            let stripe = self.series.stripes[stripe_of(run[0])].lock();
+            chunk_count += run.iter().map(|&id| stripe.chunk_count_of(id)).sum::<u64>();
+        }
+        TenantStats {
+            chunk_count,
+            min_time_ms: bounds.map(|(oldest, _)| oldest),
+            max_time_ms: bounds.map(|(_, newest)| newest),
+        }
+    }
+
+    /// Series in the head by tenant, those without left out. Cost: a look at each tenant.
+    #[must_use]
+    pub fn series_by_tenant(&self) -> Vec<(TenantId, u64)> {
+        let count = |tenant: &TenantHead| tenant.tables.read().live_count() as u64;
+        let tenants = self.all_tenants();
+        let counts = tenants.iter().map(|tenant| (tenant.id.clone(), count(tenant)));
+        counts.filter(|(_, series_count)| *series_count > 0).collect()
     }
 }

@@ -347,6 +347,15 @@ impl Stripe {
         self.chains.count() + self.late.count() + self.nodes.count() + self.histograms.chunk_count()
     }
 
+    /// As [`Stripe::chunk_count`], of one series.
+    pub(crate) fn chunk_count_of(&self, id: u32) -> u64 {
+        let floats = self.hot(id).map_or(0, |hot| {
+            let sealed = self.nodes.list(hot.sealed).count();
+            sealed + usize::from(!hot.open.is_none()) + usize::from(hot.late != NONE)
+        });
+        (floats + self.histograms.get(id).map_or(0, |track| track.chunk_count())) as u64
+    }
+
     /// Hot records, open chunks, late samples, sealed places, histograms, start times.
     pub(crate) fn memory(&self) -> [MemoryPart; 6] {
         let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();

@@ -19,62 +19,98 @@ pub struct WindowStat {
     pub first_arrival_ms: i64,
 }
 
-/// Counts of one batch, window by window; adding to the window of the last sample costs a comparison.
+/// Samples of one window in a tally.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WindowSpan {
+    /// Start of the window.
+    pub(crate) start: i64,
+    /// Negative for samples that were removed.
+    pub(crate) count: i64,
+    /// Times of the oldest and the newest sample.
+    pub(crate) oldest_ms: i64,
+    pub(crate) newest_ms: i64,
+}
+
+impl WindowSpan {
+    fn empty(start: i64) -> WindowSpan {
+        WindowSpan { start, count: 0, oldest_ms: i64::MAX, newest_ms: i64::MIN }
+    }
+
+    fn merge(&mut self, other: WindowSpan) {
+        self.count += other.count;
+        self.oldest_ms = self.oldest_ms.min(other.oldest_ms);
+        self.newest_ms = self.newest_ms.max(other.newest_ms);
+    }
+}
+
+/// Counts of one batch, window by window; adding to the window of the last sample costs a few comparisons.
 pub(crate) struct WindowTally {
     window_ms: i64,
-    start: i64,
     end: i64,
-    count: i64,
-    others: Vec<(i64, i64)>,
+    current: WindowSpan,
+    others: Vec<WindowSpan>,
 }
 
 impl WindowTally {
     pub(crate) fn new(window_ms: i64) -> WindowTally {
-        WindowTally { window_ms, start: 0, end: 0, count: 0, others: Vec::new() }
+        WindowTally { window_ms, end: 0, current: WindowSpan::empty(0), others: Vec::new() }
     }
 
-    /// Counts `count` samples of the window that holds `time`.
+    /// Counts `count` samples at `time`.
     pub(crate) fn add(&mut self, time: i64, count: i64) {
-        if time < self.start || time >= self.end {
+        if time < self.current.start || time >= self.end {
             self.turn_to(time);
         }
-        self.count += count;
+        self.current.count += count;
+        self.current.oldest_ms = self.current.oldest_ms.min(time);
+        self.current.newest_ms = self.current.newest_ms.max(time);
+    }
+
+    /// Counts `count` samples of one window, the oldest at `oldest_ms`, the newest at `newest_ms`.
+    pub(crate) fn add_chunk(&mut self, oldest_ms: i64, newest_ms: i64, count: i64) {
+        self.add(oldest_ms, count);
+        self.current.newest_ms = self.current.newest_ms.max(newest_ms);
     }
 
     /// As [`WindowTally::add`] for a sample among those of another window, which stays at hand.
     pub(crate) fn add_aside(&mut self, time: i64, count: i64) {
-        if self.start <= time && time < self.end {
-            self.count += count;
-            return;
+        if self.current.start <= time && time < self.end {
+            return self.add(time, count);
         }
         let start = TimeRange::window_of(time, self.window_ms).start;
-        self.put(start, count);
+        self.put(WindowSpan { start, count, oldest_ms: time, newest_ms: time });
     }
 
     #[cold]
     fn turn_to(&mut self, time: i64) {
-        self.put_away();
         let window = TimeRange::window_of(time, self.window_ms);
-        (self.start, self.end) = (window.start, window.end);
+        self.put_away(window.start);
+        self.end = window.end;
     }
 
-    fn put_away(&mut self) {
-        if self.count != 0 {
-            self.put(self.start, self.count);
-        }
-        self.count = 0;
-    }
-
-    fn put(&mut self, start: i64, count: i64) {
-        match self.others.iter_mut().find(|(other, _)| *other == start) {
-            Some((_, sum)) => *sum += count,
-            None => self.others.push((start, count)),
+    /// Moves the current window to the others and makes the one at `start` current.
+    fn put_away(&mut self, start: i64) {
+        let done = std::mem::replace(&mut self.current, WindowSpan::empty(start));
+        if done.count != 0 {
+            self.put(done);
         }
     }
 
-    /// Window starts and counts; the tally is empty afterwards.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (i64, i64)> {
-        self.put_away();
+    fn put(&mut self, span: WindowSpan) {
+        match self.others.iter_mut().find(|other| other.start == span.start) {
+            Some(other) => other.merge(span),
+            None => self.others.push(span),
+        }
+    }
+
+    /// Adds the counts of `other`, which is empty afterwards.
+    pub(crate) fn merge(&mut self, other: &mut WindowTally) {
+        other.drain().for_each(|span| self.put(span));
+    }
+
+    /// Windows with samples; the tally is empty afterwards.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = WindowSpan> {
+        self.put_away(self.current.start);
         self.others.drain(..)
     }
 }
@@ -84,6 +120,22 @@ pub(crate) struct WindowCount {
     /// May be negative for a moment, when a drop overtakes the count of an append.
     pub(crate) sample_count: i64,
     pub(crate) first_arrival_ms: i64,
+    /// Times of the oldest and the newest sample that came in. A deletion, or a series that left alone, does not narrow
+    /// them.
+    pub(crate) oldest_ms: i64,
+    pub(crate) newest_ms: i64,
+}
+
+impl WindowCount {
+    fn new(first_arrival_ms: i64) -> WindowCount {
+        WindowCount { sample_count: 0, first_arrival_ms, oldest_ms: i64::MAX, newest_ms: i64::MIN }
+    }
+
+    fn merge(&mut self, span: WindowSpan) {
+        self.sample_count += span.count;
+        self.oldest_ms = self.oldest_ms.min(span.oldest_ms);
+        self.newest_ms = self.newest_ms.max(span.newest_ms);
+    }
 }
 
 /// The windows of one tenant, by start.
@@ -95,15 +147,21 @@ pub(crate) struct Windows {
 impl Windows {
     /// Takes the counts of a batch that came in at `arrival_ms`.
     pub(crate) fn merge(&mut self, tally: &mut WindowTally, arrival_ms: i64) {
-        for (start, count) in tally.drain() {
-            let fresh = WindowCount { sample_count: 0, first_arrival_ms: arrival_ms };
-            let entry = self.by_start.entry(start).or_insert(fresh);
-            entry.sample_count += count;
+        for span in tally.drain() {
+            let entry = self.by_start.entry(span.start).or_insert(WindowCount::new(arrival_ms));
+            entry.merge(span);
             entry.first_arrival_ms = entry.first_arrival_ms.min(arrival_ms);
             if entry.sample_count == 0 {
-                self.by_start.remove(&start);
+                self.by_start.remove(&span.start);
             }
         }
+    }
+
+    /// Times of the oldest and the newest sample.
+    pub(crate) fn bounds_ms(&self) -> Option<(i64, i64)> {
+        let oldest_ms = self.by_start.values().next()?.oldest_ms;
+        let newest_ms = self.by_start.values().next_back()?.newest_ms;
+        Some((oldest_ms, newest_ms))
     }
 
     /// About how many samples lie in `range`: windows that are cut by it count by what is inside. The newest one is
@@ -129,13 +187,12 @@ impl Windows {
         tenant: u32,
         now_ms: i64,
     ) {
-        for (start, sample_count) in tally.drain() {
-            let first_arrival_ms = arrivals.get(&(tenant, start)).copied().unwrap_or(now_ms);
-            let fresh = WindowCount { sample_count: 0, first_arrival_ms };
-            let entry = self.by_start.entry(start).or_insert(fresh);
-            entry.sample_count += sample_count;
+        for span in tally.drain() {
+            let first_arrival_ms = arrivals.get(&(tenant, span.start)).copied().unwrap_or(now_ms);
+            let entry = self.by_start.entry(span.start).or_insert(WindowCount::new(first_arrival_ms));
+            entry.merge(span);
             if entry.sample_count == 0 {
-                self.by_start.remove(&start);
+                self.by_start.remove(&span.start);
             }
         }
     }
@@ -155,5 +212,23 @@ mod tests {
         tally.add(110, -5);
         windows.merge_known(&mut tally, &HashMap::default(), 0, 1);
         assert_eq!(windows.by_start.keys().copied().collect::<Vec<_>>(), [200]);
+    }
+
+    /// The bounds were those of the window: the newest sample seemed to be up to two hours in the future.
+    #[test]
+    fn bounds_are_times_of_samples() {
+        let (mut tally, mut windows) = (WindowTally::new(100), Windows::default());
+        tally.add(150, 1);
+        tally.add(130, 1);
+        tally.add_chunk(310, 370, 5);
+        tally.add_aside(140, 1);
+        windows.merge(&mut tally, 1);
+        assert_eq!(windows.bounds_ms(), Some((130, 370)));
+        tally.add_chunk(310, 370, -5);
+        windows.merge(&mut tally, 1);
+        assert_eq!(windows.bounds_ms(), Some((130, 150)));
+        tally.add(120, -3);
+        windows.merge(&mut tally, 1);
+        assert_eq!(windows.bounds_ms(), None);
     }
 }

@@ -418,10 +418,9 @@ impl World {
     fn end(&mut self, ending: Ending, seed: u64) {
         if let Some(tsdb) = &self.tsdb {
             let stats = tsdb.stats();
-            let gauge = |name| stats.gauges.iter().find(|g| g.0 == name).map_or(0.0, |g| g.1);
             self.tally.flushes += stats.flush_count;
             self.tally.slices += stats.slice_count;
-            self.tally.merges += gauge("compaction_runs") as u64;
+            self.tally.merges += stats.metric("compaction_runs_total").unwrap_or(0.0) as u64;
         }
         match ending {
             Ending::Kill => self.disk.kill(),

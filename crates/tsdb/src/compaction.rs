@@ -21,6 +21,7 @@ use chronolith_format::meta::Ulid;
 use chronolith_model::time::TIME_MIN_MS;
 use chronolith_model::{TenantId, TimeRange};
 
+use crate::metric::Metric;
 use crate::store::{Tsdb, WINDOW_MS};
 use crate::tenant::TenantBlocks;
 use pace::MergePace;
@@ -62,19 +63,45 @@ impl CompactionState {
         MergePace::new(clock, bytes_per_second, urgency, self)
     }
 
-    pub(crate) fn gauges(&self) -> [(&'static str, f64); 10] {
+    pub(crate) fn metrics(&self) -> [Metric; 10] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let (gauge, counter) = (Metric::gauge, Metric::counter);
+        let paused = f64::from(u8::from(self.paused.load(Ordering::Relaxed)));
         [
-            ("compaction_runs", load(&self.runs)),
-            ("compaction_read_bytes", load(&self.read_bytes)),
-            ("compaction_written_bytes", load(&self.written_bytes)),
-            ("compaction_failures", load(&self.failures)),
-            ("compaction_refused", load(&self.refused)),
-            ("compaction_space_skips", load(&self.space_skips)),
-            ("compaction_throttled_seconds", load(&self.throttled_ns) / 1e9),
-            ("compaction_step_bytes", load(&self.step_bytes)),
-            ("compaction_step_moved_bytes", load(&self.moved_bytes)),
-            ("compaction_paused", f64::from(u8::from(self.paused.load(Ordering::Relaxed)))),
+            counter("compaction_runs_total", "Compactions completed.", load(&self.runs)),
+            counter("compaction_read_bytes_total", "Bytes read by compaction.", load(&self.read_bytes)),
+            counter(
+                "compaction_written_bytes_total",
+                "Bytes written by compaction.",
+                load(&self.written_bytes),
+            ),
+            counter("compaction_failures_total", "Compactions that failed.", load(&self.failures)),
+            counter(
+                "compaction_refused_total",
+                "Compactions refused because of their inputs, which stay as they are.",
+                load(&self.refused),
+            ),
+            counter(
+                "compaction_space_skips_total",
+                "Compactions put off for lack of disk space.",
+                load(&self.space_skips),
+            ),
+            counter(
+                "compaction_throttled_seconds_total",
+                "Time that compaction waited because of compaction-rate.",
+                load(&self.throttled_ns) / 1e9,
+            ),
+            gauge(
+                "compaction_step_bytes",
+                "Size of the blocks of the running compaction.",
+                load(&self.step_bytes),
+            ),
+            gauge(
+                "compaction_step_moved_bytes",
+                "Bytes that the running compaction has read and written.",
+                load(&self.moved_bytes),
+            ),
+            gauge("compaction_paused", "1 if compaction is paused by the admin API.", paused),
         ]
     }
 }

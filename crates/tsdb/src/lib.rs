@@ -12,6 +12,7 @@ mod limits;
 mod memory;
 mod merge;
 mod metadata;
+mod metric;
 mod options;
 mod query;
 mod snapshot;
@@ -23,12 +24,13 @@ mod upkeep;
 pub use admin::{AdminError, DeleteReport};
 pub use chronolith_format::xor::EncodedChunk;
 pub use chronolith_head::{
-    Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, WriteError,
+    Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, TenantStats, WriteError,
 };
 pub use chronolith_model::BlockEncoding;
 pub use encoding::prometheus_chunks;
 pub use limits::LimitsTable;
 pub use memory::TsdbMemory;
+pub use metric::{Metric, MetricKind};
 pub use options::{OpenError, TsdbOptions};
 pub use snapshot::SnapshotHead;
 pub use stats::TsdbStats;

@@ -1,9 +1,13 @@
 //! Counters and sizes of the whole store, for metrics, status pages and the start page.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use chronolith_block::Block;
+use chronolith_head::{HeadStats, TenantStats};
 use chronolith_model::TenantId;
 
+use crate::metric::Metric;
 use crate::store::Tsdb;
 
 /// Counters and sizes, for `/metrics`, `/api/v1/status/tsdb` and the start page.
@@ -13,9 +17,9 @@ pub struct TsdbStats {
     pub head_series: u64,
     /// Chunks in the head (open, late, sealed).
     pub head_chunks: u64,
-    /// Earliest sample in the head; `None` when it is empty.
+    /// Time of the oldest sample in the head; `None` when it is empty.
     pub head_min_time_ms: Option<i64>,
-    /// Latest sample in the head.
+    /// Time of the newest sample in the head.
     pub head_max_time_ms: Option<i64>,
     /// Tenants with data.
     pub tenants: u64,
@@ -59,8 +63,16 @@ pub struct TsdbStats {
     pub replay_ms: u64,
     /// What the last replay could not use (torn tail, damaged frames), for people.
     pub replay_notes: Vec<String>,
-    /// Further gauges by name (without prefix).
-    pub gauges: Vec<(&'static str, f64)>,
+    /// Further metrics, each with its type and help text.
+    pub metrics: Vec<Metric>,
+}
+
+impl TsdbStats {
+    /// The value of one of [`TsdbStats::metrics`].
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
+    }
 }
 
 impl Tsdb {
@@ -97,26 +109,7 @@ impl Tsdb {
             slice_bytes: head.slice_bytes,
             replay_ms: self.replay_ms,
             replay_notes: self.replay_notes.clone(),
-            gauges: [
-                ("head_sealed_file_bytes", head.sealed_bytes as f64),
-                ("head_histogram_bytes", head.histogram_bytes as f64),
-                ("head_histograms_sealed_early", head.histograms_sealed_early as f64),
-                ("checkpoint_bytes", head.checkpoint_bytes as f64),
-                ("checkpoint_tail_bytes", head.tail_bytes as f64),
-                ("checkpoint_tail_replay_seconds", head.tail_ms as f64 / 1000.0),
-                ("wal_pending_bytes", head.wal_pending_bytes as f64),
-                ("flush_damaged_chunks", load(&self.counters.damaged_chunks) as f64),
-                ("head_idle_series_cut", load(&self.counters.idle_series) as f64),
-                ("delete_requests", load(&self.counters.deletions) as f64),
-                ("cleaned_blocks", load(&self.counters.cleaned_blocks) as f64),
-                ("snapshots_made", load(&self.counters.snapshots) as f64),
-                ("block_tombstones", blocks.iter().map(|b| b.tombstone_count()).sum::<usize>() as f64),
-                ("exemplars", self.exemplars.len() as f64),
-                ("metadata_entries_refused", self.metadata.refused_count() as f64),
-            ]
-            .into_iter()
-            .chain(self.compaction.gauges())
-            .collect(),
+            metrics: self.metrics(&head, &blocks),
         }
     }
 
@@ -124,5 +117,71 @@ impl Tsdb {
     #[must_use]
     pub fn cardinality(&self, tenant: &TenantId, limit: usize) -> chronolith_head::Cardinality {
         self.head.cardinality(tenant, limit)
+    }
+
+    /// Sizes of `tenant` in the head. Walks its series.
+    #[must_use]
+    pub fn head_stats_of(&self, tenant: &TenantId) -> TenantStats {
+        self.head.tenant_stats(tenant)
+    }
+
+    /// Series in the head by tenant, those without left out.
+    #[must_use]
+    pub fn head_series_by_tenant(&self) -> Vec<(TenantId, u64)> {
+        self.head.series_by_tenant()
+    }
+
+    fn metrics(&self, head: &HeadStats, blocks: &[Arc<Block>]) -> Vec<Metric> {
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let counters = &self.counters;
+        let tombstones = blocks.iter().map(|block| block.tombstone_count()).sum::<usize>();
+        let (gauge, counter) = (Metric::gauge, Metric::counter);
+        let mut metrics = vec![
+            gauge("head_sealed_file_bytes", "Size of the files of sealed chunks.", head.sealed_bytes as f64),
+            gauge(
+                "head_histograms_bytes",
+                "Memory of open chunks and out-of-order samples of native histograms.",
+                head.histogram_bytes as f64,
+            ),
+            counter(
+                "head_histograms_sealed_early_total",
+                "Chunks of native histograms that were sealed early because of histogram-memory.",
+                head.histograms_sealed_early as f64,
+            ),
+            gauge("checkpoint_bytes", "Size of the checkpoint.", head.checkpoint_bytes as f64),
+            gauge("checkpoint_tail_bytes", "Bytes of WAL that a start would replay.", head.tail_bytes as f64),
+            gauge(
+                "checkpoint_tail_replay_seconds",
+                "Expected duration of that replay.",
+                head.tail_ms as f64 / 1000.0,
+            ),
+            gauge("wal_pending_bytes", "Bytes queued for the WAL.", head.wal_pending_bytes as f64),
+            counter(
+                "flush_damaged_chunks_total",
+                "Damaged chunks that a flush left out of its block.",
+                load(&counters.damaged_chunks),
+            ),
+            counter(
+                "head_idle_series_flushed_total",
+                "Series flushed before the end of their window because they took no samples.",
+                load(&counters.idle_series),
+            ),
+            counter("delete_requests_total", "Requests to delete series.", load(&counters.deletions)),
+            counter(
+                "cleaned_blocks_total",
+                "Blocks rewritten without their deleted samples.",
+                load(&counters.cleaned_blocks),
+            ),
+            counter("snapshots_total", "Snapshots written.", load(&counters.snapshots)),
+            gauge("block_tombstones", "Tombstones of all blocks.", tombstones as f64),
+            gauge("exemplars", "Exemplars in memory.", self.exemplars.len() as f64),
+            counter(
+                "metadata_entries_refused_total",
+                "Metadata entries refused because the tenant has too many.",
+                self.metadata.refused_count() as f64,
+            ),
+        ];
+        metrics.extend(self.compaction.metrics());
+        metrics
     }
 }

@@ -326,7 +326,7 @@ fn untally(slices: &mut LoadedSlices, tenant: u32, mut tally: WindowTally, windo
     if slices.tallies.len() <= tenant {
         slices.tallies.resize_with(tenant + 1, || WindowTally::new(window_ms));
     }
-    tally.drain().for_each(|(start, count)| slices.tallies[tenant].add(start, count));
+    slices.tallies[tenant].merge(&mut tally);
 }
 
 /// The raw keys of series that are alive.

@@ -34,7 +34,7 @@ pub(super) fn restore(
     for chunk in &found.sealed {
         match sealed_node(series, chunk) {
             Some(node) => {
-                tally.add(node.min_time, i64::from(node.count));
+                tally.add_chunk(node.min_time, node.max_time, i64::from(node.count));
                 parts.sealed.push(node);
             }
             None => {
@@ -46,7 +46,8 @@ pub(super) fn restore(
     if let Some((encoding, bytes)) = found.open {
         match open_chunk(series, encoding, bytes) {
             Some(open) => {
-                tally.add(open.times().0, i64::from(open.count()));
+                let (oldest, newest) = open.times();
+                tally.add_chunk(oldest, newest, i64::from(open.count()));
                 parts.open = Some(open);
             }
             None => *damaged_count += 1,

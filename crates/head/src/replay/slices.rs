@@ -104,7 +104,7 @@ impl<'a> SliceLoader<'a> {
         found.missing_files.extend(work.missing_files);
         for (idx, mut tally) in work.tallies.into_iter().enumerate() {
             let all = tally_of(&mut found.tallies, idx, self.series.window_ms);
-            tally.drain().for_each(|(start, count)| all.add(start, count));
+            all.merge(&mut tally);
         }
     }
 
@@ -256,7 +256,8 @@ fn put_series(stripe: &mut Stripe, series: &Series, entry: &SeriesEntry<'_>, ten
             continue;
         };
         file.live_count.fetch_add(1, Ordering::Relaxed);
-        tally.add(chunk.min_time, i64::from(chunk.count));
+        let max_time = chunk.min_time.saturating_add(i64::from(chunk.span_ms));
+        tally.add_chunk(chunk.min_time, max_time, i64::from(chunk.count));
         let place = SealedPlace { file: chunk.file, offset: chunk.offset };
         let node = SealedNode::restored(place, chunk.min_time, chunk.span_ms, chunk.len, chunk.count);
         sealed = stripe.nodes.push(node, sealed);
@@ -267,7 +268,7 @@ fn put_series(stripe: &mut Stripe, series: &Series, entry: &SeriesEntry<'_>, ten
         match TimeRange::ALL.contains(first).then(|| TimeRange::window_of(first, series.window_ms)) {
             Some(window) if first <= resumed.time() && window.contains(resumed.time()) => {
                 open = stripe.chains.store(bytes);
-                tally.add(first, i64::from(resumed.count()));
+                tally.add_chunk(first, resumed.time(), i64::from(resumed.count()));
                 (state, open_min, window_end) = (resumed, first, window.end);
             }
             _ => work.damaged_count += 1,

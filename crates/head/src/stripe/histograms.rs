@@ -76,6 +76,11 @@ impl Track {
         sealed: Vec::new(),
     };
 
+    /// Chunks; late histograms count as one.
+    pub(crate) fn chunk_count(&self) -> usize {
+        self.sealed.len() + usize::from(self.open.is_some()) + usize::from(!self.late.is_empty())
+    }
+
     fn is_empty(&self) -> bool {
         self.open.is_none() && self.late.is_empty() && self.sealed.is_empty()
     }
@@ -168,10 +173,7 @@ impl Histograms {
 
     /// Chunks; late ones of a series count as one.
     pub(super) fn chunk_count(&self) -> u64 {
-        let of = |track: &Track| {
-            track.sealed.len() + usize::from(track.open.is_some()) + usize::from(!track.late.is_empty())
-        };
-        self.tracks.values().map(|track| of(track) as u64).sum()
+        self.tracks.values().map(|track| track.chunk_count() as u64).sum()
     }
 
     pub(super) fn memory(&self) -> MemoryPart {

@@ -135,7 +135,9 @@ impl Stripe {
             }
         }
         join(&mut samples, &late);
-        windows.add_aside(window.start, samples.len() as i64 - stored_count as i64);
+        if let Some(&oldest) = samples.times.first() {
+            windows.add_aside(oldest, samples.len() as i64 - stored_count as i64);
+        }
         self.free.note_merge(SeriesWindow { id, range: window });
         self.unlink_sealed(world, id, |node| gone.contains(&node.place));
         self.push_sealed(world, id, &samples);

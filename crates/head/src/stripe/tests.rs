@@ -164,7 +164,7 @@ fn a_sealed_chunk_contains_the_late_samples_within_it() {
     stripe.seal_late(&last_wins, &mut windows, 1, TimeRange { start: i64::MIN, end: i64::MAX });
     assert_eq!(chunk_counts(&stripe, 1).iter().sum::<usize>(), 200);
     assert_eq!(stripe.append(&world, &mut windows, 1, 30, 5), Applied::Repeat);
-    assert_eq!(windows.drain().map(|(_, count)| count).sum::<i64>(), 200);
+    assert_eq!(windows.drain().map(|span| span.count).sum::<i64>(), 200);
 }
 
 /// Backfill of one window in any order ends in as many chunks as if it had come in order.
@@ -191,7 +191,7 @@ fn shuffled_samples_end_in_full_chunks() {
     let counts = chunk_counts(&stripe, 1);
     assert_eq!(counts.iter().sum::<usize>(), 5000);
     assert!(counts.len() <= 5000 / SAMPLES_PER_CHUNK + 1, "{counts:?}");
-    assert_eq!(windows.drain().map(|(_, count)| count).sum::<i64>(), 5000);
+    assert_eq!(windows.drain().map(|span| span.count).sum::<i64>(), 5000);
 }
 
 /// What a series forgets it takes again, and what it keeps it knows.
@@ -220,7 +220,7 @@ fn erased_samples_can_come_again() {
             let is_gone = range.contains(time);
             assert_eq!(applied == Applied::Conflict, !is_gone, "{time} of {from}..{to}: {applied:?}");
         }
-        assert_eq!(windows.drain().map(|(_, count)| count).sum::<i64>(), 300, "{from}..{to}");
+        assert_eq!(windows.drain().map(|span| span.count).sum::<i64>(), 300, "{from}..{to}");
     }
 }
 

@@ -162,7 +162,7 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
     let tenant = call.tenant.clone();
     let value = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, _| {
         let store = app.store()?;
-        let stats = store.stats();
+        let stats = store.head_stats_of(&call.tenant);
         let cardinality = store.cardinality(&call.tenant, limit);
         let list = |entries: &[(String, u64)]| -> Value {
             entries.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
@@ -171,9 +171,9 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
             "headStats": {
                 "numSeries": cardinality.series_count,
                 "numLabelPairs": cardinality.label_pair_count,
-                "chunkCount": stats.head_chunks,
-                "minTime": stats.head_min_time_ms.unwrap_or(i64::MAX),
-                "maxTime": stats.head_max_time_ms.unwrap_or(i64::MIN),
+                "chunkCount": stats.chunk_count,
+                "minTime": stats.min_time_ms.unwrap_or(i64::MAX),
+                "maxTime": stats.max_time_ms.unwrap_or(i64::MIN),
             },
             "seriesCountByMetricName": list(&cardinality.series_by_metric),
             "labelValueCountByLabelName": list(&cardinality.values_by_label),

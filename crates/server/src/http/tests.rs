@@ -2,6 +2,7 @@
 //! Uses a store in memory; a fake clock stands at [`NOW_MS`].
 
 mod admin;
+mod metrics;
 mod queries;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 //! Holds: a counter's sample name ends in `_total`; OpenMetrics names the family without it.
 
 use chronolith_model::labels::{is_legacy_label_name, is_legacy_metric_name};
+use chronolith_model::{MetadataEntry, MetricKind};
 
 use crate::json::{put_display, put_float_general};
 
@@ -23,6 +24,19 @@ impl FamilyKind {
     }
 }
 
+impl From<FamilyKind> for MetricKind {
+    fn from(kind: FamilyKind) -> MetricKind {
+        match kind {
+            FamilyKind::Counter => MetricKind::Counter,
+            FamilyKind::Gauge => MetricKind::Gauge,
+            FamilyKind::Histogram => MetricKind::Histogram,
+        }
+    }
+}
+
+/// Units that end a name, before `_total`.
+const UNITS: [&str; 2] = ["seconds", "bytes"];
+
 /// One sample of a family.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FamilySample {
@@ -39,6 +53,25 @@ pub(crate) struct Family {
     pub(crate) kind: FamilyKind,
     pub(crate) help: &'static str,
     pub(crate) samples: Vec<FamilySample>,
+}
+
+impl Family {
+    /// The unit, which is the last word of the name before `_total`; empty for counts and flags.
+    pub(crate) fn unit(&self) -> &'static str {
+        let bare = self.name.strip_suffix("_total").unwrap_or(&self.name);
+        let last = bare.rsplit('_').next().unwrap_or(bare);
+        UNITS.into_iter().find(|unit| *unit == last).unwrap_or("")
+    }
+
+    /// The family as `/api/v1/metadata` lists it.
+    pub(crate) fn metadata(&self) -> MetadataEntry {
+        MetadataEntry {
+            metric: self.name.clone(),
+            kind: self.kind.into(),
+            help: self.help.to_owned(),
+            unit: self.unit().to_owned(),
+        }
+    }
 }
 
 /// Which text format.
@@ -74,6 +107,10 @@ pub(crate) fn write(families: &[Family], format: TextFormat, out: &mut Vec<u8>) 
             out,
             format_args!("# HELP {bare} {}\n# TYPE {bare} {}\n", family.help, family.kind.as_str()),
         );
+        let unit = family.unit();
+        if format == TextFormat::OpenMetrics && !unit.is_empty() {
+            put_display(out, format_args!("# UNIT {bare} {unit}\n"));
+        }
         for sample in &family.samples {
             let labels = sample.labels.iter().map(|(name, value)| (*name, value.as_str()));
             put_line(out, &format!("{}{}", family.name, sample.suffix), labels, sample.value);
@@ -163,6 +200,17 @@ mod tests {
             text(TextFormat::OpenMetrics),
             "# HELP chronolith_x Things.\n# TYPE chronolith_x counter\nchronolith_x_total{code=\"2\\\"0\\n\"} 3\n# EOF\n"
         );
+    }
+
+    #[test]
+    fn the_unit_is_in_the_name() {
+        let unit = |name: &str| Family { name: name.to_owned(), ..counter() }.unit();
+        assert_eq!((unit("chronolith_x_seconds_total"), unit("chronolith_x_bytes")), ("seconds", "bytes"));
+        assert_eq!((unit("chronolith_x_total"), unit("chronolith_bytes_read_total")), ("", ""));
+        let mut out = Vec::new();
+        let family = Family { name: "chronolith_x_bytes_total".to_owned(), samples: Vec::new(), ..counter() };
+        write(&[family], TextFormat::OpenMetrics, &mut out);
+        assert!(String::from_utf8(out).unwrap().contains("# UNIT chronolith_x_bytes bytes\n"));
     }
 
     #[test]

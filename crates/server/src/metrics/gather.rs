@@ -2,7 +2,7 @@
 //! `process_` ones every dashboard knows.
 
 use chronolith_model::Reject;
-use chronolith_tsdb::TsdbStats;
+use chronolith_tsdb::{MetricKind, TsdbStats};
 
 use super::exposition::{Family, FamilyKind, FamilySample};
 use super::{Seconds, process};
@@ -232,8 +232,16 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
     sheet.gauge("head_series", "Series in the head, all tenants.", stats.head_series as f64);
     sheet.gauge("head_chunks", "Chunks in the head.", stats.head_chunks as f64);
     for (name, time, help) in [
-        ("head_min_time_seconds", stats.head_min_time_ms, "Earliest sample in the head."),
-        ("head_max_time_seconds", stats.head_max_time_ms, "Latest sample in the head."),
+        (
+            "head_min_time_seconds",
+            stats.head_min_time_ms,
+            "Time of the oldest sample in the head, since 1970.",
+        ),
+        (
+            "head_max_time_seconds",
+            stats.head_max_time_ms,
+            "Time of the newest sample in the head, since 1970.",
+        ),
     ] {
         if let Some(ms) = time {
             sheet.gauge(name, help, ms as f64 / 1000.0);
@@ -250,9 +258,9 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
         ("wal_batches_total", "Batches made durable.", stats.wal_batch_count),
         ("wal_written_bytes_total", "Bytes written to the WAL.", stats.wal_written_bytes),
         ("head_samples_appended_total", "Samples accepted by the head.", stats.samples_appended),
-        ("head_samples_late_total", "Samples that came late.", stats.samples_late),
+        ("head_samples_late_total", "Samples that came out of order.", stats.samples_late),
         ("head_samples_with_start_total", "Samples stored with a start time.", stats.samples_with_start),
-        ("flushes_total", "Windows cut to blocks.", stats.flush_count),
+        ("flushes_total", "Windows flushed to blocks.", stats.flush_count),
         (
             "maintenance_failures_total",
             "Flushes, checkpoints, retention runs failed.",
@@ -268,16 +276,20 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
     let flag = |set: bool| f64::from(u8::from(set));
     sheet.gauge("wal_poisoned", "Whether the WAL refuses writes until a restart.", flag(stats.wal_poisoned));
     sheet.gauge("disk_full", "Whether writes are refused for lack of space.", flag(stats.disk_full));
-    sheet.gauge("replay_duration_seconds", "How long the last replay took.", stats.replay_ms as f64 / 1000.0);
+    sheet.gauge("replay_duration_seconds", "Duration of the last replay.", stats.replay_ms as f64 / 1000.0);
     let notes = stats.replay_notes.len() as f64;
     sheet.gauge("replay_notes", "Findings of the last replay (torn tail, damaged frames).", notes);
-    for (name, value) in &stats.gauges {
-        sheet.gauge(name, "Gauge of the store.", *value);
+    for metric in &stats.metrics {
+        let kind = match metric.kind {
+            MetricKind::Counter => FamilyKind::Counter,
+            MetricKind::Gauge => FamilyKind::Gauge,
+        };
+        sheet.family(metric.name, kind, metric.help, vec![plain(metric.value)]);
     }
 }
 
 fn replay(app: &App, sheet: &mut Sheet) {
     let progress = app.replay_snapshot();
     sheet.gauge("replay_bytes", "Bytes replayed so far.", progress.bytes_done as f64);
-    sheet.gauge("replay_bytes_expected", "Bytes to replay.", progress.bytes_total as f64);
+    sheet.gauge("replay_expected_bytes", "Bytes to replay.", progress.bytes_total as f64);
 }

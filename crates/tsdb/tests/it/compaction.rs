@@ -13,7 +13,7 @@ use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 type Stored = BTreeMap<String, Vec<(i64, u64)>>;
 
 fn gauge(tsdb: &Tsdb, name: &str) -> f64 {
-    tsdb.stats().gauges.iter().find(|(n, _)| *n == name).expect("a gauge of that name").1
+    tsdb.stats().metric(name).expect("a metric of that name")
 }
 
 /// A store with seven blocks: five windows of two hours, of which one was written three times with conflicts.
@@ -65,9 +65,9 @@ fn late_blocks_and_complete_ranges_are_merged() {
     let bytes_before = tsdb.stats().block_bytes;
     upkeep(&machine, &tsdb);
     assert_eq!(tsdb.stats().blocks, 3, "six hours, and the two windows of the range that is not complete");
-    assert_eq!(gauge(&tsdb, "compaction_runs"), 2.0);
-    assert_eq!(gauge(&tsdb, "compaction_failures"), 0.0);
-    assert!(gauge(&tsdb, "compaction_read_bytes") > gauge(&tsdb, "compaction_written_bytes"));
+    assert_eq!(gauge(&tsdb, "compaction_runs_total"), 2.0);
+    assert_eq!(gauge(&tsdb, "compaction_failures_total"), 0.0);
+    assert!(gauge(&tsdb, "compaction_read_bytes_total") > gauge(&tsdb, "compaction_written_bytes_total"));
     assert!(tsdb.stats().block_bytes < bytes_before);
     compare(&machine, &tsdb, &want, "merged");
     // What comes late after that is written last and loses against what is there.
@@ -168,10 +168,10 @@ fn without_room_for_the_output_blocks_wait() {
     machine.disk.set_capacity_bytes((1 << 40) - free + machine.options.wal_segment_bytes + 100);
     machine.clock.advance(Duration::from_mins(2));
     tsdb.tick();
-    assert_eq!((gauge(&tsdb, "compaction_space_skips"), tsdb.stats().blocks), (1.0, 7));
-    assert_eq!(gauge(&tsdb, "compaction_failures"), 0.0);
+    assert_eq!((gauge(&tsdb, "compaction_space_skips_total"), tsdb.stats().blocks), (1.0, 7));
+    assert_eq!(gauge(&tsdb, "compaction_failures_total"), 0.0);
     tsdb.tick();
-    assert_eq!(gauge(&tsdb, "compaction_space_skips"), 1.0, "it backs off");
+    assert_eq!(gauge(&tsdb, "compaction_space_skips_total"), 1.0, "it backs off");
     machine.disk.set_capacity_bytes(u64::MAX);
     upkeep(&machine, &tsdb);
     assert_eq!(tsdb.stats().blocks, 3);
@@ -192,8 +192,11 @@ fn a_damaged_block_is_left_alone_and_counted_once() {
     machine.env.disk.create(&segment).expect("creates").write_at(&bytes, 0).expect("writes");
     let tsdb = machine.open();
     upkeep(&machine, &tsdb);
-    assert_eq!((gauge(&tsdb, "compaction_refused"), gauge(&tsdb, "compaction_failures")), (1.0, 1.0));
-    assert_eq!(gauge(&tsdb, "compaction_runs"), 1.0, "the overlapping blocks are merged");
+    assert_eq!(
+        (gauge(&tsdb, "compaction_refused_total"), gauge(&tsdb, "compaction_failures_total")),
+        (1.0, 1.0)
+    );
+    assert_eq!(gauge(&tsdb, "compaction_runs_total"), 1.0, "the overlapping blocks are merged");
     assert_eq!(tsdb.stats().blocks, 5, "the range with the damaged block is not");
 }
 
@@ -203,5 +206,5 @@ fn merging_can_be_switched_off() {
     machine.options.compaction_bytes_max = 0;
     let (tsdb, _) = late_data(&machine);
     upkeep(&machine, &tsdb);
-    assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "compaction_runs")), (7, 0.0));
+    assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "compaction_runs_total")), (7, 0.0));
 }

@@ -60,7 +60,7 @@ fn compare(machine: &Machine, tsdb: &Tsdb, deleted: TimeRange, when: &str) {
 }
 
 fn tombstones(tsdb: &Tsdb) -> f64 {
-    tsdb.stats().gauges.iter().find(|g| g.0 == "block_tombstones").expect("a gauge").1
+    tsdb.stats().metric("block_tombstones").expect("a metric")
 }
 
 /// From the middle of a block to the middle of the head's window.
@@ -195,8 +195,7 @@ fn a_paused_store_merges_nothing() {
     let tsdb = filled(&machine);
     tsdb.pause_compaction();
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
-    let runs =
-        |tsdb: &Tsdb| tsdb.stats().gauges.iter().find(|g| g.0 == "compaction_runs").expect("a gauge").1;
+    let runs = |tsdb: &Tsdb| tsdb.stats().metric("compaction_runs_total").expect("a metric");
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
         tsdb.tick();

@@ -71,8 +71,7 @@ fn compare(machine: &Machine, tsdb: &Tsdb, model: &Model, when: &str) {
 }
 
 fn merges(tsdb: &Tsdb) -> u64 {
-    let gauges = tsdb.stats().gauges;
-    gauges.iter().find(|(name, _)| *name == "compaction_runs").expect("is there").1 as u64
+    tsdb.stats().metric("compaction_runs_total").expect("is there") as u64
 }
 
 /// Returns how often blocks were merged.

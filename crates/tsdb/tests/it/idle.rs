@@ -224,8 +224,7 @@ fn cuts_at_random_moments_agree_with_a_model() {
                 _ => tsdb.flush_closed(START_MS - HOUR_MS * rng.below(4) as i64).expect("flushes"),
             }
             check_model(&machine, &tsdb, &model, &format!("seed {seed}, step {step}"));
-            let cut = tsdb.stats().gauges.iter().find(|gauge| gauge.0 == "head_idle_series_cut").map(|g| g.1);
-            cut_count += cut.expect("a gauge");
+            cut_count += tsdb.stats().metric("head_idle_series_flushed_total").expect("a metric");
         }
         assert!(cut_count > 0.0, "seed {seed} cuts something");
     }

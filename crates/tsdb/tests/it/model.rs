@@ -69,8 +69,7 @@ fn compare(machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, model: &Model, seed:
 }
 
 fn merges(tsdb: &chronolith_tsdb::Tsdb) -> u64 {
-    let gauges = tsdb.stats().gauges;
-    gauges.iter().find(|(name, _)| *name == "compaction_runs").expect("is there").1 as u64
+    tsdb.stats().metric("compaction_runs_total").expect("is there") as u64
 }
 
 /// Returns how often blocks were merged.

@@ -24,7 +24,7 @@ fn row(count: i32) -> Vec<(i64, f64)> {
 }
 
 fn gauge(tsdb: &Tsdb, name: &str) -> f64 {
-    tsdb.stats().gauges.iter().find(|gauge| gauge.0 == name).expect("a gauge").1
+    tsdb.stats().metric(name).expect("a metric")
 }
 
 /// One flipped bit in a sealed chunk stopped all flushes and checkpoints of all tenants for good. The chunk alone is
@@ -47,7 +47,7 @@ fn a_damaged_chunk_costs_only_itself() {
     tsdb.tick();
     let stats = tsdb.stats();
     assert_eq!((stats.blocks, stats.head_series, stats.maintenance_error_count), (2, 0, 0));
-    assert_eq!(gauge(&tsdb, "flush_damaged_chunks").to_bits(), 1f64.to_bits());
+    assert_eq!(gauge(&tsdb, "flush_damaged_chunks_total").to_bits(), 1f64.to_bits());
     assert_eq!(machine.read(&tsdb, &a, "m").len(), 200 - 120);
     assert_eq!(machine.read(&tsdb, &b, "m").len(), 200);
 }

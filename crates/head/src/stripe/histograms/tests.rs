@@ -176,7 +176,7 @@ fn samples_of_both_kinds_are_judged_as_by_a_map() {
         stripe.seal_late(&world, &mut windows, 1, all);
         stripe.seal_histograms(&world, &mut windows, 1, TimeRange::ALL);
         check_stored(&stripe, &world, &stored, &format!("seed {seed} at its end"));
-        let counted: i64 = windows.drain().map(|(_, count)| count).sum();
+        let counted: i64 = windows.drain().map(|span| span.count).sum();
         assert_eq!(counted, stored.len() as i64, "seed {seed}: samples are counted");
         stripe.erase(&world, &mut windows, 1, TimeRange::ALL);
         assert!(stripe.is_empty(1) && stripe.chunk_count() == 0, "seed {seed}: nothing is left");

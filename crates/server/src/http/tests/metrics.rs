@@ -1,0 +1,123 @@
+//! The server's own metrics: names, types, units and help texts as `promtool check metrics` wants them, times that are
+//! those of samples, metadata.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::Request;
+
+use super::{Fixture, NOW_MS, Pairs};
+use crate::metrics::exposition::{Family, FamilyKind};
+use crate::metrics::gather::gather;
+use crate::scrape;
+
+const UP: Pairs<'_> = &[("__name__", "up")];
+
+/// What is wrong with a family, by the rules of `promtool check metrics` and of Prometheus's naming guide.
+fn faults(family: &Family) -> Vec<String> {
+    let name = family.name.as_str();
+    let mut faults = Vec::new();
+    let mut check = |is_good: bool, what: &str| {
+        if !is_good {
+            faults.push(format!("{name}: {what}"));
+        }
+    };
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    check(name.chars().all(legal), "characters");
+    check(name.starts_with("chronolith_") || name.starts_with("process_"), "prefix");
+    check(family.help.ends_with('.') && family.help.len() > 10, "help text is no sentence");
+    check(!family.help.contains('\n') && !family.help.contains('\\'), "help text needs escapes");
+    check((family.kind == FamilyKind::Counter) == name.ends_with("_total"), "_total is for counters");
+    for word in ["counter", "gauge", "summary", "histogram", "untyped"] {
+        check(!name.split('_').any(|part| part == word), "name has a type");
+    }
+    for suffix in ["_count", "_sum", "_bucket"] {
+        check(!name.ends_with(suffix), "suffix is for samples of histograms");
+    }
+    // One unit at the end, in base units only.
+    let bare = name.strip_suffix("_total").unwrap_or(name);
+    for unit in ["ms", "us", "ns", "milliseconds", "minutes", "hours", "kb", "mb", "kib", "mib", "percent"] {
+        check(!bare.split('_').any(|part| part == unit), "unit is no base unit");
+    }
+    let has_unit = bare.split('_').any(|part| part == "seconds" || part == "bytes");
+    check(!has_unit || !family.unit().is_empty(), "unit is not the last word");
+    for sample in &family.samples {
+        let is_histogram = family.kind == FamilyKind::Histogram;
+        check(is_histogram != sample.suffix.is_empty(), "suffix of a sample");
+        check(sample.value.is_finite(), "value");
+    }
+    faults
+}
+
+/// 25 counters were gauges without `_total`, with the help text "Gauge of the store.".
+#[tokio::test]
+async fn every_metric_has_a_name_type_help_and_unit() {
+    let server = Fixture::starting();
+    let starting = gather(&server.app);
+    let server = server.open();
+    server.write(&[(UP, &[(NOW_MS, 1.0)])]).await;
+    server.get("/api/v1/query?query=up").await;
+    let families = gather(&server.app);
+    let faults: Vec<String> = starting.iter().chain(&families).flat_map(faults).collect();
+    assert!(faults.is_empty(), "{faults:#?}");
+    let names: BTreeSet<&str> = families.iter().map(|family| family.name.as_str()).collect();
+    assert_eq!(names.len(), families.len(), "each family stands once");
+}
+
+/// The value of a metric without labels.
+fn value(server: &Fixture, name: &str) -> Option<f64> {
+    let families = gather(&server.app);
+    families.iter().find(|family| family.name == name).map(|family| family.samples[0].value)
+}
+
+/// The bounds were those of two-hour windows, so that the newest sample lay up to two hours in the future.
+#[tokio::test]
+async fn times_of_the_head_are_those_of_samples() {
+    let server = Fixture::ready();
+    assert_eq!(value(&server, "chronolith_head_max_time_seconds"), None);
+    server.write(&[(UP, &[(NOW_MS - 7_000_123, 1.0), (NOW_MS - 90_000, 2.0)])]).await;
+    server.write(&[(&[("__name__", "b")], &[(NOW_MS - 60_000, 1.0)])]).await;
+    let bounds = (
+        value(&server, "chronolith_head_min_time_seconds"),
+        value(&server, "chronolith_head_max_time_seconds"),
+    );
+    let seconds = |ms: i64| Some(ms as f64 / 1000.0);
+    assert_eq!(bounds, (seconds(NOW_MS - 7_000_123), seconds(NOW_MS - 60_000)));
+    let head = server.get("/api/v1/status/tsdb").await.json()["data"]["headStats"].clone();
+    assert_eq!(
+        (head["minTime"].as_i64(), head["maxTime"].as_i64()),
+        (Some(NOW_MS - 7_000_123), Some(NOW_MS - 60_000))
+    );
+}
+
+/// Grafana's builder showed no type for the server's own metrics: they had no metadata.
+#[tokio::test]
+async fn own_metrics_have_metadata() {
+    let server = Fixture::ready();
+    let families = gather(&server.app);
+    scrape::round(&server.app, "here:1", &mut chronolith_model::WriteBatch::from_labels());
+    let answer = server.get("/api/v1/metadata?metric=chronolith_wal_sync_seconds_total").await.json();
+    let entry = &answer["data"]["chronolith_wal_sync_seconds_total"][0];
+    assert_eq!((entry["type"].as_str(), entry["unit"].as_str()), (Some("counter"), Some("seconds")));
+    assert_eq!(entry["help"].as_str(), Some("Time spent in syncs of the WAL."));
+    let all = server.get("/api/v1/metadata").await.json()["data"].as_object().map_or(0, serde_json::Map::len);
+    assert_eq!(all, families.len());
+}
+
+/// `status/tsdb` of a tenant without data showed chunks and times of all tenants.
+#[tokio::test]
+async fn status_tsdb_is_of_the_tenant_that_asks() {
+    let server = Fixture::with(|options| options.multitenancy = true).open();
+    let store = server.app.store().unwrap().clone();
+    let mut batch = chronolith_model::WriteBatch::from_labels();
+    batch.push_labels(&chronolith_model::Labels::from_pairs(UP.iter().copied()), &[(NOW_MS, 1.0)]);
+    store.append(&chronolith_model::TenantId::new("a").unwrap(), &batch).unwrap();
+    for (tenant, chunk_count, time_ms) in [("a", 1, Some(NOW_MS)), ("empty", 0, None)] {
+        let request = Request::get("/api/v1/status/tsdb").header("X-Scope-OrgID", tenant);
+        let answer = server.send(request.body(Body::empty()).unwrap()).await.json();
+        let head = &answer["data"]["headStats"];
+        assert_eq!(head["chunkCount"].as_u64(), Some(chunk_count), "{tenant}");
+        let times = (head["minTime"].as_i64(), head["maxTime"].as_i64());
+        assert_eq!(times, (Some(time_ms.unwrap_or(i64::MAX)), Some(time_ms.unwrap_or(i64::MIN))), "{tenant}");
+    }
+}
