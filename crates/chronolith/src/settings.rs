@@ -104,9 +104,21 @@ static SETTINGS: &[Setting] = &[
     at_start("retention-size", "0", "Bytes of blocks to keep, oldest go first; 0 keeps all", |s, v| {
         set(&mut s.server.tsdb.retention_bytes, size(v))
     }),
+    at_start(
+        "retention-clock-guard",
+        "24h",
+        "How long removal by age waits after the clock has jumped ahead by more than 1h; 0 = not at all",
+        |s, v| set(&mut s.server.tsdb.retention_clock_guard_ms, duration(v)),
+    ),
     at_start("flush-delay", "1h", "How long after its end a two-hour window becomes a block", |s, v| {
         set(&mut s.server.tsdb.flush_delay_ms, duration(v))
     }),
+    at_start(
+        "flush-small-window",
+        "1MiB",
+        "A smaller window waits for others of its day, at most 24 times flush-delay; 0 = none waits",
+        |s, v| set(&mut s.server.tsdb.small_window_bytes, size(v)),
+    ),
     at_start(
         "idle-after",
         "15m",

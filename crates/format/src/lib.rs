@@ -13,6 +13,7 @@ pub mod imports;
 pub mod index;
 pub mod meta;
 pub mod metadata;
+pub mod retention_clock;
 pub mod sealed;
 pub mod slice;
 pub mod starts;

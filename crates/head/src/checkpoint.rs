@@ -149,6 +149,7 @@ impl Head {
         let copies = if self.wal.is_disk_full() { Copies::Both } else { copies };
         let _alone = self.maintenance.lock();
         let start_ns = self.env.clock.mono_ns();
+        self.forget_keys();
         let mut rolling = self.rolling.lock();
         let rolling = &mut *rolling;
         let mut stats = CheckpointStats::default();

@@ -21,6 +21,18 @@ use crate::windows::WindowTally;
 /// Series or keys that are handled under one lock.
 const SLICE_COUNT: usize = 512;
 
+/// Keys are looked through when the series that are gone are one in this many of them: each series that goes costs a look at
+/// so many keys at most, and so many keys may be stale.
+const STALE_KEYS_PART: usize = 16;
+
+/// Series that left the head since their raw keys were last looked through.
+#[derive(Default)]
+pub(crate) struct StaleKeys {
+    ids: Vec<u32>,
+    /// Keys that were looked at since the start.
+    visit_count: u64,
+}
+
 /// What a drop removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DropStats {
@@ -78,8 +90,7 @@ impl Head {
         self.counters.series_live.fetch_sub(stats.series_count, Ordering::Relaxed);
         if !gone.is_empty() {
             compact_tables(&snapshot.tenant);
-            self.forget_keys(&gone);
-            self.compact_keys();
+            self.forget_keys_later(&gone);
         }
         stats
     }
@@ -116,16 +127,37 @@ impl Head {
         gone
     }
 
-    /// Forgets the raw keys of series that are gone. Until then such a key leads to a series that is not there,
-    /// which appends take for a key that is not known.
-    fn forget_keys(&self, gone: &[u32]) {
+    /// Notes series whose raw keys are to be forgotten. All keys are looked through once so many are noted that it is worth it:
+    /// a pass over small tenants does not look through the keys of all tenants for each of them.
+    fn forget_keys_later(&self, gone: &[u32]) {
+        let mut stale = self.stale_keys.lock();
+        stale.ids.extend_from_slice(gone);
+        if stale.ids.len() >= self.raw_keys.read().entry_count() / STALE_KEYS_PART {
+            self.forget_stale_keys(&mut stale);
+        }
+    }
+
+    /// Forgets the raw keys of series that are gone, as each checkpoint does. Until then such a key leads to a series that is
+    /// not there, which appends take for a key that is not known.
+    pub(crate) fn forget_keys(&self) {
+        self.forget_stale_keys(&mut self.stale_keys.lock());
+    }
+
+    fn forget_stale_keys(&self, stale: &mut StaleKeys) {
+        if stale.ids.is_empty() {
+            return;
+        }
+        stale.ids.sort_unstable();
+        let is_gone = |id: u32| stale.ids.binary_search(&id).is_ok();
         let mut from = Some(0);
         while let Some(start) = from {
-            let is_gone = |id: u32| gone.binary_search(&id).is_ok();
             let mut keys = self.raw_keys.write();
             from = keys.remove(start, SLICE_COUNT, is_gone);
+            stale.visit_count += from.unwrap_or_else(|| keys.entry_count()).saturating_sub(start) as u64;
             RwLockWriteGuard::unlock_fair(keys);
         }
+        stale.ids = Vec::new();
+        self.compact_keys();
     }
 
     /// Builds the raw keys anew if most of them are dead. A key that is mapped anew while its entry was copied
@@ -182,3 +214,6 @@ fn compact_tables(tenant: &TenantHead) {
     drop(tables);
     drop(old);
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,19 @@
 //! The head as a whole: what it is made of, and its small operations.
 //!
-//! Lock order: gate, maintenance, checkpoint, tables of a tenant, a stripe, then the leaves (log queue, sealed files, raw keys).
+//! Lock order: gate, maintenance, checkpoint, tables of a tenant, a stripe, stale keys, then the leaves (log queue, sealed files, raw
+//! keys).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use chronolith_base::Env;
 use chronolith_base::thread::core_count;
-use chronolith_model::{DuplicatePolicy, TenantId, TimeRange};
+use chronolith_model::{DuplicatePolicy, TenantId};
 use parking_lot::{Mutex, RwLock};
 
 use crate::append::AppendScratch;
 use crate::checkpoint::Rolling;
+use crate::drop::StaleKeys;
 use crate::key_hash::KeyHash;
 use crate::options::{HeadError, HeadOptions, WriteError};
 use crate::progress::{ReplayProgress, ReplayReport};
@@ -23,7 +25,6 @@ use crate::sync;
 use crate::tables::Cardinality;
 use crate::tenant::{TenantHead, Tenants};
 use crate::wal::{Ticket, Wal};
-use crate::windows::WindowStat;
 
 /// Counters since the start.
 #[derive(Debug, Default)]
@@ -77,6 +78,8 @@ pub struct Head {
     pub(crate) series: Arc<Series>,
     pub(crate) tenants: RwLock<Tenants>,
     pub(crate) raw_keys: sync::RwLock<RawKeys>,
+    /// Series that are gone and whose raw keys are still there.
+    pub(crate) stale_keys: Mutex<StaleKeys>,
     pub(crate) key_hash: KeyHash,
     /// Lowest series id that was never given out.
     pub(crate) next_id: AtomicU32,
@@ -170,25 +173,6 @@ impl Head {
         let mut out: Vec<TenantId> =
             self.all_tenants().iter().filter(with_series).map(|t| t.id.clone()).collect();
         out.sort();
-        out
-    }
-
-    /// Windows with chunks, by tenant and time.
-    #[must_use]
-    pub fn windows(&self) -> Vec<WindowStat> {
-        let mut out = Vec::new();
-        for tenant in self.all_tenants() {
-            for (&start, count) in &tenant.windows.lock().by_start {
-                let Ok(sample_count) = u64::try_from(count.sample_count) else { continue };
-                out.push(WindowStat {
-                    tenant: tenant.id.clone(),
-                    range: TimeRange { start, end: start.saturating_add(self.options.window_ms) },
-                    sample_count,
-                    first_arrival_ms: count.first_arrival_ms,
-                });
-            }
-        }
-        out.sort_by(|a, b| (&a.tenant, a.range).cmp(&(&b.tenant, b.range)));
         out
     }
 

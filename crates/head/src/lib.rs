@@ -34,6 +34,7 @@ mod sync;
 mod tables;
 mod tenant;
 mod wal;
+mod window_list;
 mod windows;
 
 pub use checkpoint::CheckpointStats;

@@ -263,6 +263,7 @@ fn build(env: &Env, options: HeadOptions, opened: Opened) -> Head {
         series: opened.series,
         tenants: RwLock::new(opened.tenants),
         raw_keys: sync::RwLock::new(opened.raw_keys),
+        stale_keys: Mutex::default(),
         key_hash: KeyHash::new(key),
         next_id: AtomicU32::new(opened.next_id),
         wal,

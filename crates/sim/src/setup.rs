@@ -64,6 +64,9 @@ impl Setup {
         options.wal_segment_bytes = pick(&rng, &[16 << 10, 64 << 10, 256 << 10, 1 << 20]);
         options.wal_checkpoint_bytes = pick(&rng, &[64 << 10, 1 << 20, 4 << 30]);
         options.flush_delay_ms = pick(&rng, &[0, MINUTE_MS, HOUR_MS]);
+        options.retention_clock_guard_ms = pick(&rng, &[0, HOUR_MS, DAY_MS]);
+        options.small_window_bytes = pick(&rng, &[0, 4 << 10, 1 << 20]);
+        options.waiting_bytes_max = pick(&rng, &[0, 10_000, 1 << 30]);
         options.compaction_bytes_max = pick(&rng, &[0, 1 << 20, 2 << 30, 2 << 30]);
         options.compaction_bytes_per_second = pick(&rng, &[0, 64 << 20]);
         // The other modes promise to survive a kill, not a power cut; `op` draws what they promise.

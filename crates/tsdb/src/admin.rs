@@ -136,9 +136,9 @@ impl Tsdb {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let now_ms = self.env.clock.now_ms();
         let mut ranges = Vec::new();
-        for window in self.head.windows() {
+        for window in self.head.windows_of(tenant) {
             let part = TimeRange::new(window.range.start.max(range.start), window.range.end.min(range.end));
-            if window.tenant != *tenant || part.is_empty() {
+            if part.is_empty() {
                 continue;
             }
             for matchers in selectors {

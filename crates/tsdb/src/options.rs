@@ -16,8 +16,14 @@ pub struct TsdbOptions {
     pub limits: LimitsTable,
     /// Bytes of blocks to keep, oldest removed first; 0 = no limit.
     pub retention_bytes: u64,
+    /// How long removal of expired blocks waits after the clock has jumped ahead; 0 = it follows the clock at once.
+    pub retention_clock_guard_ms: i64,
     /// How long after its end (or its first sample, if that came later) a window is cut to a block.
     pub flush_delay_ms: i64,
+    /// Estimated bytes below which a window waits for others of its day, at most 24 times `flush_delay_ms`; 0 = none waits.
+    pub small_window_bytes: u64,
+    /// Estimated memory of windows that wait so; beyond it the largest are flushed.
+    pub waiting_bytes_max: u64,
     /// A series that was offered no sample for this long, by the server's clock, leaves the head to a block; 0 = it
     /// stays until its windows end.
     pub idle_after_ms: i64,
@@ -49,7 +55,10 @@ impl TsdbOptions {
             sync: SyncMode::Fsync,
             limits: LimitsTable::default(),
             retention_bytes: 0,
+            retention_clock_guard_ms: 24 * 3_600_000,
             flush_delay_ms: 3_600_000,
+            small_window_bytes: 1 << 20,
+            waiting_bytes_max: 1 << 30,
             idle_after_ms: 900_000,
             idle_count_min: 1000,
             wal_checkpoint_bytes: 4 << 30,

@@ -95,7 +95,7 @@ impl Tsdb {
         }
         if head == SnapshotHead::Include {
             let mut previous = blocks.newest_ulid();
-            for window in self.head.windows().into_iter().filter(|window| window.tenant == *tenant) {
+            for window in self.head.windows_of(tenant) {
                 previous = self.put_window(tenant, window.range, dir, previous)?.or(previous);
             }
         }

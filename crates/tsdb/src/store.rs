@@ -28,6 +28,7 @@ use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
 use crate::snapshot::remove_unfinished;
 use crate::tenant::{TENANTS_DIR, TenantBlocks};
+use crate::upkeep::{GuardedClock, Upkeep};
 
 /// Name of the lock file in the data directory.
 const LOCK_FILE: &str = "lock";
@@ -57,7 +58,7 @@ pub struct Tsdb {
     pub(crate) replay_notes: Vec<String>,
     pub(crate) replay_ms: u64,
     /// One round of upkeep at a time, and none after close.
-    pub(crate) upkeep: Mutex<crate::upkeep::Upkeep>,
+    pub(crate) upkeep: Mutex<Upkeep>,
     _lock: Box<dyn LockGuard>,
 }
 
@@ -76,6 +77,15 @@ pub(crate) struct Counters {
     pub(crate) snapshots: AtomicU64,
     /// Chunks that were left out of a block because they are damaged.
     pub(crate) damaged_chunks: AtomicU64,
+    /// Small windows that wait beyond the flush delay, at the last look, and the memory that they take by estimate.
+    pub(crate) waiting_windows: AtomicU64,
+    pub(crate) waiting_bytes: AtomicU64,
+    /// Forward jumps of the clock that removal by age did not follow at once.
+    pub(crate) clock_jumps: AtomicU64,
+    /// Seconds that it still waits.
+    pub(crate) clock_wait_s: AtomicU64,
+    /// Blocks that are expired by the clock and stay meanwhile.
+    pub(crate) held_blocks: AtomicU64,
 }
 
 impl Tsdb {
@@ -108,6 +118,7 @@ impl Tsdb {
         let metadata = MetadataStore::open(&env, &options.data_dir, options.sync, &mut notes)?;
         let (head, report) = Head::open(&env, head_options, &progress).map_err(open_error)?;
         notes.extend(report.notes);
+        let clock = open_clock(&env, &options, &tenants, &head, &mut notes);
         for note in &notes {
             tracing::warn!(note, "start");
         }
@@ -122,7 +133,7 @@ impl Tsdb {
             compaction: CompactionState::default(),
             replay_notes: notes,
             replay_ms: report.duration_ns / 1_000_000,
-            upkeep: Mutex::default(),
+            upkeep: Mutex::new(Upkeep::new(clock)),
             env,
             options,
             _lock: lock,
@@ -196,7 +207,7 @@ impl Tsdb {
     /// The part of `range` from the first window on in which `tenant` may have samples; `None` if there is none.
     #[must_use]
     pub fn times(&self, tenant: &TenantId, range: TimeRange) -> Option<TimeRange> {
-        let head = self.head.windows().into_iter().filter(|window| window.tenant == *tenant).map(|w| w.range);
+        let head = self.head.windows_of(tenant).into_iter().map(|window| window.range);
         let blocks = self.tenants.read().get(tenant).map(|blocks| blocks.list()).unwrap_or_default();
         let all = head.chain(blocks.iter().map(|block| block.range()));
         let first = all.filter(|one| one.overlaps(range)).map(|one| one.start.max(range.start)).min()?;
@@ -273,7 +284,13 @@ impl Tsdb {
     pub fn close(&self) -> Result<(), HeadError> {
         // A merge under way ends at its next series; its inputs stay.
         self.compaction.stop.store(true, Ordering::Relaxed);
-        self.upkeep.lock().stop();
+        let mut upkeep = self.upkeep.lock();
+        upkeep.stop();
+        if let Err(error) = upkeep.clock().save(&self.env) {
+            self.count_upkeep_error();
+            tracing::error!(%error, "writing the time of retention failed; the next start goes by an earlier one");
+        }
+        drop(upkeep);
         self.count_metadata_error(self.metadata.close());
         self.head.close()
     }
@@ -337,6 +354,19 @@ pub fn lock_data_dir(env: &Env, data_dir: &Path) -> Result<Box<dyn LockGuard>, O
     }
 }
 
+/// The clock of retention, which the newest sample tells if no file does.
+fn open_clock(
+    env: &Env,
+    options: &TsdbOptions,
+    tenants: &BTreeMap<TenantId, Arc<TenantBlocks>>,
+    head: &Head,
+    notes: &mut Vec<String>,
+) -> GuardedClock {
+    let blocks = tenants.values().flat_map(|blocks| blocks.list()).map(|block| block.range().end);
+    let newest_ms = blocks.chain(head.stats().max_time_ms).max();
+    GuardedClock::open(env, &options.data_dir, options.retention_clock_guard_ms, newest_ms, notes)
+}
+
 fn load_tenants(
     env: &Env,
     options: &TsdbOptions,
@@ -344,6 +374,8 @@ fn load_tenants(
 ) -> Result<BTreeMap<TenantId, Arc<TenantBlocks>>, OpenError> {
     let root = options.data_dir.join(TENANTS_DIR);
     let entries = env.disk.list(&root).map_err(|error| OpenError::Io { path: root.clone(), error })?;
+    // One sync for the directories of all tenants that are there.
+    env.disk.sync_dir(&root).map_err(|error| OpenError::Io { path: root.clone(), error })?;
     let mut tenants = BTreeMap::new();
     for entry in entries.into_iter().filter(|e| e.is_dir) {
         let path = root.join(&entry.name);
@@ -363,6 +395,7 @@ fn load_tenants(
             tracing::info!(%tenant, blocks = replaced.len(), "removing blocks that were merged before the last stop");
         }
         let blocks = TenantBlocks::new(&options.data_dir, &tenant, blocks);
+        blocks.note_durable_dir();
         blocks.doom(replaced);
         if let Err(error) = blocks.remove_doomed(env) {
             notes.push(format!(

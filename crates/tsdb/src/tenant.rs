@@ -4,8 +4,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use chronolith_base::Env;
+use chronolith_base::{Disk, Env};
 use chronolith_block::{Block, BlockError, precedence};
 use chronolith_format::meta::Ulid;
 use chronolith_model::TenantId;
@@ -21,6 +22,8 @@ pub(crate) struct TenantBlocks {
     /// `DATA/tenants/<id>`.
     pub(crate) dir: PathBuf,
     blocks: RwLock<Vec<Arc<Block>>>,
+    /// Whether `dir` is there and its name durable.
+    has_durable_dir: AtomicBool,
     /// Directories of blocks that are not in the list any more and must go before a younger block does.
     doomed: Mutex<Vec<PathBuf>>,
 }
@@ -29,7 +32,29 @@ impl TenantBlocks {
     pub(crate) fn new(data_dir: &Path, tenant: &TenantId, mut blocks: Vec<Arc<Block>>) -> TenantBlocks {
         blocks.sort_by_key(|b| precedence(b.meta()));
         let dir = tenant_dir(data_dir, tenant);
-        TenantBlocks { dir, blocks: RwLock::new(blocks), doomed: Mutex::default() }
+        let has_durable_dir = AtomicBool::new(false);
+        TenantBlocks { dir, blocks: RwLock::new(blocks), has_durable_dir, doomed: Mutex::default() }
+    }
+
+    /// Makes the directory and its name durable, once in a process: an earlier one may have ended, or failed, between the two.
+    ///
+    /// # Errors
+    /// As the disk reports; the next call tries again.
+    pub(crate) fn make_dir(&self, disk: &dyn Disk) -> std::io::Result<()> {
+        if self.has_durable_dir.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        disk.create_dir_all(&self.dir)?;
+        if let Some(parent) = self.dir.parent() {
+            disk.sync_dir(parent)?;
+        }
+        self.note_durable_dir();
+        Ok(())
+    }
+
+    /// Notes that the directory is there and its name durable.
+    pub(crate) fn note_durable_dir(&self) {
+        self.has_durable_dir.store(true, Ordering::Release);
     }
 
     /// All blocks, earlier written samples first.

@@ -5,6 +5,9 @@
 //! that fails does not stop the others.
 //! Not here: when a round runs (the server's upkeep thread calls `tick` every second).
 
+mod clock_file;
+mod clock_guard;
+mod due;
 mod idle;
 mod retry;
 
@@ -17,8 +20,10 @@ use chronolith_model::{BlockEncoding, TenantId, TimeRange};
 
 use crate::compaction::CompactionRounds;
 use crate::encoding::SeriesEncoder;
-use crate::store::{Tsdb, WINDOW_MS};
+use crate::store::{Counters, Tsdb, WINDOW_MS};
 use crate::tenant::TenantBlocks;
+pub(crate) use clock_file::GuardedClock;
+use due::{DueWindows, FlushRules, Waiting};
 use retry::{Retries, TenantRange};
 
 /// Due windows are looked for this often.
@@ -30,6 +35,13 @@ const RETRY_AFTER_MS: i64 = 10_000;
 /// Old windows are cut together to blocks of this width: backfilled months do not become thousands of blocks.
 const OLD_BLOCK_MS: i64 = 12 * WINDOW_MS;
 
+impl Counters {
+    fn note_waiting(&self, waiting: Waiting) {
+        self.waiting_windows.store(waiting.window_count, Ordering::Relaxed);
+        self.waiting_bytes.store(waiting.heap_bytes, Ordering::Relaxed);
+    }
+}
+
 /// When what is to be done next.
 #[derive(Default)]
 pub(crate) struct Upkeep {
@@ -38,11 +50,20 @@ pub(crate) struct Upkeep {
     /// When the next generation of series ends; 0 = none has begun.
     age_at_ms: i64,
     retries: Retries,
+    clock: GuardedClock,
     retention_at_ms: i64,
     compaction: CompactionRounds,
 }
 
 impl Upkeep {
+    pub(crate) fn new(clock: GuardedClock) -> Upkeep {
+        Upkeep { clock, ..Upkeep::default() }
+    }
+
+    pub(crate) fn clock(&self) -> &GuardedClock {
+        &self.clock
+    }
+
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -74,6 +95,7 @@ impl Tsdb {
             return;
         }
         let now_ms = self.env.clock.now_ms();
+        self.watch_clock(&mut upkeep.clock, now_ms);
         if now_ms >= upkeep.flush_at_ms || upkeep.flush_at_ms > now_ms + RETRY_AFTER_MS {
             upkeep.flush_at_ms = now_ms + FLUSH_LOOK_EVERY_MS;
             if let Err(error) = self.flush_due(&mut upkeep.retries, now_ms) {
@@ -86,7 +108,7 @@ impl Tsdb {
         self.cut_idle_due(&mut upkeep, now_ms);
         if now_ms >= upkeep.retention_at_ms || upkeep.retention_at_ms > now_ms + RETENTION_LOOK_EVERY_MS {
             upkeep.retention_at_ms = now_ms + RETENTION_LOOK_EVERY_MS;
-            self.remove_expired(now_ms);
+            self.remove_expired(now_ms, upkeep.clock.time_ms());
         }
         self.count_metadata_error(self.metadata.write_order_due(now_ms));
         self.compact_due(&mut upkeep.compaction, now_ms);
@@ -106,9 +128,16 @@ impl Tsdb {
     }
 
     fn flush_due(&self, retries: &mut Retries, now_ms: i64) -> Result<(), FlushError> {
-        let delay = self.options.flush_delay_ms;
-        let due = |w: &WindowStat| now_ms >= w.range.end.max(w.first_arrival_ms).saturating_add(delay);
-        let mut ranges = block_ranges(self.head.windows().into_iter().filter(due), now_ms);
+        let rules = FlushRules {
+            now_ms,
+            delay_ms: self.options.flush_delay_ms,
+            small_bytes: self.options.small_window_bytes,
+            waiting_bytes_max: self.options.waiting_bytes_max,
+        };
+        let mut due = DueWindows::new(rules);
+        self.head.visit_windows(|series_count, windows| due.add_tenant(series_count, windows));
+        let (mut ranges, waiting) = due.finish();
+        self.counters.note_waiting(waiting);
         retries.keep_due(&mut ranges, now_ms);
         let (flushed_count, flushed) = self.flush_ranges(ranges, retries, now_ms);
         // Not the checkpoint's own bytes: a head whose state is larger than the limit would write it over and over.
@@ -162,10 +191,7 @@ impl Tsdb {
     ) -> Result<(), FlushError> {
         let started = self.env.clock.mono_ns();
         let blocks = self.blocks_of(tenant);
-        self.env.disk.create_dir_all(&blocks.dir)?;
-        if let Some(parent) = blocks.dir.parent() {
-            self.env.disk.sync_dir(parent)?;
-        }
+        blocks.make_dir(&*self.env.disk)?;
         let encoding = self.limits_of(tenant).block_encoding;
         let writer = BlockWriter::create_after(&self.env, &blocks.dir, blocks.newest_ulid())?;
         let mut writer = writer.with_encoding(encoding);
@@ -216,8 +242,9 @@ impl Tsdb {
         })
     }
 
-    /// Removes blocks that are older than the retention, then the oldest beyond the size limit.
-    fn remove_expired(&self, now_ms: i64) {
+    /// Removes blocks that are older than the retention at `trusted_ms`, which is `now_ms` unless the clock has jumped, then the
+    /// oldest beyond the size limit.
+    fn remove_expired(&self, now_ms: i64, trusted_ms: i64) {
         let limits = self.limits();
         let mut all = Vec::new();
         let tenants: Vec<_> = self.tenants.read().iter().map(|(t, b)| (t.clone(), b.clone())).collect();
@@ -226,17 +253,18 @@ impl Tsdb {
             all.extend(blocks.list().into_iter().map(|block| (tenant.clone(), blocks.clone(), block)));
         }
         all.sort_by_key(|(_, _, block)| std::cmp::Reverse(block.range().end));
-        let oldest_ms = |tenant: &TenantId| match limits.of(tenant).retention_ms {
+        let oldest_ms = |tenant: &TenantId, time_ms: i64| match limits.of(tenant).retention_ms {
             0 => i64::MIN,
-            retention_ms => now_ms.saturating_sub(retention_ms),
+            retention_ms => time_ms.saturating_sub(retention_ms),
         };
-        let (mut kept_bytes, mut full) = (0u64, false);
+        let (mut kept_bytes, mut full, mut held_count) = (0u64, false, 0);
         for (tenant, blocks, block) in all {
             kept_bytes += block.size_bytes();
-            let too_old = block.range().end <= oldest_ms(&tenant);
+            let too_old = block.range().end <= oldest_ms(&tenant, trusted_ms);
             full |= self.options.retention_bytes > 0 && kept_bytes > self.options.retention_bytes;
             let too_much = full;
             if !too_old && !too_much {
+                held_count += u64::from(block.range().end <= oldest_ms(&tenant, now_ms));
                 continue;
             }
             kept_bytes -= block.size_bytes();
@@ -249,6 +277,7 @@ impl Tsdb {
             blocks.doom([block.dir().to_owned()]);
             self.remove_doomed(&tenant, &blocks);
         }
+        self.counters.held_blocks.store(held_count, Ordering::Relaxed);
     }
 
     /// Removes the files of blocks that left the list; those that cannot go are tried again at the next look.

@@ -2,6 +2,8 @@
 //! Holds: a tenant has the limits of all but for those that its entry names; an unknown limit or a bad value is an
 //! error with line, tenant and limit. Not here: what a limit does (`model::TenantLimits`).
 
+use std::collections::HashSet;
+
 use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
 use chronolith_tsdb::LimitsTable;
 
@@ -134,20 +136,19 @@ pub(super) fn split(entries: Vec<file::Entry>) -> Result<(Vec<file::Entry>, Vec<
     Ok((settings, tenants))
 }
 
-/// The limits of all tenants: `default` but for what `entries` say. An error is `line: what`.
+/// The limits of all tenants: `default` but for what `entries` say. An error is `line: what`. Cost: linear in the entries.
 pub(super) fn table(default: TenantLimits, entries: &[TenantEntry]) -> Result<LimitsTable, String> {
     let mut table = LimitsTable::from(default);
-    for (idx, entry) in entries.iter().enumerate() {
-        let TenantEntry { tenant, limit, value, line } = entry;
+    let mut seen = HashSet::with_capacity(entries.len());
+    for TenantEntry { tenant, limit, value, line } in entries {
         let id = TenantId::new(tenant).map_err(|why| format!("{line}: tenant {tenant:?}: {why}"))?;
         let Some(known) = LIMITS.iter().find(|known| known.key == limit) else {
             return Err(format!("{line}: tenant {tenant:?}: {}", unknown(limit)));
         };
-        if entries.iter().take(idx).any(|earlier| earlier.tenant == *tenant && earlier.limit == *limit) {
+        if !seen.insert((tenant, limit)) {
             return Err(format!("{line}: tenant {tenant:?}: {limit:?} is set twice"));
         }
-        let default = table.default.clone();
-        let limits = table.by_tenant.entry(id).or_insert(default);
+        let limits = table.by_tenant.entry(id).or_insert_with(|| table.default.clone());
         (known.apply)(limits, value).map_err(|why| format!("{line}: tenant {tenant:?}: {limit}: {why}"))?;
         if table.by_tenant.len() > TENANT_COUNT_MAX {
             return Err(format!("{line}: more than {TENANT_COUNT_MAX} tenants have limits of their own"));

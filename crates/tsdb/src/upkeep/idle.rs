@@ -8,9 +8,9 @@
 use std::sync::atomic::Ordering;
 
 use chronolith_head::IdleSeries;
-use chronolith_model::TimeRange;
 
-use super::{FlushError, Upkeep, block_range};
+use super::due::ranges_of;
+use super::{FlushError, Upkeep};
 use crate::store::Tsdb;
 
 /// A tenant's idle series go to a block when they are at least one in this many of its series.
@@ -65,11 +65,8 @@ impl Tsdb {
     }
 
     fn cut_idle_of(&self, idle: &IdleSeries, now_ms: i64) -> Result<(), FlushError> {
-        let windows = self.head.windows().into_iter().filter(|window| window.tenant == idle.tenant);
-        let mut ranges: Vec<TimeRange> = windows.map(|window| block_range(window.range, now_ms)).collect();
-        ranges.sort_unstable();
-        ranges.dedup();
-        for range in ranges {
+        let windows = self.head.windows_of(&idle.tenant);
+        for range in ranges_of(&windows, self.options.small_window_bytes, now_ms) {
             let snapshot = self.head.snapshot_idle(idle, range)?;
             if snapshot.series_count() > 0 {
                 self.write_and_drop(&idle.tenant, range, snapshot)?;

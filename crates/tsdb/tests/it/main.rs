@@ -1,5 +1,6 @@
 //! The store as a whole on a fake machine: full disks, retention, crashes, and a model of what it must answer.
 
+mod clock_guard;
 mod compaction;
 mod delete;
 mod disk_full;
@@ -16,6 +17,7 @@ mod idle;
     reason = "shared with the tests of the head, where it is a module of each file, and more of it is used"
 )]
 mod kinds;
+mod many_tenants;
 mod metadata;
 mod model;
 mod policy;
