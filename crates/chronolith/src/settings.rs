@@ -219,6 +219,12 @@ static SETTINGS: &[Setting] = &[
         set(&mut s.server.query.cache_bytes_max, size(v))
     }),
     at_start(
+        "query.align-steps",
+        "off",
+        "Round start and end of range queries down to multiples of their step, so that kept results fit",
+        |s, v| set(&mut s.server.query.align_steps, switch(v)),
+    ),
+    at_start(
         "query.log-slow",
         "0",
         "Queries that take longer go to the log with their plan, target slow_query; 0 = none",

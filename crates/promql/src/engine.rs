@@ -33,6 +33,7 @@ use chronolith_model::{FloatHistogram, Labels, METRIC_NAME, QueryError, Queryabl
 
 use crate::ast::{Expr, ExprKind, RangeExtension, ValueType};
 use crate::parser::ParserOptions;
+pub use annotation::steps::{StepRun, StepSet};
 use grid::Grid;
 use plan::{Planner, value_type};
 use rollup::extended;
@@ -211,6 +212,8 @@ pub struct QueryResult {
     pub warnings: Vec<String>,
     /// Possible mistakes ("PromQL info: ...").
     pub infos: Vec<String>,
+    /// The steps that each of `infos` is about; `None` if that is not known of all warnings and infos.
+    pub info_steps: Option<Vec<StepSet>>,
     /// Samples that were read.
     pub samples_read: u64,
     /// Most samples held at once.
@@ -323,9 +326,9 @@ impl Engine {
 
 fn finish<'q>(run: &'q Run<'q>) -> Result<QueryResult, EvalError> {
     let value = if run.query.step_ms > 0 { range_value(run)? } else { instant_value(run)? };
-    let (warnings, infos) = run.annotations.take();
+    let annotation::Texts { warnings, infos, info_steps } = run.annotations.take();
     let (samples_read, samples_peak) = (run.samples_read(), run.samples_peak());
-    Ok(QueryResult { value, warnings, infos, samples_read, samples_peak })
+    Ok(QueryResult { value, warnings, infos, info_steps, samples_read, samples_peak })
 }
 
 fn range_value<'q>(run: &'q Run<'q>) -> Result<Value, EvalError> {

@@ -74,6 +74,8 @@ pub struct QueryOptions {
     pub read_bytes_max: u64,
     /// Memory of results of range queries that are kept; 0 = none.
     pub cache_bytes_max: u64,
+    /// Start and end of a range query are rounded down to multiples of its step.
+    pub align_steps: bool,
 }
 
 impl Default for QueryOptions {
@@ -88,6 +90,7 @@ impl Default for QueryOptions {
             log_slow_ms: 0,
             read_bytes_max: 64 << 30,
             cache_bytes_max: 64 << 20,
+            align_steps: false,
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Holds: what is handed out equals what a fresh evaluation would give: a step is used again only if no sample within
 //! its reach has been written, deleted or removed since the entry was computed (ADR 0025). Memory of all entries stays
-//! below the setting; the entry that was used longest ago goes first.
+//! below the setting; the extent that was used longest ago goes first. A partial hit needs an expression that joins
+//! (`Reach::joins`); infos are handed out for the steps that they are about.
 //! Not here: which expressions have a reach (`promql::engine::reach`), what changed (`model::change`).
 
 use std::collections::HashMap;
@@ -11,14 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_model::change::Changed;
 use chronolith_model::{FloatHistogram, TenantId};
-use chronolith_promql::engine::MatrixSeries;
 use chronolith_promql::engine::reach::Reach;
+use chronolith_promql::engine::{MatrixSeries, StepSet};
 use parking_lot::Mutex;
 
 use crate::limits::RANGE_CACHE_ENTRIES_MAX;
 
 /// The part of the cache that one entry may take is 1 divided by this.
 const ENTRY_SHARE: u64 = 8;
+/// Results of one query and step over different ranges.
+const EXTENTS_PER_KEY_MAX: usize = 4;
 
 /// What makes two range queries parts of the same series of steps.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -32,13 +35,24 @@ pub(crate) struct CacheKey {
     pub(crate) lookback_ms: i64,
 }
 
-struct Entry {
+/// A kept result of consecutive steps.
+struct Extent {
     generation: u64,
     first_ms: i64,
     last_ms: i64,
     series: Arc<Vec<MatrixSeries>>,
+    /// Infos, with the steps they are about.
+    infos: Arc<Infos>,
     bytes: u64,
     used: u64,
+}
+
+/// Infos of a result. They quote positions, so they belong to the query as it was written.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Infos {
+    /// The query's text; empty without infos.
+    pub(crate) query: String,
+    pub(crate) list: Vec<(String, StepSet)>,
 }
 
 /// The beginning of a result that needs not be computed.
@@ -47,11 +61,25 @@ pub(crate) struct Reused {
     first_ms: i64,
     /// The last step that may be used.
     pub(crate) last_ms: i64,
+    /// The infos about these steps.
+    pub(crate) infos: Vec<(String, StepSet)>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) reach: Reach,
+    pub(crate) first_ms: i64,
+    pub(crate) last_ms: i64,
+    /// The query as it was written.
+    pub(crate) text: &'a str,
 }
 
 #[derive(Default)]
 struct Entries {
-    by_key: HashMap<CacheKey, Entry>,
+    /// Extents of one query and step: a panel over an hour and one over a day each keep their own.
+    by_key: HashMap<CacheKey, Vec<Extent>>,
+    extent_count: usize,
     bytes: u64,
     clock: u64,
 }
@@ -93,83 +121,90 @@ impl RangeCache {
         self.bytes_max > 0
     }
 
-    /// The steps from `first_ms` to at most `last_ms` that are still right. `changed` answers for a generation.
+    /// The steps from the first one that are still right. `changed` answers for a generation.
     pub(crate) fn find(
         &self,
         key: &CacheKey,
-        reach: Reach,
-        (first_ms, last_ms): (i64, i64),
-        changed: impl FnOnce(u64) -> Changed,
+        wanted: Wanted<'_>,
+        changed: impl Fn(u64) -> Changed,
     ) -> Option<Reused> {
-        let reused = self.usable(key, reach, (first_ms, last_ms), changed);
+        let reused = self.usable(key, wanted, changed);
         let counter = match &reused {
             None => &self.misses,
-            Some(reused) if reused.last_ms >= last_ms => &self.hits,
+            Some(reused) if reused.last_ms >= wanted.last_ms => &self.hits,
             Some(_) => &self.partial_hits,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         reused
     }
 
-    fn usable(
-        &self,
-        key: &CacheKey,
-        reach: Reach,
-        (first_ms, last_ms): (i64, i64),
-        changed: impl FnOnce(u64) -> Changed,
-    ) -> Option<Reused> {
+    /// What the extent that reaches furthest gives.
+    fn usable(&self, key: &CacheKey, wanted: Wanted<'_>, changed: impl Fn(u64) -> Changed) -> Option<Reused> {
         let mut entries = self.entries.lock();
         entries.clock += 1;
         let used = entries.clock;
-        let entry = entries.by_key.get_mut(key)?;
-        entry.used = used;
-        let changed = changed(entry.generation);
-        let oldest = changed.removed_before_ms.saturating_add(reach.behind_ms);
-        if first_ms < entry.first_ms || first_ms < oldest {
-            return None;
-        }
-        let newest = changed.written_from_ms.saturating_sub(reach.ahead_ms).saturating_sub(1);
-        let end = entry.last_ms.min(last_ms).min(newest);
-        if end < first_ms {
-            return None;
-        }
-        // The last step that is not after the end.
-        let last_ms = first_ms + (end - first_ms) / key.step_ms * key.step_ms;
-        Some(Reused { series: entry.series.clone(), first_ms, last_ms })
+        let extents = entries.by_key.get_mut(key)?;
+        let found = extents.iter_mut().filter_map(|extent| {
+            let changed = changed(extent.generation);
+            let reused = extent.usable(key.step_ms, wanted, changed)?;
+            Some((reused, extent))
+        });
+        let (reused, extent) = found.max_by_key(|(reused, _)| reused.last_ms)?;
+        extent.used = used;
+        Some(reused)
     }
 
-    /// Keeps a result whose evaluation began after `generation` was taken, unless it is too large.
+    /// Keeps a result whose evaluation began after `generation` was taken, unless it is too large. It replaces those that it
+    /// covers and those of about the same length that it overlaps: the same panel, some steps earlier.
     pub(crate) fn keep(
         &self,
         key: CacheKey,
         generation: u64,
         (first_ms, last_ms): (i64, i64),
         series: &[MatrixSeries],
+        infos: Infos,
     ) {
-        let bytes = bytes_of(series) + (size_of::<CacheKey>() + size_of::<Entry>() + key.text.len()) as u64;
+        let info_bytes: usize = infos
+            .list
+            .iter()
+            .map(|(text, steps)| text.len() + size_of_val(steps) + size_of_val(steps.runs()))
+            .sum();
+        let own_bytes =
+            size_of::<CacheKey>() + size_of::<Extent>() + key.text.len() + infos.query.len() + info_bytes;
+        let bytes = bytes_of(series) + own_bytes as u64;
         let mut entries = self.entries.lock();
-        if let Some(before) = entries.by_key.remove(&key) {
-            entries.bytes -= before.bytes;
-        }
+        entries.clock += 1;
+        let used = entries.clock;
+        entries.remove(&key, |extent| extent.is_replaced_by(first_ms, last_ms));
         if bytes > self.bytes_max / ENTRY_SHARE {
             return;
         }
-        while entries.bytes + bytes > self.bytes_max || entries.by_key.len() >= RANGE_CACHE_ENTRIES_MAX {
+        if entries.by_key.get(&key).is_some_and(|extents| extents.len() >= EXTENTS_PER_KEY_MAX) {
+            let oldest =
+                entries.by_key.get(&key).and_then(|list| list.iter().map(|extent| extent.used).min());
+            entries.remove(&key, |extent| Some(extent.used) == oldest);
+        }
+        while entries.bytes + bytes > self.bytes_max || entries.extent_count >= RANGE_CACHE_ENTRIES_MAX {
             if !self.evict(&mut entries) {
                 break;
             }
         }
-        entries.clock += 1;
         let series = Arc::new(series.to_vec());
-        let entry = Entry { generation, first_ms, last_ms, series, bytes, used: entries.clock };
+        let extent = Extent { generation, first_ms, last_ms, series, infos: Arc::new(infos), bytes, used };
         entries.bytes += bytes;
-        entries.by_key.insert(key, entry);
+        entries.extent_count += 1;
+        entries.by_key.entry(key).or_default().push(extent);
     }
 
     fn evict(&self, entries: &mut Entries) -> bool {
-        let oldest = entries.by_key.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
-        let Some(gone) = oldest.and_then(|key| entries.by_key.remove(&key)) else { return false };
-        entries.bytes -= gone.bytes;
+        let oldest = entries
+            .by_key
+            .iter()
+            .flat_map(|(key, extents)| extents.iter().map(move |extent| (extent.used, key)))
+            .min_by_key(|(used, _)| *used)
+            .map(|(used, key)| (used, key.clone()));
+        let Some((used, key)) = oldest else { return false };
+        entries.remove(&key, |extent| extent.used == used);
         self.evictions.fetch_add(1, Ordering::Relaxed);
         true
     }
@@ -182,9 +217,65 @@ impl RangeCache {
             partial_hits: load(&self.partial_hits),
             misses: load(&self.misses),
             evictions: load(&self.evictions),
-            entries: entries.by_key.len(),
+            entries: entries.extent_count,
             bytes: entries.bytes,
         }
+    }
+}
+
+impl Entries {
+    /// Removes the extents of `key` that `is_gone` names.
+    fn remove(&mut self, key: &CacheKey, is_gone: impl Fn(&Extent) -> bool) {
+        let Some(extents) = self.by_key.get_mut(key) else { return };
+        for gone in extents.extract_if(.., |extent| is_gone(extent)) {
+            self.bytes -= gone.bytes;
+            self.extent_count -= 1;
+        }
+        if extents.is_empty() {
+            self.by_key.remove(key);
+        }
+    }
+}
+
+impl Extent {
+    /// The part that is wanted and still right.
+    fn usable(&self, step_ms: i64, wanted: Wanted<'_>, changed: Changed) -> Option<Reused> {
+        let Wanted { reach, first_ms, last_ms, text } = wanted;
+        let oldest = changed.removed_before_ms.saturating_add(reach.behind_ms);
+        if first_ms < self.first_ms || first_ms < oldest {
+            return None;
+        }
+        let newest = changed.written_from_ms.saturating_sub(reach.ahead_ms).saturating_sub(1);
+        let end = self.last_ms.min(last_ms).min(newest);
+        if end < first_ms {
+            return None;
+        }
+        // The last step that is not after the end.
+        let end = first_ms + (end - first_ms) / step_ms * step_ms;
+        if end < last_ms && !reach.joins {
+            return None;
+        }
+        let infos = self.infos.within(first_ms, end, text)?;
+        Some(Reused { series: self.series.clone(), first_ms, last_ms: end, infos })
+    }
+
+    fn is_replaced_by(&self, first_ms: i64, last_ms: i64) -> bool {
+        let covered = first_ms <= self.first_ms && self.last_ms <= last_ms;
+        let (length, own_length) = (last_ms - first_ms, self.last_ms - self.first_ms);
+        let similar = length.abs_diff(own_length) <= length.unsigned_abs() / 4;
+        let overlaps = first_ms <= self.last_ms && self.first_ms <= last_ms;
+        covered || (similar && overlaps)
+    }
+}
+
+impl Infos {
+    /// The infos that a fresh evaluation of these steps would give; `None` if the query was written otherwise.
+    fn within(&self, first_ms: i64, last_ms: i64, text: &str) -> Option<Vec<(String, StepSet)>> {
+        if self.query != text && !self.list.is_empty() {
+            return None;
+        }
+        let clipped = self.list.iter().map(|(info, steps)| (info.clone(), steps.within(first_ms, last_ms)));
+        Some(clipped.filter(|(_, steps)| !steps.is_empty()).collect())
     }
 }
 
@@ -249,8 +340,13 @@ pub(crate) fn bytes_of(series: &[MatrixSeries]) -> u64 {
 mod tests {
     use super::*;
     use chronolith_model::LabelsBuilder;
+    use chronolith_promql::engine::StepRun;
 
-    const REACH: Reach = Reach { behind_ms: 300, ahead_ms: 0 };
+    const REACH: Reach = Reach { behind_ms: 300, ahead_ms: 0, joins: true };
+
+    fn wanted((first_ms, last_ms): (i64, i64)) -> Wanted<'static> {
+        Wanted { reach: REACH, first_ms, last_ms, text: "m" }
+    }
 
     fn key(text: &str) -> CacheKey {
         let text = text.to_owned();
@@ -267,13 +363,13 @@ mod tests {
 
     fn filled() -> RangeCache {
         let cache = RangeCache::new(1 << 20);
-        cache.keep(key("m"), 1, (1000, 1100), &[series("a", (100..=110).map(|k| k * 10))]);
+        cache.keep(key("m"), 1, (1000, 1100), &[series("a", (100..=110).map(|k| k * 10))], Infos::default());
         cache
     }
 
     #[track_caller]
     fn check(range: (i64, i64), changed: Changed, want_last: Option<i64>) {
-        let found = filled().find(&key("m"), REACH, range, |_| changed);
+        let found = filled().find(&key("m"), wanted(range), |_| changed);
         assert_eq!(found.map(|reused| reused.last_ms), want_last, "{range:?} {changed:?}");
     }
 
@@ -299,9 +395,9 @@ mod tests {
     fn parts_are_joined_by_labels() {
         let cache = RangeCache::new(1 << 20);
         let kept = [series("b", [1000, 1010]), series("c", [1000]), series("e", [1020])];
-        cache.keep(key("m"), 1, (1000, 1020), &kept);
+        cache.keep(key("m"), 1, (1000, 1020), &kept, Infos::default());
         let changed = Changed { written_from_ms: 1020, ..Changed::NOTHING };
-        let reused = cache.find(&key("m"), REACH, (1010, 1030), |_| changed).expect("there");
+        let reused = cache.find(&key("m"), wanted((1010, 1030)), |_| changed).expect("there");
         let tail = vec![series("a", [1020]), series("b", [1020, 1030]), series("d", [1030])];
         let want = vec![series("a", [1020]), series("b", [1010, 1020, 1030]), series("d", [1030])];
         assert_eq!(reused.followed_by(tail), want);
@@ -311,13 +407,66 @@ mod tests {
     fn memory_is_bounded_and_the_least_used_goes() {
         let cache = RangeCache::new(20_000);
         for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o"] {
-            cache.keep(key(name), 1, (0, 100), &[series("a", (0..100).map(|k| k * 10))]);
-            assert!(cache.find(&key("a"), REACH, (0, 100), |_| Changed::NOTHING).is_some(), "{name}");
+            cache.keep(key(name), 1, (0, 100), &[series("a", (0..100).map(|k| k * 10))], Infos::default());
+            assert!(cache.find(&key("a"), wanted((0, 100)), |_| Changed::NOTHING).is_some(), "{name}");
             assert!(cache.counts().bytes <= 20_000);
         }
-        assert!(cache.find(&key("b"), REACH, (0, 100), |_| Changed::NOTHING).is_none());
+        assert!(cache.find(&key("b"), wanted((0, 100)), |_| Changed::NOTHING).is_none());
         assert!(cache.counts().evictions > 0);
-        cache.keep(key("a"), 2, (0, 100), &[series("a", (0..1000).map(|k| k * 10))]);
-        assert!(cache.find(&key("a"), REACH, (0, 100), |_| Changed::NOTHING).is_none(), "too large to keep");
+        cache.keep(key("a"), 2, (0, 100), &[series("a", (0..1000).map(|k| k * 10))], Infos::default());
+        assert!(cache.find(&key("a"), wanted((0, 100)), |_| Changed::NOTHING).is_none(), "too large to keep");
+    }
+
+    #[test]
+    fn panels_over_a_day_and_an_hour_do_not_evict_each_other() {
+        let cache = RangeCache::new(1 << 20);
+        let keep =
+            |first, last| cache.keep(key("m"), 1, (first, last), &[series("a", [last])], Infos::default());
+        let whole = |first, last| {
+            cache
+                .find(&key("m"), wanted((first, last)), |_| Changed::NOTHING)
+                .is_some_and(|r| r.last_ms == last)
+        };
+        for step in 0..20 {
+            let now = 100_000 + step * 10;
+            keep(now - 24_000, now);
+            keep(now - 1_000, now);
+            keep(now - 7_000, now);
+            assert!(
+                whole(now - 24_000, now) && whole(now - 1_000, now) && whole(now - 500, now),
+                "step {step}"
+            );
+            assert!(cache.counts().entries <= 3, "the panel of before is replaced");
+        }
+        for far in 0..10 {
+            keep(far * 1_000_000, far * 1_000_000 + 100);
+        }
+        assert!(cache.counts().entries <= EXTENTS_PER_KEY_MAX);
+    }
+
+    #[test]
+    fn an_expression_that_may_collide_is_used_whole_or_not_at_all() {
+        let reach = Reach { joins: false, ..REACH };
+        let find = |range| {
+            let wanted = Wanted { reach, ..wanted(range) };
+            filled().find(&key("m"), wanted, |_| Changed::NOTHING).map(|reused| reused.last_ms)
+        };
+        assert_eq!(find((1010, 1100)), Some(1100));
+        assert_eq!(find((1010, 1110)), None);
+    }
+
+    #[test]
+    fn infos_are_those_of_the_steps_that_are_used() {
+        let steps = |first_ms, last_ms| StepSet::new(10, [StepRun { first_ms, last_ms }]).expect("one run");
+        let list = vec![("a".to_owned(), steps(1000, 1100)), ("b".to_owned(), steps(1050, 1050))];
+        let infos = Infos { query: "m".to_owned(), list };
+        let names = |first, last, text: &str| {
+            let found = infos.within(first, last, text)?;
+            Some(found.into_iter().map(|(name, _)| name).collect::<String>())
+        };
+        assert_eq!(names(1000, 1100, "m").as_deref(), Some("ab"));
+        assert_eq!(names(1060, 1090, "m").as_deref(), Some("a"));
+        assert_eq!(names(1110, 1190, "m").as_deref(), Some(""));
+        assert_eq!(names(1000, 1100, "m "), None, "positions are those of another text");
     }
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod note;
 pub(crate) mod order;
+pub(crate) mod steps;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -13,6 +14,7 @@ use super::call::calendar::rfc3339;
 use crate::ast::{Expr, Span};
 use note::Note;
 use order::{Order, Origin};
+use steps::StepSet;
 
 /// Texts kept per kind; what comes after is counted only by being left out.
 const ANNOTATIONS_MAX: usize = 100;
@@ -65,6 +67,19 @@ impl SetAside {
 struct Annotation {
     message: String,
     origin: Origin,
+    /// The steps it is about, if they are known.
+    steps: Option<StepSet>,
+}
+
+/// Annotations as texts.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Texts {
+    /// Likely mistakes.
+    pub(crate) warnings: Vec<String>,
+    /// Possible mistakes.
+    pub(crate) infos: Vec<String>,
+    /// The steps of each info; `None` if those of any annotation are unknown.
+    pub(crate) info_steps: Option<Vec<StepSet>>,
 }
 
 /// Counts of classic buckets that had to be raised before a quantile could be found.
@@ -118,12 +133,17 @@ impl<'q> Annotations<'q> {
 
     /// Adds a warning.
     pub(crate) fn warn(&self, message: &str, origin: Origin) {
-        self.add(&mut self.lock().warnings, message, origin);
+        self.add(&mut self.lock().warnings, Annotation { message: message.to_owned(), origin, steps: None });
     }
 
     /// Adds an info.
     pub(crate) fn inform(&self, message: &str, origin: Origin) {
-        self.add(&mut self.lock().infos, message, origin);
+        self.add(&mut self.lock().infos, Annotation { message: message.to_owned(), origin, steps: None });
+    }
+
+    /// Adds an info about these steps of the query.
+    pub(crate) fn inform_at(&self, message: &str, origin: Origin, steps: Option<StepSet>) {
+        self.add(&mut self.lock().infos, Annotation { message: message.to_owned(), origin, steps });
     }
 
     /// Adds what is to be said about native histograms.
@@ -171,12 +191,12 @@ impl<'q> Annotations<'q> {
         for (name, origin, count) in later.0.overlaps {
             self.note(Note::StartOverlap(&name, count), origin);
         }
-        later.0.warnings.into_iter().for_each(|a| self.warn(&a.message, a.origin));
-        later.0.infos.into_iter().for_each(|a| self.inform(&a.message, a.origin));
+        later.0.warnings.into_iter().for_each(|a| self.add(&mut self.lock().warnings, a));
+        later.0.infos.into_iter().for_each(|a| self.add(&mut self.lock().infos, a));
     }
 
     /// Takes all warnings and all infos out.
-    pub(crate) fn take(&self) -> (Vec<String>, Vec<String>) {
+    pub(crate) fn take(&self) -> Texts {
         // A statement of its own: the lock is not to be held in the loop.
         let repairs = std::mem::take(&mut self.lock().repairs);
         let overlaps = std::mem::take(&mut self.lock().overlaps);
@@ -192,14 +212,19 @@ impl<'q> Annotations<'q> {
                 |a: Annotation| format!("PromQL {kind}: {} ({})", a.message, self.position(a.origin.span));
             std::mem::take(list).into_iter().map(text).collect()
         };
-        (texts("warning", &mut lists.warnings), texts("info", &mut lists.infos))
+        let is_cut = lists.infos.len() >= ANNOTATIONS_MAX;
+        let steps = || lists.infos.iter().map(|info| info.steps.clone()).collect();
+        let info_steps = if lists.warnings.is_empty() && !is_cut { steps() } else { None };
+        let warnings = texts("warning", &mut lists.warnings);
+        Texts { warnings, infos: texts("info", &mut lists.infos), info_steps }
     }
 
-    fn add(&self, list: &mut Vec<Annotation>, message: &str, origin: Origin) {
-        if let Some(before) = list.iter_mut().find(|before| before.message == message) {
-            before.origin = self.later(before.origin, origin);
+    fn add(&self, list: &mut Vec<Annotation>, annotation: Annotation) {
+        if let Some(before) = list.iter_mut().find(|before| before.message == annotation.message) {
+            before.origin = self.later(before.origin, annotation.origin);
+            before.steps = before.steps.take().zip(annotation.steps).and_then(|(a, b)| a.union(&b));
         } else if list.len() < ANNOTATIONS_MAX {
-            list.push(Annotation { message: message.to_owned(), origin });
+            list.push(annotation);
         }
     }
 

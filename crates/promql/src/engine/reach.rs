@@ -1,10 +1,13 @@
-//! How far around an evaluation time an expression looks, and whether a step's value depends on that time alone:
-//! what a cache of results must know.
+//! What a cache of results must know about an expression: how far around an evaluation time it looks, whether the value of a
+//! step depends on that time alone, and whether results of two ranges may be joined.
 //!
 //! Holds: if there is a reach, the value of a step is a function of the samples within it, whatever the first and
-//! last step of the query are. `@` and whatever asks for the query's own range or step (`start()`, `end()`, `range()`,
+//! last step of the query are. An error is not: two series with the same labels fail a query even if they never
+//! have a value at the same step, so results are joined only where no two series can lose what tells them apart. `@` and whatever asks for the query's own range or step (`start()`, `end()`, `range()`,
 //! `step()`, computed durations) have none.
 //! Not here: the cache (`server`).
+
+mod collision;
 
 use super::EngineOptions;
 use crate::ast::{DurationExpr, Expr, ExprKind, VectorSelector};
@@ -16,6 +19,9 @@ pub struct Reach {
     pub behind_ms: i64,
     /// Into the future (negative offsets); 0 or more.
     pub ahead_ms: i64,
+    /// The result over a range equals the joined results over its parts. If not, a query over the whole range may fail
+    /// ("vector cannot contain metrics with the same labelset") where none over a part does.
+    pub joins: bool,
 }
 
 /// Evaluation times relative to those of the query.
@@ -29,7 +35,7 @@ struct Shift {
 /// Cost: the nodes of the tree.
 #[must_use]
 pub fn reach(expr: &Expr, lookback_ms: i64, options: &EngineOptions) -> Option<Reach> {
-    let mut reach = Reach { behind_ms: 0, ahead_ms: 0 };
+    let mut reach = Reach { behind_ms: 0, ahead_ms: 0, joins: !collision::is_possible(expr, options) };
     let mut left = vec![(expr, Shift { earliest_ms: 0, latest_ms: 0 })];
     while let Some((expr, shift)) = left.pop() {
         match &expr.kind {

@@ -6,6 +6,7 @@ use chronolith_model::Labels;
 use super::EvalError;
 use super::annotation::note::{Note, Operation};
 use super::annotation::order::Origin;
+use super::annotation::steps::{StepRun, StepSet};
 use super::grid::{Grid, Windows};
 use super::histogram::growth::RangeNotes;
 use super::rollup::{Rollup, RollupBuffer};
@@ -94,8 +95,8 @@ pub(crate) struct RangeFn<'q> {
 #[derive(Default)]
 pub(crate) struct RangeScratch {
     buffer: RollupBuffer,
-    /// The last metric that was taken for a gauge: its series come one behind the other.
-    gauge: String,
+    /// The last metric that was taken for a gauge, and the steps with values: its series come one after the other.
+    gauge: (String, Option<StepSet>),
 }
 
 impl RangeFn<'_> {
@@ -117,10 +118,8 @@ impl RangeFn<'_> {
         if !self.fill(labels, samples, scratch, out)? {
             return Ok(false);
         }
-        let any_float =
-            || (0..out.values.len()).any(|step| matches!(out.element(step), Some(Element::Float(_))));
-        if self.rollup.wants_counter() && any_float() {
-            self.inform_of_gauge(labels, &mut scratch.gauge);
+        if self.rollup.wants_counter() {
+            self.inform_of_gauge(labels, out, &mut scratch.gauge);
         }
         out.drop_name = drop_name;
         out.labels = labels.clone();
@@ -211,29 +210,57 @@ impl RangeFn<'_> {
         Ok(())
     }
 
-    fn inform_of_gauge(&self, labels: &Labels, last: &mut String) {
+    /// Adds the info that a function for counters is applied to a metric that is none, if a step has a float.
+    fn inform_of_gauge(&self, labels: &Labels, out: &StepSeries, last: &mut (String, Option<StepSet>)) {
         let name = labels.metric_name().unwrap_or("");
-        if self.run.options.type_and_unit_labels {
-            let kind = labels.get("__type__").unwrap_or("");
-            if !name.is_empty() && kind != "counter" && kind != "histogram" {
-                let message = format!(
-                    "metric might not be a counter, __type__ label is not set to \"counter\" or \"histogram\", got \
-                     {kind:?}: {name:?}"
-                );
-                self.run.annotations.inform(&message, self.origin);
-            }
+        let is_typed = self.run.options.type_and_unit_labels;
+        let kind = labels.get("__type__").unwrap_or("");
+        let is_counter = if is_typed {
+            kind == "counter" || kind == "histogram"
+        } else {
+            ["_total", "_sum", "_count", "_bucket"].iter().any(|suffix| name.ends_with(suffix))
+        };
+        let is_float = |step: usize| matches!(out.element(step), Some(Element::Float(_)));
+        if name.is_empty() || is_counter || !(0..out.values.len()).any(is_float) {
             return;
         }
-        let counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|suffix| name.ends_with(suffix));
-        if name == last || counter {
+        let steps = self.steps_of_query((0..out.values.len()).filter(|&step| is_float(step)));
+        let is_same = name == last.0 && !is_typed;
+        let known = match (&last.1, steps) {
+            (Some(before), Some(steps)) if is_same => before.union(&steps),
+            (_, steps) => steps,
+        };
+        if is_same && known == last.1 {
             return;
         }
-        name.clone_into(last);
-        let mut message =
-            String::from("metric might not be a counter, name does not end in _total/_sum/_count/_bucket: ");
+        *last = (name.to_owned(), known.clone());
+        let mut message = if is_typed {
+            format!(
+                "metric might not be a counter, __type__ label is not set to \"counter\" or \"histogram\", got \
+                 {kind:?}: "
+            )
+        } else {
+            String::from("metric might not be a counter, name does not end in _total/_sum/_count/_bucket: ")
+        };
         // Writing to a String cannot fail.
         let _ = chronolith_model::quote::write_quoted(&mut message, name);
-        self.run.annotations.inform(&message, self.origin);
+        self.run.annotations.inform_at(&message, self.origin, known);
+    }
+
+    /// These steps, ascending; `None` within a subquery, whose steps are not those of the query.
+    fn steps_of_query(&self, steps: impl Iterator<Item = usize>) -> Option<StepSet> {
+        let (grid, query) = (&self.windows.grid, self.run.query);
+        if Grid::between(query.start_ms, query.end_ms, query.step_ms).as_ref() != Some(grid) {
+            return None;
+        }
+        let mut runs: Vec<StepRun> = Vec::new();
+        for time_ms in steps.map(|step| grid.time(step)) {
+            match runs.last_mut() {
+                Some(run) if run.last_ms.saturating_add(grid.step_ms) == time_ms => run.last_ms = time_ms,
+                _ => runs.push(StepRun { first_ms: time_ms, last_ms: time_ms }),
+            }
+        }
+        StepSet::new(grid.step_ms, runs)
     }
 }
 

@@ -38,6 +38,15 @@ enum Moments {
     Steps { start_ms: i64, end_ms: i64, step_ms: i64 },
 }
 
+impl Moments {
+    /// Steps at multiples of the step, so that requests made at different times ask for the same ones.
+    fn aligned(self) -> Moments {
+        let Moments::Steps { start_ms, end_ms, step_ms } = self else { return self };
+        let floor = |ms: i64| ms.saturating_sub(ms.rem_euclid(step_ms));
+        Moments::Steps { start_ms: floor(start_ms), end_ms: floor(end_ms), step_ms }
+    }
+}
+
 /// Whether the plan is wanted beside the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Explain {
@@ -81,6 +90,7 @@ pub(super) async fn range(State(app): State<Arc<App>>, request: Request) -> Resu
     let call = work::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
     let moments = steps(&call.params)?;
+    let moments = if app.options.query.align_steps { moments.aligned() } else { moments };
     answer(&app, call, limit, moments).await
 }
 

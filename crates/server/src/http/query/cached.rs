@@ -1,17 +1,17 @@
 //! Range queries through the cache of results.
 //! Holds: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an expression without
-//! a reach; a result with warnings or infos is not kept, because they speak of all of its steps.
+//! a reach; a result with warnings is not kept, nor one with infos about unknown steps.
 //! Not here: the cache (`range_cache`), its exactness (ADR 0025).
 
 use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::{QueryError, Queryable};
 use chronolith_promql::engine::reach::reach;
-use chronolith_promql::engine::{Query, QueryResult, Value};
+use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
 
 use super::explain::StatsWish;
 use super::{ApiError, Explain, Running, eval_error};
 use crate::app::App;
-use crate::range_cache::CacheKey;
+use crate::range_cache::{CacheKey, Infos, Wanted};
 
 impl Running<'_> {
     /// The result of a query, with the steps that need not be computed from the cache.
@@ -45,9 +45,9 @@ impl Running<'_> {
         let store = app.store()?;
         // Before anything is read: what is written from here on counts as changed for the next reader.
         let generation = store.generation(&request.call.tenant);
-        let steps = (query.start_ms, last_ms);
+        let wanted = Wanted { reach, first_ms: query.start_ms, last_ms, text: self.text() };
         let changed = |since| store.changed_since(&request.call.tenant, since);
-        let result = match app.range_cache.find(&key, reach, steps, changed) {
+        let result = match app.range_cache.find(&key, wanted, changed) {
             None => run(query)?,
             Some(reused) => {
                 let _held = self.ctx.budget.reserve(reused.bytes()).map_err(QueryError::from)?;
@@ -60,20 +60,47 @@ impl Running<'_> {
                 if let Value::Matrix(series) = &mut result.value {
                     *series = reused.followed_by(std::mem::take(series));
                 }
+                join_infos(&mut result, reused.infos);
                 if is_whole {
                     return Ok(result);
                 }
                 result
             }
         };
-        if let Value::Matrix(series) = &result.value
-            && result.warnings.is_empty()
-            && result.infos.is_empty()
-        {
-            app.range_cache.keep(key, generation, steps, series);
+        if let (Value::Matrix(series), Some(infos)) = (&result.value, infos_of(&result, self.text())) {
+            app.range_cache.keep(key, generation, (query.start_ms, last_ms), series, infos);
         }
         Ok(result)
     }
+}
+
+/// Infos with their steps; `None` if those are not known, or there are warnings: such a result is not kept.
+fn infos_of(result: &QueryResult, text: &str) -> Option<Infos> {
+    let steps = result.info_steps.as_ref().filter(|_| result.warnings.is_empty())?;
+    let query = if steps.is_empty() { String::new() } else { text.to_owned() };
+    Some(Infos { query, list: result.infos.iter().cloned().zip(steps.iter().cloned()).collect() })
+}
+
+/// Adds those of the steps that were not computed, before the others.
+fn join_infos(result: &mut QueryResult, before: Vec<(String, StepSet)>) {
+    let fresh = std::mem::take(&mut result.infos);
+    let mut steps: Vec<Option<StepSet>> = Vec::with_capacity(fresh.len());
+    for (info, of_info) in before {
+        result.infos.push(info);
+        steps.push(Some(of_info));
+    }
+    let mut fresh_steps = result.info_steps.take().map(Vec::into_iter);
+    for info in fresh {
+        let of_info = fresh_steps.as_mut().and_then(Iterator::next);
+        match result.infos.iter().position(|other| *other == info) {
+            Some(at) => steps[at] = steps[at].take().zip(of_info).and_then(|(a, b)| a.union(&b)),
+            None => {
+                result.infos.push(info);
+                steps.push(of_info);
+            }
+        }
+    }
+    result.info_steps = fresh_steps.and_then(|_| steps.into_iter().collect());
 }
 
 fn empty_result() -> QueryResult {
@@ -81,6 +108,7 @@ fn empty_result() -> QueryResult {
         value: Value::Matrix(Vec::new()),
         warnings: Vec::new(),
         infos: Vec::new(),
+        info_steps: Some(Vec::new()),
         samples_read: 0,
         samples_peak: 0,
     }

@@ -284,6 +284,72 @@ async fn kept_results_serve_the_next_query() {
     );
 }
 
+/// A range with one of two metrics, then a longer one with both: the series lose the name that tells them apart.
+#[tokio::test]
+async fn a_kept_result_does_not_hide_that_two_metrics_collide() {
+    let server = Fixture::ready();
+    let seconds = |from: i64, to: i64| {
+        (from..to).map(|s| (NOW_MS - 1_000_000 + s * 1000, s as f64)).collect::<Vec<_>>()
+    };
+    server.write(&[(&[("__name__", "a"), ("id", "1")], &seconds(0, 300))]).await;
+    server.write(&[(&[("__name__", "b"), ("id", "1")], &seconds(600, 900))]).await;
+    let start = NOW_S - 1000;
+    for query in [
+        "rate({__name__=~%22a|b%22}[1m])",
+        "sum(rate({__name__=~%22a|b%22}[1m]))",
+        "count_over_time({__name__=~%22a|b%22}[1m])%3E1",
+        "label_replace({__name__=~%22a|b%22},%22__name__%22,%22c%22,%22id%22,%22.*%22)",
+        "-{__name__=~%22a|b%22}",
+    ] {
+        let path = |end: i64| format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=10");
+        assert_eq!(server.get(&path(start + 300)).await.status, 200, "{query}");
+        let kept = server.get(&path(start + 900)).await;
+        let fresh = server.get(&format!("{}&nocache=1", path(start + 900))).await;
+        assert_eq!((kept.status, &kept.text), (fresh.status, &fresh.text), "{query}");
+        assert_eq!(fresh.status == 422, query.contains("[1m]"), "{query}: only functions of ranges fail");
+    }
+}
+
+/// `rate` of a gauge has an info in every answer; before, its results were never kept.
+#[tokio::test]
+async fn results_with_infos_are_kept() {
+    let server = Fixture::ready();
+    with_samples(&server).await;
+    let path = |from: i64, more: &str| {
+        let end = NOW_S - 60 + from;
+        format!("/api/v1/query_range?query=rate(m[1m])&start={}&end={end}&step=15{more}", end - 600)
+    };
+    let first = server.get(&path(0, "")).await;
+    assert_eq!(first.json()["infos"].as_array().map(Vec::len), Some(1), "{}", first.text);
+    assert_eq!(server.get(&path(0, "")).await.text, first.text);
+    assert_eq!(finds(&server), (1, 0, 1));
+    let moved = server.get(&path(15, "")).await;
+    assert_eq!(moved.text, server.get(&path(15, "&nocache=1")).await.text);
+    assert_eq!(finds(&server), (1, 1, 1));
+    // Positions are those of the text.
+    let spaced = server.get(&path(0, "").replace("rate", "%20%20rate")).await;
+    assert_ne!(spaced.json()["infos"], first.json()["infos"]);
+}
+
+/// Clients that do not round their times never found a kept result.
+#[tokio::test]
+async fn steps_are_aligned_by_choice() {
+    let server = Fixture::with(|options| options.query.align_steps = true).open();
+    with_samples(&server).await;
+    let path =
+        |start: i64| format!("/api/v1/query_range?query=m&start={start}.123&end={}.123&step=15", start + 600);
+    let start = (NOW_S - 700) / 15 * 15;
+    let first = server.get(&path(start + 1)).await;
+    assert_eq!(
+        first.json()["data"]["result"][0]["values"][0][0].as_i64().map(|s| s % 15),
+        Some(0),
+        "{}",
+        first.text
+    );
+    assert_eq!(server.get(&path(start + 8)).await.text, first.text);
+    assert_eq!(finds(&server), (1, 0, 1));
+}
+
 /// Random writes (late ones among them) and random windows: with and without the cache answers are equal.
 #[tokio::test]
 async fn answers_equal_fresh_ones_whatever_was_written_between() {
@@ -302,14 +368,17 @@ async fn answers_equal_fresh_ones_whatever_was_written_between() {
         "timestamp(m)",
         "m%20@%20start()",
         "count(m)%20%2B%20time()",
+        "sum(rate({__name__=~%22m|n%22}[2m]))",
+        "-{id!=%22%22}",
     ];
-    for round in 0..120 {
+    for round in 0..160 {
         let newest = NOW_MS - 2_000_000 + round * 15_000;
         for _ in 0..below(4) {
             let id = below(4).to_string();
             let age = if below(3) == 0 { below(600_000) } else { below(10_000) };
             let samples = [(newest - age, below(100) as f64)];
-            server.write(&[(&[("__name__", "m"), ("id", &id)], &samples)]).await;
+            let name = if below(8) == 0 { "n" } else { "m" };
+            server.write(&[(&[("__name__", name), ("id", &id)], &samples)]).await;
         }
         let query = queries[below(queries.len() as u64) as usize];
         let end = newest / 1000 - below(60);
