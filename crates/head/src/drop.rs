@@ -118,6 +118,7 @@ impl Head {
                 if stripe.is_empty(id) {
                     stripe.remove(id);
                     tables.remove(id);
+                    tenant.removed_count.fetch_add(1, Ordering::Relaxed);
                     gone.push(id);
                 }
             }

@@ -1,6 +1,7 @@
 //! Reading: series by matchers, with what they hold at that moment; label names and values.
 //!
-//! Holds: the tables are locked shared while chunks are copied, so a selected series cannot leave meanwhile.
+//! Holds: the tables are locked shared while chunks and labels of a page of series are copied, so none of these can leave
+//! meanwhile, and nobody waits for more than a page: neither writers that create series, nor the readers behind them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +19,7 @@ use crate::source::{
     overlaps,
 };
 use crate::stripe::{PAGE_SLOTS, stripe_of};
+use crate::sync::RwLockReadGuard;
 use crate::tables::Tables;
 use crate::tenant::{EMPTY_NONE, EMPTY_SOME, EMPTY_UNKNOWN, TenantHead};
 
@@ -34,7 +36,8 @@ enum Depth {
 }
 
 impl Head {
-    /// The series that fit and have chunks in the range, sorted by labels, as they are now.
+    /// The series that fit and have chunks in the range, sorted by labels. Each has what it held at one moment during the call;
+    /// series that come or go meanwhile may be among them or not.
     ///
     /// # Errors
     /// [`QueryError`]: canceled, timed out, out of memory budget.
@@ -70,13 +73,18 @@ impl Head {
         let Some(tenant) = self.tenant(tenant) else { return Ok(Vec::new()) };
         let tables = tenant.tables.read();
         let ids = select_refs(&*tables, selector.matchers)?;
+        let removed_before = tenant.removed_count.load(Ordering::Relaxed);
+        drop(tables);
         let mut files = RecentFiles::new(&self.series.store);
-        let (mut builder, mut place) = (LabelsBuilder::new(), 0);
+        let mut builder = LabelsBuilder::new();
         let mut found: Vec<(u32, u32)> = Vec::new();
         let mut out = Vec::new();
         for run in page_runs(&ids) {
             ctx.check()?;
             found.clear();
+            let tables = tenant.tables.read();
+            let has_removed = tenant.removed_count.load(Ordering::Relaxed) != removed_before;
+            let mut place = 0;
             let mut chunks = Vec::with_capacity(run.len());
             let mut starts: Vec<(u32, Arc<[StartRun]>)> = Vec::new();
             let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
@@ -107,11 +115,14 @@ impl Head {
             for &(id, end) in &found {
                 if start < end
                     && let Some(labels) = tables.labels_from(&mut place, id, &mut builder)
+                    // An id may have become that of another series.
+                    && (!has_removed || selector.matchers.iter().all(|m| m.matches_labels(&labels)))
                 {
                     labelled.push((labels, start, end));
                 }
                 start = end;
             }
+            RwLockReadGuard::unlock_fair(tables);
             let bytes = |one: &(Labels, u32, u32)| one.0.heap_bytes() + SERIES_BYTES;
             memory.grow(labelled.iter().map(bytes).sum::<usize>() as u64)?;
             let disk = self.env.disk.clone();
@@ -125,7 +136,6 @@ impl Head {
                 SeriesRead { labels, samples: Box::new(samples) }
             }));
         }
-        drop(tables);
         ctx.check()?;
         // Stable: series mostly come in order, a scrape target behind the other, and such runs are only merged.
         out.sort_by(|a, b| a.labels.cmp(&b.labels));
@@ -257,3 +267,6 @@ fn sorted(mut found: Vec<&str>, limit: usize) -> Vec<String> {
     }
     found.into_iter().map(str::to_owned).collect()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -2,7 +2,7 @@
 //! Lock order: tables, then a stripe; windows are taken alone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64};
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::TenantId;
@@ -31,6 +31,8 @@ pub(crate) struct TenantHead {
     pub(crate) newest_ms: AtomicI64,
     /// Whether `newest_ms` covers what was there at the start.
     pub(crate) newest_is_whole: AtomicBool,
+    /// Series that have left since the start; changes under the write lock of the tables.
+    pub(crate) removed_count: AtomicU64,
     /// Whether a series may have no samples: [`EMPTY_UNKNOWN`], [`EMPTY_NONE`] or [`EMPTY_SOME`].
     pub(crate) empty_series: AtomicU8,
 }
@@ -98,6 +100,7 @@ impl Tenants {
             windows: Mutex::default(),
             newest_ms: AtomicI64::new(i64::MIN),
             newest_is_whole: AtomicBool::new(false),
+            removed_count: AtomicU64::new(0),
             empty_series: AtomicU8::new(EMPTY_UNKNOWN),
         });
         self.list[idx as usize] = Some(tenant.clone());
