@@ -150,7 +150,7 @@ impl Head {
         batch: &WriteBatch,
     ) -> Result<(WriteOutcome, Ticket), WriteError> {
         let _open = self.gate.read();
-        self.wal.admit()?;
+        self.admit()?;
         let Some(tenant) = self.tenant_or_create(tenant) else {
             let mut outcome = WriteOutcome::default();
             let time = batch.times.first().copied().unwrap_or(0);

@@ -60,7 +60,7 @@ impl Head {
         progress: &DeleteProgress,
     ) -> Result<(DeleteStats, Ticket), WriteError> {
         let _open = self.gate.read();
-        self.wal.admit()?;
+        self.admit()?;
         let mut stats = DeleteStats::default();
         let Some(tenant) = self.tenant(tenant) else { return Ok((stats, self.wal.ticket())) };
         let mut ids = Vec::new();

@@ -19,7 +19,7 @@ use crate::options::{HeadError, HeadOptions, WriteError};
 use crate::progress::{ReplayProgress, ReplayReport};
 use crate::raw_keys::RawKeys;
 use crate::replay;
-use crate::sealed::SealedStore;
+use crate::sealed::{SealedStore, is_short_of_files};
 use crate::stripe::{HistogramBudget, Stripe, StripeWorld};
 use crate::sync;
 use crate::tables::Cardinality;
@@ -139,12 +139,26 @@ impl Head {
         self.note_sealed_failure(written)
     }
 
+    /// Whether appends and deletions are taken.
+    ///
+    /// # Errors
+    /// Why they are not.
+    pub(crate) fn admit(&self) -> Result<(), WriteError> {
+        self.wal.admit()?;
+        if self.series.store.is_blocked() && self.write_sealed().is_err() && self.series.store.is_blocked() {
+            return Err(WriteError::NoFileDescriptor);
+        }
+        Ok(())
+    }
+
     /// Lets a failure to write sealed chunks refuse appends: their memory must not grow without bound.
     pub(crate) fn note_sealed_failure(&self, written: Result<(), HeadError>) -> Result<(), HeadError> {
         match &written {
             Err(HeadError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => {
                 self.wal.enter_disk_full();
             }
+            // The chunks wait in memory; see `admit`.
+            Err(HeadError::Io { error, .. }) if is_short_of_files(error) => {}
             Err(error) => self.wal.poison(error.to_string()),
             Ok(()) => {}
         }

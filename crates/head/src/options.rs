@@ -58,6 +58,9 @@ pub enum WriteError {
     /// No space; writes come back by themselves when there is some.
     #[error("disk is full: writes are refused until space is freed")]
     DiskFull,
+    /// Sealed chunks cannot be written since no file can be opened; writes come back by themselves when one can.
+    #[error("no file descriptor is left (open files limit): writes are refused until one is free")]
+    NoFileDescriptor,
     /// A write or sync of the log failed; writes stay refused until the process is restarted.
     #[error("write-ahead log failed and is closed for writing until restart: {0}")]
     Poisoned(String),

@@ -7,9 +7,10 @@
 mod file;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chronolith_base::{Disk, Env};
 use chronolith_format::sealed::RecordHeader;
@@ -22,6 +23,8 @@ use crate::options::HeadError;
 
 /// Buffered bytes at which the next appender writes them out.
 const UNWRITTEN_BYTES_MAX: u64 = 256 << 10;
+/// Buffered bytes above which writes are refused while no file can be opened.
+const WAITING_BYTES_MAX: u64 = 16 << 20;
 
 /// Where a sealed chunk is. Ascends in the order of sealing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +41,15 @@ pub(crate) struct SealedStore {
     current: Mutex<Arc<SealedFile>>,
     files: RwLock<BTreeMap<u32, Arc<SealedFile>>>,
     unwritten_bytes: AtomicU64,
+    /// Whether the last attempt to write found the process without a free file descriptor.
+    is_short_of_files: AtomicBool,
+}
+
+/// Returns true if the process, or the system, has no file descriptor left: a shortage that ends when others close files.
+pub(crate) fn is_short_of_files(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 impl SealedStore {
@@ -60,6 +72,7 @@ impl SealedStore {
             current: Mutex::new(current),
             files: RwLock::new(files),
             unwritten_bytes: AtomicU64::new(0),
+            is_short_of_files: AtomicBool::new(false),
         }
     }
 
@@ -118,10 +131,25 @@ impl SealedStore {
     pub(crate) fn write_all(&self) -> Result<(), HeadError> {
         let files: Vec<_> = self.files.read().values().cloned().collect();
         for file in files {
-            let written = file.write(&*self.disk).map_err(HeadError::io(&file.path))?;
+            let written = file.write(&*self.disk).inspect_err(|error| self.note_shortage(error, &file.path));
+            let written = written.map_err(HeadError::io(&file.path))?;
             self.unwritten_bytes.fetch_sub(written, Ordering::Relaxed);
         }
+        self.is_short_of_files.store(false, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn note_shortage(&self, error: &io::Error, path: &Path) {
+        if is_short_of_files(error) && !self.is_short_of_files.swap(true, Ordering::Relaxed) {
+            let (path, unwritten_bytes) = (path.display(), self.unwritten_bytes.load(Ordering::Relaxed));
+            tracing::warn!(%path, %error, unwritten_bytes, "sealed chunks stay in memory until a file can be opened");
+        }
+    }
+
+    /// Whether no file can be opened and as many chunks wait in memory for one as may.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_short_of_files.load(Ordering::Relaxed)
+            && self.unwritten_bytes.load(Ordering::Relaxed) >= WAITING_BYTES_MAX
     }
 
     /// Makes all written chunks durable. One caller at a time (see [`SealedFile::sync`]).

@@ -11,6 +11,8 @@ use chronolith_format::sealed::{self, FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, 
 use chronolith_model::QueryError;
 use parking_lot::{Mutex, RwLock};
 
+use super::is_short_of_files;
+
 /// Written bytes behind the map at which it is made anew; less is read by position.
 const REMAP_BYTES: u64 = 1 << 20;
 
@@ -152,10 +154,18 @@ impl SealedFile {
         }
         let unmapped = tail.written - map.map_or(0, |m| m.len() as u64);
         if unmapped >= REMAP_BYTES {
-            drop(tail);
-            let map = disk.map(&self.path).map_err(|e| self.io(e))?;
-            *self.mapped.write() = Some(map.clone());
-            return self.with_record(offset, map.get(start..end).unwrap_or(&[]), with);
+            // Without a descriptor for the map, the open handle still reads.
+            match disk.map(&self.path) {
+                Err(error) if !is_short_of_files(&error) || tail.handle.is_none() => {
+                    return Err(self.io(error));
+                }
+                Err(_) => {}
+                Ok(map) => {
+                    drop(tail);
+                    *self.mapped.write() = Some(map.clone());
+                    return self.with_record(offset, map.get(start..end).unwrap_or(&[]), with);
+                }
+            }
         }
         let mut record = vec![0; end - start];
         match &tail.handle {

@@ -15,6 +15,14 @@ pub trait Fault: Send + Sync {
         Ok(())
     }
 
+    /// Runs before a file is made; an error takes its place.
+    fn before_create(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Runs before a read at a position.
+    fn before_read(&self, _path: &Path) {}
+
     /// Runs before the names in a directory become durable.
     fn before_sync_dir(&self, _dir: &Path) {}
 
@@ -55,6 +63,7 @@ impl DiskFile for FaultFile {
         self.inner.write_at(bytes, offset)
     }
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        self.fault.before_read(&self.path);
         self.inner.read_at(out, offset)
     }
     fn len(&self) -> io::Result<u64> {
@@ -73,6 +82,7 @@ impl DiskFile for FaultFile {
 
 impl Disk for FaultDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.fault.before_create(path)?;
         Ok(self.wrap(path, self.inner.create(path)?))
     }
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {

@@ -192,7 +192,7 @@ fn decode_error(error: DecodeError) -> ApiError {
 
 fn write_error(error: &WriteError) -> ApiError {
     let kind = match error {
-        WriteError::DiskFull | WriteError::Closed => ErrorKind::Unavailable,
+        WriteError::DiskFull | WriteError::NoFileDescriptor | WriteError::Closed => ErrorKind::Unavailable,
         WriteError::Poisoned(_) | WriteError::Metadata(_) => ErrorKind::Internal,
     };
     ApiError::new(kind, error)
