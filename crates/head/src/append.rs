@@ -1,11 +1,12 @@
-//! Appending a batch: known series by their raw bytes, samples stripe by stripe, one log frame a stripe.
+//! Appending a batch: known series by their raw bytes, samples stripe by stripe, one log frame a stripe and slice.
 //!
 //! Holds: a frame is queued under the lock of its stripe, so the log has the order of memory; nothing is
-//! allocated per sample.
+//! allocated per sample; no lock is held for more than a slice of a batch.
 //! Not here: series seen for the first time (`resolve`), what a stripe does with a sample (`stripe`), series with
 //! histograms (`append::histograms`) or start times (`append::starts`).
 
 mod histograms;
+mod slices;
 mod starts;
 
 use chronolith_format::wal;
@@ -13,10 +14,12 @@ use chronolith_format::wal::StartEntry;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{LabelsBuilder, Reject, TenantId, TenantLimits, WriteBatch, WriteOutcome};
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::head::Head;
 use crate::options::WriteError;
+use crate::poison::PoisonOnPanic;
 use crate::raw_keys::ID_NONE;
 use crate::select::page_runs;
 use crate::stripe::{Applied, STRIPE_COUNT, StripeWorld, stripe_of};
@@ -24,6 +27,7 @@ use crate::tenant::TenantHead;
 use crate::wal::Ticket;
 use crate::windows::WindowTally;
 use histograms::Target;
+use slices::slice_at;
 
 /// Samples of one log frame; more make several frames.
 const FRAME_SAMPLES_MAX: usize = 1 << 18;
@@ -35,17 +39,26 @@ const SCRATCH_BYTES_MAX: usize = 2 << 20;
 const LOOKUP_COUNT: usize = 512;
 /// Late samples that are looked for together.
 const TOUCH_COUNT: usize = 32;
+/// Work of a late sample beside that of one in order: it is looked for and may be encoded.
+const LATE_WORK: usize = 8;
 /// How often a batch may meet series that leave the head before their samples are stored.
 const ROUND_COUNT_MAX: usize = 100;
 
 const _: () = assert!(FRAME_SAMPLES_MAX * 24 < wal::FRAME_PAYLOAD_BYTES_MAX);
 
 /// A sample of the batch, and its series there and in the head.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct BatchSample {
+    time: i64,
     series_idx: u32,
     id: u32,
-    at: usize,
+    at: u32,
+}
+
+impl BatchSample {
+    fn at(&self) -> usize {
+        self.at as usize
+    }
 }
 
 /// Memory of one append, reused.
@@ -67,6 +80,8 @@ pub(crate) struct AppendScratch {
     starts: Vec<StartEntry>,
     /// Samples of a stripe that are not later than the last ones of their series.
     behind: Vec<BatchSample>,
+    /// Series of this batch that are pinned in the stripe.
+    pinned: Vec<u32>,
     pub(crate) payload: Vec<u8>,
     pub(crate) builder: LabelsBuilder,
     pub(crate) members: Vec<u32>,
@@ -75,7 +90,15 @@ pub(crate) struct AppendScratch {
 
 impl AppendScratch {
     pub(crate) fn heap_bytes(&self) -> usize {
-        let ids = [&self.ids, &self.misses, &self.order, &self.sample_ids, &self.members, &self.created];
+        let ids = [
+            &self.ids,
+            &self.misses,
+            &self.order,
+            &self.sample_ids,
+            &self.members,
+            &self.created,
+            &self.pinned,
+        ];
         16 * self.keys.capacity()
             + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
             + 8 * (self.times.capacity() + self.values.capacity() + self.histograms.capacity())
@@ -151,6 +174,7 @@ impl Head {
     ) -> Result<(WriteOutcome, Ticket), WriteError> {
         let _open = self.gate.read();
         self.admit()?;
+        let _unlogged = PoisonOnPanic::new(&self.wal, "an append");
         let Some(tenant) = self.tenant_or_create(tenant) else {
             let mut outcome = WriteOutcome::default();
             let time = batch.times.first().copied().unwrap_or(0);
@@ -282,78 +306,140 @@ impl Head {
         job: &mut AppendJob<'_>,
         scratch: &mut AppendScratch,
         stripe_idx: usize,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
     ) {
         let relogs = self.relog_before.load(Ordering::Relaxed) > 0;
         let world = StripeWorld { duplicates: job.limits.duplicates, ..self.series.world() };
         let mut stripe = self.series.stripes[stripe_idx].lock();
-        let has_mixed = starts::may_have_mixed(job.batch, &stripe);
+        let _unlogged = PoisonOnPanic::new(&self.wal, "an append");
+        let mut target = Target {
+            stripe: &mut stripe,
+            world: &world,
+            stripe_idx,
+            relogs,
+            work: 0,
+            has_let_others_in: false,
+            pinned_count: 0,
+        };
         let order = std::mem::take(&mut scratch.order);
-        for &idx in &order[range] {
+        let (mut next, mut first) = (range.start, 0);
+        while next < range.end {
+            let slice = slice_at(job.batch, &order[..range.end], next, first);
+            let series_idx = order[next];
+            (next, first) = (slice.next, slice.next_first);
+            if first > 0 {
+                target.pin(scratch, scratch.ids[series_idx as usize]);
+            }
+            self.append_slice(job, scratch, &mut target, &order[slice.order], slice.within);
+            if first > 0 && scratch.misses.last() == Some(&series_idx) {
+                // It is gone, and is made again for all of its samples.
+                (next, first) = (next + 1, 0);
+            }
+            if next < range.end {
+                self.let_others_in(job, scratch, &mut target);
+            }
+        }
+        scratch.order = order;
+        // Behind all others, so that they are looked for together. What is late stays late.
+        self.append_behind(job, scratch, &mut target);
+        self.queue_frames(job, scratch, stripe_idx);
+        target.unpin(scratch);
+    }
+
+    /// Appends those samples of the series `order` of the batch that lie `within`.
+    fn append_slice(
+        &self,
+        job: &mut AppendJob<'_>,
+        scratch: &mut AppendScratch,
+        target: &mut Target<'_, '_>,
+        order: &[u32],
+        within: Range<usize>,
+    ) {
+        let has_mixed = starts::may_have_mixed(job.batch, target.stripe);
+        let (world, relogs) = (target.world, target.relogs);
+        for &idx in order {
             let id = scratch.ids[idx as usize];
             // A key that leads to a series of another tenant, whatever the reason, leads nowhere.
-            if stripe.hot(id).is_none_or(|hot| hot.tenant != job.tenant.idx) {
+            if target.stripe.hot(id).is_none_or(|hot| hot.tenant != job.tenant.idx) {
                 scratch.misses.push(idx);
                 continue;
             }
-            let series = &job.batch.series[idx as usize];
-            if has_mixed && starts::is_mixed(job.batch, series, &stripe, id) {
-                let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
+            let samples = &job.batch.series[idx as usize].samples;
+            let samples = within.start.max(samples.start as usize)..within.end.min(samples.end as usize);
+            if has_mixed && starts::is_mixed(job.batch, idx, samples.clone(), target.stripe, id) {
                 // What is held back may be of the same series and times, and comes first in the batch.
-                self.append_behind(job, scratch, &mut target);
-                self.append_mixed(job, scratch, &mut target, idx);
+                self.append_behind(job, scratch, target);
+                self.append_mixed(job, scratch, target, idx, samples);
+                self.seal_due(job, scratch, target);
                 continue;
             }
-            let samples = &series.samples;
-            for at in samples.start as usize..samples.end as usize {
+            let stripe = &mut **target.stripe;
+            for at in samples {
                 let (time, bits) = (job.batch.times[at], job.batch.values[at].to_bits());
                 if let Some(reject) = job.bounds.refuse(time) {
                     reject_sample(job, reject, idx, time);
                     continue;
                 }
-                let applied = stripe.append_ahead(&world, &mut job.windows, id, time, bits);
+                let applied = stripe.append_ahead(world, &mut job.windows, id, time, bits);
+                let sample = BatchSample { time, series_idx: idx, id, at: at as u32 };
                 if applied == Applied::Behind {
-                    scratch.behind.push(BatchSample { series_idx: idx, id, at });
+                    scratch.behind.push(sample);
                 } else {
                     if applied == Applied::Replaced {
-                        self.queue_histograms(job, scratch, stripe_idx);
+                        self.queue_histograms(job, scratch, target.stripe_idx);
                     }
-                    note_applied(job, scratch, applied, BatchSample { series_idx: idx, id, at }, relogs);
+                    note_applied(job, scratch, applied, sample, relogs);
                 }
             }
         }
-        scratch.order = order;
-        // Behind all others, so that they are looked for together. What is late stays late.
-        let mut target = Target { stripe: &mut stripe, world: &world, stripe_idx, relogs };
-        self.append_behind(job, scratch, &mut target);
-        // In front of their samples: of a torn tail at most a start time is left, which its sample brings again.
-        self.queue_starts(scratch, stripe_idx);
-        self.queue_floats(job, scratch, stripe_idx);
-        self.queue_histograms(job, scratch, stripe_idx);
     }
 
-    /// Appends the late floats that were held back.
+    /// Appends the late floats that were held back, those of a series by time: neighbours are looked for in the same chunk.
     fn append_behind(
         &self,
         job: &mut AppendJob<'_>,
         scratch: &mut AppendScratch,
         target: &mut Target<'_, '_>,
     ) {
-        let mut behind = std::mem::take(&mut scratch.behind);
-        for group in behind.chunks(TOUCH_COUNT) {
-            let times = group.iter().map(|one| (one.id, job.batch.times[one.at]));
-            target.stripe.touch_late(target.world, times);
-            for &one in group {
-                let (time, bits) = (job.batch.times[one.at], job.batch.values[one.at].to_bits());
-                let applied = target.stripe.append_late(target.world, &mut job.windows, one.id, time, bits);
+        if scratch.behind.is_empty() {
+            return;
+        }
+        self.sort_behind(job, scratch, target);
+        for start in (0..scratch.behind.len()).step_by(TOUCH_COUNT) {
+            self.let_others_in_if_due(job, scratch, target);
+            let end = scratch.behind.len().min(start + TOUCH_COUNT);
+            let mut copied = [BatchSample::default(); TOUCH_COUNT];
+            let group = &mut copied[..end - start];
+            group.copy_from_slice(&scratch.behind[start..end]);
+            target.work += LATE_WORK * group.len();
+            target.stripe.touch_late(target.world, group.iter().map(|one| (one.id, one.time)));
+            for &one in &*group {
+                if target.has_let_others_in && target.stripe.starts_of(one.id).is_some() {
+                    // Somebody else brought start times meanwhile.
+                    let at = one.at()..one.at() + 1;
+                    self.append_mixed(job, scratch, target, one.series_idx, at);
+                    continue;
+                }
+                let bits = job.batch.values[one.at()].to_bits();
+                let applied =
+                    target.stripe.append_late(target.world, &mut job.windows, one.id, one.time, bits);
                 if applied == Applied::Replaced {
                     self.queue_histograms(job, scratch, target.stripe_idx);
                 }
                 note_applied(job, scratch, applied, one, target.relogs);
             }
+            self.seal_due(job, scratch, target);
         }
-        behind.clear();
-        scratch.behind = behind;
+        scratch.behind.clear();
+        target.pinned_count = 0;
+    }
+
+    /// Queues the frames of all that waits.
+    fn queue_frames(&self, job: &AppendJob<'_>, scratch: &mut AppendScratch, stripe_idx: usize) {
+        // In front of their samples: of a torn tail at most a start time is left, which its sample brings again.
+        self.queue_starts(scratch, stripe_idx);
+        self.queue_floats(job, scratch, stripe_idx);
+        self.queue_histograms(job, scratch, stripe_idx);
     }
 
     /// Queues the frames of the floats that wait.
@@ -403,8 +489,8 @@ fn note_applied(
 ) {
     if count_applied(job, applied, sample, relogs) == Logged::Yes {
         scratch.sample_ids.push(sample.id);
-        scratch.times.push(job.batch.times[sample.at]);
-        scratch.values.push(job.batch.values[sample.at].to_bits());
+        scratch.times.push(sample.time);
+        scratch.values.push(job.batch.values[sample.at()].to_bits());
     }
 }
 
@@ -417,7 +503,7 @@ enum Logged {
 
 /// Counts what became of a sample.
 fn count_applied(job: &mut AppendJob<'_>, applied: Applied, sample: BatchSample, relogs: bool) -> Logged {
-    let time = job.batch.times[sample.at];
+    let time = sample.time;
     let is_logged = match applied {
         Applied::InOrder | Applied::Late | Applied::Replaced => {
             job.newest_ms = job.newest_ms.max(time);

@@ -17,12 +17,15 @@ use chronolith_model::{Matcher, TenantId, TimeRange};
 
 use crate::head::Head;
 use crate::options::WriteError;
+use crate::poison::PoisonOnPanic;
 use crate::select::page_runs;
 use crate::stripe::stripe_of;
 use crate::sync::MutexGuard;
 use crate::tenant::EMPTY_SOME;
 use crate::wal::Ticket;
 use crate::windows::WindowTally;
+
+const ALL_TIMES: TimeRange = TimeRange { start: i64::MIN, end: i64::MAX };
 
 /// What a deletion removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -79,6 +82,10 @@ impl Head {
             changed.clear();
             let stripe_idx = stripe_of(run[0]);
             let mut stripe = self.series.stripes[stripe_idx].lock();
+            let unlogged = PoisonOnPanic::new(&self.wal, "a deletion");
+            for &id in run {
+                self.seal_late_in_slices(&mut stripe, &mut tally, id, ALL_TIMES);
+            }
             for &id in run {
                 let erased = stripe.erase(&world, &mut tally, id, range);
                 stats.sample_count += erased.sample_count;
@@ -94,6 +101,7 @@ impl Head {
                 wal::encode_deletes(range, &changed, &mut payload);
                 self.wal.queue(wal::KIND_DELETES, stripe_idx as u8, &payload);
             }
+            drop(unlogged);
             MutexGuard::unlock_fair(stripe);
             tenant.windows.lock().merge(&mut tally, i64::MAX);
             progress.series_done.fetch_add(run.len() as u64, Ordering::Relaxed);

@@ -11,11 +11,12 @@ use std::sync::atomic::Ordering;
 use crate::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::head::Head;
+use crate::poison::PoisonOnPanic;
 use crate::raw_keys::RawKeys;
 use crate::select::page_runs;
 use crate::snapshot::WindowSnapshot;
 use crate::stripe::stripe_of;
-use crate::tenant::{EMPTY_NONE, TenantHead};
+use crate::tenant::{EMPTY_NONE, EMPTY_SOME, TenantHead};
 use crate::windows::WindowTally;
 
 /// Series or keys that are handled under one lock.
@@ -56,29 +57,29 @@ impl Head {
         order.sort_unstable();
         for run in page_runs(&order) {
             let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
+            let unfinished = PoisonOnPanic::new(&self.wal, "the drop of a window");
             for &id in run {
-                let Some(start) = stripe.hot(id).map(|hot| hot.sealed) else { continue };
+                if stripe.hot(id).is_none() {
+                    continue;
+                }
                 let is_gone = |place, min_time| snapshot.holds(place, min_time);
                 stripe.drop_histograms(&world, id, is_gone, |min_time, count| {
                     stats.chunk_count += 1;
                     stats.sample_count += u64::from(count);
                     tally.add(min_time, -i64::from(count));
                 });
-                let kept = stripe.nodes.remove(start, |node| {
+                stripe.unlink_sealed(&world, id, |node| {
                     let is_gone = snapshot.holds(node.place, node.min_time);
                     if is_gone {
                         stats.chunk_count += 1;
                         stats.sample_count += u64::from(node.count);
                         tally.add(node.min_time, -i64::from(node.count));
-                        self.series.store.release(node.place);
                     }
                     is_gone
                 });
-                if let Some(hot) = stripe.hot_mut(id) {
-                    hot.sealed = kept;
-                }
                 stripe.trim_starts(id);
             }
+            drop(unfinished);
             MutexGuard::unlock_fair(stripe);
         }
         drop(order);
@@ -115,7 +116,10 @@ impl Head {
             let mut stripe = stripe.lock();
             // Some may have got a sample between the two looks.
             for id in empty {
-                if stripe.is_empty(id) {
+                if stripe.is_pinned(id) {
+                    // An append that let others have the stripe meanwhile has more samples for it.
+                    tenant.empty_series.store(EMPTY_SOME, Ordering::Relaxed);
+                } else if stripe.is_empty(id) {
                     stripe.remove(id);
                     tables.remove(id);
                     tenant.removed_count.fetch_add(1, Ordering::Relaxed);

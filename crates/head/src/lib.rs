@@ -16,6 +16,7 @@ mod idle;
 mod key_hash;
 mod memory;
 mod options;
+mod poison;
 mod postings;
 mod progress;
 mod raw_keys;

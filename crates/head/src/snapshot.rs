@@ -79,6 +79,7 @@ impl Head {
                 if !hot.open.is_none() && window.contains(hot.open_min) {
                     stripe.seal_open(&world, &mut tally, id);
                 }
+                self.seal_late_in_slices(&mut stripe, &mut tally, id, window);
                 stripe.seal_late(&world, &mut tally, id, window);
                 stripe.seal_histograms(&world, &mut tally, id, window);
                 let Some(hot) = stripe.hot(id) else { continue };

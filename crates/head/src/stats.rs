@@ -44,7 +44,9 @@ pub struct HeadStats {
     pub samples_appended: u64,
     /// Of those, late ones.
     pub samples_late: u64,
-    /// Of those, repeats.
+    /// Samples encoded again since the start to bring late ones into their chunks.
+    pub samples_merged: u64,
+    /// Of those accepted, repeats.
     pub samples_repeated: u64,
     /// Of those, samples that replaced another value.
     pub samples_replaced: u64,
@@ -130,7 +132,11 @@ impl Head {
             ..HeadStats::default()
         };
         self.add_tenants(&mut stats);
-        stats.chunks = self.series.stripes.iter().map(|stripe| stripe.lock().chunk_count()).sum();
+        for stripe in &self.series.stripes {
+            let stripe = stripe.lock();
+            stats.chunks += stripe.chunk_count();
+            stats.samples_merged += stripe.merged_count;
+        }
         stats
     }
 

@@ -6,6 +6,7 @@
 //! a batch takes few locks.
 //! Not here: locking, the log (`append`), which labels a series has (`tables`).
 
+mod by_time;
 mod erase;
 mod free;
 mod histograms;
@@ -17,9 +18,11 @@ mod seal;
 mod starts;
 
 use chronolith_base::Disk;
+use chronolith_base::hash::HashMap;
 use chronolith_format::xor::{SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
+use by_time::SealedByTime;
 use free::{FreeTimes, Gap, SeriesWindow};
 use histograms::Histograms;
 pub(crate) use histograms::{HistogramBudget, HistogramNode, HistogramParts};
@@ -126,6 +129,13 @@ pub(crate) struct Stripe {
     starts: Starts,
     free: FreeTimes,
     decoded: Decoded,
+    by_time: SealedByTime,
+    /// Series whose late samples are to be sealed by whoever holds the stripe.
+    due: Vec<u32>,
+    /// Appends that are within each of these series, though they do not hold the stripe.
+    pinned: HashMap<u32, u32>,
+    /// Samples that were encoded to bring late ones into their chunks.
+    pub(crate) merged_count: u64,
     /// Whether a series has left since the last one was made.
     has_removed: bool,
     /// A copy of the open chunk at hand.
@@ -167,6 +177,10 @@ impl Stripe {
             starts: Starts::default(),
             free: FreeTimes::default(),
             decoded: Decoded::default(),
+            by_time: SealedByTime::default(),
+            due: Vec::new(),
+            pinned: HashMap::default(),
+            merged_count: 0,
             has_removed: false,
             chunk: Vec::new(),
         }
@@ -205,6 +219,7 @@ impl Stripe {
         assert!(is_empty, "chunks are removed before their series");
         page.slots[slot] = Hot::EMPTY;
         page.live_count -= 1;
+        self.by_time.forget(id);
         self.starts.remove(id);
         self.has_removed = true;
         if page.live_count == 0 {
@@ -231,8 +246,24 @@ impl Stripe {
         self.chains.copy(hot.open, &hot.xor, out);
     }
 
-    /// Stores one sample of series `id`.
+    /// Stores one sample of series `id`, and seals late samples if that makes them too many.
     pub(crate) fn append(
+        &mut self,
+        world: &StripeWorld<'_>,
+        windows: &mut WindowTally,
+        id: u32,
+        time: i64,
+        value_bits: u64,
+    ) -> Applied {
+        let applied = self.append_unsealed(world, windows, id, time, value_bits);
+        if !self.due.is_empty() {
+            self.seal_due(world, windows);
+        }
+        applied
+    }
+
+    /// As [`Stripe::append`]; what is to be sealed is left to the caller (see [`Stripe::take_due`]).
+    pub(crate) fn append_unsealed(
         &mut self,
         world: &StripeWorld<'_>,
         windows: &mut WindowTally,
@@ -337,6 +368,26 @@ impl Stripe {
         Applied::InOrder
     }
 
+    /// Keeps the series in the stripe, samples or not, until [`Stripe::unpin`]: an append that lets others have the stripe has
+    /// more samples for them.
+    pub(crate) fn pin(&mut self, id: u32) {
+        *self.pinned.entry(id).or_insert(0) += 1;
+    }
+
+    /// Ends one [`Stripe::pin`].
+    pub(crate) fn unpin(&mut self, id: u32) {
+        if let Some(count) = self.pinned.get_mut(&id) {
+            *count -= 1;
+            if *count == 0 {
+                self.pinned.remove(&id);
+            }
+        }
+    }
+
+    pub(crate) fn is_pinned(&self, id: u32) -> bool {
+        !self.pinned.is_empty() && self.pinned.contains_key(&id)
+    }
+
     /// Series that are there.
     pub(crate) fn series_count(&self) -> u64 {
         self.pages.iter().flatten().map(|page| u64::from(page.live_count)).sum()
@@ -361,11 +412,12 @@ impl Stripe {
         let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();
         let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
         let late = self.late.heap_bytes() + self.free.heap_bytes() as u64;
+        let sealed = self.nodes.heap_bytes() + self.by_time.heap_bytes();
         [
             MemoryPart::new("hot_records", hot, self.series_count()),
             MemoryPart::new("open_chunks", self.chains.heap_bytes(), self.chains.count()),
             MemoryPart::new("late_buffers", late, self.late.count()),
-            MemoryPart::new("sealed_places", self.nodes.heap_bytes(), self.nodes.count()),
+            MemoryPart::new("sealed_places", sealed, self.nodes.count()),
             self.histograms.memory(),
             self.starts.memory(),
         ]

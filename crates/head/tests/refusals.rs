@@ -1,8 +1,9 @@
-//! Failures in the middle of a write: a process without file descriptors.
+//! Failures in the middle of a write: a panic, and a process without file descriptors.
 
 mod harness;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +12,12 @@ use chronolith_base::Rng;
 use chronolith_head::WriteError;
 use chronolith_model::{MatchOp, Matcher, Selector, TimeRange};
 use harness::fault_disk::{Fault, FaultDisk};
-use harness::{NOW_MS, World, batch, labels, read_once, tenant};
+use harness::{NOW_MS, World, batch, labels, read_all, read_once, tenant};
 
-/// Sealed chunk files that cannot be made while it says so.
+/// Sealed chunk files that panic when they are read, or cannot be made, while it says so.
 #[derive(Default)]
 struct Sealed {
+    panics: AtomicBool,
     is_short_of_files: AtomicBool,
 }
 
@@ -24,6 +26,13 @@ fn is_sealed(path: &Path) -> bool {
 }
 
 impl Fault for Sealed {
+    fn before_read(&self, path: &Path) {
+        assert!(
+            !(is_sealed(path) && self.panics.load(Ordering::Relaxed)),
+            "a panic in the middle of an append"
+        );
+    }
+
     fn before_create(&self, path: &Path) -> io::Result<()> {
         const EMFILE: i32 = 24;
         let fails = is_sealed(path) && self.is_short_of_files.load(Ordering::Relaxed);
@@ -37,6 +46,35 @@ fn world_with(fault: &Arc<Sealed>) -> World {
     world.options.wal_segment_bytes = 1 << 20;
     world.env.disk = Arc::new(FaultDisk::new(world.disk.clone(), fault.clone()));
     world
+}
+
+/// A panic below an append left a sample in memory whose frame never reached the log. Its retry was acknowledged as a repeat
+/// and was gone after a restart. The log is poisoned by the panic: nothing is acknowledged until the restart.
+#[test]
+fn a_retry_after_a_panic_is_not_acknowledged() {
+    let fault = Arc::new(Sealed::default());
+    let world = world_with(&fault);
+    let (head, _) = world.open();
+    let old: Vec<(i64, f64)> = (0..300).map(|i| (NOW_MS + i * 10, i as f64)).collect();
+    world.write(&head, &tenant("a"), &batch(&[(labels(0), old)])).expect("written");
+    head.recover_space();
+    let before = read_all(&world, &head, &["a"]);
+
+    let fresh = (NOW_MS + 5000, 1.0);
+    let needs_a_look = (NOW_MS + 20, 2.0);
+    fault.panics.store(true, Ordering::Relaxed);
+    let write = || world.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh, needs_a_look])]));
+    catch_unwind(AssertUnwindSafe(write)).expect_err("the panic is injected behind the first sample");
+    fault.panics.store(false, Ordering::Relaxed);
+
+    let retry = world.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh])]));
+    assert!(matches!(retry, Err(WriteError::Poisoned(_))), "{retry:?}");
+    assert!(head.stats().wal_poisoned);
+    drop(head);
+    world.disk.crash();
+    let (head, _) = world.open();
+    assert_eq!(read_all(&world, &head, &["a"]), before, "what was acknowledged, no more and no less");
+    world.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh])])).expect("taken again");
 }
 
 /// A process that had no file descriptor left for the next sealed file poisoned its log until a restart. Chunks wait in

@@ -45,6 +45,8 @@ pub struct TsdbStats {
     pub samples_appended: u64,
     /// Samples that came late.
     pub samples_late: u64,
+    /// Samples encoded again to bring late ones into their chunks.
+    pub samples_merged: u64,
     /// Samples stored with a start time.
     pub samples_with_start: u64,
     /// Windows cut to blocks since start.
@@ -100,6 +102,7 @@ impl Tsdb {
             disk_full: head.disk_full,
             samples_appended: head.samples_appended,
             samples_late: head.samples_late,
+            samples_merged: head.samples_merged,
             samples_with_start: head.samples_with_start,
             flush_count: load(&self.counters.flushes),
             maintenance_error_count: load(&self.counters.upkeep_errors),

@@ -4,6 +4,8 @@
 //! Holds: frames of both kinds replay to what memory has: at most the samples that replace one of the other kind must
 //! stand behind it in the log, so the frame of the other kind is queued first.
 
+use std::ops::Range;
+
 use chronolith_format::wal::{self, HistogramsWriter};
 
 use super::{
@@ -11,6 +13,7 @@ use super::{
 };
 use crate::head::Head;
 use crate::stripe::{Applied, Stripe, StripeWorld};
+use crate::sync::MutexGuard;
 
 /// Bytes of a frame at which the next one is begun: one histogram more always fits.
 const FRAME_BYTES_FULL: usize = 4 << 20;
@@ -21,44 +24,53 @@ const _: () = assert!(FRAME_BYTES_FULL + HISTOGRAM_BYTES_MAX < wal::FRAME_PAYLOA
 
 /// Where the samples of a batch go in one stripe.
 pub(super) struct Target<'a, 'w> {
-    pub(super) stripe: &'a mut Stripe,
+    pub(super) stripe: &'a mut MutexGuard<'w, Stripe>,
     pub(super) world: &'a StripeWorld<'w>,
     pub(super) stripe_idx: usize,
     /// Whether repeats are logged like fresh samples.
     pub(super) relogs: bool,
+    /// Samples appended since the stripe was locked, late ones by their cost.
+    pub(super) work: usize,
+    /// Whether others had the stripe since this batch was begun.
+    pub(super) has_let_others_in: bool,
+    /// Of how many of the samples that are held back the series are pinned.
+    pub(super) pinned_count: usize,
 }
 
 impl Head {
-    /// Appends the samples of one series, which has histograms or start times.
+    /// Appends `samples` of one series, which has histograms or start times.
     pub(super) fn append_mixed(
         &self,
         job: &mut AppendJob<'_>,
         scratch: &mut AppendScratch,
         target: &mut Target<'_, '_>,
         series_idx: u32,
+        samples: Range<usize>,
     ) {
         let batch = job.batch;
-        let series = &batch.series[series_idx as usize];
         let id = scratch.ids[series_idx as usize];
-        let mut histograms = batch.histograms_of(series).iter().peekable();
-        let has_starts = starts::has_some(batch, series, target.stripe, id);
-        for at in series.samples.clone() {
+        let histograms = batch.histograms_of(&batch.series[series_idx as usize]);
+        let first = histograms.partition_point(|(idx, _)| (*idx as usize) < samples.start);
+        let mut histograms = histograms[first..].iter().peekable();
+        let has_starts = starts::has_some(batch, samples.clone(), target.stripe, id);
+        for at in samples {
+            let (time, bits) = (batch.times[at], batch.values[at].to_bits());
+            let at = at as u32;
             let histogram = histograms.next_if(|(idx, _)| *idx == at).map(|(_, histogram)| histogram);
-            let (time, bits) = (batch.times[at as usize], batch.values[at as usize].to_bits());
             if let Some(reject) = job.bounds.refuse(time) {
                 reject_sample(job, reject, series_idx, time);
                 continue;
             }
-            let sample = BatchSample { series_idx, id, at: at as usize };
+            let sample = BatchSample { time, series_idx, id, at };
             if has_starts && self.refuse_start(job, target, sample) {
                 continue;
             }
-            let stripe = &mut *target.stripe;
+            let stripe = &mut **target.stripe;
             let applied = match histogram {
                 Some(histogram) => {
                     stripe.append_histogram(target.world, &mut job.windows, id, time, histogram)
                 }
-                None => stripe.append(target.world, &mut job.windows, id, time, bits),
+                None => stripe.append_unsealed(target.world, &mut job.windows, id, time, bits),
             };
             if has_starts {
                 self.keep_start(job, scratch, target, sample, applied);

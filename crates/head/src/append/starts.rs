@@ -4,7 +4,9 @@
 //! with its sample, in front of it, and the frames replay to the function that memory has.
 
 use chronolith_format::wal::{self, StartEntry};
-use chronolith_model::{BatchSeries, DuplicatePolicy, Reject, WriteBatch};
+use chronolith_model::{DuplicatePolicy, Reject, WriteBatch};
+
+use std::ops::Range;
 
 use super::histograms::Target;
 use super::{AppendJob, AppendScratch, BatchSample, FRAME_SAMPLES_MAX, reject_sample};
@@ -21,18 +23,24 @@ pub(super) fn may_have_mixed(batch: &WriteBatch, stripe: &Stripe) -> bool {
     !batch.histograms.is_empty() || !batch.start_times.is_empty() || stripe.has_starts()
 }
 
-/// Whether a series brings histograms, or has or brings start times.
+/// Whether `samples` of a series bring histograms, or the series has or they bring start times.
 // PERF: in the loop over the series of a batch it would take registers from those that are not: 7 instructions a sample.
 //   valgrind --tool=callgrind target/release/examples/append_speed 20000 46 100
 #[cold]
-pub(super) fn is_mixed(batch: &WriteBatch, series: &BatchSeries, stripe: &Stripe, id: u32) -> bool {
-    !batch.histograms_of(series).is_empty() || has_some(batch, series, stripe, id)
+pub(super) fn is_mixed(
+    batch: &WriteBatch,
+    series_idx: u32,
+    samples: Range<usize>,
+    stripe: &Stripe,
+    id: u32,
+) -> bool {
+    !batch.histograms_of(&batch.series[series_idx as usize]).is_empty()
+        || has_some(batch, samples, stripe, id)
 }
 
-/// Whether the series has start times, or its samples bring some.
-pub(super) fn has_some(batch: &WriteBatch, series: &BatchSeries, stripe: &Stripe, id: u32) -> bool {
-    let places = series.samples.start as usize..series.samples.end as usize;
-    let brought = batch.start_times.get(places).unwrap_or(&[]);
+/// Whether the series has start times, or `samples` of it bring some.
+pub(super) fn has_some(batch: &WriteBatch, samples: Range<usize>, stripe: &Stripe, id: u32) -> bool {
+    let brought = batch.start_times.get(samples).unwrap_or(&[]);
     brought.iter().any(|&start_ms| start_ms != 0) || stripe.starts_of(id).is_some()
 }
 
@@ -49,8 +57,8 @@ impl Head {
         sample: BatchSample,
     ) -> bool {
         let Some(track) = target.stripe.starts_of(sample.id) else { return false };
-        let time = job.batch.times[sample.at];
-        if track.run_count() < START_RUNS_MAX || track.at(time) == start_of(job.batch, sample.at) {
+        let time = sample.time;
+        if track.run_count() < START_RUNS_MAX || track.at(time) == start_of(job.batch, sample.at()) {
             return false;
         }
         reject_sample(job, Reject::StartTimeLimit, sample.series_idx, time);
@@ -66,8 +74,8 @@ impl Head {
         sample: BatchSample,
         applied: Applied,
     ) {
-        let BatchSample { id, at, .. } = sample;
-        let (time, mut start_ms) = (job.batch.times[at], start_of(job.batch, at));
+        let BatchSample { id, time, .. } = sample;
+        let mut start_ms = start_of(job.batch, sample.at());
         match applied {
             Applied::InOrder | Applied::Late | Applied::Replaced => {}
             Applied::Repeat if target.world.duplicates == DuplicatePolicy::LastWins => {}

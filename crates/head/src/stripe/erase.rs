@@ -108,7 +108,8 @@ impl Stripe {
             .filter(|n| range.overlaps_inclusive(n.min_time, n.max_time()))
             .copied()
             .collect();
-        let mut erased_count = 0;
+        let (mut erased_count, mut gone) = (0, Vec::new());
+        let mut cut: Vec<Columns> = Vec::new();
         for node in touched {
             let mut samples = Columns::default();
             let is_whole = range.contains(node.min_time) && range.contains(node.max_time());
@@ -122,11 +123,16 @@ impl Stripe {
             }
             erased_count += gone_count as u64;
             windows.add(node.min_time, -(gone_count as i64));
-            self.unlink_sealed(world, id, |other| other.place == node.place);
+            gone.push(node.place);
             if !samples.is_empty() {
-                self.push_sealed(world, id, &samples);
+                cut.push(samples);
             }
         }
+        gone.sort_unstable();
+        if !gone.is_empty() {
+            self.unlink_sealed(world, id, |node| gone.binary_search(&node.place).is_ok());
+        }
+        cut.iter().for_each(|samples| self.push_sealed(world, id, samples));
         erased_count
     }
 

@@ -1,20 +1,28 @@
-//! Late samples that wait for a chunk: a chain of links a series, in order of arrival until somebody reads them.
+//! Late samples that wait for a chunk: an unrolled linked list per series in order of arrival, a B-tree for a series that
+//! has more of them than a list finds quickly.
 //!
 //! Holds: one sample a time in a chain; a sample here is younger than one of the same time in a chunk, and wins.
 //! All links of a chain but the first, which took the last sample, are full. What is handed out is sorted.
 //! Not here: whether a time is free (`order`, `free`), when a chain is sealed (`seal`).
 
+mod trees;
+
 use chronolith_model::{Columns, TimeRange};
+
+use trees::Trees;
 
 use super::NONE;
 use crate::slots::{SLOT_NONE, Slot, Slots};
 
 /// Late samples of one series at which they are sealed.
 pub(crate) const LATE_COUNT_MAX: usize = 256;
-/// Late samples of a series whose sealed chunks are so many that merging pays only with more.
-const LATE_COUNT_LIMIT: usize = 4096;
-/// Chunk samples that one late sample may make the head encode again.
+/// Late samples of a series whose sealed chunks are so many that merging pays only with more. A checkpoint writes them as
+/// one chunk, whose count has 16 bits; appenders that run at the same time may exceed the limit by some thousands.
+const LATE_COUNT_LIMIT: usize = 1 << 15;
+/// Chunk samples that one late sample may make the head encode again, as long as the limit is not reached.
 const MERGE_FACTOR: usize = 8;
+/// Late samples beyond [`LATE_COUNT_MAX`] after which the limit is checked again.
+const CHECK_COUNT: usize = 64;
 /// Bytes of late samples in a stripe that halve [`LATE_COUNT_MAX`], and halve it again with every further
 /// portion: all stripes together never hold more than half a gigabyte.
 const LATE_BYTES_STEP: usize = 4 << 20;
@@ -68,15 +76,16 @@ fn own_count(count: u32) -> usize {
     }
 }
 
-/// See the module. A chain is named by its first link; [`NONE`] is the chain without samples.
+/// See the module. A chain is named by its first link or by its tree; [`NONE`] is the chain without samples.
 pub(crate) struct LateSamples {
     links: Slots<Link>,
+    trees: Trees,
     chain_count: u64,
 }
 
 impl LateSamples {
     pub(crate) fn new() -> LateSamples {
-        LateSamples { links: Slots::new(), chain_count: 0 }
+        LateSamples { links: Slots::new(), trees: Trees::default(), chain_count: 0 }
     }
 
     /// Adds a sample whose time the chain does not have; gives the name of the chain and its count from then on.
@@ -92,12 +101,36 @@ impl LateSamples {
                 return (chain, first.count as usize);
             }
             count = first.count;
+            if count as usize >= LATE_COUNT_MAX {
+                return self.insert_into_new_tree(chain, time, value_bits);
+            }
+        } else if let Some(count) = self.trees.insert(chain, time, value_bits) {
+            return (chain, count);
         } else {
             self.chain_count += 1;
         }
         let mut link = Link { newest: newest.max(time), next: chain, count: count + 1, ..Link::EMPTY };
         link.samples[0] = (time, value_bits);
         (self.links.alloc(link), count as usize + 1)
+    }
+
+    /// As [`LateSamples::insert`] for a list of links that is long enough to become a tree.
+    #[cold]
+    fn insert_into_new_tree(&mut self, chain: u32, time: i64, value_bits: u64) -> (u32, usize) {
+        let samples: Vec<(i64, u64)> = self.each(chain).chain([(time, value_bits)]).collect();
+        self.free_links(chain);
+        let count = samples.len();
+        (self.trees.add(samples.into_iter()), count)
+    }
+
+    /// Returns true if the chain is a tree, so that it may have more samples than can be sealed in one go.
+    pub(crate) fn is_tree(&self, chain: u32) -> bool {
+        self.trees.get(chain).is_some()
+    }
+
+    /// The time of the first sample of a tree in `range`.
+    pub(crate) fn first_of_tree(&self, chain: u32, range: TimeRange) -> Option<i64> {
+        self.trees.range(chain, range).next().map(|s| s.0)
     }
 
     /// A chain of samples that it has alone.
@@ -111,6 +144,10 @@ impl LateSamples {
 
     /// Replaces the value at `time`, which the chain has.
     pub(crate) fn replace(&mut self, chain: u32, time: i64, value_bits: u64) {
+        if self.is_tree(chain) {
+            self.trees.insert(chain, time, value_bits);
+            return;
+        }
         let mut at = chain;
         while let Some(link) = self.links.get_mut(at) {
             let own = own_count(link.count);
@@ -123,21 +160,23 @@ impl LateSamples {
         unreachable!("the sample was found before");
     }
 
-    /// Whether a chain of `count` samples is to be sealed; `overlapped_count` tells how many samples that would
-    /// encode again.
-    pub(crate) fn is_full(&self, count: usize, overlapped_count: impl FnOnce() -> usize) -> bool {
+    /// Returns true if a chain of `count` samples is to be sealed. `sealed_count` gives how many samples the sealed chunks of
+    /// the series have: sealing encodes those again that lie where the chain has samples, all of them in the worst order.
+    pub(crate) fn is_full(&self, count: usize, sealed_count: impl FnOnce() -> usize) -> bool {
         let halvings = (self.sample_bytes() / LATE_BYTES_STEP).min(LATE_COUNT_MAX.ilog2() as usize);
-        let count_max = LATE_COUNT_MAX >> halvings;
-        if count < count_max || (halvings == 0 && !count.is_multiple_of(LATE_COUNT_MAX)) {
+        if count < LATE_COUNT_MAX >> halvings || (halvings == 0 && !count.is_multiple_of(CHECK_COUNT)) {
             return false;
         }
-        halvings > 0 || count >= LATE_COUNT_LIMIT || overlapped_count() <= MERGE_FACTOR * count
+        let count_max = (sealed_count() / MERGE_FACTOR).clamp(LATE_COUNT_MAX, LATE_COUNT_LIMIT);
+        // Memory goes first to those who have few.
+        count >= (count_max >> (2 * halvings)).max(LATE_COUNT_MAX >> halvings)
     }
 
     /// Bits of the value at `time`. Samples that came last are found first. Cost: one cache line for a time that is
     /// newer than all, else up to all of the chain.
     pub(crate) fn find(&self, chain: u32, time: i64) -> Option<u64> {
-        if self.links.get(chain)?.newest < time {
+        let Some(first) = self.links.get(chain) else { return self.trees.get(chain)?.get(&time).copied() };
+        if first.newest < time {
             return None;
         }
         self.list(chain).find_map(|link| link.own().iter().find(|s| s.0 == time)).map(|s| s.1)
@@ -146,7 +185,7 @@ impl LateSamples {
     /// Puts the samples of a chain in order of time, so that whoever copies them after that need not sort; those that
     /// come later stand in front of them.
     pub(crate) fn settle(&mut self, chain: u32) {
-        if self.each(chain).is_sorted_by_key(|s| s.0) {
+        if self.is_tree(chain) || self.each(chain).is_sorted_by_key(|s| s.0) {
             return;
         }
         let mut samples: Vec<(i64, u64)> = self.each(chain).collect();
@@ -166,8 +205,12 @@ impl LateSamples {
 
     /// A sorted copy of the samples in `range`.
     pub(crate) fn samples_in(&self, chain: u32, range: TimeRange) -> Columns {
-        let count = self.links.get(chain).map_or(0, |first| first.count as usize);
         let mut found = Columns::default();
+        if self.is_tree(chain) {
+            self.trees.range(chain, range).for_each(|(time, bits)| found.push(time, f64::from_bits(bits)));
+            return found;
+        }
+        let count = self.links.get(chain).map_or(0, |first| first.count as usize);
         found.times.reserve(count);
         found.values.reserve(count);
         for (time, value_bits) in self.each(chain).filter(|s| range.contains(s.0)) {
@@ -181,18 +224,26 @@ impl LateSamples {
 
     /// Whether a sample lies in `range`.
     pub(crate) fn overlaps(&self, chain: u32, range: TimeRange) -> bool {
-        self.links.get(chain).is_some_and(|first| first.newest >= range.start)
-            && self.each(chain).any(|s| range.contains(s.0))
+        let Some(first) = self.links.get(chain) else { return self.first_of_tree(chain, range).is_some() };
+        first.newest >= range.start && self.each(chain).any(|s| range.contains(s.0))
     }
 
     /// Whether all samples, if there are any, are certain not to lie after `time`.
     pub(crate) fn is_before(&self, chain: u32, time: i64) -> bool {
-        self.links.get(chain).is_none_or(|first| first.newest <= time)
+        let newest = match self.links.get(chain) {
+            Some(first) => Some(first.newest),
+            None => self.trees.get(chain).and_then(|tree| tree.last_key_value()).map(|(&newest, _)| newest),
+        };
+        newest.is_none_or(|newest| newest <= time)
     }
 
     /// How many samples lie before `time`, and how many there are.
     pub(crate) fn counts(&self, chain: u32, time: i64) -> (usize, usize) {
-        let Some(first) = self.links.get(chain) else { return (0, 0) };
+        let Some(first) = self.links.get(chain) else {
+            let count = self.trees.get(chain).map_or(0, |tree| tree.len());
+            let behind = TimeRange { start: time, end: i64::MAX };
+            return (count - self.trees.range(chain, behind).count(), count);
+        };
         let count = first.count as usize;
         if first.newest < time {
             return (count, count);
@@ -202,11 +253,22 @@ impl LateSamples {
 
     /// Times of the chain, in no order.
     pub(crate) fn times(&self, chain: u32) -> impl Iterator<Item = i64> {
-        self.each(chain).map(|s| s.0)
+        self.times_in(chain, TimeRange { start: i64::MIN, end: i64::MAX })
+    }
+
+    /// Times of the chain in `range`, in no order.
+    pub(crate) fn times_in(&self, chain: u32, range: TimeRange) -> impl Iterator<Item = i64> {
+        let of_links = self.each(chain).map(|s| s.0).filter(move |&time| range.contains(time));
+        of_links.chain(self.trees.range(chain, range).map(|s| s.0))
     }
 
     /// Removes and returns the samples in `range`, sorted, and the name of the chain from then on.
     pub(crate) fn take(&mut self, chain: u32, range: TimeRange) -> (u32, Columns) {
+        if self.is_tree(chain) {
+            let (is_left, taken) = self.trees.take(chain, range);
+            self.chain_count -= u64::from(!is_left);
+            return (if is_left { chain } else { NONE }, taken);
+        }
         let (mut first, mut at, mut taken) = (chain, chain, Vec::new());
         while let Some(link) = self.links.get(at).copied() {
             let mut place = 0;
@@ -264,6 +326,12 @@ impl LateSamples {
     /// Gives the links of a chain back.
     pub(crate) fn free(&mut self, chain: u32) {
         self.chain_count -= u64::from(chain != NONE);
+        if !self.trees.remove(chain) {
+            self.free_links(chain);
+        }
+    }
+
+    fn free_links(&mut self, chain: u32) {
         let mut at = chain;
         while let Some(next) = self.links.get(at).map(|link| link.next) {
             self.links.free(at);
@@ -272,11 +340,11 @@ impl LateSamples {
     }
 
     pub(crate) fn heap_bytes(&self) -> u64 {
-        self.links.heap_bytes()
+        self.links.heap_bytes() + self.trees.heap_bytes() as u64
     }
 
     fn sample_bytes(&self) -> usize {
-        size_of::<Link>() * self.links.used_count() as usize
+        size_of::<Link>() * self.links.used_count() as usize + self.trees.sample_bytes()
     }
 
     /// The links of a chain, the youngest samples first.
@@ -319,7 +387,7 @@ mod tests {
         let mut late = LateSamples::new();
         assert!(!late.is_full(LATE_COUNT_MAX - 1, || 0));
         assert!(late.is_full(LATE_COUNT_MAX, || MERGE_FACTOR * LATE_COUNT_MAX));
-        assert!(!late.is_full(LATE_COUNT_MAX, || MERGE_FACTOR * LATE_COUNT_MAX + 1));
+        assert!(!late.is_full(LATE_COUNT_MAX, || MERGE_FACTOR * (LATE_COUNT_MAX + 1)));
         assert!(late.is_full(LATE_COUNT_LIMIT, || usize::MAX));
         let mut chains = Vec::new();
         let mut bytes_max = 0;
@@ -342,10 +410,13 @@ mod tests {
     fn chains_hold_what_a_map_would() {
         let rng = chronolith_base::Rng::from_seed(3);
         let mut late = LateSamples::new();
-        let mut chains = vec![(NONE, std::collections::BTreeMap::new()); 5];
-        for step in 0..20_000u64 {
-            let (chain, want) = &mut chains[rng.below(5) as usize];
-            let time = rng.below(60) as i64;
+        let mut chains = vec![(NONE, std::collections::BTreeMap::new()); 6];
+        for step in 0..24_000u64 {
+            let idx = rng.below(6) as usize;
+            let (chain, want) = &mut chains[idx];
+            // One of them grows into a tree, and loses it again.
+            let is_large = idx == 5 && step % 12_000 > 2_000;
+            let time = rng.below(if is_large { 6_000 } else { 60 }) as i64;
             assert_eq!(late.find(*chain, time), want.get(&time).copied());
             if want.insert(time, step).is_some() {
                 late.replace(*chain, time, step);
@@ -363,7 +434,7 @@ mod tests {
                 assert!(late.times(*chain).is_sorted() && late.find(*chain, time).is_some());
             }
             let mut got = late.samples_in(*chain, range);
-            if rng.below(8) == 0 {
+            if rng.below(if is_large { 200 } else { 8 }) == 0 {
                 (*chain, got) = late.take(*chain, range);
                 want.retain(|time, _| !range.contains(*time));
             }

@@ -1,4 +1,5 @@
-//! Places of sealed chunks: one list a series through a shared arena, newest first.
+//! Places of sealed chunks: one list a series through a shared arena. New chunks are put in front; one that is encoded
+//! again keeps its place in the list.
 //! Holds: a list ends at [`super::NONE`]; a node belongs to one list.
 
 use chronolith_format::sealed::RecordHeader;
@@ -88,7 +89,7 @@ impl SealedNodes {
         self.nodes.alloc(node)
     }
 
-    /// The list that starts at `start`, newest first.
+    /// The list that starts at `start`.
     pub(crate) fn list(&self, start: u32) -> impl Iterator<Item = &SealedNode> {
         let mut at = start;
         std::iter::from_fn(move || {
@@ -96,6 +97,28 @@ impl SealedNodes {
             at = node.next;
             Some(node)
         })
+    }
+
+    /// As [`SealedNodes::list`], with the slots of the nodes.
+    pub(crate) fn slots(&self, start: u32) -> impl Iterator<Item = (u32, &SealedNode)> {
+        let mut at = start;
+        std::iter::from_fn(move || {
+            let (slot, node) = (at, self.nodes.get(at)?);
+            at = node.next;
+            Some((slot, node))
+        })
+    }
+
+    /// The node in a slot.
+    pub(crate) fn get(&self, slot: u32) -> Option<&SealedNode> {
+        self.nodes.get(slot)
+    }
+
+    /// Puts `node` where another of the same list is.
+    pub(crate) fn replace(&mut self, slot: u32, node: SealedNode) {
+        if let Some(old) = self.nodes.get_mut(slot) {
+            *old = SealedNode { next: old.next, ..node };
+        }
     }
 
     /// Unlinks the nodes for which `is_gone` holds; gives the new start.

@@ -26,6 +26,8 @@ enum Seen {
 pub(super) struct Decoded {
     seen: Seen,
     samples: Columns,
+    /// Chunks that may have a time, while it is looked for.
+    nodes: Vec<SealedNode>,
 }
 
 impl Decoded {
@@ -105,21 +107,34 @@ impl Stripe {
         if let Some(hot) = self.hot_mut(id) {
             hot.late = chain;
         }
-        let sealed_count = || self.nodes.list(hot.sealed).map(|n| usize::from(n.count)).sum();
-        if self.late.is_full(count, sealed_count) {
-            self.seal_full(world, windows, id, &hot);
+        let (nodes, by_time) = (&self.nodes, &mut self.by_time);
+        if self.late.is_full(count, || by_time.sample_count(nodes, id, hot.sealed)) {
+            self.due.push(id);
         }
         applied
     }
 
-    /// Seals a chain of late samples that is full; the open chunk with it if most of them belong into that.
-    fn seal_full(&mut self, world: &StripeWorld<'_>, windows: &mut WindowTally, id: u32, hot: &Hot) {
-        let Some(chain) = self.hot(id).map(|hot| hot.late).filter(|&late| late != NONE) else { return };
-        let (before_open, count) = self.late.counts(chain, hot.open_min);
-        if !hot.open.is_none() && before_open <= count / 2 {
+    /// Series with so many late samples that they are to be sealed. Whoever appends takes and seals them, in as many slices as
+    /// it takes, before it lets others have the stripe for good.
+    pub(crate) fn take_due(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Seals the late samples of all series that are due.
+    pub(crate) fn seal_due(&mut self, world: &StripeWorld<'_>, windows: &mut WindowTally) {
+        for id in self.take_due() {
+            self.seal_crowded_open(world, windows, id);
+            self.seal_late(world, windows, id, TimeRange { start: i64::MIN, end: i64::MAX });
+        }
+    }
+
+    /// Seals the open chunk of a series if most of its late samples belong into that.
+    pub(crate) fn seal_crowded_open(&mut self, world: &StripeWorld<'_>, windows: &mut WindowTally, id: u32) {
+        let Some(hot) = self.hot(id).filter(|hot| hot.late != NONE && !hot.open.is_none()) else { return };
+        let (before_open, count) = self.late.counts(hot.late, hot.open_min);
+        if before_open <= count / 2 {
             self.seal_open(world, windows, id);
         }
-        self.seal_late(world, windows, id, TimeRange { start: i64::MIN, end: i64::MAX });
     }
 
     /// Bits of the value that a chunk has for `time`, which lies in `window` and is not later than the last sample.
@@ -156,9 +171,16 @@ impl Stripe {
         let decoded = xor::decode(&self.chunk, TimeRange::ALL, &mut self.decoded.samples);
         debug_assert!(decoded.is_ok(), "open chunks decode");
         self.decoded.seen = seen;
-        if !self.nodes.list(hot.sealed).any(|n| n.max_time() >= hot.open_min) {
-            self.free.note_chunk(window, &self.decoded.samples.times, self.late.times(hot.late));
+        if self.late.is_tree(hot.late) {
+            return;
         }
+        let mut nodes = std::mem::take(&mut self.decoded.nodes);
+        self.sealed_in(window.id, hot.sealed, hot.open_min, i64::MAX, &mut nodes);
+        if nodes.is_empty() {
+            let open = TimeRange { start: hot.open_min, end: i64::MAX };
+            self.free.note_chunk(window, &self.decoded.samples.times, self.late.times_in(hot.late, open));
+        }
+        self.decoded.nodes = nodes;
     }
 
     fn sealed_value(
@@ -169,16 +191,21 @@ impl Stripe {
         time: i64,
     ) -> Option<u64> {
         let mut decoded = std::mem::take(&mut self.decoded);
+        let mut nodes = std::mem::take(&mut decoded.nodes);
+        self.sealed_in(window.id, hot.sealed, time, time, &mut nodes);
         let mut found = None;
-        for node in self.nodes.list(hot.sealed).filter(|n| n.min_time <= time && time <= n.max_time()) {
+        for node in &nodes {
             if decoded.seen != Seen::Sealed(node.place) {
                 decoded.seen = Seen::Nothing;
                 decoded.samples.clear();
                 // A chunk that cannot be read cannot object to a sample either; queries name the damage.
                 if self.decode_sealed(world, node, &mut decoded.samples) {
                     decoded.seen = Seen::Sealed(node.place);
-                    if self.is_alone(hot, node) {
-                        self.free.note_chunk(window, &decoded.samples.times, self.late.times(hot.late));
+                    // With so many late samples the next one rarely asks for the same chunk.
+                    if !self.late.is_tree(hot.late) && self.is_alone(window.id, hot, node) {
+                        let within = TimeRange::inclusive(node.min_time, node.max_time());
+                        let waiting = self.late.times_in(hot.late, within);
+                        self.free.note_chunk(window, &decoded.samples.times, waiting);
                     }
                 }
             }
@@ -187,14 +214,15 @@ impl Stripe {
                 break;
             }
         }
+        decoded.nodes = nodes;
         self.decoded = decoded;
         found
     }
 
     /// Whether no other chunk of the series lies where `node` does. Chunks of earlier versions may overlap.
-    fn is_alone(&self, hot: &Hot, node: &SealedNode) -> bool {
-        let is_other = |n: &&SealedNode| n.min_time <= node.max_time() && node.min_time <= n.max_time();
-        (hot.open.is_none() || hot.open_min > node.max_time())
-            && self.nodes.list(hot.sealed).filter(is_other).count() == 1
+    fn is_alone(&mut self, id: u32, hot: &Hot, node: &SealedNode) -> bool {
+        let mut others = Vec::new();
+        self.sealed_in(id, hot.sealed, node.min_time, node.max_time(), &mut others);
+        (hot.open.is_none() || hot.open_min > node.max_time()) && others.len() == 1
     }
 }

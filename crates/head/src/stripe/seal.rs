@@ -1,5 +1,8 @@
 //! Sealing: the open chunk with the late samples that belong into it, late samples into the sealed chunks that
 //! they overlap.
+//! The sealed chunks are the leaves of a B-tree: late samples gather in a buffer of their series until each makes the head
+//! encode few others again, then each leaf that has some in its range is encoded again with them and split where it is
+//! large. So the cost of a sample is bounded in whatever order they come.
 //!
 //! Holds: no sealed chunk overlaps another or the open one, so a query decodes as much as if nothing had been
 //! late; a sample that waits as late wins over one of the same time in a chunk, because it came later.
@@ -8,16 +11,18 @@ use chronolith_format::sealed::RecordHeader;
 use chronolith_format::xor::{self, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{Columns, TimeRange};
 
+use super::by_time::Leaf;
 use super::free::SeriesWindow;
 use super::{Hot, NONE, SealedNode, Stripe, StripeWorld};
 use crate::chain::Chain;
+use crate::sealed::SealedPlace;
 use crate::windows::WindowTally;
 
-/// A chunk with fewer samples is joined with its neighbour when that is encoded again.
-const SMALL_COUNT: u16 = SAMPLES_PER_CHUNK as u16 / 2;
 /// An open chunk that is sealed takes late samples in if each of them makes at most this many others be encoded
 /// again. Fewer wait on: more of the same chunk may come, and cutting its window encodes it once for all of them.
 const SEAL_FACTOR: usize = 10;
+/// Samples that are encoded in one go, half a millisecond of work, before others may have the stripe.
+const SLICE_SAMPLES: usize = 1 << 14;
 
 impl Stripe {
     /// Seals the open chunk, if there is one; the record keeps the last sample.
@@ -45,6 +50,7 @@ impl Stripe {
             debug_assert!(decoded.is_ok(), "open chunks decode");
             let stored_count = samples.len() + late.len();
             join(&mut samples, &late);
+            self.merged_count += samples.len() as u64;
             windows.add(hot.open_min, samples.len() as i64 - stored_count as i64);
             self.free.note_merge(SeriesWindow::of(world, id, hot.open_min));
             self.push_sealed(world, id, &samples);
@@ -73,7 +79,7 @@ impl Stripe {
         self.take_late(id, TimeRange { start: hot.open_min, end: i64::MAX })
     }
 
-    /// Seals the late samples in `range`, window by window, except for those that wait for the open chunk.
+    /// Seals the late samples in `range`, except for those that wait for the open chunk.
     pub(crate) fn seal_late(
         &mut self,
         world: &StripeWorld<'_>,
@@ -81,19 +87,62 @@ impl Stripe {
         id: u32,
         range: TimeRange,
     ) {
-        let Some(hot) = self.hot(id).filter(|h| h.late != NONE) else { return };
+        let mut rest = Some(range);
+        while let Some(range) = rest {
+            rest = self.seal_late_slice(world, windows, id, range);
+        }
+    }
+
+    /// Returns true if the series has so many late samples that they may take several slices.
+    pub(crate) fn has_late_tree(&self, id: u32) -> bool {
+        self.hot(id).is_some_and(|hot| self.late.is_tree(hot.late))
+    }
+
+    /// Seals as much of the late samples in `range` as [`SLICE_SAMPLES`] allow; gives the range of the rest. Between two calls
+    /// the series may change in any way.
+    pub(crate) fn seal_late_slice(
+        &mut self,
+        world: &StripeWorld<'_>,
+        windows: &mut WindowTally,
+        id: u32,
+        range: TimeRange,
+    ) -> Option<TimeRange> {
+        let hot = self.hot(id).filter(|h| h.late != NONE)?;
         let end = if hot.open.is_none() { range.end } else { range.end.min(hot.open_min) };
-        let taken = self.take_late(id, TimeRange { start: range.start, end });
+        if !self.late.is_tree(hot.late) {
+            self.seal_list(world, windows, id, TimeRange { start: range.start, end });
+            return None;
+        }
+        let (mut start, mut moved_count) = (range.start, 0);
+        loop {
+            let hot = self.hot(id)?;
+            let (late, sealed) = (hot.late, hot.sealed);
+            let first = self.late.first_of_tree(late, TimeRange { start, end })?;
+            if moved_count >= SLICE_SAMPLES {
+                return Some(TimeRange { start: first, end: range.end });
+            }
+            let window = TimeRange::window_of(first, world.window_ms);
+            let leaf = self.leaf(id, sealed, window, first);
+            start = leaf.end.min(end);
+            let late = self.take_late(id, TimeRange { start: first, end: start });
+            moved_count += self.merge_into_leaf(world, windows, id, &leaf, &late);
+        }
+    }
+
+    /// Seals the late samples in `range` of a series that has few of them.
+    fn seal_list(&mut self, world: &StripeWorld<'_>, windows: &mut WindowTally, id: u32, range: TimeRange) {
+        let taken = self.take_late(id, range);
         let mut start = 0;
         while let Some(&first) = taken.times.get(start) {
-            let window = TimeRange::window_of(first, world.window_ms);
-            let len = taken.times[start..].partition_point(|&t| t < window.end);
+            let Some(sealed) = self.hot(id).map(|hot| hot.sealed) else { return };
+            let leaf = self.leaf(id, sealed, TimeRange::window_of(first, world.window_ms), first);
+            let len = taken.times[start..].partition_point(|&t| t < leaf.end);
             let part = Columns {
                 times: taken.times[start..start + len].to_vec(),
                 values: taken.values[start..start + len].to_vec(),
                 ..Columns::default()
             };
-            self.merge_into_sealed(world, windows, id, window, part);
+            self.merge_into_leaf(world, windows, id, &leaf, &part);
             start += len;
         }
     }
@@ -110,37 +159,38 @@ impl Stripe {
         taken
     }
 
-    /// Seals samples of one window, together with the sealed chunks between which they lie.
-    fn merge_into_sealed(
+    /// Seals samples of one window together with the chunks of their leaf; gives how many samples it encoded.
+    fn merge_into_leaf(
         &mut self,
         world: &StripeWorld<'_>,
         windows: &mut WindowTally,
         id: u32,
-        window: TimeRange,
-        late: Columns,
-    ) {
-        let Some(start) = self.hot(id).map(|hot| hot.sealed) else { return };
-        let mut nodes: Vec<SealedNode> =
-            self.nodes.list(start).filter(|n| window.contains(n.min_time)).copied().collect();
-        nodes.sort_by_key(|n| (n.min_time, n.place));
-        let picked = overlapped(&nodes, &late);
-        let mut samples = Columns::default();
-        let mut stored_count = late.len();
-        let mut gone = Vec::with_capacity(picked.len());
-        for node in &nodes[picked] {
-            // A damaged chunk stays as it is; queries name the damage.
-            if self.decode_sealed(world, node, &mut samples) {
-                stored_count += usize::from(node.count);
-                gone.push(node.place);
-            }
+        leaf: &Leaf,
+        late: &Columns,
+    ) -> usize {
+        let (Some(&first), Some(&last)) = (late.times.first(), late.times.last()) else { return 0 };
+        let node = |slot: &u32| self.nodes.get(*slot).map(|node| (*slot, *node));
+        let mut picked: Vec<(u32, SealedNode)> = leaf.slots.iter().filter_map(node).collect();
+        let is_apart = picked.iter().all(|(_, n)| n.max_time() < first || last < n.min_time);
+        if is_apart && late.len() >= SAMPLES_PER_CHUNK {
+            picked.clear();
         }
-        join(&mut samples, &late);
+        if picked.windows(2).any(|two| two[0].1.max_time() >= two[1].1.min_time) {
+            // Of equal times the one of the younger chunk is added last.
+            picked.sort_by_key(|(_, n)| n.place);
+        }
+        let mut samples = Columns::default();
+        // A damaged chunk stays as it is; queries name the damage.
+        picked.retain(|(_, node)| self.decode_sealed(world, node, &mut samples));
+        let stored_count = samples.len() + late.len();
+        join(&mut samples, late);
+        let window = TimeRange::window_of(first, world.window_ms);
         if let Some(&oldest) = samples.times.first() {
             windows.add_aside(oldest, samples.len() as i64 - stored_count as i64);
         }
         self.free.note_merge(SeriesWindow { id, range: window });
-        self.unlink_sealed(world, id, |node| gone.contains(&node.place));
-        self.push_sealed(world, id, &samples);
+        self.merged_count += samples.len() as u64;
+        self.replace_sealed(world, id, &picked, &samples);
         if let (Some(&time), Some(value)) = (samples.times.last(), samples.values.last())
             && let Some(hot) = self.hot_mut(id)
             && hot.open.is_none()
@@ -148,6 +198,32 @@ impl Stripe {
         {
             // Its value may have been replaced.
             hot.xor = XorState::ended(time, value.to_bits());
+        }
+        samples.len()
+    }
+
+    /// Seals `samples` in place of `old` chunks, which are named by their slots: the list of the series is not walked unless
+    /// it gets shorter.
+    fn replace_sealed(
+        &mut self,
+        world: &StripeWorld<'_>,
+        id: u32,
+        old: &[(u32, SealedNode)],
+        samples: &Columns,
+    ) {
+        let mut vacant = old.iter();
+        for_each_chunk(world, id, samples, |node| match vacant.next() {
+            Some((slot, old)) => {
+                world.store.release(old.place);
+                self.by_time.remove(id, *slot, old);
+                self.nodes.replace(*slot, node);
+                self.by_time.add(id, *slot, &node);
+            }
+            None => self.link_sealed(id, node),
+        });
+        let gone: Vec<SealedPlace> = vacant.map(|(_, old)| old.place).collect();
+        if !gone.is_empty() {
+            self.unlink_sealed(world, id, |node| gone.contains(&node.place));
         }
     }
 
@@ -173,38 +249,27 @@ impl Stripe {
 
     /// Seals ascending samples of one window as chunks of about equal size, each full or the only one.
     pub(super) fn push_sealed(&mut self, world: &StripeWorld<'_>, id: u32, samples: &Columns) {
-        let part_count = (samples.len() / SAMPLES_PER_CHUNK).max(1);
-        let part_len = samples.len().div_ceil(part_count).max(1);
-        for (times, values) in samples.times.chunks(part_len).zip(samples.values.chunks(part_len)) {
-            let chunk = xor::encode_whole(times, values);
-            let header = RecordHeader {
-                series_id: id,
-                encoding: ENCODING_XOR,
-                count: times.len() as u16,
-                min_time: times[0],
-                max_time: times[times.len() - 1],
-            };
-            let place = world.store.push(&header, &chunk);
-            self.link_sealed(id, SealedNode::new(place, &header, chunk.len()));
-        }
+        for_each_chunk(world, id, samples, |node| self.link_sealed(id, node));
     }
 
     fn link_sealed(&mut self, id: u32, node: SealedNode) {
         let Some(sealed) = self.hot(id).map(|hot| hot.sealed) else { return };
         let start = self.nodes.push(node, sealed);
+        self.by_time.add(id, start, &node);
         if let Some(hot) = self.hot_mut(id) {
             hot.sealed = start;
         }
     }
 
     /// Takes sealed chunks out of the series; their files learn of it.
-    pub(super) fn unlink_sealed(
+    pub(crate) fn unlink_sealed(
         &mut self,
         world: &StripeWorld<'_>,
         id: u32,
-        is_gone: impl Fn(&SealedNode) -> bool,
+        mut is_gone: impl FnMut(&SealedNode) -> bool,
     ) {
         let Some(start) = self.hot(id).map(|hot| hot.sealed) else { return };
+        self.by_time.forget(id);
         let kept = self.nodes.remove(start, |node| {
             let is_gone = is_gone(node);
             if is_gone {
@@ -218,30 +283,22 @@ impl Stripe {
     }
 }
 
-/// Which of `nodes` (sorted by time) are encoded again with `late`: all that overlap it or, through others, its
-/// neighbourhood, and small ones beside them.
-fn overlapped(nodes: &[SealedNode], late: &Columns) -> std::ops::Range<usize> {
-    let (Some(&first), Some(&last)) = (late.times.first(), late.times.last()) else { return 0..0 };
-    let mut end = nodes.partition_point(|n| n.min_time <= last);
-    let mut start = nodes[..end].iter().position(|n| n.max_time() >= first).unwrap_or(end);
-    if start > 0 && nodes[start - 1].count < SMALL_COUNT {
-        start -= 1;
+/// Pushes ascending samples of one window as chunks of about equal size, each full or the only one, and gives each to `put`.
+fn for_each_chunk(world: &StripeWorld<'_>, id: u32, samples: &Columns, mut put: impl FnMut(SealedNode)) {
+    let part_count = (samples.len() / SAMPLES_PER_CHUNK).max(1);
+    let part_len = samples.len().div_ceil(part_count).max(1);
+    for (times, values) in samples.times.chunks(part_len).zip(samples.values.chunks(part_len)) {
+        let chunk = xor::encode_whole(times, values);
+        let header = RecordHeader {
+            series_id: id,
+            encoding: ENCODING_XOR,
+            count: times.len() as u16,
+            min_time: times[0],
+            max_time: times[times.len() - 1],
+        };
+        let place = world.store.push(&header, &chunk);
+        put(SealedNode::new(place, &header, chunk.len()));
     }
-    if nodes.get(end).is_some_and(|n| n.count < SMALL_COUNT) {
-        end += 1;
-    }
-    // Chunks of earlier versions may overlap each other.
-    while let Some(reach) = nodes[start..end].iter().map(SealedNode::max_time).max()
-        && nodes.get(end).is_some_and(|n| n.min_time <= reach)
-    {
-        end += 1;
-    }
-    while let Some(reach) = nodes.get(start).map(|n| n.min_time)
-        && let Some(earlier) = nodes[..start].iter().position(|n| n.max_time() >= reach)
-    {
-        start = earlier;
-    }
-    start..end
 }
 
 /// Adds `late` (ascending) to `samples`: ascending, one a time, of equal times the one that was added last.

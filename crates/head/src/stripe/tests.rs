@@ -84,9 +84,7 @@ fn chunks_are_counted_as_they_come_and_go() {
             stripe.seal_late(&world, &mut windows, id, TimeRange::new(0, time));
         }
         if env.rng.below(50) == 0 {
-            let start = stripe.hot(id).unwrap().sealed;
-            let kept = stripe.nodes.remove(start, |node| node.count < 20);
-            stripe.hot_mut(id).unwrap().sealed = kept;
+            stripe.unlink_sealed(&world, id, |node| node.count < 20);
         }
         let of = |hot: &Hot| {
             let held = usize::from(!hot.open.is_none()) + usize::from(hot.late != NONE);

@@ -9,8 +9,8 @@ const POISON: &str = "a panic ends the model, so nobody meets its lock";
 
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
-/// Empty only while its thread waits at a [`Condvar`].
-pub(crate) struct MutexGuard<'a, T>(Option<sync::MutexGuard<'a, T>>);
+/// Empty only while its thread waits at a [`Condvar`] or lets others have the lock.
+pub(crate) struct MutexGuard<'a, T>(Option<sync::MutexGuard<'a, T>>, &'a sync::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Mutex<T> {
@@ -18,13 +18,20 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(Some(self.0.lock().expect(POISON)))
+        MutexGuard(Some(self.0.lock().expect(POISON)), &self.0)
     }
 }
 
 impl<T> MutexGuard<'_, T> {
     pub(crate) fn unlock_fair(guard: Self) {
         drop(guard);
+    }
+
+    pub(crate) fn unlocked_fair<U>(guard: &mut Self, during: impl FnOnce() -> U) -> U {
+        guard.0 = None;
+        let result = during();
+        guard.0 = Some(guard.1.lock().expect(POISON));
+        result
     }
 }
 

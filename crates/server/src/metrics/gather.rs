@@ -259,6 +259,11 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
         ("wal_written_bytes_total", "Bytes written to the WAL.", stats.wal_written_bytes),
         ("head_samples_appended_total", "Samples accepted by the head.", stats.samples_appended),
         ("head_samples_late_total", "Samples that came out of order.", stats.samples_late),
+        (
+            "head_samples_merged_total",
+            "Samples encoded again to merge out-of-order samples into their chunks.",
+            stats.samples_merged,
+        ),
         ("head_samples_with_start_total", "Samples stored with a start time.", stats.samples_with_start),
         ("flushes_total", "Windows flushed to blocks.", stats.flush_count),
         (
