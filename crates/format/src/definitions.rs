@@ -33,6 +33,8 @@ pub struct FileHeader {
     pub generation: u64,
     /// Key of the log.
     pub key: u128,
+    /// Returns true if a second file has the same bytes: without it one of them is lost.
+    pub is_mirrored: bool,
 }
 
 impl FileHeader {
@@ -42,6 +44,7 @@ impl FileHeader {
         let mut out = [0u8; FILE_HEADER_BYTES];
         out[..4].copy_from_slice(&FILE_MAGIC);
         out[4..6].copy_from_slice(&FILE_VERSION.to_le_bytes());
+        out[6..8].copy_from_slice(&u16::from(self.is_mirrored).to_le_bytes());
         out[8..16].copy_from_slice(&self.generation.to_le_bytes());
         out[16..32].copy_from_slice(&self.key.to_le_bytes());
         let sum = crc32c(&out[..36]);
@@ -62,7 +65,7 @@ impl FileHeader {
             return Err(DecodeError::Invalid { what, offset: 0, expected: "CLDF", found });
         }
         let version = reader.le_u16("definitions version")?;
-        reader.bytes("definitions reserved", 2)?;
+        let mirror_count = reader.le_u16("definitions mirrors")?;
         let generation = reader.le_u64("definitions generation")?;
         let (low, high) = (reader.le_u64("definitions key")?, reader.le_u64("definitions key")?);
         reader.bytes("definitions reserved", 4)?;
@@ -75,7 +78,8 @@ impl FileHeader {
             let (what, found) = ("definitions version", u64::from(version));
             return Err(DecodeError::Invalid { what, offset: 4, expected: "1", found });
         }
-        Ok(FileHeader { generation, key: u128::from(high) << 64 | u128::from(low) })
+        let key = u128::from(high) << 64 | u128::from(low);
+        Ok(FileHeader { generation, key, is_mirrored: mirror_count > 0 })
     }
 }
 

@@ -24,6 +24,8 @@ pub const KIND_ENTRIES: u8 = 68;
 pub struct FileHeader {
     /// Random; mixed into the checksums of frame headers.
     pub key: u128,
+    /// Returns true if a second file has the same bytes: without it one of them is lost.
+    pub is_mirrored: bool,
 }
 
 impl FileHeader {
@@ -33,6 +35,7 @@ impl FileHeader {
         let mut out = [0u8; FILE_HEADER_BYTES];
         out[..4].copy_from_slice(&FILE_MAGIC);
         out[4..6].copy_from_slice(&FILE_VERSION.to_le_bytes());
+        out[6..8].copy_from_slice(&u16::from(self.is_mirrored).to_le_bytes());
         out[8..24].copy_from_slice(&self.key.to_le_bytes());
         let sum = crc32c(&out[..28]);
         out[28..].copy_from_slice(&sum.to_le_bytes());
@@ -52,7 +55,7 @@ impl FileHeader {
             return Err(DecodeError::Invalid { what, offset: 0, expected: "CLMD", found });
         }
         let version = reader.le_u16("metadata version")?;
-        reader.bytes("metadata reserved", 2)?;
+        let mirror_count = reader.le_u16("metadata mirrors")?;
         let (low, high) = (reader.le_u64("metadata key")?, reader.le_u64("metadata key")?);
         reader.bytes("metadata reserved", 4)?;
         let found = reader.le_u32("metadata checksum")?;
@@ -64,7 +67,7 @@ impl FileHeader {
             let (what, found) = ("metadata version", u64::from(version));
             return Err(DecodeError::Invalid { what, offset: 4, expected: "1", found });
         }
-        Ok(FileHeader { key: u128::from(high) << 64 | u128::from(low) })
+        Ok(FileHeader { key: u128::from(high) << 64 | u128::from(low), is_mirrored: mirror_count > 0 })
     }
 }
 

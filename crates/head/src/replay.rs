@@ -4,6 +4,7 @@
 //! is read passes through bounded buffers, so a start needs no more memory than the head that it builds.
 //! Steps: files, sealed files, definitions beside slices, tables, log, cut the torn tail.
 
+mod copies;
 mod definitions;
 mod files;
 mod histograms;
@@ -194,8 +195,8 @@ fn positions_of(series: &Series, slices: &LoadedSlices, definitions: &LoadedDefi
     let is_whole = |slice: u32| slices.spots.get(&slice).is_some_and(Spot::is_whole);
     // Series that only the log defines, because the file has lost them, may be of slices that were never written.
     let is_complete = slices.id_ends.values().all(|&id_end| id_end <= definitions.mark.next_id);
-    let has_definitions = definitions.file.file.is_some() && !definitions.file.is_broken && is_complete;
-    let all_whole = has_definitions
+    let all_whole = definitions.is_whole
+        && is_complete
         && slices.spots.values().all(Spot::is_whole)
         && occupied_slices(series).into_iter().all(is_whole);
     let oldest = slices.spots.values().map(|s| s.sequence).min().filter(|_| all_whole).unwrap_or(0);

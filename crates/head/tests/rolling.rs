@@ -243,7 +243,7 @@ fn damaged_world() -> (Told, Vec<(PathBuf, Vec<u8>)>) {
 
 /// Returns true if a file has a second copy or a log behind it: damage to it alone loses nothing.
 fn is_redundant(path: &Path) -> bool {
-    path.to_string_lossy().contains(".slice")
+    [".slice", ".definitions"].iter().any(|kind| path.to_string_lossy().contains(kind))
 }
 
 /// `path` is the file that is damaged.

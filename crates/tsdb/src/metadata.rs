@@ -19,7 +19,7 @@ use chronolith_model::{MetadataEntry, TenantId};
 use parking_lot::{Mutex, RwLock};
 
 use crate::options::OpenError;
-pub(crate) use log::FILE_NAME;
+pub(crate) use log::{FILE_NAME, MIRROR_NAME};
 use log::{Frames, LogFile};
 
 /// Metrics of one tenant with metadata.
@@ -210,14 +210,16 @@ impl MetadataStore {
         })?;
         kept.pending = pending;
         kept.tenants.values_mut().for_each(|tenant| tenant.moved.clear());
-        Ok(MetadataStore {
+        let store = MetadataStore {
             kept: RwLock::new(kept),
             file: Mutex::new(file),
             stored: AtomicU64::new(0),
             order_written_ms: AtomicU64::new(0),
             refused_count: AtomicU64::new(0),
             sync,
-        })
+        };
+        store.repair(notes);
+        Ok(store)
     }
 
     /// Keeps `entries`; the newest of a metric comes first, the oldest makes room.
@@ -249,6 +251,18 @@ impl MetadataStore {
             kept.queue(tenant, &changed);
         }
         Change(kept.change_count)
+    }
+
+    /// Writes both copies anew if a start has found one of them missing, cut off or damaged.
+    fn repair(&self, notes: &mut Vec<String>) {
+        let mut file = self.file.lock();
+        let has_entries = !self.kept.read().tenants.is_empty();
+        if has_entries
+            && file.is_due_anew(0)
+            && let Err(error) = self.write(&mut file)
+        {
+            notes.push(format!("metadata: one copy is left until the other is written again: {error}"));
+        }
     }
 
     /// Returns once `change` is as durable as the sync mode promises. One of those who wait writes for all.

@@ -16,7 +16,7 @@ use chronolith_model::{TenantId, TimeRange};
 
 use crate::admin::AdminError;
 use crate::encoding::SeriesEncoder;
-use crate::metadata::FILE_NAME as METADATA_FILE;
+use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
 use crate::store::Tsdb;
 use crate::tenant::{TENANTS_DIR, tenant_dir};
 
@@ -73,7 +73,9 @@ impl Tsdb {
             self.put_tenant(tenant, &tenant_dir(&tmp, tenant), head)?;
         }
         if let Some(bytes) = self.metadata.file_of(tenants) {
-            disk.write_atomic(&tmp.join(METADATA_FILE), &bytes).map_err(io(&tmp))?;
+            for name in [METADATA_FILE, METADATA_MIRROR] {
+                disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
+            }
         }
         disk.sync_dir(&tmp.join(TENANTS_DIR)).map_err(io(&tmp))?;
         disk.sync_dir(&tmp).map_err(io(&tmp))?;

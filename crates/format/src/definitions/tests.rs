@@ -40,7 +40,7 @@ fn want() -> Vec<Series> {
 
 /// A file as the head writes it.
 fn file() -> Vec<u8> {
-    let mut out = FileHeader { generation: 3, key: KEY }.encode().to_vec();
+    let mut out = FileHeader { generation: 3, key: KEY, is_mirrored: false }.encode().to_vec();
     let mut keys = Vec::new();
     encode_raw_key(5 << 70, 7, &mut keys);
     encode_raw_key(9, 1024, &mut keys);
@@ -74,7 +74,7 @@ fn series_round_trip_and_damage_ends_without_panic() {
 
 #[test]
 fn the_header_is_checked_whole() {
-    let header = FileHeader { generation: 9, key: KEY };
+    let header = FileHeader { generation: 9, key: KEY, is_mirrored: true };
     let bytes = header.encode();
     assert_eq!(FileHeader::decode(&bytes), Ok(header));
     for at in 0..bytes.len() {
@@ -89,7 +89,7 @@ fn the_header_is_checked_whole() {
 fn the_golden_file_reads_as_ever() {
     let golden = include_bytes!("../../testdata/definitions/two-series.definitions");
     assert_eq!(file(), golden, "what is written has changed: that needs a version");
-    assert_eq!(FileHeader::decode(golden), Ok(FileHeader { generation: 3, key: KEY }));
+    assert_eq!(FileHeader::decode(golden), Ok(FileHeader { generation: 3, key: KEY, is_mirrored: false }));
     let scan = scan_segment(golden, KEY);
     assert!(scan.damage.is_empty());
     let payload = |idx: usize| &golden[scan.frames[idx].payload.clone()];

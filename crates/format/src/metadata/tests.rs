@@ -48,7 +48,7 @@ fn read(payload: &[u8]) -> (Vec<MetadataEntry>, bool) {
 
 /// A file of two frames.
 fn file() -> Vec<u8> {
-    let mut out = FileHeader { key: KEY }.encode().to_vec();
+    let mut out = FileHeader { key: KEY, is_mirrored: true }.encode().to_vec();
     let payloads = [payload("team", &entries()), payload("anonymous", &entries()[..1])];
     for (idx, payload) in payloads.iter().enumerate() {
         let header = FrameHeader::for_payload(KIND_ENTRIES, STRIPE_NONE, payload);
@@ -115,8 +115,8 @@ fn a_file_cut_or_flipped_anywhere_gives_only_what_was_written() {
 
 #[test]
 fn the_header_is_checked_whole() {
-    let bytes = FileHeader { key: KEY }.encode();
-    assert_eq!(FileHeader::decode(&bytes), Ok(FileHeader { key: KEY }));
+    let bytes = FileHeader { key: KEY, is_mirrored: true }.encode();
+    assert_eq!(FileHeader::decode(&bytes), Ok(FileHeader { key: KEY, is_mirrored: true }));
     for at in 0..bytes.len() {
         let mut bad = bytes;
         bad[at] ^= 0x10;

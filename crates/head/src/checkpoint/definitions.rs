@@ -21,13 +21,15 @@ use crate::wal::wal_dir;
 
 /// Bytes of a payload after which the next frame starts.
 const FRAME_BYTES: usize = 1 << 20;
+/// End of the name of the second copy.
+pub(crate) const MIRROR_SUFFIX: &str = ".definitions-mirror";
 /// Buffered bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// The current file.
 pub(crate) struct DefinitionsFile {
-    /// None before the first round.
-    pub(crate) file: Option<Arc<dyn DiskFile>>,
+    /// Both copies; none before the first round, or if the next round writes them anew.
+    pub(crate) files: Option<[Arc<dyn DiskFile>; 2]>,
     pub(crate) generation: u64,
     /// Where the next frame goes.
     pub(crate) offset: u64,
@@ -47,7 +49,7 @@ impl DefinitionsFile {
     /// No file yet.
     pub(crate) fn none() -> DefinitionsFile {
         DefinitionsFile {
-            file: None,
+            files: None,
             generation: 0,
             offset: 0,
             frame_sequence: 0,
@@ -63,10 +65,10 @@ impl DefinitionsFile {
     }
 }
 
-/// Frames on their way to a file.
+/// Frames on their way to both copies.
 struct Output<'a> {
-    file: &'a dyn DiskFile,
-    path: &'a Path,
+    files: [&'a dyn DiskFile; 2],
+    paths: [&'a Path; 2],
     key: u128,
     offset: u64,
     frame_sequence: u64,
@@ -83,10 +85,17 @@ impl Output<'_> {
     }
 
     fn flush(&mut self) -> Result<(), HeadError> {
-        self.file.write_at(&self.buffer, self.offset).map_err(HeadError::io(self.path))?;
+        for (file, path) in self.files.iter().zip(self.paths) {
+            file.write_at(&self.buffer, self.offset).map_err(HeadError::io(path))?;
+        }
         self.offset += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
+    }
+
+    fn sync(&self) -> Result<(), HeadError> {
+        let mut copies = self.files.iter().zip(self.paths);
+        copies.try_for_each(|(file, path)| file.sync_data().map_err(HeadError::io(path)))
     }
 }
 
@@ -109,13 +118,13 @@ impl Head {
         self.settle_definitions()?;
         let dir = wal_dir(&self.options.dir);
         let known = &rolling.definitions;
-        let path = definitions_path(&dir, known.generation);
-        let Some(file) = known.file.clone() else {
+        let paths = [0, 1].map(|place| definitions_path(&dir, known.generation, place));
+        let Some(files) = known.files.clone() else {
             return self.rewrite_definitions(rolling, moment, stats);
         };
         let mut output = Output {
-            file: &*file,
-            path: &path,
+            files: files.each_ref().map(|file| &**file),
+            paths: paths.each_ref().map(PathBuf::as_path),
             key: self.wal.key,
             offset: known.offset,
             frame_sequence: known.frame_sequence,
@@ -124,7 +133,7 @@ impl Head {
         let (from, before) = (known.next_id, (known.offset, known.series_count));
         let written =
             self.put_definitions(&mut output, from, before.1, rolling.marked(moment)).and_then(|count| {
-                file.sync_data().map_err(HeadError::io(&path))?;
+                output.sync()?;
                 Ok(count)
             });
         let (offset, frame_sequence) = (output.offset, output.frame_sequence);
@@ -140,10 +149,12 @@ impl Head {
 
     pub(super) fn sync_definitions(&self, rolling: &mut Rolling) -> Result<(), HeadError> {
         let known = &mut rolling.definitions;
-        let Some(file) = known.file.clone().filter(|_| known.is_dirty) else { return Ok(()) };
+        let Some(files) = known.files.clone().filter(|_| known.is_dirty) else { return Ok(()) };
         let dir = wal_dir(&self.options.dir);
         known.is_broken = true;
-        file.sync_data().map_err(HeadError::io(&definitions_path(&dir, known.generation)))?;
+        for (place, file) in files.iter().enumerate() {
+            file.sync_data().map_err(HeadError::io(&definitions_path(&dir, known.generation, place)))?;
+        }
         self.env.disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
         (known.is_broken, known.is_dirty) = (false, false);
         Ok(())
@@ -208,25 +219,30 @@ impl Head {
         self.settle_definitions()?;
         let (dir, disk) = (wal_dir(&self.options.dir), &*self.env.disk);
         let generation = rolling.definitions.generation + 1;
-        let path = definitions_path(&dir, generation);
-        let tmp = path.with_extension("tmp");
+        let paths = [0, 1].map(|place| definitions_path(&dir, generation, place));
+        let tmps = [paths[0].with_extension("tmp"), paths[1].with_extension("mirror.tmp")];
         self.raw_keys.write().forget_stored();
-        let file: Arc<dyn DiskFile> = disk.create(&tmp).map_err(HeadError::io(&tmp))?.into();
-        let header = FileHeader { generation, key: self.wal.key };
+        let create = |tmp: &Path| -> Result<Arc<dyn DiskFile>, HeadError> {
+            Ok(disk.create(tmp).map_err(HeadError::io(tmp))?.into())
+        };
+        let files = [create(&tmps[0])?, create(&tmps[1])?];
+        let header = FileHeader { generation, key: self.wal.key, is_mirrored: true };
         let mut output = Output {
-            file: &*file,
-            path: &tmp,
+            files: files.each_ref().map(|file| &**file),
+            paths: tmps.each_ref().map(PathBuf::as_path),
             key: self.wal.key,
             offset: 0,
             frame_sequence: 0,
             buffer: header.encode().to_vec(),
         };
         let series_count = self.put_definitions(&mut output, 0, 0, rolling.marked(moment))?;
+        output.sync()?;
         let (offset, frame_sequence) = (output.offset, output.frame_sequence);
-        file.sync_data().map_err(HeadError::io(&tmp))?;
-        disk.rename(&tmp, &path).map_err(HeadError::io(&path))?;
+        for (tmp, path) in tmps.iter().zip(&paths).rev() {
+            disk.rename(tmp, path).map_err(HeadError::io(path))?;
+        }
         rolling.definitions = DefinitionsFile {
-            file: Some(file),
+            files: Some(files),
             generation,
             offset,
             frame_sequence,
@@ -240,7 +256,8 @@ impl Head {
         rolling.definitions.is_broken = false;
         stats.bytes += offset;
         for entry in disk.list(&dir).map_err(HeadError::io(&dir))? {
-            let older = entry.name.strip_suffix(".definitions").and_then(|g| g.parse::<u64>().ok());
+            let generation_of = |suffix| entry.name.strip_suffix(suffix).and_then(|g| g.parse::<u64>().ok());
+            let older = generation_of(".definitions").or(generation_of(MIRROR_SUFFIX));
             if older.is_some_and(|g| g < generation) {
                 let path = dir.join(&entry.name);
                 disk.remove_file(&path).map_err(HeadError::io(&path))?;
@@ -308,7 +325,8 @@ fn put_series(
     Ok(count)
 }
 
-/// Path of the file of a generation.
-pub(crate) fn definitions_path(dir: &Path, generation: u64) -> PathBuf {
-    dir.join(format!("{generation:08}.definitions"))
+/// Path of one of the two copies of a generation.
+pub(crate) fn definitions_path(dir: &Path, generation: u64, place: usize) -> PathBuf {
+    let suffix = if place == 0 { ".definitions" } else { MIRROR_SUFFIX };
+    dir.join(format!("{generation:08}{suffix}"))
 }

@@ -3,20 +3,21 @@
 //! Holds: a series is alive if its slice has it, or if it is younger than that slice; what was alive twice under
 //! the same labels had left the head before it was made again, so the younger one counts.
 
-use std::path::Path;
+use std::sync::Arc;
 
-use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
+use chronolith_base::{Disk, DiskFile, Env};
 use chronolith_format::definitions::{
-    FILE_HEADER_BYTES, FileHeader, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, SeriesReader, raw_keys,
+    FILE_HEADER_BYTES, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, SeriesReader, raw_keys,
 };
 use chronolith_format::wal::FRAME_HEADER_BYTES;
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
-use super::files::{LogFiles, read_head};
+use super::copies;
+use super::files::LogFiles;
 use super::slices::{LoadedSlices, discard};
-use super::stream::{Block, FrameStream};
+use super::stream::FrameStream;
 use crate::checkpoint::{DefinitionsFile, definitions_path, slice_of};
 use crate::head::{Series, replay_thread_count};
 use crate::options::HeadError;
@@ -35,9 +36,19 @@ pub(super) struct LoadedDefinitions {
     pub(super) mark: Mark,
     /// Above all ids of the file.
     pub(super) next_id: u32,
+    /// Returns true if there is a file and all of it could be read.
+    pub(super) is_whole: bool,
     pub(super) raw_keys: Vec<(u128, u32)>,
     pub(super) bytes: u64,
     pub(super) notes: Vec<String>,
+}
+
+impl LoadedDefinitions {
+    /// Notes that something could not be read: the log may still have it.
+    fn lose_part(&mut self) {
+        (self.is_whole, self.file.is_broken) = (false, true);
+        self.mark.sequence = 0;
+    }
 }
 
 /// Reads the newest definitions file that is whole, or failing that the newest.
@@ -50,59 +61,63 @@ pub(super) fn load(
         file: DefinitionsFile::none(),
         mark: Mark::default(),
         next_id: 0,
+        is_whole: false,
         raw_keys: Vec::new(),
         bytes: 0,
         notes: Vec::new(),
     };
-    let Some(&newest) = files.definitions.last() else { return Ok(loaded) };
-    let mut chosen = newest;
-    // A crash between the next generation and the removal of this one leaves both.
-    if files.definitions.len() > 1 {
-        chosen = files.definitions.iter().rev().copied().find(|&g| is_whole(env, files, g)).unwrap_or(newest);
+    let Some(copy) = copies::choose(env, files, &mut loaded.notes)? else { return Ok(loaded) };
+    let newest = files.definitions.last_key_value().map_or(copy.generation, |(&newest, _)| newest);
+    (loaded.file.generation, loaded.is_whole) = (newest, true);
+    loaded.file.is_broken = !copy.is_mirrored;
+    let (path, disk) = (&copy.path, &*env.disk);
+    if let Some(damage) = &copy.header_damage {
+        loaded.notes.push(format!("{}: {damage}", path.display()));
     }
-    loaded.file.generation = newest;
-    loaded.file.is_broken = chosen != newest || files.definitions.len() > 1;
-    let path = definitions_path(&files.dir, chosen);
-    let disk = &*env.disk;
-    let head = read_head(disk, &path, FILE_HEADER_BYTES)?;
-    match FileHeader::decode(&head) {
-        Ok(header) if header.generation == chosen && header.key == files.key => {}
-        Ok(_) => {
-            loaded.notes.push(format!("{}: is of another log or generation", path.display()));
-            loaded.file.is_broken = true;
-        }
-        Err(error) => {
-            // The frames carry the key, so they are told from others without the header.
-            loaded.notes.push(format!("{}: {error}", path.display()));
-            loaded.file.is_broken = true;
-        }
-    }
-    reserve(env, files, &path, tenants)?;
-    let mut stream = FrameStream::open(disk, &path, files.key, FILE_HEADER_BYTES)?;
+    reserve(env, &copy.counts, tenants);
+    let mut stream = FrameStream::open(disk, path, files.key, FILE_HEADER_BYTES)?;
     let round = load_frames(env, &mut stream, tenants, &mut loaded)?;
     for damage in stream.damage.iter().filter(|d| d.followed) {
         let (offset, len) = (damage.offset, damage.len);
         loaded
             .notes
             .push(format!("{}: damaged at offset {offset}: {len} bytes are left out", path.display()));
-        loaded.file.is_broken = true;
-        // The log may still have what is lost here.
-        loaded.mark.sequence = 0;
+        loaded.lose_part();
     }
     loaded.bytes = stream.end;
     loaded.next_id = loaded.next_id.max(loaded.mark.next_id);
-    let file = disk.open(&path).map_err(HeadError::io(&path))?;
-    let file_len = file.len().map_err(HeadError::io(&path))?;
-    if file_len > round.end && !loaded.file.is_broken {
+    if loaded.is_whole {
         // A round that was never finished; the log has what it would have said, and the next one says it again.
-        file.set_len(round.end).map_err(HeadError::io(&path))?;
         loaded.raw_keys.truncate(round.raw_key_count);
     }
-    loaded.file.file = Some(file.into());
-    (loaded.file.offset, loaded.file.frame_sequence) = (round.end.min(file_len), round.sequence);
+    if !loaded.file.is_broken {
+        loaded.file.files = Some(open_copies(disk, files, newest, round.end)?);
+    }
+    (loaded.file.offset, loaded.file.frame_sequence) = (round.end, round.sequence);
     loaded.file.series_count = round.series_count;
     (loaded.file.next_id, loaded.file.is_dirty) = (loaded.mark.next_id, true);
     Ok(loaded)
+}
+
+/// Opens both copies to be continued at `end`.
+fn open_copies(
+    disk: &dyn Disk,
+    files: &LogFiles,
+    generation: u64,
+    end: u64,
+) -> Result<[Arc<dyn DiskFile>; 2], HeadError> {
+    let open = |place| {
+        let path = definitions_path(&files.dir, generation, place);
+        let cut = || -> std::io::Result<Arc<dyn DiskFile>> {
+            let file = disk.open(&path)?;
+            if file.len()? > end {
+                file.set_len(end)?;
+            }
+            Ok(file.into())
+        };
+        cut().map_err(HeadError::io(&path))
+    };
+    Ok([open(0)?, open(1)?])
 }
 
 /// Behind the last mark of a file: what a round had written that was finished.
@@ -143,7 +158,9 @@ fn load_frames(
         }
     }
     // A file gets its name behind its first mark.
-    loaded.file.is_broken |= round.end == 0;
+    if round.end == 0 {
+        loaded.lose_part();
+    }
     Ok(round)
 }
 
@@ -151,41 +168,14 @@ fn load_frames(
 // PERF: reading the file twice costs 20 ms at 1M series with a value each of their own; growing the table of pairs
 // step by step cost 350 ms of 1.3 s of CPU time.
 //   cargo run --release -p chronolith-head --example restart_speed -- 1000000 10 1 1
-fn reserve(env: &Env, files: &LogFiles, path: &Path, tenants: &Mutex<Tenants>) -> Result<(), HeadError> {
-    let mut counts: HashMap<String, (usize, usize)> = HashMap::default();
-    let mut stream = FrameStream::open(&*env.disk, path, files.key, FILE_HEADER_BYTES)?;
-    while let Some(block) = stream.next()? {
-        for frame in block.frames.iter().filter(|f| f.header.kind == KIND_SERIES) {
-            // What cannot be read is named when it is loaded.
-            let Ok(series) = SeriesReader::decode(block.payload(frame)) else { continue };
-            let known = counts.entry(series.tenant.to_owned()).or_default();
-            *known = (known.0 + series.pairs.len(), known.1 + series.series_count);
-        }
-    }
-    for (name, (pair_count, series_count)) in counts {
-        let Ok(id) = TenantId::new(&name) else { continue };
+fn reserve(env: &Env, counts: &HashMap<String, (usize, usize)>, tenants: &Mutex<Tenants>) {
+    for (name, &(pair_count, series_count)) in counts {
+        let Ok(id) = TenantId::new(name) else { continue };
         let seed = env.rng.next_u64();
         if let Some(tenant) = tenants.lock().get_or_create(&id, seed) {
             tenant.tables.write().reserve_load(pair_count, series_count);
         }
     }
-    Ok(())
-}
-
-fn is_whole(env: &Env, files: &LogFiles, generation: u64) -> bool {
-    let path = definitions_path(&files.dir, generation);
-    let verify = || -> Result<bool, HeadError> {
-        let head = read_head(&*env.disk, &path, FILE_HEADER_BYTES)?;
-        let fits = FileHeader::decode(&head).is_ok_and(|h| h.generation == generation && h.key == files.key);
-        let mut stream = FrameStream::open(&*env.disk, &path, files.key, FILE_HEADER_BYTES)?;
-        let mut has_mark = false;
-        let marks = |block: Block| block.frames.iter().any(|f| f.header.kind == KIND_MARK);
-        while let Some(block) = stream.next()? {
-            has_mark |= marks(block);
-        }
-        Ok(fits && has_mark && !stream.damage.iter().any(|d| d.followed))
-    };
-    verify().unwrap_or(false)
 }
 
 fn load_series(
@@ -210,8 +200,7 @@ fn load_series(
     };
     if let Err(what) = load() {
         loaded.notes.push(format!("definitions: {what}"));
-        loaded.file.is_broken = true;
-        loaded.mark.sequence = 0;
+        loaded.lose_part();
     }
 }
 

@@ -41,8 +41,8 @@ pub(super) struct LogFiles {
     pub(super) segments: Vec<Segment>,
     /// Which copies of each slice there are.
     pub(super) slices: BTreeMap<u32, [bool; 2]>,
-    /// Generations of definitions files, ascending.
-    pub(super) definitions: Vec<u64>,
+    /// Which copies of the definitions there are, by generation.
+    pub(super) definitions: BTreeMap<u64, [bool; 2]>,
     pub(super) key: u128,
 }
 
@@ -59,14 +59,13 @@ impl LogFiles {
             dir: dir.clone(),
             segments: Vec::new(),
             slices: BTreeMap::new(),
-            definitions: Vec::new(),
+            definitions: BTreeMap::new(),
             key: 0,
         };
         for entry in disk.list(&dir).map_err(HeadError::io(&dir))? {
             files.take_entry(disk, &entry.name, entry.len)?;
         }
         files.segments.sort_by_key(|s| s.number);
-        files.definitions.sort_unstable();
         files.read_headers(env, report)?;
         Ok(files)
     }
@@ -85,7 +84,9 @@ impl LogFiles {
         } else if let Some(number) = number(".seg") {
             self.segments.push(Segment { number, path, len, key: None });
         } else if let Some(number) = number(".definitions") {
-            self.definitions.push(number);
+            self.definitions.entry(number).or_default()[0] = true;
+        } else if let Some(number) = number(".definitions-mirror") {
+            self.definitions.entry(number).or_default()[1] = true;
         } else {
             for place in 0..2 {
                 let slice = number(&format!(".slice{place}")).and_then(|n| u32::try_from(n).ok());
@@ -101,10 +102,12 @@ impl LogFiles {
     fn read_headers(&mut self, env: &Env, report: &mut ReplayReport) -> Result<(), HeadError> {
         let disk = &*env.disk;
         let mut known = None;
-        for &generation in self.definitions.iter().rev() {
-            let path = crate::checkpoint::definitions_path(&self.dir, generation);
-            let head = read_head(disk, &path, FILE_HEADER_BYTES)?;
-            known = known.or(FileHeader::decode(&head).ok().map(|h| h.key));
+        for (&generation, places) in self.definitions.iter().rev() {
+            for place in (0..2).filter(|&place| places[place]) {
+                let path = crate::checkpoint::definitions_path(&self.dir, generation, place);
+                let head = read_head(disk, &path, FILE_HEADER_BYTES)?;
+                known = known.or(FileHeader::decode(&head).ok().map(|h| h.key));
+            }
         }
         for (&slice, places) in &self.slices {
             if known.is_some() {

@@ -10,6 +10,7 @@ use chronolith_tsdb::{OpenError, ReplayProgress, SnapshotHead, SyncMode, Tsdb};
 use crate::fixture::{Machine, START_MS};
 
 const FILE: &str = "/data/metadata.log";
+const MIRROR: &str = "/data/metadata.mirror";
 
 fn entry(metric: &str, help: &str) -> MetadataEntry {
     MetadataEntry {
@@ -185,6 +186,41 @@ fn a_full_disk_refuses_and_comes_back() {
     assert_eq!(machine.open().metadata(tenant, Some("m"), 0).len(), 2);
 }
 
+/// What broke: one flipped bit in the only file emptied `/api/v1/metadata`. Each of two copies replaces the other,
+/// whatever happens to it, and is written anew at the start.
+#[test]
+fn one_damaged_copy_of_the_metadata_loses_nothing() {
+    let machine = Machine::new(12);
+    let tsdb = machine.open();
+    let tenant = &tenants()[0];
+    for (at, name) in [(0, "first"), (1, "second"), (2, "third")] {
+        assert!(send(&tsdb, tenant, at, &[entry(name, "")]));
+    }
+    tsdb.close().expect("closes");
+    drop(tsdb);
+    for file in [FILE, MIRROR].map(Path::new) {
+        let whole = machine.disk.read(file).expect("a file");
+        for at in 0..=2 * whole.len() {
+            let mut bytes = machine.disk.read(file).expect("a file");
+            match at {
+                0 => machine.disk.remove_file(file).expect("removed"),
+                _ if at <= bytes.len() => {
+                    bytes[at - 1] ^= 1 << (at % 8);
+                    machine.disk.write_atomic(file, &bytes).expect("written");
+                }
+                _ => {
+                    bytes.truncate((2 * whole.len() - at).min(bytes.len()));
+                    machine.disk.write_atomic(file, &bytes).expect("written");
+                }
+            }
+            let tsdb = machine.open();
+            assert_eq!(tsdb.metadata(tenant, None, 0).len(), 3, "{file:?}, damage {at}");
+            tsdb.close().expect("closes");
+            drop(tsdb);
+        }
+    }
+}
+
 #[test]
 fn damage_is_named_and_the_rest_is_read() {
     let machine = Machine::new(11);
@@ -196,7 +232,9 @@ fn damage_is_named_and_the_rest_is_read() {
     drop(tsdb);
     let mut bytes = machine.disk.read(Path::new(FILE)).expect("a file");
     bytes[70] ^= 1;
-    machine.disk.write_atomic(Path::new(FILE), &bytes).expect("written");
+    for file in [FILE, MIRROR] {
+        machine.disk.write_atomic(Path::new(file), &bytes).expect("written");
+    }
     let tsdb = machine.open();
     let notes = tsdb.stats().replay_notes;
     assert_eq!(notes, [format!("{FILE}: damaged at offset 32: 40 bytes are left out")]);
