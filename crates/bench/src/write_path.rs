@@ -3,14 +3,17 @@
 //!
 //! Holds: every writer has series of its own that exist before the clock starts; a batch has one sample of each;
 //! nothing may be rejected.
+//! With `--against` two binaries do the same work in alternation (`against`).
 //! Not here: background work (no windows are cut, no checkpoints are written while the clock runs).
 
+mod against;
+mod commit_clock;
 mod report;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -19,6 +22,7 @@ use chronolith_model::TenantId;
 use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions};
 
 use crate::proc;
+use commit_clock::{CommitClock, TimedDisk};
 use writer::Writer;
 
 /// Writer 0 takes part in all cases and writes hours of samples in each; nothing of it may lie in the future.
@@ -39,6 +43,21 @@ pub(crate) struct Options {
     /// Seconds a case.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
+    /// Batches per case, of all writers together, instead of a time: the same work in each run.
+    #[arg(long)]
+    batches: Option<usize>,
+    /// Only with fsync (`fsync`) or only without (`os`).
+    #[arg(long, value_parser = ["fsync", "os"])]
+    sync: Option<String>,
+    /// A `chronolith-bench` of another commit: both do the same work in alternation and are compared.
+    #[arg(long, value_name = "BINARY")]
+    against: Option<PathBuf>,
+    /// Runs of each binary with `--against`.
+    #[arg(long, default_value_t = 10)]
+    pairs: usize,
+    /// Print the figures as one line of JSON instead of a report: what `--against` reads.
+    #[arg(long)]
+    figures: bool,
     /// At most 4 writers, batches of 500, and a tenth of a second a case: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
@@ -69,11 +88,28 @@ struct Measured {
     written_bytes: u64,
     /// Of each batch, ascending, in microseconds.
     ack_us: Vec<u32>,
+    /// Of each commit of the log (its write and sync), ascending, in microseconds; empty without syncs.
+    commit_us: Vec<u32>,
+}
+
+/// When a case ends.
+#[derive(Debug, Clone, Copy)]
+enum Extent {
+    Seconds(f64),
+    /// Of all writers together.
+    Batches(usize),
 }
 
 /// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if let Some(binary) = &options.against {
+        return against::run(options, binary);
+    }
     let measured = measure_all(options)?;
+    if options.figures {
+        println!("{}", report::figures(&measured));
+        return Ok(());
+    }
     report::write(options, &measured)
 }
 
@@ -86,15 +122,15 @@ fn measure_all(options: &Options) -> Result<Vec<Measured>> {
     };
     let (writers, batches) = (capped(&options.writers, QUICK_WRITERS), capped(&options.batch, QUICK_BATCH));
     let seconds = if options.quick { options.seconds.min(QUICK_SECONDS) } else { options.seconds };
-    ensure!(
-        seconds > 0.0 && writers.iter().chain(&batches).all(|count| *count > 0),
-        "counts must be above 0"
-    );
+    let extent = options.batches.map_or(Extent::Seconds(seconds), Extent::Batches);
+    let counts = writers.iter().chain(&batches).chain(&options.batches);
+    ensure!(seconds > 0.0 && counts.into_iter().all(|count| *count > 0), "counts must be above 0");
     let mut measured = Vec::new();
-    for sync in [SyncMode::Fsync, SyncMode::Os] {
+    let modes = [("fsync", SyncMode::Fsync), ("os", SyncMode::Os)];
+    for (_, sync) in modes.into_iter().filter(|(name, _)| options.sync.as_ref().is_none_or(|s| s == name)) {
         for &batch_len in &batches {
             let dir = options.data.join(format!("chronolith-bench-{}-write-path", std::process::id()));
-            let done = measure_store(&dir, sync, batch_len, &writers, seconds);
+            let done = measure_store(&dir, sync, batch_len, &writers, extent, options.figures);
             // What the store leaves is gigabytes, also after a failure.
             std::fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
             measured.extend(done?);
@@ -109,11 +145,14 @@ fn measure_store(
     sync: SyncMode,
     batch_len: usize,
     writer_counts: &[usize],
-    seconds: f64,
+    extent: Extent,
+    is_quiet: bool,
 ) -> Result<Vec<Measured>> {
     std::fs::create_dir_all(dir)?;
     let options = TsdbOptions { sync, ..TsdbOptions::new(dir.to_owned()) };
-    let tsdb = Tsdb::open(Env::real(), options, Arc::default()).map_err(|error| anyhow!("{error}"))?;
+    let clock = Arc::new(CommitClock::default());
+    let env = Env { disk: Arc::new(TimedDisk::new(clock.clone())), ..Env::real() };
+    let tsdb = Tsdb::open(env, options, Arc::default()).map_err(|error| anyhow!("{error}"))?;
     let writer_max = writer_counts.iter().copied().max().unwrap_or(0);
     let start_ms = SystemClock::new().now_ms() - START_AGE_MS;
     let mut writers: Vec<Writer> =
@@ -121,28 +160,43 @@ fn measure_store(
     for writer in &mut writers {
         writer.append(&tsdb, &TenantId::anonymous())?;
     }
-    println!("{sync:?}, batches of {batch_len}: {} series", writer_max * batch_len);
+    if !is_quiet {
+        println!("{sync:?}, batches of {batch_len}: {} series", writer_max * batch_len);
+    }
     let mut measured = Vec::new();
     for &writer_count in writer_counts {
         let case = Case { sync, batch_len, writer_count };
-        let one = measure(&tsdb, case, &mut writers[..writer_count], seconds)?;
-        println!("  {}", one.summary());
+        clock.take();
+        let mut one = measure(&tsdb, case, &mut writers[..writer_count], extent)?;
+        one.commit_us = clock.take();
+        one.commit_us.sort_unstable();
+        if !is_quiet {
+            println!("  {}", one.summary());
+        }
         measured.push(one);
     }
     Ok(measured)
 }
 
-fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], seconds: f64) -> Result<Measured> {
+fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> Result<Measured> {
     let tenant = TenantId::anonymous();
     let stop = AtomicBool::new(false);
+    let mut elapsed_seconds = 0.0;
+    let batches_left = AtomicUsize::new(match extent {
+        Extent::Seconds(_) => usize::MAX,
+        Extent::Batches(count) => count,
+    });
+    let take = |left: usize| left.checked_sub(1);
     let (before, cpu_before) = (tsdb.stats(), proc::cpu_seconds(std::process::id())?);
     let start = Instant::now();
     let written: Vec<Result<Vec<u32>>> = std::thread::scope(|scope| {
         let workers = writers.iter_mut().map(|writer| {
-            let (stop, tenant) = (&stop, &tenant);
+            let (stop, tenant, batches_left) = (&stop, &tenant, &batches_left);
             scope.spawn(move || {
                 let mut ack_us = Vec::new();
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed)
+                    && batches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+                {
                     let elapsed = writer.append(tsdb, tenant)?;
                     ack_us.push(u32::try_from(elapsed.as_micros()).unwrap_or(u32::MAX));
                 }
@@ -150,11 +204,15 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], seconds: f64) -> Res
             })
         });
         let workers: Vec<_> = workers.collect();
-        std::thread::sleep(Duration::from_secs_f64(seconds));
-        stop.store(true, Ordering::Relaxed);
-        workers.into_iter().map(|worker| worker.join().expect("a writer does not panic")).collect()
+        if let Extent::Seconds(seconds) = extent {
+            std::thread::sleep(Duration::from_secs_f64(seconds));
+            stop.store(true, Ordering::Relaxed);
+        }
+        let written =
+            workers.into_iter().map(|worker| worker.join().expect("a writer does not panic")).collect();
+        elapsed_seconds = start.elapsed().as_secs_f64();
+        written
     });
-    let elapsed_seconds = start.elapsed().as_secs_f64();
     let cpu_seconds = proc::cpu_seconds(std::process::id())?.since(cpu_before).total();
     let mut ack_us = written.into_iter().collect::<Result<Vec<Vec<u32>>>>()?.concat();
     ack_us.sort_unstable();
@@ -169,28 +227,47 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], seconds: f64) -> Res
         sync_count: after.wal_sync_count - before.wal_sync_count,
         written_bytes: after.wal_written_bytes - before.wal_written_bytes,
         ack_us,
+        commit_us: Vec::new(),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::{Options, measure_all};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(flags: &[&str]) -> (Options, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let line = ["bench", "--data", path, "--out", path].into_iter().chain(flags.iter().copied());
+        (Line::try_parse_from(line).unwrap().options, dir)
+    }
 
     #[test]
     fn a_quick_run_measures_every_case() {
-        let dir = tempfile::tempdir().unwrap();
-        let options = Options {
-            writers: vec![1, 3],
-            batch: vec![100],
-            seconds: 0.05,
-            quick: true,
-            out: dir.path().to_owned(),
-            data: dir.path().to_owned(),
-        };
+        let (options, _dir) =
+            options(&["--writers", "1,3", "--batch", "100", "--seconds", "0.05", "--quick"]);
         let measured = measure_all(&options).unwrap();
         assert_eq!(measured.len(), 4);
         assert!(measured.iter().all(|one| one.batch_count > 0 && one.ack_us.len() == one.batch_count));
         // With fsync no batch is acknowledged before a sync.
         assert!(measured[..2].iter().all(|one| one.sync_count > 0));
+    }
+
+    #[test]
+    fn fixed_work_is_the_same_work_and_every_commit_is_timed() {
+        let (options, _dir) =
+            options(&["--writers", "1,3", "--batch", "50", "--batches", "40", "--sync", "fsync"]);
+        let measured = measure_all(&options).unwrap();
+        assert_eq!(measured.iter().map(|one| one.batch_count).collect::<Vec<_>>(), [40, 40]);
+        assert_eq!(measured[0].commit_us.len(), 40, "one writer commits alone");
+        assert!((1..=40).contains(&measured[1].commit_us.len()));
     }
 }

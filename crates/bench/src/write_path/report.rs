@@ -1,6 +1,7 @@
 //! Figures of `write-path`. Not here: how they are taken (`write_path`).
 
 use anyhow::Result;
+use serde_json::{Value, json};
 
 use super::{Measured, Options};
 use crate::report::{Report, Table, grouped};
@@ -26,9 +27,40 @@ impl Measured {
     }
 
     fn ack_ms(&self, quantile: f64) -> f64 {
-        let rank = (self.ack_us.len().saturating_sub(1) as f64 * quantile).round();
-        self.ack_us.get(rank as usize).map_or(f64::NAN, |us| f64::from(*us) / 1000.0)
+        quantile_ms(&self.ack_us, quantile)
     }
+
+    fn commit_ms(&self, quantile: f64) -> f64 {
+        quantile_ms(&self.commit_us, quantile)
+    }
+
+    fn title(&self) -> String {
+        let batch_len = grouped(self.case.batch_len as f64, 0);
+        format!("{:?}, batches of {batch_len}, {} writers", self.case.sync, self.case.writer_count)
+    }
+}
+
+/// Of ascending microseconds; NaN of none.
+fn quantile_ms(ascending_us: &[u32], quantile: f64) -> f64 {
+    let rank = (ascending_us.len().saturating_sub(1) as f64 * quantile).round();
+    ascending_us.get(rank as usize).map_or(f64::NAN, |us| f64::from(*us) / 1000.0)
+}
+
+/// What two binaries are compared by, as one line of JSON.
+pub(super) fn figures(measured: &[Measured]) -> Value {
+    let cases = measured.iter().map(|one| {
+        json!({
+            "case": one.title(),
+            "figures": {
+                "commit p50, ms": one.commit_ms(0.5),
+                "ack p50, ms": one.ack_ms(0.5),
+                "ack p99, ms": one.ack_ms(0.99),
+                "samples/s": one.samples_per_second(),
+                "CPU seconds": one.cpu_seconds,
+            },
+        })
+    });
+    Value::Array(cases.collect())
 }
 
 /// Prints the tables and writes both files.
@@ -38,6 +70,8 @@ pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
         "samples per CPU second",
         "p50, ms",
         "p99, ms",
+        "commit p50, ms",
+        "commit p99, ms",
         "syncs/s",
         "batches a sync",
         "log bytes a sample",
@@ -56,6 +90,8 @@ pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
             one.sample_count() / one.cpu_seconds,
             one.ack_ms(0.5),
             one.ack_ms(0.99),
+            one.commit_ms(0.5),
+            one.commit_ms(0.99),
             one.sync_count as f64 / one.seconds,
             one.batch_count as f64 / one.sync_count as f64,
             one.written_bytes as f64 / one.sample_count(),
@@ -68,9 +104,12 @@ pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
         "in process: no HTTP, no parsing; a writer has one sample of each of its series in a batch"
             .to_owned(),
         format!(
-            "{} s a case; CPU is that of the whole process, the making of values included",
-            options.seconds
+            "{} per case; CPU is that of the whole process, the making of values included",
+            options
+                .batches
+                .map_or_else(|| format!("{} s", options.seconds), |count| format!("{count} batches"))
         ),
+        "a commit is the write and sync of the log that one or more batches wait for".to_owned(),
         "values: half counters, half random walks with two decimals; ten labels a series".to_owned(),
     ];
     Report { name: "write-path", kinds: Vec::new(), notes, tables, targets: Vec::new() }.write(&options.out)
