@@ -46,19 +46,44 @@ impl DiskFile for RealFile {
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        let len = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: the descriptor is open for the lifetime of `self.0`; the call reads no memory of ours.
-        let code = unsafe { libc::posix_fallocate(self.0.as_raw_fd(), 0, len) };
-        match code {
-            0 => Ok(()),
-            // Some file systems cannot reserve; length alone is then the best there is.
-            libc::EOPNOTSUPP | libc::EINVAL => self.0.set_len(len.unsigned_abs()),
-            code => Err(io::Error::from_raw_os_error(code)),
-        }
+        reserve(self, len, |len| fallocate(&self.0, len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+}
+
+/// Reserves blocks with `allocate`; where the file system cannot, the length alone is the best there is.
+fn reserve(
+    file: &dyn DiskFile,
+    len: u64,
+    allocate: impl FnOnce(libc::off_t) -> io::Result<()>,
+) -> io::Result<()> {
+    let end = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+    match allocate(end) {
+        Err(error) if is_unsupported(&error) => file.set_len(len.max(file.len()?)),
+        done => done,
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    // EINVAL: ZFS answers so.
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL))
+}
+
+/// The system call itself: `posix_fallocate` writes a byte into each block where the file system cannot reserve.
+fn fallocate(file: &File, len: libc::off_t) -> io::Result<()> {
+    loop {
+        // SAFETY: the descriptor is open for the lifetime of `file`; the call reads no memory of ours.
+        let code = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) };
+        if code == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
     }
 }
 
@@ -172,6 +197,54 @@ pub(crate) fn os_random(out: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file that counts writes: emulating a reservation by writing took 7 s at each start.
+    struct Counted {
+        file: RealFile,
+        write_count: std::sync::atomic::AtomicU64,
+    }
+
+    impl DiskFile for Counted {
+        fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+            self.write_count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.file.write_at(bytes, offset)
+        }
+        fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+            self.file.read_at(out, offset)
+        }
+        fn len(&self) -> io::Result<u64> {
+            self.file.len()
+        }
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.file.set_len(len)
+        }
+        fn allocate(&self, len: u64) -> io::Result<()> {
+            reserve(self, len, |_| Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)))
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            self.file.sync_data()
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_reserve_space_gets_no_writes_instead() {
+        let path = std::env::temp_dir().join(format!("chronolith-base-reserve-{}", std::process::id()));
+        let open =
+            || OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        let file = Counted { file: RealFile(open()), write_count: 0.into() };
+        file.write_at(b"x", 9000).unwrap();
+        for (len, want) in [(64 << 20, 64 << 20), (4096, 64 << 20)] {
+            file.allocate(len).unwrap();
+            assert_eq!(file.len().unwrap(), want, "content is not cut");
+        }
+        assert_eq!(file.write_count.into_inner(), 1);
+        for (code, is_done) in [(libc::ENOSYS, true), (libc::EINVAL, true), (libc::ENOSPC, false)] {
+            let file = RealFile(open());
+            let done = reserve(&file, 100, |_| Err(io::Error::from_raw_os_error(code)));
+            assert_eq!((done.is_ok(), file.len().unwrap()), (is_done, if is_done { 100 } else { 0 }));
+        }
+        fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn allocated_space_reads_as_zeros_and_a_second_lock_is_refused() {
