@@ -160,27 +160,6 @@ impl Tsdb {
             ),
             gauge("wal_pending_bytes", "Bytes queued for the WAL.", head.wal_pending_bytes as f64),
             counter(
-                "retention_clock_jumps_total",
-                "Jumps of the clock that removal by age does not follow at once.",
-                load(&counters.clock_jumps),
-            ),
-            gauge(
-                "retention_clock_wait_seconds",
-                "Time until removal by age follows a clock that jumped.",
-                load(&counters.clock_wait_s),
-            ),
-            gauge(
-                "retention_held_blocks",
-                "Blocks that removal by age holds back because the clock jumped.",
-                load(&counters.held_blocks),
-            ),
-            gauge(
-                "flush_waiting_windows",
-                "Small windows that wait to be flushed with others of their tenant.",
-                load(&counters.waiting_windows),
-            ),
-            gauge("flush_waiting_bytes", "Memory of those windows.", load(&counters.waiting_bytes)),
-            counter(
                 "flush_damaged_chunks_total",
                 "Damaged chunks that a flush left out of its block.",
                 load(&counters.damaged_chunks),
@@ -205,7 +184,38 @@ impl Tsdb {
                 self.metadata.refused_count() as f64,
             ),
         ];
+        metrics.extend(self.upkeep_metrics());
         metrics.extend(self.compaction.metrics());
         metrics
+    }
+
+    /// Flushing and removal by age.
+    fn upkeep_metrics(&self) -> [Metric; 5] {
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let counters = &self.counters;
+        let (gauge, counter) = (Metric::gauge, Metric::counter);
+        [
+            counter(
+                "retention_clock_jumps_total",
+                "Jumps of the clock that removal by age does not follow at once.",
+                load(&counters.clock_jumps),
+            ),
+            gauge(
+                "retention_clock_wait_seconds",
+                "Time until removal by age follows a clock that jumped.",
+                load(&counters.clock_wait_s),
+            ),
+            gauge(
+                "retention_held_blocks",
+                "Blocks that removal by age holds back because the clock jumped.",
+                load(&counters.held_blocks),
+            ),
+            gauge(
+                "flush_waiting_windows",
+                "Small windows that wait to be flushed with others of their tenant.",
+                load(&counters.waiting_windows),
+            ),
+            gauge("flush_waiting_bytes", "Memory of those windows.", load(&counters.waiting_bytes)),
+        ]
     }
 }

@@ -48,7 +48,7 @@ fn read(payload: &[u8]) -> (Vec<MetadataEntry>, bool) {
 
 /// A file of two frames.
 fn file() -> Vec<u8> {
-    let mut out = FileHeader { key: KEY, is_mirrored: true }.encode().to_vec();
+    let mut out = FileHeader { key: KEY, is_mirrored: false }.encode().to_vec();
     let payloads = [payload("team", &entries()), payload("anonymous", &entries()[..1])];
     for (idx, payload) in payloads.iter().enumerate() {
         let header = FrameHeader::for_payload(KIND_ENTRIES, STRIPE_NONE, payload);
