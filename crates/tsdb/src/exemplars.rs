@@ -1,8 +1,9 @@
-//! Exemplars of all tenants in one bounded ring: the newest stay, the oldest make room.
-//! Holds: never more than the given count. Not durable: exemplars are hints, senders do not expect them back
+//! Exemplars in memory, a ring for each tenant: its newest stay, its oldest make room.
+//! Holds: never more than the given count in all. When that is reached, the tenant with most exemplars gives one up, so
+//! that no tenant drives out those of a smaller one. Not durable: exemplars are hints, senders do not expect them back
 //! after a restart (Prometheus keeps them the same way).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::{Exemplar, Labels, Matcher, TenantId, TimeRange};
@@ -22,25 +23,87 @@ pub(crate) enum ExemplarFate {
     Refused,
 }
 
-/// A series of a tenant.
-type Key = (TenantId, Labels);
-
+/// Exemplars of one tenant.
 #[derive(Default)]
 struct Ring {
-    entries: VecDeque<(Key, Exemplar)>,
+    entries: VecDeque<(Labels, Exemplar)>,
     /// The newest exemplar of every series in the ring.
-    newest: HashMap<Key, Exemplar>,
+    newest: HashMap<Labels, Exemplar>,
+}
+
+impl Ring {
+    fn push(&mut self, series: &Labels, exemplar: Exemplar) {
+        self.newest.insert(series.clone(), exemplar.clone());
+        self.entries.push_back((series.clone(), exemplar));
+    }
+
+    fn pop_oldest(&mut self) {
+        if let Some((series, oldest)) = self.entries.pop_front()
+            && self.newest.get(&series) == Some(&oldest)
+        {
+            self.newest.remove(&series);
+        }
+        // What a tenant once had must not stay with it.
+        if self.entries.len() < self.entries.capacity() / 4 {
+            self.entries.shrink_to(self.entries.len() * 2);
+            self.newest.shrink_to(self.newest.len() * 2);
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let slots = self.entries.capacity() * size_of::<(Labels, Exemplar)>() + self.newest.allocation_size();
+        let text: usize = self.entries.iter().map(|(_, exemplar)| exemplar.labels.heap_bytes()).sum();
+        // The labels of a series are shared by its exemplars.
+        let series: usize = self.newest.keys().map(Labels::heap_bytes).sum();
+        slots + text + series
+    }
+}
+
+#[derive(Default)]
+struct Rings {
+    by_tenant: BTreeMap<TenantId, Ring>,
+    /// Every tenant with the length of its ring.
+    by_len: BTreeSet<(usize, TenantId)>,
+    count: usize,
+}
+
+impl Rings {
+    fn push(&mut self, tenant: &TenantId, series: &Labels, exemplar: Exemplar) {
+        let ring = self.by_tenant.entry(tenant.clone()).or_default();
+        ring.push(series, exemplar);
+        let len = ring.entries.len();
+        self.by_len.remove(&(len - 1, tenant.clone()));
+        self.by_len.insert((len, tenant.clone()));
+        self.count += 1;
+    }
+
+    /// Removes the oldest exemplar of the tenant with most; of `tenant`, if none has more.
+    fn make_room(&mut self, tenant: &TenantId) {
+        let own_len = self.by_tenant.get(tenant).map_or(0, |ring| ring.entries.len());
+        let largest = self.by_len.last().filter(|(len, _)| *len > own_len);
+        let loser = largest.map_or_else(|| tenant.clone(), |(_, tenant)| tenant.clone());
+        let Some(ring) = self.by_tenant.get_mut(&loser) else { return };
+        let len = ring.entries.len();
+        ring.pop_oldest();
+        self.count -= 1;
+        self.by_len.remove(&(len, loser.clone()));
+        if len > 1 {
+            self.by_len.insert((len - 1, loser));
+        } else {
+            self.by_tenant.remove(&loser);
+        }
+    }
 }
 
 /// See the module.
 pub(crate) struct ExemplarRing {
     count_max: usize,
-    ring: Mutex<Ring>,
+    rings: Mutex<Rings>,
 }
 
 impl ExemplarRing {
     pub(crate) fn new(count_max: usize) -> ExemplarRing {
-        ExemplarRing { count_max, ring: Mutex::default() }
+        ExemplarRing { count_max, rings: Mutex::default() }
     }
 
     /// Adds one. Dropped are those that are not later than the newest one of the series (senders repeat whole
@@ -52,36 +115,29 @@ impl ExemplarRing {
         if self.count_max == 0 || chars(&exemplar.labels) > LABEL_CHARS_MAX {
             return ExemplarFate::Refused;
         }
-        let key = (tenant.clone(), series.clone());
-        let ring = &mut *self.ring.lock();
-        match ring.newest.get(&key) {
+        let mut rings = self.rings.lock();
+        match rings.by_tenant.get(tenant).and_then(|ring| ring.newest.get(series)) {
             Some(newest) if *newest == exemplar => return ExemplarFate::Kept,
             Some(newest) if newest.time_ms >= exemplar.time_ms => return ExemplarFate::Late,
             _ => {}
         }
-        if ring.entries.len() == self.count_max
-            && let Some((old_key, old)) = ring.entries.pop_front()
-            && ring.newest.get(&old_key) == Some(&old)
-        {
-            ring.newest.remove(&old_key);
+        if rings.count >= self.count_max {
+            rings.make_room(tenant);
         }
-        ring.newest.insert(key.clone(), exemplar.clone());
-        ring.entries.push_back((key, exemplar));
+        rings.push(tenant, series, exemplar);
         ExemplarFate::Kept
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.ring.lock().entries.len()
+        self.rings.lock().count
     }
 
     /// Bytes on the heap, and exemplars.
     pub(crate) fn heap_bytes(&self) -> (u64, u64) {
-        let ring = self.ring.lock();
-        let slots = ring.entries.capacity() * size_of::<(Key, Exemplar)>() + ring.newest.allocation_size();
-        let text: usize = ring.entries.iter().map(|(_, exemplar)| exemplar.labels.heap_bytes()).sum();
-        // The labels of a series and its tenant are shared by its exemplars.
-        let keys: usize = ring.newest.keys().map(|(_, labels)| labels.heap_bytes()).sum();
-        ((slots + text + keys) as u64, ring.entries.len() as u64)
+        let rings = self.rings.lock();
+        let slots = rings.by_tenant.len() * (size_of::<(TenantId, Ring)>() + size_of::<(usize, TenantId)>());
+        let bytes = slots + rings.by_tenant.values().map(Ring::heap_bytes).sum::<usize>();
+        (bytes as u64, rings.count as u64)
     }
 
     /// By series, times ascending, for series that fit any selector.
@@ -93,11 +149,13 @@ impl ExemplarRing {
     ) -> Vec<(Labels, Vec<Exemplar>)> {
         let fits = |labels: &Labels| selectors.iter().any(|s| s.iter().all(|m| m.matches_labels(labels)));
         let mut found: BTreeMap<Labels, Vec<Exemplar>> = BTreeMap::new();
-        for ((owner, series), exemplar) in &self.ring.lock().entries {
-            if owner == tenant && range.contains(exemplar.time_ms) && fits(series) {
+        let rings = self.rings.lock();
+        for (series, exemplar) in rings.by_tenant.get(tenant).iter().flat_map(|ring| &ring.entries) {
+            if range.contains(exemplar.time_ms) && fits(series) {
                 found.entry(series.clone()).or_default().push(exemplar.clone());
             }
         }
+        drop(rings);
         for exemplars in found.values_mut() {
             exemplars.sort_by_key(|e| e.time_ms);
         }
@@ -123,5 +181,34 @@ mod tests {
         assert_eq!(found[0].1.iter().map(|e| e.time_ms).collect::<Vec<_>>(), [2, 3]);
         assert!(ring.select(&b, &selectors, TimeRange::ALL).is_empty());
         assert!(ring.select(&a, &selectors, TimeRange::new(4, 9)).is_empty());
+    }
+
+    /// One ring for all: a tenant that sent many exemplars drove out those of all others.
+    #[test]
+    fn a_busy_tenant_does_not_drive_out_others() {
+        let ring = ExemplarRing::new(100);
+        let at = |time_ms| Exemplar { labels: Labels::empty(), value: 1.0, time_ms };
+        let series = Labels::from_pairs([("__name__", "x")]);
+        let selectors = vec![vec![Matcher::equal("__name__", "x")]];
+        let times = |tenant: &TenantId| -> Vec<i64> {
+            let found = ring.select(tenant, &selectors, TimeRange::ALL);
+            found.iter().flat_map(|(_, exemplars)| exemplars.iter().map(|e| e.time_ms)).collect()
+        };
+        let (small, busy) = (TenantId::new("small").unwrap(), TenantId::new("busy").unwrap());
+        for time in 0..3 {
+            ring.push(&small, &series, at(time));
+        }
+        for time in 0..1000 {
+            ring.push(&busy, &series, at(time));
+        }
+        assert_eq!((times(&small), times(&busy).len(), ring.len()), (vec![0, 1, 2], 97, 100));
+        assert_eq!(times(&busy).last(), Some(&999));
+        // More tenants than places: one exemplar each, the total stays.
+        for idx in 0..300 {
+            ring.push(&TenantId::new(&format!("t{idx}")).unwrap(), &series, at(1));
+        }
+        assert_eq!(ring.len(), 100);
+        let rings = ring.rings.lock();
+        assert_eq!(rings.by_len.len(), rings.by_tenant.len());
     }
 }
