@@ -57,11 +57,20 @@ impl WindowTally {
     }
 
     /// Counts `count` samples at `time`.
+    // PERF: the bounds of what was counted stand in for those of the window, so that a sample between them, as are all but
+    // the first of a scrape, costs two comparisons.
     pub(crate) fn add(&mut self, time: i64, count: i64) {
+        if time < self.current.oldest_ms || time > self.current.newest_ms {
+            self.widen(time);
+        }
+        self.current.count += count;
+    }
+
+    /// Takes `time` into the bounds, of another window if it is not in the current one.
+    fn widen(&mut self, time: i64) {
         if time < self.current.start || time >= self.end {
             self.turn_to(time);
         }
-        self.current.count += count;
         self.current.oldest_ms = self.current.oldest_ms.min(time);
         self.current.newest_ms = self.current.newest_ms.max(time);
     }
