@@ -125,8 +125,8 @@ impl Head {
         self.wal.wait(ticket)
     }
 
-    /// Called every second: writes what waited for space, and takes writes again when there is some; syncs
-    /// in interval mode.
+    /// Called at least once a second, in interval mode four times per interval: writes what waited for space, and
+    /// takes writes again when there is some; syncs in interval mode.
     pub fn recover_space(&self) {
         if self.write_sealed().is_ok() {
             self.wal.tick(self.options.sync);

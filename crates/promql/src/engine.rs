@@ -486,7 +486,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether an expression is `kind`, looking through parentheses.
+/// The expression within any parentheses around it.
 fn unwrap_parens(mut expr: &Expr) -> &Expr {
     while let ExprKind::Paren(inner) = &expr.kind {
         expr = inner;

@@ -45,7 +45,7 @@ impl Machine {
     }
 }
 
-/// Steps 1-6: bytes of a request in, decoded without looking at labels, applied and made durable.
+/// Life of a sample, steps 2 to 6: bytes of a request in, decoded without looking at labels, applied and made durable.
 fn send(tsdb: &Tsdb, first: i64, count: i64) -> WriteOutcome {
     let samples: Vec<(i64, f64)> =
         (first..first + count).map(|k| (START_MS + k * STEP_MS, k as f64)).collect();
@@ -56,7 +56,7 @@ fn send(tsdb: &Tsdb, first: i64, count: i64) -> WriteOutcome {
     tsdb.append(&TenantId::anonymous(), &batch).expect("durable")
 }
 
-/// Steps 12 and 13: a query over whatever holds the samples by now.
+/// Life of a query, steps 2 to 7: a query over whatever holds the samples by now.
 #[track_caller]
 fn check(machine: &Machine, tsdb: &Tsdb, query: &str, at_ms: i64, want: f64) {
     let expr = parse_expr(query, ParserOptions::default()).expect("a good query");
