@@ -9,6 +9,7 @@ mod check;
 mod client;
 mod export;
 mod import;
+mod log;
 mod query;
 mod serve;
 mod settings;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("chronolith: {error:#}");
+            log::print(&format!("chronolith: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -48,7 +48,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     for kind in ["warnings", "infos"] {
         for note in json[kind].as_array().into_iter().flatten() {
-            eprintln!("{}: {}", kind.trim_end_matches('s'), note.as_str().unwrap_or(""));
+            let note = note.as_str().unwrap_or("");
+            crate::log::print(&format!("{}: {note}", kind.trim_end_matches('s')));
         }
     }
     print(&table(&json["data"]));

@@ -1,20 +1,26 @@
 //! `chronolith serve`: settings, log, server, signals. Holds: the process ends with 0 after a clean stop.
 
-use std::io::IsTerminal as _;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_server::{Reload, RunError, Server};
 use clap::ArgMatches;
 
-use crate::settings::{LogFormat, Settings, Sources, reloaded};
+use crate::log;
+use crate::settings::{Settings, Sources, reloaded};
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let env = Env::real();
     let settings = resolve(&env, matches)?;
-    start_log(&settings)?;
+    if matches.get_flag("check-config") {
+        settings.warnings.iter().for_each(|warning| log::print(&format!("chronolith: warning: {warning}")));
+        crate::query::print("configuration is valid\n");
+        return Ok(ExitCode::SUCCESS);
+    }
+    log::start(&settings)?;
+    log_warnings(&settings);
     let reload = reload(&env, matches, &settings);
     let data_dir = settings.server.tsdb.data_dir.display().to_string();
     let version = chronolith_server::VERSION;
@@ -25,30 +31,29 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 fn resolve(env: &Env, matches: &ArgMatches) -> anyhow::Result<Settings> {
-    let environment = |name: &str| std::env::var(name).ok();
+    let environment = environment();
     let sources = Sources { flags: matches, environment: &environment, disk: &*env.disk };
     Ok(sources.resolve()?)
 }
 
-fn start_log(settings: &Settings) -> anyhow::Result<()> {
-    let filter: tracing_subscriber::EnvFilter = settings.log_level.parse().context("log.level")?;
-    let colors = std::io::stderr().is_terminal();
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colors);
-    match settings.log_format {
-        LogFormat::Full => log.init(),
-        LogFormat::Compact => log.compact().init(),
-    }
-    Ok(())
+/// Variables that are settings, or were meant to be.
+fn environment() -> BTreeMap<String, String> {
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    let all = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+    all.filter(|(name, _)| name.starts_with("CHRONOLITH_")).collect()
+}
+
+fn log_warnings(settings: &Settings) {
+    settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
 }
 
 /// Reads the same sources again; without a configuration file there is nothing that could have changed.
 fn reload(env: &Env, matches: &ArgMatches, settings: &Settings) -> Option<Reload> {
-    let environment = |name: &str| std::env::var(name).ok();
-    Sources { flags: matches, environment: &environment, disk: &*env.disk }.config_path()?;
+    Sources { flags: matches, environment: &environment(), disk: &*env.disk }.config_path()?;
     let (env, matches, running) = (env.clone(), matches.clone(), settings.clone());
     Some(Arc::new(move || {
         let fresh = resolve(&env, &matches).map_err(|error| format!("{error:#}"))?;
+        log_warnings(&fresh);
         Ok(reloaded(&running, fresh))
     }))
 }
@@ -81,6 +86,7 @@ fn with_advice(error: RunError) -> anyhow::Error {
                  it away to go on without what it holds"
             }
         },
+        RunError::QueryLog(_) => "choose a file in a directory that exists and is writable",
         RunError::Threads(_) => "the system refuses more threads: raise its limits",
         RunError::Close(_) => "nothing acknowledged is lost; the next start replays the log",
     };

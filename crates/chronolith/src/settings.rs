@@ -1,12 +1,14 @@
 //! Every setting, once: flag, environment variable, key of the file, default, meaning.
 //! Holds: flag before environment before file before default; an unknown key or a bad value is an error that
-//! says where it stands. Not here: the file's syntax (`settings::file`).
+//! says where it stands, an unknown environment variable is a warning (ADR 0061). A dot in a name may be written as a
+//! dash. Not here: the file's syntax (`settings::file`).
 
 mod file;
 mod limits;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Disk;
@@ -33,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) server: ServerOptions,
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
+    /// What is accepted but probably not meant: unknown environment variables, old names.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// How log lines look.
@@ -42,6 +46,8 @@ pub(crate) enum LogFormat {
     Full,
     /// The same, shorter.
     Compact,
+    /// One JSON object with time, level, source, msg, fields.
+    Json,
 }
 
 type Apply = fn(&mut Settings, &str) -> Result<(), String>;
@@ -230,6 +236,15 @@ static SETTINGS: &[Setting] = &[
         "Queries that take longer go to the log with their plan, target slow_query; 0 = none",
         |s, v| set(&mut s.server.query.log_slow_ms, duration(v).map(|ms| u64::try_from(ms).unwrap_or(0))),
     ),
+    at_start(
+        "query.log-file",
+        "",
+        "File to which all queries are written as JSON, opened again by a reload; empty = none",
+        |s, v| {
+            s.server.query.log_file = Some(PathBuf::from(v)).filter(|_| !v.is_empty());
+            Ok(())
+        },
+    ),
     live("query.tenant-concurrency", "0", "Queries of one tenant at work at once; 0 = all places", |s, v| {
         limits::query_concurrency_max(&mut s.server.tsdb.limits.default, v)
     }),
@@ -268,8 +283,22 @@ static SETTINGS: &[Setting] = &[
         "10s",
         "How often the server stores its own metrics; off or 0 = never",
         |s, v| {
-            let ms = if v == "off" { Ok(0) } else { duration(v) };
+            // YAML reads a bare `off` as false.
+            let ms = if matches!(v, "off" | "false") { Ok(0) } else { duration(v) };
             set(&mut s.server.self_scrape_interval_ms, ms.map(i64::unsigned_abs))
+        },
+    ),
+    at_start(
+        "metrics.tenants",
+        "100",
+        "Tenants with metrics of their own; the others are summed under tenant=\"__overflow__\"",
+        |s, v| {
+            set(
+                &mut s.server.tenant_metrics_max,
+                count_or_none(v).and_then(|count| {
+                    if count <= 10_000 { Ok(count) } else { Err("must be at most 10000".to_owned()) }
+                }),
+            )
         },
     ),
     at_start(
@@ -278,17 +307,28 @@ static SETTINGS: &[Setting] = &[
         "error, warn, info, debug, trace, or a filter such as info,hyper=debug",
         |s, v| {
             s.log_level = v.to_owned();
-            v.parse::<tracing_subscriber::EnvFilter>().map(|_| ()).map_err(|error| error.to_string())
+            v.parse::<tracing_subscriber::EnvFilter>().map(|_| ()).map_err(|_| {
+                format!(
+                    "{v:?} is none of error, warn, info, debug, trace, nor a filter such as info,hyper=debug"
+                )
+            })
         },
     ),
-    at_start("log.format", "full", "full or compact", |s, v| {
+    at_start("log.format", "full", "full, compact or json", |s, v| {
         let format = match v {
             "full" => Ok(LogFormat::Full),
             "compact" => Ok(LogFormat::Compact),
-            _ => Err(format!("{v:?} is neither full nor compact")),
+            "json" => Ok(LogFormat::Json),
+            _ => Err(format!("{v:?} is none of full, compact, json")),
         };
         set(&mut s.log_format, format)
     }),
+    at_start(
+        "log.access",
+        "false",
+        "Write a line to the log for each HTTP request, target access",
+        |s, v| set(&mut s.server.access_log, switch(v)),
+    ),
     at_start("enable-feature", "", "Experimental parts, separated by commas", features),
 ];
 
@@ -405,12 +445,25 @@ fn environment_name(name: &str) -> String {
 }
 
 /// Settings whose flag needs no value to mean "true".
-const SWITCHES: [&str; 2] = ["multitenancy", "web.enable-admin-api"];
+const SWITCHES: [&str; 3] = ["multitenancy", "web.enable-admin-api", "log.access"];
 
-/// Adds a flag for every setting, and `--config`.
+/// `query.timeout` -> `query-timeout`
+fn with_dashes(name: &str) -> String {
+    name.replace('.', "-")
+}
+
+/// The setting called `name`, dots or dashes.
+fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name || with_dashes(setting.name) == name)
+}
+
+/// Adds a flag for every setting, `--config` and `--check-config`.
 pub(crate) fn add_flags(command: Command) -> Command {
     let config = Arg::new("config").long("config").value_name("FILE");
-    let command = command.arg(config.help("YAML file with settings [env: CHRONOLITH_CONFIG]"));
+    let check = Arg::new("check-config").long("check-config").action(clap::ArgAction::SetTrue);
+    let command = command.arg(config.help("YAML file with settings [env: CHRONOLITH_CONFIG]")).arg(
+        check.help("Check flags, environment and file, then end: exit code 1 if the server would not start"),
+    );
     SETTINGS.iter().fold(command, |command, setting| {
         let help = format!(
             "{} [default: {}] [env: {}]",
@@ -418,7 +471,8 @@ pub(crate) fn add_flags(command: Command) -> Command {
             setting.default,
             environment_name(setting.name)
         );
-        let arg = Arg::new(setting.name).long(setting.name).value_name("VALUE").help(help);
+        let arg = Arg::new(setting.name).long(setting.name).alias(with_dashes(setting.name));
+        let arg = arg.value_name("VALUE").help(help);
         command.arg(if SWITCHES.contains(&setting.name) {
             arg.num_args(0..=1).default_missing_value("true").require_equals(true)
         } else {
@@ -431,8 +485,8 @@ pub(crate) fn add_flags(command: Command) -> Command {
 pub(crate) struct Sources<'a> {
     /// Flags.
     pub(crate) flags: &'a ArgMatches,
-    /// Looks up an environment variable.
-    pub(crate) environment: &'a dyn Fn(&str) -> Option<String>,
+    /// Environment variables whose name starts with `CHRONOLITH_`.
+    pub(crate) environment: &'a BTreeMap<String, String>,
     /// Reads the configuration file.
     pub(crate) disk: &'a dyn Disk,
 }
@@ -441,7 +495,7 @@ impl Sources<'_> {
     /// The configuration file, if one is named.
     pub(crate) fn config_path(&self) -> Option<PathBuf> {
         let flag = crate::value(self.flags, "config").map(str::to_owned);
-        flag.or_else(|| (self.environment)("CHRONOLITH_CONFIG")).map(PathBuf::from)
+        flag.or_else(|| self.environment.get(CONFIG_VARIABLE).cloned()).map(PathBuf::from)
     }
 
     /// Reads everything.
@@ -450,12 +504,14 @@ impl Sources<'_> {
             server: ServerOptions::new(PathBuf::new()),
             log_level: String::new(),
             log_format: LogFormat::Full,
+            warnings: unknown_variables(self.environment),
         };
         let path = self.config_path();
-        let (entries, tenants) = match &path {
+        let limits::Split { settings: entries, tenants, warnings } = match &path {
             Some(path) => read_file(self.disk, path)?,
-            None => Default::default(),
+            None => limits::Split::default(),
         };
+        settings.warnings.extend(warnings);
         for setting in SETTINGS {
             let (value, origin) = self.value_of(setting, &entries, path.as_deref());
             (setting.apply)(&mut settings, &value)
@@ -476,8 +532,8 @@ impl Sources<'_> {
             return (value.to_owned(), "--".to_owned());
         }
         let variable = environment_name(setting.name);
-        if let Some(value) = (self.environment)(&variable) {
-            return (value, format!("environment variable {variable}: "));
+        if let Some(value) = self.environment.get(&variable) {
+            return (value.clone(), format!("environment variable {variable}: "));
         }
         if let Some(entry) = entries.iter().find(|entry| entry.key == setting.name) {
             let path = path.map(Path::display);
@@ -488,27 +544,50 @@ impl Sources<'_> {
     }
 }
 
-/// Settings, and limits of single tenants.
-type FileEntries = (Vec<file::Entry>, Vec<limits::TenantEntry>);
+/// Variable that names the configuration file.
+const CONFIG_VARIABLE: &str = "CHRONOLITH_CONFIG";
 
-fn read_file(disk: &dyn Disk, path: &Path) -> Result<FileEntries, SettingsError> {
+/// A warning for each variable that is no setting. Kubernetes sets variables for its services, which may be called
+/// `chronolith` and are no mistake.
+fn unknown_variables(environment: &BTreeMap<String, String>) -> Vec<String> {
+    let names: Vec<String> = SETTINGS.iter().map(|setting| environment_name(setting.name)).collect();
+    let is_service = |name: &str| {
+        name.ends_with("_SERVICE_HOST")
+            || name.contains("_SERVICE_PORT")
+            || name.ends_with("_PORT")
+            || name.contains("_PORT_")
+    };
+    let is_known = |name: &String| name == CONFIG_VARIABLE || names.contains(name) || is_service(name);
+    let warning = |name: &String| {
+        let nearest = names.iter().min_by_key(|known| edit_distance(known, name));
+        format!("unknown environment variable {name}, did you mean {}?", nearest.map_or("", String::as_str))
+    };
+    environment.keys().filter(|name| !is_known(name)).map(warning).collect()
+}
+
+fn read_file(disk: &dyn Disk, path: &Path) -> Result<limits::Split, SettingsError> {
     let shown = path.display();
     let bytes = disk.read(path).map_err(|error| SettingsError(format!("reading {shown}: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|_| SettingsError(format!("{shown}: not UTF-8")))?;
     let split = file::parse(&text).and_then(limits::split);
-    let (entries, tenants) = split.map_err(|why| SettingsError(format!("{shown}:{why}")))?;
-    for (idx, entry) in entries.iter().enumerate() {
-        if !SETTINGS.iter().any(|setting| setting.name == entry.key) {
+    let mut split = split.map_err(|why| SettingsError(format!("{shown}:{why}")))?;
+    let mut seen = BTreeSet::new();
+    for entry in &mut split.settings {
+        let Some(setting) = find(&entry.key) else {
             let nearest = SETTINGS.iter().min_by_key(|setting| edit_distance(setting.name, &entry.key));
             let nearest = nearest.map_or("", |setting| setting.name);
             let what = format!("unknown setting {:?}, did you mean {nearest:?}?", entry.key);
             return Err(SettingsError(format!("{shown}:{}: {what}", entry.line)));
-        }
-        if entries.iter().take(idx).any(|earlier| earlier.key == entry.key) {
+        };
+        setting.name.clone_into(&mut entry.key);
+        if !seen.insert(setting.name) {
             return Err(SettingsError(format!("{shown}:{}: {:?} is set twice", entry.line, entry.key)));
         }
     }
-    Ok((entries, tenants))
+    for warning in &mut split.warnings {
+        *warning = format!("{shown}:{warning}");
+    }
+    Ok(split)
 }
 
 /// All settings in a form that can be a configuration file.

@@ -34,7 +34,7 @@ pub enum Reject {
     OutOfBounds,
     /// Another value is stored for this series and time.
     DuplicateTimestamp,
-    /// The tenant has as many series as it may.
+    /// The tenant has as many series as `series-limit` allows.
     SeriesLimit,
     /// No labels, or no metric name.
     NoMetricName,
@@ -50,7 +50,7 @@ pub enum Reject {
     LabelNameTooLong,
     /// A label value is longer than allowed.
     LabelValueTooLong,
-    /// A native histogram, which this version cannot store.
+    /// A native histogram that the decoder of its protocol does not hand over. Those of remote write all are.
     HistogramUnsupported,
     /// Further behind the newest sample of the tenant than its out-of-order window allows.
     OutOfOrder,
@@ -115,20 +115,20 @@ impl Reject {
         match self {
             Reject::TooOld => "sample is older than the retention",
             Reject::OutOfBounds => {
-                "out of bounds: sample is too far in the future, or its time cannot be stored"
+                "out of bounds: sample is further in the future than future-limit allows, or its time cannot be stored"
             }
             Reject::DuplicateTimestamp => "duplicate sample for timestamp: another value is already stored",
-            Reject::SeriesLimit => "the tenant's limit of series is reached",
+            Reject::SeriesLimit => "the tenant has as many series as series-limit allows",
             Reject::NoMetricName => "series has no metric name (label __name__)",
             Reject::DuplicateLabel => "label name occurs twice",
             Reject::EmptyLabelName => "label name is empty",
             Reject::InvalidUtf8 => "label name or value is not valid UTF-8",
-            Reject::TooManyLabels => "series has more labels than allowed",
-            Reject::LabelNameTooLong => "label name is longer than allowed",
-            Reject::LabelValueTooLong => "label value is longer than allowed",
-            Reject::HistogramUnsupported => "native histograms cannot be stored by this version",
+            Reject::TooManyLabels => "series has more labels than label-count-limit allows",
+            Reject::LabelNameTooLong => "label name is longer than label-name-length-limit allows",
+            Reject::LabelValueTooLong => "label value is longer than label-value-length-limit allows",
+            Reject::HistogramUnsupported => "native histograms of this protocol are not stored",
             Reject::OutOfOrder => {
-                "out of order sample: too old sample for the out-of-order window of the tenant"
+                "out of order sample: too old sample for the out-of-order-window of the tenant"
             }
             Reject::BadReference => "reference to a symbol that the request does not have",
             Reject::HistogramInvalid => "histogram is not valid",
@@ -146,7 +146,7 @@ pub struct BatchSeries {
     pub raw: Range<u32>,
     /// Its samples, within [`WriteBatch::times`] and [`WriteBatch::values`].
     pub samples: Range<u32>,
-    /// Samples of kinds that cannot be stored (counted as [`Reject::HistogramUnsupported`]).
+    /// Native histograms that the decoder did not hand over (counted as [`Reject::HistogramUnsupported`]).
     pub histogram_count: u32,
 }
 
@@ -327,15 +327,25 @@ pub struct WriteOutcome {
     pub rejected: [u64; Reject::COUNT],
     /// The first reject: kind, series as text, time of the sample.
     pub first_reject: Option<(Reject, String, i64)>,
+    /// The same of the first reject of each further kind.
+    pub further_rejects: Vec<(Reject, String, i64)>,
 }
 
 impl WriteOutcome {
-    /// Counts `count` rejected samples; `series` is asked for its text only for the first.
+    /// Counts `count` rejected samples; `series` is asked for its text only for the first of a kind.
     pub fn reject(&mut self, kind: Reject, count: u64, time: i64, series: impl FnOnce() -> String) {
+        let is_first_of_kind = self.rejected[kind as usize] == 0;
         self.rejected[kind as usize] += count;
         if self.first_reject.is_none() {
             self.first_reject = Some((kind, series(), time));
+        } else if is_first_of_kind {
+            self.further_rejects.push((kind, series(), time));
         }
+    }
+
+    /// The first reject of each kind: kind, series as text, time of the sample.
+    pub fn first_rejects(&self) -> impl Iterator<Item = &(Reject, String, i64)> {
+        self.first_reject.iter().chain(&self.further_rejects)
     }
 
     /// All rejected samples.

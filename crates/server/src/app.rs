@@ -13,10 +13,11 @@ use parking_lot::RwLock;
 use crate::active::ActiveQueries;
 use crate::batches::BatchPool;
 use crate::gate::Gate;
-use crate::http::SlowLog;
 use crate::http::error::{ApiError, ErrorKind};
+use crate::http::{QueryLog, RejectLog, SlowLog};
 use crate::limits::{QUERY_QUEUE_FACTOR, REMOTE_READ_QUEUE_FACTOR, WRITE_QUEUE_FACTOR};
 use crate::metrics::Metrics;
+use crate::metrics::tenants::TenantMetrics;
 use crate::options::{Features, Reload, ServerOptions};
 use crate::range_cache::RangeCache;
 use crate::serve::connections::Connections;
@@ -41,6 +42,9 @@ pub(crate) struct App {
     pub(crate) small: SmallQueries,
     pub(crate) active: ActiveQueries,
     pub(crate) slow_log: SlowLog,
+    pub(crate) query_log: QueryLog,
+    pub(crate) reject_log: RejectLog,
+    pub(crate) tenant_metrics: TenantMetrics,
     pub(crate) range_cache: RangeCache,
     pub(crate) batches: BatchPool,
     pub(crate) connections: Connections,
@@ -94,6 +98,9 @@ impl App {
             small: SmallQueries::default(),
             active: ActiveQueries::default(),
             slow_log: SlowLog::default(),
+            query_log: QueryLog::new(query.log_file.clone()),
+            reject_log: RejectLog::default(),
+            tenant_metrics: TenantMetrics::new(options.tenant_metrics_max),
             range_cache: RangeCache::new(query.cache_bytes_max),
             batches: BatchPool::default(),
             connections: Connections::new(&*env.disk),

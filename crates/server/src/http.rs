@@ -1,4 +1,4 @@
-//! Routes, and what holds for all of them: counting, CORS, compression, answers for unknown paths and for
+//! Routes, and what holds for all of them: CORS, compression, answers for unknown paths and for
 //! methods that a path does not have.
 //! Not here: connections and their deadlines (`serve`).
 
@@ -6,9 +6,11 @@ mod active;
 mod admin;
 mod body;
 pub(crate) mod error;
+mod features;
 mod federate;
 mod lifecycle;
 mod metadata;
+mod observe;
 mod page;
 mod params;
 mod paths;
@@ -26,8 +28,8 @@ mod tests;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, HttpBody as _};
-use axum::extract::{MatchedPath, Request, State};
+use axum::body::Body;
+use axum::extract::Request;
 use axum::http::{HeaderValue, Method, Response, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse as _;
@@ -39,7 +41,9 @@ use crate::app::App;
 use crate::limits::GZIP_BYTES_MIN;
 
 pub(crate) use lifecycle::reload_now;
+pub(crate) use query::log::QueryLog;
 pub(crate) use query::slow::SlowLog;
+pub(crate) use write::rejects::RejectLog;
 
 /// All routes of the server.
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -61,7 +65,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(CompressionLayer::new().compress_when(compressible))
         .layer(middleware::from_fn(paths::redirect_unclean))
         .layer(middleware::from_fn(cross_origin))
-        .layer(middleware::from_fn_with_state(app.clone(), count))
+        .layer(middleware::from_fn_with_state(app.clone(), observe::observe))
         .with_state(app);
     // The router adds `Allow` behind all of its layers, so that one more around it has to complete it.
     Router::new().fallback_service(routes).layer(middleware::map_response(paths::complete_allow))
@@ -88,7 +92,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/scrape_pools", get(status::scrape_pools))
         .route("/api/v1/notifications", get(status::empty_list))
         .route("/api/v1/alertmanagers", get(status::alertmanagers))
-        .route("/api/v1/features", get(status::features))
+        .route("/api/v1/features", get(features::features))
         .route("/api/v1/status/buildinfo", get(status::build))
         .route("/api/v1/status/runtimeinfo", get(status::runtime))
         .route("/api/v1/status/tsdb", get(status::tsdb))
@@ -133,17 +137,5 @@ async fn cross_origin(request: Request, next: Next) -> Response<Body> {
         set(header::ACCESS_CONTROL_EXPOSE_HEADERS, "Date");
         headers.append(header::VARY, HeaderValue::from_static("Origin"));
     }
-    response
-}
-
-/// Counts requests by route and code; unknown paths share one route so that clients cannot make labels.
-async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
-    let matched = request.extensions().get::<MatchedPath>();
-    let route = matched.map_or("other", MatchedPath::as_str).to_owned();
-    let start_ns = app.env.clock.mono_ns();
-    let response = next.run(request).await;
-    let duration_ns = app.env.clock.mono_ns().saturating_sub(start_ns);
-    let bytes = response.body().size_hint().exact().unwrap_or(0);
-    app.metrics.request(&route, response.status().as_u16(), duration_ns, bytes);
     response
 }

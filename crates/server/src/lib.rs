@@ -17,6 +17,7 @@ mod memory;
 mod metrics;
 pub mod options;
 mod range_cache;
+mod request;
 mod scrape;
 pub mod serve;
 mod shares;

@@ -5,6 +5,7 @@
 pub(crate) mod exposition;
 pub(crate) mod gather;
 pub(crate) mod process;
+pub(crate) mod tenants;
 
 pub(crate) use process::open_files_max;
 

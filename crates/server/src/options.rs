@@ -23,6 +23,10 @@ pub struct ServerOptions {
     pub remote_read: RemoteReadOptions,
     /// Writes.
     pub write: WriteOptions,
+    /// Whether each HTTP request is logged.
+    pub access_log: bool,
+    /// Tenants with metrics of their own; the others are summed.
+    pub tenant_metrics_max: usize,
     /// How often the server stores its own metrics; 0 = never.
     pub self_scrape_interval_ms: u64,
     /// Experimental parts that are on.
@@ -45,6 +49,8 @@ impl ServerOptions {
             query: QueryOptions::default(),
             remote_read: RemoteReadOptions::default(),
             write: WriteOptions::default(),
+            access_log: false,
+            tenant_metrics_max: 100,
             self_scrape_interval_ms: 10_000,
             features: Features::default(),
             shown: Vec::new(),
@@ -70,6 +76,8 @@ pub struct QueryOptions {
     pub lookback_ms: i64,
     /// Queries that take longer are written to the log with their plan; 0 = none.
     pub log_slow_ms: u64,
+    /// File of the query log.
+    pub log_file: Option<PathBuf>,
     /// Samples, in bytes, that one query may read by estimate before it starts.
     pub read_bytes_max: u64,
     /// Memory of results of range queries that are kept; 0 = none.
@@ -88,6 +96,7 @@ impl Default for QueryOptions {
             memory_total_bytes_max: 2 << 30,
             lookback_ms: 300_000,
             log_slow_ms: 0,
+            log_file: None,
             read_bytes_max: 64 << 30,
             cache_bytes_max: 64 << 20,
             align_steps: false,

@@ -46,6 +46,9 @@ pub enum RunError {
         /// As the operating system says.
         error: io::Error,
     },
+    /// The query log cannot be opened.
+    #[error("{0}")]
+    QueryLog(String),
     /// No threads or no event queue.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
@@ -87,6 +90,7 @@ impl Server {
         let listener = runtime.block_on(listen(&options.listen)).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let app = Arc::new(App::new(env, options, reload));
+        app.query_log.open(&*app.env.disk).map_err(RunError::QueryLog)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed));
         let stop = Arc::new(Stop::default());

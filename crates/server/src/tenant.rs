@@ -14,6 +14,9 @@ pub(crate) enum TenantError {
     /// The header is not there.
     #[error("no org id")]
     Missing,
+    /// The header is there more than once: proxies and clients may disagree about which one counts.
+    #[error("more than one X-Scope-OrgID header")]
+    Repeated,
     /// The header cannot be a tenant.
     #[error("invalid X-Scope-OrgID: {0}")]
     Invalid(#[from] TenantIdError),
@@ -27,7 +30,11 @@ pub(crate) fn tenant_of(multitenancy: bool, headers: &HeaderMap) -> Result<Tenan
     if !multitenancy {
         return Ok(TenantId::anonymous());
     }
-    let value = headers.get(TENANT_HEADER).ok_or(TenantError::Missing)?;
+    let mut values = headers.get_all(TENANT_HEADER).iter();
+    let value = values.next().ok_or(TenantError::Missing)?;
+    if values.next().is_some() {
+        return Err(TenantError::Repeated);
+    }
     let text = value.to_str().map_err(|_| TenantError::NotText)?;
     if text.is_empty() {
         return Err(TenantError::Missing);
@@ -49,5 +56,16 @@ mod tests {
         assert_eq!(tenant_of(false, &headers).unwrap().as_str(), "anonymous");
         headers.insert(TENANT_HEADER, "a/b".parse().unwrap());
         assert!(matches!(tenant_of(true, &headers), Err(TenantError::Invalid(_))));
+    }
+
+    /// The first of two headers won: whoever could add one chose the tenant.
+    #[test]
+    fn two_headers_are_refused() {
+        let mut headers = HeaderMap::new();
+        for tenant in ["team-a", "team-a"] {
+            headers.append(TENANT_HEADER, tenant.parse().unwrap());
+        }
+        assert_eq!(tenant_of(true, &headers), Err(TenantError::Repeated));
+        assert!(tenant_of(false, &headers).is_ok());
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
+use serde_saphyr::{Error, Spanned};
 
 /// One setting of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Entry>, String> {
     }
     let node: Node = serde_saphyr::from_str(text).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
-        format!("{line}: {error}")
+        format!("{line}: {}", fault(&error))
     })?;
     let Node::Map(pairs) = node else {
         return Err("1: a mapping of settings is expected".to_owned());
@@ -32,6 +32,19 @@ pub(super) fn parse(text: &str) -> Result<Vec<Entry>, String> {
     let mut entries = Vec::new();
     flatten("", pairs, &mut entries)?;
     Ok(entries)
+}
+
+/// What is wrong, in words of this file: those of the YAML library speak of its options.
+fn fault(error: &Error) -> String {
+    match error.without_snippet() {
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("{key:?} is set twice"),
+        Error::DuplicateMappingKey { key: None, .. } => "a setting is set twice".to_owned(),
+        // From the visitor below.
+        Error::Message { msg, .. } => msg.clone(),
+        Error::Eof { .. } => "the file ends within a value".to_owned(),
+        Error::MultipleDocuments { .. } => "one YAML document is expected, found several".to_owned(),
+        _ => "not valid YAML: check the indentation, colons, brackets and quotes up to here".to_owned(),
+    }
 }
 
 fn flatten(prefix: &str, pairs: Vec<(Spanned<String>, Node)>, out: &mut Vec<Entry>) -> Result<(), String> {

@@ -18,26 +18,57 @@ const TENANT_COUNT_MAX: usize = 10_000;
 
 /// A limit that may differ from tenant to tenant.
 struct Limit {
-    /// Its key below `limits:` and below a tenant.
-    key: &'static str,
-    /// The setting that is the same for all tenants.
-    setting: &'static str,
+    /// Its name everywhere: flag, environment variable, key of the file, below `limits:` and below a tenant.
+    name: &'static str,
+    /// Names below `limits:` and a tenant in files of older versions.
+    old_names: &'static [&'static str],
     apply: fn(&mut TenantLimits, &str) -> Result<(), String>,
 }
 
+const fn limit(
+    name: &'static str,
+    old_names: &'static [&'static str],
+    apply: fn(&mut TenantLimits, &str) -> Result<(), String>,
+) -> Limit {
+    Limit { name, old_names, apply }
+}
+
 static LIMITS: [Limit; 11] = [
-    Limit { key: "retention", setting: "retention", apply: retention },
-    Limit { key: "out_of_order_window", setting: "out-of-order-window", apply: out_of_order_window },
-    Limit { key: "duplicates", setting: "duplicates", apply: duplicates },
-    Limit { key: "block_encoding", setting: "block-encoding", apply: block_encoding },
-    Limit { key: "future_window", setting: "future-limit", apply: future_window },
-    Limit { key: "series_max", setting: "series-limit", apply: series_max },
-    Limit { key: "label_count_max", setting: "label-count-limit", apply: label_count_max },
-    Limit { key: "label_name_bytes_max", setting: "label-name-length-limit", apply: label_name_bytes_max },
-    Limit { key: "label_value_bytes_max", setting: "label-value-length-limit", apply: label_value_bytes_max },
-    Limit { key: "query_concurrency_max", setting: "query.tenant-concurrency", apply: query_concurrency_max },
-    Limit { key: "query_memory_bytes_max", setting: "query.tenant-memory", apply: query_memory_bytes_max },
+    limit("retention", &[], retention),
+    limit("out-of-order-window", &["out_of_order_window"], out_of_order_window),
+    limit("duplicates", &[], duplicates),
+    limit("block-encoding", &["block_encoding"], block_encoding),
+    limit("future-limit", &["future_window"], future_window),
+    limit("series-limit", &["series_max"], series_max),
+    limit("label-count-limit", &["label_count_max"], label_count_max),
+    limit("label-name-length-limit", &["label_name_bytes_max"], label_name_bytes_max),
+    limit("label-value-length-limit", &["label_value_bytes_max"], label_value_bytes_max),
+    limit("query.tenant-concurrency", &["query_concurrency_max"], query_concurrency_max),
+    limit("query.tenant-memory", &["query_memory_bytes_max"], query_memory_bytes_max),
 ];
+
+/// The limit that `name` stands for; a warning is added if it is an old name.
+fn find(name: &str, line: u64, warnings: &mut Vec<String>) -> Option<&'static Limit> {
+    let found = LIMITS.iter().find(|limit| limit.name == name || limit.old_names.contains(&name))?;
+    if found.name != name {
+        let now = found.name;
+        warnings.push(format!(
+            "{line}: the limit {name:?} is called {now:?}; the old name will be refused one day"
+        ));
+    }
+    Some(found)
+}
+
+/// Splits `tenant.limit`, both of which may have dots.
+fn split_tenant(key: &str) -> Option<(&str, &str)> {
+    let names = LIMITS.iter().flat_map(|limit| limit.old_names.iter().chain([&limit.name]));
+    let fits =
+        |name: &&&str| key.strip_suffix(**name).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'));
+    match names.filter(fits).max_by_key(|name| name.len()) {
+        Some(name) => Some((key.strip_suffix(name)?.strip_suffix('.')?, name)),
+        None => key.rsplit_once('.'),
+    }
+}
 
 pub(super) fn retention(limits: &mut TenantLimits, text: &str) -> Result<(), String> {
     limits.retention_ms = duration(text)?;
@@ -111,29 +142,42 @@ pub(super) struct TenantEntry {
     line: u64,
 }
 
+/// Entries of a file by what they are for.
+#[derive(Default)]
+pub(super) struct Split {
+    /// Of all tenants.
+    pub(super) settings: Vec<file::Entry>,
+    /// Of single ones.
+    pub(super) tenants: Vec<TenantEntry>,
+    pub(super) warnings: Vec<String>,
+}
+
 /// Takes the entries of tenants out of `entries`, and turns those below `limits:` into the settings that they stand
-/// for. An error is `line: what`.
-pub(super) fn split(entries: Vec<file::Entry>) -> Result<(Vec<file::Entry>, Vec<TenantEntry>), String> {
-    let (mut settings, mut tenants) = (Vec::new(), Vec::new());
+/// for. An error, and a warning, is `line: what`.
+pub(super) fn split(entries: Vec<file::Entry>) -> Result<Split, String> {
+    let mut out = Split::default();
     for file::Entry { key, value, line } in entries {
         if let Some(name) = key.strip_prefix(ALL_PREFIX) {
-            let Some(limit) = LIMITS.iter().find(|limit| limit.key == name) else {
+            let Some(limit) = find(name, line, &mut out.warnings) else {
                 return Err(format!("{line}: limits: {}", unknown(name)));
             };
-            settings.push(file::Entry { key: limit.setting.to_owned(), value, line });
+            out.settings.push(file::Entry { key: limit.name.to_owned(), value, line });
         } else if let Some(rest) = key.strip_prefix(TENANTS_PREFIX) {
-            // Names of limits have no dot, names of tenants may have several.
-            let Some((tenant, limit)) = rest.rsplit_once('.') else {
+            let Some((tenant, limit)) = split_tenant(rest) else {
                 return Err(format!(
                     "{line}: tenants: limits of tenant {rest:?} are expected, found {value:?}"
                 ));
             };
-            tenants.push(TenantEntry { tenant: tenant.to_owned(), limit: limit.to_owned(), value, line });
+            let Some(known) = find(limit, line, &mut out.warnings) else {
+                return Err(format!("{line}: tenant {tenant:?}: {}", unknown(limit)));
+            };
+            let (tenant, limit) = (tenant.to_owned(), known.name.to_owned());
+            out.tenants.push(TenantEntry { tenant, limit, value, line });
         } else {
-            settings.push(file::Entry { key, value, line });
+            out.settings.push(file::Entry { key, value, line });
         }
     }
-    Ok((settings, tenants))
+    Ok(out)
 }
 
 /// The limits of all tenants: `default` but for what `entries` say. An error is `line: what`. Cost: linear in the entries.
@@ -142,7 +186,7 @@ pub(super) fn table(default: TenantLimits, entries: &[TenantEntry]) -> Result<Li
     let mut seen = HashSet::with_capacity(entries.len());
     for TenantEntry { tenant, limit, value, line } in entries {
         let id = TenantId::new(tenant).map_err(|why| format!("{line}: tenant {tenant:?}: {why}"))?;
-        let Some(known) = LIMITS.iter().find(|known| known.key == limit) else {
+        let Some(known) = LIMITS.iter().find(|known| known.name == limit) else {
             return Err(format!("{line}: tenant {tenant:?}: {}", unknown(limit)));
         };
         if !seen.insert((tenant, limit)) {
@@ -164,6 +208,6 @@ pub(super) fn shown(entries: &[TenantEntry]) -> impl Iterator<Item = (String, St
 }
 
 fn unknown(name: &str) -> String {
-    let known: Vec<&str> = LIMITS.iter().map(|limit| limit.key).collect();
+    let known: Vec<&str> = LIMITS.iter().map(|limit| limit.name).collect();
     format!("unknown limit {name:?}, known are {}", known.join(", "))
 }

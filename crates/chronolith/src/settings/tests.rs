@@ -20,8 +20,9 @@ fn resolve(args: &[&str], environment: &[(&str, &str)], yaml: Option<&str>) -> R
         all.extend(["--config", PATH]);
     }
     let flags = add_flags(Command::new("serve")).try_get_matches_from(all).map_err(|e| e.to_string())?;
-    let lookup = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-    let sources = Sources { flags: &flags, environment: &lookup, disk: &disk };
+    let environment =
+        environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let sources = Sources { flags: &flags, environment: &environment, disk: &disk };
     sources.resolve().map_err(|error| error.to_string())
 }
 
@@ -142,8 +143,8 @@ fn a_reload_changes_live_settings_only() {
     assert_eq!((value("retention"), value("http")), (Some("2d"), Some("127.0.0.1:9595")));
 }
 
-const TENANTS: &str = "limits:\n  series_max: 1000\n  retention: 15d\ntenants:\n  team-a:\n    series_max: 5\n    \
-    out_of_order_window: 2h\n    duplicates: last_wins\n    block_encoding: prometheus\n  '(b).c!':\n    retention: 30d\n";
+const TENANTS: &str = "limits:\n  series-limit: 1000\n  retention: 15d\ntenants:\n  team-a:\n    series-limit: 5\n    \
+    out-of-order-window: 2h\n    duplicates: last_wins\n    block-encoding: prometheus\n  '(b).c!':\n    retention: 30d\n";
 
 #[test]
 fn a_tenant_has_its_own_limits_and_those_of_all_otherwise() {
@@ -194,8 +195,11 @@ fn wrong_limits_name_tenant_and_line() {
         ),
         (of_a("retention: soon"), format!("{path}tenant \"team-a\": retention: \"soon\" is no duration")),
         (of_a("duplicates: both"), format!("{path}tenant \"team-a\": duplicates: \"both\" is none of")),
-        (of_a("series_max: 0"), format!("{path}tenant \"team-a\": series_max: must be at least 1")),
-        ("tenants:\n  a/b:\n    series_max: 5\n".to_owned(), format!("{path}tenant \"a/b\": tenant id has")),
+        (of_a("series_max: 0"), format!("{path}tenant \"team-a\": series-limit: must be at least 1")),
+        (
+            "tenants:\n  a/b:\n    series-limit: 5\n".to_owned(),
+            format!("{path}tenant \"a/b\": tenant id has"),
+        ),
         ("tenants:\n  team-a: 5\n".to_owned(), "limits of tenant \"team-a\" are expected".to_owned()),
         (
             "limits:\n  series: 5\n".to_owned(),
@@ -203,12 +207,85 @@ fn wrong_limits_name_tenant_and_line() {
         ),
         ("retention: 1d\nlimits:\n  retention: 2d\n".to_owned(), "\"retention\" is set twice".to_owned()),
         (
-            "tenants.a.series_max: 5\ntenants:\n  a:\n    series_max: 6\n".to_owned(),
+            "tenants.a.series-limit: 5\ntenants:\n  a:\n    series_max: 6\n".to_owned(),
             "is set twice".to_owned(),
         ),
     ] {
         check_error(&[], &[], Some(&yaml), &part);
     }
+}
+
+/// One limit had up to three names: `--series-limit`, `limits: series_max`, and words of its own in error texts.
+#[test]
+fn one_name_per_limit_and_old_ones_with_a_warning() {
+    let old = "limits:\n  series_max: 1000\n  future_window: 1m\ntenants:\n  a.b:\n    label_count_max: 7\n    \
+        query_concurrency_max: 3\n    query_memory_bytes_max: 1MiB\n";
+    let new = "limits:\n  series-limit: 1000\n  future-limit: 1m\ntenants:\n  a.b:\n    label-count-limit: 7\n    \
+        query:\n      tenant-concurrency: 3\n    query.tenant-memory: 1MiB\n";
+    let (old, new) = (resolve(&[], &[], Some(old)).unwrap(), resolve(&[], &[], Some(new)).unwrap());
+    assert_eq!(old.server.tsdb.limits, new.server.tsdb.limits);
+    assert_eq!(old.server.config_yaml, new.server.config_yaml);
+    let tenant = new.server.tsdb.limits.of(&TenantId::new("a.b").unwrap()).clone();
+    assert_eq!((tenant.series_max, tenant.label_count_max, tenant.query_concurrency_max), (1000, 7, 3));
+    assert!(new.warnings.is_empty());
+    assert_eq!(old.warnings.len(), 5, "{:?}", old.warnings);
+    assert_eq!(
+        old.warnings[0],
+        "etc/chronolith.yml:2: the limit \"series_max\" is called \"series-limit\"; the old name will be refused one day"
+    );
+}
+
+/// `off` of the documentation was refused in the file, where YAML reads it as false.
+#[test]
+fn self_scrape_is_switched_off_in_the_file() {
+    for value in ["off", "'off'", "false", "0"] {
+        let settings = resolve(&[], &[], Some(&format!("self-scrape: {value}\n"))).unwrap();
+        assert_eq!(settings.server.self_scrape_interval_ms, 0, "{value}");
+    }
+}
+
+/// `CHRONOLITH_RETENTOIN=5d` was ignored: the server kept everything.
+#[test]
+fn unknown_environment_variables_are_warned_about() {
+    let environment = [
+        ("CHRONOLITH_RETENTOIN", "5d"),
+        ("CHRONOLITH_RETENTION", "6d"),
+        ("CHRONOLITH_SERVICE_HOST", "10.0.0.1"),
+        ("CHRONOLITH_PORT_9595_TCP_ADDR", "10.0.0.1"),
+    ];
+    let settings = resolve(&[], &environment, None).unwrap();
+    let want = "unknown environment variable CHRONOLITH_RETENTOIN, did you mean CHRONOLITH_RETENTION?";
+    assert_eq!(settings.warnings, [want]);
+}
+
+#[test]
+fn dots_may_be_dashes() {
+    let settings = resolve(&["--log-format", "json"], &[], Some("query-log-file: q.log\n")).unwrap();
+    assert_eq!(settings.log_format, LogFormat::Json);
+    assert_eq!(settings.server.query.log_file.as_deref(), Some(Path::new("q.log")));
+    check_error(
+        &[],
+        &[],
+        Some("query-timeout: 1m\nquery:\n  timeout: 2m\n"),
+        "\"query.timeout\" is set twice",
+    );
+}
+
+/// The YAML library's options and its quotation of the file stood in messages.
+#[test]
+fn errors_are_not_those_of_libraries() {
+    check_error(
+        &[],
+        &[],
+        Some("query.timeout: 1m\nquery.timeout: 2m\n"),
+        ":2: \"query.timeout\" is set twice",
+    );
+    for yaml in ["retention: [1d\nhttp: x\n", "retention: 1d\n\tx: 1\n", "a: 'b\n"] {
+        let error = resolve(&[], &[], Some(yaml)).map(|_| ()).unwrap_err();
+        assert!(error.contains("not valid YAML") || error.contains("ends within"), "{error}");
+        assert!(!error.contains("<input>") && !error.contains('\n'), "{error}");
+    }
+    check_error(&["--log.level", "x=y=z"], &[], None, "nor a filter such as");
 }
 
 #[test]

@@ -4,5 +4,6 @@
 mod harness;
 mod histogram_blocks;
 mod hostile;
+mod operator;
 mod process;
 mod prometheus_blocks;

@@ -83,9 +83,14 @@ impl ApiError {
     pub(crate) fn into_text(self) -> Response<Body> {
         let mut response = text(self.kind.status(), &self.message);
         set_retry_after(self.kind, &mut response);
+        note_internal(self, &mut response);
         response
     }
 }
+
+/// The message of an internal error, for the log.
+#[derive(Debug, Clone)]
+pub(crate) struct ErrorText(pub(crate) String);
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response<Body> {
@@ -99,7 +104,14 @@ impl IntoResponse for ApiError {
         *response.status_mut() = self.kind.status();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         set_retry_after(self.kind, &mut response);
+        note_internal(self, &mut response);
         response
+    }
+}
+
+fn note_internal(error: ApiError, response: &mut Response<Body>) {
+    if error.kind == ErrorKind::Internal {
+        response.extensions_mut().insert(ErrorText(error.message));
     }
 }
 
@@ -125,7 +137,7 @@ impl From<TenantError> for ApiError {
     fn from(error: TenantError) -> ApiError {
         let kind = match error {
             TenantError::Missing => ErrorKind::Unauthorized,
-            TenantError::Invalid(_) | TenantError::NotText => ErrorKind::BadRequest,
+            TenantError::Repeated | TenantError::Invalid(_) | TenantError::NotText => ErrorKind::BadRequest,
         };
         ApiError::new(kind, error)
     }

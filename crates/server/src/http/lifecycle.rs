@@ -40,9 +40,12 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
 /// Reads the configuration again and applies what may change in a running server.
 pub(crate) fn reload_now(app: &App) -> Result<(), String> {
     let Some(reload) = &app.reload else {
+        if app.query_log.is_on() {
+            return app.query_log.open(&*app.env.disk);
+        }
         return Err("the server was started without a configuration file".to_owned());
     };
-    let result = reload();
+    let result = reload().and_then(|reloaded| app.query_log.open(&*app.env.disk).map(|()| reloaded));
     let mut shown = app.shown.write();
     shown.reload_ok = result.is_ok();
     match result {

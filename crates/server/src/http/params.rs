@@ -84,13 +84,8 @@ impl Params {
     /// `limit` of queries and lists: 0 and absent mean "no limit".
     pub(crate) fn limit(&self, name: &str) -> Result<usize, ApiError> {
         let Some(text) = self.get(name) else { return Ok(0) };
-        let number = text.parse::<i64>().map_err(|error| {
-            let why = match error.kind() {
-                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
-                _ => "invalid syntax",
-            };
-            ApiError::parameter(name, format_args!("strconv.Atoi: parsing {text:?}: {why}"))
-        })?;
+        let number = text.parse::<i64>();
+        let number = number.map_err(|error| ApiError::parameter(name, int_fault(text, &error, "Atoi")))?;
         usize::try_from(number).map_err(|_| ApiError::parameter(name, "limit must be non-negative"))
     }
 
@@ -98,6 +93,15 @@ impl Params {
     pub(crate) fn number(&self, name: &str) -> Option<Result<i64, ParseIntError>> {
         self.get(name).map(str::parse)
     }
+}
+
+/// Why a number cannot be read, as Go's `strconv` says it.
+pub(crate) fn int_fault(text: &str, error: &ParseIntError, function: &str) -> String {
+    let why = match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
 /// Why a `name=value` pair cannot be read, in upstream's words.
@@ -166,6 +170,28 @@ pub(crate) fn parse_duration_ns(text: &str) -> Result<i64, String> {
     }
     let parsed = parse_duration_ms(text).and_then(|ms| ms.checked_mul(NS_PER_MS));
     parsed.ok_or_else(|| format!("cannot parse {text:?} to a valid duration"))
+}
+
+/// A duration as Go prints it: `1h2m3.5s`, `1.5ms`, `0s`.
+pub(crate) fn show_duration_ns(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    let ns = ns.unsigned_abs();
+    let text = match ns {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{ns}ns"),
+        1_000..1_000_000 => format!("{}µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{}ms", ns as f64 / 1e6),
+        _ => {
+            let (minutes, rest_ns) = (ns / 60_000_000_000, ns % 60_000_000_000);
+            let seconds = rest_ns as f64 / 1e9;
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{seconds}s"),
+                (0, minutes) => format!("{minutes}m{seconds}s"),
+                (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
+            }
+        }
+    };
+    format!("{sign}{text}")
 }
 
 /// What both Go and Rust read as a float; words such as `infinity` included.

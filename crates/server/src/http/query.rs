@@ -3,8 +3,10 @@
 
 mod cached;
 mod explain;
+pub(super) mod log;
 pub(super) mod slow;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -18,7 +20,8 @@ use chronolith_promql::parser::{parse_expr, pretty};
 
 use self::explain::{StatsWish, Timings};
 use super::error::{ApiError, ErrorKind};
-use super::params::{NS_PER_MS, Params, parse_duration_ns};
+use super::params::{NS_PER_MS, Params, parse_duration_ns, show_duration_ns};
+use super::status::show_time_ms;
 use super::tree;
 use super::work::{self, Call, Printer, TRUNCATED_WARNING};
 use crate::active::ActiveEntry;
@@ -142,6 +145,7 @@ async fn answer(
         call,
     };
     let tenant = request.call.tenant.clone();
+    app.tenant_metrics.of(&tenant, app.env.clock.now_ms()).queries.add(1);
     let candidate = Candidate::of(request.call.params.get("query").unwrap_or(""));
     let evaluate = move |app: &App, ctx: &ReadContext| evaluate(app, &request, ctx);
     let printed = work::run_small_first(app, &tenant, timeout_ms, candidate, evaluate).await?;
@@ -179,12 +183,18 @@ fn lookback_ms(params: &Params) -> Result<Option<i64>, ApiError> {
     Ok(Some(parsed / NS_PER_MS).filter(|ms| *ms > 0))
 }
 
-/// The server's timeout, or a shorter one of the request. One that is not positive is over when it starts.
+/// The server's timeout, or a shorter one of the request.
 fn timeout_ms(app: &App, params: &Params) -> Result<u64, ApiError> {
     let most = app.options.query.timeout_ms;
     let Some(text) = params.get("timeout") else { return Ok(most) };
     let ns = parse_duration_ns(text).map_err(|why| ApiError::parameter("timeout", why))?;
-    Ok(u64::try_from(ns).unwrap_or(0).div_ceil(NS_PER_MS as u64).min(most))
+    match u64::try_from(ns) {
+        Ok(ns) if ns > 0 => Ok(ns.div_ceil(NS_PER_MS as u64).min(most)),
+        _ => {
+            let why = format_args!("timeout must be positive, got {}", show_duration_ns(ns));
+            Err(ApiError::parameter("timeout", why))
+        }
+    }
 }
 
 /// Parses the parameter `query`.
@@ -212,6 +222,8 @@ struct Running<'a> {
     /// First time, last time, step.
     times_ms: (i64, i64, i64),
     started_ns: u64,
+    /// Set once it is evaluated: how long that took, and the most samples at once.
+    evaluated: Cell<Option<(Timings, u64)>>,
 }
 
 fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, ApiError> {
@@ -220,12 +232,13 @@ fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, 
         Moments::Steps { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
     };
     let trace = Arc::new(new_trace(app, request));
-    let running = Running { request, ctx, trace, times_ms, started_ns: app.env.clock.mono_ns() };
+    let started_ns = app.env.clock.mono_ns();
+    let running = Running { request, ctx, trace, times_ms, started_ns, evaluated: Cell::new(None) };
     let seen = (ctx, running.trace.clone());
     let text = request.call.params.get("query").unwrap_or("");
     let entry = app.active.enter(&request.call.tenant, text, times_ms, running.started_ns, seen);
     let outcome = running.evaluate(app).map_err(|error| tell_of_kill(error, &entry));
-    running.note_slow(app, outcome.as_ref().err());
+    running.log(app, outcome.as_ref().err());
     outcome
 }
 
@@ -257,9 +270,6 @@ impl Running<'_> {
         let (clock, request, ctx) = (&app.env.clock, self.request, self.ctx);
         let expr = parse(app, &request.call.params)?;
         let prepared_ns = clock.mono_ns();
-        if request.timeout_ms == 0 {
-            return Err(ApiError::new(ErrorKind::Timeout, "query timed out in query queue"));
-        }
         let source = app.store()?.queryable(&request.call.tenant);
         let (start_ms, end_ms, step_ms) = self.times_ms;
         let lookback_ms = request.lookback_ms;
@@ -271,6 +281,7 @@ impl Running<'_> {
             preparation_ns: prepared_ns.saturating_sub(self.started_ns),
             evaluation_ns: evaluated_ns.saturating_sub(prepared_ns),
         };
+        self.evaluated.set(Some((timings, result.samples_peak)));
         // The engine gives its memory back when it is done; what it found lives until it is printed.
         let _held = ctx.budget.reserve(value_bytes(&result.value)).map_err(QueryError::from)?;
         let printed = self.print(&result, timings);
@@ -305,15 +316,59 @@ impl Running<'_> {
         self.trace.report(self.text()).as_ref().map(explain::tree).into()
     }
 
-    /// Writes to the slow query log if this query belongs there.
-    fn note_slow(&self, app: &App, error: Option<&ApiError>) {
-        let (now_ns, limit_ms) = (app.env.clock.mono_ns(), app.options.query.log_slow_ms);
-        let took_ns = now_ns.saturating_sub(self.started_ns);
+    /// Writes to the query log, and to the slow query log if this query belongs there.
+    fn log(&self, app: &App, error: Option<&ApiError>) {
+        let now_ns = app.env.clock.mono_ns();
         // Its time is not over yet: it is not small after all, and is begun anew.
         let is_given_up = error.is_some_and(|error| error.kind == ErrorKind::Timeout)
             && now_ns.saturating_sub(self.request.received_ns)
                 < self.request.timeout_ms.saturating_mul(NS_PER_MS as u64);
-        if is_given_up || limit_ms == 0 || took_ns < limit_ms.saturating_mul(NS_PER_MS as u64) {
+        if is_given_up {
+            return;
+        }
+        self.note_slow(app, now_ns, error);
+        // As in Prometheus, a query that cannot be parsed is none.
+        if app.query_log.is_on() && error.is_none_or(|error| error.kind != ErrorKind::BadRequest) {
+            app.query_log.write(self.log_line(app, error).to_string());
+        }
+    }
+
+    /// The line of the query log, in Prometheus's field names; those of our own are `tenant` and `requestID`.
+    fn log_line(&self, app: &App, error: Option<&ApiError>) -> serde_json::Value {
+        let call = &self.request.call;
+        let (start_ms, end_ms, step_ms) = self.times_ms;
+        let (timings, peak) = self.evaluated.get().unwrap_or_default();
+        let client_ip = call.info.remote.map_or_else(String::new, |address| address.ip().to_string());
+        let mut line = serde_json::json!({
+            "time": show_time_ms(app.env.clock.now_ms()),
+            "level": "INFO",
+            "source": "query_log",
+            "msg": "promql query logged",
+            "params": {
+                "query": self.text(),
+                "start": show_time_ms(start_ms),
+                "end": show_time_ms(end_ms),
+                "step": step_ms / 1000,
+            },
+            "stats": {
+                "timings": timings.to_json(),
+                "samples": { "totalQueryableSamples": self.trace.samples_read(), "peakSamples": peak },
+            },
+            "httpRequest": { "clientIP": client_ip, "method": call.method.as_str(), "path": call.path },
+            "tenant": call.tenant.as_str(),
+            "requestID": call.info.id.to_string(),
+        });
+        if let Some(error) = error {
+            line["error"] = error.message.as_str().into();
+        }
+        line
+    }
+
+    /// Writes to the slow query log if this query took long enough.
+    fn note_slow(&self, app: &App, now_ns: u64, error: Option<&ApiError>) {
+        let limit_ms = app.options.query.log_slow_ms;
+        let took_ns = now_ns.saturating_sub(self.started_ns);
+        if limit_ms == 0 || took_ns < limit_ms.saturating_mul(NS_PER_MS as u64) {
             return;
         }
         let (start_ms, end_ms, step_ms) = self.times_ms;
@@ -321,6 +376,8 @@ impl Running<'_> {
             serde_json::json!({
                 "time": app.env.clock.now_ms(),
                 "tenant": self.request.call.tenant.as_str(),
+                "requestID": self.request.call.info.id.to_string(),
+                "remote": self.request.call.info.remote_text(),
                 "query": self.text(),
                 "startMs": start_ms,
                 "endMs": end_ms,

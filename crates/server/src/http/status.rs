@@ -9,8 +9,8 @@ use axum::http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
 use super::error::ApiError;
-use super::params::Params;
-use super::work;
+use super::params::{Params, int_fault};
+use super::{series, work};
 use crate::app::App;
 use crate::limits::CARDINALITY_LIMIT_MAX;
 use crate::memory::Memory;
@@ -57,9 +57,45 @@ pub(super) async fn version() -> Response<Body> {
 
 pub(super) async fn rules(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;
-    match call.params.get("type").map(str::to_lowercase).as_deref() {
-        None | Some("alert" | "record") => Ok(success(&json!({ "groups": [] }))),
-        Some(other) => Err(ApiError::parameter("type", format_args!("not supported value {other:?}"))),
+    call.params.well_formed()?;
+    series::selectors(&app, &call.params)?;
+    let lower = |name: &str| call.params.get(name).map(str::to_lowercase);
+    if let Some(other) = lower("type").filter(|kind| kind != "alert" && kind != "record") {
+        return Err(ApiError::parameter("type", format_args!("not supported value {other:?}")));
+    }
+    // Go's ParseBool, of the text in lower case.
+    let is_bool = |text: &String| matches!(text.as_str(), "1" | "t" | "true" | "0" | "f" | "false");
+    if let Some(other) = lower("exclude_alerts").filter(|text| !is_bool(text)) {
+        let why = format_args!(
+            "error converting exclude_alerts: strconv.ParseBool: parsing {other:?}: invalid syntax"
+        );
+        return Err(ApiError::parameter("exclude_alerts", why));
+    }
+    check_group_limit(&call.params)?;
+    Ok(success(&json!({ "groups": [] })))
+}
+
+/// Checks the paging of rule groups.
+fn check_group_limit(params: &Params) -> Result<(), ApiError> {
+    let Some(text) = params.get("group_limit") else {
+        return match params.get("group_next_token") {
+            None => Ok(()),
+            Some(_) => {
+                let why = "group_limit needs to be present in order to paginate over the groups";
+                Err(ApiError::parameter("group_next_token", why))
+            }
+        };
+    };
+    match text.parse::<i32>() {
+        Ok(1..) => Ok(()),
+        Ok(_) => Err(ApiError::parameter("group_limit", "group_limit needs to be greater than 0")),
+        Err(error) => {
+            let why = int_fault(text, &error, "ParseInt");
+            Err(ApiError::parameter(
+                "group_limit",
+                format_args!("group_limit needs to be a valid number: {why}"),
+            ))
+        }
     }
 }
 
@@ -84,28 +120,6 @@ pub(super) async fn alertmanagers() -> Response<Body> {
     success(&json!({ "activeAlertmanagers": [], "droppedAlertmanagers": [] }))
 }
 
-pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
-    let features = app.options.features;
-    success(&json!({
-        "api": {
-            "exemplars": true, "label_values_match": true, "query_stats": true, "remote_write_receiver": true,
-            "remote_write_v2": true, "remote_read": false, "admin": app.options.admin_api,
-        },
-        "promql": {
-            "experimental_functions": features.experimental_functions,
-            "delayed_name_removal": features.delayed_name_removal,
-            "extended_range_selectors": features.extended_range_selectors,
-            "binop_fill_modifiers": features.binop_fill_modifiers,
-            "use_start_timestamps": features.start_timestamps,
-            "type_and_unit_labels": features.type_and_unit_labels,
-            "duration_expressions": true,
-            "per_step_stats": true,
-            "native_histograms": true,
-        },
-        "rules": {}, "scrape": {}, "tsdb": { "out_of_order": true },
-    }))
-}
-
 /// RFC 3339 in UTC, to the second.
 fn show_time(time_ms: i64) -> String {
     let (days, second) = (time_ms.div_euclid(86_400_000), time_ms.rem_euclid(86_400_000) / 1000);
@@ -120,6 +134,12 @@ fn show_time(time_ms: i64) -> String {
     let year = era * 400 + year_of_era + i64::from(month <= 2);
     let (hour, minute) = (second / 3600, second / 60 % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
+}
+
+/// RFC 3339 in UTC, to the millisecond.
+pub(super) fn show_time_ms(time_ms: i64) -> String {
+    let seconds = show_time(time_ms);
+    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), time_ms.rem_euclid(1000))
 }
 
 pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
@@ -240,5 +260,6 @@ mod tests {
         assert_eq!(show_time(1_709_164_800_000), "2024-02-29T00:00:00Z");
         assert_eq!(show_time(1_435_781_451_781), "2015-07-01T20:10:51Z");
         assert_eq!(show_time(-1), "1969-12-31T23:59:59Z");
+        assert_eq!(show_time_ms(1_435_781_451_781), "2015-07-01T20:10:51.781Z");
     }
 }

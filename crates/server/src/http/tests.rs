@@ -3,6 +3,7 @@
 
 mod admin;
 mod metrics;
+mod observe;
 mod queries;
 
 use std::sync::Arc;
@@ -234,13 +235,14 @@ async fn what_upstream_lets_pass_passes() {
 }
 
 #[tokio::test]
-async fn a_query_without_time_is_over_before_it_runs() {
+async fn a_timeout_that_is_not_positive_is_refused() {
     let server = Fixture::ready();
-    for timeout in ["0", "-1", "0s"] {
-        let answer = server.get(&format!("/api/v1/query?query=1&timeout={timeout}")).await;
-        check_error(&answer, 503, "timeout", "query timed out in query queue");
-        let wrong = server.get(&format!("/api/v1/query?query=(&timeout={timeout}")).await;
-        assert_eq!(wrong.status, StatusCode::BAD_REQUEST, "the query is read first");
+    for (timeout, shown) in [("0", "0s"), ("-1", "-1s"), ("0s", "0s")] {
+        let text = format!(r#"invalid parameter "timeout": timeout must be positive, got {shown}"#);
+        for path in ["query?query=1", "query?query=(", "query_range?query=1&start=1&end=2&step=1"] {
+            let answer = server.get(&format!("/api/v1/{path}&timeout={timeout}")).await;
+            check_error(&answer, 400, "bad_data", &text);
+        }
     }
 }
 

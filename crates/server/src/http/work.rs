@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::gate::{Gate, Place};
 use crate::json;
 use crate::limits::{ANSWER_PART_BYTES, FORM_BYTES_MAX, SMALL_QUERY_SLICE_NS};
+use crate::request::RequestInfo;
 use crate::shares::Share;
 use crate::small::Candidate;
 use crate::tenant::tenant_of;
@@ -29,7 +30,9 @@ pub(super) const TRUNCATED_WARNING: &str = "results truncated due to limit";
 pub(super) struct Call {
     pub(super) tenant: TenantId,
     pub(super) params: Params,
+    pub(super) method: Method,
     pub(super) path: String,
+    pub(super) info: RequestInfo,
 }
 
 /// Reads the form (body first, then query string) and the tenant.
@@ -47,7 +50,8 @@ pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> 
         }
     }
     params.parse(parts.uri.query().unwrap_or(""))?;
-    Ok(Call { tenant, params, path: parts.uri.path().to_owned() })
+    let (path, info) = (parts.uri.path().to_owned(), RequestInfo::of(&parts.extensions));
+    Ok(Call { tenant, params, method: parts.method, path, info })
 }
 
 /// Whether a content type, parameters aside, is that of a form.

@@ -6,6 +6,7 @@
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
 mod message;
+pub(crate) mod rejects;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WriteError};
 
 use self::message::{Message, message_of};
+use self::rejects::Sender;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
 use crate::app::App;
@@ -33,9 +35,16 @@ const EXEMPLARS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-exemplars-writ
 const DECODED_FACTOR: u64 = 2;
 
 pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    let sender = Sender::of(&app, &request);
     match receive(&app, request).await {
-        Ok((message, written)) => answer(message, &written),
-        Err(refused) => refused.into_text(),
+        Ok((message, written)) => {
+            sender.log_rejects(&app, &written);
+            answer(message, &written)
+        }
+        Err(refused) => {
+            sender.log_refusal(&app, &refused);
+            refused.into_text()
+        }
     }
 }
 
@@ -171,6 +180,7 @@ fn append(
                 outcome.exemplars_late = 0;
             }
             metrics.count(&outcome);
+            app.tenant_metrics.of(tenant, app.env.clock.now_ms()).count(&outcome);
             metrics.start_times.add(batch.start_times.iter().filter(|&&start| start != 0).count() as u64);
             Ok(Written { outcome, refused })
         }

@@ -19,6 +19,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     remote_reads(app, &mut sheet);
     gates(app, &mut sheet);
     memory(app, &mut sheet);
+    tenants(app, &mut sheet);
     match app.store.get() {
         Some(store) => tsdb(&store.stats(), &mut sheet),
         None => replay(app, &mut sheet),
@@ -171,6 +172,8 @@ fn queries(app: &App, sheet: &mut Sheet) {
     let killed = app.active.killed_count() as f64;
     sheet.counter("query_killed_total", "Queries killed by an operator.", killed);
     let (written, left_out) = app.slow_log.counts();
+    let failures = app.query_log.failures.get() as f64;
+    sheet.counter("query_log_failures_total", "Lines of the query log that could not be written.", failures);
     sheet.counter("query_slow_logged_total", "Lines of the slow query log.", written as f64);
     let help = "Slow queries without a line, because there were too many at once.";
     sheet.counter("query_slow_left_out_total", help, left_out as f64);
@@ -225,6 +228,32 @@ fn memory(app: &App, sheet: &mut Sheet) {
     if let Some(bytes) = memory.unaccounted_bytes() {
         let help = "Resident memory of no file that is in no part: allocator, stacks, connections.";
         sheet.gauge("memory_unaccounted_bytes", help, bytes);
+    }
+}
+
+fn tenants(app: &App, sheet: &mut Sheet) {
+    let (mut accepted, mut rejected, mut queries) = (Vec::new(), Vec::new(), Vec::new());
+    for (tenant, stat) in app.tenant_metrics.list() {
+        accepted.push(labelled("tenant", &tenant, stat.accepted.get() as f64));
+        queries.push(labelled("tenant", &tenant, stat.queries.get() as f64));
+        for (kind, count) in Reject::ALL.iter().zip(&stat.rejected) {
+            let labels = vec![("tenant", tenant.clone()), ("reason", kind.reason().to_owned())];
+            rejected.push(FamilySample { suffix: "", labels, value: count.get() as f64 });
+        }
+    }
+    // Reasons that never occurred are left out: there are many for each tenant.
+    rejected.retain(|sample| sample.value > 0.0);
+    let help = "Samples stored by tenant, repeats included.";
+    sheet.family("tenant_samples_accepted_total", FamilyKind::Counter, help, accepted);
+    let help = "Samples refused by tenant and reason.";
+    sheet.family("tenant_samples_rejected_total", FamilyKind::Counter, help, rejected);
+    let help = "Instant and range queries by tenant.";
+    sheet.family("tenant_queries_total", FamilyKind::Counter, help, queries);
+    if let Some(store) = app.store.get() {
+        let series = app.tenant_metrics.split(store.head_series_by_tenant());
+        let series = series.into_iter().map(|(tenant, count)| labelled("tenant", &tenant, count as f64));
+        let help = "Series in the head by tenant.";
+        sheet.family("tenant_head_series", FamilyKind::Gauge, help, series.collect());
     }
 }
 

@@ -23,6 +23,7 @@ use crate::limits::{
     CONNECTION_COUNT_MAX, CONNECTION_COUNT_MIN, FILES_RESERVED, HEADER_BYTES_MAX, HEADER_COUNT_MAX,
 };
 use crate::metrics::open_files_max;
+use crate::request::RemoteAddress;
 
 /// What is known of one connection outside its task.
 pub(crate) struct ConnectionState {
@@ -147,8 +148,12 @@ pub(super) async fn serve(
     mut closed: watch::Receiver<bool>,
 ) {
     let state = connection.state.clone();
+    let remote = stream.peer_addr().ok().map(RemoteAddress);
     let io = TokioIo::new(TimedStream::new(stream, state.clone()));
-    let service = service_fn(|request: hyper::Request<Incoming>| {
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+        if let Some(remote) = remote {
+            request.extensions_mut().insert(remote);
+        }
         let in_flight = InFlight::new(&state);
         let router = router.clone();
         async move {

@@ -88,3 +88,10 @@ fn escaped_label_names() {
     assert_eq!(unescape_name("U__a_d800_"), None);
     assert_eq!(unescape_name("plain"), None);
 }
+
+#[test]
+fn durations_are_printed_as_go_does() {
+    let shown =
+        [0, -1, 1_500, -2_500_000, -1_000_000_000, 90_500_000_000, -3_600_000_000_000].map(show_duration_ns);
+    assert_eq!(shown, ["0s", "-1ns", "1.5µs", "-2.5ms", "-1s", "1m30.5s", "-1h0m0s"]);
+}

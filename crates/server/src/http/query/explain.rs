@@ -8,11 +8,27 @@ use serde_json::{Value, json};
 use crate::json;
 
 /// How long the parts of a query took.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Timings {
     pub(super) queue_ns: u64,
     pub(super) preparation_ns: u64,
     pub(super) evaluation_ns: u64,
+}
+
+impl Timings {
+    /// Seconds by the names of Prometheus's statistics.
+    pub(super) fn to_json(self) -> Value {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let evaluation_ns = self.preparation_ns + self.evaluation_ns;
+        json!({
+            "evalTotalTime": seconds(evaluation_ns),
+            "resultSortTime": 0,
+            "queryPreparationTime": seconds(self.preparation_ns),
+            "innerEvalTime": seconds(self.evaluation_ns),
+            "execQueueTime": seconds(self.queue_ns),
+            "execTotalTime": seconds(self.queue_ns + evaluation_ns),
+        })
+    }
 }
 
 /// A tree of nodes as JSON.

@@ -71,7 +71,8 @@ async fn parameters_of_a_query_mean_what_they_mean_upstream() {
     let bad = server.get(&instant("&limit=-1")).await;
     check_error(&bad, 400, "bad_data", r#"invalid parameter "limit": limit must be non-negative"#);
     let late = server.get(&instant("&timeout=0")).await;
-    check_error(&late, 503, "timeout", "query timed out in query queue");
+    let text = r#"invalid parameter "timeout": timeout must be positive, got 0s"#;
+    check_error(&late, 400, "bad_data", text);
     let bad = server.get(&instant("&timeout=soon")).await;
     let why = r#"invalid parameter "timeout": cannot parse "soon" to a valid duration"#;
     check_error(&bad, 400, "bad_data", why);

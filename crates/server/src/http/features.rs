@@ -1,0 +1,131 @@
+//! `features`: what this server can do, by the names of Prometheus's registry of features, which clients look up.
+//! Holds: no name is our own, and what Prometheus has and this server has not is false, or absent where the list depends
+//! on how Prometheus was built (service discovery, templates).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Response;
+use chronolith_promql::functions;
+use serde_json::{Map, Value, json};
+
+use super::status::success;
+use crate::app::App;
+
+/// Keywords that need no switch.
+const KEYWORDS: [&str; 9] =
+    ["bool", "by", "group_left", "group_right", "ignoring", "offset", "on", "without", "subqueries"];
+/// Operators and aggregations that need no switch.
+const OPERATORS: [&str; 33] = [
+    "!=",
+    "!~",
+    "%",
+    "*",
+    "+",
+    "-",
+    "/",
+    "<",
+    "</",
+    "<=",
+    "==",
+    "=~",
+    ">",
+    ">/",
+    ">=",
+    "@",
+    "^",
+    "and",
+    "atan2",
+    "or",
+    "unless",
+    "avg",
+    "bottomk",
+    "count",
+    "count_values",
+    "group",
+    "max",
+    "min",
+    "quantile",
+    "stddev",
+    "stdvar",
+    "sum",
+    "topk",
+];
+/// Aggregations behind `promql-experimental-functions`.
+const EXPERIMENTAL_AGGREGATIONS: [&str; 2] = ["limit_ratio", "limitk"];
+
+pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
+    let (options, on) = (&app.options, app.options.features);
+    success(&json!({
+        "api": {
+            "admin": options.admin_api,
+            "exclude_alerts": true,
+            "label_values_match": true,
+            "lifecycle": true,
+            "openapi_3.1": false,
+            "openapi_3.2": false,
+            "otlp_write_receiver": false,
+            "query_cost": false,
+            "query_stats": true,
+            "query_warnings": true,
+            "remote_write_receiver": true,
+            "search": false,
+            "time_range_labels": true,
+            "time_range_series": true,
+        },
+        "otlp_receiver": { "delta_conversion": false, "native_delta_ingestion": false },
+        "prometheus": { "agent_mode": false, "auto_reload_config": false, "server_mode": true },
+        "promql": promql(&app),
+        "promql_functions": functions::all()
+            .iter()
+            .map(|function| (function.name.to_owned(), !function.experimental || on.experimental_functions))
+            .collect::<Value>(),
+        "promql_operators": OPERATORS
+            .iter()
+            .map(|name| (*name, true))
+            .chain(EXPERIMENTAL_AGGREGATIONS.map(|name| (name, on.experimental_functions)))
+            .collect::<Value>(),
+        "rules": { "concurrent_rule_eval": false, "keep_firing_for": false, "query_offset": false },
+        "scrape": {
+            "extra_scrape_metrics": false,
+            "openmetrics2": false,
+            "start_timestamp_zero_ingestion": false,
+            "type_and_unit_labels": false,
+        },
+        "service_discovery_providers": {},
+        "templating_functions": {},
+        "tsdb": {
+            "delayed_compaction": false,
+            "exemplar_storage": options.tsdb.exemplar_count_max > 0,
+            "histograms_st_encoding": true,
+            "isolation": false,
+            "native_histograms": true,
+            "st_storage": true,
+            "use_uncached_io": false,
+            "xor2_encoding": true,
+        },
+        "ui": { "ui_v2": false, "ui_v3": false },
+    }))
+}
+
+fn promql(app: &App) -> Map<String, Value> {
+    let on = app.options.features;
+    let switched = [
+        ("anchored", on.extended_range_selectors),
+        ("smoothed", on.extended_range_selectors),
+        ("fill", on.binop_fill_modifiers),
+        ("fill_left", on.binop_fill_modifiers),
+        ("fill_right", on.binop_fill_modifiers),
+        ("delayed_name_removal", on.delayed_name_removal),
+        ("type_and_unit_labels", on.type_and_unit_labels),
+        ("at_modifier", true),
+        ("duration_expr", true),
+        ("negative_offset", true),
+        ("per_query_lookback_delta", true),
+        ("per_step_stats", true),
+        ("unquoted_utf8_names", false),
+    ];
+    let switched = switched.map(|(name, is_on)| (name.to_owned(), Value::from(is_on)));
+    KEYWORDS.map(|name| (name.to_owned(), Value::from(true))).into_iter().chain(switched).collect()
+}
