@@ -1,6 +1,10 @@
-//! Named threads. Holds: every thread of the process has a name that says what it does.
+//! Named threads, and the priority of long work. Holds: every thread of the process has a name that says what it does.
 
+use std::cell::Cell;
 use std::thread::JoinHandle;
+
+/// Niceness of a thread whose work takes long: a ninth of the weight of one whose work is short.
+const LONG_WORK_NICENESS: i32 = 10;
 
 /// Starts a named thread.
 ///
@@ -14,8 +18,100 @@ where
     std::thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
+/// As [`spawn`], with a stack of this size.
+///
+/// # Errors
+/// If the operating system refuses another thread.
+pub fn spawn_with_stack<T, F>(name: &str, stack_bytes: usize, run: F) -> std::io::Result<JoinHandle<T>>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(run)
+}
+
 /// How many cores this process may use, at least 1.
 #[must_use]
 pub fn core_count() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+thread_local! {
+    /// CPU time of this thread when its work began.
+    static WORK_BEGAN_NS: Cell<u64> = const { Cell::new(0) };
+    static IS_LOWERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Begins to count the CPU time of work on this thread, see [`lower_priority_of_long_work`]. A thread that never calls it
+/// counts from its start.
+pub fn begin_work() {
+    WORK_BEGAN_NS.set(cpu_time_ns());
+}
+
+/// Lowers the priority of this thread if its work has used `cpu_ns` of CPU time; otherwise returns how much of it is left.
+/// The priority stays low until the thread ends: raising it again needs a privilege.
+pub fn lower_priority_of_long_work(cpu_ns: u64) -> Option<u64> {
+    if IS_LOWERED.get() {
+        return None;
+    }
+    let used_ns = cpu_time_ns().saturating_sub(WORK_BEGAN_NS.get());
+    if used_ns < cpu_ns {
+        return Some(cpu_ns - used_ns);
+    }
+    IS_LOWERED.set(true);
+    set_niceness(LONG_WORK_NICENESS);
+    None
+}
+
+/// Returns true if the priority of this thread has been lowered.
+#[must_use]
+pub fn is_priority_lowered() -> bool {
+    IS_LOWERED.get()
+}
+
+#[cfg(target_os = "linux")]
+fn cpu_time_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Linux gives each thread a niceness of its own.
+#[cfg(target_os = "linux")]
+fn set_niceness(niceness: i32) {
+    // Work that keeps its priority is still correct.
+    let _ = rustix::process::setpriority_process(None, niceness);
+}
+
+/// Elsewhere niceness belongs to the process: nothing is lowered.
+#[cfg(not(target_os = "linux"))]
+fn cpu_time_ns() -> u64 {
+    0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_niceness(_: i32) {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn niceness() -> i32 {
+        rustix::process::getpriority_process(None).expect("its own")
+    }
+
+    #[test]
+    fn long_work_lowers_its_own_thread_only() {
+        let before = niceness();
+        let lowered = std::thread::scope(|scope| {
+            let work = || {
+                begin_work();
+                assert!(lower_priority_of_long_work(u64::MAX).is_some() && !is_priority_lowered());
+                assert_eq!(lower_priority_of_long_work(0), None);
+                (is_priority_lowered(), niceness())
+            };
+            scope.spawn(work).join().expect("no panic")
+        });
+        assert_eq!(lowered, (true, LONG_WORK_NICENESS.max(before)));
+        assert_eq!((niceness(), is_priority_lowered()), (before, false));
+    }
 }

@@ -21,10 +21,15 @@ pub(crate) struct WriteConnection {
 impl WriteConnection {
     /// Connects to `port` of this machine; bodies go to `path`.
     pub(crate) fn open(port: u16, path: &str) -> Result<WriteConnection> {
+        WriteConnection::open_as(port, path, "anonymous")
+    }
+
+    /// The same for a tenant.
+    pub(crate) fn open_as(port: u16, path: &str, tenant: &str) -> Result<WriteConnection> {
         let stream = connect(port)?;
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/x-protobuf\r\n\
-             Content-Encoding: snappy\r\nX-Prometheus-Remote-Write-Version: 0.1.0\r\n"
+             Content-Encoding: snappy\r\nX-Prometheus-Remote-Write-Version: 0.1.0\r\nX-Scope-OrgID: {tenant}\r\n"
         );
         Ok(WriteConnection { stream: BufReader::new(stream), head })
     }
@@ -38,6 +43,15 @@ impl WriteConnection {
 
     /// Sends one body and waits for the answer, which must be 2xx.
     pub(crate) fn post(&mut self, body: &[u8]) -> Result<()> {
+        let (status, answer) = self.send(body)?;
+        if status / 100 != 2 {
+            bail!("HTTP {status}: {}", answer.trim());
+        }
+        Ok(())
+    }
+
+    /// Sends one body: status and text of the answer.
+    pub(crate) fn send(&mut self, body: &[u8]) -> Result<(u16, String)> {
         let head = format!("{}Content-Length: {}\r\n\r\n", self.head, body.len());
         let stream = self.stream.get_mut();
         stream.write_all(head.as_bytes())?;
@@ -45,10 +59,7 @@ impl WriteConnection {
         let (status, len) = self.read_head()?;
         let mut answer = vec![0; len];
         self.stream.read_exact(&mut answer)?;
-        if status / 100 != 2 {
-            bail!("HTTP {status}: {}", String::from_utf8_lossy(&answer).trim());
-        }
-        Ok(())
+        Ok((status, String::from_utf8_lossy(&answer).into_owned()))
     }
 
     fn read_head(&mut self) -> Result<(u16, usize)> {
@@ -81,17 +92,25 @@ fn read_head(stream: &mut BufReader<TcpStream>) -> Result<(u16, Option<usize>)> 
 pub(crate) struct QueryConnection {
     stream: BufReader<TcpStream>,
     port: u16,
+    tenant: String,
 }
 
 impl QueryConnection {
     /// Connects to `port` of this machine.
     pub(crate) fn open(port: u16) -> Result<QueryConnection> {
-        Ok(QueryConnection { stream: BufReader::new(connect(port)?), port })
+        QueryConnection::open_as(port, "anonymous")
+    }
+
+    /// The same for a tenant.
+    pub(crate) fn open_as(port: u16, tenant: &str) -> Result<QueryConnection> {
+        Ok(QueryConnection { stream: BufReader::new(connect(port)?), port, tenant: tenant.to_owned() })
     }
 
     /// Answer to a GET: status and body.
     pub(crate) fn get(&mut self, path: &str) -> Result<(u16, String)> {
-        let head = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", self.port);
+        let (port, tenant) = (self.port, &self.tenant);
+        let head =
+            format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Scope-OrgID: {tenant}\r\n\r\n");
         self.stream.get_mut().write_all(head.as_bytes())?;
         let (status, len) = read_head(&mut self.stream)?;
         let mut body = Vec::new();
@@ -158,15 +177,16 @@ pub(crate) fn query_number(port: u16, text: &str, time_ms: i64) -> Result<f64> {
     number.with_context(|| format!("{text}: no result"))?.parse().context("not a number")
 }
 
+/// What a range query past the cache of results asks for; `range` as in [`query_range`].
+pub(crate) fn range_path(text: &str, range: (i64, i64, i64)) -> String {
+    let (start_s, end_s, step_s) = (range.0 / 1000, range.1 / 1000, range.2);
+    let query = escape(text);
+    format!("/api/v1/query_range?nocache=1&start={start_s}&end={end_s}&step={step_s}&query={query}")
+}
+
 /// Answer to a range query; `range` is start and end in milliseconds and the step in seconds.
 pub(crate) fn query_range(port: u16, text: &str, range: (i64, i64, i64)) -> Result<(u16, String)> {
-    let (start_ms, end_ms, step_s) = range;
-    let (start_s, end_s) = (start_ms / 1000, end_ms / 1000);
-    let query = escape(text);
-    get(
-        port,
-        &format!("/api/v1/query_range?nocache=1&start={start_s}&end={end_s}&step={step_s}&query={query}"),
-    )
+    get(port, &range_path(text, range))
 }
 
 fn connect(port: u16) -> Result<TcpStream> {

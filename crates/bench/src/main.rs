@@ -19,6 +19,7 @@ mod load_wal;
 mod load_wal_large;
 mod machine;
 mod memory;
+mod neighbours;
 mod proc;
 mod queries;
 mod remote_write;
@@ -53,6 +54,8 @@ enum Name {
     Late(late::Options),
     /// Resident memory an active series, with and without series that come and go.
     Memory(memory::Options),
+    /// A tenant with a dashboard and a writer, alone and beside tenants with 300 clients of heavy queries and 50 writers.
+    Neighbours(neighbours::Options),
     /// Ten slow shapes of query: time and memory of each, answers compared.
     Queries(queries::Options),
     /// A query far beyond the limits is refused at once while dashboards keep their latency.
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Name::Disk(options) => disk::run(&options),
         Name::Late(options) => late::run(&options),
         Name::Memory(options) => memory::run(&options),
+        Name::Neighbours(options) => neighbours::run(&options),
         Name::Queries(options) => queries::run(&options),
         Name::QueryLimits(options) => queries::limits::run(&options),
         Name::RateKernel(options) => queries::kernel::run(&options),

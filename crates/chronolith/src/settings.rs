@@ -245,12 +245,18 @@ static SETTINGS: &[Setting] = &[
             Ok(())
         },
     ),
-    live("query.tenant-concurrency", "0", "Queries of one tenant at work at once; 0 = all places", |s, v| {
-        limits::query_concurrency_max(&mut s.server.tsdb.limits.default, v)
-    }),
-    live("query.tenant-memory", "0", "Memory of all queries of one tenant; 0 = all there is", |s, v| {
-        limits::query_memory_bytes_max(&mut s.server.tsdb.limits.default, v)
-    }),
+    live(
+        "query.tenant-concurrency",
+        "0",
+        "Queries of one tenant at work at once; 0 = a quarter of all with multitenancy, else all",
+        |s, v| limits::query_concurrency_max(&mut s.server.tsdb.limits.default, v),
+    ),
+    live(
+        "query.tenant-memory",
+        "0",
+        "Memory of all queries of one tenant; 0 = a quarter of all with multitenancy, else all",
+        |s, v| limits::query_memory_bytes_max(&mut s.server.tsdb.limits.default, v),
+    ),
     at_start(
         "storage.remote.read-sample-limit",
         "50000000",

@@ -8,9 +8,9 @@
 mod mixed;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use chronolith_base::{BudgetExceeded, Clock, MemoryBudget};
+use chronolith_base::{BudgetExceeded, Clock, MemoryBudget, thread};
 
 pub use mixed::{SampleKind, merged};
 
@@ -171,15 +171,29 @@ pub struct ReadContext {
     canceled: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
     deadline_mono_ns: u64,
+    /// When to look again whether this is long work; `u64::MAX` = never.
+    long_work_check_ns: Arc<AtomicU64>,
     /// Memory of this query.
     pub budget: MemoryBudget,
 }
+
+/// CPU time from which on a read is long work, and its threads give way to others.
+const LONG_WORK_CPU_NS: u64 = 10_000_000;
 
 impl ReadContext {
     /// A context that ends at `deadline_mono_ns` of `clock`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, deadline_mono_ns: u64, budget: MemoryBudget) -> ReadContext {
-        ReadContext { canceled: Arc::new(AtomicBool::new(false)), clock, deadline_mono_ns, budget }
+        let canceled = Arc::new(AtomicBool::new(false));
+        let long_work_check_ns = Arc::new(AtomicU64::new(u64::MAX));
+        ReadContext { canceled, clock, deadline_mono_ns, long_work_check_ns, budget }
+    }
+
+    /// Begins work that lowers the priority of its threads once it is long. To be called on the thread that does it, which
+    /// should end with it if its priority was lowered.
+    pub fn begin_long_work(&self) {
+        thread::begin_work();
+        self.long_work_check_ns.store(self.clock.mono_ns() + LONG_WORK_CPU_NS, Ordering::Relaxed);
     }
 
     /// No deadline, no limit: tools and tests.
@@ -207,10 +221,25 @@ impl ReadContext {
         if self.canceled.load(Ordering::Relaxed) {
             return Err(QueryError::Canceled);
         }
-        if self.deadline_mono_ns != u64::MAX && self.clock.mono_ns() > self.deadline_mono_ns {
+        if self.deadline_mono_ns == u64::MAX {
+            return Ok(());
+        }
+        let now_ns = self.clock.mono_ns();
+        if now_ns > self.deadline_mono_ns {
             return Err(QueryError::Timeout);
         }
+        if now_ns > self.long_work_check_ns.load(Ordering::Relaxed) {
+            self.lower_priority(now_ns);
+        }
         Ok(())
+    }
+
+    /// Lowers the priority of this thread if it has worked long, and otherwise looks again when it may have.
+    #[cold]
+    fn lower_priority(&self, now_ns: u64) {
+        if let Some(left_ns) = thread::lower_priority_of_long_work(LONG_WORK_CPU_NS) {
+            self.long_work_check_ns.fetch_max(now_ns + left_ns, Ordering::Relaxed);
+        }
     }
 }
 

@@ -95,7 +95,7 @@ pub enum BlockEncoding {
     Prometheus,
 }
 
-/// What one tenant may write, and its share of the places and memory for queries.
+/// What one tenant may write, and its share of the permits and memory for queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantLimits {
     /// Series in the head; further ones are rejected.
@@ -116,9 +116,9 @@ pub struct TenantLimits {
     pub duplicates: DuplicatePolicy,
     /// How float samples of new blocks are encoded.
     pub block_encoding: BlockEncoding,
-    /// Queries of this tenant at work at once; 0 = as many as there are places.
+    /// Queries of this tenant at once; 0 = the share of a tenant, which the server chooses.
     pub query_concurrency_max: usize,
-    /// Memory of all queries of this tenant together; 0 = as much as there is for queries.
+    /// Memory of all queries of this tenant together; 0 = the share of a tenant, which the server chooses.
     pub query_memory_bytes_max: u64,
 }
 

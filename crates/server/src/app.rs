@@ -4,25 +4,24 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use chronolith_base::{Env, MemoryBudget};
+use chronolith_base::Env;
 use chronolith_promql::engine::{Engine, EngineOptions, NameRemoval};
 use chronolith_promql::parser::ParserOptions;
 use chronolith_tsdb::{LimitsTable, ReplayProgress, Tsdb};
 use parking_lot::RwLock;
 
 use crate::active::ActiveQueries;
+use crate::admission::Admission;
 use crate::batches::BatchPool;
-use crate::gate::Gate;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::{QueryLog, RejectLog, SlowLog};
-use crate::limits::{QUERY_QUEUE_FACTOR, REMOTE_READ_QUEUE_FACTOR, WRITE_QUEUE_FACTOR};
 use crate::metrics::Metrics;
 use crate::metrics::tenants::TenantMetrics;
 use crate::options::{Features, Reload, ServerOptions};
 use crate::range_cache::RangeCache;
 use crate::serve::connections::Connections;
-use crate::shares::Shares;
 use crate::small::SmallQueries;
+use crate::threads::QueryThreads;
 
 /// Everything behind the handlers.
 pub(crate) struct App {
@@ -33,12 +32,8 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) parser: ParserOptions,
     pub(crate) metrics: Metrics,
-    pub(crate) write_gate: Gate,
-    pub(crate) query_gate: Gate,
-    pub(crate) remote_read_gate: Gate,
-    pub(crate) write_budget: MemoryBudget,
-    pub(crate) query_budget: MemoryBudget,
-    pub(crate) shares: Shares,
+    pub(crate) admission: Admission,
+    pub(crate) query_threads: QueryThreads,
     pub(crate) small: SmallQueries,
     pub(crate) active: ActiveQueries,
     pub(crate) slow_log: SlowLog,
@@ -76,7 +71,6 @@ pub(crate) struct ReplaySnapshot {
 impl App {
     pub(crate) fn new(env: Env, options: ServerOptions, reload: Option<Reload>) -> App {
         let started_ms = env.clock.now_ms();
-        let (query, write) = (&options.query, &options.write);
         let parser = parser_options(options.features);
         let engine = Engine::new(engine_options(&options, parser));
         App {
@@ -85,23 +79,15 @@ impl App {
             engine,
             parser,
             metrics: Metrics::default(),
-            write_gate: Gate::new("writes", write.concurrency, write.concurrency * WRITE_QUEUE_FACTOR),
-            query_gate: Gate::new("queries", query.concurrency, query.concurrency * QUERY_QUEUE_FACTOR),
-            remote_read_gate: Gate::new(
-                "remote reads",
-                options.remote_read.concurrency,
-                options.remote_read.concurrency * REMOTE_READ_QUEUE_FACTOR,
-            ),
-            write_budget: MemoryBudget::new("write", write.memory_bytes_max),
-            query_budget: MemoryBudget::new("queries", query.memory_total_bytes_max),
-            shares: Shares::default(),
+            admission: Admission::new(&options, &env.clock),
+            query_threads: QueryThreads::default(),
             small: SmallQueries::default(),
             active: ActiveQueries::default(),
             slow_log: SlowLog::default(),
-            query_log: QueryLog::new(query.log_file.clone()),
+            query_log: QueryLog::new(options.query.log_file.clone()),
             reject_log: RejectLog::default(),
             tenant_metrics: TenantMetrics::new(options.tenant_metrics_max),
-            range_cache: RangeCache::new(query.cache_bytes_max),
+            range_cache: RangeCache::new(options.query.cache_bytes_max),
             batches: BatchPool::default(),
             connections: Connections::new(&*env.disk),
             started_ms,

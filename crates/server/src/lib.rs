@@ -6,10 +6,10 @@
 //! settings (the binary).
 
 mod active;
+mod admission;
 mod app;
 mod batches;
 pub mod duration;
-mod gate;
 mod http;
 mod json;
 pub mod limits;
@@ -20,10 +20,10 @@ mod range_cache;
 mod request;
 mod scrape;
 pub mod serve;
-mod shares;
 mod small;
 mod stop;
 mod tenant;
+mod threads;
 
 pub use options::{Features, QueryOptions, Reload, Reloaded, ServerOptions, WriteOptions};
 pub use serve::{RunError, Server};

@@ -41,8 +41,8 @@ pub const FORM_BYTES_MAX: usize = 4 << 20;
 pub const REMOTE_READ_BYTES_MAX: usize = 32 << 20;
 /// Bytes of an answer to remote read that is sent as one message.
 pub const REMOTE_READ_ANSWER_BYTES_MAX: usize = 1 << 30;
-/// Remote reads that wait for a place, per place.
-pub const REMOTE_READ_QUEUE_FACTOR: usize = 10;
+/// Remote reads that wait for a permit, per permit.
+pub const REMOTE_READ_QUEUE_FACTOR: usize = 64;
 /// Parts of a streamed answer that wait for the client to take them.
 pub const STREAM_PARTS_MAX: usize = 4;
 /// Parameters of one request.
@@ -51,21 +51,24 @@ pub const PARAM_COUNT_MAX: usize = 4096;
 pub const QUERY_BYTES_MAX: usize = 256 << 10;
 /// Points of one series that a range query may ask for, as upstream.
 pub const POINTS_PER_SERIES_MAX: i64 = 11_000;
-/// Writes that wait for a place, per place.
+/// Writes that wait for a permit, per permit.
 pub const WRITE_QUEUE_FACTOR: usize = 16;
-/// Queries that wait for a place, per place.
-pub const QUERY_QUEUE_FACTOR: usize = 10;
+/// Queries that wait for a permit, per permit. Waiting costs a kilobyte; clients that are refused and ask again at once
+/// cost a core.
+pub const QUERY_QUEUE_FACTOR: usize = 64;
 /// A query with a longer text is not taken for a small one.
 pub const SMALL_QUERY_BYTES_MAX: usize = 2 << 10;
 /// How long a query may take on the thread that read it.
 pub const SMALL_QUERY_SLICE_NS: u64 = 500_000;
 /// Texts of queries that are remembered because they took longer.
 pub const SMALL_QUERY_MEMORY_COUNT: usize = 1024;
-/// Tenants with a share of their own that are remembered while they ask nothing.
-pub const TENANT_SHARES_IDLE_MAX: usize = 4096;
+/// Tenants whose memory budget is remembered while they have no requests.
+pub const TENANT_BUDGETS_IDLE_MAX: usize = 4096;
+/// With multi-tenancy a tenant has this part of the permits and the memory of each class.
+pub const TENANT_SHARE_DIVISOR: usize = 4;
 /// Results of range queries that are kept, whatever their size.
 pub const RANGE_CACHE_ENTRIES_MAX: usize = 4096;
-/// Longest wait of a write for a place.
+/// Longest wait of a write for its permits.
 pub const WRITE_QUEUE_WAIT: Duration = Duration::from_secs(20);
 /// What a client is told to wait before it tries again.
 pub const RETRY_AFTER_SECONDS: u32 = 5;

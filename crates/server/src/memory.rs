@@ -22,10 +22,19 @@ impl Memory {
     pub(crate) fn read(app: &App, tenant_count: usize) -> Memory {
         let cache = app.range_cache.counts();
         let (pool_bytes, pool_count) = app.batches.bytes_and_len();
+        let admission = &app.admission;
         let server = vec![
-            MemoryPart::new("write_requests", app.write_budget.used_bytes(), app.write_gate.busy() as u64),
+            MemoryPart::new(
+                "write_requests",
+                admission.write_memory.total.used_bytes(),
+                admission.write.queue.running() as u64,
+            ),
             MemoryPart::new("write_batches", pool_bytes, pool_count),
-            MemoryPart::new("queries", app.query_budget.used_bytes(), app.query_gate.busy() as u64),
+            MemoryPart::new(
+                "queries",
+                admission.query_memory.total.used_bytes(),
+                admission.query.queue.running() as u64,
+            ),
             MemoryPart::new("query_cache", cache.bytes, cache.entries as u64),
         ];
         let store = app.store.get().map(|store| store.memory(tenant_count)).unwrap_or_default();

@@ -146,12 +146,26 @@ impl Tsdb {
     /// # Errors
     /// [`WriteError`]: nothing of the batch is acknowledged. Rejected samples are no error: see the outcome.
     pub fn append(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
+        self.append_on_applied(tenant, batch, || {})
+    }
+
+    /// As [`Tsdb::append`]; `on_applied` runs when the batch is visible and only the wait for the disk is left.
+    ///
+    /// # Errors
+    /// As [`Tsdb::append`]; `on_applied` may not have run.
+    pub fn append_on_applied(
+        &self,
+        tenant: &TenantId,
+        batch: &WriteBatch,
+        on_applied: impl FnOnce(),
+    ) -> Result<WriteOutcome, WriteError> {
         let limits = self.limits_of(tenant);
         let (mut outcome, ticket) = self.head.append(tenant, &limits, self.env.clock.now_ms(), batch)?;
         // After the samples are visible and before they are acknowledged, as caches of results rely on.
         self.changes.note_batch(tenant, batch);
         let change = self.metadata.keep(tenant, &batch.metadata);
         self.keep_exemplars(tenant, batch, &mut outcome);
+        on_applied();
         self.head.wait(ticket)?;
         self.metadata.wait(change)?;
         Ok(outcome)

@@ -20,7 +20,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
     let now_ns = app.env.clock.mono_ns();
     let queries: Value = app.active.list(tenant).iter().map(|query| show(query, now_ns)).collect();
     Ok(success(&json!({
-        "queries": queries, "waiting": app.query_gate.waiting(), "killed": app.active.killed_count(),
+        "queries": queries, "waiting": app.admission.query.queue.waiting(), "killed": app.active.killed_count(),
     })))
 }
 

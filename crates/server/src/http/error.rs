@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use chronolith_model::QueryError;
 
-use crate::gate::GateError;
+use crate::admission::AdmissionError;
 use crate::json;
 use crate::limits::RETRY_AFTER_SECONDS;
 use crate::tenant::TenantError;
@@ -143,8 +143,8 @@ impl From<TenantError> for ApiError {
     }
 }
 
-impl From<GateError> for ApiError {
-    fn from(error: GateError) -> ApiError {
+impl From<AdmissionError> for ApiError {
+    fn from(error: AdmissionError) -> ApiError {
         ApiError::new(ErrorKind::Unavailable, error)
     }
 }

@@ -51,7 +51,9 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
             return Err(refused);
         }
     };
-    let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &app.query_budget).await?;
+    let memory_max = store.limits_of(&tenant).query_memory_bytes_max;
+    let memory = app.admission.query_memory.of(&tenant, memory_max);
+    let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = decode(body).await?;
     match request.response {
         ResponseKind::Samples => samples_answer(app, tenant, store, request.queries).await,
@@ -81,7 +83,7 @@ async fn samples_answer(
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = app.options.query.timeout_ms;
     let asked = tenant.clone();
-    let done = work::run_behind(app, &app.remote_read_gate, &tenant, timeout_ms, move |app, ctx| {
+    let done = work::run_as(app, &app.admission.remote_read, &tenant, timeout_ms, move |app, ctx| {
         read_samples(app, &*store.queryable(&asked), &queries, ctx)
     });
     let (bytes, held) = done.await?;

@@ -577,7 +577,7 @@ async fn long_answers_hold_memory_until_each_part_is_taken() {
         ids.iter().map(|id| [("__name__", "m"), ("id", id), ("long", value.as_str())]).collect();
     let series: Vec<(Pairs<'_>, &[(i64, f64)])> = labels.iter().map(|pairs| (&pairs[..], samples)).collect();
     assert_eq!(server.write(&series).await.status, StatusCode::NO_CONTENT);
-    let used = || server.app.query_budget.used_bytes();
+    let used = || server.app.admission.query_memory.total.used_bytes();
     let request = Request::get("/api/v1/query?query=m").body(Body::empty()).unwrap();
     let mut body = router(server.app.clone()).oneshot(request).await.unwrap().into_body();
     let total = axum::body::HttpBody::size_hint(&body).exact().expect("a known length");

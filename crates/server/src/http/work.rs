@@ -1,4 +1,4 @@
-//! From a request to its answer, off the async threads unless it is small: parameters, tenant, a place, a deadline, a budget.
+//! From a request to its answer, off the async threads unless it is small: parameters, tenant, a permit, a deadline, a budget.
 //! Holds: work stops when its client leaves, when its time is over or when its memory is used up.
 
 use std::sync::Arc;
@@ -14,12 +14,11 @@ use chronolith_model::{ReadContext, TenantId};
 use super::body;
 use super::error::{ApiError, ErrorKind};
 use super::params::Params;
+use crate::admission::{Class, Permit, TenantBudget};
 use crate::app::App;
-use crate::gate::{Gate, Place};
 use crate::json;
 use crate::limits::{ANSWER_PART_BYTES, FORM_BYTES_MAX, SMALL_QUERY_SLICE_NS};
 use crate::request::RequestInfo;
-use crate::shares::Share;
 use crate::small::Candidate;
 use crate::tenant::tenant_of;
 
@@ -33,25 +32,34 @@ pub(super) struct Call {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) info: RequestInfo,
+    /// Memory of the parameters: they wait in the queue with their request.
+    _held: Reservation,
 }
 
 /// Reads the form (body first, then query string) and the tenant.
 pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
     let (parts, request_body) = request.into_parts();
     let tenant = tenant_of(app.options.multitenancy, &parts.headers)?;
+    let limits = app.store.get().map(|store| store.limits_of(&tenant));
+    let memory_max = limits.map_or(0, |limits| limits.query_memory_bytes_max);
+    let memory = app.admission.query_memory.of(&tenant, memory_max);
+    let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
+    let query = parts.uri.query().unwrap_or("");
+    let mut held = memory.budget.reserve(query.len() as u64).map_err(no_memory)?;
     let mut params = Params::default();
     if parts.method == Method::POST || parts.method == Method::PUT {
         let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
         let is_form = kind.is_some_and(is_form_type);
-        let body = body::read(request_body, FORM_BYTES_MAX, &app.query_budget).await?;
+        let body = body::read(request_body, FORM_BYTES_MAX, &memory.budget).await?;
+        held.grow(body.bytes.len() as u64).map_err(no_memory)?;
         if is_form {
             let text = std::str::from_utf8(&body.bytes);
             params.parse(text.map_err(|_| ApiError::bad_request("form body is not UTF-8"))?)?;
         }
     }
-    params.parse(parts.uri.query().unwrap_or(""))?;
+    params.parse(query)?;
     let (path, info) = (parts.uri.path().to_owned(), RequestInfo::of(&parts.extensions));
-    Ok(Call { tenant, params, method: parts.method, path, info })
+    Ok(Call { tenant, params, method: parts.method, path, info, _held: held })
 }
 
 /// Whether a content type, parameters aside, is that of a form.
@@ -85,51 +93,46 @@ impl Drop for CancelOnDrop {
 pub(super) struct Admitted {
     pub(super) ctx: ReadContext,
     deadline_ns: u64,
-    _places: (Option<Arc<Share>>, Option<Place>, Place),
+    _memory: Arc<TenantBudget>,
+    _permit: Permit,
 }
 
-/// Waits for a place for the tenant and one of `gate`. `timeout_ms` counts the wait too.
+/// Waits for a permit of `class`. `timeout_ms` counts the wait too.
 pub(super) async fn admit(
     app: &App,
-    gate: &Gate,
+    class: &Class,
     tenant: &TenantId,
     timeout_ms: u64,
 ) -> Result<Admitted, ApiError> {
     let limits = app.store()?.limits_of(tenant);
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
-    let patience = Duration::from_millis(timeout_ms);
-    let share = app.shares.of(tenant, &limits, &app.query_budget);
-    let share_place = match share.as_ref().and_then(|share| share.gate.as_ref()) {
-        Some(gate) => Some(gate.enter(patience).await?),
-        None => None,
-    };
-    let place = gate.enter(patience).await?;
-    let budget = share.as_ref().map_or(&app.query_budget, |share| &share.budget);
-    let budget = budget.child("query", app.options.query.memory_bytes_max);
+    let timeout = Duration::from_millis(timeout_ms);
+    let permit = class.acquire(tenant, limits.query_concurrency_max, timeout).await?;
+    let memory = app.admission.query_memory.of(tenant, limits.query_memory_bytes_max);
+    let budget = memory.budget.child("query", app.options.query.memory_bytes_max);
     let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
-    Ok(Admitted { ctx, deadline_ns, _places: (share, share_place, place) })
+    Ok(Admitted { ctx, deadline_ns, _memory: memory, _permit: permit })
 }
 
-/// Runs `work` on a blocking thread, once there is a place for the tenant and one of all. `timeout_ms` counts the
-/// wait too.
+/// Runs `work` on a thread for queries, once there is a permit. `timeout_ms` counts the wait too.
 pub(super) async fn run<T: Send + 'static>(
     app: &Arc<App>,
     tenant: &TenantId,
     timeout_ms: u64,
     work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    run_behind(app, &app.query_gate, tenant, timeout_ms, work).await
+    run_as(app, &app.admission.query, tenant, timeout_ms, work).await
 }
 
-/// As [`run`], with a place of `gate`.
-pub(super) async fn run_behind<T: Send + 'static>(
+/// As [`run`], with a permit of `class`.
+pub(super) async fn run_as<T: Send + 'static>(
     app: &Arc<App>,
-    gate: &Gate,
+    class: &Class,
     tenant: &TenantId,
     timeout_ms: u64,
     work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let admitted = admit(app, gate, tenant, timeout_ms).await?;
+    let admitted = admit(app, class, tenant, timeout_ms).await?;
     run_aside(app, admitted, work).await
 }
 
@@ -145,7 +148,7 @@ pub(super) async fn run_small_first<T: Send + 'static>(
     candidate: Option<Candidate>,
     work: impl Fn(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let admitted = admit(app, &app.query_gate, tenant, timeout_ms).await?;
+    let admitted = admit(app, &app.admission.query, tenant, timeout_ms).await?;
     if let Some(candidate) = candidate
         && let Some(result) = attempt(app, &admitted, candidate, &work)
     {
@@ -186,9 +189,10 @@ async fn run_aside<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let mut guard = CancelOnDrop::of(&admitted.ctx);
     let shared = app.clone();
-    let done = tokio::task::spawn_blocking(move || {
-        // All of it, or the closure takes the context alone and a client that leaves frees the place of work that goes on.
+    let done = app.query_threads.run(move || {
+        // All of it, or the closure takes the context alone and a client that leaves frees the permit of work that goes on.
         let admitted = admitted;
+        admitted.ctx.begin_long_work();
         let result = work(&shared, &admitted.ctx);
         count_end(&shared, result.as_ref().err());
         result

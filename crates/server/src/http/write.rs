@@ -13,16 +13,18 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
-use chronolith_base::{ByteReader, Reservation};
+use chronolith_base::{ByteReader, MemoryBudget, Reservation};
 use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused};
 use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WriteError};
+use tokio::time::Instant;
 
 use self::message::{Message, message_of};
 use self::rejects::Sender;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
+use crate::admission::{Permit, WRITE_DECODED_FACTOR};
 use crate::app::App;
 use crate::limits::WRITE_QUEUE_WAIT;
 use crate::tenant::tenant_of;
@@ -31,8 +33,6 @@ use crate::tenant::tenant_of;
 const SAMPLES_WRITTEN_HEADER: &str = "x-prometheus-remote-write-samples-written";
 const HISTOGRAMS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-histograms-written";
 const EXEMPLARS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-exemplars-written";
-/// Memory of a decoded batch, in decompressed bytes: the bytes themselves and the columns.
-const DECODED_FACTOR: u64 = 2;
 
 pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let sender = Sender::of(&app, &request);
@@ -86,19 +86,21 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
         }
     };
     let options = &app.options.write;
-    let mut body = body::read(request_body, options.compressed_bytes_max, &app.write_budget).await?;
+    let memory = app.admission.write_memory.of(&tenant, 0);
+    let mut body = body::read(request_body, options.compressed_bytes_max, &memory.budget).await?;
     let decompressed =
         decompressed_bytes(&body.bytes).filter(|n| *n <= options.decompressed_bytes_max as u64);
-    let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
-    body.held.grow(decompressed.unwrap_or(0).saturating_mul(DECODED_FACTOR)).map_err(no_memory)?;
     app.metrics.write.bytes_compressed.add(body.bytes.len() as u64);
     app.metrics.write.bytes_decompressed.add(decompressed.unwrap_or(0));
-    let place = app.write_gate.enter(WRITE_QUEUE_WAIT).await?;
+    let permits = WritePermits::acquire(app, &tenant).await?;
+    // Only here: a request in the queue needs no more memory than what was sent.
+    let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
+    body.held.grow(decompressed.unwrap_or(0).saturating_mul(WRITE_DECODED_FACTOR)).map_err(no_memory)?;
     let shared = app.clone();
-    // The thread goes on when the client leaves: what is half done is finished, and the place is kept till then.
+    // The thread goes on when the client leaves: what is half done is finished, and the permits are kept till then.
     let done = tokio::task::spawn_blocking(move || {
-        let _place = place;
-        store_body(&shared, &store, &tenant, message, body)
+        let WritePermits { write: _write, apply } = permits;
+        store_body(&shared, &store, &tenant, message, body, &memory.budget, apply)
     });
     match done.await {
         Ok(result) => result.map(|written| (message, written)),
@@ -117,6 +119,27 @@ fn admit(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>
     Ok((message, tenant, app.store()?.clone()))
 }
 
+/// What a write holds while it runs.
+struct WritePermits {
+    /// Until it is durable.
+    write: Permit,
+    /// Until it is applied.
+    apply: Permit,
+}
+
+impl WritePermits {
+    /// Waits for both, at most [`WRITE_QUEUE_WAIT`].
+    async fn acquire(app: &App, tenant: &TenantId) -> Result<WritePermits, ApiError> {
+        // Timers are the runtime's own business; nothing that is stored depends on them.
+        let deadline = Instant::now() + WRITE_QUEUE_WAIT;
+        let admission = &app.admission;
+        let write = admission.write.acquire(tenant, 0, WRITE_QUEUE_WAIT).await?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let apply = admission.write_apply.acquire(tenant, 0, left).await?;
+        Ok(WritePermits { write, apply })
+    }
+}
+
 /// Decodes, appends, counts. Blocks the thread until the batch is durable.
 fn store_body(
     app: &App,
@@ -124,11 +147,13 @@ fn store_body(
     tenant: &TenantId,
     message: Message,
     mut body: BodyBytes,
+    memory: &MemoryBudget,
+    apply: Permit,
 ) -> Result<Written, ApiError> {
-    let mut histograms_held = app.write_budget.reserve(0).map_err(|full| decode_error(full.into()))?;
+    let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
     let mut batch = app.batches.take();
     let result = decode(app, message, &mut body, &mut histograms_held, &mut batch)
-        .and_then(|refused| append(app, store, tenant, message, &batch, refused));
+        .and_then(|refused| append(app, store, tenant, message, &batch, refused, apply));
     // They are gone when their memory is given back.
     batch.histograms.clear();
     app.batches.give(batch);
@@ -165,10 +190,12 @@ fn append(
     message: Message,
     batch: &WriteBatch,
     refused: Refused,
+    apply: Permit,
 ) -> Result<Written, ApiError> {
     let metrics = &app.metrics.write;
     let start_ns = app.env.clock.mono_ns();
-    let appended = store.append(tenant, batch);
+    // Waiting for the disk needs no core.
+    let appended = store.append_on_applied(tenant, batch, || drop(apply));
     metrics.append.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
     match appended {
         Ok(mut outcome) => {

@@ -17,7 +17,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     writes(app, &mut sheet);
     queries(app, &mut sheet);
     remote_reads(app, &mut sheet);
-    gates(app, &mut sheet);
+    admission(app, &mut sheet);
     memory(app, &mut sheet);
     tenants(app, &mut sheet);
     match app.store.get() {
@@ -195,16 +195,21 @@ fn remote_reads(app: &App, sheet: &mut Sheet) {
     }
 }
 
-fn gates(app: &App, sheet: &mut Sheet) {
-    for (name, gate) in
-        [("write", &app.write_gate), ("query", &app.query_gate), ("remote_read", &app.remote_read_gate)]
-    {
-        sheet.gauge(&format!("{name}_active"), "Requests at work.", gate.busy() as f64);
-        sheet.gauge(&format!("{name}_waiting"), "Requests that wait for a place.", gate.waiting() as f64);
-        let refused = gate.refused() as f64;
-        sheet.counter(&format!("{name}_refused_total"), "Requests refused for lack of a place.", refused);
+fn admission(app: &App, sheet: &mut Sheet) {
+    let admission = &app.admission;
+    let mut waits = Vec::new();
+    for class in admission.classes() {
+        let (name, queue) = (class.name, &class.queue);
+        sheet.gauge(&format!("{name}_active"), "Requests at work.", queue.running() as f64);
+        sheet.gauge(&format!("{name}_waiting"), "Requests in the queue.", queue.waiting() as f64);
+        let refused = queue.refused() as f64;
+        sheet.counter(&format!("{name}_refused_total"), "Requests refused in the queue.", refused);
+        histogram(&queue.wait, &[("class", name.to_owned())], &mut waits);
     }
-    for (name, budget) in [("write", &app.write_budget), ("query", &app.query_budget)] {
+    let help = "Time in the queue of admission, by class, of requests that ran.";
+    sheet.family("admission_wait_seconds", FamilyKind::Histogram, help, waits);
+    for (name, budget) in [("write", &admission.write_memory.total), ("query", &admission.query_memory.total)]
+    {
         let used = budget.used_bytes() as f64;
         sheet.gauge(&format!("{name}_memory_bytes"), "Memory reserved.", used);
         let peak = budget.peak_bytes() as f64;

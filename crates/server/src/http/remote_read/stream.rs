@@ -59,13 +59,14 @@ pub(super) async fn answer(
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = ANSWER_TIMEOUT.as_secs() * 1000;
-    let admitted = work::admit(app, &app.remote_read_gate, &tenant, timeout_ms).await?;
+    let admitted = work::admit(app, &app.admission.remote_read, &tenant, timeout_ms).await?;
     let guard = CancelOnDrop::of(&admitted.ctx);
     let (sender, mut receiver) = bounded_channel(STREAM_PARTS_MAX);
     let parts = Parts { app: app.clone(), sender };
-    tokio::task::spawn_blocking(move || {
+    let read = move || {
         // All of it, or the closure takes the context alone.
         let admitted = admitted;
+        admitted.ctx.begin_long_work();
         let read = read_frames(&parts.app, &*store.queryable(&tenant), &queries, &admitted.ctx, &parts);
         work::count_end(&parts.app, read.as_ref().err());
         let last = match read {
@@ -74,7 +75,9 @@ pub(super) async fn answer(
         };
         // Nobody listens when the client has left, which is no failure of ours.
         drop(parts.sender.blocking_send(last));
-    });
+    };
+    let no_thread = |error| ApiError::new(ErrorKind::Unavailable, format_args!("starting a thread: {error}"));
+    app.query_threads.start(Box::new(read)).map_err(no_thread)?;
     let first = match receiver.recv().await {
         Some(Part::Bytes(bytes)) => Some(bytes),
         Some(Part::End) => None,

@@ -67,5 +67,5 @@ async fn a_panic_is_an_answer_wherever_it_happens() {
         let result = run_small_first(&app, &TenantId::anonymous(), TIMEOUT_MS, candidate, work).await;
         assert_eq!(result.map_err(|error| error.kind), Err(ErrorKind::Internal));
     }
-    assert_eq!((calls.load(Ordering::Relaxed), app.query_gate.busy()), (2, 0));
+    assert_eq!((calls.load(Ordering::Relaxed), app.admission.query.queue.running()), (2, 0));
 }

@@ -1,0 +1,296 @@
+//! Benchmark `neighbours`: latency of a small tenant (one dashboard, one writer), alone and next to two greedy ones: many
+//! clients of heavy queries, and many writers.
+//!
+//! Holds: the run fails if a request of the small tenant is refused, or if its p99 next to the others is more than
+//! [`SLOWDOWN_MAX`] times that of alone and [`SLOWDOWN_MS`] more.
+//! Not here: clients with a machine of their own. With `--client-priority low` the greedy clients give way to the server,
+//! as if they had one.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use chronolith_base::{Clock, SystemClock, thread};
+
+use crate::body::Body;
+use crate::http::{QueryConnection, WriteConnection, query_path, range_path};
+use crate::server::{Kind, Server, Setup};
+use crate::traffic::{STEP_MS, Values, labels};
+
+const SLOWDOWN_MAX: f64 = 3.0;
+const SLOWDOWN_MS: f64 = 10.0;
+/// Between two requests of the small tenant.
+const SMALL_PAUSE: Duration = Duration::from_millis(20);
+const SMALL_SERIES: usize = 500;
+/// History of all series that queries read.
+const HISTORY_STEPS: usize = 240;
+/// Series of one request while history is sent.
+const LOAD_SERIES: usize = 2000;
+/// Time for the greedy tenants to get going.
+const WARM_UP: Duration = Duration::from_secs(2);
+const SMALL: &str = "small";
+const READERS: &str = "readers";
+const WRITERS: &str = "writers";
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Clients of heavy queries.
+    #[arg(long, default_value_t = 300)]
+    readers: usize,
+    /// Writers of the other greedy tenant.
+    #[arg(long, default_value_t = 50)]
+    writers: usize,
+    /// Series that each heavy query reads, an hour of each.
+    #[arg(long, default_value_t = 20_000)]
+    series: usize,
+    /// Series of one request of the greedy writers.
+    #[arg(long, default_value_t = 2000)]
+    write_series: usize,
+    /// Length of each phase.
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// Priority of the clients of the greedy tenants.
+    #[arg(long, value_enum, default_value_t = ClientPriority::Usual)]
+    client_priority: ClientPriority,
+    /// Where data directories go.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    data: PathBuf,
+    /// Further flags of the server.
+    #[arg(long = "server-flag", allow_hyphen_values = true)]
+    server_flags: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ClientPriority {
+    /// As the server's.
+    Usual,
+    /// Below the server's.
+    Low,
+}
+
+/// The command.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let start_ms = SystemClock::new().now_ms() / STEP_MS * STEP_MS - HISTORY_STEPS as i64 * STEP_MS;
+    let mut flags = vec!["--multitenancy=true".to_owned(), "--self-scrape=off".to_owned()];
+    flags.extend_from_slice(&options.server_flags);
+    let setup = Setup { series_count: options.series, flags, ..Setup::default() };
+    let mut server = Server::start_with(Kind::Chronolith, &options.data, setup)?;
+    send_history(&server, SMALL, SMALL_SERIES, start_ms)?;
+    send_history(&server, READERS, options.series, start_ms)?;
+    let alone = Phase::measure(&server, start_ms, options)?;
+    println!("alone:    {}", alone.summary());
+    let stop = AtomicBool::new(false);
+    let greedy = Greedy::default();
+    let together = std::thread::scope(|scope| -> Result<Phase> {
+        greedy.start(scope, &server, start_ms, options, &stop);
+        std::thread::sleep(WARM_UP);
+        let together = Phase::measure(&server, start_ms, options);
+        stop.store(true, Ordering::Relaxed);
+        // Ends the requests of the greedy clients, which may wait for minutes.
+        let killed = server.kill();
+        killed.and(together)
+    })?;
+    println!("together: {}", together.summary());
+    println!("greedy tenants: {}", greedy.summary());
+    ensure!(greedy.queries.load(Ordering::Relaxed) > 0, "no heavy query was answered");
+    together.check(&alone)
+}
+
+/// Samples of the last hour, one request per [`LOAD_SERIES`] series and step.
+fn send_history(server: &Server, tenant: &str, series_count: usize, start_ms: i64) -> Result<()> {
+    let mut connection = WriteConnection::open_as(server.port, "/api/v1/write", tenant)?;
+    for first in (0..series_count).step_by(LOAD_SERIES) {
+        let count = LOAD_SERIES.min(series_count - first);
+        let mut values = Values::new(first, count);
+        let mut body = Body::new((first..first + count).map(labels));
+        for step in 0..HISTORY_STEPS {
+            body.set(start_ms + step as i64 * STEP_MS, values.step());
+            connection.post(body.bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Latencies of the small tenant in one phase.
+struct Phase {
+    queries_ms: Vec<f64>,
+    writes_ms: Vec<f64>,
+    refused: u64,
+}
+
+impl Phase {
+    fn measure(server: &Server, start_ms: i64, options: &Options) -> Result<Phase> {
+        let end = Instant::now() + Duration::from_secs(options.seconds);
+        let port = server.port;
+        std::thread::scope(|scope| {
+            let dashboard = scope.spawn(move || dashboard(port, start_ms, end));
+            let writer = scope.spawn(move || writer(port, end));
+            let (mut queries_ms, refused_queries) = dashboard.join().expect("no panic")?;
+            let (mut writes_ms, refused_writes) = writer.join().expect("no panic")?;
+            queries_ms.sort_unstable_by(f64::total_cmp);
+            writes_ms.sort_unstable_by(f64::total_cmp);
+            Ok(Phase { queries_ms, writes_ms, refused: refused_queries + refused_writes })
+        })
+    }
+
+    fn summary(&self) -> String {
+        let line = |name: &str, sorted: &[f64]| {
+            let [p50, p90, p99] = [50, 90, 99].map(|percent| percentile(sorted, percent));
+            let max = sorted.last().copied().unwrap_or(f64::NAN);
+            let count = sorted.len();
+            format!("{count} {name}, p50 {p50:.1} p90 {p90:.1} p99 {p99:.1} max {max:.1} ms")
+        };
+        let (queries, writes) = (line("queries", &self.queries_ms), line("writes", &self.writes_ms));
+        format!("{queries}; {writes}; {} refused", self.refused)
+    }
+
+    fn check(&self, alone: &Phase) -> Result<()> {
+        ensure!(self.refused == 0, "{} requests of the small tenant were refused", self.refused);
+        for (name, together, alone) in
+            [("queries", &self.queries_ms, &alone.queries_ms), ("writes", &self.writes_ms, &alone.writes_ms)]
+        {
+            let found = percentile(together, 99);
+            let allowed = percentile(alone, 99) * SLOWDOWN_MAX + SLOWDOWN_MS;
+            ensure!(found <= allowed, "p99 of {name} is {found:.1} ms, allowed {allowed:.1} ms");
+        }
+        Ok(())
+    }
+}
+
+fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let at = sorted.len().saturating_sub(1) * percent / 100;
+    sorted.get(at).copied().unwrap_or(f64::NAN)
+}
+
+/// Panels of a dashboard one after the other, past the cache of results: latencies, and how many were refused.
+fn dashboard(port: u16, start_ms: i64, end: Instant) -> Result<(Vec<f64>, u64)> {
+    let mut connection = QueryConnection::open_as(port, SMALL)?;
+    let end_ms = start_ms + HISTORY_STEPS as i64 * STEP_MS;
+    let hour = (start_ms, end_ms, 60);
+    let panels = [
+        query_path("sum(node_cpu_seconds_0_total)", end_ms - STEP_MS),
+        range_path("sum by (mode) (rate(node_cpu_seconds_0_total[5m]))", hour),
+        range_path("max by (namespace) ({__name__=~\"node_.*_current\"})", hour),
+        range_path("node_disk_seconds_0_current", hour),
+    ];
+    let (mut latencies_ms, mut refused) = (Vec::new(), 0);
+    for panel in panels.iter().cycle() {
+        if Instant::now() >= end {
+            break;
+        }
+        let asked = Instant::now();
+        let (status, body) = connection.get(panel)?;
+        latencies_ms.push(asked.elapsed().as_secs_f64() * 1000.0);
+        refused += u64::from(is_refusal(status));
+        ensure!(status == 200 || is_refusal(status), "HTTP {status}: {body:.300}");
+        std::thread::sleep(SMALL_PAUSE);
+    }
+    Ok((latencies_ms, refused))
+}
+
+fn writer(port: u16, end: Instant) -> Result<(Vec<f64>, u64)> {
+    let mut connection = WriteConnection::open_as(port, "/api/v1/write", SMALL)?;
+    let mut values = Values::new(0, SMALL_SERIES);
+    let mut body = Body::new((0..SMALL_SERIES).map(labels));
+    let (mut latencies_ms, mut refused) = (Vec::new(), 0);
+    while Instant::now() < end {
+        body.set(SystemClock::new().now_ms(), values.step());
+        let sent = Instant::now();
+        let (status, text) = connection.send(body.bytes())?;
+        latencies_ms.push(sent.elapsed().as_secs_f64() * 1000.0);
+        refused += u64::from(is_refusal(status));
+        ensure!(status / 100 == 2 || is_refusal(status), "HTTP {status}: {text:.300}");
+        std::thread::sleep(SMALL_PAUSE);
+    }
+    Ok((latencies_ms, refused))
+}
+
+fn is_refusal(status: u16) -> bool {
+    matches!(status, 429 | 503)
+}
+
+/// The greedy tenants, and what came of their requests.
+#[derive(Default)]
+struct Greedy {
+    queries: AtomicU64,
+    queries_refused: AtomicU64,
+    samples: AtomicU64,
+    writes_refused: AtomicU64,
+}
+
+impl Greedy {
+    fn start<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        server: &Server,
+        start_ms: i64,
+        options: &Options,
+        stop: &'scope AtomicBool,
+    ) {
+        let (port, low) = (server.port, options.client_priority == ClientPriority::Low);
+        let give_way = move || {
+            if low {
+                thread::lower_priority_of_long_work(0);
+            }
+        };
+        let hour = (start_ms, start_ms + HISTORY_STEPS as i64 * STEP_MS, 15);
+        for _ in 0..options.readers {
+            scope.spawn(move || {
+                give_way();
+                // A client that fails starts again, and all fail when the server is ended.
+                while !stop.load(Ordering::Relaxed) {
+                    drop(self.read(port, hour, stop));
+                }
+            });
+        }
+        for idx in 0..options.writers {
+            let series = idx * options.write_series..(idx + 1) * options.write_series;
+            scope.spawn(move || {
+                give_way();
+                let mut body = Body::new(series.clone().map(labels));
+                let mut values = Values::new(series.start, series.len());
+                while !stop.load(Ordering::Relaxed) {
+                    drop(self.write(port, &mut body, &mut values, stop));
+                }
+            });
+        }
+    }
+
+    fn read(&self, port: u16, hour: (i64, i64, i64), stop: &AtomicBool) -> Result<()> {
+        let mut connection = QueryConnection::open_as(port, READERS)?;
+        let path = range_path("sum by (job) (rate({__name__=~\".+\"}[5m]))", hour);
+        while !stop.load(Ordering::Relaxed) {
+            let (status, _) = connection.get(&path).context("a heavy query")?;
+            let count = if is_refusal(status) { &self.queries_refused } else { &self.queries };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn write(&self, port: u16, body: &mut Body, values: &mut Values, stop: &AtomicBool) -> Result<()> {
+        let mut connection = WriteConnection::open_as(port, "/api/v1/write", WRITERS)?;
+        while !stop.load(Ordering::Relaxed) {
+            body.set(SystemClock::new().now_ms(), values.step());
+            let (status, _) = connection.send(body.bytes()).context("a greedy write")?;
+            match is_refusal(status) {
+                true => self.writes_refused.fetch_add(1, Ordering::Relaxed),
+                false => self.samples.fetch_add(values.len() as u64, Ordering::Relaxed),
+            };
+        }
+        Ok(())
+    }
+
+    fn summary(&self) -> String {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        format!(
+            "{} heavy queries answered, {} refused; {} samples written, {} writes refused",
+            count(&self.queries),
+            count(&self.queries_refused),
+            count(&self.samples),
+            count(&self.writes_refused)
+        )
+    }
+}

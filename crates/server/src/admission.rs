@@ -1,0 +1,107 @@
+//! Admission control: how many requests of each class (write, query, remote read) run at once, and with how much memory.
+//!
+//! Holds: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with multi-tenancy no
+//! tenant has more than a quarter of the permits of a class unless its limits say so, and no more of the memory than
+//! leaves some for others.
+//! Not here: who is a tenant (`tenant`), what runs (`http`).
+
+mod fair_queue;
+mod tenant_memory;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_base::{Clock, MemoryBudget, thread};
+use chronolith_model::TenantId;
+
+pub(crate) use self::fair_queue::{AdmissionError, FairQueue, Permit};
+pub(crate) use self::tenant_memory::{TenantBudget, TenantMemory};
+use crate::limits::{QUERY_QUEUE_FACTOR, REMOTE_READ_QUEUE_FACTOR, TENANT_SHARE_DIVISOR, WRITE_QUEUE_FACTOR};
+use crate::options::ServerOptions;
+
+/// The classes of requests.
+pub(crate) struct Admission {
+    pub(crate) write: Class,
+    /// The part of a write that needs a core: decoding and applying, not the wait for the disk. Runs little more often at
+    /// once than there are cores, because a write that waits for a core behind dozens of others is late however short it is.
+    pub(crate) write_apply: Class,
+    pub(crate) query: Class,
+    pub(crate) remote_read: Class,
+    /// Memory of write requests.
+    pub(crate) write_memory: TenantMemory,
+    /// Memory of queries and remote reads.
+    pub(crate) query_memory: TenantMemory,
+}
+
+/// One class: its queue, and the permits of a tenant without a limit of its own.
+pub(crate) struct Class {
+    /// As metrics name it.
+    pub(crate) name: &'static str,
+    pub(crate) queue: Arc<FairQueue>,
+    tenant_permits: usize,
+}
+
+impl Class {
+    /// Waits for a permit of `tenant`, at most `timeout`. `limit` is the tenant's own limit, 0 = the default.
+    pub(crate) async fn acquire(
+        &self,
+        tenant: &TenantId,
+        limit: usize,
+        timeout: Duration,
+    ) -> Result<Permit, AdmissionError> {
+        let tenant_permits = if limit == 0 { self.tenant_permits } else { limit };
+        self.queue.acquire(tenant, tenant_permits, timeout).await
+    }
+}
+
+impl Admission {
+    pub(crate) fn new(options: &ServerOptions, clock: &Arc<dyn Clock>) -> Admission {
+        let class = |name, what, permits: usize, queue_factor: usize, tenant_permits: usize| Class {
+            name,
+            queue: FairQueue::new(what, permits, permits * queue_factor, clock.clone()),
+            tenant_permits: if options.multitenancy { tenant_permits.max(1) } else { permits },
+        };
+        let share = |permits: usize| permits.div_ceil(TENANT_SHARE_DIVISOR);
+        let (query, write) = (&options.query, &options.write);
+        let remote_read = options.remote_read.concurrency;
+        let apply = thread::core_count() + 1;
+        let share_of_memory = |total: u64, request_max: u64| match options.multitenancy {
+            // One request of the largest size always fits.
+            true => (total / TENANT_SHARE_DIVISOR as u64).max(request_max),
+            false => u64::MAX,
+        };
+        let write_request_max =
+            write.compressed_bytes_max as u64 + write.decompressed_bytes_max as u64 * WRITE_DECODED_FACTOR;
+        Admission {
+            write: class("write", "writes", write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
+            // Those that wait hold a permit of `write`, which bounds them.
+            write_apply: class("write_apply", "writes", apply, write.concurrency, apply.saturating_sub(1)),
+            query: class("query", "queries", query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
+            remote_read: class(
+                "remote_read",
+                "remote reads",
+                remote_read,
+                REMOTE_READ_QUEUE_FACTOR,
+                share(remote_read),
+            ),
+            write_memory: TenantMemory::new(
+                MemoryBudget::new("write", write.memory_bytes_max),
+                "writes of the tenant",
+                share_of_memory(write.memory_bytes_max, write_request_max),
+            ),
+            query_memory: TenantMemory::new(
+                MemoryBudget::new("queries", query.memory_total_bytes_max),
+                "queries of the tenant",
+                share_of_memory(query.memory_total_bytes_max, query.memory_bytes_max),
+            ),
+        }
+    }
+
+    /// All classes, for metrics.
+    pub(crate) fn classes(&self) -> [&Class; 4] {
+        [&self.write, &self.write_apply, &self.query, &self.remote_read]
+    }
+}
+
+/// Memory of a decoded batch, in decompressed bytes: the bytes themselves and the columns.
+pub(crate) const WRITE_DECODED_FACTOR: u64 = 2;
