@@ -88,7 +88,9 @@ fn with_advice(error: RunError) -> anyhow::Error {
         },
         RunError::QueryLog(_) => "choose a file in a directory that exists and is writable",
         RunError::Threads(_) => "the system refuses more threads: raise its limits",
-        RunError::Close(_) => "nothing acknowledged is lost; the next start replays the log",
+        RunError::Close(_) | RunError::CutShort(_) => {
+            "nothing acknowledged is lost; the next start replays the log"
+        }
     };
     anyhow::anyhow!("{error}\n  {advice}")
 }

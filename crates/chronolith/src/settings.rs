@@ -10,10 +10,12 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use chronolith_base::Disk;
 use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
-use chronolith_server::{Reloaded, ServerOptions};
+use chronolith_server::limits::SHUTDOWN_DELAY_MAX;
+use chronolith_server::{CorsOrigin, Reloaded, ServerOptions};
 use chronolith_tsdb::SyncMode;
 use clap::{Arg, ArgMatches, Command};
 
@@ -100,6 +102,30 @@ static SETTINGS: &[Setting] = &[
         "false",
         "Answer the admin API: delete series, clean tombstones, snapshots, pause of compaction",
         |s, v| set(&mut s.server.admin_api, switch(v)),
+    ),
+    at_start("web.enable-lifecycle", "false", "Answer POST /-/reload; SIGHUP reloads in any case", |s, v| {
+        set(&mut s.server.web.lifecycle, switch(v))
+    }),
+    at_start(
+        "web.cors.origin",
+        "",
+        "Origins whose pages may use the API, an anchored regular expression; empty = its own only",
+        |s, v| {
+            let origin = if v.is_empty() { Ok(None) } else { CorsOrigin::new(v).map(Some) };
+            set(&mut s.server.web.cors_origin, origin)
+        },
+    ),
+    at_start(
+        "shutdown-delay",
+        "0s",
+        "How long /-/ready is 503 before the listener closes, at most 20s; for load balancers",
+        |s, v| {
+            let delay = duration(v).and_then(|ms| match Duration::from_millis(ms.unsigned_abs()) {
+                delay if delay <= SHUTDOWN_DELAY_MAX => Ok(delay),
+                _ => Err(format!("must be at most {} s", SHUTDOWN_DELAY_MAX.as_secs())),
+            });
+            set(&mut s.server.web.shutdown_delay, delay)
+        },
     ),
     at_start("sync", "fsync", "When a write is acknowledged: fsync, interval=100ms, os", |s, v| {
         set(&mut s.server.tsdb.sync, sync_mode(v))
@@ -451,7 +477,7 @@ fn environment_name(name: &str) -> String {
 }
 
 /// Settings whose flag needs no value to mean "true".
-const SWITCHES: [&str; 3] = ["multitenancy", "web.enable-admin-api", "log.access"];
+const SWITCHES: [&str; 4] = ["multitenancy", "web.enable-admin-api", "web.enable-lifecycle", "log.access"];
 
 /// `query.timeout` -> `query-timeout`
 fn with_dashes(name: &str) -> String {

@@ -133,6 +133,12 @@ impl Head {
         }
     }
 
+    /// Why all writes are refused until a restart, if they are.
+    #[must_use]
+    pub fn failure(&self) -> Option<WriteError> {
+        self.wal.failure()
+    }
+
     /// Writes buffered sealed chunks; refuses appends when that fails.
     pub(crate) fn write_sealed(&self) -> Result<(), HeadError> {
         let written = self.series.store.write_all();

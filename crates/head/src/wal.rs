@@ -157,6 +157,11 @@ impl Wal {
         self.commit.close()
     }
 
+    /// Why everything is refused, if it is.
+    pub(crate) fn failure(&self) -> Option<WriteError> {
+        self.is_poisoned().then(|| self.commit.poisoned())
+    }
+
     pub(crate) fn is_poisoned(&self) -> bool {
         self.commit.is_poisoned()
     }

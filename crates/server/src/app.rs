@@ -46,6 +46,9 @@ pub(crate) struct App {
     pub(crate) started_ms: i64,
     pub(crate) shown: RwLock<Shown>,
     pub(crate) reload: Option<Reload>,
+    /// Readiness is withdrawn, everything is still answered.
+    pub(crate) draining: AtomicBool,
+    /// The store is being closed.
     pub(crate) stopping: AtomicBool,
 }
 
@@ -99,6 +102,7 @@ impl App {
                 reload_ok: true,
             }),
             reload,
+            draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             env,
             options,
@@ -129,9 +133,23 @@ impl App {
         assert!(self.store.set(store).is_ok(), "the store is opened once");
     }
 
-    /// Whether queries and writes are answered.
+    /// Why a load balancer should send nothing here: the server starts, stops, or cannot write. `None` = ready.
+    pub(crate) fn unready_reason(&self) -> Option<String> {
+        if self.draining.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed) {
+            return Some("server is shutting down".to_owned());
+        }
+        let Some(store) = self.store.get() else { return Some(self.replay_text()) };
+        store.failure().map(|failure| failure.to_string())
+    }
+
+    /// Why only a restart helps, if that is so.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.store.get().and_then(|store| store.failure()).map(|failure| failure.to_string())
+    }
+
+    /// Returns true if queries and writes are answered.
     pub(crate) fn is_ready(&self) -> bool {
-        self.store().is_ok()
+        self.unready_reason().is_none()
     }
 
     /// Progress of the replay.

@@ -1,4 +1,4 @@
-//! Routes, and what holds for all of them: CORS, compression, answers for unknown paths and for
+//! Routes, and what holds for all of them: origins, compression, answers for unknown paths and for
 //! methods that a path does not have.
 //! Not here: connections and their deadlines (`serve`).
 
@@ -11,6 +11,7 @@ mod federate;
 mod lifecycle;
 mod metadata;
 mod observe;
+mod origin;
 mod page;
 mod params;
 mod paths;
@@ -23,16 +24,12 @@ mod work;
 mod write;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::Request;
-use axum::http::{HeaderValue, Method, Response, StatusCode, header};
-use axum::middleware::{self, Next};
-use axum::response::IntoResponse as _;
+use axum::middleware;
 use axum::routing::{get, post};
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
@@ -41,6 +38,7 @@ use crate::app::App;
 use crate::limits::GZIP_BYTES_MIN;
 
 pub(crate) use lifecycle::reload_now;
+pub use origin::CorsOrigin;
 pub(crate) use query::log::QueryLog;
 pub(crate) use query::slow::SlowLog;
 pub(crate) use write::rejects::RejectLog;
@@ -64,7 +62,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(paths::wrong_method)
         .layer(CompressionLayer::new().compress_when(compressible))
         .layer(middleware::from_fn(paths::redirect_unclean))
-        .layer(middleware::from_fn(cross_origin))
+        .layer(middleware::from_fn_with_state(app.clone(), origin::check))
         .layer(middleware::from_fn_with_state(app.clone(), observe::observe))
         .with_state(app);
     // The router adds `Allow` behind all of its layers, so that one more around it has to complete it.
@@ -114,28 +112,4 @@ fn admin_api() -> Router<Arc<App>> {
         )
         .route("/api/v1/admin/tsdb/snapshot", post(admin::snapshot).put(admin::snapshot))
         .route("/api/v1/admin/tsdb/compaction", post(admin::compaction).put(admin::compaction))
-}
-
-/// Lets pages of other origins read the API, as upstream does by default; answers preflight requests.
-async fn cross_origin(request: Request, next: Next) -> Response<Body> {
-    let is_api = request.uri().path().starts_with("/api/");
-    let has_origin = request.headers().get(header::ORIGIN).is_some_and(|origin| !origin.is_empty());
-    let mut response = if is_api && request.method() == Method::OPTIONS {
-        StatusCode::NO_CONTENT.into_response()
-    } else {
-        next.run(request).await
-    };
-    if is_api && has_origin {
-        let headers = response.headers_mut();
-        let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
-        set(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
-        set(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS");
-        set(
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "Accept, Authorization, Content-Type, Origin, X-Scope-OrgID",
-        );
-        set(header::ACCESS_CONTROL_EXPOSE_HEADERS, "Date");
-        headers.append(header::VARY, HeaderValue::from_static("Origin"));
-    }
-    response
 }

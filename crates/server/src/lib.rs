@@ -25,6 +25,7 @@ mod stop;
 mod tenant;
 mod threads;
 
+pub use http::CorsOrigin;
 pub use options::{Features, QueryOptions, Reload, Reloaded, ServerOptions, WriteOptions};
 pub use serve::{RunError, Server};
 

@@ -76,8 +76,14 @@ pub const RETRY_AFTER_SECONDS: u32 = 5;
 pub const BATCH_POOL_COUNT_MAX: usize = 16;
 /// Memory of a batch beyond which it is not kept.
 pub const BATCH_POOL_BYTES_MAX: usize = 8 << 20;
-/// How long requests may finish after a stop was asked for.
-pub const STOP_WAIT: Duration = Duration::from_secs(30);
+/// A stop, from the signal to the end of the process: as long as Kubernetes waits before it kills.
+pub const STOP_TIME_MAX: Duration = Duration::from_secs(29);
+/// The part of it that closing the store always has.
+pub const STOP_CLOSE_TIME: Duration = Duration::from_secs(7);
+/// How long requests may finish after the listener has closed.
+pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
+/// Longest time for which readiness may be withdrawn before the listener closes.
+pub const SHUTDOWN_DELAY_MAX: Duration = Duration::from_secs(20);
 /// Stack of worker threads: deep queries recurse.
 pub const THREAD_STACK_BYTES: usize = 32 << 20;
 /// Answers shorter than this are not compressed.

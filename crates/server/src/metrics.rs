@@ -80,6 +80,7 @@ pub(crate) struct Metrics {
     pub(crate) connection: ConnectionMetrics,
     pub(crate) scrape_failures: Counter,
     pub(crate) reload_failures: Counter,
+    pub(crate) thread_panics: Counter,
 }
 
 /// Writes.

@@ -3,8 +3,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronolith_tsdb::{LimitsTable, TsdbOptions};
+
+use crate::http::CorsOrigin;
 
 /// Everything a server is started with.
 #[derive(Debug, Clone)]
@@ -15,6 +18,8 @@ pub struct ServerOptions {
     pub multitenancy: bool,
     /// Whether the admin API answers.
     pub admin_api: bool,
+    /// Who may use the API from a page, what may be asked of the process, how it stops.
+    pub web: WebOptions,
     /// The store.
     pub tsdb: TsdbOptions,
     /// Queries.
@@ -45,6 +50,7 @@ impl ServerOptions {
             listen: "127.0.0.1:9595".to_owned(),
             multitenancy: false,
             admin_api: false,
+            web: WebOptions::default(),
             tsdb: TsdbOptions::new(data_dir),
             query: QueryOptions::default(),
             remote_read: RemoteReadOptions::default(),
@@ -57,6 +63,17 @@ impl ServerOptions {
             config_yaml: String::new(),
         }
     }
+}
+
+/// The HTTP side as a whole.
+#[derive(Debug, Clone, Default)]
+pub struct WebOptions {
+    /// Origins whose pages may use the API; `None` = its own only.
+    pub cors_origin: Option<CorsOrigin>,
+    /// Whether `/-/reload` answers.
+    pub lifecycle: bool,
+    /// How long `/-/ready` says no before the listener closes.
+    pub shutdown_delay: Duration,
 }
 
 /// Limits of queries.

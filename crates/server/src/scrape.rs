@@ -8,6 +8,7 @@ use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, TenantId, WriteBatch}
 
 use crate::app::App;
 use crate::metrics::gather::gather;
+use crate::serve::guarded;
 use crate::stop::Stop;
 
 /// How often it looks whether the store is open; the first round follows at once, so that there is something to see.
@@ -23,7 +24,7 @@ pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
         }
     }
     loop {
-        round(app, instance, &mut batch);
+        guarded(app, "self-scrape", || round(app, instance, &mut batch));
         if stop.wait(pause) {
             return;
         }

@@ -5,12 +5,12 @@
 //! Not here: what requests do (`http`).
 
 pub(crate) mod connections;
+mod shutdown;
 mod stream;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,8 +22,9 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use self::shutdown::StopSignals;
 use crate::app::App;
-use crate::limits::{ACCEPT_QUEUE_MAX, STOP_WAIT, THREAD_STACK_BYTES};
+use crate::limits::{ACCEPT_QUEUE_MAX, THREAD_STACK_BYTES};
 use crate::options::{Reload, ServerOptions};
 use crate::stop::Stop;
 use crate::{http, scrape};
@@ -58,6 +59,9 @@ pub enum RunError {
     /// The store could not be closed cleanly; nothing acknowledged is lost.
     #[error("closing the store: {0}")]
     Close(HeadError),
+    /// The stop did not come to its end; nothing acknowledged is lost.
+    #[error("stop cut short: {0}")]
+    CutShort(&'static str),
 }
 
 /// How far the opening of the store is.
@@ -118,49 +122,35 @@ impl Server {
         };
         // Not joined: a replay cannot be interrupted, and a stop must not wait for it.
         thread::spawn("replay", open).map_err(RunError::Threads)?;
-        let (app, stop) = (self.app.clone(), self.stop.clone());
-        let maintain = move || {
-            while !stop.wait(TICK_PAUSE) {
-                if let Some(store) = app.store.get() {
-                    // A bug in one round must not end flushing and retention for good.
-                    let round = std::panic::AssertUnwindSafe(|| store.tick());
-                    if std::panic::catch_unwind(round).is_err() {
-                        tracing::error!("a round of background work ended in a panic; the next one follows");
-                    }
-                }
-            }
-        };
-        self.threads.push(thread::spawn("maintenance", maintain).map_err(RunError::Threads)?);
+        self.spawn_rounds("maintenance", |_| TICK_PAUSE, |store| store.tick())?;
         // A thread of its own: a block that takes a minute to write must not hold up the interval's sync.
-        let (app, stop) = (self.app.clone(), self.stop.clone());
-        let pulse = move || {
-            let pause = || app.store.get().map_or(TICK_PAUSE, |store| store.pulse_pause());
-            while !stop.wait(pause()) {
-                if let Some(store) = app.store.get() {
-                    store.pulse();
-                }
-            }
-        };
-        self.threads.push(thread::spawn("wal-pulse", pulse).map_err(RunError::Threads)?);
+        self.spawn_rounds("wal-pulse", |store| store.pulse_pause(), |store| store.pulse())?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
-        let (app, stop) = (self.app.clone(), self.stop.clone());
-        let roll = move || {
-            while !stop.wait(TICK_PAUSE) {
-                if let Some(store) = app.store.get() {
-                    // A bug in one round must not end the checkpoint for good.
-                    let round = std::panic::AssertUnwindSafe(|| store.roll_checkpoint());
-                    if std::panic::catch_unwind(round).is_err() {
-                        tracing::error!("a round of the checkpoint ended in a panic; the next one follows");
-                    }
-                }
-            }
-        };
-        self.threads.push(thread::spawn("checkpoint", roll).map_err(RunError::Threads)?);
+        self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.roll_checkpoint())?;
         if self.app.options.self_scrape_interval_ms > 0 {
             let (app, stop, instance) = (self.app.clone(), self.stop.clone(), self.address.to_string());
             let scrape = move || scrape::run(&app, &instance, &stop);
             self.threads.push(thread::spawn("self-scrape", scrape).map_err(RunError::Threads)?);
         }
+        Ok(())
+    }
+
+    /// Runs `round` on the store again and again on a thread of its own, `pause` apart, until the stop.
+    fn spawn_rounds(
+        &mut self,
+        name: &'static str,
+        pause: impl Fn(&Tsdb) -> Duration + Send + 'static,
+        round: impl Fn(&Tsdb) + Send + 'static,
+    ) -> Result<(), RunError> {
+        let (app, stop) = (self.app.clone(), self.stop.clone());
+        let run = move || {
+            while !stop.wait(app.store.get().map_or(TICK_PAUSE, |store| pause(store))) {
+                let Some(store) = app.store.get() else { continue };
+                // A bug in one round must not end flushing, syncs or the checkpoint for good.
+                guarded(&app, name, || round(store));
+            }
+        };
+        self.threads.push(thread::spawn(name, run).map_err(RunError::Threads)?);
         Ok(())
     }
 
@@ -184,29 +174,16 @@ impl Server {
     /// As [`Server::wait_ready`] and [`Server::stop`].
     pub fn run_until_signal(self) -> Result<(), RunError> {
         let until = run_until_signal(self.app.clone(), self.opening.clone());
-        self.runtime.block_on(until)?;
-        self.stop()
+        let signals = self.runtime.block_on(until)?;
+        shutdown::stop(self, Some(signals))
     }
 
-    /// Stops accepting, lets requests finish (bounded), closes the store.
+    /// Withdraws readiness, stops accepting after the delay that is set, lets requests finish (bounded), closes the store.
     ///
     /// # Errors
-    /// [`RunError::Close`].
-    pub fn stop(mut self) -> Result<(), RunError> {
-        tracing::info!("stopping");
-        let _ = self.closing.send(true);
-        self.runtime.block_on(drained(&self.app));
-        self.app.stopping.store(true, Ordering::Relaxed);
-        self.stop.stop();
-        for joined in self.threads.drain(..) {
-            if joined.join().is_err() {
-                tracing::error!("a background thread ended in a panic");
-            }
-        }
-        let closed = self.app.store.get().map_or(Ok(()), |store| store.close());
-        self.runtime.shutdown_timeout(Duration::from_secs(1));
-        tracing::info!("stopped");
-        closed.map_err(RunError::Close)
+    /// [`RunError::Close`] and [`RunError::CutShort`].
+    pub fn stop(self) -> Result<(), RunError> {
+        shutdown::stop(self, None)
     }
 }
 
@@ -251,9 +228,9 @@ async fn opened(mut opening: watch::Receiver<Opening>) -> Result<(), RunError> {
     }
 }
 
-async fn run_until_signal(app: Arc<App>, opening: watch::Receiver<Opening>) -> Result<(), RunError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Threads)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Threads)?;
+/// Gives the signals, one of which has come.
+async fn run_until_signal(app: Arc<App>, opening: watch::Receiver<Opening>) -> Result<StopSignals, RunError> {
+    let mut signals = StopSignals::new()?;
     let mut hangup = signal(SignalKind::hangup()).map_err(RunError::Threads)?;
     let opened = opened(opening);
     tokio::pin!(opened);
@@ -264,8 +241,7 @@ async fn run_until_signal(app: Arc<App>, opening: watch::Receiver<Opening>) -> R
                 result?;
                 is_open = true;
             }
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+            () = signals.next() => return Ok(signals),
             _ = hangup.recv() => {
                 let app = app.clone();
                 // The outcome is logged where it happens.
@@ -275,15 +251,11 @@ async fn run_until_signal(app: Arc<App>, opening: watch::Receiver<Opening>) -> R
     }
 }
 
-/// Waits until all connections are closed, at most [`STOP_WAIT`].
-async fn drained(app: &App) {
-    let wait = async {
-        while app.connections.count() > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    if tokio::time::timeout(STOP_WAIT, wait).await.is_err() {
-        tracing::warn!(connections = app.connections.count(), "requests did not finish in time");
+/// Runs one round of a background thread; a panic is counted and logged, and the next round follows.
+pub(crate) fn guarded(app: &App, thread: &'static str, round: impl FnOnce()) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(round)).is_err() {
+        app.metrics.thread_panics.add(1);
+        tracing::error!(thread, "a round of background work ended in a panic; the next one follows");
     }
 }
 
@@ -323,4 +295,20 @@ fn admit(app: &Arc<App>, stream: TcpStream, router: &Router, closed: &watch::Rec
     }
     let guard = app.connections.register(app.env.clock.clone());
     tokio::spawn(connections::serve(guard, stream, router.clone(), closed.clone()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guarded;
+    use crate::http::tests::Fixture;
+
+    /// The thread that syncs in interval mode had no guard: one panic, and `--sync interval` never synced again.
+    #[test]
+    fn a_panic_in_a_round_is_counted_and_does_not_end_its_thread() {
+        let fixture = Fixture::ready();
+        guarded(&fixture.app, "wal-pulse", || panic!("a bug"));
+        let mut ran = false;
+        guarded(&fixture.app, "wal-pulse", || ran = true);
+        assert_eq!((ran, fixture.app.metrics.thread_panics.get()), (true, 1));
+    }
 }

@@ -171,6 +171,12 @@ impl Tsdb {
         Ok(outcome)
     }
 
+    /// Why all writes are refused until a restart, if they are.
+    #[must_use]
+    pub fn failure(&self) -> Option<WriteError> {
+        self.head.failure()
+    }
+
     fn keep_exemplars(&self, tenant: &TenantId, batch: &WriteBatch, outcome: &mut WriteOutcome) {
         let mut builder = LabelsBuilder::new();
         for entry in &batch.exemplars {

@@ -114,9 +114,14 @@ impl Server {
 
     /// Asks to stop with SIGTERM; returns the exit code.
     pub(crate) fn stop(&mut self) -> Option<i32> {
+        self.signal();
+        self.child.wait().expect("wait").code()
+    }
+
+    /// Sends SIGTERM and does not wait.
+    pub(crate) fn signal(&self) {
         let status = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill");
         assert!(status.success());
-        self.child.wait().expect("wait").code()
     }
 
     pub(crate) fn request(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {

@@ -29,6 +29,30 @@ fn samples_survive_a_kill_and_a_graceful_stop() {
     assert_eq!(server.query_value("count_over_time(kept[1m])", at), Some(2.0));
 }
 
+/// Readiness was never withdrawn before the listener closed, and every signal after the first was ignored.
+#[test]
+fn a_stop_first_withdraws_readiness_and_a_second_signal_ends_it_without_loss() {
+    let dir = temp_dir();
+    let now = now_ms();
+    let flags = ["--self-scrape", "off", "--shutdown-delay", "20s"];
+    let mut server = Server::start(dir.path(), &flags);
+    server.signal();
+    let unready = || server.request("GET", "/-/ready", &[], b"");
+    while unready().status == 200 {
+        std::thread::yield_now();
+    }
+    assert!(unready().text().contains("shutting down"), "{}", unready().text());
+    let samples = counter(1.0, now);
+    let written = server.write(&[SeriesToSend { labels: &[("__name__", "kept")], samples: &samples }]);
+    assert_eq!(written.status, 204, "requests are still answered: {}", written.text());
+    let asked = std::time::Instant::now();
+    assert_eq!(server.stop(), Some(1), "cut short");
+    assert!(asked.elapsed() < std::time::Duration::from_secs(15), "the delay was not waited for");
+
+    let server = Server::start(dir.path(), &NO_SCRAPE);
+    assert_eq!(server.query_value("kept", now as f64 / 1000.0), Some(1.0));
+}
+
 #[test]
 fn a_second_process_cannot_use_the_directory() {
     let dir = temp_dir();

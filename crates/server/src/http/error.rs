@@ -24,6 +24,7 @@ pub(crate) enum ErrorKind {
     TooSlow,
     UnsupportedMedia,
     Unauthorized,
+    Forbidden,
     NotFound,
 }
 
@@ -37,6 +38,7 @@ impl ErrorKind {
             ErrorKind::Timeout => "timeout",
             ErrorKind::Internal => "internal",
             ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Forbidden => "forbidden",
             ErrorKind::NotFound => "not_found",
         }
     }
@@ -53,6 +55,7 @@ impl ErrorKind {
             ErrorKind::TooSlow => StatusCode::REQUEST_TIMEOUT,
             ErrorKind::UnsupportedMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ErrorKind::Unauthorized => StatusCode::UNAUTHORIZED,
+            ErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
         }
     }

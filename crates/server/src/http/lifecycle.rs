@@ -2,7 +2,6 @@
 //! replay.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -13,22 +12,28 @@ use crate::app::App;
 use crate::metrics::exposition::{self, TextFormat};
 use crate::metrics::gather::gather;
 
-pub(super) async fn healthy() -> Response<Body> {
-    text(StatusCode::OK, "Chronolith is Healthy.")
+/// 503 once nothing but a restart helps, so that an orchestrator restarts the process.
+pub(super) async fn healthy(State(app): State<Arc<App>>) -> Response<Body> {
+    match app.failure() {
+        None => text(StatusCode::OK, "Chronolith is Healthy."),
+        Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Chronolith is not Healthy: {why}")),
+    }
 }
 
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Response<Body> {
-    if app.is_ready() {
-        return text(StatusCode::OK, "Chronolith is Ready.");
+    match app.unready_reason() {
+        None => text(StatusCode::OK, "Chronolith is Ready."),
+        Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Service Unavailable: {why}")),
     }
-    let why = match app.stopping.load(Ordering::Relaxed) {
-        true => "server is shutting down".to_owned(),
-        false => app.replay_text(),
-    };
-    text(StatusCode::SERVICE_UNAVAILABLE, &format!("Service Unavailable: {why}"))
 }
 
 pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
+    if !app.options.web.lifecycle {
+        return Response::builder()
+            .status(StatusCode::FORBIDDEN)
+            .body(Body::from("Lifecycle API is not enabled."))
+            .unwrap_or_default();
+    }
     let shared = app.clone();
     match tokio::task::spawn_blocking(move || reload_now(&shared)).await {
         Ok(Ok(())) => text(StatusCode::OK, "configuration reloaded"),

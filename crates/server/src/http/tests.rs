@@ -2,6 +2,7 @@
 //! Uses a store in memory; a fake clock stands at [`NOW_MS`].
 
 mod admin;
+mod health;
 mod metrics;
 mod observe;
 mod queries;
@@ -39,8 +40,8 @@ impl Answer {
     }
 }
 
-pub(super) struct Fixture {
-    pub(super) app: Arc<App>,
+pub(crate) struct Fixture {
+    pub(crate) app: Arc<App>,
 }
 
 impl Fixture {
@@ -56,7 +57,7 @@ impl Fixture {
         Fixture { app: Arc::new(App::new(env, options, None)) }
     }
 
-    pub(super) fn ready() -> Fixture {
+    pub(crate) fn ready() -> Fixture {
         Fixture::starting().open()
     }
 
@@ -432,26 +433,6 @@ async fn tenants_come_from_the_header() {
 }
 
 #[tokio::test]
-async fn other_origins_may_ask() {
-    let server = Fixture::ready();
-    let request =
-        Request::get("/api/v1/query?query=1").header(header::ORIGIN, "http://x").body(Body::empty());
-    let answer = server.send(request.unwrap()).await;
-    assert_eq!(answer.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], "*");
-    let varies = answer.headers.get_all(header::VARY).iter().any(|value| value == "Origin");
-    assert!(varies, "{:?}", answer.headers);
-    for path in ["/api/v1/query", "/api/v1/write", "/api/v1/nope"] {
-        let preflight =
-            Request::options(path).header(header::ORIGIN, "http://x").body(Body::empty()).unwrap();
-        let answer = server.send(preflight).await;
-        assert_eq!(answer.status, StatusCode::NO_CONTENT);
-        assert_eq!(answer.headers[header::ACCESS_CONTROL_ALLOW_METHODS], "GET, POST, OPTIONS");
-    }
-    let none = server.get("/api/v1/query?query=1").await;
-    assert!(!none.headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
-}
-
-#[tokio::test]
 async fn long_answers_are_compressed_when_asked() {
     let server = Fixture::ready();
     let request = Request::get("/").header(header::ACCEPT_ENCODING, "gzip").body(Body::empty()).unwrap();
@@ -497,7 +478,9 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
             config_yaml: String::new(),
         })
     };
-    let app = Arc::new(App::new(env, ServerOptions::new("/data".into()), Some(Arc::new(reload))));
+    let mut options = ServerOptions::new("/data".into());
+    options.web.lifecycle = true;
+    let app = Arc::new(App::new(env, options, Some(Arc::new(reload))));
     // The first reload comes before the store is open; its limits hold once it is.
     let server = Fixture { app };
     assert_eq!(

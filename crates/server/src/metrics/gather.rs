@@ -218,6 +218,8 @@ fn admission(app: &App, sheet: &mut Sheet) {
         sheet.gauge(&format!("{name}_memory_limit_bytes"), "Memory that may be reserved.", limit);
     }
     sheet.gauge("write_batches_pooled", "Empty batches at hand.", app.batches.len() as f64);
+    let panics = app.metrics.thread_panics.get() as f64;
+    sheet.counter("background_panics_total", "Rounds of background threads that panicked.", panics);
     let failures = app.metrics.scrape_failures.get() as f64;
     sheet.counter("self_scrape_failures_total", "Own metrics that could not be stored.", failures);
 }

@@ -1,0 +1,125 @@
+//! Pages of other origins: which may read answers (CORS), and which may change something.
+//!
+//! Holds: without `--web.cors.origin` no page of another origin reads an answer (no CORS headers), and none writes, deletes,
+//! reloads or kills: browsers send such requests without asking first, so they are refused here. Requests that no browser
+//! sent have no `Origin` and pass.
+//! Not here: authentication; a name that an attacker points at this machine (DNS rebinding) counts as this origin.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::IntoResponse as _;
+use chronolith_model::{MatchOp, Matcher};
+
+use super::body;
+use super::error::{ApiError, ErrorKind};
+use crate::app::App;
+
+/// A matcher needs a label name, which is not looked at.
+const UNUSED_NAME: &str = "origin";
+/// Any origin.
+const ANY_PATTERN: &str = ".*";
+/// Set by browsers, and by them alone: how the page's origin and ours are related.
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
+/// Paths whose POST only reads: forms of queries that are too long for a URL.
+const READING_PATHS: [&str; 8] = [
+    "/api/v1/query",
+    "/api/v1/query_range",
+    "/api/v1/query_exemplars",
+    "/api/v1/format_query",
+    "/api/v1/parse_query",
+    "/api/v1/series",
+    "/api/v1/labels",
+    "/api/v1/read",
+];
+
+/// Origins whose pages may use the API: an anchored regular expression, as `--web.cors.origin` of Prometheus.
+#[derive(Debug, Clone)]
+pub struct CorsOrigin(Matcher);
+
+impl CorsOrigin {
+    /// # Errors
+    /// If `pattern` is no regular expression.
+    pub fn new(pattern: &str) -> Result<CorsOrigin, String> {
+        let matcher = Matcher::new(UNUSED_NAME, MatchOp::Regex, pattern);
+        matcher.map(CorsOrigin).map_err(|error| error.to_string())
+    }
+
+    fn matches(&self, origin: &HeaderValue) -> bool {
+        origin.to_str().is_ok_and(|origin| self.0.matches(origin))
+    }
+
+    /// The value of `Access-Control-Allow-Origin` for an origin that matches.
+    fn allow(&self, origin: &HeaderValue) -> HeaderValue {
+        if &*self.0.value == ANY_PATTERN { HeaderValue::from_static("*") } else { origin.clone() }
+    }
+}
+
+/// Refuses changes asked for by foreign pages; answers preflight requests; adds CORS headers for origins that are allowed.
+pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+    let is_api = request.uri().path().starts_with("/api/");
+    let origin = request.headers().get(header::ORIGIN).filter(|origin| !origin.is_empty()).cloned();
+    let cors = app.options.web.cors_origin.as_ref();
+    let allowed = origin
+        .as_ref()
+        .and_then(|origin| cors.filter(|cors| cors.matches(origin)).map(|cors| cors.allow(origin)));
+    if allowed.is_none() && is_change(&request) && is_foreign(request.headers()) {
+        let path = request.uri().path().to_owned();
+        body::discard(request.into_body()).await;
+        return refusal(&path, origin.as_ref()).into_response();
+    }
+    let mut response = if is_api && request.method() == Method::OPTIONS {
+        StatusCode::NO_CONTENT.into_response()
+    } else {
+        next.run(request).await
+    };
+    if is_api && cors.is_some() {
+        response.headers_mut().append(header::VARY, HeaderValue::from_static("Origin"));
+    }
+    if let Some(allowed) = allowed.filter(|_| is_api) {
+        set_cors(response.headers_mut(), allowed);
+    }
+    response
+}
+
+fn set_cors(headers: &mut HeaderMap, allowed: HeaderValue) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
+    let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
+    set(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS");
+    set(header::ACCESS_CONTROL_ALLOW_HEADERS, "Accept, Authorization, Content-Type, Origin, X-Scope-OrgID");
+    set(header::ACCESS_CONTROL_EXPOSE_HEADERS, "Date");
+}
+
+/// Returns true if the request may change something: every unsafe method, but for paths that only read.
+fn is_change(request: &Request) -> bool {
+    let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    !is_safe && !READING_PATHS.contains(&request.uri().path())
+}
+
+/// Returns true if a page of another origin sent the request, as Go's `http.CrossOriginProtection` decides it: what the
+/// browser says comes first, since a proxy may have changed `Host`.
+fn is_foreign(headers: &HeaderMap) -> bool {
+    match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
+        Some(b"same-origin" | b"none") => return false,
+        Some(_) => return true,
+        None => {}
+    }
+    let Some(origin) = headers.get(header::ORIGIN).filter(|origin| !origin.is_empty()) else { return false };
+    let host = headers.get(header::HOST).map(HeaderValue::as_bytes).unwrap_or_default();
+    let authority = origin.as_bytes().splitn(2, |&byte| byte == b':').nth(1);
+    let authority = authority.and_then(|rest| rest.strip_prefix(b"//"));
+    authority.is_none_or(|authority| !authority.eq_ignore_ascii_case(host))
+}
+
+fn refusal(path: &str, origin: Option<&HeaderValue>) -> ApiError {
+    let origin = origin.and_then(|origin| origin.to_str().ok()).unwrap_or("another site");
+    tracing::warn!(path, origin, "refused a change that a page of another origin asked for");
+    let why = format!("a page of another origin ({origin}) asked for a change; see --web.cors.origin");
+    ApiError::new(ErrorKind::Forbidden, why)
+}
+
+#[cfg(test)]
+mod tests;

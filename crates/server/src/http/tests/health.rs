@@ -1,0 +1,40 @@
+//! What load balancers and orchestrators are told.
+
+use std::sync::atomic::Ordering;
+
+use super::*;
+
+/// After a failed sync nothing is written until a restart, and both probes went on saying 200: nobody restarted it.
+#[tokio::test]
+async fn a_poisoned_log_is_neither_healthy_nor_ready() {
+    let (env, _clock, disk) = Env::fake(NOW_MS, 1);
+    let app = Arc::new(App::new(env, ServerOptions::new("/data".into()), None));
+    let server = Fixture { app }.open();
+    for path in ["/-/healthy", "/-/ready"] {
+        assert_eq!(server.get(path).await.status, StatusCode::OK, "{path}");
+    }
+    disk.fail_after(0);
+    let labels = [("__name__", "m")];
+    let refused = server.write(&[(&labels, &[(NOW_MS, 1.0)])]).await;
+    assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", refused.text);
+    disk.heal();
+    for path in ["/-/healthy", "/-/ready"] {
+        let answer = server.get(path).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert!(answer.text.contains("write-ahead log failed"), "{path}: {}", answer.text);
+    }
+    assert_eq!(server.get("/api/v1/query?query=1").await.status, StatusCode::OK, "queries go on");
+}
+
+#[tokio::test]
+async fn a_stop_withdraws_readiness_while_requests_are_still_answered() {
+    let server = Fixture::ready();
+    server.app.draining.store(true, Ordering::Relaxed);
+    let ready = server.get("/-/ready").await;
+    assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(ready.text.contains("server is shutting down"), "{}", ready.text);
+    assert_eq!(server.get("/-/healthy").await.status, StatusCode::OK);
+    assert_eq!(server.get("/api/v1/query?query=1").await.status, StatusCode::OK);
+    let labels = [("__name__", "m")];
+    assert_eq!(server.write(&[(&labels, &[(NOW_MS, 1.0)])]).await.status, StatusCode::NO_CONTENT);
+}

@@ -1,0 +1,150 @@
+//! From the signal to the end: lame duck, drain, close.
+//!
+//! Holds: `/-/ready` is 503 before the listener closes; a stop takes [`STOP_TIME_MAX`] at most, and a second signal ends it at
+//! once. A stop that is cut short loses nothing acknowledged: it is what a kill is, and the next start replays the log.
+//! Not here: what is closed (`tsdb`).
+
+use std::future::{self, Future};
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use chronolith_base::thread;
+use chronolith_tsdb::HeadError;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{RunError, Server};
+use crate::app::App;
+use crate::limits::{DRAIN_TIME_MAX, STOP_CLOSE_TIME, STOP_TIME_MAX};
+
+/// Signals that end the process.
+pub(super) struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    pub(super) fn new() -> Result<StopSignals, RunError> {
+        let listen = |kind| signal(kind).map_err(RunError::Threads);
+        Ok(StopSignals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The next of them.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Ends a stop early.
+async fn next_signal(signals: Option<&mut StopSignals>) {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => future::pending().await,
+    }
+}
+
+/// Stops `server`; one of `signals` cuts it short.
+pub(super) fn stop(mut server: Server, signals: Option<StopSignals>) -> Result<(), RunError> {
+    tracing::info!("stopping");
+    server.app.draining.store(true, Ordering::Relaxed);
+    let (closed, closing) = oneshot::channel();
+    let (app, stop, threads) = (server.app.clone(), server.stop.clone(), std::mem::take(&mut server.threads));
+    let close = move || {
+        stop.stop();
+        for joined in threads {
+            if joined.join().is_err() {
+                tracing::error!("a background thread ended in a panic");
+            }
+        }
+        // Nobody listens when the stop was cut short.
+        drop(closed.send(app.store.get().map_or(Ok(()), |store| store.close())));
+    };
+    let ended = server.runtime.block_on(run(&server, signals, close, closing));
+    // Requests that go on by now hold nothing that is acknowledged.
+    server.runtime.shutdown_background();
+    if ended.is_ok() {
+        tracing::info!("stopped");
+    }
+    ended
+}
+
+async fn run(
+    server: &Server,
+    mut signals: Option<StopSignals>,
+    close: impl FnOnce() + Send + 'static,
+    closing: oneshot::Receiver<Result<(), HeadError>>,
+) -> Result<(), RunError> {
+    // Timers are the runtime's own business; nothing that is stored depends on them.
+    let deadline = Instant::now() + STOP_TIME_MAX;
+    let stop = async {
+        let delay = server.app.options.web.shutdown_delay;
+        if !delay.is_zero() {
+            tracing::info!(delay_s = delay.as_secs_f64(), "not ready any more, still serving");
+            sleep(delay).await;
+        }
+        // Nobody accepts any more when the server never got so far.
+        let _ = server.closing.send(true);
+        drained(&server.app, (deadline - STOP_CLOSE_TIME).min(Instant::now() + DRAIN_TIME_MAX)).await;
+        server.app.stopping.store(true, Ordering::Relaxed);
+        thread::spawn("shutdown", close).map_err(RunError::Threads)?;
+        match closing.await {
+            Ok(closed) => closed.map_err(RunError::Close),
+            Err(_) => Err(RunError::CutShort("closing the store ended in a panic")),
+        }
+    };
+    first_of(stop, next_signal(signals.as_mut()), deadline).await
+}
+
+/// The result of `stop`, unless a signal or the deadline comes first.
+async fn first_of(
+    stop: impl Future<Output = Result<(), RunError>>,
+    signal: impl Future<Output = ()>,
+    deadline: Instant,
+) -> Result<(), RunError> {
+    let (stop, signal) = (pin!(stop), pin!(signal));
+    let either = async {
+        tokio::select! {
+            stopped = stop => stopped,
+            () = signal => Err(RunError::CutShort("a second signal")),
+        }
+    };
+    timeout_at(deadline, either).await.unwrap_or(Err(RunError::CutShort("it took too long")))
+}
+
+/// Waits until all connections are closed, at most until `deadline`.
+async fn drained(app: &App, deadline: Instant) {
+    let wait = async {
+        while app.connections.count() > 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    if timeout_at(deadline, wait).await.is_err() {
+        tracing::warn!(connections = app.connections.count(), "requests did not finish in time");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Signals after the first were ignored, and a stop could take longer than an orchestrator waits.
+    #[tokio::test]
+    async fn a_second_signal_or_the_deadline_ends_a_stop() {
+        let never = || future::pending::<Result<(), RunError>>();
+        let soon = Instant::now() + Duration::from_millis(1);
+        let later = Instant::now() + Duration::from_secs(3600);
+        let cut = first_of(never(), future::ready(()), later).await;
+        assert!(matches!(cut, Err(RunError::CutShort("a second signal"))), "{cut:?}");
+        let cut = first_of(never(), future::pending(), soon).await;
+        assert!(matches!(cut, Err(RunError::CutShort("it took too long"))), "{cut:?}");
+        assert!(first_of(future::ready(Ok(())), future::pending(), later).await.is_ok());
+    }
+}
