@@ -1,7 +1,7 @@
 //! What all handlers share. Holds: `store` is set once, when the replay is done; before that only the
 //! endpoints that need no store answer.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
@@ -15,6 +15,7 @@ use crate::admission::Admission;
 use crate::batches::BatchPool;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::{QueryLog, RejectLog, SlowLog};
+use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::metrics::tenants::TenantMetrics;
 use crate::options::{Features, Reload, ServerOptions};
@@ -46,6 +47,8 @@ pub(crate) struct App {
     pub(crate) started_ms: i64,
     pub(crate) shown: RwLock<Shown>,
     pub(crate) reload: Option<Reload>,
+    /// When a request that is not valid HTTP was last logged; 0 = never.
+    invalid_logged_ns: AtomicU64,
     /// Readiness is withdrawn, everything is still answered.
     pub(crate) draining: AtomicBool,
     /// The store is being closed.
@@ -102,6 +105,7 @@ impl App {
                 reload_ok: true,
             }),
             reload,
+            invalid_logged_ns: AtomicU64::new(0),
             draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             env,
@@ -150,6 +154,18 @@ impl App {
     /// Returns true if queries and writes are answered.
     pub(crate) fn is_ready(&self) -> bool {
         self.unready_reason().is_none()
+    }
+
+    /// Counts and logs a request that the HTTP parser has refused; no handler has seen it.
+    pub(crate) fn note_invalid_request(&self, status: u16) {
+        self.metrics.request("invalid", status, 0, 0);
+        let now_ns = self.env.clock.mono_ns().max(1);
+        let is_due = |last: u64| {
+            (last == 0 || now_ns.saturating_sub(last) >= INVALID_REQUEST_LOG_PAUSE_NS).then_some(now_ns)
+        };
+        if self.invalid_logged_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_due).is_ok() {
+            tracing::warn!(status, "refused a request that is not valid HTTP; at most one line per second");
+        }
     }
 
     /// Progress of the replay.

@@ -33,8 +33,8 @@ pub const ANSWER_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 /// Part of an answer that is sent, and whose memory is given back, at once.
 pub const ANSWER_PART_BYTES: usize = 64 << 10;
-/// Bytes read at once until the first request line of a connection is complete.
-pub const FIRST_READ_BYTES_MAX: usize = 4 << 10;
+/// Shortest time between two log lines about requests that are not valid HTTP: anybody can send such.
+pub const INVALID_REQUEST_LOG_PAUSE_NS: u64 = 1_000_000_000;
 /// Form body of a query.
 pub const FORM_BYTES_MAX: usize = 4 << 20;
 /// Body of a remote read request, as sent and unpacked; as upstream.

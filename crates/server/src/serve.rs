@@ -5,6 +5,8 @@
 //! Not here: what requests do (`http`).
 
 pub(crate) mod connections;
+mod refusals;
+mod request_lines;
 mod shutdown;
 mod stream;
 
@@ -294,7 +296,7 @@ fn admit(app: &Arc<App>, stream: TcpStream, router: &Router, closed: &watch::Rec
         tracing::debug!(%error, "setting TCP_NODELAY");
     }
     let guard = app.connections.register(app.env.clock.clone());
-    tokio::spawn(connections::serve(guard, stream, router.clone(), closed.clone()));
+    tokio::spawn(connections::serve(guard, stream, app.clone(), router.clone(), closed.clone()));
 }
 
 #[cfg(test)]

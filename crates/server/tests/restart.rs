@@ -86,3 +86,67 @@ fn an_address_in_use_is_an_error_that_names_it() {
     let error = Server::start(Env::real(), options, None).err().expect("the port is taken").to_string();
     assert!(error.starts_with(&format!("cannot listen on {}", server.address())), "{error}");
 }
+
+/// Reads one answer of known length from a connection that stays open.
+fn read_answer(stream: &mut TcpStream) -> (u16, String) {
+    let mut bytes = Vec::new();
+    let mut byte = [0];
+    while !bytes.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("head");
+        bytes.push(byte[0]);
+    }
+    let head = String::from_utf8(bytes).expect("text");
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
+    let mut body = vec![0; length.parse().expect("a number")];
+    stream.read_exact(&mut body).expect("body");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("status");
+    (status, String::from_utf8(body).expect("text"))
+}
+
+/// Raw quotes worked in the first request of a connection, and were a 400 without a word in every later one.
+#[test]
+fn raw_quotes_work_in_every_request_of_a_connection() {
+    let dir = tempfile::tempdir().expect("directory");
+    let server = start(dir.path());
+    let mut stream = TcpStream::connect(server.address()).expect("connects");
+    stream.set_read_timeout(Some(ANSWER_WAIT)).expect("timeout");
+    let get = "GET /api/v1/query?query=up{job=\"<x>\"} HTTP/1.1\r\nHost: x\r\n\r\n";
+    // Its quotes must arrive as they are.
+    let form = "query=count(up{job=\"x\"})or%20vector(1)";
+    let length = form.len();
+    let post = format!(
+        "POST /api/v1/query HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+         Content-Length: {length}\r\n\r\n{form}"
+    );
+    for request in [get, get, &post, get] {
+        stream.write_all(request.as_bytes()).expect("sent");
+        let (status, text) = read_answer(&mut stream);
+        assert_eq!(status, 200, "{request}: {text}");
+    }
+    drop(stream);
+    server.stop().expect("stops");
+}
+
+/// What the HTTP parser refused had an empty body, no line in the log and no count.
+#[test]
+fn what_is_no_http_is_refused_with_a_reason_and_counted() {
+    let dir = tempfile::tempdir().expect("directory");
+    let server = start(dir.path());
+    let long = format!("GET /api/v1/query?query={} HTTP/1.1\r\nHost: x\r\n\r\n", "1".repeat(70_000));
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(200));
+    for (request, want) in [("GET /a b HTTP/1.1\r\n\r\n", 400), (&*long, 414), (&*many, 431)] {
+        let mut stream = TcpStream::connect(server.address()).expect("connects");
+        stream.set_read_timeout(Some(ANSWER_WAIT)).expect("timeout");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let (status, text) = read_answer(&mut stream);
+        assert_eq!(status, want, "{text}");
+        assert!(text.starts_with(r#"{"status":"error","errorType":"bad_data","error":""#), "{text}");
+    }
+    let (_, metrics) = ask(server.address(), "GET /metrics HTTP/1.1\r\n", b"");
+    for code in [400, 414, 431] {
+        let line =
+            format!("chronolith_http_request_duration_seconds_count{{route=\"invalid\",code=\"{code}\"}} 1");
+        assert!(metrics.contains(&line), "{line}");
+    }
+    server.stop().expect("stops");
+}

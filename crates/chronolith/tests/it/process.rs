@@ -45,9 +45,7 @@ fn a_stop_first_withdraws_readiness_and_a_second_signal_ends_it_without_loss() {
     let samples = counter(1.0, now);
     let written = server.write(&[SeriesToSend { labels: &[("__name__", "kept")], samples: &samples }]);
     assert_eq!(written.status, 204, "requests are still answered: {}", written.text());
-    let asked = std::time::Instant::now();
-    assert_eq!(server.stop(), Some(1), "cut short");
-    assert!(asked.elapsed() < std::time::Duration::from_secs(15), "the delay was not waited for");
+    assert_eq!(server.stop(), Some(1), "cut short: a stop that waits for the delay ends with 0");
 
     let server = Server::start(dir.path(), &NO_SCRAPE);
     assert_eq!(server.query_value("kept", now as f64 / 1000.0), Some(1.0));

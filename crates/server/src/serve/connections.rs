@@ -19,6 +19,7 @@ use tokio::sync::{Notify, watch};
 use tower::ServiceExt as _;
 
 use super::stream::TimedStream;
+use crate::app::App;
 use crate::limits::{
     CONNECTION_COUNT_MAX, CONNECTION_COUNT_MIN, FILES_RESERVED, HEADER_BYTES_MAX, HEADER_COUNT_MAX,
 };
@@ -144,12 +145,13 @@ impl Drop for OpenConnection {
 pub(super) async fn serve(
     connection: OpenConnection,
     stream: TcpStream,
+    app: Arc<App>,
     router: Router,
     mut closed: watch::Receiver<bool>,
 ) {
     let state = connection.state.clone();
     let remote = stream.peer_addr().ok().map(RemoteAddress);
-    let io = TokioIo::new(TimedStream::new(stream, state.clone()));
+    let io = TokioIo::new(TimedStream::new(stream, state.clone(), app));
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         if let Some(remote) = remote {
             request.extensions_mut().insert(remote);

@@ -1,5 +1,5 @@
 //! A socket with deadlines: idle, headers on their way, answer not taken.
-//! Also escapes what clients forget to escape in the first request line.
+//! Also escapes what clients forget to escape in request lines, and gives the parser's own answers a body.
 //! Holds: while a request is at work only the taking of its answer has a deadline here; its body has its own.
 
 use std::future::Future as _;
@@ -8,14 +8,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use axum::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, Instant, Sleep, sleep};
 
 use super::connections::ConnectionState;
-use crate::limits::{
-    ANSWER_STALL_TIMEOUT, FIRST_READ_BYTES_MAX, HEADER_READ_TIMEOUT, KEEP_ALIVE_IDLE_TIMEOUT,
-};
+use super::refusals::Refusal;
+use super::request_lines::RequestLines;
+use crate::app::App;
+use crate::limits::{ANSWER_STALL_TIMEOUT, HEADER_READ_TIMEOUT, KEEP_ALIVE_IDLE_TIMEOUT};
 
 /// What the peer is expected to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,65 +30,31 @@ enum Phase {
     Busy,
 }
 
-/// Where the reader is with the first request line of its connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FirstLine {
-    /// Before it.
-    Ahead,
-    /// In it.
-    Begun,
-    /// Behind it.
-    Over,
-}
-
-/// Bytes of a percent-escape.
-const ESCAPED_BYTES: usize = 3;
-
-/// Copies `raw` and escapes quotes and angle brackets in the first request line. Scripts send them as they are
-/// (`curl -g '...?query=up{job="x"}'`), which upstream takes and the parser below refuses. Only the first line
-/// of a connection is known to be one without knowing the bodies before it.
-fn escape_first_line(mut at: FirstLine, raw: &[u8], out: &mut ReadBuf<'_>) -> FirstLine {
-    for (idx, &byte) in raw.iter().enumerate() {
-        let escaped = match byte {
-            b'\r' | b'\n' if at == FirstLine::Ahead => None,
-            b'\n' => {
-                out.put_slice(raw.get(idx..).unwrap_or_default());
-                return FirstLine::Over;
-            }
-            b'"' => Some(b"%22"),
-            b'<' => Some(b"%3C"),
-            b'>' => Some(b"%3E"),
-            _ => None,
-        };
-        if !matches!(byte, b'\r' | b'\n') {
-            at = FirstLine::Begun;
-        }
-        match escaped {
-            Some(escaped) => out.put_slice(escaped),
-            None => out.put_slice(&[byte]),
-        }
-    }
-    at
-}
-
 pub(super) struct TimedStream {
     stream: TcpStream,
     state: Arc<ConnectionState>,
     phase: Phase,
     served_before: u64,
-    first_line: FirstLine,
+    lines: RequestLines,
+    /// Escaped bytes that did not fit the reader's buffer; at most three times what it read at once.
+    unread: Bytes,
+    refusal: Option<Refusal>,
+    app: Arc<App>,
     read_deadline: Pin<Box<Sleep>>,
     write_deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl TimedStream {
-    pub(super) fn new(stream: TcpStream, state: Arc<ConnectionState>) -> TimedStream {
+    pub(super) fn new(stream: TcpStream, state: Arc<ConnectionState>, app: Arc<App>) -> TimedStream {
         TimedStream {
             stream,
             state,
             phase: Phase::Idle,
             served_before: 0,
-            first_line: FirstLine::Ahead,
+            lines: RequestLines::new(),
+            unread: Bytes::new(),
+            refusal: None,
+            app,
             read_deadline: Box::pin(sleep(KEEP_ALIVE_IDLE_TIMEOUT)),
             write_deadline: None,
         }
@@ -106,17 +74,31 @@ impl TimedStream {
         }
     }
 
-    fn poll_read_first_line(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let mut raw = [0; FIRST_READ_BYTES_MAX];
-        let room = (buf.remaining() / ESCAPED_BYTES).min(raw.len());
-        let Some(raw) = raw.get_mut(..room).filter(|raw| !raw.is_empty()) else {
-            self.first_line = FirstLine::Over;
-            return Pin::new(&mut self.stream).poll_read(cx, buf);
-        };
-        let mut part = ReadBuf::new(raw);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
-        self.first_line = escape_first_line(self.first_line, part.filled(), buf);
+    /// Reads with request lines escaped.
+    fn poll_read_escaped(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.unread.is_empty() {
+            let before = buf.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+            let raw = buf.filled().get(before..).unwrap_or_default();
+            let Some(escaped) = self.lines.escape(raw) else { return Poll::Ready(Ok(())) };
+            buf.set_filled(before);
+            self.unread = Bytes::from(escaped);
+        }
+        let part = self.unread.split_to(self.unread.len().min(buf.remaining()));
+        buf.put_slice(&part);
         Poll::Ready(Ok(()))
+    }
+
+    /// Writes a refusal with a body where the parser has written `bytes`, one without; `None` if it has not.
+    fn poll_write_refusal(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<io::Result<usize>>> {
+        if self.refusal.is_none() && self.phase != Phase::Busy && !self.state.is_busy() {
+            self.refusal = Refusal::of(bytes);
+            if let Some(refusal) = &self.refusal {
+                self.app.note_invalid_request(refusal.status);
+            }
+        }
+        let refusal = self.refusal.as_mut()?;
+        Some(refusal.poll_write(Pin::new(&mut self.stream), cx, bytes.len()))
     }
 
     /// Counts what was written, or lets the deadline run.
@@ -156,10 +138,7 @@ impl AsyncRead for TimedStream {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let filled_before = buf.filled().len();
-        let result = match this.first_line {
-            FirstLine::Over => Pin::new(&mut this.stream).poll_read(cx, buf),
-            FirstLine::Ahead | FirstLine::Begun => this.poll_read_first_line(cx, buf),
-        };
+        let result = this.poll_read_escaped(cx, buf);
         this.note_requests();
         if result.is_ready() {
             let moved = buf.filled().len() > filled_before;
@@ -183,7 +162,10 @@ impl AsyncRead for TimedStream {
 impl AsyncWrite for TimedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        let result = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        let result = match this.poll_write_refusal(cx, bytes) {
+            Some(result) => result,
+            None => Pin::new(&mut this.stream).poll_write(cx, bytes),
+        };
         this.after_write(result, cx)
     }
 
@@ -193,7 +175,11 @@ impl AsyncWrite for TimedStream {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        let result = Pin::new(&mut this.stream).poll_write_vectored(cx, parts);
+        let first = parts.iter().find(|part| !part.is_empty()).map_or(&[][..], |part| part);
+        let result = match this.poll_write_refusal(cx, first) {
+            Some(result) => result,
+            None => Pin::new(&mut this.stream).poll_write_vectored(cx, parts),
+        };
         this.after_write(result, cx)
     }
 
@@ -207,35 +193,5 @@ impl AsyncWrite for TimedStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Feeds the parts one by one.
-    #[track_caller]
-    fn check(parts: &[&str], want: &str) {
-        let mut space = [0; 1024];
-        let mut out = ReadBuf::new(&mut space);
-        let mut at = FirstLine::Ahead;
-        for part in parts {
-            if at == FirstLine::Over {
-                out.put_slice(part.as_bytes());
-            } else {
-                at = escape_first_line(at, part.as_bytes(), &mut out);
-            }
-        }
-        assert_eq!(std::str::from_utf8(out.filled()), Ok(want));
-    }
-
-    #[test]
-    fn quotes_are_escaped_in_the_first_line_only() {
-        let rest = "\r\nX: \"<a>\"\r\n\r\nGET /\"";
-        let want = format!("GET /q?a=%22b%22%3C%3E HTTP/1.1{rest}");
-        check(&[&format!("GET /q?a=\"b\"<> HTTP/1.1{rest}")], &want);
-        check(&["GET /q?a=", "\"b\"", "<> HTTP/1.1", rest], &want);
-        check(&["\r\n", "\r\nGET /\" x\n\"", "\""], "\r\n\r\nGET /%22 x\n\"\"");
     }
 }
