@@ -173,6 +173,7 @@ impl Head {
         batch: &WriteBatch,
     ) -> Result<(WriteOutcome, Ticket), WriteError> {
         let _open = self.gate.read();
+        let _ids = self.ids.use_ids();
         self.admit()?;
         let _unlogged = PoisonOnPanic::new(&self.wal, "an append");
         let Some(tenant) = self.tenant_or_create(tenant) else {

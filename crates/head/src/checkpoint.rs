@@ -19,6 +19,7 @@ pub(crate) use pace::Pace;
 pub(crate) use slices::{Durability, Spot, slice_of, slice_path};
 
 use crate::head::Head;
+use crate::ids::{GivenIds, IdMark};
 use crate::options::HeadError;
 use crate::sealed::SealedPlace;
 use crate::stripe::PAGE_SLOTS;
@@ -41,12 +42,12 @@ pub struct CheckpointStats {
 
 /// Where the checkpoint stands. Locked under `Head::maintenance`.
 pub(crate) struct Rolling {
-    /// Slices that exist, by number. A slice wholly below `next_id` without an entry never had a series.
+    /// Slices that exist, by number. A slice of ids that were given without an entry has no series.
     pub(crate) slices: BTreeMap<u32, Spot>,
     pub(crate) definitions: DefinitionsFile,
     pub(crate) pace: Pace,
-    /// Series ids that were seen by the last look at pages, and the position of the log before that look.
-    pub(crate) next_id: u32,
+    /// How far ids were given at the last look at pages, and the position of the log before that look.
+    pub(crate) ids: IdMark,
     pub(crate) sequence: u64,
     /// Sealed chunks before this place are durable.
     sealed_synced: SealedPlace,
@@ -73,7 +74,7 @@ impl Rolling {
             slices,
             definitions,
             pace,
-            next_id,
+            ids: IdMark::fresh(next_id),
             sequence,
             sealed_synced: SealedPlace { file: 0, offset: 0 },
             dead_files: Vec::new(),
@@ -109,8 +110,8 @@ impl Rolling {
 pub(crate) struct Moment {
     /// What the log had queued is in memory.
     pub(crate) sequence: u64,
-    /// Every series with samples queued by then has a lower id.
-    pub(crate) next_id: u32,
+    /// Every series with samples queued by then has an id that was given.
+    pub(crate) ids: IdMark,
     /// Bytes of the log so far.
     pub(crate) log_bytes: i64,
     /// Changes so far that the log does not tell of.
@@ -240,7 +241,7 @@ impl Head {
         let alone = self.maintenance.lock();
         let mut rolling = self.rolling.lock();
         let change_count = self.counters.change_count.load(Ordering::Relaxed);
-        let has_all = rolling.next_id == self.next_id.load(Ordering::Acquire);
+        let has_all = rolling.ids == self.ids.mark();
         // Older copies of an earlier process may have windows that its newest ones do not have.
         let is_settled = has_all && rolling.slices.values().all(|spot| spot.is_after_change(change_count));
         if is_settled {
@@ -258,20 +259,25 @@ impl Head {
         let log_bytes = self.wal.counters.written_bytes.load(Ordering::Relaxed).cast_signed();
         // Read behind the position: an id is taken before the first frame with it is queued.
         let change_count = self.counters.change_count.load(Ordering::Relaxed);
-        Moment { sequence, next_id: self.next_id.load(Ordering::Acquire), log_bytes, change_count }
+        Moment { sequence, ids: self.ids.mark(), log_bytes, change_count }
     }
 
     /// Takes slices with new series into account; gives the numbers of those for which `is_due` holds.
     fn note_slices(&self, rolling: &mut Rolling, moment: Moment, is_due: impl Fn(&Spot) -> bool) -> Vec<u32> {
-        let mut page_id = rolling.next_id - rolling.next_id % PAGE_SLOTS as u32;
-        while page_id < moment.next_id {
-            // Before the last look it had no series, so no samples either.
-            let spot = || Spot::unwritten(rolling.sequence, moment.log_bytes);
-            rolling.slices.entry(slice_of(page_id)).or_insert_with(spot);
-            page_id = page_id.saturating_add(PAGE_SLOTS as u32);
-        }
-        (rolling.next_id, rolling.sequence) = (moment.next_id, moment.sequence);
+        self.note_given(rolling, &self.ids.given_at(moment.ids), moment.sequence);
         rolling.slices.iter().filter(|(_, spot)| is_due(spot)).map(|(&slice, _)| slice).collect()
+    }
+
+    /// Takes slices into account whose ids were given since the last time; `sequence` is a position before that.
+    pub(crate) fn note_given(&self, rolling: &mut Rolling, given: &GivenIds, sequence: u64) {
+        let log_bytes = self.wal.counters.written_bytes.load(Ordering::Relaxed).cast_signed();
+        // Before the last look it had no series, so no samples either.
+        let spot = Spot::unwritten(rolling.sequence, log_bytes);
+        let fresh = rolling.ids.id_end / PAGE_SLOTS as u32..given.mark().id_end.div_ceil(PAGE_SLOTS as u32);
+        for page in fresh.chain(given.reused_since(rolling.ids).iter().copied()) {
+            rolling.slices.entry(slice_of(page * PAGE_SLOTS as u32)).or_insert(spot);
+        }
+        (rolling.ids, rolling.sequence) = (given.mark(), sequence);
     }
 
     /// Cuts the log once a segment is behind both copies of all slices, and deletes sealed files that none of them names.

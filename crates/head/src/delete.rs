@@ -63,6 +63,7 @@ impl Head {
         progress: &DeleteProgress,
     ) -> Result<(DeleteStats, Ticket), WriteError> {
         let _open = self.gate.read();
+        let _ids = self.ids.use_ids();
         self.admit()?;
         let mut stats = DeleteStats::default();
         let Some(tenant) = self.tenant(tenant) else { return Ok((stats, self.wal.ticket())) };

@@ -197,24 +197,26 @@ impl Head {
     }
 }
 
-/// Builds the tables anew if most of them are dead. Only drops remove series, one at a time, so what was copied
-/// stays true; series that are made meanwhile have higher ids and are copied last.
+/// Builds the tables anew if most of them are dead.
 fn compact_tables(tenant: &TenantHead) {
-    let tables = tenant.tables.read();
-    if !tables.is_sparse() {
-        return;
+    if tenant.tables.read().is_sparse() {
+        rebuild_tables(tenant);
     }
-    let mut fresh = tables.empty_copy();
-    drop(tables);
-    let mut from = Some(0);
+}
+
+/// Builds the tables anew without dead series. Only drops remove series, one at a time, so what was copied stays true;
+/// series that are made meanwhile have higher rows and are copied last.
+pub(crate) fn rebuild_tables(tenant: &TenantHead) {
+    let mut fresh = tenant.tables.read().empty_copy();
+    let (mut from, mut end) = (Some(0), 0);
     while let Some(start) = from {
         let tables = tenant.tables.read();
+        end = tables.row_count();
         from = fresh.copy_from(&tables, start, SLICE_COUNT);
         RwLockReadGuard::unlock_fair(tables);
     }
     let mut tables = tenant.tables.write();
-    let start = fresh.next_id();
-    fresh.copy_from(&tables, start, usize::MAX);
+    fresh.copy_from(&tables, end, usize::MAX - 1);
     let old = std::mem::replace(&mut *tables, fresh);
     drop(tables);
     drop(old);

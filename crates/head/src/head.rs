@@ -1,10 +1,10 @@
 //! The head as a whole: what it is made of, and its small operations.
 //!
-//! Lock order: gate, maintenance, checkpoint, tables of a tenant, a stripe, stale keys, then the leaves (log queue, sealed files, raw
-//! keys).
+//! Lock order: reclaim, gate, maintenance, checkpoint, tables of a tenant, a stripe, stale keys, then the leaves (log queue, sealed
+//! files, raw keys).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use chronolith_base::Env;
 use chronolith_base::thread::core_count;
@@ -14,10 +14,12 @@ use parking_lot::{Mutex, RwLock};
 use crate::append::AppendScratch;
 use crate::checkpoint::Rolling;
 use crate::drop::StaleKeys;
+use crate::ids::SeriesIds;
 use crate::key_hash::KeyHash;
 use crate::options::{HeadError, HeadOptions, WriteError};
 use crate::progress::{ReplayProgress, ReplayReport};
 use crate::raw_keys::RawKeys;
+use crate::reclaim::Reclaim;
 use crate::replay;
 use crate::sealed::{SealedStore, is_short_of_files};
 use crate::stripe::{HistogramBudget, Stripe, StripeWorld};
@@ -81,8 +83,9 @@ pub struct Head {
     /// Series that are gone and whose raw keys are still there.
     pub(crate) stale_keys: Mutex<StaleKeys>,
     pub(crate) key_hash: KeyHash,
-    /// Lowest series id that was never given out.
-    pub(crate) next_id: AtomicU32,
+    pub(crate) ids: SeriesIds,
+    /// Ids that are being made usable again. Locked before all others.
+    pub(crate) reclaim: Mutex<Option<Reclaim>>,
     pub(crate) wal: Wal,
     /// Held shared by appends, so that closing waits for them.
     pub(crate) gate: RwLock<()>,
@@ -226,12 +229,6 @@ impl Head {
         for id in unused {
             self.tenants.write().remove_unused(&id);
         }
-    }
-
-    /// A series id that was never used; `None` when all 32-bit numbers are.
-    pub(crate) fn take_id(&self) -> Option<u32> {
-        let next = |id: u32| if id < u32::MAX - 1 { Some(id + 1) } else { None };
-        self.next_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use chronolith_model::{TenantId, TimeRange};
 
 use crate::head::Head;
+use crate::ids::IdUse;
 use crate::options::HeadError;
 use crate::snapshot::WindowSnapshot;
 use crate::stripe::{PAGE_SLOTS, STRIPE_COUNT};
@@ -24,6 +25,7 @@ pub struct IdleSeries {
     pub series_count: usize,
     /// Ascending.
     ids: Vec<u32>,
+    _in_use: IdUse,
 }
 
 impl IdleSeries {
@@ -39,6 +41,7 @@ impl Head {
     /// Cost: a look at each hot record, four bytes of memory an idle series; locks are held for a page of series.
     #[must_use]
     pub fn age_series(&self) -> Vec<IdleSeries> {
+        let in_use = self.ids.use_ids();
         let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (stripe_idx, stripe) in self.series.stripes.iter().enumerate() {
             for page_idx in 0.. {
@@ -56,7 +59,7 @@ impl Head {
             let tenant = self.tenants.read().by_idx(idx).cloned()?;
             ids.sort_unstable();
             let series_count = tenant.tables.read().live_count();
-            Some(IdleSeries { tenant: tenant.id.clone(), series_count, ids })
+            Some(IdleSeries { tenant: tenant.id.clone(), series_count, ids, _in_use: in_use.clone() })
         };
         found.into_iter().filter_map(with_tenant).collect()
     }

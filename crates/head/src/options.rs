@@ -33,6 +33,8 @@ pub struct HeadOptions {
     pub sealed_file_bytes: u64,
     /// Dead series in a definitions file below which it is not written anew.
     pub dead_count_min: u64,
+    /// Series ids are below this; tests want few.
+    pub series_id_limit: u32,
 }
 
 impl HeadOptions {
@@ -48,6 +50,7 @@ impl HeadOptions {
             histogram_bytes_max: 1 << 30,
             sealed_file_bytes: 128 << 20,
             dead_count_min: 4096,
+            series_id_limit: u32::MAX - 1,
         }
     }
 }

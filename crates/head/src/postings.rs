@@ -1,5 +1,5 @@
-//! Ascending series ids of one label pair, a byte or two each.
-//! Holds: ids are appended in ascending order and never removed; whoever reads leaves out dead series.
+//! Series ids of one label pair in order of creation, a byte or two each.
+//! Holds: ids are appended and never removed; they ascend, but where ids of departed series are given again; whoever reads leaves out dead series.
 
 use chronolith_base::ByteReader;
 use chronolith_base::bytes::put_uvarint;
@@ -21,15 +21,14 @@ impl Default for Postings {
 }
 
 impl Postings {
-    /// Appends `id`, which must be above all others; gives how many bytes of heap that took.
+    /// Appends `id`, cheapest if it is above the last one; gives how many bytes of heap that took.
     pub(crate) fn push(&mut self, id: u32) -> usize {
         if self.first == ID_NONE {
             (self.first, self.last) = (id, id);
             return 0;
         }
-        assert!(id > self.last, "postings ascend");
         let before = self.deltas.capacity();
-        put_uvarint(&mut self.deltas, u64::from(id - self.last));
+        put_uvarint(&mut self.deltas, u64::from(id.wrapping_sub(self.last)));
         self.last = id;
         self.deltas.capacity() - before
     }
@@ -80,7 +79,7 @@ mod tests {
         let mut out = Vec::new();
         postings.read(&mut out);
         assert!(out.is_empty());
-        let ids = [0, 1, 2, 130, 70_000, u32::MAX - 1];
+        let ids = [0, 1, 2, 130, 70_000, u32::MAX - 1, 5, 6, 3];
         let heap_bytes: usize = ids.iter().map(|&id| postings.push(id)).sum();
         postings.read(&mut out);
         assert_eq!(out, ids);

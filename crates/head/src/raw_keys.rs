@@ -56,13 +56,17 @@ impl RawKeys {
         loaded
     }
 
-    /// Visits entries that no definitions file holds, at most `count`, up to the first of a series from `id_end`
-    /// on; they count as held from then on. Gives how many were visited.
-    pub(crate) fn store(&mut self, count: usize, id_end: u32, mut visit: impl FnMut(u128, u32)) -> usize {
+    /// Visits entries that no definitions file holds, at most `count`, up to the first of a series that is not known; they count as held from then on. Gives how many were visited.
+    pub(crate) fn store(
+        &mut self,
+        count: usize,
+        is_known: impl Fn(u32) -> bool,
+        mut visit: impl FnMut(u128, u32),
+    ) -> usize {
         let start = self.stored_count.min(self.ids.len());
         let end = start.saturating_add(count).min(self.ids.len());
         let mut at = start;
-        while at < end && (self.ids[at] < id_end || self.ids[at] == ID_NONE) {
+        while at < end && (self.ids[at] == ID_NONE || is_known(self.ids[at])) {
             if self.ids[at] != ID_NONE {
                 visit(self.hashes[at], self.ids[at]);
             }

@@ -18,7 +18,7 @@ mod stream;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
@@ -27,6 +27,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::checkpoint::{CheckpointStats, Pace, Rolling, Spot, slice_of};
 use crate::head::{Counters, Head, Series};
+use crate::ids::SeriesIds;
 use crate::key_hash::KeyHash;
 use crate::options::{HeadError, HeadOptions};
 use crate::progress::{ReplayProgress, ReplayReport};
@@ -93,10 +94,10 @@ pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -
     sealed::finish(env, &options, &series.store, sealed.unusable, &slices, &mut report)?;
     let positions = positions_of(&series, &slices, &definitions);
     let log_start_ns = env.clock.mono_ns();
-    let next_id = next_id_of(&slices, &definitions);
+    let next_id = next_id_of(&series, &slices, &definitions);
     let mut log = LogReplay::new(&files, &series, &positions, tenants, aliases, raw_keys, next_id);
     let ends = log.run(progress, &mut report)?;
-    let LogReplay { tenants, aliases, raw_keys, next_id, defined_count, .. } = log;
+    let LogReplay { tenants, aliases, raw_keys, next_id, defined_count, has_reused, .. } = log;
     note_lost_tail(&files, &slices, &ends, &mut report);
     let newest = slices.spots.values().map(|s| s.sequence).max().unwrap_or(0);
     let start = files.finish(env, &ends, newest.max(definitions.mark.sequence))?;
@@ -107,6 +108,8 @@ pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -
     let has_tail = ends.iter().any(|e| e.last_sequence > positions.oldest);
     let alias_sequence = if aliases.into_inner().is_empty() { 0 } else { start.sequence };
     let tail = Tail { ends, bytes: log_bytes, alias_sequence };
+    // What the file lacks is told by the order of ids.
+    definitions.file.is_broken |= has_reused;
     let rolling = rolling_of(&series, slices, definitions, &tail, next_id, pace);
     let tenants = tenants.into_inner();
     report.series = tenants.all().map(|t| t.tables.read().live_count() as u64).sum();
@@ -120,6 +123,10 @@ pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -
         head.settle_definitions_of_log()?;
     }
     head.cut_finished_log()?;
+    head.forget_tenants();
+    if let Err(error) = head.reclaim_ids_at_start() {
+        tracing::error!(%error, "ids of departed series cannot be used again yet; it is tried again");
+    }
     Ok(head)
 }
 
@@ -155,9 +162,12 @@ fn announce(files: &LogFiles, progress: &ReplayProgress) {
     progress.bytes_total.store(bytes, Ordering::Relaxed);
 }
 
-fn next_id_of(slices: &LoadedSlices, definitions: &LoadedDefinitions) -> u32 {
+/// Above all ids that the checkpoint speaks of.
+fn next_id_of(series: &Series, slices: &LoadedSlices, definitions: &LoadedDefinitions) -> u32 {
     let sliced = slices.id_ends.values().copied().max().unwrap_or(0);
-    definitions.next_id.max(sliced)
+    // A slice may end before series of it, whose ids were given before those of other pages were given again.
+    let last = series.stripes.iter().enumerate().filter_map(|(idx, stripe)| stripe.lock().last_id(idx)).max();
+    definitions.next_id.max(sliced).max(last.map_or(0, |last| last + 1))
 }
 
 /// Counts what the slices have by window.
@@ -189,8 +199,7 @@ fn occupied_slices(series: &Series) -> Vec<u32> {
 fn positions_of(series: &Series, slices: &LoadedSlices, definitions: &LoadedDefinitions) -> Positions {
     let mut by_slice = HashMap::default();
     for (&slice, spot) in &slices.spots {
-        let id_end = slices.id_ends.get(&slice).copied().unwrap_or(0);
-        by_slice.insert(slice, (spot.sequence, id_end));
+        by_slice.insert(slice, spot.sequence);
     }
     let is_whole = |slice: u32| slices.spots.get(&slice).is_some_and(Spot::is_whole);
     // Series that only the log defines, because the file has lost them, may be of slices that were never written.
@@ -252,7 +261,7 @@ fn build(env: &Env, options: HeadOptions, opened: Opened) -> Head {
     // Slices may have more than the log, and stand in the kernel's cache only.
     let relogs = opened.has_tail || !opened.rolling.slices.is_empty();
     let relog_before = if relogs { opened.start.sequence.max(1) } else { 0 };
-    let key = opened.start.key;
+    let (key, id_limit) = (opened.start.key, options.series_id_limit);
     let wal = Wal::new(env, &options, dir, opened.start);
     wal.counters.segment_bytes.store(kept_bytes, Ordering::Relaxed);
     let counters =
@@ -266,7 +275,8 @@ fn build(env: &Env, options: HeadOptions, opened: Opened) -> Head {
         raw_keys: sync::RwLock::new(opened.raw_keys),
         stale_keys: Mutex::default(),
         key_hash: KeyHash::new(key),
-        next_id: AtomicU32::new(opened.next_id),
+        ids: SeriesIds::new(opened.next_id, id_limit),
+        reclaim: Mutex::default(),
         wal,
         gate: RwLock::new(()),
         maintenance: Mutex::new(()),

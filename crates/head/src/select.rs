@@ -71,6 +71,7 @@ impl Head {
         depth: Depth,
     ) -> Result<Vec<SeriesRead>, QueryError> {
         let Some(tenant) = self.tenant(tenant) else { return Ok(Vec::new()) };
+        let _ids = self.ids.use_ids();
         let tables = tenant.tables.read();
         let ids = select_refs(&*tables, selector.matchers)?;
         let removed_before = tenant.removed_count.load(Ordering::Relaxed);
@@ -233,7 +234,7 @@ impl Head {
             EMPTY_SOME => return false,
             _ => {}
         }
-        let ids: Vec<u32> = tables.live_ids().collect();
+        let ids = tables.live_ids();
         let all = page_runs(&ids).all(|run| {
             let stripe = self.series.stripes[stripe_of(run[0])].lock();
             run.iter().all(|&id| stripe.hot(id).is_none() || !stripe.is_empty(id))

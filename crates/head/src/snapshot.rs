@@ -15,6 +15,7 @@ use chronolith_format::xor::EncodedChunk;
 use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, TenantId, TimeRange};
 
 use crate::head::{Head, Series};
+use crate::ids::IdUse;
 use crate::options::HeadError;
 use crate::sealed::SealedPlace;
 use crate::select::page_runs;
@@ -42,6 +43,7 @@ pub struct WindowSnapshot {
     /// Series with chunks in the window, by labels.
     pub(crate) ids: Vec<u32>,
     end: SealedPlace,
+    _ids: IdUse,
 }
 
 impl Head {
@@ -57,11 +59,12 @@ impl Head {
                 HeadError::Corrupt { path: self.options.dir.clone(), what: "too many tenants".to_owned() }
             })?,
         };
+        let _ids = self.ids.use_ids();
         let all = tenant.series_ids();
         self.take_window(tenant, window, &all, |_, _| true)
     }
 
-    /// Takes what those of `series` (ascending) that are wanted have in `window`.
+    /// Takes what those of `series` (ascending) that are wanted have in `window`. The caller keeps the ids in use.
     pub(crate) fn take_window(
         &self,
         tenant: Arc<TenantHead>,
@@ -69,6 +72,7 @@ impl Head {
         series: &[u32],
         is_wanted: impl Fn(&Stripe, u32) -> bool,
     ) -> Result<WindowSnapshot, HeadError> {
+        let _ids = self.ids.use_ids();
         let world = self.series.world();
         let mut tally = WindowTally::new(self.options.window_ms);
         let mut ids = Vec::new();
@@ -101,7 +105,7 @@ impl Head {
             let _alone = self.maintenance.lock();
             sort_by_labels(&tenant.tables, &mut ids);
         }
-        Ok(WindowSnapshot { tenant, series: self.series.clone(), window, ids, end })
+        Ok(WindowSnapshot { tenant, series: self.series.clone(), window, ids, end, _ids })
     }
 }
 

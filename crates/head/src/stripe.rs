@@ -112,14 +112,15 @@ impl Hot {
 }
 
 struct Page {
-    slots: Box<[Hot]>,
+    slots: [Hot; PAGE_SLOTS],
     live_count: u32,
     stamps: Stamps,
 }
 
 /// See the module.
 pub(crate) struct Stripe {
-    pages: Vec<Option<Page>>,
+    /// Eight bytes for 1024 ids up to the highest page that is there.
+    pages: Vec<Option<Box<Page>>>,
     /// Pages that are there.
     page_count: usize,
     pub(crate) chains: Chains,
@@ -195,15 +196,15 @@ impl Stripe {
         let page_count = &mut self.page_count;
         let page = self.pages[page].get_or_insert_with(|| {
             *page_count += 1;
-            Page {
-                slots: vec![Hot::EMPTY; PAGE_SLOTS].into_boxed_slice(),
+            Box::new(Page {
+                slots: [const { Hot::EMPTY }; PAGE_SLOTS],
                 live_count: 0,
                 stamps: Stamps::default(),
-            }
+            })
         });
-        assert_eq!(page.slots[slot].tenant, NONE, "ids are used once");
+        assert_eq!(page.slots[slot].tenant, NONE, "an id has one series");
         if std::mem::take(&mut self.has_removed) {
-            // Once at a time, that is: a restart may make a series again, with other samples.
+            // Its id may have been another series'.
             self.free.clear();
         }
         page.slots[slot].tenant = tenant;
@@ -225,7 +226,22 @@ impl Stripe {
         if page.live_count == 0 {
             self.pages[page_idx] = None;
             self.page_count -= 1;
+            while self.pages.last().is_some_and(Option::is_none) {
+                self.pages.pop();
+            }
         }
+    }
+
+    /// The highest id of a series of this stripe, which is number `stripe`.
+    pub(crate) fn last_id(&self, stripe: usize) -> Option<u32> {
+        let page = self.pages.iter().rposition(Option::is_some)?;
+        let slot = self.pages[page].as_ref()?.slots.iter().rposition(|hot| hot.tenant != NONE)?;
+        Some(((page * STRIPE_COUNT + stripe) * PAGE_SLOTS + slot) as u32)
+    }
+
+    /// Returns true if page `page` of this stripe has a series.
+    pub(crate) fn has_page(&self, page: usize) -> bool {
+        self.pages.get(page).is_some_and(Option::is_some)
     }
 
     /// The hot record of a live series.
@@ -409,8 +425,8 @@ impl Stripe {
 
     /// Hot records, open chunks, late samples, sealed places, histograms, start times.
     pub(crate) fn memory(&self) -> [MemoryPart; 6] {
-        let pages = self.page_count * PAGE_SLOTS * size_of::<Hot>();
-        let hot = (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64;
+        let pages = self.page_count * size_of::<Page>();
+        let hot = (pages + self.pages.capacity() * size_of::<Option<Box<Page>>>()) as u64;
         let late = self.late.heap_bytes() + self.free.heap_bytes() as u64;
         let sealed = self.nodes.heap_bytes() + self.by_time.heap_bytes();
         [

@@ -1,6 +1,6 @@
 //! Labels of one tenant: interned pairs, series as lists of pair ids, postings, values by name.
 //!
-//! Holds: a live label set has one id; ids ascend in order of creation; dead series stay in the tables, unseen,
+//! Holds: a live label set has one id; rows are in order of creation; dead series stay in the tables, unseen,
 //! until they are half as many as the live ones and some, and then everything is built anew.
 //! Not here: samples (`stripe`), locking (`tenant`).
 
@@ -9,6 +9,7 @@ mod lookup;
 mod members;
 mod memory;
 mod order;
+mod runs;
 mod search;
 
 pub(crate) use load::LoadScratch;
@@ -61,8 +62,10 @@ pub(crate) struct Tables {
     name_table: HashTable<u32>,
     pairs: Vec<Pair>,
     pair_table: SplitTable,
-    /// Ids, ascending; the other columns go by the same index.
+    /// Ids by row, in order of creation; the other columns go by the same index.
     ids: Vec<u32>,
+    /// Rows whose id is not above that of the row before.
+    run_starts: Vec<u32>,
     /// Where the pair ids of a series start in `members`.
     starts: Vec<u32>,
     members: Members,
@@ -86,6 +89,7 @@ impl Tables {
             pairs: Vec::new(),
             pair_table: SplitTable::default(),
             ids: Vec::new(),
+            run_starts: Vec::new(),
             starts: Vec::new(),
             members: Members::default(),
             dead: Vec::new(),
@@ -125,19 +129,13 @@ impl Tables {
         Some(self.ids[found as usize])
     }
 
-    /// Whether `id` is above all others.
-    pub(crate) fn ascends(&self, id: u32) -> bool {
-        self.ids.last().is_none_or(|&last| last < id)
-    }
-
-    /// Adds a series that [`Tables::find`] has not found; `id` must be above all others.
+    /// Adds a series that [`Tables::find`] has not found, and whose id no other has.
     pub(crate) fn insert<'a>(
         &mut self,
         id: u32,
         labels: impl Iterator<Item = (&'a str, &'a str)>,
         scratch: &mut Vec<u32>,
     ) {
-        assert!(self.ascends(id), "series ids ascend");
         scratch.clear();
         for (name, value) in labels {
             let pair_id = match self.recent_pair(scratch.len(), name, value) {
@@ -153,7 +151,7 @@ impl Tables {
             scratch.push(pair_id);
         }
         let idx = self.ids.len();
-        self.ids.push(id);
+        self.push_id(id);
         // From here on this series is the youngest.
         self.starts.push(self.members.push(scratch));
         if idx / 64 == self.dead.len() {
@@ -197,25 +195,6 @@ impl Tables {
         fresh
     }
 
-    /// Adds at most `count` live series of `other` from id `start` on; gives where to go on.
-    pub(crate) fn copy_from(&mut self, other: &Tables, start: u32, count: usize) -> Option<u32> {
-        let mut scratch = Vec::new();
-        let mut left = count;
-        for (id, pairs) in other.live_series_from(start) {
-            if left == 0 {
-                return Some(id);
-            }
-            left -= 1;
-            self.insert(id, pairs, &mut scratch);
-        }
-        None
-    }
-
-    /// Above all ids.
-    pub(crate) fn next_id(&self) -> u32 {
-        self.ids.last().map_or(0, |last| last + 1)
-    }
-
     /// Labels of a live series.
     pub(crate) fn labels(&self, id: u32, builder: &mut LabelsBuilder) -> Option<Labels> {
         let idx = self.live_idx(id)?;
@@ -233,12 +212,9 @@ impl Tables {
         id: u32,
         builder: &mut LabelsBuilder,
     ) -> Option<Labels> {
-        *place = lookup::position_from(&self.ids, *place, id);
-        if self.ids.get(*place) != Some(&id) || self.is_dead(*place) {
-            return None;
-        }
+        let idx = self.live_idx_from(place, id)?;
         builder.clear();
-        for (name, value) in self.pairs_of(*place) {
+        for (name, value) in self.pairs_of(idx) {
             builder.push(name, value);
         }
         Some(builder.finish())
@@ -247,34 +223,6 @@ impl Tables {
     /// Whether the series is there.
     pub(crate) fn is_live(&self, id: u32) -> bool {
         self.live_idx(id).is_some()
-    }
-
-    /// Ids of live series, ascending.
-    pub(crate) fn live_ids(&self) -> impl Iterator<Item = u32> {
-        (0..self.ids.len()).filter(|&i| !self.is_dead(i)).map(|i| self.ids[i])
-    }
-
-    /// Appends ids of live series to `out`, at most `count` from id `start` on; gives where to go on.
-    pub(crate) fn copy_live_ids(&self, start: u32, count: usize, out: &mut Vec<u32>) -> Option<u32> {
-        let first = self.ids.partition_point(|&id| id < start);
-        let end = first.saturating_add(count).min(self.ids.len());
-        out.extend((first..end).filter(|&i| !self.is_dead(i)).map(|i| self.ids[i]));
-        self.ids.get(end).copied()
-    }
-
-    /// Live series from id `start` on with their pairs, ids ascending.
-    pub(crate) fn live_series_from(
-        &self,
-        start: u32,
-    ) -> impl Iterator<Item = (u32, impl ExactSizeIterator<Item = (&str, &str)>)> {
-        let first = self.ids.partition_point(|&id| id < start);
-        (first..self.ids.len()).filter(|&i| !self.is_dead(i)).map(|i| (self.ids[i], self.pairs_of(i)))
-    }
-
-    /// Live series from id `start` on with the numbers of their pairs, ids ascending.
-    pub(crate) fn live_members_from(&self, start: u32) -> impl Iterator<Item = (u32, &[u32])> {
-        let first = self.ids.partition_point(|&id| id < start);
-        (first..self.ids.len()).filter(|&i| !self.is_dead(i)).map(|i| (self.ids[i], self.members_of(i)))
     }
 
     fn pairs_of(&self, idx: usize) -> impl ExactSizeIterator<Item = (&str, &str)> {
@@ -302,10 +250,6 @@ impl Tables {
 
     fn is_dead(&self, idx: usize) -> bool {
         self.dead[idx / 64] >> (idx % 64) & 1 == 1
-    }
-
-    fn live_idx(&self, id: u32) -> Option<usize> {
-        self.ids.binary_search(&id).ok().filter(|&i| !self.is_dead(i))
     }
 
     fn find_name(&self, name: &str) -> Option<u32> {

@@ -126,6 +126,10 @@ impl Tsdb {
                 all.remove(&tenant);
             }
         }
+        if let Err(error) = self.head.reclaim_ids() {
+            self.count_upkeep_error();
+            tracing::error!(%error, "ids of departed series cannot be used again yet; it is tried again");
+        }
         let blocks = self.tenants.read();
         self.changes.forget(|tenant| !blocks.contains_key(tenant) && !self.head.has_tenant(tenant));
     }

@@ -14,6 +14,7 @@ use chronolith_format::wal::{FrameHeader, STRIPE_NONE};
 
 use super::{CheckpointStats, Moment, Rolling, Spot};
 use crate::head::Head;
+use crate::ids::{GivenIds, IdMark};
 use crate::options::{HeadError, WriteError};
 use crate::stripe::STRIPE_COUNT;
 use crate::tenant::TenantHead;
@@ -35,8 +36,8 @@ pub(crate) struct DefinitionsFile {
     pub(crate) offset: u64,
     /// Sequence of the last frame.
     pub(crate) frame_sequence: u64,
-    /// Series below this id are in the file.
-    pub(crate) next_id: u32,
+    /// Series with ids that were given by then are in the file.
+    pub(crate) ids: IdMark,
     /// Series in the file, dead ones included.
     pub(crate) series_count: u64,
     /// Whether the file has to be written anew: it is damaged, or a write to it has failed.
@@ -53,7 +54,7 @@ impl DefinitionsFile {
             generation: 0,
             offset: 0,
             frame_sequence: 0,
-            next_id: 0,
+            ids: IdMark::fresh(0),
             series_count: 0,
             is_broken: false,
             is_dirty: false,
@@ -100,8 +101,8 @@ impl Output<'_> {
 }
 
 impl Head {
-    /// Appends the series and raw keys that the file lacks, and syncs it. Afterwards it has all series below
-    /// `moment.next_id`.
+    /// Appends the series and raw keys that the file lacks, and syncs it. Afterwards it has all series whose
+    /// ids were given at `moment`.
     pub(crate) fn extend_definitions(
         &self,
         rolling: &mut Rolling,
@@ -111,7 +112,7 @@ impl Head {
         if rolling.definitions.is_broken {
             return self.rewrite_definitions(rolling, moment, stats);
         }
-        let has_new = moment.next_id > rolling.definitions.next_id || self.raw_keys.read().has_unstored();
+        let has_new = moment.ids != rolling.definitions.ids || self.raw_keys.read().has_unstored();
         if !has_new {
             return self.sync_definitions(rolling);
         }
@@ -130,9 +131,10 @@ impl Head {
             frame_sequence: known.frame_sequence,
             buffer: Vec::new(),
         };
-        let (from, before) = (known.next_id, (known.offset, known.series_count));
-        let written =
-            self.put_definitions(&mut output, from, before.1, rolling.marked(moment)).and_then(|count| {
+        let (from, before) = (self.ids.given_at(known.ids), (known.offset, known.series_count));
+        let written = self
+            .put_definitions(&mut output, Some(&from), before.1, rolling.marked(moment))
+            .and_then(|count| {
                 output.sync()?;
                 Ok(count)
             });
@@ -141,7 +143,7 @@ impl Head {
         // Until the opposite is shown: after an error nothing is known of what was appended.
         known.is_broken = true;
         known.series_count = written?;
-        (known.offset, known.frame_sequence, known.next_id) = (offset, frame_sequence, moment.next_id);
+        (known.offset, known.frame_sequence, known.ids) = (offset, frame_sequence, moment.ids);
         (known.is_broken, known.is_dirty) = (false, false);
         stats.bytes += offset - before.0;
         Ok(())
@@ -191,10 +193,12 @@ impl Head {
     ) -> Result<(), HeadError> {
         self.rewrite_definitions(rolling, moment, stats)?;
         let dir = wal_dir(&self.options.dir);
-        // Ids are used once, so a slice wholly below the ids to come stays empty.
-        let open_first = super::slice_of(moment.next_id) / STRIPE_COUNT as u32 * STRIPE_COUNT as u32;
+        // A slice of which no id is still to be given stays empty.
+        let given = self.ids.given_at(moment.ids);
+        let has_open = |slice: u32| given.end_in(super::slices::pages_of(slice)) < moment.ids.id_end;
+        let open_first = super::slice_of(moment.ids.id_end) / STRIPE_COUNT as u32 * STRIPE_COUNT as u32;
         let is_gone = |slice: u32, spot: &Spot| {
-            slice < open_first && spot.is_mirrored(moment) && spot.series_count == 0
+            slice < open_first && !has_open(slice) && spot.is_mirrored(moment) && spot.series_count == 0
         };
         let all = rolling.slices.iter();
         let gone: Vec<u32> =
@@ -235,7 +239,7 @@ impl Head {
             frame_sequence: 0,
             buffer: header.encode().to_vec(),
         };
-        let series_count = self.put_definitions(&mut output, 0, 0, rolling.marked(moment))?;
+        let series_count = self.put_definitions(&mut output, None, 0, rolling.marked(moment))?;
         output.sync()?;
         let (offset, frame_sequence) = (output.offset, output.frame_sequence);
         for (tmp, path) in tmps.iter().zip(&paths).rev() {
@@ -246,7 +250,7 @@ impl Head {
             generation,
             offset,
             frame_sequence,
-            next_id: moment.next_id,
+            ids: moment.ids,
             series_count,
             // Until its name is durable a further round must not count on it.
             is_broken: true,
@@ -266,29 +270,31 @@ impl Head {
         Ok(())
     }
 
-    /// Puts series from id `from` on, raw keys that no file holds, and the mark; gives the count of series in the
+    /// Puts series whose ids were given since `from`, raw keys that no file holds, and the mark; gives the count of series in the
     /// file, of which `count` were there before.
     fn put_definitions(
         &self,
         output: &mut Output<'_>,
-        from: u32,
+        from: Option<&GivenIds>,
         mut count: u64,
         moment: Moment,
     ) -> Result<u64, HeadError> {
         let mut payload = Vec::new();
+        let given = self.ids.given_at(moment.ids);
         for tenant in self.all_tenants() {
-            count += put_series(&tenant, output, from, moment.next_id, &mut payload)?;
+            count += put_series(&tenant, output, from, &given, &mut payload)?;
         }
         loop {
             payload.clear();
             let visit = |hash, id| encode_raw_key(hash, id, &mut payload);
-            let visited = self.raw_keys.write().store(FRAME_BYTES / RAW_KEY_BYTES, moment.next_id, visit);
+            let is_given = |id| given.has(id);
+            let visited = self.raw_keys.write().store(FRAME_BYTES / RAW_KEY_BYTES, is_given, visit);
             if visited == 0 {
                 break;
             }
             output.put(KIND_RAW_KEYS, &payload)?;
         }
-        let mark = Mark { sequence: moment.sequence, next_id: moment.next_id, series_count: count };
+        let mark = Mark { sequence: moment.sequence, next_id: moment.ids.id_end, series_count: count };
         mark.encode(&mut payload);
         output.put(KIND_MARK, &payload)?;
         output.flush()?;
@@ -296,23 +302,28 @@ impl Head {
     }
 }
 
+/// Puts the series of one tenant that `given` has and `from` has not. Rows stay where they are: upkeep alone moves them.
 fn put_series(
     tenant: &TenantHead,
     output: &mut Output<'_>,
-    from: u32,
-    id_end: u32,
+    from: Option<&GivenIds>,
+    given: &GivenIds,
     payload: &mut Vec<u8>,
 ) -> Result<u64, HeadError> {
     let mut writer = SeriesWriter::default();
-    let (mut count, mut next) = (0, Some(from));
+    let first = from.map_or(0, |from| tenant.tables.read().row_after(|id| from.has(id)));
+    let (mut count, mut next) = (0, Some(first));
     while let Some(start) = next.take() {
+        let mut last_id = None;
         // The lock is held for a frame at a time.
         let tables = tenant.tables.read();
-        for (id, members) in tables.live_members_from(start).take_while(|(id, _)| *id < id_end) {
-            if writer.len() >= FRAME_BYTES {
-                next = Some(id);
+        for (row, id, members) in tables.live_members_from(start).take_while(|&(_, id, _)| given.has(id)) {
+            // Ids ascend within a frame.
+            if writer.len() >= FRAME_BYTES || last_id.is_some_and(|last| id <= last) {
+                next = Some(row);
                 break;
             }
+            last_id = Some(id);
             writer.push(id, members, |pair| tables.pair_text(pair));
         }
         drop(tables);

@@ -34,6 +34,13 @@ pub(crate) fn slice_of(id: u32) -> u32 {
     page / stripes / SLICE_PAGES as u32 * stripes + page % stripes
 }
 
+/// The pages of a slice, counted over all stripes.
+pub(crate) fn pages_of(slice: u32) -> impl Iterator<Item = u32> {
+    let (stripes, pages) = (STRIPE_COUNT as u32, SLICE_PAGES as u32);
+    let first = slice / stripes * pages;
+    (first..first + pages).map(move |page| page * stripes + slice % stripes)
+}
+
 /// Path of one of the two copies of a slice.
 pub(crate) fn slice_path(dir: &Path, slice: u32, place: usize) -> PathBuf {
     dir.join(format!("{slice:08}.slice{place}"))
@@ -337,13 +344,14 @@ impl Head {
         };
         let stripe_idx = slice as usize % STRIPE_COUNT;
         let first_page = slice as usize / STRIPE_COUNT * SLICE_PAGES;
+        let given = self.ids.given_at(moment.ids);
         let mut ids = Vec::new();
         for page in first_page..first_page + SLICE_PAGES {
             ids.clear();
             // The lock is held for a page at a time, so that appends wait for microseconds only.
             let stripe = self.series.stripes[stripe_idx].lock();
             let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
-            ids.iter().filter(|&&id| id < moment.next_id).for_each(|&id| copy.put_series(&stripe, id));
+            ids.iter().filter(|&&id| given.has(id)).for_each(|&id| copy.put_series(&stripe, id));
         }
         if !copy.payload.is_empty() {
             copy.put_frame(KIND_SERIES);
@@ -354,7 +362,7 @@ impl Head {
             generation,
             sequence: moment.sequence,
             key: copy.key,
-            id_end: moment.next_id,
+            id_end: given.end_in(pages_of(slice)),
             frame_count: copy.frame_count,
             byte_len: copy.buffer.len() as u64,
             series_count: copy.series_count,
@@ -442,6 +450,7 @@ mod tests {
         for id in (0..3_000_000).step_by(1024).chain([1, 1023, 16_383, 131_071, 131_072, u32::MAX - 1]) {
             let slice = slice_of(id);
             assert_eq!(slice as usize % STRIPE_COUNT, stripe_of(id));
+            assert!(pages_of(slice).any(|page| page == id / PAGE_SLOTS as u32));
         }
         assert_eq!(slice_of(0), slice_of(16 * 1024 * 7));
         assert_ne!(slice_of(0), slice_of(16 * 1024 * 8));

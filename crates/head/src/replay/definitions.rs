@@ -20,6 +20,7 @@ use super::slices::{LoadedSlices, discard};
 use super::stream::FrameStream;
 use crate::checkpoint::{DefinitionsFile, definitions_path, slice_of};
 use crate::head::{Series, replay_thread_count};
+use crate::ids::IdMark;
 use crate::options::HeadError;
 use crate::progress::ReplayReport;
 use crate::raw_keys::RawKeys;
@@ -95,7 +96,7 @@ pub(super) fn load(
     }
     (loaded.file.offset, loaded.file.frame_sequence) = (round.end, round.sequence);
     loaded.file.series_count = round.series_count;
-    (loaded.file.next_id, loaded.file.is_dirty) = (loaded.mark.next_id, true);
+    (loaded.file.ids, loaded.file.is_dirty) = (IdMark::fresh(loaded.mark.next_id), true);
     Ok(loaded)
 }
 
@@ -192,9 +193,9 @@ fn load_series(
         let mut tables = tenant.tables.write();
         let skipped_count = tables.load(&mut series, scratch).map_err(|e| e.to_string())?;
         loaded.file.series_count += series.series_count as u64;
-        loaded.next_id = loaded.next_id.max(tables.next_id());
+        loaded.next_id = loaded.next_id.max(tables.id_end());
         if skipped_count > 0 {
-            return Err(format!("{skipped_count} series are out of order"));
+            return Err(format!("{skipped_count} series are there twice, or there is no room for them"));
         }
         Ok(())
     };

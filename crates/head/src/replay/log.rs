@@ -48,6 +48,8 @@ pub(super) struct LogReplay<'a> {
     pub(super) next_id: u32,
     /// Definitions that were taken in from the log.
     pub(super) defined_count: u64,
+    /// Whether some of them have ids that were given before.
+    pub(super) has_reused: bool,
     has_ceiling: bool,
     members: Vec<u32>,
 }
@@ -134,6 +136,7 @@ impl<'a> LogReplay<'a> {
             raw_keys,
             next_id,
             defined_count: 0,
+            has_reused: false,
             has_ceiling: false,
             members: Vec::new(),
         }
@@ -260,7 +263,7 @@ impl<'a> LogReplay<'a> {
             }
             let canonical = match tables.find(pairs.iter().copied(), &mut self.members) {
                 Some(known) => known,
-                None if tables.ascends(id) => {
+                None if !tables.has_row(id) => {
                     let mut stripe = self.series.stripes[stripe_of(id)].lock();
                     if stripe.hot(id).is_some() {
                         return Err(format!("series {id} belongs to two tenants"));
@@ -269,6 +272,7 @@ impl<'a> LogReplay<'a> {
                     drop(stripe);
                     tables.insert(id, pairs.iter().copied(), &mut self.members);
                     self.defined_count += 1;
+                    self.has_reused |= self.positions.is_reused(id);
                     id
                 }
                 None => {
@@ -288,8 +292,7 @@ impl<'a> LogReplay<'a> {
         Ok(())
     }
 
-    /// Gives a series whose id is below that of a younger one in the tables (its definition was damaged elsewhere)
-    /// an id above all others: its samples in the log are then replayed under it.
+    /// Gives a series whose id is that of a dead one in the tables (its definition was damaged elsewhere) an id above all others: its samples in the log are then replayed under it.
     #[cold]
     fn admit_straggler(&mut self, tenant: &TenantHead, labels: &Labels) -> Result<u32, HeadError> {
         if !self.has_ceiling {

@@ -7,8 +7,8 @@ use crate::stripe::PAGE_SLOTS;
 
 /// See the module.
 pub(super) struct Positions {
-    /// Position and first id that is not in it, by slice.
-    slices: HashMap<u32, (u64, u32)>,
+    /// Position by slice. A series that is younger than the slice has no samples up to there.
+    slices: HashMap<u32, u64>,
     /// No slice needs frames up to here.
     pub(super) oldest: u64,
     /// Definitions up to here are in the definitions file.
@@ -19,7 +19,7 @@ pub(super) struct Positions {
 
 impl Positions {
     pub(super) fn new(
-        slices: HashMap<u32, (u64, u32)>,
+        slices: HashMap<u32, u64>,
         oldest: u64,
         defined_sequence: u64,
         defined_end: u32,
@@ -32,9 +32,14 @@ impl Positions {
         self.defined_sequence > 0 && id < self.defined_end
     }
 
+    /// Returns true if a definition of this id that is not in the definitions file is of an id that was given before.
+    pub(super) fn is_reused(&self, id: u32) -> bool {
+        id < self.defined_end
+    }
+
     /// For looking up ids in about their order.
     pub(super) fn cursor(&self) -> Cursor<'_> {
-        Cursor { positions: self, page: u32::MAX, found: (0, 0) }
+        Cursor { positions: self, page: u32::MAX, found: 0 }
     }
 }
 
@@ -42,7 +47,7 @@ impl Positions {
 pub(super) struct Cursor<'a> {
     positions: &'a Positions,
     page: u32,
-    found: (u64, u32),
+    found: u64,
 }
 
 impl Cursor<'_> {
@@ -51,8 +56,8 @@ impl Cursor<'_> {
         let page = id / PAGE_SLOTS as u32;
         if page != self.page {
             self.page = page;
-            self.found = self.positions.slices.get(&slice_of(id)).copied().unwrap_or((0, 0));
+            self.found = self.positions.slices.get(&slice_of(id)).copied().unwrap_or(0);
         }
-        if id < self.found.1 { self.found.0 } else { 0 }
+        self.found
     }
 }

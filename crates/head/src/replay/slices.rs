@@ -184,8 +184,7 @@ impl<'a> SliceLoader<'a> {
                     Ok(false) => break,
                     Ok(true) => {
                         let tenant = tenants.get(entry.tenant as usize).copied().unwrap_or(NONE);
-                        let fits = slice_of(entry.id) == header.slice && entry.id < header.id_end;
-                        if !fits || tenant == NONE {
+                        if slice_of(entry.id) != header.slice || tenant == NONE {
                             work.damaged_count += 1;
                             continue;
                         }

@@ -35,7 +35,7 @@ impl Tables {
         self.starts.reserve(series_count);
     }
 
-    /// Takes the series of a payload; gives how many do not ascend and are left out.
+    /// Takes the series of a payload; gives how many are left out, because they were there or there is no room.
     ///
     /// # Errors
     /// [`DecodeError`]; the series before stay.
@@ -52,7 +52,7 @@ impl Tables {
         let mut members = std::mem::take(&mut scratch.members);
         while let Some(id) = series.next(&mut members)? {
             let text_len: usize = members.iter().map(|&m| series.pairs[m as usize].1.len()).sum();
-            if !self.ascends(id) || members.is_empty() || !self.has_room(text_len) {
+            if self.has_row(id) || members.is_empty() || !self.has_room(text_len) {
                 skipped_count += 1;
                 continue;
             }
@@ -64,14 +64,14 @@ impl Tables {
                 }
                 *member = *known;
             }
-            self.ids.push(id);
+            self.push_id(id);
             self.starts.push(self.members.push(&members));
         }
         scratch.members = members;
         Ok(skipped_count)
     }
 
-    /// Ids of all series, dead ones included, ascending.
+    /// Ids of all series, dead ones included, in order of creation.
     pub(crate) fn ids(&self) -> &[u32] {
         &self.ids
     }

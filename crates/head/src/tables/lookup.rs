@@ -32,7 +32,7 @@ pub struct Cardinality {
 
 impl LabelIndex for Tables {
     fn all(&self, out: &mut Vec<u32>) -> Result<(), QueryError> {
-        out.extend(self.live_ids());
+        out.append(&mut self.live_ids());
         Ok(())
     }
 
@@ -43,9 +43,7 @@ impl LabelIndex for Tables {
         };
         let start = out.len();
         pair.postings.read(out);
-        if self.dead_count > 0 {
-            self.keep_live(out, start);
-        }
+        self.keep_live(out, start);
         Ok(())
     }
 
@@ -62,12 +60,9 @@ impl LabelIndex for Tables {
         let name = self.find_name(&matcher.name);
         let (mut idx, mut judged) = (0, None);
         refs.retain(|&id| {
-            idx = position_from(&self.ids, idx, id);
-            if self.ids.get(idx) != Some(&id) {
-                return false;
-            }
+            let Some(row) = self.live_idx_from(&mut idx, id) else { return false };
             let has_name = |pair: &&u32| Some(self.pairs[**pair as usize].name) == name;
-            let pair = self.members_of(idx).iter().find(has_name).copied();
+            let pair = self.members_of(row).iter().find(has_name).copied();
             // Neighbours mostly have the same value.
             match judged {
                 Some((known, fits)) if known == pair => fits,
@@ -117,9 +112,7 @@ impl LabelIndex for Tables {
         for pair in found.iter().map(|&pair| &self.pairs[pair as usize]).filter(|pair| pair.live_count > 0) {
             let start = out.len();
             pair.postings.read(out);
-            if self.dead_count > 0 {
-                self.keep_live(out, start);
-            }
+            self.keep_live(out, start);
         }
         Ok(())
     }
@@ -149,13 +142,18 @@ impl Tables {
         }
     }
 
-    /// Takes dead series out of the ascending ids behind `start`.
+    /// Takes dead series out of the ids behind `start`, and makes the others ascend.
     fn keep_live(&self, out: &mut Vec<u32>, start: usize) {
+        if !self.has_one_run() {
+            out[start..].sort_unstable();
+        }
+        if self.dead_count == 0 {
+            return;
+        }
         let (mut kept, mut idx) = (start, 0);
         for at in start..out.len() {
             let id = out[at];
-            idx = position_from(&self.ids, idx, id);
-            if self.ids.get(idx) == Some(&id) && !self.is_dead(idx) {
+            if self.live_idx_from(&mut idx, id).is_some() {
                 out[kept] = id;
                 kept += 1;
             }

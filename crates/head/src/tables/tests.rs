@@ -27,7 +27,7 @@ fn dead_series_are_not_seen_and_go_when_they_are_many() {
         tables.postings("__name__", "m1", &mut ids).unwrap();
         let want: Vec<u32> = (0..count).filter(|id| id % 8 == 1 && id % 3 == 1).collect();
         assert_eq!(ids, want);
-        assert_eq!(tables.live_ids().count(), count as usize / 8);
+        assert_eq!(tables.live_ids().len(), count as usize / 8);
         assert_eq!(tables.values("id", None, 0).len(), count as usize / 8);
         let known = pairs(9);
         let find = |p: &[(&str, String)]| tables.find(p.iter().map(|(n, v)| (*n, &**v)), &mut Vec::new());
@@ -44,7 +44,7 @@ fn dead_series_are_not_seen_and_go_when_they_are_many() {
     while let Some(start) = from {
         from = fresh.copy_from(&tables, start, 100);
     }
-    assert_eq!(fresh.next_id(), tables.live_ids().last().unwrap() + 1);
+    assert_eq!(fresh.id_end(), tables.live_ids().last().unwrap() + 1);
     tables = fresh;
     assert_eq!(tables.dead_count, 0);
     look(&tables);
@@ -65,7 +65,7 @@ fn series_sort_by_labels() {
     for (id, set) in sets.iter().enumerate() {
         tables.insert(id as u32, set.iter().copied(), &mut Vec::new());
     }
-    let mut ids: Vec<u32> = tables.live_ids().collect();
+    let mut ids: Vec<u32> = tables.live_ids();
     let tables = RwLock::new(tables);
     sort_by_labels(&tables, &mut ids);
     let mut want: Vec<u32> = (0..5).collect();
