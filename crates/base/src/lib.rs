@@ -10,6 +10,7 @@ pub mod clock;
 pub mod crc;
 pub mod disk;
 pub mod hash;
+pub mod machine;
 pub mod rng;
 pub mod thread;
 

@@ -16,7 +16,7 @@ use chronolith_base::Disk;
 use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
 use chronolith_server::limits::SHUTDOWN_DELAY_MAX;
 use chronolith_server::{CorsOrigin, Reloaded, ServerOptions};
-use chronolith_tsdb::SyncMode;
+use chronolith_tsdb::{HeadMemory, SyncMode};
 use clap::{Arg, ArgMatches, Command};
 
 /// Why settings cannot be used.
@@ -197,6 +197,12 @@ static SETTINGS: &[Setting] = &[
         set(&mut s.server.tsdb.free_bytes_min, size(v))
     }),
     at_start(
+        "head-memory-limit",
+        "50%",
+        "Memory of the head of all tenants, as a size or as a part of the cgroup's or machine's; 429 beyond it; 0 = no limit",
+        |s, v| set(&mut s.server.tsdb.head_memory, head_memory(v)),
+    ),
+    at_start(
         "histogram-memory",
         "1GiB",
         "Memory of open chunks and late samples of native histograms; beyond it they go to chunk files early",
@@ -208,6 +214,15 @@ static SETTINGS: &[Setting] = &[
     live("series-limit", "50000000", "Series of one tenant in the head", |s, v| {
         limits::series_max(&mut s.server.tsdb.limits.default, v)
     }),
+    live("ingestion-rate", "0", "Samples per second of one tenant, 429 beyond it; 0 = no limit", |s, v| {
+        limits::ingestion_rate(&mut s.server.tsdb.limits.default, v)
+    }),
+    live(
+        "ingestion-burst",
+        "0",
+        "Samples of one tenant at once, 400 for a request of more; 0 = ten seconds of ingestion-rate",
+        |s, v| limits::ingestion_burst(&mut s.server.tsdb.limits.default, v),
+    ),
     live("label-count-limit", "128", "Labels of one series", |s, v| {
         limits::label_count_max(&mut s.server.tsdb.limits.default, v)
     }),
@@ -401,6 +416,17 @@ fn size_in_memory(text: &str) -> Result<usize, String> {
     match usize::try_from(bytes) {
         Ok(bytes) if bytes <= 1 << 30 => Ok(bytes),
         _ => Err("must be at most 1GiB".to_owned()),
+    }
+}
+
+/// A size, or a percentage of the memory that there is.
+fn head_memory(text: &str) -> Result<HeadMemory, String> {
+    let Some(percent) = text.strip_suffix('%') else {
+        return size(text).map(HeadMemory::Bytes);
+    };
+    match percent.parse() {
+        Ok(percent @ 1..=100) => Ok(HeadMemory::Percent(percent)),
+        _ => Err(format!("{text:?} is no percentage from 1% to 100%")),
     }
 }
 

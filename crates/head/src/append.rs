@@ -198,12 +198,20 @@ impl Head {
             newest_ms: i64::MIN,
         };
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
-        self.run(&mut job, &mut scratch);
+        self.find_known(&job, &mut scratch);
+        let reserved = self.reserve_memory(batch, &scratch);
+        if reserved.is_ok() {
+            self.run(&mut job, &mut scratch);
+        }
         let mut pool = self.scratch.lock();
         if pool.len() < SCRATCH_COUNT_MAX && scratch.heap_bytes() <= SCRATCH_BYTES_MAX {
             pool.push(scratch);
         }
         drop(pool);
+        if let Err(refused) = reserved {
+            self.forget_if_unused(tenant);
+            return Err(refused);
+        }
         self.finish(&mut job);
         let outcome = job.outcome;
         if outcome.accepted_count == 0 {
@@ -248,7 +256,6 @@ impl Head {
 
     fn run(&self, job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
         count_histograms(job);
-        self.find_known(job, scratch);
         for _ in 0..ROUND_COUNT_MAX {
             if !scratch.misses.is_empty() {
                 self.resolve_misses(job, scratch);

@@ -16,6 +16,7 @@ use crate::checkpoint::Rolling;
 use crate::drop::StaleKeys;
 use crate::ids::SeriesIds;
 use crate::key_hash::KeyHash;
+use crate::memory_limit::MemoryLimit;
 use crate::options::{HeadError, HeadOptions, WriteError};
 use crate::progress::{ReplayProgress, ReplayReport};
 use crate::raw_keys::RawKeys;
@@ -97,6 +98,7 @@ pub struct Head {
     /// has read may not be on the disk, whatever the log's last sync said. 0 when that is over.
     pub(crate) relog_before: AtomicU64,
     pub(crate) scratch: Mutex<Vec<AppendScratch>>,
+    pub(crate) memory_limit: MemoryLimit,
     pub(crate) counters: Counters,
     pub(crate) replay: ReplayReport,
 }

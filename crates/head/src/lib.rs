@@ -16,6 +16,7 @@ mod idle;
 mod ids;
 mod key_hash;
 mod memory;
+mod memory_limit;
 mod options;
 mod poison;
 mod postings;

@@ -27,6 +27,8 @@ pub struct HeadOptions {
     pub free_bytes_min: u64,
     /// Bytes that a WAL segment reserves. Tests on a disk in memory want it small.
     pub wal_segment_bytes: u64,
+    /// Memory of the whole head beyond which batches are refused; 0 = no limit.
+    pub memory_bytes_max: u64,
     /// Bytes of open chunks and late samples of native histograms above which they are sealed early.
     pub histogram_bytes_max: u64,
     /// Bytes after which a sealed chunk file is followed by the next.
@@ -47,6 +49,7 @@ impl HeadOptions {
             window_ms: 7_200_000,
             free_bytes_min: 64 << 20,
             wal_segment_bytes: 64 << 20,
+            memory_bytes_max: 0,
             histogram_bytes_max: 1 << 30,
             sealed_file_bytes: 128 << 20,
             dead_count_min: 4096,
@@ -55,7 +58,8 @@ impl HeadOptions {
     }
 }
 
-/// Why a whole batch is refused; none of it is acknowledged. All are worth a retry by the client.
+/// Why a whole batch is refused; none of it is acknowledged. All but [`WriteError::NeverFits`] and
+/// [`WriteError::BurstExceeded`] are worth a retry by the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// No space; writes come back by themselves when there is some.
@@ -70,6 +74,48 @@ pub enum WriteError {
     /// Metadata of the batch cannot be stored; the next batch with some tries again.
     #[error("metadata cannot be stored: {0}")]
     Metadata(String),
+    /// The head is at its limit of memory; there is room again when windows are flushed or idle series leave.
+    #[error(
+        "head is at its memory limit (head-memory-limit): {used_bytes} of {limit_bytes} bytes used, retry later"
+    )]
+    HeadFull {
+        /// Bytes in use.
+        used_bytes: u64,
+        /// Bytes allowed.
+        limit_bytes: u64,
+    },
+    /// The batch alone needs more memory than the limit of the head. No retry helps.
+    #[error(
+        "request needs {needed_bytes} bytes of the head, more than its limit (head-memory-limit) of {limit_bytes}"
+    )]
+    NeverFits {
+        /// Bytes that it needs, by estimate.
+        needed_bytes: u64,
+        /// Bytes allowed.
+        limit_bytes: u64,
+    },
+    /// The tenant sends more samples per second than it may.
+    #[error(
+        "tenant is above its ingestion rate limit (ingestion_rate) of {rate} samples/s with a burst (ingestion_burst) of {burst}"
+    )]
+    RateLimited {
+        /// Samples per second.
+        rate: u64,
+        /// Samples at once.
+        burst: u64,
+        /// When a retry may succeed.
+        retry_after_ms: u64,
+    },
+    /// The request has more samples than the tenant may ever send at once. No retry helps.
+    #[error(
+        "request of {sample_count} samples is above the tenant's ingestion burst limit (ingestion_burst) of {burst}"
+    )]
+    BurstExceeded {
+        /// Samples of the request.
+        sample_count: u64,
+        /// Samples at once.
+        burst: u64,
+    },
     /// The store is shutting down.
     #[error("server is shutting down")]
     Closed,

@@ -29,6 +29,7 @@ use crate::checkpoint::{CheckpointStats, Pace, Rolling, Spot, slice_of};
 use crate::head::{Counters, Head, Series};
 use crate::ids::SeriesIds;
 use crate::key_hash::KeyHash;
+use crate::memory_limit::MemoryLimit;
 use crate::options::{HeadError, HeadOptions};
 use crate::progress::{ReplayProgress, ReplayReport};
 use crate::raw_keys::RawKeys;
@@ -267,6 +268,7 @@ fn build(env: &Env, options: HeadOptions, opened: Opened) -> Head {
     let counters =
         Counters { checkpoint_bytes: AtomicU64::new(opened.rolling.bytes()), ..Counters::default() };
     counters.series_live.store(opened.report.series, Ordering::Relaxed);
+    let memory_limit = MemoryLimit::new(options.memory_bytes_max);
     Head {
         env: env.clone(),
         options,
@@ -283,6 +285,7 @@ fn build(env: &Env, options: HeadOptions, opened: Opened) -> Head {
         rolling: Mutex::new(opened.rolling),
         relog_before: AtomicU64::new(relog_before),
         scratch: Mutex::new(Vec::new()),
+        memory_limit,
         counters,
         replay: opened.report,
     }

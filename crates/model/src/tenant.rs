@@ -116,6 +116,10 @@ pub struct TenantLimits {
     pub duplicates: DuplicatePolicy,
     /// How float samples of new blocks are encoded.
     pub block_encoding: BlockEncoding,
+    /// Samples per second, native histograms included, that requests may bring; 0 = no limit.
+    pub ingestion_rate: u64,
+    /// Samples that requests may bring at once; 0 = ten seconds of the rate.
+    pub ingestion_burst: u64,
     /// Queries of this tenant at once; 0 = the share of a tenant, which the server chooses.
     pub query_concurrency_max: usize,
     /// Memory of all queries of this tenant together; 0 = the share of a tenant, which the server chooses.
@@ -134,6 +138,8 @@ impl Default for TenantLimits {
             out_of_order_ms: 0,
             duplicates: DuplicatePolicy::KeepFirst,
             block_encoding: BlockEncoding::Dense,
+            ingestion_rate: 0,
+            ingestion_burst: 0,
             query_concurrency_max: 0,
             query_memory_bytes_max: 0,
         }

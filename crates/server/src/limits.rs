@@ -72,6 +72,8 @@ pub const RANGE_CACHE_ENTRIES_MAX: usize = 4096;
 pub const WRITE_QUEUE_WAIT: Duration = Duration::from_secs(20);
 /// What a client is told to wait before it tries again.
 pub const RETRY_AFTER_SECONDS: u32 = 5;
+/// When a client that met the memory limit of the head may try again: windows and idle series leave in minutes.
+pub const HEAD_FULL_RETRY_AFTER_SECONDS: u32 = 30;
 /// Empty batches kept for the next requests.
 pub const BATCH_POOL_COUNT_MAX: usize = 16;
 /// Memory of a batch beyond which it is not kept.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_model::{Reject, WriteOutcome};
+use chronolith_tsdb::WriteError;
 use parking_lot::Mutex;
 
 /// Upper bounds of durations, in seconds.
@@ -98,9 +99,27 @@ pub(crate) struct WriteMetrics {
     pub(crate) decode: Seconds,
     pub(crate) append: Seconds,
     pub(crate) failures: Counter,
+    /// Requests that a limit refused, by [`REFUSED_REASONS`].
+    pub(crate) requests_refused: [Counter; REFUSED_REASONS.len()],
 }
 
+/// Why a limit refuses a whole write request.
+pub(crate) const REFUSED_REASONS: [&str; 4] =
+    ["head_memory", "head_memory_never_fits", "ingestion_rate", "ingestion_burst"];
+
 impl WriteMetrics {
+    /// Counts a request that a limit refused.
+    pub(crate) fn count_refused(&self, error: &WriteError) {
+        let idx = match error {
+            WriteError::HeadFull { .. } => 0,
+            WriteError::NeverFits { .. } => 1,
+            WriteError::RateLimited { .. } => 2,
+            WriteError::BurstExceeded { .. } => 3,
+            _ => return,
+        };
+        self.requests_refused[idx].add(1);
+    }
+
     pub(crate) fn count(&self, outcome: &WriteOutcome) {
         self.samples_accepted.add(outcome.accepted_count);
         self.samples_repeated.add(outcome.repeated_count);

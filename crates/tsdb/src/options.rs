@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::limits::LimitsTable;
+use chronolith_base::{Disk, machine};
 use chronolith_head::{HeadError, SyncMode};
 
 /// How the store runs.
@@ -35,6 +36,8 @@ pub struct TsdbOptions {
     pub wal_segment_bytes: u64,
     /// Writes are refused when less is free on the disk; 0 = only when the disk is full.
     pub free_bytes_min: u64,
+    /// Memory of the head of all tenants beyond which writes are refused.
+    pub head_memory: HeadMemory,
     /// Bytes of open chunks and late samples of native histograms above which they are sealed early.
     pub histogram_bytes_max: u64,
     /// Bytes of blocks that are merged in one step at most, which bounds how long one holds up other upkeep;
@@ -64,10 +67,33 @@ impl TsdbOptions {
             wal_checkpoint_bytes: 4 << 30,
             wal_segment_bytes: 64 << 20,
             free_bytes_min: 64 << 20,
+            head_memory: HeadMemory::Percent(50),
             histogram_bytes_max: 1 << 30,
             compaction_bytes_max: 2 << 30,
             compaction_bytes_per_second: 64 << 20,
             exemplar_count_max: 100_000,
+        }
+    }
+}
+
+/// Limit of the memory of the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadMemory {
+    /// In bytes; 0 = none.
+    Bytes(u64),
+    /// Part of the memory of the cgroup or the machine, whichever is less; none where nobody knows that.
+    Percent(u8),
+}
+
+impl HeadMemory {
+    /// In bytes; 0 = none.
+    #[must_use]
+    pub fn bytes(self, disk: &dyn Disk) -> u64 {
+        match self {
+            HeadMemory::Bytes(bytes) => bytes,
+            HeadMemory::Percent(percent) => {
+                machine::memory_bytes(disk).unwrap_or(0) / 100 * u64::from(percent)
+            }
         }
     }
 }

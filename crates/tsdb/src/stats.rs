@@ -139,7 +139,14 @@ impl Tsdb {
         let counters = &self.counters;
         let tombstones = blocks.iter().map(|block| block.tombstone_count()).sum::<usize>();
         let (gauge, counter) = (Metric::gauge, Metric::counter);
+        let (used_bytes, limit_bytes) = self.head.memory_used_and_limit();
         let mut metrics = vec![
+            gauge(
+                "head_memory_used_bytes",
+                "Memory of the head that counts against head-memory-limit.",
+                used_bytes as f64,
+            ),
+            gauge("head_memory_limit_bytes", "head-memory-limit in bytes; 0 = none.", limit_bytes as f64),
             gauge("head_sealed_file_bytes", "Size of the files of sealed chunks.", head.sealed_bytes as f64),
             gauge(
                 "head_histograms_bytes",

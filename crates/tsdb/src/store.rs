@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chronolith_base::disk::LockGuard;
 use chronolith_base::{Disk, Env};
-use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, SyncMode, WriteError};
+use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, SyncMode, Ticket, WriteError};
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::{
     Exemplar, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits, TimeRange,
@@ -22,6 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::changes::Changes;
 use crate::compaction::{CompactionState, drop_replaced};
 use crate::exemplars::{ExemplarFate, ExemplarRing};
+use crate::ingestion_rate::IngestionRates;
 use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::{OpenError, TsdbOptions};
@@ -40,6 +41,9 @@ const LOCK_RETRY: Duration = Duration::from_millis(50);
 const PULSE_PAUSE_MIN: Duration = Duration::from_millis(5);
 const PULSE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// The head's memory is measured this often, for its limit.
+const MEASURE_EVERY_NS: u64 = 900_000_000;
+
 /// Width of a window: the time range of a fresh block.
 pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;
 
@@ -52,6 +56,9 @@ pub struct Tsdb {
     pub(crate) tenants: Arc<RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>>,
     pub(crate) metadata: MetadataStore,
     pub(crate) exemplars: ExemplarRing,
+    ingestion_rates: IngestionRates,
+    /// Monotonic time of the last measurement of the head's memory.
+    measured_ns: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) changes: Changes,
     pub(crate) compaction: CompactionState,
@@ -112,11 +119,13 @@ impl Tsdb {
             free_bytes_min: options.free_bytes_min,
             window_ms: WINDOW_MS,
             wal_segment_bytes: options.wal_segment_bytes,
+            memory_bytes_max: options.head_memory.bytes(&*env.disk),
             histogram_bytes_max: options.histogram_bytes_max,
             ..HeadOptions::new(options.data_dir.clone())
         };
         let metadata = MetadataStore::open(&env, &options.data_dir, options.sync, &mut notes)?;
         let (head, report) = Head::open(&env, head_options, &progress).map_err(open_error)?;
+        head.measure_memory();
         notes.extend(report.notes);
         let clock = open_clock(&env, &options, &tenants, &head, &mut notes);
         for note in &notes {
@@ -127,6 +136,8 @@ impl Tsdb {
             limits: RwLock::new(options.limits.clone()),
             tenants: Arc::new(RwLock::new(tenants)),
             metadata,
+            ingestion_rates: IngestionRates::default(),
+            measured_ns: AtomicU64::new(0),
             exemplars: ExemplarRing::new(options.exemplar_count_max),
             counters: Counters::default(),
             changes: Changes::default(),
@@ -160,7 +171,7 @@ impl Tsdb {
         on_applied: impl FnOnce(),
     ) -> Result<WriteOutcome, WriteError> {
         let limits = self.limits_of(tenant);
-        let (mut outcome, ticket) = self.head.append(tenant, &limits, self.env.clock.now_ms(), batch)?;
+        let (mut outcome, ticket) = self.append_to_head(tenant, &limits, batch)?;
         // After the samples are visible and before they are acknowledged, as caches of results rely on.
         self.changes.note_batch(tenant, batch);
         let change = self.metadata.keep(tenant, &batch.metadata);
@@ -175,6 +186,20 @@ impl Tsdb {
     #[must_use]
     pub fn failure(&self) -> Option<WriteError> {
         self.head.failure()
+    }
+
+    /// Takes the tokens of the tenant's rate and appends. A batch is refused whole or not at all.
+    fn append_to_head(
+        &self,
+        tenant: &TenantId,
+        limits: &TenantLimits,
+        batch: &WriteBatch,
+    ) -> Result<(WriteOutcome, Ticket), WriteError> {
+        let sample_count = batch.sample_count() as u64;
+        self.ingestion_rates.take(tenant, limits, sample_count, self.env.clock.mono_ns())?;
+        self.head.append(tenant, limits, self.env.clock.now_ms(), batch).inspect_err(|_| {
+            self.ingestion_rates.give_back(tenant, limits, sample_count);
+        })
     }
 
     fn keep_exemplars(&self, tenant: &TenantId, batch: &WriteBatch, outcome: &mut WriteOutcome) {
@@ -278,12 +303,17 @@ impl Tsdb {
         }
     }
 
-    /// Syncs the log in interval mode, and takes writes again when a full disk has space. Cheap when there is
+    /// Syncs the log in interval mode, takes writes again when a full disk has space, and measures memory once a second. Cheap when there is
     /// nothing to do; never waits for [`Tsdb::tick`], which may be writing a block.
     pub fn pulse(&self) {
         self.head.recover_space();
         if matches!(self.options.sync, SyncMode::Interval(_)) {
             self.count_metadata_error(self.metadata.settle());
+        }
+        let now_ns = self.env.clock.mono_ns();
+        if now_ns.saturating_sub(self.measured_ns.load(Ordering::Relaxed)) >= MEASURE_EVERY_NS {
+            self.measured_ns.store(now_ns, Ordering::Relaxed);
+            self.head.measure_memory();
         }
     }
 

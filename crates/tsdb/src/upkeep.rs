@@ -132,7 +132,7 @@ impl Tsdb {
             now_ms,
             delay_ms: self.options.flush_delay_ms,
             small_bytes: self.options.small_window_bytes,
-            waiting_bytes_max: self.options.waiting_bytes_max,
+            waiting_bytes_max: self.waiting_bytes_max(),
         };
         let mut due = DueWindows::new(rules);
         self.head.visit_windows(|series_count, windows| due.add_tenant(series_count, windows));
@@ -147,6 +147,15 @@ impl Tsdb {
             self.head.checkpoint_newest()?;
         }
         flushed
+    }
+
+    /// Memory that waiting windows may take: less beside a small limit of the head, none when that is nearly reached.
+    fn waiting_bytes_max(&self) -> u64 {
+        match self.head.memory_used_and_limit() {
+            (_, 0) => self.options.waiting_bytes_max,
+            (used_bytes, limit_bytes) if used_bytes > limit_bytes / 4 * 3 => 0,
+            (_, limit_bytes) => self.options.waiting_bytes_max.min(limit_bytes / 4),
+        }
     }
 
     /// Cuts each range to a block; gives how many were, and the last failure.

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
 use chronolith_tsdb::LimitsTable;
 
-use super::{count, duration, file, places_or_none, size, size_in_memory};
+use super::{count, count_or_none, duration, file, places_or_none, size, size_in_memory};
 
 /// First part of keys of the limits of all tenants.
 const ALL_PREFIX: &str = "limits.";
@@ -33,7 +33,7 @@ const fn limit(
     Limit { name, old_names, apply }
 }
 
-static LIMITS: [Limit; 11] = [
+static LIMITS: [Limit; 13] = [
     limit("retention", &[], retention),
     limit("out-of-order-window", &["out_of_order_window"], out_of_order_window),
     limit("duplicates", &[], duplicates),
@@ -43,6 +43,8 @@ static LIMITS: [Limit; 11] = [
     limit("label-count-limit", &["label_count_max"], label_count_max),
     limit("label-name-length-limit", &["label_name_bytes_max"], label_name_bytes_max),
     limit("label-value-length-limit", &["label_value_bytes_max"], label_value_bytes_max),
+    limit("ingestion-rate", &[], ingestion_rate),
+    limit("ingestion-burst", &[], ingestion_burst),
     limit("query.tenant-concurrency", &["query_concurrency_max"], query_concurrency_max),
     limit("query.tenant-memory", &["query_memory_bytes_max"], query_memory_bytes_max),
 ];
@@ -120,6 +122,16 @@ pub(super) fn label_name_bytes_max(limits: &mut TenantLimits, text: &str) -> Res
 
 pub(super) fn label_value_bytes_max(limits: &mut TenantLimits, text: &str) -> Result<(), String> {
     limits.label_value_bytes_max = size_in_memory(text)?;
+    Ok(())
+}
+
+pub(super) fn ingestion_rate(limits: &mut TenantLimits, text: &str) -> Result<(), String> {
+    limits.ingestion_rate = count_or_none(text)? as u64;
+    Ok(())
+}
+
+pub(super) fn ingestion_burst(limits: &mut TenantLimits, text: &str) -> Result<(), String> {
+    limits.ingestion_burst = count_or_none(text)? as u64;
     Ok(())
 }
 

@@ -185,6 +185,22 @@ fn limits_of_ten_thousand_tenants_are_read_in_linear_time() {
 }
 
 #[test]
+fn memory_of_the_head_is_a_size_or_a_part_of_what_there_is() {
+    let of =
+        |text: &str| resolve(&["--head-memory-limit", text], &[], None).map(|s| s.server.tsdb.head_memory);
+    assert_eq!(of("4GiB"), Ok(HeadMemory::Bytes(4 << 30)));
+    assert_eq!(of("0"), Ok(HeadMemory::Bytes(0)));
+    assert_eq!(of("75%"), Ok(HeadMemory::Percent(75)));
+    for bad in ["0%", "101%", "%", "half"] {
+        assert!(of(bad).is_err(), "{bad}");
+    }
+    let yaml = "ingestion-rate: 100\ntenants:\n  a:\n    ingestion-rate: 5\n    ingestion-burst: 50\n";
+    let limits = resolve(&[], &[], Some(yaml)).unwrap().server.tsdb.limits;
+    let a = limits.of(&TenantId::new("a").unwrap());
+    assert_eq!((a.ingestion_rate, a.ingestion_burst, limits.default.ingestion_rate), (5, 50, 100));
+}
+
+#[test]
 fn wrong_limits_name_tenant_and_line() {
     let of_a = |line: &str| format!("tenants:\n  team-a:\n    {line}\n");
     let path = "etc/chronolith.yml:3: ";

@@ -20,6 +20,10 @@ pub(crate) enum ErrorKind {
     Timeout,
     Internal,
     Unavailable,
+    /// Above a rate or a limit that has room again later.
+    TooManyRequests {
+        retry_after_s: u32,
+    },
     TooLarge,
     TooSlow,
     UnsupportedMedia,
@@ -39,6 +43,7 @@ impl ErrorKind {
             ErrorKind::Internal => "internal",
             ErrorKind::Unavailable => "unavailable",
             ErrorKind::Forbidden => "forbidden",
+            ErrorKind::TooManyRequests { .. } => "too_many_requests",
             ErrorKind::NotFound => "not_found",
         }
     }
@@ -50,6 +55,7 @@ impl ErrorKind {
             // 499 has no name in the standard; upstream answers it when the client has gone.
             ErrorKind::Canceled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             ErrorKind::Timeout | ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::TooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -119,9 +125,12 @@ fn note_internal(error: ApiError, response: &mut Response<Body>) {
 }
 
 fn set_retry_after(kind: ErrorKind, response: &mut Response<Body>) {
-    if kind == ErrorKind::Unavailable {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
-    }
+    let seconds = match kind {
+        ErrorKind::Unavailable => RETRY_AFTER_SECONDS,
+        ErrorKind::TooManyRequests { retry_after_s } => retry_after_s,
+        _ => return,
+    };
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
 }
 
 /// Plain text with a newline at its end.

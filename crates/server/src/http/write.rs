@@ -1,7 +1,7 @@
 //! Remote write 1.0 and 2.0: `POST /api/v1/write` (and `/api/v1/push`).
 //!
 //! Holds: 204 means that every sample is as durable as the sync mode promises; 400 names the first sample
-//! that is not stored while the others are; 5xx means that nothing is acknowledged. Answers to 2.0 say how many
+//! that is not stored while the others are; 429 and 5xx mean that nothing is stored or acknowledged. Answers to 2.0 say how many
 //! samples, histograms and exemplars are stored.
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
@@ -26,7 +26,7 @@ use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
 use crate::admission::{Permit, WRITE_DECODED_FACTOR};
 use crate::app::App;
-use crate::limits::WRITE_QUEUE_WAIT;
+use crate::limits::{HEAD_FULL_RETRY_AFTER_SECONDS, WRITE_QUEUE_WAIT};
 use crate::tenant::tenant_of;
 
 /// Counts of what is stored, in answers to remote write 2.0.
@@ -213,6 +213,7 @@ fn append(
         }
         Err(error) => {
             metrics.failures.add(1);
+            metrics.count_refused(&error);
             Err(write_error(&error))
         }
     }
@@ -230,6 +231,15 @@ fn decode_error(error: DecodeError) -> ApiError {
 fn write_error(error: &WriteError) -> ApiError {
     let kind = match error {
         WriteError::DiskFull | WriteError::NoFileDescriptor | WriteError::Closed => ErrorKind::Unavailable,
+        WriteError::HeadFull { .. } => {
+            ErrorKind::TooManyRequests { retry_after_s: HEAD_FULL_RETRY_AFTER_SECONDS }
+        }
+        WriteError::RateLimited { retry_after_ms, .. } => {
+            let seconds = u32::try_from(retry_after_ms.div_ceil(1000)).unwrap_or(u32::MAX);
+            ErrorKind::TooManyRequests { retry_after_s: seconds.max(1) }
+        }
+        // What can never fit must not be sent again.
+        WriteError::NeverFits { .. } | WriteError::BurstExceeded { .. } => ErrorKind::BadRequest,
         WriteError::Poisoned(_) | WriteError::Metadata(_) => ErrorKind::Internal,
     };
     ApiError::new(kind, error)

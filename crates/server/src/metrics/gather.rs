@@ -5,7 +5,7 @@ use chronolith_model::Reject;
 use chronolith_tsdb::{MetricKind, TsdbStats};
 
 use super::exposition::{Family, FamilyKind, FamilySample};
-use super::{Seconds, process};
+use super::{REFUSED_REASONS, Seconds, process};
 use crate::app::App;
 use crate::memory::Memory;
 
@@ -126,6 +126,10 @@ fn writes(app: &App, sheet: &mut Sheet) {
     let rejected = rejected.map(|(kind, count)| labelled("reason", kind.reason(), count.get() as f64));
     let help = "Samples refused, by reason.";
     sheet.family("write_samples_rejected_total", FamilyKind::Counter, help, rejected.collect());
+    let refused = REFUSED_REASONS.iter().zip(&write.requests_refused);
+    let refused = refused.map(|(reason, count)| labelled("reason", reason, count.get() as f64));
+    let help = "Write requests that a limit refused as a whole, by reason.";
+    sheet.family("write_requests_refused_total", FamilyKind::Counter, help, refused.collect());
     let created = write.series_created.get() as f64;
     sheet.counter("write_series_created_total", "Series seen for the first time.", created);
     let exemplars = write.exemplars_accepted.get() as f64;

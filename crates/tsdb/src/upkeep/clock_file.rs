@@ -14,7 +14,6 @@ use super::clock_guard::{Change, ClockGuard};
 use crate::store::Tsdb;
 
 const FILE: &str = "retention-clock";
-const FILE_TMP: &str = "retention-clock.tmp";
 /// The trusted time is written this often, the wait more often.
 const SAVE_EVERY_MS: i64 = 3_600_000;
 const SAVE_WAIT_EVERY_MS: i64 = 600_000;
@@ -70,12 +69,7 @@ impl GuardedClock {
     pub(crate) fn save(&self, env: &Env) -> io::Result<()> {
         let mut bytes = Vec::new();
         self.guard.state().encode(&mut bytes);
-        let tmp = self.path.with_file_name(FILE_TMP);
-        let file = env.disk.create(&tmp)?;
-        file.write_at(&bytes, 0)?;
-        file.sync_data()?;
-        env.disk.rename(&tmp, &self.path)?;
-        self.path.parent().map_or(Ok(()), |dir| env.disk.sync_dir(dir))
+        env.disk.write_atomic(&self.path, &bytes)
     }
 }
 

@@ -8,6 +8,7 @@ mod disk_full;
 #[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
 mod fault_disk;
 mod fixture;
+mod head_memory;
 mod histograms;
 mod idle;
 #[path = "../../../head/tests/harness/kinds.rs"]

@@ -179,3 +179,71 @@ async fn type_and_unit_can_be_selected_where_they_are_asked_for() {
     let series = server.get("/api/v1/series?match%5B%5D=sent").await.json();
     assert_eq!(series["data"].as_array().map(Vec::len), Some(1));
 }
+
+/// One tenant, or many, could take all memory and all of the log: nothing ever answered 429.
+#[tokio::test]
+async fn a_tenant_above_its_rate_is_told_when_to_come_again() {
+    let server = Fixture::with(|options| {
+        options.tsdb.limits.default.ingestion_rate = 10;
+        options.tsdb.limits.default.ingestion_burst = 20;
+    })
+    .open();
+    let request = |first: i64, count: i64| {
+        let mut request = RequestEncoder::new();
+        let samples: Vec<SampleOut> = (first..first + count).map(|i| at(NOW_MS - 1000 + i, 1.0)).collect();
+        request.push_series([("__name__", "up")], &samples, &SeriesExtras::default());
+        request.compressed()
+    };
+    let answer = send(&server, V2, request(0, 21)).await;
+    assert_eq!(answer.status.as_u16(), 400, "more than ever fits: {}", answer.text);
+    assert!(answer.text.contains("ingestion_burst") && !answer.headers.contains_key(header::RETRY_AFTER));
+    assert_eq!(send(&server, V2, request(0, 20)).await.status.as_u16(), 204);
+    let answer = send(&server, V2, request(20, 15)).await;
+    assert_eq!(answer.status.as_u16(), 429, "{}", answer.text);
+    assert_eq!(answer.headers[header::RETRY_AFTER], "2");
+    let found = server.get("/api/v1/query?query=count_over_time(up[1m])").await.json();
+    assert_eq!(found["data"]["result"][0]["value"][1], "20", "nothing of a refused request is there");
+    let metrics = server.get("/metrics").await.text;
+    for line in ["{reason=\"ingestion_rate\"} 1\n", "{reason=\"ingestion_burst\"} 1\n"] {
+        assert!(metrics.contains(&format!("chronolith_write_requests_refused_total{line}")), "{metrics}");
+    }
+}
+
+/// The kernel ended the process when the series of all tenants took more memory than there is.
+#[tokio::test]
+async fn a_full_head_answers_429_and_what_never_fits_400() {
+    let server = Fixture::with(|options| {
+        options.tsdb.head_memory = chronolith_tsdb::HeadMemory::Bytes(4 << 20);
+    })
+    .open();
+    let request = |first: usize, count: usize| {
+        let mut request = RequestEncoder::new();
+        for number in first..first + count {
+            let name = format!("series_{number}");
+            request.push_series([("__name__", name.as_str())], &[at(NOW_MS, 1.0)], &SeriesExtras::default());
+        }
+        request.compressed()
+    };
+    let answer = send(&server, V2, request(0, 20_000)).await;
+    assert_eq!(answer.status.as_u16(), 400, "{}", answer.text);
+    let mut written = 0;
+    let refused = loop {
+        let answer = send(&server, V2, request(written, 500)).await;
+        if answer.status.as_u16() != 204 {
+            break answer;
+        }
+        written += 500;
+        assert!(written < 20_000, "nothing is ever refused");
+    };
+    assert_eq!(refused.status.as_u16(), 429, "{}", refused.text);
+    assert_eq!(refused.headers[header::RETRY_AFTER], "30");
+    assert!(refused.text.contains("head-memory-limit"), "{}", refused.text);
+    let found = server.get("/api/v1/query?query=count({__name__=~\"series_.*\"})").await.json();
+    assert_eq!(found["data"]["result"][0]["value"][1], written.to_string());
+    let metrics = server.get("/metrics").await.text;
+    assert!(
+        metrics.contains("chronolith_write_requests_refused_total{reason=\"head_memory\"} 1\n"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("chronolith_head_memory_limit_bytes 4194304\n"), "{metrics}");
+}

@@ -1,0 +1,158 @@
+//! Limit of samples per second and tenant: a token bucket each.
+//!
+//! Holds: a request takes all its tokens or none; one that is refused for another reason gives them back. A bucket that is full
+//! again is as good as none, so buckets are dropped then: there are as many as tenants that wrote within the time of a burst.
+//! Not here: the settings (`model::TenantLimits`), answers (`server`).
+
+use chronolith_base::hash::HashMap;
+use chronolith_head::WriteError;
+use chronolith_model::{TenantId, TenantLimits};
+use parking_lot::Mutex;
+
+/// Without a burst of its own a tenant may send what its rate gives in so many seconds at once.
+const BURST_SECONDS: u64 = 10;
+/// Full buckets are dropped when there are twice as many as after the last time, and at least so many.
+const BUCKET_COUNT_MIN: usize = 1024;
+
+struct Bucket {
+    tokens: f64,
+    filled_ns: u64,
+    /// When it will be full, if nobody takes any.
+    full_ns: u64,
+}
+
+#[derive(Default)]
+struct Buckets {
+    by_tenant: HashMap<TenantId, Bucket>,
+    sweep_at: usize,
+}
+
+/// Buckets of all tenants with a limit.
+#[derive(Default)]
+pub(crate) struct IngestionRates(Mutex<Buckets>);
+
+impl IngestionRates {
+    /// Takes `sample_count` tokens of `tenant`.
+    ///
+    /// # Errors
+    /// [`WriteError::BurstExceeded`] if the bucket never holds so many, [`WriteError::RateLimited`] if it does not now.
+    pub(crate) fn take(
+        &self,
+        tenant: &TenantId,
+        limits: &TenantLimits,
+        sample_count: u64,
+        now_ns: u64,
+    ) -> Result<(), WriteError> {
+        let rate = limits.ingestion_rate;
+        if rate == 0 || sample_count == 0 {
+            return Ok(());
+        }
+        let burst = burst_of(limits);
+        if sample_count > burst {
+            return Err(WriteError::BurstExceeded { sample_count, burst });
+        }
+        let mut buckets = self.0.lock();
+        buckets.drop_full(now_ns);
+        let fresh = Bucket { tokens: burst as f64, filled_ns: now_ns, full_ns: now_ns };
+        let bucket = buckets.by_tenant.entry(tenant.clone()).or_insert(fresh);
+        let filled = now_ns.saturating_sub(bucket.filled_ns) as f64 / 1e9 * rate as f64;
+        bucket.tokens = (bucket.tokens + filled).min(burst as f64);
+        bucket.filled_ns = bucket.filled_ns.max(now_ns);
+        let missing = sample_count as f64 - bucket.tokens;
+        if missing > 0.0 {
+            let retry_after_ms = (missing / rate as f64 * 1000.0).ceil() as u64;
+            return Err(WriteError::RateLimited { rate, burst, retry_after_ms });
+        }
+        bucket.take(sample_count as f64, rate, burst);
+        Ok(())
+    }
+
+    /// Gives back what a request took that was refused for another reason.
+    pub(crate) fn give_back(&self, tenant: &TenantId, limits: &TenantLimits, sample_count: u64) {
+        if let Some(bucket) = self.0.lock().by_tenant.get_mut(tenant) {
+            bucket.take(-(sample_count as f64), limits.ingestion_rate, burst_of(limits));
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.0.lock().by_tenant.len()
+    }
+}
+
+impl Bucket {
+    fn take(&mut self, tokens: f64, rate: u64, burst: u64) {
+        self.tokens = (self.tokens - tokens).min(burst as f64);
+        let fill_ns = (burst as f64 - self.tokens) / rate.max(1) as f64 * 1e9;
+        self.full_ns = self.filled_ns.saturating_add(fill_ns as u64);
+    }
+}
+
+impl Buckets {
+    fn drop_full(&mut self, now_ns: u64) {
+        if self.by_tenant.len() >= self.sweep_at.max(BUCKET_COUNT_MIN) {
+            self.by_tenant.retain(|_, bucket| bucket.full_ns > now_ns);
+            self.sweep_at = 2 * self.by_tenant.len();
+        }
+    }
+}
+
+fn burst_of(limits: &TenantLimits) -> u64 {
+    match limits.ingestion_burst {
+        0 => limits.ingestion_rate.saturating_mul(BURST_SECONDS),
+        burst => burst,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn limits(ingestion_rate: u64, ingestion_burst: u64) -> TenantLimits {
+        TenantLimits { ingestion_rate, ingestion_burst, ..TenantLimits::default() }
+    }
+
+    #[test]
+    fn a_bucket_takes_a_burst_and_then_the_rate() {
+        let (rates, tenant, limits) = (IngestionRates::default(), TenantId::anonymous(), limits(100, 500));
+        rates.take(&tenant, &limits, 500, 0).unwrap();
+        let refused = rates.take(&tenant, &limits, 50, 0).unwrap_err();
+        assert_eq!(refused, WriteError::RateLimited { rate: 100, burst: 500, retry_after_ms: 500 });
+        rates.take(&tenant, &limits, 50, SECOND_NS / 2).unwrap();
+        rates.take(&tenant, &limits, 1, SECOND_NS / 2).unwrap_err();
+        rates.take(&tenant, &limits, 500, 100 * SECOND_NS).unwrap();
+        rates.take(&tenant, &limits, 101, 101 * SECOND_NS).unwrap_err();
+        rates.take(&tenant, &limits, 100, 101 * SECOND_NS).unwrap();
+    }
+
+    #[test]
+    fn more_than_a_burst_never_fits_and_takes_nothing() {
+        let (rates, tenant, limits) = (IngestionRates::default(), TenantId::anonymous(), limits(100, 0));
+        let refused = rates.take(&tenant, &limits, 1001, 0).unwrap_err();
+        assert_eq!(refused, WriteError::BurstExceeded { sample_count: 1001, burst: 1000 });
+        rates.take(&tenant, &limits, 1000, 0).unwrap();
+    }
+
+    #[test]
+    fn tokens_come_back_and_tenants_have_their_own() {
+        let (rates, limits) = (IngestionRates::default(), limits(100, 100));
+        let (a, b) = (TenantId::new("a").unwrap(), TenantId::new("b").unwrap());
+        rates.take(&a, &limits, 100, 0).unwrap();
+        rates.take(&b, &limits, 100, 0).unwrap();
+        rates.take(&a, &limits, 1, 0).unwrap_err();
+        rates.give_back(&a, &limits, 100);
+        rates.take(&a, &limits, 100, 0).unwrap();
+    }
+
+    #[test]
+    fn buckets_of_tenants_that_are_gone_are_dropped() {
+        let (rates, limits) = (IngestionRates::default(), limits(100, 100));
+        for idx in 0..100_000u64 {
+            let tenant = TenantId::new(&format!("t{idx}")).unwrap();
+            rates.take(&tenant, &limits, 1, idx * SECOND_NS / 1000).unwrap();
+        }
+        assert!(rates.len() <= 2 * BUCKET_COUNT_MIN, "{} buckets", rates.len());
+    }
+}

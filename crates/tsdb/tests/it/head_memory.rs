@@ -1,0 +1,129 @@
+//! A budget of memory for the head of all tenants, and a rate for each: what does not fit is refused whole.
+
+use std::time::Duration;
+
+use chronolith_model::{Labels, TenantId, TenantLimits, WriteBatch};
+use chronolith_tsdb::{HeadMemory, Tsdb, WriteError};
+
+use crate::fixture::{HOUR_MS, Machine, START_MS, write};
+
+const LIMIT_BYTES: u64 = 8 << 20;
+
+fn tenant(name: &str) -> TenantId {
+    TenantId::new(name).expect("legal")
+}
+
+/// One sample of each of `count` series, from number `first` on.
+fn batch(first: usize, count: usize, time: i64) -> WriteBatch {
+    let mut batch = WriteBatch::from_labels();
+    for number in first..first + count {
+        let name = format!("series_{number}");
+        batch.push_labels(&Labels::from_pairs([("__name__", name.as_str()), ("a", "b")]), &[(time, 1.0)]);
+    }
+    batch
+}
+
+/// Writes new series of many tenants until one write is refused; gives how many series there are then.
+fn fill(tsdb: &Tsdb, time: i64) -> (usize, WriteError) {
+    for round in 0..1000 {
+        tsdb.pulse();
+        if let Err(error) = tsdb.append(&tenant(&format!("t{}", round % 7)), &batch(round * 500, 500, time)) {
+            return (round * 500, error);
+        }
+    }
+    panic!("nothing is ever refused");
+}
+
+fn gauge(tsdb: &Tsdb, name: &str) -> u64 {
+    tsdb.stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value as u64
+}
+
+/// The limit of series is one of each tenant, so many tenants, or one with the default of 50 million, took all memory
+/// there was. The head has a budget; at its end a batch is refused whole, and there is room again when windows are blocks.
+#[test]
+fn the_head_as_a_whole_had_no_bound() {
+    let mut machine = Machine::new(51);
+    machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
+    machine.options.compaction_bytes_max = 0;
+    let tsdb = machine.open();
+    let time = START_MS - HOUR_MS;
+    let (count, error) = fill(&tsdb, time);
+    assert!(matches!(error, WriteError::HeadFull { limit_bytes: LIMIT_BYTES, .. }), "{error}");
+    assert!((5_000..40_000).contains(&count), "{count} series fit");
+    assert_eq!(tsdb.stats().head_series, count as u64, "nothing of the refused batch is there");
+    assert_eq!(gauge(&tsdb, "head_memory_limit_bytes"), LIMIT_BYTES);
+    let measured: u64 = tsdb.memory(0).head.iter().map(|part| part.bytes).sum();
+    assert!(measured <= LIMIT_BYTES, "{measured} bytes");
+    // A batch of series that are there needs less.
+    let known = write(&tsdb, &tenant("t0"), "series_0", &[(time + 1000, 2.0)]);
+    assert!(known.is_ok() || matches!(known, Err(WriteError::HeadFull { .. })));
+    machine.clock.advance(Duration::from_secs(3 * 3600));
+    tsdb.tick();
+    machine.clock.advance(Duration::from_secs(1));
+    tsdb.pulse();
+    assert_eq!(tsdb.stats().head_series, 0);
+    let again = tsdb.append(&tenant("t0"), &batch(0, 500, START_MS + 2 * HOUR_MS));
+    assert_eq!(again.expect("there is room again").accepted_count, 500);
+}
+
+#[test]
+fn a_batch_that_never_fits_is_told_apart() {
+    let mut machine = Machine::new(52);
+    machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
+    let tsdb = machine.open();
+    let refused = tsdb.append(&tenant("t"), &batch(0, 30_000, START_MS)).expect_err("too large");
+    assert!(matches!(refused, WriteError::NeverFits { limit_bytes: LIMIT_BYTES, .. }), "{refused}");
+    assert_eq!((tsdb.stats().head_series, tsdb.memory(9).tenants.len()), (0, 0), "nor does the tenant stay");
+    assert_eq!(tsdb.append(&tenant("t"), &batch(0, 500, START_MS)).expect("fits").accepted_count, 500);
+}
+
+/// Windows that wait for others hold memory that writes need.
+#[test]
+fn nothing_waits_when_the_head_is_nearly_full() {
+    let mut machine = Machine::new(53);
+    machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
+    machine.options.small_window_bytes = 1 << 20;
+    let tsdb = machine.open();
+    fill(&tsdb, START_MS - HOUR_MS);
+    machine.clock.advance(Duration::from_secs(3600));
+    tsdb.tick();
+    assert_eq!((tsdb.stats().head_series, tsdb.stats().blocks), (0, 7));
+}
+
+/// After a restart the head counts from the start on, and an appended batch is neither lost nor half there.
+#[test]
+fn a_restart_knows_how_full_the_head_is() {
+    let mut machine = Machine::new(54);
+    machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
+    let tsdb = machine.open();
+    let (count, _) = fill(&tsdb, START_MS);
+    drop(tsdb);
+    let tsdb = machine.open();
+    assert_eq!(tsdb.stats().head_series, count as u64);
+    assert!(gauge(&tsdb, "head_memory_used_bytes") > LIMIT_BYTES / 3);
+}
+
+#[test]
+fn a_tenant_has_a_rate_and_a_refused_batch_takes_nothing_of_it() {
+    let mut machine = Machine::new(55);
+    let limits = TenantLimits { ingestion_rate: 100, ingestion_burst: 500, ..TenantLimits::default() };
+    machine.options.limits.by_tenant.insert(tenant("limited"), limits);
+    machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
+    let tsdb = machine.open();
+    let (limited, free) = (tenant("limited"), tenant("free"));
+    let refused = tsdb.append(&limited, &batch(0, 501, START_MS)).expect_err("above the burst");
+    assert_eq!(refused, WriteError::BurstExceeded { sample_count: 501, burst: 500 });
+    assert_eq!(tsdb.append(&limited, &batch(0, 500, START_MS)).expect("a burst").accepted_count, 500);
+    let refused = tsdb.append(&limited, &batch(0, 200, START_MS + 1)).expect_err("above the rate");
+    assert_eq!(refused, WriteError::RateLimited { rate: 100, burst: 500, retry_after_ms: 2000 });
+    assert_eq!(machine.read(&tsdb, &limited, "series_0"), [(START_MS, 1f64.to_bits())]);
+    assert_eq!(tsdb.append(&free, &batch(0, 2000, START_MS)).expect("no limit").accepted_count, 2000);
+    machine.clock.advance(Duration::from_secs(2));
+    assert_eq!(tsdb.append(&limited, &batch(0, 200, START_MS + 1)).expect("retried").accepted_count, 200);
+    machine.clock.advance(Duration::from_secs(5));
+    fill(&tsdb, START_MS);
+    let refused = tsdb.append(&limited, &batch(100_000, 500, START_MS)).expect_err("the head is full");
+    assert!(matches!(refused, WriteError::HeadFull { .. }), "{refused}");
+    let again = tsdb.append(&limited, &batch(100_000, 500, START_MS)).expect_err("the head is full");
+    assert!(matches!(again, WriteError::HeadFull { .. }), "the tokens came back: {again}");
+}
