@@ -122,8 +122,10 @@ fn go_labels(labels: &Labels) -> String {
 
 /// Writes what the tool sends through the head, a restart in between, into two blocks; gives their directory.
 fn write_blocks(tool: &Path, dir: &Path, start: &str) -> PathBuf {
-    // A window that is cut while samples come in would end chunks where it was cut.
-    let flags = ["--self-scrape", "off", "--block-encoding", "prometheus", "--flush-delay"];
+    // A window that is cut while samples come in would end chunks where it was cut; small ones would share a block.
+    let no_wait = ["--flush-small-window", "0"];
+    let flags =
+        [&no_wait[..], &["--self-scrape", "off", "--block-encoding", "prometheus", "--flush-delay"]].concat();
     let mut server = Server::start(dir, &[&flags[..], &["24h"]].concat());
     run(tool, &["send", &format!("http://127.0.0.1:{}/api/v1/write", server.port), start]);
     server.kill();

@@ -238,7 +238,7 @@ async fn a_full_head_answers_429_and_what_never_fits_400() {
     assert_eq!(refused.status.as_u16(), 429, "{}", refused.text);
     assert_eq!(refused.headers[header::RETRY_AFTER], "30");
     assert!(refused.text.contains("head-memory-limit"), "{}", refused.text);
-    let found = server.get("/api/v1/query?query=count({__name__=~\"series_.*\"})").await.json();
+    let found = server.get("/api/v1/query?query=count(%7B__name__=~%22series_.*%22%7D)").await.json();
     assert_eq!(found["data"]["result"][0]["value"][1], written.to_string());
     let metrics = server.get("/metrics").await.text;
     assert!(
