@@ -4,7 +4,8 @@
 //! Holds: every writer has series of its own that exist before the clock starts; a batch has one sample of each;
 //! nothing may be rejected.
 //! With `--against` two binaries do the same work in alternation (`against`).
-//! Not here: background work (no windows are cut, no checkpoints are written while the clock runs).
+//! Not here: background work (no windows are cut, no checkpoints are written while the clock runs); only segments of the
+//! log are prepared, as in a server.
 
 mod against;
 mod commit_clock;
@@ -153,6 +154,8 @@ fn measure_store(
     let clock = Arc::new(CommitClock::default());
     let env = Env { disk: Arc::new(TimedDisk::new(clock.clone())), ..Env::real() };
     let tsdb = Tsdb::open(env, options, Arc::default()).map_err(|error| anyhow!("{error}"))?;
+    // As in a server that has run for a second; what comes later is prepared while the clock runs.
+    tsdb.prepare_log();
     let writer_max = writer_counts.iter().copied().max().unwrap_or(0);
     let start_ms = SystemClock::new().now_ms() - START_AGE_MS;
     let mut writers: Vec<Writer> =
@@ -180,7 +183,7 @@ fn measure_store(
 
 fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> Result<Measured> {
     let tenant = TenantId::anonymous();
-    let stop = AtomicBool::new(false);
+    let (stop, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut elapsed_seconds = 0.0;
     let batches_left = AtomicUsize::new(match extent {
         Extent::Seconds(_) => usize::MAX,
@@ -204,6 +207,12 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> R
             })
         });
         let workers: Vec<_> = workers.collect();
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                tsdb.prepare_log();
+                std::thread::sleep(Tsdb::PREPARE_PAUSE);
+            }
+        });
         if let Extent::Seconds(seconds) = extent {
             std::thread::sleep(Duration::from_secs_f64(seconds));
             stop.store(true, Ordering::Relaxed);
@@ -211,6 +220,7 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> R
         let written =
             workers.into_iter().map(|worker| worker.join().expect("a writer does not panic")).collect();
         elapsed_seconds = start.elapsed().as_secs_f64();
+        is_over.store(true, Ordering::Relaxed);
         written
     });
     let cpu_seconds = proc::cpu_seconds(std::process::id())?.since(cpu_before).total();

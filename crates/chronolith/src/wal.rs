@@ -195,7 +195,7 @@ fn own(env: &Env, dir: &Path, view: &mut View) -> anyhow::Result<()> {
                 continue;
             }
         };
-        let scan = wal::scan_segment(&bytes, header.key);
+        let scan = wal::scan_segment(&bytes, &header);
         for frame in &scan.frames {
             let payload = bytes.get(frame.payload.clone()).unwrap_or_default();
             let offset = frame.payload.start as u64;

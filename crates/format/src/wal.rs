@@ -4,6 +4,7 @@
 //! checksum of a frame header covers the log's random key, so bytes that a client sends never look like a frame.
 //! Not here: files, group commit, what a sample does (`head`). Layout: `docs/wal.md`.
 
+mod control;
 mod histograms;
 mod payload;
 mod scan;
@@ -12,17 +13,18 @@ mod starts;
 use chronolith_base::crc::{Crc32c, crc32c};
 use chronolith_base::{ByteReader, DecodeError};
 
+pub use control::{CONTROL_BYTES, CONTROL_FILE, ControlRecord, LostFrames, SLOT_COUNT};
 pub use histograms::{HistogramsRef, HistogramsWriter};
 pub use payload::{
     DeletesRef, SamplesRef, SeriesRecord, SeriesRef, encode_deletes, encode_samples, encode_series,
 };
-pub use scan::{Damage, FrameRef, Scan, scan_segment, scan_segment_from};
+pub use scan::{Damage, FrameRef, Scan, scan_recycled, scan_segment, scan_segment_from};
 pub use starts::{StartEntry, StartsRef, encode_starts};
 
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 4] = *b"CLWL";
-/// Version of the segment layout.
-pub const SEGMENT_VERSION: u16 = 1;
+/// Version of the segment layout that is written.
+pub const SEGMENT_VERSION: u16 = 2;
 /// Bytes of the segment header.
 pub const SEGMENT_HEADER_BYTES: usize = 40;
 /// Bytes of a frame header.
@@ -51,9 +53,12 @@ pub const STRIPE_NONE: u8 = 0xff;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Number of the segment, as in its file name.
-    pub segment: u64,
+    pub segment: u32,
     /// Random key of the log: mixed into frame checksums and raw-key hashes.
     pub key: u128,
+    /// Frames with this sequence or a lower one are left from an earlier use of the file; 0 in a file that was
+    /// never used before.
+    pub stale_sequence: u64,
 }
 
 impl SegmentHeader {
@@ -63,14 +68,15 @@ impl SegmentHeader {
         let mut out = [0u8; SEGMENT_HEADER_BYTES];
         out[..4].copy_from_slice(&SEGMENT_MAGIC);
         out[4..6].copy_from_slice(&SEGMENT_VERSION.to_le_bytes());
-        out[8..16].copy_from_slice(&self.segment.to_le_bytes());
-        out[16..32].copy_from_slice(&self.key.to_le_bytes());
+        out[8..12].copy_from_slice(&self.segment.to_le_bytes());
+        out[12..28].copy_from_slice(&self.key.to_le_bytes());
+        out[28..36].copy_from_slice(&self.stale_sequence.to_le_bytes());
         let sum = crc32c(&out[..36]);
         out[36..].copy_from_slice(&sum.to_le_bytes());
         out
     }
 
-    /// Reads the header at the start of `bytes`.
+    /// Reads the header at the start of `bytes`, of this version or the one before.
     ///
     /// # Errors
     /// [`DecodeError`] for short, foreign, damaged or later-version bytes.
@@ -83,22 +89,30 @@ impl SegmentHeader {
             let found = u64::from(magic);
             return Err(DecodeError::Invalid { what: "WAL magic", offset: 0, expected: "CLWL", found });
         }
-        let version = reader.le_u16("WAL version")?;
-        reader.bytes("WAL reserved", 2)?;
-        let segment = reader.le_u64("WAL segment number")?;
-        let (low, high) = (reader.le_u64("WAL key")?, reader.le_u64("WAL key")?);
-        reader.bytes("WAL reserved", 4)?;
-        let found = reader.le_u32("WAL header checksum")?;
-        let expected = crc32c(head.get(..36).unwrap_or(&[]));
-        if found != expected {
+        let sums = (crc32c(head.get(..36).unwrap_or(&[])), crc_at(head, 36));
+        if let (expected, Some(found)) = sums
+            && found != expected
+        {
             return Err(DecodeError::Checksum { what: "WAL segment header", offset: 36, expected, found });
         }
-        if version != SEGMENT_VERSION {
+        let version = reader.le_u16("WAL version")?;
+        reader.bytes("WAL reserved", 2)?;
+        let segment = reader.le_u32("WAL segment number")?;
+        if version == 1 {
+            // Numbers had 64 bits; no log has had as many segments.
+            reader.bytes("WAL segment number", 4)?;
+        } else if version != SEGMENT_VERSION {
             let found = u64::from(version);
-            return Err(DecodeError::Invalid { what: "WAL version", offset: 4, expected: "1", found });
+            return Err(DecodeError::Invalid { what: "WAL version", offset: 4, expected: "1 or 2", found });
         }
-        Ok(SegmentHeader { segment, key: u128::from(high) << 64 | u128::from(low) })
+        let (low, high) = (reader.le_u64("WAL key")?, reader.le_u64("WAL key")?);
+        let stale_sequence = if version == 1 { 0 } else { reader.le_u64("WAL stale sequence")? };
+        Ok(SegmentHeader { segment, key: u128::from(high) << 64 | u128::from(low), stale_sequence })
     }
+}
+
+fn crc_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b))
 }
 
 /// Fields of a frame header.

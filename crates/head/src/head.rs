@@ -27,7 +27,7 @@ use crate::stripe::{HistogramBudget, Stripe, StripeWorld};
 use crate::sync;
 use crate::tables::Cardinality;
 use crate::tenant::{TenantHead, Tenants};
-use crate::wal::{Ticket, Wal};
+use crate::wal::{Ticket, Wal, wal_dir};
 
 /// Counters since the start.
 #[derive(Debug, Default)]
@@ -144,6 +144,15 @@ impl Head {
         self.wal.failure()
     }
 
+    /// Runs `work`, on which the durability of what is acknowledged depends; a panic in it poisons the log, and goes no
+    /// further.
+    pub fn poison_on_panic(&self, what: &str, work: impl FnOnce()) {
+        // What the panic leaves half done is refused to everybody from here on.
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
+            self.wal.poison(format!("{what} has panicked"));
+        }
+    }
+
     /// Writes buffered sealed chunks; refuses appends when that fails.
     pub(crate) fn write_sealed(&self) -> Result<(), HeadError> {
         let written = self.series.store.write_all();
@@ -188,7 +197,17 @@ impl Head {
         }
         self.wal.sync()?;
         self.checkpoint_newest()?;
-        Ok(())
+        let dir = wal_dir(&self.options.dir);
+        self.wal.record_closed().map_err(HeadError::io(&dir))
+    }
+
+    /// Prepares a segment of the log ahead of need: to be called ten times a second, on a thread that may wait for
+    /// the disk. Returns at once if one is there.
+    ///
+    /// # Errors
+    /// [`HeadError`]; the log then makes the segment itself when it needs one.
+    pub fn prepare_segment(&self) -> Result<(), HeadError> {
+        self.wal.prepare_segment().map_err(HeadError::io(&wal_dir(&self.options.dir)))
     }
 
     /// Tenants with series, sorted.

@@ -101,7 +101,8 @@ pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -
     let LogReplay { tenants, aliases, raw_keys, next_id, defined_count, has_reused, .. } = log;
     note_lost_tail(&files, &slices, &ends, &mut report);
     let newest = slices.spots.values().map(|s| s.sequence).max().unwrap_or(0);
-    let start = files.finish(env, &ends, newest.max(definitions.mark.sequence))?;
+    files.note_lost(&ends, positions.oldest.saturating_add(1), &mut report);
+    let start = files.finish(env, &options, &ends, newest.max(definitions.mark.sequence))?;
     let log_bytes: u64 = ends.iter().map(|e| e.end).sum();
     let log_ns = env.clock.mono_ns().saturating_sub(log_start_ns);
     let measured = (log_bytes >= MEASURED_BYTES_MIN && positions.oldest == 0).then_some((log_bytes, log_ns));

@@ -34,6 +34,14 @@ pub struct HeadStats {
     pub wal_batch_count: u64,
     /// Bytes written to the WAL.
     pub wal_written_bytes: u64,
+    /// Segments that are prepared or kept for reuse.
+    pub wal_spare_count: u64,
+    /// Bytes of these.
+    pub wal_spare_bytes: u64,
+    /// Segments made of one of these.
+    pub wal_spare_used_count: u64,
+    /// Segments made when there was none.
+    pub wal_spare_missing_count: u64,
     /// Bytes queued for the WAL.
     pub wal_pending_bytes: u64,
     /// Whether the WAL is poisoned.
@@ -107,6 +115,10 @@ impl Head {
             wal_sync_ns: load(&wal.sync_ns),
             wal_batch_count: load(&wal.commit_count),
             wal_written_bytes: load(&wal.written_bytes),
+            wal_spare_count: load(&wal.spare_count),
+            wal_spare_bytes: load(&wal.spare_bytes),
+            wal_spare_used_count: load(&wal.spare_used_count),
+            wal_spare_missing_count: load(&wal.spare_missing_count),
             wal_pending_bytes: self.wal.pending_bytes(),
             wal_poisoned: self.wal.is_poisoned(),
             disk_full: self.wal.is_disk_full(),

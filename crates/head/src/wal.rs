@@ -5,18 +5,23 @@
 //! written any more.
 //! Not here: who writes for whom (`commit`), what frames hold (`format::wal`), reading them back (`replay`).
 
+mod control;
 mod segment;
+mod spare;
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
 use chronolith_format::wal::FrameHeader;
 
 pub use crate::commit::Ticket;
 use crate::commit::{Commit, WriteFailure};
-pub(crate) use segment::SegmentFile;
+pub(crate) use control::{ControlFile, control_path};
 use segment::Segments;
+pub(crate) use segment::{SegmentFile, opened_record};
+pub(crate) use spare::{Spare, is_spare, keep_spares};
 
 use crate::options::{HeadOptions, SyncMode, WriteError};
 
@@ -28,6 +33,20 @@ pub(crate) struct WalCounters {
     pub(crate) commit_count: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
     pub(crate) segment_bytes: AtomicU64,
+    /// Spares there are.
+    pub(crate) spare_count: AtomicU64,
+    pub(crate) spare_bytes: AtomicU64,
+    /// Segments that were made of a spare, and of none because there was none.
+    pub(crate) spare_used_count: AtomicU64,
+    pub(crate) spare_missing_count: AtomicU64,
+}
+
+impl WalCounters {
+    fn note_spares(&self, spares: &VecDeque<Spare>, segment_bytes: u64) {
+        let count = spares.len() as u64;
+        self.spare_count.store(count, Ordering::Relaxed);
+        self.spare_bytes.store(count * segment_bytes, Ordering::Relaxed);
+    }
 }
 
 /// The write-ahead log.
@@ -45,14 +64,18 @@ pub(crate) struct WalStart {
     pub(crate) segment: u64,
     /// Older segments that are still needed.
     pub(crate) kept: Vec<SegmentFile>,
+    pub(crate) control: ControlFile,
+    pub(crate) spares: VecDeque<Spare>,
 }
 
 impl Wal {
     /// A log that continues behind `start`. The first segment is made by the first write.
     pub(crate) fn new(env: &Env, options: &HeadOptions, dir: PathBuf, start: WalStart) -> Wal {
         let (key, sequence) = (start.key, start.sequence);
+        let counters = WalCounters::default();
+        counters.note_spares(&start.spares, options.wal_segment_bytes);
         let commit = Commit::new(Segments::new(env, options, dir, start), sequence);
-        Wal { commit, key, counters: WalCounters::default() }
+        Wal { commit, key, counters }
     }
 
     /// Whether appends are taken.
@@ -124,9 +147,60 @@ impl Wal {
         self.commit.sink().has_segment_through(sequence)
     }
 
-    /// Removes the segments without frames behind `sequence`: durable slices hold what they hold.
+    /// Removes the segments without frames behind `sequence`, or makes spares of them: durable slices hold what they
+    /// hold. Gives their bytes.
     pub(crate) fn remove_through(&self, sequence: u64) -> std::io::Result<u64> {
-        self.commit.sink().remove_through(sequence, &self.counters)
+        let mut sink = self.commit.sink();
+        let segments = sink.take_removable(sequence)?;
+        let (disk, dir) = sink.disk_and_dir();
+        let is_full = self.is_disk_full();
+        drop(sink);
+        // Without the lock: the names of files take longer to change than a commit.
+        let (mut retired, mut removed_bytes) = (Vec::new(), 0);
+        for (idx, segment) in segments.iter().enumerate() {
+            let path = segment::segment_path(&dir, segment.number);
+            let is_wanted = !is_full && self.commit.sink().wants_freed(segment.bytes, retired.len());
+            let spare = if is_wanted {
+                Spare::retire(&*disk, &dir, &path, segment.number, segment.last_sequence).ok()
+            } else {
+                None
+            };
+            match spare {
+                Some(spare) => retired.push(spare),
+                None => disk.remove_file(&path).inspect_err(|_| {
+                    self.commit.sink().put_back(segments.get(idx..).unwrap_or_default());
+                })?,
+            }
+            removed_bytes += segment.bytes;
+            self.counters.segment_bytes.fetch_sub(segment.bytes, Ordering::Relaxed);
+        }
+        if !retired.is_empty() {
+            disk.sync_dir(&dir)?;
+            let mut sink = self.commit.sink();
+            retired.into_iter().for_each(|spare| sink.add_spare(spare, &self.counters));
+        }
+        Ok(removed_bytes)
+    }
+
+    /// Makes a spare segment if there is none and the log takes frames. Writes as many zeros as a segment has bytes,
+    /// without holding up commits.
+    pub(crate) fn prepare_segment(&self) -> std::io::Result<()> {
+        let goes_on = || self.commit.is_open();
+        if self.counters.spare_count.load(Ordering::Relaxed) > 0 || !goes_on() {
+            return Ok(());
+        }
+        let sink = self.commit.sink();
+        let Some(order) = sink.spare_order() else { return Ok(()) };
+        let (disk, dir) = sink.disk_and_dir();
+        drop(sink);
+        let spare = Spare::zeroed(&*disk, &dir, order.number, order.len, goes_on)?;
+        spare.into_iter().for_each(|spare| self.commit.sink().add_spare(spare, &self.counters));
+        Ok(())
+    }
+
+    /// Records in the control file that the log is complete, once everything queued is durable and nothing follows.
+    pub(crate) fn record_closed(&self) -> std::io::Result<()> {
+        self.commit.sink().record_closed()
     }
 
     /// Called at least once a second, in interval mode four times per interval: writes what waits while the disk was full, syncs in interval mode.
@@ -134,11 +208,15 @@ impl Wal {
         if self.is_disk_full() {
             // The outcome shows in the state: still full, open again, or poisoned.
             let _ = self.commit.lead_exclusively(|segments, bytes| {
+                segments.remove_spares(&self.counters);
                 segments.check_space_again();
                 segments.commit(bytes, &self.counters)
             });
         } else if self.commit.is_open() && matches!(sync, SyncMode::Interval(_)) {
             let _ = self.commit.lead_exclusively(|segments, bytes| segments.commit(bytes, &self.counters));
+        }
+        if let Err(error) = self.commit.sink().sync_control() {
+            tracing::warn!(%error, "the control file of the log cannot be synced");
         }
     }
 

@@ -412,7 +412,10 @@ struct LostSyncs {
 
 impl Fault for LostSyncs {
     fn sync(&self, path: &Path, file: &dyn DiskFile) -> io::Result<()> {
-        if path.extension().is_none_or(|e| e != "seg") || !self.loses.load(Ordering::SeqCst) {
+        // A segment is known by the name that it was made under.
+        let is_number = path.file_stem().is_some_and(|s| s.as_encoded_bytes().iter().all(u8::is_ascii_digit));
+        let is_segment = is_number && path.extension().is_some_and(|e| e == "seg" || e == "tmp");
+        if !is_segment || !self.loses.load(Ordering::SeqCst) {
             return file.sync_data();
         }
         if self.failed.swap(true, Ordering::SeqCst) { Ok(()) } else { Err(io::ErrorKind::Other.into()) }

@@ -127,6 +127,8 @@ impl Server {
         self.spawn_rounds("maintenance", |_| TICK_PAUSE, |store| store.tick())?;
         // A thread of its own: a block that takes a minute to write must not hold up the interval's sync.
         self.spawn_rounds("wal-pulse", |store| store.pulse_pause(), |store| store.pulse())?;
+        // Writing zeros waits for the disk, and must hold up neither syncs nor blocks.
+        self.spawn_rounds("wal-prepare", |_| Tsdb::PREPARE_PAUSE, |store| store.prepare_log())?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
         self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.roll_checkpoint())?;
         if self.app.options.self_scrape_interval_ms > 0 {

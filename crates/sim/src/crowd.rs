@@ -135,7 +135,10 @@ fn tend(round: &Round<'_>, rng: &Rng) -> u64 {
                 }
                 drop(round.tsdb.snapshot(&tenants, SnapshotHead::Include));
             }
-            _ => round.tsdb.pulse(),
+            _ => {
+                round.tsdb.pulse();
+                round.tsdb.prepare_log();
+            }
         }
         std::thread::yield_now();
     }

@@ -264,6 +264,7 @@ impl World {
             self.clock.advance(Duration::from_millis(ms / rounds));
             tsdb.tick();
             tsdb.roll_checkpoint();
+            tsdb.prepare_log();
             tsdb.pulse();
         }
     }

@@ -85,30 +85,40 @@ fn check_wal(env: &Env, dir: &Path, report: &mut CheckReport) {
     let wal_dir = dir.join("wal");
     let all = names(env, &wal_dir);
     let segments: Vec<_> = all.iter().filter(|n| n.ends_with(".seg")).collect();
+    let mut found = Vec::new();
     for (idx, name) in segments.iter().enumerate() {
-        check_segment(env, &wal_dir.join(name), idx + 1 == segments.len(), report);
+        found.extend(check_segment(env, &wal_dir.join(name), idx + 1 == segments.len(), report));
     }
+    check_log_end(env, &wal_dir, &all, &found, report);
     for name in all.iter().filter(|n| n.ends_with(".definitions")) {
         check_definitions(env, &wal_dir.join(name), report);
     }
     check_slices(env, dir, &all, report);
 }
 
-fn check_segment(env: &Env, path: &Path, is_last: bool, report: &mut CheckReport) {
+/// Verifies a segment; gives the sequences of its first and last frame.
+fn check_segment(env: &Env, path: &Path, is_last: bool, report: &mut CheckReport) -> Option<(u64, u64)> {
     let bytes = match env.disk.map(path) {
         Ok(bytes) => bytes,
-        Err(error) => return report.damage(path, 0, error),
+        Err(error) => {
+            report.damage(path, 0, error);
+            return None;
+        }
     };
     report.segments += 1;
     report.bytes += bytes.len() as u64;
     let header = match wal::SegmentHeader::decode(&bytes) {
         Ok(header) => header,
         Err(_) if is_last && bytes.iter().all(|&b| b == 0) => {
-            return report.notes.push(format!("{}: reserved, nothing written yet", path.display()));
+            report.notes.push(format!("{}: reserved, nothing written yet", path.display()));
+            return None;
         }
-        Err(error) => return report.decode_damage(path, &error),
+        Err(error) => {
+            report.decode_damage(path, &error);
+            return None;
+        }
     };
-    let scan = wal::scan_segment(&bytes, header.key);
+    let scan = wal::scan_segment(&bytes, &header);
     report.frames += scan.frames.len() as u64;
     for damage in scan.damage {
         let text = format!("{} bytes belong to no good frame", damage.len);
@@ -118,6 +128,42 @@ fn check_segment(env: &Env, path: &Path, is_last: bool, report: &mut CheckReport
         } else {
             report.damage(path, damage.offset as u64, text);
         }
+    }
+    Some((scan.frames.first()?.header.sequence, scan.frames.last()?.header.sequence))
+}
+
+/// Verifies that all frames and segments are there which the control file speaks of; `found` has the first and last
+/// frame of each segment with frames.
+fn check_log_end(env: &Env, dir: &Path, names: &[String], found: &[(u64, u64)], report: &mut CheckReport) {
+    for pair in found.windows(2) {
+        let (before, after) = (pair[0].1, pair[1].0);
+        if after > before + 1 {
+            report.damage(dir, 0, format!("frames {} to {} are missing", before + 1, after - 1));
+        }
+    }
+    let path = dir.join(wal::CONTROL_FILE);
+    if !names.iter().any(|name| name == wal::CONTROL_FILE) {
+        if names.iter().any(|name| name.ends_with(".spare")) {
+            report.damage(&path, 0, "is missing");
+        }
+        return;
+    }
+    let bytes = match env.disk.read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) => return report.damage(&path, 0, error),
+    };
+    report.bytes += bytes.len() as u64;
+    let Some(record) = wal::ControlRecord::newest(&bytes) else {
+        return report.damage(&path, 0, "has no good record of where the log ends");
+    };
+    let first = found.first().map_or(0, |(first, _)| *first);
+    let last = found.iter().map(|(_, last)| *last).max().unwrap_or(0);
+    for lost in [record.lost_before(first), record.lost_behind(last)].into_iter().flatten() {
+        report.damage(dir, 0, format!("frames {} to {} of the log are missing", lost.first, lost.last));
+    }
+    let newest = format!("{:08}.seg", record.last_segment);
+    if record.last_segment > 0 && !names.contains(&newest) {
+        report.damage(&dir.join(newest), 0, "the newest segment of the log is missing");
     }
 }
 

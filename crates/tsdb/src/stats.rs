@@ -37,6 +37,12 @@ pub struct TsdbStats {
     pub wal_batch_count: u64,
     /// Bytes written to the WAL.
     pub wal_written_bytes: u64,
+    /// Bytes of WAL segments that are prepared or kept for reuse.
+    pub wal_spare_bytes: u64,
+    /// WAL segments made of one of these.
+    pub wal_spare_used_count: u64,
+    /// WAL segments made when there was none.
+    pub wal_spare_missing_count: u64,
     /// Whether the WAL is poisoned.
     pub wal_poisoned: bool,
     /// Whether writes are refused for lack of space.
@@ -98,6 +104,9 @@ impl Tsdb {
             wal_sync_ns: head.wal_sync_ns,
             wal_batch_count: head.wal_batch_count,
             wal_written_bytes: head.wal_written_bytes,
+            wal_spare_bytes: head.wal_spare_bytes,
+            wal_spare_used_count: head.wal_spare_used_count,
+            wal_spare_missing_count: head.wal_spare_missing_count,
             wal_poisoned: head.wal_poisoned,
             disk_full: head.disk_full,
             samples_appended: head.samples_appended,

@@ -303,13 +303,28 @@ impl Tsdb {
         }
     }
 
-    /// Syncs the log in interval mode, takes writes again when a full disk has space, and measures memory once a second. Cheap when there is
-    /// nothing to do; never waits for [`Tsdb::tick`], which may be writing a block.
-    pub fn pulse(&self) {
-        self.head.recover_space();
-        if matches!(self.options.sync, SyncMode::Interval(_)) {
-            self.count_metadata_error(self.metadata.settle());
+    /// How often [`Tsdb::prepare_log`] is to be called.
+    pub const PREPARE_PAUSE: Duration = Duration::from_millis(100);
+
+    /// Prepares a segment of the log ahead of need, on a thread of its own: it may write as many zeros as a segment
+    /// has bytes. Cheap when there is nothing to do.
+    pub fn prepare_log(&self) {
+        if let Err(error) = self.head.prepare_segment() {
+            tracing::warn!(%error, "no segment of the log was prepared: it is made when it is needed");
         }
+    }
+
+    /// Syncs the log in interval mode, takes writes again when a full disk has space, and measures
+    /// memory once a second. Cheap when there is
+    /// nothing to do; never waits for [`Tsdb::tick`], which may be writing a block.
+    /// A panic poisons the log: without these syncs nothing acknowledged would become durable.
+    pub fn pulse(&self) {
+        self.head.poison_on_panic("syncing at the interval", || {
+            self.head.recover_space();
+            if matches!(self.options.sync, SyncMode::Interval(_)) {
+                self.count_metadata_error(self.metadata.settle());
+            }
+        });
         let now_ns = self.env.clock.mono_ns();
         if now_ns.saturating_sub(self.measured_ns.load(Ordering::Relaxed)) >= MEASURE_EVERY_NS {
             self.measured_ns.store(now_ns, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Payloads round-trip; damaged ones end without panic; the golden file reads as it always has.
 
 use super::*;
-use crate::wal::{FrameHeader, STRIPE_NONE, scan_segment};
+use crate::wal::{FrameHeader, STRIPE_NONE, scan_segment_from};
 
 const KEY: u128 = 0x1234_5678_9abc_def0_0fed_cba9_8765_4321;
 const PAIRS: [(&str, &str); 4] = [("__name__", "up"), ("__name__", "down"), ("a", "ä"), ("job", "")];
@@ -90,7 +90,7 @@ fn the_golden_file_reads_as_ever() {
     let golden = include_bytes!("../../testdata/definitions/two-series.definitions");
     assert_eq!(file(), golden, "what is written has changed: that needs a version");
     assert_eq!(FileHeader::decode(golden), Ok(FileHeader { generation: 3, key: KEY, is_mirrored: false }));
-    let scan = scan_segment(golden, KEY);
+    let scan = scan_segment_from(golden, KEY, FILE_HEADER_BYTES, 0);
     assert!(scan.damage.is_empty());
     let payload = |idx: usize| &golden[scan.frames[idx].payload.clone()];
     assert_eq!(read(payload(0)), Ok(want()));

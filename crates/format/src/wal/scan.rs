@@ -1,6 +1,7 @@
 //! Finds the frames of a segment and names what is damaged.
 //!
-//! A frame counts only if both its checksums fit and its sequence is larger than the last one's. Behind a
+//! A frame counts only if both its checksums fit and its sequence is larger than the last one's; in a recycled file
+//! also larger than all of the file's earlier use. Behind a
 //! damaged place the scan goes on at the next aligned offset where such a frame stands: the header checksum
 //! covers the log's key, so neither stale bytes of another log nor bytes chosen by a client pass for one.
 
@@ -8,7 +9,7 @@ use std::ops::Range;
 
 use chronolith_base::crc::crc32c;
 
-use super::{FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES};
+use super::{FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// A frame whose checksums fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,17 +44,28 @@ pub struct Scan {
 
 /// Scans the segment `bytes` behind its header.
 #[must_use]
-pub fn scan_segment(bytes: &[u8], key: u128) -> Scan {
-    scan_segment_from(bytes, key, SEGMENT_HEADER_BYTES, 0)
+pub fn scan_segment(bytes: &[u8], header: &SegmentHeader) -> Scan {
+    let stale = header.stale_sequence;
+    scan_recycled(bytes, header.key, SEGMENT_HEADER_BYTES, stale, stale)
 }
 
-/// As [`scan_segment`], from offset `at` on, where the frames before end with `sequence`.
+/// Scans a file of frames from offset `at` on, where the frames before end with `sequence`.
 #[must_use]
-pub fn scan_segment_from(bytes: &[u8], key: u128, mut at: usize, mut sequence: u64) -> Scan {
+pub fn scan_segment_from(bytes: &[u8], key: u128, at: usize, sequence: u64) -> Scan {
+    scan_recycled(bytes, key, at, sequence, 0)
+}
+
+/// As [`scan_segment_from`], for a segment in whose file frames up to `stale_sequence` are left from an earlier use.
+///
+/// Behind the last good frame of a recycled file lie frames of its earlier use, the first of them cut off anywhere:
+/// bytes alone do not tell that from a torn frame, so nothing there is named damage. That frames are missing
+/// shows in their count (`ControlRecord`, and the first frame of the next segment).
+#[must_use]
+pub fn scan_recycled(bytes: &[u8], key: u128, mut at: usize, mut sequence: u64, stale_sequence: u64) -> Scan {
     let mut scan = Scan { end: at, ..Scan::default() };
     let mut used_len = None;
     loop {
-        if let Some(frame) = frame_at(bytes, at, key, sequence) {
+        if let Some(frame) = frame_at(bytes, at, key).filter(|frame| frame.header.sequence > sequence) {
             sequence = frame.header.sequence;
             at += frame.header.frame_len();
             scan.end = at.min(bytes.len());
@@ -67,13 +79,15 @@ pub fn scan_segment_from(bytes: &[u8], key: u128, mut at: usize, mut sequence: u
             break;
         }
         let offset = at;
-        match next_frame(bytes, at + FRAME_ALIGN_BYTES, key, sequence) {
+        match next_frame(bytes, at..used, key, sequence, stale_sequence) {
             Some(found) => {
                 scan.damage.push(Damage { offset, len: found - offset, followed: true });
                 at = found;
             }
             None => {
-                scan.damage.push(Damage { offset, len: used - offset, followed: false });
+                if stale_sequence == 0 {
+                    scan.damage.push(Damage { offset, len: used - offset, followed: false });
+                }
                 break;
             }
         }
@@ -81,23 +95,33 @@ pub fn scan_segment_from(bytes: &[u8], key: u128, mut at: usize, mut sequence: u
     scan
 }
 
-fn frame_at(bytes: &[u8], at: usize, key: u128, sequence: u64) -> Option<FrameRef> {
+/// The frame at `at` if both checksums fit.
+fn frame_at(bytes: &[u8], at: usize, key: u128) -> Option<FrameRef> {
     let header = FrameHeader::decode(bytes.get(at..)?, key)?;
     let start = at + FRAME_HEADER_BYTES;
     let payload = start..start + header.payload_len as usize;
-    let fits = crc32c(bytes.get(payload.clone())?) == header.payload_crc;
-    (fits && header.sequence > sequence).then_some(FrameRef { header, payload })
+    (crc32c(bytes.get(payload.clone())?) == header.payload_crc).then_some(FrameRef { header, payload })
 }
 
-fn next_frame(bytes: &[u8], from: usize, key: u128, sequence: u64) -> Option<usize> {
-    let mut at = from;
-    while at + FRAME_HEADER_BYTES <= bytes.len() {
+/// The next frame above `sequence`. Whole frames of an earlier use are stepped over: had a later frame been written
+/// within one, its checksum would not fit.
+fn next_frame(
+    bytes: &[u8],
+    range: Range<usize>,
+    key: u128,
+    sequence: u64,
+    stale_sequence: u64,
+) -> Option<usize> {
+    let mut at = range.start;
+    while at < range.end {
         // A frame's header is never all zeros in its first eight bytes' kind; most gaps are zeros.
         let kind = bytes.get(at + 4).copied().unwrap_or(0);
-        if kind != 0 && frame_at(bytes, at, key, sequence).is_some() {
-            return Some(at);
+        let found = if kind == 0 { None } else { frame_at(bytes, at, key) };
+        match found {
+            Some(frame) if frame.header.sequence > sequence => return Some(at),
+            Some(frame) if frame.header.sequence <= stale_sequence => at += frame.header.frame_len(),
+            _ => at += FRAME_ALIGN_BYTES,
         }
-        at += FRAME_ALIGN_BYTES;
     }
     None
 }

@@ -3,6 +3,7 @@
 use super::*;
 
 const KEY: u128 = 0x1234_5678_9abc_def0_0fed_cba9_8765_4321;
+const HEADER: SegmentHeader = SegmentHeader { segment: 7, key: KEY, stale_sequence: 0 };
 
 fn frame(kind: u8, sequence: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -11,7 +12,7 @@ fn frame(kind: u8, sequence: u64, payload: &[u8]) -> Vec<u8> {
 }
 
 fn segment(frames: &[Vec<u8>], unused: usize) -> Vec<u8> {
-    let mut out = SegmentHeader { segment: 7, key: KEY }.encode().to_vec();
+    let mut out = HEADER.encode().to_vec();
     frames.iter().for_each(|f| out.extend_from_slice(f));
     out.resize(out.len() + unused, 0);
     out
@@ -23,7 +24,7 @@ fn sequences(scan: &Scan) -> Vec<u64> {
 
 #[test]
 fn the_segment_header_is_checked_whole() {
-    let header = SegmentHeader { segment: 9, key: KEY };
+    let header = SegmentHeader { segment: 9, key: KEY, stale_sequence: 1 << 40 };
     let bytes = header.encode();
     assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
     for at in 0..bytes.len() {
@@ -95,7 +96,7 @@ fn a_segment_cut_anywhere_gives_its_whole_frames() {
     for len in SEGMENT_HEADER_BYTES..=whole.len() {
         let mut bytes = whole[..len].to_vec();
         bytes.resize(whole.len() + 100, 0);
-        let scan = scan_segment(&bytes, KEY);
+        let scan = scan_segment(&bytes, &HEADER);
         let used = whole[..len].iter().rposition(|&b| b != 0).map_or(0, |at| at + 1);
         // Padding may be missing: it is zeros, as what follows.
         let found = ends
@@ -116,14 +117,18 @@ fn frames_behind_damage_are_found_and_the_gap_is_named() {
     for at in 2 * len..3 * len {
         let mut bad = whole.clone();
         bad[SEGMENT_HEADER_BYTES + at] ^= 0x10;
-        let scan = scan_segment(&bad, KEY);
+        let scan = scan_segment(&bad, &HEADER);
         assert_eq!(sequences(&scan), [1, 2, 4, 5], "byte {at}");
         let damage = Damage { offset: SEGMENT_HEADER_BYTES + 2 * len, len, followed: true };
         assert_eq!(scan.damage, [damage]);
     }
     let mut hole = whole.clone();
     hole[SEGMENT_HEADER_BYTES + len..SEGMENT_HEADER_BYTES + 3 * len].fill(0);
-    assert_eq!(sequences(&scan_segment(&hole, KEY)), [1, 4, 5], "zeros are not the end when frames follow");
+    assert_eq!(
+        sequences(&scan_segment(&hole, &HEADER)),
+        [1, 4, 5],
+        "zeros are not the end when frames follow"
+    );
 }
 
 #[test]
@@ -135,10 +140,85 @@ fn foreign_frames_are_not_taken() {
         &mut inner,
     );
     let mut whole = segment(&[frame(1, 5, b"x"), frame(2, 4, b"stale"), inner], 8);
-    let scan = scan_segment(&whole, KEY);
+    let scan = scan_segment(&whole, &HEADER);
     assert_eq!(sequences(&scan), [5], "neither an older sequence nor another key");
     assert_eq!(scan.damage.len(), 1);
     whole.truncate(SEGMENT_HEADER_BYTES);
-    assert!(scan_segment(&whole, KEY).frames.is_empty());
-    assert!(scan_segment(&[], KEY).damage.is_empty());
+    assert!(scan_segment(&whole, &HEADER).frames.is_empty());
+    assert!(scan_segment(&[], &HEADER).damage.is_empty());
+}
+
+/// A segment whose file was used before for frames 1 to 40, then for `frames` from its start on.
+fn recycled(frames: &[Vec<u8>]) -> Vec<u8> {
+    let old: Vec<Vec<u8>> = (1..=40).map(|i| frame(2, i, &vec![i as u8; 20 + 7 * i as usize])).collect();
+    let mut out = segment(&old, 500);
+    let header = SegmentHeader { segment: 9, stale_sequence: 40, ..HEADER };
+    out[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
+    let mut at = SEGMENT_HEADER_BYTES;
+    for frame in frames {
+        out[at..at + frame.len()].copy_from_slice(frame);
+        at += frame.len();
+    }
+    out
+}
+
+fn scan_recycled_segment(bytes: &[u8]) -> Scan {
+    scan_segment(bytes, &SegmentHeader::decode(bytes).unwrap())
+}
+
+/// Frames of a file's earlier use are whole, have the right key and stand where frames are looked for.
+#[test]
+fn frames_of_the_earlier_use_of_a_recycled_file_are_never_taken() {
+    let frames: Vec<Vec<u8>> =
+        (41..=60).map(|i| frame(3, i, &vec![i as u8; (i as usize * 13) % 90])).collect();
+    for count in 0..=frames.len() {
+        let bytes = recycled(&frames[..count]);
+        let scan = scan_recycled_segment(&bytes);
+        assert_eq!(sequences(&scan), (41..41 + count as u64).collect::<Vec<_>>());
+        assert_eq!(scan.damage, [], "what follows is left from before");
+    }
+}
+
+/// Whichever byte is damaged: later frames are found behind it, and nothing of the earlier use takes its place.
+#[test]
+fn a_recycled_file_damaged_anywhere_gives_no_frame_of_its_earlier_use() {
+    let frames: Vec<Vec<u8>> =
+        (41..=46).map(|i| frame(3, i, &vec![i as u8; (i as usize * 13) % 90])).collect();
+    let whole = recycled(&frames);
+    let end = SEGMENT_HEADER_BYTES + frames.iter().map(Vec::len).sum::<usize>();
+    for at in SEGMENT_HEADER_BYTES..whole.len() {
+        let mut bad = whole.clone();
+        bad[at] ^= 0x10;
+        let found = sequences(&scan_recycled_segment(&bad));
+        assert!(found.iter().all(|s| (41..=46).contains(s)), "byte {at}: {found:?}");
+        assert!(found.len() + usize::from(at < end) >= 6, "byte {at}: {found:?}");
+        for len in [at, at + 1] {
+            let found = sequences(&scan_recycled_segment(&whole[..len]));
+            assert!(found.iter().all(|s| (41..=46).contains(s)), "cut to {len}: {found:?}");
+        }
+    }
+}
+
+/// A power cut keeps any part of what was not synced: every set of the last frames may be missing.
+#[test]
+fn every_set_of_torn_frames_in_a_recycled_file_is_survived() {
+    let frames: Vec<Vec<u8>> =
+        (41..=46).map(|i| frame(3, i, &vec![i as u8; (i as usize * 13) % 90])).collect();
+    let (whole, before) = (recycled(&frames), recycled(&[]));
+    for missing in 0..1u32 << frames.len() {
+        let mut bytes = whole.clone();
+        let mut at = SEGMENT_HEADER_BYTES;
+        let mut want = Vec::new();
+        for (idx, frame) in frames.iter().enumerate() {
+            if missing & 1 << idx != 0 {
+                bytes[at..at + frame.len()].copy_from_slice(&before[at..at + frame.len()]);
+            } else {
+                want.push(41 + idx as u64);
+            }
+            at += frame.len();
+        }
+        let scan = scan_recycled_segment(&bytes);
+        assert_eq!(sequences(&scan), want);
+        assert!(scan.damage.iter().all(|damage| damage.followed), "only gaps are damage: {:?}", scan.damage);
+    }
 }

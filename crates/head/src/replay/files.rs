@@ -6,20 +6,29 @@ use std::path::{Path, PathBuf};
 use chronolith_base::{Disk, DiskFile, Env};
 use chronolith_format::definitions::{FILE_HEADER_BYTES, FileHeader};
 use chronolith_format::slice::{self, SliceHeader};
-use chronolith_format::wal::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use chronolith_format::wal::{ControlRecord, LostFrames, SEGMENT_HEADER_BYTES, SegmentHeader};
 
-use crate::options::HeadError;
+use crate::options::{HeadError, HeadOptions};
 use crate::progress::ReplayReport;
 use crate::sealed::sealed_dir;
-use crate::wal::{SegmentFile, WalStart, wal_dir};
+use crate::wal::{
+    ControlFile, SegmentFile, WalStart, control_path, is_spare, keep_spares, opened_record, wal_dir,
+};
 
 /// A segment of the log.
 pub(super) struct Segment {
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) len: u64,
-    /// What its header says; `None` if it cannot be read.
-    pub(super) key: Option<u128>,
+    /// `None` if it cannot be read.
+    pub(super) header: Option<SegmentHeader>,
+}
+
+impl Segment {
+    /// Returns true if the file was used before: bytes behind the last frame are then no damage.
+    pub(super) fn is_recycled(&self) -> bool {
+        self.header.is_some_and(|header| header.stale_sequence > 0)
+    }
 }
 
 /// What reading a segment has shown.
@@ -44,6 +53,11 @@ pub(super) struct LogFiles {
     /// Which copies of the definitions there are, by generation.
     pub(super) definitions: BTreeMap<u64, [bool; 2]>,
     pub(super) key: u128,
+    /// What the control file says; `None` without a good one.
+    control: Option<ControlRecord>,
+    has_control: bool,
+    /// Spare segments: name and length.
+    spares: Vec<(String, u64)>,
 }
 
 impl LogFiles {
@@ -61,6 +75,9 @@ impl LogFiles {
             slices: BTreeMap::new(),
             definitions: BTreeMap::new(),
             key: 0,
+            control: None,
+            has_control: false,
+            spares: Vec::new(),
         };
         for entry in disk.list(&dir).map_err(HeadError::io(&dir))? {
             files.take_entry(disk, &entry.name, entry.len)?;
@@ -82,7 +99,11 @@ impl LogFiles {
                     .to_owned();
             return Err(HeadError::Corrupt { path, what });
         } else if let Some(number) = number(".seg") {
-            self.segments.push(Segment { number, path, len, key: None });
+            self.segments.push(Segment { number, path, len, header: None });
+        } else if is_spare(name) {
+            self.spares.push((name.to_owned(), len));
+        } else if path == control_path(&self.dir) {
+            self.has_control = true;
         } else if let Some(number) = number(".definitions") {
             self.definitions.entry(number).or_default()[0] = true;
         } else if let Some(number) = number(".definitions-mirror") {
@@ -122,14 +143,22 @@ impl LogFiles {
         for segment in &mut self.segments {
             let head = read_head(disk, &segment.path, SEGMENT_HEADER_BYTES)?;
             match SegmentHeader::decode(&head) {
-                Ok(header) => segment.key = Some(header.key),
+                Ok(header) => segment.header = Some(header),
                 // A segment that was made but not synced before the power went holds nothing.
                 Err(_) if is_zeros(disk, segment)? => {}
                 Err(error) => report.notes.push(format!("{}: {error}", segment.path.display())),
             }
         }
         let fresh = || u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64());
-        self.key = known.or(self.segments.iter().find_map(|s| s.key)).unwrap_or_else(fresh);
+        if self.has_control {
+            let path = control_path(&self.dir);
+            let file = disk.read(&path).map_err(HeadError::io(&path))?;
+            self.control = ControlRecord::newest(&file);
+        }
+        let in_headers = self.segments.iter().find_map(|s| s.header).map(|header| header.key);
+        let in_control = self.control.map(|record| record.key);
+        self.key = known.or(in_headers).or(in_control).unwrap_or_else(fresh);
+        self.note_control(report);
         for pair in self.segments.windows(2) {
             if pair[1].number != pair[0].number + 1 {
                 let (missing, path) = (pair[0].number + 1, pair[1].path.display());
@@ -139,45 +168,111 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Cuts the unused and torn end of the last segment, removes segments without frames, and says where the
-    /// log goes on. `sequence` is that of the newest slice.
+    /// Notes a control file that is missing or cannot be used. Directories of earlier versions have none.
+    fn note_control(&mut self, report: &mut ReplayReport) {
+        let path = control_path(&self.dir);
+        self.control = self.control.filter(|record| record.key == self.key);
+        let is_expected = !self.spares.is_empty() || self.segments.iter().any(Segment::is_recycled);
+        let what = match (&self.control, self.has_control) {
+            (Some(_), _) => return,
+            (None, true) => "is damaged",
+            (None, false) if is_expected => "is missing",
+            (None, false) => return,
+        };
+        report
+            .notes
+            .push(format!("{}: {what}: lost frames at the end of the log would not show", path.display()));
+    }
+
+    /// Frames up to this one cannot be in `segment`, whatever its bytes: they are of an earlier use of the file.
+    pub(super) fn stale_sequence(&self, segment: &Segment, sequence_before: u64) -> u64 {
+        if let Some(header) = segment.header {
+            return header.stale_sequence;
+        }
+        // Segments that came after the record have later frames only.
+        let recorded = self.control.filter(|record| segment.number > u64::from(record.last_segment));
+        sequence_before.max(recorded.map_or(0, |record| record.sequence))
+    }
+
+    /// Notes frames and segments that must be there and are not; `needed_from` is the first frame that some slice
+    /// needs.
+    pub(super) fn note_lost(&self, ends: &[SegmentEnd], needed_from: u64, report: &mut ReplayReport) {
+        let Some(record) = self.control else { return };
+        let found = || ends.iter().filter(|end| end.last_sequence > 0);
+        let first = found().next().map_or(0, |end| end.first_sequence);
+        let last = found().map(|end| end.last_sequence).max().unwrap_or(0);
+        let was_closed = if record.is_closed { "after a clean stop" } else { "after a kill" };
+        for lost in [record.lost_before(first), record.lost_behind(last)].into_iter().flatten() {
+            let LostFrames { first, last } = LostFrames { first: lost.first.max(needed_from), ..lost };
+            if first <= last {
+                let (dir, count) = (self.dir.display(), last - first + 1);
+                report
+                    .notes
+                    .push(format!("{dir}: {count} frames are missing {was_closed}: {first} to {last}"));
+            }
+        }
+        let newest = u64::from(record.last_segment);
+        if newest > 0 && self.segments.iter().all(|segment| segment.number != newest) {
+            let path = self.dir.join(format!("{newest:08}.seg"));
+            report.notes.push(format!("{}: the newest segment of the log is missing", path.display()));
+        }
+    }
+
+    /// Cuts the torn end of the last segment, removes segments without frames, and says where the log goes on.
+    /// `sequence` is that of the newest slice.
     pub(super) fn finish(
         &self,
         env: &Env,
+        options: &HeadOptions,
         ends: &[SegmentEnd],
         sequence: u64,
     ) -> Result<WalStart, HeadError> {
-        let mut start = WalStart { key: self.key, sequence, segment: 1, kept: Vec::new() };
+        let disk = &*env.disk;
+        let recorded = self.control.unwrap_or_default();
+        let (mut kept, mut unused) = (Vec::new(), Vec::new());
+        let mut sequence = sequence.max(recorded.sequence);
+        let mut next_segment = 1;
         for (idx, (segment, end)) in self.segments.iter().zip(ends).enumerate() {
             let Segment { number, path, len, .. } = segment;
-            let kept = |bytes| SegmentFile { number: *number, bytes, last_sequence: end.last_sequence };
-            if end.last_sequence == 0 {
-                if end.is_damaged {
-                    start.segment = start.segment.max(number + 1);
-                    start.kept.push(kept(*len));
-                } else {
-                    // Its number is used again, so that the log has no gap.
-                    env.disk.remove_file(path).map_err(HeadError::io(path))?;
-                    start.segment = start.segment.max(*number);
-                }
+            let keep = |bytes| SegmentFile { number: *number, bytes, last_sequence: end.last_sequence };
+            sequence = sequence.max(end.last_sequence);
+            if end.last_sequence == 0 && !end.is_damaged {
+                // Its number is used again, so that the log has no gap.
+                next_segment = next_segment.max(*number);
+                unused.push(path);
                 continue;
             }
-            start.segment = start.segment.max(number + 1);
-            start.sequence = start.sequence.max(end.last_sequence);
+            next_segment = next_segment.max(number + 1);
+            if end.last_sequence == 0 {
+                kept.push(keep(*len));
+                continue;
+            }
             let mut bytes = *len;
             if idx + 1 == self.segments.len() {
-                // The torn end was never acknowledged; without it the next start has nothing to note.
-                let file = env.disk.open(path).map_err(HeadError::io(path))?;
-                if end.is_torn {
+                // The torn end was never acknowledged; without it the next start has nothing to note. A process that
+                // is started and killed again and again must not leave as many files of full length.
+                let file = disk.open(path).map_err(HeadError::io(path))?;
+                if end.is_torn || end.end < len / 2 {
                     bytes = end.end.max(SEGMENT_HEADER_BYTES as u64);
                     file.set_len(bytes).map_err(HeadError::io(path))?;
                 }
                 // A killed process may not have synced what it wrote; from here on it answers repeats.
                 file.sync_data().map_err(HeadError::io(path))?;
             }
-            start.kept.push(kept(bytes));
+            kept.push(keep(bytes));
         }
-        Ok(start)
+        let first =
+            ends.iter().find(|end| end.last_sequence > 0).map(|end| end.first_sequence.saturating_sub(1));
+        let last_segment = kept.last().map_or(0, |segment| segment.number);
+        let record = opened_record(self.key, first.unwrap_or(sequence), sequence, last_segment);
+        let record = ControlRecord { generation: recorded.generation, ..record };
+        let control = ControlFile::create(disk, &self.dir, record).map_err(HeadError::io(&self.dir))?;
+        for path in unused {
+            disk.remove_file(path).map_err(HeadError::io(path))?;
+        }
+        let spares = keep_spares(disk, &self.dir, &self.spares, options.wal_segment_bytes, sequence);
+        let spares = spares.map_err(HeadError::io(&self.dir))?;
+        Ok(WalStart { key: self.key, sequence, segment: next_segment, kept, control, spares })
     }
 }
 

@@ -205,7 +205,7 @@ impl<'a> LogReplay<'a> {
         progress: &ReplayProgress,
         report: &mut ReplayReport,
     ) -> Result<Vec<SegmentEnd>, HeadError> {
-        let mut ends = Vec::with_capacity(self.files.segments.len());
+        let mut ends: Vec<SegmentEnd> = Vec::with_capacity(self.files.segments.len());
         let skipped = skip::ends_of_skipped(self.series, self.files, self.positions)?;
         for ((idx, segment), skipped) in self.files.segments.iter().enumerate().zip(skipped) {
             progress.segment_now.store(segment.number, Ordering::Relaxed);
@@ -214,7 +214,8 @@ impl<'a> LogReplay<'a> {
                 ends.push(end);
                 continue;
             }
-            let mut stream = open_segment(self.series, self.files, segment)?;
+            let before = ends.iter().map(|end| end.last_sequence).max().unwrap_or(0);
+            let mut stream = open_segment(self.series, self.files, segment, before)?;
             while let Some(block) = stream.next()? {
                 for frame in block.frames.iter().filter(|f| f.header.kind == KIND_SERIES) {
                     if frame.header.sequence > self.positions.defined_sequence {
@@ -308,21 +309,24 @@ impl<'a> LogReplay<'a> {
     }
 }
 
+/// The frames of a segment, of which those before end with `before`.
 fn open_segment<'a>(
     series: &'a Series,
     files: &LogFiles,
     segment: &Segment,
+    before: u64,
 ) -> Result<FrameStream<'a>, HeadError> {
-    let key = segment.key.unwrap_or(files.key);
-    FrameStream::open(&*series.env.disk, &segment.path, key, SEGMENT_HEADER_BYTES)
+    let key = segment.header.map_or(files.key, |header| header.key);
+    let stale_sequence = files.stale_sequence(segment, before);
+    FrameStream::open_recycled(&*series.env.disk, &segment.path, key, SEGMENT_HEADER_BYTES, stale_sequence)
 }
 
 /// Above all ids that the log speaks of.
 fn id_ceiling(series: &Series, files: &LogFiles) -> Result<u32, HeadError> {
-    let mut ceiling = 0;
+    let (mut ceiling, mut before) = (0, 0);
     let (mut samples, mut histograms) = (SamplesRef::default(), HistogramsRef::default());
     for segment in &files.segments {
-        let mut stream = open_segment(series, files, segment)?;
+        let mut stream = open_segment(series, files, segment, before)?;
         while let Some(block) = stream.next()? {
             for frame in &block.frames {
                 let payload = block.payload(frame);
@@ -340,6 +344,7 @@ fn id_ceiling(series: &Series, files: &LogFiles) -> Result<u32, HeadError> {
                 }
             }
         }
+        before = stream.last_sequence().max(before);
     }
     Ok(ceiling)
 }
@@ -358,10 +363,10 @@ fn note_damage(
     }
     SegmentEnd {
         first_sequence: stream.first_sequence,
-        last_sequence: stream.sequence,
+        last_sequence: stream.last_sequence(),
         end: stream.end,
         is_damaged: !stream.damage.is_empty(),
-        is_torn: stream.end < segment.len,
+        is_torn: stream.damage.iter().any(|damage| !damage.followed),
     }
 }
 

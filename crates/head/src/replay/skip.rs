@@ -4,7 +4,7 @@
 //! sequence of the next segment's first frame proves. Damage in a skipped segment loses nothing; `chronolith check`
 //! names it.
 
-use chronolith_format::wal::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES};
+use chronolith_format::wal::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use super::files::{LogFiles, Segment, SegmentEnd, read_head};
 use super::positions::Positions;
@@ -24,12 +24,12 @@ pub(super) fn ends_of_skipped(
     }
     let mut before = None;
     for (idx, segment) in files.segments.iter().enumerate() {
-        let first = first_sequence(series, files, segment)?;
+        let first = first_sequence(series, segment)?;
         if let (Some(first), Some(before_idx)) = (first, before)
             && first <= loaded_sequence.saturating_add(1)
         {
             let before: &Segment = &files.segments[before_idx];
-            let first_sequence = first_sequence(series, files, before)?.unwrap_or(first - 1);
+            let first_sequence = first_sequence(series, before)?.unwrap_or(first - 1);
             let end = SegmentEnd {
                 first_sequence,
                 last_sequence: first - 1,
@@ -44,8 +44,11 @@ pub(super) fn ends_of_skipped(
 }
 
 /// Sequence of the first frame of a segment; `None` if no good one stands there.
-fn first_sequence(series: &Series, files: &LogFiles, segment: &Segment) -> Result<Option<u64>, HeadError> {
+fn first_sequence(series: &Series, segment: &Segment) -> Result<Option<u64>, HeadError> {
+    // Without its header nobody knows which frames are of an earlier use of the file.
+    let Some(SegmentHeader { key, stale_sequence, .. }) = segment.header else { return Ok(None) };
     let head = read_head(&*series.env.disk, &segment.path, SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES)?;
     let frame = head.get(SEGMENT_HEADER_BYTES..).unwrap_or(&[]);
-    Ok(FrameHeader::decode(frame, segment.key.unwrap_or(files.key)).map(|header| header.sequence))
+    let first = FrameHeader::decode(frame, key).map(|header| header.sequence);
+    Ok(first.filter(|&sequence| sequence > stale_sequence))
 }

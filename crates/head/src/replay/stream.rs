@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{Disk, DiskFile, Mapped};
-use chronolith_format::wal::{Damage, FRAME_HEADER_BYTES, FrameHeader, FrameRef, scan_segment_from};
+use chronolith_format::wal::{Damage, FRAME_HEADER_BYTES, FrameHeader, FrameRef, scan_recycled};
 
 use super::files::zeros_to_end;
 use crate::options::HeadError;
@@ -59,7 +59,9 @@ pub(super) struct FrameStream<'a> {
     /// Behind the last good frame.
     pub(super) end: u64,
     pub(super) first_sequence: u64,
-    pub(super) sequence: u64,
+    /// Frames up to this one are not taken: those before, and those of an earlier use of the file.
+    sequence: u64,
+    stale_sequence: u64,
     pub(super) damage: Vec<Damage>,
 }
 
@@ -70,6 +72,17 @@ impl<'a> FrameStream<'a> {
         path: &Path,
         key: u128,
         header_len: usize,
+    ) -> Result<FrameStream<'a>, HeadError> {
+        FrameStream::open_recycled(disk, path, key, header_len, 0)
+    }
+
+    /// As [`FrameStream::open`], of a file in which frames up to `stale_sequence` are of an earlier use.
+    pub(super) fn open_recycled(
+        disk: &'a dyn Disk,
+        path: &Path,
+        key: u128,
+        header_len: usize,
+        stale_sequence: u64,
     ) -> Result<FrameStream<'a>, HeadError> {
         let file = disk.open(path).map_err(HeadError::io(path))?;
         let len = file.len().map_err(HeadError::io(path))?;
@@ -83,9 +96,15 @@ impl<'a> FrameStream<'a> {
             at,
             end: at,
             first_sequence: 0,
-            sequence: 0,
+            sequence: stale_sequence,
+            stale_sequence,
             damage: Vec::new(),
         })
+    }
+
+    /// Sequence of the last frame so far; 0 if there was none.
+    pub(super) fn last_sequence(&self) -> u64 {
+        if self.first_sequence == 0 { 0 } else { self.sequence }
     }
 
     /// The next frames; `None` at the end.
@@ -126,7 +145,8 @@ impl<'a> FrameStream<'a> {
             return Ok(None);
         }
         let bytes = self.disk.map(&self.path).map_err(HeadError::io(&self.path))?;
-        let scan = scan_segment_from(&bytes, self.key, usize::try_from(at).unwrap_or(usize::MAX), sequence);
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let scan = scan_recycled(&bytes, self.key, at, sequence, self.stale_sequence);
         self.damage = scan.damage;
         if let (Some(first), Some(last)) = (scan.frames.first(), scan.frames.last()) {
             if self.first_sequence == 0 {

@@ -1,6 +1,9 @@
-//! Segment files: made with their space reserved, written at the end, synced, removed.
+//! Segment files: made of a spare (or with their space reserved), written at the end, synced, and spares again.
 //!
-//! Holds: a segment is synced before the next one takes frames; a frame never spans two segments.
+//! Holds: a segment is synced before the next one takes frames; a frame never spans two segments; a file has the name
+//! of a segment only with its header durable; the control file knows of a segment before it takes frames, and no more
+//! before it goes.
+//! Not here: how spares are made (`spare`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,8 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use chronolith_base::{Clock, Disk, DiskFile, Env};
+use chronolith_format::wal::ControlRecord;
 use chronolith_format::wal::{FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
 
+use super::control::ControlFile;
+use super::spare::{SPARE_COUNT_MAX, Spare};
 use super::{WalCounters, WalStart, WriteFailure};
 use crate::options::{HeadOptions, SyncMode};
 
@@ -47,8 +53,16 @@ pub(super) struct Segments {
     next_number: u64,
     last_sequence: u64,
     older: VecDeque<SegmentFile>,
+    control: ControlFile,
+    spares: VecDeque<Spare>,
     synced_ns: u64,
     space_checked_ns: Option<u64>,
+}
+
+/// A spare that is to be made.
+pub(super) struct SpareOrder {
+    pub(super) number: u64,
+    pub(super) len: u64,
 }
 
 impl Segments {
@@ -65,6 +79,8 @@ impl Segments {
             next_number: start.segment,
             last_sequence: start.sequence,
             older: start.kept.into(),
+            control: start.control,
+            spares: start.spares,
             synced_ns: env.clock.mono_ns(),
             space_checked_ns: None,
         }
@@ -72,7 +88,7 @@ impl Segments {
 
     /// Writes `bytes` (whole frames) and syncs as the mode says.
     pub(super) fn commit(&mut self, bytes: &[u8], counters: &WalCounters) -> Result<(), WriteFailure> {
-        let written = match self.check_space() {
+        let written = match self.check_space(counters) {
             Ok(()) => self.write(bytes, counters),
             full => full,
         };
@@ -93,14 +109,17 @@ impl Segments {
         written
     }
 
-    fn check_space(&mut self) -> Result<(), WriteFailure> {
+    fn check_space(&mut self, counters: &WalCounters) -> Result<(), WriteFailure> {
         let now_ns = self.clock.mono_ns();
         let is_due = self.space_checked_ns.is_none_or(|at| now_ns.saturating_sub(at) >= FREE_CHECK_NS);
         if self.free_bytes_min == 0 || !is_due {
             return Ok(());
         }
         match self.disk.free_bytes(&self.dir) {
-            Some(free) if free < self.free_bytes_min => Err(WriteFailure::Full { done_bytes: 0 }),
+            Some(free) if free < self.free_bytes_min => {
+                self.remove_spares(counters);
+                Err(WriteFailure::Full { done_bytes: 0 })
+            }
             _ => {
                 self.space_checked_ns = Some(now_ns);
                 Ok(())
@@ -153,6 +172,7 @@ impl Segments {
             WriteFailure::Failed(format!("syncing {}: {error}", path.display()))
         })?;
         current.is_dirty = false;
+        self.control.record_durable(self.last_sequence);
         self.synced_ns = self.clock.mono_ns();
         counters.sync_count.fetch_add(1, Ordering::Relaxed);
         counters.sync_ns.fetch_add(self.synced_ns - start_ns, Ordering::Relaxed);
@@ -181,7 +201,13 @@ impl Segments {
         let number = self.next_number;
         let path = segment_path(&self.dir, number);
         let len = self.segment_bytes.max(needed);
-        let file = match self.make_segment(&path, number, len) {
+        let spare = if len == self.segment_bytes { self.spares.pop_front() } else { None };
+        counters.note_spares(&self.spares, self.segment_bytes);
+        let made = self.make_segment(&path, number, len, spare, counters).and_then(|file| {
+            self.control.record_synced(|record| record.last_segment = header_number(number))?;
+            Ok(file)
+        });
+        let file = match made {
             Ok(file) => file,
             Err(error) => {
                 // What is left of the file would only take space; a next attempt makes it anew.
@@ -200,13 +226,37 @@ impl Segments {
         Ok(())
     }
 
-    fn make_segment(&self, path: &Path, number: u64, len: u64) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.disk.create(path)?;
-        file.allocate(len)?;
-        file.write_at(&SegmentHeader { segment: number, key: self.key }.encode(), 0)?;
-        file.sync_data()?;
-        self.disk.sync_dir(&self.dir)?;
-        Ok(file)
+    /// A durable segment under its name, of `spare` or with its space reserved.
+    fn make_segment(
+        &self,
+        path: &Path,
+        number: u64,
+        len: u64,
+        spare: Option<Spare>,
+        counters: &WalCounters,
+    ) -> io::Result<Box<dyn DiskFile>> {
+        let made_of =
+            if spare.is_some() { &counters.spare_used_count } else { &counters.spare_missing_count };
+        made_of.fetch_add(1, Ordering::Relaxed);
+        let spare = match spare {
+            Some(spare) => spare,
+            None => {
+                let tmp = path.with_extension("tmp");
+                let file = self.disk.create(&tmp)?;
+                file.allocate(len).inspect_err(|_| drop(self.disk.remove_file(&tmp)))?;
+                Spare { path: tmp, file, stale_sequence: 0 }
+            }
+        };
+        let segment = header_number(number);
+        let header = SegmentHeader { segment, key: self.key, stale_sequence: spare.stale_sequence };
+        let make = || {
+            spare.file.write_at(&header.encode(), 0)?;
+            spare.file.sync_data()?;
+            self.disk.rename(&spare.path, path)?;
+            self.disk.sync_dir(&self.dir)
+        };
+        make().inspect_err(|_| drop(self.disk.remove_file(&spare.path)))?;
+        Ok(spare.file)
     }
 
     /// Whether a finished segment has no frame behind `sequence`.
@@ -214,17 +264,89 @@ impl Segments {
         self.older.front().is_some_and(|s| s.last_sequence <= sequence)
     }
 
-    /// Removes the oldest segments as long as they have no frame behind `sequence`; gives their bytes.
-    pub(super) fn remove_through(&mut self, sequence: u64, counters: &WalCounters) -> io::Result<u64> {
-        let mut removed_bytes = 0;
-        while let Some(oldest) = self.older.front().filter(|s| s.last_sequence <= sequence) {
-            self.disk.remove_file(&segment_path(&self.dir, oldest.number))?;
-            removed_bytes += oldest.bytes;
-            counters.segment_bytes.fetch_sub(oldest.bytes, Ordering::Relaxed);
-            self.older.pop_front();
-        }
-        Ok(removed_bytes)
+    /// Gives the oldest segments up for removal as long as they have no frame behind `sequence`.
+    pub(super) fn take_removable(&mut self, sequence: u64) -> io::Result<Vec<SegmentFile>> {
+        let is_removable = |s: &&SegmentFile| s.last_sequence <= sequence;
+        let count = self.older.iter().take_while(is_removable).count();
+        let start_sequence = self.older.iter().take(count).map(|s| s.last_sequence).max();
+        let Some(start_sequence) = start_sequence else { return Ok(Vec::new()) };
+        let is_empty = count == self.older.len() && self.current.is_none();
+        self.control.record_synced(|record| {
+            record.start_sequence = record.start_sequence.max(start_sequence);
+            record.last_segment = if is_empty { 0 } else { record.last_segment };
+        })?;
+        Ok(self.older.drain(..count).collect())
     }
+
+    /// Takes back what could not be removed.
+    pub(super) fn put_back(&mut self, segments: &[SegmentFile]) {
+        segments.iter().rev().for_each(|segment| self.older.push_front(segment.clone()));
+    }
+
+    /// Returns true if a freed segment of `bytes` is to become a spare, next to `more` others.
+    pub(super) fn wants_freed(&self, bytes: u64, more: usize) -> bool {
+        bytes == self.segment_bytes && self.spares.len() + more < SPARE_COUNT_MAX
+    }
+
+    /// A spare that is to be made ahead of need.
+    pub(super) fn spare_order(&self) -> Option<SpareOrder> {
+        let has_room = |free: u64| free >= self.free_bytes_min.saturating_add(2 * self.segment_bytes);
+        let is_wanted = self.spares.is_empty() && self.disk.free_bytes(&self.dir).is_none_or(has_room);
+        is_wanted.then_some(SpareOrder { number: self.next_number, len: self.segment_bytes })
+    }
+
+    /// Takes a spare whose name is durable, or may be lost.
+    pub(super) fn add_spare(&mut self, spare: Spare, counters: &WalCounters) {
+        if self.spares.len() < SPARE_COUNT_MAX {
+            self.spares.push_back(spare);
+        } else {
+            let _ = self.disk.remove_file(&spare.path);
+        }
+        counters.note_spares(&self.spares, self.segment_bytes);
+    }
+
+    /// Gives the space of all spares back.
+    pub(super) fn remove_spares(&mut self, counters: &WalCounters) {
+        for spare in self.spares.drain(..) {
+            // One that stays is removed by the next start.
+            let _ = self.disk.remove_file(&spare.path);
+        }
+        counters.note_spares(&self.spares, self.segment_bytes);
+    }
+
+    /// Records that the log is closed and complete.
+    pub(super) fn record_closed(&mut self) -> io::Result<()> {
+        let sequence = self.last_sequence;
+        self.control.record_synced(|record| {
+            record.sequence = record.sequence.max(sequence);
+            record.is_closed = true;
+        })
+    }
+
+    /// Makes the last record of the control file durable.
+    pub(super) fn sync_control(&mut self) -> io::Result<()> {
+        self.control.sync()
+    }
+
+    pub(super) fn disk_and_dir(&self) -> (Arc<dyn Disk>, PathBuf) {
+        (self.disk.clone(), self.dir.clone())
+    }
+}
+
+/// The record of a log that goes on at a start.
+pub(crate) fn opened_record(
+    key: u128,
+    start_sequence: u64,
+    sequence: u64,
+    last_segment: u64,
+) -> ControlRecord {
+    let last_segment = header_number(last_segment);
+    ControlRecord { key, start_sequence, sequence, last_segment, ..ControlRecord::default() }
+}
+
+/// A segment's number as headers have it.
+fn header_number(number: u64) -> u32 {
+    u32::try_from(number).expect("a log has fewer segments: 2^32 hold 256 PiB")
 }
 
 /// Path of segment `number`.

@@ -291,12 +291,24 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
     sheet.gauge("blocks", "Blocks of all tenants.", stats.blocks as f64);
     sheet.gauge("block_bytes", "Bytes of all blocks.", stats.block_bytes as f64);
     sheet.gauge("wal_bytes", "Bytes of WAL segments and checkpoint.", stats.wal_bytes as f64);
+    let spare_bytes = stats.wal_spare_bytes as f64;
+    sheet.gauge("wal_spare_bytes", "Bytes of WAL segments prepared or kept for reuse.", spare_bytes);
     let sync_seconds = stats.wal_sync_ns as f64 / 1e9;
     sheet.counter("wal_sync_seconds_total", "Time spent in syncs of the WAL.", sync_seconds);
     for (name, help, value) in [
         ("wal_syncs_total", "Syncs of the WAL.", stats.wal_sync_count),
         ("wal_batches_total", "Batches made durable.", stats.wal_batch_count),
         ("wal_written_bytes_total", "Bytes written to the WAL.", stats.wal_written_bytes),
+        (
+            "wal_segments_prepared_total",
+            "WAL segments begun in a file that was prepared ahead.",
+            stats.wal_spare_used_count,
+        ),
+        (
+            "wal_segments_unprepared_total",
+            "WAL segments begun when no file was prepared: their commits take longer.",
+            stats.wal_spare_missing_count,
+        ),
         ("head_samples_appended_total", "Samples accepted by the head.", stats.samples_appended),
         ("head_samples_late_total", "Samples that came out of order.", stats.samples_late),
         (

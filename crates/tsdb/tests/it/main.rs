@@ -18,6 +18,7 @@ mod idle;
     reason = "shared with the tests of the head, where it is a module of each file, and more of it is used"
 )]
 mod kinds;
+mod log_end;
 mod many_tenants;
 mod metadata;
 mod model;
