@@ -42,12 +42,13 @@ struct Step {
     run: fn(&Ci) -> Result<Tally>,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step { name: "tidy", title: "rules of sources and documents", run: tidy },
     Step { name: "fmt", title: "formatting", run: fmt },
     Step { name: "clippy", title: "lints", run: clippy },
     Step { name: "test", title: "tests of the crates", run: test },
     Step { name: "loom", title: "every order of threads over commit and series map", run: loom },
+    Step { name: "append-path", title: "instructions and cache misses of appends", run: append_path },
     Step { name: "build", title: "the server binary", run: build },
     Step { name: "promqltest", title: "kit promqltest: PromQL scripts over HTTP", run: promqltest::run },
     Step { name: "abuse", title: "kit abuse: hostile requests", run: kits::abuse },
@@ -140,6 +141,16 @@ fn fmt(ci: &Ci) -> Result<Tally> {
 
 fn clippy(ci: &Ci) -> Result<Tally> {
     cargo(ci, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+}
+
+fn append_path(ci: &Ci) -> Result<Tally> {
+    if let Err(why) = peers::need_package("valgrind", || crate::process::find_program("valgrind").is_some()) {
+        return Ok(Tally::not_run(&why));
+    }
+    if !crate::append_path::is_recorded(&ci.root) {
+        return Ok(Tally::not_run("no figures are recorded: cargo xtask append-path --record"));
+    }
+    Ok(Tally::of_step(crate::append_path::check(&ci.root)?))
 }
 
 fn build(ci: &Ci) -> Result<Tally> {

@@ -7,6 +7,7 @@
 // A development tool acts on the real machine only; nothing here is replayed from a seed.
 #![allow(clippy::disallowed_methods, reason = "not part of the server")]
 
+mod append_path;
 mod bench;
 mod ci;
 mod peers;
@@ -21,6 +22,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
   tidy [--bless-docs]           rules of docs and sources that no compiler checks
   ci [--only A,B] [--skip A,B]  everything `make test` runs
+  append-path [--record]        instructions and cache misses of appends against those recorded
   bench NAME [flags]            one benchmark of crates/bench, in a release build
   peers                         builds the newest Prometheus and VictoriaMetrics (Go) that benchmarks compare with";
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Some((&"tidy", flags)) => tidy::run(&checkout_dir(), flags),
         Some((&"ci", flags)) => ci::run(&checkout_dir(), flags),
         Some((&"peers", _)) => peers::run(&checkout_dir()),
+        Some((&"append-path", flags)) => append_path::run(&checkout_dir(), flags),
         Some((&"bench", flags)) => bench::run(&checkout_dir(), flags),
         _ => Err(anyhow::anyhow!("{USAGE}")),
     };
