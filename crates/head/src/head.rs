@@ -22,7 +22,7 @@ use crate::progress::{ReplayProgress, ReplayReport};
 use crate::raw_keys::RawKeys;
 use crate::reclaim::Reclaim;
 use crate::replay;
-use crate::sealed::{SealedStore, is_short_of_files};
+use crate::sealed::{SealedStore, SealedVerification, is_short_of_files};
 use crate::stripe::{HistogramBudget, Stripe, StripeWorld};
 use crate::sync;
 use crate::tables::Cardinality;
@@ -100,6 +100,7 @@ pub struct Head {
     pub(crate) scratch: Mutex<Vec<AppendScratch>>,
     pub(crate) memory_limit: MemoryLimit,
     pub(crate) counters: Counters,
+    pub(crate) sealed_verification: Mutex<SealedVerification>,
     pub(crate) replay: ReplayReport,
 }
 

@@ -22,6 +22,8 @@ pub struct ReplayProgress {
 pub struct ReplayReport {
     /// Torn tail and damage, for people: file, offset, what was lost.
     pub notes: Vec<String>,
+    /// Damaged or missing files that a second copy or the log replaced, for people: nothing was lost.
+    pub repaired: Vec<String>,
     /// Series in the head afterwards.
     pub series: u64,
     /// Samples read from the log.

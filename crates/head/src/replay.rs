@@ -33,6 +33,7 @@ use crate::memory_limit::MemoryLimit;
 use crate::options::{HeadError, HeadOptions};
 use crate::progress::{ReplayProgress, ReplayReport};
 use crate::raw_keys::RawKeys;
+use crate::sealed::SealedVerification;
 use crate::stripe::{HistogramBudget, STRIPE_COUNT, Stripe};
 use crate::sync;
 use crate::tenant::Tenants;
@@ -87,6 +88,8 @@ pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -
     let (mut slices, mut definitions) = load_checkpoint(env, &files, &series, &tenants, progress)?;
     report.notes.append(&mut slices.notes);
     report.notes.append(&mut definitions.notes);
+    report.repaired.append(&mut slices.repaired);
+    report.repaired.append(&mut definitions.repaired);
     report.bytes += slices.bytes + definitions.bytes;
     let tenants = tenants.into_inner();
     let keys = std::mem::take(&mut definitions.raw_keys);
@@ -116,9 +119,6 @@ pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -
     let tenants = tenants.into_inner();
     report.series = tenants.all().map(|t| t.tables.read().live_count() as u64).sum();
     report.duration_ns = env.clock.mono_ns().saturating_sub(start_ns);
-    for note in &report.notes {
-        tracing::warn!(note = %note, "replay");
-    }
     let opened = Opened { series, tenants, raw_keys, next_id, start, rolling, has_tail, report };
     let head = build(env, options, opened);
     if defined_count > 0 {
@@ -270,6 +270,7 @@ fn build(env: &Env, options: HeadOptions, opened: Opened) -> Head {
         Counters { checkpoint_bytes: AtomicU64::new(opened.rolling.bytes()), ..Counters::default() };
     counters.series_live.store(opened.report.series, Ordering::Relaxed);
     let memory_limit = MemoryLimit::new(options.memory_bytes_max);
+    let sealed_verification = SealedVerification::new(opened.series.store.finished_files());
     Head {
         env: env.clone(),
         options,
@@ -288,6 +289,7 @@ fn build(env: &Env, options: HeadOptions, opened: Opened) -> Head {
         scratch: Mutex::new(Vec::new()),
         memory_limit,
         counters,
+        sealed_verification: Mutex::new(sealed_verification),
         replay: opened.report,
     }
 }

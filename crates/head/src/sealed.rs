@@ -5,6 +5,7 @@
 //! Not here: record bytes (`format::sealed`), who refers to a chunk (`stripe`).
 
 mod file;
+mod verify;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,6 +18,7 @@ use chronolith_format::sealed::RecordHeader;
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use file::SealedFile;
+pub(crate) use verify::SealedVerification;
 
 use crate::memory::MemoryPart;
 use crate::options::HeadError;
@@ -178,6 +180,12 @@ impl SealedStore {
             self.unwritten_bytes.fetch_sub(file.unwritten_len(), Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Numbers of all files but the current one.
+    pub(crate) fn finished_files(&self) -> Vec<u32> {
+        let current = self.current.lock().number;
+        self.files.read().keys().copied().filter(|&number| number < current).collect()
     }
 
     /// Chunks that wait to be written, and what is known of the files.

@@ -88,6 +88,8 @@ pub struct HeadStats {
     pub replay_ms: u64,
     /// What the replay could not use.
     pub replay_notes: Vec<String>,
+    /// Damaged sealed files that were found after the start, for people.
+    pub sealed_damages: Vec<String>,
 }
 
 /// Sizes of one tenant in the head.
@@ -141,6 +143,7 @@ impl Head {
             sealed_bytes,
             replay_ms: self.replay.duration_ns / 1_000_000,
             replay_notes: self.replay.notes.clone(),
+            sealed_damages: self.sealed_verification.lock().damages(),
             ..HeadStats::default()
         };
         self.add_tenants(&mut stats);

@@ -11,7 +11,7 @@ use chronolith_base::{DecodeError, Env, Mapped};
 use chronolith_format::{definitions, metadata, sealed, slice, wal};
 use chronolith_model::TenantId;
 
-use crate::metadata::FILE_NAME as METADATA_FILE;
+use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
 use crate::tenant::TENANTS_DIR;
 
 /// Something that is not as it should be.
@@ -71,7 +71,9 @@ pub fn check_dir(env: &Env, dir: &Path) -> std::io::Result<CheckReport> {
     let mut report = CheckReport::default();
     env.disk.list(dir)?;
     check_wal(env, dir, &mut report);
-    check_metadata(env, &dir.join(METADATA_FILE), &mut report);
+    let copies = [dir.join(METADATA_FILE), dir.join(METADATA_MIRROR)];
+    let is_mirrored: Vec<bool> = copies.iter().map(|path| check_metadata(env, path, &mut report)).collect();
+    check_missing_copy(env, &copies, is_mirrored.contains(&true), &mut report);
     check_tenants(env, dir, &mut report);
     Ok(report)
 }
@@ -90,10 +92,26 @@ fn check_wal(env: &Env, dir: &Path, report: &mut CheckReport) {
         found.extend(check_segment(env, &wal_dir.join(name), idx + 1 == segments.len(), report));
     }
     check_log_end(env, &wal_dir, &all, &found, report);
-    for name in all.iter().filter(|n| n.ends_with(".definitions")) {
-        check_definitions(env, &wal_dir.join(name), report);
+    let mut generations: Vec<&str> = all
+        .iter()
+        .filter_map(|n| n.strip_suffix(".definitions").or(n.strip_suffix(".definitions-mirror")))
+        .collect();
+    generations.dedup();
+    for generation in &generations {
+        let copies =
+            ["definitions", "definitions-mirror"].map(|kind| wal_dir.join(format!("{generation}.{kind}")));
+        let is_mirrored: Vec<bool> = copies.iter().map(|path| check_definitions(env, path, report)).collect();
+        // A crash between the renames of a new generation leaves one file of it beside the generation before.
+        check_missing_copy(env, &copies, generations.len() == 1 && is_mirrored.contains(&true), report);
     }
     check_slices(env, dir, &all, report);
+}
+
+/// Reports a copy that is not there although the other one says that there are two.
+fn check_missing_copy(env: &Env, copies: &[PathBuf; 2], is_mirrored: bool, report: &mut CheckReport) {
+    for path in copies.iter().filter(|path| is_mirrored && !env.disk.exists(path)) {
+        report.damage(path, 0, "is missing; the other copy is there");
+    }
 }
 
 /// Verifies a segment; gives the sequences of its first and last frame.
@@ -167,21 +185,23 @@ fn check_log_end(env: &Env, dir: &Path, names: &[String], found: &[(u64, u64)], 
     }
 }
 
-fn check_definitions(env: &Env, path: &Path, report: &mut CheckReport) {
-    let bytes = match env.disk.map(path) {
-        Ok(bytes) => bytes,
-        Err(error) => return report.damage(path, 0, error),
-    };
+/// Returns true if the header says that there is a second copy.
+fn check_definitions(env: &Env, path: &Path, report: &mut CheckReport) -> bool {
+    let Some(bytes) = map_if_there(env, path, report) else { return false };
     report.bytes += bytes.len() as u64;
     let header = match definitions::FileHeader::decode(&bytes) {
         Ok(header) => header,
-        Err(error) => return report.decode_damage(path, &error),
+        Err(error) => {
+            report.decode_damage(path, &error);
+            return false;
+        }
     };
+    let is_primary = path.extension().is_some_and(|extension| extension == "definitions");
     let scan = wal::scan_segment_from(&bytes, header.key, definitions::FILE_HEADER_BYTES, 0);
     for frame in scan.frames.iter().filter(|f| f.header.kind == definitions::KIND_SERIES) {
         let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
         match definitions::SeriesReader::decode(payload) {
-            Ok(series) => report.definitions += series.series_count as u64,
+            Ok(series) => report.definitions += if is_primary { series.series_count as u64 } else { 0 },
             Err(error) => report.damage(path, frame.payload.start as u64, error),
         }
     }
@@ -196,26 +216,34 @@ fn check_definitions(env: &Env, path: &Path, report: &mut CheckReport) {
                 .push(format!("{place}: unfinished round of the checkpoint, {text} (the log has them)"));
         }
     }
+    header.is_mirrored
 }
 
-fn check_metadata(env: &Env, path: &Path, report: &mut CheckReport) {
+/// The bytes of `path`; `None` if it is missing, or cannot be read, which is a damage.
+fn map_if_there(env: &Env, path: &Path, report: &mut CheckReport) -> Option<Mapped> {
     if !env.disk.exists(path) {
-        return;
+        return None;
     }
-    let bytes = match env.disk.map(path) {
-        Ok(bytes) => bytes,
-        Err(error) => return report.damage(path, 0, error),
-    };
+    env.disk.map(path).map_err(|error| report.damage(path, 0, error)).ok()
+}
+
+/// Returns true if the header says that there is a second copy.
+fn check_metadata(env: &Env, path: &Path, report: &mut CheckReport) -> bool {
+    let Some(bytes) = map_if_there(env, path, report) else { return false };
     report.bytes += bytes.len() as u64;
     let header = match metadata::FileHeader::decode(&bytes) {
         Ok(header) => header,
-        Err(error) => return report.decode_damage(path, &error),
+        Err(error) => {
+            report.decode_damage(path, &error);
+            return false;
+        }
     };
+    let is_primary = path.ends_with(METADATA_FILE);
     let scan = wal::scan_segment_from(&bytes, header.key, metadata::FILE_HEADER_BYTES, 0);
     for frame in scan.frames.iter().filter(|frame| frame.header.kind == metadata::KIND_ENTRIES) {
         let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
         match entry_count(payload) {
-            Ok(count) => report.metadata_entries += count,
+            Ok(count) => report.metadata_entries += if is_primary { count } else { 0 },
             Err(error) => report.damage(path, frame.payload.start as u64, error),
         }
     }
@@ -228,6 +256,7 @@ fn check_metadata(env: &Env, path: &Path, report: &mut CheckReport) {
             report.notes.push(format!("{place}: torn end of the metadata, {text} (never acknowledged)"));
         }
     }
+    header.is_mirrored
 }
 
 fn entry_count(payload: &[u8]) -> Result<u64, DecodeError> {
@@ -239,12 +268,13 @@ fn entry_count(payload: &[u8]) -> Result<u64, DecodeError> {
     Ok(count)
 }
 
-/// Verifies the newest whole copy of each slice. A bad copy beside a good one is what a kill left of the copy that
-/// was being written, and is named as a note.
+/// Verifies both copies of each slice, and that the log goes on where the newest whole one ends. A copy gets its name when
+/// it is whole, so a bad one is damaged, and one that is alone after its second writing has lost the other.
 fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckReport) {
     let wal_dir = dir.join("wal");
     let mut wanted: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut slices: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
+    let log_start = log_start(env, &wal_dir, names);
     for name in names {
         if let Some(slice) = name.strip_suffix(".slice0").or(name.strip_suffix(".slice1")) {
             slices.entry(slice).or_default().push(wal_dir.join(name));
@@ -269,21 +299,36 @@ fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckRepor
             }
         }
         report.slices += 1;
-        for (path, error) in damages {
-            match &newest {
-                Some(_) => {
-                    report.notes.push(format!("{}: unfinished copy of a slice: {error}", path.display()))
-                }
-                None => report.decode_damage(path, &error),
-            }
+        for (path, error) in &damages {
+            report.decode_damage(path, error);
         }
-        if let Some((_, path, bytes)) = newest {
+        if let Some((generation, path, bytes)) = newest {
+            if paths.len() == 1 && generation > 1 {
+                report.damage(path, 0, "is alone: the other copy of the slice is missing");
+            }
+            let sequence = slice::SliceHeader::decode(&bytes).map_or(0, |header| header.sequence);
+            if let Some(start) = log_start.filter(|&start| sequence.saturating_add(1) < start) {
+                report.damage(
+                    path,
+                    0,
+                    format!("the WAL behind it begins at frame {start} instead of {}", sequence + 1),
+                );
+            }
             collect_sealed(path, &bytes, &mut wanted, report);
         }
     }
     for (file, offsets) in wanted {
         check_sealed(env, &dir.join("chunks").join(format!("{file:08}.sealed")), &offsets, report);
     }
+}
+
+/// Sequence of the first good frame of the log.
+fn log_start(env: &Env, wal_dir: &Path, names: &[String]) -> Option<u64> {
+    names.iter().filter(|name| name.ends_with(".seg")).find_map(|name| {
+        let bytes = env.disk.map(&wal_dir.join(name)).ok()?;
+        let header = wal::SegmentHeader::decode(&bytes).ok()?;
+        wal::scan_segment(&bytes, &header).frames.first().map(|frame| frame.header.sequence)
+    })
 }
 
 /// Adds the places of the sealed chunks that a good copy names.
@@ -295,8 +340,10 @@ fn collect_sealed(path: &Path, bytes: &[u8], wanted: &mut BTreeMap<u32, Vec<u32>
             match reader.next(&mut entry) {
                 Ok(false) => break,
                 Ok(true) => {
-                    for chunk in &entry.sealed {
-                        wanted.entry(chunk.file).or_default().push(chunk.offset);
+                    let floats = entry.sealed.iter().map(|chunk| (chunk.file, chunk.offset));
+                    let histograms = entry.histograms.sealed.iter().map(|chunk| (chunk.file, chunk.offset));
+                    for (file, offset) in floats.chain(histograms) {
+                        wanted.entry(file).or_default().push(offset);
                     }
                 }
                 Err(error) => {

@@ -193,7 +193,8 @@ impl Kept {
 }
 
 impl MetadataStore {
-    /// Reads the file in `data_dir`, if there is one; notes say what of it cannot be used.
+    /// Reads the file in `data_dir`, if there is one; notes say what of it cannot be used, `repaired` which copy was
+    /// damaged without a loss.
     ///
     /// # Errors
     /// [`OpenError`] if the file cannot be read or is of a later version.
@@ -202,10 +203,11 @@ impl MetadataStore {
         data_dir: &std::path::Path,
         sync: SyncMode,
         notes: &mut Vec<String>,
+        repaired: &mut Vec<String>,
     ) -> Result<MetadataStore, OpenError> {
         let seed = env.rng.next_u64();
         let mut kept = Kept::new(seed, Frames::new(0));
-        let (file, pending) = log::load(env, data_dir, notes, |tenant, entry| {
+        let (file, pending) = log::load(env, data_dir, notes, repaired, |tenant, entry| {
             kept.keep(tenant, entry);
         })?;
         kept.pending = pending;

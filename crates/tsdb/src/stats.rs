@@ -120,7 +120,7 @@ impl Tsdb {
             slice_count: head.slice_count,
             slice_bytes: head.slice_bytes,
             replay_ms: self.replay_ms,
-            replay_notes: self.replay_notes.clone(),
+            replay_notes: self.replay_notes.iter().chain(&head.sealed_damages).cloned().collect(),
             metrics: self.metrics(&head, &blocks),
         }
     }
@@ -156,6 +156,11 @@ impl Tsdb {
                 used_bytes as f64,
             ),
             gauge("head_memory_limit_bytes", "head-memory-limit in bytes; 0 = none.", limit_bytes as f64),
+            gauge(
+                "replay_repaired_files",
+                "Damaged files that a second copy or the WAL replaced at the last start.",
+                self.replay_repaired_count as f64,
+            ),
             gauge("head_sealed_file_bytes", "Size of the files of sealed chunks.", head.sealed_bytes as f64),
             gauge(
                 "head_histograms_bytes",

@@ -63,6 +63,8 @@ pub struct Tsdb {
     pub(crate) changes: Changes,
     pub(crate) compaction: CompactionState,
     pub(crate) replay_notes: Vec<String>,
+    /// Files that were damaged when the store was opened and that a second copy or the log replaced.
+    pub(crate) replay_repaired_count: u64,
     pub(crate) replay_ms: u64,
     /// One round of upkeep at a time, and none after close.
     pub(crate) upkeep: Mutex<Upkeep>,
@@ -109,7 +111,7 @@ impl Tsdb {
         let tenants_dir = options.data_dir.join(TENANTS_DIR);
         make_dir(&*env.disk, &tenants_dir).map_err(io)?;
         let lock = lock_data_dir(&env, &options.data_dir)?;
-        let mut notes = Vec::new();
+        let (mut notes, mut repaired) = (Vec::new(), Vec::new());
         if let Err(error) = remove_unfinished(&env, &options.data_dir) {
             notes.push(format!("an unfinished snapshot is still to be removed: {error}"));
         }
@@ -123,13 +125,17 @@ impl Tsdb {
             histogram_bytes_max: options.histogram_bytes_max,
             ..HeadOptions::new(options.data_dir.clone())
         };
-        let metadata = MetadataStore::open(&env, &options.data_dir, options.sync, &mut notes)?;
+        let metadata = MetadataStore::open(&env, &options.data_dir, options.sync, &mut notes, &mut repaired)?;
         let (head, report) = Head::open(&env, head_options, &progress).map_err(open_error)?;
         head.measure_memory();
         notes.extend(report.notes);
         let clock = open_clock(&env, &options, &tenants, &head, &mut notes);
+        repaired.extend(report.repaired);
         for note in &notes {
-            tracing::warn!(note, "start");
+            tracing::error!(note, "start");
+        }
+        for note in &repaired {
+            tracing::warn!(note, "start: a damaged file was replaced, nothing is lost");
         }
         let tsdb = Tsdb {
             head: Arc::new(head),
@@ -143,6 +149,7 @@ impl Tsdb {
             changes: Changes::default(),
             compaction: CompactionState::default(),
             replay_notes: notes,
+            replay_repaired_count: repaired.len() as u64,
             replay_ms: report.duration_ns / 1_000_000,
             upkeep: Mutex::new(Upkeep::new(clock)),
             env,
@@ -335,6 +342,7 @@ impl Tsdb {
     /// Writes what is due of the checkpoint. To be called every second or more often, on a thread of its own: never
     /// waits for [`Tsdb::tick`], which may be writing a block.
     pub fn roll_checkpoint(&self) {
+        self.head.verify_next_sealed_file();
         if let Err(error) = self.head.roll_checkpoint() {
             self.count_upkeep_error();
             tracing::error!(%error, "writing a part of the checkpoint failed; it is tried again");

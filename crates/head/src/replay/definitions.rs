@@ -42,6 +42,8 @@ pub(super) struct LoadedDefinitions {
     pub(super) raw_keys: Vec<(u128, u32)>,
     pub(super) bytes: u64,
     pub(super) notes: Vec<String>,
+    /// Damaged copies of which the other one is whole.
+    pub(super) repaired: Vec<String>,
 }
 
 impl LoadedDefinitions {
@@ -66,8 +68,9 @@ pub(super) fn load(
         raw_keys: Vec::new(),
         bytes: 0,
         notes: Vec::new(),
+        repaired: Vec::new(),
     };
-    let Some(copy) = copies::choose(env, files, &mut loaded.notes)? else { return Ok(loaded) };
+    let Some(copy) = copies::choose(env, files, &mut loaded.repaired)? else { return Ok(loaded) };
     let newest = files.definitions.last_key_value().map_or(copy.generation, |(&newest, _)| newest);
     (loaded.file.generation, loaded.is_whole) = (newest, true);
     loaded.file.is_broken = !copy.is_mirrored;

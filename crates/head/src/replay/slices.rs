@@ -43,6 +43,8 @@ pub(super) struct LoadedSlices {
     pub(super) damaged_count: u64,
     pub(super) bytes: u64,
     pub(super) notes: Vec<String>,
+    /// Damaged copies; what they held is in the other copy and the log, unless the log ends before (see `notes`).
+    pub(super) repaired: Vec<String>,
 }
 
 /// What all threads share.
@@ -153,10 +155,14 @@ impl<'a> SliceLoader<'a> {
             }
         }
         work.bytes = bytes;
-        let mut found = self.found.lock();
-        if spot.place.is_none() {
-            found.notes.append(&mut notes);
+        // One file alone is left where a crash came between the first writes of both copies, or where the other is lost.
+        if let Some(place) = spot.place.filter(|place| !exists[1 - place] && spot.generation > 1) {
+            notes.push(format!("{}: is missing", slice_path(&self.files.dir, slice, 1 - place).display()));
         }
+        let mut found = self.found.lock();
+        found
+            .repaired
+            .extend(notes.into_iter().map(|note| format!("{note}; the other copy and the WAL are used")));
         found.bytes += spot.bytes;
         self.progress.bytes_done.fetch_add(spot.bytes, Ordering::Relaxed);
         found.spots.insert(slice, spot);

@@ -152,13 +152,14 @@ pub(super) fn load(
     env: &Env,
     dir: &Path,
     notes: &mut Vec<String>,
+    repaired: &mut Vec<String>,
     mut keep: impl FnMut(&TenantId, &MetadataEntry),
 ) -> Result<(LogFile, Frames), OpenError> {
     let paths = [dir.join(FILE_NAME), dir.join(MIRROR_NAME)];
     let fresh = Frames::new(u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64()));
     let none =
         LogFile { env: env.clone(), paths: paths.clone(), files: None, len: 0, len_max: 0, unsynced: false };
-    let Some((copy, is_mirrored)) = choose(env, &paths, notes)? else { return Ok((none, fresh)) };
+    let Some((copy, is_mirrored)) = choose(env, &paths, repaired)? else { return Ok((none, fresh)) };
     let path = &copy.path;
     let (bytes, key) = match (&copy.bytes, copy.header) {
         (Some(bytes), Ok(header)) => (bytes, header.key),
@@ -245,7 +246,7 @@ impl Copy {
 fn choose(
     env: &Env,
     paths: &[PathBuf; 2],
-    notes: &mut Vec<String>,
+    repaired: &mut Vec<String>,
 ) -> Result<Option<(Copy, bool)>, OpenError> {
     if !paths.iter().any(|path| env.disk.exists(path)) {
         return Ok(None);
@@ -267,7 +268,7 @@ fn choose(
     let (best, other) = if rank(&mirror) > rank(&primary) { (mirror, primary) } else { (primary, mirror) };
     if let (None, Some(what)) = (best.damage(), other.damage()) {
         let path = other.path.display();
-        notes.push(format!("{path}: {what}; its copy is whole and nothing is lost"));
+        repaired.push(format!("{path}: {what}; its copy is whole and nothing is lost"));
     }
     Ok(Some((best, false)))
 }

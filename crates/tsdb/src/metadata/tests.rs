@@ -16,7 +16,8 @@ fn store() -> MetadataStore {
     let (env, _, disk) = Env::fake(0, 1);
     chronolith_base::Disk::create_dir_all(&*disk, "/data".as_ref()).expect("a directory");
     let mut notes = Vec::new();
-    let store = MetadataStore::open(&env, "/data".as_ref(), SyncMode::Fsync, &mut notes).expect("opens");
+    let (dir, mut repaired) = (std::path::Path::new("/data"), Vec::new());
+    let store = MetadataStore::open(&env, dir, SyncMode::Fsync, &mut notes, &mut repaired).expect("opens");
     assert!(notes.is_empty(), "{notes:?}");
     store
 }

@@ -2,6 +2,7 @@
 
 mod clock_guard;
 mod compaction;
+mod damage;
 mod delete;
 mod disk_full;
 #[path = "../../../head/tests/harness/fault_disk.rs"]
