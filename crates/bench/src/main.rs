@@ -18,6 +18,7 @@ mod late;
 mod load_wal;
 mod load_wal_large;
 mod machine;
+mod many_tenants;
 mod memory;
 mod neighbours;
 mod proc;
@@ -52,6 +53,8 @@ enum Name {
     Disk(disk::Options),
     /// Samples that come up to a day late: ingest rate, and query time before and after they are in blocks.
     Late(late::Options),
+    /// Flushing the windows of 10,000 small tenants: CPU, syncs and blocks a day.
+    ManyTenants(many_tenants::Options),
     /// Resident memory an active series, with and without series that come and go.
     Memory(memory::Options),
     /// A tenant with a dashboard and a writer, alone and beside tenants with 300 clients of heavy queries and 50 writers.
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Name::DepartedSeries(options) => departed_series::run(&options),
         Name::Disk(options) => disk::run(&options),
         Name::Late(options) => late::run(&options),
+        Name::ManyTenants(options) => many_tenants::run(&options),
         Name::Memory(options) => memory::run(&options),
         Name::Neighbours(options) => neighbours::run(&options),
         Name::Queries(options) => queries::run(&options),
