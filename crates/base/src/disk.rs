@@ -100,6 +100,15 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn map(&self, path: &Path) -> io::Result<Mapped>;
+    /// As [`Disk::map`], but a file of at most `copy_bytes_max` bytes is copied into memory: a map costs the process one of
+    /// the few that the kernel allows it, and at least a page.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn map_or_copy(&self, path: &Path, copy_bytes_max: u64) -> io::Result<Mapped> {
+        let _ = copy_bytes_max;
+        self.map(path)
+    }
     /// Entries of a directory, sorted by name.
     ///
     /// # Errors
@@ -182,6 +191,17 @@ impl Mapped {
     #[must_use]
     pub fn from_slice(bytes: &[u8]) -> Mapped {
         Mapped::Owned(Arc::from(bytes))
+    }
+}
+
+impl Mapped {
+    /// Bytes on the heap; `None` for pages of the operating system's cache, which cost a map instead.
+    #[must_use]
+    pub fn copied_bytes(&self) -> Option<usize> {
+        match self {
+            Mapped::Mmap(_) => None,
+            Mapped::Owned(bytes) => Some(bytes.len()),
+        }
     }
 }
 

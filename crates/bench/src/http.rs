@@ -145,8 +145,17 @@ impl QueryConnection {
 
 /// Answer to a GET: status and body.
 pub(crate) fn get(port: u16, path: &str) -> Result<(u16, String)> {
+    get_with(port, path, "")
+}
+
+/// Answer to a GET of `tenant`.
+pub(crate) fn get_of(port: u16, path: &str, tenant: &str) -> Result<(u16, String)> {
+    get_with(port, path, &format!("X-Scope-OrgID: {tenant}\r\n"))
+}
+
+fn get_with(port: u16, path: &str, headers: &str) -> Result<(u16, String)> {
     let mut stream = connect(port)?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n").as_bytes())?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n{headers}\r\n").as_bytes())?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer).into_owned();

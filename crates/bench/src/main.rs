@@ -18,6 +18,7 @@ mod late;
 mod load_wal;
 mod load_wal_large;
 mod machine;
+mod many_blocks;
 mod many_tenants;
 mod memory;
 mod neighbours;
@@ -55,6 +56,8 @@ enum Name {
     Late(late::Options),
     /// Flushing the windows of 10,000 small tenants: CPU, syncs and blocks a day.
     ManyTenants(many_tenants::Options),
+    /// A server over a directory with many blocks: start, maps, memory, and whether it goes on.
+    ManyBlocks(many_blocks::Options),
     /// Resident memory an active series, with and without series that come and go.
     Memory(memory::Options),
     /// A tenant with a dashboard and a writer, alone and beside tenants with 300 clients of heavy queries and 50 writers.
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Name::Disk(options) => disk::run(&options),
         Name::Late(options) => late::run(&options),
         Name::ManyTenants(options) => many_tenants::run(&options),
+        Name::ManyBlocks(options) => many_blocks::run(&options),
         Name::Memory(options) => memory::run(&options),
         Name::Neighbours(options) => neighbours::run(&options),
         Name::Queries(options) => queries::run(&options),

@@ -1,4 +1,4 @@
-//! An open block: its files mapped, its index checked.
+//! An open block: its files mapped or, if small, copied; its index checked.
 //!
 //! Holds: chunks, series and postings are verified when read, not when opened; a reader handed out keeps the
 //! files mapped, so a block may be removed while queries run on it.
@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chronolith_base::{DecodeError, Env};
+use chronolith_base::{DecodeError, Env, Mapped};
 use chronolith_format::chunks::{self, ChunkRef, RawChunk, Segment};
 use chronolith_format::index::{ChunkMeta, IndexReader};
 use chronolith_format::meta::BlockMeta;
@@ -15,6 +15,7 @@ use chronolith_format::{dense, histogram, kinds, xor, xor2};
 use chronolith_model::{Columns, QueryError, TimeRange};
 
 use crate::error::query_error;
+use crate::pool::{OpenCounts, OpenPermit};
 use crate::searches::Searches;
 use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE};
 
@@ -32,6 +33,43 @@ pub(crate) struct BlockFiles {
     pub(crate) tombstones: Tombstones,
     pub(crate) searches: Searches,
     size_bytes: u64,
+    /// Behind the files, so that they are closed when it is given back.
+    _permit: Option<OpenPermit>,
+}
+
+/// An open block takes this much beside its files and index: `meta.json`, paths, tombstones.
+const BLOCK_BYTES: u64 = 2048;
+
+/// How a block is opened.
+#[derive(Default)]
+pub(crate) struct OpenOptions {
+    /// Files of at most this size are copied, not mapped.
+    pub(crate) copy_bytes_max: u64,
+    /// Where it is counted while it is open.
+    pub(crate) counts: Option<Arc<OpenCounts>>,
+}
+
+/// Files of a block as they are opened, and what they take.
+struct FileOpener<'a> {
+    env: &'a Env,
+    copy_bytes_max: u64,
+    maps: u64,
+    mapped_bytes: u64,
+    copied_bytes: u64,
+}
+
+impl FileOpener<'_> {
+    fn open(&mut self, path: &Path) -> Result<Mapped, BlockError> {
+        let bytes = self.env.disk.map_or_copy(path, self.copy_bytes_max).map_err(BlockError::io(path))?;
+        match bytes.copied_bytes() {
+            Some(len) => self.copied_bytes += len as u64,
+            None => {
+                self.maps += 1;
+                self.mapped_bytes += bytes.len() as u64;
+            }
+        }
+        Ok(bytes)
+    }
 }
 
 impl Block {
@@ -41,19 +79,26 @@ impl Block {
     /// # Errors
     /// [`BlockError`].
     pub fn open(env: &Env, dir: &Path) -> Result<Arc<Block>, BlockError> {
-        let meta_path = dir.join(META_FILE);
-        let text = env.disk.read(&meta_path).map_err(BlockError::io(&meta_path))?;
-        let meta = BlockMeta::decode(&text).map_err(|error| BlockError::Meta { path: meta_path, error })?;
+        Block::open_with(env, dir, &OpenOptions::default())
+    }
+
+    pub(crate) fn open_with(env: &Env, dir: &Path, options: &OpenOptions) -> Result<Arc<Block>, BlockError> {
+        let copy_bytes_max = options.copy_bytes_max;
+        let mut opener = FileOpener { env, copy_bytes_max, maps: 0, mapped_bytes: 0, copied_bytes: 0 };
+        let (meta, meta_bytes) = read_meta(env, dir)?;
         let index_path = dir.join(INDEX_FILE);
-        let bytes = env.disk.map(&index_path).map_err(BlockError::io(&index_path))?;
-        let index = IndexReader::open(bytes).map_err(BlockError::corrupt(&index_path))?;
-        let (tombstones, tombstones_bytes) = open_tombstones(env, &dir.join(TOMBSTONES_FILE))?;
-        let segments = open_segments(env, &dir.join(CHUNKS_DIR))?;
+        let index = IndexReader::open(opener.open(&index_path)?).map_err(BlockError::corrupt(&index_path))?;
+        let (tombstones, tombstones_bytes) = open_tombstones(env, dir, &meta)?;
+        let segments = open_segments(env, &mut opener, &dir.join(CHUNKS_DIR))?;
         let segments_bytes: u64 = segments.iter().map(Segment::size_bytes).sum();
-        let size_bytes = text.len() as u64 + index.size_bytes() + tombstones_bytes + segments_bytes;
-        let dir = dir.to_owned();
-        let searches = Searches::default();
-        let files = BlockFiles { dir, meta, index, segments, tombstones, searches, size_bytes };
+        let size_bytes = meta_bytes + index.size_bytes() + tombstones_bytes + segments_bytes;
+        let heap_bytes = opener.copied_bytes + index.heap_bytes() as u64 + tombstones_bytes + BLOCK_BYTES;
+        let permit = |counts: &Arc<OpenCounts>| {
+            OpenPermit::new(counts.clone(), opener.maps, opener.mapped_bytes, heap_bytes)
+        };
+        let _permit = options.counts.as_ref().map(permit);
+        let (dir, searches) = (dir.to_owned(), Searches::default());
+        let files = BlockFiles { dir, meta, index, segments, tombstones, searches, size_bytes, _permit };
         Ok(Arc::new(Block { files: Arc::new(files) }))
     }
 
@@ -181,17 +226,33 @@ impl BlockFiles {
     }
 }
 
-fn open_tombstones(env: &Env, path: &Path) -> Result<(Tombstones, u64), BlockError> {
-    // Blocks without deletions of old versions have no such file.
-    if !env.disk.exists(path) {
-        return Ok((Tombstones::new(), 0));
-    }
-    let bytes = env.disk.read(path).map_err(BlockError::io(path))?;
-    let tombstones = Tombstones::decode(&bytes).map_err(BlockError::corrupt(path))?;
-    Ok((tombstones, bytes.len() as u64))
+/// Reads `meta.json` of the block in `dir`; also gives the size of the file.
+pub(crate) fn read_meta(env: &Env, dir: &Path) -> Result<(BlockMeta, u64), BlockError> {
+    let path = dir.join(META_FILE);
+    let text = env.disk.read(&path).map_err(BlockError::io(&path))?;
+    let meta = BlockMeta::decode(&text).map_err(|error| BlockError::Meta { path, error })?;
+    Ok((meta, text.len() as u64))
 }
 
-fn open_segments(env: &Env, dir: &Path) -> Result<Vec<Segment>, BlockError> {
+pub(crate) fn tombstones_missing(path: PathBuf, meta: &BlockMeta) -> BlockError {
+    BlockError::TombstonesMissing { path, count: meta.stats.num_tombstones }
+}
+
+fn open_tombstones(env: &Env, dir: &Path, meta: &BlockMeta) -> Result<(Tombstones, u64), BlockError> {
+    let path = dir.join(TOMBSTONES_FILE);
+    match env.disk.read(&path) {
+        Ok(bytes) => {
+            let tombstones = Tombstones::decode(&bytes).map_err(BlockError::corrupt(&path))?;
+            Ok((tombstones, bytes.len() as u64))
+        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(BlockError::Io { path, error }),
+        // Blocks of old versions of Prometheus, and those that Thanos fetched, have no such file without deletions.
+        Err(_) if meta.stats.num_tombstones == 0 => Ok((Tombstones::new(), 0)),
+        Err(_) => Err(tombstones_missing(path, meta)),
+    }
+}
+
+fn open_segments(env: &Env, opener: &mut FileOpener<'_>, dir: &Path) -> Result<Vec<Segment>, BlockError> {
     let entries = env.disk.list(dir).map_err(BlockError::io(dir))?;
     let is_segment = |name: &str| name.len() >= 6 && name.bytes().all(|b| b.is_ascii_digit());
     let names = entries.iter().filter(|e| !e.is_dir && is_segment(&e.name)).map(|e| &e.name);
@@ -201,8 +262,7 @@ fn open_segments(env: &Env, dir: &Path) -> Result<Vec<Segment>, BlockError> {
         if *name != chunks::segment_name(segment_idx) {
             return Err(BlockError::SegmentMissing { path });
         }
-        let bytes = env.disk.map(&path).map_err(BlockError::io(&path))?;
-        segments.push(Segment::open(bytes).map_err(BlockError::corrupt(&path))?);
+        segments.push(Segment::open(opener.open(&path)?).map_err(BlockError::corrupt(&path))?);
     }
     Ok(segments)
 }

@@ -1,11 +1,13 @@
-//! Merges several blocks of one tenant into one: series by labels, samples by time.
+//! Merges several blocks of one tenant: series by labels, samples by time, into one block or, where that would grow too
+//! large, into several with other series each.
 //!
 //! Holds: the output answers every query as its inputs did together. Of equal timestamps the block that was
-//! written first wins (`precedence`), or last where that is the tenant's policy; deletions of the inputs are applied, the output names its inputs as parents
+//! written first wins (`precedence`), or last where that is the tenant's policy; deletions of the inputs are applied, each output names its inputs as parents
 //! and is complete and durable when `compact` returns.
 //! Memory: one series at a time of every input, 4 bytes a series of every input, and what `BlockWriter` needs.
 //! Not here: which blocks are merged and when the inputs go (`tsdb`), how chunks are joined (`sweep`).
 
+mod output;
 mod sweep;
 
 use std::cmp::Reverse;
@@ -21,7 +23,8 @@ use chronolith_model::{BlockEncoding, DuplicatePolicy, Labels, QueryError, TimeR
 
 use crate::block::BlockFiles;
 use crate::select::{has_repeated_chunk, is_deleted};
-use crate::{Block, BlockError, BlockSource, BlockWriter, INDEX_FILE, directory};
+use crate::{Block, BlockError, BlockSource, INDEX_FILE};
+use output::Outputs;
 use sweep::{Piece, Sweep};
 
 /// Why blocks are not merged. The inputs are as they were, and nothing of the output is left unless it is said.
@@ -33,12 +36,12 @@ pub enum CompactError {
     /// An input is damaged; trying again gives the same.
     #[error("{0}")]
     Read(QueryError),
-    /// The output was complete when the disk failed, and could not be removed again. It names the inputs as its
-    /// parents; it has to go before one of them is merged into another block.
-    #[error("{error}; the output {dir} is still to be removed")]
+    /// Outputs were complete when the disk failed, and could not be removed again. They name the inputs as their
+    /// parents; they have to go before one of them is merged into another block.
+    #[error("{error}; outputs are still to be removed: {dirs:?}")]
     LeftBehind {
-        /// Where the output lies.
-        dir: PathBuf,
+        /// Where they lie.
+        dirs: Vec<PathBuf>,
         /// What failed first.
         error: BlockError,
     },
@@ -61,6 +64,8 @@ pub struct MergeRules {
     pub encoding: BlockEncoding,
     /// Which of two samples of a series and time stays.
     pub duplicates: DuplicatePolicy,
+    /// An output that has so many bytes ends with its series, and the next series begins another one.
+    pub output_bytes_max: u64,
 }
 
 /// Sorts blocks by when their samples were written: of two blocks with the same timestamp of a series, the one
@@ -71,8 +76,8 @@ pub fn precedence(meta: &BlockMeta) -> (Ulid, Ulid) {
     (meta.compaction.sources.iter().min().copied().unwrap_or(meta.ulid), meta.ulid)
 }
 
-/// Merges `inputs` (at least one) into a block below `parent_dir` whose name sorts behind `previous` and all inputs, and
-/// opens it. `None` if nothing is left of them. Asks `pace` after every series. Cost: one pass over all bytes; full
+/// Merges `inputs` (at least one) into blocks below `parent_dir` whose names sort behind `previous` and all inputs, and
+/// opens them; none if nothing is left of the inputs. Asks `pace` after every series. Cost: one pass over all bytes; full
 /// chunks that overlap nothing are copied, others are decoded and encoded again.
 ///
 /// # Errors
@@ -84,26 +89,17 @@ pub fn compact(
     inputs: &[Arc<Block>],
     rules: MergeRules,
     pace: &dyn Pace,
-) -> Result<Option<Arc<Block>>, CompactError> {
+) -> Result<Vec<Arc<Block>>, CompactError> {
     let mut inputs: Vec<&Block> = inputs.iter().map(Arc::as_ref).collect();
     inputs.sort_by_key(|block| precedence(block.meta()));
     let newest = inputs.iter().map(|block| block.meta().ulid).chain(previous).max();
-    let mut writer = BlockWriter::create_after(env, parent_dir, newest)?.with_encoding(rules.encoding);
+    let mut outputs = Outputs::new(env, parent_dir, newest, source_of(&inputs), set_of(&inputs), rules)?;
     let mut cursors = Vec::with_capacity(inputs.len());
     for (place, block) in (0u32..).zip(&inputs) {
         cursors.push(Cursor::new(&block.files, place)?);
     }
-    merge_series(&mut cursors, &mut writer, rules, pace)?;
-    let dir = parent_dir.join(writer.ulid().to_string());
-    let opened = match writer.finish(source_of(&inputs)) {
-        Ok(None) => return Ok(None),
-        Ok(Some(_)) => Block::open(env, &dir),
-        Err(error) => Err(error),
-    };
-    opened.map(Some).map_err(|error| match directory::remove(env, &dir) {
-        Ok(()) => CompactError::Write(error),
-        Err(_) => CompactError::LeftBehind { dir, error },
-    })
+    merge_series(&mut cursors, &mut outputs, rules, pace)?;
+    outputs.finish()
 }
 
 /// What the output's `meta.json` says about its inputs.
@@ -123,9 +119,15 @@ fn source_of(inputs: &[&Block]) -> BlockSource {
     BlockSource { range: TimeRange::new(start, end), level, sources, parents }
 }
 
+/// The set that all inputs belong to: what is made of them shares no series with the others of the set either.
+fn set_of(inputs: &[&Block]) -> Option<Ulid> {
+    let set = inputs.first()?.meta().compaction.split_set;
+    set.filter(|_| inputs.iter().all(|block| block.meta().compaction.split_set == set))
+}
+
 fn merge_series(
     cursors: &mut [Cursor<'_>],
-    writer: &mut BlockWriter,
+    outputs: &mut Outputs<'_>,
     rules: MergeRules,
     pace: &dyn Pace,
 ) -> Result<(), CompactError> {
@@ -150,6 +152,7 @@ fn merge_series(
             }
             order.pop();
         }
+        let writer = outputs.next()?;
         let written_before = writer.chunk_bytes();
         let read_bytes = sweep.run(&mut pieces, writer)?;
         writer.end_series(&labels)?;

@@ -1,7 +1,8 @@
 //! Deletes samples of a block: tombstones beside the index, the block's other files untouched.
 //!
 //! Holds: the tombstones on disk are either the old ones or old and new together; whoever reads the block meanwhile goes
-//! on with what it has opened.
+//! on with what it has opened. `meta.json` counts the intervals, so that a file that is gone is not taken for a block without
+//! deletions; the tombstones are written first, and a process that ends in between has not acknowledged the deletion.
 //! Not here: the head, which blocks, when the bytes go (`tsdb`, `compact`).
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use chronolith_model::index::select_refs;
 use chronolith_model::{Matcher, QueryError, TimeRange};
 
 use crate::block::BlockFiles;
-use crate::{Block, BlockError, TOMBSTONES_FILE};
+use crate::{Block, BlockError, META_FILE, TOMBSTONES_FILE};
 
 /// Deleted intervals of a block at most: the file is read into memory whole.
 const INTERVAL_COUNT_MAX: usize = 50_000_000;
@@ -39,7 +40,7 @@ pub struct Deleted {
 
 impl Block {
     /// Deletes the samples in `range` of the series that fit any of `selectors`; `None` if there are none. Durable when it
-    /// returns. Not to be called twice at once for one block. Cost: the series that fit, one small file, and opening the
+    /// returns. Not to be called twice at once for one block. Cost: the series that fit, two small files, and opening the
     /// block anew.
     ///
     /// # Errors
@@ -57,7 +58,8 @@ impl Block {
         let mut tombstones = files.tombstones.clone();
         let series_count = add_intervals(files, selectors, range, &mut tombstones)?;
         let path = files.dir.join(TOMBSTONES_FILE);
-        if tombstones == files.tombstones {
+        let is_counted = files.meta.stats.num_tombstones == tombstones.interval_count() as u64;
+        if tombstones == files.tombstones && is_counted {
             if series_count > 0 {
                 // A process that wrote them may have ended before their name was durable.
                 env.disk.sync_dir(&files.dir).map_err(BlockError::io(&path))?;
@@ -70,6 +72,12 @@ impl Block {
         }
         let mut bytes = Vec::new();
         tombstones.encode(&mut bytes);
+        env.disk.write_atomic(&path, &bytes).map_err(BlockError::io(&path))?;
+        let mut meta = files.meta.clone();
+        meta.stats.num_tombstones = tombstones.interval_count() as u64;
+        bytes.clear();
+        meta.encode(&mut bytes);
+        let path = files.dir.join(META_FILE);
         env.disk.write_atomic(&path, &bytes).map_err(BlockError::io(&path))?;
         let block = Block::open(env, &files.dir)?;
         Ok(Some(Deleted { block, series_count }))

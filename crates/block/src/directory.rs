@@ -40,8 +40,9 @@ pub fn open_dir(env: &Env, dir: &Path) -> (Vec<Arc<Block>>, Vec<(PathBuf, BlockE
     (blocks, failed)
 }
 
-/// Whether this version's or Prometheus's writer or remover named it; other names are not ours to remove.
-fn is_leftover(name: &str) -> bool {
+/// Returns true if this version's or Prometheus's writer or remover named it; other names are not ours to remove.
+#[must_use]
+pub fn is_leftover(name: &str) -> bool {
     let stem = name.strip_suffix(SUFFIX_CREATING).or_else(|| name.strip_suffix(SUFFIX_DELETING));
     stem.is_some_and(|stem| stem.parse::<Ulid>().is_ok())
 }

@@ -41,6 +41,27 @@ pub enum BlockError {
         /// Where it should be.
         path: PathBuf,
     },
+    /// `meta.json` counts deleted intervals, but their file is not there. Restore the file, or set `numTombstones` in
+    /// `meta.json` to 0 to have the deleted samples back.
+    #[error(
+        "{path}: tombstones file is missing, {count} deleted intervals expected: deleted samples would come back"
+    )]
+    TombstonesMissing {
+        /// Where it should be.
+        path: PathBuf,
+        /// Intervals that it had.
+        count: u64,
+    },
+    /// Blocks that are being read leave no room for another one.
+    #[error("{path}: open blocks take {maps_max} memory maps or {bytes_max} bytes, as much as they may")]
+    TooManyOpen {
+        /// The block.
+        path: PathBuf,
+        /// Maps that all open blocks may take.
+        maps_max: u64,
+        /// Heap bytes that all open blocks may take.
+        bytes_max: u64,
+    },
     /// More than the format can hold; write several blocks.
     #[error("{path}: {what} exceeds {limit}")]
     TooLarge {
@@ -63,7 +84,40 @@ pub enum BlockError {
     },
 }
 
+/// Error numbers of Linux: too many open files (process, system), and no memory (no map left).
+const EXHAUSTED: [i32; 3] = [24, 23, 12];
+
 impl BlockError {
+    /// Returns true if the block itself is at fault: trying again gives the same.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            BlockError::Io { error, .. } => error.kind() == io::ErrorKind::NotFound,
+            BlockError::Corrupt { .. }
+            | BlockError::Meta { .. }
+            | BlockError::SegmentMissing { .. }
+            | BlockError::TombstonesMissing { .. } => true,
+            BlockError::TooManyOpen { .. }
+            | BlockError::TooLarge { .. }
+            | BlockError::OutsideRange { .. } => false,
+        }
+    }
+
+    /// Returns true if a file or directory of the block is not there.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, BlockError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Returns true if the process is short of descriptors, maps or memory: it may be tried again later.
+    pub(crate) fn is_exhaustion(&self) -> bool {
+        let number = match self {
+            BlockError::Io { error, .. } => error.raw_os_error(),
+            _ => None,
+        };
+        number.is_some_and(|number| EXHAUSTED.contains(&number))
+    }
+
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> BlockError {
         let path = path.to_owned();
         move |error| BlockError::Io { path, error }

@@ -104,6 +104,28 @@ pub struct BlockWriter {
     last_time: i64,
     chunk_metas: Vec<ChunkMeta>,
     record: Vec<u8>,
+    /// About how many bytes the index will have.
+    index_bytes: u64,
+}
+
+/// Bytes of a series in a postings list.
+const POSTING_BYTES: usize = 4;
+
+/// Blocks that share no series although they cover the same time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Split {
+    /// Name of the set.
+    pub(crate) set: Option<Ulid>,
+    /// All blocks that were written together, if there are several.
+    pub(crate) blocks: Vec<Ulid>,
+}
+
+/// A block whose chunks, index and tombstones are durable; it has no name yet, and is removed if it gets none.
+pub(crate) struct SealedBlock {
+    dir: CreatingDir,
+    parent_dir: PathBuf,
+    pub(crate) ulid: Ulid,
+    stats: BlockStats,
 }
 
 impl BlockWriter {
@@ -149,6 +171,7 @@ impl BlockWriter {
             last_time: i64::MIN,
             chunk_metas: Vec::new(),
             record: Vec::new(),
+            index_bytes: 0,
         })
     }
 
@@ -241,6 +264,11 @@ impl BlockWriter {
         Ok(chunk_ref)
     }
 
+    /// About how many bytes the block will have, if it were completed here.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.segments.written_bytes + self.index_bytes
+    }
+
     /// Bytes of chunks written so far.
     pub(crate) fn chunk_bytes(&self) -> u64 {
         self.segments.written_bytes
@@ -268,6 +296,8 @@ impl BlockWriter {
         put_chunk_metas(&mut self.record, &self.chunk_metas);
         self.chunk_metas.clear();
         self.spool.push(&self.record)?;
+        // An entry takes about what its record does, and each label a place in a postings list.
+        self.index_bytes += (self.record.len() + POSTING_BYTES * labels.len()) as u64;
         self.last_labels = Some(labels.clone());
         Ok(())
     }
@@ -288,11 +318,22 @@ impl BlockWriter {
     /// [`BlockError`]; nothing of the block is left then. [`BlockError::OutsideRange`] if samples lie outside
     /// `source.range`. If the last sync fails the block may exist under its name nevertheless; its content is
     /// complete then.
-    pub fn finish(mut self, source: BlockSource) -> Result<Option<BlockMeta>, BlockError> {
+    pub fn finish(self, source: BlockSource) -> Result<Option<BlockMeta>, BlockError> {
+        match self.seal(source.range)? {
+            Some(sealed) => sealed.publish(source, Split::default()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Completes all files but `meta.json`; `None` (and nothing on disk) if no series was added.
+    ///
+    /// # Errors
+    /// As [`BlockWriter::finish`]; nothing of the block is left then.
+    pub(crate) fn seal(mut self, range: TimeRange) -> Result<Option<SealedBlock>, BlockError> {
         if self.stats.num_series == 0 {
             return Ok(None);
         }
-        let (first, last, range) = (self.first_time, self.last_time, source.range);
+        let (first, last) = (self.first_time, self.last_time);
         if !range.contains(first) || !range.contains(last) {
             return Err(BlockError::OutsideRange { first, last, range });
         }
@@ -301,27 +342,9 @@ impl BlockWriter {
         self.spool.remove()?;
         let mut bytes = Vec::new();
         Tombstones::new().encode(&mut bytes);
-        self.write_file(TOMBSTONES_FILE, &bytes)?;
-        let meta = self.meta(source);
-        bytes.clear();
-        meta.encode(&mut bytes);
-        self.write_file(META_FILE, &bytes)?;
-        self.publish()?;
-        Ok(Some(meta))
-    }
-
-    fn meta(&self, source: BlockSource) -> BlockMeta {
-        let sources = if source.sources.is_empty() { vec![self.ulid] } else { source.sources };
-        let (level, parents) = (source.level, source.parents);
-        BlockMeta {
-            ulid: self.ulid,
-            min_time: source.range.start,
-            max_time: source.range.end,
-            stats: self.stats.clone(),
-            compaction: Compaction { level, sources, parents, ..Compaction::default() },
-            version: meta::VERSION,
-            unknown: Default::default(),
-        }
+        self.dir.write_file(TOMBSTONES_FILE, &bytes)?;
+        let BlockWriter { dir, parent_dir, ulid, stats, .. } = self;
+        Ok(Some(SealedBlock { dir, parent_dir, ulid, stats }))
     }
 
     fn write_index(&mut self) -> Result<(), BlockError> {
@@ -354,15 +377,27 @@ impl BlockWriter {
         let mut sink = writer.finish(all.chain(entries)).map_err(index_error())?;
         sink.sync()
     }
+}
 
+impl CreatingDir {
     fn write_file(&self, name: &str, bytes: &[u8]) -> Result<(), BlockError> {
-        let path = self.dir.path.join(name);
-        let mut sink = FileSink::create(&self.dir.env, &path)?;
+        let path = self.path.join(name);
+        let mut sink = FileSink::create(&self.env, &path)?;
         sink.write_all(bytes).map_err(BlockError::io(&path))?;
         sink.sync()
     }
+}
 
-    fn publish(&mut self) -> Result<(), BlockError> {
+impl SealedBlock {
+    /// Makes the block durable under its name. `split` is the set that it belongs to, if it does to one.
+    ///
+    /// # Errors
+    /// As [`BlockWriter::finish`].
+    pub(crate) fn publish(mut self, source: BlockSource, split: Split) -> Result<BlockMeta, BlockError> {
+        let meta = self.meta(source, split);
+        let mut bytes = Vec::new();
+        meta.encode(&mut bytes);
+        self.dir.write_file(META_FILE, &bytes)?;
         let disk = &self.dir.env.disk;
         let chunks_dir = self.dir.path.join(CHUNKS_DIR);
         disk.sync_dir(&chunks_dir).map_err(BlockError::io(&chunks_dir))?;
@@ -370,7 +405,30 @@ impl BlockWriter {
         let path = self.parent_dir.join(self.ulid.to_string());
         disk.rename(&self.dir.path, &path).map_err(BlockError::io(&path))?;
         self.dir.complete = true;
-        disk.sync_dir(&self.parent_dir).map_err(BlockError::io(&self.parent_dir))
+        disk.sync_dir(&self.parent_dir).map_err(BlockError::io(&self.parent_dir))?;
+        Ok(meta)
+    }
+
+    fn meta(&self, source: BlockSource, split: Split) -> BlockMeta {
+        let sources = if source.sources.is_empty() { vec![self.ulid] } else { source.sources };
+        let (level, parents) = (source.level, source.parents);
+        let Split { set: split_set, blocks: split_blocks } = split;
+        BlockMeta {
+            ulid: self.ulid,
+            min_time: source.range.start,
+            max_time: source.range.end,
+            stats: self.stats.clone(),
+            compaction: Compaction {
+                level,
+                sources,
+                parents,
+                split_set,
+                split_blocks,
+                ..Compaction::default()
+            },
+            version: meta::VERSION,
+            unknown: Default::default(),
+        }
     }
 }
 

@@ -184,7 +184,7 @@ static SETTINGS: &[Setting] = &[
     at_start(
         "compaction-size",
         "2GiB",
-        "Bytes of blocks that one compaction step may read; 0 switches compaction off",
+        "Bytes of a block that compaction writes, larger ones are split by series; 0 switches compaction off",
         |s, v| set(&mut s.server.tsdb.compaction_bytes_max, size(v)),
     ),
     at_start(
@@ -192,6 +192,18 @@ static SETTINGS: &[Setting] = &[
         "64MiB",
         "Bytes a second that compaction reads and writes at most; 0 = no limit",
         |s, v| set(&mut s.server.tsdb.compaction_bytes_per_second, size(v)),
+    ),
+    at_start(
+        "open-block-maps",
+        "8192",
+        "Memory maps of open blocks at most; Linux grants a process 65530 for everything",
+        |s, v| set(&mut s.server.tsdb.open_blocks.maps_max, count(v).map(|count| count as u64)),
+    ),
+    at_start(
+        "open-block-memory",
+        "512MiB",
+        "Memory of open blocks at most, mapped files aside; a quarter of it is kept for the next query",
+        |s, v| set(&mut s.server.tsdb.open_blocks.bytes_max, size_at_least(v, 1 << 20)),
     ),
     at_start("min-free-space", "64MiB", "Writes are refused when less is free on the disk", |s, v| {
         set(&mut s.server.tsdb.free_bytes_min, size(v))

@@ -1,10 +1,11 @@
 //! Every byte on disk: chunks, postings, symbols, index, WAL frames, checkpoint slices, definitions, metadata,
-//! tombstones, meta. Pure functions.
+//! block catalogue, tombstones, meta. Pure functions.
 //!
 //! Holds: readers take untrusted bytes and never panic; writers and readers of a format stand together; each
 //! format has a document in `docs/`.
 //! Not here: files, syncing, caching.
 
+pub mod catalogue;
 pub mod chunks;
 pub mod definitions;
 pub mod dense;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chronolith_block::{Block, BlockError, CompactError, DeleteError};
+use chronolith_block::{BlockEntry, BlockError, CompactError, DeleteError};
 use chronolith_head::{DeleteProgress, HeadError};
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector, TenantId, TimeRange};
 use parking_lot::MutexGuard;
@@ -112,18 +112,32 @@ impl Tsdb {
         self.cut_head(tenant, selectors, range)?;
         let blocks = self.blocks_of(tenant);
         // Files that are only hidden would come back with a crash, without tombstones.
-        blocks.remove_doomed(&self.env)?;
+        blocks.remove_doomed(&self.blocks)?;
         let mut report = DeleteReport::default();
-        for block in blocks.list() {
-            let Some(deleted) = block.delete(&self.env, selectors, range)? else { continue };
-            report.series_count += deleted.series_count;
-            report.block_count += 1;
-            blocks.replace(&[block.meta().ulid], Some(deleted.block));
-        }
+        let deleted = self.delete_in_blocks(&blocks, selectors, range, &mut report);
+        self.blocks.commit();
+        deleted?;
         let DeleteReport { series_count, block_count } = report;
         self.counters.deletions.fetch_add(1, Ordering::Relaxed);
         tracing::info!(%tenant, range.start, range.end, series_count, block_count, "series deleted");
         Ok(report)
+    }
+
+    fn delete_in_blocks(
+        &self,
+        blocks: &TenantBlocks,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+        report: &mut DeleteReport,
+    ) -> Result<(), AdminError> {
+        for entry in blocks.in_range(range) {
+            let block = self.blocks.open(blocks, &entry)?;
+            let Some(deleted) = block.delete(&self.env, selectors, range)? else { continue };
+            report.series_count += deleted.series_count;
+            report.block_count += 1;
+            blocks.replace(&self.blocks, &[entry], vec![BlockEntry::new(deleted.block.record())]);
+        }
+        Ok(())
     }
 
     /// Cuts the windows of the head that have samples to delete to blocks, and frees the log of them.
@@ -170,10 +184,10 @@ impl Tsdb {
     pub fn clean_tombstones(&self, tenant: &TenantId) -> Result<u64, AdminError> {
         let _upkeep = self.take_upkeep()?;
         let blocks = self.blocks_of(tenant);
-        blocks.remove_doomed(&self.env)?;
+        blocks.remove_doomed(&self.blocks)?;
         let mut cleaned_count = 0;
-        for block in blocks.list().into_iter().filter(|block| block.tombstone_count() > 0) {
-            self.clean(tenant, &blocks, block)?;
+        for block in blocks.list().iter().filter(|block| block.record().tombstone_count > 0) {
+            self.clean(tenant, &blocks, block.clone())?;
             cleaned_count += 1;
             self.counters.cleaned_blocks.fetch_add(1, Ordering::Relaxed);
         }
@@ -184,16 +198,16 @@ impl Tsdb {
         &self,
         tenant: &TenantId,
         blocks: &Arc<TenantBlocks>,
-        block: Arc<Block>,
+        block: Arc<BlockEntry>,
     ) -> Result<(), AdminError> {
-        let ulid = block.meta().ulid;
+        let ulid = block.ulid();
         let step = Step { tenant: tenant.clone(), blocks: blocks.clone(), inputs: vec![block] };
         if !self.has_room_for(&step) {
             return Err(AdminError::NoSpace(ulid));
         }
         self.compact_step(&step, Urgency::Asked).map_err(|error| {
-            if let CompactError::LeftBehind { dir, .. } = &error {
-                blocks.doom([dir.clone()]);
+            if let CompactError::LeftBehind { dirs, .. } = &error {
+                blocks.doom(dirs.clone());
             }
             AdminError::Compact(error)
         })

@@ -4,13 +4,16 @@
 //! off is no damage: nobody was told that it is stored; it is named as a note.
 //! Not here: repair.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{DecodeError, Env, Mapped};
-use chronolith_format::{definitions, metadata, sealed, slice, wal};
+use chronolith_format::catalogue::Change;
+use chronolith_format::meta::Ulid;
+use chronolith_format::{catalogue, definitions, metadata, sealed, slice, wal};
 use chronolith_model::TenantId;
 
+use crate::catalogue::FILE_NAME as CATALOGUE_FILE;
 use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
 use crate::tenant::TENANTS_DIR;
 
@@ -62,7 +65,7 @@ impl CheckReport {
     }
 }
 
-/// Verifies everything below `dir`: WAL, definitions, metadata, slices, the sealed chunks that they refer to, and all blocks.
+/// Verifies everything below `dir`: WAL, block catalogue, definitions, metadata, slices, the sealed chunks that they refer to, and all blocks.
 /// Cost: one pass over all bytes.
 ///
 /// # Errors
@@ -75,6 +78,7 @@ pub fn check_dir(env: &Env, dir: &Path) -> std::io::Result<CheckReport> {
     let is_mirrored: Vec<bool> = copies.iter().map(|path| check_metadata(env, path, &mut report)).collect();
     check_missing_copy(env, &copies, is_mirrored.contains(&true), &mut report);
     check_tenants(env, dir, &mut report);
+    check_catalogue(env, dir, &mut report);
     Ok(report)
 }
 
@@ -383,6 +387,49 @@ fn check_tenants(env: &Env, dir: &Path, report: &mut CheckReport) {
             if !block.contains(".tmp-") {
                 check_block(env, &root.join(&name).join(&block), report);
             }
+        }
+    }
+}
+
+/// Names blocks that the catalogue has and that are not there. One that is damaged loses nothing: a start writes it anew.
+fn check_catalogue(env: &Env, dir: &Path, report: &mut CheckReport) {
+    let path = dir.join(CATALOGUE_FILE);
+    if !env.disk.exists(&path) {
+        return;
+    }
+    let bytes = match env.disk.read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) => return report.damage(&path, 0, error),
+    };
+    report.bytes += bytes.len() as u64;
+    let mut blocks: BTreeSet<(String, Ulid)> = BTreeSet::new();
+    let mut parents: BTreeSet<Ulid> = BTreeSet::new();
+    let contents = catalogue::read(&bytes, &mut |tenant, change| match change {
+        Change::Add(record) => {
+            parents.extend(&record.parents);
+            blocks.insert((tenant.to_owned(), record.ulid));
+        }
+        Change::Remove(ulid) => drop(blocks.remove(&(tenant.to_owned(), ulid))),
+    });
+    match contents {
+        Err(error) => return report.decode_damage(&path, &error),
+        Ok(contents) => {
+            for damage in contents.damages {
+                let text =
+                    format!("{} bytes belong to no good frame; a start reads the blocks instead", damage.len);
+                if damage.followed {
+                    report.damage(&path, damage.offset as u64, text);
+                } else {
+                    let place = format!("{}: offset {}", path.display(), damage.offset);
+                    report.notes.push(format!("{place}: torn end of the catalogue, {text}"));
+                }
+            }
+        }
+    }
+    for (tenant, ulid) in blocks {
+        let block_dir = dir.join(TENANTS_DIR).join(tenant).join(ulid.to_string());
+        if !parents.contains(&ulid) && !env.disk.exists(&block_dir) {
+            report.damage(&block_dir, 0, "block is missing, the catalogue names it");
         }
     }
 }

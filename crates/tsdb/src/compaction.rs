@@ -1,8 +1,8 @@
 //! Merges blocks in the background, one step at a time.
 //!
-//! Holds: a merged block is complete and durable before it takes the place of its inputs, in one change of the list;
-//! the inputs' files go after that. A crash in between leaves both, and the block that names the others as its
-//! parents hides them at the next start (`drop_replaced`). So no sample is ever missing or seen twice.
+//! Holds: merged blocks are complete and durable before they take the place of their inputs, in one change of the list;
+//! the inputs' files go after that. A crash in between leaves both, and the blocks that name the others as their
+//! parents hide them at the next start (`load`). So no sample is ever missing or seen twice.
 //! Inputs whose files cannot be removed keep their tenant waiting: a merged block is not merged again, and so
 //! does not vanish, while files that only it hides are there.
 //! Not here: what is merged next (`plan`), merging (`block::compact`), when a round runs (`upkeep`).
@@ -10,13 +10,12 @@
 mod pace;
 mod plan;
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use chronolith_base::Clock;
-use chronolith_block::{Block, CompactError, MergeRules, precedence};
+use chronolith_block::{Block, BlockEntry, CompactError, MergeRules, open_error};
 use chronolith_format::meta::Ulid;
 use chronolith_model::time::TIME_MIN_MS;
 use chronolith_model::{TenantId, TimeRange};
@@ -32,6 +31,14 @@ use plan::{Candidate, PlanBounds, plan};
 const TOMBSTONE_PART: u64 = 20;
 /// With nothing to do the next look comes after this time.
 const LOOK_EVERY_MS: i64 = 10_000;
+/// Steps of a tenant that one look plans: a tenant with many blocks is not looked through for each.
+const STEPS_PLANNED_MAX: usize = 32;
+/// Small steps that one round takes: at most so many, until it has taken so long or read so much.
+const STEPS_PER_ROUND_MAX: usize = 64;
+const ROUND_NS: u64 = 250_000_000;
+const ROUND_BYTES: u64 = 1 << 20;
+/// A step that only joins neighbours in time reads at most this many times the size of an output.
+const INPUT_PART: u64 = 4;
 /// After the first failure in a row the next try waits this long, then twice as long each time.
 const RETRY_FIRST_MS: i64 = 10_000;
 const RETRY_LAST_MS: i64 = 3_600_000;
@@ -106,6 +113,9 @@ impl CompactionState {
     }
 }
 
+/// A list of blocks as it was: each change of the list makes another one.
+type BlocksThen = Weak<Vec<Arc<BlockEntry>>>;
+
 /// What one round leaves for the next.
 #[derive(Default)]
 pub(crate) struct CompactionRounds {
@@ -115,6 +125,10 @@ pub(crate) struct CompactionRounds {
     left_alone: BTreeSet<Ulid>,
     /// Whose turn it was: the tenants behind it come first.
     last_tenant: Option<TenantId>,
+    /// Steps of that tenant that are planned and not taken: they touch neither each other nor blocks that came since.
+    planned: VecDeque<Vec<Arc<BlockEntry>>>,
+    /// Tenants whose blocks are as they should be: their list then, and what it was planned by.
+    settled: BTreeMap<TenantId, (BlocksThen, PlanBounds)>,
 }
 
 impl CompactionRounds {
@@ -134,7 +148,7 @@ pub(crate) struct Step {
     pub(crate) tenant: TenantId,
     pub(crate) blocks: Arc<TenantBlocks>,
     /// By precedence.
-    pub(crate) inputs: Vec<Arc<Block>>,
+    pub(crate) inputs: Vec<Arc<BlockEntry>>,
 }
 
 impl Step {
@@ -143,13 +157,33 @@ impl Step {
     }
 
     fn ulids(&self) -> Vec<Ulid> {
-        self.inputs.iter().map(|block| block.meta().ulid).collect()
+        self.inputs.iter().map(|block| block.ulid()).collect()
     }
 }
 
 impl Tsdb {
-    /// One step of merging, if one is due; bounded by [`crate::TsdbOptions::compaction_bytes_max`].
+    /// Steps of merging, if they are due: one, or several small ones.
     pub(crate) fn compact_due(&self, rounds: &mut CompactionRounds, now_ms: i64) {
+        let started_ns = self.env.clock.mono_ns();
+        let read_before = self.compaction.read_bytes.load(Ordering::Relaxed);
+        for _ in 0..STEPS_PER_ROUND_MAX {
+            let runs_before = self.compaction.runs.load(Ordering::Relaxed);
+            self.compact_next(rounds, now_ms);
+            let is_idle = self.compaction.runs.load(Ordering::Relaxed) == runs_before;
+            let read_bytes = self.compaction.read_bytes.load(Ordering::Relaxed) - read_before;
+            let has_waiter = self.compaction.waiting.load(Ordering::SeqCst) > 0;
+            let is_late = self.env.clock.mono_ns() - started_ns > ROUND_NS;
+            if read_bytes > ROUND_BYTES {
+                // It is the next tenant's turn.
+                rounds.planned.clear();
+            }
+            if is_idle || is_late || has_waiter || read_bytes > ROUND_BYTES {
+                return;
+            }
+        }
+    }
+
+    fn compact_next(&self, rounds: &mut CompactionRounds, now_ms: i64) {
         let is_paused = self.compaction.paused.load(Ordering::Relaxed);
         if self.options.compaction_bytes_max == 0 || is_paused || !rounds.is_due(now_ms) {
             return;
@@ -168,14 +202,18 @@ impl Tsdb {
             Err(error @ (CompactError::Write(_) | CompactError::LeftBehind { .. })) => {
                 self.count_failure(&step.tenant, &error);
                 rounds.back_off(now_ms);
-                if let CompactError::LeftBehind { dir, .. } = error {
-                    step.blocks.doom([dir]);
+                if let CompactError::LeftBehind { dirs, .. } = error {
+                    step.blocks.doom(dirs);
                 }
             }
             Err(error @ CompactError::Read(_)) => {
                 self.compaction.refused.fetch_add(1, Ordering::Relaxed);
                 self.count_failure(&step.tenant, &error);
-                rounds.left_alone.extend(step.ulids());
+                // Of a block that cannot be opened it is known which it is.
+                let damaged: Vec<_> =
+                    step.inputs.iter().filter(|e| e.is_damaged()).map(|e| e.ulid()).collect();
+                rounds.left_alone.extend(if damaged.is_empty() { step.ulids() } else { damaged });
+                rounds.planned.clear();
                 rounds.due_ms = now_ms;
             }
         }
@@ -195,32 +233,67 @@ impl Tsdb {
         let bounds_of = |tenant: &TenantId| PlanBounds {
             closed_ms: TimeRange::window_of(due_ms.max(TIME_MIN_MS), WINDOW_MS).start,
             retention_ms: limits.of(tenant).retention_ms,
-            input_bytes_max: self.options.compaction_bytes_max,
+            input_bytes_max: self.options.compaction_bytes_max.saturating_mul(INPUT_PART),
         };
-        let mut present = BTreeSet::new();
+        if let Some(step) = self.planned_step(rounds) {
+            return Some(step);
+        }
         let (mut found, mut stuck) = (None, false);
         for (tenant, blocks) in all.iter().skip(turn).chain(all.iter().take(turn)) {
-            if let Err(error) = blocks.remove_doomed(&self.env) {
+            if let Err(error) = blocks.remove_doomed(&self.blocks) {
                 self.count_failure(tenant, &error.into());
                 stuck = true;
                 continue;
             }
-            let list = blocks.list();
-            present.extend(list.iter().map(|block| block.meta().ulid));
-            let candidates: Vec<_> = list.iter().map(|block| candidate(block, &rounds.left_alone)).collect();
-            if let Some(ulids) = plan(&candidates, &bounds_of(tenant)) {
-                let chosen = |ulid: &Ulid| list.iter().find(|block| block.meta().ulid == *ulid).cloned();
-                let inputs = ulids.iter().filter_map(chosen).collect();
-                found = Some(Step { tenant: tenant.clone(), blocks: blocks.clone(), inputs });
+            let (list, bounds) = (blocks.list(), bounds_of(tenant));
+            let settled = rounds.settled.get(tenant);
+            if settled
+                .is_some_and(|(then, by)| std::ptr::eq(then.as_ptr(), Arc::as_ptr(&list)) && *by == bounds)
+            {
+                continue;
+            }
+            let candidates: Vec<_> = list.iter().map(|entry| candidate(entry, &rounds.left_alone)).collect();
+            let by_ulid: BTreeMap<Ulid, &Arc<BlockEntry>> = list.iter().map(|e| (e.ulid(), e)).collect();
+            let entries =
+                |ulids: Vec<Ulid>| ulids.iter().filter_map(|u| by_ulid.get(u).copied().cloned()).collect();
+            rounds.planned = plan(&candidates, &bounds, STEPS_PLANNED_MAX).into_iter().map(entries).collect();
+            if rounds.planned.is_empty() {
+                rounds.settled.insert(tenant.clone(), (Arc::downgrade(&list), bounds));
+                continue;
+            }
+            rounds.settled.remove(tenant);
+            rounds.last_tenant = Some(tenant.clone());
+            found = self.planned_step(rounds);
+            if found.is_some() {
                 break;
             }
         }
+        if found.is_none() {
+            let tenants = self.tenants.read();
+            rounds.settled.retain(|tenant, _| tenants.contains_key(tenant));
+        }
         if found.is_none() && stuck {
             rounds.back_off(now_ms);
-        } else if found.is_none() {
+        } else if found.is_none() && !rounds.left_alone.is_empty() {
+            let lists: Vec<_> = all.iter().map(|(_, blocks)| blocks.list()).collect();
+            let present: BTreeSet<Ulid> =
+                lists.iter().flat_map(|list| list.iter()).map(|entry| entry.ulid()).collect();
             rounds.left_alone.retain(|ulid| present.contains(ulid));
         }
         found
+    }
+
+    /// The next planned step whose blocks are all there: retention and deletions change lists between steps.
+    fn planned_step(&self, rounds: &mut CompactionRounds) -> Option<Step> {
+        let tenant = rounds.last_tenant.clone()?;
+        let blocks = self.tenants.read().get(&tenant).cloned()?;
+        while let Some(mut inputs) = rounds.planned.pop_front() {
+            if inputs.iter().all(|entry| blocks.has(entry)) {
+                inputs.sort_by_key(|entry| entry.precedence());
+                return Some(Step { tenant, blocks, inputs });
+            }
+        }
+        None
     }
 
     /// Whether the output fits beside the inputs and leaves what writes need.
@@ -243,57 +316,62 @@ impl Tsdb {
         let previous = blocks.newest_ulid();
         let pace = self.compaction.pace(&*self.env.clock, self.options.compaction_bytes_per_second, urgency);
         let limits = self.limits_of(tenant);
-        let rules = MergeRules { encoding: limits.block_encoding, duplicates: limits.duplicates };
+        let rules = MergeRules {
+            encoding: limits.block_encoding,
+            duplicates: limits.duplicates,
+            output_bytes_max: self.options.compaction_bytes_max.max(1),
+        };
         self.compaction.moved_bytes.store(0, Ordering::Relaxed);
         self.compaction.step_bytes.store(read_bytes, Ordering::Relaxed);
-        let merged = chronolith_block::compact(&self.env, &blocks.dir, previous, inputs, rules, &pace);
+        let merged = self.open_inputs(step).and_then(|opened| {
+            chronolith_block::compact(&self.env, &blocks.dir, previous, &opened, rules, &pace)
+        });
         self.compaction.step_bytes.store(0, Ordering::Relaxed);
-        let output = merged?;
-        let written_bytes = output.as_ref().map_or(0, |block| block.size_bytes());
-        if let Some(block) = &output {
+        let outputs = merged?;
+        let written_bytes = outputs.iter().map(|block| block.size_bytes()).sum();
+        for block in &outputs {
             let ms = (self.env.clock.mono_ns() - started) / 1_000_000;
             let (meta, range) = (block.meta(), block.range());
             tracing::info!(%tenant, ulid = %meta.ulid, level = meta.compaction.level, range.start, range.end,
                 series = meta.stats.num_series, samples = meta.stats.num_samples, written_bytes, ms, "blocks merged");
         }
-        blocks.replace(&step.ulids(), output);
+        let outputs = outputs.iter().map(|block| BlockEntry::new(block.record())).collect();
+        blocks.replace(&self.blocks, inputs, outputs);
         self.compaction.runs.fetch_add(1, Ordering::Relaxed);
         self.compaction.read_bytes.fetch_add(read_bytes, Ordering::Relaxed);
         self.compaction.written_bytes.fetch_add(written_bytes, Ordering::Relaxed);
-        blocks.doom(inputs.iter().map(|block| block.dir().to_owned()));
+        blocks.doom(inputs.iter().map(|entry| blocks.block_dir(entry.ulid())));
         // The output stands: what cannot be removed is tried again before this tenant's next step.
-        if let Err(error) = blocks.remove_doomed(&self.env) {
+        if let Err(error) = blocks.remove_doomed(&self.blocks) {
             self.count_failure(tenant, &error.into());
         }
         Ok(())
     }
+
+    /// Opens the inputs of a step; damage of one is as damage that is met while it is read.
+    fn open_inputs(&self, step: &Step) -> Result<Vec<Arc<Block>>, CompactError> {
+        let open = |entry| {
+            self.blocks.open(&step.blocks, entry).map_err(|error| {
+                if error.is_damage() {
+                    CompactError::Read(open_error(error))
+                } else {
+                    CompactError::Write(error)
+                }
+            })
+        };
+        step.inputs.iter().map(open).collect()
+    }
 }
 
-fn candidate(block: &Block, left_alone: &BTreeSet<Ulid>) -> Candidate {
-    let meta = block.meta();
+fn candidate(entry: &BlockEntry, left_alone: &BTreeSet<Ulid>) -> Candidate {
+    let record = entry.record();
     Candidate {
-        ulid: meta.ulid,
-        precedence: precedence(meta),
-        range: block.range(),
-        size_bytes: block.size_bytes(),
-        is_riddled: block.tombstone_count() as u64 * TOMBSTONE_PART > meta.stats.num_series,
-        left_alone: meta.compaction.failed || left_alone.contains(&meta.ulid),
+        ulid: record.ulid,
+        precedence: entry.precedence(),
+        range: entry.range(),
+        size_bytes: record.size_bytes,
+        split_set: record.split_set,
+        is_riddled: record.tombstone_count * TOMBSTONE_PART > record.series_count,
+        left_alone: record.compaction_failed || left_alone.contains(&record.ulid),
     }
-}
-
-/// Takes out of `blocks` those that a later one of them was made of, and returns their directories, oldest first.
-pub(crate) fn drop_replaced(blocks: &mut Vec<Arc<Block>>) -> Vec<PathBuf> {
-    let mut replaced = BTreeSet::new();
-    for block in blocks.iter() {
-        let meta = block.meta();
-        // A block is younger than its parents; files that say otherwise must not make blocks hide each other.
-        let older = meta.compaction.parents.iter().map(|parent| parent.ulid).filter(|ulid| *ulid < meta.ulid);
-        replaced.extend(older);
-    }
-    let (gone, kept) = blocks.drain(..).partition(|block| replaced.contains(&block.meta().ulid));
-    *blocks = kept;
-    let mut gone: Vec<Arc<Block>> = gone;
-    // Parents of parents go first: were they left alone by a crash, nothing would hide them.
-    gone.sort_by_key(|block| block.meta().ulid);
-    gone.iter().map(|block| block.dir().to_owned()).collect()
 }

@@ -3,6 +3,8 @@
 //! Not here: bytes (`format`), how samples are kept (`head`, `block`), HTTP (`server`).
 
 mod admin;
+mod blocks;
+mod catalogue;
 mod changes;
 pub mod check;
 mod compaction;
@@ -10,6 +12,7 @@ mod encoding;
 mod exemplars;
 mod ingestion_rate;
 mod limits;
+mod load;
 mod memory;
 mod merge;
 mod metadata;
@@ -23,6 +26,7 @@ mod tenant;
 mod upkeep;
 
 pub use admin::{AdminError, DeleteReport};
+pub use chronolith_block::PoolLimits;
 pub use chronolith_format::xor::EncodedChunk;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, TenantStats, WriteError,

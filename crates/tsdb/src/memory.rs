@@ -6,6 +6,9 @@ use chronolith_head::{MemoryPart, TenantMemory};
 
 use crate::store::Tsdb;
 
+/// A known block takes about this much: its entry, a pointer and a range in the list.
+const BLOCK_ENTRY_BYTES: u64 = 280;
+
 /// Memory of the store by part.
 #[derive(Debug, Clone, Default)]
 pub struct TsdbMemory {
@@ -23,28 +26,22 @@ impl Tsdb {
     /// Where memory is, and the `tenant_count` tenants with most of it.
     #[must_use]
     pub fn memory(&self, tenant_count: usize) -> TsdbMemory {
-        let lists: Vec<_> = self.tenants.read().values().map(|tenant| tenant.list()).collect();
-        let (mut index_bytes, mut search_bytes, mut file_bytes, mut block_count) = (0, 0, 0, 0);
-        for block in lists.iter().flatten() {
-            index_bytes += block.heap_bytes() as u64;
-            search_bytes += block.search_bytes() as u64;
-            file_bytes += block.size_bytes();
-            block_count += 1;
-        }
+        let (pool, block_count) = (self.blocks.pool.stats(), self.blocks.totals().count);
         let (exemplar_bytes, exemplar_count) = self.exemplars.heap_bytes();
         let (metadata_bytes, metadata_count) = self.metadata.heap_bytes();
         let head = self.head.stats();
         TsdbMemory {
             head: self.head.memory(),
             store: vec![
-                MemoryPart::new("block_indexes", index_bytes, block_count),
-                MemoryPart::new("block_searches", search_bytes, block_count),
+                MemoryPart::new("block_catalogue", BLOCK_ENTRY_BYTES * block_count, block_count),
+                MemoryPart::new("blocks_open", pool.bytes, pool.open_blocks),
+                MemoryPart::new("block_searches", self.blocks.pool.search_bytes(), pool.open_blocks),
                 MemoryPart::new("exemplars", exemplar_bytes, exemplar_count),
                 MemoryPart::new("metadata", metadata_bytes, metadata_count),
             ],
             mapped: vec![
                 MemoryPart::new("sealed_files", head.sealed_bytes, head.sealed_files),
-                MemoryPart::new("blocks", file_bytes, block_count),
+                MemoryPart::new("blocks", pool.mapped_bytes, pool.open_blocks),
             ],
             tenants: self.head.memory_by_tenant(tenant_count),
         }

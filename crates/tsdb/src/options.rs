@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::limits::LimitsTable;
 use chronolith_base::{Disk, machine};
+use chronolith_block::PoolLimits;
 use chronolith_head::{HeadError, SyncMode};
 
 /// How the store runs.
@@ -40,13 +41,16 @@ pub struct TsdbOptions {
     pub head_memory: HeadMemory,
     /// Bytes of open chunks and late samples of native histograms above which they are sealed early.
     pub histogram_bytes_max: u64,
-    /// Bytes of blocks that are merged in one step at most, which bounds how long one holds up other upkeep;
-    /// 0 = blocks are not merged.
+    /// Bytes of a block that compaction writes: what would be larger is split by series. A step that only joins neighbours in
+    /// time reads at most four times as much, which bounds how long one holds up other maintenance; overlaps and deletions are
+    /// resolved whatever the size. 0 = no compaction.
     pub compaction_bytes_max: u64,
     /// Bytes a second that merging blocks reads and writes together at most; 0 = no limit.
     pub compaction_bytes_per_second: u64,
     /// Exemplars kept in memory, all tenants together.
     pub exemplar_count_max: usize,
+    /// What open blocks may take.
+    pub open_blocks: PoolLimits,
 }
 
 impl TsdbOptions {
@@ -72,6 +76,7 @@ impl TsdbOptions {
             compaction_bytes_max: 2 << 30,
             compaction_bytes_per_second: 64 << 20,
             exemplar_count_max: 100_000,
+            open_blocks: PoolLimits::default(),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! Not here: evaluation (`promql`).
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use chronolith_block::Block;
@@ -16,26 +16,19 @@ use chronolith_model::{
     SeriesRead, TenantId, TimeRange,
 };
 
-use parking_lot::RwLock;
-
+use crate::blocks::BlockStore;
 use crate::merge::MergedSource;
-use crate::tenant::TenantBlocks;
 
 /// Head and blocks of one tenant.
 pub(crate) struct TenantQueryable {
     pub(crate) head: Arc<Head>,
     pub(crate) tenant: TenantId,
     /// Of all tenants: this one may get its first block while a query runs.
-    pub(crate) tenants: Arc<RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>>,
+    pub(crate) blocks: Arc<BlockStore>,
     pub(crate) duplicates: DuplicatePolicy,
 }
 
 impl TenantQueryable {
-    fn blocks_in(&self, range: TimeRange) -> Vec<Arc<Block>> {
-        let blocks = self.tenants.read().get(&self.tenant).map(|blocks| blocks.list()).unwrap_or_default();
-        blocks.into_iter().filter(|b| b.range().overlaps(range)).collect()
-    }
-
     /// Union of what head and blocks say, sorted, at most `limit` (0 = all).
     fn union(
         &self,
@@ -44,10 +37,11 @@ impl TenantQueryable {
         from_head: Vec<String>,
         from_block: impl Fn(&Block) -> Result<Vec<String>, QueryError>,
     ) -> Result<Vec<String>, QueryError> {
-        let mut all = from_head;
-        for block in self.blocks_in(range) {
-            all = merged(all, from_block(&block)?);
-        }
+        let fresh = || from_head.clone();
+        let mut all = self.blocks.fold_in_range(&self.tenant, range, fresh, |all, block| {
+            *all = merged(std::mem::take(all), from_block(&block)?);
+            Ok(())
+        })?;
         if limit > 0 {
             all.truncate(limit);
         }
@@ -63,7 +57,7 @@ impl TenantQueryable {
         from_block: impl Fn(&Block) -> Result<Box<dyn SeriesBatches>, QueryError>,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        for block in self.blocks_in(range) {
+        for block in self.blocks.open_in_range(&self.tenant, range)? {
             sources.push(from_block(&block)?);
         }
         if !head.is_empty() {
@@ -125,13 +119,19 @@ impl Queryable for TenantQueryable {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Option<ReadEstimate>, QueryError> {
-        let mut all = self.head.estimate(&self.tenant, selector)?;
-        for block in self.blocks_in(selector.range) {
-            ctx.check()?;
-            let one = block.estimate_read(selector)?;
-            all.series = all.series.max(one.series);
-            all.samples = all.samples.saturating_add(one.samples);
-        }
+        let head = self.head.estimate(&self.tenant, selector)?;
+        let all = self.blocks.fold_in_range(
+            &self.tenant,
+            selector.range,
+            || head,
+            |all, block| {
+                ctx.check()?;
+                let one = block.estimate_read(selector)?;
+                all.series = all.series.max(one.series);
+                all.samples = all.samples.saturating_add(one.samples);
+                Ok(())
+            },
+        )?;
         Ok(Some(all))
     }
 

@@ -92,8 +92,8 @@ impl Tsdb {
         let io = |error| AdminError::Io { path: dir.to_owned(), error };
         disk.create_dir_all(dir).map_err(io)?;
         let blocks = self.blocks_of(tenant);
-        for block in blocks.list() {
-            block.link_into(&self.env, dir)?;
+        for block in blocks.list().iter() {
+            chronolith_block::link_block(&self.env, &blocks.dir, block.ulid(), dir)?;
         }
         if head == SnapshotHead::Include {
             let mut previous = blocks.newest_ulid();

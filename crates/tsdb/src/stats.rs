@@ -1,9 +1,7 @@
 //! Counters and sizes of the whole store, for metrics, status pages and the start page.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chronolith_block::Block;
 use chronolith_head::{HeadStats, TenantStats};
 use chronolith_model::TenantId;
 
@@ -89,16 +87,15 @@ impl Tsdb {
     pub fn stats(&self) -> TsdbStats {
         let head = self.head.stats();
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let lists: Vec<_> = self.tenants.read().values().map(|t| t.list()).collect();
-        let blocks: Vec<_> = lists.into_iter().flatten().collect();
+        let blocks = self.blocks.totals();
         TsdbStats {
             head_series: head.series,
             head_chunks: head.chunks,
             head_min_time_ms: head.min_time_ms,
             head_max_time_ms: head.max_time_ms,
             tenants: self.tenants().len() as u64,
-            blocks: blocks.len() as u64,
-            block_bytes: blocks.iter().map(|b| b.size_bytes()).sum(),
+            blocks: blocks.count,
+            block_bytes: blocks.bytes,
             wal_bytes: head.wal_bytes,
             wal_sync_count: head.wal_sync_count,
             wal_sync_ns: head.wal_sync_ns,
@@ -121,7 +118,7 @@ impl Tsdb {
             slice_bytes: head.slice_bytes,
             replay_ms: self.replay_ms,
             replay_notes: self.replay_notes.iter().chain(&head.sealed_damages).cloned().collect(),
-            metrics: self.metrics(&head, &blocks),
+            metrics: self.metrics(&head),
         }
     }
 
@@ -143,10 +140,9 @@ impl Tsdb {
         self.head.series_by_tenant()
     }
 
-    fn metrics(&self, head: &HeadStats, blocks: &[Arc<Block>]) -> Vec<Metric> {
+    fn metrics(&self, head: &HeadStats) -> Vec<Metric> {
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
         let counters = &self.counters;
-        let tombstones = blocks.iter().map(|block| block.tombstone_count()).sum::<usize>();
         let (gauge, counter) = (Metric::gauge, Metric::counter);
         let (used_bytes, limit_bytes) = self.head.memory_used_and_limit();
         let mut metrics = vec![
@@ -197,7 +193,6 @@ impl Tsdb {
                 load(&counters.cleaned_blocks),
             ),
             counter("snapshots_total", "Snapshots written.", load(&counters.snapshots)),
-            gauge("block_tombstones", "Tombstones of all blocks.", tombstones as f64),
             gauge("exemplars", "Exemplars in memory.", self.exemplars.len() as f64),
             counter(
                 "metadata_entries_refused_total",
@@ -207,6 +202,7 @@ impl Tsdb {
         ];
         metrics.extend(self.upkeep_metrics());
         metrics.extend(self.compaction.metrics());
+        metrics.extend(self.blocks.metrics());
         metrics
     }
 

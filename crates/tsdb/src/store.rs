@@ -3,7 +3,6 @@
 //! Holds: a batch is acknowledged only when it is durable; a query sees a sample from its acknowledgement on.
 //! Not here: how samples are kept (`head`, `block`), when background work is due (`upkeep`).
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,11 +18,13 @@ use chronolith_model::{
 };
 use parking_lot::{Mutex, RwLock};
 
+use crate::blocks::{BlockStore, Tenants};
 use crate::changes::Changes;
-use crate::compaction::{CompactionState, drop_replaced};
+use crate::compaction::CompactionState;
 use crate::exemplars::{ExemplarFate, ExemplarRing};
 use crate::ingestion_rate::IngestionRates;
 use crate::limits::LimitsTable;
+use crate::load::{LoadedBlocks, load_blocks};
 use crate::metadata::MetadataStore;
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
@@ -53,7 +54,8 @@ pub struct Tsdb {
     pub(crate) options: TsdbOptions,
     pub(crate) head: Arc<Head>,
     limits: RwLock<LimitsTable>,
-    pub(crate) tenants: Arc<RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>>,
+    pub(crate) tenants: Arc<Tenants>,
+    pub(crate) blocks: Arc<BlockStore>,
     pub(crate) metadata: MetadataStore,
     pub(crate) exemplars: ExemplarRing,
     ingestion_rates: IngestionRates,
@@ -115,7 +117,7 @@ impl Tsdb {
         if let Err(error) = remove_unfinished(&env, &options.data_dir) {
             notes.push(format!("an unfinished snapshot is still to be removed: {error}"));
         }
-        let tenants = load_tenants(&env, &options, &mut notes)?;
+        let blocks = open_blocks(&env, &options, &mut notes)?;
         let head_options = HeadOptions {
             sync: options.sync,
             free_bytes_min: options.free_bytes_min,
@@ -129,7 +131,7 @@ impl Tsdb {
         let (head, report) = Head::open(&env, head_options, &progress).map_err(open_error)?;
         head.measure_memory();
         notes.extend(report.notes);
-        let clock = open_clock(&env, &options, &tenants, &head, &mut notes);
+        let clock = open_clock(&env, &options, &blocks.tenants, &head, &mut notes);
         repaired.extend(report.repaired);
         for note in &notes {
             tracing::error!(note, "start");
@@ -140,7 +142,8 @@ impl Tsdb {
         let tsdb = Tsdb {
             head: Arc::new(head),
             limits: RwLock::new(options.limits.clone()),
-            tenants: Arc::new(RwLock::new(tenants)),
+            tenants: blocks.tenants.clone(),
+            blocks,
             metadata,
             ingestion_rates: IngestionRates::default(),
             measured_ns: AtomicU64::new(0),
@@ -228,9 +231,9 @@ impl Tsdb {
     /// Head and blocks of `tenant` as one; empty for a tenant without data.
     #[must_use]
     pub fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        let (head, tenant, tenants) = (self.head.clone(), tenant.clone(), self.tenants.clone());
+        let (head, tenant, blocks) = (self.head.clone(), tenant.clone(), self.blocks.clone());
         let duplicates = self.limits_of(&tenant).duplicates;
-        Arc::new(TenantQueryable { head, tenant, tenants, duplicates })
+        Arc::new(TenantQueryable { head, tenant, blocks, duplicates })
     }
 
     /// The blocks of `tenant`; the entry is made if there is none.
@@ -276,7 +279,7 @@ impl Tsdb {
     #[must_use]
     pub fn tenants(&self) -> Vec<TenantId> {
         let mut all = self.head.tenants();
-        all.extend(self.tenants.read().iter().filter(|(_, b)| !b.list().is_empty()).map(|(t, _)| t.clone()));
+        all.extend(self.tenants.read().iter().filter(|(_, b)| b.totals().count > 0).map(|(t, _)| t.clone()));
         all.sort();
         all.dedup();
         all
@@ -364,6 +367,7 @@ impl Tsdb {
             tracing::error!(%error, "writing the time of retention failed; the next start goes by an earlier one");
         }
         drop(upkeep);
+        self.blocks.commit();
         self.count_metadata_error(self.metadata.close());
         self.head.close()
     }
@@ -431,53 +435,39 @@ pub fn lock_data_dir(env: &Env, data_dir: &Path) -> Result<Box<dyn LockGuard>, O
 fn open_clock(
     env: &Env,
     options: &TsdbOptions,
-    tenants: &BTreeMap<TenantId, Arc<TenantBlocks>>,
+    tenants: &Tenants,
     head: &Head,
     notes: &mut Vec<String>,
 ) -> GuardedClock {
-    let blocks = tenants.values().flat_map(|blocks| blocks.list()).map(|block| block.range().end);
-    let newest_ms = blocks.chain(head.stats().max_time_ms).max();
+    let newest_of = |blocks: &Arc<TenantBlocks>| blocks.list().iter().map(|block| block.range().end).max();
+    let blocks = tenants.read().values().filter_map(newest_of).max();
+    let newest_ms = blocks.into_iter().chain(head.stats().max_time_ms).max();
     GuardedClock::open(env, &options.data_dir, options.retention_clock_guard_ms, newest_ms, notes)
 }
 
-fn load_tenants(
+/// All blocks; what a crash left of compacted ones is removed.
+fn open_blocks(
     env: &Env,
     options: &TsdbOptions,
     notes: &mut Vec<String>,
-) -> Result<BTreeMap<TenantId, Arc<TenantBlocks>>, OpenError> {
-    let root = options.data_dir.join(TENANTS_DIR);
-    let entries = env.disk.list(&root).map_err(|error| OpenError::Io { path: root.clone(), error })?;
+) -> Result<Arc<BlockStore>, OpenError> {
+    let LoadedBlocks { tenants, catalogue, lost_count } = load_blocks(env, options, notes)?;
     // One sync for the directories of all tenants that are there.
-    env.disk.sync_dir(&root).map_err(|error| OpenError::Io { path: root.clone(), error })?;
-    let mut tenants = BTreeMap::new();
-    for entry in entries.into_iter().filter(|e| e.is_dir) {
-        let path = root.join(&entry.name);
-        let tenant = match TenantId::new(&entry.name) {
-            Ok(tenant) => tenant,
-            Err(e) => {
-                notes.push(format!("{}: not a tenant directory, left alone: {e}", path.display()));
-                continue;
-            }
-        };
-        let (mut blocks, damaged) = chronolith_block::open_dir(env, &path);
-        for (path, error) in damaged {
-            notes.push(format!("{}: block left out: {error}", path.display()));
-        }
-        let replaced = drop_replaced(&mut blocks);
-        if !replaced.is_empty() {
-            tracing::info!(%tenant, blocks = replaced.len(), "removing blocks that were merged before the last stop");
-        }
-        let blocks = TenantBlocks::new(&options.data_dir, &tenant, blocks);
-        blocks.note_durable_dir();
-        blocks.doom(replaced);
-        if let Err(error) = blocks.remove_doomed(env) {
+    let root = options.data_dir.join(TENANTS_DIR);
+    env.disk.sync_dir(&root).map_err(|error| OpenError::Io { path: root, error })?;
+    tenants.values().for_each(|blocks| blocks.note_durable_dir());
+    let tenants = Arc::new(RwLock::new(tenants));
+    let store = Arc::new(BlockStore::new(env, options.open_blocks, catalogue, tenants, lost_count));
+    store.commit();
+    let all: Vec<_> = store.tenants.read().values().cloned().collect();
+    for blocks in all {
+        if let Err(error) = blocks.remove_doomed(&store) {
             notes.push(format!(
-                "a block that was merged into another is hidden and still to be removed: {error}"
+                "a block that was compacted into another is hidden and still to be removed: {error}"
             ));
         }
-        tenants.insert(tenant, Arc::new(blocks));
     }
-    Ok(tenants)
+    Ok(store)
 }
 
 fn open_error(error: HeadError) -> OpenError {

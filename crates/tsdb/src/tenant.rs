@@ -1,17 +1,18 @@
 //! The blocks of one tenant, and the directory they lie in.
-//! Holds: the list is sorted by precedence, which is by when the samples were written. Not here: what a block is
-//! (`block`), which blocks are replaced (`compaction`).
+//! Holds: the list is sorted by precedence, which is by when the samples were written; each change of it is noted in the
+//! catalogue. Not here: what a block is (`block`), which blocks are replaced (`compaction`), which are open (`blocks`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chronolith_base::{Disk, Env};
-use chronolith_block::{Block, BlockError, precedence};
+use chronolith_base::Disk;
+use chronolith_block::{BlockEntry, BlockError, block_dir};
 use chronolith_format::meta::Ulid;
-use chronolith_model::TenantId;
+use chronolith_model::{TenantId, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
+use crate::blocks::BlockStore;
 use crate::store::Tsdb;
 
 /// Directory below the data directory that holds one directory a tenant.
@@ -19,21 +20,81 @@ pub(crate) const TENANTS_DIR: &str = "tenants";
 
 /// Blocks of one tenant.
 pub(crate) struct TenantBlocks {
+    tenant: TenantId,
     /// `DATA/tenants/<id>`.
     pub(crate) dir: PathBuf,
-    blocks: RwLock<Vec<Arc<Block>>>,
+    list: RwLock<List>,
     /// Whether `dir` is there and its name durable.
     has_durable_dir: AtomicBool,
     /// Directories of blocks that are not in the list any more and must go before a younger block does.
     doomed: Mutex<Vec<PathBuf>>,
 }
 
+#[derive(Default)]
+struct List {
+    /// By precedence.
+    entries: Arc<Vec<Arc<BlockEntry>>>,
+    /// Of the entries, apart so that a query passes over those of other times fast.
+    ranges: Vec<TimeRange>,
+    /// Of all blocks that were ever in the list.
+    newest: Option<Ulid>,
+    totals: BlockTotals,
+}
+
+/// Sums over blocks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BlockTotals {
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+    pub(crate) tombstones: u64,
+}
+
+impl List {
+    fn insert(&mut self, entry: Arc<BlockEntry>) {
+        let place = self.entries.partition_point(|other| other.precedence() < entry.precedence());
+        self.newest = self.newest.max(Some(entry.ulid()));
+        self.totals.count += 1;
+        self.totals.bytes += entry.size_bytes();
+        self.totals.tombstones += entry.record().tombstone_count;
+        self.ranges.insert(place, entry.range());
+        Arc::make_mut(&mut self.entries).insert(place, entry);
+    }
+
+    fn remove(&mut self, entry: &BlockEntry) {
+        let place = self.entries.partition_point(|other| other.precedence() < entry.precedence());
+        if self.entries.get(place).is_none_or(|found| found.ulid() != entry.ulid()) {
+            return;
+        }
+        self.ranges.remove(place);
+        let gone = Arc::make_mut(&mut self.entries).remove(place);
+        self.totals.count -= 1;
+        self.totals.bytes -= gone.size_bytes();
+        self.totals.tombstones -= gone.record().tombstone_count;
+    }
+}
+
 impl TenantBlocks {
-    pub(crate) fn new(data_dir: &Path, tenant: &TenantId, mut blocks: Vec<Arc<Block>>) -> TenantBlocks {
-        blocks.sort_by_key(|b| precedence(b.meta()));
+    pub(crate) fn new(data_dir: &Path, tenant: &TenantId, mut entries: Vec<Arc<BlockEntry>>) -> TenantBlocks {
+        entries.sort_by_key(|entry| entry.precedence());
+        let sum = |of: fn(&BlockEntry) -> u64| entries.iter().map(|entry| of(entry)).sum();
+        let list = List {
+            ranges: entries.iter().map(|entry| entry.range()).collect(),
+            newest: entries.iter().map(|entry| entry.ulid()).max(),
+            totals: BlockTotals {
+                count: entries.len() as u64,
+                bytes: sum(BlockEntry::size_bytes),
+                tombstones: sum(|entry| entry.record().tombstone_count),
+            },
+            entries: Arc::new(entries),
+        };
         let dir = tenant_dir(data_dir, tenant);
-        let has_durable_dir = AtomicBool::new(false);
-        TenantBlocks { dir, blocks: RwLock::new(blocks), has_durable_dir, doomed: Mutex::default() }
+        TenantBlocks {
+            tenant: tenant.clone(),
+            dir,
+            list: RwLock::new(list),
+            has_durable_dir: AtomicBool::new(false),
+            doomed: Mutex::default(),
+        }
     }
 
     /// Makes the directory and its name durable, once in a process: an earlier one may have ended, or failed, between the two.
@@ -58,25 +119,54 @@ impl TenantBlocks {
     }
 
     /// All blocks, earlier written samples first.
-    pub(crate) fn list(&self) -> Vec<Arc<Block>> {
-        self.blocks.read().clone()
+    pub(crate) fn list(&self) -> Arc<Vec<Arc<BlockEntry>>> {
+        self.list.read().entries.clone()
+    }
+
+    /// Those that cover part of `range`, earlier written samples first.
+    pub(crate) fn in_range(&self, range: TimeRange) -> Vec<Arc<BlockEntry>> {
+        let list = self.list.read();
+        let both = list.ranges.iter().zip(list.entries.iter());
+        both.filter(|(of_block, _)| of_block.overlaps(range)).map(|(_, entry)| entry.clone()).collect()
+    }
+
+    /// Returns true if `entry` is in the list.
+    pub(crate) fn has(&self, entry: &Arc<BlockEntry>) -> bool {
+        let list = self.list.read();
+        let place = list.entries.partition_point(|other| other.precedence() < entry.precedence());
+        list.entries.get(place).is_some_and(|found| Arc::ptr_eq(found, entry))
+    }
+
+    pub(crate) fn totals(&self) -> BlockTotals {
+        self.list.read().totals
     }
 
     /// The name of the block that was created last: the next one gets a later name.
     pub(crate) fn newest_ulid(&self) -> Option<Ulid> {
-        self.blocks.read().iter().map(|b| b.meta().ulid).max()
+        self.list.read().newest
     }
 
-    pub(crate) fn add(&self, block: Arc<Block>) {
-        self.replace(&[], Some(block));
+    /// Where the block `ulid` lies.
+    pub(crate) fn block_dir(&self, ulid: Ulid) -> PathBuf {
+        block_dir(&self.dir, ulid)
     }
 
-    /// Takes blocks out of the list and puts one in, in one change: no reader sees both or neither.
-    pub(crate) fn replace(&self, old: &[Ulid], new: Option<Arc<Block>>) {
-        let mut blocks = self.blocks.write();
-        blocks.retain(|b| !old.contains(&b.meta().ulid));
-        blocks.extend(new);
-        blocks.sort_by_key(|b| precedence(b.meta()));
+    pub(crate) fn add(&self, store: &BlockStore, entry: Arc<BlockEntry>) {
+        self.replace(store, &[], vec![entry]);
+    }
+
+    /// Takes blocks out of the list and puts others in, in one change: no reader sees both or neither. Queries that have one
+    /// that is taken out go on reading it.
+    pub(crate) fn replace(&self, store: &BlockStore, old: &[Arc<BlockEntry>], new: Vec<Arc<BlockEntry>>) {
+        let mut list = self.list.write();
+        old.iter().for_each(|entry| list.remove(entry));
+        new.iter().for_each(|entry| list.insert(entry.clone()));
+        drop(list);
+        // A block whose tombstones changed is both old and new: its record replaces the one that is there.
+        let is_gone = |entry: &&Arc<BlockEntry>| new.iter().all(|other| other.ulid() != entry.ulid());
+        let removed = old.iter().filter(is_gone).map(|entry| entry.ulid());
+        store.catalogue.note(&self.tenant, removed, new.iter().map(|entry| entry.record()));
+        old.iter().for_each(|entry| store.pool.close(entry));
     }
 
     /// Notes directories of blocks that left the list for [`TenantBlocks::remove_doomed`].
@@ -88,10 +178,16 @@ impl TenantBlocks {
     ///
     /// # Errors
     /// Of the first one that cannot be removed; it and those behind it stay noted.
-    pub(crate) fn remove_doomed(&self, env: &Env) -> Result<(), BlockError> {
+    pub(crate) fn remove_doomed(&self, store: &BlockStore) -> Result<(), BlockError> {
+        if self.doomed.lock().is_empty() {
+            return Ok(());
+        }
+        // Else a start would miss what is removed here. On a full disk it cannot be written, and the space is needed: then a start
+        // names blocks as lost that were removed, at worst.
+        store.commit();
         let mut doomed = self.doomed.lock();
         while let Some(dir) = doomed.first() {
-            chronolith_block::remove(env, dir)?;
+            chronolith_block::remove(&store.env, dir)?;
             doomed.remove(0);
         }
         Ok(())
@@ -99,14 +195,7 @@ impl TenantBlocks {
 
     /// Returns true if there is no block, and no files of one that are still to be removed.
     fn is_empty(&self) -> bool {
-        self.blocks.read().is_empty() && self.doomed.lock().is_empty()
-    }
-
-    /// Takes a block out of the list; queries that hold it go on reading.
-    pub(crate) fn remove(&self, ulid: Ulid) -> Option<Arc<Block>> {
-        let mut blocks = self.blocks.write();
-        let at = blocks.iter().position(|b| b.meta().ulid == ulid)?;
-        Some(blocks.remove(at))
+        self.list.read().entries.is_empty() && self.doomed.lock().is_empty()
     }
 }
 

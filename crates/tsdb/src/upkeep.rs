@@ -14,7 +14,7 @@ mod retry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chronolith_block::{Block, BlockError, BlockSource, BlockWriter};
+use chronolith_block::{Block, BlockEntry, BlockError, BlockSource, BlockWriter};
 use chronolith_head::{HeadError, WindowSeries, WindowSnapshot, WindowStat};
 use chronolith_model::{BlockEncoding, TenantId, TimeRange};
 
@@ -112,6 +112,8 @@ impl Tsdb {
         }
         self.count_metadata_error(self.metadata.write_order_due(now_ms));
         self.compact_due(&mut upkeep.compaction, now_ms);
+        self.blocks.commit();
+        self.blocks.verify_some();
     }
 
     /// Cuts every window that ends before `now_ms` to a block at once, due or not, and writes a checkpoint.
@@ -123,6 +125,7 @@ impl Tsdb {
         let mut upkeep = self.upkeep.lock();
         let closed = self.head.windows().into_iter().filter(|w| w.range.end <= now_ms);
         let (_, flushed) = self.flush_ranges(block_ranges(closed, now_ms), &mut upkeep.retries, now_ms);
+        self.blocks.commit();
         flushed.map_err(|e| e.to_string())?;
         self.head.checkpoint().map(drop).map_err(|e| e.to_string())
     }
@@ -221,7 +224,10 @@ impl Tsdb {
         }
         if let Some(block) = self.finish_block(&blocks, writer, range)? {
             let (meta, ms) = (block.meta().clone(), (self.env.clock.mono_ns() - started) / 1_000_000);
-            blocks.add(block);
+            blocks.add(&self.blocks, BlockEntry::new(block.record()));
+            if self.blocks.catalogue.is_overdue() {
+                self.blocks.commit();
+            }
             tracing::info!(%tenant, ulid = %meta.ulid, range.start, range.end, series = meta.stats.num_series,
                 samples = meta.stats.num_samples, ms, "window cut to a block");
         }
@@ -259,7 +265,7 @@ impl Tsdb {
         let tenants: Vec<_> = self.tenants.read().iter().map(|(t, b)| (t.clone(), b.clone())).collect();
         for (tenant, blocks) in &tenants {
             self.remove_doomed(tenant, blocks);
-            all.extend(blocks.list().into_iter().map(|block| (tenant.clone(), blocks.clone(), block)));
+            all.extend(blocks.list().iter().map(|block| (tenant.clone(), blocks.clone(), block.clone())));
         }
         all.sort_by_key(|(_, _, block)| std::cmp::Reverse(block.range().end));
         let oldest_ms = |tenant: &TenantId, time_ms: i64| match limits.of(tenant).retention_ms {
@@ -267,6 +273,7 @@ impl Tsdb {
             retention_ms => time_ms.saturating_sub(retention_ms),
         };
         let (mut kept_bytes, mut full, mut held_count) = (0u64, false, 0);
+        let mut touched = Vec::new();
         for (tenant, blocks, block) in all {
             kept_bytes += block.size_bytes();
             let too_old = block.range().end <= oldest_ms(&tenant, trusted_ms);
@@ -277,21 +284,25 @@ impl Tsdb {
                 continue;
             }
             kept_bytes -= block.size_bytes();
-            let ulid = block.meta().ulid;
-            blocks.remove(ulid);
+            let ulid = block.ulid();
+            blocks.replace(&self.blocks, std::slice::from_ref(&block), Vec::new());
             self.changes.note_removed(&tenant, block.range().end);
             self.counters.retention_removed.fetch_add(1, Ordering::Relaxed);
             tracing::info!(%tenant, %ulid, too_old, too_much, "removing an expired block");
             // Behind blocks that it was merged from: without it a start would take them for whole.
-            blocks.doom([block.dir().to_owned()]);
-            self.remove_doomed(&tenant, &blocks);
+            blocks.doom([blocks.block_dir(ulid)]);
+            touched.push((tenant, blocks));
+        }
+        // One sync of the catalogue for all of them.
+        for (tenant, blocks) in &touched {
+            self.remove_doomed(tenant, blocks);
         }
         self.counters.held_blocks.store(held_count, Ordering::Relaxed);
     }
 
     /// Removes the files of blocks that left the list; those that cannot go are tried again at the next look.
     fn remove_doomed(&self, tenant: &TenantId, blocks: &TenantBlocks) {
-        if let Err(error) = blocks.remove_doomed(&self.env) {
+        if let Err(error) = blocks.remove_doomed(&self.blocks) {
             self.count_upkeep_error();
             tracing::error!(%tenant, %error, "removing the files of a block failed; trying again later");
         }

@@ -110,9 +110,16 @@ impl Disk for RealDisk {
     }
 
     fn map(&self, path: &Path) -> io::Result<Mapped> {
-        let file = File::open(path)?;
-        if file.metadata()?.len() == 0 {
-            return Ok(Mapped::from_slice(&[]));
+        self.map_or_copy(path, 0)
+    }
+
+    fn map_or_copy(&self, path: &Path, copy_bytes_max: u64) -> io::Result<Mapped> {
+        let mut file = File::open(path)?;
+        let len = file.metadata()?.len();
+        if len <= copy_bytes_max {
+            let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
+            file.read_to_end(&mut bytes)?;
+            return Ok(Mapped::from_slice(&bytes));
         }
         // SAFETY: the data directory is locked against other Chronolith processes, and ours never cuts a
         // file that it has mapped (`Disk::map` says so), so pages stay valid. An outsider who truncates the
@@ -126,9 +133,10 @@ impl Disk for RealDisk {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let meta = entry.metadata()?;
-            let len = if meta.is_dir() { 0 } else { meta.len() };
-            entries.push(DirEntry { name, is_dir: meta.is_dir(), len });
+            // The directory says what kind its entries are: only files cost a look at the entry itself.
+            let is_dir = entry.file_type()?.is_dir();
+            let len = if is_dir { 0 } else { entry.metadata()?.len() };
+            entries.push(DirEntry { name, is_dir, len });
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)

@@ -12,10 +12,10 @@ use chronolith_model::time::TimeRange;
 use chronolith_model::{Columns, Histogram, Queryable as _, Selector};
 
 use super::*;
-use crate::TOMBSTONES_FILE;
 use crate::tests::{
     Bits, DIR, WINDOW, add_all, context, fake_block, labels, promtool::promtool, read_all, some_series, write,
 };
+use crate::{BlockWriter, TOMBSTONES_FILE};
 
 /// Per series and time the bits of the value.
 type Model = std::collections::BTreeMap<Labels, std::collections::BTreeMap<i64, u64>>;
@@ -31,7 +31,10 @@ fn merge_by(
     duplicates: DuplicatePolicy,
 ) -> Result<Option<Arc<Block>>, CompactError> {
     let dir = inputs[0].dir().parent().unwrap();
-    compact(env, dir, None, inputs, MergeRules { encoding, duplicates }, &Unhurried)
+    let rules = MergeRules { encoding, duplicates, output_bytes_max: u64::MAX };
+    let mut outputs = compact(env, dir, None, inputs, rules, &Unhurried)?;
+    assert!(outputs.len() <= 1, "without a limit nothing is split");
+    Ok(outputs.pop())
 }
 
 /// Neither waits nor stops.
@@ -275,7 +278,8 @@ fn a_stop_and_an_empty_result_leave_nothing() {
             ControlFlow::Break(())
         }
     }
-    let rules = MergeRules { encoding: BlockEncoding::Dense, duplicates: DuplicatePolicy::KeepFirst };
+    let (encoding, duplicates) = (BlockEncoding::Dense, DuplicatePolicy::KeepFirst);
+    let rules = MergeRules { encoding, duplicates, output_bytes_max: u64::MAX };
     let stopped = compact(&env, Path::new(DIR), None, std::slice::from_ref(&block), rules, &Stop);
     assert!(matches!(stopped, Err(CompactError::Stopped)));
     let mut tombstones = Tombstones::new();
@@ -407,4 +411,60 @@ fn deleted_histograms_are_gone_before_and_after_merging() {
     assert_eq!(want.len(), 160);
     assert_same(&columns_of(&env, &block), &want);
     assert_same(&columns_of(&env, &merge(&env, &[block]).unwrap().unwrap()), &want);
+}
+
+/// A block above the size of outputs was never compacted: what was deleted of it stayed, as did what overlapped it. An output that
+/// would grow too large is split by series instead.
+#[test]
+fn an_output_that_would_grow_too_large_is_split_by_series() {
+    let (env, _, _) = Env::fake(WINDOW.end, 11);
+    let series = some_series(40, 300);
+    let part = |of: usize| -> Bits {
+        let all = series.clone().into_iter().enumerate();
+        all.filter(|(at, _)| usize::from(at % 3 < 2) == of).map(|(_, one)| one).collect()
+    };
+    let inputs = [series.clone(), part(0), part(1)].map(|part| block_of(&env, &part, WINDOW));
+    let (encoding, duplicates) = (BlockEncoding::Prometheus, DuplicatePolicy::KeepFirst);
+    let whole = merge(&env, &inputs).unwrap().unwrap();
+    let output_bytes_max = whole.size_bytes() / 4;
+    let rules = MergeRules { encoding, duplicates, output_bytes_max };
+    let outputs = compact(&env, Path::new(DIR), None, &inputs, rules, &Unhurried).unwrap();
+    assert!((4..=6).contains(&outputs.len()), "{} outputs", outputs.len());
+    let ulids: Vec<Ulid> = outputs.iter().map(|block| block.meta().ulid).collect();
+    let mut found = Bits::new();
+    for block in &outputs {
+        assert!(block.size_bytes() < 2 * output_bytes_max, "{} bytes", block.size_bytes());
+        assert_eq!(block.meta().compaction.split_blocks, ulids);
+        assert_eq!(block.meta().compaction.split_set, Some(ulids[0]));
+        assert_eq!(block.meta().compaction.parents.len(), 3);
+        assert!(block.verify().is_empty());
+        let of_block = read_all(&env, block).unwrap();
+        assert!(found.last_key_value().is_none_or(|(last, _)| of_block.keys().all(|labels| labels > last)));
+        found.extend(of_block);
+    }
+    assert_eq!(found, series);
+}
+
+/// Whatever fails while a set is named, either all of its blocks are there or none, or the error lists those that are left.
+#[test]
+fn a_failure_while_a_set_is_named_leaves_none_of_it_or_says_which() {
+    let (encoding, duplicates) = (BlockEncoding::Prometheus, DuplicatePolicy::KeepFirst);
+    for survived in 0.. {
+        let (env, _, disk) = Env::fake(WINDOW.end, 12);
+        let input = block_of(&env, &some_series(12, 100), WINDOW);
+        let rules = MergeRules { encoding, duplicates, output_bytes_max: input.size_bytes() / 3 };
+        disk.fail_after(survived);
+        let compacted = compact(&env, Path::new(DIR), None, &[input], rules, &Unhurried);
+        disk.heal();
+        let names = env.disk.list(Path::new(DIR)).unwrap();
+        let named_count = names.iter().filter(|entry| entry.name.parse::<Ulid>().is_ok()).count() - 1;
+        match compacted {
+            Ok(outputs) => {
+                assert_eq!(outputs.len(), named_count);
+                return;
+            }
+            Err(CompactError::LeftBehind { dirs, .. }) => assert!(dirs.len() >= named_count),
+            Err(_) => assert_eq!(named_count, 0, "{survived}"),
+        }
+    }
 }

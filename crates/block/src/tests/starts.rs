@@ -128,8 +128,8 @@ fn blocks_have_the_start_times_that_were_written_and_merged() {
             assert_eq!(block.verify(), []);
             blocks.push(block);
         }
-        let rules = MergeRules { encoding, duplicates };
-        let merged = compact(&env, Path::new(DIR), None, &blocks, rules, &Unhurried).unwrap().unwrap();
+        let rules = MergeRules { encoding, duplicates, output_bytes_max: u64::MAX };
+        let merged = compact(&env, Path::new(DIR), None, &blocks, rules, &Unhurried).unwrap().remove(0);
         assert_eq!(merged.verify(), []);
         // And once more with something deleted, into the other encoding.
         let deleted = Interval { first: WINDOW.start + 60_000, last: WINDOW.start + 90_000 };
@@ -145,8 +145,8 @@ fn blocks_have_the_start_times_that_were_written_and_merged() {
         env.disk.create(&merged.dir().join("tombstones")).unwrap().write_at(&bytes, 0).unwrap();
         let merged = Block::open(&env, merged.dir()).unwrap();
         let other = [BlockEncoding::Prometheus, BlockEncoding::Dense][seed as usize % 2];
-        let rules = MergeRules { encoding: other, duplicates };
-        let cut = compact(&env, Path::new(DIR), None, &[merged], rules, &Unhurried).unwrap().unwrap();
+        let rules = MergeRules { encoding: other, duplicates, output_bytes_max: u64::MAX };
+        let cut = compact(&env, Path::new(DIR), None, &[merged], rules, &Unhurried).unwrap().remove(0);
         for (idx, want) in want.iter_mut().enumerate() {
             want.retain(|time, _| !(deleted.first..=deleted.last).contains(time));
             assert_eq!(&read_series(&env, &cut, idx, TimeRange::ALL), want, "seed {seed}, series {idx}, cut");

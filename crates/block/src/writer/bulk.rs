@@ -9,9 +9,9 @@ use chronolith_format::meta::BlockMeta;
 use chronolith_format::tombstones::{Interval, Tombstones};
 
 use super::sink::FileSink;
-use super::{BlockSource, BlockWriter};
+use super::{BlockSource, BlockWriter, SealedBlock, Split};
 use crate::dictionary::{LabelDictionary, LabelRanks};
-use crate::{BlockError, INDEX_FILE, META_FILE, TOMBSTONES_FILE};
+use crate::{BlockError, INDEX_FILE, TOMBSTONES_FILE};
 
 const NONE: u32 = u32::MAX;
 
@@ -94,13 +94,9 @@ impl BlockWriter {
         self.stats.num_tombstones = tombstones.interval_count() as u64;
         let mut bytes = Vec::new();
         tombstones.encode(&mut bytes);
-        self.write_file(TOMBSTONES_FILE, &bytes)?;
-        let meta = self.meta(source);
-        bytes.clear();
-        meta.encode(&mut bytes);
-        self.write_file(META_FILE, &bytes)?;
-        self.publish()?;
-        Ok(Some(meta))
+        self.dir.write_file(TOMBSTONES_FILE, &bytes)?;
+        let BlockWriter { dir, parent_dir, ulid, stats, .. } = self;
+        SealedBlock { dir, parent_dir, ulid, stats }.publish(source, Split::default()).map(Some)
     }
 
     fn write_bulk_index(

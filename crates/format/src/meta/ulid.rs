@@ -34,6 +34,18 @@ impl Ulid {
         i64::try_from(self.0 >> 80).unwrap_or(i64::MAX)
     }
 
+    /// Its 16 bytes; their order is its order.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// From the number that [`Ulid::to_bytes`] gives, most significant byte first.
+    #[must_use]
+    pub fn from_bits(bits: u128) -> Ulid {
+        Ulid(bits)
+    }
+
     fn chars(self) -> [u8; ULID_CHARS] {
         let mut out = [0; ULID_CHARS];
         let mut rest = self.0;

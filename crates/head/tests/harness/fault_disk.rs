@@ -23,6 +23,11 @@ pub trait Fault: Send + Sync {
     /// Runs before a read at a position.
     fn before_read(&self, _path: &Path) {}
 
+    /// Runs before a file is mapped; an error takes its place.
+    fn before_map(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Runs before the names in a directory become durable.
     fn before_sync_dir(&self, _dir: &Path) {}
 
@@ -92,6 +97,7 @@ impl Disk for FaultDisk {
         self.inner.read(path)
     }
     fn map(&self, path: &Path) -> io::Result<Mapped> {
+        self.fault.before_map(path)?;
         self.inner.map(path)
     }
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {

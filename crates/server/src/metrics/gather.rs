@@ -295,6 +295,23 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
     sheet.gauge("wal_spare_bytes", "Bytes of WAL segments prepared or kept for reuse.", spare_bytes);
     let sync_seconds = stats.wal_sync_ns as f64 / 1e9;
     sheet.counter("wal_sync_seconds_total", "Time spent in syncs of the WAL.", sync_seconds);
+    tsdb_counters(stats, sheet);
+    let flag = |set: bool| f64::from(u8::from(set));
+    sheet.gauge("wal_poisoned", "Whether the WAL refuses writes until a restart.", flag(stats.wal_poisoned));
+    sheet.gauge("disk_full", "Whether writes are refused for lack of space.", flag(stats.disk_full));
+    sheet.gauge("replay_duration_seconds", "Duration of the last replay.", stats.replay_ms as f64 / 1000.0);
+    let notes = stats.replay_notes.len() as f64;
+    sheet.gauge("replay_notes", "Findings of the last replay (torn tail, damaged frames).", notes);
+    for metric in &stats.metrics {
+        let kind = match metric.kind {
+            MetricKind::Counter => FamilyKind::Counter,
+            MetricKind::Gauge => FamilyKind::Gauge,
+        };
+        sheet.family(metric.name, kind, metric.help, vec![plain(metric.value)]);
+    }
+}
+
+fn tsdb_counters(stats: &TsdbStats, sheet: &mut Sheet) {
     for (name, help, value) in [
         ("wal_syncs_total", "Syncs of the WAL.", stats.wal_sync_count),
         ("wal_batches_total", "Batches made durable.", stats.wal_batch_count),
@@ -329,19 +346,6 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
         ("checkpoint_written_bytes_total", "Bytes written to slices and definitions.", stats.slice_bytes),
     ] {
         sheet.counter(name, help, value as f64);
-    }
-    let flag = |set: bool| f64::from(u8::from(set));
-    sheet.gauge("wal_poisoned", "Whether the WAL refuses writes until a restart.", flag(stats.wal_poisoned));
-    sheet.gauge("disk_full", "Whether writes are refused for lack of space.", flag(stats.disk_full));
-    sheet.gauge("replay_duration_seconds", "Duration of the last replay.", stats.replay_ms as f64 / 1000.0);
-    let notes = stats.replay_notes.len() as f64;
-    sheet.gauge("replay_notes", "Findings of the last replay (torn tail, damaged frames).", notes);
-    for metric in &stats.metrics {
-        let kind = match metric.kind {
-            MetricKind::Counter => FamilyKind::Counter,
-            MetricKind::Gauge => FamilyKind::Gauge,
-        };
-        sheet.family(metric.name, kind, metric.help, vec![plain(metric.value)]);
     }
 }
 

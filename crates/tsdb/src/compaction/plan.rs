@@ -6,6 +6,9 @@
 //! so planning comes to an end.
 //! Not here: when a step is done, disk space (`compaction`).
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use chronolith_format::meta::Ulid;
 use chronolith_model::TimeRange;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
@@ -18,7 +21,7 @@ use crate::store::WINDOW_MS;
 const LEVELS_MS: [i64; 5] = [3 * WINDOW_MS, 12 * WINDOW_MS, 36 * WINDOW_MS, 108 * WINDOW_MS, 324 * WINDOW_MS];
 /// A block is at most this part of the retention wide: what is kept beyond the retention is at most one block.
 const RETENTION_PART: i64 = 10;
-/// Blocks merged in one step: each has its files mapped and one series in memory.
+/// Blocks merged in one step: each is open and has one series in memory. Two sets that overlap may have more.
 const INPUT_COUNT_MAX: usize = 64;
 /// Overlapping blocks of at most this size together are merged whatever their sizes.
 const SMALL_BYTES: u64 = 8 << 20;
@@ -42,6 +45,8 @@ pub(crate) struct Candidate {
     pub(crate) precedence: (Ulid, Ulid),
     pub(crate) range: TimeRange,
     pub(crate) size_bytes: u64,
+    /// The set of blocks split by series that it belongs to.
+    pub(crate) split_set: Option<Ulid>,
     /// Enough of it is deleted to rewrite it alone.
     pub(crate) is_riddled: bool,
     /// It cannot be merged (a try was refused, or its `meta.json` says so).
@@ -49,30 +54,73 @@ pub(crate) struct Candidate {
 }
 
 /// Bounds of a plan.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PlanBounds {
     /// Windows that end later are still being written.
     pub(crate) closed_ms: i64,
     /// Retention; 0 = none.
     pub(crate) retention_ms: i64,
-    /// Bytes of all inputs of a step, which bounds those of its output.
+    /// Bytes of all inputs of a step; two that overlap may be larger, as may one with deletions.
     pub(crate) input_bytes_max: u64,
 }
 
-/// The blocks to be merged next, by precedence; `None` if all is as it should be. Overlapping blocks come first,
-/// those with the most overlap before others; then the narrowest aligned range that holds several blocks, the
-/// oldest before others; then single blocks of which much is deleted.
-pub(crate) fn plan(blocks: &[Candidate], bounds: &PlanBounds) -> Option<Vec<Ulid>> {
-    let mut by_start: Vec<&Candidate> = blocks.iter().filter(|b| !b.range.is_empty()).collect();
-    by_start.sort_by_key(|b| (b.range.start, b.precedence));
-    let chosen = overlapping(&by_start, bounds)
-        .or_else(|| aligned(&by_start, bounds))
-        .or_else(|| riddled(&by_start, bounds))?;
-    Some(chosen.into_iter().map(|b| b.ulid).collect())
+/// Blocks that are planned as one: a set that was split by series overlaps in time, and is as it should be.
+struct Unit {
+    ulids: Vec<Ulid>,
+    /// Of its oldest block.
+    precedence: (Ulid, Ulid),
+    range: TimeRange,
+    size_bytes: u64,
+    left_alone: bool,
 }
 
-fn overlapping<'a>(by_start: &[&'a Candidate], bounds: &PlanBounds) -> Option<Vec<&'a Candidate>> {
-    let mut best: Vec<&Candidate> = Vec::new();
+fn units_of(blocks: &[Candidate]) -> Vec<Unit> {
+    let mut units: Vec<Unit> = Vec::with_capacity(blocks.len());
+    let mut sets: BTreeMap<Ulid, usize> = BTreeMap::new();
+    for block in blocks.iter().filter(|b| !b.range.is_empty()) {
+        let place = block.split_set.map(|set| *sets.entry(set).or_insert(units.len()));
+        match place.and_then(|place| units.get_mut(place)) {
+            Some(unit) => {
+                unit.ulids.push(block.ulid);
+                unit.precedence = unit.precedence.min(block.precedence);
+                let (start, end) =
+                    (unit.range.start.min(block.range.start), unit.range.end.max(block.range.end));
+                unit.range = TimeRange::new(start, end);
+                unit.size_bytes = unit.size_bytes.saturating_add(block.size_bytes);
+                unit.left_alone |= block.left_alone;
+            }
+            None => units.push(Unit {
+                ulids: vec![block.ulid],
+                precedence: block.precedence,
+                range: block.range,
+                size_bytes: block.size_bytes,
+                left_alone: block.left_alone,
+            }),
+        }
+    }
+    units.sort_by_key(|unit| (unit.range.start, unit.precedence));
+    units
+}
+
+/// The blocks to be merged next, at most `limit` steps that do not touch each other, each by precedence; none if all is as it should
+/// be. Overlapping blocks come first, those with the most overlap before others; then the narrowest aligned ranges that hold several
+/// blocks, the oldest before others; then single blocks of which much is deleted. Cost: sorts the blocks, then one pass a kind of step.
+pub(crate) fn plan(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> Vec<Vec<Ulid>> {
+    let units = units_of(blocks);
+    let by_start: Vec<&Unit> = units.iter().collect();
+    let mut steps = overlapping(&by_start, bounds, limit);
+    if steps.is_empty() {
+        steps = aligned(&by_start, bounds, limit);
+    }
+    let ulids_of = |units: &Vec<&Unit>| units.iter().flat_map(|unit| unit.ulids.iter().copied()).collect();
+    match steps.as_slice() {
+        [] => riddled(blocks, bounds, limit),
+        steps => steps.iter().map(ulids_of).collect(),
+    }
+}
+
+fn overlapping<'a>(by_start: &[&'a Unit], bounds: &PlanBounds, limit: usize) -> Vec<Vec<&'a Unit>> {
+    let mut steps: Vec<Vec<&Unit>> = Vec::new();
     let mut rest = by_start;
     while let Some(first) = rest.first() {
         let mut end = first.range.end;
@@ -83,31 +131,35 @@ fn overlapping<'a>(by_start: &[&'a Candidate], bounds: &PlanBounds) -> Option<Ve
         });
         let (set, behind) = rest.split_at(connected.count().max(1));
         rest = behind;
-        if set.len() > best.len().max(1) && end <= bounds.closed_ms {
+        if set.len() >= 2 && end <= bounds.closed_ms {
             let mut set = set.to_vec();
             set.sort_by_key(|b| b.precedence);
             let run = longest_run(&set, bounds.input_bytes_max);
-            if run.len() > best.len() {
-                best = run.to_vec();
+            if !run.is_empty() {
+                steps.push(run.to_vec());
             }
         }
     }
-    (!best.is_empty()).then_some(best)
+    steps.sort_by_key(|step| Reverse(step.len()));
+    steps.truncate(limit);
+    steps
 }
 
 /// The longest stretch of `set` (by precedence) that is worth merging; of equally long ones that with the fewest bytes.
-fn longest_run<'s, 'a>(set: &'s [&'a Candidate], input_bytes_max: u64) -> &'s [&'a Candidate] {
-    let mut best: (&[&Candidate], u64) = (&[], 0);
+fn longest_run<'s, 'a>(set: &'s [&'a Unit], input_bytes_max: u64) -> &'s [&'a Unit] {
+    let mut best: (&[&Unit], u64) = (&[], 0);
     for start in 0..set.len() {
-        let (mut total, mut largest) = (0u64, 0u64);
-        for (end, block) in set.iter().enumerate().skip(start).take(INPUT_COUNT_MAX) {
-            total = total.saturating_add(block.size_bytes);
-            largest = largest.max(block.size_bytes);
-            if block.left_alone || total > input_bytes_max {
+        let (mut total, mut largest, mut block_count) = (0u64, 0u64, 0);
+        for (end, unit) in set.iter().enumerate().skip(start) {
+            total = total.saturating_add(unit.size_bytes);
+            largest = largest.max(unit.size_bytes);
+            block_count += unit.ulids.len();
+            let count = end + 1 - start;
+            // Two that overlap are merged whatever their sizes: else a large one would overlap others for ever.
+            if unit.left_alone || count > 2 && (total > input_bytes_max || block_count > INPUT_COUNT_MAX) {
                 break;
             }
             let worth = total <= SMALL_BYTES || largest / REWRITE_PART <= total - largest;
-            let count = end + 1 - start;
             let better = count > best.0.len() || (count == best.0.len() && total < best.1);
             if count >= 2 && worth && better {
                 best = (&set[start..=end], total);
@@ -117,37 +169,59 @@ fn longest_run<'s, 'a>(set: &'s [&'a Candidate], input_bytes_max: u64) -> &'s [&
     best.0
 }
 
-fn aligned<'a>(by_start: &[&'a Candidate], bounds: &PlanBounds) -> Option<Vec<&'a Candidate>> {
+fn aligned<'a>(by_start: &[&'a Unit], bounds: &PlanBounds, limit: usize) -> Vec<Vec<&'a Unit>> {
     // The newest block waits for its neighbours, as its range is the last one that came.
-    let newest_ms = by_start.last()?.range.start;
-    let done_ms = bounds.closed_ms.min(newest_ms);
+    let Some(newest) = by_start.last() else { return Vec::new() };
+    let done_ms = bounds.closed_ms.min(newest.range.start);
     let widest_ms = if bounds.retention_ms == 0 { i64::MAX } else { bounds.retention_ms / RETENTION_PART };
-    LEVELS_MS.into_iter().take_while(|&width| width <= widest_ms).find_map(|width_ms| {
-        let mut rest = by_start;
-        while let Some(first) = rest.first() {
-            let Some(range) = range_around(first.range, width_ms) else {
-                rest = &rest[1..];
-                continue;
-            };
-            let inside = rest.iter().take_while(|b| b.range.start < range.end).count();
-            let (set, behind) = rest.split_at(inside.max(1));
-            rest = behind;
-            if range.end <= done_ms && is_whole(set, range, by_start) && fits(set, bounds.input_bytes_max) {
-                let mut set = set.to_vec();
-                set.sort_by_key(|b| b.precedence);
-                return Some(set);
-            }
+    for width_ms in LEVELS_MS.into_iter().take_while(|&width| width <= widest_ms) {
+        let steps = aligned_in(by_start, width_ms, done_ms, bounds.input_bytes_max, limit);
+        if !steps.is_empty() {
+            return steps;
         }
-        None
-    })
+    }
+    Vec::new()
 }
 
-/// The first block that is rewritten without what is deleted.
-fn riddled<'a>(by_start: &[&'a Candidate], bounds: &PlanBounds) -> Option<Vec<&'a Candidate>> {
-    let is_due = |b: &&&Candidate| {
-        b.is_riddled && b.range.end <= bounds.closed_ms && fits(&[b], bounds.input_bytes_max)
-    };
-    by_start.iter().find(is_due).map(|b| vec![*b])
+/// Steps that merge all of an aligned range of `width_ms`, the oldest first.
+fn aligned_in<'a>(
+    by_start: &[&'a Unit],
+    width_ms: i64,
+    done_ms: i64,
+    input_bytes_max: u64,
+    limit: usize,
+) -> Vec<Vec<&'a Unit>> {
+    let mut steps = Vec::new();
+    let mut rest = by_start;
+    // The latest end of all blocks before `rest`: none of them may reach into the range.
+    let mut reached_ms = i64::MIN;
+    while let Some(first) = rest.first().filter(|_| steps.len() < limit) {
+        let range = range_around(first.range, width_ms);
+        let inside = range.map_or(0, |range| rest.iter().take_while(|b| b.range.start < range.end).count());
+        let (set, behind) = rest.split_at(inside.max(1));
+        let set_end = set.iter().map(|b| b.range.end).max().unwrap_or(i64::MIN);
+        if let Some(range) = range
+            && range.end <= done_ms
+            && set.len() >= 2
+            && reached_ms <= range.start
+            && set_end <= range.end
+            && fits(set, input_bytes_max)
+        {
+            let mut set = set.to_vec();
+            set.sort_by_key(|b| b.precedence);
+            steps.push(set);
+        }
+        (rest, reached_ms) = (behind, reached_ms.max(set_end));
+    }
+    steps
+}
+
+/// Blocks that are rewritten without what is deleted, each alone.
+fn riddled(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> Vec<Vec<Ulid>> {
+    let is_due = |b: &&Candidate| b.is_riddled && b.range.end <= bounds.closed_ms && !b.left_alone;
+    let mut due: Vec<&Candidate> = blocks.iter().filter(is_due).collect();
+    due.sort_by_key(|b| (b.range.start, b.precedence));
+    due.into_iter().take(limit).map(|b| vec![b.ulid]).collect()
 }
 
 /// The aligned range that holds all of `range`, if there is one.
@@ -159,17 +233,10 @@ fn range_around(range: TimeRange, width_ms: i64) -> Option<TimeRange> {
     (range.end <= around.end).then_some(around)
 }
 
-/// Whether `set` is several blocks inside `range`, and no other reaches into it.
-fn is_whole(set: &[&Candidate], range: TimeRange, all: &[&Candidate]) -> bool {
-    let overlapping_count = all.iter().filter(|b| b.range.overlaps(range)).count();
-    set.len() >= 2
-        && overlapping_count == set.len()
-        && set.iter().all(|b| range.start <= b.range.start && b.range.end <= range.end)
-}
-
-fn fits(set: &[&Candidate], input_bytes_max: u64) -> bool {
+fn fits(set: &[&Unit], input_bytes_max: u64) -> bool {
     let total = set.iter().fold(0u64, |sum, b| sum.saturating_add(b.size_bytes));
-    set.len() <= INPUT_COUNT_MAX && total <= input_bytes_max && !set.iter().any(|b| b.left_alone)
+    let block_count: usize = set.iter().map(|b| b.ulids.len()).sum();
+    block_count <= INPUT_COUNT_MAX && total <= input_bytes_max && !set.iter().any(|b| b.left_alone)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ fn blocks(list: &[(i64, i64, u64)]) -> Vec<Candidate> {
             precedence: (ulid, ulid),
             range,
             size_bytes: kb << 10,
+            split_set: None,
             is_riddled: false,
             left_alone: false,
         }
@@ -26,7 +27,7 @@ fn bounds() -> PlanBounds {
 }
 
 fn places(blocks: &[Candidate], bounds: &PlanBounds) -> Vec<usize> {
-    let chosen = plan(blocks, bounds).unwrap_or_default();
+    let chosen = plan(blocks, bounds, 1).pop().unwrap_or_default();
     chosen.iter().map(|ulid| blocks.iter().position(|b| b.ulid == *ulid).unwrap()).collect()
 }
 
@@ -125,7 +126,7 @@ fn blocks_of_others_do_not_confuse_it() {
 fn planning_comes_to_an_end_with_few_blocks() {
     let mut list = blocks(&(0..1000).map(|i| (i % 300 * 2, i % 300 * 2 + 2, 10)).collect::<Vec<_>>());
     let mut steps = 0;
-    while let Some(chosen) = plan(&list, &bounds()) {
+    while let Some(chosen) = plan(&list, &bounds(), 1).pop() {
         assert!(chosen.len() >= 2);
         let (inputs, mut rest): (Vec<_>, Vec<_>) = list.into_iter().partition(|b| chosen.contains(&b.ulid));
         steps += 1;
@@ -137,6 +138,7 @@ fn planning_comes_to_an_end_with_few_blocks() {
                 inputs.iter().map(|b| b.range.end).max().unwrap(),
             ),
             size_bytes: inputs.iter().map(|b| b.size_bytes).sum(),
+            split_set: None,
             is_riddled: false,
             left_alone: false,
         });
@@ -156,4 +158,52 @@ fn a_block_of_which_much_is_deleted_is_rewritten_when_nothing_else_is_due() {
     list[0].is_riddled = true;
     list[0].left_alone = true;
     assert_eq!(places(&list, &bounds()), [] as [usize; 0]);
+}
+
+/// Blocks above `compaction-size` were never compacted: overlaps and deletions in them stayed for ever.
+#[test]
+fn what_overlaps_or_is_deleted_is_resolved_whatever_the_size() {
+    const GB: u64 = 1 << 20;
+    check(&[(0, 2, 9 * GB), (0, 2, 2 * GB)], &[0, 1]);
+    check(&[(0, 2, 9 * GB), (0, 2, GB)], &[]);
+    check(&[(0, 2, 9 * GB), (2, 4, 9 * GB), (4, 6, 9 * GB), (6, 8, 1)], &[]);
+    let mut list = blocks(&[(0, 2, 9 * GB)]);
+    list[0].is_riddled = true;
+    assert_eq!(places(&list, &bounds()), [0]);
+}
+
+#[test]
+fn a_set_that_was_split_by_series_counts_as_one_block() {
+    const MB: u64 = 1 << 10;
+    let set_of = |list: &mut [Candidate], set: u64| {
+        let name = Some(Ulid::new(set as i64, 7));
+        list.iter_mut().for_each(|block| block.split_set = name);
+    };
+    let mut list = blocks(&[(0, 2, 100 * MB), (0, 2, 100 * MB), (2, 4, MB)]);
+    set_of(&mut list[..2], 1);
+    assert_eq!(places(&list, &bounds()), [] as [usize; 0], "two blocks of a set do not overlap");
+    list[2].range = list[0].range;
+    assert_eq!(places(&list, &bounds()), [] as [usize; 0], "too little to rewrite both for");
+    list[2].size_bytes = 30 << 20;
+    assert_eq!(places(&list, &bounds()), [0, 1, 2]);
+    let mut list = blocks(&[(0, 2, 1), (0, 2, 1), (2, 4, 1), (4, 6, 1), (4, 6, 1), (6, 8, 1)]);
+    set_of(&mut list[..2], 1);
+    set_of(&mut list[3..5], 2);
+    assert_eq!(places(&list, &bounds()), [0, 1, 2, 3, 4]);
+    list[1].is_riddled = true;
+    list.truncate(2);
+    assert_eq!(places(&list, &bounds()), [1], "the others of the set stay");
+}
+
+/// Each step looked through all blocks once per aligned range: 200,000 blocks of a tenant took minutes.
+#[test]
+fn many_steps_are_planned_in_one_pass() {
+    let list = blocks(&(0..100_000).map(|i| (i * 2 - 150_000, i * 2 - 149_998, 1)).collect::<Vec<_>>());
+    let steps = plan(&list, &bounds(), 1000);
+    assert_eq!(steps.len(), 1000);
+    let mut all: Vec<_> = steps.iter().flatten().collect();
+    assert_eq!(all.len(), 3000);
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 3000, "no block is part of two steps");
 }

@@ -1,0 +1,87 @@
+//! Blocks that one compaction writes: the next one begins when the current one has its size.
+//!
+//! Holds: every series is whole in one block, and the blocks hold ascending series, so that no two of them share one. None has a
+//! name before all are complete on disk; each names all of them (`splitBlocks` of `meta.json`), so that a start can tell a set
+//! whose naming was interrupted from a whole one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chronolith_base::Env;
+use chronolith_format::meta::Ulid;
+
+use super::{CompactError, MergeRules};
+use crate::writer::{SealedBlock, Split};
+use crate::{Block, BlockError, BlockSource, BlockWriter, block_dir, directory};
+
+pub(super) struct Outputs<'a> {
+    env: &'a Env,
+    parent_dir: &'a Path,
+    rules: MergeRules,
+    source: BlockSource,
+    /// The set that all inputs belong to.
+    set: Option<Ulid>,
+    sealed: Vec<SealedBlock>,
+    writer: BlockWriter,
+}
+
+impl<'a> Outputs<'a> {
+    pub(super) fn new(
+        env: &'a Env,
+        parent_dir: &'a Path,
+        previous: Option<Ulid>,
+        source: BlockSource,
+        set: Option<Ulid>,
+        rules: MergeRules,
+    ) -> Result<Outputs<'a>, BlockError> {
+        let writer = begin(env, parent_dir, previous, rules)?;
+        Ok(Outputs { env, parent_dir, rules, source, set, sealed: Vec::new(), writer })
+    }
+
+    /// Where the next series goes.
+    pub(super) fn next(&mut self) -> Result<&mut BlockWriter, BlockError> {
+        if self.writer.size_bytes() >= self.rules.output_bytes_max {
+            let next = begin(self.env, self.parent_dir, Some(self.writer.ulid()), self.rules)?;
+            let full = std::mem::replace(&mut self.writer, next);
+            self.sealed.extend(full.seal(self.source.range)?);
+        }
+        Ok(&mut self.writer)
+    }
+
+    /// Names and opens all blocks; after an error none of them is left unless the error lists it.
+    pub(super) fn finish(self) -> Result<Vec<Arc<Block>>, CompactError> {
+        let Outputs { env, parent_dir, source, set, mut sealed, writer, .. } = self;
+        sealed.extend(writer.seal(source.range)?);
+        let ulids: Vec<Ulid> = sealed.iter().map(|block| block.ulid).collect();
+        let split = match ulids.as_slice() {
+            [] | [_] => Split { set, blocks: Vec::new() },
+            [first, ..] => Split { set: set.or(Some(*first)), blocks: ulids.clone() },
+        };
+        let publish = |block: SealedBlock| {
+            let dir = block_dir(parent_dir, block.ulid);
+            block.publish(source.clone(), split.clone())?;
+            Ok(dir)
+        };
+        let named: Result<Vec<PathBuf>, BlockError> = sealed.into_iter().map(publish).collect();
+        let opened = named.and_then(|dirs| dirs.iter().map(|dir| Block::open(env, dir)).collect());
+        opened.map_err(|error| {
+            // Also the one whose last sync failed may have its name.
+            let dirs = ulids.iter().map(|&ulid| block_dir(parent_dir, ulid));
+            let left: Vec<PathBuf> = dirs.filter(|dir| directory::remove(env, dir).is_err()).collect();
+            if left.is_empty() {
+                CompactError::Write(error)
+            } else {
+                CompactError::LeftBehind { dirs: left, error }
+            }
+        })
+    }
+}
+
+fn begin(
+    env: &Env,
+    parent_dir: &Path,
+    previous: Option<Ulid>,
+    rules: MergeRules,
+) -> Result<BlockWriter, BlockError> {
+    Ok(BlockWriter::create_after(env, parent_dir, previous)?.with_encoding(rules.encoding))
+}

@@ -1,0 +1,71 @@
+//! Catalogue files written and read, cut at each byte, with flipped bits.
+
+use super::*;
+
+fn record(n: u128, parents: &[u128]) -> BlockRecord {
+    BlockRecord {
+        ulid: Ulid::new(1000, n),
+        oldest_source: Ulid::new(900, n),
+        min_time: -5,
+        max_time: i64::MAX,
+        size_bytes: 1 << 40,
+        series_count: 7,
+        tombstone_count: n as u64,
+        compaction_failed: n.is_multiple_of(2),
+        split_set: (n == 3).then(|| Ulid::new(1, 2)),
+        parents: parents.iter().map(|&p| Ulid::new(1, p)).collect(),
+    }
+}
+
+fn file() -> (Vec<u8>, Vec<(String, Change)>) {
+    let mut out = encode_header(77).to_vec();
+    let mut want = Vec::new();
+    for (sequence, tenant) in (1..).zip(["a", "b", "a"]) {
+        let mut payload = Vec::new();
+        put_tenant(tenant, &mut payload);
+        for n in 0..4 {
+            let one = record(u128::from(sequence) + n, &[1, 2, 3][..n as usize % 4]);
+            put_add(&one, &mut payload);
+            want.push((tenant.to_owned(), Change::Add(one)));
+        }
+        put_remove(Ulid::new(3, 4), &mut payload);
+        want.push((tenant.to_owned(), Change::Remove(Ulid::new(3, 4))));
+        put_frame(77, sequence, &payload, &mut out);
+    }
+    (out, want)
+}
+
+fn changes(bytes: &[u8]) -> Result<(Contents, Vec<(String, Change)>), DecodeError> {
+    let mut found = Vec::new();
+    let contents = read(bytes, &mut |tenant, change| found.push((tenant.to_owned(), change)))?;
+    Ok((contents, found))
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let (bytes, want) = file();
+    let (contents, found) = changes(&bytes).expect("reads");
+    assert_eq!((contents.key, contents.sequence, contents.end), (77, 3, bytes.len()));
+    assert!(contents.damages.is_empty());
+    assert_eq!(found, want);
+}
+
+#[test]
+fn no_cut_and_no_flipped_bit_goes_unnoticed() {
+    let (bytes, want) = file();
+    for len in 0..bytes.len() {
+        let Ok((contents, found)) = changes(&bytes[..len]) else { continue };
+        assert_eq!(found, want[..found.len()], "{len}");
+        // A cut in the zeros behind the last frame takes nothing.
+        assert!(found.len() < want.len() || bytes[len..].iter().all(|&b| b == 0), "{len}");
+        assert!(contents.end <= len.next_multiple_of(8), "{len}");
+    }
+    for at in 0..bytes.len() {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 0x10;
+        if let Ok((contents, found)) = changes(&bytes) {
+            // Only the zeros between frames are under no checksum.
+            assert!(!contents.damages.is_empty() || found == want, "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What a start does to know all blocks: reads the catalogue and compares it with the names of the directories.
+//!
+//! Holds: a block that the catalogue does not name is read and added, one without a directory is named as lost; what a crash left half
+//! written, half named or half removed is removed. No block is opened.
+//! Not here: the catalogue's file (`catalogue`), damage inside of blocks (found when they are opened).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use chronolith_base::Env;
+use chronolith_base::disk::DirEntry;
+use chronolith_block::{BlockEntry, block_dir, damaged_record, is_leftover, read_record};
+use chronolith_format::catalogue::BlockRecord;
+use chronolith_format::meta::{BlockMeta, Ulid};
+use chronolith_model::TenantId;
+
+use crate::catalogue::{Catalogue, Loaded, TenantRecords};
+use crate::options::{OpenError, TsdbOptions};
+use crate::tenant::{TENANTS_DIR, TenantBlocks};
+
+/// Blocks that one kind of note names; of more it says how many.
+const NAMED_MAX: usize = 20;
+/// A missing tombstones file, as the block crate names it.
+const TOMBSTONES_FILE: &str = "tombstones";
+
+/// All blocks of a data directory.
+pub(crate) struct LoadedBlocks {
+    pub(crate) tenants: BTreeMap<TenantId, Arc<TenantBlocks>>,
+    pub(crate) catalogue: Catalogue,
+    /// Blocks that are named in the notes as lost or damaged.
+    pub(crate) lost_count: u64,
+}
+
+/// Texts of one kind, of which the first are kept.
+#[derive(Default)]
+struct Named {
+    texts: Vec<String>,
+    count: usize,
+}
+
+impl Named {
+    fn push(&mut self, text: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.texts.len() < NAMED_MAX {
+            self.texts.push(text());
+        }
+    }
+
+    fn end(self, what: &str, notes: &mut Vec<String>) -> u64 {
+        let more = self.count - self.texts.len();
+        notes.extend(self.texts);
+        if more > 0 {
+            notes.push(format!("{more} more {what}"));
+        }
+        self.count as u64
+    }
+}
+
+/// What is found on the way.
+#[derive(Default)]
+struct Findings {
+    lost: Named,
+    damaged: Named,
+    left_alone: Vec<String>,
+    added_count: usize,
+    replaced_count: usize,
+}
+
+/// Finds all blocks below the data directory.
+///
+/// # Errors
+/// [`OpenError::Io`] if the directory of tenants cannot be listed.
+pub(crate) fn load_blocks(
+    env: &Env,
+    options: &TsdbOptions,
+    notes: &mut Vec<String>,
+) -> Result<LoadedBlocks, OpenError> {
+    let root = options.data_dir.join(TENANTS_DIR);
+    let entries = env.disk.list(&root).map_err(|error| OpenError::Io { path: root.clone(), error })?;
+    let (catalogue, loaded) = Catalogue::load(env, &options.data_dir);
+    let Loaded { tenants: mut records, damage, is_present } = loaded;
+    if let Some(damage) = &damage {
+        notes.push(format!("{damage}; the block catalogue is written anew from the blocks"));
+    }
+    let mut findings = Findings::default();
+    let mut tenants = BTreeMap::new();
+    for entry in entries.into_iter().filter(|e| e.is_dir) {
+        let path = root.join(&entry.name);
+        let tenant = match TenantId::new(&entry.name) {
+            Ok(tenant) => tenant,
+            Err(e) => {
+                notes.push(format!("{}: not a tenant directory, left alone: {e}", path.display()));
+                continue;
+            }
+        };
+        let known = records.remove(&entry.name).unwrap_or_default();
+        let blocks = load_tenant(env, options, &tenant, known, &catalogue, &mut findings);
+        if let Err(error) = blocks {
+            findings.left_alone.push(format!("{}: {error}", path.display()));
+        } else if let Ok(blocks) = blocks {
+            tenants.insert(tenant, Arc::new(blocks));
+        }
+    }
+    for (tenant, known) in &records {
+        known.keys().for_each(|&ulid| findings.lose(&block_dir(&root.join(tenant), ulid)));
+    }
+    if findings.added_count > 0 && (is_present || damage.is_some()) {
+        tracing::info!(blocks = findings.added_count, "added blocks to the catalogue that it did not name");
+    }
+    if findings.replaced_count > 0 {
+        let blocks = findings.replaced_count;
+        tracing::info!(blocks, "removing blocks that were compacted before the last stop");
+    }
+    notes.append(&mut findings.left_alone);
+    let lost_count =
+        findings.lost.end("blocks are lost", notes) + findings.damaged.end("blocks are damaged", notes);
+    Ok(LoadedBlocks { tenants, catalogue, lost_count })
+}
+
+impl Findings {
+    fn lose(&mut self, dir: &Path) {
+        self.lost.push(|| format!("{}: block is missing, the catalogue names it", dir.display()));
+    }
+}
+
+/// A block that the catalogue does not name.
+struct Added {
+    record: BlockRecord,
+    meta: BlockMeta,
+}
+
+fn load_tenant(
+    env: &Env,
+    options: &TsdbOptions,
+    tenant: &TenantId,
+    mut known: TenantRecords,
+    catalogue: &Catalogue,
+    findings: &mut Findings,
+) -> std::io::Result<TenantBlocks> {
+    let dir = crate::tenant::tenant_dir(&options.data_dir, tenant);
+    let names = env.disk.list(&dir)?;
+    let (mut records, mut added) = (Vec::new(), Vec::new());
+    for DirEntry { name, .. } in names.iter().filter(|entry| entry.is_dir) {
+        if is_leftover(name) {
+            if let Err(error) = env.disk.remove_dir_all(&dir.join(name)) {
+                findings.left_alone.push(format!("{}: {error}", dir.join(name).display()));
+            }
+            continue;
+        }
+        let Ok(ulid) = name.parse::<Ulid>() else { continue };
+        match known.remove(&ulid) {
+            Some(record) if has_tombstones(env, &dir, &record) => records.push(record),
+            _ => added.extend(read_added(env, &dir.join(name), findings)),
+        }
+    }
+    let unfinished = drop_unfinished_sets(&mut added, &records);
+    // The removal of what was compacted may not have been noted: a disk that is full refuses the note and has to get the space.
+    let parents: BTreeSet<Ulid> =
+        added.iter().map(|one| &one.record).chain(&records).flat_map(parents_of).collect();
+    let lost: Vec<Ulid> = known.into_keys().collect();
+    for &ulid in lost.iter().filter(|ulid| !parents.contains(ulid)) {
+        findings.lose(&block_dir(&dir, ulid));
+    }
+    findings.added_count += added.len();
+    // A record that is noted before its block is dropped below does no harm: the removal is noted behind it.
+    if !added.is_empty() || !lost.is_empty() {
+        catalogue.note(tenant, lost.into_iter(), added.iter().map(|one| &one.record));
+    }
+    records.extend(added.into_iter().map(|one| one.record));
+    let replaced = drop_replaced(&mut records);
+    findings.replaced_count += replaced.len();
+    if !replaced.is_empty() {
+        catalogue.note(tenant, replaced.iter().copied(), std::iter::empty());
+    }
+    let entries = records.into_iter().map(BlockEntry::new).collect();
+    let blocks = TenantBlocks::new(&options.data_dir, tenant, entries);
+    blocks.doom(unfinished.into_iter().chain(replaced).map(|ulid| blocks.block_dir(ulid)));
+    Ok(blocks)
+}
+
+/// Returns true unless the tombstones that the record counts are not there: then the block is read, which says what is wrong.
+fn has_tombstones(env: &Env, dir: &Path, record: &BlockRecord) -> bool {
+    record.tombstone_count == 0 || env.disk.exists(&block_dir(dir, record.ulid).join(TOMBSTONES_FILE))
+}
+
+fn read_added(env: &Env, dir: &Path, findings: &mut Findings) -> Option<Added> {
+    match read_record(env, dir) {
+        Ok((record, meta)) => Some(Added { record, meta }),
+        Err(error) => {
+            // Queries of its time fail rather than leave it out, where the time is known.
+            let damaged = damaged_record(env, dir).map(|(record, meta)| Added { record, meta });
+            let fate = if damaged.is_some() { "queries of its time fail" } else { "block left out" };
+            findings.damaged.push(|| format!("{}: {fate}: {error}", dir.display()));
+            damaged
+        }
+    }
+}
+
+/// Takes out of `added` the blocks of sets whose naming was interrupted: one of the set is missing, and all blocks that it was made
+/// of are there. Returns their names.
+fn drop_unfinished_sets(added: &mut Vec<Added>, records: &[BlockRecord]) -> Vec<Ulid> {
+    if added.iter().all(|one| one.meta.compaction.split_blocks.is_empty()) {
+        return Vec::new();
+    }
+    let present: BTreeSet<Ulid> =
+        records.iter().map(|record| record.ulid).chain(added.iter().map(|one| one.record.ulid)).collect();
+    let is_unfinished = |one: &Added| {
+        let compaction = &one.meta.compaction;
+        compaction.split_blocks.iter().any(|ulid| !present.contains(ulid))
+            && compaction.parents.iter().all(|parent| present.contains(&parent.ulid))
+    };
+    let (unfinished, kept) = added.drain(..).partition(is_unfinished);
+    *added = kept;
+    let unfinished: Vec<Added> = unfinished;
+    unfinished.into_iter().map(|one| one.record.ulid).collect()
+}
+
+fn parents_of(record: &BlockRecord) -> impl Iterator<Item = Ulid> {
+    record.parents.iter().copied()
+}
+
+/// Takes out of `records` those that a later one of them was made of, and returns their names, oldest first.
+fn drop_replaced(records: &mut Vec<BlockRecord>) -> Vec<Ulid> {
+    let replaced: BTreeSet<Ulid> = records.iter().flat_map(parents_of).collect();
+    if replaced.is_empty() {
+        return Vec::new();
+    }
+    let (gone, kept) = records.drain(..).partition(|record| replaced.contains(&record.ulid));
+    *records = kept;
+    let gone: Vec<BlockRecord> = gone;
+    // Parents of parents go first: were they left alone by a crash, nothing would hide them.
+    gone.into_iter().map(|record| record.ulid).collect::<BTreeSet<_>>().into_iter().collect()
+}
