@@ -62,7 +62,7 @@ pub(super) fn choose(
         if is_usual && !primary.has_mirror {
             return Ok(Some(chosen(primary, false)));
         }
-        if is_usual && places[1] && copy_len(env, files, newest, 1)? == primary.len {
+        if is_usual && places[1] && are_equal(env, files, newest)? {
             return Ok(Some(chosen(primary, true)));
         }
     }
@@ -104,6 +104,16 @@ fn note_damage(files: &LogFiles, newest: u64, copies: &[Inspection], notes: &mut
             notes.push(format!("{}: is missing; its copy is whole and nothing is lost", path.display()));
         }
     }
+}
+
+/// Returns true if both copies have the same bytes. A power cut may leave one of them with half of an unsynced round at its
+/// full length, so lengths alone prove nothing.
+fn are_equal(env: &Env, files: &LogFiles, generation: u64) -> Result<bool, HeadError> {
+    let map = |place| {
+        let path = definitions_path(&files.dir, generation, place);
+        env.disk.map(&path).map_err(HeadError::io(&path))
+    };
+    Ok(map(0)?[..] == map(1)?[..])
 }
 
 fn copy_len(env: &Env, files: &LogFiles, generation: u64, place: usize) -> Result<u64, HeadError> {

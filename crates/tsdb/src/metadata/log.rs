@@ -242,7 +242,7 @@ impl Copy {
     }
 }
 
-/// Gives the copy to be read, and whether both are the same as far as their length says.
+/// Gives the copy to be read, and whether both have the same bytes.
 fn choose(
     env: &Env,
     paths: &[PathBuf; 2],
@@ -254,8 +254,8 @@ fn choose(
     let primary = Copy::read(env, &paths[0])?;
     if primary.is_clean() && env.disk.exists(&paths[1]) {
         let io = |error| OpenError::Io { path: paths[1].clone(), error };
-        let mirror_len = env.disk.open(&paths[1]).and_then(|file| file.len()).map_err(io)?;
-        if primary.bytes.as_ref().is_some_and(|bytes| bytes.len() as u64 == mirror_len) {
+        let mirror = env.disk.map(&paths[1]).map_err(io)?;
+        if primary.bytes.as_ref().is_some_and(|bytes| bytes[..] == mirror[..]) {
             return Ok(Some((primary, true)));
         }
     }

@@ -245,5 +245,5 @@ async fn a_full_head_answers_429_and_what_never_fits_400() {
         metrics.contains("chronolith_write_requests_refused_total{reason=\"head_memory\"} 1\n"),
         "{metrics}"
     );
-    assert!(metrics.contains("chronolith_head_memory_limit_bytes 4194304\n"), "{metrics}");
+    assert!(metrics.contains("chronolith_head_memory_limit_bytes 4.194304e+06\n"), "{metrics}");
 }
