@@ -13,6 +13,13 @@ use harness::{NOW_MS, WINDOW_MS, World, batch, labels, read_all, tenant};
 use loom::sync::Arc;
 use loom::thread;
 
+/// Stack of a thread of the model, in words: loom's own 32 KiB are too small for a whole head.
+const STACK_WORDS: usize = 1 << 16;
+
+fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
+    thread::Builder::new().stack_size(STACK_WORDS).spawn(run).expect("a thread")
+}
+
 fn check(run: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     // Opening a head takes many locks, all before there is a second thread.
@@ -20,9 +27,11 @@ fn check(run: impl Fn() + Sync + Send + 'static) {
     model.preemption_bound = Some(2);
     let order_count = std::sync::Arc::new(AtomicUsize::new(0));
     let counted = order_count.clone();
+    let run = std::sync::Arc::new(run);
     model.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
-        run();
+        let run = run.clone();
+        spawn(move || run()).join().expect("no panic");
     });
     let order_count = order_count.load(Ordering::Relaxed);
     println!("{order_count} orders");
@@ -47,7 +56,7 @@ fn loom_a_sample_meets_the_drop_of_its_series() {
         let snapshot = head.snapshot_window(&tenant("a"), window).expect("a snapshot");
         let writer = {
             let (world, head) = (world.clone(), head.clone());
-            thread::spawn(move || {
+            spawn(move || {
                 let outcome = world.write(&head, &tenant("a"), &batch(&[(labels(1), vec![(NOW_MS, 2.0)])]));
                 assert_eq!(outcome.expect("written").rejected_count(), 0);
             })
@@ -79,7 +88,7 @@ fn loom_a_new_series_is_made_once() {
         };
         let other = {
             let (world, head) = (world.clone(), head.clone());
-            thread::spawn(move || write(&world, &head, NOW_MS + 1))
+            spawn(move || write(&world, &head, NOW_MS + 1))
         };
         let made = write(&world, &head, NOW_MS) + other.join().expect("no panic");
         assert_eq!(made, 1);
