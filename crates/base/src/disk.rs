@@ -100,8 +100,8 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn map(&self, path: &Path) -> io::Result<Mapped>;
-    /// As [`Disk::map`], but a file of at most `copy_bytes_max` bytes is copied into memory: a map costs the process one of
-    /// the few that the kernel allows it, and at least a page.
+    /// As [`Disk::map`], but a file of at most `copy_bytes_max` bytes is copied into memory: a map costs the
+    /// process one of the few that the kernel allows it, and at least a page.
     ///
     /// # Errors
     /// As the operating system reports.

@@ -1,4 +1,5 @@
-//! Named threads, and the priority of long work. Holds: every thread of the process has a name that says what it does.
+//! Named threads, and the priority of long work. Holds: every thread of the process has a name that says what
+//! it does.
 
 use std::cell::Cell;
 use std::thread::JoinHandle;
@@ -42,14 +43,14 @@ thread_local! {
     static IS_LOWERED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Begins to count the CPU time of work on this thread, see [`lower_priority_of_long_work`]. A thread that never calls it
-/// counts from its start.
+/// Begins to count the CPU time of work on this thread, see [`lower_priority_of_long_work`]. A thread that
+/// never calls it counts from its start.
 pub fn begin_work() {
     WORK_BEGAN_NS.set(cpu_time_ns());
 }
 
-/// Lowers the priority of this thread if its work has used `cpu_ns` of CPU time; otherwise returns how much of it is left.
-/// The priority stays low until the thread ends: raising it again needs a privilege.
+/// Lowers the priority of this thread if its work has used `cpu_ns` of CPU time; otherwise returns how much
+/// of it is left. The priority stays low until the thread ends: raising it again needs a privilege.
 pub fn lower_priority_of_long_work(cpu_ns: u64) -> Option<u64> {
     if IS_LOWERED.get() {
         return None;

@@ -60,7 +60,8 @@ enum Name {
     ManyBlocks(many_blocks::Options),
     /// Resident memory an active series, with and without series that come and go.
     Memory(memory::Options),
-    /// A tenant with a dashboard and a writer, alone and beside tenants with 300 clients of heavy queries and 50 writers.
+    /// A tenant with a dashboard and a writer, alone and beside tenants with 300 clients of heavy queries and
+    /// 50 writers.
     Neighbours(neighbours::Options),
     /// Ten slow shapes of query: time and memory of each, answers compared.
     Queries(queries::Options),

@@ -4,8 +4,8 @@
 //! Holds: every writer has series of its own that exist before the clock starts; a batch has one sample of each;
 //! nothing may be rejected.
 //! With `--against` two binaries do the same work in alternation (`against`).
-//! Not here: background work (no windows are cut, no checkpoints are written while the clock runs); only segments of the
-//! log are prepared, as in a server.
+//! Not here: background work (no windows are cut, no checkpoints are written while the clock runs); only
+//! segments of the log are prepared, as in a server.
 
 mod against;
 mod commit_clock;

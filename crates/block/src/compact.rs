@@ -1,10 +1,11 @@
-//! Merges several blocks of one tenant: series by labels, samples by time, into one block or, where that would grow too
-//! large, into several with other series each.
+//! Merges several blocks of one tenant: series by labels, samples by time, into one block or, where that
+//! would grow too large, into several with other series each.
 //!
 //! Holds: the output answers every query as its inputs did together. Of equal timestamps the block that was
-//! written first wins (`precedence`), or last where that is the tenant's policy; deletions of the inputs are applied, each output names its inputs as parents
-//! and is complete and durable when `compact` returns.
-//! Memory: one series at a time of every input, 4 bytes a series of every input, and what `BlockWriter` needs.
+//! written first wins (`precedence`), or last where that is the tenant's policy; deletions of the inputs are
+//! applied, each output names its inputs as parents and is complete and durable when `compact` returns.
+//! Memory: one series at a time of every input, 4 bytes a series of every input, and what `BlockWriter`
+//! needs.
 //! Not here: which blocks are merged and when the inputs go (`tsdb`), how chunks are joined (`sweep`).
 
 mod output;
@@ -76,9 +77,9 @@ pub fn precedence(meta: &BlockMeta) -> (Ulid, Ulid) {
     (meta.compaction.sources.iter().min().copied().unwrap_or(meta.ulid), meta.ulid)
 }
 
-/// Merges `inputs` (at least one) into blocks below `parent_dir` whose names sort behind `previous` and all inputs, and
-/// opens them; none if nothing is left of the inputs. Asks `pace` after every series. Cost: one pass over all bytes; full
-/// chunks that overlap nothing are copied, others are decoded and encoded again.
+/// Merges `inputs` (at least one) into blocks below `parent_dir` whose names sort behind `previous` and all
+/// inputs, and opens them; none if nothing is left of the inputs. Asks `pace` after every series. Cost: one
+/// pass over all bytes; full chunks that overlap nothing are copied, others are decoded and encoded again.
 ///
 /// # Errors
 /// [`CompactError`].

@@ -1,8 +1,9 @@
 //! Deletes samples of a block: tombstones beside the index, the block's other files untouched.
 //!
-//! Holds: the tombstones on disk are either the old ones or old and new together; whoever reads the block meanwhile goes
-//! on with what it has opened. `meta.json` counts the intervals, so that a file that is gone is not taken for a block without
-//! deletions; the tombstones are written first, and a process that ends in between has not acknowledged the deletion.
+//! Holds: the tombstones on disk are either the old ones or old and new together; whoever reads the block
+//! meanwhile goes on with what it has opened. `meta.json` counts the intervals, so that a file that is gone
+//! is not taken for a block without deletions; the tombstones are written first, and a process that ends in
+//! between has not acknowledged the deletion.
 //! Not here: the head, which blocks, when the bytes go (`tsdb`, `compact`).
 
 use std::sync::Arc;
@@ -39,9 +40,9 @@ pub struct Deleted {
 }
 
 impl Block {
-    /// Deletes the samples in `range` of the series that fit any of `selectors`; `None` if there are none. Durable when it
-    /// returns. Not to be called twice at once for one block. Cost: the series that fit, two small files, and opening the
-    /// block anew.
+    /// Deletes the samples in `range` of the series that fit any of `selectors`; `None` if there are none.
+    /// Durable when it returns. Not to be called twice at once for one block. Cost: the series that fit, two
+    /// small files, and opening the block anew.
     ///
     /// # Errors
     /// [`DeleteError`].

@@ -40,7 +40,8 @@ pub fn open_dir(env: &Env, dir: &Path) -> (Vec<Arc<Block>>, Vec<(PathBuf, BlockE
     (blocks, failed)
 }
 
-/// Returns true if this version's or Prometheus's writer or remover named it; other names are not ours to remove.
+/// Returns true if this version's or Prometheus's writer or remover named it; other names are not ours to
+/// remove.
 #[must_use]
 pub fn is_leftover(name: &str) -> bool {
     let stem = name.strip_suffix(SUFFIX_CREATING).or_else(|| name.strip_suffix(SUFFIX_DELETING));

@@ -1,7 +1,7 @@
 //! A block that is known, whether it is open or not: its catalogue record and a slot for the open block.
 //!
-//! Holds: the slot is filled and emptied by [`crate::BlockPool`] only; a block that was handed out stays usable after the slot
-//! was emptied and after its files were removed.
+//! Holds: the slot is filled and emptied by [`crate::BlockPool`] only; a block that was handed out stays
+//! usable after the slot was emptied and after its files were removed.
 //! Not here: which blocks a tenant has (`tsdb`), when a block is closed (`pool`).
 
 use std::path::{Path, PathBuf};
@@ -96,8 +96,8 @@ impl Block {
     }
 }
 
-/// What `meta.json` and the sizes of the files in `dir` say of a block, for a block that no catalogue names. The block's other
-/// files are not read. Also gives its whole `meta.json`.
+/// What `meta.json` and the sizes of the files in `dir` say of a block, for a block that no catalogue names.
+/// The block's other files are not read. Also gives its whole `meta.json`.
 ///
 /// # Errors
 /// [`BlockError`] if `meta.json` or the tombstones cannot be read, or a file cannot be found.
@@ -124,7 +124,8 @@ pub fn read_record(env: &Env, dir: &Path) -> Result<(BlockRecord, BlockMeta), Bl
     Ok((record_of(&meta, size_bytes, tombstone_count), meta))
 }
 
-/// The record of a block whose `meta.json` can be read while other files cannot: it covers time that cannot be answered.
+/// The record of a block whose `meta.json` can be read while other files cannot: it covers time that cannot
+/// be answered.
 #[must_use]
 pub fn damaged_record(env: &Env, dir: &Path) -> Option<(BlockRecord, BlockMeta)> {
     let (meta, _) = read_meta(env, dir).ok()?;

@@ -10,8 +10,8 @@ use chronolith_format::meta::Ulid;
 use crate::entry::block_dir;
 use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE};
 
-/// Links the files of the block `ulid` of `from_parent` into `to_parent`, which exists, under the block's name; durable when
-/// it returns, but for the name itself. A directory of that name must not be there.
+/// Links the files of the block `ulid` of `from_parent` into `to_parent`, which exists, under the block's
+/// name; durable when it returns, but for the name itself. A directory of that name must not be there.
 ///
 /// # Errors
 /// [`BlockError::Io`]; part of the files may be there then.

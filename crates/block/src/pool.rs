@@ -1,9 +1,10 @@
 //! Pool of open blocks: opens on demand, closes the least recently used ones that nobody reads.
 //!
-//! Holds: open blocks and blocks that were removed while a query reads them count alike, until their last reader is gone
-//! (`OpenPermit`). Blocks that nobody reads stay open up to the idle part of the budget; beyond the whole budget an open is refused, never
-//! waited for, because two queries that wait for each other's blocks would wait for ever.
-//! A file descriptor is open only while a file is mapped or copied: as many at once as threads open blocks.
+//! Holds: open blocks and blocks that were removed while a query reads them count alike, until their last
+//! reader is gone (`OpenPermit`). Blocks that nobody reads stay open up to the idle part of the budget;
+//! beyond the whole budget an open is refused, never waited for, because two queries that wait for each
+//! other's blocks would wait for ever. A file descriptor is open only while a file is mapped or copied: as
+//! many at once as threads open blocks.
 //! Not here: which blocks there are (`tsdb`).
 
 use std::path::Path;
@@ -138,9 +139,9 @@ impl BlockPool {
         }
     }
 
-    /// The block of `entry` below `parent_dir`; it stays open as long as the caller has it. Opening verifies `meta.json`,
-    /// tombstones and the index but for series and postings, which are verified when read, as chunks are.
-    /// Cost: a lock if it is open, else as [`Block::open`].
+    /// The block of `entry` below `parent_dir`; it stays open as long as the caller has it. Opening verifies
+    /// `meta.json`, tombstones and the index but for series and postings, which are verified when read, as
+    /// chunks are. Cost: a lock if it is open, else as [`Block::open`].
     ///
     /// # Errors
     /// [`BlockError`]; [`BlockError::TooManyOpen`] if the blocks that are being read leave no room.
@@ -177,7 +178,8 @@ impl BlockPool {
         }
     }
 
-    /// Opens the block and closes it again unless it is open: verifies what opening verifies, and leaves others open.
+    /// Opens the block and closes it again unless it is open: verifies what opening verifies, and leaves
+    /// others open.
     ///
     /// # Errors
     /// As [`BlockPool::open`].
@@ -241,8 +243,8 @@ impl BlockPool {
         OpenOptions { copy_bytes_max: self.limits.copy_bytes_max, counts: Some(self.counts.clone()) }
     }
 
-    /// The kernel's limit of maps or descriptors may be lower than the budget: idle blocks are closed and the open tried
-    /// once more.
+    /// The kernel's limit of maps or descriptors may be lower than the budget: idle blocks are closed and the
+    /// open tried once more.
     fn open_files(&self, dir: &Path) -> Result<Arc<Block>, BlockError> {
         match Block::open_with(&self.env, dir, &self.open_options()) {
             Err(error) if error.is_exhaustion() => {
@@ -270,8 +272,8 @@ impl BlockPool {
         Err(BlockError::TooManyOpen { path, maps_max: limits.maps_max, bytes_max: limits.bytes_max })
     }
 
-    /// Closes the least recently used blocks that nobody reads until the idle budget holds with an eighth to spare, so that
-    /// the search is paid once for many opens; all of them if `all`.
+    /// Closes the least recently used blocks that nobody reads until the idle budget holds with an eighth to
+    /// spare, so that the search is paid once for many opens; all of them if `all`.
     fn close_idle(&self, all: bool) {
         let (maps_max, bytes_max) =
             (self.limits.maps_max / IDLE_MAPS_PART, self.limits.bytes_max / IDLE_BYTES_PART);

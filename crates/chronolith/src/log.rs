@@ -1,5 +1,6 @@
 //! The process's log on standard error: text, or one JSON object per line with Prometheus's field names.
-//! Holds: a closed standard error loses lines and nothing else. Not here: what is logged, the query log (`server`).
+//! Holds: a closed standard error loses lines and nothing else. Not here: what is logged, the query log
+//! (`server`).
 
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write};

@@ -1,7 +1,7 @@
 //! Every setting, once: flag, environment variable, key of the file, default, meaning.
 //! Holds: flag before environment before file before default; an unknown key or a bad value is an error that
-//! says where it stands, an unknown environment variable is a warning (ADR 0061). A dot in a name may be written as a
-//! dash. Not here: the file's syntax (`settings::file`).
+//! says where it stands, an unknown environment variable is a warning (ADR 0061). A dot in a name may be
+//! written as a dash. Not here: the file's syntax (`settings::file`).
 
 mod file;
 mod limits;
@@ -617,7 +617,8 @@ impl Sources<'_> {
 /// Variable that names the configuration file.
 const CONFIG_VARIABLE: &str = "CHRONOLITH_CONFIG";
 
-/// A warning for each variable that is no setting. Kubernetes sets variables for its services, which may be called
+/// A warning for each variable that is no setting. Kubernetes sets variables for its services, which may be
+/// called
 /// `chronolith` and are no mistake.
 fn unknown_variables(environment: &BTreeMap<String, String>) -> Vec<String> {
     let names: Vec<String> = SETTINGS.iter().map(|setting| environment_name(setting.name)).collect();

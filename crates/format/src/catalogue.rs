@@ -1,4 +1,5 @@
-//! The block catalogue: what a start has to know of every block of every tenant, as frames that are only appended.
+//! The block catalogue: what a start has to know of every block of every tenant, as frames that are only
+//! appended.
 //!
 //! Holds: frames are those of the log, under a key of the file; readers take untrusted bytes, never panic and
 //! allocate no more than the bytes they read. Layout: `docs/catalogue.md`.

@@ -3,8 +3,8 @@
 //! `append_path WRITERS BATCHES`: each of WRITERS writers has 500 series and appends BATCHES batches of one sample of
 //! each. All run on one thread in turn and commit together, since the order of threads is chance.
 //!
-//! Holds: clock, disk and seeds are fake, so that each run executes the same instructions. Costs of a start are told from
-//! those of appends by a second run with more batches.
+//! Holds: clock, disk and seeds are fake, so that each run executes the same instructions. Costs of a start
+//! are told from those of appends by a second run with more batches.
 
 use chronolith_base::Env;
 use chronolith_head::{Head, HeadOptions, ReplayProgress};

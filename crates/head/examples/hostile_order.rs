@@ -1,7 +1,7 @@
 //! What out-of-order samples of one series cost in hostile orders, and how long everybody else waits meanwhile.
 //!
-//! Another tenant writes a sample to each of 16 pages of series and reads one of them, over and over; its p99 and maximum are
-//! printed beside the CPU time of the hostile writes. Times are a millisecond apart.
+//! Another tenant writes a sample to each of 16 pages of series and reads one of them, over and over; its p99
+//! and maximum are printed beside the CPU time of the hostile writes. Times are a millisecond apart.
 //! `cargo run --release -p chronolith-head --example hostile_order -- [samples] [samples per batch] [order]`
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Appending a batch: known series by their raw bytes, samples stripe by stripe, one log frame a stripe and slice.
+//! Appending a batch: known series by their raw bytes, samples stripe by stripe, one log frame a stripe and
+//! slice.
 //!
 //! Holds: a frame is queued under the lock of its stripe, so the log has the order of memory; nothing is
 //! allocated per sample; no lock is held for more than a slice of a batch.
@@ -402,7 +403,8 @@ impl Head {
         }
     }
 
-    /// Appends the late floats that were held back, those of a series by time: neighbours are looked for in the same chunk.
+    /// Appends the late floats that were held back, those of a series by time: neighbours are looked for in
+    /// the same chunk.
     fn append_behind(
         &self,
         job: &mut AppendJob<'_>,

@@ -1,10 +1,10 @@
-//! The rolling checkpoint: definitions are appended, slices of state replace their older copies, the log before the
-//! oldest copy goes.
+//! The rolling checkpoint: definitions are appended, slices of state replace their older copies, the log
+//! before the oldest copy goes.
 //!
 //! Holds: a slice counts from its rename on, and then holds all that the log queued for its series up to its
 //! position, since a frame is queued only after its samples are in memory; what it names (definitions, sealed
-//! chunks) is durable before. At any time both copies of a slice are whole, and the log and sealed files go only when
-//! neither copy needs them: one that is damaged loses nothing (ADR 0048).
+//! chunks) is durable before. At any time both copies of a slice are whole, and the log and sealed files go
+//! only when neither copy needs them: one that is damaged loses nothing (ADR 0048).
 //! Not here: bytes (`format::slice`, `format::definitions`), loading (`replay`).
 
 mod definitions;
@@ -136,8 +136,9 @@ impl Head {
         self.write_checkpoint(Copies::Both)
     }
 
-    /// Writes the whole state of the head once, so that a start replays only what comes after this call. The log that
-    /// the older copies need stays: half the bytes of [`Head::checkpoint`], but no space is freed at once.
+    /// Writes the whole state of the head once, so that a start replays only what comes after this call. The
+    /// log that the older copies need stays: half the bytes of [`Head::checkpoint`], but no space is freed at
+    /// once.
     ///
     /// # Errors
     /// [`HeadError`]; what was written before and the log stay valid then.
@@ -280,7 +281,8 @@ impl Head {
         (rolling.ids, rolling.sequence) = (given.mark(), sequence);
     }
 
-    /// Cuts the log once a segment is behind both copies of all slices, and deletes sealed files that none of them names.
+    /// Cuts the log once a segment is behind both copies of all slices, and deletes sealed files that none of
+    /// them names.
     fn finish_round(&self, rolling: &mut Rolling, stats: &mut CheckpointStats) -> Result<(), HeadError> {
         let kept = rolling.kept_sequence().unwrap_or(rolling.sequence);
         let relog_before = self.relog_before.load(Ordering::Relaxed);

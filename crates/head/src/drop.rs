@@ -22,8 +22,8 @@ use crate::windows::WindowTally;
 /// Series or keys that are handled under one lock.
 const SLICE_COUNT: usize = 512;
 
-/// Keys are looked through when the series that are gone are one in this many of them: each series that goes costs a look at
-/// so many keys at most, and so many keys may be stale.
+/// Keys are looked through when the series that are gone are one in this many of them: each series that goes
+/// costs a look at so many keys at most, and so many keys may be stale.
 const STALE_KEYS_PART: usize = 16;
 
 /// Series that left the head since their raw keys were last looked through.
@@ -132,8 +132,9 @@ impl Head {
         gone
     }
 
-    /// Notes series whose raw keys are to be forgotten. All keys are looked through once so many are noted that it is worth it:
-    /// a pass over small tenants does not look through the keys of all tenants for each of them.
+    /// Notes series whose raw keys are to be forgotten. All keys are looked through once so many are noted
+    /// that it is worth it: a pass over small tenants does not look through the keys of all tenants for each
+    /// of them.
     fn forget_keys_later(&self, gone: &[u32]) {
         let mut stale = self.stale_keys.lock();
         stale.ids.extend_from_slice(gone);
@@ -142,8 +143,8 @@ impl Head {
         }
     }
 
-    /// Forgets the raw keys of series that are gone, as each checkpoint does. Until then such a key leads to a series that is
-    /// not there, which appends take for a key that is not known.
+    /// Forgets the raw keys of series that are gone, as each checkpoint does. Until then such a key leads to
+    /// a series that is not there, which appends take for a key that is not known.
     pub(crate) fn forget_keys(&self) {
         self.forget_stale_keys(&mut self.stale_keys.lock());
     }
@@ -204,8 +205,8 @@ fn compact_tables(tenant: &TenantHead) {
     }
 }
 
-/// Builds the tables anew without dead series. Only drops remove series, one at a time, so what was copied stays true;
-/// series that are made meanwhile have higher rows and are copied last.
+/// Builds the tables anew without dead series. Only drops remove series, one at a time, so what was copied
+/// stays true; series that are made meanwhile have higher rows and are copied last.
 pub(crate) fn rebuild_tables(tenant: &TenantHead) {
     let mut fresh = tenant.tables.read().empty_copy();
     let (mut from, mut end) = (Some(0), 0);

@@ -1,7 +1,7 @@
 //! The head as a whole: what it is made of, and its small operations.
 //!
-//! Lock order: reclaim, gate, maintenance, checkpoint, tables of a tenant, a stripe, stale keys, then the leaves (log queue, sealed
-//! files, raw keys).
+//! Lock order: reclaim, gate, maintenance, checkpoint, tables of a tenant, a stripe, stale keys, then the
+//! leaves (log queue, sealed files, raw keys).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -145,8 +145,8 @@ impl Head {
         self.wal.failure()
     }
 
-    /// Runs `work`, on which the durability of what is acknowledged depends; a panic in it poisons the log, and goes no
-    /// further.
+    /// Runs `work`, on which the durability of what is acknowledged depends; a panic in it poisons the log,
+    /// and goes no further.
     pub fn poison_on_panic(&self, what: &str, work: impl FnOnce()) {
         // What the panic leaves half done is refused to everybody from here on.
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
@@ -241,7 +241,8 @@ impl Head {
         self.tenant(tenant).is_some()
     }
 
-    /// Forgets tenants without series: flushes, idle series and refused writes leave some. To be called now and then.
+    /// Forgets tenants without series: flushes, idle series and refused writes leave some. To be called now
+    /// and then.
     pub fn forget_tenants(&self) {
         // A slice of the checkpoint that is being copied names tenants by their numbers.
         let Some(_alone) = self.maintenance.try_lock() else { return };

@@ -1,8 +1,8 @@
 //! Series ids: which one the next series gets, and who keeps some without a lock.
 //!
-//! Holds: an id has one series until its page is handed in again (`reclaim`), and no page is while somebody or something
-//! may take the id for that series' own. Ids are given page by page: first those of pages that were handed in, ascending,
-//! then ids that were never given.
+//! Holds: an id has one series until its page is handed in again (`reclaim`), and no page is while somebody
+//! or something may take the id for that series' own. Ids are given page by page: first those of pages that
+//! were handed in, ascending, then ids that were never given.
 //! Not here: when a page is free (`reclaim`).
 
 use std::sync::Arc;
@@ -162,8 +162,8 @@ impl SeriesIds {
         self.limit
     }
 
-    /// Announces `pages`, ascending, none of which is among those whose ids are still to be given: a slice that is written
-    /// from now on does not speak of their ids.
+    /// Announces `pages`, ascending, none of which is among those whose ids are still to be given: a slice
+    /// that is written from now on does not speak of their ids.
     pub(crate) fn announce(&self, pages: &[u32]) {
         self.state.lock().pending = pages.into();
     }

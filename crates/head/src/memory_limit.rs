@@ -1,7 +1,8 @@
 //! Limit of the memory of the whole head: what a batch may need is reserved before any of it is applied.
 //!
-//! Holds: a batch is refused whole or not at all. `used` is the last measurement plus what was reserved since, an estimate
-//! from above, so between two measurements the head does not grow beyond the limit by more than the batches under way.
+//! Holds: a batch is refused whole or not at all. `used` is the last measurement plus what was reserved
+//! since, an estimate from above, so between two measurements the head does not grow beyond the limit by more
+//! than the batches under way.
 //! Not here: measuring (`memory`), when it is done (`tsdb`).
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! A guard that poisons the log when its thread panics between a change of memory and the frame of that change.
 //!
-//! Holds: while it is armed under the lock of a stripe, the log is poisoned before anyone else gets the lock: nobody is told
-//! that a sample is a repeat, and so stored, whose first copy never reached the log.
+//! Holds: while it is armed under the lock of a stripe, the log is poisoned before anyone else gets the lock:
+//! nobody is told that a sample is a repeat, and so stored, whose first copy never reached the log.
 
 use crate::wal::Wal;
 

@@ -1,5 +1,6 @@
 //! Series ids of one label pair in order of creation, a byte or two each.
-//! Holds: ids are appended and never removed; they ascend, but where ids of departed series are given again; whoever reads leaves out dead series.
+//! Holds: ids are appended and never removed; they ascend, but where ids of departed series are given again;
+//! whoever reads leaves out dead series.
 
 use chronolith_base::ByteReader;
 use chronolith_base::bytes::put_uvarint;

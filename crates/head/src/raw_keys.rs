@@ -56,7 +56,8 @@ impl RawKeys {
         loaded
     }
 
-    /// Visits entries that no definitions file holds, at most `count`, up to the first of a series that is not known; they count as held from then on. Gives how many were visited.
+    /// Visits entries that no definitions file holds, at most `count`, up to the first of a series that is
+    /// not known; they count as held from then on. Gives how many were visited.
     pub(crate) fn store(
         &mut self,
         count: usize,

@@ -1,9 +1,11 @@
-//! Ids of departed series are given again when few are left: whole pages of ids without a series, after a checkpoint.
+//! Ids of departed series are given again when few are left: whole pages of ids without a series, after a
+//! checkpoint.
 //!
-//! Holds: when a page is handed in, nothing leads from one of its ids to the series that had it. In this order: nobody
-//! keeps such an id from before the page was free; the keys of series and the tables forget them; nobody keeps such an id
-//! from a look at those; then definitions and both copies of all slices are written without them, and the log before
-//! that is gone. So in whatever a later start reads, an id has one series.
+//! Holds: when a page is handed in, nothing leads from one of its ids to the series that had it. In this
+//! order: nobody keeps such an id from before the page was free; the keys of series and the tables forget
+//! them; nobody keeps such an id from a look at those; then definitions and both copies of all slices are
+//! written without them, and the log before that is gone. So in whatever a later start reads, an id has one
+//! series.
 //! Not here: which ids are given (`ids`), when somebody looks (`tsdb`).
 
 use std::sync::atomic::Ordering;
@@ -38,8 +40,8 @@ enum Stage {
 }
 
 impl Head {
-    /// Makes ids of departed series usable again, step by step, when few ids are left: to be called now and then. Most
-    /// calls do nothing; the last step writes two whole checkpoints.
+    /// Makes ids of departed series usable again, step by step, when few ids are left: to be called now and
+    /// then. Most calls do nothing; the last step writes two whole checkpoints.
     ///
     /// # Errors
     /// [`HeadError`] if a checkpoint cannot be written; a later call tries again.
@@ -96,8 +98,8 @@ impl Head {
         pages
     }
 
-    /// Takes ids of `pages` out of keys and tables; gives the pages that are still free. Series that were being made when
-    /// they were found are there by now.
+    /// Takes ids of `pages` out of keys and tables; gives the pages that are still free. Series that were
+    /// being made when they were found are there by now.
     fn forget_ids(&self, pages: Vec<u32>) -> Vec<u32> {
         let _alone = self.maintenance.lock();
         let free = self.free_pages();
@@ -122,8 +124,8 @@ impl Head {
         pages
     }
 
-    /// Writes all that may name ids of `pages` anew, twice since there are two copies, and hands the pages in. Gives false
-    /// if part of the log before that has to stay for now.
+    /// Writes all that may name ids of `pages` anew, twice since there are two copies, and hands the pages
+    /// in. Gives false if part of the log before that has to stay for now.
     fn hand_in(&self, pages: &[u32]) -> Result<bool, HeadError> {
         self.ids.announce(pages);
         let (_, sequence) = self.wal.rotate()?;

@@ -47,7 +47,8 @@ pub(crate) struct SealedStore {
     is_short_of_files: AtomicBool,
 }
 
-/// Returns true if the process, or the system, has no file descriptor left: a shortage that ends when others close files.
+/// Returns true if the process, or the system, has no file descriptor left: a shortage that ends when others
+/// close files.
 pub(crate) fn is_short_of_files(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;

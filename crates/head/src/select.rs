@@ -1,7 +1,8 @@
 //! Reading: series by matchers, with what they hold at that moment; label names and values.
 //!
-//! Holds: the tables are locked shared while chunks and labels of a page of series are copied, so none of these can leave
-//! meanwhile, and nobody waits for more than a page: neither writers that create series, nor the readers behind them.
+//! Holds: the tables are locked shared while chunks and labels of a page of series are copied, so none of
+//! these can leave meanwhile, and nobody waits for more than a page: neither writers that create series, nor
+//! the readers behind them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,8 +37,8 @@ enum Depth {
 }
 
 impl Head {
-    /// The series that fit and have chunks in the range, sorted by labels. Each has what it held at one moment during the call;
-    /// series that come or go meanwhile may be among them or not.
+    /// The series that fit and have chunks in the range, sorted by labels. Each has what it held at one
+    /// moment during the call; series that come or go meanwhile may be among them or not.
     ///
     /// # Errors
     /// [`QueryError`]: canceled, timed out, out of memory budget.

@@ -384,8 +384,8 @@ impl Stripe {
         Applied::InOrder
     }
 
-    /// Keeps the series in the stripe, samples or not, until [`Stripe::unpin`]: an append that lets others have the stripe has
-    /// more samples for them.
+    /// Keeps the series in the stripe, samples or not, until [`Stripe::unpin`]: an append that lets others
+    /// have the stripe has more samples for them.
     pub(crate) fn pin(&mut self, id: u32) {
         *self.pinned.entry(id).or_insert(0) += 1;
     }

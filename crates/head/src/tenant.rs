@@ -56,8 +56,8 @@ impl TenantHead {
     }
 }
 
-/// Tenants that have series, or that somebody is at work for. A tenant without either is removed, and made again when
-/// it is written to.
+/// Tenants that have series, or that somebody is at work for. A tenant without either is removed, and made
+/// again when it is written to.
 ///
 /// Holds: the number of a tenant is its own as long as it is here; hot records name their tenant by it.
 #[derive(Default)]
@@ -108,8 +108,8 @@ impl Tenants {
         Some(tenant)
     }
 
-    /// Removes the tenant if it has no series and nobody else has a reference to it: whoever is about to make a series
-    /// has one.
+    /// Removes the tenant if it has no series and nobody else has a reference to it: whoever is about to make
+    /// a series has one.
     pub(crate) fn remove_unused(&mut self, id: &TenantId) -> bool {
         let Some(&idx) = self.by_id.get(id) else { return false };
         let is_unused = |tenant: &Arc<TenantHead>| {

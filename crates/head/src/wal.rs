@@ -203,7 +203,8 @@ impl Wal {
         self.commit.sink().record_closed()
     }
 
-    /// Called at least once a second, in interval mode four times per interval: writes what waits while the disk was full, syncs in interval mode.
+    /// Called at least once a second, in interval mode four times per interval: writes what waits while the
+    /// disk was full, syncs in interval mode.
     pub(crate) fn tick(&self, sync: SyncMode) {
         if self.is_disk_full() {
             // The outcome shows in the state: still full, open again, or poisoned.

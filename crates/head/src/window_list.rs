@@ -1,6 +1,7 @@
 //! Lists of the windows with chunks: of one tenant, of all.
 //!
-//! Cost: a lock and the windows of each tenant that is asked for; names of tenants are sorted once, windows never.
+//! Cost: a lock and the windows of each tenant that is asked for; names of tenants are sorted once, windows
+//! never.
 //! Not here: how samples are counted (`windows`).
 
 use std::sync::Arc;
@@ -30,8 +31,8 @@ impl Head {
         out
     }
 
-    /// Calls `visit` with the number of series and the windows, by time, of each tenant that has any, in order of tenants.
-    /// Nothing is locked meanwhile.
+    /// Calls `visit` with the number of series and the windows, by time, of each tenant that has any, in
+    /// order of tenants. Nothing is locked meanwhile.
     pub fn visit_windows(&self, mut visit: impl FnMut(u64, &[WindowStat])) {
         let mut tenants = self.all_tenants();
         tenants.sort_unstable_by(|a, b| a.id.cmp(&b.id));

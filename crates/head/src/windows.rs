@@ -57,8 +57,8 @@ impl WindowTally {
     }
 
     /// Counts `count` samples at `time`.
-    // PERF: the bounds of what was counted stand in for those of the window, so that a sample between them, as are all but
-    // the first of a scrape, costs two comparisons.
+    // PERF: the bounds of what was counted stand in for those of the window, so that a sample between them,
+    // as are all but the first of a scrape, costs two comparisons.
     pub(crate) fn add(&mut self, time: i64, count: i64) {
         if time < self.current.oldest_ms || time > self.current.newest_ms {
             self.widen(time);
@@ -129,8 +129,8 @@ pub(crate) struct WindowCount {
     /// May be negative for a moment, when a drop overtakes the count of an append.
     pub(crate) sample_count: i64,
     pub(crate) first_arrival_ms: i64,
-    /// Times of the oldest and the newest sample that came in. A deletion, or a series that left alone, does not narrow
-    /// them.
+    /// Times of the oldest and the newest sample that came in. A deletion, or a series that left alone, does
+    /// not narrow them.
     pub(crate) oldest_ms: i64,
     pub(crate) newest_ms: i64,
 }

@@ -35,8 +35,8 @@ fn flush_all(head: &Head) {
     head.forget_tenants();
 }
 
-/// 250 tenants of 4,000 series kept 369 MB after all had left: tables were built anew only beyond 4,096 dead series of
-/// a tenant, and a tenant was never forgotten.
+/// 250 tenants of 4,000 series kept 369 MB after all had left: tables were built anew only beyond 4,096 dead
+/// series of a tenant, and a tenant was never forgotten.
 #[test]
 fn memory_of_departed_series_and_tenants_is_given_back() {
     let world = World::new(1);
@@ -89,8 +89,9 @@ fn a_refused_write_makes_no_lasting_tenant() {
     assert!(head.memory_by_tenant(10).is_empty());
 }
 
-/// Numbers of tenants are used again, so slices, log and definitions name tenants by their own numbers or texts: what is
-/// written under a number that was another tenant's is not taken for that one's, nor after a kill.
+/// Numbers of tenants are used again, so slices, log and definitions name tenants by their own numbers or
+/// texts: what is written under a number that was another tenant's is not taken for that one's, nor after a
+/// kill.
 #[test]
 fn a_forgotten_tenant_comes_back_under_another_number() {
     let world = World::new(4);

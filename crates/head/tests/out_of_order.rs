@@ -94,15 +94,17 @@ fn check_samples(world: &World, head: &Head, want: &BTreeMap<i64, u64>) {
     assert!(samples == want, "{} samples instead of {}", samples.len(), want.len());
 }
 
-/// The bound: each sample is encoded again a logarithm of their number of times, in whatever order and batches they come.
+/// The bound: each sample is encoded again a logarithm of their number of times, in whatever order and
+/// batches they come.
 #[track_caller]
 fn check_moves(head: &Head, count: usize, what: &str) {
     let moves = head.stats().samples_merged as f64 / count as f64;
     assert!(moves <= 2.0 * (count as f64).log2(), "{what}: each sample was encoded {moves} times");
 }
 
-/// Each full buffer of late samples was merged with every chunk of the series: the work grew with the square of their number,
-/// 300,000 samples of one series in one request stopped all writers and queries for 6 s, a million for 135 s.
+/// Each full buffer of late samples was merged with every chunk of the series: the work grew with the square
+/// of their number, 300,000 samples of one series in one request stopped all writers and queries for 6 s, a
+/// million for 135 s.
 #[test]
 fn each_sample_is_encoded_a_bounded_number_of_times_in_any_order() {
     let count = 60_000;
@@ -126,8 +128,8 @@ fn each_sample_is_encoded_a_bounded_number_of_times_in_any_order() {
     }
 }
 
-/// Of two values for a time the first or the last counts, as the tenant says, wherever the sample is by then; a restart and a
-/// power cut bring back the same.
+/// Of two values for a time the first or the last counts, as the tenant says, wherever the sample is by then;
+/// a restart and a power cut bring back the same.
 #[test]
 fn second_values_are_judged_alike_in_any_order() {
     let count = 20_000;

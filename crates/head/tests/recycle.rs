@@ -87,8 +87,8 @@ fn is_loss(note: &str) -> bool {
     note.contains("missing") || note.contains("control")
 }
 
-/// A power cut at each disk operation, in a log whose files were used several times: frames of their earlier use are
-/// whole and carry the right key.
+/// A power cut at each disk operation, in a log whose files were used several times: frames of their earlier
+/// use are whole and carry the right key.
 #[test]
 fn a_power_cut_at_any_operation_brings_no_frame_of_a_files_earlier_use_back() {
     let mut op_count = 0;
@@ -185,8 +185,8 @@ fn check_named(told: &Told, files: &[(PathBuf, Vec<u8>)], what: &str) {
     }
 }
 
-/// A log without its last frames, or without its newest file, looked like one that was never longer. The control file
-/// says how long it was.
+/// A log without its last frames, or without its newest file, looked like one that was never longer. The
+/// control file says how long it was.
 #[test]
 fn damage_of_the_newest_segment_after_a_kill_is_named() {
     for is_recycled in [false, true] {
@@ -287,8 +287,8 @@ impl Fault for PanicsAtSealed {
     }
 }
 
-/// The thread that syncs in interval mode ended in a panic without anybody noticing: writes were acknowledged, and
-/// never synced again.
+/// The thread that syncs in interval mode ended in a panic without anybody noticing: writes were
+/// acknowledged, and never synced again.
 #[test]
 fn a_panic_of_the_interval_sync_poisons_the_log() {
     let mut world = World::new(6);

@@ -48,8 +48,9 @@ fn world_with(fault: &Arc<Sealed>) -> World {
     world
 }
 
-/// A panic below an append left a sample in memory whose frame never reached the log. Its retry was acknowledged as a repeat
-/// and was gone after a restart. The log is poisoned by the panic: nothing is acknowledged until the restart.
+/// A panic below an append left a sample in memory whose frame never reached the log. Its retry was
+/// acknowledged as a repeat and was gone after a restart. The log is poisoned by the panic: nothing is
+/// acknowledged until the restart.
 #[test]
 fn a_retry_after_a_panic_is_not_acknowledged() {
     let fault = Arc::new(Sealed::default());
@@ -77,8 +78,9 @@ fn a_retry_after_a_panic_is_not_acknowledged() {
     world.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh])])).expect("taken again");
 }
 
-/// A process that had no file descriptor left for the next sealed file poisoned its log until a restart. Chunks wait in
-/// memory up to a bound, then writes are refused; both end by themselves when there are descriptors again.
+/// A process that had no file descriptor left for the next sealed file poisoned its log until a restart.
+/// Chunks wait in memory up to a bound, then writes are refused; both end by themselves when there are
+/// descriptors again.
 #[test]
 fn a_shortage_of_file_descriptors_passes() {
     let fault = Arc::new(Sealed::default());

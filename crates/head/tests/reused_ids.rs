@@ -1,4 +1,5 @@
-//! Ids of departed series are given again: an id space of a few pages is used up many times, with kills at every stage.
+//! Ids of departed series are given again: an id space of a few pages is used up many times, with kills at
+//! every stage.
 //!
 //! Every value says which series it was sent for, so a sample that appears under another series is seen.
 
@@ -215,7 +216,8 @@ fn ids_in_use_are_not_given_again() {
     assert_eq!(tiny.write_new(0, 1, base), 0);
 }
 
-/// Series come, go and come back; the process is killed between any two steps and within them, at any write or sync.
+/// Series come, go and come back; the process is killed between any two steps and within them, at any write
+/// or sync.
 #[test]
 fn no_sample_appears_under_another_series_whenever_it_is_killed() {
     for seed in 0..6 {

@@ -290,9 +290,9 @@ fn files_flipped_at_every_byte() {
     }
 }
 
-/// What broke: the log was cut to the newest copies of slices, so one flipped bit in a newest copy lost all that came
-/// after the older one. Now the log stays back to the older copies, and no way to damage one file of the checkpoint
-/// loses a sample.
+/// What broke: the log was cut to the newest copies of slices, so one flipped bit in a newest copy lost all
+/// that came after the older one. Now the log stays back to the older copies, and no way to damage one file
+/// of the checkpoint loses a sample.
 #[test]
 fn files_deleted_zeroed_grown_or_overwritten() {
     let (told, files) = damaged_world();

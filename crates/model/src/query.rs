@@ -189,8 +189,8 @@ impl ReadContext {
         ReadContext { canceled, clock, deadline_mono_ns, long_work_check_ns, budget }
     }
 
-    /// Begins work that lowers the priority of its threads once it is long. To be called on the thread that does it, which
-    /// should end with it if its priority was lowered.
+    /// Begins work that lowers the priority of its threads once it is long. To be called on the thread that
+    /// does it, which should end with it if its priority was lowered.
     pub fn begin_long_work(&self) {
         thread::begin_work();
         self.long_work_check_ns.store(self.clock.mono_ns() + LONG_WORK_CPU_NS, Ordering::Relaxed);

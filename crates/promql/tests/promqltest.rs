@@ -29,8 +29,8 @@ use histogram::Conversion;
 use literal::Point;
 use script::{Command, Eval, EvalKind, Load};
 
-/// Prometheus's scripts are not part of this repository: the folder that this variable names, or `shared/promqltest`
-/// beside the checkout.
+/// Prometheus's scripts are not part of this repository: the folder that this variable names, or
+/// `shared/promqltest` beside the checkout.
 const PROMETHEUS_SCRIPTS: &str = "PROMQLTEST_DIR";
 /// Evals in Prometheus's scripts, at least: an empty folder must not pass.
 const PROMETHEUS_EVAL_COUNT_MIN: usize = 1000;

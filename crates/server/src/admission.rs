@@ -1,8 +1,9 @@
-//! Admission control: how many requests of each class (write, query, remote read) run at once, and with how much memory.
+//! Admission control: how many requests of each class (write, query, remote read) run at once, and with how
+//! much memory.
 //!
-//! Holds: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with multi-tenancy no
-//! tenant has more than a quarter of the permits of a class unless its limits say so, and no more of the memory than
-//! leaves some for others.
+//! Holds: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with
+//! multi-tenancy no tenant has more than a quarter of the permits of a class unless its limits say so, and no
+//! more of the memory than leaves some for others.
 //! Not here: who is a tenant (`tenant`), what runs (`http`).
 
 mod fair_queue;
@@ -22,8 +23,9 @@ use crate::options::ServerOptions;
 /// The classes of requests.
 pub(crate) struct Admission {
     pub(crate) write: Class,
-    /// The part of a write that needs a core: decoding and applying, not the wait for the disk. Runs little more often at
-    /// once than there are cores, because a write that waits for a core behind dozens of others is late however short it is.
+    /// The part of a write that needs a core: decoding and applying, not the wait for the disk. Runs little
+    /// more often at once than there are cores, because a write that waits for a core behind dozens of others
+    /// is late however short it is.
     pub(crate) write_apply: Class,
     pub(crate) query: Class,
     pub(crate) remote_read: Class,

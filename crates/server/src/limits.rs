@@ -53,8 +53,8 @@ pub const QUERY_BYTES_MAX: usize = 256 << 10;
 pub const POINTS_PER_SERIES_MAX: i64 = 11_000;
 /// Writes that wait for a permit, per permit.
 pub const WRITE_QUEUE_FACTOR: usize = 16;
-/// Queries that wait for a permit, per permit. Waiting costs a kilobyte; clients that are refused and ask again at once
-/// cost a core.
+/// Queries that wait for a permit, per permit. Waiting costs a kilobyte; clients that are refused and ask
+/// again at once cost a core.
 pub const QUERY_QUEUE_FACTOR: usize = 64;
 /// A query with a longer text is not taken for a small one.
 pub const SMALL_QUERY_BYTES_MAX: usize = 2 << 10;

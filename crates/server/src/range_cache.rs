@@ -1,9 +1,10 @@
 //! Results of range queries, kept to compute only what is new of the next one.
 //!
-//! Holds: what is handed out equals what a fresh evaluation would give: a step is used again only if no sample within
-//! its reach has been written, deleted or removed since the entry was computed (ADR 0025). Memory of all entries stays
-//! below the setting; the extent that was used longest ago goes first. A partial hit needs an expression that joins
-//! (`Reach::joins`); infos are handed out for the steps that they are about.
+//! Holds: what is handed out equals what a fresh evaluation would give: a step is used again only if no
+//! sample within its reach has been written, deleted or removed since the entry was computed (ADR 0025).
+//! Memory of all entries stays below the setting; the extent that was used longest ago goes first. A partial
+//! hit needs an expression that joins (`Reach::joins`); infos are handed out for the steps that they are
+//! about.
 //! Not here: which expressions have a reach (`promql::engine::reach`), what changed (`model::change`).
 
 use std::collections::HashMap;
@@ -154,8 +155,9 @@ impl RangeCache {
         Some(reused)
     }
 
-    /// Keeps a result whose evaluation began after `generation` was taken, unless it is too large. It replaces those that it
-    /// covers and those of about the same length that it overlaps: the same panel, some steps earlier.
+    /// Keeps a result whose evaluation began after `generation` was taken, unless it is too large. It
+    /// replaces those that it covers and those of about the same length that it overlaps: the same panel,
+    /// some steps earlier.
     pub(crate) fn keep(
         &self,
         key: CacheKey,

@@ -182,7 +182,8 @@ impl Server {
         shutdown::stop(self, Some(signals))
     }
 
-    /// Withdraws readiness, stops accepting after the delay that is set, lets requests finish (bounded), closes the store.
+    /// Withdraws readiness, stops accepting after the delay that is set, lets requests finish (bounded),
+    /// closes the store.
     ///
     /// # Errors
     /// [`RunError::Close`] and [`RunError::CutShort`].

@@ -1,7 +1,8 @@
 //! Threads of queries and remote reads: a pool that grows with demand.
 //!
-//! Holds: a thread whose priority was lowered (`base::thread`) ends with the request that it ran, because it cannot raise it
-//! again; others wait for the next request for a while. A panic ends the request, not the pool.
+//! Holds: a thread whose priority was lowered (`base::thread`) ends with the request that it ran, because it
+//! cannot raise it again; others wait for the next request for a while. A panic ends the request, not the
+//! pool.
 //! Not here: how many requests run at once (`admission`), which bounds threads and jobs.
 
 use std::collections::VecDeque;

@@ -47,7 +47,8 @@ impl Machine {
     }
 }
 
-/// Life of a sample, steps 2 to 6: bytes of a request in, decoded without looking at labels, applied and made durable.
+/// Life of a sample, steps 2 to 6: bytes of a request in, decoded without looking at labels, applied and made
+/// durable.
 fn send(tsdb: &Tsdb, first: i64, count: i64) -> WriteOutcome {
     let samples: Vec<(i64, f64)> =
         (first..first + count).map(|k| (START_MS + k * STEP_MS, k as f64)).collect();

@@ -1,8 +1,10 @@
 //! The blocks of all tenants: known from the catalogue, opened on demand.
 //!
-//! Holds: nothing is open that nobody reads, beyond the idle part of the pool's budget. A block is verified when it is opened: by the
-//! first query or compaction that needs it, else by [`BlockStore::verify_some`] within minutes of the start.
-//! Not here: reading the catalogue at the start (`load`), the list of a tenant (`tenant`), the budget (`block::pool`).
+//! Holds: nothing is open that nobody reads, beyond the idle part of the pool's budget. A block is verified
+//! when it is opened: by the first query or compaction that needs it, else by [`BlockStore::verify_some`]
+//! within minutes of the start.
+//! Not here: reading the catalogue at the start (`load`), the list of a tenant (`tenant`), the budget
+//! (`block::pool`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +72,8 @@ impl BlockStore {
         }
     }
 
-    /// Makes what was noted in the catalogue durable. A failure is logged and counted, and the file written anew at the next call.
+    /// Makes what was noted in the catalogue durable. A failure is logged and counted, and the file written
+    /// anew at the next call.
     pub(crate) fn commit(&self) {
         let all = || {
             let tenants: Vec<_> = self.tenants.read().iter().map(|(t, b)| (t.clone(), b.list())).collect();
@@ -104,8 +107,9 @@ impl BlockStore {
         })
     }
 
-    /// Calls `visit` with a fresh value and each block of `tenant` in `range`, opened one after another. Begins anew when a block
-    /// was replaced by others before it could be opened: the value must not outlive `visit`'s blocks.
+    /// Calls `visit` with a fresh value and each block of `tenant` in `range`, opened one after another.
+    /// Begins anew when a block was replaced by others before it could be opened: the value must not outlive
+    /// `visit`'s blocks.
     pub(crate) fn fold_in_range<T>(
         &self,
         tenant: &TenantId,
@@ -135,8 +139,8 @@ impl BlockStore {
         }
     }
 
-    /// Opens and closes blocks that nobody has opened since the start, some at each call, until all are verified: what
-    /// is damaged is logged and counted.
+    /// Opens and closes blocks that nobody has opened since the start, some at each call, until all are
+    /// verified: what is damaged is logged and counted.
     pub(crate) fn verify_some(&self) {
         if self.is_verified.load(Ordering::Relaxed) {
             return;

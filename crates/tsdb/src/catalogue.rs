@@ -1,8 +1,8 @@
 //! The catalogue file: what a start has to know of all blocks, so that it opens none.
 //!
-//! Holds: a removal is durable before the files go, an addition is not before the block is: a directory without a record is a
-//! block to be added, a record without a directory is a block that was lost. After any failure the file is not appended to any more,
-//! but written anew under another name.
+//! Holds: a removal is durable before the files go, an addition is not before the block is: a directory
+//! without a record is a block to be added, a record without a directory is a block that was lost. After any
+//! failure the file is not appended to any more, but written anew under another name.
 //! Not here: bytes (`format::catalogue`), what a start does with it (`load`), which blocks there are (`blocks`).
 
 use std::collections::BTreeMap;
@@ -116,7 +116,8 @@ impl Catalogue {
         self.state.lock().pending.len() > PENDING_BYTES_MAX
     }
 
-    /// Writes and syncs what was noted; writes the whole file if it has grown or failed, with the blocks that `all` gives.
+    /// Writes and syncs what was noted; writes the whole file if it has grown or failed, with the blocks that
+    /// `all` gives.
     ///
     /// # Errors
     /// As the disk reports; the next commit writes the whole file then.

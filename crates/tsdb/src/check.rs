@@ -65,8 +65,8 @@ impl CheckReport {
     }
 }
 
-/// Verifies everything below `dir`: WAL, block catalogue, definitions, metadata, slices, the sealed chunks that they refer to, and all blocks.
-/// Cost: one pass over all bytes.
+/// Verifies everything below `dir`: WAL, block catalogue, definitions, metadata, slices, the sealed chunks
+/// that they refer to, and all blocks. Cost: one pass over all bytes.
 ///
 /// # Errors
 /// If `dir` cannot be listed. Files that cannot be read are damages.
@@ -154,8 +154,8 @@ fn check_segment(env: &Env, path: &Path, is_last: bool, report: &mut CheckReport
     Some((scan.frames.first()?.header.sequence, scan.frames.last()?.header.sequence))
 }
 
-/// Verifies that all frames and segments are there which the control file speaks of; `found` has the first and last
-/// frame of each segment with frames.
+/// Verifies that all frames and segments are there which the control file speaks of; `found` has the first
+/// and last frame of each segment with frames.
 fn check_log_end(env: &Env, dir: &Path, names: &[String], found: &[(u64, u64)], report: &mut CheckReport) {
     for pair in found.windows(2) {
         let (before, after) = (pair[0].1, pair[1].0);
@@ -272,8 +272,9 @@ fn entry_count(payload: &[u8]) -> Result<u64, DecodeError> {
     Ok(count)
 }
 
-/// Verifies both copies of each slice, and that the log goes on where the newest whole one ends. A copy gets its name when
-/// it is whole, so a bad one is damaged, and one that is alone after its second writing has lost the other.
+/// Verifies both copies of each slice, and that the log goes on where the newest whole one ends. A copy gets
+/// its name when it is whole, so a bad one is damaged, and one that is alone after its second writing has
+/// lost the other.
 fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckReport) {
     let wal_dir = dir.join("wal");
     let mut wanted: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -391,7 +392,8 @@ fn check_tenants(env: &Env, dir: &Path, report: &mut CheckReport) {
     }
 }
 
-/// Names blocks that the catalogue has and that are not there. One that is damaged loses nothing: a start writes it anew.
+/// Names blocks that the catalogue has and that are not there. One that is damaged loses nothing: a start
+/// writes it anew.
 fn check_catalogue(env: &Env, dir: &Path, report: &mut CheckReport) {
     let path = dir.join(CATALOGUE_FILE);
     if !env.disk.exists(&path) {

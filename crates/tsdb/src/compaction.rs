@@ -1,8 +1,8 @@
 //! Merges blocks in the background, one step at a time.
 //!
-//! Holds: merged blocks are complete and durable before they take the place of their inputs, in one change of the list;
-//! the inputs' files go after that. A crash in between leaves both, and the blocks that name the others as their
-//! parents hide them at the next start (`load`). So no sample is ever missing or seen twice.
+//! Holds: merged blocks are complete and durable before they take the place of their inputs, in one change of
+//! the list; the inputs' files go after that. A crash in between leaves both, and the blocks that name the
+//! others as their parents hide them at the next start (`load`). So no sample is ever missing or seen twice.
 //! Inputs whose files cannot be removed keep their tenant waiting: a merged block is not merged again, and so
 //! does not vanish, while files that only it hides are there.
 //! Not here: what is merged next (`plan`), merging (`block::compact`), when a round runs (`upkeep`).
@@ -125,7 +125,8 @@ pub(crate) struct CompactionRounds {
     left_alone: BTreeSet<Ulid>,
     /// Whose turn it was: the tenants behind it come first.
     last_tenant: Option<TenantId>,
-    /// Steps of that tenant that are planned and not taken: they touch neither each other nor blocks that came since.
+    /// Steps of that tenant that are planned and not taken: they touch neither each other nor blocks that
+    /// came since.
     planned: VecDeque<Vec<Arc<BlockEntry>>>,
     /// Tenants whose blocks are as they should be: their list then, and what it was planned by.
     settled: BTreeMap<TenantId, (BlocksThen, PlanBounds)>,

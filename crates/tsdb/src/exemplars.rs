@@ -1,7 +1,7 @@
 //! Exemplars in memory, a ring for each tenant: its newest stay, its oldest make room.
-//! Holds: never more than the given count in all. When that is reached, the tenant with most exemplars gives one up, so
-//! that no tenant drives out those of a smaller one. Not durable: exemplars are hints, senders do not expect them back
-//! after a restart (Prometheus keeps them the same way).
+//! Holds: never more than the given count in all. When that is reached, the tenant with most exemplars gives
+//! one up, so that no tenant drives out those of a smaller one. Not durable: exemplars are hints, senders do
+//! not expect them back after a restart (Prometheus keeps them the same way).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,7 +1,8 @@
 //! Limit of samples per second and tenant: a token bucket each.
 //!
-//! Holds: a request takes all its tokens or none; one that is refused for another reason gives them back. A bucket that is full
-//! again is as good as none, so buckets are dropped then: there are as many as tenants that wrote within the time of a burst.
+//! Holds: a request takes all its tokens or none; one that is refused for another reason gives them back. A
+//! bucket that is full again is as good as none, so buckets are dropped then: there are as many as tenants
+//! that wrote within the time of a burst.
 //! Not here: the settings (`model::TenantLimits`), answers (`server`).
 
 use chronolith_base::hash::HashMap;

@@ -1,7 +1,7 @@
 //! What a start does to know all blocks: reads the catalogue and compares it with the names of the directories.
 //!
-//! Holds: a block that the catalogue does not name is read and added, one without a directory is named as lost; what a crash left half
-//! written, half named or half removed is removed. No block is opened.
+//! Holds: a block that the catalogue does not name is read and added, one without a directory is named as
+//! lost; what a crash left half written, half named or half removed is removed. No block is opened.
 //! Not here: the catalogue's file (`catalogue`), damage inside of blocks (found when they are opened).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,7 +155,8 @@ fn load_tenant(
         }
     }
     let unfinished = drop_unfinished_sets(&mut added, &records);
-    // The removal of what was compacted may not have been noted: a disk that is full refuses the note and has to get the space.
+    // The removal of what was compacted may not have been noted: a disk that is full refuses the note and has
+    // to get the space.
     let parents: BTreeSet<Ulid> =
         added.iter().map(|one| &one.record).chain(&records).flat_map(parents_of).collect();
     let lost: Vec<Ulid> = known.into_keys().collect();
@@ -179,7 +180,8 @@ fn load_tenant(
     Ok(blocks)
 }
 
-/// Returns true unless the tombstones that the record counts are not there: then the block is read, which says what is wrong.
+/// Returns true unless the tombstones that the record counts are not there: then the block is read, which
+/// says what is wrong.
 fn has_tombstones(env: &Env, dir: &Path, record: &BlockRecord) -> bool {
     record.tombstone_count == 0 || env.disk.exists(&block_dir(dir, record.ulid).join(TOMBSTONES_FILE))
 }
@@ -197,8 +199,8 @@ fn read_added(env: &Env, dir: &Path, findings: &mut Findings) -> Option<Added> {
     }
 }
 
-/// Takes out of `added` the blocks of sets whose naming was interrupted: one of the set is missing, and all blocks that it was made
-/// of are there. Returns their names.
+/// Takes out of `added` the blocks of sets whose naming was interrupted: one of the set is missing, and all
+/// blocks that it was made of are there. Returns their names.
 fn drop_unfinished_sets(added: &mut Vec<Added>, records: &[BlockRecord]) -> Vec<Ulid> {
     if added.iter().all(|one| one.meta.compaction.split_blocks.is_empty()) {
         return Vec::new();

@@ -22,7 +22,8 @@ pub struct TsdbOptions {
     pub retention_clock_guard_ms: i64,
     /// How long after its end (or its first sample, if that came later) a window is cut to a block.
     pub flush_delay_ms: i64,
-    /// Estimated bytes below which a window waits for others of its day, at most 24 times `flush_delay_ms`; 0 = none waits.
+    /// Estimated bytes below which a window waits for others of its day, at most 24 times `flush_delay_ms`; 0
+    /// = none waits.
     pub small_window_bytes: u64,
     /// Estimated memory of windows that wait so; beyond it the largest are flushed.
     pub waiting_bytes_max: u64,
@@ -41,9 +42,9 @@ pub struct TsdbOptions {
     pub head_memory: HeadMemory,
     /// Bytes of open chunks and late samples of native histograms above which they are sealed early.
     pub histogram_bytes_max: u64,
-    /// Bytes of a block that compaction writes: what would be larger is split by series. A step that only joins neighbours in
-    /// time reads at most four times as much, which bounds how long one holds up other maintenance; overlaps and deletions are
-    /// resolved whatever the size. 0 = no compaction.
+    /// Bytes of a block that compaction writes: what would be larger is split by series. A step that only
+    /// joins neighbours in time reads at most four times as much, which bounds how long one holds up other
+    /// maintenance; overlaps and deletions are resolved whatever the size. 0 = no compaction.
     pub compaction_bytes_max: u64,
     /// Bytes a second that merging blocks reads and writes together at most; 0 = no limit.
     pub compaction_bytes_per_second: u64,

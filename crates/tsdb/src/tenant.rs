@@ -1,6 +1,7 @@
 //! The blocks of one tenant, and the directory they lie in.
-//! Holds: the list is sorted by precedence, which is by when the samples were written; each change of it is noted in the
-//! catalogue. Not here: what a block is (`block`), which blocks are replaced (`compaction`), which are open (`blocks`).
+//! Holds: the list is sorted by precedence, which is by when the samples were written; each change of it is
+//! noted in the catalogue. Not here: what a block is (`block`), which blocks are replaced (`compaction`),
+//! which are open (`blocks`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,7 +98,8 @@ impl TenantBlocks {
         }
     }
 
-    /// Makes the directory and its name durable, once in a process: an earlier one may have ended, or failed, between the two.
+    /// Makes the directory and its name durable, once in a process: an earlier one may have ended, or failed,
+    /// between the two.
     ///
     /// # Errors
     /// As the disk reports; the next call tries again.
@@ -155,8 +157,8 @@ impl TenantBlocks {
         self.replace(store, &[], vec![entry]);
     }
 
-    /// Takes blocks out of the list and puts others in, in one change: no reader sees both or neither. Queries that have one
-    /// that is taken out go on reading it.
+    /// Takes blocks out of the list and puts others in, in one change: no reader sees both or neither.
+    /// Queries that have one that is taken out go on reading it.
     pub(crate) fn replace(&self, store: &BlockStore, old: &[Arc<BlockEntry>], new: Vec<Arc<BlockEntry>>) {
         let mut list = self.list.write();
         old.iter().for_each(|entry| list.remove(entry));
@@ -182,8 +184,8 @@ impl TenantBlocks {
         if self.doomed.lock().is_empty() {
             return Ok(());
         }
-        // Else a start would miss what is removed here. On a full disk it cannot be written, and the space is needed: then a start
-        // names blocks as lost that were removed, at worst.
+        // Else a start would miss what is removed here. On a full disk it cannot be written, and the space is
+        // needed: then a start names blocks as lost that were removed, at worst.
         store.commit();
         let mut doomed = self.doomed.lock();
         while let Some(dir) = doomed.first() {

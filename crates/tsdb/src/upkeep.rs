@@ -152,7 +152,8 @@ impl Tsdb {
         flushed
     }
 
-    /// Memory that waiting windows may take: less beside a small limit of the head, none when that is nearly reached.
+    /// Memory that waiting windows may take: less beside a small limit of the head, none when that is nearly
+    /// reached.
     fn waiting_bytes_max(&self) -> u64 {
         match self.head.memory_used_and_limit() {
             (_, 0) => self.options.waiting_bytes_max,
@@ -257,8 +258,8 @@ impl Tsdb {
         })
     }
 
-    /// Removes blocks that are older than the retention at `trusted_ms`, which is `now_ms` unless the clock has jumped, then the
-    /// oldest beyond the size limit.
+    /// Removes blocks that are older than the retention at `trusted_ms`, which is `now_ms` unless the clock
+    /// has jumped, then the oldest beyond the size limit.
     fn remove_expired(&self, now_ms: i64, trusted_ms: i64) {
         let limits = self.limits();
         let mut all = Vec::new();

@@ -1,7 +1,7 @@
 //! The newest Prometheus and VictoriaMetrics, built from the Go modules that `tools/peers/go.mod` names.
 //!
-//! Holds: built once for each content of `go.mod` and `go.sum`, into the user's cache; a build that was cut off is not taken for
-//! a finished one.
+//! Holds: built once for each content of `go.mod` and `go.sum`, into the user's cache; a build that was cut
+//! off is not taken for a finished one.
 //! Not here: the servers of Debian, which benchmarks fall back to.
 
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ const MODULE_DIR: &str = "tools/peers";
 /// Environment variable by which benchmarks learn where the programs are.
 pub(crate) const PEERS_ENV: &str = "CHRONOLITH_PEERS";
 
-/// A server: its program, its module, and the variable of the linker and the prefix by which it knows its version.
+/// A server: its program, its module, and the variable of the linker and the prefix by which it knows its
+/// version.
 struct Peer {
     program: &'static str,
     module: &'static str,

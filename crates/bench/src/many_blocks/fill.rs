@@ -1,4 +1,5 @@
-//! Writes the blocks of `many-blocks`: one series, one sample each, by the crate's writer on a disk that does not sync.
+//! Writes the blocks of `many-blocks`: one series, one sample each, by the crate's writer on a disk that does
+//! not sync.
 
 use std::io;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! `write-path --against BINARY`: this binary and another one do the same work in alternation; what differs is told
 //! with a confidence interval.
 //!
-//! Holds: of each pair one half is run first in turn, so that a machine that becomes slower or faster favours neither;
-//! the interval is that of the median of the pairs' ratios by order statistics, which assumes nothing of how they are
-//! distributed.
+//! Holds: of each pair one half is run first in turn, so that a machine that becomes slower or faster favours
+//! neither; the interval is that of the median of the pairs' ratios by order statistics, which assumes
+//! nothing of how they are distributed.
 //! Not here: the work (`write_path`).
 
 use std::path::Path;
@@ -112,8 +112,8 @@ fn compare(before: &[f64], after: &[f64]) -> [f64; 9] {
     [b, b_low, b_high, a, a_low, a_high, median(ratios.clone()), at(outer), at(last.saturating_sub(outer))]
 }
 
-/// How many ratios to leave out at each end for an interval of the median, and its confidence: a value lies below the
-/// median as often as a coin shows heads.
+/// How many ratios to leave out at each end for an interval of the median, and its confidence: a value lies
+/// below the median as often as a coin shows heads.
 fn interval(count: usize) -> (usize, f64) {
     let mut best = (0, 1.0 - 2.0 * 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX)));
     let (mut term, mut tail) = (0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX)), 0.0);

@@ -1,4 +1,5 @@
-//! The real disk with a stopwatch on the log: how long each commit takes, from its first write to the end of its sync.
+//! The real disk with a stopwatch on the log: how long each commit takes, from its first write to the end of
+//! its sync.
 //! Holds: measured outside of the store, so that binaries of all versions are measured alike.
 //! Not here: what a batch waits besides (`writer`).
 
@@ -47,7 +48,8 @@ impl TimedDisk {
     }
 }
 
-/// A file of the log's directory. Commits are writes of frames; headers and the zeros of prepared segments are none.
+/// A file of the log's directory. Commits are writes of frames; headers and the zeros of prepared segments
+/// are none.
 struct TimedFile {
     inner: Box<dyn DiskFile>,
     clock: Arc<CommitClock>,

@@ -1,8 +1,8 @@
 //! Blocks that one compaction writes: the next one begins when the current one has its size.
 //!
-//! Holds: every series is whole in one block, and the blocks hold ascending series, so that no two of them share one. None has a
-//! name before all are complete on disk; each names all of them (`splitBlocks` of `meta.json`), so that a start can tell a set
-//! whose naming was interrupted from a whole one.
+//! Holds: every series is whole in one block, and the blocks hold ascending series, so that no two of them
+//! share one. None has a name before all are complete on disk; each names all of them (`splitBlocks` of
+//! `meta.json`), so that a start can tell a set whose naming was interrupted from a whole one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -413,8 +413,8 @@ fn deleted_histograms_are_gone_before_and_after_merging() {
     assert_same(&columns_of(&env, &merge(&env, &[block]).unwrap().unwrap()), &want);
 }
 
-/// A block above the size of outputs was never compacted: what was deleted of it stayed, as did what overlapped it. An output that
-/// would grow too large is split by series instead.
+/// A block above the size of outputs was never compacted: what was deleted of it stayed, as did what
+/// overlapped it. An output that would grow too large is split by series instead.
 #[test]
 fn an_output_that_would_grow_too_large_is_split_by_series() {
     let (env, _, _) = Env::fake(WINDOW.end, 11);
@@ -445,7 +445,8 @@ fn an_output_that_would_grow_too_large_is_split_by_series() {
     assert_eq!(found, series);
 }
 
-/// Whatever fails while a set is named, either all of its blocks are there or none, or the error lists those that are left.
+/// Whatever fails while a set is named, either all of its blocks are there or none, or the error lists those
+/// that are left.
 #[test]
 fn a_failure_while_a_set_is_named_leaves_none_of_it_or_says_which() {
     let (encoding, duplicates) = (BlockEncoding::Prometheus, DuplicatePolicy::KeepFirst);

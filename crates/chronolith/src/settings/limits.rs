@@ -192,7 +192,8 @@ pub(super) fn split(entries: Vec<file::Entry>) -> Result<Split, String> {
     Ok(out)
 }
 
-/// The limits of all tenants: `default` but for what `entries` say. An error is `line: what`. Cost: linear in the entries.
+/// The limits of all tenants: `default` but for what `entries` say. An error is `line: what`. Cost: linear in
+/// the entries.
 pub(super) fn table(default: TenantLimits, entries: &[TenantEntry]) -> Result<LimitsTable, String> {
     let mut table = LimitsTable::from(default);
     let mut seen = HashSet::with_capacity(entries.len());

@@ -160,8 +160,8 @@ fn a_tenant_has_its_own_limits_and_those_of_all_otherwise() {
     assert_eq!(again.server.tsdb.limits, settings.server.tsdb.limits, "{}", settings.server.config_yaml);
 }
 
-/// Each entry was compared with all earlier ones: 10,000 tenants with six limits each took 27.5 s to start, and as long
-/// to reload.
+/// Each entry was compared with all earlier ones: 10,000 tenants with six limits each took 27.5 s to start,
+/// and as long to reload.
 #[test]
 fn limits_of_ten_thousand_tenants_are_read_in_linear_time() {
     use std::fmt::Write as _;

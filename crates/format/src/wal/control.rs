@@ -1,7 +1,8 @@
-//! The control file of the log: which frames and segments must be there. Without it a log that has lost its end looks
-//! like one that was never longer.
+//! The control file of the log: which frames and segments must be there. Without it a log that has lost its
+//! end looks like one that was never longer.
 //!
-//! Holds: a slot is used only if its checksum fits; of several good ones the one with the highest generation counts.
+//! Holds: a slot is used only if its checksum fits; of several good ones the one with the highest generation
+//! counts.
 //! Not here: when slots are written and synced (`head`). Layout: `docs/wal.md`.
 
 use chronolith_base::ByteReader;

@@ -1,9 +1,9 @@
 //! Finds the frames of a segment and names what is damaged.
 //!
-//! A frame counts only if both its checksums fit and its sequence is larger than the last one's; in a recycled file
-//! also larger than all of the file's earlier use. Behind a
-//! damaged place the scan goes on at the next aligned offset where such a frame stands: the header checksum
-//! covers the log's key, so neither stale bytes of another log nor bytes chosen by a client pass for one.
+//! A frame counts only if both its checksums fit and its sequence is larger than the last one's; in a
+//! recycled file also larger than all of the file's earlier use. Behind a damaged place the scan goes on at
+//! the next aligned offset where such a frame stands: the header checksum covers the log's key, so neither
+//! stale bytes of another log nor bytes chosen by a client pass for one.
 
 use std::ops::Range;
 
@@ -55,11 +55,12 @@ pub fn scan_segment_from(bytes: &[u8], key: u128, at: usize, sequence: u64) -> S
     scan_recycled(bytes, key, at, sequence, 0)
 }
 
-/// As [`scan_segment_from`], for a segment in whose file frames up to `stale_sequence` are left from an earlier use.
+/// As [`scan_segment_from`], for a segment in whose file frames up to `stale_sequence` are left from an
+/// earlier use.
 ///
-/// Behind the last good frame of a recycled file lie frames of its earlier use, the first of them cut off anywhere:
-/// bytes alone do not tell that from a torn frame, so nothing there is named damage. That frames are missing
-/// shows in their count (`ControlRecord`, and the first frame of the next segment).
+/// Behind the last good frame of a recycled file lie frames of its earlier use, the first of them cut off
+/// anywhere: bytes alone do not tell that from a torn frame, so nothing there is named damage. That frames
+/// are missing shows in their count (`ControlRecord`, and the first frame of the next segment).
 #[must_use]
 pub fn scan_recycled(bytes: &[u8], key: u128, mut at: usize, mut sequence: u64, stale_sequence: u64) -> Scan {
     let mut scan = Scan { end: at, ..Scan::default() };
@@ -103,8 +104,8 @@ fn frame_at(bytes: &[u8], at: usize, key: u128) -> Option<FrameRef> {
     (crc32c(bytes.get(payload.clone())?) == header.payload_crc).then_some(FrameRef { header, payload })
 }
 
-/// The next frame above `sequence`. Whole frames of an earlier use are stepped over: had a later frame been written
-/// within one, its checksum would not fit.
+/// The next frame above `sequence`. Whole frames of an earlier use are stepped over: had a later frame been
+/// written within one, its checksum would not fit.
 fn next_frame(
     bytes: &[u8],
     range: Range<usize>,

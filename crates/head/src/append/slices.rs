@@ -1,8 +1,10 @@
-//! Large batches in slices: between two of them whoever waits for the stripe gets it, be it another writer or a query.
+//! Large batches in slices: between two of them whoever waits for the stripe gets it, be it another writer or
+//! a query.
 //!
-//! Holds: all that was appended is queued for the log before the stripe is let go, so that the log has the order of memory;
-//! series for which there is more stay in the stripe meanwhile, since they are pinned. A reader may see a part of a batch,
-//! as it may between two stripes; the batch is acknowledged when all of it is in the log.
+//! Holds: all that was appended is queued for the log before the stripe is let go, so that the log has the
+//! order of memory; series for which there is more stay in the stripe meanwhile, since they are pinned. A
+//! reader may see a part of a batch, as it may between two stripes; the batch is acknowledged when all of it
+//! is in the log.
 
 use std::ops::Range;
 
@@ -35,7 +37,8 @@ pub(super) struct Slice {
     pub(super) next_first: usize,
 }
 
-/// The slice of series from place `start` of `order` on, without samples of that one before place `first` of the batch.
+/// The slice of series from place `start` of `order` on, without samples of that one before place `first` of
+/// the batch.
 pub(super) fn slice_at(batch: &WriteBatch, order: &[u32], start: usize, first: usize) -> Slice {
     let is_plain = batch.histograms.is_empty() && batch.start_times.is_empty();
     let count_max = if is_plain { SLICE_SAMPLES } else { MIXED_SLICE_SAMPLES };
@@ -159,8 +162,8 @@ impl Head {
         }
     }
 
-    /// Seals the late samples in `range` of a series that has many, and lets others have the stripe between two slices.
-    /// Callers have nothing to queue for the log.
+    /// Seals the late samples in `range` of a series that has many, and lets others have the stripe between
+    /// two slices. Callers have nothing to queue for the log.
     pub(crate) fn seal_late_in_slices(
         &self,
         stripe: &mut MutexGuard<'_, Stripe>,

@@ -270,8 +270,8 @@ impl Head {
         Ok(())
     }
 
-    /// Puts series whose ids were given since `from`, raw keys that no file holds, and the mark; gives the count of series in the
-    /// file, of which `count` were there before.
+    /// Puts series whose ids were given since `from`, raw keys that no file holds, and the mark; gives the
+    /// count of series in the file, of which `count` were there before.
     fn put_definitions(
         &self,
         output: &mut Output<'_>,
@@ -302,7 +302,8 @@ impl Head {
     }
 }
 
-/// Puts the series of one tenant that `given` has and `from` has not. Rows stay where they are: upkeep alone moves them.
+/// Puts the series of one tenant that `given` has and `from` has not. Rows stay where they are: upkeep alone
+/// moves them.
 fn put_series(
     tenant: &TenantHead,
     output: &mut Output<'_>,

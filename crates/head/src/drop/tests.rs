@@ -10,8 +10,9 @@ use crate::head::Head;
 use crate::options::HeadOptions;
 use crate::progress::ReplayProgress;
 
-/// Each window that was dropped looked through the raw keys of all tenants: 10,000 tenants of 20 series cost 2 billion
-/// looks. A series that goes costs a bounded number, and its keys are gone after a checkpoint at the latest.
+/// Each window that was dropped looked through the raw keys of all tenants: 10,000 tenants of 20 series cost
+/// 2 billion looks. A series that goes costs a bounded number, and its keys are gone after a checkpoint at
+/// the latest.
 #[test]
 fn dropping_the_windows_of_many_tenants_does_not_look_through_all_keys_for_each() {
     const TENANT_COUNT: usize = 300;

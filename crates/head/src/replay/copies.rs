@@ -1,7 +1,8 @@
 //! Definitions files come in two copies with the same bytes: which of them a start reads.
 //!
-//! Holds: usually one copy is read, and only the length of the other is compared. Once anything is unusual, all copies
-//! of all generations are verified, and the whole one with the newest mark counts. Damage to one copy loses nothing.
+//! Holds: usually one copy is read, and only the length of the other is compared. Once anything is unusual,
+//! all copies of all generations are verified, and the whole one with the newest mark counts. Damage to one
+//! copy loses nothing.
 //! Not here: loading what the copy says (`definitions`).
 
 use std::path::PathBuf;
@@ -106,8 +107,8 @@ fn note_damage(files: &LogFiles, newest: u64, copies: &[Inspection], notes: &mut
     }
 }
 
-/// Returns true if both copies have the same bytes. A power cut may leave one of them with half of an unsynced round at its
-/// full length, so lengths alone prove nothing.
+/// Returns true if both copies have the same bytes. A power cut may leave one of them with half of an
+/// unsynced round at its full length, so lengths alone prove nothing.
 fn are_equal(env: &Env, files: &LogFiles, generation: u64) -> Result<bool, HeadError> {
     let map = |place| {
         let path = definitions_path(&files.dir, generation, place);

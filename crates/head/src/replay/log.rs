@@ -293,7 +293,8 @@ impl<'a> LogReplay<'a> {
         Ok(())
     }
 
-    /// Gives a series whose id is that of a dead one in the tables (its definition was damaged elsewhere) an id above all others: its samples in the log are then replayed under it.
+    /// Gives a series whose id is that of a dead one in the tables (its definition was damaged elsewhere) an
+    /// id above all others: its samples in the log are then replayed under it.
     #[cold]
     fn admit_straggler(&mut self, tenant: &TenantHead, labels: &Labels) -> Result<u32, HeadError> {
         if !self.has_ceiling {

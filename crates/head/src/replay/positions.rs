@@ -32,7 +32,8 @@ impl Positions {
         self.defined_sequence > 0 && id < self.defined_end
     }
 
-    /// Returns true if a definition of this id that is not in the definitions file is of an id that was given before.
+    /// Returns true if a definition of this id that is not in the definitions file is of an id that was given
+    /// before.
     pub(super) fn is_reused(&self, id: u32) -> bool {
         id < self.defined_end
     }

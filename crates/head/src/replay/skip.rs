@@ -1,8 +1,8 @@
 //! Segments that a start need not read: they are kept for the older copies of slices only.
 //!
-//! Holds: a segment is skipped only if every frame of it is in the copies and definitions that were loaded, which the
-//! sequence of the next segment's first frame proves. Damage in a skipped segment loses nothing; `chronolith check`
-//! names it.
+//! Holds: a segment is skipped only if every frame of it is in the copies and definitions that were loaded,
+//! which the sequence of the next segment's first frame proves. Damage in a skipped segment loses nothing;
+//! `chronolith check` names it.
 
 use chronolith_format::wal::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 

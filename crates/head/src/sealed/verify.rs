@@ -1,7 +1,8 @@
-//! Verification of the sealed files that a start found, one file at a time, so that damage is named soon after the start
-//! and not only when somebody queries the chunk.
+//! Verification of the sealed files that a start found, one file at a time, so that damage is named soon
+//! after the start and not only when somebody queries the chunk.
 //!
-//! Holds: a damage is reported only if the head refers to a chunk that cannot be read. Files of this process are not read.
+//! Holds: a damage is reported only if the head refers to a chunk that cannot be read. Files of this process
+//! are not read.
 //! Not here: files that cannot be opened at all, which the start names (`replay::sealed`).
 
 use chronolith_base::DecodeError;
@@ -31,8 +32,8 @@ impl SealedVerification {
 }
 
 impl Head {
-    /// Verifies the next sealed file of an earlier process; returns false if there is none left. To be called every second
-    /// until then. Cost: one pass over a file of at most `sealed_file_bytes`, without a lock.
+    /// Verifies the next sealed file of an earlier process; returns false if there is none left. To be called
+    /// every second until then. Cost: one pass over a file of at most `sealed_file_bytes`, without a lock.
     pub fn verify_next_sealed_file(&self) -> bool {
         let Some(number) = self.sealed_verification.lock().left.pop() else { return false };
         let Some(file) = self.series.store.file(number) else { return true };

@@ -54,8 +54,9 @@ impl Clock for CreatingClock {
     }
 }
 
-/// A select of all series held the lock of the index from its first to its last series: whoever created one meanwhile waited
-/// for all of it, and every other query behind that. Now each page of series is a hold of its own.
+/// A select of all series held the lock of the index from its first to its last series: whoever created one
+/// meanwhile waited for all of it, and every other query behind that. Now each page of series is a hold of
+/// its own.
 #[test]
 fn series_are_created_between_the_pages_of_a_select() {
     let (env, clock, _) = Env::fake(1000, 1);

@@ -1,8 +1,8 @@
-//! Sealed chunks by time: an ordered index per series that has so many sealed chunks that a walk over all of them for each
-//! out-of-order sample would cost more than the sample. Other series are walked.
+//! Sealed chunks by time: an ordered index per series that has so many sealed chunks that a walk over all of
+//! them for each out-of-order sample would cost more than the sample. Other series are walked.
 //!
-//! Holds: an index has exactly the chunks of its series: whoever links or unlinks one says so here, or has the index
-//! forgotten; it is built again when it is needed.
+//! Holds: an index has exactly the chunks of its series: whoever links or unlinks one says so here, or has
+//! the index forgotten; it is built again when it is needed.
 //! Not here: which samples go into which chunk (`seal`), whether a time is taken (`order`).
 
 use std::collections::BTreeMap;
@@ -17,7 +17,8 @@ use super::{SealedNode, SealedNodes, Stripe};
 const WALK_COUNT_MAX: usize = 32;
 /// A chunk with fewer samples is joined with its neighbour when that is encoded again.
 const SMALL_COUNT: u16 = SAMPLES_PER_CHUNK as u16 / 2;
-/// Chunks before and after a time that are looked at: a leaf is one of them and the neighbours with which it is joined.
+/// Chunks before and after a time that are looked at: a leaf is one of them and the neighbours with which it
+/// is joined.
 const NEIGHBOUR_COUNT: usize = 4;
 /// Bytes per entry of the index: key and slot, in nodes that are about three quarters full.
 const ENTRY_BYTES: u64 = 24;
@@ -36,7 +37,8 @@ pub(super) struct SealedByTime {
     entry_count: u64,
 }
 
-/// Neighbouring sealed chunks of a window that are encoded again with the out-of-order samples that lie before `end`.
+/// Neighbouring sealed chunks of a window that are encoded again with the out-of-order samples that lie
+/// before `end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Leaf {
     /// Slots of the chunks, by time; none if the window has no chunk.
@@ -105,8 +107,8 @@ impl SealedByTime {
 }
 
 impl Stripe {
-    /// Puts the sealed chunks of series `id` that overlap `first..=last` into `found`, the youngest first. Of chunks that
-    /// overlap each other, which only damage leaves, an index finds neighbours.
+    /// Puts the sealed chunks of series `id` that overlap `first..=last` into `found`, the youngest first. Of
+    /// chunks that overlap each other, which only damage leaves, an index finds neighbours.
     pub(super) fn sealed_in(
         &mut self,
         id: u32,

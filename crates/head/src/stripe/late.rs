@@ -1,5 +1,5 @@
-//! Late samples that wait for a chunk: an unrolled linked list per series in order of arrival, a B-tree for a series that
-//! has more of them than a list finds quickly.
+//! Late samples that wait for a chunk: an unrolled linked list per series in order of arrival, a B-tree for a
+//! series that has more of them than a list finds quickly.
 //!
 //! Holds: one sample a time in a chain; a sample here is younger than one of the same time in a chunk, and wins.
 //! All links of a chain but the first, which took the last sample, are full. What is handed out is sorted.
@@ -16,8 +16,9 @@ use crate::slots::{SLOT_NONE, Slot, Slots};
 
 /// Late samples of one series at which they are sealed.
 pub(crate) const LATE_COUNT_MAX: usize = 256;
-/// Late samples of a series whose sealed chunks are so many that merging pays only with more. A checkpoint writes them as
-/// one chunk, whose count has 16 bits; appenders that run at the same time may exceed the limit by some thousands.
+/// Late samples of a series whose sealed chunks are so many that merging pays only with more. A checkpoint
+/// writes them as one chunk, whose count has 16 bits; appenders that run at the same time may exceed the
+/// limit by some thousands.
 const LATE_COUNT_LIMIT: usize = 1 << 15;
 /// Chunk samples that one late sample may make the head encode again, as long as the limit is not reached.
 const MERGE_FACTOR: usize = 8;
@@ -160,8 +161,9 @@ impl LateSamples {
         unreachable!("the sample was found before");
     }
 
-    /// Returns true if a chain of `count` samples is to be sealed. `sealed_count` gives how many samples the sealed chunks of
-    /// the series have: sealing encodes those again that lie where the chain has samples, all of them in the worst order.
+    /// Returns true if a chain of `count` samples is to be sealed. `sealed_count` gives how many samples the
+    /// sealed chunks of the series have: sealing encodes those again that lie where the chain has samples,
+    /// all of them in the worst order.
     pub(crate) fn is_full(&self, count: usize, sealed_count: impl FnOnce() -> usize) -> bool {
         let halvings = (self.sample_bytes() / LATE_BYTES_STEP).min(LATE_COUNT_MAX.ilog2() as usize);
         if count < LATE_COUNT_MAX >> halvings || (halvings == 0 && !count.is_multiple_of(CHECK_COUNT)) {

@@ -1,5 +1,5 @@
-//! Places of sealed chunks: one list a series through a shared arena. New chunks are put in front; one that is encoded
-//! again keeps its place in the list.
+//! Places of sealed chunks: one list a series through a shared arena. New chunks are put in front; one that
+//! is encoded again keeps its place in the list.
 //! Holds: a list ends at [`super::NONE`]; a node belongs to one list.
 
 use chronolith_format::sealed::RecordHeader;

@@ -114,8 +114,8 @@ impl Stripe {
         applied
     }
 
-    /// Series with so many late samples that they are to be sealed. Whoever appends takes and seals them, in as many slices as
-    /// it takes, before it lets others have the stripe for good.
+    /// Series with so many late samples that they are to be sealed. Whoever appends takes and seals them, in
+    /// as many slices as it takes, before it lets others have the stripe for good.
     pub(crate) fn take_due(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.due)
     }

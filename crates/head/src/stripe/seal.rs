@@ -1,8 +1,8 @@
-//! Sealing: the open chunk with the late samples that belong into it, late samples into the sealed chunks that
-//! they overlap.
-//! The sealed chunks are the leaves of a B-tree: late samples gather in a buffer of their series until each makes the head
-//! encode few others again, then each leaf that has some in its range is encoded again with them and split where it is
-//! large. So the cost of a sample is bounded in whatever order they come.
+//! Sealing: the open chunk with the late samples that belong into it, late samples into the sealed chunks
+//! that they overlap. The sealed chunks are the leaves of a B-tree: late samples gather in a buffer of their
+//! series until each makes the head encode few others again, then each leaf that has some in its range is
+//! encoded again with them and split where it is large. So the cost of a sample is bounded in whatever order
+//! they come.
 //!
 //! Holds: no sealed chunk overlaps another or the open one, so a query decodes as much as if nothing had been
 //! late; a sample that waits as late wins over one of the same time in a chunk, because it came later.
@@ -98,8 +98,8 @@ impl Stripe {
         self.hot(id).is_some_and(|hot| self.late.is_tree(hot.late))
     }
 
-    /// Seals as much of the late samples in `range` as [`SLICE_SAMPLES`] allow; gives the range of the rest. Between two calls
-    /// the series may change in any way.
+    /// Seals as much of the late samples in `range` as [`SLICE_SAMPLES`] allow; gives the range of the rest.
+    /// Between two calls the series may change in any way.
     pub(crate) fn seal_late_slice(
         &mut self,
         world: &StripeWorld<'_>,
@@ -202,8 +202,8 @@ impl Stripe {
         samples.len()
     }
 
-    /// Seals `samples` in place of `old` chunks, which are named by their slots: the list of the series is not walked unless
-    /// it gets shorter.
+    /// Seals `samples` in place of `old` chunks, which are named by their slots: the list of the series is
+    /// not walked unless it gets shorter.
     fn replace_sealed(
         &mut self,
         world: &StripeWorld<'_>,
@@ -283,7 +283,8 @@ impl Stripe {
     }
 }
 
-/// Pushes ascending samples of one window as chunks of about equal size, each full or the only one, and gives each to `put`.
+/// Pushes ascending samples of one window as chunks of about equal size, each full or the only one, and gives
+/// each to `put`.
 fn for_each_chunk(world: &StripeWorld<'_>, id: u32, samples: &Columns, mut put: impl FnMut(SealedNode)) {
     let part_count = (samples.len() / SAMPLES_PER_CHUNK).max(1);
     let part_len = samples.len().div_ceil(part_count).max(1);

@@ -1,5 +1,5 @@
-//! Finding series by id. Rows are in order of creation; ids ascend with them until ids of departed series are given again,
-//! which starts another run of ascending ids.
+//! Finding series by id. Rows are in order of creation; ids ascend with them until ids of departed series are
+//! given again, which starts another run of ascending ids.
 //! Holds: a live series has one row; most tables have one run.
 
 use super::{Tables, lookup};
@@ -49,7 +49,8 @@ impl Tables {
         self.runs().filter_map(row).find(|&idx| !self.is_dead(idx))
     }
 
-    /// As [`Tables::live_idx`] for ids that ascend from call to call: `from` is 0 at first and says where the last one was.
+    /// As [`Tables::live_idx`] for ids that ascend from call to call: `from` is 0 at first and says where the
+    /// last one was.
     pub(super) fn live_idx_from(&self, from: &mut usize, id: u32) -> Option<usize> {
         if !self.has_one_run() {
             return self.live_idx(id);

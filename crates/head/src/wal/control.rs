@@ -1,7 +1,7 @@
 //! The control file of the log on disk: written behind each sync, synced where a segment comes or goes.
 //!
-//! Holds: a record never speaks of frames that are not durable, or of a segment whose name is not. Two slots take the
-//! synced records in turn and one the others, so that a power cut leaves a good one.
+//! Holds: a record never speaks of frames that are not durable, or of a segment whose name is not. Two slots
+//! take the synced records in turn and one the others, so that a power cut leaves a good one.
 //! Not here: bytes (`format::wal`), what a start makes of it (`replay`).
 
 use std::io;

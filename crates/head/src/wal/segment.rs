@@ -1,8 +1,8 @@
 //! Segment files: made of a spare (or with their space reserved), written at the end, synced, and spares again.
 //!
-//! Holds: a segment is synced before the next one takes frames; a frame never spans two segments; a file has the name
-//! of a segment only with its header durable; the control file knows of a segment before it takes frames, and no more
-//! before it goes.
+//! Holds: a segment is synced before the next one takes frames; a frame never spans two segments; a file has
+//! the name of a segment only with its header durable; the control file knows of a segment before it takes
+//! frames, and no more before it goes.
 //! Not here: how spares are made (`spare`).
 
 use std::collections::VecDeque;

@@ -1,9 +1,9 @@
-//! Spare segments: files whose blocks are written already, so that a commit overwrites them. A sync of blocks that were
-//! only reserved has to change the file system's metadata as well, which takes twice as long.
+//! Spare segments: files whose blocks are written already, so that a commit overwrites them. A sync of blocks
+//! that were only reserved has to change the file system's metadata as well, which takes twice as long.
 //!
-//! Holds: a spare's name is `NUMBER-SEQUENCE.spare`; it has no frame behind that sequence. A freed segment becomes one
-//! by a rename that is durable before its content changes, so that a power cut never leaves new content under an old
-//! name. There are at most [`SPARE_COUNT_MAX`].
+//! Holds: a spare's name is `NUMBER-SEQUENCE.spare`; it has no frame behind that sequence. A freed segment
+//! becomes one by a rename that is durable before its content changes, so that a power cut never leaves new
+//! content under an old name. There are at most [`SPARE_COUNT_MAX`].
 //! Not here: who takes them (`segment`).
 
 use std::collections::VecDeque;
@@ -86,8 +86,8 @@ fn write_zeros(
     Ok(Some(file))
 }
 
-/// Spares that lie in the directory, as a start finds them: those of `len` bytes without a frame behind `sequence` are
-/// kept, the others removed.
+/// Spares that lie in the directory, as a start finds them: those of `len` bytes without a frame behind
+/// `sequence` are kept, the others removed.
 pub(crate) fn keep_spares(
     disk: &dyn Disk,
     dir: &Path,

@@ -1,9 +1,10 @@
-//! What a cache of results must know about an expression: how far around an evaluation time it looks, whether the value of a
-//! step depends on that time alone, and whether results of two ranges may be joined.
+//! What a cache of results must know about an expression: how far around an evaluation time it looks, whether
+//! the value of a step depends on that time alone, and whether results of two ranges may be joined.
 //!
-//! Holds: if there is a reach, the value of a step is a function of the samples within it, whatever the first and
-//! last step of the query are. An error is not: two series with the same labels fail a query even if they never
-//! have a value at the same step, so results are joined only where no two series can lose what tells them apart. `@` and whatever asks for the query's own range or step (`start()`, `end()`, `range()`,
+//! Holds: if there is a reach, the value of a step is a function of the samples within it, whatever the first
+//! and last step of the query are. An error is not: two series with the same labels fail a query even if they
+//! never have a value at the same step, so results are joined only where no two series can lose what tells
+//! them apart. `@` and whatever asks for the query's own range or step (`start()`, `end()`, `range()`,
 //! `step()`, computed durations) have none.
 //! Not here: the cache (`server`).
 
@@ -19,8 +20,8 @@ pub struct Reach {
     pub behind_ms: i64,
     /// Into the future (negative offsets); 0 or more.
     pub ahead_ms: i64,
-    /// The result over a range equals the joined results over its parts. If not, a query over the whole range may fail
-    /// ("vector cannot contain metrics with the same labelset") where none over a part does.
+    /// The result over a range equals the joined results over its parts. If not, a query over the whole range
+    /// may fail ("vector cannot contain metrics with the same labelset") where none over a part does.
     pub joins: bool,
 }
 

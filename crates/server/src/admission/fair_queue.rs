@@ -1,8 +1,10 @@
-//! A semaphore whose waiters stand in one FIFO queue per tenant; a permit that becomes free goes to the next tenant in turn
-//! (round robin), so that a tenant with hundreds of waiting requests delays another by one request, not by hundreds.
+//! A semaphore whose waiters stand in one FIFO queue per tenant; a permit that becomes free goes to the next
+//! tenant in turn (round robin), so that a tenant with hundreds of waiting requests delays another by one
+//! request, not by hundreds.
 //!
-//! Holds: `running <= permits`; no tenant runs more than its own limit; `waiting <= waiting_max`; no tenant that may run has
-//! a waiter while a permit is free. When the queue is full, a request of the tenant with the longest queue is refused.
+//! Holds: `running <= permits`; no tenant runs more than its own limit; `waiting <= waiting_max`; no tenant
+//! that may run has a waiter while a permit is free. When the queue is full, a request of the tenant with the
+//! longest queue is refused.
 //! Not here: which limit a tenant has (the parent).
 
 use std::collections::VecDeque;
@@ -123,8 +125,8 @@ impl FairQueue {
         })
     }
 
-    /// Waits for a permit, at most `timeout`; `tenant` runs at most `tenant_permits` at once. Dropping the future leaves
-    /// the queue.
+    /// Waits for a permit, at most `timeout`; `tenant` runs at most `tenant_permits` at once. Dropping the
+    /// future leaves the queue.
     pub(crate) async fn acquire(
         self: &Arc<FairQueue>,
         tenant: &TenantId,
@@ -285,8 +287,8 @@ impl State {
     }
 }
 
-/// Wakes the requests that may run. A permit whose request has left meanwhile is given back, and goes to the next one; the
-/// lock of the queue must not be held.
+/// Wakes the requests that may run. A permit whose request has left meanwhile is given back, and goes to the
+/// next one; the lock of the queue must not be held.
 fn send(grants: Vec<(oneshot::Sender<Permit>, Permit)>) {
     for (grant, permit) in grants {
         drop(grant.send(permit));

@@ -1,6 +1,7 @@
 //! Memory budgets of tenants below the budget of a class.
-//! Holds: all requests of a tenant share one budget while any of them has memory; a changed limit holds for the requests
-//! that come after it. Tenants without reservations are forgotten beyond [`TENANT_BUDGETS_IDLE_MAX`].
+//! Holds: all requests of a tenant share one budget while any of them has memory; a changed limit holds for
+//! the requests that come after it. Tenants without reservations are forgotten beyond
+//! [`TENANT_BUDGETS_IDLE_MAX`].
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! `features`: what this server can do, by the names of Prometheus's registry of features, which clients look up.
-//! Holds: no name is our own, and what Prometheus has and this server has not is false, or absent where the list depends
-//! on how Prometheus was built (service discovery, templates).
+//! Holds: no name is our own, and what Prometheus has and this server has not is false, or absent where the
+//! list depends on how Prometheus was built (service discovery, templates).
 
 use std::sync::Arc;
 

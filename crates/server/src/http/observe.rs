@@ -1,4 +1,5 @@
-//! The outermost layer of all routes: gives each request its id, counts it by route and code, and writes the access log.
+//! The outermost layer of all routes: gives each request its id, counts it by route and code, and writes the
+//! access log.
 //! Holds: an answer has the id of its request if the client sent one, or if it is an error.
 
 use std::sync::Arc;

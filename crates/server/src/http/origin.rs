@@ -1,9 +1,10 @@
 //! Pages of other origins: which may read answers (CORS), and which may change something.
 //!
-//! Holds: without `--web.cors.origin` no page of another origin reads an answer (no CORS headers), and none writes, deletes,
-//! reloads or kills: browsers send such requests without asking first, so they are refused here. Requests that no browser
-//! sent have no `Origin` and pass.
-//! Not here: authentication; a name that an attacker points at this machine (DNS rebinding) counts as this origin.
+//! Holds: without `--web.cors.origin` no page of another origin reads an answer (no CORS headers), and none
+//! writes, deletes, reloads or kills: browsers send such requests without asking first, so they are refused
+//! here. Requests that no browser sent have no `Origin` and pass.
+//! Not here: authentication; a name that an attacker points at this machine (DNS rebinding) counts as this
+//! origin.
 
 use std::sync::Arc;
 
@@ -58,7 +59,8 @@ impl CorsOrigin {
     }
 }
 
-/// Refuses changes asked for by foreign pages; answers preflight requests; adds CORS headers for origins that are allowed.
+/// Refuses changes asked for by foreign pages; answers preflight requests; adds CORS headers for origins that
+/// are allowed.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
     let is_api = request.uri().path().starts_with("/api/");
     let origin = request.headers().get(header::ORIGIN).filter(|origin| !origin.is_empty()).cloned();

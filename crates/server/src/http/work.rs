@@ -1,4 +1,5 @@
-//! From a request to its answer, off the async threads unless it is small: parameters, tenant, a permit, a deadline, a budget.
+//! From a request to its answer, off the async threads unless it is small: parameters, tenant, a permit, a
+//! deadline, a budget.
 //! Holds: work stops when its client leaves, when its time is over or when its memory is used up.
 
 use std::sync::Arc;
@@ -190,7 +191,8 @@ async fn run_aside<T: Send + 'static>(
     let mut guard = CancelOnDrop::of(&admitted.ctx);
     let shared = app.clone();
     let done = app.query_threads.run(move || {
-        // All of it, or the closure takes the context alone and a client that leaves frees the permit of work that goes on.
+        // All of it, or the closure takes the context alone and a client that leaves frees the permit of work
+        // that goes on.
         let admitted = admitted;
         admitted.ctx.begin_long_work();
         let result = work(&shared, &admitted.ctx);

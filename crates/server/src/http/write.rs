@@ -1,8 +1,8 @@
 //! Remote write 1.0 and 2.0: `POST /api/v1/write` (and `/api/v1/push`).
 //!
 //! Holds: 204 means that every sample is as durable as the sync mode promises; 400 names the first sample
-//! that is not stored while the others are; 429 and 5xx mean that nothing is stored or acknowledged. Answers to 2.0 say how many
-//! samples, histograms and exemplars are stored.
+//! that is not stored while the others are; 429 and 5xx mean that nothing is stored or acknowledged. Answers
+//! to 2.0 say how many samples, histograms and exemplars are stored.
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
 mod message;

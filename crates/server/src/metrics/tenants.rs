@@ -1,6 +1,7 @@
 //! Counters by tenant: samples accepted, samples rejected by reason, queries.
-//! Holds: at most `shown_max` tenants have counters of their own, first come, first served; all others count under
-//! [`OVERFLOW`]. A tenant idle for [`IDLE_MS`] gives way to another when all are taken; its counters start at 0 again.
+//! Holds: at most `shown_max` tenants have counters of their own, first come, first served; all others count
+//! under [`OVERFLOW`]. A tenant idle for [`IDLE_MS`] gives way to another when all are taken; its counters
+//! start at 0 again.
 //! Not here: series by tenant, which the store knows.
 
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use parking_lot::RwLock;
 
 use super::Counter;
 
-/// Label value of all tenants without counters of their own, as in Mimir's cost attribution; no tenant has this id,
-/// because ids do not start with `__`.
+/// Label value of all tenants without counters of their own, as in Mimir's cost attribution; no tenant has
+/// this id, because ids do not start with `__`.
 pub(crate) const OVERFLOW: &str = "__overflow__";
 /// A tenant without a write and a query for this long gives way.
 const IDLE_MS: i64 = 3_600_000;
@@ -101,8 +102,8 @@ impl TenantMetrics {
         list
     }
 
-    /// Values of tenants as they are shown: those with counters of their own, then those with the highest values as far as
-    /// there is room, then the sum of the rest.
+    /// Values of tenants as they are shown: those with counters of their own, then those with the highest
+    /// values as far as there is room, then the sum of the rest.
     pub(crate) fn split(&self, mut values: Vec<(TenantId, u64)>) -> Vec<(String, u64)> {
         let by_id = self.by_id.read();
         values.sort_by(|a, b| {

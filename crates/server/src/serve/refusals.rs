@@ -1,5 +1,6 @@
 //! Answers of the HTTP parser itself (400, 414, 431): it writes them without a body and tells nobody.
-//! Holds: only an answer to a request that no handler has seen is replaced; the connection is closed after it, as it says.
+//! Holds: only an answer to a request that no handler has seen is replaced; the connection is closed after
+//! it, as it says.
 
 use std::io;
 use std::pin::Pin;

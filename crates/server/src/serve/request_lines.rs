@@ -1,5 +1,5 @@
-//! Escapes quotes and angle brackets in request lines: browsers and `curl -g '...?query=up{job="x"}'` send them as they are,
-//! Prometheus takes them, and the HTTP parser behind this refuses them.
+//! Escapes quotes and angle brackets in request lines: browsers and `curl -g '...?query=up{job="x"}'` send
+//! them as they are, Prometheus takes them, and the HTTP parser behind this refuses them.
 //!
 //! Holds: only request lines change. To know where the next one begins, the framing of each request is followed
 //! (`Content-Length`, chunks); where it is not understood, nothing is changed any more on this connection.

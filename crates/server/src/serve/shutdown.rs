@@ -1,7 +1,8 @@
 //! From the signal to the end: lame duck, drain, close.
 //!
-//! Holds: `/-/ready` is 503 before the listener closes; a stop takes [`STOP_TIME_MAX`] at most, and a second signal ends it at
-//! once. A stop that is cut short loses nothing acknowledged: it is what a kill is, and the next start replays the log.
+//! Holds: `/-/ready` is 503 before the listener closes; a stop takes [`STOP_TIME_MAX`] at most, and a second
+//! signal ends it at once. A stop that is cut short loses nothing acknowledged: it is what a kill is, and the
+//! next start replays the log.
 //! Not here: what is closed (`tsdb`).
 
 use std::future::{self, Future};

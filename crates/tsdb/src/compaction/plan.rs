@@ -102,9 +102,10 @@ fn units_of(blocks: &[Candidate]) -> Vec<Unit> {
     units
 }
 
-/// The blocks to be merged next, at most `limit` steps that do not touch each other, each by precedence; none if all is as it should
-/// be. Overlapping blocks come first, those with the most overlap before others; then the narrowest aligned ranges that hold several
-/// blocks, the oldest before others; then single blocks of which much is deleted. Cost: sorts the blocks, then one pass a kind of step.
+/// The blocks to be merged next, at most `limit` steps that do not touch each other, each by precedence; none
+/// if all is as it should be. Overlapping blocks come first, those with the most overlap before others; then
+/// the narrowest aligned ranges that hold several blocks, the oldest before others; then single blocks of
+/// which much is deleted. Cost: sorts the blocks, then one pass a kind of step.
 pub(crate) fn plan(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> Vec<Vec<Ulid>> {
     let units = units_of(blocks);
     let by_start: Vec<&Unit> = units.iter().collect();

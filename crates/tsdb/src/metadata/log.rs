@@ -1,8 +1,9 @@
-//! The file behind the metadata, in two copies with the same bytes: read at the start, appended to, written anew when it
-//! has grown to twice what it says.
+//! The file behind the metadata, in two copies with the same bytes: read at the start, appended to, written
+//! anew when it has grown to twice what it says.
 //!
-//! Holds: what is acknowledged is in both copies, so damage to one of them loses nothing; after any failure the file is not appended to any more, but written anew under another name: what a failed
-//! write or sync left in it is never counted on.
+//! Holds: what is acknowledged is in both copies, so damage to one of them loses nothing; after any failure
+//! the file is not appended to any more, but written anew under another name: what a failed write or sync
+//! left in it is never counted on.
 //! Not here: what is kept (the parent), bytes (`format::metadata`).
 
 use std::io;

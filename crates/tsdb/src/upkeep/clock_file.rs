@@ -1,7 +1,7 @@
 //! The clock guard's file, and what operators learn of it.
 //!
-//! Holds: a change of the guard is tried to be written before blocks are removed by it; a write that fails is tried again
-//! every minute. Not here: when a clock is trusted (`clock_guard`).
+//! Holds: a change of the guard is tried to be written before blocks are removed by it; a write that fails is
+//! tried again every minute. Not here: when a clock is trusted (`clock_guard`).
 
 use std::io;
 use std::path::{Path, PathBuf};

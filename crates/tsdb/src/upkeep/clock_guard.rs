@@ -1,10 +1,11 @@
 //! Guard against a clock that jumps ahead: the time by which expired blocks are removed.
 //!
-//! Holds: a pure state machine over observations of the clock, one a second. That time is the clock's, or an earlier one: after
-//! the clock gained more than [`STEP_MS`] on the monotonic one it goes on from where the clock stood, until `guard_ms`
-//! have passed or the clock is back. What is gained counts as a leaky bucket that loses an hour a day, so that many small
-//! steps are a step, and a clock that is a little fast is none. A start has no monotonic time of before: it trusts a clock up to
-//! [`START_MS_MAX`] past the time that was trusted last, or past the newest sample if nobody knows.
+//! Holds: a pure state machine over observations of the clock, one a second. That time is the clock's, or an
+//! earlier one: after the clock gained more than [`STEP_MS`] on the monotonic one it goes on from where the
+//! clock stood, until `guard_ms` have passed or the clock is back. What is gained counts as a leaky bucket
+//! that loses an hour a day, so that many small steps are a step, and a clock that is a little fast is none.
+//! A start has no monotonic time of before: it trusts a clock up to [`START_MS_MAX`] past the time that was
+//! trusted last, or past the newest sample if nobody knows.
 //! Not here: the file that a restart reads (`clock_file`), removing blocks (`upkeep`).
 
 use chronolith_format::retention_clock::RetentionClock;

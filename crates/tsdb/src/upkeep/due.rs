@@ -1,8 +1,9 @@
 //! Which windows of the head are flushed now, and which small ones wait for others of their tenant and day.
 //!
-//! Holds: a pure function of the windows and the time. A window waits `flush_delay_ms` after its end, or after its first sample
-//! if that came later; a small one at most [`WAIT_FACTOR`] times that, and on time until its day is over. Small windows of a
-//! tenant and day go to one block together, with the first of them that may not wait any longer. Waiting windows take at most
+//! Holds: a pure function of the windows and the time. A window waits `flush_delay_ms` after its end, or
+//! after its first sample if that came later; a small one at most [`WAIT_FACTOR`] times that, and on time
+//! until its day is over. Small windows of a tenant and day go to one block together, with the first of them
+//! that may not wait any longer. Waiting windows take at most
 //! `waiting_bytes_max` of memory by estimate: beyond it those of the tenants with most of it are flushed.
 //! Not here: flushing (`upkeep`), windows whose last flush failed (`retry`).
 
@@ -125,7 +126,8 @@ impl DueWindows {
     }
 }
 
-/// The ranges of blocks for all of `windows` of one tenant, by time: neighbours of a day that are small go to one.
+/// The ranges of blocks for all of `windows` of one tenant, by time: neighbours of a day that are small go to
+/// one.
 pub(crate) fn ranges_of(windows: &[WindowStat], small_bytes: u64, now_ms: i64) -> Vec<TimeRange> {
     let mut ranges: Vec<TimeRange> = Vec::new();
     let mut last_small_day = None;

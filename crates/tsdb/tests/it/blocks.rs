@@ -343,7 +343,8 @@ fn blocks_above_the_compaction_size_are_compacted_into_several() {
     }
 }
 
-/// Between the naming of the first and the last block of a set, samples were neither in the inputs nor in the outputs.
+/// Between the naming of the first and the last block of a set, samples were neither in the inputs nor in the
+/// outputs.
 #[test]
 fn a_crash_at_any_disk_operation_of_a_split_loses_nothing() {
     let fresh = || {

@@ -65,7 +65,8 @@ fn a_clock_that_steps_back_has_removed_nothing() {
     assert_eq!(tsdb.stats().blocks, 0, "expired as if nothing had happened");
 }
 
-/// A restart took the new time for granted: one with fresh samples at the wrong time, an orderly one, one after a kill.
+/// A restart took the new time for granted: one with fresh samples at the wrong time, an orderly one, one
+/// after a kill.
 #[test]
 fn restarts_after_a_jump_remove_nothing() {
     let (machine, mut tsdb) = guarded();

@@ -1,5 +1,6 @@
-//! Damage campaign: every file of a stopped data directory is damaged in seven ways. Afterwards either everything that was
-//! acknowledged is there, or the loss is named by the start, by its metric and by `check`.
+//! Damage campaign: every file of a stopped data directory is damaged in seven ways. Afterwards either
+//! everything that was acknowledged is there, or the loss is named by the start, by its metric and by
+//! `check`.
 //!
 //! `CHRONOLITH_DAMAGE_SEEDS=100 cargo test -p chronolith-tsdb --test it damage::` runs more seeds than the default.
 
@@ -115,8 +116,8 @@ fn write(rng: &Rng, tsdb: &Tsdb, times: impl Iterator<Item = i64>) {
     tsdb.append(&TenantId::anonymous(), &batch).expect("stored");
 }
 
-/// A life with floats, histograms, start times, metadata, out-of-order samples, sealed chunks, blocks and a tombstone;
-/// gives the files it leaves behind and its last answers.
+/// A life with floats, histograms, start times, metadata, out-of-order samples, sealed chunks, blocks and a
+/// tombstone; gives the files it leaves behind and its last answers.
 fn life(seed: u64, is_kill: bool) -> (Files, Answers) {
     let mut machine = Machine::new(seed);
     machine.options.wal_segment_bytes = 64 << 10;

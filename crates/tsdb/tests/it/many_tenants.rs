@@ -17,7 +17,8 @@ fn gauge(tsdb: &Tsdb, name: &str) -> f64 {
     tsdb.stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value
 }
 
-/// A machine whose tenants are written to for `hours`, one sample in five minutes, with a look at what is due each time.
+/// A machine whose tenants are written to for `hours`, one sample in five minutes, with a look at what is due
+/// each time.
 fn run_for(machine: &Machine, tsdb: &Tsdb, hours: i64) {
     for _ in 0..hours * 12 {
         machine.clock.advance(Duration::from_secs(300));
@@ -36,8 +37,8 @@ fn waiting_machine() -> Machine {
     machine
 }
 
-/// Each window of each tenant became a block of its own: 12 a day and tenant, 120,000 for 10,000 tenants. Small windows of
-/// a day share one.
+/// Each window of each tenant became a block of its own: 12 a day and tenant, 120,000 for 10,000 tenants.
+/// Small windows of a day share one.
 #[test]
 fn small_tenants_make_one_block_a_day() {
     let machine = waiting_machine();
@@ -55,8 +56,8 @@ fn small_tenants_make_one_block_a_day() {
     }
 }
 
-/// What waits is in the log and the checkpoint alone: neither a kill nor a power cut nor an orderly stop loses it, and each
-/// start goes on waiting where the last one was.
+/// What waits is in the log and the checkpoint alone: neither a kill nor a power cut nor an orderly stop
+/// loses it, and each start goes on waiting where the last one was.
 #[test]
 fn waiting_windows_survive_restarts_and_go_when_they_are_due() {
     let machine = waiting_machine();

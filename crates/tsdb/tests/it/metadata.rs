@@ -186,8 +186,8 @@ fn a_full_disk_refuses_and_comes_back() {
     assert_eq!(machine.open().metadata(tenant, Some("m"), 0).len(), 2);
 }
 
-/// What broke: one flipped bit in the only file emptied `/api/v1/metadata`. Each of two copies replaces the other,
-/// whatever happens to it, and is written anew at the start.
+/// What broke: one flipped bit in the only file emptied `/api/v1/metadata`. Each of two copies replaces the
+/// other, whatever happens to it, and is written anew at the start.
 #[test]
 fn one_damaged_copy_of_the_metadata_loses_nothing() {
     let machine = Machine::new(12);

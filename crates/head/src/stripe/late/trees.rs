@@ -1,5 +1,5 @@
-//! Out-of-order samples of series that buffer many of them: one B-tree by time per series, so that finding, adding and
-//! removing one costs O(log n) whatever the order in which they arrive.
+//! Out-of-order samples of series that buffer many of them: one B-tree by time per series, so that finding,
+//! adding and removing one costs O(log n) whatever the order in which they arrive.
 //!
 //! Holds: a tree is never empty; its number is used again only after it is gone.
 //! Not here: when a chain of links becomes a tree (`late`).

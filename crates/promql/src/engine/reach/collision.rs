@@ -1,7 +1,9 @@
-//! Whether two different series of an expression may get the same labels when the name of the metric is removed or labels are
-//! rewritten. Such a query fails, and it does so even if the two never have a value at the same step.
+//! Whether two different series of an expression may get the same labels when the name of the metric is
+//! removed or labels are rewritten. Such a query fails, and it does so even if the two never have a value at
+//! the same step.
 //!
-//! Holds: errs on the side of "possible". An expression that names its metrics and does not mix them cannot collide.
+//! Holds: errs on the side of "possible". An expression that names its metrics and does not mix them cannot
+//! collide.
 
 use chronolith_model::{METRIC_NAME, MatchOp};
 

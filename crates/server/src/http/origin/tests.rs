@@ -21,7 +21,8 @@ fn with_origin(pattern: &str) -> Fixture {
     .open()
 }
 
-/// Any page that a developer had open could write to the server on his machine, reload it and, with the admin API on, delete.
+/// Any page that a developer had open could write to the server on his machine, reload it and, with the admin
+/// API on, delete.
 #[tokio::test]
 async fn a_page_of_another_origin_cannot_change_anything() {
     let server = Fixture::with(|options| {

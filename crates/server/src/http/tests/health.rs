@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 
-/// After a failed sync nothing is written until a restart, and both probes went on saying 200: nobody restarted it.
+/// After a failed sync nothing is written until a restart, and both probes went on saying 200: nobody
+/// restarted it.
 #[tokio::test]
 async fn a_poisoned_log_is_neither_healthy_nor_ready() {
     let (env, _clock, disk) = Env::fake(NOW_MS, 1);

@@ -1,5 +1,5 @@
-//! The server's own metrics: names, types, units and help texts as `promtool check metrics` wants them, times that are
-//! those of samples, metadata.
+//! The server's own metrics: names, types, units and help texts as `promtool check metrics` wants them, times
+//! that are those of samples, metadata.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! What an operator sees of single requests: ids, log of refused samples, query log, metrics by tenant; and what tenants
-//! must not see of each other.
+//! What an operator sees of single requests: ids, log of refused samples, query log, metrics by tenant; and
+//! what tenants must not see of each other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
-//! Log of refused writes: one line per reason, tenant and [`LINE_EVERY_NS`], with the series, the time of the sample and
-//! the client's address. Repeats within that time are counted, and the next line of that reason and tenant has their count.
-//! Holds: at most [`KEY_COUNT_MAX`] pairs of reason and tenant have lines of their own; all others share those of one.
+//! Log of refused writes: one line per reason, tenant and [`LINE_EVERY_NS`], with the series, the time of the
+//! sample and the client's address. Repeats within that time are counted, and the next line of that reason
+//! and tenant has their count.
+//! Holds: at most [`KEY_COUNT_MAX`] pairs of reason and tenant have lines of their own; all others share
+//! those of one.
 //! Not here: metrics (`metrics`), texts of answers.
 
 use axum::extract::Request;

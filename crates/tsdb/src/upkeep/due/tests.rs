@@ -9,7 +9,8 @@ const HOUR_MS: i64 = 3_600_000;
 /// 2026-11-20 00:00 UTC.
 const DAY_MS: i64 = 1_795_132_800_000;
 
-/// A window of two hours that starts at `hour` of the day and came in `arrival` hours after the start of the day.
+/// A window of two hours that starts at `hour` of the day and came in `arrival` hours after the start of the
+/// day.
 fn window(tenant: &str, hour: i64, arrival: i64, sample_count: u64) -> WindowStat {
     let start = DAY_MS + hour * HOUR_MS;
     WindowStat {
