@@ -50,6 +50,9 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// `StorageFull` when the disk has no room; the file is then unchanged in content.
     fn allocate(&self, len: u64) -> io::Result<()>;
+    /// Asks for the bytes written before to be sent to the disk soon, without waiting and without a promise: of several
+    /// files that are synced one after the other, the first sync then carries all of them.
+    fn start_writeback(&self) {}
     /// Makes all bytes written before durable (fdatasync).
     ///
     /// # Errors

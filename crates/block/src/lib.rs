@@ -28,7 +28,7 @@ pub use error::BlockError;
 pub use link::link_block;
 pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use verify::Damage;
-pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit};
+pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit, WrittenBlock, publish};
 
 /// Suffix of a block's directory while it is written.
 pub const SUFFIX_CREATING: &str = ".tmp-for-creation";

@@ -13,27 +13,29 @@ mod segments;
 mod sink;
 mod spool;
 pub(crate) mod symbols;
+pub(crate) mod written;
 
 pub use bulk::{BulkSeries, BulkVisit};
+pub use written::{WrittenBlock, publish};
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError, Env};
 use chronolith_format::chunks::{ChunkRef, ENCODINGS_HISTOGRAM};
 use chronolith_format::index::{ChunkMeta, IndexWriter, TableEntry};
-use chronolith_format::meta::{self, BlockDesc, BlockMeta, BlockStats, Compaction, Ulid};
+use chronolith_format::meta::{BlockDesc, BlockMeta, BlockStats, Ulid};
 use chronolith_format::tombstones::Tombstones;
 use chronolith_format::xor::EncodedChunk;
 use chronolith_model::{BlockEncoding, Labels, TimeRange};
 
-use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
+use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
 use samples::SampleEncoder;
 use segments::SegmentsWriter;
 use sink::FileSink;
 use spool::Spool;
 use symbols::{LabelPairs, Sorted};
+use written::CreatingDir;
 
 /// What a block was made of, for its `meta.json`.
 #[derive(Debug, Clone)]
@@ -73,22 +75,6 @@ impl<'a> From<&'a EncodedChunk> for ChunkView<'a> {
     }
 }
 
-/// Directory that is removed unless the block was completed.
-struct CreatingDir {
-    env: Env,
-    path: PathBuf,
-    complete: bool,
-}
-
-impl Drop for CreatingDir {
-    fn drop(&mut self) {
-        if !self.complete && self.env.disk.exists(&self.path) {
-            // What cannot be removed here is a leftover for `open_dir`.
-            let _ = self.env.disk.remove_dir_all(&self.path);
-        }
-    }
-}
-
 /// Writes one block; see the module.
 pub struct BlockWriter {
     dir: CreatingDir,
@@ -118,14 +104,6 @@ pub(crate) struct Split {
     pub(crate) set: Option<Ulid>,
     /// All blocks that were written together, if there are several.
     pub(crate) blocks: Vec<Ulid>,
-}
-
-/// A block whose chunks, index and tombstones are durable; it has no name yet, and is removed if it gets none.
-pub(crate) struct SealedBlock {
-    dir: CreatingDir,
-    parent_dir: PathBuf,
-    pub(crate) ulid: Ulid,
-    stats: BlockStats,
 }
 
 impl BlockWriter {
@@ -265,7 +243,8 @@ impl BlockWriter {
     }
 
     /// About how many bytes the block will have, if it were completed here.
-    pub(crate) fn size_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
         self.segments.written_bytes + self.index_bytes
     }
 
@@ -319,17 +298,17 @@ impl BlockWriter {
     /// `source.range`. If the last sync fails the block may exist under its name nevertheless; its content is
     /// complete then.
     pub fn finish(self, source: BlockSource) -> Result<Option<BlockMeta>, BlockError> {
-        match self.seal(source.range)? {
-            Some(sealed) => sealed.publish(source, Split::default()).map(Some),
+        match self.write(source.range)? {
+            Some(written) => publish(vec![(written, source)]).pop().transpose(),
             None => Ok(None),
         }
     }
 
-    /// Completes all files but `meta.json`; `None` (and nothing on disk) if no series was added.
+    /// Writes all files but `meta.json`; `None` (and nothing on disk) if no series was added. See [`publish`].
     ///
     /// # Errors
     /// As [`BlockWriter::finish`]; nothing of the block is left then.
-    pub(crate) fn seal(mut self, range: TimeRange) -> Result<Option<SealedBlock>, BlockError> {
+    pub fn write(mut self, range: TimeRange) -> Result<Option<WrittenBlock>, BlockError> {
         if self.stats.num_series == 0 {
             return Ok(None);
         }
@@ -337,17 +316,27 @@ impl BlockWriter {
         if !range.contains(first) || !range.contains(last) {
             return Err(BlockError::OutsideRange { first, last, range });
         }
-        self.segments.finish()?;
-        self.write_index()?;
-        self.spool.remove()?;
-        let mut bytes = Vec::new();
-        Tombstones::new().encode(&mut bytes);
-        self.dir.write_file(TOMBSTONES_FILE, &bytes)?;
-        let BlockWriter { dir, parent_dir, ulid, stats, .. } = self;
-        Ok(Some(SealedBlock { dir, parent_dir, ulid, stats }))
+        let index = self.write_index()?;
+        self.end(index, &Tombstones::new()).map(Some)
     }
 
-    fn write_index(&mut self) -> Result<(), BlockError> {
+    /// Writes what is left of the files.
+    fn end(mut self, mut index: FileSink, tombstones: &Tombstones) -> Result<WrittenBlock, BlockError> {
+        let mut files: Vec<FileSink> = self.segments.finish().into_iter().collect();
+        for segment in &mut files {
+            segment.write_out()?;
+        }
+        index.write_out()?;
+        files.push(index);
+        self.spool.remove()?;
+        let mut bytes = Vec::new();
+        tombstones.encode(&mut bytes);
+        files.push(self.dir.write_file(TOMBSTONES_FILE, &bytes)?);
+        let BlockWriter { dir, parent_dir, ulid, stats, .. } = self;
+        Ok(WrittenBlock { dir, parent_dir, ulid, stats, files })
+    }
+
+    fn write_index(&mut self) -> Result<FileSink, BlockError> {
         let path = self.dir.path.join(INDEX_FILE);
         let sink = FileSink::create(&self.dir.env, &path)?;
         let index_error = || BlockError::index(&path);
@@ -374,61 +363,7 @@ impl BlockWriter {
             let (name, value) = sorted.texts(pair);
             TableEntry { name, value, offset }
         });
-        let mut sink = writer.finish(all.chain(entries)).map_err(index_error())?;
-        sink.sync()
-    }
-}
-
-impl CreatingDir {
-    fn write_file(&self, name: &str, bytes: &[u8]) -> Result<(), BlockError> {
-        let path = self.path.join(name);
-        let mut sink = FileSink::create(&self.env, &path)?;
-        sink.write_all(bytes).map_err(BlockError::io(&path))?;
-        sink.sync()
-    }
-}
-
-impl SealedBlock {
-    /// Makes the block durable under its name. `split` is the set that it belongs to, if it does to one.
-    ///
-    /// # Errors
-    /// As [`BlockWriter::finish`].
-    pub(crate) fn publish(mut self, source: BlockSource, split: Split) -> Result<BlockMeta, BlockError> {
-        let meta = self.meta(source, split);
-        let mut bytes = Vec::new();
-        meta.encode(&mut bytes);
-        self.dir.write_file(META_FILE, &bytes)?;
-        let disk = &self.dir.env.disk;
-        let chunks_dir = self.dir.path.join(CHUNKS_DIR);
-        disk.sync_dir(&chunks_dir).map_err(BlockError::io(&chunks_dir))?;
-        disk.sync_dir(&self.dir.path).map_err(BlockError::io(&self.dir.path))?;
-        let path = self.parent_dir.join(self.ulid.to_string());
-        disk.rename(&self.dir.path, &path).map_err(BlockError::io(&path))?;
-        self.dir.complete = true;
-        disk.sync_dir(&self.parent_dir).map_err(BlockError::io(&self.parent_dir))?;
-        Ok(meta)
-    }
-
-    fn meta(&self, source: BlockSource, split: Split) -> BlockMeta {
-        let sources = if source.sources.is_empty() { vec![self.ulid] } else { source.sources };
-        let (level, parents) = (source.level, source.parents);
-        let Split { set: split_set, blocks: split_blocks } = split;
-        BlockMeta {
-            ulid: self.ulid,
-            min_time: source.range.start,
-            max_time: source.range.end,
-            stats: self.stats.clone(),
-            compaction: Compaction {
-                level,
-                sources,
-                parents,
-                split_set,
-                split_blocks,
-                ..Compaction::default()
-            },
-            version: meta::VERSION,
-            unknown: Default::default(),
-        }
+        writer.finish(all.chain(entries)).map_err(index_error())
     }
 }
 

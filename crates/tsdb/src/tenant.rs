@@ -3,6 +3,8 @@
 //! noted in the catalogue. Not here: what a block is (`block`), which blocks are replaced (`compaction`),
 //! which are open (`blocks`).
 
+use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +42,23 @@ struct List {
     /// Of all blocks that were ever in the list.
     newest: Option<Ulid>,
     totals: BlockTotals,
+}
+
+/// Makes the names of directories durable, with one sync for all tenants that have none yet. Once in a process for each:
+/// an earlier one may have ended, or failed, before the sync.
+///
+/// # Errors
+/// As the disk reports; the next call tries again.
+pub(crate) fn sync_new_dirs<'a>(
+    disk: &dyn Disk,
+    tenants: impl Iterator<Item = &'a TenantBlocks>,
+) -> io::Result<()> {
+    let new: Vec<_> = tenants.filter(|blocks| !blocks.has_durable_dir.load(Ordering::Acquire)).collect();
+    for parent in new.iter().filter_map(|blocks| blocks.dir.parent()).collect::<BTreeSet<_>>() {
+        disk.sync_dir(parent)?;
+    }
+    new.iter().for_each(|blocks| blocks.note_durable_dir());
+    Ok(())
 }
 
 /// Sums over blocks.
@@ -98,21 +117,12 @@ impl TenantBlocks {
         }
     }
 
-    /// Makes the directory and its name durable, once in a process: an earlier one may have ended, or failed,
-    /// between the two.
+    /// Makes the directory; its name is durable only after [`sync_new_dirs`].
     ///
     /// # Errors
     /// As the disk reports; the next call tries again.
-    pub(crate) fn make_dir(&self, disk: &dyn Disk) -> std::io::Result<()> {
-        if self.has_durable_dir.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        disk.create_dir_all(&self.dir)?;
-        if let Some(parent) = self.dir.parent() {
-            disk.sync_dir(parent)?;
-        }
-        self.note_durable_dir();
-        Ok(())
+    pub(crate) fn make_dir(&self, disk: &dyn Disk) -> io::Result<()> {
+        if self.has_durable_dir.load(Ordering::Acquire) { Ok(()) } else { disk.create_dir_all(&self.dir) }
     }
 
     /// Notes that the directory is there and its name durable.
@@ -130,6 +140,12 @@ impl TenantBlocks {
         let list = self.list.read();
         let both = list.ranges.iter().zip(list.entries.iter());
         both.filter(|(of_block, _)| of_block.overlaps(range)).map(|(_, entry)| entry.clone()).collect()
+    }
+
+    /// The earliest start of those that cover part of `range`. Cost: reads 16 bytes per block.
+    pub(crate) fn first_start_in(&self, range: TimeRange) -> Option<i64> {
+        let list = self.list.read();
+        list.ranges.iter().filter(|of_block| of_block.overlaps(range)).map(|of_block| of_block.start).min()
     }
 
     /// Returns true if `entry` is in the list.

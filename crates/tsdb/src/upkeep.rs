@@ -8,18 +8,17 @@
 mod clock_file;
 mod clock_guard;
 mod due;
+mod flush;
 mod idle;
 mod retry;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chronolith_block::{Block, BlockEntry, BlockError, BlockSource, BlockWriter};
-use chronolith_head::{HeadError, WindowSeries, WindowSnapshot, WindowStat};
-use chronolith_model::{BlockEncoding, TenantId, TimeRange};
+use chronolith_block::BlockError;
+use chronolith_head::{HeadError, WindowStat};
+use chronolith_model::{TenantId, TimeRange};
 
 use crate::compaction::CompactionRounds;
-use crate::encoding::SeriesEncoder;
 use crate::store::{Counters, Tsdb, WINDOW_MS};
 use crate::tenant::TenantBlocks;
 pub(crate) use clock_file::GuardedClock;
@@ -160,102 +159,6 @@ impl Tsdb {
             (used_bytes, limit_bytes) if used_bytes > limit_bytes / 4 * 3 => 0,
             (_, limit_bytes) => self.options.waiting_bytes_max.min(limit_bytes / 4),
         }
-    }
-
-    /// Cuts each range to a block; gives how many were, and the last failure.
-    fn flush_ranges(
-        &self,
-        ranges: Vec<TenantRange>,
-        retries: &mut Retries,
-        now_ms: i64,
-    ) -> (usize, Result<(), FlushError>) {
-        let (mut flushed_count, mut result) = (0, Ok(()));
-        for (tenant, range) in ranges {
-            // What is left is due at the next look; an operator does not wait for all of it.
-            if flushed_count > 0 && self.compaction.waiting.load(Ordering::SeqCst) > 0 {
-                break;
-            }
-            match self.flush_window(&tenant, range) {
-                Ok(()) => {
-                    flushed_count += 1;
-                    retries.succeed(&(tenant, range));
-                }
-                Err(error) => {
-                    let pause_ms = retries.fail((tenant.clone(), range), now_ms);
-                    tracing::error!(%tenant, range.start, range.end, %error, pause_ms,
-                        "cutting a window to a block failed; it is tried again after the pause");
-                    result = Err(error);
-                }
-            }
-        }
-        (flushed_count, result)
-    }
-
-    pub(crate) fn flush_window(&self, tenant: &TenantId, range: TimeRange) -> Result<(), FlushError> {
-        self.write_and_drop(tenant, range, self.head.snapshot_window(tenant, range)?)
-    }
-
-    /// Writes a block of `snapshot`, which is part or all of `range`, and takes its samples out of the head.
-    fn write_and_drop(
-        &self,
-        tenant: &TenantId,
-        range: TimeRange,
-        snapshot: WindowSnapshot,
-    ) -> Result<(), FlushError> {
-        let started = self.env.clock.mono_ns();
-        let blocks = self.blocks_of(tenant);
-        blocks.make_dir(&*self.env.disk)?;
-        let encoding = self.limits_of(tenant).block_encoding;
-        let writer = BlockWriter::create_after(&self.env, &blocks.dir, blocks.newest_ulid())?;
-        let mut writer = writer.with_encoding(encoding);
-        let mut encoder = SeriesEncoder::default();
-        for series in snapshot.series() {
-            let WindowSeries { labels, chunks, damages } = series?;
-            for damage in damages {
-                self.counters.damaged_chunks.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(%tenant, %labels, %damage, "a damaged chunk is left out of its block");
-            }
-            if chunks.is_empty() {
-                continue;
-            }
-            match encoding {
-                BlockEncoding::Prometheus => writer.add(&labels, &chunks)?,
-                BlockEncoding::Dense => encoder.put::<FlushError>(&labels, &chunks, &mut writer)?,
-            }
-        }
-        if let Some(block) = self.finish_block(&blocks, writer, range)? {
-            let (meta, ms) = (block.meta().clone(), (self.env.clock.mono_ns() - started) / 1_000_000);
-            blocks.add(&self.blocks, BlockEntry::new(block.record()));
-            if self.blocks.catalogue.is_overdue() {
-                self.blocks.commit();
-            }
-            tracing::info!(%tenant, ulid = %meta.ulid, range.start, range.end, series = meta.stats.num_series,
-                samples = meta.stats.num_samples, ms, "window cut to a block");
-        }
-        self.head.drop_window(snapshot);
-        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Completes a block and opens it. One that was complete when the disk failed goes again: the head keeps its samples
-    /// for the next try, and a deletion in between would not know of it.
-    fn finish_block(
-        &self,
-        blocks: &TenantBlocks,
-        writer: BlockWriter,
-        range: TimeRange,
-    ) -> Result<Option<Arc<Block>>, BlockError> {
-        let dir = blocks.dir.join(writer.ulid().to_string());
-        let opened = match writer.finish(BlockSource::head(range)) {
-            Ok(None) => return Ok(None),
-            Ok(Some(_)) => Block::open(&self.env, &dir),
-            Err(error) => Err(error),
-        };
-        opened.map(Some).inspect_err(|_| {
-            if chronolith_block::remove(&self.env, &dir).is_err() {
-                blocks.doom([dir]);
-            }
-        })
     }
 
     /// Removes blocks that are older than the retention at `trusted_ms`, which is `now_ms` unless the clock

@@ -81,6 +81,9 @@ impl DiskFile for CountingFile {
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.inner.allocate(len)
     }
+    fn start_writeback(&self) {
+        self.inner.start_writeback();
+    }
     fn sync_data(&self) -> io::Result<()> {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.inner.sync_data()

@@ -82,6 +82,9 @@ impl DiskFile for TimedFile {
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.inner.allocate(len)
     }
+    fn start_writeback(&self) {
+        self.inner.start_writeback();
+    }
     fn sync_data(&self) -> io::Result<()> {
         let done = self.inner.sync_data();
         if let Some(started) = self.started().take() {

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_format::meta::Ulid;
+use chronolith_format::meta::{BlockMeta, Ulid};
 
 use super::{CompactError, MergeRules};
-use crate::writer::{SealedBlock, Split};
+use crate::writer::written::publish_set;
+use crate::writer::{Split, WrittenBlock};
 use crate::{Block, BlockError, BlockSource, BlockWriter, block_dir, directory};
 
 pub(super) struct Outputs<'a> {
@@ -21,7 +22,7 @@ pub(super) struct Outputs<'a> {
     source: BlockSource,
     /// The set that all inputs belong to.
     set: Option<Ulid>,
-    sealed: Vec<SealedBlock>,
+    written: Vec<WrittenBlock>,
     writer: BlockWriter,
 }
 
@@ -35,7 +36,7 @@ impl<'a> Outputs<'a> {
         rules: MergeRules,
     ) -> Result<Outputs<'a>, BlockError> {
         let writer = begin(env, parent_dir, previous, rules)?;
-        Ok(Outputs { env, parent_dir, rules, source, set, sealed: Vec::new(), writer })
+        Ok(Outputs { env, parent_dir, rules, source, set, written: Vec::new(), writer })
     }
 
     /// Where the next series goes.
@@ -43,27 +44,23 @@ impl<'a> Outputs<'a> {
         if self.writer.size_bytes() >= self.rules.output_bytes_max {
             let next = begin(self.env, self.parent_dir, Some(self.writer.ulid()), self.rules)?;
             let full = std::mem::replace(&mut self.writer, next);
-            self.sealed.extend(full.seal(self.source.range)?);
+            self.written.extend(full.write(self.source.range)?);
         }
         Ok(&mut self.writer)
     }
 
     /// Names and opens all blocks; after an error none of them is left unless the error lists it.
     pub(super) fn finish(self) -> Result<Vec<Arc<Block>>, CompactError> {
-        let Outputs { env, parent_dir, source, set, mut sealed, writer, .. } = self;
-        sealed.extend(writer.seal(source.range)?);
-        let ulids: Vec<Ulid> = sealed.iter().map(|block| block.ulid).collect();
+        let Outputs { env, parent_dir, source, set, mut written, writer, .. } = self;
+        written.extend(writer.write(source.range)?);
+        let ulids: Vec<Ulid> = written.iter().map(WrittenBlock::ulid).collect();
         let split = match ulids.as_slice() {
             [] | [_] => Split { set, blocks: Vec::new() },
             [first, ..] => Split { set: set.or(Some(*first)), blocks: ulids.clone() },
         };
-        let publish = |block: SealedBlock| {
-            let dir = block_dir(parent_dir, block.ulid);
-            block.publish(source.clone(), split.clone())?;
-            Ok(dir)
-        };
-        let named: Result<Vec<PathBuf>, BlockError> = sealed.into_iter().map(publish).collect();
-        let opened = named.and_then(|dirs| dirs.iter().map(|dir| Block::open(env, dir)).collect());
+        let open = |meta: BlockMeta| Block::open(env, &block_dir(parent_dir, meta.ulid));
+        let named = publish_set(written, &source, &split);
+        let opened = named.and_then(|metas| metas.into_iter().map(open).collect());
         opened.map_err(|error| {
             // Also the one whose last sync failed may have its name.
             let dirs = ulids.iter().map(|&ulid| block_dir(parent_dir, ulid));

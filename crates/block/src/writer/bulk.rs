@@ -9,9 +9,9 @@ use chronolith_format::meta::BlockMeta;
 use chronolith_format::tombstones::{Interval, Tombstones};
 
 use super::sink::FileSink;
-use super::{BlockSource, BlockWriter, SealedBlock, Split};
+use super::{BlockSource, BlockWriter, publish};
 use crate::dictionary::{LabelDictionary, LabelRanks};
-use crate::{BlockError, INDEX_FILE, TOMBSTONES_FILE};
+use crate::{BlockError, INDEX_FILE};
 
 const NONE: u32 = u32::MAX;
 
@@ -89,14 +89,10 @@ impl BlockWriter {
             return Err(BlockError::OutsideRange { first, last, range });
         }
         (self.stats.num_series, self.stats.num_chunks) = (used.series_count, used.chunk_count);
-        self.segments.finish()?;
-        let tombstones = self.write_bulk_index(dictionary, ranks, &used, walk)?;
+        let (index, tombstones) = self.write_bulk_index(dictionary, ranks, &used, walk)?;
         self.stats.num_tombstones = tombstones.interval_count() as u64;
-        let mut bytes = Vec::new();
-        tombstones.encode(&mut bytes);
-        self.dir.write_file(TOMBSTONES_FILE, &bytes)?;
-        let BlockWriter { dir, parent_dir, ulid, stats, .. } = self;
-        SealedBlock { dir, parent_dir, ulid, stats }.publish(source, Split::default()).map(Some)
+        let written = self.end(index, &tombstones)?;
+        publish(vec![(written, source)]).pop().transpose()
     }
 
     fn write_bulk_index(
@@ -105,7 +101,7 @@ impl BlockWriter {
         ranks: &LabelRanks,
         used: &UsedPairs,
         walk: &mut dyn FnMut(&mut BulkVisit<'_>) -> Result<(), BlockError>,
-    ) -> Result<Tombstones, BlockError> {
+    ) -> Result<(FileSink, Tombstones), BlockError> {
         let path = self.dir.path.join(INDEX_FILE);
         let sink = FileSink::create(&self.dir.env, &path)?;
         let places = used.places(dictionary, ranks);
@@ -145,9 +141,8 @@ impl BlockWriter {
             let (name, value) = dictionary.texts(pair);
             TableEntry { name, value, offset }
         });
-        let mut sink = writer.finish(all.chain(entries)).map_err(BlockError::index(&path))?;
-        sink.sync()?;
-        Ok(tombstones)
+        let sink = writer.finish(all.chain(entries)).map_err(BlockError::index(&path))?;
+        Ok((sink, tombstones))
     }
 }
 

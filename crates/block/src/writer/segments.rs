@@ -1,5 +1,6 @@
 //! Chunk segments of a block being written: appends chunks, cuts a new file where the next chunk would not fit.
-//! Holds: a finished segment is synced before the next one is begun.
+//! Holds: a full segment is synced before the next one is begun; the last one is synced with the other files of
+//! the block.
 
 use std::path::PathBuf;
 
@@ -34,8 +35,10 @@ impl SegmentsWriter {
             return Err(BlockError::TooLarge { path, what: "chunk", limit });
         }
         let full = |sink: &FileSink| sink.position() + chunk_bytes_max > self.bytes_max;
-        if self.current.as_ref().is_some_and(full) {
-            self.finish()?;
+        if self.current.as_ref().is_some_and(full)
+            && let Some(mut sink) = self.current.take()
+        {
+            sink.sync()?;
         }
         let sink = match &mut self.current {
             Some(sink) => sink,
@@ -57,12 +60,9 @@ impl SegmentsWriter {
         }
     }
 
-    /// Makes the current segment durable.
-    pub(super) fn finish(&mut self) -> Result<(), BlockError> {
-        match self.current.take() {
-            Some(mut sink) => sink.sync(),
-            None => Ok(()),
-        }
+    /// Ends the segments: the last one is not durable yet.
+    pub(super) fn finish(&mut self) -> Option<FileSink> {
+        self.current.take()
     }
 }
 

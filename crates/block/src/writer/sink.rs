@@ -41,6 +41,15 @@ impl FileSink {
         Ok(())
     }
 
+    /// Writes everything out and asks for it to be sent to the disk; [`FileSink::sync`] follows, best after
+    /// the same was done with the other files that are synced then.
+    pub(super) fn write_out(&mut self) -> Result<(), BlockError> {
+        self.flush().map_err(BlockError::io(&self.path))?;
+        self.buffer = Vec::new();
+        self.file.start_writeback();
+        Ok(())
+    }
+
     /// Writes everything and makes it durable.
     pub(super) fn sync(&mut self) -> Result<(), BlockError> {
         self.flush().and_then(|()| self.file.sync_data()).map_err(BlockError::io(&self.path))
@@ -57,7 +66,9 @@ impl Write for FileSink {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.write_at(&self.buffer, self.written)?;
+        if !self.buffer.is_empty() {
+            self.file.write_at(&self.buffer, self.written)?;
+        }
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
