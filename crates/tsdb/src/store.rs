@@ -262,11 +262,12 @@ impl Tsdb {
     /// The part of `range` from the first window on in which `tenant` may have samples; `None` if there is none.
     #[must_use]
     pub fn times(&self, tenant: &TenantId, range: TimeRange) -> Option<TimeRange> {
-        let head = self.head.windows_of(tenant).into_iter().map(|window| window.range);
-        let blocks = self.tenants.read().get(tenant).map(|blocks| blocks.list()).unwrap_or_default();
-        let all = head.chain(blocks.iter().map(|block| block.range()));
-        let first = all.filter(|one| one.overlaps(range)).map(|one| one.start.max(range.start)).min()?;
-        Some(TimeRange::new(first, range.end))
+        let windows = self.head.windows_of(tenant);
+        let head = windows.iter().map(|window| window.range).filter(|one| one.overlaps(range));
+        let blocks = self.tenants.read().get(tenant).cloned();
+        let blocks = blocks.and_then(|blocks| blocks.first_start_in(range));
+        let first = head.map(|one| one.start).chain(blocks).min()?;
+        Some(TimeRange::new(first.max(range.start), range.end))
     }
 
     /// To be called after samples of `tenant` in `range` came or went by another way than [`Tsdb::append`] and the
