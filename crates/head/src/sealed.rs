@@ -28,6 +28,9 @@ const UNWRITTEN_BYTES_MAX: u64 = 256 << 10;
 /// Buffered bytes above which writes are refused while no file can be opened.
 const WAITING_BYTES_MAX: u64 = 16 << 20;
 
+/// Bytes of the current file from which it ends when nothing refers to it any more.
+const DEAD_BYTES_MIN: u64 = 1 << 20;
+
 /// Where a sealed chunk is. Ascends in the order of sealing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SealedPlace {
@@ -83,9 +86,7 @@ impl SealedStore {
     pub(crate) fn push(&self, header: &RecordHeader, chunk: &[u8]) -> SealedPlace {
         let mut current = self.current.lock();
         if current.len() >= self.file_bytes_max {
-            let next = Arc::new(SealedFile::new(&self.dir, current.number + 1));
-            self.files.write().insert(next.number, next.clone());
-            *current = next;
+            self.begin_file(&mut current);
         }
         let (offset, added) = current.push(header, chunk);
         self.unwritten_bytes.fetch_add(added, Ordering::Relaxed);
@@ -164,11 +165,26 @@ impl SealedStore {
         self.disk.sync_dir(&self.dir).map_err(HeadError::io(&self.dir))
     }
 
-    /// Numbers of files that nothing refers to any more; the current one is never among them.
+    /// Numbers of files that nothing refers to any more. They stay readable, but are not mapped. The current file ends if it
+    /// is one of them and not small; otherwise it is never among them.
     pub(crate) fn dead_files(&self) -> Vec<u32> {
-        let current = self.current.lock().number;
-        let is_dead = |f: &&Arc<SealedFile>| f.number < current && f.live_count.load(Ordering::Relaxed) == 0;
-        self.files.read().values().filter(is_dead).map(|f| f.number).collect()
+        let mut current = self.current.lock();
+        // No chunk is pushed while the lock is held.
+        if !current.is_live() && current.len() >= DEAD_BYTES_MIN {
+            self.begin_file(&mut current);
+        }
+        let end = current.number;
+        drop(current);
+        let files = self.files.read();
+        let dead: Vec<_> = files.values().filter(|file| file.number < end && !file.is_live()).collect();
+        dead.iter().for_each(|file| file.unmap());
+        dead.iter().map(|file| file.number).collect()
+    }
+
+    fn begin_file(&self, current: &mut Arc<SealedFile>) {
+        let next = Arc::new(SealedFile::new(&self.dir, current.number + 1));
+        self.files.write().insert(next.number, next.clone());
+        *current = next;
     }
 
     /// Deletes files that nothing refers to, no checkpoint either.

@@ -65,6 +65,16 @@ impl SealedFile {
         }
     }
 
+    /// Whether the head refers to a chunk of it.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Gives the map back; what is read after all is mapped again, or read by position.
+    pub(crate) fn unmap(&self) {
+        *self.mapped.write() = None;
+    }
+
     /// Bytes, written or not.
     pub(crate) fn len(&self) -> u64 {
         let tail = self.tail.lock();
