@@ -2,9 +2,7 @@
 //! and ends in exit code 1. Not here: what a server does (`chronolith-server`).
 
 #[cfg(feature = "jemalloc")]
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
+mod allocator;
 mod check;
 mod client;
 mod export;
