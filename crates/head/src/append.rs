@@ -90,6 +90,14 @@ pub(crate) struct AppendScratch {
 }
 
 impl AppendScratch {
+    /// Gets a sample ready for the log.
+    #[inline]
+    fn log(&mut self, id: u32, time: i64, bits: u64) {
+        self.sample_ids.push(id);
+        self.times.push(time);
+        self.values.push(bits);
+    }
+
     pub(crate) fn heap_bytes(&self) -> usize {
         let ids = [
             &self.ids,
@@ -390,6 +398,13 @@ impl Head {
                     continue;
                 }
                 let applied = stripe.append_ahead(world, &mut job.windows, id, time, bits);
+                if applied == Applied::InOrder {
+                    // Nearly all samples come here.
+                    job.newest_ms = job.newest_ms.max(time);
+                    job.outcome.accepted_count += 1;
+                    scratch.log(id, time, bits);
+                    continue;
+                }
                 let sample = BatchSample { time, series_idx: idx, id, at: at as u32 };
                 if applied == Applied::Behind {
                     scratch.behind.push(sample);
@@ -498,9 +513,7 @@ fn note_applied(
     relogs: bool,
 ) {
     if count_applied(job, applied, sample, relogs) == Logged::Yes {
-        scratch.sample_ids.push(sample.id);
-        scratch.times.push(sample.time);
-        scratch.values.push(job.batch.values[sample.at()].to_bits());
+        scratch.log(sample.id, sample.time, job.batch.values[sample.at()].to_bits());
     }
 }
 
