@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronolith_base::{DecodeError, Env, Mapped};
+use chronolith_format::catalogue::{BlockRecord, ImmutableBytes};
 use chronolith_format::chunks::{self, ChunkRef, RawChunk, Segment};
 use chronolith_format::index::{ChunkMeta, IndexReader};
-use chronolith_format::meta::BlockMeta;
+use chronolith_format::meta::{BlockMeta, Ulid};
 use chronolith_format::tombstones::Tombstones;
 use chronolith_format::{dense, histogram, kinds, xor, xor2};
 use chronolith_model::{Columns, QueryError, TimeRange};
@@ -126,6 +127,48 @@ impl Block {
         self.files.size_bytes
     }
 
+    /// Of these, bytes of files that never change.
+    #[must_use]
+    pub fn immutable_bytes(&self) -> ImmutableBytes {
+        let chunks = self.files.segments.iter().map(Segment::size_bytes).sum();
+        ImmutableBytes { index: self.files.index.size_bytes(), chunks }
+    }
+
+    /// Compares the sizes of index and chunk segments with the record.
+    ///
+    /// # Errors
+    /// [`BlockError::Mismatch`].
+    pub fn compare_sizes(&self, record: &BlockRecord) -> Result<(), BlockError> {
+        let (found, dir) = (self.immutable_bytes(), &self.files.dir);
+        let Some(expected) = record.immutable_bytes else { return Ok(()) };
+        let both = [(INDEX_FILE, expected.index, found.index), (CHUNKS_DIR, expected.chunks, found.chunks)];
+        match both.into_iter().find(|(_, expected, found)| expected != found) {
+            None => Ok(()),
+            Some((name, expected, found)) => {
+                let (expected, found) = (expected as i64, found as i64);
+                Err(BlockError::Mismatch { path: dir.join(name), what: "bytes", expected, found })
+            }
+        }
+    }
+
+    /// Compares the name and time range in `meta.json`, which has no checksum, with the record: a query would not look
+    /// for samples outside of the range.
+    ///
+    /// # Errors
+    /// [`BlockError::Mismatch`], [`BlockError::OtherBlock`].
+    pub fn compare_meta(&self, record: &BlockRecord) -> Result<(), BlockError> {
+        let meta = &self.files.meta;
+        check_name(&self.files.dir, record.ulid, meta)?;
+        let both = [("minTime", record.min_time, meta.min_time), ("maxTime", record.max_time, meta.max_time)];
+        match both.into_iter().find(|(_, expected, found)| expected != found) {
+            None => Ok(()),
+            Some((what, expected, found)) => {
+                let path = self.files.dir.join(META_FILE);
+                Err(BlockError::Mismatch { path, what, expected, found })
+            }
+        }
+    }
+
     /// Bytes of memory that the open block keeps beside the maps.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
@@ -234,6 +277,15 @@ pub(crate) fn read_meta(env: &Env, dir: &Path) -> Result<(BlockMeta, u64), Block
     Ok((meta, text.len() as u64))
 }
 
+/// # Errors
+/// [`BlockError::OtherBlock`] if `meta.json` of the block in `dir` names another block than `ulid`.
+pub(crate) fn check_name(dir: &Path, ulid: Ulid, meta: &BlockMeta) -> Result<(), BlockError> {
+    if meta.ulid == ulid {
+        return Ok(());
+    }
+    Err(BlockError::OtherBlock { path: dir.join(META_FILE), found: meta.ulid })
+}
+
 pub(crate) fn tombstones_missing(path: PathBuf, meta: &BlockMeta) -> BlockError {
     BlockError::TombstonesMissing { path, count: meta.stats.num_tombstones }
 }
@@ -252,10 +304,14 @@ fn open_tombstones(env: &Env, dir: &Path, meta: &BlockMeta) -> Result<(Tombstone
     }
 }
 
+/// Returns true if a file of this name in `chunks/` is a segment.
+pub(crate) fn is_segment_name(name: &str) -> bool {
+    name.len() >= 6 && name.bytes().all(|b| b.is_ascii_digit())
+}
+
 fn open_segments(env: &Env, opener: &mut FileOpener<'_>, dir: &Path) -> Result<Vec<Segment>, BlockError> {
     let entries = env.disk.list(dir).map_err(BlockError::io(dir))?;
-    let is_segment = |name: &str| name.len() >= 6 && name.bytes().all(|b| b.is_ascii_digit());
-    let names = entries.iter().filter(|e| !e.is_dir && is_segment(&e.name)).map(|e| &e.name);
+    let names = entries.iter().filter(|e| !e.is_dir && is_segment_name(&e.name)).map(|e| &e.name);
     let mut segments = Vec::new();
     for (segment_idx, name) in (0u32..).zip(names) {
         let path = dir.join(chunks::segment_name(segment_idx));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::DecodeError;
 use chronolith_format::index::IndexWriteError;
-use chronolith_format::meta::MetaError;
+use chronolith_format::meta::{MetaError, Ulid};
 use chronolith_model::{QueryError, TimeRange};
 
 /// Why a block cannot be written or opened.
@@ -34,6 +34,26 @@ pub enum BlockError {
         path: PathBuf,
         /// What is wrong.
         error: MetaError,
+    },
+    /// The files are not those that the block catalogue has recorded.
+    #[error("{path}: {what}: expected {expected} as in the block catalogue, found {found}")]
+    Mismatch {
+        /// File, or the directory of chunk segments.
+        path: PathBuf,
+        /// Compared quantity.
+        what: &'static str,
+        /// In the catalogue.
+        expected: i64,
+        /// In the file.
+        found: i64,
+    },
+    /// `meta.json` is of another block than the directory's name says.
+    #[error("{path}: names the block {found}")]
+    OtherBlock {
+        /// `meta.json`.
+        path: PathBuf,
+        /// Name of that block.
+        found: Ulid,
     },
     /// A chunk segment between others is not there.
     #[error("{path}: chunk segment is missing")]
@@ -95,11 +115,30 @@ impl BlockError {
             BlockError::Io { error, .. } => error.kind() == io::ErrorKind::NotFound,
             BlockError::Corrupt { .. }
             | BlockError::Meta { .. }
+            | BlockError::Mismatch { .. }
+            | BlockError::OtherBlock { .. }
             | BlockError::SegmentMissing { .. }
             | BlockError::TombstonesMissing { .. } => true,
             BlockError::TooManyOpen { .. }
             | BlockError::TooLarge { .. }
             | BlockError::OutsideRange { .. } => false,
+        }
+    }
+
+    /// The file or directory at fault, if there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            BlockError::Io { path, .. }
+            | BlockError::Corrupt { path, .. }
+            | BlockError::Meta { path, .. }
+            | BlockError::Mismatch { path, .. }
+            | BlockError::OtherBlock { path, .. }
+            | BlockError::SegmentMissing { path }
+            | BlockError::TombstonesMissing { path, .. }
+            | BlockError::TooManyOpen { path, .. }
+            | BlockError::TooLarge { path, .. } => Some(path),
+            BlockError::OutsideRange { .. } => None,
         }
     }
 
@@ -110,7 +149,8 @@ impl BlockError {
     }
 
     /// Returns true if the process is short of descriptors, maps or memory: it may be tried again later.
-    pub(crate) fn is_exhaustion(&self) -> bool {
+    #[must_use]
+    pub fn is_exhaustion(&self) -> bool {
         let number = match self {
             BlockError::Io { error, .. } => error.raw_os_error(),
             _ => None,

@@ -23,11 +23,11 @@ pub use compact::{CompactError, MergeRules, Pace, compact, precedence};
 pub use delete::{DeleteError, Deleted};
 pub use dictionary::{LabelDictionary, LabelRanks};
 pub use directory::{is_leftover, open_dir, remove};
-pub use entry::{BlockEntry, block_dir, damaged_record, read_record};
+pub use entry::{BlockEntry, FileSizes, block_dir, damaged_record, read_record};
 pub use error::BlockError;
 pub use link::link_block;
 pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
-pub use verify::Damage;
+pub use verify::{BlockVerification, Damage};
 pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit, WrittenBlock, publish};
 
 /// Suffix of a block's directory while it is written.

@@ -155,12 +155,12 @@ impl BlockPool {
             return Ok(block);
         }
         let dir = block_dir(parent_dir, entry.ulid());
-        let opened = self.make_room(&dir).and_then(|()| self.open_files(&dir));
+        let opened = self.make_room(&dir).and_then(|()| self.open_files(&dir, entry));
         match opened {
             Ok(block) => {
                 self.opens.fetch_add(1, Ordering::Relaxed);
                 entry.is_verified.store(true, Ordering::Relaxed);
-                entry.is_damaged.store(false, Ordering::Relaxed);
+                entry.is_unreadable.store(false, Ordering::Relaxed);
                 entry.last_use.store(self.next_use(), Ordering::Relaxed);
                 *entry.opened.lock() = Some(block.clone());
                 self.open.lock().entries.push(entry.clone());
@@ -171,30 +171,34 @@ impl BlockPool {
                 self.open_failures.fetch_add(1, Ordering::Relaxed);
                 if error.is_damage() {
                     entry.is_verified.store(true, Ordering::Relaxed);
-                    entry.is_damaged.store(true, Ordering::Relaxed);
+                    entry.is_unreadable.store(true, Ordering::Relaxed);
                 }
                 Err(error)
             }
         }
     }
 
-    /// Opens the block and closes it again unless it is open: verifies what opening verifies, and leaves
-    /// others open.
+    /// The block of `entry`, which is not kept open beyond the caller if it was closed: for verification, which
+    /// leaves others open. Verifies what opening verifies. An entry whose block cannot be opened, for whatever reason
+    /// but a lack of descriptors, maps or memory, counts as damaged.
     ///
     /// # Errors
-    /// As [`BlockPool::open`].
-    pub fn verify(&self, parent_dir: &Path, entry: &Arc<BlockEntry>) -> Result<(), BlockError> {
-        if self.opened(entry).is_some() {
-            return Ok(());
+    /// [`BlockError`].
+    pub fn open_unpooled(
+        &self,
+        parent_dir: &Path,
+        entry: &Arc<BlockEntry>,
+    ) -> Result<Arc<Block>, BlockError> {
+        if let Some(block) = self.opened(entry) {
+            return Ok(block);
         }
         let dir = block_dir(parent_dir, entry.ulid());
-        let opened = Block::open_with(&self.env, &dir, &self.open_options());
-        let is_damaged = opened.as_ref().is_err_and(BlockError::is_damage);
-        if opened.is_ok() || is_damaged {
+        let opened = self.open_once(&dir, entry);
+        if !opened.as_ref().is_err_and(BlockError::is_exhaustion) {
             entry.is_verified.store(true, Ordering::Relaxed);
-            entry.is_damaged.store(is_damaged, Ordering::Relaxed);
+            entry.is_unreadable.store(opened.is_err(), Ordering::Relaxed);
         }
-        opened.map(drop)
+        opened
     }
 
     /// Closes the block of `entry`, which is gone or will be opened under another entry; who reads it goes on.
@@ -245,14 +249,20 @@ impl BlockPool {
 
     /// The kernel's limit of maps or descriptors may be lower than the budget: idle blocks are closed and the
     /// open tried once more.
-    fn open_files(&self, dir: &Path) -> Result<Arc<Block>, BlockError> {
-        match Block::open_with(&self.env, dir, &self.open_options()) {
+    fn open_files(&self, dir: &Path, entry: &BlockEntry) -> Result<Arc<Block>, BlockError> {
+        match self.open_once(dir, entry) {
             Err(error) if error.is_exhaustion() => {
                 self.close_idle(true);
-                Block::open_with(&self.env, dir, &self.open_options())
+                self.open_once(dir, entry)
             }
             opened => opened,
         }
+    }
+
+    fn open_once(&self, dir: &Path, entry: &BlockEntry) -> Result<Arc<Block>, BlockError> {
+        let block = Block::open_with(&self.env, dir, &self.open_options())?;
+        block.compare_meta(entry.record())?;
+        Ok(block)
     }
 
     fn make_room(&self, dir: &Path) -> Result<(), BlockError> {
@@ -340,6 +350,9 @@ pub fn open_error(error: BlockError) -> QueryError {
         }
         BlockError::SegmentMissing { path: at } => {
             QueryError::Corrupt { path: path(&at), what: "chunk segment is missing".to_owned() }
+        }
+        BlockError::Mismatch { ref path, .. } | BlockError::OtherBlock { ref path, .. } => {
+            QueryError::Corrupt { path: path.display().to_string(), what: error.to_string() }
         }
         BlockError::TooLarge { path: at, what, .. } => {
             QueryError::Corrupt { path: path(&at), what: what.to_owned() }

@@ -1,7 +1,8 @@
-//! Walks all of a block and names every damage, for `chronolith check`.
+//! Walks all of a block and names every damage, for `chronolith check` and the verification after a start.
 //! Holds: damage to one item does not hide that of others, as far as the index leads to them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use chronolith_base::DecodeError;
 use chronolith_base::hash::hash_bytes;
@@ -13,6 +14,10 @@ use crate::{Block, INDEX_FILE, META_FILE};
 
 /// Damages that are listed at most; more of them say nothing new.
 const DAMAGES_MAX: usize = 1000;
+/// Cost of a series in a step, its chunks aside.
+const SERIES_BYTES: usize = 64;
+/// Cost of a histogram in a step.
+const HISTOGRAM_BYTES: usize = 64;
 
 /// Something in a block that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,18 +35,20 @@ impl Block {
     /// counts of `meta.json`. Returns at most 1000 damages, in order of finding. Cost: one pass over all bytes.
     #[must_use]
     pub fn verify(&self) -> Vec<Damage> {
-        let counts = Counts::default();
-        let (sum_of_postings, sum_of_series) = (0, 0);
-        let mut walk =
-            Walk { files: &self.files, damages: Vec::new(), counts, sum_of_postings, sum_of_series };
-        walk.postings();
-        walk.series();
-        walk.compare_postings();
-        if walk.damages.is_empty() {
-            walk.meta();
-        }
-        walk.damages
+        let mut verification = BlockVerification::new(self);
+        while !verification.step(u64::MAX) {}
+        verification.damages
     }
+}
+
+/// The next step of a verification.
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// Postings of the label name with this index.
+    Postings(usize),
+    /// Series from this index on.
+    Series(usize),
+    Done,
 }
 
 #[derive(Default)]
@@ -52,9 +59,17 @@ struct Counts {
     histogram_samples: u64,
 }
 
-struct Walk<'a> {
-    files: &'a BlockFiles,
+/// Verification of all of a block, as [`Block::verify`] does it, in steps of bounded cost.
+pub struct BlockVerification {
+    files: Arc<BlockFiles>,
+    phase: Phase,
     damages: Vec<Damage>,
+    /// Labels of the series before.
+    last: Option<Labels>,
+    entry: SeriesEntry,
+    scratch: Columns,
+    /// Bytes that the step may still read.
+    left_bytes: u64,
     counts: Counts,
     /// Sum over all (label pair, series) of the postings lists.
     sum_of_postings: u64,
@@ -72,7 +87,48 @@ fn membership_hash(pair: u64, series_ref: u32) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-impl Walk<'_> {
+impl BlockVerification {
+    /// Begins with nothing read.
+    #[must_use]
+    pub fn new(block: &Block) -> BlockVerification {
+        BlockVerification {
+            files: block.files.clone(),
+            phase: Phase::Postings(0),
+            damages: Vec::new(),
+            last: None,
+            entry: SeriesEntry::new(),
+            scratch: Columns::default(),
+            left_bytes: 0,
+            counts: Counts::default(),
+            sum_of_postings: 0,
+            sum_of_series: 0,
+        }
+    }
+
+    /// Goes on until about `bytes_max` bytes are read: the postings of one label name, or one series, more at most.
+    /// Returns true once everything is verified.
+    pub fn step(&mut self, bytes_max: u64) -> bool {
+        self.left_bytes = bytes_max;
+        while self.left_bytes > 0 {
+            self.phase = match self.phase {
+                Phase::Postings(name_idx) => self.postings(name_idx),
+                Phase::Series(first) => self.series(first),
+                Phase::Done => return true,
+            };
+        }
+        matches!(self.phase, Phase::Done)
+    }
+
+    /// Damages found up to here, at most 1000.
+    #[must_use]
+    pub fn damages(&self) -> &[Damage] {
+        &self.damages
+    }
+
+    fn count_bytes(&mut self, bytes: usize) {
+        self.left_bytes = self.left_bytes.saturating_sub(bytes as u64);
+    }
+
     fn report(&mut self, path: PathBuf, offset: u64, what: String) {
         if self.damages.len() < DAMAGES_MAX {
             self.damages.push(Damage { path, offset, what });
@@ -83,55 +139,75 @@ impl Walk<'_> {
         self.report(self.files.dir.join(INDEX_FILE), error.offset() as u64, error.to_string());
     }
 
-    fn postings(&mut self) {
-        let files = self.files;
-        for name in files.index.label_names() {
-            let mut errors = Vec::new();
-            let visited = files.index.for_each_value(name, "", &mut |value| {
-                match files.index.postings(name, value) {
-                    Ok(list) => {
-                        let pair = pair_hash(name, value);
-                        let sum = list.iter().fold(0u64, |sum, r| sum.wrapping_add(membership_hash(pair, r)));
-                        self.sum_of_postings = self.sum_of_postings.wrapping_add(sum);
-                    }
-                    Err(error) => errors.push(error),
+    fn postings(&mut self, name_idx: usize) -> Phase {
+        let files = self.files.clone();
+        let Some(name) = files.index.label_names().nth(name_idx) else { return Phase::Series(0) };
+        let (mut errors, mut bytes) = (Vec::new(), name.len());
+        let visited = files.index.for_each_value(name, "", &mut |value| {
+            match files.index.postings(name, value) {
+                Ok(list) => {
+                    bytes += value.len() + size_of::<u32>() * list.len();
+                    let pair = pair_hash(name, value);
+                    let sum = list.iter().fold(0u64, |sum, r| sum.wrapping_add(membership_hash(pair, r)));
+                    self.sum_of_postings = self.sum_of_postings.wrapping_add(sum);
                 }
-                errors.len() < DAMAGES_MAX
-            });
-            errors.iter().chain(visited.err().as_ref()).for_each(|error| self.index_damage(error));
-        }
+                Err(error) => errors.push(error),
+            }
+            errors.len() < DAMAGES_MAX
+        });
+        errors.iter().chain(visited.err().as_ref()).for_each(|error| self.index_damage(error));
+        self.count_bytes(bytes);
+        Phase::Postings(name_idx + 1)
     }
 
-    fn series(&mut self) {
-        let files = self.files;
+    fn series(&mut self, first: usize) -> Phase {
+        let files = self.files.clone();
         let postings = match files.index.all_postings() {
             Ok(postings) => postings,
-            Err(error) => return self.index_damage(&error),
-        };
-        let mut entry = SeriesEntry::new();
-        let mut last: Option<Labels> = None;
-        let mut scratch = Columns::default();
-        for series_ref in postings.iter() {
-            if let Err(error) = files.index.series(series_ref, &mut entry) {
+            Err(error) => {
                 self.index_damage(&error);
-                continue;
+                return Phase::Done;
             }
-            let labels = entry.labels();
-            let offset = files.index.series_offset(series_ref);
-            if last.as_ref().is_some_and(|last| *last >= labels) {
-                let what = format!("series {labels} is out of order");
-                self.report(files.dir.join(INDEX_FILE), offset, what);
+        };
+        for (series_idx, series_ref) in postings.iter().enumerate().skip(first) {
+            if self.left_bytes == 0 {
+                return Phase::Series(series_idx);
             }
-            for (name, value) in labels.iter() {
-                let hash = membership_hash(pair_hash(name, value), series_ref);
-                self.sum_of_series = self.sum_of_series.wrapping_add(hash);
-            }
-            last = Some(labels);
-            self.counts.series += 1;
-            for chunk in &entry.chunks {
-                self.chunk(chunk, &mut scratch);
-            }
+            self.one_series(series_ref);
         }
+        self.compare_postings();
+        if self.damages.is_empty() {
+            self.meta();
+        }
+        Phase::Done
+    }
+
+    fn one_series(&mut self, series_ref: u32) {
+        let mut entry = std::mem::take(&mut self.entry);
+        self.count_bytes(SERIES_BYTES);
+        match self.files.index.series(series_ref, &mut entry) {
+            Ok(()) => self.series_entry(series_ref, &mut entry),
+            Err(error) => self.index_damage(&error),
+        }
+        self.entry = entry;
+    }
+
+    fn series_entry(&mut self, series_ref: u32, entry: &mut SeriesEntry) {
+        let labels = entry.labels();
+        let offset = self.files.index.series_offset(series_ref);
+        if self.last.as_ref().is_some_and(|last| *last >= labels) {
+            let what = format!("series {labels} is out of order");
+            self.report(self.files.dir.join(INDEX_FILE), offset, what);
+        }
+        for (name, value) in labels.iter() {
+            let hash = membership_hash(pair_hash(name, value), series_ref);
+            self.sum_of_series = self.sum_of_series.wrapping_add(hash);
+        }
+        self.last = Some(labels);
+        self.counts.series += 1;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        entry.chunks.iter().for_each(|chunk| self.chunk(chunk, &mut scratch));
+        self.scratch = scratch;
     }
 
     /// A series that is missing in the postings of one of its labels would be invisible to matchers, one too many
@@ -146,7 +222,7 @@ impl Walk<'_> {
 
     fn chunk(&mut self, chunk: &ChunkMeta, scratch: &mut Columns) {
         self.counts.chunks += 1;
-        let files = self.files;
+        let files = self.files.clone();
         let offset = u64::from(chunk.chunk_ref.offset());
         let path = files.segment_path(chunk.chunk_ref);
         scratch.clear();
@@ -158,6 +234,8 @@ impl Walk<'_> {
             Err(ChunkError::Content(what)) => return self.report(path, offset, what),
         }
         let histogram_count = scratch.histograms.len() as u64;
+        // A float sample takes about a byte.
+        self.count_bytes(scratch.len() + HISTOGRAM_BYTES * histogram_count as usize);
         self.counts.histogram_samples += histogram_count;
         self.counts.float_samples += scratch.len() as u64 - histogram_count;
         let ends = (scratch.times.first().copied(), scratch.times.last().copied());

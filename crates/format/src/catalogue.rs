@@ -15,7 +15,9 @@ use crate::wal::{FrameHeader, STRIPE_NONE, scan_segment_from};
 /// First bytes of a file.
 pub const FILE_MAGIC: [u8; 4] = *b"CLBC";
 /// Version of the layout.
-pub const FILE_VERSION: u16 = 1;
+pub const FILE_VERSION: u16 = 2;
+/// The first version, whose records have no sizes of single files.
+const VERSION_WITHOUT_SIZES: u16 = 1;
 /// Bytes of the file header.
 pub const FILE_HEADER_BYTES: usize = 32;
 /// Frame kind: changes of the blocks of one tenant.
@@ -25,6 +27,16 @@ const OP_ADD: u8 = 1;
 const OP_REMOVE: u8 = 2;
 const FLAG_COMPACTION_FAILED: u8 = 1;
 const FLAG_SPLIT: u8 = 2;
+const FLAG_IMMUTABLE_BYTES: u8 = 4;
+
+/// Sizes of the files of a block that are written once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImmutableBytes {
+    /// Of `index`.
+    pub index: u64,
+    /// Of all segments in `chunks/`.
+    pub chunks: u64,
+}
 
 /// What is known of a block without opening it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +51,8 @@ pub struct BlockRecord {
     pub max_time: i64,
     /// Bytes of all its files.
     pub size_bytes: u64,
+    /// Bytes of its index and of all its chunk segments, which never change; `None` if not recorded.
+    pub immutable_bytes: Option<ImmutableBytes>,
     /// Series.
     pub series_count: u64,
     /// Deleted intervals, of all series together.
@@ -72,11 +86,11 @@ pub fn encode_header(key: u128) -> [u8; FILE_HEADER_BYTES] {
     out
 }
 
-/// The key of the file that starts with `bytes`.
+/// The version and key of the file that starts with `bytes`.
 ///
 /// # Errors
 /// [`DecodeError`] for short, foreign, damaged or later-version bytes.
-fn decode_header(bytes: &[u8]) -> Result<u128, DecodeError> {
+fn decode_header(bytes: &[u8]) -> Result<(u16, u128), DecodeError> {
     let head = ByteReader::new(bytes).bytes("catalogue header", FILE_HEADER_BYTES)?;
     let mut reader = ByteReader::new(head);
     let magic = reader.be_u32("catalogue magic")?;
@@ -93,11 +107,11 @@ fn decode_header(bytes: &[u8]) -> Result<u128, DecodeError> {
     if found != expected {
         return Err(DecodeError::Checksum { what: "catalogue header", offset: 28, expected, found });
     }
-    if version != FILE_VERSION {
+    if ![VERSION_WITHOUT_SIZES, FILE_VERSION].contains(&version) {
         let (what, found) = ("catalogue version", u64::from(version));
-        return Err(DecodeError::Invalid { what, offset: 4, expected: "1", found });
+        return Err(DecodeError::Invalid { what, offset: 4, expected: "1 or 2", found });
     }
-    Ok(u128::from(high) << 64 | u128::from(low))
+    Ok((version, u128::from(high) << 64 | u128::from(low)))
 }
 
 /// Appends the start of a payload: whose changes follow.
@@ -118,13 +132,18 @@ pub fn put_add(record: &BlockRecord, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.ulid.to_bytes());
     out.extend_from_slice(&record.oldest_source.to_bytes());
     let failed = if record.compaction_failed { FLAG_COMPACTION_FAILED } else { 0 };
-    out.push(failed | if record.split_set.is_some() { FLAG_SPLIT } else { 0 });
+    let split = if record.split_set.is_some() { FLAG_SPLIT } else { 0 };
+    out.push(failed | split | if record.immutable_bytes.is_some() { FLAG_IMMUTABLE_BYTES } else { 0 });
     if let Some(set) = record.split_set {
         out.extend_from_slice(&set.to_bytes());
     }
     put_varint(out, record.min_time);
     put_varint(out, record.max_time);
     put_uvarint(out, record.size_bytes);
+    if let Some(bytes) = record.immutable_bytes {
+        put_uvarint(out, bytes.index);
+        put_uvarint(out, bytes.chunks);
+    }
     put_uvarint(out, record.series_count);
     put_uvarint(out, record.tombstone_count);
     put_uvarint(out, record.parents.len() as u64);
@@ -155,6 +174,8 @@ pub struct Damage {
 pub struct Contents {
     /// Key of the file.
     pub key: u128,
+    /// Returns true if the file is of an earlier version, which must not be appended to.
+    pub is_earlier_version: bool,
     /// Of the last frame.
     pub sequence: u64,
     /// Where the last good frame ends.
@@ -168,14 +189,15 @@ pub struct Contents {
 /// # Errors
 /// [`DecodeError`] if the header or the payload of a whole frame cannot be read.
 pub fn read(bytes: &[u8], visit: &mut dyn FnMut(&str, Change)) -> Result<Contents, DecodeError> {
-    let key = decode_header(bytes)?;
+    let (version, key) = decode_header(bytes)?;
     let scan = scan_segment_from(bytes, key, FILE_HEADER_BYTES, 0);
     for frame in scan.frames.iter().filter(|frame| frame.header.kind == KIND_BLOCKS) {
         read_payload(bytes.get(frame.payload.clone()).unwrap_or(&[]), visit)?;
     }
     let damages = scan.damage.iter().map(|d| Damage { offset: d.offset, len: d.len, followed: d.followed });
     let sequence = scan.frames.last().map_or(0, |frame| frame.header.sequence);
-    Ok(Contents { key, sequence, end: scan.end, damages: damages.collect() })
+    let is_earlier_version = version != FILE_VERSION;
+    Ok(Contents { key, is_earlier_version, sequence, end: scan.end, damages: damages.collect() })
 }
 
 fn read_payload(payload: &[u8], visit: &mut dyn FnMut(&str, Change)) -> Result<(), DecodeError> {
@@ -206,6 +228,12 @@ fn read_record(reader: &mut ByteReader<'_>) -> Result<BlockRecord, DecodeError> 
     let split_set = if flags & FLAG_SPLIT != 0 { Some(read_ulid(reader)?) } else { None };
     let (min_time, max_time) = (reader.varint("catalogue start")?, reader.varint("catalogue end")?);
     let size_bytes = reader.uvarint("catalogue block size")?;
+    let mut immutable_bytes = None;
+    if flags & FLAG_IMMUTABLE_BYTES != 0 {
+        let (index, chunks) =
+            (reader.uvarint("catalogue index size")?, reader.uvarint("catalogue chunks size")?);
+        immutable_bytes = Some(ImmutableBytes { index, chunks });
+    }
     let series_count = reader.uvarint("catalogue series count")?;
     let tombstone_count = reader.uvarint("catalogue tombstone count")?;
     // `length` bounds the count by the bytes that are left.
@@ -217,6 +245,7 @@ fn read_record(reader: &mut ByteReader<'_>) -> Result<BlockRecord, DecodeError> 
         min_time,
         max_time,
         size_bytes,
+        immutable_bytes,
         series_count,
         tombstone_count,
         compaction_failed: flags & FLAG_COMPACTION_FAILED != 0,

@@ -93,7 +93,7 @@ pub(crate) fn open(env: &Env, options: HeadOptions, progress: &ReplayProgress) -
     report.bytes += slices.bytes + definitions.bytes;
     let tenants = tenants.into_inner();
     let keys = std::mem::take(&mut definitions.raw_keys);
-    let (aliases, raw_keys) = definitions::finish(&series, &tenants, keys, &mut slices, &mut report);
+    let (aliases, raw_keys) = definitions::finish(&files, &series, &tenants, keys, &mut slices, &mut report);
     put_windows(env, &tenants, &mut slices);
     sealed::finish(env, &options, &series.store, sealed.unusable, &slices, &mut report)?;
     let positions = positions_of(&series, &slices, &definitions);

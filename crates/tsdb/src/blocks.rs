@@ -1,10 +1,9 @@
 //! The blocks of all tenants: known from the catalogue, opened on demand.
 //!
 //! Holds: nothing is open that nobody reads, beyond the idle part of the pool's budget. A block is verified
-//! when it is opened: by the first query or compaction that needs it, else by [`BlockStore::verify_some`]
-//! within minutes of the start.
+//! when it is opened: by the first query or compaction that needs it, else by the scrub after the start.
 //! Not here: reading the catalogue at the start (`load`), the list of a tenant (`tenant`), the budget
-//! (`block::pool`).
+//! (`block::pool`), reading all of each block (`scrub`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +13,11 @@ use chronolith_base::Env;
 use chronolith_block::{Block, BlockEntry, BlockError, BlockPool, PoolLimits, open_error};
 use chronolith_format::catalogue::BlockRecord;
 use chronolith_model::{QueryError, TenantId, TimeRange};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use crate::catalogue::Catalogue;
 use crate::metric::Metric;
+use crate::scrub::Scrub;
 use crate::tenant::{BlockTotals, TenantBlocks};
 
 /// Tenants with their blocks.
@@ -25,9 +25,6 @@ pub(crate) type Tenants = RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>;
 
 /// A query that meets removed blocks looks at the list again, this often.
 const LIST_TRIES_MAX: usize = 64;
-/// Blocks that one round of verification opens at most, and how long it goes on.
-const VERIFY_COUNT_MAX: usize = 500;
-const VERIFY_NS_MAX: u64 = 50_000_000;
 
 /// The blocks of all tenants.
 pub(crate) struct BlockStore {
@@ -38,9 +35,7 @@ pub(crate) struct BlockStore {
     /// Directories at the start whose `meta.json` cannot be read, and records without a directory.
     pub(crate) lost_at_start: u64,
     catalogue_failures: AtomicU64,
-    /// Where verification goes on; `None` once it is through.
-    verified_to: Mutex<Option<TenantId>>,
-    is_verified: std::sync::atomic::AtomicBool,
+    pub(crate) scrub: Scrub,
 }
 
 /// An entry as the catalogue writes it.
@@ -67,8 +62,7 @@ impl BlockStore {
             tenants,
             lost_at_start,
             catalogue_failures: AtomicU64::new(0),
-            verified_to: Mutex::default(),
-            is_verified: std::sync::atomic::AtomicBool::new(false),
+            scrub: Scrub::default(),
         }
     }
 
@@ -139,49 +133,6 @@ impl BlockStore {
         }
     }
 
-    /// Opens and closes blocks that nobody has opened since the start, some at each call, until all are
-    /// verified: what is damaged is logged and counted.
-    pub(crate) fn verify_some(&self) {
-        if self.is_verified.load(Ordering::Relaxed) {
-            return;
-        }
-        let started_ns = self.env.clock.mono_ns();
-        let mut verified_to = self.verified_to.lock();
-        let mut left = VERIFY_COUNT_MAX;
-        loop {
-            let next = {
-                let tenants = self.tenants.read();
-                let mut rest = match &*verified_to {
-                    Some(done) => {
-                        tenants.range((std::ops::Bound::Excluded(done), std::ops::Bound::Unbounded))
-                    }
-                    None => tenants.range::<TenantId, _>(..),
-                };
-                rest.next().map(|(tenant, blocks)| (tenant.clone(), blocks.clone()))
-            };
-            let Some((tenant, blocks)) = next else {
-                self.is_verified.store(true, Ordering::Relaxed);
-                return;
-            };
-            for entry in blocks.list().iter().filter(|entry| !entry.is_verified()) {
-                if left == 0 || self.env.clock.mono_ns() - started_ns > VERIFY_NS_MAX {
-                    return;
-                }
-                left -= 1;
-                if let Err(error) = self.pool.verify(&blocks.dir, entry)
-                    && blocks.has(entry)
-                {
-                    if !error.is_damage() {
-                        return;
-                    }
-                    tracing::error!(%tenant, block = %entry.ulid(), %error,
-                        "a block is damaged; queries of its time fail until it is restored or removed");
-                }
-            }
-            *verified_to = Some(tenant);
-        }
-    }
-
     /// Sums over all tenants.
     pub(crate) fn totals(&self) -> BlockTotals {
         let mut all = BlockTotals::default();
@@ -195,10 +146,13 @@ impl BlockStore {
     }
 
     /// Metrics of known and open blocks.
-    pub(crate) fn metrics(&self) -> [Metric; 13] {
+    pub(crate) fn metrics(&self) -> [Metric; 14] {
         let (pool, totals) = (self.pool.stats(), self.totals());
         let lists: Vec<_> = self.tenants.read().values().map(|blocks| blocks.list()).collect();
-        let damaged = lists.iter().flat_map(|list| list.iter()).filter(|entry| entry.is_damaged()).count();
+        let entries = || lists.iter().flat_map(|list| list.iter());
+        let damaged = entries().filter(|entry| entry.is_damaged()).count();
+        let unverified = entries().filter(|entry| !entry.are_contents_verified()).count();
+        let pending = if self.scrub.is_done() { 0 } else { unverified };
         let failures = self.catalogue_failures.load(Ordering::Relaxed) as f64;
         let (gauge, counter) = (Metric::gauge, Metric::counter);
         [
@@ -212,8 +166,13 @@ impl BlockStore {
             ),
             gauge(
                 "blocks_damaged",
-                "Blocks that could not be opened; queries of their time fail.",
+                "Blocks in which damage was found; queries that need a damaged part fail.",
                 damaged as f64,
+            ),
+            gauge(
+                "block_scrub_pending_blocks",
+                "Blocks whose contents were not verified yet since the start.",
+                pending as f64,
             ),
             gauge("blocks_open", "Blocks that are open.", pool.open_blocks as f64),
             gauge("block_maps", "Memory maps of open blocks.", pool.maps as f64),

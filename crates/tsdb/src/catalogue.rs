@@ -70,6 +70,8 @@ impl Catalogue {
             Loaded { tenants: BTreeMap::new(), damage: None, is_present: env.disk.exists(&path) };
         if loaded.is_present {
             match load_file(env, &path, &mut loaded.tenants) {
+                // Not appended to, but written anew.
+                Ok((_, contents)) if contents.is_earlier_version => state.is_dirty = true,
                 Ok((file, contents)) => {
                     (state.key, state.sequence, state.len) = (contents.key, contents.sequence, contents.len);
                     state.len_max = 2 * state.len + GROWTH_BYTES_MIN;
@@ -185,6 +187,7 @@ struct FileState {
     key: u128,
     sequence: u64,
     len: u64,
+    is_earlier_version: bool,
 }
 
 /// Why a file is not gone on with.
@@ -219,5 +222,11 @@ fn load_file(
     }
     let file = env.disk.open(path).map_err(|error| whole(error.to_string()))?;
     // Zeros behind the last frame are overwritten.
-    Ok((file, FileState { key: contents.key, sequence: contents.sequence, len: contents.end as u64 }))
+    let state = FileState {
+        key: contents.key,
+        sequence: contents.sequence,
+        len: contents.end as u64,
+        is_earlier_version: contents.is_earlier_version,
+    };
+    Ok((file, state))
 }

@@ -7,8 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use chronolith_base::hash::HashSet;
 use chronolith_base::{DecodeError, Env, Mapped};
-use chronolith_format::catalogue::Change;
+use chronolith_block::{Block, FileSizes};
+use chronolith_format::catalogue::{BlockRecord, Change};
 use chronolith_format::meta::Ulid;
 use chronolith_format::{catalogue, definitions, metadata, sealed, slice, wal};
 use chronolith_model::TenantId;
@@ -75,8 +77,16 @@ pub fn check_dir(env: &Env, dir: &Path) -> std::io::Result<CheckReport> {
     env.disk.list(dir)?;
     check_wal(env, dir, &mut report);
     let copies = [dir.join(METADATA_FILE), dir.join(METADATA_MIRROR)];
-    let is_mirrored: Vec<bool> = copies.iter().map(|path| check_metadata(env, path, &mut report)).collect();
-    check_missing_copy(env, &copies, is_mirrored.contains(&true), &mut report);
+    let found = [0, 1].map(|idx: usize| check_metadata(env, &copies[idx], &mut report));
+    check_missing_copy(env, &copies, found.iter().any(|copy| copy.is_mirrored), &mut report);
+    // A kill leaves at most one copy without a whole end.
+    if found.iter().all(|copy| copy.has_cut_end) {
+        report.damage(
+            &copies[0],
+            0,
+            "neither copy is whole up to its end: metadata written last may be lost",
+        );
+    }
     check_tenants(env, dir, &mut report);
     check_catalogue(env, dir, &mut report);
     Ok(report)
@@ -101,14 +111,22 @@ fn check_wal(env: &Env, dir: &Path, report: &mut CheckReport) {
         .filter_map(|n| n.strip_suffix(".definitions").or(n.strip_suffix(".definitions-mirror")))
         .collect();
     generations.dedup();
+    let mut defined = HashSet::default();
     for generation in &generations {
         let copies =
             ["definitions", "definitions-mirror"].map(|kind| wal_dir.join(format!("{generation}.{kind}")));
-        let is_mirrored: Vec<bool> = copies.iter().map(|path| check_definitions(env, path, report)).collect();
+        let is_mirrored: Vec<bool> =
+            copies.iter().map(|path| check_definitions(env, path, &mut defined, report)).collect();
         // A crash between the renames of a new generation leaves one file of it beside the generation before.
         check_missing_copy(env, &copies, generations.len() == 1 && is_mirrored.contains(&true), report);
     }
-    check_slices(env, dir, &all, report);
+    let stored = check_slices(env, dir, &all, report);
+    let undefined_count = stored.difference(&defined).count();
+    if undefined_count > 0 {
+        let generation = generations.last().copied().unwrap_or("00000001");
+        let path = wal_dir.join(format!("{generation}.definitions"));
+        report.damage(&path, 0, format!("does not define {undefined_count} series of the checkpoint"));
+    }
 }
 
 /// Reports a copy that is not there although the other one says that there are two.
@@ -189,8 +207,8 @@ fn check_log_end(env: &Env, dir: &Path, names: &[String], found: &[(u64, u64)], 
     }
 }
 
-/// Returns true if the header says that there is a second copy.
-fn check_definitions(env: &Env, path: &Path, report: &mut CheckReport) -> bool {
+/// Adds the ids of the series to `defined`. Returns true if the header says that there is a second copy.
+fn check_definitions(env: &Env, path: &Path, defined: &mut HashSet<u32>, report: &mut CheckReport) -> bool {
     let Some(bytes) = map_if_there(env, path, report) else { return false };
     report.bytes += bytes.len() as u64;
     let header = match definitions::FileHeader::decode(&bytes) {
@@ -204,8 +222,8 @@ fn check_definitions(env: &Env, path: &Path, report: &mut CheckReport) -> bool {
     let scan = wal::scan_segment_from(&bytes, header.key, definitions::FILE_HEADER_BYTES, 0);
     for frame in scan.frames.iter().filter(|f| f.header.kind == definitions::KIND_SERIES) {
         let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
-        match definitions::SeriesReader::decode(payload) {
-            Ok(series) => report.definitions += if is_primary { series.series_count as u64 } else { 0 },
+        match series_ids(payload, defined) {
+            Ok(count) => report.definitions += if is_primary { count } else { 0 },
             Err(error) => report.damage(path, frame.payload.start as u64, error),
         }
     }
@@ -223,6 +241,16 @@ fn check_definitions(env: &Env, path: &Path, report: &mut CheckReport) -> bool {
     header.is_mirrored
 }
 
+/// Adds the ids of the series in a payload to `ids`; gives how many there are.
+fn series_ids(payload: &[u8], ids: &mut HashSet<u32>) -> Result<u64, DecodeError> {
+    let mut series = definitions::SeriesReader::decode(payload)?;
+    let mut members = Vec::new();
+    while let Some(id) = series.next(&mut members)? {
+        ids.insert(id);
+    }
+    Ok(series.series_count as u64)
+}
+
 /// The bytes of `path`; `None` if it is missing, or cannot be read, which is a damage.
 fn map_if_there(env: &Env, path: &Path, report: &mut CheckReport) -> Option<Mapped> {
     if !env.disk.exists(path) {
@@ -231,15 +259,24 @@ fn map_if_there(env: &Env, path: &Path, report: &mut CheckReport) -> Option<Mapp
     env.disk.map(path).map_err(|error| report.damage(path, 0, error)).ok()
 }
 
-/// Returns true if the header says that there is a second copy.
-fn check_metadata(env: &Env, path: &Path, report: &mut CheckReport) -> bool {
-    let Some(bytes) = map_if_there(env, path, report) else { return false };
+/// One copy of the metadata.
+#[derive(Default)]
+struct MetadataCopy {
+    /// The header says that there is a second copy.
+    is_mirrored: bool,
+    /// Bytes behind the last good frame belong to none.
+    has_cut_end: bool,
+}
+
+fn check_metadata(env: &Env, path: &Path, report: &mut CheckReport) -> MetadataCopy {
+    let mut copy = MetadataCopy::default();
+    let Some(bytes) = map_if_there(env, path, report) else { return copy };
     report.bytes += bytes.len() as u64;
     let header = match metadata::FileHeader::decode(&bytes) {
         Ok(header) => header,
         Err(error) => {
             report.decode_damage(path, &error);
-            return false;
+            return copy;
         }
     };
     let is_primary = path.ends_with(METADATA_FILE);
@@ -256,11 +293,12 @@ fn check_metadata(env: &Env, path: &Path, report: &mut CheckReport) -> bool {
         if damage.followed {
             report.damage(path, damage.offset as u64, text);
         } else {
+            copy.has_cut_end = true;
             let place = format!("{}: offset {}", path.display(), damage.offset);
             report.notes.push(format!("{place}: torn end of the metadata, {text} (never acknowledged)"));
         }
     }
-    header.is_mirrored
+    MetadataCopy { is_mirrored: header.is_mirrored, ..copy }
 }
 
 fn entry_count(payload: &[u8]) -> Result<u64, DecodeError> {
@@ -274,10 +312,11 @@ fn entry_count(payload: &[u8]) -> Result<u64, DecodeError> {
 
 /// Verifies both copies of each slice, and that the log goes on where the newest whole one ends. A copy gets
 /// its name when it is whole, so a bad one is damaged, and one that is alone after its second writing has
-/// lost the other.
-fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckReport) {
+/// lost the other. Gives the ids of all series.
+fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckReport) -> HashSet<u32> {
     let wal_dir = dir.join("wal");
     let mut wanted: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let mut stored = HashSet::default();
     let mut slices: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
     let log_start = log_start(env, &wal_dir, names);
     for name in names {
@@ -319,12 +358,13 @@ fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckRepor
                     format!("the WAL behind it begins at frame {start} instead of {}", sequence + 1),
                 );
             }
-            collect_sealed(path, &bytes, &mut wanted, report);
+            collect_series(path, &bytes, &mut wanted, &mut stored, report);
         }
     }
     for (file, offsets) in wanted {
         check_sealed(env, &dir.join("chunks").join(format!("{file:08}.sealed")), &offsets, report);
     }
+    stored
 }
 
 /// Sequence of the first good frame of the log.
@@ -336,8 +376,14 @@ fn log_start(env: &Env, wal_dir: &Path, names: &[String]) -> Option<u64> {
     })
 }
 
-/// Adds the places of the sealed chunks that a good copy names.
-fn collect_sealed(path: &Path, bytes: &[u8], wanted: &mut BTreeMap<u32, Vec<u32>>, report: &mut CheckReport) {
+/// Adds the places of the sealed chunks that a good copy names, and the ids of its series.
+fn collect_series(
+    path: &Path,
+    bytes: &[u8],
+    wanted: &mut BTreeMap<u32, Vec<u32>>,
+    stored: &mut HashSet<u32>,
+    report: &mut CheckReport,
+) {
     let Ok((_, frames)) = slice::decode_slice(bytes) else { return };
     for (_, payload) in frames.iter().filter(|(kind, _)| *kind == slice::KIND_SERIES) {
         let (mut reader, mut entry) = (slice::EntryReader::new(payload), slice::SeriesEntry::default());
@@ -345,6 +391,7 @@ fn collect_sealed(path: &Path, bytes: &[u8], wanted: &mut BTreeMap<u32, Vec<u32>
             match reader.next(&mut entry) {
                 Ok(false) => break,
                 Ok(true) => {
+                    stored.insert(entry.id);
                     let floats = entry.sealed.iter().map(|chunk| (chunk.file, chunk.offset));
                     let histograms = entry.histograms.sealed.iter().map(|chunk| (chunk.file, chunk.offset));
                     for (file, offset) in floats.chain(histograms) {
@@ -404,12 +451,12 @@ fn check_catalogue(env: &Env, dir: &Path, report: &mut CheckReport) {
         Err(error) => return report.damage(&path, 0, error),
     };
     report.bytes += bytes.len() as u64;
-    let mut blocks: BTreeSet<(String, Ulid)> = BTreeSet::new();
+    let mut blocks: BTreeMap<(String, Ulid), BlockRecord> = BTreeMap::new();
     let mut parents: BTreeSet<Ulid> = BTreeSet::new();
     let contents = catalogue::read(&bytes, &mut |tenant, change| match change {
         Change::Add(record) => {
             parents.extend(&record.parents);
-            blocks.insert((tenant.to_owned(), record.ulid));
+            blocks.insert((tenant.to_owned(), record.ulid), record);
         }
         Change::Remove(ulid) => drop(blocks.remove(&(tenant.to_owned(), ulid))),
     });
@@ -428,17 +475,29 @@ fn check_catalogue(env: &Env, dir: &Path, report: &mut CheckReport) {
             }
         }
     }
-    for (tenant, ulid) in blocks {
+    for ((tenant, ulid), record) in blocks {
         let block_dir = dir.join(TENANTS_DIR).join(tenant).join(ulid.to_string());
-        if !parents.contains(&ulid) && !env.disk.exists(&block_dir) {
+        if env.disk.exists(&block_dir) {
+            check_record(env, &block_dir, &record, report);
+        } else if !parents.contains(&ulid) {
             report.damage(&block_dir, 0, "block is missing, the catalogue names it");
         }
     }
 }
 
+/// Compares the files, the name and the time range of a block with its record. After a kill the record may be older than
+/// `meta.json` and tombstones, but not than the other files.
+fn check_record(env: &Env, block_dir: &Path, record: &BlockRecord, report: &mut CheckReport) {
+    let found = FileSizes::of(env, block_dir).and_then(|sizes| sizes.compare(block_dir, record));
+    let named = Block::open(env, block_dir).ok().map_or(Ok(()), |block| block.compare_meta(record));
+    for error in [found, named].into_iter().filter_map(Result::err) {
+        report.damage(error.path().unwrap_or(block_dir), 0, &error);
+    }
+}
+
 fn check_block(env: &Env, dir: &Path, report: &mut CheckReport) {
     report.blocks += 1;
-    match chronolith_block::Block::open(env, dir) {
+    match Block::open(env, dir) {
         Ok(block) => {
             report.bytes += block.size_bytes();
             report.block_samples += block.meta().stats.num_samples;
@@ -446,6 +505,6 @@ fn check_block(env: &Env, dir: &Path, report: &mut CheckReport) {
                 report.damages.push(Damage { path: found.path, offset: found.offset, what: found.what });
             }
         }
-        Err(error) => report.damage(dir, 0, error),
+        Err(error) => report.damage(error.path().unwrap_or(dir), 0, &error),
     }
 }

@@ -19,6 +19,7 @@ mod metadata;
 mod metric;
 mod options;
 mod query;
+mod scrub;
 mod snapshot;
 mod stats;
 mod store;

@@ -1,8 +1,9 @@
 //! What a start does to know all blocks: reads the catalogue and compares it with the names of the directories.
 //!
 //! Holds: a block that the catalogue does not name is read and added, one without a directory is named as
-//! lost; what a crash left half written, half named or half removed is removed. No block is opened.
-//! Not here: the catalogue's file (`catalogue`), damage inside of blocks (found when they are opened).
+//! lost; so are missing files and files of a wrong size, as far as a bounded time allows. What a crash left half
+//! written, half named or half removed is removed. No block is opened.
+//! Not here: the catalogue's file (`catalogue`), damage inside of blocks (`scrub`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +11,9 @@ use std::sync::Arc;
 
 use chronolith_base::Env;
 use chronolith_base::disk::DirEntry;
-use chronolith_block::{BlockEntry, block_dir, damaged_record, is_leftover, read_record};
+use chronolith_block::{
+    BlockEntry, BlockError, FileSizes, block_dir, damaged_record, is_leftover, read_record,
+};
 use chronolith_format::catalogue::BlockRecord;
 use chronolith_format::meta::{BlockMeta, Ulid};
 use chronolith_model::TenantId;
@@ -21,8 +24,8 @@ use crate::tenant::{TENANTS_DIR, TenantBlocks};
 
 /// Blocks that one kind of note names; of more it says how many.
 const NAMED_MAX: usize = 20;
-/// A missing tombstones file, as the block crate names it.
-const TOMBSTONES_FILE: &str = "tombstones";
+/// Files of blocks are compared with the catalogue for this long; the scrub compares the rest.
+const COMPARE_NS_MAX: u64 = 250_000_000;
 
 /// All blocks of a data directory.
 pub(crate) struct LoadedBlocks {
@@ -60,6 +63,8 @@ impl Named {
 /// What is found on the way.
 #[derive(Default)]
 struct Findings {
+    /// Monotonic time up to which files are compared with the catalogue.
+    compare_end_ns: u64,
     lost: Named,
     damaged: Named,
     left_alone: Vec<String>,
@@ -83,7 +88,8 @@ pub(crate) fn load_blocks(
     if let Some(damage) = &damage {
         notes.push(format!("{damage}; the block catalogue is written anew from the blocks"));
     }
-    let mut findings = Findings::default();
+    let compare_end_ns = env.clock.mono_ns() + COMPARE_NS_MAX;
+    let mut findings = Findings { compare_end_ns, ..Findings::default() };
     let mut tenants = BTreeMap::new();
     for entry in entries.into_iter().filter(|e| e.is_dir) {
         let path = root.join(&entry.name);
@@ -140,7 +146,8 @@ fn load_tenant(
 ) -> std::io::Result<TenantBlocks> {
     let dir = crate::tenant::tenant_dir(&options.data_dir, tenant);
     let names = env.disk.list(&dir)?;
-    let (mut records, mut added) = (Vec::new(), Vec::new());
+    let (mut records, mut added, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut damaged = BTreeSet::new();
     for DirEntry { name, .. } in names.iter().filter(|entry| entry.is_dir) {
         if is_leftover(name) {
             if let Err(error) = env.disk.remove_dir_all(&dir.join(name)) {
@@ -150,8 +157,17 @@ fn load_tenant(
         }
         let Ok(ulid) = name.parse::<Ulid>() else { continue };
         match known.remove(&ulid) {
-            Some(record) if has_tombstones(env, &dir, &record) => records.push(record),
-            _ => added.extend(read_added(env, &dir.join(name), findings)),
+            Some(record) => {
+                let known = compare_files(env, &dir.join(name), record, findings);
+                if known.is_changed {
+                    changed.push(known.record.clone());
+                }
+                if known.is_damaged {
+                    damaged.insert(ulid);
+                }
+                records.push(known.record);
+            }
+            None => added.extend(read_added(env, &dir.join(name), ulid, findings)),
         }
     }
     let unfinished = drop_unfinished_sets(&mut added, &records);
@@ -165,8 +181,9 @@ fn load_tenant(
     }
     findings.added_count += added.len();
     // A record that is noted before its block is dropped below does no harm: the removal is noted behind it.
-    if !added.is_empty() || !lost.is_empty() {
-        catalogue.note(tenant, lost.into_iter(), added.iter().map(|one| &one.record));
+    if !added.is_empty() || !changed.is_empty() || !lost.is_empty() {
+        let fresh = added.iter().map(|one| &one.record).chain(&changed);
+        catalogue.note(tenant, lost.into_iter(), fresh);
     }
     records.extend(added.into_iter().map(|one| one.record));
     let replaced = drop_replaced(&mut records);
@@ -174,24 +191,67 @@ fn load_tenant(
     if !replaced.is_empty() {
         catalogue.note(tenant, replaced.iter().copied(), std::iter::empty());
     }
-    let entries = records.into_iter().map(BlockEntry::new).collect();
+    let entries: Vec<_> = records.into_iter().map(BlockEntry::new).collect();
+    let is_damaged = |entry: &&Arc<BlockEntry>| damaged.contains(&entry.ulid());
+    entries.iter().filter(is_damaged).for_each(|entry| entry.note_damaged_contents());
     let blocks = TenantBlocks::new(&options.data_dir, tenant, entries);
     blocks.doom(unfinished.into_iter().chain(replaced).map(|ulid| blocks.block_dir(ulid)));
     Ok(blocks)
 }
 
-/// Returns true unless the tombstones that the record counts are not there: then the block is read, which
-/// says what is wrong.
-fn has_tombstones(env: &Env, dir: &Path, record: &BlockRecord) -> bool {
-    record.tombstone_count == 0 || env.disk.exists(&block_dir(dir, record.ulid).join(TOMBSTONES_FILE))
+/// A block that the catalogue names, after its files were compared.
+struct Compared {
+    record: BlockRecord,
+    /// The record differs from that of the catalogue.
+    is_changed: bool,
+    is_damaged: bool,
 }
 
-fn read_added(env: &Env, dir: &Path, findings: &mut Findings) -> Option<Added> {
-    match read_record(env, dir) {
+/// Compares the files of a block with its record. A record may be older than a deletion or a failed compaction
+/// that a kill followed; then `meta.json` and tombstones are read anew. What is damaged stays in the list of
+/// blocks: queries of its time fail rather than leave it out.
+fn compare_files(env: &Env, dir: &Path, record: BlockRecord, findings: &mut Findings) -> Compared {
+    let unchanged = |record| Compared { record, is_changed: false, is_damaged: false };
+    if env.clock.mono_ns() > findings.compare_end_ns {
+        return unchanged(record);
+    }
+    let compared = FileSizes::of(env, dir).and_then(|sizes| {
+        sizes.compare(dir, &record)?;
+        Ok(sizes.has_mutable_bytes_of(&record))
+    });
+    let reread = match compared {
+        Ok(true) => return unchanged(record),
+        Ok(false) => read_changed(env, dir, &record),
+        Err(error) => Err(error),
+    };
+    match reread {
+        Ok(fresh) => Compared { is_changed: fresh != record, record: fresh, is_damaged: false },
+        Err(error) => {
+            findings.damaged.push(|| format!("{}: queries that need it fail: {error}", dir.display()));
+            Compared { record, is_changed: false, is_damaged: true }
+        }
+    }
+}
+
+/// The record of a block whose `meta.json` or tombstones have changed.
+fn read_changed(env: &Env, dir: &Path, record: &BlockRecord) -> Result<BlockRecord, BlockError> {
+    let (fresh, _) = read_record(env, dir, record.ulid)?;
+    // Only these change while a block has its name: of the rest the catalogue, which has checksums, is right.
+    Ok(BlockRecord {
+        size_bytes: fresh.size_bytes,
+        immutable_bytes: record.immutable_bytes.or(fresh.immutable_bytes),
+        tombstone_count: fresh.tombstone_count,
+        compaction_failed: fresh.compaction_failed,
+        ..record.clone()
+    })
+}
+
+fn read_added(env: &Env, dir: &Path, ulid: Ulid, findings: &mut Findings) -> Option<Added> {
+    match read_record(env, dir, ulid) {
         Ok((record, meta)) => Some(Added { record, meta }),
         Err(error) => {
             // Queries of its time fail rather than leave it out, where the time is known.
-            let damaged = damaged_record(env, dir).map(|(record, meta)| Added { record, meta });
+            let damaged = damaged_record(env, dir, ulid).map(|(record, meta)| Added { record, meta });
             let fate = if damaged.is_some() { "queries of its time fail" } else { "block left out" };
             findings.damaged.push(|| format!("{}: {fate}: {error}", dir.display()));
             damaged

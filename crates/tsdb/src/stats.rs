@@ -67,7 +67,7 @@ pub struct TsdbStats {
     pub slice_bytes: u64,
     /// How long the last replay took.
     pub replay_ms: u64,
-    /// What the last replay could not use (torn tail, damaged frames), for people.
+    /// What the last start and the verifications after it found damaged or missing, for people.
     pub replay_notes: Vec<String>,
     /// Further metrics, each with its type and help text.
     pub metrics: Vec<Metric>,
@@ -117,7 +117,13 @@ impl Tsdb {
             slice_count: head.slice_count,
             slice_bytes: head.slice_bytes,
             replay_ms: self.replay_ms,
-            replay_notes: self.replay_notes.iter().chain(&head.sealed_damages).cloned().collect(),
+            replay_notes: self
+                .replay_notes
+                .iter()
+                .chain(&head.sealed_damages)
+                .cloned()
+                .chain(self.blocks.scrub.notes())
+                .collect(),
             metrics: self.metrics(&head),
         }
     }

@@ -25,7 +25,7 @@ fn pool_of(block_count: usize, blocks_max: u64) -> (Env, BlockPool, Vec<Arc<Bloc
 
 fn entry_of(env: &Env, range: TimeRange) -> Arc<BlockEntry> {
     let meta = write(env, Path::new(DIR), &some_series(3, 5), range).expect("a block");
-    BlockEntry::new(read_record(env, &dir_of(meta.ulid)).expect("reads").0)
+    BlockEntry::new(read_record(env, &dir_of(meta.ulid), meta.ulid).expect("reads").0)
 }
 
 fn dir_of(ulid: Ulid) -> PathBuf {
@@ -89,7 +89,7 @@ fn damage_is_named_each_time_and_forgotten_once_it_is_repaired() {
         let error = pool.open(dir, &entries[0]).err().expect("damaged");
         assert!(error.to_string().contains(path.to_str().expect("text")), "{error}");
     }
-    assert!(pool.verify(dir, &entries[0]).is_err() && entries[0].is_damaged());
+    assert!(pool.open_unpooled(dir, &entries[0]).is_err() && entries[0].is_damaged());
     assert_eq!((pool.stats().open_failures, pool.stats().open_blocks), (2, 0));
     env.disk.write_atomic(&path, &good).expect("writes");
     pool.open(dir, &entries[0]).expect("repaired");
@@ -115,7 +115,7 @@ fn a_missing_tombstones_file_of_a_block_with_deletions_is_damage() {
         "{error}"
     );
     assert!(entries[0].is_damaged());
-    assert!(read_record(&env, &dir_of(entries[0].ulid())).is_err());
+    assert!(read_record(&env, &dir_of(entries[0].ulid()), entries[0].ulid()).is_err());
 }
 
 #[test]

@@ -9,6 +9,7 @@ fn record(n: u128, parents: &[u128]) -> BlockRecord {
         min_time: -5,
         max_time: i64::MAX,
         size_bytes: 1 << 40,
+        immutable_bytes: (n != 2).then_some(ImmutableBytes { index: 9, chunks: 1 << 39 }),
         series_count: 7,
         tombstone_count: n as u64,
         compaction_failed: n.is_multiple_of(2),
@@ -68,4 +69,21 @@ fn no_cut_and_no_flipped_bit_goes_unnoticed() {
             assert!(!contents.damages.is_empty() || found == want, "byte {at}");
         }
     }
+}
+
+#[test]
+fn files_of_the_first_version_are_read_and_later_ones_refused() {
+    let (bytes, want) = file();
+    let with_version = |version: u16| {
+        let mut bytes = bytes.clone();
+        bytes[4..6].copy_from_slice(&version.to_le_bytes());
+        let sum = crc32c(&bytes[..28]);
+        bytes[28..32].copy_from_slice(&sum.to_le_bytes());
+        changes(&bytes)
+    };
+    // A record without sizes has the same bytes in both versions.
+    let (contents, found) = with_version(1).expect("reads");
+    assert!(contents.is_earlier_version && found == want);
+    assert!(!changes(&bytes).expect("reads").0.is_earlier_version);
+    assert!(with_version(3).is_err());
 }

@@ -211,6 +211,7 @@ fn load_series(
 /// Decides which series are alive, makes records for those that no slice has, and builds the tables. Gives ids
 /// that are replaced by younger ones, and the raw keys of series that are alive.
 pub(super) fn finish(
+    files: &LogFiles,
     series: &Series,
     tenants: &Tenants,
     keys: Vec<(u128, u32)>,
@@ -249,7 +250,12 @@ pub(super) fn finish(
     let undefined_count = discard_undefined(series, tenants, slices);
     if undefined_count + stray_count > 0 {
         let count = undefined_count + stray_count;
-        report.notes.push(format!("checkpoint: chunks of {count} series without definition are left out"));
+        let generation = files.definitions.last_key_value().map_or(1, |(&newest, _)| newest);
+        let path = definitions_path(&files.dir, generation, 0);
+        report.notes.push(format!(
+            "{}: does not define {count} series of the checkpoint, their chunks are left out",
+            path.display()
+        ));
     }
     (aliases, loaded_keys.into_inner())
 }

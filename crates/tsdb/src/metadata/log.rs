@@ -160,7 +160,7 @@ pub(super) fn load(
     let fresh = Frames::new(u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64()));
     let none =
         LogFile { env: env.clone(), paths: paths.clone(), files: None, len: 0, len_max: 0, unsynced: false };
-    let Some((copy, is_mirrored)) = choose(env, &paths, repaired)? else { return Ok((none, fresh)) };
+    let Some((copy, is_mirrored)) = choose(env, &paths, notes, repaired)? else { return Ok((none, fresh)) };
     let path = &copy.path;
     let (bytes, key) = match (&copy.bytes, copy.header) {
         (Some(bytes), Ok(header)) => (bytes, header.key),
@@ -235,6 +235,11 @@ impl Copy {
         self.header.is_ok() && self.scan.damage.is_empty() && self.scan.end == len
     }
 
+    /// Returns true if bytes behind the last good frame belong to none.
+    fn has_cut_end(&self) -> bool {
+        self.scan.damage.iter().any(|damage| !damage.followed)
+    }
+
     /// What is wrong with it, besides an end that was cut off.
     fn damage(&self) -> Option<String> {
         let damage = self.scan.damage.iter().find(|damage| damage.followed);
@@ -247,6 +252,7 @@ impl Copy {
 fn choose(
     env: &Env,
     paths: &[PathBuf; 2],
+    notes: &mut Vec<String>,
     repaired: &mut Vec<String>,
 ) -> Result<Option<(Copy, bool)>, OpenError> {
     if !paths.iter().any(|path| env.disk.exists(path)) {
@@ -267,6 +273,14 @@ fn choose(
     let mirror = Copy::read(env, &paths[1])?;
     let rank = |copy: &Copy| (copy.header.is_ok(), copy.damage().is_none(), copy.scan.end);
     let (best, other) = if rank(&mirror) > rank(&primary) { (mirror, primary) } else { (primary, mirror) };
+    // A kill leaves at most one of them so, and a power cut both only if it met a write of both.
+    if best.has_cut_end() && (other.has_cut_end() || other.damage().is_some()) {
+        let (path, offset) = (best.path.display(), best.scan.end);
+        notes.push(format!(
+            "{path}: neither copy is whole behind offset {offset}: metadata written last is lost (not acknowledged if \
+             the power was cut)"
+        ));
+    }
     if let (None, Some(what)) = (best.damage(), other.damage()) {
         let path = other.path.display();
         repaired.push(format!("{path}: {what}; its copy is whole and nothing is lost"));
