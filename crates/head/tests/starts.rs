@@ -4,8 +4,9 @@
 mod harness;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use chronolith_base::Rng;
+use chronolith_base::{Disk as _, Rng};
 use chronolith_format::kinds as chunk_kinds;
 use chronolith_head::{Head, WindowSeries};
 use chronolith_model::{
@@ -368,4 +369,48 @@ fn start_times_have_a_limit() {
     let outcome =
         world.write(&head, &tenant("a"), &one(&labels(1), &[(last + 90, 1.0, last)])).expect("written");
     assert_eq!(outcome.accepted_count, 1);
+}
+
+/// A damaged frame of start times left the samples behind it with an earlier start, as if a counter had not begun anew.
+#[test]
+fn samples_behind_a_damaged_frame_have_their_start_or_none() {
+    let world = World::new(7);
+    let (head, _) = world.open();
+    let mut want = BTreeMap::new();
+    for at in 0..20 {
+        let time = NOW_MS + at * 1000;
+        // Some bring a start, others go on with the last one; each is a frame.
+        let start_ms = if at % 3 == 0 { time - 10 } else { want.last_entry().map_or(0, |last| *last.get()) };
+        let mut batch = WriteBatch::from_labels();
+        push_with(&mut batch, &labels(0), &[(time, Sample::Float(1.0), start_ms)]);
+        world.write(&head, &tenant("a"), &batch).expect("stored");
+        want.insert(time, start_ms);
+    }
+    drop(head);
+    let dir = Path::new("/data/wal");
+    let names = world.disk.list(dir).expect("lists");
+    let segment = names.iter().find(|entry| entry.name.ends_with(".seg")).expect("a segment");
+    let good = world.disk.read(&dir.join(&segment.name)).expect("reads");
+    let end = good.iter().rposition(|&byte| byte != 0).expect("frames");
+    let mut lost_count = 0;
+    for at in (0..end).step_by(5) {
+        let damaged = World::new(7);
+        for entry in &names {
+            let mut bytes = world.disk.read(&dir.join(&entry.name)).expect("reads");
+            if entry.name == segment.name {
+                bytes[at] ^= 1;
+            }
+            damaged.disk.create_dir_all(dir).expect("made");
+            damaged.disk.write_atomic(&dir.join(&entry.name), &bytes).expect("writes");
+        }
+        let (head, report) = damaged.open();
+        let found = read_range(&damaged, &head, TimeRange::ALL);
+        for (time, (_, start_ms)) in found.values().flatten() {
+            assert!([0, want[time]].contains(start_ms), "byte {at}: {time} has the start {start_ms}");
+            lost_count += usize::from(*start_ms != want[time]);
+        }
+        let is_whole = found.values().map(BTreeMap::len).sum::<usize>() == want.len();
+        assert!(is_whole || !report.notes.is_empty(), "byte {at}");
+    }
+    assert!(lost_count > 20, "frames of start times were hit");
 }

@@ -66,6 +66,8 @@ pub(super) struct Shared<'a> {
     pub(super) unknown_end: AtomicU32,
     notes: Mutex<Vec<String>>,
     failure: Mutex<Option<HeadError>>,
+    /// Sequence of the frame that each lane met last; 0 before the first.
+    lane_sequences: Vec<AtomicU64>,
 }
 
 /// A block and where it comes from.
@@ -159,6 +161,7 @@ impl<'a> LogReplay<'a> {
             unknown_end: AtomicU32::new(0),
             notes: Mutex::default(),
             failure: Mutex::default(),
+            lane_sequences: (0..replay_thread_count().max(1)).map(|_| AtomicU64::new(0)).collect(),
         };
         let lane_count = replay_thread_count();
         let files = self.files;
@@ -398,7 +401,11 @@ fn take_block(
         let is_due = f.header.sequence > shared.positions.oldest;
         is_due && usize::from(f.header.stripe) % lane_count == lane
     };
-    for frame in block.frames.iter().filter(is_mine) {
+    for frame in &block.frames {
+        note_sequence(frame.header.sequence, shared, lane, lane_count);
+        if !is_mine(&frame) {
+            continue;
+        }
         let (payload, sequence) = (block.payload(frame), frame.header.sequence);
         let applied = match frame.header.kind {
             KIND_SAMPLES => samples.decode(payload).map(|()| apply(samples, sequence, shared)),
@@ -415,6 +422,22 @@ fn take_block(
     }
     if let Err(error) = shared.series.store.write_if_many() {
         *shared.failure.lock() = Some(error);
+    }
+}
+
+/// Notes the sequence of the next frame that lane `lane` meets. Where frames are missing, start times that they may have
+/// changed end: an earlier start would be wrong for the samples behind.
+fn note_sequence(sequence: u64, shared: &Shared<'_>, lane: usize, lane_count: usize) {
+    let Some(last) = shared.lane_sequences.get(lane) else { return };
+    // Only this lane reads and writes it.
+    let before = last.load(Ordering::Relaxed);
+    last.store(sequence, Ordering::Relaxed);
+    if before == 0 || sequence <= before + 1 {
+        return;
+    }
+    for stripe in shared.series.stripes.iter().skip(lane).step_by(lane_count) {
+        let mut position = shared.positions.cursor();
+        stripe.lock().forget_later_starts(|id| position.of(id) + 1 < sequence);
     }
 }
 

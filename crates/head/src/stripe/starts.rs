@@ -80,6 +80,18 @@ impl Stripe {
         self.starts.tracks.insert(id, Box::new(track));
     }
 
+    /// Ends the start times of the series for which `is_hit` holds with their newest sample: starts of later ones were
+    /// lost, and those of earlier ones would be wrong for them.
+    pub(crate) fn forget_later_starts(&mut self, mut is_hit: impl FnMut(u32) -> bool) {
+        let ids: Vec<u32> = self.starts.tracks.keys().copied().filter(|&id| is_hit(id)).collect();
+        for id in ids {
+            let newest = self.newest_time(id).unwrap_or(i64::MIN);
+            if let Some(track) = self.starts.tracks.get_mut(&id) {
+                track.forget_after(newest);
+            }
+        }
+    }
+
     /// Restores the start times of a series, whose chunks are restored before.
     pub(crate) fn restore_starts(&mut self, id: u32, runs: &[StartRun]) {
         let newest = self.newest_time(id).unwrap_or(i64::MIN);

@@ -90,6 +90,16 @@ impl StartTrack {
         self.pack_tail();
     }
 
+    /// Says of nothing after `newest`, the newest sample, when its counter began: what was recorded of that is lost.
+    pub(super) fn forget_after(&mut self, newest: i64) {
+        self.last = self.last.max(newest);
+        if self.tail.last().is_some_and(|run| run.start_ms != 0) {
+            self.tail.push(StartRun { time: self.last.saturating_add(1), start_ms: 0 });
+            self.run_count += 1;
+            self.pack_tail();
+        }
+    }
+
     /// Says it of one time, behind which may be other samples.
     #[cold]
     fn set_alone(&mut self, time: i64, start_ms: i64) {
