@@ -2,7 +2,7 @@
 //!
 //! Another tenant writes a sample to each of 16 pages of series and reads one of them, over and over; its p99
 //! and maximum are printed beside the CPU time of the hostile writes. Times are a millisecond apart.
-//! `cargo run --release -p chronolith-head --example hostile_order -- [samples] [samples per batch] [order]`
+//! `cargo run --release -p chronolith-head --example hostile_order -- [samples] [samples per batch] [order|all] [float|histogram]`
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chronolith_base::thread::spawn;
 use chronolith_base::{Env, Rng};
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
+use chronolith_model::histogram::{Buckets, Span};
 use chronolith_model::{
-    Columns, Labels, MatchOp, Matcher, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
+    Columns, Histogram, IntHistogram, Labels, MatchOp, Matcher, ReadContext, Selector, TenantId,
+    TenantLimits, TimeRange, WriteBatch,
 };
 
 const START_MS: i64 = 1_699_999_200_000;
@@ -22,13 +24,14 @@ fn main() {
     let number = |at: usize, or: usize| args.get(at).and_then(|a| a.parse().ok()).unwrap_or(or);
     let count = number(0, 1_000_000);
     let batch_len = number(1, count);
-    let orders = match args.get(2) {
+    let is_histogram = args.get(3).is_some_and(|kind| kind == "histogram");
+    let orders = match args.get(2).filter(|order| *order != "all") {
         Some(order) => vec![order.clone()],
         None => ["random", "descending", "interleaved", "sawtooth"].map(str::to_owned).to_vec(),
     };
     for order in orders {
         let dir = std::env::temp_dir().join(format!("hostile-order-{}", std::process::id()));
-        run(&dir, &order, count, batch_len);
+        run(&dir, &order, count, batch_len, is_histogram);
     }
 }
 
@@ -48,7 +51,18 @@ fn times_of(order: &str, count: usize) -> Vec<i64> {
     times
 }
 
-fn run(dir: &std::path::Path, order: &str, count: usize, batch_len: usize) {
+/// A histogram of eight buckets that grow with time.
+fn histogram_at(time: i64) -> Arc<Histogram> {
+    let counts: Vec<u64> = (0..8).map(|bucket| (time as u64 >> bucket) + bucket).collect();
+    Arc::new(Histogram::Int(IntHistogram {
+        count: counts.iter().sum(),
+        sum: time as f64,
+        positive: Buckets { spans: vec![Span { offset: 0, length: 8 }], counts },
+        ..IntHistogram::default()
+    }))
+}
+
+fn run(dir: &std::path::Path, order: &str, count: usize, batch_len: usize, is_histogram: bool) {
     let env = Env::real();
     let options = HeadOptions { sync: SyncMode::Os, ..HeadOptions::new(dir.to_owned()) };
     let (head, _) = Head::open(&env, options, &ReplayProgress::default()).expect("opens");
@@ -65,6 +79,9 @@ fn run(dir: &std::path::Path, order: &str, count: usize, batch_len: usize) {
         let samples: Vec<(i64, f64)> = part.iter().map(|&t| (START_MS + t, (t % 977) as f64)).collect();
         let mut batch = WriteBatch::from_labels();
         batch.push_labels(&labels, &samples);
+        if is_histogram {
+            batch.histograms = (0..).zip(part.iter().map(|&time| histogram_at(time))).collect();
+        }
         let before = cpu_ns(&env);
         let (outcome, ticket) =
             head.append(&tenant, &limits, START_MS + count as i64, &batch).expect("appended");
@@ -83,8 +100,9 @@ fn run(dir: &std::path::Path, order: &str, count: usize, batch_len: usize) {
     assert_eq!(columns.len(), count, "all are there");
     let moves = head.stats().samples_merged as f64 / count as f64;
     let _ = env.disk.remove_dir_all(dir);
+    let kind = if is_histogram { "histograms" } else { "samples" };
     println!(
-        "{order}, {count} samples, {batch_len} a batch: {:.0} ms CPU, {wall_ms} ms, each sample encoded {moves:.1} times; \
+        "{order}, {count} {kind}, {batch_len} a batch: {:.0} ms CPU, {wall_ms} ms, each sample encoded {moves:.1} times; \
          neighbour: writes p99 {:.2} max {:.2} ms, reads p99 {:.2} max {:.2} ms",
         append_ns as f64 / 1e6,
         percentile(&mut writes, 0.99),

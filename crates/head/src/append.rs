@@ -9,6 +9,7 @@
 mod histograms;
 mod slices;
 mod starts;
+mod time_order;
 
 use chronolith_format::wal;
 use chronolith_format::wal::StartEntry;
@@ -29,6 +30,7 @@ use crate::wal::Ticket;
 use crate::windows::WindowTally;
 use histograms::Target;
 use slices::slice_at;
+use time_order::sorted_by_time;
 
 /// Samples of one log frame; more make several frames.
 const FRAME_SAMPLES_MAX: usize = 1 << 18;
@@ -191,6 +193,8 @@ impl Head {
             outcome.reject(Reject::SeriesLimit, batch.sample_count() as u64, time, String::new);
             return Ok((outcome, self.wal.ticket()));
         };
+        let sorted = sorted_by_time(batch);
+        let batch = sorted.as_ref().unwrap_or(batch);
         let newest_ms = if limits.out_of_order_ms > 0 { self.newest_ms(&tenant) } else { i64::MIN };
         let bounds = TimeBounds::new(limits, now_ms, newest_ms);
         let mut job = AppendJob {

@@ -32,10 +32,15 @@ const WAITING_BYTES_MAX: u64 = 16 << 20;
 const DEAD_BYTES_MIN: u64 = 1 << 20;
 
 /// Where a sealed chunk is. Ascends in the order of sealing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct SealedPlace {
     pub(crate) file: u32,
     pub(crate) offset: u32,
+}
+
+impl SealedPlace {
+    /// After all others.
+    pub(crate) const MAX: SealedPlace = SealedPlace { file: u32::MAX, offset: u32::MAX };
 }
 
 /// All sealed files of the head.

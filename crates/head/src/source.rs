@@ -234,7 +234,7 @@ pub(crate) fn copy_histograms(
     out: &mut Vec<HeadChunk>,
 ) {
     let Some(track) = stripe.histograms_of(id) else { return };
-    for node in track.sealed.iter().filter(|n| range.overlaps_inclusive(n.min_time, n.max_time)) {
+    for node in track.sealed.overlapping(range) {
         if let Some(file) = files.get(node.place.file) {
             out.push(HeadChunk::SealedHistograms { file, node: *node });
         }

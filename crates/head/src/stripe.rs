@@ -12,6 +12,7 @@ mod free;
 mod histograms;
 mod idle;
 mod late;
+mod leaf;
 mod nodes;
 mod order;
 mod seal;

@@ -3,11 +3,15 @@
 mod harness;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use chronolith_base::Rng;
 use chronolith_head::Head;
-use chronolith_model::{DuplicatePolicy, WriteBatch};
-use harness::{NOW_MS, World, batch, labels, read_once, tenant};
+use chronolith_model::histogram::{Buckets, Span};
+use chronolith_model::{Columns, DuplicatePolicy, Histogram, IntHistogram, Selector, TimeRange, WriteBatch};
+use harness::kinds::{self, Sample};
+use harness::{NOW_MS, World, labels, read_once, tenant};
 
 /// Samples of one series in the default window, a millisecond apart.
 fn world() -> World {
@@ -77,13 +81,39 @@ const ORDERS: [&str; 12] = [
     "last first",
 ];
 
-fn value_of(i: usize, version: usize) -> f64 {
-    (i * 7 % 1000) as f64 + version as f64 * 10_000.0
+/// Kind of the samples of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Float,
+    Histogram,
 }
 
-fn batch_of(ids: &[usize], version: usize) -> WriteBatch {
-    let samples: Vec<(i64, f64)> = ids.iter().map(|&i| (NOW_MS + i as i64, value_of(i, version))).collect();
-    batch(&[(labels(0), samples)])
+const KINDS: [Kind; 2] = [Kind::Float, Kind::Histogram];
+
+fn sample_of(kind: Kind, i: usize, version: usize) -> Sample {
+    let value = (i * 7 % 1000) as f64 + version as f64 * 10_000.0;
+    if kind == Kind::Float {
+        return Sample::Float(value);
+    }
+    let counts = vec![i as u64, (i / 2) as u64, version as u64 + 1];
+    Sample::Histogram(Arc::new(Histogram::Int(IntHistogram {
+        count: counts.iter().sum(),
+        sum: value,
+        positive: Buckets { spans: vec![Span { offset: 1, length: 3 }], counts },
+        ..IntHistogram::default()
+    })))
+}
+
+fn mark_of(kind: Kind, i: usize, version: usize) -> u64 {
+    kinds::mark(&sample_of(kind, i, version))
+}
+
+fn batch_of(kind: Kind, ids: &[usize], version: usize) -> WriteBatch {
+    let sample = |&i: &usize| (NOW_MS + i as i64, sample_of(kind, i, version));
+    let samples: Vec<(i64, Sample)> = ids.iter().map(sample).collect();
+    let mut batch = WriteBatch::from_labels();
+    kinds::push(&mut batch, &labels(0), &samples);
+    batch
 }
 
 #[track_caller]
@@ -107,7 +137,18 @@ fn check_moves(head: &Head, count: usize, what: &str) {
 /// million for 135 s.
 #[test]
 fn each_sample_is_encoded_a_bounded_number_of_times_in_any_order() {
-    let count = 60_000;
+    check_orders(Kind::Float, 60_000);
+}
+
+/// Full buffers of histograms were merged with every chunk between their first and last: 100,000 of one series in random
+/// order took minutes.
+#[test]
+fn each_histogram_is_encoded_a_bounded_number_of_times_in_any_order() {
+    check_orders(Kind::Histogram, 20_000);
+}
+
+#[track_caller]
+fn check_orders(kind: Kind, count: usize) {
     for (seed, order) in ORDERS.iter().enumerate() {
         let ids = ordered(order, count, seed as u64);
         assert_eq!(ids.len(), count, "{order}");
@@ -115,13 +156,13 @@ fn each_sample_is_encoded_a_bounded_number_of_times_in_any_order() {
             let world = world();
             let (head, _) = world.open();
             for part in ids.chunks(batch_len) {
-                let outcome = world.write(&head, &tenant("a"), &batch_of(part, 0)).unwrap();
+                let outcome = world.write(&head, &tenant("a"), &batch_of(kind, part, 0)).unwrap();
                 assert_eq!(outcome.accepted_count, part.len() as u64, "{order}");
             }
-            check_moves(&head, count, &format!("{order}, {batch_len} a batch"));
-            let want = (0..count).map(|i| (NOW_MS + i as i64, value_of(i, 0).to_bits())).collect();
+            check_moves(&head, count, &format!("{kind:?}, {order}, {batch_len} a batch"));
+            let want = (0..count).map(|i| (NOW_MS + i as i64, mark_of(kind, i, 0))).collect();
             check_samples(&world, &head, &want);
-            let again = world.write(&head, &tenant("a"), &batch_of(&ids[..count / 10], 0)).unwrap();
+            let again = world.write(&head, &tenant("a"), &batch_of(kind, &ids[..count / 10], 0)).unwrap();
             assert_eq!(again.repeated_count, count as u64 / 10, "{order}: a retry changes nothing");
             check_samples(&world, &head, &want);
         }
@@ -132,7 +173,12 @@ fn each_sample_is_encoded_a_bounded_number_of_times_in_any_order() {
 /// a restart and a power cut bring back the same.
 #[test]
 fn second_values_are_judged_alike_in_any_order() {
-    let count = 20_000;
+    check_second_values(Kind::Float, 20_000);
+    check_second_values(Kind::Histogram, 5000);
+}
+
+#[track_caller]
+fn check_second_values(kind: Kind, count: usize) {
     for policy in [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins] {
         for (seed, order) in ORDERS.iter().enumerate() {
             let mut world = world();
@@ -144,9 +190,9 @@ fn second_values_are_judged_alike_in_any_order() {
             for (at, part) in ids.chunks(3000).enumerate() {
                 let doubled: Vec<usize> = second.iter().copied().skip(at * 500).take(500).collect();
                 for (part, version) in [(part, 0), (&*doubled, 1)] {
-                    world.write(&head, &tenant("a"), &batch_of(part, version)).unwrap();
+                    world.write(&head, &tenant("a"), &batch_of(kind, part, version)).unwrap();
                     for &i in part {
-                        let bits = value_of(i, version).to_bits();
+                        let bits = mark_of(kind, i, version);
                         let slot = want.entry(NOW_MS + i as i64).or_insert(bits);
                         if policy == DuplicatePolicy::LastWins {
                             *slot = bits;
@@ -160,6 +206,86 @@ fn second_values_are_judged_alike_in_any_order() {
             let (head, report) = world.open();
             assert!(report.notes.is_empty(), "{order}: {:?}", report.notes);
             check_samples(&world, &head, &want);
+        }
+    }
+}
+
+/// One series is written in a hostile order by two writers while readers select and decode it.
+struct Contest {
+    world: World,
+    kind: Kind,
+    /// The numbers that each writer writes, in batches.
+    orders: [Vec<usize>; 2],
+    /// How many of them are acknowledged.
+    acked: [AtomicUsize; 2],
+    is_over: AtomicBool,
+}
+
+const CONTEST_BATCH: usize = 97;
+
+impl Contest {
+    fn write(&self, head: &Head, writer: usize) {
+        for part in self.orders[writer].chunks(CONTEST_BATCH) {
+            let outcome = self.world.write(head, &tenant("a"), &batch_of(self.kind, part, 0)).unwrap();
+            assert_eq!(outcome.accepted_count, part.len() as u64);
+            self.acked[writer].fetch_add(part.len(), Ordering::SeqCst);
+        }
+    }
+
+    /// Reads all: whatever was acknowledged before is there once, and nothing that nobody wrote.
+    fn read(&self, head: &Head) {
+        let before = [0, 1].map(|writer| self.acked[writer].load(Ordering::SeqCst));
+        let selector = Selector { matchers: &[], range: TimeRange::ALL };
+        let mut columns = Columns::default();
+        for series in head.select(&tenant("a"), &selector, &self.world.context()).expect("selects") {
+            series.samples.read(TimeRange::ALL, &mut columns).expect("decodes");
+        }
+        assert!(columns.times.is_sorted_by(|a, b| a < b), "ascending, each time once");
+        let found = kinds::marks(&columns);
+        for (time, mark) in &found {
+            assert_eq!(*mark, mark_of(self.kind, (time - NOW_MS) as usize, 0), "the value that was written");
+        }
+        for (order, count) in self.orders.iter().zip(before) {
+            for i in &order[..count] {
+                assert!(found.contains_key(&(NOW_MS + *i as i64)), "{i} was acknowledged before the read");
+            }
+        }
+    }
+}
+
+/// Chunks are encoded again, split and replaced in slices while readers copy them.
+#[test]
+fn readers_see_every_acknowledged_sample_once_while_others_write_out_of_order() {
+    for (kind, count) in KINDS.into_iter().zip([40_000, 12_000]) {
+        for order in ["random", "descending", "interleaved"] {
+            let ids = ordered(order, count, 5);
+            let half = |writer: usize| ids.iter().copied().skip(writer).step_by(2).collect();
+            let contest = Contest {
+                world: world(),
+                kind,
+                orders: [half(0), half(1)],
+                acked: Default::default(),
+                is_over: AtomicBool::new(false),
+            };
+            let (head, _) = contest.world.open();
+            std::thread::scope(|scope| {
+                let writers = [0, 1].map(|writer| {
+                    let (contest, head) = (&contest, &head);
+                    scope.spawn(move || contest.write(head, writer))
+                });
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        while !contest.is_over.load(Ordering::SeqCst) {
+                            contest.read(&head);
+                        }
+                    });
+                }
+                let written = writers.map(std::thread::ScopedJoinHandle::join);
+                contest.is_over.store(true, Ordering::SeqCst);
+                assert!(written.iter().all(Result::is_ok), "{kind:?}, {order}");
+            });
+            contest.read(&head);
+            check_moves(&head, count, &format!("{kind:?}, {order}"));
         }
     }
 }

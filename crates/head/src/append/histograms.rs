@@ -20,6 +20,9 @@ const FRAME_BYTES_FULL: usize = 4 << 20;
 /// No histogram takes more: 2^16 buckets and spans a sign and 2^16 bounds, ten bytes a number at most.
 const HISTOGRAM_BYTES_MAX: usize = 7 << 20;
 
+/// Work of an out-of-order histogram beside that of a float in order: it may decode a chunk.
+const LATE_HISTOGRAM_WORK: usize = 256;
+
 const _: () = assert!(FRAME_BYTES_FULL + HISTOGRAM_BYTES_MAX < wal::FRAME_PAYLOAD_BYTES_MAX);
 
 /// Where the samples of a batch go in one stripe.
@@ -52,8 +55,14 @@ impl Head {
         let histograms = batch.histograms_of(&batch.series[series_idx as usize]);
         let first = histograms.partition_point(|(idx, _)| (*idx as usize) < samples.start);
         let mut histograms = histograms[first..].iter().peekable();
-        let has_starts = starts::has_some(batch, samples.clone(), target.stripe, id);
-        for at in samples {
+        let mut has_starts = starts::has_some(batch, samples.clone(), target.stripe, id);
+        for at in samples.clone() {
+            if target.is_due() {
+                target.pin(scratch, id);
+                self.let_others_in(job, scratch, target);
+                // Somebody else may have brought start times meanwhile.
+                has_starts = starts::has_some(batch, samples.clone(), target.stripe, id);
+            }
             let (time, bits) = (batch.times[at], batch.values[at].to_bits());
             let at = at as u32;
             let histogram = histograms.next_if(|(idx, _)| *idx == at).map(|(_, histogram)| histogram);
@@ -68,7 +77,7 @@ impl Head {
             let stripe = &mut **target.stripe;
             let applied = match histogram {
                 Some(histogram) => {
-                    stripe.append_histogram(target.world, &mut job.windows, id, time, histogram)
+                    stripe.append_histogram_unsealed(target.world, &mut job.windows, id, time, histogram)
                 }
                 None => stripe.append_unsealed(target.world, &mut job.windows, id, time, bits),
             };
@@ -81,6 +90,9 @@ impl Head {
                 }
                 note_applied(job, scratch, applied, sample, target.relogs);
                 continue;
+            }
+            if applied != Applied::InOrder {
+                target.work += LATE_HISTOGRAM_WORK;
             }
             if applied == Applied::Replaced {
                 self.queue_floats(job, scratch, target.stripe_idx);

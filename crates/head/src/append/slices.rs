@@ -66,6 +66,11 @@ pub(super) fn slice_at(batch: &WriteBatch, order: &[u32], start: usize, first: u
 }
 
 impl Target<'_, '_> {
+    /// Returns true if so much was done since the stripe was locked that others are to have it.
+    pub(super) fn is_due(&self) -> bool {
+        self.work >= SLICE_SAMPLES
+    }
+
     /// Pins a series of this batch.
     pub(super) fn pin(&mut self, scratch: &mut AppendScratch, id: u32) {
         if scratch.pinned.last() != Some(&id) {
@@ -124,7 +129,7 @@ impl Head {
         scratch: &mut AppendScratch,
         target: &mut Target<'_, '_>,
     ) {
-        if target.work >= SLICE_SAMPLES {
+        if target.is_due() {
             self.let_others_in(job, scratch, target);
         }
     }
@@ -159,6 +164,14 @@ impl Head {
                     self.let_others_in(job, scratch, target);
                 }
             }
+            target.stripe.seal_crowded_open_histograms(target.world, &mut job.windows, id);
+            let mut rest = Some(ALL_TIMES);
+            while let Some(range) = rest {
+                rest = target.stripe.seal_late_histograms_slice(target.world, &mut job.windows, id, range);
+                if rest.is_some() {
+                    self.let_others_in(job, scratch, target);
+                }
+            }
         }
     }
 
@@ -175,6 +188,13 @@ impl Head {
         let mut rest = Some(range).filter(|_| stripe.has_late_tree(id));
         while let Some(range) = rest {
             rest = stripe.seal_late_slice(&world, windows, id, range);
+            if rest.is_some() {
+                MutexGuard::unlocked_fair(stripe, || ());
+            }
+        }
+        let mut rest = Some(range).filter(|_| stripe.has_many_late_histograms(id));
+        while let Some(range) = rest {
+            rest = stripe.seal_late_histograms_slice(&world, windows, id, range);
             if rest.is_some() {
                 MutexGuard::unlocked_fair(stripe, || ());
             }

@@ -232,7 +232,7 @@ impl Copy<'_> {
     ) -> HistogramsEntry<'e> {
         let Some(track) = stripe.histograms_of(id) else { return HistogramsEntry::default() };
         let mut sealed = Vec::with_capacity(track.sealed.len());
-        for node in &track.sealed {
+        for node in track.sealed.iter() {
             self.sealed_end = self.sealed_end.max(node.place);
             self.sample_count += u64::from(node.count);
             sealed.push(SealedHistogramEntry {

@@ -70,7 +70,7 @@ impl Head {
                     let Some(hot) = stripe.hot(id) else { continue };
                     let floats = stripe.nodes.list(hot.sealed).map(|node| (node.place, node.count));
                     let track = stripe.histograms_of(id);
-                    let histograms = track.into_iter().flat_map(|track| &track.sealed);
+                    let histograms = track.into_iter().flat_map(|track| track.sealed.iter());
                     let histograms = histograms.map(|node| (node.place, node.count));
                     for (place, count) in floats.chain(histograms).filter(|(place, _)| place.file == number) {
                         if let Err(error) = decode_record(bytes, place.offset as usize) {

@@ -3,23 +3,18 @@
 //!
 //! Holds: an index has exactly the chunks of its series: whoever links or unlinks one says so here, or has
 //! the index forgotten; it is built again when it is needed.
-//! Not here: which samples go into which chunk (`seal`), whether a time is taken (`order`).
+//! Not here: which of them an out-of-order sample belongs into (`leaf`), whether a time is taken (`order`).
 
 use std::collections::BTreeMap;
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::xor::SAMPLES_PER_CHUNK;
 use chronolith_model::TimeRange;
 
+use super::leaf::{ChunkSpan, Leaf, leaf_of, near};
 use super::{SealedNode, SealedNodes, Stripe};
 
 /// Sealed chunks of a series up to which they are walked.
 const WALK_COUNT_MAX: usize = 32;
-/// A chunk with fewer samples is joined with its neighbour when that is encoded again.
-const SMALL_COUNT: u16 = SAMPLES_PER_CHUNK as u16 / 2;
-/// Chunks before and after a time that are looked at: a leaf is one of them and the neighbours with which it
-/// is joined.
-const NEIGHBOUR_COUNT: usize = 4;
 /// Bytes per entry of the index: key and slot, in nodes that are about three quarters full.
 const ENTRY_BYTES: u64 = 24;
 
@@ -35,16 +30,6 @@ struct Index {
 pub(super) struct SealedByTime {
     by_series: HashMap<u32, Index>,
     entry_count: u64,
-}
-
-/// Neighbouring sealed chunks of a window that are encoded again with the out-of-order samples that lie
-/// before `end`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Leaf {
-    /// Slots of the chunks, by time; none if the window has no chunk.
-    pub(super) slots: Vec<u32>,
-    /// First time of the chunk behind, or the end of the window.
-    pub(super) end: i64,
 }
 
 impl SealedByTime {
@@ -133,53 +118,18 @@ impl Stripe {
     }
 
     /// The chunks in `window` of series `id` into which an out-of-order sample of time `first` belongs.
-    pub(super) fn leaf(&mut self, id: u32, start: u32, window: TimeRange, first: i64) -> Leaf {
-        let (nodes, mut end) = (&self.nodes, window.end);
-        let by_time: Vec<(i64, u32)> = match self.by_time.index(nodes, id, start) {
-            Some(index) => {
-                let keys = |from, to| index.slots.range((from, 0)..(to, 0)).map(|(key, ())| *key);
-                let after = first.saturating_add(1).min(window.end);
-                let mut near: Vec<(i64, u32)> =
-                    keys(window.start, after).rev().take(NEIGHBOUR_COUNT).collect();
-                near.reverse();
-                let before_count = near.len();
-                near.extend(keys(after, window.end).take(NEIGHBOUR_COUNT));
-                if near.len() - before_count == NEIGHBOUR_COUNT {
-                    end = near.pop().map_or(end, |(time, _)| time);
-                }
-                near
-            }
+    pub(super) fn leaf(&mut self, id: u32, start: u32, window: TimeRange, first: i64) -> Leaf<u32> {
+        let nodes = &self.nodes;
+        let (by_time, end) = match self.by_time.index(nodes, id, start) {
+            Some(index) => near(&index.slots, window, first),
             None => {
                 let inside = nodes.slots(start).filter(|(_, n)| window.contains(n.min_time));
                 let mut all: Vec<(i64, u32)> = inside.map(|(slot, n)| (n.min_time, slot)).collect();
                 all.sort_unstable();
-                all
+                (all, window.end)
             }
         };
-        leaf_of(nodes, &by_time, end, first)
+        let span = |node: &SealedNode| ChunkSpan { max_time: node.max_time(), count: node.count };
+        leaf_of(&by_time, end, first, |(_, slot)| nodes.get(slot).map(span))
     }
-}
-
-/// As [`Stripe::leaf`], of chunks that are given by first time and end at `end`.
-fn leaf_of(nodes: &SealedNodes, by_time: &[(i64, u32)], end: i64, first: i64) -> Leaf {
-    let node = |at: usize| by_time.get(at).and_then(|(_, slot)| nodes.get(*slot));
-    let is_small = |at: usize| node(at).is_some_and(|n| n.count < SMALL_COUNT);
-    let reach = |at: usize| node(at).map_or(i64::MIN, SealedNode::max_time);
-    let mut from = by_time.partition_point(|(time, _)| *time <= first).saturating_sub(1);
-    let mut to = (from + 1).min(by_time.len());
-    // The neighbours of damaged chunks may overlap.
-    while from > 0 && reach(from - 1) >= by_time[from].0 {
-        from -= 1;
-    }
-    while to < by_time.len() && (from..to).any(|at| reach(at) >= by_time[to].0) {
-        to += 1;
-    }
-    let is_lonely = to == from + 1 && is_small(from);
-    if from > 0 && (is_small(from - 1) || (is_lonely && to == by_time.len())) {
-        from -= 1;
-    } else if to < by_time.len() && (is_small(to) || is_lonely) {
-        to += 1;
-    }
-    let end = by_time.get(to).map_or(end, |(time, _)| *time);
-    Leaf { slots: by_time[from..to].iter().map(|(_, slot)| *slot).collect(), end }
 }

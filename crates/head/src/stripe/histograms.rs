@@ -11,6 +11,7 @@ mod budget;
 mod erase;
 mod restore;
 mod seal;
+mod sealed;
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use chronolith_base::hash::HashMap;
 use chronolith_format::histogram::HistogramAppender;
 use chronolith_model::{Columns, Histogram, TimeRange};
 
+use super::late::is_buffer_full;
 use super::{Stripe, place_of};
 use crate::memory::MemoryPart;
 use crate::sealed::SealedPlace;
@@ -30,16 +32,10 @@ use budget::late_bytes_of;
 
 pub(crate) use budget::HistogramBudget;
 pub(crate) use restore::HistogramParts;
+pub(crate) use sealed::SealedHistograms;
 
 /// End of the window of an open float chunk whose series has histograms: every float takes the long way.
 const BARRED: i64 = i64::MIN;
-/// Late histograms of a series at which they are sealed.
-const LATE_COUNT_MAX: usize = 128;
-/// Their bytes, the same.
-const LATE_BYTES_MAX: usize = 256 << 10;
-/// Bytes of late histograms of a stripe at which each further one is sealed at once.
-const STRIPE_LATE_BYTES_MAX: usize = 8 << 20;
-
 /// A sealed chunk of histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HistogramNode {
@@ -62,7 +58,7 @@ pub(crate) struct Track {
     pub(crate) late: BTreeMap<i64, Arc<Histogram>>,
     late_bytes: usize,
     open_bytes: usize,
-    pub(crate) sealed: Vec<HistogramNode>,
+    pub(crate) sealed: SealedHistograms,
 }
 
 impl Track {
@@ -73,7 +69,7 @@ impl Track {
         late: BTreeMap::new(),
         late_bytes: 0,
         open_bytes: 0,
-        sealed: Vec::new(),
+        sealed: SealedHistograms::EMPTY,
     };
 
     /// Chunks; late histograms count as one.
@@ -89,7 +85,7 @@ impl Track {
         let open = self.open.as_ref().map(HistogramAppender::times);
         open.is_some_and(|(first, last)| range.overlaps_inclusive(first, last))
             || self.late.range(range.start..range.end.max(range.start)).next().is_some()
-            || self.sealed.iter().any(|node| range.overlaps_inclusive(node.min_time, node.max_time))
+            || self.sealed.overlapping(range).next().is_some()
     }
 
     /// Finds the newest time anew.
@@ -104,7 +100,7 @@ impl Track {
         size_of::<Track>()
             + self.open.as_ref().map_or(0, HistogramAppender::heap_bytes)
             + self.late_bytes
-            + size_of::<HistogramNode>() * self.sealed.capacity()
+            + self.sealed.heap_bytes()
     }
 }
 
@@ -162,12 +158,10 @@ impl Histograms {
         out
     }
 
-    /// Whether the late ones of a series are to be sealed.
+    /// Returns true if the late ones of a series are to be sealed.
     fn is_full(&self, id: u32) -> bool {
         self.get(id).is_some_and(|track| {
-            track.late.len() >= LATE_COUNT_MAX
-                || track.late_bytes >= LATE_BYTES_MAX
-                || (self.late_bytes >= STRIPE_LATE_BYTES_MAX && !track.late.is_empty())
+            is_buffer_full(track.late.len(), self.late_bytes, || track.sealed.sample_count())
         })
     }
 

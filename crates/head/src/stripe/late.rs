@@ -77,6 +77,23 @@ fn own_count(count: u32) -> usize {
     }
 }
 
+/// Returns true if `count` out-of-order samples of a series are to be sealed, where those of the stripe take
+/// `buffered_bytes`. `sealed_count` gives how many samples the sealed chunks of the series have: sealing encodes
+/// those again that lie where the buffer has samples, all of them in the worst order.
+pub(super) fn is_buffer_full(
+    count: usize,
+    buffered_bytes: usize,
+    sealed_count: impl FnOnce() -> usize,
+) -> bool {
+    let halvings = (buffered_bytes / LATE_BYTES_STEP).min(LATE_COUNT_MAX.ilog2() as usize);
+    if count < LATE_COUNT_MAX >> halvings || (halvings == 0 && !count.is_multiple_of(CHECK_COUNT)) {
+        return false;
+    }
+    let count_max = (sealed_count() / MERGE_FACTOR).clamp(LATE_COUNT_MAX, LATE_COUNT_LIMIT);
+    // Memory goes first to those who have few.
+    count >= (count_max >> (2 * halvings)).max(LATE_COUNT_MAX >> halvings)
+}
+
 /// See the module. A chain is named by its first link or by its tree; [`NONE`] is the chain without samples.
 pub(crate) struct LateSamples {
     links: Slots<Link>,
@@ -161,17 +178,9 @@ impl LateSamples {
         unreachable!("the sample was found before");
     }
 
-    /// Returns true if a chain of `count` samples is to be sealed. `sealed_count` gives how many samples the
-    /// sealed chunks of the series have: sealing encodes those again that lie where the chain has samples,
-    /// all of them in the worst order.
+    /// As [`is_buffer_full`] for a chain of `count` samples.
     pub(crate) fn is_full(&self, count: usize, sealed_count: impl FnOnce() -> usize) -> bool {
-        let halvings = (self.sample_bytes() / LATE_BYTES_STEP).min(LATE_COUNT_MAX.ilog2() as usize);
-        if count < LATE_COUNT_MAX >> halvings || (halvings == 0 && !count.is_multiple_of(CHECK_COUNT)) {
-            return false;
-        }
-        let count_max = (sealed_count() / MERGE_FACTOR).clamp(LATE_COUNT_MAX, LATE_COUNT_LIMIT);
-        // Memory goes first to those who have few.
-        count >= (count_max >> (2 * halvings)).max(LATE_COUNT_MAX >> halvings)
+        is_buffer_full(count, self.sample_bytes(), sealed_count)
     }
 
     /// Bits of the value at `time`. Samples that came last are found first. Cost: one cache line for a time that is

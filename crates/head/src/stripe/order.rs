@@ -124,7 +124,10 @@ impl Stripe {
     pub(crate) fn seal_due(&mut self, world: &StripeWorld<'_>, windows: &mut WindowTally) {
         for id in self.take_due() {
             self.seal_crowded_open(world, windows, id);
-            self.seal_late(world, windows, id, TimeRange { start: i64::MIN, end: i64::MAX });
+            let all = TimeRange { start: i64::MIN, end: i64::MAX };
+            self.seal_late(world, windows, id, all);
+            self.seal_crowded_open_histograms(world, windows, id);
+            self.seal_late_histograms(world, windows, id, all);
         }
     }
 

@@ -11,8 +11,8 @@ use chronolith_format::sealed::RecordHeader;
 use chronolith_format::xor::{self, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{Columns, TimeRange};
 
-use super::by_time::Leaf;
 use super::free::SeriesWindow;
+use super::leaf::Leaf;
 use super::{Hot, NONE, SealedNode, Stripe, StripeWorld};
 use crate::chain::Chain;
 use crate::sealed::SealedPlace;
@@ -165,12 +165,12 @@ impl Stripe {
         world: &StripeWorld<'_>,
         windows: &mut WindowTally,
         id: u32,
-        leaf: &Leaf,
+        leaf: &Leaf<u32>,
         late: &Columns,
     ) -> usize {
         let (Some(&first), Some(&last)) = (late.times.first(), late.times.last()) else { return 0 };
-        let node = |slot: &u32| self.nodes.get(*slot).map(|node| (*slot, *node));
-        let mut picked: Vec<(u32, SealedNode)> = leaf.slots.iter().filter_map(node).collect();
+        let node = |(_, slot): &(i64, u32)| self.nodes.get(*slot).map(|node| (*slot, *node));
+        let mut picked: Vec<(u32, SealedNode)> = leaf.chunks.iter().filter_map(node).collect();
         let is_apart = picked.iter().all(|(_, n)| n.max_time() < first || last < n.min_time);
         if is_apart && late.len() >= SAMPLES_PER_CHUNK {
             picked.clear();

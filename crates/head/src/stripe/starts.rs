@@ -123,7 +123,7 @@ impl Stripe {
         let histograms = self.histograms_of(id).and_then(|track| {
             let open = track.open.as_ref().map(|open| open.times().0);
             let late = track.late.first_key_value().map(|(&time, _)| time);
-            let sealed = track.sealed.iter().map(|node| node.min_time).min();
+            let sealed = track.sealed.iter().next().map(|node| node.min_time);
             [open, late, sealed].into_iter().flatten().min()
         });
         [floats(hot), histograms].into_iter().flatten().min()

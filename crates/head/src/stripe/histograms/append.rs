@@ -39,8 +39,24 @@ enum Other {
 }
 
 impl Stripe {
-    /// Stores one histogram of series `id`.
+    /// Stores one histogram of series `id`, and seals late ones if that makes them too many.
     pub(crate) fn append_histogram(
+        &mut self,
+        world: &StripeWorld<'_>,
+        windows: &mut WindowTally,
+        id: u32,
+        time: i64,
+        histogram: &Arc<Histogram>,
+    ) -> Applied {
+        let applied = self.append_histogram_unsealed(world, windows, id, time, histogram);
+        if !self.due.is_empty() {
+            self.seal_due(world, windows);
+        }
+        applied
+    }
+
+    /// As [`Stripe::append_histogram`]; what is to be sealed is left to the caller (see [`Stripe::take_due`]).
+    pub(crate) fn append_histogram_unsealed(
         &mut self,
         world: &StripeWorld<'_>,
         windows: &mut WindowTally,
@@ -108,9 +124,8 @@ impl Stripe {
         if self.histograms.put_late(id, time, histogram).is_none() {
             windows.add_aside(time, 1);
         }
-        if self.histograms.is_full(id) {
-            self.seal_open_histograms(world, windows, id);
-            self.seal_late_histograms(world, windows, id, TimeRange { start: i64::MIN, end: i64::MAX });
+        if self.due.last() != Some(&id) && self.histograms.is_full(id) {
+            self.due.push(id);
         }
         applied
     }
@@ -266,7 +281,7 @@ fn find(
         }
         return decoded.as_ref().and_then(|(_, samples)| at(samples));
     }
-    for node in track.sealed.iter().filter(|node| node.min_time <= time && time <= node.max_time) {
+    for node in track.sealed.near(time) {
         let seen = Seen::Sealed(node.place);
         if decoded.as_ref().is_none_or(|(before, _)| *before != seen) {
             // A chunk that cannot be read cannot object to a sample either; queries name the damage.

@@ -41,8 +41,7 @@ impl Stripe {
         self.seal_open_histograms(world, windows, id);
         self.seal_late_histograms(world, windows, id, TimeRange { start: i64::MIN, end: i64::MAX });
         let Some(track) = self.histograms.get(id) else { return 0 };
-        let touches = |node: &&HistogramNode| range.overlaps_inclusive(node.min_time, node.max_time);
-        let touched: Vec<HistogramNode> = track.sealed.iter().filter(touches).copied().collect();
+        let touched: Vec<HistogramNode> = track.sealed.overlapping(range).copied().collect();
         let mut erased_count = 0;
         for node in touched {
             let is_whole = range.contains(node.min_time) && range.contains(node.max_time);
@@ -55,7 +54,7 @@ impl Stripe {
             }
             erased_count += gone_count as u64;
             windows.add(node.min_time, -(gone_count as i64));
-            self.unlink_histograms(world.store, id, |other| other.place == node.place);
+            self.unlink_histograms(world.store, id, &[node]);
             self.link_all(world, id, &left);
         }
         self.settle_histograms(id, world.window_ms);

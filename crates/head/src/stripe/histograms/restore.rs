@@ -23,7 +23,7 @@ impl Stripe {
             self.histograms.put_late(id, *time, histogram);
         }
         let track = self.histograms.track_or_new(id);
-        track.sealed.extend(parts.sealed);
+        parts.sealed.into_iter().for_each(|node| track.sealed.insert(node));
         if let Some(open) = parts.open {
             track.window_end = TimeRange::window_of(open.times().0, world.window_ms).end;
             track.open = Some(open);

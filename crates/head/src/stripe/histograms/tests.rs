@@ -105,8 +105,7 @@ fn check_stored(stripe: &Stripe, world: &StripeWorld<'_>, stored: &BTreeMap<i64,
         assert!(got.is_same(want), "{what}: {time}: {got:?} instead of {want:?}");
     }
     let track = stripe.histograms_of(1);
-    let mut nodes: Vec<_> = track.map(|track| track.sealed.clone()).unwrap_or_default();
-    nodes.sort_by_key(|node| node.min_time);
+    let nodes: Vec<_> = track.into_iter().flat_map(|track| track.sealed.iter()).copied().collect();
     for node in &nodes {
         let window = TimeRange::window_of(node.min_time, world.window_ms);
         assert!(window.contains(node.max_time), "{what}: a chunk crosses a window");
@@ -249,6 +248,6 @@ fn late_histograms_are_sealed_when_they_are_many() {
         assert_eq!(applied, Applied::Late);
         waiting_max = waiting_max.max(stripe.histograms_of(1).unwrap().late.len());
     }
-    assert_eq!(waiting_max, LATE_COUNT_MAX - 1);
+    assert_eq!(waiting_max, super::super::late::LATE_COUNT_MAX - 1);
     assert_eq!(read(&stripe, &world, 1).len(), 1001);
 }
