@@ -106,7 +106,7 @@ impl Head {
         if tables.live_count() >= job.limits.series_max || !tables.has_room(text_len) {
             return Err(Reject::SeriesLimit);
         }
-        let id = self.ids.take().ok_or(Reject::SeriesLimit)?;
+        let id = self.ids.take().ok_or(Reject::SeriesIdsExhausted)?;
         tables.insert(id, pairs.iter().copied(), &mut scratch.members);
         let record = SeriesRecord { id, raw_hash: scratch.keys[idx as usize] };
         record.encode(pairs.into_iter(), &mut scratch.payload);

@@ -54,6 +54,8 @@ pub struct HeadStats {
     pub samples_late: u64,
     /// Samples encoded again since the start to bring late ones into their chunks.
     pub samples_merged: u64,
+    /// Ids that new series can get.
+    pub series_ids_left: u64,
     /// Of those accepted, repeats.
     pub samples_repeated: u64,
     /// Of those, samples that replaced another value.
@@ -139,6 +141,7 @@ impl Head {
             slice_bytes: load(&counters.slice_bytes),
             tail_bytes: load(&counters.tail_bytes),
             tail_ms: load(&counters.tail_ns) / 1_000_000,
+            series_ids_left: self.ids.left_count(),
             sealed_files,
             sealed_bytes,
             replay_ms: self.replay.duration_ns / 1_000_000,

@@ -45,7 +45,7 @@ impl Tiny {
         let Ok(outcome) = self.world.write(self.head(), &tenant(TENANTS[tenant_idx]), &batch(&rows)) else {
             return 0;
         };
-        let refused = outcome.rejected[Reject::SeriesLimit as usize];
+        let refused = outcome.rejected[Reject::SeriesIdsExhausted as usize];
         assert_eq!(refused, outcome.rejected_count(), "{:?}", outcome.first_reject);
         if refused == 0 {
             for &idx in series {

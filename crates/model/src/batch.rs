@@ -60,11 +60,13 @@ pub enum Reject {
     HistogramInvalid,
     /// The start times of its series change more often than storage keeps at a time.
     StartTimeLimit,
+    /// The server has no id left for a new series, whatever the tenant's limit.
+    SeriesIdsExhausted,
 }
 
 impl Reject {
     /// How many kinds there are.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 17;
 
     /// All kinds, in order of their numbers.
     pub const ALL: [Reject; Reject::COUNT] = [
@@ -84,6 +86,7 @@ impl Reject {
         Reject::BadReference,
         Reject::HistogramInvalid,
         Reject::StartTimeLimit,
+        Reject::SeriesIdsExhausted,
     ];
 
     /// Name for metrics (`reason` label).
@@ -106,6 +109,7 @@ impl Reject {
             Reject::BadReference => "bad_reference",
             Reject::HistogramInvalid => "histogram_invalid",
             Reject::StartTimeLimit => "start_time_limit",
+            Reject::SeriesIdsExhausted => "series_ids_exhausted",
         }
     }
 
@@ -134,6 +138,9 @@ impl Reject {
             Reject::HistogramInvalid => "histogram is not valid",
             Reject::StartTimeLimit => {
                 "start times of the series change more often than can be kept in memory"
+            }
+            Reject::SeriesIdsExhausted => {
+                "the server has no series id left until ids of departed series can be used again"
             }
         }
     }

@@ -50,6 +50,8 @@ pub(crate) struct App {
     /// When a request that is not valid HTTP was last logged; 0 = never.
     invalid_logged_ns: AtomicU64,
     /// Readiness is withdrawn, everything is still answered.
+    /// Why the store could not be opened.
+    start_failure: OnceLock<String>,
     pub(crate) draining: AtomicBool,
     /// The store is being closed.
     pub(crate) stopping: AtomicBool,
@@ -106,6 +108,7 @@ impl App {
             }),
             reload,
             invalid_logged_ns: AtomicU64::new(0),
+            start_failure: OnceLock::new(),
             draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             env,
@@ -126,6 +129,12 @@ impl App {
         self.store.get().ok_or_else(starting)
     }
 
+    /// Notes why the store could not be opened: nothing but a restart helps.
+    pub(crate) fn note_start_failure(&self, why: String) {
+        tracing::error!(why, "start failed");
+        let _ = self.start_failure.set(why);
+    }
+
     /// Takes the store into use, with the limits of the latest reload.
     ///
     /// # Panics
@@ -142,13 +151,18 @@ impl App {
         if self.draining.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed) {
             return Some("server is shutting down".to_owned());
         }
+        if let Some(why) = self.start_failure.get() {
+            return Some(why.clone());
+        }
         let Some(store) = self.store.get() else { return Some(self.replay_text()) };
         store.failure().map(|failure| failure.to_string())
     }
 
     /// Why only a restart helps, if that is so.
     pub(crate) fn failure(&self) -> Option<String> {
-        self.store.get().and_then(|store| store.failure()).map(|failure| failure.to_string())
+        let of_store =
+            || self.store.get().and_then(|store| store.failure()).map(|failure| failure.to_string());
+        self.start_failure.get().cloned().or_else(of_store)
     }
 
     /// Returns true if queries and writes are answered.

@@ -68,10 +68,12 @@ pub enum RunError {
 
 /// How far the opening of the store is.
 #[derive(Clone)]
-enum Opening {
+pub(crate) enum Opening {
     Running,
     Done,
     Failed(Arc<chronolith_tsdb::OpenError>),
+    /// The server stays up and says so, for whoever looks at its health.
+    Panicked,
 }
 
 /// A running server. Dropping it without [`Server::stop`] ends it as a crash would.
@@ -110,17 +112,9 @@ impl Server {
     fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
         let app = self.app.clone();
         let open = move || {
-            let options = app.options.tsdb.clone();
-            let result = match Tsdb::open(app.env.clone(), options, app.replay.clone()) {
-                Ok(store) => {
-                    report(&store);
-                    app.set_store(store);
-                    Opening::Done
-                }
-                Err(error) => Opening::Failed(Arc::new(error)),
-            };
             // Nobody listens any more when the server stops during the replay.
-            let _ = opened.send(result);
+            let open = |app: &App| Tsdb::open(app.env.clone(), app.options.tsdb.clone(), app.replay.clone());
+            let _ = opened.send(open_store(&app, open));
         };
         // Not joined: a replay cannot be interrupted, and a stop must not wait for it.
         thread::spawn("replay", open).map_err(RunError::Threads)?;
@@ -203,6 +197,31 @@ fn runtime(options: &ServerOptions) -> Result<Runtime, RunError> {
         .map_err(RunError::Threads)
 }
 
+/// Opens the store by `open` and takes it into use. A failure shows in the health of the server, be it a panic.
+pub(crate) fn open_store(
+    app: &App,
+    open: impl FnOnce(&App) -> Result<Arc<Tsdb>, chronolith_tsdb::OpenError>,
+) -> Opening {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| open(app))) {
+        Ok(Ok(store)) => {
+            report(&store);
+            app.set_store(store);
+            Opening::Done
+        }
+        Ok(Err(error)) => {
+            app.note_start_failure(format!("start failed: {error}"));
+            Opening::Failed(Arc::new(error))
+        }
+        Err(_) => {
+            app.metrics.thread_panics.add(1);
+            app.note_start_failure(
+                "start failed: the replay ended in a panic, see standard error".to_owned(),
+            );
+            Opening::Panicked
+        }
+    }
+}
+
 /// Listens on the first address of `host:port` that can be had.
 async fn listen(address: &str) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
@@ -228,8 +247,8 @@ async fn opened(mut opening: watch::Receiver<Opening>) -> Result<(), RunError> {
     let state = opening.wait_for(|state| !matches!(state, Opening::Running)).await;
     match state.as_deref() {
         Ok(Opening::Failed(error)) => Err(RunError::Open(error.clone())),
-        // The sender goes only after it has sent, or when its thread panicked; the panic is on stderr then.
-        Ok(Opening::Running | Opening::Done) | Err(_) => Ok(()),
+        // The sender goes only after it has sent.
+        Ok(Opening::Running | Opening::Done | Opening::Panicked) | Err(_) => Ok(()),
     }
 }
 

@@ -157,6 +157,7 @@ impl Tsdb {
                 "Memory of the head that counts against head-memory-limit.",
                 used_bytes as f64,
             ),
+            gauge("head_series_ids_left", "Ids that new series can get.", head.series_ids_left as f64),
             gauge("head_memory_limit_bytes", "head-memory-limit in bytes; 0 = none.", limit_bytes as f64),
             gauge(
                 "replay_repaired_files",

@@ -39,3 +39,23 @@ async fn a_stop_withdraws_readiness_while_requests_are_still_answered() {
     let labels = [("__name__", "m")];
     assert_eq!(server.write(&[(&labels, &[(NOW_MS, 1.0)])]).await.status, StatusCode::NO_CONTENT);
 }
+
+/// After a panic of the replay both probes and the start page went on saying that the log is replayed.
+#[tokio::test]
+async fn a_failed_start_is_neither_healthy_nor_ready() {
+    let (env, _clock, disk) = Env::fake(NOW_MS, 1);
+    let new = || Fixture { app: Arc::new(App::new(env.clone(), ServerOptions::new("/data".into()), None)) };
+    let (panicked, refused) = (new(), new());
+    crate::serve::open_store(&panicked.app, |_| panic!("a bug in the replay"));
+    disk.fail_after(0);
+    crate::serve::open_store(&refused.app, |app| {
+        chronolith_tsdb::Tsdb::open(app.env.clone(), app.options.tsdb.clone(), app.replay.clone())
+    });
+    for (server, why) in [(panicked, "the replay ended in a panic"), (refused, "start failed: ")] {
+        for path in ["/-/healthy", "/-/ready"] {
+            let answer = server.get(path).await;
+            assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+            assert!(answer.text.contains(why), "{path}: {}", answer.text);
+        }
+    }
+}
