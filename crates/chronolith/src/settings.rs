@@ -474,8 +474,9 @@ fn sync_mode(text: &str) -> Result<SyncMode, String> {
 }
 
 /// Names of Prometheus's features that need no switch here: what they stand for is always on.
-const FEATURES_ALWAYS_ON: [&str; 6] = [
+const FEATURES_ALWAYS_ON: [&str; 7] = [
     "promql-duration-expr",
+    "promql-extended-range-selectors",
     "promql-per-step-stats",
     "native-histograms",
     "ooo-native-histograms",
@@ -489,7 +490,6 @@ fn features(settings: &mut Settings, text: &str) -> Result<(), String> {
         match name {
             "promql-experimental-functions" => features.experimental_functions = true,
             "promql-delayed-name-removal" => features.delayed_name_removal = true,
-            "promql-extended-range-selectors" => features.extended_range_selectors = true,
             "promql-binop-fill-modifiers" => features.binop_fill_modifiers = true,
             "use-start-timestamps" => features.start_timestamps = true,
             "type-and-unit-labels" => features.type_and_unit_labels = true,
@@ -497,8 +497,7 @@ fn features(settings: &mut Settings, text: &str) -> Result<(), String> {
             // Prometheus only warns. A server that starts without what was asked for surprises later.
             _ => {
                 let known = "promql-experimental-functions, promql-delayed-name-removal, \
-                             promql-extended-range-selectors, promql-binop-fill-modifiers, \
-                             use-start-timestamps, type-and-unit-labels";
+                             promql-binop-fill-modifiers, use-start-timestamps, type-and-unit-labels";
                 let always_on = FEATURES_ALWAYS_ON.join(", ");
                 return Err(format!(
                     "unknown feature {name:?}; known are {known}; always on are {always_on}"

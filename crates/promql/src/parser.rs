@@ -40,8 +40,6 @@ pub const QUERY_BYTES_MAX: usize = 1 << 30;
 pub struct ParserOptions {
     /// Functions and aggregators marked experimental.
     pub experimental_functions: bool,
-    /// `anchored` and `smoothed`.
-    pub extended_range_selectors: bool,
     /// `fill`, `fill_left`, `fill_right`.
     pub binop_fill_modifiers: bool,
 }

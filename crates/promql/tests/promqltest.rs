@@ -53,11 +53,7 @@ struct Stage {
 }
 
 /// With everything experimental.
-const PARSER: ParserOptions = ParserOptions {
-    experimental_functions: true,
-    extended_range_selectors: true,
-    binop_fill_modifiers: true,
-};
+const PARSER: ParserOptions = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
 
 impl Stage {
     fn new() -> Stage {

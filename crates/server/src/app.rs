@@ -211,7 +211,6 @@ impl App {
 fn parser_options(features: Features) -> ParserOptions {
     ParserOptions {
         experimental_functions: features.experimental_functions,
-        extended_range_selectors: features.extended_range_selectors,
         binop_fill_modifiers: features.binop_fill_modifiers,
     }
 }

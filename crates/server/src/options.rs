@@ -169,8 +169,6 @@ pub struct Features {
     pub experimental_functions: bool,
     /// `promql-delayed-name-removal`
     pub delayed_name_removal: bool,
-    /// `promql-extended-range-selectors`
-    pub extended_range_selectors: bool,
     /// `promql-binop-fill-modifiers`
     pub binop_fill_modifiers: bool,
     /// `use-start-timestamps`

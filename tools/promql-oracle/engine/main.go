@@ -187,7 +187,7 @@ func load(raw []rawSeries) (*memory, error) {
 
 func ask(engine *promql.Engine, m *memory, q question) answer {
 	ctx := context.Background()
-	opts := promql.NewPrometheusQueryOpts(false, time.Duration(q.Lookback)*time.Millisecond)
+	opts := promql.NewPrometheusQueryOpts(false, time.Duration(q.Lookback)*time.Millisecond, nil)
 	start, end := time.UnixMilli(q.Start), time.UnixMilli(q.End)
 	var query promql.Query
 	var err error
@@ -241,10 +241,8 @@ func ask(engine *promql.Engine, m *memory, q question) answer {
 
 func newParser() parser.Parser {
 	return parser.NewParser(parser.Options{
-		EnableExperimentalFunctions:  true,
-		EnableExtendedRangeSelectors: true,
-		EnableBinopFillModifiers:     true,
-		ExperimentalDurationExpr:     true,
+		EnableExperimentalFunctions: true,
+		EnableBinopFillModifiers:    true,
 	})
 }
 

@@ -47,13 +47,10 @@ func ask(off, on parser.Parser, q question) answer {
 }
 
 func run() error {
-	// Duration expressions are part of the stable language: both parsers know them.
-	off := parser.NewParser(parser.Options{ExperimentalDurationExpr: true})
+	off := parser.NewParser(parser.Options{})
 	on := parser.NewParser(parser.Options{
-		EnableExperimentalFunctions:  true,
-		EnableExtendedRangeSelectors: true,
-		EnableBinopFillModifiers:     true,
-		ExperimentalDurationExpr:     true,
+		EnableExperimentalFunctions: true,
+		EnableBinopFillModifiers:    true,
 	})
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(make([]byte, 1<<20), 1<<26)

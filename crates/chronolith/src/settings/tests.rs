@@ -110,20 +110,20 @@ fn values_are_understood() {
 fn features_have_the_names_of_prometheus() {
     let features = |names: &str| resolve(&["--enable-feature", names], &[], None).unwrap().server.features;
     let all = features(
-        "promql-experimental-functions,promql-delayed-name-removal,promql-extended-range-selectors,\
-         promql-binop-fill-modifiers,use-start-timestamps,type-and-unit-labels",
+        "promql-experimental-functions,promql-delayed-name-removal,promql-binop-fill-modifiers,\
+         use-start-timestamps,type-and-unit-labels",
     );
     let Features {
         experimental_functions,
         delayed_name_removal,
-        extended_range_selectors,
         binop_fill_modifiers,
         start_timestamps,
         type_and_unit_labels,
     } = all;
-    assert!(experimental_functions && delayed_name_removal && extended_range_selectors);
-    assert!(binop_fill_modifiers && start_timestamps && type_and_unit_labels);
-    assert_eq!(features("promql-duration-expr, native-histograms"), Features::default());
+    assert!(experimental_functions && delayed_name_removal && binop_fill_modifiers);
+    assert!(start_timestamps && type_and_unit_labels);
+    let always_on = "promql-duration-expr, promql-extended-range-selectors, native-histograms";
+    assert_eq!(features(always_on), Features::default());
 }
 
 #[test]

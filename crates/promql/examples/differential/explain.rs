@@ -297,7 +297,7 @@ fn singles_agree(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Result<
 }
 
 pub(crate) fn parser_options() -> ParserOptions {
-    ParserOptions { experimental_functions: true, extended_range_selectors: true, binop_fill_modifiers: true }
+    ParserOptions { experimental_functions: true, binop_fill_modifiers: true }
 }
 
 /// `expr` first, then everything inside.

@@ -112,11 +112,7 @@ mod tests {
     /// Reach in seconds with a lookback of 5 m.
     #[track_caller]
     fn check(text: &str, want: Option<(i64, i64)>) {
-        let all = ParserOptions {
-            experimental_functions: true,
-            extended_range_selectors: true,
-            binop_fill_modifiers: true,
-        };
+        let all = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
         let expr = parse_expr(text, all).unwrap_or_else(|error| panic!("{text}: {error}"));
         let got = reach(&expr, 300_000, &EngineOptions::default());
         assert_eq!(got.map(|reach| (reach.behind_ms / 1000, reach.ahead_ms / 1000)), want, "{text}");

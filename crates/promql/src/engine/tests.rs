@@ -25,7 +25,7 @@ fn source(series: &[(&str, &[f64])]) -> MemQueryable {
 }
 
 fn parser() -> ParserOptions {
-    ParserOptions { experimental_functions: true, extended_range_selectors: true, binop_fill_modifiers: true }
+    ParserOptions { experimental_functions: true, binop_fill_modifiers: true }
 }
 
 fn run(

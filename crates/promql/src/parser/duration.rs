@@ -48,6 +48,10 @@ impl Part {
         Part { value, span: Span { start: offset(start), end: self.span.end } }
     }
 
+    fn is_literal(&self) -> bool {
+        matches!(self.value, PartValue::Literal(..))
+    }
+
     fn into_node(self) -> DurationNode {
         match self.value {
             PartValue::Literal(seconds, true) => DurationNode::Units(seconds),
@@ -145,13 +149,14 @@ impl Parser<'_> {
             TokenKind::LeftParen => {
                 let inner = self.duration_part(0, operators_left)?;
                 self.expect(TokenKind::RightParen)?;
-                // As in upstream's messages, parentheses do not belong to the place.
-                span = Some(inner.span);
-                match inner.value {
-                    // Parentheses around a literal are not kept, and one pair says as much as two.
-                    PartValue::Literal(..) => return Ok(inner),
-                    PartValue::Node(node @ DurationNode::Paren(_)) => node,
-                    PartValue::Node(node) => DurationNode::Paren(Box::new(node)),
+                // Positions in messages, as Prometheus reports them: of a computed duration without its parentheses,
+                // of a literal with the opening one.
+                let start = if inner.is_literal() { offset(token.start) } else { inner.span.start };
+                span = Some(Span { start, end: inner.span.end });
+                match inner.into_node() {
+                    // One pair of parentheses is kept.
+                    node @ DurationNode::Paren(_) => node,
+                    node => DurationNode::Paren(Box::new(node)),
                 }
             }
             TokenKind::Word(Word::Step) => self.duration_call(DurationNode::Step)?,
@@ -162,8 +167,6 @@ impl Parser<'_> {
                 self.expect(TokenKind::Comma)?;
                 let b = self.duration_part(0, operators_left)?;
                 self.expect(TokenKind::RightParen)?;
-                // As in upstream's messages, the place is that of the arguments.
-                span = Some(Span { start: a.span.start, end: b.span.end });
                 let (a, b) = (Box::new(a.into_node()), Box::new(b.into_node()));
                 if word == Word::MinOf { DurationNode::MinOf(a, b) } else { DurationNode::MaxOf(a, b) }
             }

@@ -32,7 +32,7 @@ enum Place {
     /// Between `{` and `}`.
     Braces,
     /// Behind `[`, before the first number.
-    BracketStart,
+    BracketStart { colon_seen: bool },
     /// Behind the first number in brackets.
     Bracket { colon_seen: bool },
 }
@@ -78,7 +78,7 @@ impl<'a> Lexer<'a> {
         self.start = self.pos;
         match self.place {
             Place::Braces => self.next_in_braces(),
-            Place::BracketStart => self.next_in_bracket_start(),
+            Place::BracketStart { colon_seen } => self.next_in_bracket_start(colon_seen),
             Place::Open | Place::Bracket { .. } => self.next_in_statement(),
         }
     }
@@ -86,7 +86,7 @@ impl<'a> Lexer<'a> {
     fn skip_blank(&mut self) {
         loop {
             self.accept_while(|c| BLANK.contains(&c));
-            if self.peek() != Some('#') || self.place == Place::BracketStart {
+            if self.peek() != Some('#') || matches!(self.place, Place::BracketStart { .. }) {
                 return;
             }
             self.accept_while(|c| c != '\n' && c != '\r');
@@ -145,7 +145,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Behind `[` only what can open a duration is allowed: `foo[` is never followed by a name.
-    fn next_in_bracket_start(&mut self) -> Result<Token<'a>, Failure> {
+    fn next_in_bracket_start(&mut self, colon_seen: bool) -> Result<Token<'a>, Failure> {
         const REFUSED: &str = "unexpected character in duration expression";
         let Some(c) = self.bump() else {
             return Err(self.failed("unexpected end of input in duration expression"));
@@ -154,12 +154,21 @@ impl<'a> Lexer<'a> {
             '(' => self.open_paren(),
             ')' => self.close_paren(),
             ']' => self.bracket(c),
-            ':' if self.duration_seen => Ok(self.token(TokenKind::Colon)),
+            ':' if self.duration_seen && colon_seen => {
+                Err(Failure::new(self.pos, "unexpected repeated colon in duration expression"))
+            }
+            ':' if self.duration_seen => {
+                self.place = Place::BracketStart { colon_seen: true };
+                Ok(self.token(TokenKind::Colon))
+            }
             ':' => Err(Failure::new(self.pos, "unexpected colon before duration in duration expression")),
             '0'..='9' => self.number(),
             '.' if self.peek().is_some_and(|c| c.is_ascii_digit()) => self.number(),
             'a'..='z' | 'A'..='Z' => match self.duration_word() {
-                Some(kind) => Ok(self.token(kind)),
+                Some(kind) => {
+                    self.duration_seen = true;
+                    Ok(self.token(kind))
+                }
                 None => Err(self.failed(format!("{REFUSED}: {}", quoted_char(Some(c))))),
             },
             '+' | '-' | '*' | '/' | '%' | '^' | ',' => match self.operator(c)? {
@@ -227,7 +236,8 @@ impl<'a> Lexer<'a> {
     fn bracket(&mut self, c: char) -> Result<Token<'a>, Failure> {
         match (c, self.place) {
             ('[', Place::Open) => {
-                self.place = Place::BracketStart;
+                self.place = Place::BracketStart { colon_seen: false };
+                self.duration_seen = false;
                 Ok(self.token(TokenKind::LeftBracket))
             }
             ('[', _) => Err(self.failed("unexpected left bracket '['")),
@@ -329,8 +339,8 @@ impl<'a> Lexer<'a> {
     /// A number or a duration; its first character has been taken.
     fn number(&mut self) -> Result<Token<'a>, Failure> {
         self.pos = self.start;
-        if matches!(self.place, Place::BracketStart) {
-            self.place = Place::Bracket { colon_seen: false };
+        if let Place::BracketStart { colon_seen } = self.place {
+            self.place = Place::Bracket { colon_seen };
             self.duration_seen = true;
         }
         if self.scan_number() {

@@ -146,9 +146,6 @@ impl<'a> Parser<'a> {
         let start = start_of(expr);
         let word = token.text.to_ascii_lowercase();
         let failed = |what: &str| Err(Failure::new(start, format!("{word} modifier {what}")));
-        if !self.options.extended_range_selectors {
-            return failed("is experimental and not enabled");
-        }
         let extension = match &mut expr.kind {
             ExprKind::Selector(selector) => &mut selector.extension,
             ExprKind::Matrix(matrix) => &mut matrix.selector.extension,
@@ -169,11 +166,10 @@ fn bare_selector(expr: Expr, bracket: &Token<'_>) -> Result<VectorSelector, Fail
     let ExprKind::Selector(selector) = expr.kind else {
         return Err(Failure::new(bracket.start, "ranges only allowed for vector selectors"));
     };
-    // Upstream looks only at what is known while parsing: a computed offset and `@ start()` are let through.
-    if matches!(selector.offset, DurationExpr::Literal(ms) if ms != 0) {
+    if selector.offset != DurationExpr::ZERO {
         return Err(Failure::new(bracket.start, "no offset modifiers allowed before range"));
     }
-    if matches!(selector.at, Some(AtModifier::Time(_))) {
+    if selector.at.is_some() {
         return Err(Failure::new(bracket.start, "no @ modifiers allowed before range"));
     }
     Ok(selector)

@@ -143,11 +143,7 @@ mod tests {
 
     #[test]
     fn texts_are_upstreams() {
-        let all = ParserOptions {
-            experimental_functions: true,
-            extended_range_selectors: true,
-            binop_fill_modifiers: true,
-        };
+        let all = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
         let cases: Vec<(String, String)> = serde_json::from_str(UPSTREAM).expect("a list of pairs");
         assert!(cases.iter().filter(|(_, text)| text.contains('\n')).count() > 10);
         for (query, want) in cases {

@@ -1,4 +1,4 @@
-//! Our queries, with the verdicts of Prometheus 3.14 (`tools/promql-oracle/parse` writes them).
+//! Our queries, with the verdicts of Prometheus 3.16 (`tools/promql-oracle/parse` writes them).
 //!
 //! Holds: verdict, type and printed form agree for every query, and the text of every error but for those in
 //! [`KNOWN_DIFFERENCES`], which are listed with the reason.
@@ -31,11 +31,7 @@ const KNOWN_DIFFERENCES: &[(&str, &str)] = &[
 const NO_TEXT: &str = "bytes that are no UTF-8 are replaced: labels and strings are text here";
 const OVERFLOW: &str = "upstream's timestamp overflows";
 
-const ALL_ON: ParserOptions = ParserOptions {
-    experimental_functions: true,
-    extended_range_selectors: true,
-    binop_fill_modifiers: true,
-};
+const ALL_ON: ParserOptions = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
 
 struct Verdict {
     query: String,

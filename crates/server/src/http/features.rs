@@ -112,8 +112,8 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
 fn promql(app: &App) -> Map<String, Value> {
     let on = app.options.features;
     let switched = [
-        ("anchored", on.extended_range_selectors),
-        ("smoothed", on.extended_range_selectors),
+        ("anchored", true),
+        ("smoothed", true),
         ("fill", on.binop_fill_modifiers),
         ("fill_left", on.binop_fill_modifiers),
         ("fill_right", on.binop_fill_modifiers),

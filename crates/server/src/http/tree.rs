@@ -206,7 +206,6 @@ mod tests {
 
     const OPTIONS: ParserOptions = ParserOptions {
         experimental_functions: true,
-        extended_range_selectors: true,
         binop_fill_modifiers: true,
     };
 

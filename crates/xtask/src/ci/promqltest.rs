@@ -24,8 +24,8 @@ const SERVER_FLAGS: [&str; 5] = [
     "--sync=os",
     "--future-limit=0",
     "--self-scrape=off",
-    "--enable-feature=promql-experimental-functions,promql-delayed-name-removal,promql-extended-range-selectors,\
-     promql-binop-fill-modifiers,use-start-timestamps",
+    "--enable-feature=promql-experimental-functions,promql-delayed-name-removal,promql-binop-fill-modifiers,\
+     use-start-timestamps",
 ];
 
 pub(super) fn run(ci: &Ci) -> Result<Tally> {

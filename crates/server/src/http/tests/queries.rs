@@ -93,12 +93,17 @@ async fn features_open_what_they_name() {
     check("info(up)", |f| f.experimental_functions = true, functions).await;
     check("start_timestamp(up)", |f| f.experimental_functions = true, functions).await;
     check("limitk(1,up)", |f| f.experimental_functions = true, "experimental").await;
-    check("rate(up[1m]%20anchored)", |f| f.extended_range_selectors = true, "experimental").await;
-    check("up%20smoothed", |f| f.extended_range_selectors = true, "experimental").await;
     check("up%2Bfill(0)%20up", |f| f.binop_fill_modifiers = true, "experimental").await;
     // On without a feature.
     let server = Fixture::ready();
-    for query in ["rate(up[1m%2B30s])", "up%20offset%20-(1m)", "first_over_time(up[1m])"] {
+    let queries = [
+        "rate(up[1m%2B30s])",
+        "up%20offset%20-(1m)",
+        "first_over_time(up[1m])",
+        "rate(up[1m]%20anchored)",
+        "up%20smoothed",
+    ];
+    for query in queries {
         assert_eq!(
             server.get(&format!("/api/v1/query?query={query}&time={NOW_S}")).await.status,
             200,
