@@ -5,6 +5,7 @@
 
 mod estimate;
 mod function;
+mod reference_time;
 mod shared;
 mod survey;
 mod traced;
@@ -602,6 +603,8 @@ fn is_step_invariant(expr: &Expr) -> bool {
             let arg = unwrap_parens(arg);
             matches!(arg.kind, ExprKind::Selector(_)) && is_step_invariant(arg)
         }),
+        // It may look at info series of the evaluation time, whatever its argument looks at.
+        ExprKind::Call(call) if call.function.name == "info" => false,
         ExprKind::Call(call) => !function::depends_on_time(call) && call.args.iter().all(is_step_invariant),
     }
 }

@@ -3,19 +3,20 @@
 //! Holds: of info series with one identity the newest sample wins, step by step; two that are equally new are an
 //! error. Info series among the argument stay as they are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::matcher::MatchOp;
-use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, Matcher, SeriesRead, TimeRange};
+use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, Matcher, SeriesRead};
 
-use crate::engine::EvalError;
+use crate::engine::binary::matching::braced;
 use crate::engine::grid::Windows;
 use crate::engine::run::{Hold, Run};
 use crate::engine::select::latest_idx;
 use crate::engine::series::{
     BoxOperator, Element, Ready, SeriesOperator, StepSeries, collect, is_absent, merge_equal_labels,
 };
+use crate::engine::{EvalError, METADATA_LABELS};
 
 /// Labels that say which target a series is of.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
@@ -31,11 +32,8 @@ pub(crate) struct TargetInfo<'q> {
     pub(crate) inner: Option<BoxOperator<'q>>,
     /// Matchers of the second argument.
     pub(crate) matchers: &'q [Matcher],
-    /// Instant windows of the evaluation times.
+    /// Instant windows in which info series are looked up: at the reference time of the argument.
     pub(crate) windows: Windows,
-    /// Which samples of info series are looked at: as upstream, those that the first selector of the argument would
-    /// look at.
-    pub(crate) range: TimeRange,
     pub(crate) results: Ready,
     pub(crate) hold: Hold<'q>,
 }
@@ -46,6 +44,9 @@ struct InfoSeries {
     /// Milliseconds; `None` where there is no sample.
     times: Vec<Option<i64>>,
 }
+
+/// Values of the identifying labels of targets.
+type IdentifyingValues = [BTreeSet<String>; IDENTIFYING.len()];
 
 /// Name of the info metric, and the identifying labels.
 type Identity = (String, Labels);
@@ -68,12 +69,10 @@ impl TargetInfo<'_> {
             names.iter().all(|matcher| matcher.matches(name))
         };
         let infos = self.fetch(base.iter().filter(|series| !is_info(series)), &names)?;
-        let newest = self.newest(&infos)?;
+        let newest = self.newest(&infos, &base)?;
         let mut results = Vec::with_capacity(base.len());
-        for mut series in base {
+        for series in base {
             self.run.ctx.check()?;
-            // As upstream, a name that was to go at the end of the query stays.
-            series.drop_name = false;
             if is_info(&series) {
                 results.push(series);
             } else {
@@ -93,46 +92,61 @@ impl TargetInfo<'_> {
         base: impl Iterator<Item = &'s StepSeries>,
         names: &[Matcher],
     ) -> Result<Vec<InfoSeries>, EvalError> {
-        let mut values: [BTreeSet<String>; IDENTIFYING.len()] = Default::default();
+        // By which labels are there: a target without `instance` is described by info series without it.
+        let mut groups: BTreeMap<[bool; IDENTIFYING.len()], IdentifyingValues> = BTreeMap::new();
         for series in base {
-            for (label, values) in IDENTIFYING.iter().zip(&mut values) {
-                values.extend(series.labels.get(label).map(str::to_owned));
+            let own = IDENTIFYING.map(|label| series.labels.get(label));
+            let group = groups.entry(own.map(|value| value.is_some())).or_default();
+            for (value, values) in own.into_iter().zip(group) {
+                values.extend(value.map(str::to_owned));
             }
         }
-        if values.iter().all(BTreeSet::is_empty) {
-            return Ok(Vec::new());
+        let mut infos = Vec::new();
+        for values in groups.values().filter(|values| values.iter().any(|values| !values.is_empty())) {
+            self.fetch_group(values, names, &mut infos)?;
         }
+        Ok(infos)
+    }
+
+    /// Appends the info series that have one of `values` each, and lack the labels without values.
+    fn fetch_group(
+        &mut self,
+        values: &IdentifyingValues,
+        names: &[Matcher],
+        infos: &mut Vec<InfoSeries>,
+    ) -> Result<(), EvalError> {
         let mut matchers: Vec<Matcher> = names.to_vec();
         matchers.extend(self.data_matchers().cloned());
-        for (label, values) in IDENTIFYING.iter().zip(&values) {
-            if !values.is_empty() && values.len() <= SELECTED_VALUES_MAX {
+        for (label, values) in IDENTIFYING.iter().zip(values) {
+            if values.len() <= SELECTED_VALUES_MAX {
                 let pattern: Vec<String> = values.iter().map(|value| escape(value)).collect();
                 let matcher = Matcher::new(label, MatchOp::Regex, &pattern.join("|"));
                 matchers.push(matcher.map_err(|error| EvalError::Execution(error.to_string()))?);
             }
         }
-        let selector = chronolith_model::Selector { matchers: &matchers, range: self.range };
+        let selector = chronolith_model::Selector { matchers: &matchers, range: self.windows.read_range() };
         let mut batches = self.run.source.select(&selector, self.run.ctx)?;
-        let (mut batch, mut more, mut infos) = (Vec::new(), true, Vec::new());
+        let (mut batch, mut more) = (Vec::new(), true);
         while more {
             more = batches.next_batch(&mut batch)?;
             for series in batch.drain(..) {
-                let known = IDENTIFYING.iter().zip(&values).all(|(label, values)| {
-                    values.is_empty() || values.contains(series.labels.get(label).unwrap_or(""))
+                let known = IDENTIFYING.iter().zip(values).all(|(label, values)| {
+                    let value = series.labels.get(label).unwrap_or("");
+                    if values.is_empty() { value.is_empty() } else { values.contains(value) }
                 });
                 if known {
                     infos.extend(self.read(&series)?);
                 }
             }
         }
-        Ok(infos)
+        Ok(())
     }
 
     /// When each step's sample was taken; `None` if no step has one.
     fn read(&mut self, series: &SeriesRead) -> Result<Option<InfoSeries>, EvalError> {
         self.run.ctx.check()?;
         let mut columns = chronolith_model::Columns::default();
-        series.samples.read(self.range, &mut columns)?;
+        series.samples.read(self.windows.read_range(), &mut columns)?;
         self.run.count_read(columns.len());
         let mut times = Vec::with_capacity(self.windows.grid.count);
         let mut histogram = false;
@@ -141,7 +155,8 @@ impl TargetInfo<'_> {
             times.push(at.map(|at| columns.times[at]));
         });
         if histogram {
-            let message = format!("this should be an info metric, with float samples: {}", series.labels);
+            let message =
+                format!("this should be an info metric, with float samples: {}", braced(&series.labels));
             return Err(EvalError::Execution(message));
         }
         self.hold.grow(times.len() as u64, (times.len() * 16 + series.labels.heap_bytes()) as u64)?;
@@ -149,7 +164,13 @@ impl TargetInfo<'_> {
     }
 
     /// Which series has the newest sample of an identity in each step.
-    fn newest(&self, infos: &[InfoSeries]) -> Result<HashMap<Identity, Vec<Option<usize>>>, EvalError> {
+    fn newest(
+        &self,
+        infos: &[InfoSeries],
+        base: &[StepSeries],
+    ) -> Result<HashMap<Identity, Vec<Option<usize>>>, EvalError> {
+        let has_base =
+            |step: usize| base.iter().any(|series| series.values.get(step).is_some_and(|v| !is_absent(*v)));
         let mut newest: HashMap<Identity, Vec<Option<usize>>> = HashMap::default();
         let mut conflict: Option<(usize, String)> = None;
         for (idx, info) in infos.iter().enumerate() {
@@ -163,10 +184,11 @@ impl TargetInfo<'_> {
                 match before {
                     Some((_, before)) if before > time => {}
                     Some((other, before)) if before == time => {
-                        if conflict.as_ref().is_none_or(|(first, _)| step < *first) {
+                        if conflict.as_ref().is_none_or(|(first, _)| step < *first) && has_base(step) {
                             let text = format!(
                                 "found duplicate series for info metric: existing {} @ {before}, new {} @ {time}",
-                                infos[other].labels, info.labels
+                                braced(&infos[other].labels),
+                                braced(&info.labels)
                             );
                             conflict = Some((step, text));
                         }
@@ -203,7 +225,8 @@ impl TargetInfo<'_> {
                     let labels = self.labels(&series.labels, &met, infos)?;
                     let place = labels.map(|labels| {
                         let values = vec![crate::engine::series::ABSENT; series.values.len()];
-                        results.push(StepSeries::floats(labels, values));
+                        let drop_name = series.drop_name;
+                        results.push(StepSeries { drop_name, ..StepSeries::floats(labels, values) });
                         results.len() - 1 - first
                     });
                     by_meeting.insert(met, place);
@@ -240,7 +263,7 @@ impl TargetInfo<'_> {
         };
         let mut added: HashMap<&str, &str> = HashMap::default();
         for (name, value) in met.iter().flat_map(|&idx| infos[idx].labels.iter()) {
-            if name == METRIC_NAME || !wanted(name) {
+            if METADATA_LABELS.contains(&name) || !wanted(name) {
                 continue;
             }
             if added.get(name).is_some_and(|before| *before != value) {

@@ -5,7 +5,7 @@ use chronolith_model::Labels;
 
 use super::{Planner, StatsScope};
 use super::{is_label_name, string_of};
-use crate::ast::{AtModifier, Call, DurationExpr, Expr, ExprKind, RangeExtension, Span, ValueType};
+use crate::ast::{Call, Expr, ExprKind, RangeExtension, Span, ValueType};
 use crate::engine::annotation::order::Origin;
 use crate::engine::arith::{go_max, go_min};
 use crate::engine::call::buckets::{BucketCall, BucketFn};
@@ -16,7 +16,7 @@ use crate::engine::call::order::{Direction, Sort, SortKey};
 use crate::engine::call::stats::{HistogramStat, Stats};
 use crate::engine::call::target_info::TargetInfo;
 use crate::engine::call::{Absent, DropName, MapValues, StepTimes, labels_of_absent, to_scalar};
-use crate::engine::grid::{Grid, TimeShift, Windows};
+use crate::engine::grid::{Grid, Windows};
 use crate::engine::leaf::{Leaf, LeafFn};
 use crate::engine::rollup::Rollup;
 use crate::engine::select::InstantField;
@@ -158,22 +158,13 @@ impl<'q> Planner<'q> {
             Some(ExprKind::Selector(selector)) => &selector.matchers[..],
             _ => &[],
         };
-        let shift = TimeShift { fixed_ms: None, offset_ms: 0 };
+        let shift = self.reference_shift(vector)?;
         let windows = Windows::new(grid, shift, self.run.lookback_ms());
-        let shift = match first_shift(vector) {
-            Some((offset, at)) => self.shift(offset, at)?,
-            None => shift,
-        };
-        let mut range = Windows::new(grid, shift, windows.width_ms).read_range();
-        // As upstream, up to the end that was asked for: with an offset, samples behind the last step's window are in
-        // the windows of info series.
-        range.end = range.end.max(shift.at(grid.end_ms).saturating_add(1));
         Ok(Box::new(TargetInfo {
             run: self.run,
             inner: Some(self.vector(vector, grid)?),
             matchers,
             windows,
-            range,
             results: Ready(Vec::new().into_iter()),
             hold: self.run.hold(),
         }))
@@ -342,26 +333,6 @@ fn check_extension(name: &str, extension: Option<RangeExtension>) -> Result<(), 
     let functions = functions.join(", ");
     let message = format!("{word} modifier can only be used with: {functions} - not with {name}");
     Err(EvalError::Execution(message))
-}
-
-/// The `offset` and `@` of the selector or subquery that stands first in an expression.
-fn first_shift(expr: &Expr) -> Option<(&DurationExpr, Option<AtModifier>)> {
-    match &expr.kind {
-        ExprKind::Number(_) | ExprKind::String(_) => None,
-        ExprKind::Selector(selector) => Some((&selector.offset, selector.at)),
-        ExprKind::Matrix(matrix) => Some((&matrix.selector.offset, matrix.selector.at)),
-        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => first_shift(inner),
-        // What is inside does not count: upstream has put the subquery's result in its place by then.
-        ExprKind::Subquery(subquery) => Some((&subquery.offset, subquery.at)),
-        ExprKind::Call(call) => call.args.iter().find_map(first_shift),
-        ExprKind::Aggregate(aggregate) => {
-            first_shift(&aggregate.expr).or_else(|| aggregate.param.as_ref().and_then(first_shift))
-        }
-        ExprKind::Binary(_) => {
-            let (base, spine) = super::left_spine(expr);
-            first_shift(base).or_else(|| spine.into_iter().find_map(|binary| first_shift(&binary.rhs)))
-        }
-    }
 }
 
 fn unsupported(call: &Call) -> EvalError {

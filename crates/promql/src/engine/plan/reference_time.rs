@@ -1,0 +1,118 @@
+//! Reference time of an expression: the time at which its selectors look, where that is one.
+//!
+//! Holds: selectors share a reference if their time minus their offset is the same in every step. Scalars do not
+//! count, nor does the second argument of `info`, which selects labels.
+//! Not here: what `info` does with it (`call::target_info`).
+
+use super::{Planner, left_spine, value_type};
+use crate::ast::{AtModifier, DurationExpr, Expr, ExprKind, ValueType};
+use crate::engine::EvalError;
+use crate::engine::grid::TimeShift;
+
+/// `@` and `offset` of the subqueries around an expression, innermost last.
+type Enclosing<'e> = Vec<(&'e DurationExpr, Option<AtModifier>)>;
+
+/// References found so far.
+#[derive(Default)]
+struct References {
+    shared: Option<TimeShift>,
+    /// Two selectors differ, or a vector without selectors depends on the evaluation time.
+    mixed: bool,
+}
+
+impl References {
+    fn add(&mut self, shift: TimeShift) {
+        let effective = |shift: TimeShift| match shift.fixed_ms {
+            Some(fixed_ms) => (Some(fixed_ms.saturating_sub(shift.offset_ms)), 0),
+            None => (None, shift.offset_ms),
+        };
+        match self.shared {
+            None => self.shared = Some(shift),
+            Some(first) => self.mixed |= effective(first) != effective(shift),
+        }
+    }
+}
+
+impl<'q> Planner<'q> {
+    /// The shift that all selectors of a vector share; none at all where they share none.
+    pub(super) fn reference_shift(&self, expr: &'q Expr) -> Result<TimeShift, EvalError> {
+        let mut found = References::default();
+        self.find_references(expr, &mut Vec::new(), &mut found)?;
+        let evaluation_time = TimeShift { fixed_ms: None, offset_ms: 0 };
+        Ok(found.shared.filter(|_| !found.mixed).unwrap_or(evaluation_time))
+    }
+
+    /// Returns true if there is a selector in `expr`.
+    fn find_references(
+        &self,
+        expr: &'q Expr,
+        enclosing: &mut Enclosing<'q>,
+        found: &mut References,
+    ) -> Result<bool, EvalError> {
+        if !matches!(value_type(expr), ValueType::Vector | ValueType::Matrix) {
+            return Ok(false);
+        }
+        let mut any = false;
+        match &expr.kind {
+            ExprKind::Number(_) | ExprKind::String(_) => {}
+            ExprKind::Selector(selector) => {
+                found.add(self.shift_within(&selector.offset, selector.at, enclosing)?);
+                return Ok(true);
+            }
+            ExprKind::Matrix(matrix) => {
+                found.add(self.shift_within(&matrix.selector.offset, matrix.selector.at, enclosing)?);
+                return Ok(true);
+            }
+            ExprKind::Subquery(subquery) => {
+                enclosing.push((&subquery.offset, subquery.at));
+                any = self.find_references(&subquery.expr, enclosing, found)?;
+                enclosing.pop();
+            }
+            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => {
+                any = self.find_references(inner, enclosing, found)?;
+            }
+            ExprKind::Call(call) if call.function.name == "info" => {
+                return call
+                    .args
+                    .first()
+                    .map_or(Ok(false), |arg| self.find_references(arg, enclosing, found));
+            }
+            ExprKind::Call(call) => {
+                for arg in &call.args {
+                    any |= self.find_references(arg, enclosing, found)?;
+                }
+            }
+            ExprKind::Aggregate(aggregate) => {
+                any = self.find_references(&aggregate.expr, enclosing, found)?
+            }
+            ExprKind::Binary(_) => {
+                let (base, spine) = left_spine(expr);
+                any = self.find_references(base, enclosing, found)?;
+                for binary in spine {
+                    any |= self.find_references(&binary.rhs, enclosing, found)?;
+                }
+            }
+        }
+        found.mixed |= !any;
+        Ok(any)
+    }
+
+    /// Offsets of subqueries add up until an `@` fixes the time.
+    fn shift_within(
+        &self,
+        offset: &DurationExpr,
+        at: Option<AtModifier>,
+        enclosing: &Enclosing<'q>,
+    ) -> Result<TimeShift, EvalError> {
+        let mut shift = self.shift(offset, at)?;
+        for (offset, at) in enclosing.iter().rev() {
+            if shift.fixed_ms.is_some() {
+                break;
+            }
+            let outer = self.shift(offset, *at)?;
+            shift.offset_ms = shift.offset_ms.saturating_add(outer.offset_ms);
+            shift.fixed_ms = outer.fixed_ms;
+        }
+        Ok(shift)
+    }
+}
