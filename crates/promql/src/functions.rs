@@ -1,7 +1,7 @@
 //! The functions of the language and their types.
 //!
 //! Holds: the table ascends by name, so that a look-up is a binary search; names, argument types and
-//! variadic rules are those of Prometheus 3.14.
+//! variadic rules are those of Prometheus 3.16.
 //! Not here: what the functions compute (engine).
 
 use crate::ast::ValueType;
@@ -140,6 +140,7 @@ static FUNCTIONS: &[Function] = &[
     stable("idelta", MATRIX, 0, ValueType::Vector),
     stable("increase", MATRIX, 0, ValueType::Vector),
     experimental("info", VECTOR_VECTOR, 1, ValueType::Vector),
+    experimental("integral", MATRIX_SCALAR, 1, ValueType::Vector),
     stable("irate", MATRIX, 0, ValueType::Vector),
     stable("label_join", VECTOR_STRING_STRING_STRING, -1, ValueType::Vector),
     stable("label_replace", VECTOR_STRING_STRING_STRING_STRING, 0, ValueType::Vector),
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn table_ascends_and_is_complete() {
         assert!(all().is_sorted_by(|a, b| a.name < b.name));
-        assert_eq!(all().iter().filter(|f| f.experimental).count(), 17);
+        assert_eq!(all().iter().filter(|f| f.experimental).count(), 18);
         assert_eq!(all().iter().filter(|f| !f.experimental).count(), 73);
     }
 

@@ -6,6 +6,7 @@
 mod event;
 pub(crate) mod extended;
 mod growth;
+pub(crate) mod integral;
 pub(crate) mod mixed;
 pub(crate) mod moments;
 pub(crate) mod rate;
@@ -60,6 +61,8 @@ pub(crate) enum Rollup {
     Last,
     /// `present_over_time`
     Present,
+    /// `integral` with the number of its rule.
+    Integral(StepScalar),
     /// `quantile_over_time` with the quantile.
     Quantile(StepScalar),
     /// `mad_over_time`
@@ -149,6 +152,9 @@ impl Rollup {
             }),
             Rollup::Quantile(quantile) => slide(columns, windows, ctx, out, |w| {
                 moments::quantile(quantile.at(w.step), sorted(&mut buffer.sorted, w.values))
+            }),
+            Rollup::Integral(strategy) => slide(columns, windows, ctx, out, |w| {
+                integral::integral(w.times, w.values, strategy.at(w.step))
             }),
             Rollup::Mad => {
                 slide(columns, windows, ctx, out, |w| moments::median_deviation(w.values, &mut buffer.sorted))

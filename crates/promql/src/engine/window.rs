@@ -9,6 +9,7 @@ use super::annotation::order::Origin;
 use super::annotation::steps::{StepRun, StepSet};
 use super::grid::{Grid, Windows};
 use super::histogram::growth::RangeNotes;
+use super::rollup::integral::is_bad_strategy;
 use super::rollup::{Rollup, RollupBuffer};
 use super::run::{Hold, Run};
 use super::samples::RangeSamples;
@@ -87,7 +88,7 @@ pub(crate) struct RangeFn<'q> {
     pub(crate) extension: Option<RangeExtension>,
     /// Where the range vector stands in the query; for a subquery the beginning, as upstream has it.
     pub(crate) origin: Origin,
-    /// Where the first argument stands: for the quantile.
+    /// Where the parameter stands that may be warned of: the quantile, the rule of an integral.
     pub(crate) param_origin: Origin,
 }
 
@@ -167,6 +168,7 @@ impl RangeFn<'_> {
         let bad_factor = |value: f64| value <= 0.0 || value >= 1.0;
         let any_bad = match &self.rollup {
             Rollup::Quantile(quantile) => quantile.values().iter().any(|&v| bad_quantile(v)),
+            Rollup::Integral(strategy) => strategy.values().iter().any(|&v| is_bad_strategy(v)),
             Rollup::Smoothing(level, trend) => {
                 level.values().iter().chain(trend.values()).any(|&v| bad_factor(v))
             }
@@ -176,8 +178,8 @@ impl RangeFn<'_> {
             return Ok(());
         }
         let mut counts = StepSeries::default();
-        if matches!(self.rollup, Rollup::Quantile(_)) {
-            // Of histograms alone there is no quantile.
+        if matches!(self.rollup, Rollup::Quantile(_) | Rollup::Integral(_)) {
+            // Of histograms alone there is no quantile, and no integral.
             let (floats, buffer) = (&samples.floats, &mut scratch.buffer);
             Rollup::Count.roll(floats, &self.windows, self.run.ctx, buffer, &mut counts.values)?;
         } else {
@@ -196,6 +198,11 @@ impl RangeFn<'_> {
             match &self.rollup {
                 Rollup::Quantile(quantile) if bad_quantile(quantile.at(step)) => {
                     let message = super::annotation::bad_quantile(quantile.at(step));
+                    self.run.annotations.warn(&message, self.param_origin);
+                }
+                Rollup::Integral(strategy) if is_bad_strategy(strategy.at(step)) => {
+                    let strategy = go_float(strategy.at(step));
+                    let message = format!("strategy should be 0, 1, or 2 (default), using 2, got {strategy}");
                     self.run.annotations.warn(&message, self.param_origin);
                 }
                 Rollup::Smoothing(level, _) if bad_factor(level.at(step)) => {

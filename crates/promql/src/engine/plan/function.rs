@@ -264,7 +264,9 @@ impl<'q> Planner<'q> {
         }
         let (run, rollup) = (self.run, self.rollup(call, grid)?);
         let origin = Origin { span: unwrap_parens(matrix).span, speaker };
-        let param_span = call.args.first().map_or(origin.span, |param| unwrap_parens(param).span);
+        // The parameter that may be warned of stands last in `integral`, else first.
+        let param = if call.function.name == "integral" { call.args.last() } else { call.args.first() };
+        let param_span = param.map_or(origin.span, |param| unwrap_parens(param).span);
         let param_origin = Origin { span: param_span, speaker };
         let keeps_name = rollup.keeps_name();
         let operator: BoxOperator<'q> = if let ExprKind::Matrix(selector) = &unwrap_parens(matrix).kind {
@@ -308,6 +310,8 @@ impl<'q> Planner<'q> {
             ("ts_of_last_over_time", _) => Rollup::TimeOfLast,
             ("ts_of_max_over_time", _) => Rollup::TimeOfMax,
             ("ts_of_min_over_time", _) => Rollup::TimeOfMin,
+            ("integral", [_]) => Rollup::Integral(StepScalar::Constant(2.0)),
+            ("integral", [_, strategy]) => Rollup::Integral(self.scalar(strategy, grid)?),
             ("predict_linear", [_, ahead]) => Rollup::PredictLinear(self.scalar(ahead, grid)?),
             ("quantile_over_time", [quantile, _]) => Rollup::Quantile(self.scalar(quantile, grid)?),
             ("double_exponential_smoothing", [_, level, trend]) => {
