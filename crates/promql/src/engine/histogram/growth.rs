@@ -187,18 +187,32 @@ fn at_schema(histogram: &FloatHistogram, schema: i32) -> FloatHistogram {
 
 /// Whether start times say that the counter of sample `at` is another one than that of the sample before.
 pub(crate) fn starts_anew(start_times: &[i64], times: &[i64], at: usize) -> bool {
-    let (Some(&start), Some(&time)) = (start_times.get(at), times.get(at)) else { return false };
-    let (Some(&start_before), Some(&time_before)) = (start_times.get(at - 1), times.get(at - 1)) else {
-        return false;
-    };
-    if start == 0 || start >= time || start < time_before {
-        return false;
+    let started = |at: usize| Some(Started { start_ms: *start_times.get(at)?, time_ms: *times.get(at)? });
+    let (Some(before), Some(after)) = (started(at - 1), started(at)) else { return false };
+    after.is_restart_after(before)
+}
+
+/// When a counter started (0 if unknown) and when it was sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Started {
+    pub(crate) start_ms: i64,
+    pub(crate) time_ms: i64,
+}
+
+impl Started {
+    /// Returns true if this counter is another one than that of the sample before. A start time that does not change
+    /// says nothing.
+    pub(crate) fn is_restart_after(self, before: Started) -> bool {
+        let Started { start_ms, time_ms } = self;
+        if start_ms == before.start_ms || start_ms == 0 || start_ms >= time_ms || start_ms < before.time_ms {
+            return false;
+        }
+        if start_ms > before.time_ms {
+            return true;
+        }
+        // It starts where the sample before is: so do deltas, and counters whose start nobody knows.
+        before.start_ms <= before.time_ms && before.start_ms != 0 && before.start_ms != before.time_ms
     }
-    if start > time_before {
-        return true;
-    }
-    // It starts where the sample before is: so do deltas, and counters whose start nobody knows.
-    start_before <= time_before && start_before != 0 && start_before != time_before
 }
 
 /// Whether some sample starts before the sample before it, and elsewhere than that one.

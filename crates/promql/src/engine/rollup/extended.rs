@@ -2,6 +2,7 @@
 //! interpolated between neighbours (smoothed). Nothing is extrapolated.
 //! Holds: windows bring the samples outside that are needed ([`Windows::before_ms`], [`Windows::after_ms`]).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use chronolith_model::histogram::Incompatible;
@@ -12,7 +13,7 @@ use super::mixed::{Event, MixedWindow, StepResult, for_each_window};
 use super::rate::Extrapolation;
 use crate::ast::RangeExtension;
 use crate::engine::grid::Windows;
-use crate::engine::histogram::growth::{GrowthKind, HistogramRange, RangeNotes};
+use crate::engine::histogram::growth::{GrowthKind, HistogramRange, RangeNotes, Started};
 use crate::engine::samples::RangeSamples;
 use crate::engine::series::{ABSENT, StepSeries};
 
@@ -21,8 +22,61 @@ use crate::engine::series::{ABSENT, StepSeries};
 struct Ends {
     start_ms: i64,
     end_ms: i64,
+    /// Samples after this time and before the window are read, too.
+    lookback_start_ms: i64,
     smoothed: bool,
     counter: bool,
+}
+
+/// A sample, or a value at an end of the range, and when its counter started (0 if unknown).
+#[derive(Clone, Copy)]
+struct Point {
+    time: i64,
+    value: f64,
+    started_ms: i64,
+}
+
+impl Point {
+    /// The counter of this sample when it started.
+    fn at_start(self) -> Point {
+        Point { time: self.started_ms, value: 0.0, started_ms: 0 }
+    }
+
+    fn started(self) -> Started {
+        Started { start_ms: self.started_ms, time_ms: self.time }
+    }
+
+    /// Returns true if start times say that this sample belongs to another counter than the one before.
+    fn restarts_after(self, before: Point) -> bool {
+        self.started().is_restart_after(before.started())
+    }
+
+    /// Returns true if the counter of this sample started after `limit_ms` and before the sample.
+    fn started_after(self, limit_ms: i64) -> bool {
+        let limit = Started { start_ms: limit_ms, time_ms: limit_ms };
+        self.time > limit_ms && self.started_ms > limit_ms && self.started().is_restart_after(limit)
+    }
+
+    /// A start beyond the end of the range says nothing about the value there.
+    fn known_until(self, limit_ms: i64) -> i64 {
+        if self.started_ms > limit_ms { 0 } else { self.started_ms }
+    }
+}
+
+/// Floats around a window.
+#[derive(Clone, Copy)]
+struct Floats<'s> {
+    times: &'s [i64],
+    values: &'s [f64],
+    /// As long as `times`, or shorter where start times are unknown.
+    start_times: &'s [i64],
+}
+
+impl Floats<'_> {
+    fn at(&self, idx: usize) -> Point {
+        let started_ms = self.start_times.get(idx).copied().unwrap_or(0);
+        Point { time: self.times[idx], value: self.values[idx], started_ms }
+    }
 }
 
 /// The samples that decide: indices of the first and the last.
@@ -34,8 +88,12 @@ fn decisive(times: &[i64], ends: &Ends) -> Option<(usize, usize)> {
     } else {
         all_but_last.len()
     };
-    let outside = times[last] <= ends.start_ms || (ends.smoothed && times[first] > ends.end_ms);
-    (!outside).then_some((first, last))
+    (times[last] > ends.start_ms).then_some((first, last))
+}
+
+/// Returns true if a smoothed range ends before its first sample.
+fn ends_before(times: &[i64], first: usize, ends: &Ends) -> bool {
+    ends.smoothed && times[first] > ends.end_ms
 }
 
 impl Rollup {
@@ -55,7 +113,8 @@ impl Rollup {
         out.clear_steps();
         out.values.resize(windows.grid.count, ABSENT);
         for_each_window(samples, windows, ctx, |window| {
-            self.extended_result(extension, &window, notes).store(window.floats.step, out);
+            let lookback_start_ms = window.floats.start_ms.saturating_sub(windows.before_ms);
+            self.extended_result(extension, &window, lookback_start_ms, notes).store(window.floats.step, out);
         })?;
         Ok(!out.is_void())
     }
@@ -64,6 +123,7 @@ impl Rollup {
         &self,
         extension: RangeExtension,
         window: &MixedWindow<'_>,
+        lookback_start_ms: i64,
         notes: &mut RangeNotes,
     ) -> StepResult {
         let kind = match self {
@@ -77,6 +137,7 @@ impl Rollup {
         let ends = Ends {
             start_ms: floats.start_ms,
             end_ms: floats.end_ms,
+            lookback_start_ms,
             smoothed: extension == RangeExtension::Smoothed,
             counter: kind != Extrapolation::Gauge,
         };
@@ -87,7 +148,10 @@ impl Rollup {
                 notes.mixed = true;
                 StepResult::Nothing
             }
-            (false, true) => match float_growth(floats.times, floats.values, &ends) {
+            (false, true) => match float_growth(
+                Floats { times: floats.times, values: floats.values, start_times: window.float_starts },
+                &ends,
+            ) {
                 Some(growth) => StepResult::Float(seconds.map_or(growth, |seconds| growth / seconds)),
                 None => StepResult::Nothing,
             },
@@ -125,57 +189,101 @@ fn anchored_events(window: &MixedWindow<'_>, event: Event) -> StepResult {
 }
 
 /// A value between two samples. A counter that fell is taken to have started at zero.
-fn interpolate(before: (i64, f64), after: (i64, f64), time: i64, counter: bool) -> f64 {
-    let from = if counter && after.1 < before.1 { 0.0 } else { before.1 };
-    from + (after.1 - from) * (time - before.0) as f64 / (after.0 - before.0) as f64
+fn interpolate(before: Point, after: Point, time: i64, counter: bool) -> f64 {
+    let from = if counter && after.value < before.value { 0.0 } else { before.value };
+    from + (after.value - from) * (time - before.time) as f64 / (after.time - before.time) as f64
 }
 
-/// Values at both ends.
-fn float_ends(times: &[i64], values: &[f64], first: usize, last: usize, ends: &Ends) -> (f64, f64) {
-    let at = |idx: usize| (times[idx], values[idx]);
-    let left = if ends.smoothed && times[first] < ends.start_ms && first + 1 < times.len() {
-        interpolate(at(first), at(first + 1), ends.start_ms, ends.counter)
-    } else {
-        values[first]
-    };
-    let right = if ends.smoothed && last > 0 && times[last] > ends.end_ms {
-        interpolate(at(last - 1), at(last), ends.end_ms, ends.counter)
-    } else {
-        values[last]
-    };
-    (left, right)
+/// The value at the start of the range; `first` is the last sample up to there, or the first of all.
+fn left_end(floats: Floats<'_>, first: usize, ends: &Ends) -> Point {
+    let sample = floats.at(first);
+    let end = |value, started_ms| Point { time: ends.start_ms, value, started_ms };
+    let started_ms = sample.known_until(ends.start_ms);
+    if sample.time == ends.start_ms {
+        return end(sample.value, sample.started_ms);
+    }
+    if sample.time > ends.start_ms {
+        return end(value_before_first(sample, ends.start_ms, ends), started_ms);
+    }
+    if first + 1 >= floats.times.len() {
+        return end(sample.value, started_ms);
+    }
+    let (mut before, mut after, mut started_ms) = (sample, floats.at(first + 1), started_ms);
+    if ends.counter && after.started_after(ends.start_ms) {
+        after = after.at_start();
+    } else if ends.counter && after.restarts_after(sample) {
+        started_ms = after.started_ms;
+        before = after.at_start();
+    }
+    let value =
+        if ends.smoothed { interpolate(before, after, ends.start_ms, ends.counter) } else { before.value };
+    end(value, started_ms)
 }
 
-fn float_growth(times: &[i64], values: &[f64], ends: &Ends) -> Option<f64> {
-    let (first, last) = decisive(times, ends)?;
-    let (left, right) = float_ends(times, values, first, last, ends);
+/// The value at the end of the range; `last` is the first sample from there on, or the last of all.
+fn right_end(floats: Floats<'_>, last: usize, ends: &Ends) -> Point {
+    let sample = floats.at(last);
+    let end = |value, started_ms| Point { time: ends.end_ms, value, started_ms };
+    let started_ms = sample.known_until(ends.end_ms);
+    if sample.time <= ends.end_ms {
+        return end(sample.value, started_ms);
+    }
+    let Some(before) = last.checked_sub(1).map(|idx| floats.at(idx)) else {
+        return end(value_before_first(sample, ends.end_ms, ends), started_ms);
+    };
+    let (mut from, mut to, mut started_ms) = (before, sample, started_ms);
+    if ends.counter && sample.started_after(ends.end_ms) {
+        started_ms = before.started_ms;
+        to = sample.at_start();
+    } else if ends.counter && sample.restarts_after(before) {
+        from = sample.at_start();
+    }
+    let value = if ends.smoothed { interpolate(from, to, ends.end_ms, ends.counter) } else { from.value };
+    end(value, started_ms)
+}
+
+/// The value at an end that lies before the first sample: zero where a counter had not started, else the sample's.
+fn value_before_first(sample: Point, end_ms: i64, ends: &Ends) -> f64 {
+    if !ends.counter || !sample.started_after(ends.lookback_start_ms) {
+        return sample.value;
+    }
+    if sample.started_after(end_ms) || !ends.smoothed {
+        return 0.0;
+    }
+    interpolate(sample.at_start(), sample, end_ms, ends.counter)
+}
+
+fn float_growth(floats: Floats<'_>, ends: &Ends) -> Option<f64> {
+    let (first, last) = decisive(floats.times, ends)?;
+    if ends_before(floats.times, first, ends) {
+        let sample = floats.at(first);
+        let started_inside =
+            sample.started_after(ends.lookback_start_ms) && !sample.started_after(ends.end_ms);
+        if !ends.counter || !started_inside {
+            return None;
+        }
+    }
+    let (left, right) = (left_end(floats, first, ends), right_end(floats, last, ends));
     // Apart until the end, as upstream: the sum of a large and a small number depends on the order.
     let mut lost = 0.0;
     if ends.counter {
         let mut before = left;
-        let mut fell = |value: f64| {
-            if value < before {
-                lost += before;
+        let between = inside(floats.times, first, last, ends).map(|idx| floats.at(idx));
+        for point in between.chain([right]) {
+            if point.value < before.value || point.restarts_after(before) {
+                lost += before.value;
             }
-            before = value;
-        };
-        inside(times, values, first, last, ends).1.iter().for_each(|&value| fell(value));
-        fell(right);
+            before = point;
+        }
     }
-    Some(right - left + lost)
+    Some(right.value - left.value + lost)
 }
 
-/// The samples strictly between the ends.
-fn inside<'v>(
-    times: &'v [i64],
-    values: &'v [f64],
-    first: usize,
-    last: usize,
-    ends: &Ends,
-) -> (&'v [i64], &'v [f64]) {
+/// Indices of the samples strictly between the ends.
+fn inside(times: &[i64], first: usize, last: usize, ends: &Ends) -> Range<usize> {
     let from = if times[first] <= ends.start_ms { first + 1 } else { first };
     let to = if times[last] >= ends.end_ms { last } else { last + 1 };
-    (times.get(from..to).unwrap_or(&[]), values.get(from..to).unwrap_or(&[]))
+    from..to
 }
 
 /// What a bare range selector yields: the samples inside with values at both ends; empty if there is nothing.
@@ -187,23 +295,13 @@ pub(crate) fn extend(
     end_ms: i64,
 ) -> (Vec<i64>, Vec<f64>) {
     let smoothed = extension == RangeExtension::Smoothed;
-    let ends = Ends { start_ms, end_ms, smoothed, counter: false };
-    let Some(all_but_last) = times.len().checked_sub(1) else { return (Vec::new(), Vec::new()) };
-    let first = times[..all_but_last].partition_point(|&time| time <= start_ms).saturating_sub(1);
-    let last = match extension {
-        RangeExtension::Smoothed => times[..all_but_last].partition_point(|&time| time < end_ms),
-        RangeExtension::Anchored => all_but_last,
-    };
-    if times[last] <= start_ms {
-        return (Vec::new(), Vec::new());
-    }
-    let (left, right) = float_ends(times, values, first, last, &ends);
-    let (times, values) = inside(times, values, first, last, &ends);
-    let with_ends = |start, inside: &mut dyn Iterator<Item = (i64, f64)>, end| {
-        std::iter::once(start).chain(inside).chain([end]).unzip()
-    };
-    let mut samples = times.iter().copied().zip(values.iter().copied());
-    with_ends((start_ms, left), &mut samples, (end_ms, right))
+    // Whether it is a counter is not known here, so start times do not matter.
+    let ends = Ends { start_ms, end_ms, lookback_start_ms: start_ms, smoothed, counter: false };
+    let floats = Floats { times, values, start_times: &[] };
+    let Some((first, last)) = decisive(times, &ends) else { return (Vec::new(), Vec::new()) };
+    let (left, right) = (left_end(floats, first, &ends), right_end(floats, last, &ends));
+    let between = inside(times, first, last, &ends).map(|idx| floats.at(idx));
+    std::iter::once(left).chain(between).chain([right]).map(|point| (point.time, point.value)).unzip()
 }
 
 /// A histogram between two; `Err` if they do not fit each other.
@@ -240,6 +338,9 @@ fn histogram_growth(
     notes: &mut RangeNotes,
 ) -> Option<FloatHistogram> {
     let (first, last) = decisive(range.times, ends)?;
+    if ends_before(range.times, first, ends) {
+        return None;
+    }
     let custom = range.histograms[first].is_custom();
     for histogram in &range.histograms[first..=last] {
         if histogram.is_custom() != custom {
@@ -336,7 +437,7 @@ pub(crate) fn smooth(
 
 fn smooth_float(times: &[i64], values: &[f64], time: i64) -> StepResult {
     let after = times.partition_point(|&other| other < time);
-    let at = |idx: usize| (times[idx], values[idx]);
+    let at = |idx: usize| Point { time: times[idx], value: values[idx], started_ms: 0 };
     match after {
         _ if times.get(after) == Some(&time) => StepResult::Float(values[after]),
         0 => StepResult::Nothing,
