@@ -467,15 +467,6 @@ fn without_name(labels: &Labels) -> Labels {
 }
 
 impl Run<'_> {
-    /// Drops the metric name and nothing beside it, or notes that it is to be dropped at the end.
-    pub(crate) fn drop_only_name(&self, series: &mut StepSeries) {
-        if self.delays_names() {
-            series.drop_name = true;
-        } else {
-            series.labels = series.labels.filtered(|name| name != METRIC_NAME);
-        }
-    }
-
     /// Drops the metric name, or notes that it is to be dropped at the end.
     pub(crate) fn drop_name(&self, series: &mut StepSeries) {
         if self.delays_names() {

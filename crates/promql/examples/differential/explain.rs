@@ -40,9 +40,6 @@ const MATH_FUNCTIONS: [&str; 17] = [
     "tanh",
     "double_exponential_smoothing",
 ];
-/// Functions of a range whose subquery upstream moves.
-const MOVED_FUNCTIONS: [&str; 3] = ["double_exponential_smoothing", "predict_linear", "quantile_over_time"];
-
 /// Functions that look for resets of counters.
 const RESET_FUNCTIONS: [&str; 4] = ["increase", "irate", "rate", "resets"];
 
@@ -86,9 +83,6 @@ pub(crate) fn explain(
     }
     if parts.iter().any(|part| is_time_of_shifted(part)) {
         return Ok(Some("timestamp of a selector with @ and an offset"));
-    }
-    if parts.iter().any(|part| is_moved_subquery(part)) {
-        return Ok(Some("subquery with @ beside an argument that varies"));
     }
     if parts.iter().any(|part| has_fixed_parameter(part)) {
         return Ok(Some("@ in or beside the parameter of an aggregation"));
@@ -343,14 +337,6 @@ fn is_time_of_shifted(expr: &Expr) -> bool {
     let ExprKind::Call(Call { function, args }) = &expr.kind else { return false };
     let shifted = |arg: &Expr| matches!(&arg.kind, ExprKind::Selector(s) if s.at.is_some() && s.offset != DurationExpr::ZERO);
     ["timestamp", "start_timestamp"].contains(&function.name) && args.iter().any(shifted)
-}
-
-/// One of the functions with a subquery that has `@`.
-fn is_moved_subquery(expr: &Expr) -> bool {
-    let is_fixed =
-        |arg: &Expr| any_part(arg, |part| matches!(&part.kind, ExprKind::Subquery(s) if s.at.is_some()));
-    let ExprKind::Call(Call { function, args }) = &expr.kind else { return false };
-    MOVED_FUNCTIONS.contains(&function.name) && args.iter().any(is_fixed)
 }
 
 /// `@` in the parameter, or a parameter that varies beside what is the same in all steps, by `@` or by itself.

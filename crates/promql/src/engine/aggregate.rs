@@ -6,9 +6,10 @@ pub(crate) mod distinct;
 pub(crate) mod fold;
 pub(crate) mod rank;
 
+use chronolith_model::Labels;
 use chronolith_model::labels::LabelsKey;
-use chronolith_model::{Labels, METRIC_NAME};
 
+use super::METADATA_LABELS;
 use super::rollup::moments::{self, Mean, Sum};
 use super::series::{ABSENT, StepScalar, is_absent};
 use crate::ast::{Aggregate, AggregateOp};
@@ -16,7 +17,7 @@ use crate::ast::{Aggregate, AggregateOp};
 /// Which labels make a group.
 #[derive(Debug, Clone)]
 pub(crate) struct Grouping<'q> {
-    /// Ascending; of `without` the metric name is among them.
+    /// Ascending; of `without` name, type and unit of the metric are among them.
     names: Vec<&'q str>,
     without: bool,
 }
@@ -26,7 +27,7 @@ impl<'q> Grouping<'q> {
     pub(crate) fn new(aggregate: &'q Aggregate) -> Grouping<'q> {
         let mut names: Vec<&str> = aggregate.grouping.iter().map(String::as_str).collect();
         if aggregate.without {
-            names.push(METRIC_NAME);
+            names.extend(METADATA_LABELS);
         }
         names.sort_unstable();
         Grouping { names, without: aggregate.without }

@@ -317,10 +317,10 @@ impl<'j> Join<'j> {
         self.matching.card == MatchCardinality::OneToMany
     }
 
-    /// What stands for a missing element of the "one" and of the "many" side: `fill_right` and `fill_left`, as if
-    /// the "many" side were always on the left.
+    /// What stands for a missing element of the "one" and of the "many" side.
     fn fills(&self) -> (Option<f64>, Option<f64>) {
-        (self.matching.fill_right, self.matching.fill_left)
+        let VectorMatching { fill_left, fill_right, .. } = *self.matching;
+        if self.is_swapped() { (fill_left, fill_right) } else { (fill_right, fill_left) }
     }
 
     fn run(mut self, many: &[StepSeries]) -> Result<Vec<StepSeries>, EvalError> {

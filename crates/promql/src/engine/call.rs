@@ -15,11 +15,11 @@ pub(crate) mod target_info;
 use std::sync::Arc;
 
 use chronolith_model::matcher::MatchOp;
-use chronolith_model::{FloatHistogram, Labels, LabelsBuilder, METRIC_NAME, Matcher};
+use chronolith_model::{FloatHistogram, Labels, LabelsBuilder, Matcher};
 
-use super::EvalError;
 use super::run::Run;
 use super::series::{ABSENT, BoxOperator, SeriesOperator, StepScalar, StepSeries, is_absent};
+use super::{EvalError, METADATA_LABELS};
 use math::ElementFn;
 
 /// Applies a function to every value.
@@ -136,7 +136,7 @@ impl SeriesOperator for Absent<'_> {
 pub(crate) fn labels_of_absent(matchers: &[Matcher]) -> Labels {
     let mut builder = LabelsBuilder::new();
     let mut seen: Vec<&str> = Vec::new();
-    for matcher in matchers.iter().filter(|m| &*m.name != METRIC_NAME) {
+    for matcher in matchers.iter().filter(|m| !METADATA_LABELS.contains(&&*m.name)) {
         if matcher.op == MatchOp::Equal && !seen.contains(&&*matcher.name) {
             builder.set(&matcher.name, &matcher.value);
             seen.push(&matcher.name);

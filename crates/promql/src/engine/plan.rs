@@ -107,7 +107,6 @@ impl<'q> Planner<'q> {
                 Ok(self.merged(Box::new(operator), inner))
             }
             ExprKind::Aggregate(aggregate) => self.aggregate(aggregate, expr.span, grid),
-            ExprKind::Binary(_) if trims(expr) => self.scoped(StatsScope::Buckets, || self.chain(expr, grid)),
             ExprKind::Binary(_) => self.chain(expr, grid),
             ExprKind::Call(call) => self.call(call, expr.span, grid),
             ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Matrix(_) | ExprKind::Subquery(_) => {
@@ -248,7 +247,7 @@ impl<'q> Planner<'q> {
                     let name = name.map_or_else(|| format!("{label:?}"), str::to_owned);
                     return Err(EvalError::Execution(format!("invalid label name {name}")));
                 }
-                let inner = Some(self.vector(&aggregate.expr, grid)?);
+                let inner = Some(self.scoped(StatsScope::Buckets, || self.vector(&aggregate.expr, grid))?);
                 let results = Ready(Vec::new().into_iter());
                 Ok(Box::new(CountValues { inner, grouping, label, results, hold }))
             }
@@ -297,18 +296,22 @@ impl<'q> Planner<'q> {
     /// needs no stack.
     fn chain(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
         let (base, spine) = left_spine(expr);
-        let mut left = if value_type(base) == ValueType::Scalar {
-            Side::Scalar(self.scalar(base, grid)?)
-        } else {
-            Side::Vector { operator: self.vector(base, grid)?, distinct: stays_distinct(base) }
-        };
-        for binary in spine {
-            let right = if value_type(&binary.rhs) == ValueType::Scalar {
-                Side::Scalar(self.scalar(&binary.rhs, grid)?)
+        // An operand stands below its own operator and all that follow.
+        let last_reader = spine.iter().rposition(|binary| reads_buckets(binary.op));
+        let operand = |expr: &'q Expr, first_above: usize| {
+            if value_type(expr) == ValueType::Scalar {
+                return Ok::<_, EvalError>(Side::Scalar(self.scalar(expr, grid)?));
+            }
+            let operator = if last_reader.is_some_and(|reader| reader >= first_above) {
+                self.scoped(StatsScope::Buckets, || self.vector(expr, grid))?
             } else {
-                let operator = self.vector(&binary.rhs, grid)?;
-                Side::Vector { operator, distinct: stays_distinct(&binary.rhs) }
+                self.vector(expr, grid)?
             };
+            Ok(Side::Vector { operator, distinct: stays_distinct(expr) })
+        };
+        let mut left = operand(base, 0)?;
+        for (idx, binary) in spine.into_iter().enumerate() {
+            let right = operand(&binary.rhs, idx)?;
             left = self.join(left, right, binary)?;
         }
         match left {
@@ -410,9 +413,9 @@ fn unexpected(want: ValueType, expr: &Expr) -> EvalError {
     EvalError::Execution(format!("expected {}, got {}", want.describe(), value_type(expr).describe()))
 }
 
-/// Whether a chain of operators has one that looks into buckets.
-fn trims(expr: &Expr) -> bool {
-    left_spine(expr).1.iter().any(|binary| matches!(binary.op, BinaryOp::TrimLower | BinaryOp::TrimUpper))
+/// Returns true if an operator looks into the buckets of its operands.
+fn reads_buckets(op: BinaryOp) -> bool {
+    matches!(op, BinaryOp::TrimLower | BinaryOp::TrimUpper | BinaryOp::Equal | BinaryOp::NotEqual)
 }
 
 /// The text of a string expression.

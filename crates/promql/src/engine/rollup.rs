@@ -198,10 +198,9 @@ impl Rollup {
             Rollup::TimeOfFirst => {
                 slide(columns, windows, ctx, out, |w| w.times.first().copied().map_or(ABSENT, seconds))
             }
-            // As upstream, never before 1970.
-            Rollup::TimeOfLast => slide(columns, windows, ctx, out, |w| {
-                w.times.last().copied().map_or(ABSENT, |time| seconds(time).max(0.0))
-            }),
+            Rollup::TimeOfLast => {
+                slide(columns, windows, ctx, out, |w| w.times.last().copied().map_or(ABSENT, seconds))
+            }
             Rollup::TimeOfMax => slide(columns, windows, ctx, out, |w| {
                 w.times.get(moments::last_extreme(w.values, |a, b| a >= b)).copied().map_or(ABSENT, seconds)
             }),

@@ -203,19 +203,9 @@ pub(crate) fn collect<'q>(
     Ok(all)
 }
 
-/// What becomes of series with equal labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EqualLabels {
-    /// They are one, if no step has values of two of them.
-    Join,
-    /// They are an error.
-    Refuse,
-}
-
 /// Joins series with equal labels: allowed where no step has values of two of them.
 pub(crate) struct Merge<'q> {
     inner: Option<BoxOperator<'q>>,
-    equal: EqualLabels,
     merged: std::vec::IntoIter<StepSeries>,
     hold: Hold<'q>,
 }
@@ -223,16 +213,7 @@ pub(crate) struct Merge<'q> {
 impl<'q> Merge<'q> {
     /// Takes all of `inner` into memory at the first call of `next`.
     pub(crate) fn boxed(inner: BoxOperator<'q>, run: &'q Run<'q>) -> BoxOperator<'q> {
-        Merge::of(inner, EqualLabels::Join, run)
-    }
-
-    /// Refuses series with equal labels even if they never meet, as upstream does behind functions of ranges.
-    pub(crate) fn refusing(inner: BoxOperator<'q>, run: &'q Run<'q>) -> BoxOperator<'q> {
-        Merge::of(inner, EqualLabels::Refuse, run)
-    }
-
-    fn of(inner: BoxOperator<'q>, equal: EqualLabels, run: &'q Run<'q>) -> BoxOperator<'q> {
-        Box::new(Merge { inner: Some(inner), equal, merged: Vec::new().into_iter(), hold: run.hold() })
+        Box::new(Merge { inner: Some(inner), merged: Vec::new().into_iter(), hold: run.hold() })
     }
 }
 
@@ -240,12 +221,7 @@ impl SeriesOperator for Merge<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
         if let Some(mut inner) = self.inner.take() {
             let all = collect(&mut *inner, &mut self.hold)?;
-            let count = all.len();
-            let merged = merge_equal_labels(all)?;
-            if self.equal == EqualLabels::Refuse && merged.len() < count {
-                return Err(EvalError::same_labels());
-            }
-            self.merged = merged.into_iter();
+            self.merged = merge_equal_labels(all)?.into_iter();
         }
         let Some(series) = self.merged.next() else { return Ok(false) };
         *out = series;

@@ -69,12 +69,13 @@ impl Join<'_> {
 
     fn duplicate(&self, signature: &Labels, first: &StepSeries, second: &StepSeries) -> EvalError {
         let side = if self.is_swapped() { "left" } else { "right" };
+        let mut pair = [braced(&first.labels), braced(&second.labels)];
+        pair.sort_unstable();
+        let [first, second] = pair;
         EvalError::Execution(format!(
-            "found duplicate series for the match group {} on the {side} hand-side of the operation: [{}, {}];\
+            "found duplicate series for the match group {} on the {side} hand-side of the operation: [{first}, {second}];\
              many-to-many matching not allowed: matching labels must be unique on one side",
-            braced(signature),
-            braced(&second.labels),
-            braced(&first.labels)
+            braced(signature)
         ))
     }
 

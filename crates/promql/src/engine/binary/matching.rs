@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use chronolith_model::Labels;
 use chronolith_model::labels::{LabelsKey, is_legacy_label_name};
 use chronolith_model::quote::write_quoted;
-use chronolith_model::{Labels, METRIC_NAME};
 
 use crate::ast::{MatchCardinality, VectorMatching};
 use crate::engine::METADATA_LABELS;
@@ -12,17 +12,17 @@ use crate::engine::arith::ElementOp;
 
 /// Computes the labels by which series are matched.
 pub(crate) struct Signatures<'m> {
-    /// Ascending; the metric name is among those that `ignoring` names.
+    /// Ascending; name, type and unit of the metric are among those that `ignoring` names.
     names: Vec<&'m str>,
     on: bool,
 }
 
 impl<'m> Signatures<'m> {
-    /// As `on` or `ignoring` says; the metric name only counts if `on` names it.
+    /// As `on` or `ignoring` says; name, type and unit of the metric only count if `on` names them.
     pub(crate) fn new(matching: &'m VectorMatching) -> Signatures<'m> {
         let mut names: Vec<&str> = matching.labels.iter().map(String::as_str).collect();
         if !matching.on {
-            names.push(METRIC_NAME);
+            names.extend(METADATA_LABELS);
         }
         names.sort_unstable();
         Signatures { names, on: matching.on }

@@ -62,8 +62,6 @@ pub(crate) struct BucketCall<'q> {
     pub(crate) function: BucketFn,
     /// Where the vector stands in the query.
     pub(crate) origin: Origin,
-    /// Where the first argument stands.
-    pub(crate) first_origin: Origin,
     /// Evaluation times.
     pub(crate) grid: Grid,
     pub(crate) results: Ready,
@@ -135,7 +133,7 @@ impl BucketCall<'_> {
             .collect();
         let lacking = lacks_nan.then_some(Note::FractionLacksNan(name));
         for note in effects.into_iter().flatten().chain(lacking) {
-            self.run.annotations.note(note, self.first_origin);
+            self.run.annotations.note(note, self.origin);
         }
         values.iter().any(|&v| !is_absent(v)).then_some(values)
     }
@@ -284,10 +282,13 @@ fn open_metrics(value: f64) -> String {
     text
 }
 
-/// A bound as Go's ParseFloat reads it, for the spellings that occur.
+/// A bound as Go's ParseFloat reads it, for the spellings that occur. NaN bounds no bucket.
 fn parse_bound(text: &str) -> Option<f64> {
     let plain = text.strip_prefix('+').unwrap_or(text);
-    if plain.starts_with('+') { None } else { plain.parse().ok() }
+    if plain.starts_with('+') {
+        return None;
+    }
+    plain.parse().ok().filter(|bound: &f64| !bound.is_nan())
 }
 
 /// Buckets whose counts were lower than that of a smaller bucket.

@@ -68,14 +68,18 @@ impl ElementFn {
             "asinh" => f64::asinh,
             "acosh" => f64::acosh,
             "atanh" => f64::atanh,
-            "deg" => |v| v * 180.0 / std::f64::consts::PI,
-            "rad" => |v| v * std::f64::consts::PI / 180.0,
+            "deg" => |v| v * DEGREES_PER_RADIAN,
+            "rad" => |v| v * RADIANS_PER_DEGREE,
             "sgn" => sign,
             _ => return CalendarField::named(name).map(ElementFn::Calendar),
         };
         Some(ElementFn::Plain(function))
     }
 }
+
+/// 180/π and π/180, each rounded once: dividing one rounded constant by another may lose the last bit.
+const DEGREES_PER_RADIAN: f64 = 57.295_779_513_082_32;
+const RADIANS_PER_DEGREE: f64 = 0.017_453_292_519_943_295;
 
 fn sign(value: f64) -> f64 {
     if value < 0.0 {

@@ -76,7 +76,7 @@ impl SeriesOperator for Stats<'_> {
             out.histograms.clear();
             if any {
                 // As upstream: what else says what the histogram was stays, as long as names go at once.
-                self.run.drop_only_name(out);
+                self.run.drop_name(out);
                 return Ok(true);
             }
         }

@@ -59,8 +59,6 @@ pub(crate) fn quantile(
     if histogram.sum.is_nan() {
         for rest in &buckets[next..] {
             count += rest.count;
-            // As upstream, the last bucket stands for the one that was found.
-            bucket = *rest;
         }
         effect = (count < histogram.count).then_some(NanEffect::Skews);
     }
@@ -137,9 +135,12 @@ pub(crate) fn fraction(
             continue;
         }
         let mut bucket = *bucket;
-        let zero = bucket.lower <= 0.0 && bucket.upper >= 0.0;
+        let zero = !custom && bucket.lower <= 0.0 && bucket.upper >= 0.0;
         if zero {
             narrow_zero(&mut bucket, histogram);
+        } else if custom && bucket.lower == f64::NEG_INFINITY && bucket.upper > 0.0 {
+            // As in classic histograms, observations of a first bucket with a positive bound are taken to be positive.
+            bucket.lower = 0.0;
         }
         for (value, found) in [(lower, &mut lower_rank), (upper, &mut upper_rank)] {
             if found.is_none() {

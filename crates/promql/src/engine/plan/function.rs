@@ -49,6 +49,9 @@ impl<'q> Planner<'q> {
     /// A function that yields a vector.
     pub(super) fn call(&self, call: &'q Call, span: Span, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
         let name = call.function.name;
+        if name == "changes" {
+            return self.scoped(StatsScope::Buckets, || self.range_call(call, span, grid));
+        }
         if call.function.args.contains(&ValueType::Matrix) {
             return self.range_call(call, span, grid);
         }
@@ -59,7 +62,11 @@ impl<'q> Planner<'q> {
             }
             ("absent", [vector]) => {
                 let labels = Some(absent_labels(vector));
-                Ok(Box::new(Absent { inner: self.vector(vector, grid)?, step_count: grid.count, labels }))
+                // Of a selector itself not even that much is read.
+                let is_selector = matches!(unwrap_parens(vector).kind, ExprKind::Selector(_));
+                let scope = if is_selector { StatsScope::Open } else { StatsScope::StatsOnly };
+                let inner = self.scoped(scope, || self.vector(vector, grid))?;
+                Ok(Box::new(Absent { inner, step_count: grid.count, labels }))
             }
             ("timestamp", [vector]) => self.timestamp(vector, grid),
             ("start_timestamp", [vector]) => self.start_timestamp(vector, grid),
@@ -126,7 +133,10 @@ impl<'q> Planner<'q> {
             ExprKind::Selector(selector) => {
                 Box::new(DropName { run, inner: self.select(selector, grid, InstantField::Time)? })
             }
-            _ => Box::new(StepTimes { run, inner: self.vector(vector, grid)?, grid }),
+            _ => {
+                let inner = self.scoped(StatsScope::StatsOnly, || self.vector(vector, grid))?;
+                Box::new(StepTimes { run, inner, grid })
+            }
         };
         Ok(self.merged(operator, vector))
     }
@@ -140,7 +150,7 @@ impl<'q> Planner<'q> {
                 Ok(self.merged(Box::new(DropName { run, inner }), vector))
             }
             _ => {
-                let mut inner = self.vector(vector, grid)?;
+                let mut inner = self.scoped(StatsScope::StatsOnly, || self.vector(vector, grid))?;
                 // What is wrong with the argument is said all the same.
                 while inner.next(&mut StepSeries::default())? {}
                 Ok(Ready::boxed(Vec::new()))
@@ -175,7 +185,7 @@ impl<'q> Planner<'q> {
         let inner = if stat.is_stats_only() {
             self.scoped(StatsScope::StatsOnly, || self.vector(vector, grid))?
         } else {
-            self.vector(vector, grid)?
+            self.scoped(StatsScope::Buckets, || self.vector(vector, grid))?
         };
         let operator = Stats { run: self.run, inner, stat, buckets: Vec::new() };
         Ok(self.merged(Box::new(operator), vector))
@@ -243,7 +253,6 @@ impl<'q> Planner<'q> {
             inner,
             function,
             origin: origin(vector),
-            first_origin: args.first().map_or_else(Origin::default, origin),
             grid,
             results: Ready(Vec::new().into_iter()),
             hold: self.run.hold(),
@@ -282,7 +291,7 @@ impl<'q> Planner<'q> {
             Box::new(RangeCall::new(source, function))
         };
         let distinct = keeps_name || self.run.delays_names() || super::stays_distinct(matrix);
-        Ok(if distinct { operator } else { Merge::refusing(operator, self.run) })
+        Ok(if distinct { operator } else { Merge::boxed(operator, self.run) })
     }
 
     fn rollup(&self, call: &'q Call, grid: Grid) -> Result<Rollup, EvalError> {

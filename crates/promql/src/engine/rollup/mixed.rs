@@ -103,10 +103,9 @@ impl Rollup {
                 first.map_or(StepResult::Nothing, |time| StepResult::Float(time as f64 / 1000.0))
             }
             Rollup::TimeOfLast => {
-                // As upstream, 1970 stands for what is not there: only with samples of both kinds is it earlier.
                 let last = [window.floats.times.last(), window.histograms.times.last()];
-                let last = last.map(|time| time.copied().unwrap_or(0)).into_iter().max().unwrap_or(0);
-                StepResult::Float(last as f64 / 1000.0)
+                let last = last.into_iter().flatten().max().copied();
+                last.map_or(StepResult::Nothing, |time| StepResult::Float(time as f64 / 1000.0))
             }
             Rollup::Resets => StepResult::Float(window.event_count(0, 0, Event::Reset)),
             Rollup::Changes => StepResult::Float(window.event_count(0, 0, Event::Change)),

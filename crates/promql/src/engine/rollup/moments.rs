@@ -142,6 +142,10 @@ pub(crate) fn quantile(quantile: f64, sorted: &[f64]) -> f64 {
     let low = rank.floor();
     let high = (low as usize + 1).min(sorted.len() - 1);
     let weight = rank - low;
+    // An infinite neighbour must not turn an exact rank into NaN.
+    if weight == 0.0 {
+        return sorted[low as usize];
+    }
     sorted[low as usize] * (1.0 - weight) + sorted[high] * weight
 }
 

@@ -50,6 +50,21 @@ fn huge_values_that_cancel_leave_the_small_ones() {
     check(Rollup::Avg, &samples, windows(4, 1, 1, 10), &[0.5]);
 }
 
+/// The time of a last sample before 1970 was reported as 0: a kind of sample that a window lacks counted as one at 0.
+#[test]
+fn last_sample_may_be_before_1970() {
+    check(Rollup::TimeOfLast, &[(-20_000, 1.0), (-10_000, 1.0)], windows(-5_000, 1, 1, 60_000), &[-10.0]);
+}
+
+/// An exact rank was NaN beside an infinite value: the neighbour was weighted with zero.
+#[test]
+fn exact_rank_ignores_its_neighbour() {
+    let samples = [(1, 1.0), (2, 2.0), (3, f64::INFINITY)];
+    check(Rollup::Quantile(StepScalar::Constant(0.5)), &samples, windows(3, 1, 1, 10), &[2.0]);
+    let samples = [(1, f64::NEG_INFINITY), (2, 2.0), (3, 3.0)];
+    check(Rollup::Quantile(StepScalar::Constant(0.5)), &samples, windows(3, 1, 1, 10), &[2.0]);
+}
+
 #[test]
 fn mean_survives_an_overflowing_sum() {
     let big = f64::MAX / 1.5;
