@@ -40,9 +40,6 @@ const MATH_FUNCTIONS: [&str; 17] = [
     "tanh",
     "double_exponential_smoothing",
 ];
-/// Functions that look for resets of counters.
-const RESET_FUNCTIONS: [&str; 4] = ["increase", "irate", "rate", "resets"];
-
 /// Functions that ask for nothing of histograms but count and sum.
 const STATS_FUNCTIONS: [&str; 3] = ["histogram_count", "histogram_sum", "histogram_avg"];
 /// Labels that go with the metric name.
@@ -108,9 +105,6 @@ fn explain_value(
     if parts.iter().any(|part| is_call(part, &["histogram_quantiles"])) && singles_agree(bench, case, parts)?
     {
         return Ok(Some("histogram_quantiles works in place"));
-    }
-    if parts.iter().any(|part| is_call(part, &RESET_FUNCTIONS)) && agree_without_empty_buckets(bench, case)? {
-        return Ok(Some("a bucket vanishes behind an empty one"));
     }
     if parts.iter().any(|part| is_call(part, &STATS_FUNCTIONS)) && agree_on_buckets(bench, case, found)? {
         return Ok(Some("resets of histograms of which only count and sum are read"));
@@ -256,18 +250,6 @@ fn agree_on_buckets(bench: &mut Bench, case: &Case<'_>, found: &Difference) -> R
     let other = Case { query, ..case.clone() };
     let (ours, theirs) = bench.ask(&other)?;
     Ok(difference(&other.query, &ours, &theirs).is_none())
-}
-
-/// Whether the engines agree if no histogram has buckets without observations: upstream looks at such a bucket again and
-/// again instead of at those behind it.
-fn agree_without_empty_buckets(bench: &mut Bench, case: &Case<'_>) -> Result<bool> {
-    let mut series = case.dataset.series.clone();
-    let samples = series.iter_mut().flat_map(|one| &mut one.samples);
-    samples.filter_map(|sample| sample.histogram.as_mut()).for_each(|histogram| histogram.compact(0));
-    let dataset = Dataset::new(case.dataset.start_ms, series);
-    let compact = Case { dataset: &dataset, ..case.clone() };
-    let (ours, theirs) = bench.ask(&compact)?;
-    Ok(difference(&case.query, &ours, &theirs).is_none())
 }
 
 /// Each quantile of `histogram_quantiles`, asked for alone, is the same in both.

@@ -22,7 +22,7 @@ use super::aggregate::fold::Fold;
 use super::aggregate::rank::Rank;
 use super::annotation::bad_quantile;
 use super::annotation::order::Origin;
-use super::arith::{ElementOp, FilterSide, scalar_op};
+use super::arith::{ElementOp, FilterSide, go_max, go_min, scalar_op};
 use super::binary::set::{Keep, SetFilter, SetUnion};
 use super::binary::{ScalarSide, StepNotes, VectorScalar, VectorVector};
 use super::call::MapValues;
@@ -80,7 +80,7 @@ impl<'q> Planner<'q> {
     }
 
     fn vector_untraced(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
-        if grid.start_ms != grid.end_ms && is_step_invariant(expr) {
+        if grid.start_ms != grid.end_ms && self.is_step_invariant(expr) {
             let inner = self.vector_at(expr, Grid::instant(grid.start_ms))?;
             return Ok(Box::new(Repeat { inner, count: grid.count }));
         }
@@ -397,16 +397,14 @@ fn origin_of(binary: &Binary) -> Origin {
     Origin { span: left, speaker: Span { start: left.start, end: right.end } }
 }
 
-/// What an aggregation warns of in its parameter: NaN if there is one, else the least value if it is below `low` and
-/// the greatest if it is above `high`.
+/// What an aggregation warns of in its parameter: NaN if there is one, the least value if it is below `low` and the
+/// greatest if it is above `high`. Beside a NaN only infinities are told from it, as Go's minimum and maximum do.
 fn beyond(param: &StepScalar, low: f64, high: f64) -> StepScalar {
     let values = param.values();
-    if let Some(&nan) = values.iter().find(|v| v.is_nan()) {
-        return StepScalar::Constant(nan);
-    }
-    let least = values.iter().copied().reduce(f64::min).filter(|&v| v < low);
-    let greatest = values.iter().copied().reduce(f64::max).filter(|&v| v > high);
-    StepScalar::PerStep(least.into_iter().chain(greatest).collect())
+    let nan = values.iter().copied().find(|v| v.is_nan());
+    let least = values.iter().copied().reduce(go_min).filter(|&v| v < low);
+    let greatest = values.iter().copied().reduce(go_max).filter(|&v| v > high);
+    StepScalar::PerStep(nan.into_iter().chain(least).chain(greatest).collect())
 }
 
 fn unexpected(want: ValueType, expr: &Expr) -> EvalError {
@@ -586,28 +584,36 @@ fn stays_distinct(expr: &Expr) -> bool {
     }
 }
 
-/// Whether an expression has the same value in all steps.
-fn is_step_invariant(expr: &Expr) -> bool {
-    match &expr.kind {
-        ExprKind::Number(_) | ExprKind::String(_) => true,
-        ExprKind::Selector(selector) => selector.at.is_some(),
-        ExprKind::Matrix(matrix) => matrix.selector.at.is_some(),
-        ExprKind::Subquery(subquery) => subquery.at.is_some(),
-        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => is_step_invariant(inner),
-        ExprKind::Aggregate(aggregate) => {
-            aggregate.param.as_ref().is_none_or(is_step_invariant) && is_step_invariant(&aggregate.expr)
+impl Planner<'_> {
+    /// Returns true if an expression has the same value in all steps.
+    fn is_step_invariant(&self, expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Number(_) | ExprKind::String(_) => true,
+            ExprKind::Selector(selector) => selector.at.is_some(),
+            ExprKind::Matrix(matrix) => matrix.selector.at.is_some(),
+            ExprKind::Subquery(subquery) => subquery.at.is_some(),
+            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => self.is_step_invariant(inner),
+            ExprKind::Aggregate(aggregate) => {
+                aggregate.param.as_ref().is_none_or(|param| self.is_step_invariant(param))
+                    && self.is_step_invariant(&aggregate.expr)
+            }
+            ExprKind::Binary(_) => {
+                let (base, spine) = left_spine(expr);
+                self.is_step_invariant(base)
+                    && spine.into_iter().all(|binary| self.is_step_invariant(&binary.rhs))
+            }
+            // The time of a sample that stays the same does, too.
+            ExprKind::Call(call) if call.function.name == "timestamp" => call.args.iter().all(|arg| {
+                let arg = unwrap_parens(arg);
+                matches!(arg.kind, ExprKind::Selector(_)) && self.is_step_invariant(arg)
+            }),
+            // Without a reference in common, info series of the evaluation time are looked up.
+            ExprKind::Call(call) if call.function.name == "info" => {
+                call.args.first().is_some_and(|arg| self.is_step_invariant(arg) && self.shares_reference(arg))
+            }
+            ExprKind::Call(call) => {
+                !function::depends_on_time(call) && call.args.iter().all(|arg| self.is_step_invariant(arg))
+            }
         }
-        ExprKind::Binary(_) => {
-            let (base, spine) = left_spine(expr);
-            is_step_invariant(base) && spine.into_iter().all(|binary| is_step_invariant(&binary.rhs))
-        }
-        // The time of a sample that stays the same does, too.
-        ExprKind::Call(call) if call.function.name == "timestamp" => call.args.iter().all(|arg| {
-            let arg = unwrap_parens(arg);
-            matches!(arg.kind, ExprKind::Selector(_)) && is_step_invariant(arg)
-        }),
-        // It may look at info series of the evaluation time, whatever its argument looks at.
-        ExprKind::Call(call) if call.function.name == "info" => false,
-        ExprKind::Call(call) => !function::depends_on_time(call) && call.args.iter().all(is_step_invariant),
     }
 }

@@ -2,9 +2,9 @@
 //! the value of a step depends on that time alone, and whether results of two ranges may be joined.
 //!
 //! Holds: if there is a reach, the value of a step is a function of the samples within it, whatever the first
-//! and last step of the query are. An error is not: two series with the same labels fail a query even if they
-//! never have a value at the same step, so results are joined only where no two series can lose what tells
-//! them apart. `@` and whatever asks for the query's own range or step (`start()`, `end()`, `range()`,
+//! and last step of the query are. An error is not: two series with the same labels fail a query even in a step
+//! of a subquery that no step of the query looks at, so results are joined only where no two series can lose
+//! what tells them apart. `@` and whatever asks for the query's own range or step (`start()`, `end()`, `range()`,
 //! `step()`, computed durations) have none.
 //! Not here: the cache (`server`).
 

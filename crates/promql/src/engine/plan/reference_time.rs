@@ -33,20 +33,30 @@ impl References {
     }
 }
 
-impl<'q> Planner<'q> {
+impl Planner<'_> {
     /// The shift that all selectors of a vector share; none at all where they share none.
-    pub(super) fn reference_shift(&self, expr: &'q Expr) -> Result<TimeShift, EvalError> {
+    pub(super) fn reference_shift(&self, expr: &Expr) -> Result<TimeShift, EvalError> {
+        let evaluation_time = TimeShift { fixed_ms: None, offset_ms: 0 };
+        Ok(self.shared_reference(expr)?.unwrap_or(evaluation_time))
+    }
+
+    /// Returns true if all selectors of a vector share a reference. A duration that cannot be computed is reported when
+    /// the selector is planned.
+    pub(super) fn shares_reference(&self, expr: &Expr) -> bool {
+        matches!(self.shared_reference(expr), Ok(Some(_)))
+    }
+
+    fn shared_reference(&self, expr: &Expr) -> Result<Option<TimeShift>, EvalError> {
         let mut found = References::default();
         self.find_references(expr, &mut Vec::new(), &mut found)?;
-        let evaluation_time = TimeShift { fixed_ms: None, offset_ms: 0 };
-        Ok(found.shared.filter(|_| !found.mixed).unwrap_or(evaluation_time))
+        Ok(found.shared.filter(|_| !found.mixed))
     }
 
     /// Returns true if there is a selector in `expr`.
-    fn find_references(
+    fn find_references<'e>(
         &self,
-        expr: &'q Expr,
-        enclosing: &mut Enclosing<'q>,
+        expr: &'e Expr,
+        enclosing: &mut Enclosing<'e>,
         found: &mut References,
     ) -> Result<bool, EvalError> {
         if !matches!(value_type(expr), ValueType::Vector | ValueType::Matrix) {
@@ -102,7 +112,7 @@ impl<'q> Planner<'q> {
         &self,
         offset: &DurationExpr,
         at: Option<AtModifier>,
-        enclosing: &Enclosing<'q>,
+        enclosing: &Enclosing<'_>,
     ) -> Result<TimeShift, EvalError> {
         let mut shift = self.shift(offset, at)?;
         for (offset, at) in enclosing.iter().rev() {

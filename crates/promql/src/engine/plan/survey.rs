@@ -8,7 +8,7 @@
 
 use chronolith_base::hash::{HashMap, HashSet};
 
-use super::{Planner, is_step_invariant, left_spine, value_type};
+use super::{Planner, left_spine, value_type};
 use crate::ast::{
     Aggregate, AggregateOp, AtModifier, Binary, BinaryOp, DurationExpr, Expr, ExprKind, MatchCardinality,
     RangeExtension, Span, UnaryOp, ValueType, VectorMatching, VectorSelector,
@@ -138,7 +138,7 @@ impl<'q> Surveyor<'_, 'q> {
                 return Ok(());
             }
         }
-        let once = is_vector && grid.start_ms != grid.end_ms && is_step_invariant(expr);
+        let once = is_vector && grid.start_ms != grid.end_ms && self.planner.is_step_invariant(expr);
         let grid = if once { Grid::instant(grid.start_ms) } else { grid };
         match &expr.kind {
             ExprKind::Selector(selector) => {

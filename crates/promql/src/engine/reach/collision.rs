@@ -1,6 +1,6 @@
 //! Whether two different series of an expression may get the same labels when the name of the metric is
-//! removed or labels are rewritten. Such a query fails, and it does so even if the two never have a value at
-//! the same step.
+//! removed or labels are rewritten. Such a query fails if the two have a value at the same step, which may be
+//! one of a subquery between the windows that the query looks at.
 //!
 //! Holds: errs on the side of "possible". An expression that names its metrics and does not mix them cannot
 //! collide.
