@@ -5,6 +5,8 @@
 //! bounded by [`NESTING_MAX`], and chains of operators are built, checked and printed in loops.
 //! Not here: evaluation.
 
+use chronolith_model::Matcher;
+
 use crate::ast::Expr;
 use crate::parser::grammar::Parser;
 use crate::parser::lexer::Failure;
@@ -80,11 +82,27 @@ impl ParseError {
 /// # Errors
 /// The first [`ParseError`].
 pub fn parse_expr(text: &str, options: ParserOptions) -> Result<Expr, ParseError> {
-    if text.len() > QUERY_BYTES_MAX {
-        let message = format!("query has {} bytes, at most {QUERY_BYTES_MAX} are allowed", text.len());
-        return Err(ParseError { line: 1, column: 1, message });
-    }
+    check_length(text)?;
     let mut expr = Parser::new(text, options).query().map_err(|failure| ParseError::locate(text, failure))?;
     check::check(&mut expr).map_err(|failure| ParseError::locate(text, failure))?;
     Ok(expr)
+}
+
+/// Parses a series selector, as `match[]` has them: a name, matchers in braces or both. Matchers that select
+/// everything are let through. Cost: linear in the length of the text.
+///
+/// # Errors
+/// The text is anything else.
+pub fn parse_metric_selector(text: &str) -> Result<Vec<Matcher>, ParseError> {
+    check_length(text)?;
+    let selector = Parser::new(text, ParserOptions::default()).lone_selector();
+    selector.map(|selector| selector.matchers).map_err(|failure| ParseError::locate(text, failure))
+}
+
+fn check_length(text: &str) -> Result<(), ParseError> {
+    if text.len() <= QUERY_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("query has {} bytes, at most {QUERY_BYTES_MAX} are allowed", text.len());
+    Err(ParseError { line: 1, column: 1, message })
 }

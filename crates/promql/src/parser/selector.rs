@@ -14,12 +14,28 @@ use crate::parser::token::{Token, TokenKind};
 /// Label that holds the name of a metric.
 pub(super) const NAME_LABEL: &str = "__name__";
 
+const LONE: Context = Context { place: "", expected: "" };
 const MATCHING_NAME: Context = Context { place: "label matching", expected: "identifier or \"}\"" };
 const MATCHING_OP: Context = Context { place: "label matching", expected: "label matching operator" };
 const MATCHING_VALUE: Context = Context { place: "label matching", expected: "string" };
 const MATCHING_NEXT: Context = Context { place: "label matching", expected: "\",\" or \"}\"" };
 
 impl<'a> Parser<'a> {
+    /// A text that is one selector, without modifiers.
+    pub(super) fn lone_selector(&mut self) -> Result<VectorSelector, Failure> {
+        let token = self.bump()?;
+        let expr = match token.kind {
+            TokenKind::LeftBrace => self.selector(None, token.start)?,
+            _ if token.is_metric_name() => self.named_selector(&token)?,
+            _ => return Err(unexpected(&token, LONE)),
+        };
+        let next = self.bump()?;
+        match expr.kind {
+            ExprKind::Selector(selector) if next.kind == TokenKind::End => Ok(selector),
+            _ => Err(unexpected(&next, LONE)),
+        }
+    }
+
     /// A selector that begins with its name, which has been taken.
     pub(super) fn named_selector(&mut self, name: &Token<'a>) -> Result<Expr, Failure> {
         if self.take(TokenKind::LeftBrace)? {

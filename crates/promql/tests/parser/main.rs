@@ -2,4 +2,5 @@
 
 mod corpus;
 mod hostile;
+mod metric_selector;
 mod round_trip;

@@ -27,8 +27,7 @@ pub(super) async fn delete_series(
         return Err(ApiError::bad_request("no match[] parameter provided"));
     }
     let range = time_range(&call.params)?;
-    let selectors =
-        selectors(&app, &call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
+    let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
     run(&app, move |store| store.delete_series(&call.tenant, &selectors, range).map(drop)).await?;
     Ok(no_content())
 }

@@ -35,7 +35,7 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     call.params.well_formed()?;
     let tenant = call.tenant.clone();
     let printed = work::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
-        let selectors = selectors(app, &call.params)?;
+        let selectors = selectors(&call.params)?;
         let now_ms = app.env.clock.now_ms();
         let range = TimeRange::inclusive(now_ms.saturating_sub(app.options.query.lookback_ms) + 1, now_ms);
         let source = app.store()?.queryable(&call.tenant);

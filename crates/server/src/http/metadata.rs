@@ -8,6 +8,7 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse as _;
 use chronolith_model::{Exemplar, Labels, Matcher, MetadataEntry};
 use chronolith_promql::ast::{Expr, ExprKind};
+use chronolith_promql::parser::parse_metric_selector;
 
 use super::error::ApiError;
 use super::params::Params;
@@ -45,7 +46,9 @@ pub(super) async fn of_targets(
     limit_given(&call.params, "limit")?;
     let target = call.params.get("match_target").unwrap_or("");
     if !target.is_empty() {
-        query::parse_text(&app, target).map_err(|why| ApiError::parameter("match_target", why))?;
+        let refused = |why: String| ApiError::parameter("match_target", why);
+        query::check_length(target).map_err(refused)?;
+        parse_metric_selector(target).map_err(|why| refused(why.to_string()))?;
     }
     Ok(status::success(&serde_json::json!([])))
 }

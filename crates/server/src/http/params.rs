@@ -158,12 +158,12 @@ pub(crate) fn parse_time_ms(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Nanoseconds of a duration: seconds as a float, or Prometheus's form. `NaN` is 0, which no caller takes
-/// for a length.
+/// Nanoseconds of a duration: seconds as a float, or Prometheus's form.
 pub(crate) fn parse_duration_ns(text: &str) -> Result<i64, String> {
     if let Some(seconds) = parse_float(text) {
         let nanos = seconds * 1e9;
-        if nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
+        // The greatest i64 is no float: the next one is 2^63. NaN is no length either.
+        if nanos.is_nan() || nanos >= i64::MAX as f64 || nanos < i64::MIN as f64 {
             return Err(format!("cannot parse {text:?} to a valid duration. It overflows int64"));
         }
         return Ok(nanos as i64);

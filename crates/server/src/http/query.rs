@@ -205,13 +205,16 @@ fn parse(app: &App, params: &Params) -> Result<Expr, ApiError> {
 
 /// Parses the text of a query or a selector.
 pub(super) fn parse_text(app: &App, text: &str) -> Result<Expr, String> {
-    if text.len() > QUERY_BYTES_MAX {
-        return Err(format!(
-            "query of {} bytes is longer than the limit of {QUERY_BYTES_MAX} bytes",
-            text.len()
-        ));
-    }
+    check_length(text)?;
     parse_expr(text, app.parser).map_err(|why| why.to_string())
+}
+
+/// Refuses texts that are too long to be parsed.
+pub(super) fn check_length(text: &str) -> Result<(), String> {
+    if text.len() <= QUERY_BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!("query of {} bytes is longer than the limit of {QUERY_BYTES_MAX} bytes", text.len()))
 }
 
 /// A query at work: what its parts share.

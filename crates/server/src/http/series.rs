@@ -10,19 +10,17 @@ use axum::http::Response;
 use chronolith_base::Reservation;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{Labels, Matcher, QueryError, Queryable, ReadContext, Selector, TimeRange};
-use chronolith_promql::ast::{DurationExpr, Expr, ExprKind};
+use chronolith_promql::parser::parse_metric_selector;
 
 use super::error::ApiError;
 use super::params::{Params, decode_percent, unescape_name};
-use super::query::parse_text;
+use super::query::check_length;
 use super::work::{self, Printer, TRUNCATED_WARNING};
 use crate::app::App;
 use crate::json;
 
 /// What a series, its place in a set included, costs beside its labels.
 const SET_ENTRY_BYTES: u64 = 64;
-/// Text of the parser for a selector that would fit every series.
-const ALL_EMPTY_TEXT: &str = "must contain at least one non-empty matcher";
 
 pub(super) async fn series(
     State(app): State<Arc<App>>,
@@ -38,7 +36,7 @@ pub(super) async fn series(
     let tenant = call.tenant.clone();
     let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let selectors =
-            selectors(app, &call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
+            selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
         let source = app.store()?.queryable(&call.tenant);
         let mut found = Collected::new(ctx)?;
         for matchers in &selectors {
@@ -105,7 +103,7 @@ async fn list(
     let asked = if limit == 0 { 0 } else { limit.saturating_add(1) };
     let tenant = call.tenant.clone();
     let printed = work::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
-        let mut selectors = selectors(app, &call.params)?;
+        let mut selectors = selectors(&call.params)?;
         if selectors.is_empty() {
             selectors.push(Vec::new());
         }
@@ -145,29 +143,19 @@ pub(super) fn time_range(params: &Params) -> Result<TimeRange, ApiError> {
     Ok(TimeRange::inclusive(start_ms, end_ms))
 }
 
-/// The selectors of all `match[]`. Errors do not name the parameter: upstream does so for `series` only.
-pub(super) fn selectors(app: &App, params: &Params) -> Result<Vec<Vec<Matcher>>, ApiError> {
-    params.all("match[]").map(|text| selector(app, text)).collect()
-}
-
-fn selector(app: &App, text: &str) -> Result<Vec<Matcher>, ApiError> {
-    let expr = parse_text(app, text).map_err(|why| {
-        let why = if why.ends_with(ALL_EMPTY_TEXT) { format!("match[] {ALL_EMPTY_TEXT}") } else { why };
-        ApiError::bad_request(why)
-    })?;
-    matchers_of(expr).ok_or_else(|| ApiError::bad_request("1:1: parse error: not a plain series selector"))
-}
-
-fn matchers_of(expr: Expr) -> Option<Vec<Matcher>> {
-    match expr.kind {
-        ExprKind::Selector(selector) => {
-            let plain = selector.at.is_none()
-                && selector.offset == DurationExpr::ZERO
-                && selector.extension.is_none();
-            plain.then_some(selector.matchers)
-        }
-        _ => None,
+/// The selectors of all `match[]`. Errors do not name the parameter: Prometheus does so for `series` only.
+pub(super) fn selectors(params: &Params) -> Result<Vec<Vec<Matcher>>, ApiError> {
+    let selectors: Vec<Vec<Matcher>> = params.all("match[]").map(selector).collect::<Result<_, _>>()?;
+    // As in Prometheus, what is no selector at all is reported before what selects everything.
+    if selectors.iter().any(|matchers| matchers.iter().all(Matcher::matches_empty)) {
+        return Err(ApiError::bad_request("match[] must contain at least one non-empty matcher"));
     }
+    Ok(selectors)
+}
+
+fn selector(text: &str) -> Result<Vec<Matcher>, ApiError> {
+    check_length(text).map_err(ApiError::bad_request)?;
+    parse_metric_selector(text).map_err(|why| ApiError::bad_request(why.to_string()))
 }
 
 /// Label sets, sorted, each once.

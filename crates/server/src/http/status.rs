@@ -58,7 +58,7 @@ pub(super) async fn version() -> Response<Body> {
 pub(super) async fn rules(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;
     call.params.well_formed()?;
-    series::selectors(&app, &call.params)?;
+    series::selectors(&call.params)?;
     let lower = |name: &str| call.params.get(name).map(str::to_lowercase);
     if let Some(other) = lower("type").filter(|kind| kind != "alert" && kind != "record") {
         return Err(ApiError::parameter("type", format_args!("not supported value {other:?}")));

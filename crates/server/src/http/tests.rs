@@ -187,6 +187,28 @@ async fn refusals_name_the_fault_that_upstream_sees_first() {
             "/api/v1/series?match[]=up%7B&end=x",
             r#"invalid parameter "end": invalid time value for 'end': cannot parse "x" to a valid timestamp"#,
         ),
+        (
+            "/api/v1/series?match[]=rate(up[5m])",
+            r#"invalid parameter "match[]": 1:5: parse error: unexpected "(""#,
+        ),
+        ("/api/v1/labels?match[]=up%20offset%205m", "1:4: parse error: unexpected <offset>"),
+        ("/api/v1/label/job/values?match[]=%7B%7D&match[]=1", r#"1:1: parse error: unexpected number "1""#),
+        (
+            "/api/v1/targets/metadata?match_target=rate(up[5m])",
+            r#"invalid parameter "match_target": 1:5: parse error: unexpected "(""#,
+        ),
+        (
+            "/api/v1/query_range?query=1&start=0&end=1&step=NaN",
+            r#"invalid parameter "step": cannot parse "NaN" to a valid duration. It overflows int64"#,
+        ),
+        (
+            "/api/v1/query?query=1&timeout=9223372036.854776",
+            r#"invalid parameter "timeout": cannot parse "9223372036.854776" to a valid duration. It overflows int64"#,
+        ),
+        (
+            "/api/v1/query?query=1&lookback_delta=1e10",
+            r#"error parsing lookback delta duration: cannot parse "1e10" to a valid duration. It overflows int64"#,
+        ),
         ("/api/v1/metadata?limit=x", "limit must be a number"),
         ("/api/v1/metadata?limit_per_metric=x", "limit_per_metric must be a number"),
         ("/api/v1/targets/metadata?limit=x", "limit must be a number"),

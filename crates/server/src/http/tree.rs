@@ -172,10 +172,12 @@ fn duration_node(node: &DurationNode) -> Value {
         DurationNode::MinOf(a, b) => operation("min_of", duration_node(a), duration_node(b)),
         DurationNode::MaxOf(a, b) => operation("max_of", duration_node(a), duration_node(b)),
         DurationNode::Paren(inner) => {
-            let mut node = duration_node(inner);
-            if node["type"] == "durationExpr" {
-                node["wrapped"] = json!(true);
-            }
+            // A literal in parentheses is the operand of a plus: only operations are marked as wrapped.
+            let mut node = match duration_node(inner) {
+                literal if literal["type"] == "numberLiteral" => operation("+", Value::Null, literal),
+                node => node,
+            };
+            node["wrapped"] = json!(true);
             node
         }
     }
@@ -204,12 +206,9 @@ mod tests {
     use super::*;
     use chronolith_promql::parser::{ParserOptions, parse_expr};
 
-    const OPTIONS: ParserOptions = ParserOptions {
-        experimental_functions: true,
-        binop_fill_modifiers: true,
-    };
+    const OPTIONS: ParserOptions = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
 
-    /// `[query, tree]` as Prometheus 3.14 gives them.
+    /// `[query, tree]` as Prometheus 3.16 gives them.
     const UPSTREAM: &str = include_str!("../../testdata/parse_query.json");
 
     #[test]
