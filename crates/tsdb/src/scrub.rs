@@ -47,9 +47,26 @@ struct Current {
     verification: BlockVerification,
 }
 
+/// The blocks of a tenant when its turn began, newest first. Those that come later were written by this process.
+struct Walk {
+    tenant: TenantId,
+    blocks: Arc<TenantBlocks>,
+    list: Arc<Vec<Arc<BlockEntry>>>,
+    /// Blocks at the front of the list that were not visited.
+    left_count: usize,
+}
+
+impl Walk {
+    fn next(&mut self) -> Option<Arc<BlockEntry>> {
+        self.left_count = self.left_count.checked_sub(1)?;
+        self.list.get(self.left_count).cloned()
+    }
+}
+
 #[derive(Default)]
 struct Progress {
     pass: Pass,
+    walk: Option<Walk>,
     /// Tenants up to this one are through.
     done_to: Option<TenantId>,
     current: Option<Current>,
@@ -135,7 +152,12 @@ impl BlockStore {
                 budget.blocks_left -= 1;
                 match self.begin(tenant, blocks, entry, progress.pass) {
                     Ok(current) => progress.current = current,
-                    Err(_) => return false,
+                    Err(_) => {
+                        if let Some(walk) = &mut progress.walk {
+                            walk.left_count += 1;
+                        }
+                        return false;
+                    }
                 }
             } else if progress.pass == Pass::Open {
                 *progress = Progress { pass: Pass::Contents, ..Progress::default() };
@@ -154,21 +176,29 @@ impl BlockStore {
         progress: &mut Progress,
     ) -> Option<(TenantId, Arc<TenantBlocks>, Arc<BlockEntry>)> {
         let pass = progress.pass;
-        let is_left = |entry: &&Arc<BlockEntry>| match pass {
+        let is_left = |entry: &Arc<BlockEntry>| match pass {
             Pass::Open => !entry.is_verified(),
             Pass::Contents => !entry.are_contents_verified(),
         };
         loop {
+            if let Some(mut walk) = progress.walk.take() {
+                while let Some(entry) = walk.next() {
+                    if is_left(&entry) {
+                        let found = (walk.tenant.clone(), walk.blocks.clone(), entry);
+                        progress.walk = Some(walk);
+                        return Some(found);
+                    }
+                }
+                progress.done_to = Some(walk.tenant);
+            }
             let (tenant, blocks) = {
                 let tenants = self.tenants.read();
                 let after = progress.done_to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
                 let mut rest = tenants.range::<TenantId, _>((after, Bound::Unbounded));
                 rest.next().map(|(tenant, blocks)| (tenant.clone(), blocks.clone()))?
             };
-            if let Some(entry) = blocks.list().iter().rev().find(is_left) {
-                return Some((tenant, blocks.clone(), entry.clone()));
-            }
-            progress.done_to = Some(tenant);
+            let list = blocks.list();
+            progress.walk = Some(Walk { tenant, blocks, left_count: list.len(), list });
         }
     }
 
