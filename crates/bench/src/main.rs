@@ -14,6 +14,7 @@ mod disk;
 mod families;
 mod fleet;
 mod http;
+mod label_endpoints;
 mod late;
 mod load_wal;
 mod load_wal_large;
@@ -52,6 +53,8 @@ enum Name {
     DepartedSeries(departed_series::Options),
     /// Bytes a sample after compaction, by family of values.
     Disk(disk::Options),
+    /// Label names, label values, series and counts of series: time of each request.
+    LabelEndpoints(label_endpoints::Options),
     /// Samples that come up to a day late: ingest rate, and query time before and after they are in blocks.
     Late(late::Options),
     /// Flushing the windows of 10,000 small tenants: CPU, syncs and blocks a day.
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Name::AllStorage(options) => all_storage::run(&options),
         Name::DepartedSeries(options) => departed_series::run(&options),
         Name::Disk(options) => disk::run(&options),
+        Name::LabelEndpoints(options) => label_endpoints::run(&options),
         Name::Late(options) => late::run(&options),
         Name::ManyTenants(options) => many_tenants::run(&options),
         Name::ManyBlocks(options) => many_blocks::run(&options),
