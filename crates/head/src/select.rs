@@ -1,4 +1,4 @@
-//! Reading: series by matchers, with what they hold at that moment; label names and values.
+//! Reading: series by matchers, with what they hold at that moment.
 //!
 //! Holds: the tables are locked shared while chunks and labels of a page of series are copied, so none of
 //! these can leave meanwhile, and nobody waits for more than a page: neither writers that create series, nor
@@ -9,31 +9,28 @@ use std::sync::atomic::Ordering;
 
 use chronolith_format::starts::StartRun;
 use chronolith_model::index::select_refs;
-use chronolith_model::query::ReadEstimate;
-use chronolith_model::{
-    Labels, LabelsBuilder, QueryError, ReadContext, Selector, SeriesRead, TenantId, TimeRange,
-};
+use chronolith_model::labels::LabelsKey;
+use chronolith_model::query::{ReadEstimate, SampleNeed};
+use chronolith_model::{Labels, QueryError, ReadContext, Selector, SeriesRead, TenantId, TimeRange};
 
 use crate::head::Head;
 use crate::source::{
     HeadChunk, HeadSamples, RecentFiles, SelectedChunks, copy_chunks, copy_histograms, copy_starts, newest,
-    overlaps,
 };
 use crate::stripe::{PAGE_SLOTS, stripe_of};
 use crate::sync::RwLockReadGuard;
-use crate::tables::Tables;
-use crate::tenant::{EMPTY_NONE, EMPTY_SOME, EMPTY_UNKNOWN, TenantHead};
 
 /// A selected series beside its labels and chunks.
 const SERIES_BYTES: usize = size_of::<SeriesRead>() + size_of::<HeadSamples>() + 16;
 
-/// How much of a series is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Depth {
-    /// All samples of the range.
-    All,
-    /// The newest of them.
-    Newest,
+/// A copy of what the series of a page have.
+pub(crate) struct PageCopy {
+    /// Series by series, oldest first.
+    pub(crate) chunks: Vec<HeadChunk>,
+    /// Start times of some series, by the first chunk of each.
+    pub(crate) starts: Vec<(u32, Arc<[StartRun]>)>,
+    /// Ids, and where the chunks of each end.
+    pub(crate) found: Vec<(u32, u32)>,
 }
 
 impl Head {
@@ -48,7 +45,7 @@ impl Head {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Vec<SeriesRead>, QueryError> {
-        self.select_depth(tenant, selector, ctx, Depth::All)
+        self.select_depth(tenant, selector, ctx, SampleNeed::All)
     }
 
     /// As [`Head::select`], for readers of nothing but the newest sample of each series in the range.
@@ -61,7 +58,7 @@ impl Head {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Vec<SeriesRead>, QueryError> {
-        self.select_depth(tenant, selector, ctx, Depth::Newest)
+        self.select_depth(tenant, selector, ctx, SampleNeed::Newest)
     }
 
     fn select_depth(
@@ -69,7 +66,7 @@ impl Head {
         tenant: &TenantId,
         selector: &Selector<'_>,
         ctx: &ReadContext,
-        depth: Depth,
+        depth: SampleNeed,
     ) -> Result<Vec<SeriesRead>, QueryError> {
         let Some(tenant) = self.tenant(tenant) else { return Ok(Vec::new()) };
         let _ids = self.ids.use_ids();
@@ -78,45 +75,19 @@ impl Head {
         let removed_before = tenant.removed_count.load(Ordering::Relaxed);
         drop(tables);
         let mut files = RecentFiles::new(&self.series.store);
-        let mut builder = LabelsBuilder::new();
-        let mut found: Vec<(u32, u32)> = Vec::new();
+        let mut scratch = LabelsKey::default();
         let mut out = Vec::new();
         for run in page_runs(&ids) {
             ctx.check()?;
-            found.clear();
             let tables = tenant.tables.read();
             let has_removed = tenant.removed_count.load(Ordering::Relaxed) != removed_before;
-            let mut place = 0;
-            let mut chunks = Vec::with_capacity(run.len());
-            let mut starts: Vec<(u32, Arc<[StartRun]>)> = Vec::new();
-            let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
-            for &id in run {
-                let Some(late) = stripe.hot(id).map(|hot| hot.late) else { continue };
-                stripe.late.settle(late);
-                let Some(hot) = stripe.hot(id) else { continue };
-                let first = chunks.len();
-                if stripe.histograms_of(id).is_some() {
-                    copy_chunks(&stripe, &mut files, hot, selector.range, &mut chunks);
-                    copy_histograms(&stripe, &mut files, id, selector.range, &mut chunks);
-                    chunks[first..].sort_by_key(HeadChunk::min_time);
-                } else {
-                    match newest(hot, selector.range).filter(|_| depth == Depth::Newest) {
-                        Some(newest) => chunks.push(newest),
-                        None => copy_chunks(&stripe, &mut files, hot, selector.range, &mut chunks),
-                    }
-                }
-                if let Some(runs) = copy_starts(&stripe, id, &chunks[first..], selector.range) {
-                    starts.push((first as u32, runs));
-                }
-                found.push((id, chunks.len() as u32));
-            }
-            drop(stripe);
+            let PageCopy { chunks, starts, found } = self.copy_page(&mut files, run, selector.range, depth);
             let start_bytes: usize = starts.iter().map(|(_, runs)| size_of_val(&**runs)).sum();
             let mut memory = ctx.budget.reserve(SelectedChunks::heap_bytes(&chunks) + start_bytes as u64)?;
-            let (mut labelled, mut start) = (Vec::with_capacity(found.len()), 0);
+            let (mut labelled, mut start, mut place) = (Vec::with_capacity(found.len()), 0, 0);
             for &(id, end) in &found {
                 if start < end
-                    && let Some(labels) = tables.labels_from(&mut place, id, &mut builder)
+                    && let Some(labels) = tables.labels_from(&mut place, id, &mut scratch)
                     // An id may have become that of another series.
                     && (!has_removed || selector.matchers.iter().all(|m| m.matches_labels(&labels)))
                 {
@@ -144,6 +115,44 @@ impl Head {
         Ok(out)
     }
 
+    /// Copies what the series of `run`, which share a page, have in `range`.
+    pub(crate) fn copy_page(
+        &self,
+        files: &mut RecentFiles<'_>,
+        run: &[u32],
+        range: TimeRange,
+        depth: SampleNeed,
+    ) -> PageCopy {
+        let mut page = PageCopy {
+            chunks: Vec::with_capacity(run.len()),
+            starts: Vec::new(),
+            found: Vec::with_capacity(run.len()),
+        };
+        let chunks = &mut page.chunks;
+        let mut stripe = self.series.stripes[stripe_of(run[0])].lock();
+        for &id in run {
+            let Some(late) = stripe.hot(id).map(|hot| hot.late) else { continue };
+            stripe.late.settle(late);
+            let Some(hot) = stripe.hot(id) else { continue };
+            let first = chunks.len();
+            if stripe.histograms_of(id).is_some() {
+                copy_chunks(&stripe, files, hot, range, chunks);
+                copy_histograms(&stripe, files, id, range, chunks);
+                chunks[first..].sort_by_key(HeadChunk::min_time);
+            } else {
+                match newest(hot, range).filter(|_| depth == SampleNeed::Newest) {
+                    Some(newest) => chunks.push(newest),
+                    None => copy_chunks(&stripe, files, hot, range, chunks),
+                }
+            }
+            if let Some(runs) = copy_starts(&stripe, id, &chunks[first..], range) {
+                page.starts.push((first as u32, runs));
+            }
+            page.found.push((id, chunks.len() as u32));
+        }
+        page
+    }
+
     /// About how many series fit, and how many samples they have in the range: as many as the average series.
     /// Cost: postings, no series is touched.
     ///
@@ -161,113 +170,12 @@ impl Head {
         let samples = u128::from(all_samples) * u128::from(series) / u128::from(all_series.max(1));
         Ok(ReadEstimate { series, samples: u64::try_from(samples).unwrap_or(u64::MAX) })
     }
-
-    /// Label names of the series that fit, sorted, each once; at most `limit` (0 = all).
-    ///
-    /// # Errors
-    /// As [`Head::select`].
-    pub fn label_names(
-        &self,
-        tenant: &TenantId,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let Some(tenant) = self.tenant(tenant) else { return Ok(Vec::new()) };
-        let tables = tenant.tables.read();
-        let only = self.fitting(&tenant, &tables, selector, ctx)?;
-        Ok(sorted(tables.names(only.as_deref()), limit))
-    }
-
-    /// Values of `name` among the series that fit, sorted, each once; at most `limit` (0 = all).
-    ///
-    /// # Errors
-    /// As [`Head::select`].
-    pub fn label_values(
-        &self,
-        tenant: &TenantId,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let Some(tenant) = self.tenant(tenant) else { return Ok(Vec::new()) };
-        let tables = tenant.tables.read();
-        let only = self.fitting(&tenant, &tables, selector, ctx)?;
-        Ok(tables.values(name, only.as_deref(), limit).into_iter().map(str::to_owned).collect())
-    }
-
-    /// Series that fit matchers and range; `None` when all do.
-    fn fitting(
-        &self,
-        tenant: &TenantHead,
-        tables: &Tables,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Option<Vec<u32>>, QueryError> {
-        ctx.check()?;
-        let covers = self.range_covers(tenant, selector.range) && self.has_no_empty_series(tenant, tables);
-        if covers && selector.matchers.is_empty() {
-            return Ok(None);
-        }
-        let mut ids = select_refs(tables, selector.matchers)?;
-        if covers {
-            return Ok(Some(ids));
-        }
-        let mut kept = Vec::with_capacity(ids.len());
-        for run in page_runs(&ids) {
-            ctx.check()?;
-            let stripe = self.series.stripes[stripe_of(run[0])].lock();
-            let fits = |id: u32| {
-                let floats = stripe.hot(id).is_some_and(|hot| overlaps(&stripe, hot, selector.range));
-                floats || stripe.has_histograms_in(id, selector.range)
-            };
-            kept.extend(run.iter().copied().filter(|&id| fits(id)));
-        }
-        ids = kept;
-        Ok(Some(ids))
-    }
-
-    /// Whether every series has samples. After a look that finds it so, the next ones are spared.
-    fn has_no_empty_series(&self, tenant: &TenantHead, tables: &Tables) -> bool {
-        match tenant.empty_series.load(Ordering::Relaxed) {
-            EMPTY_NONE => return true,
-            EMPTY_SOME => return false,
-            _ => {}
-        }
-        let ids = tables.live_ids();
-        let all = page_runs(&ids).all(|run| {
-            let stripe = self.series.stripes[stripe_of(run[0])].lock();
-            run.iter().all(|&id| stripe.hot(id).is_none() || !stripe.is_empty(id))
-        });
-        let seen = if all { EMPTY_NONE } else { EMPTY_SOME };
-        // A deletion that came meanwhile knows better.
-        let noted =
-            tenant.empty_series.compare_exchange(EMPTY_UNKNOWN, seen, Ordering::Relaxed, Ordering::Relaxed);
-        all && noted != Err(EMPTY_SOME)
-    }
-
-    /// Whether all windows of the tenant lie in `range`.
-    fn range_covers(&self, tenant: &TenantHead, range: TimeRange) -> bool {
-        let windows = tenant.windows.lock();
-        let inside =
-            |start: &i64| range.start <= *start && start.saturating_add(self.options.window_ms) <= range.end;
-        windows.by_start.keys().all(inside)
-    }
 }
 
 /// Runs of ascending ids that share a page, and so a stripe.
 pub(crate) fn page_runs(ids: &[u32]) -> impl Iterator<Item = &[u32]> {
     let page = |id: u32| id as usize / PAGE_SLOTS;
     ids.chunk_by(move |&a, &b| page(a) == page(b))
-}
-
-fn sorted(mut found: Vec<&str>, limit: usize) -> Vec<String> {
-    found.sort_unstable();
-    if limit > 0 {
-        found.truncate(limit);
-    }
-    found.into_iter().map(str::to_owned).collect()
 }
 
 #[cfg(all(test, not(loom)))]

@@ -9,18 +9,21 @@ mod lookup;
 mod members;
 mod memory;
 mod order;
+mod project;
 mod runs;
 mod search;
 
 pub(crate) use load::LoadScratch;
 pub use lookup::Cardinality;
+pub(crate) use lookup::IdSet;
 use members::Members;
 pub(crate) use order::sort_by_labels;
+pub(crate) use project::{Groups, LeastRows};
 use search::Searches;
 
 use chronolith_base::hash::{FixedState, HashTable};
 use chronolith_model::Labels;
-use chronolith_model::labels::LabelsBuilder;
+use chronolith_model::labels::{LabelsBuilder, LabelsKey};
 use parking_lot::Mutex;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -57,6 +60,9 @@ struct Pair {
 /// See the module.
 pub(crate) struct Tables {
     seed: u64,
+    /// How often the tables of this tenant were built anew: numbers of pairs and rows hold within a
+    /// generation.
+    generation: u32,
     text: String,
     names: Vec<Name>,
     name_table: HashTable<u32>,
@@ -83,6 +89,7 @@ impl Tables {
     pub(crate) fn new(seed: u64) -> Tables {
         Tables {
             seed,
+            generation: 0,
             text: String::new(),
             names: Vec::new(),
             name_table: HashTable::new(),
@@ -183,6 +190,7 @@ impl Tables {
     /// Empty tables with room for the live series of these.
     pub(crate) fn empty_copy(&self) -> Tables {
         let mut fresh = Tables::new(self.seed);
+        fresh.generation = self.generation.wrapping_add(1);
         // And for some more, so that the next series does not pay for growth at once.
         let live_count = self.live_count() + self.live_count() / 8;
         fresh.ids.reserve(live_count);
@@ -206,18 +214,20 @@ impl Tables {
     }
 
     /// As [`Tables::labels`] for ids that ascend from call to call: `place` is 0 at first and says where the last one was.
-    pub(crate) fn labels_from(
-        &self,
-        place: &mut usize,
-        id: u32,
-        builder: &mut LabelsBuilder,
-    ) -> Option<Labels> {
+    pub(crate) fn labels_from(&self, place: &mut usize, id: u32, scratch: &mut LabelsKey) -> Option<Labels> {
         let idx = self.live_idx_from(place, id)?;
-        builder.clear();
-        for (name, value) in self.pairs_of(idx) {
-            builder.push(name, value);
-        }
-        Some(builder.finish())
+        Some(self.labels_of_row(idx, scratch))
+    }
+
+    /// Labels of the series in a row.
+    fn labels_of_row(&self, idx: usize, scratch: &mut LabelsKey) -> Labels {
+        scratch.set_sorted(self.pairs_of(idx));
+        scratch.to_labels()
+    }
+
+    /// See the field.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Whether the series is there.

@@ -318,6 +318,29 @@ pub trait Queryable: Send + Sync {
         self.select(selector, ctx)
     }
 
+    /// As [`Queryable::select`], for `count` and `group`: a reader that groups the series by some of their
+    /// labels and asks of each whether it has a sample that is not a staleness marker.
+    ///
+    /// A source may leave out the other labels, the values and the start times; several series then have the
+    /// same labels, and the series of a group come in any order. If only the newest samples are needed, the
+    /// groups come in the order of the first series of each, as `select` yields them, whose newest sample is
+    /// not a staleness marker. Groups without such a series come last. If all samples are needed, the order
+    /// of the groups is not defined.
+    ///
+    /// # Errors
+    /// As the source.
+    fn select_presence(
+        &self,
+        selector: &Selector<'_>,
+        hints: &PresenceHints<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        match hints.samples {
+            SampleNeed::All => self.select(selector, ctx),
+            SampleNeed::Newest => self.select_newest(selector, ctx),
+        }
+    }
+
     /// What [`Queryable::select`] and reading all of it would take, from postings and counts alone; without
     /// matchers, from counts alone. `None` if the source cannot tell.
     ///
@@ -353,6 +376,47 @@ pub trait Queryable: Send + Sync {
         limit: usize,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError>;
+}
+
+/// The labels that an aggregation groups by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Projection<'a> {
+    /// Label names, ascending.
+    pub names: &'a [&'a str],
+    /// Whether `names` are the labels that are used; else they are those that are not.
+    pub include: bool,
+}
+
+impl Projection<'_> {
+    /// Returns true if the label is used.
+    #[must_use]
+    pub fn uses(&self, name: &str) -> bool {
+        self.names.binary_search(&name).is_ok() == self.include
+    }
+
+    /// Returns true if no label is used: all series are one group.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.include && self.names.is_empty()
+    }
+}
+
+/// The samples of a series that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SampleNeed {
+    /// All in the range.
+    All,
+    /// The newest in the range.
+    Newest,
+}
+
+/// What [`Queryable::select_presence`] is used for.
+#[derive(Debug, Clone, Copy)]
+pub struct PresenceHints<'a> {
+    /// Samples of which time and staleness are read.
+    pub samples: SampleNeed,
+    /// Labels that are read.
+    pub projection: Projection<'a>,
 }
 
 /// Series of a vector as batches: for sources that have all series at hand.

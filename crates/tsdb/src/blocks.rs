@@ -89,6 +89,12 @@ impl BlockStore {
         self.pool.open(&blocks.dir, entry)
     }
 
+    /// Returns true if `tenant` has blocks in `range`; opens none.
+    pub(crate) fn any_in_range(&self, tenant: &TenantId, range: TimeRange) -> bool {
+        let blocks = self.tenants.read().get(tenant).cloned();
+        blocks.is_some_and(|blocks| !blocks.in_range(range).is_empty())
+    }
+
     /// The open blocks of `tenant` in `range`, earlier written samples first; they stay open while they are held.
     pub(crate) fn open_in_range(
         &self,

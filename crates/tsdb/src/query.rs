@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use chronolith_block::Block;
 use chronolith_head::Head;
-use chronolith_model::query::{ReadEstimate, SERIES_PER_BATCH_MAX, VecBatches};
+use chronolith_model::query::{PresenceHints, ReadEstimate, SERIES_PER_BATCH_MAX, SampleNeed, VecBatches};
 use chronolith_model::{
     DuplicatePolicy, Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
     SeriesRead, TenantId, TimeRange,
@@ -111,6 +111,27 @@ impl Queryable for TenantQueryable {
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         let head = self.head.select_newest(&self.tenant, selector, ctx)?;
         self.select_from(head, selector.range, ctx, |block| block.select_newest(selector, ctx))
+    }
+
+    /// From the head alone where no block has samples in the range: merging series takes all their labels.
+    fn select_presence(
+        &self,
+        selector: &Selector<'_>,
+        hints: &PresenceHints<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        let has_blocks = || self.blocks.any_in_range(&self.tenant, selector.range);
+        if !has_blocks() {
+            let head = self.head.select_presence(&self.tenant, selector, hints, ctx)?;
+            // A window may have been flushed meanwhile, and its series may have left the head.
+            if !has_blocks() {
+                return Ok(head);
+            }
+        }
+        match hints.samples {
+            SampleNeed::All => self.select(selector, ctx),
+            SampleNeed::Newest => self.select_newest(selector, ctx),
+        }
     }
 
     /// Series of the source that has most of them, since most series are in all sources; samples of all.

@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use chronolith_base::clock::Clock;
 use chronolith_base::{Env, ManualClock, MemoryBudget};
+use chronolith_model::query::{PresenceHints, Projection, SampleNeed};
 use chronolith_model::{
-    Columns, Labels, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
+    Columns, Labels, Matcher, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
 };
 
 use crate::head::Head;
 use crate::options::HeadOptions;
 use crate::progress::ReplayProgress;
 use crate::stripe::PAGE_SLOTS;
+
+const SERIES_COUNT: usize = 3 * PAGE_SLOTS;
 
 /// A clock that creates a series whenever a query asks for the time, and fails if the lock for that is taken.
 struct CreatingClock {
@@ -54,11 +57,8 @@ impl Clock for CreatingClock {
     }
 }
 
-/// A select of all series held the lock of the index from its first to its last series: whoever created one
-/// meanwhile waited for all of it, and every other query behind that. Now each page of series is a hold of
-/// its own.
-#[test]
-fn series_are_created_between_the_pages_of_a_select() {
+/// A head with some pages of series, a context that creates a series at each check, and the count of those.
+fn filled() -> (Arc<Head>, ReadContext, Arc<CreatingClock>) {
     let (env, clock, _) = Env::fake(1000, 1);
     let options = HeadOptions {
         free_bytes_min: 0,
@@ -66,13 +66,56 @@ fn series_are_created_between_the_pages_of_a_select() {
         ..HeadOptions::new(PathBuf::from("/d"))
     };
     let (head, _) = Head::open(&env, options, &ReplayProgress::default()).unwrap();
-    let count = 3 * PAGE_SLOTS;
-    (0..count).for_each(|idx| create(&head, idx));
+    (0..SERIES_COUNT).for_each(|idx| create(&head, idx));
     let head = Arc::new(head);
     let creating =
         Arc::new(CreatingClock { head: head.clone(), inner: clock, created_count: AtomicUsize::new(0) });
     let budget = MemoryBudget::new("query", u64::MAX);
     let ctx = ReadContext::new(creating.clone(), u64::MAX - 1, budget);
+    (head, ctx, creating)
+}
+
+/// Names and values of labels, and what `count` selects, held the lock of the index for all of their series.
+#[test]
+fn series_are_created_between_the_pages_of_label_lists() {
+    let (head, ctx, creating) = filled();
+    let tenant = TenantId::new("a").unwrap();
+    let matchers = [Matcher::equal("__name__", "up")];
+    let created_by = |list: &dyn Fn(&Selector<'_>)| {
+        let before = creating.created_count.load(Ordering::Relaxed);
+        list(&Selector { matchers: &matchers, range: TimeRange::new(0, 2000) });
+        creating.created_count.load(Ordering::Relaxed) - before
+    };
+    let names = created_by(&|selector| {
+        let names = head.label_names(&tenant, selector, 0, &ctx).unwrap();
+        assert_eq!(names, ["__name__", "instance"]);
+    });
+    let values = created_by(&|selector| {
+        let values = head.label_values(&tenant, "instance", selector, 0, &ctx).unwrap();
+        assert!(values.len() >= SERIES_COUNT && values.is_sorted());
+    });
+    let hints = PresenceHints {
+        samples: SampleNeed::Newest,
+        projection: Projection { names: &["instance"], include: true },
+    };
+    let counted = created_by(&|selector| {
+        let mut series = Vec::new();
+        let mut batches = head.select_presence(&tenant, selector, &hints, &ctx).unwrap();
+        while batches.next_batch(&mut series).unwrap() {}
+        assert!(series.len() >= SERIES_COUNT && series.is_sorted_by(|a, b| a.labels < b.labels));
+    });
+    for created_count in [names, values, counted] {
+        assert!(created_count > SERIES_COUNT / PAGE_SLOTS, "a hold has a page at most: {created_count}");
+    }
+}
+
+/// A select of all series held the lock of the index from its first to its last series: whoever created one
+/// meanwhile waited for all of it, and every other query behind that. Now each page of series is a hold of
+/// its own.
+#[test]
+fn series_are_created_between_the_pages_of_a_select() {
+    let (head, ctx, creating) = filled();
+    let count = SERIES_COUNT;
     let selector = Selector { matchers: &[], range: TimeRange::new(0, 2000) };
     let found = head.select(&TenantId::new("a").unwrap(), &selector, &ctx).unwrap();
     let created_count = creating.created_count.load(Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Reading the tables: the index contract of `model`, values and names, cardinality, sizes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronolith_base::hash::HashSet;
@@ -161,57 +162,56 @@ impl Tables {
         out.truncate(kept);
     }
 
-    /// Names of live series; of the series `only` if given. Any order, each once.
-    pub(crate) fn names(&self, only: Option<&[u32]>) -> Vec<&str> {
-        match only {
-            None => {
-                let is_used = |&n: &u32| {
-                    self.names[n as usize].pairs.iter().any(|&p| self.pairs[p as usize].live_count > 0)
-                };
-                (0..self.names.len() as u32).filter(is_used).map(|n| self.name_text(n)).collect()
-            }
-            Some(ids) => {
-                let mut names = HashSet::default();
-                self.for_each_pair(ids, |pair| {
-                    names.insert(self.pairs[pair as usize].name);
-                });
-                names.into_iter().map(|n| self.name_text(n)).collect()
-            }
-        }
+    /// Label names of live series, in any order, each once. Cost: the names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let is_live = |pair: &u32| self.pairs[*pair as usize].live_count > 0;
+        let used = move |name: &u32| self.names[*name as usize].pairs.iter().any(is_live);
+        (0..self.names.len() as u32).filter(used).map(|name| self.name_text(name))
     }
 
-    /// Values of `name` among live series, at most `limit` (0 = all); among the series `only`, ascending, if given.
-    /// Sorted, each once. Cost: the values; the first time, sorting them.
-    pub(crate) fn values(&self, name: &str, only: Option<&[u32]>, limit: usize) -> Vec<&str> {
+    /// Values of `name` among live series, sorted, each once. Cost: the values; the first time, sorting them.
+    pub(crate) fn values(&self, name: &str, limit: usize) -> Vec<String> {
         let Some(name) = self.find_name(name) else { return Vec::new() };
-        let limit = if limit == 0 { usize::MAX } else { limit };
-        let pairs = &self.names[name as usize].pairs;
-        let text = |&pair: &u32| self.pair_text(pair).1;
-        match only {
-            None => {
-                let is_live = |pair: &u32| self.pairs[*pair as usize].live_count > 0;
-                let order = self.pairs_by_value(name);
-                order.iter().filter(|pair| is_live(pair)).take(limit).map(text).collect()
+        let is_live = |pair: &&u32| self.pairs[**pair as usize].live_count > 0;
+        let text = |&pair: &u32| self.pair_text(pair).1.to_owned();
+        self.pairs_by_value(name).iter().filter(is_live).take(limit).map(text).collect()
+    }
+
+    /// Adds the label names of the live series among ascending `ids` to `out`.
+    pub(crate) fn collect_names(&self, ids: &[u32], out: &mut BTreeSet<String>) {
+        let mut seen = HashSet::default();
+        self.for_each_pair(ids, |pair| {
+            let name = self.pairs[pair as usize].name;
+            if seen.insert(name) && !out.contains(self.name_text(name)) {
+                out.insert(self.name_text(name).to_owned());
             }
-            Some(ids) if ids.len() < pairs.len() / 4 => {
-                let mut found = HashSet::default();
-                self.for_each_pair(ids, |pair| {
-                    if self.pairs[pair as usize].name == name {
-                        found.insert(pair);
-                    }
-                });
-                let mut values: Vec<&str> = found.iter().map(text).collect();
-                values.sort_unstable();
-                values.truncate(limit);
-                values
+        });
+    }
+
+    /// Adds the values of `name` of the live series among ascending `ids` to `out`.
+    pub(crate) fn collect_values(&self, name: &str, ids: &[u32], out: &mut BTreeSet<String>) {
+        let Some(name) = self.find_name(name) else { return };
+        let mut seen = HashSet::default();
+        self.for_each_pair(ids, |pair| {
+            if self.pairs[pair as usize].name == name && seen.insert(pair) {
+                let value = self.pair_text(pair).1;
+                if !out.contains(value) {
+                    out.insert(value.to_owned());
+                }
             }
-            Some(ids) => {
-                let members = IdSet::new(ids);
-                let has_one = |pair: &u32| self.pairs[*pair as usize].postings.any(|id| members.contains(id));
-                let order = self.pairs_by_value(name);
-                order.iter().filter(|pair| has_one(pair)).take(limit).map(text).collect()
-            }
-        }
+        });
+    }
+
+    /// All pairs of a label name in order of value, dead ones included; they hold for this generation of the
+    /// tables.
+    pub(crate) fn pairs_of_name(&self, name: &str) -> Arc<[u32]> {
+        self.find_name(name).map_or_else(|| Arc::from([]), |name| self.pairs_by_value(name))
+    }
+
+    /// Appends the values of those `pairs` that a series of `ids` has or had.
+    pub(crate) fn values_of_series(&self, pairs: &[u32], ids: &IdSet, out: &mut Vec<String>) {
+        let has_one = |pair: &&u32| self.pairs[**pair as usize].postings.any(|id| ids.contains(id));
+        out.extend(pairs.iter().filter(has_one).map(|&pair| self.pair_text(pair).1.to_owned()));
     }
 
     /// All pairs of a name in order of value.
@@ -229,7 +229,8 @@ impl Tables {
     }
 
     fn for_each_pair(&self, ids: &[u32], mut visit: impl FnMut(u32)) {
-        for idx in ids.iter().filter_map(|&id| self.live_idx(id)) {
+        let mut place = 0;
+        for idx in ids.iter().filter_map(|&id| self.live_idx_from(&mut place, id)) {
             self.members_of(idx).iter().for_each(|&pair| visit(pair));
         }
     }
@@ -290,14 +291,14 @@ pub(super) fn position_from(ids: &[u32], from: usize, id: u32) -> usize {
 }
 
 /// Ids as bits.
-struct IdSet {
+pub(crate) struct IdSet {
     first: u32,
     bits: Vec<u64>,
 }
 
 impl IdSet {
     /// Of ascending ids.
-    fn new(ids: &[u32]) -> IdSet {
+    pub(crate) fn new(ids: &[u32]) -> IdSet {
         let (first, last) = (ids.first().copied().unwrap_or(0), ids.last().copied().unwrap_or(0));
         let mut bits = vec![0; (last - first) as usize / 64 + 1];
         for &id in ids {

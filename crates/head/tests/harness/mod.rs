@@ -12,9 +12,11 @@ use chronolith_base::{Env, ManualClock, MemDisk};
 use chronolith_head::{
     DeleteProgress, Head, HeadError, HeadOptions, ReplayProgress, ReplayReport, SyncMode, WriteError,
 };
+use chronolith_model::query::{PresenceHints, Projection, SampleNeed};
+use chronolith_model::sample::is_stale;
 use chronolith_model::{
-    Columns, Labels, MatchOp, Matcher, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
-    WriteOutcome,
+    Columns, Labels, MatchOp, Matcher, ReadContext, Selector, SeriesRead, TenantId, TenantLimits, TimeRange,
+    WriteBatch, WriteOutcome,
 };
 
 /// Where the clock stands.
@@ -103,6 +105,7 @@ pub fn read(world: &World, head: &Head, name: &str, matchers: &[Matcher], range:
     let selector = Selector { matchers, range };
     let out = read_once(world, head, name, &selector);
     check_newest(world, head, name, &selector, &out);
+    check_presence(world, head, name, &selector);
     check_values(world, head, name, &selector, &out);
     out
 }
@@ -141,6 +144,65 @@ fn check_newest(world: &World, head: &Head, name: &str, selector: &Selector<'_>,
     let last = |samples: &BTreeMap<i64, u64>| samples.iter().next_back().map(|(time, bits)| (*time, *bits));
     let want: BTreeMap<_, _> = all.iter().filter_map(|(key, all)| Some((key.clone(), last(all)?))).collect();
     assert_eq!(newest, want, "the newest samples in {:?}", selector.range);
+}
+
+/// Times and staleness of the samples of some series.
+type Marks = Vec<Vec<(i64, bool)>>;
+
+/// Whoever groups series and asks for presence alone gets the groups of all series, and what they have.
+pub fn check_presence(world: &World, head: &Head, name: &str, selector: &Selector<'_>) {
+    let all = head.select(&tenant(name), selector, &world.context()).expect("select works");
+    let choices: [(&[&str], bool); 5] =
+        [(&[], true), (&["job"], true), (&["instance", "none"], true), (&["instance"], false), (&[], false)];
+    for (names, include) in choices {
+        for samples in [SampleNeed::All, SampleNeed::Newest] {
+            let projection = Projection { names, include };
+            let hints = PresenceHints { samples, projection };
+            let ctx = world.context();
+            let mut batches =
+                head.select_presence(&tenant(name), selector, &hints, &ctx).expect("select works");
+            let mut found = Vec::new();
+            while batches.next_batch(&mut found).expect("memory answers") {}
+            let (groups, order) = groups_of(&found, selector.range, &hints);
+            let (want, want_order) = groups_of(&all, selector.range, &hints);
+            assert_eq!(groups, want, "{hints:?} in {:?}", selector.range);
+            if samples == SampleNeed::Newest {
+                assert_eq!(order, want_order, "{hints:?} in {:?}", selector.range);
+            }
+        }
+    }
+}
+
+/// Groups with what their series have; and in order of the first series of each whose newest sample is not
+/// stale.
+fn groups_of(
+    all: &[SeriesRead],
+    range: TimeRange,
+    hints: &PresenceHints<'_>,
+) -> (BTreeMap<Labels, Marks>, Vec<Labels>) {
+    let (mut groups, mut order): (BTreeMap<Labels, Marks>, Vec<Labels>) = Default::default();
+    for one in all {
+        let mut columns = Columns::default();
+        one.samples.read(range, &mut columns).expect("samples read");
+        let mut marks: Vec<(i64, bool)> = columns
+            .times
+            .iter()
+            .zip(&columns.values)
+            .map(|(&time, &value)| (time, is_stale(value)))
+            .collect();
+        if hints.samples == SampleNeed::Newest {
+            marks = marks.split_off(marks.len().saturating_sub(1));
+        }
+        let group = one.labels.filtered(|name| hints.projection.uses(name));
+        if marks.last().is_some_and(|(_, stale)| !stale) && !order.contains(&group) {
+            order.push(group.clone());
+        }
+        if !marks.is_empty() {
+            groups.entry(group).or_default().push(marks);
+        }
+    }
+    groups.values_mut().for_each(|series| series.sort());
+    (groups, order)
 }
 
 /// Values come sorted, each once, and those of all series with samples are among them.

@@ -6,7 +6,7 @@
 
 use chronolith_base::hash;
 
-use super::{Arc, Labels, LabelsIter};
+use super::{Arc, Labels, LabelsIter, put_str};
 
 /// A selection of labels.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +15,21 @@ pub struct LabelsKey {
 }
 
 impl LabelsKey {
+    /// Makes this the labels of `pairs`: names ascend, each once, and no value is empty.
+    pub fn set_sorted<'a>(&mut self, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
+        self.text.clear();
+        let mut last = None;
+        for (name, value) in pairs {
+            debug_assert!(
+                last.is_none_or(|last| last < name) && !value.is_empty(),
+                "sorted, without empty values"
+            );
+            last = Some(name);
+            put_str(&mut self.text, name);
+            put_str(&mut self.text, value);
+        }
+    }
+
     /// Makes this the labels of these names, which must ascend.
     pub fn keep(&mut self, labels: &Labels, names: &[&str]) {
         debug_assert!(names.is_sorted(), "names ascend");
@@ -165,6 +180,8 @@ mod tests {
             let chosen = pairs.iter().enumerate().filter(|(at, _)| present >> at & 1 == 1);
             let labels = Labels::from_pairs(chosen.map(|(_, pair)| *pair));
             let mut key = LabelsKey::default();
+            key.set_sorted(labels.iter());
+            assert!(key.is(&labels) && key.to_labels() == labels);
             for mask in 0..1 << all.len() {
                 let names: Vec<&str> =
                     (0..all.len()).filter(|at| mask >> at & 1 == 1).map(|at| all[at]).collect();

@@ -8,6 +8,7 @@ pub(crate) mod rank;
 
 use chronolith_model::Labels;
 use chronolith_model::labels::LabelsKey;
+use chronolith_model::query::Projection;
 
 use super::METADATA_LABELS;
 use super::rollup::moments::{self, Mean, Sum};
@@ -31,6 +32,11 @@ impl<'q> Grouping<'q> {
         }
         names.sort_unstable();
         Grouping { names, without: aggregate.without }
+    }
+
+    /// The labels that make a group.
+    pub(crate) fn projection(&self) -> Projection<'_> {
+        Projection { names: &self.names, include: !self.without }
     }
 
     /// Whether all series are in one group.

@@ -5,9 +5,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use chronolith_model::query::{PresenceHints, SampleNeed};
 use chronolith_model::{SeriesBatches, SeriesRead};
 
 use super::EvalError;
+use super::aggregate::Grouping;
 use super::annotation::order::Origin;
 use super::grid::Windows;
 use super::histogram::growth::RangeNotes;
@@ -16,7 +18,7 @@ use super::run::{Hold, Run};
 use super::samples::{RangeSamples, SampleParts};
 use super::select::{InstantField, latest, latest_idx, latest_mixed};
 use super::series::{ABSENT, SeriesOperator, StepSeries};
-use super::share::selection::{self, Wanted};
+use super::share::selection;
 use super::window::{RangeFn, RangeScratch, emit_notes};
 use crate::ast::VectorSelector;
 
@@ -74,14 +76,46 @@ impl<'q> Leaf<'q> {
         parts: SampleParts,
         function: LeafFn<'q>,
     ) -> Result<Leaf<'q>, EvalError> {
+        Leaf::with_hint(run, selector, windows, parts, function, None)
+    }
+
+    /// An instant selector below an aggregation that counts the series of its groups: which steps have a
+    /// value is exact, what it is and the labels that do not make a group are not.
+    pub(crate) fn counted(
+        run: &'q Run<'q>,
+        selector: &'q VectorSelector,
+        windows: Windows,
+        parts: SampleParts,
+        grouping: &Grouping<'_>,
+    ) -> Result<Leaf<'q>, EvalError> {
+        // The groups of several steps would have to be ordered by their first series with a value in any
+        // step.
+        let hint = Some(grouping).filter(|grouping| grouping.is_one() || windows.grid.count == 1);
+        Leaf::with_hint(run, selector, windows, parts, LeafFn::Instant(InstantField::Value), hint)
+    }
+
+    fn with_hint(
+        run: &'q Run<'q>,
+        selector: &'q VectorSelector,
+        windows: Windows,
+        parts: SampleParts,
+        function: LeafFn<'q>,
+        counted_by: Option<&Grouping<'_>>,
+    ) -> Result<Leaf<'q>, EvalError> {
         let range = windows.read_range();
         let selector = chronolith_model::Selector { matchers: &selector.matchers, range };
         // Resets of histograms may be told by the sample before.
         let newest_is_enough = windows.grid.count == 1
-            && !parts.stats_only
+            && (!parts.stats_only || counted_by.is_some())
             && matches!(function, LeafFn::Instant(InstantField::Value | InstantField::Time));
-        let wanted = if newest_is_enough { Wanted::Newest } else { Wanted::All };
-        let batches = selection::select(run, &selector, wanted)?;
+        let samples = if newest_is_enough { SampleNeed::Newest } else { SampleNeed::All };
+        let batches = match counted_by {
+            None => selection::select(run, &selector, samples)?,
+            Some(grouping) => {
+                let hints = PresenceHints { samples, projection: grouping.projection() };
+                selection::select_presence(run, &selector, &hints)?
+            }
+        };
         Ok(Leaf {
             run,
             windows,
@@ -111,6 +145,12 @@ impl<'q> Leaf<'q> {
             batch.iter().map(|series| series.samples.sample_count_hint()).sum::<usize>()
         };
         let mut samples = count_samples(&batch);
+        // One sample per series: handing series to threads, and results back, takes longer than computing
+        // them.
+        if samples <= batch.len() {
+            self.batch = batch.into_iter();
+            return Ok(true);
+        }
         let step_count = self.windows.grid.count;
         let values = |batch: &[SeriesRead]| batch.len().saturating_mul(step_count);
         while self.more && samples < PARALLEL_SAMPLES_WANTED && values(&batch) < PARALLEL_VALUES_MAX {

@@ -45,6 +45,8 @@ pub(crate) struct Planner<'q> {
     run: &'q Run<'q>,
     /// Whether selectors stand below a function that asks for nothing but count and sum of histograms.
     stats: Cell<StatsScope>,
+    /// The `count` or `group` whose operand is planned next, until that operand is: only a selector uses it.
+    counted_by: Cell<Option<&'q Aggregate>>,
     /// Parts that are computed once; none where one use is planned by itself.
     shared: Shared<'q>,
 }
@@ -207,6 +209,10 @@ impl<'q> Planner<'q> {
         field: InstantField,
     ) -> Result<BoxOperator<'q>, EvalError> {
         let windows = self.instant_windows(selector, grid)?;
+        if let (InstantField::Value, Some(aggregate)) = (field, self.counted_by.take()) {
+            let grouping = Grouping::new(aggregate);
+            return Ok(Box::new(Leaf::counted(self.run, selector, windows, self.parts(), &grouping)?));
+        }
         Ok(Box::new(Leaf::new(self.run, selector, windows, self.parts(), LeafFn::Instant(field))?))
     }
 
@@ -254,6 +260,8 @@ impl<'q> Planner<'q> {
             op => {
                 let param =
                     if op == AggregateOp::Quantile { param()? } else { StepScalar::Constant(f64::NAN) };
+                let counts = matches!(op, AggregateOp::Count | AggregateOp::Group);
+                self.counted_by.set(counts.then_some(aggregate));
                 let inner = self.fold_input(&aggregate.expr, grid)?;
                 if let (AggregateOp::Quantile, Some(expr)) = (op, &aggregate.param) {
                     self.warn_of_quantile(&beyond(&param, 0.0, 1.0), expr, span);

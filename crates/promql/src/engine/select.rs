@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use chronolith_model::query::SampleNeed;
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, FloatHistogram, Matcher, QueryError, Selector, SeriesBatches, SeriesRead};
 
@@ -14,7 +15,7 @@ use super::EvalError;
 use super::grid::Windows;
 use super::run::{Hold, Run};
 use super::series::ABSENT;
-use super::share::selection::{self, Wanted};
+use super::share::selection;
 
 /// Series of a selector with the samples of their windows, one series at a time.
 pub(crate) struct SeriesReader<'q> {
@@ -36,7 +37,7 @@ impl<'q> SeriesReader<'q> {
         parts: SampleParts,
     ) -> Result<SeriesReader<'q>, EvalError> {
         let selector = Selector { matchers, range: windows.read_range() };
-        let batches = selection::select(run, &selector, Wanted::All)?;
+        let batches = selection::select(run, &selector, SampleNeed::All)?;
         Ok(SeriesReader {
             run,
             windows,

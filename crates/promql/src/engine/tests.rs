@@ -3,6 +3,7 @@
 //! at once, matching of vectors, limits, hostile sizes.
 
 mod agree;
+mod presence;
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use chronolith_base::hash::HashMap;
 use super::survey::{Class, Survey, places};
 use super::traced::watched;
 use super::{Planner, StatsScope};
-use crate::ast::Expr;
+use crate::ast::{Expr, ExprKind};
 use crate::engine::aggregate::fold::FoldInput;
 use crate::engine::annotation::SetAside;
 use crate::engine::grid::Grid;
@@ -57,7 +57,7 @@ impl<'q> Planner<'q> {
 
     /// Shares nothing.
     fn alone(run: &'q Run<'q>, stats: StatsScope) -> Planner<'q> {
-        Planner { run, stats: Cell::new(stats), shared: Shared::default() }
+        Planner { run, stats: Cell::new(stats), counted_by: Cell::new(None), shared: Shared::default() }
     }
 
     /// All is planned: parts know their uses now.
@@ -108,8 +108,12 @@ impl<'q> Planner<'q> {
     /// What an aggregation folds: a shared part gives its series to the aggregation as they are computed.
     pub(super) fn fold_input(&self, expr: &'q Expr, grid: Grid) -> Result<FoldInput<'q>, EvalError> {
         let expr = unwrap_parens(expr);
+        let counted_by = self.counted_by.take();
         let Some(key) = self.repeated(expr, grid) else {
-            return Ok(FoldInput::Alone(self.vector(expr, grid)?));
+            self.counted_by.set(counted_by.filter(|_| matches!(expr.kind, ExprKind::Selector(_))));
+            let inner = self.vector(expr, grid);
+            self.counted_by.set(None);
+            return Ok(FoldInput::Alone(inner?));
         };
         let begun = self.shared.parts.borrow().get(&key.0).is_some_and(|planned| planned.part.has_begun());
         if begun {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chronolith_base::Reservation;
 use chronolith_base::hash::{HashMap, HashSet};
-use chronolith_model::query::SERIES_PER_BATCH_MAX;
+use chronolith_model::query::{PresenceHints, SERIES_PER_BATCH_MAX, SampleNeed};
 use chronolith_model::{
     Columns, Labels, Matcher, QueryError, SampleSource, Selector, SeriesBatches, SeriesRead, TimeRange,
 };
@@ -29,21 +29,12 @@ const SERIES_BYTES: usize = 512;
 /// Matchers in an order that does not depend on how they are written.
 pub(crate) type MatcherSet = Vec<(Arc<str>, u8, Arc<str>)>;
 
-/// Which samples of a series are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Wanted {
-    /// All in the range.
-    All,
-    /// The newest alone.
-    Newest,
-}
-
 #[derive(PartialEq, Eq, Hash)]
 struct SelectionKey {
     matchers: MatcherSet,
     start_ms: i64,
     end_ms: i64,
-    wanted: Wanted,
+    samples: SampleNeed,
 }
 
 /// The selections of a query that occur more than once.
@@ -77,11 +68,11 @@ pub(crate) fn matcher_set(matchers: &[Matcher]) -> MatcherSet {
 pub(crate) fn select(
     run: &Run<'_>,
     selector: &Selector<'_>,
-    wanted: Wanted,
+    samples: SampleNeed,
 ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-    let from_source = || match wanted {
-        Wanted::All => run.source.select(selector, run.ctx),
-        Wanted::Newest => run.source.select_newest(selector, run.ctx),
+    let from_source = || match samples {
+        SampleNeed::All => run.source.select(selector, run.ctx),
+        SampleNeed::Newest => run.source.select_newest(selector, run.ctx),
     };
     let repeated = run.selections.repeated.get().filter(|repeated| !repeated.is_empty());
     let Some(repeated) = repeated else { return from_source() };
@@ -90,7 +81,7 @@ pub(crate) fn select(
         return from_source();
     }
     let TimeRange { start, end } = selector.range;
-    let key = SelectionKey { matchers, start_ms: start, end_ms: end, wanted };
+    let key = SelectionKey { matchers, start_ms: start, end_ms: end, samples };
     let mut open = run.selections.open.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(selection) = open.get(&key).filter(|selection| selection.join()) {
         run.note_shared();
@@ -99,6 +90,23 @@ pub(crate) fn select(
     let selection = Arc::new(Selection::new(run, from_source()?, selector.range));
     open.insert(key, selection.clone());
     Ok(Box::new(Reader { selection, at: 0 }))
+}
+
+/// Selects for an aggregation that uses neither values nor other labels than those of `hints`. Matchers that
+/// occur more than once are selected with all labels, so that series are looked up once.
+///
+/// # Errors
+/// As the source.
+pub(crate) fn select_presence(
+    run: &Run<'_>,
+    selector: &Selector<'_>,
+    hints: &PresenceHints<'_>,
+) -> Result<Box<dyn SeriesBatches>, QueryError> {
+    let repeated = run.selections.repeated.get();
+    if repeated.is_some_and(|repeated| repeated.contains(&matcher_set(selector.matchers))) {
+        return select(run, selector, hints.samples);
+    }
+    run.source.select_presence(selector, hints, run.ctx)
 }
 
 /// A selection and its readers.
