@@ -12,11 +12,20 @@ mod tests;
 
 /// A string with JSON's escapes.
 pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
     let bytes = text.as_bytes();
+    out.reserve(bytes.len() + 2);
+    out.push(b'"');
+    // PERF: most text has nothing to escape. Without an early exit the compiler compares 16 bytes per
+    // instruction:
+    //   cargo xtask bench label-endpoints
+    if !bytes.iter().fold(false, |found, &byte| found | needs_escape(byte)) {
+        out.extend_from_slice(bytes);
+        out.push(b'"');
+        return;
+    }
     let mut plain_from = 0;
     for (at, &byte) in bytes.iter().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+        if !needs_escape(byte) {
             continue;
         }
         out.extend_from_slice(&bytes[plain_from..at]);
@@ -32,6 +41,10 @@ pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     }
     out.extend_from_slice(&bytes[plain_from..]);
     out.push(b'"');
+}
+
+fn needs_escape(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 
 /// Anything that prints; writing to a `Vec` cannot fail.

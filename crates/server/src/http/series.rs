@@ -1,7 +1,6 @@
 //! `series`, `labels`, `label/<name>/values`: what is stored, by selectors.
 //! Holds: answers are sorted, each item once, over all `match[]`; collected items count in the query's budget.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -9,7 +8,9 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_base::Reservation;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{Labels, Matcher, QueryError, Queryable, ReadContext, Selector, TimeRange};
+use chronolith_model::{
+    Labels, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange,
+};
 use chronolith_promql::parser::parse_metric_selector;
 
 use super::error::ApiError;
@@ -19,8 +20,10 @@ use super::work::{self, Printer, TRUNCATED_WARNING};
 use crate::app::App;
 use crate::json;
 
-/// What a series, its place in a set included, costs beside its labels.
-const SET_ENTRY_BYTES: u64 = 64;
+/// What a string costs in a list beside its text.
+const STRING_BYTES: u64 = size_of::<String>() as u64;
+/// What a series costs in a list beside its labels.
+const SERIES_BYTES: u64 = size_of::<Labels>() as u64;
 
 pub(super) async fn series(
     State(app): State<Arc<App>>,
@@ -42,6 +45,7 @@ pub(super) async fn series(
         for matchers in &selectors {
             found.add_series(&*source, &Selector { matchers, range }, ctx)?;
         }
+        found.sort();
         let mut printer = Printer::open(ctx)?;
         printer.out.push(b'[');
         let shown = if limit == 0 { usize::MAX } else { limit };
@@ -108,13 +112,18 @@ async fn list(
             selectors.push(Vec::new());
         }
         let source = app.store()?.queryable(&call.tenant);
-        let mut found = BTreeSet::new();
+        let mut found = Vec::new();
         let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
         for matchers in &selectors {
             let names = ask(&*source, &Selector { matchers, range }, asked, ctx)?;
-            let bytes = names.iter().map(|name| name.len() as u64 + SET_ENTRY_BYTES).sum();
+            let bytes = names.iter().map(|name| name.len() as u64 + STRING_BYTES).sum();
             held.grow(bytes).map_err(QueryError::from)?;
             found.extend(names);
+        }
+        if selectors.len() > 1 {
+            // Stable: the strings of each selector are a sorted run, and runs are merged.
+            found.sort();
+            found.dedup();
         }
         let shown = if limit == 0 { usize::MAX } else { limit };
         let mut printer = Printer::open(ctx)?;
@@ -158,15 +167,17 @@ fn selector(text: &str) -> Result<Vec<Matcher>, ApiError> {
     parse_metric_selector(text).map_err(|why| ApiError::bad_request(why.to_string()))
 }
 
-/// Label sets, sorted, each once.
+/// Label sets of one selector after another; each sorted.
 struct Collected {
-    items: BTreeSet<Labels>,
+    items: Vec<Labels>,
+    selector_count: usize,
     held: Reservation,
 }
 
 impl Collected {
     fn new(ctx: &ReadContext) -> Result<Collected, ApiError> {
-        Ok(Collected { items: BTreeSet::new(), held: ctx.budget.reserve(0).map_err(QueryError::from)? })
+        let held = ctx.budget.reserve(0).map_err(QueryError::from)?;
+        Ok(Collected { items: Vec::new(), selector_count: 0, held })
     }
 
     fn add_series(
@@ -175,20 +186,28 @@ impl Collected {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<(), ApiError> {
-        let mut batches = source.select(selector, ctx)?;
+        self.selector_count += 1;
+        // The same series, but less of their samples is copied, of which none is read.
+        let mut batches = source.select_newest(selector, ctx)?;
         let mut batch = Vec::new();
         loop {
             let more = batches.next_batch(&mut batch)?;
             ctx.check()?;
-            for one in batch.drain(..) {
-                let bytes = one.labels.heap_bytes() as u64 + SET_ENTRY_BYTES;
-                if self.items.insert(one.labels) {
-                    self.held.grow(bytes).map_err(QueryError::from)?;
-                }
-            }
+            let bytes = |one: &SeriesRead| one.labels.heap_bytes() as u64 + SERIES_BYTES;
+            self.held.grow(batch.iter().map(bytes).sum()).map_err(QueryError::from)?;
+            self.items.extend(batch.drain(..).map(|one| one.labels));
             if !more {
                 return Ok(());
             }
+        }
+    }
+
+    /// Sorts the label sets of all selectors, and keeps each once.
+    fn sort(&mut self) {
+        if self.selector_count > 1 {
+            // Stable: the series of each selector are a sorted run, and runs are merged.
+            self.items.sort();
+            self.items.dedup();
         }
     }
 }

@@ -83,3 +83,19 @@ fn scalars_have_no_exponents_and_short_times() {
     assert_eq!(text(|out| put_scalar(out, 10_000, f64::NAN)), r#"[10,"NaN"]"#);
     assert_eq!(text(|out| put_time_short(out, 1_000_010)), "1000.01");
 }
+
+/// Text is copied at once if nothing in it needs an escape: one byte that does is found wherever it stands.
+#[test]
+fn bytes_to_escape_are_found_at_every_place() {
+    for len in 1..70 {
+        for at in 0..len {
+            for odd in ['"', '\\', '\n', '\u{1}', '\u{1f}', '\u{7f}', 'é'] {
+                let text: String = (0..len).map(|idx| if idx == at { odd } else { 'x' }).collect();
+                let mut out = Vec::new();
+                put_string(&mut out, &text);
+                let parsed: String = serde_json::from_slice(&out).expect("valid JSON");
+                assert_eq!(parsed, text);
+            }
+        }
+    }
+}
