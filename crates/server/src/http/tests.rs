@@ -158,82 +158,81 @@ async fn refusals_have_upstreams_texts() {
     }
 }
 
+/// Requests with several faults, and the text that Prometheus answers.
+const REFUSALS: &[(&str, &str)] = &[
+    (
+        "/api/v1/query_range?query=sum(&limit=x&start=",
+        r#"invalid parameter "limit": strconv.Atoi: parsing "x": invalid syntax"#,
+    ),
+    (
+        "/api/v1/query?query=sum(&timeout=x&lookback_delta=y",
+        r#"invalid parameter "timeout": cannot parse "x" to a valid duration"#,
+    ),
+    (
+        "/api/v1/query?query=sum(&lookback_delta=y",
+        r#"error parsing lookback delta duration: cannot parse "y" to a valid duration"#,
+    ),
+    (
+        "/api/v1/query_range?query=sum(&start=0&end=1&step=1",
+        r#"invalid parameter "query": 1:5: parse error: unclosed left parenthesis"#,
+    ),
+    ("/api/v1/query_exemplars?query=sum(", "1:5: parse error: unclosed left parenthesis"),
+    ("/api/v1/series?limit=x", "no match[] parameter provided"),
+    ("/api/v1/series?match[]=%zz", r#"error parsing form values: invalid URL escape "%zz""#),
+    ("/api/v1/labels?match[]=%7B%7D", "match[] must contain at least one non-empty matcher"),
+    ("/api/v1/label/job/values?match[]=up%7B", "1:4: parse error: unexpected end of input inside braces"),
+    (
+        "/api/v1/series?match[]=up%7B&end=x",
+        r#"invalid parameter "end": invalid time value for 'end': cannot parse "x" to a valid timestamp"#,
+    ),
+    (
+        "/api/v1/series?match[]=rate(up[5m])",
+        r#"invalid parameter "match[]": 1:5: parse error: unexpected "(""#,
+    ),
+    ("/api/v1/labels?match[]=up%20offset%205m", "1:4: parse error: unexpected <offset>"),
+    ("/api/v1/label/job/values?match[]=%7B%7D&match[]=1", r#"1:1: parse error: unexpected number "1""#),
+    (
+        "/api/v1/targets/metadata?match_target=rate(up[5m])",
+        r#"invalid parameter "match_target": 1:5: parse error: unexpected "(""#,
+    ),
+    (
+        "/api/v1/query_range?query=1&start=0&end=1&step=NaN",
+        r#"invalid parameter "step": cannot parse "NaN" to a valid duration. It overflows int64"#,
+    ),
+    (
+        "/api/v1/query?query=1&timeout=9223372036.854776",
+        r#"invalid parameter "timeout": cannot parse "9223372036.854776" to a valid duration. It overflows int64"#,
+    ),
+    (
+        "/api/v1/query?query=1&lookback_delta=1e10",
+        r#"error parsing lookback delta duration: cannot parse "1e10" to a valid duration. It overflows int64"#,
+    ),
+    ("/api/v1/metadata?limit=x", "limit must be a number"),
+    ("/api/v1/metadata?limit_per_metric=x", "limit_per_metric must be a number"),
+    ("/api/v1/targets/metadata?limit=x", "limit must be a number"),
+    (
+        "/api/v1/targets/metadata?match_target=%7B",
+        "invalid parameter \"match_target\": 1:2: parse error: unexpected end of input inside braces",
+    ),
+    ("/api/v1/status/tsdb?limit=0", "limit must be a positive number"),
+    ("/api/v1/status/tsdb?limit=10001", "limit must not exceed 10000"),
+    ("/api/v1/rules?type=x", r#"invalid parameter "type": not supported value "x""#),
+    (
+        "/api/v1/query_range?query=1&start=0&end=11001&step=1",
+        "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
+    ),
+    (
+        "/api/v1/series?match[]=%7B%7D",
+        r#"invalid parameter "match[]": match[] must contain at least one non-empty matcher"#,
+    ),
+    ("/api/v1/query?query=sum(", r#"invalid parameter "query": 1:5: parse error: unclosed left parenthesis"#),
+    ("/api/v1/labels?limit=-1", r#"invalid parameter "limit": limit must be non-negative"#),
+];
+
 #[tokio::test]
 async fn refusals_name_the_fault_that_upstream_sees_first() {
     let server = Fixture::ready();
-    let cases = [
-        (
-            "/api/v1/query_range?query=sum(&limit=x&start=",
-            r#"invalid parameter "limit": strconv.Atoi: parsing "x": invalid syntax"#,
-        ),
-        (
-            "/api/v1/query?query=sum(&timeout=x&lookback_delta=y",
-            r#"invalid parameter "timeout": cannot parse "x" to a valid duration"#,
-        ),
-        (
-            "/api/v1/query?query=sum(&lookback_delta=y",
-            r#"error parsing lookback delta duration: cannot parse "y" to a valid duration"#,
-        ),
-        (
-            "/api/v1/query_range?query=sum(&start=0&end=1&step=1",
-            r#"invalid parameter "query": 1:5: parse error: unclosed left parenthesis"#,
-        ),
-        ("/api/v1/query_exemplars?query=sum(", "1:5: parse error: unclosed left parenthesis"),
-        ("/api/v1/series?limit=x", "no match[] parameter provided"),
-        ("/api/v1/series?match[]=%zz", r#"error parsing form values: invalid URL escape "%zz""#),
-        ("/api/v1/labels?match[]=%7B%7D", "match[] must contain at least one non-empty matcher"),
-        ("/api/v1/label/job/values?match[]=up%7B", "1:4: parse error: unexpected end of input inside braces"),
-        (
-            "/api/v1/series?match[]=up%7B&end=x",
-            r#"invalid parameter "end": invalid time value for 'end': cannot parse "x" to a valid timestamp"#,
-        ),
-        (
-            "/api/v1/series?match[]=rate(up[5m])",
-            r#"invalid parameter "match[]": 1:5: parse error: unexpected "(""#,
-        ),
-        ("/api/v1/labels?match[]=up%20offset%205m", "1:4: parse error: unexpected <offset>"),
-        ("/api/v1/label/job/values?match[]=%7B%7D&match[]=1", r#"1:1: parse error: unexpected number "1""#),
-        (
-            "/api/v1/targets/metadata?match_target=rate(up[5m])",
-            r#"invalid parameter "match_target": 1:5: parse error: unexpected "(""#,
-        ),
-        (
-            "/api/v1/query_range?query=1&start=0&end=1&step=NaN",
-            r#"invalid parameter "step": cannot parse "NaN" to a valid duration. It overflows int64"#,
-        ),
-        (
-            "/api/v1/query?query=1&timeout=9223372036.854776",
-            r#"invalid parameter "timeout": cannot parse "9223372036.854776" to a valid duration. It overflows int64"#,
-        ),
-        (
-            "/api/v1/query?query=1&lookback_delta=1e10",
-            r#"error parsing lookback delta duration: cannot parse "1e10" to a valid duration. It overflows int64"#,
-        ),
-        ("/api/v1/metadata?limit=x", "limit must be a number"),
-        ("/api/v1/metadata?limit_per_metric=x", "limit_per_metric must be a number"),
-        ("/api/v1/targets/metadata?limit=x", "limit must be a number"),
-        (
-            "/api/v1/targets/metadata?match_target=%7B",
-            "invalid parameter \"match_target\": 1:2: parse error: unexpected end of input inside braces",
-        ),
-        ("/api/v1/status/tsdb?limit=0", "limit must be a positive number"),
-        ("/api/v1/status/tsdb?limit=10001", "limit must not exceed 10000"),
-        ("/api/v1/rules?type=x", r#"invalid parameter "type": not supported value "x""#),
-        (
-            "/api/v1/query_range?query=1&start=0&end=11001&step=1",
-            "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
-        ),
-        (
-            "/api/v1/series?match[]=%7B%7D",
-            r#"invalid parameter "match[]": match[] must contain at least one non-empty matcher"#,
-        ),
-        (
-            "/api/v1/query?query=sum(",
-            r#"invalid parameter "query": 1:5: parse error: unclosed left parenthesis"#,
-        ),
-        ("/api/v1/labels?limit=-1", r#"invalid parameter "limit": limit must be non-negative"#),
-    ];
-    for (path, message) in cases {
+    for (path, message) in REFUSALS {
         check_error(&server.get(path).await, 400, "bad_data", message);
     }
 }
