@@ -248,6 +248,7 @@ fn record_of(
         size_bytes,
         immutable_bytes,
         series_count: meta.stats.num_series,
+        sample_count: Some(meta.stats.num_samples),
         tombstone_count,
         compaction_failed: meta.compaction.failed,
         split_set: meta.compaction.split_set,

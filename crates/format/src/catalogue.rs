@@ -28,6 +28,7 @@ const OP_REMOVE: u8 = 2;
 const FLAG_COMPACTION_FAILED: u8 = 1;
 const FLAG_SPLIT: u8 = 2;
 const FLAG_IMMUTABLE_BYTES: u8 = 4;
+const FLAG_SAMPLE_COUNT: u8 = 8;
 
 /// Sizes of the files of a block that are written once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub struct BlockRecord {
     pub immutable_bytes: Option<ImmutableBytes>,
     /// Series.
     pub series_count: u64,
+    /// Samples, deleted ones included; `None` if not recorded.
+    pub sample_count: Option<u64>,
     /// Deleted intervals, of all series together.
     pub tombstone_count: u64,
     /// `compaction.failed` of its `meta.json`.
@@ -133,7 +136,9 @@ pub fn put_add(record: &BlockRecord, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.oldest_source.to_bytes());
     let failed = if record.compaction_failed { FLAG_COMPACTION_FAILED } else { 0 };
     let split = if record.split_set.is_some() { FLAG_SPLIT } else { 0 };
-    out.push(failed | split | if record.immutable_bytes.is_some() { FLAG_IMMUTABLE_BYTES } else { 0 });
+    let immutable = if record.immutable_bytes.is_some() { FLAG_IMMUTABLE_BYTES } else { 0 };
+    let samples = if record.sample_count.is_some() { FLAG_SAMPLE_COUNT } else { 0 };
+    out.push(failed | split | immutable | samples);
     if let Some(set) = record.split_set {
         out.extend_from_slice(&set.to_bytes());
     }
@@ -145,6 +150,9 @@ pub fn put_add(record: &BlockRecord, out: &mut Vec<u8>) {
         put_uvarint(out, bytes.chunks);
     }
     put_uvarint(out, record.series_count);
+    if let Some(count) = record.sample_count {
+        put_uvarint(out, count);
+    }
     put_uvarint(out, record.tombstone_count);
     put_uvarint(out, record.parents.len() as u64);
     for parent in &record.parents {
@@ -235,6 +243,8 @@ fn read_record(reader: &mut ByteReader<'_>) -> Result<BlockRecord, DecodeError> 
         immutable_bytes = Some(ImmutableBytes { index, chunks });
     }
     let series_count = reader.uvarint("catalogue series count")?;
+    let has_sample_count = flags & FLAG_SAMPLE_COUNT != 0;
+    let sample_count = has_sample_count.then(|| reader.uvarint("catalogue sample count")).transpose()?;
     let tombstone_count = reader.uvarint("catalogue tombstone count")?;
     // `length` bounds the count by the bytes that are left.
     let parent_count = reader.length("catalogue parents")?;
@@ -247,6 +257,7 @@ fn read_record(reader: &mut ByteReader<'_>) -> Result<BlockRecord, DecodeError> 
         size_bytes,
         immutable_bytes,
         series_count,
+        sample_count,
         tombstone_count,
         compaction_failed: flags & FLAG_COMPACTION_FAILED != 0,
         split_set,

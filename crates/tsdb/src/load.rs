@@ -240,6 +240,7 @@ fn read_changed(env: &Env, dir: &Path, record: &BlockRecord) -> Result<BlockReco
     Ok(BlockRecord {
         size_bytes: fresh.size_bytes,
         immutable_bytes: record.immutable_bytes.or(fresh.immutable_bytes),
+        sample_count: record.sample_count.or(fresh.sample_count),
         tombstone_count: fresh.tombstone_count,
         compaction_failed: fresh.compaction_failed,
         ..record.clone()

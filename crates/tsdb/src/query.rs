@@ -141,6 +141,13 @@ impl Queryable for TenantQueryable {
         ctx: &ReadContext,
     ) -> Result<Option<ReadEstimate>, QueryError> {
         let head = self.head.estimate(&self.tenant, selector)?;
+        if selector.matchers.is_empty() && selector.range == TimeRange::ALL {
+            // Asked for each query: no block is opened for it.
+            let blocks = self.blocks.tenants.read().get(&self.tenant).map(|blocks| blocks.totals());
+            let blocks = blocks.unwrap_or_default().read_estimate();
+            let series = head.series.max(blocks.series);
+            return Ok(Some(ReadEstimate { series, samples: head.samples.saturating_add(blocks.samples) }));
+        }
         let all = self.blocks.fold_in_range(
             &self.tenant,
             selector.range,

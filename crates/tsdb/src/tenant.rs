@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chronolith_base::Disk;
 use chronolith_block::{BlockEntry, BlockError, block_dir};
 use chronolith_format::meta::Ulid;
+use chronolith_model::query::ReadEstimate;
 use chronolith_model::{TenantId, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
@@ -67,15 +68,46 @@ pub(crate) struct BlockTotals {
     pub(crate) count: u64,
     pub(crate) bytes: u64,
     pub(crate) tombstones: u64,
+    /// Series of the largest block that was ever in the list.
+    pub(crate) series_max: u64,
+    /// Samples of those blocks whose number is known.
+    pub(crate) samples: u64,
+    /// Blocks whose number of samples is not known.
+    pub(crate) uncounted: u64,
+}
+
+impl BlockTotals {
+    fn add(&mut self, entry: &BlockEntry) {
+        let record = entry.record();
+        self.count += 1;
+        self.bytes += record.size_bytes;
+        self.tombstones += record.tombstone_count;
+        self.series_max = self.series_max.max(record.series_count);
+        self.samples = self.samples.saturating_add(record.sample_count.unwrap_or(0));
+        self.uncounted += u64::from(record.sample_count.is_none());
+    }
+
+    fn remove(&mut self, entry: &BlockEntry) {
+        let record = entry.record();
+        self.count -= 1;
+        self.bytes -= record.size_bytes;
+        self.tombstones -= record.tombstone_count;
+        self.samples = self.samples.saturating_sub(record.sample_count.unwrap_or(0));
+        self.uncounted -= u64::from(record.sample_count.is_none());
+    }
+
+    /// No less than what all blocks hold.
+    pub(crate) fn read_estimate(&self) -> ReadEstimate {
+        let samples = if self.uncounted > 0 { u64::MAX } else { self.samples };
+        ReadEstimate { series: self.series_max, samples }
+    }
 }
 
 impl List {
     fn insert(&mut self, entry: Arc<BlockEntry>) {
         let place = self.entries.partition_point(|other| other.precedence() < entry.precedence());
         self.newest = self.newest.max(Some(entry.ulid()));
-        self.totals.count += 1;
-        self.totals.bytes += entry.size_bytes();
-        self.totals.tombstones += entry.record().tombstone_count;
+        self.totals.add(&entry);
         self.ranges.insert(place, entry.range());
         Arc::make_mut(&mut self.entries).insert(place, entry);
     }
@@ -87,24 +119,19 @@ impl List {
         }
         self.ranges.remove(place);
         let gone = Arc::make_mut(&mut self.entries).remove(place);
-        self.totals.count -= 1;
-        self.totals.bytes -= gone.size_bytes();
-        self.totals.tombstones -= gone.record().tombstone_count;
+        self.totals.remove(&gone);
     }
 }
 
 impl TenantBlocks {
     pub(crate) fn new(data_dir: &Path, tenant: &TenantId, mut entries: Vec<Arc<BlockEntry>>) -> TenantBlocks {
         entries.sort_by_key(|entry| entry.precedence());
-        let sum = |of: fn(&BlockEntry) -> u64| entries.iter().map(|entry| of(entry)).sum();
+        let mut totals = BlockTotals::default();
+        entries.iter().for_each(|entry| totals.add(entry));
         let list = List {
             ranges: entries.iter().map(|entry| entry.range()).collect(),
             newest: entries.iter().map(|entry| entry.ulid()).max(),
-            totals: BlockTotals {
-                count: entries.len() as u64,
-                bytes: sum(BlockEntry::size_bytes),
-                tombstones: sum(|entry| entry.record().tombstone_count),
-            },
+            totals,
             entries: Arc::new(entries),
         };
         let dir = tenant_dir(data_dir, tenant);

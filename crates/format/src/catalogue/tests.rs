@@ -11,6 +11,7 @@ fn record(n: u128, parents: &[u128]) -> BlockRecord {
         size_bytes: 1 << 40,
         immutable_bytes: (n != 2).then_some(ImmutableBytes { index: 9, chunks: 1 << 39 }),
         series_count: 7,
+        sample_count: (n != 2).then_some(1 << 40),
         tombstone_count: n as u64,
         compaction_failed: n.is_multiple_of(2),
         split_set: (n == 3).then(|| Ulid::new(1, 2)),

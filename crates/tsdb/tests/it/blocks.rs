@@ -91,6 +91,23 @@ fn a_start_reads_the_catalogue_and_opens_no_block() {
     assert_eq!(metric(&tsdb, "blocks_damaged"), 6.0);
 }
 
+/// Each query opened every block of its tenant to learn whether it may be too large: minutes with 200,000 blocks.
+#[test]
+fn an_estimate_of_everything_opens_no_block() {
+    let machine = Machine::new(12);
+    let tsdb = machine.open();
+    fill(&machine, &tsdb, 1, 6);
+    tsdb.close().expect("closes");
+    drop(tsdb);
+    let tsdb = machine.open();
+    write(&tsdb, &tenant(0), "m", &[(START_MS, 1.0)]).expect("works");
+    let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    let all = Selector { matchers: &[], range: TimeRange::ALL };
+    let found = tsdb.queryable(&tenant(0)).estimate(&all, &ctx).expect("no file is read").expect("can tell");
+    assert!(found.series == 1 && found.samples >= 7, "{found:?}");
+    assert_eq!(metric(&tsdb, "block_opens_total"), 0.0);
+}
+
 /// Damage in series or chunks was named by a query or by nobody.
 #[test]
 fn what_nobody_asks_for_is_verified_soon_after_the_start() {
