@@ -301,7 +301,7 @@ static SETTINGS: &[Setting] = &[
     live(
         "query.tenant-concurrency",
         "0",
-        "Queries of one tenant at work at once; 0 = a quarter of all with multitenancy, else all",
+        "Queries of one tenant at work at once; 0 = with multitenancy a quarter of all, at most one per two cores; else all",
         |s, v| limits::query_concurrency_max(&mut s.server.tsdb.limits.default, v),
     ),
     live(

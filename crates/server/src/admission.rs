@@ -66,7 +66,10 @@ impl Admission {
         let share = |permits: usize| permits.div_ceil(TENANT_SHARE_DIVISOR);
         let (query, write) = (&options.query, &options.write);
         let remote_read = options.remote_read.concurrency;
-        let apply = thread::core_count() + 1;
+        let cores = thread::core_count();
+        let apply = cores + 1;
+        // More queries of a tenant at once would not end sooner, and everything else would wait for their time slices.
+        let query_share = share(query.concurrency).min(cores.div_ceil(2));
         let share_of_memory = |total: u64, request_max: u64| match options.multitenancy {
             // One request of the largest size always fits.
             true => (total / TENANT_SHARE_DIVISOR as u64).max(request_max),
@@ -78,7 +81,7 @@ impl Admission {
             write: class("write", "writes", write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
             // Those that wait hold a permit of `write`, which bounds them.
             write_apply: class("write_apply", "writes", apply, write.concurrency, apply.saturating_sub(1)),
-            query: class("query", "queries", query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
+            query: class("query", "queries", query.concurrency, QUERY_QUEUE_FACTOR, query_share),
             remote_read: class(
                 "remote_read",
                 "remote reads",
