@@ -11,6 +11,8 @@ pub type HashMap<K, V> = hashbrown::HashMap<K, V, FixedState>;
 pub type HashSet<K> = hashbrown::HashSet<K, FixedState>;
 /// Table keyed by caller-supplied hashes.
 pub type HashTable<T> = hashbrown::HashTable<T>;
+/// Entry of a [`HashTable`], found with one probe.
+pub use hashbrown::hash_table::Entry;
 
 /// 64-bit in-memory hash of `bytes`; not stable between versions, never stored.
 #[must_use]

@@ -12,6 +12,7 @@ pub mod disk;
 pub mod hash;
 pub mod machine;
 pub mod rng;
+pub mod sync;
 pub mod thread;
 
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Benchmark `load-wal-large`: a log of 100 million samples (`--full`: a billion) over 10 000 series, and one of 20
-//! million over a million series: load of a Prometheus log, full replay of our own after a kill, Prometheus itself.
+//! Benchmark `load-wal-large`: a log of 100 million samples (`--full`: a billion) over 10 000 series, and one
+//! of 20 million over a million series: load of a Prometheus log, full replay of our own after a kill,
+//! Prometheus itself.
 //!
-//! Holds: each measurement is a process of its own; count and checksum of all samples are compared with those of the
-//! generator before a figure counts.
+//! Holds: each measurement is a process of its own; count and checksum of all samples are compared with those
+//! of the generator before a figure counts.
 
 mod measure;
 mod report;
@@ -79,7 +80,8 @@ pub(crate) struct Shape {
     pub(crate) name: &'static str,
     pub(crate) series: usize,
     pub(crate) samples_per_series: usize,
-    /// Wall seconds, CPU seconds and peak bytes of Prometheus 3.14, as published, for the size without `--full`.
+    /// Wall seconds, CPU seconds and peak bytes of Prometheus 3.14, as published, for the size without
+    /// `--full`.
     pub(crate) prometheus: (f64, f64, f64),
 }
 
@@ -209,7 +211,7 @@ fn measure_shape(options: &Options, shape: Shape) -> Result<Measured> {
     if !options.skip_prometheus {
         let used = measure::prometheus(&source, shape.series)?;
         eprintln!("  Prometheus on the same log: {used}");
-        rows.push(("Prometheus, Debian's 2.42", used));
+        rows.push(("Prometheus on the same log", used));
     }
     clear(&source)?;
     if !options.skip_own {

@@ -23,6 +23,7 @@ mod many_blocks;
 mod many_tenants;
 mod memory;
 mod neighbours;
+mod observed_disk;
 mod proc;
 mod queries;
 mod remote_write;

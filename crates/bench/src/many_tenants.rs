@@ -6,7 +6,7 @@
 //! samples of some tenants are counted.
 //! Not here: HTTP, the write path (`write_path`).
 
-mod counting_disk;
+mod disk_counter;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,8 +17,9 @@ use chronolith_base::{Clock, Env, ManualClock, RealDisk, Rng};
 use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WriteBatch};
 use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions};
 
+use crate::observed_disk::ObservedDisk;
 use crate::proc;
-use counting_disk::{CountingDisk, DiskCounts};
+use disk_counter::{DiskCounter, DiskCounts};
 
 /// 2026-11-20 00:00 UTC.
 const START_MS: i64 = 1_795_132_800_000;
@@ -67,7 +68,7 @@ struct Run<'a> {
     options: &'a Options,
     tenant_count: usize,
     clock: Arc<ManualClock>,
-    disk: Arc<CountingDisk>,
+    disk: Arc<DiskCounter>,
     tsdb: Arc<Tsdb>,
 }
 
@@ -83,8 +84,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn measure(options: &Options, dir: &std::path::Path) -> Result<()> {
     let clock = Arc::new(ManualClock::new(START_MS));
-    let disk = Arc::new(CountingDisk::new(RealDisk::new()));
-    let env = Env { clock: clock.clone(), disk: disk.clone(), rng: Arc::new(Rng::from_seed(1)) };
+    let disk = Arc::new(DiskCounter::default());
+    let observed = ObservedDisk::new(RealDisk::new(), disk.clone());
+    let env = Env { clock: clock.clone(), disk: Arc::new(observed), rng: Arc::new(Rng::from_seed(1)) };
     // Appends are not what is measured.
     let store = TsdbOptions { sync: SyncMode::Os, ..TsdbOptions::new(dir.to_owned()) };
     let store = TsdbOptions { small_window_bytes: options.small_window, ..store };

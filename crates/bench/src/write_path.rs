@@ -1,8 +1,9 @@
-//! Benchmark `write-path`: the store in this process, without HTTP and parsing: how throughput, latency and syncs change
-//! with the number of writers, the size of a batch and whether a batch is synced before it is acknowledged.
+//! Benchmark `write-path`: the store in this process, without HTTP and parsing: how throughput, latency and
+//! syncs change with the number of writers, the size of a batch and whether a batch is synced before it is
+//! acknowledged.
 //!
-//! Holds: every writer has series of its own that exist before the clock starts; a batch has one sample of each;
-//! nothing may be rejected.
+//! Holds: every writer has series of its own that exist before the clock starts; a batch has one sample of
+//! each; nothing may be rejected.
 //! With `--against` two binaries do the same work in alternation (`against`).
 //! Not here: background work (no windows are cut, no checkpoints are written while the clock runs); only
 //! segments of the log are prepared, as in a server.
@@ -18,12 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use chronolith_base::{Clock, Env, SystemClock};
+use chronolith_base::{Clock, Env, RealDisk, SystemClock};
 use chronolith_model::TenantId;
 use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions};
 
+use crate::observed_disk::ObservedDisk;
 use crate::proc;
-use commit_clock::{CommitClock, TimedDisk};
+use commit_clock::CommitClock;
 use writer::Writer;
 
 /// Writer 0 takes part in all cases and writes hours of samples in each; nothing of it may lie in the future.
@@ -151,8 +153,9 @@ fn measure_store(
 ) -> Result<Vec<Measured>> {
     std::fs::create_dir_all(dir)?;
     let options = TsdbOptions { sync, ..TsdbOptions::new(dir.to_owned()) };
-    let clock = Arc::new(CommitClock::default());
-    let env = Env { disk: Arc::new(TimedDisk::new(clock.clone())), ..Env::real() };
+    let clock = CommitClock::default();
+    let disk = ObservedDisk::new(RealDisk::new(), Arc::new(clock.clone()));
+    let env = Env { disk: Arc::new(disk), ..Env::real() };
     let tsdb = Tsdb::open(env, options, Arc::default()).map_err(|error| anyhow!("{error}"))?;
     // As in a server that has run for a second; what comes later is prepared while the clock runs.
     tsdb.prepare_log();

@@ -1,5 +1,5 @@
-//! Every byte on disk: chunks, postings, symbols, index, WAL frames, checkpoint slices, definitions, metadata,
-//! block catalogue, tombstones, meta. Pure functions.
+//! Every byte on disk: chunks, postings, symbols, index, WAL frames, checkpoint slices, definitions,
+//! metadata, block catalogue, tombstones, meta. Pure functions.
 //!
 //! Holds: readers take untrusted bytes and never panic; writers and readers of a format stand together; each
 //! format has a document in `docs/`.
@@ -7,6 +7,7 @@
 
 pub mod catalogue;
 pub mod chunks;
+pub mod decimal_delta;
 pub mod definitions;
 pub mod dense;
 pub mod histogram;

@@ -50,13 +50,13 @@ pub struct EncodedChunk {
 /// Where an open chunk stands: all that the next append needs besides the chunk's last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XorState {
-    t: i64,
-    value_bits: u64,
-    t_delta: u64,
-    bit_len: u32,
-    count: u16,
-    leading: u8,
-    trailing: u8,
+    pub(crate) t: i64,
+    pub(crate) value_bits: u64,
+    pub(crate) t_delta: u64,
+    pub(crate) bit_len: u32,
+    pub(crate) count: u16,
+    pub(crate) leading: u8,
+    pub(crate) trailing: u8,
 }
 
 impl XorState {
@@ -90,16 +90,7 @@ impl XorState {
     /// # Errors
     /// [`DecodeError`] for a state that no chunk has.
     pub fn from_bytes(bytes: &[u8]) -> Result<XorState, DecodeError> {
-        let mut reader = ByteReader::new(bytes);
-        let state = XorState {
-            t: reader.le_u64("chunk state")?.cast_signed(),
-            value_bits: reader.le_u64("chunk state")?,
-            t_delta: reader.le_u64("chunk state")?,
-            bit_len: reader.le_u32("chunk state")?,
-            count: reader.le_u16("chunk state")?,
-            leading: reader.u8("chunk state")?,
-            trailing: reader.u8("chunk state")?,
-        };
+        let state = XorState::from_bytes_unchecked(bytes)?;
         let len_fits = state.byte_len() > HEADER_BYTES && state.byte_len() <= CHUNK_BYTES_MAX;
         let count_fits = (1..=SAMPLES_PER_CHUNK).contains(&usize::from(state.count));
         let window_fits = if state.leading == NO_WINDOW {
@@ -112,6 +103,20 @@ impl XorState {
         }
         let (what, expected) = ("chunk state", "the state of an open chunk");
         Err(DecodeError::Invalid { what, offset: 0, expected, found: u64::from(state.bit_len) })
+    }
+
+    /// The fields of a stored state, whatever their values.
+    pub(crate) fn from_bytes_unchecked(bytes: &[u8]) -> Result<XorState, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
+        Ok(XorState {
+            t: reader.le_u64("chunk state")?.cast_signed(),
+            value_bits: reader.le_u64("chunk state")?,
+            t_delta: reader.le_u64("chunk state")?,
+            bit_len: reader.le_u32("chunk state")?,
+            count: reader.le_u16("chunk state")?,
+            leading: reader.u8("chunk state")?,
+            trailing: reader.u8("chunk state")?,
+        })
     }
 
     /// Time of the last sample; 0 when there is none.
@@ -151,8 +156,8 @@ impl XorState {
         self.byte_len().max(HEADER_BYTES) + SAMPLE_BYTES_MAX
     }
 
-    /// Appends a sample to the chunk in `buf`, whose first [`XorState::byte_len`] bytes earlier appends wrote;
-    /// bytes behind them may hold anything.
+    /// Appends a sample to the chunk in `buf`, whose first [`XorState::byte_len`] bytes earlier appends
+    /// wrote; bytes behind them may hold anything.
     ///
     /// # Panics
     /// If `buf` is shorter than [`XorState::byte_len_needed`] or the chunk has 65535 samples.
@@ -161,9 +166,9 @@ impl XorState {
         buf[..HEADER_BYTES].copy_from_slice(&self.count.to_be_bytes());
     }
 
-    /// As [`XorState::append`] where only the part of the chunk from byte `base` on is in `buf`, the last byte
-    /// in use among it. The sample count in the header is left as it is: whoever puts the parts together fills
-    /// it in from [`XorState::count`].
+    /// As [`XorState::append`] where only the part of the chunk from byte `base` on is in `buf`, the last
+    /// byte in use among it. The sample count in the header is left as it is: whoever puts the parts together
+    /// fills it in from [`XorState::count`].
     ///
     /// # Panics
     /// If `base` is not below [`XorState::byte_len`] (0 for the first sample), `buf` is shorter than

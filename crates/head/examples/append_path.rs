@@ -1,10 +1,12 @@
-//! A fixed amount of appends, for a simulator of the processor: what `cargo xtask ci --only append-path` counts.
+//! A fixed number of appends for a CPU simulator: `cargo xtask ci --only append-path` counts its
+//! instructions.
 //!
-//! `append_path WRITERS BATCHES`: each of WRITERS writers has 500 series and appends BATCHES batches of one sample of
-//! each. All run on one thread in turn and commit together, since the order of threads is chance.
+//! `append_path WRITERS BATCHES`: each of WRITERS writers has 500 series and appends BATCHES batches of one
+//! sample per series. All run on one thread in turn and commit together, since the order of threads is
+//! random.
 //!
-//! Holds: clock, disk and seeds are fake, so that each run executes the same instructions. Costs of a start
-//! are told from those of appends by a second run with more batches.
+//! Invariant: clock, disk and seeds are fake, so that each run executes the same instructions. A second run
+//! with more batches separates the cost of appends from that of startup.
 
 use chronolith_base::Env;
 use chronolith_head::{Head, HeadOptions, ReplayProgress};
@@ -12,10 +14,10 @@ use chronolith_model::{LabelsBuilder, TenantId, TenantLimits, WriteBatch};
 
 const SERIES_PER_WRITER: usize = 500;
 const STEP_MS: i64 = 15_000;
-/// The start of a window: all batches lie within it.
+/// Start of a window: all batches lie within it.
 const START_MS: i64 = 1_699_999_200_000;
 const SEED: u64 = 1;
-/// Above all that is written: a segment that is made costs more than a few appends.
+/// Above the bytes of all frames: creating a segment costs more than a few appends.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
 fn main() {
@@ -51,27 +53,27 @@ fn series_of(writer: usize) -> WriteBatch {
     batch
 }
 
-/// One batch of each writer, all committed together; gives the number of samples.
+/// Appends one batch per writer, all committed together; returns the number of samples.
 fn append_round(head: &Head, batches: &mut [WriteBatch], round: usize) -> usize {
     let (tenant, limits) = (TenantId::anonymous(), TenantLimits::default());
     let now_ms = START_MS + round as i64 * STEP_MS;
-    let mut tickets = Vec::with_capacity(batches.len());
+    let mut positions = Vec::with_capacity(batches.len());
     for batch in batches.iter_mut() {
         batch.times.fill(now_ms);
         for (idx, value) in batch.values.iter_mut().enumerate() {
-            // Half counters of integers, half gauges with two decimals.
+            // Half integer counters, half gauges with two decimals.
             *value = if idx % 2 == 0 {
                 (round * (idx + 1)) as f64
             } else {
                 (round * 37 + idx) as f64 % 100.0 / 4.0
             };
         }
-        let (outcome, ticket) = head.append(&tenant, &limits, now_ms, batch).expect("appended");
+        let (outcome, position) = head.append(&tenant, &limits, now_ms, batch).expect("appended");
         assert_eq!(outcome.rejected_count(), 0, "all samples are in order");
-        tickets.push(ticket);
+        positions.push(position);
     }
-    for ticket in tickets {
-        head.wait(ticket).expect("durable");
+    for position in positions {
+        head.wait(position).expect("durable");
     }
     batches.iter().map(|batch| batch.values.len()).sum()
 }

@@ -1,8 +1,11 @@
-//! Nanoseconds a sample of `Head::append`, without waiting for a sync, and bytes of memory a series by part.
+//! Benchmark of `Head::append`: nanoseconds per sample, without waiting for a sync, and bytes of memory per
+//! series by part.
 //!
-//! Half of the series are counters, half are gauges with two decimals; a round is one scrape of all, 15 s apart.
+//! Half of the series are counters, half are gauges with two decimals; a round is one scrape of all, 15 s
+//! apart.
 //! `cargo run --release -p chronolith-head --example append_speed -- [series] [rounds] [print every] [drop]`
-//! With a last argument other than 0 the oldest window is dropped in the end while others measure their waits.
+//! If the last argument is not 0, the oldest window is dropped at the end while other threads measure their
+//! waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,10 +15,10 @@ use chronolith_model::{Labels, Matcher, ReadContext, Selector, TenantId, TenantL
 
 const BATCH: usize = 5000;
 const STEP_MS: i64 = 15_000;
-/// The start of a window, so that rounds and windows begin together.
+/// Start of a window, so that rounds and windows begin together.
 const START_MS: i64 = 1_699_999_200_000;
 
-/// What a fleet sends.
+/// The series of a fleet and their next values.
 struct Fleet {
     batches: Vec<WriteBatch>,
     rng: Rng,
@@ -27,7 +30,7 @@ struct Fleet {
 struct Cost {
     append_ns: u64,
     wait_ns: u64,
-    /// The longest append of a batch.
+    /// Longest append of a batch.
     longest_ns: u64,
 }
 
@@ -57,12 +60,12 @@ fn main() {
     }
     let samples = (rounds.max(2) - 1) * series_count;
     println!(
-        "mean behind round 0: append {:.1} ns/sample, log write {:.1} ns/sample",
+        "mean after round 0: append {:.1} ns/sample, log write {:.1} ns/sample",
         total.append_ns as f64 / samples as f64,
         total.wait_ns as f64 / samples as f64
     );
     let start = cpu_ns(&env);
-    let checkpoint = head.checkpoint().expect("checkpoint");
+    let checkpoint = head.checkpointer().checkpoint().expect("checkpoint");
     println!("checkpoint: {} bytes, {} ms", checkpoint.bytes, (cpu_ns(&env) - start) / 1_000_000);
     if with_drop {
         drop_oldest(&env, &head, &mut fleet);
@@ -89,7 +92,7 @@ impl Fleet {
         Fleet { batches, rng: Rng::from_seed(1), series_count }
     }
 
-    /// Sends one scrape of the first `series_count` series or some more.
+    /// Sends one scrape of the first `series_count` series, rounded up to whole batches.
     fn round(&mut self, env: &Env, head: &Head, round: usize, series_count: usize) -> Cost {
         let now = START_MS + STEP_MS * round as i64;
         let mut cost = Cost::default();
@@ -103,10 +106,10 @@ impl Fleet {
                 };
             }
             let start = cpu_ns(env);
-            let (outcome, ticket) =
+            let (outcome, position) =
                 head.append(&TenantId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
             let middle = cpu_ns(env);
-            head.wait(ticket).expect("written");
+            head.wait(position).expect("written");
             assert_eq!(outcome.accepted_count, batch.times.len() as u64);
             cost.append_ns += middle - start;
             cost.longest_ns = cost.longest_ns.max(middle - start);
@@ -119,12 +122,12 @@ impl Fleet {
 fn print_round(env: &Env, head: &Head, round: usize, cost: &Cost, series_count: usize, rss_before: u64) {
     let each = |amount: u64| amount as f64 / series_count as f64;
     let start = env.clock.mono_ns();
-    let stats = head.stats();
+    let stats = head.statistics().stats();
     let stats_us = (env.clock.mono_ns() - start) / 1000;
-    let parts = head.memory();
+    let parts = head.statistics().memory();
     let of = |part: &MemoryPart| format!("{} {:.1}", part.name, each(part.bytes));
     println!(
-        "round {round}: {:.1} + {:.1} ns/sample; {} chunks; stats {stats_us} us; a series: RSS {:.0} B, {}",
+        "round {round}: {:.1} + {:.1} ns/sample; {} chunks; stats {stats_us} us; per series: RSS {:.0} B, {}",
         each(cost.append_ns),
         each(cost.wait_ns),
         stats.chunks,
@@ -133,10 +136,10 @@ fn print_round(env: &Env, head: &Head, round: usize, cost: &Cost, series_count: 
     );
 }
 
-/// Goes on with two fifths of the series in the next window, then drops the oldest one while others append and
-/// query and note how long that takes.
+/// Continues with two fifths of the series in the next window, then drops the oldest one while other threads
+/// append and query and measure how long that takes.
 fn drop_oldest(env: &Env, head: &Head, fleet: &mut Fleet) {
-    let Some(window) = head.windows().first().map(|w| w.range) else { return };
+    let Some(window) = head.windows().list().first().map(|w| w.range) else { return };
     let next = ((window.end - START_MS) / STEP_MS) as usize;
     fleet.round(env, head, next, fleet.series_count * 2 / 5);
     let stop = AtomicBool::new(false);
@@ -146,7 +149,7 @@ fn drop_oldest(env: &Env, head: &Head, fleet: &mut Fleet) {
             let mut series = fleet.series_count;
             let mut batch = make_batch(series, series + 1);
             while !stop.load(Ordering::Relaxed) {
-                // Who sleeps gets a core when it wakes, so that the waits are those for locks.
+                // A sleeping thread gets a core when it wakes, so that the waits are those for locks.
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 batch.times[0] = batch.times[0].max(window.end) + 1;
                 append_one(env, head, &batch, &known);
@@ -159,22 +162,22 @@ fn drop_oldest(env: &Env, head: &Head, fleet: &mut Fleet) {
         let reader = || {
             let matchers = [Matcher::equal("instance", "host-1:9100")];
             while !stop.load(Ordering::Relaxed) {
-                // Who sleeps gets a core when it wakes, so that the waits are those for locks.
+                // A sleeping thread gets a core when it wakes, so that the waits are those for locks.
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 let start = env.clock.mono_ns();
                 let ctx = ReadContext::unlimited(env.clock.clone());
                 let selector = Selector { matchers: &matchers, range: window };
-                head.select(&TenantId::anonymous(), &selector, &ctx).expect("selected");
+                head.reader().select(&TenantId::anonymous(), &selector, &ctx).expect("selected");
                 query.fetch_max(env.clock.mono_ns() - start, Ordering::Relaxed);
             }
         };
         std::thread::Builder::new().spawn_scoped(scope, writer).expect("a thread");
         std::thread::Builder::new().spawn_scoped(scope, reader).expect("a thread");
         let start = env.clock.mono_ns();
-        let snapshot = head.snapshot_window(&TenantId::anonymous(), window).expect("snapshot");
+        let snapshot = head.windows().snapshot(&TenantId::anonymous(), window).expect("snapshot");
         let middle = env.clock.mono_ns();
         print_longest("snapshot", middle - start, [&known, &fresh, &query]);
-        let dropped = head.drop_window(snapshot);
+        let dropped = head.windows().drop(snapshot);
         print_longest("drop", env.clock.mono_ns() - middle, [&known, &fresh, &query]);
         println!("{dropped:?}");
         stop.store(true, Ordering::Relaxed);
@@ -183,13 +186,13 @@ fn drop_oldest(env: &Env, head: &Head, fleet: &mut Fleet) {
 
 fn append_one(env: &Env, head: &Head, batch: &WriteBatch, longest_ns: &AtomicU64) {
     let start = env.clock.mono_ns();
-    let (_, ticket) =
+    let (_, position) =
         head.append(&TenantId::anonymous(), &TenantLimits::default(), batch.times[0], batch).expect("taken");
     longest_ns.fetch_max(env.clock.mono_ns() - start, Ordering::Relaxed);
-    head.wait(ticket).expect("written");
+    head.wait(position).expect("written");
 }
 
-/// The longest calls of the others since the last time.
+/// Prints the longest calls of the other threads since the last time.
 fn print_longest(what: &str, ns: u64, longest_ns: [&AtomicU64; 3]) {
     let [known, fresh, query] = longest_ns.map(|l| l.swap(0, Ordering::Relaxed) / 1000);
     println!(
@@ -198,7 +201,7 @@ fn print_longest(what: &str, ns: u64, longest_ns: [&AtomicU64; 3]) {
     );
 }
 
-/// Resident memory of this process; 0 where the system does not tell.
+/// Returns the resident memory of this process; 0 if the system does not report it.
 fn rss_bytes(env: &Env) -> u64 {
     let status = env.disk.read("/proc/self/status".as_ref()).unwrap_or_default();
     let text = String::from_utf8_lossy(&status);
@@ -206,7 +209,8 @@ fn rss_bytes(env: &Env) -> u64 {
     line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
 }
 
-/// CPU time of this thread where the system tells it, so that a busy machine does not show; else the clock.
+/// Returns the CPU time of this thread if the system reports it, so that load of the machine does not count;
+/// else the clock.
 fn cpu_ns(env: &Env) -> u64 {
     let stat = env.disk.read("/proc/thread-self/schedstat".as_ref()).unwrap_or_default();
     let text = String::from_utf8_lossy(&stat);

@@ -1,4 +1,4 @@
-//! Bytes of memory that open native histograms take: integer counters of a few dozen buckets, one scrape each 15 s.
+//! Memory of open native histograms: integer counters of a few dozen buckets, scraped every 15 s.
 //! `cargo run --release -p chronolith-head --example histogram_bytes -- [series] [rounds]`
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const BUCKETS_MIN: u64 = 20;
 const BUCKETS_MAX: u64 = 60;
 const BATCH: usize = 500;
 
-/// What a series has counted so far.
+/// Counts of a series so far.
 struct Counter {
     labels: Labels,
     counts: Vec<u64>,
@@ -29,7 +29,7 @@ impl Counter {
         Counter { labels, counts: vec![0; bucket_count as usize] }
     }
 
-    /// Some requests, most of them in the middle.
+    /// Some requests, most of them in the middle buckets.
     fn scrape(&mut self, rng: &Rng) -> Histogram {
         let bucket_count = self.counts.len() as u64;
         for _ in 0..rng.below(60) {
@@ -69,16 +69,16 @@ fn main() {
                 let sample = (time, Arc::new(counter.scrape(&rng)));
                 batch.push_histograms(&counter.labels, &[sample]);
             }
-            let (outcome, ticket) = head.append(&tenant, &limits, time, &batch).expect("appended");
+            let (outcome, position) = head.append(&tenant, &limits, time, &batch).expect("appended");
             assert_eq!(outcome.rejected_count(), 0);
-            head.wait(ticket).expect("written");
+            head.wait(position).expect("written");
         }
         if (round + 1) % 10 == 0 || round + 1 == rounds {
-            let parts = head.memory();
+            let parts = head.statistics().memory();
             let bytes = |name: &str| parts.iter().find(|part| part.name == name).map_or(0, |part| part.bytes);
             let all: u64 = parts.iter().map(|part| part.bytes).sum();
             println!(
-                "round {:3}: {} B a series in histograms, {} B in all parts",
+                "round {:3}: {} B per series in histograms, {} B in all parts",
                 round + 1,
                 bytes("histograms") / series_count,
                 all / series_count

@@ -1,8 +1,10 @@
-//! What out-of-order samples of one series cost in hostile orders, and how long everybody else waits meanwhile.
+//! Cost of out-of-order samples of one series in hostile orders, and the latency of other writers and queries
+//! meanwhile.
 //!
-//! Another tenant writes a sample to each of 16 pages of series and reads one of them, over and over; its p99
-//! and maximum are printed beside the CPU time of the hostile writes. Times are a millisecond apart.
-//! `cargo run --release -p chronolith-head --example hostile_order -- [samples] [samples per batch] [order|all] [float|histogram]`
+//! Another tenant writes a sample to each of 16 pages of series and reads one of them in a loop; its p99 and
+//! maximum are printed next to the CPU time of the hostile writes. Timestamps are one millisecond apart.
+//! `cargo run --release -p chronolith-head --example hostile_order -- [samples] [samples per batch]
+//! [order|all] [float|histogram]`
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,11 +85,11 @@ fn run(dir: &std::path::Path, order: &str, count: usize, batch_len: usize, is_hi
             batch.histograms = (0..).zip(part.iter().map(|&time| histogram_at(time))).collect();
         }
         let before = cpu_ns(&env);
-        let (outcome, ticket) =
+        let (outcome, position) =
             head.append(&tenant, &limits, START_MS + count as i64, &batch).expect("appended");
         append_ns += cpu_ns(&env) - before;
         assert_eq!(outcome.accepted_count, part.len() as u64);
-        head.wait(ticket).expect("written");
+        head.wait(position).expect("written");
     }
     let wall_ms = (env.clock.mono_ns() - start_ns) / 1_000_000;
     stops.store(true, Ordering::Relaxed);
@@ -95,14 +97,14 @@ fn run(dir: &std::path::Path, order: &str, count: usize, batch_len: usize, is_hi
     let ctx = ReadContext::unlimited(env.clock.clone());
     let selector = Selector { matchers: &[], range: TimeRange::ALL };
     let mut columns = Columns::default();
-    let found = head.select(&tenant, &selector, &ctx).expect("selects");
+    let found = head.reader().select(&tenant, &selector, &ctx).expect("selects");
     found[0].samples.read(TimeRange::ALL, &mut columns).expect("reads");
     assert_eq!(columns.len(), count, "all are there");
-    let moves = head.stats().samples_merged as f64 / count as f64;
+    let moves = head.statistics().stats().samples_merged as f64 / count as f64;
     let _ = env.disk.remove_dir_all(dir);
     let kind = if is_histogram { "histograms" } else { "samples" };
     println!(
-        "{order}, {count} {kind}, {batch_len} a batch: {:.0} ms CPU, {wall_ms} ms, each sample encoded {moves:.1} times; \
+        "{order}, {count} {kind}, {batch_len} per batch: {:.0} ms CPU, {wall_ms} ms, each sample encoded {moves:.1} times; \
          neighbour: writes p99 {:.2} max {:.2} ms, reads p99 {:.2} max {:.2} ms",
         append_ns as f64 / 1e6,
         percentile(&mut writes, 0.99),
@@ -122,8 +124,8 @@ fn be_neighbour(head: &Head, env: &Env, stops: &AtomicBool) -> (Vec<u64>, Vec<u6
         let mut batch = WriteBatch::from_labels();
         labels.iter().step_by(step).for_each(|one| batch.push_labels(one, &[(time, 1.0)]));
         let before = env.clock.mono_ns();
-        let (_, ticket) = head.append(&tenant, &limits, START_MS, &batch).expect("appended");
-        head.wait(ticket).expect("written");
+        let (_, position) = head.append(&tenant, &limits, START_MS, &batch).expect("appended");
+        head.wait(position).expect("written");
         env.clock.mono_ns() - before
     };
     write(START_MS, 1);
@@ -136,7 +138,7 @@ fn be_neighbour(head: &Head, env: &Env, stops: &AtomicBool) -> (Vec<u64>, Vec<u6
         writes.push(write(time, 1024));
         let before = env.clock.mono_ns();
         let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-        let found = head.select(&tenant, &selector, &ctx).expect("selects");
+        let found = head.reader().select(&tenant, &selector, &ctx).expect("selects");
         let mut columns = Columns::default();
         found[0].samples.read(TimeRange::ALL, &mut columns).expect("reads");
         reads.push(env.clock.mono_ns() - before);
@@ -151,7 +153,7 @@ fn percentile(ns: &mut [u64], share: f64) -> f64 {
     ns.get(at).map_or(0.0, |&ns| ns as f64 / 1e6)
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_ns(env: &Env) -> u64 {
     let stat = env.disk.read("/proc/thread-self/schedstat".as_ref()).unwrap_or_default();
     let text = String::from_utf8_lossy(&stat);

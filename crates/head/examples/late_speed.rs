@@ -1,11 +1,12 @@
-//! What late samples cost: `Head::append` with a share of late ones, then reading all of it, before and after the
-//! windows are cut.
+//! Benchmark of out-of-order samples: `Head::append` with a share of them, then reading everything, before
+//! and after the windows are flushed.
 //!
-//! A round is one sample of all series. Late samples take the place of random ones: `old` ones of any
-//! millisecond of the last 24 hours; of `slight` ones two neighbours come in the wrong order; `withheld` ones come
-//! in any later round instead, behind the others of it; `shuffled` ones come as those do, with times that are not late: what the
-//! order of series costs alone.
-//! `cargo run --release -p chronolith-head --example late_speed -- [series] [rounds] [late percent] [kind] [step ms]`
+//! A round is one sample of all series. Out-of-order samples replace random ones. Kinds: `old` ones have any
+//! millisecond of the last 24 hours; `slight` ones are two neighbours in the wrong order; `withheld` ones
+//! arrive in any later round instead, after the others of it; `shuffled` ones arrive like `withheld` ones,
+//! but with in-order timestamps: the cost of the series order alone.
+//! `cargo run --release -p chronolith-head --example late_speed -- [series] [rounds] [late percent] [kind]
+//! [step ms]`
 
 use chronolith_base::{Env, Rng};
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
@@ -16,31 +17,31 @@ use chronolith_model::{
 const BATCH: usize = 5000;
 const STEP_MS: u64 = 15_000;
 const DAY_MS: u64 = 86_400_000;
-/// The start of a window, so that rounds and windows begin together.
+/// Start of a window, so that rounds and windows begin together.
 const START_MS: i64 = 1_699_999_200_000;
 
-/// How late.
+/// Kind of out-of-order samples.
 #[derive(Clone, Copy, PartialEq)]
 enum Lateness {
     Old,
     Slight,
     Withheld,
-    /// As `Withheld` without lateness: what the order of series costs alone.
+    /// As `Withheld` with in-order timestamps: the cost of the series order alone.
     Shuffled,
 }
 
 struct Fleet {
     late_percent: u64,
     lateness: Lateness,
-    /// Series whose next sample came before its neighbour.
+    /// Series whose next sample arrived before its neighbour.
     swapped: Vec<bool>,
     rng: Rng,
     batches: Vec<WriteBatch>,
     step_ms: i64,
     labels: Vec<Labels>,
-    /// Time of the newest sample, where samples are shuffled.
+    /// Timestamp of the newest sample, for `Shuffled`.
     newest: Vec<i64>,
-    /// Series and round of what comes late, by the round in which it comes.
+    /// Series and round of withheld samples, by the round in which they arrive.
     withheld: Vec<Vec<(u32, i64)>>,
 }
 
@@ -50,7 +51,7 @@ struct Cost {
     append_ns: u64,
     write_ns: u64,
     sample_count: u64,
-    late_count: u64,
+    ooo_count: u64,
 }
 
 fn main() {
@@ -73,25 +74,25 @@ fn main() {
     let mut cost = Cost::default();
     for round in 0..rounds {
         let one = fleet.round(&env, &head, round as i64);
-        // The first round makes the series.
+        // The first round creates the series.
         if round > 0 {
             cost.append_ns += one.append_ns;
             cost.write_ns += one.write_ns;
             cost.sample_count += one.sample_count;
-            cost.late_count += one.late_count;
+            cost.ooo_count += one.ooo_count;
         }
     }
     let each = |ns: u64| ns as f64 / cost.sample_count as f64;
     let total_ns = cost.append_ns + cost.write_ns;
     println!(
-        "late {:.1} %: {:.2} M samples/s/core; append {:.1} ns/sample, log write {:.1} ns/sample",
-        100.0 * cost.late_count as f64 / cost.sample_count as f64,
+        "out of order {:.1} %: {:.2} M samples/s/core; append {:.1} ns/sample, log write {:.1} ns/sample",
+        100.0 * cost.ooo_count as f64 / cost.sample_count as f64,
         1000.0 * cost.sample_count as f64 / total_ns as f64,
         each(cost.append_ns),
         each(cost.write_ns),
     );
-    for part in head.memory() {
-        println!("bytes a series: {} {:.1}", part.name, part.bytes as f64 / series_count as f64);
+    for part in head.statistics().memory() {
+        println!("bytes per series: {} {:.1}", part.name, part.bytes as f64 / series_count as f64);
     }
     let end = START_MS + rounds as i64 * step_ms;
     read(&env, &head, "head", TimeRange::new(START_MS, end));
@@ -118,7 +119,7 @@ impl Fleet {
         }
     }
 
-    /// Decides which samples of `rounds` come late, and when.
+    /// Selects the withheld samples of `rounds`, and the rounds in which they arrive.
     fn withhold(&mut self, rounds: usize) {
         self.withheld = vec![Vec::new(); rounds];
         if !matches!(self.lateness, Lateness::Withheld | Lateness::Shuffled) {
@@ -143,7 +144,7 @@ impl Fleet {
         for (batch_idx, batch) in self.batches.iter_mut().enumerate() {
             let at_first = batch_idx * BATCH;
             for at in 0..batch.times.len() {
-                let (time, is_late) = match self.lateness {
+                let (time, is_out_of_order) = match self.lateness {
                     Lateness::Slight => {
                         let swapped = &mut self.swapped[at_first + at];
                         slight_time(&self.rng, self.late_percent, round, now, self.step_ms, swapped)
@@ -151,7 +152,7 @@ impl Fleet {
                     _ => old_time(&self.rng, self.late_percent, round, now),
                 };
                 batch.times[at] = time;
-                cost.late_count += u64::from(is_late);
+                cost.ooo_count += u64::from(is_out_of_order);
                 batch.values[at] = if at % 2 == 0 {
                     batch.values[at] + self.rng.below(100) as f64
                 } else {
@@ -163,15 +164,15 @@ impl Fleet {
         cost
     }
 
-    /// Samples of the round that come in time, then those that come late in it.
+    /// Appends the in-order samples of the round, then the withheld ones that arrive in it.
     fn round_withheld(&mut self, env: &Env, head: &Head, round: i64) -> Cost {
-        // Whether a sample is withheld is found where it comes.
-        let mut is_late = vec![false; self.labels.len()];
+        // Withheld samples are listed under the round in which they arrive.
+        let mut is_out_of_order = vec![false; self.labels.len()];
         let later = self.withheld.iter().flatten().filter(|(_, of)| *of == round);
-        later.for_each(|&(series, _)| is_late[series as usize] = true);
-        let in_time = (0..self.labels.len() as u32).filter(|&series| !is_late[series as usize]);
+        later.for_each(|&(series, _)| is_out_of_order[series as usize] = true);
+        let in_time = (0..self.labels.len() as u32).filter(|&series| !is_out_of_order[series as usize]);
         let mut arrivals: Vec<(u32, i64)> = in_time.map(|series| (series, round)).collect();
-        let mut cost = Cost { late_count: self.withheld[round as usize].len() as u64, ..Cost::default() };
+        let mut cost = Cost { ooo_count: self.withheld[round as usize].len() as u64, ..Cost::default() };
         arrivals.append(&mut self.withheld[round as usize]);
         for part in arrivals.chunks(BATCH) {
             let mut batch = make_batch(part.iter().map(|(series, _)| &self.labels[*series as usize]));
@@ -192,16 +193,16 @@ impl Fleet {
 
 fn append(env: &Env, head: &Head, now: i64, batch: &WriteBatch, cost: &mut Cost) {
     let start = cpu_ns(env);
-    let (outcome, ticket) =
+    let (outcome, position) =
         head.append(&TenantId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
     let middle = cpu_ns(env);
-    head.wait(ticket).expect("written");
+    head.wait(position).expect("written");
     cost.append_ns += middle - start;
     cost.write_ns += cpu_ns(env) - middle;
     cost.sample_count += outcome.accepted_count;
 }
 
-/// Time of a sample, and whether it is late.
+/// Returns the timestamp of a sample; the flag is set if it is out of order.
 fn old_time(rng: &Rng, late_percent: u64, round: i64, now: i64) -> (i64, bool) {
     if round == 0 || rng.below(100) >= late_percent {
         return (now, false);
@@ -209,7 +210,7 @@ fn old_time(rng: &Rng, late_percent: u64, round: i64, now: i64) -> (i64, bool) {
     (now - 1 - rng.below(DAY_MS) as i64, true)
 }
 
-/// As [`old_time`]: in even rounds the sample of the next one may come instead.
+/// As [`old_time`]: in even rounds the sample of the next one may arrive instead.
 fn slight_time(
     rng: &Rng,
     late_percent: u64,
@@ -231,7 +232,7 @@ fn read(env: &Env, head: &Head, what: &str, range: TimeRange) {
     let ctx = ReadContext::unlimited(env.clock.clone());
     let selector = Selector { matchers: &matchers, range };
     let start = cpu_ns(env);
-    let found = head.select(&TenantId::anonymous(), &selector, &ctx).expect("selected");
+    let found = head.reader().select(&TenantId::anonymous(), &selector, &ctx).expect("selected");
     let middle = cpu_ns(env);
     let (mut columns, mut sample_count) = (Columns::default(), 0);
     for series in &found {
@@ -247,13 +248,13 @@ fn read(env: &Env, head: &Head, what: &str, range: TimeRange) {
     );
 }
 
-/// Takes every window out and decodes its chunks as a block would have them.
+/// Takes a snapshot of every window and decodes its chunks as a flush to blocks would.
 fn cut(env: &Env, head: &Head) {
     let (mut cut_ns, mut decode_ns, mut sample_count, mut chunk_count) = (0, 0, 0, 0);
     let mut columns = Columns::default();
-    for window in head.windows() {
+    for window in head.windows().list() {
         let start = cpu_ns(env);
-        let snapshot = head.snapshot_window(&window.tenant, window.range).expect("a snapshot");
+        let snapshot = head.windows().snapshot(&window.tenant, window.range).expect("a snapshot");
         let series: Vec<_> = snapshot.series().map(|s| s.expect("readable").chunks).collect();
         let middle = cpu_ns(env);
         for chunk in series.iter().flatten() {
@@ -264,16 +265,17 @@ fn cut(env: &Env, head: &Head) {
         }
         cut_ns += middle - start;
         decode_ns += cpu_ns(env) - middle;
-        head.drop_window(snapshot);
+        head.windows().drop(snapshot);
     }
     println!(
-        "cut: {sample_count} samples in {chunk_count} chunks; {:.1} ns/sample to cut, {:.1} ns/sample to decode after",
+        "flush: {sample_count} samples in {chunk_count} chunks; {:.1} ns/sample to read, {:.1} ns/sample to decode after",
         cut_ns as f64 / sample_count as f64,
         decode_ns as f64 / sample_count as f64
     );
 }
 
-/// CPU time of this thread where the system tells it, so that a busy machine does not show; else the clock.
+/// Returns the CPU time of this thread if the system reports it, so that load of the machine does not count;
+/// else the clock.
 fn cpu_ns(env: &Env) -> u64 {
     let stat = env.disk.read("/proc/thread-self/schedstat".as_ref()).unwrap_or_default();
     let text = String::from_utf8_lossy(&stat);

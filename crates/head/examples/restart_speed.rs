@@ -1,10 +1,10 @@
-//! How long a head takes to come back after a kill, and what memory that takes: wall time, CPU time, peak of resident
-//! memory before and after.
+//! Benchmark of a restart after a kill: wall time, CPU time, and peak of resident memory before and after.
 //!
-//! `cargo run --release -p chronolith-head --example restart_speed -- [series] [rounds] [tail rounds] [unique]`
-//! Writes `rounds` scrapes of all series, 10 labels each, in a process of its own, which ends without closing anything;
-//! a second process opens the directory. A checkpoint stands `tail rounds` before the end; as many as `rounds` for a log
-//! without any. With a last argument other than 0 each series has a label value of its own, some 250 bytes of text.
+//! `cargo run --release -p chronolith-head --example restart_speed -- [series] [rounds] [tail rounds]
+//! [unique]` Writes `rounds` scrapes of all series, 10 labels each, in a separate process, which ends without
+//! closing anything; a second process opens the directory. A checkpoint is written `tail rounds` before the
+//! end; set it to `rounds` for a run without one. If the last argument is not 0, each series has a distinct
+//! label value, some 250 bytes of text.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use chronolith_model::{
 
 const BATCH: usize = 5000;
 const STEP_MS: i64 = 15_000;
-/// The start of a window, so that rounds and windows begin together.
+/// Start of a window, so that rounds and windows begin together.
 const START_MS: i64 = 1_699_999_200_000;
 
 fn main() {
@@ -25,7 +25,7 @@ fn main() {
     match args.first().map(String::as_str) {
         Some("write") => {
             write(Path::new(&args[1]), number(2, 0), number(3, 0), number(4, 0), number(5, 0) != 0);
-            // As a kill would leave it: nothing is closed, no destructor runs.
+            // As after a kill: nothing is closed, no destructor runs.
             std::process::abort();
         }
         Some("open") => open(Path::new(&args[1])),
@@ -69,18 +69,18 @@ fn write(dir: &Path, series_count: usize, rounds: usize, tail_rounds: usize, uni
                 };
             }
             batch.times.fill(now);
-            let (_, ticket) =
+            let (_, position) =
                 head.append(&TenantId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
-            head.wait(ticket).expect("written");
+            head.wait(position).expect("written");
         }
         if round + 1 + tail_rounds == rounds && tail_rounds < rounds {
-            let stats = head.checkpoint().expect("a checkpoint");
+            let stats = head.checkpointer().checkpoint().expect("a checkpoint");
             println!("checkpoint: {} bytes, {} ms", stats.bytes, stats.duration_ns / 1_000_000);
         }
     }
-    let stats = head.stats();
+    let stats = head.statistics().stats();
     println!(
-        "{} series, {} chunks, {} bytes of log; RSS of the head {} MB",
+        "{} series, {} chunks, {} bytes of WAL; RSS of the head {} MB",
         stats.series,
         stats.chunks,
         stats.wal_segment_bytes,
@@ -95,10 +95,11 @@ fn open(dir: &Path) {
     let opened = env.clock.mono_ns();
     let matchers = [Matcher::new("instance", MatchOp::Equal, "host-1:9100").expect("a pattern")];
     let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-    let found = head.select(&TenantId::anonymous(), &selector, &ReadContext::unlimited(env.clock.clone()));
+    let found =
+        head.reader().select(&TenantId::anonymous(), &selector, &ReadContext::unlimited(env.clock.clone()));
     let count = found.expect("selected").len();
     println!(
-        "open: {} ms, first answer ({count} series) {} ms later; {} CPU ms; {} samples of the log; {} series; \
+        "open: {} ms, first answer ({count} series) {} ms later; {} CPU ms; {} samples of the WAL; {} series; \
          RSS {} MB (anonymous {}), peak {} MB; notes {:?}",
         (opened - start) / 1_000_000,
         (env.clock.mono_ns() - opened) / 1_000_000,
@@ -137,7 +138,7 @@ fn labels(i: usize, unique: bool) -> Labels {
     ])
 }
 
-/// A line of `/proc/self/status` in bytes; 0 where the system does not tell.
+/// Returns a line of `/proc/self/status` in bytes; 0 if the system does not report it.
 fn status_bytes(env: &Env, key: &str) -> u64 {
     let status = env.disk.read("/proc/self/status".as_ref()).unwrap_or_default();
     let text = String::from_utf8_lossy(&status);
@@ -145,7 +146,7 @@ fn status_bytes(env: &Env, key: &str) -> u64 {
     line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
 }
 
-/// CPU time of the process, user and system; clock ticks are a hundredth of a second.
+/// Returns the CPU time of the process, user and system; a clock tick is 10 ms.
 fn cpu_ms(env: &Env) -> u64 {
     let stat = env.disk.read("/proc/self/stat".as_ref()).unwrap_or_default();
     let text = String::from_utf8_lossy(&stat);

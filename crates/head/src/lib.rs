@@ -1,58 +1,38 @@
-//! Accepts samples durably and serves the newest hours: log, stripes, late samples, sealed chunks, checkpoint,
-//! replay.
+//! In-memory head of the database: accepts samples durably and serves the newest hours.
 //!
-//! Holds: what [`Head::wait`] has acknowledged survives power loss (in the default mode); a series has one value
-//! a time; a chunk never crosses an aligned window. Everything is synchronous.
-//! Not here: blocks and when windows become some (`tsdb`), bytes on disk (`format`).
+//! Invariants: samples acknowledged by [`Head::wait`] survive a power failure (in the default mode); a series
+//! has one value per timestamp; a chunk never crosses an aligned window. Everything is synchronous.
+//! Not here: the write-ahead log (`wal`), blocks and the schedule of flushes (`tsdb`), bytes on disk
+//! (`format`).
 
-mod append;
-mod chain;
 mod checkpoint;
-mod commit;
-mod delete;
-mod drop;
+mod evict;
 mod head;
-mod idle;
-mod ids;
-mod key_hash;
-mod label_lists;
-mod memory;
-mod memory_limit;
+mod index;
+mod memory_part;
 mod options;
-mod poison;
-mod postings;
-mod presence;
-mod progress;
-mod raw_keys;
-mod reclaim;
+mod read;
+mod recovery;
 pub mod reorder;
-mod replay;
-mod resolve;
-mod sealed;
-mod select;
-mod slots;
-mod snapshot;
-mod source;
-mod split_table;
-mod stats;
-mod stripe;
-mod sync;
-mod tables;
-mod tenant;
-mod wal;
-mod window_list;
+mod series;
+mod state;
+mod statistics;
 mod windows;
+mod write;
 
-pub use checkpoint::CheckpointStats;
-pub use delete::{DeleteProgress, DeleteStats};
-pub use drop::DropStats;
+pub use checkpoint::{CheckpointStats, Checkpointer};
+pub use evict::drop_window::DropStats;
+pub use evict::idle::IdleSeries;
 pub use head::Head;
-pub use idle::IdleSeries;
-pub use memory::{MemoryPart, TenantMemory};
-pub use options::{HeadError, HeadOptions, SyncMode, WriteError};
-pub use progress::{ReplayProgress, ReplayReport};
-pub use snapshot::{WindowSeries, WindowSnapshot};
-pub use stats::{HeadStats, TenantStats};
-pub use tables::Cardinality;
-pub use wal::Ticket;
-pub use windows::WindowStat;
+pub use index::tables::Cardinality;
+pub use memory_part::MemoryPart;
+pub use options::{HeadError, HeadOptions, WriteError};
+pub use read::select::HeadReader;
+pub use read::snapshot::{WindowSeries, WindowSnapshot};
+pub use recovery::progress::{ReplayProgress, ReplayReport};
+pub use series::windows::WindowStat;
+pub use statistics::{HeadStatistics, HeadStats, TenantMemory, TenantStats};
+pub use windows::HeadWindows;
+pub use write::delete::{DeleteProgress, DeleteStats};
+
+pub use chronolith_wal::{SyncMode, WalError, WalPosition};

@@ -1,46 +1,37 @@
-//! How the head runs, and why it refuses: options and errors.
+//! Options and errors of the head.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// When a write is acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyncMode {
-    /// After fdatasync (default): acked samples survive power loss.
-    Fsync,
-    /// After the write; synced at this interval in milliseconds: power loss takes at most that much.
-    Interval(u64),
-    /// After the write; the operating system syncs when it likes.
-    Os,
-}
+use chronolith_wal::{FileError, SyncMode, WalError, WalOptions};
 
-/// How the head runs.
+/// Options of the head.
 #[derive(Debug, Clone)]
 pub struct HeadOptions {
-    /// Data directory; `wal/` and `chunks/` lie below it.
+    /// Data directory; contains `wal/` and `chunks/`.
     pub dir: PathBuf,
-    /// When a write is acknowledged.
+    /// Durability at which a write is acknowledged.
     pub sync: SyncMode,
     /// Width of the aligned windows that chunks never cross, in milliseconds.
     pub window_ms: i64,
-    /// Writes are refused when less is free on the disk; 0 = only when the disk is full.
+    /// Writes are refused when fewer bytes are free on the disk; 0 = only when the disk is full.
     pub free_bytes_min: u64,
-    /// Bytes that a WAL segment reserves. Tests on a disk in memory want it small.
+    /// Bytes that a WAL segment reserves. Tests with a disk in memory use few.
     pub wal_segment_bytes: u64,
-    /// Memory of the whole head beyond which batches are refused; 0 = no limit.
+    /// Memory limit of the whole head above which batches are refused; 0 = no limit.
     pub memory_bytes_max: u64,
-    /// Bytes of open chunks and late samples of native histograms above which they are sealed early.
+    /// Bytes of open chunks and out-of-order samples of native histograms above which they are sealed early.
     pub histogram_bytes_max: u64,
-    /// Bytes after which a sealed chunk file is followed by the next.
+    /// Size of a sealed chunk file at which the next one is begun.
     pub sealed_file_bytes: u64,
-    /// Dead series in a definitions file below which it is not written anew.
+    /// Dead series in a series file below which it is not rewritten.
     pub dead_count_min: u64,
-    /// Series ids are below this; tests want few.
+    /// Series ids are below this; tests use few.
     pub series_id_limit: u32,
 }
 
 impl HeadOptions {
-    /// Defaults for the data directory `dir`.
+    /// Returns the defaults for the data directory `dir`.
     #[must_use]
     pub fn new(dir: PathBuf) -> HeadOptions {
         HeadOptions {
@@ -56,32 +47,44 @@ impl HeadOptions {
             series_id_limit: u32::MAX - 1,
         }
     }
+
+    /// Returns the options of the WAL.
+    pub(crate) fn wal(&self) -> WalOptions {
+        WalOptions {
+            dir: wal_dir(&self.dir),
+            sync: self.sync,
+            free_bytes_min: self.free_bytes_min,
+            segment_bytes: self.wal_segment_bytes,
+        }
+    }
 }
 
-/// Why a whole batch is refused; none of it is acknowledged. All but [`WriteError::NeverFits`] and
+/// Returns the directory of WAL segments and checkpoint.
+pub(crate) fn wal_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("wal")
+}
+
+/// Reasons to refuse a whole batch; none of it is acknowledged. All but [`WriteError::NeverFits`] and
 /// [`WriteError::BurstExceeded`] are worth a retry by the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// No space; writes come back by themselves when there is some.
-    #[error("disk is full: writes are refused until space is freed")]
-    DiskFull,
-    /// Sealed chunks cannot be written since no file can be opened; writes come back by themselves when one can.
+    /// The WAL refuses appends, or may not have made the batch durable.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+    /// Sealed chunks cannot be written since no file can be opened; writes are accepted again once one can.
     #[error("no file descriptor is left (open files limit): writes are refused until one is free")]
     NoFileDescriptor,
-    /// A write or sync of the log failed; writes stay refused until the process is restarted.
-    #[error("write-ahead log failed and is closed for writing until restart: {0}")]
-    Poisoned(String),
-    /// Metadata of the batch cannot be stored; the next batch with some tries again.
+    /// Metadata of the batch cannot be stored; the next batch with metadata retries.
     #[error("metadata cannot be stored: {0}")]
     Metadata(String),
-    /// The head is at its limit of memory; there is room again when windows are flushed or idle series leave.
+    /// The head is at its memory limit; flushes and evictions of idle series make room.
     #[error(
         "head is at its memory limit (head-memory-limit): {used_bytes} of {limit_bytes} bytes used, retry later"
     )]
     HeadFull {
         /// Bytes in use.
         used_bytes: u64,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit_bytes: u64,
     },
     /// The batch alone needs more memory than the limit of the head. No retry helps.
@@ -89,64 +92,73 @@ pub enum WriteError {
         "request needs {needed_bytes} bytes of the head, more than its limit (head-memory-limit) of {limit_bytes}"
     )]
     NeverFits {
-        /// Bytes that it needs, by estimate.
+        /// Estimated bytes that it needs.
         needed_bytes: u64,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit_bytes: u64,
     },
-    /// The tenant sends more samples per second than it may.
+    /// The tenant exceeds its ingestion rate.
     #[error(
         "tenant is above its ingestion rate limit (ingestion_rate) of {rate} samples/s with a burst (ingestion_burst) of {burst}"
     )]
     RateLimited {
-        /// Samples per second.
+        /// Limit in samples per second.
         rate: u64,
-        /// Samples at once.
+        /// Limit of samples in one burst.
         burst: u64,
-        /// When a retry may succeed.
+        /// Milliseconds after which a retry may succeed.
         retry_after_ms: u64,
     },
-    /// The request has more samples than the tenant may ever send at once. No retry helps.
+    /// The request has more samples than the burst limit of the tenant. No retry helps.
     #[error(
         "request of {sample_count} samples is above the tenant's ingestion burst limit (ingestion_burst) of {burst}"
     )]
     BurstExceeded {
         /// Samples of the request.
         sample_count: u64,
-        /// Samples at once.
+        /// Limit of samples in one burst.
         burst: u64,
     },
-    /// The store is shutting down.
-    #[error("server is shutting down")]
-    Closed,
 }
 
-/// Why an operation on the head failed.
+/// Reasons why an operation on the head failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadError {
-    /// The disk refused.
+    /// The disk reported an error.
     #[error("{path}: {error}")]
     Io {
         /// File or directory.
         path: PathBuf,
-        /// As the operating system says.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// Damage that cannot be contained.
     #[error("{path}: {what}")]
     Corrupt {
-        /// File.
+        /// Damaged file.
         path: PathBuf,
-        /// What, where, expected and found.
+        /// Description: what, where, expected and found.
         what: String,
     },
-    /// The log does not take writes.
+    /// Writes are refused.
     #[error(transparent)]
     Write(#[from] WriteError),
 }
 
+impl From<WalError> for HeadError {
+    fn from(error: WalError) -> HeadError {
+        HeadError::Write(WriteError::Wal(error))
+    }
+}
+
+impl From<FileError> for HeadError {
+    fn from(FileError { path, error }: FileError) -> HeadError {
+        HeadError::Io { path, error }
+    }
+}
+
 impl HeadError {
-    /// For `map_err` behind a disk operation on `path`.
+    /// Returns a function for `map_err` after a disk operation on `path`.
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> HeadError {
         move |error| HeadError::Io { path: path.to_owned(), error }
     }

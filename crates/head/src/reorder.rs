@@ -1,12 +1,12 @@
-//! Reorder buffer with a fixed interval: holds the newest `window_len` places of a series and lets samples go in
-//! time order once the window has moved past them.
+//! Reorder buffer with a fixed interval: a ring with the newest `window_len` slots of a series that emits
+//! samples in time order once the window has moved past them.
 //!
-//! Holds: a sample's time is rounded up to a multiple of the interval before anything else; the window is
-//! half-open, `(newest - window_len * interval, newest]`; what passes is ascending over the life of the buffer,
-//! at most `window_len` samples an add. Nothing is allocated after [`ReorderBuffer::new`], nothing is locked.
-//! A series that needs no buffer holds none: the owner makes one, exactly as long as the window, for the first
-//! sample of a series whose rule asks for it.
-//! Not here: which series has which rule, counters of refused samples, chunks that take what passes.
+//! Invariants: the timestamp of a sample is rounded up to a multiple of the interval before anything else;
+//! the window is half-open, `(newest - window_len * interval, newest]`; emitted samples ascend over the life
+//! of the buffer, at most `window_len` samples per add. Nothing is allocated after [`ReorderBuffer::new`],
+//! nothing is locked. A series without a rule has no buffer: the owner creates one, exactly as long as the
+//! window, for the first sample of a series with a rule.
+//! Not here: which series has which rule, counters of refused samples, chunks for emitted samples.
 
 mod rule;
 #[cfg(test)]
@@ -16,56 +16,57 @@ use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 
 pub use rule::{Rule, RuleError, Update, WINDOW_LEN_MAX};
 
-/// Time of an empty slot, and of the newest sample while there is none; before every legal time.
+/// Timestamp of an empty slot, and of the newest sample while there is none; before every valid timestamp.
 const EMPTY_MS: i64 = i64::MIN;
 
 const _: () = assert!(EMPTY_MS < TIME_MIN_MS);
 // One cache line for everything but the slots.
 const _: () = assert!(size_of::<ReorderBuffer>() <= 64);
 
-/// A time and its value.
+/// A timestamp and its value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     /// Milliseconds since 1970.
     pub time_ms: i64,
-    /// Kept bit-exact.
+    /// Bit-exact.
     pub value: f64,
 }
 
 impl Sample {
-    /// What an unused place of an output slice holds.
+    /// Content of an unused item of an output slice.
     pub const EMPTY: Sample = Sample { time_ms: EMPTY_MS, value: 0.0 };
 }
 
-/// What became of an accepted sample.
+/// Result of an accepted sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
-    /// It is the newest one; this many older samples passed, ascending, from the start of the caller's slice.
+    /// It is the newest one; this many older samples were emitted, ascending, to the start of the caller's
+    /// slice.
     Newest(u32),
-    /// It came late and took its place inside the window: the sample counts as reordered.
+    /// It is out of order and was stored inside the window: the sample counts as reordered.
     Late,
-    /// It overwrote the value of its time. Not counted as reordered.
+    /// It overwrote the value at its timestamp. Not counted as reordered.
     Updated,
 }
 
-/// Why a sample is not taken. Nothing has changed then.
+/// Reasons to refuse a sample. Nothing has changed then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The window has moved past its time.
+    /// The window has moved past its timestamp.
     #[error("metric too old")]
     TooOld,
-    /// Its time has a value, perhaps the same one, and the rule does not allow updates.
+    /// Its timestamp has a value, perhaps the same one, and the rule does not allow updates.
     #[error("new value for existing timestamp")]
     TimestampTaken,
-    /// Its time cannot be stored.
+    /// Its timestamp cannot be stored.
     #[error("timestamp out of bounds")]
     OutOfBounds,
 }
 
-/// The buffer of one series. Not shared: the lock of the series is the caller's.
+/// Reorder buffer of one series. Not shared: the caller locks the series.
 ///
-/// A slot is in use if its time lies inside the window. Slots are not emptied when the window moves past them: their
-/// old times lie outside of it for good.
+/// A slot is in use if its timestamp lies inside the window. Slots are not cleared when the window moves past
+/// them: their old timestamps lie outside of it for good.
 #[derive(Debug, Clone)]
 pub struct ReorderBuffer {
     slots: Box<[Sample]>,
@@ -75,38 +76,41 @@ pub struct ReorderBuffer {
 }
 
 impl ReorderBuffer {
-    /// An empty buffer. Allocates 16 bytes a slot, once.
+    /// Returns an empty buffer. Allocates 16 bytes per slot, once.
     #[must_use]
     pub fn new(rule: Rule) -> ReorderBuffer {
         let slots = vec![Sample::EMPTY; rule.window_len()].into_boxed_slice();
         ReorderBuffer { slots, newest_ms: EMPTY_MS, newest_idx: 0, rule }
     }
 
-    /// Takes a sample; what the window moves past goes to the start of `passed`, whose other items may be overwritten.
+    /// Adds a sample; samples that leave the window are emitted to the start of `passed`, whose other items
+    /// may be overwritten.
     ///
     /// # Errors
-    /// [`Refused`] says why the sample is not taken.
+    /// [`Refused`] has the reason.
     /// # Panics
-    /// If `passed` has no place for what passes; the length of the window is always enough.
-    // PERF: in order one comparison, one slot read and written, no division; late, one multiplication instead of the
-    // division. Per add, with the loop around it (window 120; instructions by callgrind, time as minimum of 15 rounds):
-    //     in order 60 instructions, 1.9 ns; reversed groups of 5: 91, 3.0 ns; reversed groups of 50: 74, 2.5 ns
-    //     without `#[inline]`:     69, 2.2 ns;                       98, 3.3 ns;                        83, 3.0 ns
-    //     one path for one and for several steps, and 16 bytes returned: 4.1 ns in order, 3.3 and 3.2 ns reversed
+    /// If `passed` is too short for the emitted samples; the length of the window is always enough.
+    // PERF: in order one comparison, one slot read and written, no division; out of order, one multiplication
+    // instead of the division. Per add, with the loop around it (window 120; instructions by callgrind, time
+    // as minimum of 15 rounds):
+    //     in order: 60 instructions, 1.9 ns; reversed groups of 5: 91, 3.0 ns; groups of 50: 74, 2.5 ns
+    //     without `#[inline]`:       69, 2.2 ns;                      98, 3.3 ns;               83, 3.0 ns
+    //     one path for one and for several steps, and 16 bytes returned: 4.1 ns in order,
+    //     3.3 and 3.2 ns reversed
     //   cargo xtask bench reorder
-    //   The ring is as long as the window, with a conditional move at its end: a power of two and a mask would save
-    //   that and cost up to twice the memory.
+    //   The ring is as long as the window, with a conditional move at its end: a power of two and a mask
+    //   would save that and cost up to twice the memory.
     #[inline]
     pub fn add(&mut self, time_ms: i64, value: f64, passed: &mut [Sample]) -> Result<Added, Refused> {
         if !(TIME_MIN_MS..=TIME_MAX_MS).contains(&time_ms) {
             return Err(Refused::OutOfBounds);
         }
         if time_ms <= self.newest_ms {
-            return self.add_late(time_ms, value);
+            return self.add_ooo(time_ms, value);
         }
         let ahead_ms = time_ms.wrapping_sub(self.newest_ms).cast_unsigned();
         if ahead_ms > self.rule.interval_ms() {
-            return self.add_ahead(time_ms, value, passed);
+            return self.add_after_gap(time_ms, value, passed);
         }
         let floor_ms = self.newest_ms.wrapping_sub_unsigned(self.rule.span_ms());
         let next_idx = self.newest_idx + 1;
@@ -120,20 +124,21 @@ impl ReorderBuffer {
         Ok(Added::Newest(passed_count))
     }
 
-    /// Whether no sample waits.
+    /// Returns true if the buffer has no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.newest_ms == EMPTY_MS
     }
 
-    /// The samples that wait, ascending.
+    /// Returns the buffered samples, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Sample> {
         let (newer, older) = self.slots.split_at(self.newest_idx + 1);
         let floor_ms = self.floor_ms();
         older.iter().chain(newer).copied().filter(move |slot| slot.time_ms > floor_ms)
     }
 
-    /// Moves the samples that wait, ascending, to the start of `passed` and returns their number; none waits then.
+    /// Moves the buffered samples, ascending, to the start of `passed` and returns their number; the buffer
+    /// is empty then.
     ///
     /// # Panics
     /// If `passed` is shorter than the window.
@@ -143,20 +148,20 @@ impl ReorderBuffer {
         passed_count
     }
 
-    /// Drops the samples that wait.
+    /// Drops the buffered samples.
     pub fn reset(&mut self) {
         self.slots.fill(Sample::EMPTY);
         self.newest_ms = EMPTY_MS;
     }
 
-    /// The latest time that is too old.
+    /// Returns the latest timestamp that is too old.
     fn floor_ms(&self) -> i64 {
         self.newest_ms.saturating_sub_unsigned(self.rule.span_ms())
     }
 
-    /// The window moves by several places, or there is none yet.
+    /// Adds a sample that moves the window by several slots, or the first one.
     #[inline(never)]
-    fn add_ahead(&mut self, time_ms: i64, value: f64, passed: &mut [Sample]) -> Result<Added, Refused> {
+    fn add_after_gap(&mut self, time_ms: i64, value: f64, passed: &mut [Sample]) -> Result<Added, Refused> {
         let ahead_ms = time_ms.wrapping_sub(self.newest_ms).cast_unsigned();
         if ahead_ms > self.rule.span_ms() {
             return Ok(self.jump(time_ms, value, passed));
@@ -173,7 +178,7 @@ impl ReorderBuffer {
         Ok(Added::Newest(passed_count))
     }
 
-    fn add_late(&mut self, time_ms: i64, value: f64) -> Result<Added, Refused> {
+    fn add_ooo(&mut self, time_ms: i64, value: f64) -> Result<Added, Refused> {
         let back_ms = self.newest_ms.wrapping_sub(time_ms).cast_unsigned();
         if back_ms >= self.rule.span_ms() {
             return Err(Refused::TooOld);
@@ -192,7 +197,7 @@ impl ReorderBuffer {
         Ok(Added::Late)
     }
 
-    /// The first sample, or one so far ahead that all others pass.
+    /// Adds the first sample, or one so far ahead that all others are emitted.
     #[cold]
     fn jump(&mut self, time_ms: i64, value: f64, passed: &mut [Sample]) -> Added {
         let passed_count = pass(&self.slots, self.newest_idx + 1, self.slots.len(), self.floor_ms(), passed);
@@ -213,7 +218,8 @@ fn overwrite(slot: &mut Sample, value: f64, update: Update) -> Result<Added, Ref
     }
 }
 
-/// Copies the samples above `floor_ms` of `step_count` slots from `start` on, around the end, to the start of `passed`.
+/// Copies the samples above `floor_ms` of `step_count` slots from `start` on, wrapping around, to the start
+/// of `passed`.
 fn pass(slots: &[Sample], start: usize, step_count: usize, floor_ms: i64, passed: &mut [Sample]) -> u32 {
     let until_end = slots.len() - start;
     let around = &slots[..step_count.saturating_sub(until_end)];
@@ -226,7 +232,8 @@ fn pass(slots: &[Sample], start: usize, step_count: usize, floor_ms: i64, passed
 fn pass_run(slots: &[Sample], floor_ms: i64, passed: &mut [Sample]) -> usize {
     let mut count = 0;
     for slot in slots {
-        // Written whether in use or not: a branch would depend on which samples are missing, and not be predicted.
+        // Written whether in use or not: a branch would depend on which samples are missing, and would not be
+        // predicted.
         passed[count] = *slot;
         count += usize::from(slot.time_ms > floor_ms);
     }

@@ -1,243 +1,114 @@
-//! Samples by window: what each tenant has in the head, counted as batches come in.
-//! Holds: a count is exact once appends and drops of the window have returned.
+//! Windows with chunks, of one tenant or of all: lists, snapshots, removal.
+//!
+//! Cost of a list: one lock and the windows per tenant; tenant names are sorted once, windows never.
+//! Not here: sample counts (`series::windows`).
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use chronolith_base::hash::HashMap;
 use chronolith_model::{TenantId, TimeRange};
 
-/// A window of one tenant that has chunks in the head.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WindowStat {
-    /// Whose it is.
-    pub tenant: TenantId,
-    /// The window.
-    pub range: TimeRange,
-    /// Samples in it; a value that waits to replace another one counts as well.
-    pub sample_count: u64,
-    /// Server time when its first sample came in.
-    pub first_arrival_ms: i64,
+use crate::evict::drop_window::{DropStats, drop_window};
+use crate::evict::idle::{IdleSeries, age_series, snapshot_idle};
+use crate::index::tenant::TenantHead;
+use crate::options::HeadError;
+use crate::read::snapshot::{WindowSnapshot, snapshot_window};
+use crate::series::windows::WindowStat;
+use crate::state::HeadState;
+
+/// Windows of the head that have chunks: lists, snapshots for flushes, and removal after a flush; eviction of
+/// idle series.
+pub struct HeadWindows {
+    state: Arc<HeadState>,
 }
 
-/// Samples of one window in a tally.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WindowSpan {
-    /// Start of the window.
-    pub(crate) start: i64,
-    /// Negative for samples that were removed.
-    pub(crate) count: i64,
-    /// Times of the oldest and the newest sample.
-    pub(crate) oldest_ms: i64,
-    pub(crate) newest_ms: i64,
-}
-
-impl WindowSpan {
-    fn empty(start: i64) -> WindowSpan {
-        WindowSpan { start, count: 0, oldest_ms: i64::MAX, newest_ms: i64::MIN }
+impl HeadWindows {
+    pub(crate) fn new(state: Arc<HeadState>) -> HeadWindows {
+        HeadWindows { state }
     }
 
-    fn merge(&mut self, other: WindowSpan) {
-        self.count += other.count;
-        self.oldest_ms = self.oldest_ms.min(other.oldest_ms);
-        self.newest_ms = self.newest_ms.max(other.newest_ms);
-    }
-}
-
-/// Counts of one batch, window by window; adding to the window of the last sample costs a few comparisons.
-pub(crate) struct WindowTally {
-    window_ms: i64,
-    end: i64,
-    current: WindowSpan,
-    others: Vec<WindowSpan>,
-}
-
-impl WindowTally {
-    pub(crate) fn new(window_ms: i64) -> WindowTally {
-        WindowTally { window_ms, end: 0, current: WindowSpan::empty(0), others: Vec::new() }
+    /// Returns the windows with chunks, by tenant and time.
+    #[must_use]
+    pub fn list(&self) -> Vec<WindowStat> {
+        let mut out = Vec::new();
+        self.visit(|_, windows| out.extend_from_slice(windows));
+        out
     }
 
-    /// Counts `count` samples at `time`.
-    // PERF: the bounds of what was counted stand in for those of the window, so that a sample between them,
-    // as are all but the first of a scrape, costs two comparisons.
-    pub(crate) fn add(&mut self, time: i64, count: i64) {
-        if time < self.current.oldest_ms || time > self.current.newest_ms {
-            self.widen(time);
+    /// Returns the windows with chunks of one tenant, by time.
+    #[must_use]
+    pub fn list_of(&self, tenant: &TenantId) -> Vec<WindowStat> {
+        let mut out = Vec::new();
+        if let Some(tenant) = self.state.index.tenant(tenant) {
+            self.copy_windows(&tenant, &mut out);
         }
-        self.current.count += count;
+        out
     }
 
-    /// Takes `time` into the bounds, of another window if it is not in the current one.
-    fn widen(&mut self, time: i64) {
-        if time < self.current.start || time >= self.end {
-            self.turn_to(time);
-        }
-        self.current.oldest_ms = self.current.oldest_ms.min(time);
-        self.current.newest_ms = self.current.newest_ms.max(time);
-    }
-
-    /// Counts `count` samples of one window, the oldest at `oldest_ms`, the newest at `newest_ms`.
-    pub(crate) fn add_chunk(&mut self, oldest_ms: i64, newest_ms: i64, count: i64) {
-        self.add(oldest_ms, count);
-        self.current.newest_ms = self.current.newest_ms.max(newest_ms);
-    }
-
-    /// As [`WindowTally::add`] for a sample among those of another window, which stays at hand.
-    pub(crate) fn add_aside(&mut self, time: i64, count: i64) {
-        if self.current.start <= time && time < self.end {
-            return self.add(time, count);
-        }
-        let start = TimeRange::window_of(time, self.window_ms).start;
-        self.put(WindowSpan { start, count, oldest_ms: time, newest_ms: time });
-    }
-
-    #[cold]
-    fn turn_to(&mut self, time: i64) {
-        let window = TimeRange::window_of(time, self.window_ms);
-        self.put_away(window.start);
-        self.end = window.end;
-    }
-
-    /// Moves the current window to the others and makes the one at `start` current.
-    fn put_away(&mut self, start: i64) {
-        let done = std::mem::replace(&mut self.current, WindowSpan::empty(start));
-        if done.count != 0 {
-            self.put(done);
-        }
-    }
-
-    fn put(&mut self, span: WindowSpan) {
-        match self.others.iter_mut().find(|other| other.start == span.start) {
-            Some(other) => other.merge(span),
-            None => self.others.push(span),
-        }
-    }
-
-    /// Adds the counts of `other`, which is empty afterwards.
-    pub(crate) fn merge(&mut self, other: &mut WindowTally) {
-        other.drain().for_each(|span| self.put(span));
-    }
-
-    /// Windows with samples; the tally is empty afterwards.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = WindowSpan> {
-        self.put_away(self.current.start);
-        self.others.drain(..)
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WindowCount {
-    /// May be negative for a moment, when a drop overtakes the count of an append.
-    pub(crate) sample_count: i64,
-    pub(crate) first_arrival_ms: i64,
-    /// Times of the oldest and the newest sample that came in. A deletion, or a series that left alone, does
-    /// not narrow them.
-    pub(crate) oldest_ms: i64,
-    pub(crate) newest_ms: i64,
-}
-
-impl WindowCount {
-    fn new(first_arrival_ms: i64) -> WindowCount {
-        WindowCount { sample_count: 0, first_arrival_ms, oldest_ms: i64::MAX, newest_ms: i64::MIN }
-    }
-
-    fn merge(&mut self, span: WindowSpan) {
-        self.sample_count += span.count;
-        self.oldest_ms = self.oldest_ms.min(span.oldest_ms);
-        self.newest_ms = self.newest_ms.max(span.newest_ms);
-    }
-}
-
-/// The windows of one tenant, by start.
-#[derive(Debug, Default)]
-pub(crate) struct Windows {
-    pub(crate) by_start: BTreeMap<i64, WindowCount>,
-}
-
-impl Windows {
-    /// Takes the counts of a batch that came in at `arrival_ms`.
-    pub(crate) fn merge(&mut self, tally: &mut WindowTally, arrival_ms: i64) {
-        for span in tally.drain() {
-            let entry = self.by_start.entry(span.start).or_insert(WindowCount::new(arrival_ms));
-            entry.merge(span);
-            entry.first_arrival_ms = entry.first_arrival_ms.min(arrival_ms);
-            if entry.sample_count == 0 {
-                self.by_start.remove(&span.start);
+    /// Calls `visit` with the number of series and the windows, by time, of each tenant that has any, in
+    /// tenant order. No lock is held during the call.
+    pub fn visit(&self, mut visit: impl FnMut(u64, &[WindowStat])) {
+        let mut tenants = self.state.index.tenants();
+        tenants.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        let mut windows = Vec::new();
+        for tenant in tenants {
+            windows.clear();
+            self.copy_windows(&tenant, &mut windows);
+            if !windows.is_empty() {
+                let series_count = tenant.tables.read().live_count() as u64;
+                visit(series_count, &windows);
             }
         }
     }
 
-    /// Times of the oldest and the newest sample.
-    pub(crate) fn bounds_ms(&self) -> Option<(i64, i64)> {
-        let oldest_ms = self.by_start.values().next()?.oldest_ms;
-        let newest_ms = self.by_start.values().next_back()?.newest_ms;
-        Some((oldest_ms, newest_ms))
-    }
-
-    /// About how many samples lie in `range`: windows that are cut by it count by what is inside. The newest one is
-    /// taken to end with the range, if that ends within it: there is hardly anything behind the present.
-    pub(crate) fn sample_count(&self, window_ms: i64, range: TimeRange) -> u64 {
-        let newest = self.by_start.keys().next_back().copied();
-        let inside = |(&start, count): (&i64, &WindowCount)| {
-            let full_end = start.saturating_add(window_ms);
-            let end = full_end.min(range.end);
-            let whole_ms = if newest == Some(start) && end > start { end - start } else { window_ms };
-            let width_ms = end.saturating_sub(start.max(range.start));
-            let part = width_ms.clamp(0, whole_ms) as f64 / whole_ms.max(1) as f64;
-            (count.sample_count.max(0) as f64 * part) as u64
-        };
-        self.by_start.iter().map(inside).fold(0, u64::saturating_add)
-    }
-
-    /// Takes counts of a checkpoint, whose windows came in at `arrivals` (by tenant and start) or else at `now_ms`.
-    pub(crate) fn merge_known(
-        &mut self,
-        tally: &mut WindowTally,
-        arrivals: &HashMap<(u32, i64), i64>,
-        tenant: u32,
-        now_ms: i64,
-    ) {
-        for span in tally.drain() {
-            let first_arrival_ms = arrivals.get(&(tenant, span.start)).copied().unwrap_or(now_ms);
-            let entry = self.by_start.entry(span.start).or_insert(WindowCount::new(first_arrival_ms));
-            entry.merge(span);
-            if entry.sample_count == 0 {
-                self.by_start.remove(&span.start);
-            }
+    fn copy_windows(&self, tenant: &Arc<TenantHead>, out: &mut Vec<WindowStat>) {
+        for (&start, count) in &tenant.windows.lock().by_start {
+            let Ok(sample_count) = u64::try_from(count.sample_count) else { continue };
+            out.push(WindowStat {
+                tenant: tenant.id.clone(),
+                range: TimeRange { start, end: start.saturating_add(self.state.options.window_ms) },
+                sample_count,
+                first_arrival_ms: count.first_arrival_ms,
+            });
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A window whose series were all taken out again at a start stayed for good: each look cut it to no block, and wrote
-    /// a whole checkpoint.
-    #[test]
-    fn a_window_of_no_samples_is_none_after_a_start() {
-        let (mut tally, mut windows) = (WindowTally::new(100), Windows::default());
-        tally.add(110, 5);
-        tally.add(210, 7);
-        tally.add(110, -5);
-        windows.merge_known(&mut tally, &HashMap::default(), 0, 1);
-        assert_eq!(windows.by_start.keys().copied().collect::<Vec<_>>(), [200]);
+    /// Takes the chunks of `tenant` in `window` (one window or several adjacent ones); its open chunks and
+    /// out-of-order samples are sealed first.
+    ///
+    /// # Errors
+    /// [`HeadError::Io`] if sealed chunks cannot be written.
+    pub fn snapshot(&self, tenant: &TenantId, window: TimeRange) -> Result<WindowSnapshot, HeadError> {
+        snapshot_window(&self.state, tenant, window)
     }
 
-    /// The bounds were those of the window: the newest sample seemed to be up to two hours in the future.
-    #[test]
-    fn bounds_are_times_of_samples() {
-        let (mut tally, mut windows) = (WindowTally::new(100), Windows::default());
-        tally.add(150, 1);
-        tally.add(130, 1);
-        tally.add_chunk(310, 370, 5);
-        tally.add_aside(140, 1);
-        windows.merge(&mut tally, 1);
-        assert_eq!(windows.bounds_ms(), Some((130, 370)));
-        tally.add_chunk(310, 370, -5);
-        windows.merge(&mut tally, 1);
-        assert_eq!(windows.bounds_ms(), Some((130, 150)));
-        tally.add(120, -3);
-        windows.merge(&mut tally, 1);
-        assert_eq!(windows.bounds_ms(), None);
+    /// Removes exactly the chunks of `snapshot`, and series of its tenant that have no chunk left. The
+    /// samples must be durable elsewhere (in a block). The next checkpoint removes sealed files.
+    pub fn drop(&self, snapshot: WindowSnapshot) -> DropStats {
+        drop_window(&self.state, snapshot)
+    }
+
+    /// Ends a generation and returns, by tenant, the series that were offered no sample in it and in the one
+    /// before. Cost: a scan of the hot records, four bytes of memory per idle series; locks are held for a
+    /// page of series.
+    #[must_use]
+    pub fn age_series(&self) -> Vec<IdleSeries> {
+        age_series(&self.state)
+    }
+
+    /// Takes the chunks in `window` of those series of `idle` that are still idle, as
+    /// [`HeadWindows::snapshot`] does for all series of a tenant; [`HeadWindows::drop`] then removes series
+    /// without chunks in other windows.
+    ///
+    /// # Errors
+    /// [`HeadError::Io`] if sealed chunks cannot be written.
+    pub fn snapshot_idle(&self, idle: &IdleSeries, window: TimeRange) -> Result<WindowSnapshot, HeadError> {
+        snapshot_idle(&self.state, idle, window)
+    }
+
+    /// Forgets tenants without series, which flushes, idle series and refused writes leave.
+    pub fn forget_unused_tenants(&self) {
+        // A checkpoint slice that is being encoded refers to tenants by index.
+        let Some(_alone) = self.state.maintenance.try_lock() else { return };
+        self.state.index.forget_unused_tenants();
     }
 }

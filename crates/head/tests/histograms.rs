@@ -1,5 +1,6 @@
-//! Series of floats and native histograms over a random life: late ones, repeats, conflicts, replacements, deletions,
-//! checkpoints, window drops, power cuts. What is read is what a map has, bit for bit. A failure prints its seed.
+//! Random operations on series of floats and native histograms: out-of-order samples, duplicates, conflicts,
+//! replacements, deletions, checkpoints, window drops, power failures. Reads must equal a map, bit for bit. A
+//! failure prints its seed.
 
 mod harness;
 
@@ -15,7 +16,7 @@ use chronolith_model::{
     WriteBatch,
 };
 use harness::kinds::{Sample, push, random_sample, text, texts};
-use harness::{NOW_MS, WINDOW_MS, World, delete, labels, tenant};
+use harness::{NOW_MS, TestEnv, WINDOW_MS, delete, labels, tenant};
 
 const SERIES: u64 = 6;
 const STEPS: usize = 150;
@@ -23,20 +24,20 @@ const STEPS: usize = 150;
 type Stored = BTreeMap<Labels, BTreeMap<i64, String>>;
 
 struct Life {
-    world: World,
+    test_env: TestEnv,
     head: Head,
     stored: Stored,
-    /// Windows that have left: whether the head still knows the newest sample of them is its own business.
+    /// Dropped windows: the head may or may not still know the newest sample of them.
     flushed: Vec<TimeRange>,
     rng: Rng,
     now: i64,
 }
 
-fn read_all(world: &World, head: &Head) -> Stored {
+fn read_all(test_env: &TestEnv, head: &Head) -> Stored {
     let any = [Matcher::new("__name__", MatchOp::Regex, ".*").expect("a pattern")];
     let selector = Selector { matchers: &any, range: TimeRange::ALL };
     let mut out = Stored::new();
-    for series in head.select(&tenant("a"), &selector, &world.context()).expect("select works") {
+    for series in head.reader().select(&tenant("a"), &selector, &test_env.context()).expect("select works") {
         let mut columns = Columns::default();
         series.samples.read(TimeRange::ALL, &mut columns).expect("samples read");
         assert!(columns.times.is_sorted_by(|a, b| a < b), "times ascend");
@@ -81,7 +82,7 @@ impl Life {
                 let text = text(&sample);
                 match stored.get(&time) {
                     Some(known) if *known == text => repeats += 1,
-                    Some(_) if self.world.limits.duplicates == DuplicatePolicy::KeepFirst => {
+                    Some(_) if self.test_env.limits.duplicates == DuplicatePolicy::KeepFirst => {
                         conflicts += 1;
                         continue;
                     }
@@ -91,7 +92,7 @@ impl Life {
                 stored.insert(time, text);
             }
         }
-        let outcome = self.world.write(&self.head, &tenant("a"), &batch).expect("written");
+        let outcome = self.test_env.write(&self.head, &tenant("a"), &batch).expect("written");
         assert_eq!((outcome.accepted_count, outcome.repeated_count), (accepted, repeats), "{outcome:?}");
         assert_eq!(outcome.rejected[Reject::DuplicateTimestamp as usize], conflicts);
         assert_eq!(outcome.rejected_count(), conflicts);
@@ -114,14 +115,14 @@ impl Life {
         assert_eq!(delete(&self.head, "a", &[vec![matcher]], range), want, "{range:?}");
     }
 
-    /// A window is what its chunks say, and leaves the head with them.
+    /// A snapshot has exactly the chunks of its window, and dropping it removes them.
     fn flush_window(&mut self) {
-        let windows = self.head.windows();
+        let windows = self.head.windows().list();
         if windows.is_empty() {
             return;
         }
         let window = windows[self.below(windows.len() as u64) as usize].clone();
-        let snapshot = self.head.snapshot_window(&tenant("a"), window.range).expect("snapshot");
+        let snapshot = self.head.windows().snapshot(&tenant("a"), window.range).expect("snapshot");
         let mut found = Stored::new();
         for item in snapshot.series() {
             let WindowSeries { labels, chunks, damages } = item.expect("series of a snapshot");
@@ -141,15 +142,15 @@ impl Life {
         want.values_mut().for_each(|samples| samples.retain(|time, _| window.range.contains(*time)));
         want.retain(|_, samples| !samples.is_empty());
         assert_eq!(found, want, "window {:?}", window.range);
-        self.head.drop_window(snapshot);
-        self.head.checkpoint().expect("checkpoint");
+        self.head.windows().drop(snapshot);
+        self.head.checkpointer().checkpoint().expect("checkpoint");
         self.stored.values_mut().for_each(|samples| samples.retain(|time, _| !window.range.contains(*time)));
         self.flushed.push(window.range);
     }
 
     fn compare(&mut self) {
         self.stored.retain(|_, samples| !samples.is_empty());
-        let mut found = read_all(&self.world, &self.head);
+        let mut found = read_all(&self.test_env, &self.head);
         found.retain(|_, samples| !samples.is_empty());
         for (labels, want) in &self.stored {
             let got = found.get(labels).cloned().unwrap_or_default();
@@ -161,20 +162,20 @@ impl Life {
             );
         }
         assert_eq!(found.len(), self.stored.len(), "only series of the model");
-        if self.world.limits.duplicates == DuplicatePolicy::KeepFirst {
+        if self.test_env.limits.duplicates == DuplicatePolicy::KeepFirst {
             let stored: usize = self.stored.values().map(BTreeMap::len).sum();
-            let counted: u64 = self.head.windows().iter().map(|window| window.sample_count).sum();
+            let counted: u64 = self.head.windows().list().iter().map(|window| window.sample_count).sum();
             assert_eq!(counted, stored as u64, "windows count both kinds");
         }
     }
 
     fn restart(self) -> Life {
-        let Life { world, head, stored, flushed, rng, now } = self;
-        world.disk.crash();
+        let Life { test_env, head, stored, flushed, rng, now } = self;
+        test_env.disk.crash();
         drop(head);
-        let (head, report) = world.open();
+        let (head, report) = test_env.open();
         assert_eq!(report.notes, Vec::<String>::new());
-        let mut life = Life { world, head, stored, flushed, rng, now };
+        let mut life = Life { test_env, head, stored, flushed, rng, now };
         life.compare();
         life
     }
@@ -182,26 +183,26 @@ impl Life {
 
 fn live(seed: u64) {
     println!("seed {seed}");
-    let mut world = World::new(seed);
-    world.limits.future_ms_max = 0;
+    let mut test_env = TestEnv::new(seed);
+    test_env.limits.future_ms_max = 0;
     if seed % 2 == 1 {
-        world.limits.duplicates = DuplicatePolicy::LastWins;
+        test_env.limits.duplicates = DuplicatePolicy::LastWins;
     }
-    let (head, _) = world.open();
+    let (head, _) = test_env.open();
     let rng = Rng::from_seed(seed ^ 0x5eed);
     let mut life =
-        Life { world, head, stored: Stored::new(), flushed: Vec::new(), rng, now: NOW_MS - 2_000_000 };
+        Life { test_env, head, stored: Stored::new(), flushed: Vec::new(), rng, now: NOW_MS - 2_000_000 };
     for _ in 0..STEPS {
         match life.below(20) {
             0..=11 => life.append(),
             12 => life.delete(),
             13 if life.below(3) == 0 => life.flush_window(),
             14 => {
-                life.head.checkpoint().expect("checkpoint");
+                life.head.checkpointer().checkpoint().expect("checkpoint");
             }
             15 => {
-                life.world.clock.advance(std::time::Duration::from_secs(life.below(400)));
-                life.head.roll_checkpoint().expect("a part of the checkpoint");
+                life.test_env.clock.advance(std::time::Duration::from_secs(life.below(400)));
+                life.head.checkpointer().roll_checkpoint().expect("a part of the checkpoint");
             }
             16 | 17 => life = life.restart(),
             _ => life.compare(),
@@ -215,13 +216,14 @@ fn random_lives_of_both_kinds_match_the_model() {
     (0..30).for_each(live);
 }
 
-/// A batch may change the kind of a series at a time twice: the log has the last word as memory has.
+/// A batch may change the kind of a series at one timestamp twice: WAL replay and memory agree on the last
+/// one.
 #[test]
-fn the_last_kind_of_a_time_is_the_one_after_a_restart() {
+fn the_last_kind_at_a_timestamp_survives_a_restart() {
     for order in 0..2 {
-        let mut world = World::new(order);
-        world.limits.duplicates = DuplicatePolicy::LastWins;
-        let (head, _) = world.open();
+        let mut test_env = TestEnv::new(order);
+        test_env.limits.duplicates = DuplicatePolicy::LastWins;
+        let (head, _) = test_env.open();
         let rng = Rng::from_seed(9);
         let histogram = loop {
             let sample = random_sample(&rng, 5);
@@ -231,34 +233,34 @@ fn the_last_kind_of_a_time_is_the_one_after_a_restart() {
         };
         let (a, b) = (Sample::Float(4.0), histogram);
         let (first, second) = if order == 0 { (a, b) } else { (b, a) };
-        // In order, then late.
+        // In order, then out of order.
         for time in [NOW_MS, NOW_MS - 100] {
             let mut batch = WriteBatch::from_labels();
             let times = [time - 5, time, time + 5];
             push(&mut batch, &labels(1), &times.map(|time| (time, first.clone())));
             push(&mut batch, &labels(1), &[(time, second.clone())]);
             push(&mut batch, &labels(2), &[(time, second.clone()), (time, first.clone())]);
-            let outcome = world.write(&head, &tenant("a"), &batch).expect("written");
+            let outcome = test_env.write(&head, &tenant("a"), &batch).expect("written");
             assert_eq!(outcome.accepted_count, 6);
-            let stored = read_all(&world, &head);
+            let stored = read_all(&test_env, &head);
             assert_eq!(stored[&labels(1)][&time], text(&second));
             assert_eq!(stored[&labels(2)][&time], text(&first));
         }
-        let before = read_all(&world, &head);
-        world.disk.crash();
+        let before = read_all(&test_env, &head);
+        test_env.disk.crash();
         drop(head);
-        let (head, report) = world.open();
+        let (head, report) = test_env.open();
         assert_eq!(report.notes, Vec::<String>::new());
-        assert_eq!(read_all(&world, &head), before);
+        assert_eq!(read_all(&test_env, &head), before);
     }
 }
 
-/// Late floats of a series that stood in a batch before others of its samples, which brought a histogram, were put
-/// behind these: of two values for a time the second was stored. The first counts, as the policy says.
+/// Regression: out-of-order floats of a series that preceded a histogram of the same series in a batch were
+/// appended after it, so of two values at a timestamp the second was stored. The first must win, by policy.
 #[test]
-fn the_first_of_a_batch_counts_though_floats_are_held_back() {
-    let world = World::new(4);
-    let (head, _) = world.open();
+fn the_first_value_of_a_batch_wins_over_deferred_floats() {
+    let test_env = TestEnv::new(4);
+    let (head, _) = test_env.open();
     let rng = Rng::from_seed(9);
     let histogram = loop {
         let sample = random_sample(&rng, 5);
@@ -269,18 +271,18 @@ fn the_first_of_a_batch_counts_though_floats_are_held_back() {
     let (one, two) = (Sample::Float(1.0), Sample::Float(2.0));
     let mut batch = WriteBatch::from_labels();
     push(&mut batch, &labels(1), &[(NOW_MS, one.clone())]);
-    world.write(&head, &tenant("a"), &batch).expect("written");
+    test_env.write(&head, &tenant("a"), &batch).expect("written");
     let (first, second) = (NOW_MS - 100, NOW_MS - 50);
     let mut batch = WriteBatch::from_labels();
     push(&mut batch, &labels(1), &[(first, one.clone()), (second, one.clone())]);
     push(&mut batch, &labels(1), &[(first, two.clone()), (second, histogram.clone())]);
-    let outcome = world.write(&head, &tenant("a"), &batch).expect("written");
+    let outcome = test_env.write(&head, &tenant("a"), &batch).expect("written");
     assert_eq!((outcome.accepted_count, outcome.rejected[Reject::DuplicateTimestamp as usize]), (2, 2));
-    let stored = read_all(&world, &head);
+    let stored = read_all(&test_env, &head);
     assert_eq!([first, second].map(|time| &stored[&labels(1)][&time]), [&text(&one), &text(&one)]);
 }
 
-/// A histogram of series `idx` with `bucket_count` buckets, none like that of another series or round.
+/// A histogram of series `idx` with `bucket_count` buckets, distinct for each series and round.
 fn broad(idx: u64, round: u64, bucket_count: u32) -> Sample {
     let counts: Vec<u64> =
         (0..u64::from(bucket_count)).map(|at| (at * 7 + idx) % 1000 + 13 * round).collect();
@@ -293,51 +295,51 @@ fn broad(idx: u64, round: u64, bucket_count: u32) -> Sample {
     })))
 }
 
-/// Open chunks grow with buckets, and only a limit of series held them: three million buckets took what they took. Above
-/// the limit, the largest go to chunk files early; every sample stays.
+/// Regression: open chunks grow with buckets, and were limited by the number of series only: three million
+/// buckets used unlimited memory. Above the limit, the largest are sealed early; every sample is kept.
 #[test]
 fn a_flood_of_buckets_stays_within_the_memory_for_histograms() {
     const BYTES_MAX: u64 = 4 << 20;
     let (series_count, bucket_count) = (1000, 1000);
-    let mut world = World::new(8);
-    world.options.histogram_bytes_max = BYTES_MAX;
-    world.options.wal_segment_bytes = 4 << 20;
-    world.options.sealed_file_bytes = 4 << 20;
-    let (mut head, _) = world.open();
+    let mut test_env = TestEnv::new(8);
+    test_env.options.histogram_bytes_max = BYTES_MAX;
+    test_env.options.wal_segment_bytes = 4 << 20;
+    test_env.options.sealed_file_bytes = 4 << 20;
+    let (mut head, _) = test_env.open();
     let mut want = Stored::new();
     for round in 0..3 {
         for first in (0..series_count).step_by(50) {
             let mut batch = WriteBatch::from_labels();
             for idx in first..first + 50 {
-                // Some come late, and wait.
+                // Some arrive out of order, and stay buffered.
                 let time = NOW_MS + if round == 2 && idx % 10 == 0 { -500 } else { 1000 * round };
                 let sample = (time, broad(idx, round.unsigned_abs(), bucket_count));
                 want.entry(labels(idx)).or_default().insert(time, text(&sample.1));
                 push(&mut batch, &labels(idx), &[sample]);
             }
-            let outcome = world.write(&head, &tenant("a"), &batch).expect("written");
+            let outcome = test_env.write(&head, &tenant("a"), &batch).expect("written");
             assert_eq!(outcome.accepted_count, 50);
-            let used = head.stats().histogram_bytes;
+            let used = head.statistics().stats().histogram_bytes;
             assert!(used <= BYTES_MAX / 4 * 5 + (1 << 20), "{used} bytes");
         }
     }
-    let stats = head.stats();
+    let stats = head.statistics().stats();
     assert!(stats.histograms_sealed_early > 1000, "{stats:?}");
-    let parts = head.memory();
+    let parts = head.statistics().memory();
     let part = parts.iter().find(|part| part.name == "histograms").expect("is there");
     assert!(part.bytes < 3 * BYTES_MAX, "places and tracks of a thousand series beside it: {part:?}");
-    assert!(read_all(&world, &head) == want, "every sample is there");
-    world.disk.crash();
+    assert!(read_all(&test_env, &head) == want, "every sample is there");
+    test_env.disk.crash();
     drop(head);
-    (head, _) = world.open();
-    assert!(read_all(&world, &head) == want, "every sample is there after a start");
-    assert!(head.stats().histogram_bytes <= BYTES_MAX / 4 * 5 + (1 << 20));
+    (head, _) = test_env.open();
+    assert!(read_all(&test_env, &head) == want, "every sample is there after a start");
+    assert!(head.statistics().stats().histogram_bytes <= BYTES_MAX / 4 * 5 + (1 << 20));
 }
 
-/// The first sample of a chunk is read without a hint, as upstream reads it; what its sender said stands in the header of
-/// its chunk, wherever that has been.
+/// The first sample of a chunk is read without a counter reset hint, as in Prometheus; the hint of its sender
+/// is in the header of its chunk, wherever the chunk has been.
 #[test]
-fn chunk_headers_say_what_senders_said_of_resets() {
+fn chunk_headers_keep_counter_reset_hints() {
     use chronolith_format::histogram::ResetHeader;
     let counted = |count: u64, reset_hint: ResetHint| {
         let positive = Buckets { spans: vec![Span { offset: 0, length: 1 }], counts: vec![count] };
@@ -348,26 +350,26 @@ fn chunk_headers_say_what_senders_said_of_resets() {
     let sent = [(1, Unknown), (2, NotReset), (3, Reset), (4, Unknown), (1, Unknown), (5, Gauge), (2, Gauge)];
     let want = [ResetHeader::Unknown, ResetHeader::Reset, ResetHeader::Reset, ResetHeader::Gauge];
     for (restarts, with_checkpoint) in [(0, false), (1, false), (2, true)] {
-        let world = World::new(2);
-        let (mut head, _) = world.open();
+        let test_env = TestEnv::new(2);
+        let (mut head, _) = test_env.open();
         for (step, (count, hint)) in sent.into_iter().enumerate() {
             let mut batch = WriteBatch::from_labels();
             push(&mut batch, &labels(1), &[(NOW_MS + step as i64, counted(count, hint))]);
-            world.write(&head, &tenant("a"), &batch).expect("written");
+            test_env.write(&head, &tenant("a"), &batch).expect("written");
             // Once within each chunk as well as between them.
             if step % 2 == 1 {
                 for _ in 0..restarts {
                     if with_checkpoint {
-                        head.checkpoint().expect("checkpoint");
+                        head.checkpointer().checkpoint().expect("checkpoint");
                     }
-                    world.disk.crash();
+                    test_env.disk.crash();
                     drop(head);
-                    (head, _) = world.open();
+                    (head, _) = test_env.open();
                 }
             }
         }
         let window = TimeRange::window_of(NOW_MS, WINDOW_MS);
-        let snapshot = head.snapshot_window(&tenant("a"), window).expect("snapshot");
+        let snapshot = head.windows().snapshot(&tenant("a"), window).expect("snapshot");
         let series = snapshot.series().next().expect("one series").expect("readable");
         let headers: Vec<_> = series
             .chunks

@@ -1,5 +1,5 @@
-//! Random life of a head against maps: appends in and out of order, repeats, conflicts, replaced values, deletions,
-//! window drops, checkpoints, crashes. A failure prints its seed.
+//! Random operations on a head against maps: appends in and out of order, duplicates, conflicts,
+//! replacements, deletions, window drops, checkpoints, crashes. A failure prints its seed.
 
 mod harness;
 
@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 use chronolith_base::Rng;
 use chronolith_head::{Head, WindowSeries};
 use chronolith_model::{Columns, DuplicatePolicy, MatchOp, Matcher, Reject, TimeRange, WriteBatch};
-use harness::{Model, NOW_MS, WINDOW_MS, World, batch, delete, labels, part, read, read_all, tenant};
+use harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, delete, labels, part, read, read_all, tenant};
 
 const TENANTS: [&str; 2] = ["a", "b"];
 const STEPS: usize = 120;
 
 struct Life {
-    world: World,
+    test_env: TestEnv,
     head: Option<Head>,
     model: Model,
-    /// Samples that were dropped: whether the head still knows the newest of them is its own business.
+    /// Dropped samples: the head may or may not still know the newest of them.
     flushed: Model,
     rng: Rng,
     now: i64,
-    /// Newest time ever accepted, by tenant.
+    /// Newest timestamp ever accepted, by tenant.
     newest: BTreeMap<&'static str, i64>,
 }
 
@@ -64,7 +64,7 @@ impl Life {
         for (idx, mut samples) in series {
             let flushed = self.flushed.get(&(name.to_owned(), labels(idx)));
             samples.retain(|(time, _)| flushed.is_none_or(|f| !f.contains_key(time)));
-            let limits = &self.world.limits;
+            let limits = &self.test_env.limits;
             let bound = match limits.out_of_order_ms {
                 0 => i64::MIN,
                 ms => self.newest.get(name).map_or(i64::MIN, |newest| newest - ms),
@@ -96,7 +96,7 @@ impl Life {
             }
             sent.push((labels(idx), samples));
         }
-        let outcome = self.world.write(self.head(), &tenant(name), &batch(&sent)).expect("written");
+        let outcome = self.test_env.write(self.head(), &tenant(name), &batch(&sent)).expect("written");
         let rejected = |kind: Reject| outcome.rejected[kind as usize];
         let got = (outcome.accepted_count, outcome.repeated_count);
         assert_eq!(got, (accepted, repeats));
@@ -108,7 +108,7 @@ impl Life {
         self.now += self.below(4000) as i64;
     }
 
-    /// A deletion takes exactly the samples of the matched series in the range.
+    /// A deletion removes exactly the samples of the matched series in the range.
     fn delete(&mut self) {
         let name = TENANTS[self.below(2) as usize];
         let start = match self.below(3) {
@@ -133,33 +133,38 @@ impl Life {
             }
         }
         assert_eq!(delete(self.head(), name, &selectors, range), want as u64, "{range:?}");
-        let ctx = self.world.context();
+        let ctx = self.test_env.context();
         let all = chronolith_model::Selector { matchers: &[], range: TimeRange::ALL };
-        let left = self.head().label_values(&tenant(name), "instance", &all, 0, &ctx).expect("listed").len();
+        let left = self
+            .head()
+            .reader()
+            .label_values(&tenant(name), "instance", &all, 0, &ctx)
+            .expect("listed")
+            .len();
         let alive = self.model.iter().filter(|(key, samples)| key.0 == name && !samples.is_empty());
         assert_eq!(left, alive.count(), "series without samples are not listed");
     }
 
-    /// A snapshot equals the window's samples; dropping it removes them and nothing else.
+    /// A snapshot has exactly the samples of the window; dropping it removes them and nothing else.
     fn flush_window(&mut self) {
-        let windows = self.head().windows();
+        let windows = self.head().windows().list();
         if windows.is_empty() {
             return;
         }
         let stat = windows[self.below(windows.len() as u64) as usize].clone();
-        let snapshot = self.head().snapshot_window(&stat.tenant, stat.range).expect("snapshot");
+        let snapshot = self.head().windows().snapshot(&stat.tenant, stat.range).expect("snapshot");
         let name = stat.tenant.as_str();
         let late_batch = if self.below(2) == 0 { Some(self.below(30)) } else { None };
         let mut want = part(&self.model, name, &[], stat.range);
         if let Some(idx) = late_batch {
-            // What comes between snapshot and drop stays.
+            // Samples that arrive between snapshot and drop stay.
             let time = stat.range.start + self.below(WINDOW_MS as u64) as i64;
             let key = (name.to_owned(), labels(idx));
             let stored = self.model.entry(key.clone()).or_default();
             let flushed = self.flushed.get(&key).is_some_and(|f| f.contains_key(&time));
             if !flushed && !stored.contains_key(&time) {
                 stored.insert(time, 9f64.to_bits());
-                self.world
+                self.test_env
                     .write(self.head(), &stat.tenant, &batch(&[(key.1, vec![(time, 9.0)])]))
                     .expect("written");
             }
@@ -191,17 +196,17 @@ impl Life {
             last = Some(labels);
         }
         assert!(want.is_empty(), "the snapshot lacks {want:?}");
-        self.head().drop_window(snapshot);
-        // As the store does: what was dropped must not come back from the log.
-        self.head().checkpoint().expect("checkpoint");
+        self.head().windows().drop(snapshot);
+        // As the store does: dropped samples must not come back from the WAL.
+        self.head().checkpointer().checkpoint().expect("checkpoint");
     }
 
     fn crash(&mut self, lose_power: bool) {
         if lose_power {
-            self.world.disk.crash();
+            self.test_env.disk.crash();
         }
         self.head = None;
-        let (head, report) = self.world.open();
+        let (head, report) = self.test_env.open();
         assert_eq!(report.notes, Vec::<String>::new());
         self.head = Some(head);
         self.compare_all();
@@ -209,7 +214,7 @@ impl Life {
 
     fn compare_all(&mut self) {
         self.model.retain(|_, samples| !samples.is_empty());
-        let found = read_all(&self.world, self.head(), &TENANTS);
+        let found = read_all(&self.test_env, self.head(), &TENANTS);
         for (key, want) in &self.model {
             let got = found.get(key).cloned().unwrap_or_default();
             let lost: Vec<_> = want.iter().filter(|(t, v)| got.get(t) != Some(v)).collect();
@@ -223,15 +228,16 @@ impl Life {
                 *counts.entry((name.clone(), TimeRange::window_of(*time, WINDOW_MS).start)).or_default() += 1;
             }
         }
-        let may_wait = self.world.limits.duplicates == DuplicatePolicy::LastWins;
+        let may_wait = self.test_env.limits.duplicates == DuplicatePolicy::LastWins;
         let got: BTreeMap<(String, i64), u64> = self
             .head()
             .windows()
+            .list()
             .into_iter()
             .map(|w| ((w.tenant.as_str().to_owned(), w.range.start), w.sample_count))
             .collect();
         if may_wait {
-            // A value that waits to replace another one counts beside it.
+            // A buffered replacement is counted in addition to the replaced value.
             assert!(got.keys().eq(counts.keys()), "windows {got:?}, not {counts:?}");
             assert!(got.values().zip(counts.values()).all(|(got, least)| got >= least));
         } else {
@@ -248,7 +254,7 @@ impl Life {
         ];
         let name = TENANTS[self.below(2) as usize];
         assert_eq!(
-            read(&self.world, self.head(), name, &matchers, range),
+            read(&self.test_env, self.head(), name, &matchers, range),
             part(&self.model, name, &matchers, range)
         );
     }
@@ -256,16 +262,16 @@ impl Life {
 
 fn live(seed: u64) {
     println!("seed {seed}");
-    let mut world = World::new(seed);
+    let mut test_env = TestEnv::new(seed);
     if seed % 2 == 1 {
-        world.limits.duplicates = DuplicatePolicy::LastWins;
+        test_env.limits.duplicates = DuplicatePolicy::LastWins;
     }
     if seed % 5 == 4 {
-        world.limits.out_of_order_ms = WINDOW_MS / 2;
+        test_env.limits.out_of_order_ms = WINDOW_MS / 2;
     }
-    let (head, _) = world.open();
+    let (head, _) = test_env.open();
     let mut life = Life {
-        world,
+        test_env,
         head: Some(head),
         model: Model::new(),
         flushed: Model::new(),
@@ -276,19 +282,19 @@ fn live(seed: u64) {
     for _ in 0..STEPS {
         match life.below(20) {
             0..=10 => life.append(),
-            // What leaves the head may take the newest time of the tenant along.
-            11..=12 | 15 if life.world.limits.out_of_order_ms > 0 => life.append(),
+            // Departed series may take the newest timestamp of the tenant with them.
+            11..=12 | 15 if life.test_env.limits.out_of_order_ms > 0 => life.append(),
             11..=12 => life.delete(),
             13..=14 => life.compare_part(),
             15 => life.flush_window(),
             16 => {
-                life.head().checkpoint().expect("checkpoint");
+                life.head().checkpointer().checkpoint().expect("checkpoint");
             }
             17 => life.crash(true),
             18 => life.crash(false),
             19 if life.below(2) == 0 => {
-                life.world.clock.advance(std::time::Duration::from_secs(life.below(400)));
-                life.head().roll_checkpoint().expect("a part of the checkpoint");
+                life.test_env.clock.advance(std::time::Duration::from_secs(life.below(400)));
+                life.head().checkpointer().roll_checkpoint().expect("a part of the checkpoint");
             }
             _ => {
                 if life.below(3) == 0 {
@@ -309,44 +315,47 @@ fn random_lives_match_the_model() {
 
 #[test]
 fn names_values_and_cardinality() {
-    let world = World::new(1);
-    let (head, _) = world.open();
+    let test_env = TestEnv::new(1);
+    let (head, _) = test_env.open();
     let series: Vec<_> = (0..10).map(|i| (labels(i), vec![(NOW_MS + i as i64, 1.0)])).collect();
-    world.write(&head, &tenant("a"), &batch(&series)).unwrap();
-    let ctx = world.context();
+    test_env.write(&head, &tenant("a"), &batch(&series)).unwrap();
+    let ctx = test_env.context();
     let matchers = [Matcher::equal("job", "job-1")];
     let all = chronolith_model::Selector { matchers: &[], range: TimeRange::ALL };
     let some = chronolith_model::Selector { matchers: &matchers, range: TimeRange::ALL };
     let late =
         chronolith_model::Selector { matchers: &matchers, range: TimeRange::new(NOW_MS + 5, NOW_MS + 9) };
-    assert_eq!(head.label_names(&tenant("a"), &all, 0, &ctx).unwrap(), ["__name__", "instance", "job"]);
-    assert_eq!(head.label_values(&tenant("a"), "job", &all, 2, &ctx).unwrap(), ["job-0", "job-1"]);
     assert_eq!(
-        head.label_values(&tenant("a"), "instance", &some, 0, &ctx).unwrap(),
+        head.reader().label_names(&tenant("a"), &all, 0, &ctx).unwrap(),
+        ["__name__", "instance", "job"]
+    );
+    assert_eq!(head.reader().label_values(&tenant("a"), "job", &all, 2, &ctx).unwrap(), ["job-0", "job-1"]);
+    assert_eq!(
+        head.reader().label_values(&tenant("a"), "instance", &some, 0, &ctx).unwrap(),
         ["host-1", "host-4", "host-7"]
     );
-    assert_eq!(head.label_values(&tenant("a"), "instance", &late, 0, &ctx).unwrap(), ["host-7"]);
-    assert!(head.label_names(&tenant("b"), &all, 0, &ctx).unwrap().is_empty());
-    let cardinality = head.cardinality(&tenant("a"), 2);
+    assert_eq!(head.reader().label_values(&tenant("a"), "instance", &late, 0, &ctx).unwrap(), ["host-7"]);
+    assert!(head.reader().label_names(&tenant("b"), &all, 0, &ctx).unwrap().is_empty());
+    let cardinality = head.statistics().cardinality(&tenant("a"), 2);
     assert_eq!((cardinality.series_count, cardinality.label_pair_count), (10, 14));
     assert_eq!(cardinality.series_by_pair, [("__name__=up".to_owned(), 10), ("job=job-0".to_owned(), 4)]);
-    assert_eq!(head.tenants(), [tenant("a")]);
-    let stats = head.stats();
+    assert_eq!(head.statistics().tenants(), [tenant("a")]);
+    let stats = head.statistics().stats();
     assert_eq!((stats.series, stats.chunks, stats.samples_appended), (10, 10, 10));
 }
 
 #[test]
 fn rejects_are_counted_by_kind() {
     use chronolith_model::{Labels, Reject};
-    let mut world = World::new(2);
-    world.limits.series_max = 2;
-    world.limits.retention_ms = 1_000_000;
-    world.limits.label_value_bytes_max = 10;
-    let (head, _) = world.open();
+    let mut test_env = TestEnv::new(2);
+    test_env.limits.series_max = 2;
+    test_env.limits.retention_ms = 1_000_000;
+    test_env.limits.label_value_bytes_max = 10;
+    let (head, _) = test_env.open();
     let check = |pairs: &[(&str, &str)], samples: &[(i64, f64)], want: Option<Reject>| {
         let mut one = WriteBatch::from_labels();
         one.push_labels(&Labels::from_pairs(pairs.iter().copied()), samples);
-        let outcome = world.write(&head, &tenant("a"), &one).unwrap();
+        let outcome = test_env.write(&head, &tenant("a"), &one).unwrap();
         assert_eq!(outcome.first_reject.map(|r| r.0), want, "{pairs:?} {samples:?}");
     };
     let now = [(NOW_MS, 1.0)];
@@ -354,7 +363,7 @@ fn rejects_are_counted_by_kind() {
     check(&[("__name__", "m"), ("a", "12345678901")], &now, Some(Reject::LabelValueTooLong));
     check(&[("__name__", "m")], &[(NOW_MS + 700_000, 1.0)], Some(Reject::OutOfBounds));
     check(&[("__name__", "m")], &[(NOW_MS - 1_000_001, 1.0)], Some(Reject::TooOld));
-    assert_eq!(head.stats().series, 0, "refused samples make no series");
+    assert_eq!(head.statistics().stats().series, 0, "refused samples make no series");
     check(&[("__name__", "m")], &now, None);
     check(&[("__name__", "m")], &[(NOW_MS, 2.0)], Some(Reject::DuplicateTimestamp));
     check(&[("__name__", "m")], &now, None);
@@ -364,14 +373,16 @@ fn rejects_are_counted_by_kind() {
     check(&[("__name__", "n")], &[(NOW_MS + 1, 1.0)], None);
 }
 
-/// The newest time of a tenant counts, whichever series has it, and survives a restart; other tenants do not care.
+/// The newest timestamp of any series of a tenant decides, and survives a restart; other tenants are
+/// independent.
 #[test]
-fn samples_behind_the_out_of_order_window_are_rejected() {
-    let mut world = World::new(3);
-    world.limits.out_of_order_ms = 60_000;
-    let (mut head, _) = world.open();
+fn samples_before_the_out_of_order_window_are_rejected() {
+    let mut test_env = TestEnv::new(3);
+    test_env.limits.out_of_order_ms = 60_000;
+    let (mut head, _) = test_env.open();
     let check = |head: &Head, name: &str, idx: u64, time: i64, want: Option<Reject>| {
-        let outcome = world.write(head, &tenant(name), &batch(&[(labels(idx), vec![(time, 1.0)])])).unwrap();
+        let outcome =
+            test_env.write(head, &tenant(name), &batch(&[(labels(idx), vec![(time, 1.0)])])).unwrap();
         assert_eq!(outcome.first_reject.map(|r| r.0), want, "{name} {idx} {time}");
     };
     check(&head, "a", 1, NOW_MS - 500_000, None);
@@ -382,83 +393,87 @@ fn samples_behind_the_out_of_order_window_are_rejected() {
         check(&head, "a", 1, NOW_MS - 60_000 + restart, None);
         check(&head, "b", 1, NOW_MS - 600_000 + restart, None);
         if restart == 1 {
-            head.checkpoint().unwrap();
+            head.checkpointer().checkpoint().unwrap();
         }
         drop(head);
-        world.disk.crash();
-        head = world.open().0;
+        test_env.disk.crash();
+        head = test_env.open().0;
     }
     assert!(Reject::OutOfOrder.message().contains("out of order sample"));
     assert!(Reject::OutOfOrder.message().contains("too old sample"));
 }
 
-/// A value that was replaced stays replaced: in the open chunk, in a sealed one, in a block's window, after a
-/// restart from log or checkpoint, and when the policy goes back.
+/// A replaced value stays replaced: in the open chunk, in a sealed one, in the window of a block, after a
+/// restart from WAL or checkpoint, and after a change of the policy.
 #[test]
 fn the_last_value_wins_wherever_the_first_one_is() {
-    let mut world = World::new(4);
-    world.limits.duplicates = DuplicatePolicy::LastWins;
-    let (mut head, _) = world.open();
+    let mut test_env = TestEnv::new(4);
+    test_env.limits.duplicates = DuplicatePolicy::LastWins;
+    let (mut head, _) = test_env.open();
     let old = TimeRange::window_of(NOW_MS, WINDOW_MS).start - 3 * WINDOW_MS;
     let times: Vec<i64> = (0..400).map(|i| old + i * 1000).collect();
     let row = |value: f64| (labels(1), times.iter().map(|&t| (t, value)).collect::<Vec<_>>());
-    world.write(&head, &tenant("a"), &batch(&[row(1.0)])).unwrap();
+    test_env.write(&head, &tenant("a"), &batch(&[row(1.0)])).unwrap();
     let mut want: BTreeMap<i64, f64> = times.iter().map(|&t| (t, 1.0)).collect();
     for (round, at) in [0, 5, 119, 120, 399, 398, 5, 0].into_iter().enumerate() {
         let value = 10.0 + round as f64;
         let one = batch(&[(labels(1), vec![(times[at], value)])]);
-        let outcome = world.write(&head, &tenant("a"), &one).unwrap();
+        let outcome = test_env.write(&head, &tenant("a"), &one).unwrap();
         assert_eq!((outcome.accepted_count, outcome.repeated_count), (1, 0));
-        let outcome = world.write(&head, &tenant("a"), &one).unwrap();
+        let outcome = test_env.write(&head, &tenant("a"), &one).unwrap();
         assert_eq!((outcome.accepted_count, outcome.repeated_count), (1, 1));
         want.insert(times[at], value);
         if round % 3 == 2 {
-            head.checkpoint().unwrap();
+            head.checkpointer().checkpoint().unwrap();
         }
         if round % 2 == 1 {
             drop(head);
-            world.disk.crash();
-            head = world.open().0;
+            test_env.disk.crash();
+            head = test_env.open().0;
         }
-        let got = read_all(&world, &head, &["a"]).remove(&("a".to_owned(), labels(1))).unwrap();
+        let got = read_all(&test_env, &head, &["a"]).remove(&("a".to_owned(), labels(1))).unwrap();
         let bits: BTreeMap<i64, u64> = want.iter().map(|(t, v)| (*t, v.to_bits())).collect();
         assert_eq!(got, bits, "round {round}");
     }
-    world.limits.duplicates = DuplicatePolicy::KeepFirst;
-    let outcome = world.write(&head, &tenant("a"), &batch(&[row(1.0)])).unwrap();
+    test_env.limits.duplicates = DuplicatePolicy::KeepFirst;
+    let outcome = test_env.write(&head, &tenant("a"), &batch(&[row(1.0)])).unwrap();
     assert_eq!(outcome.rejected[Reject::DuplicateTimestamp as usize], 6, "each replaced value is known");
     assert_eq!(outcome.repeated_count, 394);
 }
 
-/// What is deleted is gone for queries and lists at once, stays gone over restarts, and can be written again.
+/// Deleted samples disappear from queries and lists at once, stay deleted over restarts, and can be written
+/// again.
 #[test]
 fn deleted_series_come_back_only_when_they_are_written_again() {
-    let world = World::new(5);
-    let (mut head, _) = world.open();
+    let test_env = TestEnv::new(5);
+    let (mut head, _) = test_env.open();
     let rows: Vec<_> = (0..6).map(|i| (labels(i), vec![(NOW_MS, 1.0), (NOW_MS + 1000, 2.0)])).collect();
-    world.write(&head, &tenant("a"), &batch(&rows)).unwrap();
+    test_env.write(&head, &tenant("a"), &batch(&rows)).unwrap();
     let everything =
         || vec![vec![Matcher::equal("job", "job-1")], vec![Matcher::equal("instance", "host-1")]];
     assert_eq!(delete(&head, "a", &everything(), TimeRange::ALL), 4, "host-1 and host-4, each once");
     assert_eq!(delete(&head, "b", &everything(), TimeRange::ALL), 0);
     let all = chronolith_model::Selector { matchers: &[], range: TimeRange::ALL };
     for round in 0..3 {
-        let ctx = world.context();
-        assert_eq!(head.label_values(&tenant("a"), "job", &all, 0, &ctx).unwrap(), ["job-0", "job-2"]);
-        assert_eq!(read_all(&world, &head, &["a"]).len(), 4, "round {round}");
+        let ctx = test_env.context();
+        assert_eq!(
+            head.reader().label_values(&tenant("a"), "job", &all, 0, &ctx).unwrap(),
+            ["job-0", "job-2"]
+        );
+        assert_eq!(read_all(&test_env, &head, &["a"]).len(), 4, "round {round}");
         if round == 1 {
-            head.checkpoint().unwrap();
+            head.checkpointer().checkpoint().unwrap();
         }
         drop(head);
-        world.disk.crash();
-        head = world.open().0;
+        test_env.disk.crash();
+        head = test_env.open().0;
     }
-    world.write(&head, &tenant("a"), &batch(&[(labels(1), vec![(NOW_MS + 1000, 7.0)])])).unwrap();
+    test_env.write(&head, &tenant("a"), &batch(&[(labels(1), vec![(NOW_MS + 1000, 7.0)])])).unwrap();
     for _ in 0..2 {
-        let got = read_all(&world, &head, &["a"]).remove(&("a".to_owned(), labels(1))).unwrap();
+        let got = read_all(&test_env, &head, &["a"]).remove(&("a".to_owned(), labels(1))).unwrap();
         assert_eq!(got, BTreeMap::from([(NOW_MS + 1000, 7f64.to_bits())]));
         drop(head);
-        world.disk.crash();
-        head = world.open().0;
+        test_env.disk.crash();
+        head = test_env.open().0;
     }
 }

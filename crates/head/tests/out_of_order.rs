@@ -11,18 +11,18 @@ use chronolith_head::Head;
 use chronolith_model::histogram::{Buckets, Span};
 use chronolith_model::{Columns, DuplicatePolicy, Histogram, IntHistogram, Selector, TimeRange, WriteBatch};
 use harness::kinds::{self, Sample};
-use harness::{NOW_MS, World, labels, read_once, tenant};
+use harness::{NOW_MS, TestEnv, labels, read_once, tenant};
 
-/// Samples of one series in the default window, a millisecond apart.
-fn world() -> World {
-    let mut world = World::new(1);
-    world.options.window_ms = 7_200_000;
-    world.options.wal_segment_bytes = 1 << 20;
-    world.options.sealed_file_bytes = 1 << 20;
-    world
+/// Samples of one series in the default window, one per millisecond.
+fn test_env() -> TestEnv {
+    let mut test_env = TestEnv::new(1);
+    test_env.options.window_ms = 7_200_000;
+    test_env.options.wal_segment_bytes = 1 << 20;
+    test_env.options.sealed_file_bytes = 1 << 20;
+    test_env
 }
 
-/// The numbers below `count` in an order that makes buffers of late samples work hard.
+/// Returns the numbers below `count` in an order that makes out-of-order buffers expensive.
 fn ordered(order: &str, count: usize, seed: u64) -> Vec<usize> {
     let rng = Rng::from_seed(seed);
     let mut out: Vec<usize> = (0..count).collect();
@@ -117,31 +117,30 @@ fn batch_of(kind: Kind, ids: &[usize], version: usize) -> WriteBatch {
 }
 
 #[track_caller]
-fn check_samples(world: &World, head: &Head, want: &BTreeMap<i64, u64>) {
+fn check_samples(test_env: &TestEnv, head: &Head, want: &BTreeMap<i64, u64>) {
     let selector = chronolith_model::Selector { matchers: &[], range: chronolith_model::TimeRange::ALL };
-    let found = read_once(world, head, "a", &selector);
+    let found = read_once(test_env, head, "a", &selector);
     let samples = found.values().next().expect("the series is there");
     assert!(samples == want, "{} samples instead of {}", samples.len(), want.len());
 }
 
-/// The bound: each sample is encoded again a logarithm of their number of times, in whatever order and
-/// batches they come.
+/// The bound: each sample is encoded again O(log n) times, in whatever order and batches the samples arrive.
 #[track_caller]
 fn check_moves(head: &Head, count: usize, what: &str) {
-    let moves = head.stats().samples_merged as f64 / count as f64;
+    let moves = head.statistics().stats().samples_merged as f64 / count as f64;
     assert!(moves <= 2.0 * (count as f64).log2(), "{what}: each sample was encoded {moves} times");
 }
 
-/// Each full buffer of late samples was merged with every chunk of the series: the work grew with the square
-/// of their number, 300,000 samples of one series in one request stopped all writers and queries for 6 s, a
-/// million for 135 s.
+/// Regression: each full out-of-order buffer was merged with every chunk of the series: the work was
+/// quadratic in their number; 300,000 samples of one series in one request stopped all writers and queries
+/// for 6 s, a million for 135 s.
 #[test]
 fn each_sample_is_encoded_a_bounded_number_of_times_in_any_order() {
     check_orders(Kind::Float, 60_000);
 }
 
-/// Full buffers of histograms were merged with every chunk between their first and last: 100,000 of one series in random
-/// order took minutes.
+/// Regression: full buffers of histograms were merged with every chunk between their first and last: 100,000
+/// of one series in random order took minutes.
 #[test]
 fn each_histogram_is_encoded_a_bounded_number_of_times_in_any_order() {
     check_orders(Kind::Histogram, 20_000);
@@ -153,26 +152,26 @@ fn check_orders(kind: Kind, count: usize) {
         let ids = ordered(order, count, seed as u64);
         assert_eq!(ids.len(), count, "{order}");
         for batch_len in [count, 1000, 77] {
-            let world = world();
-            let (head, _) = world.open();
+            let test_env = test_env();
+            let (head, _) = test_env.open();
             for part in ids.chunks(batch_len) {
-                let outcome = world.write(&head, &tenant("a"), &batch_of(kind, part, 0)).unwrap();
+                let outcome = test_env.write(&head, &tenant("a"), &batch_of(kind, part, 0)).unwrap();
                 assert_eq!(outcome.accepted_count, part.len() as u64, "{order}");
             }
             check_moves(&head, count, &format!("{kind:?}, {order}, {batch_len} a batch"));
             let want = (0..count).map(|i| (NOW_MS + i as i64, mark_of(kind, i, 0))).collect();
-            check_samples(&world, &head, &want);
-            let again = world.write(&head, &tenant("a"), &batch_of(kind, &ids[..count / 10], 0)).unwrap();
+            check_samples(&test_env, &head, &want);
+            let again = test_env.write(&head, &tenant("a"), &batch_of(kind, &ids[..count / 10], 0)).unwrap();
             assert_eq!(again.repeated_count, count as u64 / 10, "{order}: a retry changes nothing");
-            check_samples(&world, &head, &want);
+            check_samples(&test_env, &head, &want);
         }
     }
 }
 
-/// Of two values for a time the first or the last counts, as the tenant says, wherever the sample is by then;
-/// a restart and a power cut bring back the same.
+/// Of two values at a timestamp the first or the last wins, by the policy of the tenant, wherever the sample
+/// is stored by then; a restart and a power failure restore the same.
 #[test]
-fn second_values_are_judged_alike_in_any_order() {
+fn second_values_are_decided_alike_in_any_order() {
     check_second_values(Kind::Float, 20_000);
     check_second_values(Kind::Histogram, 5000);
 }
@@ -181,16 +180,16 @@ fn second_values_are_judged_alike_in_any_order() {
 fn check_second_values(kind: Kind, count: usize) {
     for policy in [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins] {
         for (seed, order) in ORDERS.iter().enumerate() {
-            let mut world = world();
-            world.limits.duplicates = policy;
-            let (head, _) = world.open();
+            let mut test_env = test_env();
+            test_env.limits.duplicates = policy;
+            let (head, _) = test_env.open();
             let ids = ordered(order, count, seed as u64);
             let second: Vec<usize> = ordered("random", count, 99).into_iter().take(count / 4).collect();
             let mut want = BTreeMap::new();
             for (at, part) in ids.chunks(3000).enumerate() {
                 let doubled: Vec<usize> = second.iter().copied().skip(at * 500).take(500).collect();
                 for (part, version) in [(part, 0), (&*doubled, 1)] {
-                    world.write(&head, &tenant("a"), &batch_of(kind, part, version)).unwrap();
+                    test_env.write(&head, &tenant("a"), &batch_of(kind, part, version)).unwrap();
                     for &i in part {
                         let bits = mark_of(kind, i, version);
                         let slot = want.entry(NOW_MS + i as i64).or_insert(bits);
@@ -200,23 +199,23 @@ fn check_second_values(kind: Kind, count: usize) {
                     }
                 }
             }
-            check_samples(&world, &head, &want);
+            check_samples(&test_env, &head, &want);
             drop(head);
-            world.disk.crash();
-            let (head, report) = world.open();
+            test_env.disk.crash();
+            let (head, report) = test_env.open();
             assert!(report.notes.is_empty(), "{order}: {:?}", report.notes);
-            check_samples(&world, &head, &want);
+            check_samples(&test_env, &head, &want);
         }
     }
 }
 
 /// One series is written in a hostile order by two writers while readers select and decode it.
 struct Contest {
-    world: World,
+    test_env: TestEnv,
     kind: Kind,
     /// The numbers that each writer writes, in batches.
     orders: [Vec<usize>; 2],
-    /// How many of them are acknowledged.
+    /// Number of acknowledged batches.
     acked: [AtomicUsize; 2],
     is_over: AtomicBool,
 }
@@ -226,18 +225,20 @@ const CONTEST_BATCH: usize = 97;
 impl Contest {
     fn write(&self, head: &Head, writer: usize) {
         for part in self.orders[writer].chunks(CONTEST_BATCH) {
-            let outcome = self.world.write(head, &tenant("a"), &batch_of(self.kind, part, 0)).unwrap();
+            let outcome = self.test_env.write(head, &tenant("a"), &batch_of(self.kind, part, 0)).unwrap();
             assert_eq!(outcome.accepted_count, part.len() as u64);
             self.acked[writer].fetch_add(part.len(), Ordering::SeqCst);
         }
     }
 
-    /// Reads all: whatever was acknowledged before is there once, and nothing that nobody wrote.
+    /// Reads all samples: those acknowledged before exist once, and none that was not written.
     fn read(&self, head: &Head) {
         let before = [0, 1].map(|writer| self.acked[writer].load(Ordering::SeqCst));
         let selector = Selector { matchers: &[], range: TimeRange::ALL };
         let mut columns = Columns::default();
-        for series in head.select(&tenant("a"), &selector, &self.world.context()).expect("selects") {
+        for series in
+            head.reader().select(&tenant("a"), &selector, &self.test_env.context()).expect("selects")
+        {
             series.samples.read(TimeRange::ALL, &mut columns).expect("decodes");
         }
         assert!(columns.times.is_sorted_by(|a, b| a < b), "ascending, each time once");
@@ -261,13 +262,13 @@ fn readers_see_every_acknowledged_sample_once_while_others_write_out_of_order() 
             let ids = ordered(order, count, 5);
             let half = |writer: usize| ids.iter().copied().skip(writer).step_by(2).collect();
             let contest = Contest {
-                world: world(),
+                test_env: test_env(),
                 kind,
                 orders: [half(0), half(1)],
                 acked: Default::default(),
                 is_over: AtomicBool::new(false),
             };
-            let (head, _) = contest.world.open();
+            let (head, _) = contest.test_env.open();
             std::thread::scope(|scope| {
                 let writers = [0, 1].map(|writer| {
                     let (contest, head) = (&contest, &head);

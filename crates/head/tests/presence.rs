@@ -1,13 +1,13 @@
-//! `select_presence` against `select`, and label lists: what is answered without a look at series or samples.
+//! `select_presence` against `select`, and label lists: answers that need no series or samples.
 
 mod harness;
 
 use chronolith_base::Rng;
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::{Labels, Matcher, Selector, TimeRange};
-use harness::{NOW_MS, World, batch, check_presence, delete, tenant};
+use harness::{NOW_MS, TestEnv, batch, check_presence, delete, tenant};
 
-/// Names that do not sort as they were created, so that the order of groups is not that of ids.
+/// Names whose order differs from the order of creation, so that groups are not ordered by id.
 fn series_labels(idx: u64) -> Labels {
     let (name, job) = (format!("m{}", idx * 7 % 5), format!("job-{}", idx * 5 % 4));
     let instance = format!("host-{}", idx * 31 % 97);
@@ -18,15 +18,14 @@ fn series_labels(idx: u64) -> Labels {
     Labels::from_pairs(pairs)
 }
 
-/// `count` built the labels of every series and sorted them, though it uses none. Groups, their order, and
-/// which of their series have a sample that is not stale are those of a plain select, whatever time is asked
-/// for.
+/// Regression: `count` built and sorted the labels of every series, though it uses none. Groups, their order,
+/// and their series with a sample that is not stale are those of a plain select, for every time range.
 #[test]
-fn presence_is_that_of_a_plain_select() {
+fn presence_matches_a_plain_select() {
     for seed in 0..12 {
-        let world = World::new(seed);
+        let test_env = TestEnv::new(seed);
         let rng = Rng::from_seed(seed);
-        let (head, _) = world.open();
+        let (head, _) = test_env.open();
         for round in 0..30 {
             let mut series = Vec::new();
             for idx in (0..90).filter(|_| rng.below(3) > 0) {
@@ -35,38 +34,38 @@ fn presence_is_that_of_a_plain_select() {
                 let time_ms = NOW_MS - 150_000 + round * 5000 + rng.below(900) as i64 - late_ms;
                 series.push((series_labels(idx), vec![(time_ms, value)]));
             }
-            // Samples that are refused do not matter here.
-            let _ = world.write(&head, &tenant("a"), &batch(&series));
+            // Rejected samples do not matter here.
+            let _ = test_env.write(&head, &tenant("a"), &batch(&series));
             let end = NOW_MS - 150_000 + round * 5000 + rng.below(20_000) as i64 - 10_000;
             let range = TimeRange::new(end - rng.below(60_000) as i64, end);
             let matchers = [Matcher::equal("job", "job-1")];
-            check_presence(&world, &head, "a", &Selector { matchers: &matchers, range });
-            check_presence(&world, &head, "a", &Selector { matchers: &[], range });
+            check_presence(&test_env, &head, "a", &Selector { matchers: &matchers, range });
+            check_presence(&test_env, &head, "a", &Selector { matchers: &[], range });
             if rng.below(10) == 0 {
                 delete(&head, "a", &[vec![Matcher::equal("job", "job-2")]], range);
             }
         }
         drop(head);
-        let (head, _) = world.open();
-        check_presence(&world, &head, "a", &Selector { matchers: &[], range: TimeRange::ALL });
+        let (head, _) = test_env.open();
+        check_presence(&test_env, &head, "a", &Selector { matchers: &[], range: TimeRange::ALL });
     }
 }
 
-/// Names and values for a part of the head's time took a look at every series. They are those of all series
-/// now, as in Prometheus, unless the range misses all samples; deleted series are left out all the same.
+/// Regression: label names and values for a part of the time range of the head read every series. They are
+/// those of all series, as in Prometheus, unless the range has no samples; deleted series are still excluded.
 #[test]
-fn label_lists_without_matchers_look_at_no_series() {
-    let world = World::new(1);
-    let (head, _) = world.open();
+fn label_lists_without_matchers_read_no_series() {
+    let test_env = TestEnv::new(1);
+    let (head, _) = test_env.open();
     let old = Labels::from_pairs([("__name__", "old"), ("a", "1")]);
     let new = Labels::from_pairs([("__name__", "new"), ("b", "1")]);
     let series = [(old, vec![(NOW_MS - 5000, 1.0)]), (new, vec![(NOW_MS, 1.0)])];
-    world.write(&head, &tenant("t"), &batch(&series)).expect("written");
+    test_env.write(&head, &tenant("t"), &batch(&series)).expect("written");
     let lists = |start_ms: i64, end_ms: i64| {
-        let ctx = world.context();
+        let ctx = test_env.context();
         let selector = Selector { matchers: &[], range: TimeRange::new(start_ms, end_ms) };
-        let names = head.label_names(&tenant("t"), &selector, 0, &ctx).expect("listed");
-        (names, head.label_values(&tenant("t"), "__name__", &selector, 0, &ctx).expect("listed"))
+        let names = head.reader().label_names(&tenant("t"), &selector, 0, &ctx).expect("listed");
+        (names, head.reader().label_values(&tenant("t"), "__name__", &selector, 0, &ctx).expect("listed"))
     };
     let both = (
         vec!["__name__".to_owned(), "a".to_owned(), "b".to_owned()],

@@ -1,5 +1,6 @@
-//! Recycled segments and the record of where the log ends: no frame of a file's earlier use comes back, nothing
-//! acknowledged is lost, and what is missing is named, wherever the power goes and whatever is damaged.
+//! Recycled segments and the control file of the WAL: no frame of an earlier use of a file comes back, no
+//! acknowledged sample is lost, and all missing frames are reported, wherever the power fails and whatever is
+//! damaged.
 
 mod harness;
 
@@ -11,20 +12,20 @@ use std::sync::Arc;
 use chronolith_base::{Disk, MemDisk, Rng};
 use chronolith_head::{Head, ReplayReport, SyncMode};
 use harness::fault_disk::{Fault, FaultDisk};
-use harness::{Model, NOW_MS, World, batch, labels, read_all, tenant};
+use harness::{Model, NOW_MS, TestEnv, batch, labels, read_all, tenant};
 
-/// What a script has sent, and what of it was acknowledged.
+/// Samples that a script has sent, and those that were acknowledged.
 #[derive(Default)]
-struct Told {
+struct Ledger {
     acked: Model,
     sent: Model,
 }
 
-impl Told {
+impl Ledger {
     /// One sample for each of some series: a frame for each of their stripes.
-    fn write(&mut self, world: &World, head: &Head, step: i64) {
+    fn write(&mut self, test_env: &TestEnv, head: &Head, step: i64) {
         let rows: Vec<_> = (0..4).map(|idx| (labels(idx), vec![(NOW_MS + step, step as f64)])).collect();
-        let written = world.write(head, &tenant("a"), &batch(&rows));
+        let written = test_env.write(head, &tenant("a"), &batch(&rows));
         for (labels, samples) in rows {
             let of = |model: &mut Model| {
                 let key = ("a".to_owned(), labels.clone());
@@ -61,23 +62,23 @@ impl Told {
     }
 }
 
-/// A world whose segments take some ten writes.
-fn world(seed: u64) -> World {
-    let mut world = World::new(seed);
-    world.options.wal_segment_bytes = 1 << 10;
-    world
+/// Returns a machine whose segments take some ten writes.
+fn test_env(seed: u64) -> TestEnv {
+    let mut test_env = TestEnv::new(seed);
+    test_env.options.wal_segment_bytes = 1 << 10;
+    test_env
 }
 
 /// Writes with checkpoints in between, so that each segment is used several times.
-fn life(world: &World, told: &mut Told, steps: std::ops::Range<i64>) -> Option<Head> {
-    let (head, _) = world.try_open().ok()?;
+fn life(test_env: &TestEnv, ledger: &mut Ledger, steps: std::ops::Range<i64>) -> Option<Head> {
+    let (head, _) = test_env.try_open().ok()?;
     for step in steps {
-        told.write(world, &head, step);
+        ledger.write(test_env, &head, step);
         if step % 7 == 3 {
             let _ = head.prepare_segment();
         }
         if step % 20 == 19 {
-            let _ = head.checkpoint();
+            let _ = head.checkpointer().checkpoint();
         }
     }
     Some(head)
@@ -87,54 +88,54 @@ fn is_loss(note: &str) -> bool {
     note.contains("missing") || note.contains("control")
 }
 
-/// A power cut at each disk operation, in a log whose files were used several times: frames of their earlier
-/// use are whole and carry the right key.
+/// Power failure at each disk operation, in a WAL whose files were used several times: frames of their
+/// earlier use are whole and carry the right key.
 #[test]
-fn a_power_cut_at_any_operation_brings_no_frame_of_a_files_earlier_use_back() {
+fn a_power_failure_at_any_operation_replays_no_frame_of_an_earlier_use() {
     let mut op_count = 0;
     loop {
-        let world = world(op_count);
-        let mut told = Told::default();
-        world.disk.fail_after(op_count);
-        let head = life(&world, &mut told, 0..50);
+        let test_env = test_env(op_count);
+        let mut ledger = Ledger::default();
+        test_env.disk.fail_after(op_count);
+        let head = life(&test_env, &mut ledger, 0..50);
         if let Some(head) = &head {
-            let used = head.stats().wal_spare_used_count;
-            assert!(used > 3 || world.disk.op_count() > op_count, "segments are used again: {used}");
+            let used = head.statistics().stats().wal_spare_used_count;
+            assert!(used > 3 || test_env.disk.op_count() > op_count, "segments are used again: {used}");
         }
-        let is_over = world.disk.op_count() <= op_count;
+        let is_over = test_env.disk.op_count() <= op_count;
         drop(head);
-        world.disk.crash_partly(&Rng::from_seed(op_count));
-        let (head, report) = world.open();
-        told.check(&read_all(&world, &head, &["a"]), &format!("op {op_count}"));
+        test_env.disk.crash_partly(&Rng::from_seed(op_count));
+        let (head, report) = test_env.open();
+        ledger.check(&read_all(&test_env, &head, &["a"]), &format!("op {op_count}"));
         let lost: Vec<_> = report.notes.iter().filter(|note| is_loss(note)).collect();
         assert!(lost.is_empty(), "op {op_count}: nothing is missing: {lost:?}");
-        told.write(&world, &head, 100);
+        ledger.write(&test_env, &head, 100);
         assert!(head.prepare_segment().is_ok());
         drop(head);
-        world.disk.crash();
-        let (head, report) = world.open();
-        told.check(&read_all(&world, &head, &["a"]), &format!("op {op_count}, second start"));
+        test_env.disk.crash();
+        let (head, report) = test_env.open();
+        ledger.check(&read_all(&test_env, &head, &["a"]), &format!("op {op_count}, second start"));
         assert_eq!(report.notes, Vec::<String>::new(), "op {op_count}: the second start is clean");
         if is_over {
             break;
         }
-        // Neighbouring operations are alike; a step that divides nothing meets all kinds of them.
+        // Neighbouring operations are alike; a step that divides nothing covers all kinds of them.
         op_count += 3;
     }
     assert!(op_count > 200, "the script has many operations, found {op_count}");
 }
 
 #[test]
-fn modes_without_a_sync_name_no_loss_after_a_power_cut() {
+fn modes_without_a_sync_report_no_loss_after_a_power_failure() {
     for (seed, sync) in [(1, SyncMode::Os), (2, SyncMode::Interval(1000))] {
-        let mut world = world(seed);
-        world.options.sync = sync;
-        let mut told = Told::default();
-        drop(life(&world, &mut told, 0..50));
-        world.disk.crash();
-        let (head, report) = world.open();
-        let found = read_all(&world, &head, &["a"]);
-        Told { acked: Model::new(), sent: told.sent }.check(&found, "power cut");
+        let mut test_env = test_env(seed);
+        test_env.options.sync = sync;
+        let mut ledger = Ledger::default();
+        drop(life(&test_env, &mut ledger, 0..50));
+        test_env.disk.crash();
+        let (head, report) = test_env.open();
+        let found = read_all(&test_env, &head, &["a"]);
+        Ledger { acked: Model::new(), sent: ledger.sent }.check(&found, "power cut");
         assert_eq!(report.notes, Vec::<String>::new());
     }
 }
@@ -150,24 +151,25 @@ fn files(disk: &MemDisk) -> Vec<(PathBuf, Vec<u8>)> {
     out
 }
 
-/// What a start makes of `files`.
+/// Returns the result of a startup with `files`.
 fn start(files: &[(PathBuf, Vec<u8>)]) -> (Model, ReplayReport) {
-    let world = world(9);
+    let test_env = test_env(9);
     for (path, bytes) in files {
-        world.disk.create_dir_all(path.parent().expect("a directory")).expect("made");
-        world.disk.create(path).expect("made").write_at(bytes, 0).expect("written");
+        test_env.disk.create_dir_all(path.parent().expect("a directory")).expect("made");
+        test_env.disk.create(path).expect("made").write_at(bytes, 0).expect("written");
     }
-    let (head, report) = world.open();
-    (read_all(&world, &head, &["a"]), report)
+    let (head, report) = test_env.open();
+    (read_all(&test_env, &head, &["a"]), report)
 }
 
-/// The files of a killed process whose newest segment has a few writes, in a recycled file or a new one.
-fn killed(is_recycled: bool) -> (Told, Vec<(PathBuf, Vec<u8>)>) {
-    let world = world(3);
-    let mut told = Told::default();
+/// Returns the files of a killed process whose newest segment has a few writes, in a recycled file or a new
+/// one.
+fn killed(is_recycled: bool) -> (Ledger, Vec<(PathBuf, Vec<u8>)>) {
+    let test_env = test_env(3);
+    let mut ledger = Ledger::default();
     let steps = if is_recycled { 0..44 } else { 0..4 };
-    drop(life(&world, &mut told, steps));
-    (told, files(&world.disk))
+    drop(life(&test_env, &mut ledger, steps));
+    (ledger, files(&test_env.disk))
 }
 
 fn newest_segment(files: &[(PathBuf, Vec<u8>)]) -> usize {
@@ -175,27 +177,27 @@ fn newest_segment(files: &[(PathBuf, Vec<u8>)]) -> usize {
     files.iter().rposition(is_segment).expect("a segment")
 }
 
-/// Checks that `files` start with all that was acknowledged, or with a note of the loss.
+/// Checks that `files` start with all acknowledged samples, or with a note of the loss.
 #[track_caller]
-fn check_named(told: &Told, files: &[(PathBuf, Vec<u8>)], what: &str) {
+fn check_named(ledger: &Ledger, files: &[(PathBuf, Vec<u8>)], what: &str) {
     let (found, report) = start(files);
-    Told { acked: Model::new(), sent: told.sent.clone() }.check(&found, what);
-    if found != told.acked {
+    Ledger { acked: Model::new(), sent: ledger.sent.clone() }.check(&found, what);
+    if found != ledger.acked {
         assert!(!report.notes.is_empty(), "{what}: lost without a note");
     }
 }
 
-/// A log without its last frames, or without its newest file, looked like one that was never longer. The
-/// control file says how long it was.
+/// Regression: a WAL without its last frames, or without its newest file, looked like one that was never
+/// longer. The control file records its length.
 #[test]
-fn damage_of_the_newest_segment_after_a_kill_is_named() {
+fn damage_of_the_newest_segment_after_a_kill_is_reported() {
     for is_recycled in [false, true] {
-        let (told, whole) = killed(is_recycled);
+        let (ledger, whole) = killed(is_recycled);
         let newest = newest_segment(&whole);
         let (found, report) = start(&whole);
-        assert_eq!((found, report.notes), (told.acked.clone(), vec![]));
+        assert_eq!((found, report.notes), (ledger.acked.clone(), vec![]));
         let len = whole[newest].1.len();
-        // All kinds of damage come to all kinds of places: the step divides no length.
+        // All kinds of damage at all kinds of offsets: the step divides no length.
         for (at, kind) in (0..len).step_by(3).zip((0..5).cycle()) {
             let mut bad = whole.clone();
             let bytes = &mut bad[newest].1;
@@ -206,75 +208,75 @@ fn damage_of_the_newest_segment_after_a_kill_is_named() {
                 3 => bytes.truncate(at),
                 _ => bytes.resize(len + at, 0x55),
             }
-            check_named(&told, &bad, &format!("recycled {is_recycled}: damage {kind} at {at}"));
+            check_named(&ledger, &bad, &format!("recycled {is_recycled}: damage {kind} at {at}"));
         }
         let mut bad = whole.clone();
         bad.remove(newest);
         let (found, report) = start(&bad);
         assert!(
-            found != told.acked && report.notes.iter().any(|note| note.contains("missing")),
+            found != ledger.acked && report.notes.iter().any(|note| note.contains("missing")),
             "{report:?}"
         );
     }
 }
 
-/// The control file is no more than a record: without it, or with any byte of it changed, nothing is lost.
+/// The control file is only a record: without it, or with any byte of it changed, nothing is lost.
 #[test]
 fn a_damaged_control_file_loses_nothing() {
     for is_recycled in [false, true] {
-        let (told, whole) = killed(is_recycled);
+        let (ledger, whole) = killed(is_recycled);
         let control = whole.iter().position(|file| file.0.ends_with("control")).expect("a control file");
         let len = whole[control].1.len();
         for at in (0..len).filter(|at| at % 512 < 70) {
             let mut bad = whole.clone();
             bad[control].1[at] ^= 1;
-            assert_eq!(start(&bad).0, told.acked, "byte {at}");
+            assert_eq!(start(&bad).0, ledger.acked, "byte {at}");
             bad[control].1.truncate(at);
-            assert_eq!(start(&bad).0, told.acked, "cut to {at}");
+            assert_eq!(start(&bad).0, ledger.acked, "cut to {at}");
         }
         let mut bad = whole.clone();
         bad[control].1.fill(0);
         let (found, report) = start(&bad);
-        assert_eq!(found, told.acked);
+        assert_eq!(found, ledger.acked);
         assert!(report.notes.iter().any(|note| note.contains("control")), "{report:?}");
         bad.remove(control);
-        assert_eq!(start(&bad).0, told.acked);
+        assert_eq!(start(&bad).0, ledger.acked);
     }
 }
 
-/// After a clean stop nothing is missing, and spares wait for the next start.
+/// After a clean stop nothing is missing, and spares are kept for the next startup.
 #[test]
 fn a_clean_stop_leaves_spares_and_nothing_to_note() {
-    let world = world(4);
-    let mut told = Told::default();
+    let test_env = test_env(4);
+    let mut ledger = Ledger::default();
     for round in 0..4 {
-        let head = life(&world, &mut told, round * 50..round * 50 + 50).expect("opens");
+        let head = life(&test_env, &mut ledger, round * 50..round * 50 + 50).expect("opens");
         head.close().expect("closed");
-        let stats = head.stats();
+        let stats = head.statistics().stats();
         assert!(stats.wal_spare_count > 0 && stats.wal_spare_count <= 3, "{}", stats.wal_spare_count);
         drop(head);
-        let (head, report) = world.open();
+        let (head, report) = test_env.open();
         assert_eq!(report.notes, Vec::<String>::new());
-        assert!(head.stats().wal_spare_count >= stats.wal_spare_count, "spares outlive a stop");
-        told.check(&read_all(&world, &head, &["a"]), "after a clean stop");
+        assert!(head.statistics().stats().wal_spare_count >= stats.wal_spare_count, "spares outlive a stop");
+        ledger.check(&read_all(&test_env, &head, &["a"]), "after a clean stop");
         head.close().expect("closed");
     }
 }
 
-/// On a full disk the space of spares is given back before writes are refused for good.
+/// On a full disk the space of spares is freed before writes are refused for good.
 #[test]
-fn spares_give_their_space_back_to_a_full_disk() {
-    let mut world = world(5);
-    world.options.free_bytes_min = 64 << 10;
-    world.disk.set_capacity_bytes(1 << 20);
-    let mut told = Told::default();
-    let head = life(&world, &mut told, 0..45).expect("opens");
-    assert!(head.stats().wal_spare_count > 0);
-    world.disk.set_capacity_bytes(world.disk.len_bytes() + (63 << 10));
-    world.clock.advance(std::time::Duration::from_secs(2));
-    told.write(&world, &head, 45);
+fn spares_are_removed_when_the_disk_is_full() {
+    let mut test_env = test_env(5);
+    test_env.options.free_bytes_min = 64 << 10;
+    test_env.disk.set_capacity_bytes(1 << 20);
+    let mut ledger = Ledger::default();
+    let head = life(&test_env, &mut ledger, 0..45).expect("opens");
+    assert!(head.statistics().stats().wal_spare_count > 0);
+    test_env.disk.set_capacity_bytes(test_env.disk.len_bytes() + (63 << 10));
+    test_env.clock.advance(std::time::Duration::from_secs(2));
+    ledger.write(&test_env, &head, 45);
     head.recover_space();
-    assert_eq!(head.stats().wal_spare_count, 0);
+    assert_eq!(head.statistics().stats().wal_spare_count, 0);
 }
 
 /// A disk on which writes of sealed chunks panic.
@@ -287,17 +289,17 @@ impl Fault for PanicsAtSealed {
     }
 }
 
-/// The thread that syncs in interval mode ended in a panic without anybody noticing: writes were
-/// acknowledged, and never synced again.
+/// Regression: the thread that syncs in interval mode ended in an unnoticed panic: writes were acknowledged,
+/// and never synced again.
 #[test]
 fn a_panic_of_the_interval_sync_poisons_the_log() {
-    let mut world = World::new(6);
-    world.options.sync = SyncMode::Interval(1000);
-    world.env.disk = Arc::new(FaultDisk::new(world.disk.clone(), Arc::new(PanicsAtSealed)));
-    let (head, _) = world.open();
+    let mut test_env = TestEnv::new(6);
+    test_env.options.sync = SyncMode::Interval(1000);
+    test_env.env.disk = Arc::new(FaultDisk::new(test_env.disk.clone(), Arc::new(PanicsAtSealed)));
+    let (head, _) = test_env.open();
     let row = (0..300).map(|i| (NOW_MS + i, i as f64)).collect();
-    world.write(&head, &tenant("a"), &batch(&[(labels(1), row)])).expect("written");
+    test_env.write(&head, &tenant("a"), &batch(&[(labels(1), row)])).expect("written");
     head.poison_on_panic("the interval's sync", || head.recover_space());
-    assert!(head.stats().wal_poisoned, "sealed chunks were written");
-    world.write(&head, &tenant("a"), &batch(&[(labels(2), vec![(NOW_MS, 1.0)])])).expect_err("poisoned");
+    assert!(head.statistics().stats().wal_poisoned, "sealed chunks were written");
+    test_env.write(&head, &tenant("a"), &batch(&[(labels(2), vec![(NOW_MS, 1.0)])])).expect_err("poisoned");
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::Rng;
-use chronolith_head::WriteError;
+use chronolith_head::{WalError, WriteError};
 use chronolith_model::{MatchOp, Matcher, Selector, TimeRange};
 use harness::fault_disk::{Fault, FaultDisk};
-use harness::{NOW_MS, World, batch, labels, read_all, read_once, tenant};
+use harness::{NOW_MS, TestEnv, batch, labels, read_all, read_once, tenant};
 
-/// Sealed chunk files that panic when they are read, or cannot be made, while it says so.
+/// Disk whose sealed chunk files panic on reads, or cannot be created, while a flag is set.
 #[derive(Default)]
 struct Sealed {
     panics: AtomicBool,
@@ -40,54 +40,54 @@ impl Fault for Sealed {
     }
 }
 
-fn world_with(fault: &Arc<Sealed>) -> World {
-    let mut world = World::new(1);
-    world.options.window_ms = 7_200_000;
-    world.options.wal_segment_bytes = 1 << 20;
-    world.env.disk = Arc::new(FaultDisk::new(world.disk.clone(), fault.clone()));
-    world
+fn world_with(fault: &Arc<Sealed>) -> TestEnv {
+    let mut test_env = TestEnv::new(1);
+    test_env.options.window_ms = 7_200_000;
+    test_env.options.wal_segment_bytes = 1 << 20;
+    test_env.env.disk = Arc::new(FaultDisk::new(test_env.disk.clone(), fault.clone()));
+    test_env
 }
 
-/// A panic below an append left a sample in memory whose frame never reached the log. Its retry was
-/// acknowledged as a repeat and was gone after a restart. The log is poisoned by the panic: nothing is
+/// Regression: a panic below an append left a sample in memory whose frame never reached the WAL. Its retry
+/// was acknowledged as a duplicate and was lost at a restart. The panic poisons the WAL: nothing is
 /// acknowledged until the restart.
 #[test]
 fn a_retry_after_a_panic_is_not_acknowledged() {
     let fault = Arc::new(Sealed::default());
-    let world = world_with(&fault);
-    let (head, _) = world.open();
+    let test_env = world_with(&fault);
+    let (head, _) = test_env.open();
     let old: Vec<(i64, f64)> = (0..300).map(|i| (NOW_MS + i * 10, i as f64)).collect();
-    world.write(&head, &tenant("a"), &batch(&[(labels(0), old)])).expect("written");
+    test_env.write(&head, &tenant("a"), &batch(&[(labels(0), old)])).expect("written");
     head.recover_space();
-    let before = read_all(&world, &head, &["a"]);
+    let before = read_all(&test_env, &head, &["a"]);
 
     let fresh = (NOW_MS + 5000, 1.0);
     let needs_a_look = (NOW_MS + 20, 2.0);
     fault.panics.store(true, Ordering::Relaxed);
-    let write = || world.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh, needs_a_look])]));
-    catch_unwind(AssertUnwindSafe(write)).expect_err("the panic is injected behind the first sample");
+    let write = || test_env.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh, needs_a_look])]));
+    catch_unwind(AssertUnwindSafe(write)).expect_err("the panic is injected after the first sample");
     fault.panics.store(false, Ordering::Relaxed);
 
-    let retry = world.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh])]));
-    assert!(matches!(retry, Err(WriteError::Poisoned(_))), "{retry:?}");
-    assert!(head.stats().wal_poisoned);
+    let retry = test_env.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh])]));
+    assert!(matches!(retry, Err(WriteError::Wal(WalError::Poisoned(_)))), "{retry:?}");
+    assert!(head.statistics().stats().wal_poisoned);
     drop(head);
-    world.disk.crash();
-    let (head, _) = world.open();
-    assert_eq!(read_all(&world, &head, &["a"]), before, "what was acknowledged, no more and no less");
-    world.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh])])).expect("taken again");
+    test_env.disk.crash();
+    let (head, _) = test_env.open();
+    assert_eq!(read_all(&test_env, &head, &["a"]), before, "what was acknowledged, no more and no less");
+    test_env.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh])])).expect("taken again");
 }
 
-/// A process that had no file descriptor left for the next sealed file poisoned its log until a restart.
-/// Chunks wait in memory up to a bound, then writes are refused; both end by themselves when there are
-/// descriptors again.
+/// Regression: a process without a file descriptor for the next sealed file poisoned its WAL until a restart.
+/// Chunks stay in memory up to a limit, then writes are refused; both end as soon as there are descriptors
+/// again.
 #[test]
-fn a_shortage_of_file_descriptors_passes() {
+fn writes_resume_after_a_shortage_of_file_descriptors() {
     let fault = Arc::new(Sealed::default());
-    let mut world = world_with(&fault);
-    world.options.wal_segment_bytes = 64 << 20;
-    world.options.sealed_file_bytes = 128 << 20;
-    let (head, _) = world.open();
+    let mut test_env = world_with(&fault);
+    test_env.options.wal_segment_bytes = 64 << 20;
+    test_env.options.sealed_file_bytes = 128 << 20;
+    let (head, _) = test_env.open();
     fault.is_short_of_files.store(true, Ordering::Relaxed);
     // Chunks that do not compress.
     let rng = Rng::from_seed(1);
@@ -97,23 +97,23 @@ fn a_shortage_of_file_descriptors_passes() {
     let mut refused = None;
     let mut round = 0;
     while refused.is_none() && round < 200 {
-        refused = world.write(&head, &tenant("a"), &row(round)).err();
+        refused = test_env.write(&head, &tenant("a"), &row(round)).err();
         round += 1;
     }
     assert_eq!(refused, Some(WriteError::NoFileDescriptor), "memory is bounded, after {round} batches");
     assert!(round > 1, "a few chunks may wait");
-    assert!(!head.stats().wal_poisoned);
-    assert!(head.checkpoint().is_err(), "nothing is promised of chunks that no file has");
+    assert!(!head.statistics().stats().wal_poisoned);
+    assert!(head.checkpointer().checkpoint().is_err(), "nothing is promised of chunks that no file has");
     let host = [Matcher::new("instance", MatchOp::Equal, "host-0").expect("compiles")];
     let selector = Selector { matchers: &host, range: TimeRange::ALL };
-    let before = read_once(&world, &head, "a", &selector);
+    let before = read_once(&test_env, &head, "a", &selector);
 
     fault.is_short_of_files.store(false, Ordering::Relaxed);
-    world.write(&head, &tenant("a"), &row(500)).expect("taken again at once");
-    head.checkpoint().expect("a checkpoint");
+    test_env.write(&head, &tenant("a"), &row(500)).expect("taken again at once");
+    head.checkpointer().checkpoint().expect("a checkpoint");
     drop(head);
-    world.disk.crash();
-    let (head, report) = world.open();
+    test_env.disk.crash();
+    let (head, report) = test_env.open();
     assert!(report.notes.is_empty(), "{:?}", report.notes);
-    assert_eq!(read_once(&world, &head, "a", &selector), before);
+    assert_eq!(read_once(&test_env, &head, "a", &selector), before);
 }

@@ -1,7 +1,7 @@
-//! Ids of departed series are given again: an id space of a few pages is used up many times, with kills at
-//! every stage.
+//! Ids of departed series are reused: an id space of a few pages is used up many times, with kills at every
+//! stage.
 //!
-//! Every value says which series it was sent for, so a sample that appears under another series is seen.
+//! Every value encodes its series, so a sample that appears under another series is detected.
 
 mod harness;
 
@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use chronolith_base::Rng;
 use chronolith_head::{Head, WindowSnapshot};
 use chronolith_model::{MatchOp, Matcher, Reject, Selector, TimeRange};
-use harness::{NOW_MS, WINDOW_MS, World, batch, labels, part, read_once, tenant};
+use harness::{NOW_MS, TestEnv, WINDOW_MS, batch, labels, part, read_once, tenant};
 
 const PAGE_IDS: u64 = 1024;
 const TENANTS: [&str; 2] = ["a", "b"];
 
-/// A head over few ids, and what it was told.
+/// A head with few ids, and the samples sent to it.
 struct Tiny {
-    world: World,
+    test_env: TestEnv,
     head: Option<Head>,
     rng: Rng,
-    /// Series ever made.
+    /// Series ever created.
     series_ever: u64,
     /// Acknowledged samples that were not flushed, by tenant and series.
     live: BTreeMap<(usize, u64), BTreeSet<i64>>,
@@ -28,21 +28,22 @@ struct Tiny {
 
 impl Tiny {
     fn new(seed: u64, pages: u64) -> Tiny {
-        let mut world = World::new(seed);
-        world.options.series_id_limit = (pages * PAGE_IDS) as u32;
-        world.options.dead_count_min = 100;
-        let head = Some(world.open().0);
-        Tiny { world, head, rng: Rng::from_seed(seed), series_ever: 0, live: BTreeMap::new() }
+        let mut test_env = TestEnv::new(seed);
+        test_env.options.series_id_limit = (pages * PAGE_IDS) as u32;
+        test_env.options.dead_count_min = 100;
+        let head = Some(test_env.open().0);
+        Tiny { test_env, head, rng: Rng::from_seed(seed), series_ever: 0, live: BTreeMap::new() }
     }
 
     fn head(&self) -> &Head {
         self.head.as_ref().expect("it is open")
     }
 
-    /// Writes a sample of each series; gives how many were refused for want of ids.
+    /// Writes a sample of each series; returns the number rejected for lack of ids.
     fn write(&mut self, tenant_idx: usize, series: &[u64], time: i64) -> u64 {
         let rows: Vec<_> = series.iter().map(|&idx| (labels(idx), vec![(time, idx as f64)])).collect();
-        let Ok(outcome) = self.world.write(self.head(), &tenant(TENANTS[tenant_idx]), &batch(&rows)) else {
+        let Ok(outcome) = self.test_env.write(self.head(), &tenant(TENANTS[tenant_idx]), &batch(&rows))
+        else {
             return 0;
         };
         let refused = outcome.rejected[Reject::SeriesIdsExhausted as usize];
@@ -52,7 +53,7 @@ impl Tiny {
                 self.live.entry((tenant_idx, idx)).or_default().insert(time);
             }
         } else {
-            // Which ones were taken is what the head says.
+            // The head decides which ones were accepted.
             for idx in self.found(tenant_idx).keys() {
                 if series.contains(idx) {
                     self.live.entry((tenant_idx, *idx)).or_default().insert(time);
@@ -70,10 +71,10 @@ impl Tiny {
 
     fn snapshot(&self, tenant_idx: usize, time: i64) -> Option<WindowSnapshot> {
         let window = TimeRange::window_of(time, WINDOW_MS);
-        self.head().snapshot_window(&tenant(TENANTS[tenant_idx]), window).ok()
+        self.head().windows().snapshot(&tenant(TENANTS[tenant_idx]), window).ok()
     }
 
-    /// Takes a window out, as a store does that has a block of it.
+    /// Drops a window, as the store does after flushing it to a block.
     fn flush(&mut self, tenant_idx: usize, time: i64) {
         let Some(snapshot) = self.snapshot(tenant_idx, time) else { return };
         if snapshot.series().any(|series| series.is_err()) {
@@ -83,7 +84,7 @@ impl Tiny {
             let idx = series_idx(&series.labels.to_string());
             assert!(self.live.contains_key(&(tenant_idx, idx)) || series.damages.is_empty());
         }
-        self.head().drop_window(snapshot);
+        self.head().windows().drop(snapshot);
         let window = TimeRange::window_of(time, WINDOW_MS);
         for (_, times) in self.live.iter_mut().filter(|((of, _), _)| *of == tenant_idx) {
             times.retain(|time| !window.contains(*time));
@@ -97,11 +98,11 @@ impl Tiny {
         }
     }
 
-    /// What the head has, by series; every value is of its own series.
+    /// Reads the samples of the head by series; every value must be of its own series.
     fn found(&self, tenant_idx: usize) -> BTreeMap<u64, BTreeSet<i64>> {
         let selector = Selector { matchers: &[], range: TimeRange::ALL };
-        let all = read_once(&self.world, self.head(), TENANTS[tenant_idx], &selector);
-        // By postings as well, whose ids do not ascend where ids began again.
+        let all = read_once(&self.test_env, self.head(), TENANTS[tenant_idx], &selector);
+        // By postings as well, whose ids do not ascend where ids were reused.
         let matcher = |name, op, value| Matcher::new(name, op, value).expect("compiles");
         let cases = [
             matcher("job", MatchOp::Equal, "job-1"),
@@ -111,7 +112,7 @@ impl Tiny {
         for matchers in cases.chunks(1).chain([&cases[1..]]) {
             let range = TimeRange::ALL;
             let found =
-                read_once(&self.world, self.head(), TENANTS[tenant_idx], &Selector { matchers, range });
+                read_once(&self.test_env, self.head(), TENANTS[tenant_idx], &Selector { matchers, range });
             assert_eq!(found, part(&all, TENANTS[tenant_idx], matchers, range));
         }
         let mut out = BTreeMap::new();
@@ -125,7 +126,7 @@ impl Tiny {
         out
     }
 
-    /// All that was acknowledged is there; after a kill what was flushed may be there again.
+    /// All acknowledged samples must exist; after a kill, flushed ones may reappear.
     fn check(&self, may_have_more: bool) {
         for tenant_idx in 0..TENANTS.len() {
             let found = self.found(tenant_idx);
@@ -140,10 +141,10 @@ impl Tiny {
 
     fn kill(&mut self) {
         self.head = None;
-        self.world.disk.crash();
-        self.head = Some(self.world.open().0);
+        self.test_env.disk.crash();
+        self.head = Some(self.test_env.open().0);
         self.check(true);
-        // What was flushed and came back is flushed again.
+        // Flushed samples that reappeared are flushed again.
         for tenant_idx in 0..TENANTS.len() {
             let found = self.found(tenant_idx);
             for (idx, times) in found {
@@ -158,12 +159,12 @@ fn series_idx(labels: &str) -> u64 {
     rest.split('"').next().and_then(|number| number.parse().ok()).expect("a number")
 }
 
-/// After 2^32 series every new one was refused for good.
+/// Regression: after 2^32 series every new one was rejected for good.
 #[test]
-fn the_id_space_is_used_many_times() {
+fn the_id_space_is_reused_many_times() {
     let mut tiny = Tiny::new(1, 16);
     let base = TimeRange::window_of(NOW_MS, WINDOW_MS).start;
-    // They stay all the time, each round with a sample more.
+    // They stay all the time, with one more sample per round.
     let steady: Vec<u64> = (0..10).collect();
     tiny.series_ever = 10;
     for round in 0..40 {
@@ -172,16 +173,18 @@ fn the_id_space_is_used_many_times() {
         assert_eq!(tiny.write_new(round as usize % 2, 1500, time), 0, "round {round}");
         tiny.check(false);
         tiny.flush(round as usize % 2, time);
-        tiny.head().forget_tenants();
+        tiny.head().windows().forget_unused_tenants();
         tiny.reclaim();
         tiny.check(false);
     }
     assert!(tiny.series_ever > 3 * 16 * PAGE_IDS);
-    assert!(tiny.head().memory().iter().all(|part| part.name != "raw_keys" || part.count < 20_000));
+    assert!(
+        tiny.head().statistics().memory().iter().all(|part| part.name != "raw_keys" || part.count < 20_000)
+    );
     tiny.kill();
 }
 
-/// Without departed series there is nothing to give again, and it comes back as soon as some depart.
+/// Without departed series there are no ids to reuse, and ids are available again as soon as some depart.
 #[test]
 fn a_full_id_space_refuses_until_series_depart() {
     let mut tiny = Tiny::new(2, 3);
@@ -199,9 +202,9 @@ fn a_full_id_space_refuses_until_series_depart() {
     assert_eq!(tiny.write_new(1, 5, base), 0);
 }
 
-/// Whoever keeps ids without a lock keeps their pages from being handed in.
+/// A user of ids without a lock keeps their pages from being released.
 #[test]
-fn ids_in_use_are_not_given_again() {
+fn ids_in_use_are_not_reused() {
     let mut tiny = Tiny::new(3, 2);
     let base = TimeRange::window_of(NOW_MS, WINDOW_MS).start;
     assert_eq!(tiny.write_new(0, 2 * PAGE_IDS, base), 0);
@@ -216,8 +219,8 @@ fn ids_in_use_are_not_given_again() {
     assert_eq!(tiny.write_new(0, 1, base), 0);
 }
 
-/// Series come, go and come back; the process is killed between any two steps and within them, at any write
-/// or sync.
+/// Series are created, leave and return; the process is killed between any two steps and within them, at any
+/// write or sync.
 #[test]
 fn no_sample_appears_under_another_series_whenever_it_is_killed() {
     for seed in 0..6 {
@@ -230,7 +233,7 @@ fn no_sample_appears_under_another_series_whenever_it_is_killed() {
             let time = base + window + step;
             let dies = tiny.rng.below(6) == 0;
             if dies {
-                tiny.world.disk.fail_after(tiny.rng.below(60));
+                tiny.test_env.disk.fail_after(tiny.rng.below(60));
             }
             match tiny.rng.below(8) {
                 0 | 1 => refused_count += tiny.write_new(tenant_idx, 700, time),
@@ -242,13 +245,13 @@ fn no_sample_appears_under_another_series_whenever_it_is_killed() {
                         .collect();
                     tiny.write(tenant_idx, &known, time);
                 }
-                3 => drop(tiny.head().roll_checkpoint()),
-                4 => drop(tiny.head().checkpoint()),
+                3 => drop(tiny.head().checkpointer().roll_checkpoint()),
+                4 => drop(tiny.head().checkpointer().checkpoint()),
                 5 => tiny.reclaim(),
                 _ => {
                     tiny.flush(tenant_idx, time);
-                    tiny.head().forget_tenants();
-                    let _ = tiny.head().checkpoint();
+                    tiny.head().windows().forget_unused_tenants();
+                    let _ = tiny.head().checkpointer().checkpoint();
                 }
             }
             if dies || tiny.rng.below(8) == 0 {

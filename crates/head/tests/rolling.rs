@@ -1,5 +1,5 @@
-//! The rolling checkpoint: crashes at every disk operation of its rounds and of recovery, damage to every file, what a
-//! start reads of the log.
+//! Incremental checkpoint: crashes at every disk operation of checkpoint and recovery, damage to every file,
+//! and the parts of the WAL that startup reads.
 
 mod harness;
 
@@ -14,17 +14,17 @@ use chronolith_base::{Disk, DiskFile, MemDisk};
 use chronolith_head::Head;
 use chronolith_model::{Matcher, Selector, TimeRange};
 use harness::fault_disk::{Fault, FaultDisk};
-use harness::{Model, NOW_MS, WINDOW_MS, World, batch, labels, read_all, tenant};
+use harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};
 
-/// What was acknowledged and not dropped, and all that was ever sent.
+/// Acknowledged samples that were not dropped, and all that were ever sent.
 #[derive(Default)]
-struct Told {
+struct Ledger {
     acked: Model,
     sent: Model,
 }
 
-impl Told {
-    fn write(&mut self, world: &World, head: &Head, series: &[(u64, Vec<(i64, f64)>)]) {
+impl Ledger {
+    fn write(&mut self, test_env: &TestEnv, head: &Head, series: &[(u64, Vec<(i64, f64)>)]) {
         let sent: Vec<_> = series.iter().map(|(idx, samples)| (labels(*idx), samples.clone())).collect();
         let put = |model: &mut Model| {
             for (labels, samples) in &sent {
@@ -33,19 +33,19 @@ impl Told {
             }
         };
         put(&mut self.sent);
-        if world.write(head, &tenant("a"), &batch(&sent)).is_ok_and(|o| o.rejected_count() == 0) {
+        if test_env.write(head, &tenant("a"), &batch(&sent)).is_ok_and(|o| o.rejected_count() == 0) {
             put(&mut self.acked);
         }
     }
 
-    /// Drops a window as a store does that has a block of it.
+    /// Drops a window, as the store does after flushing it to a block.
     fn drop_window(&mut self, head: &Head, start: i64) {
         let window = TimeRange::new(start, start + WINDOW_MS);
-        let Ok(snapshot) = head.snapshot_window(&tenant("a"), window) else { return };
+        let Ok(snapshot) = head.windows().snapshot(&tenant("a"), window) else { return };
         if snapshot.series().any(|series| series.is_err() || series.is_ok_and(|s| !s.damages.is_empty())) {
             return;
         }
-        head.drop_window(snapshot);
+        head.windows().drop(snapshot);
         self.acked.values_mut().for_each(|samples| samples.retain(|t, _| !window.contains(*t)));
     }
 
@@ -69,18 +69,18 @@ impl Told {
     }
 }
 
-fn world(seed: u64) -> World {
-    let mut world = World::new(seed);
-    world.options.wal_segment_bytes = 2 << 10;
-    world.options.sealed_file_bytes = 2 << 10;
-    world.options.dead_count_min = 2;
-    world
+fn test_env(seed: u64) -> TestEnv {
+    let mut test_env = TestEnv::new(seed);
+    test_env.options.wal_segment_bytes = 2 << 10;
+    test_env.options.sealed_file_bytes = 2 << 10;
+    test_env.options.dead_count_min = 2;
+    test_env
 }
 
-/// Writes all slices: time enough has passed for a whole round.
-fn roll(world: &World, head: &Head) {
-    world.clock.advance(Duration::from_secs(1000));
-    let _ = head.roll_checkpoint();
+/// Writes all slices: enough time has passed for a full pass.
+fn roll(test_env: &TestEnv, head: &Head) {
+    test_env.clock.advance(Duration::from_secs(1000));
+    let _ = head.checkpointer().roll_checkpoint();
 }
 
 const BASE: i64 = NOW_MS - NOW_MS % WINDOW_MS - 4 * WINDOW_MS;
@@ -92,43 +92,47 @@ fn rows(round: i64, series: std::ops::Range<u64>) -> Vec<(u64, Vec<(i64, f64)>)>
     series.map(|i| (i, samples(i))).collect()
 }
 
-/// A life that meets rolling rounds, late samples, a window drop, series that come back, writing definitions anew,
-/// whole checkpoints, a restart.
-fn script(world: &World, told: &mut Told) {
-    let Ok((head, _)) = world.try_open() else { return };
-    told.write(world, &head, &rows(0, 0..6));
-    roll(world, &head);
-    told.write(world, &head, &rows(1, 0..3));
-    told.write(world, &head, &[(1, vec![(BASE - 5000, 1.0), (BASE + 500, 2.0)]), (9, vec![(BASE, 3.0)])]);
-    roll(world, &head);
-    told.write(world, &head, &rows(4, 0..2));
-    roll(world, &head);
-    told.drop_window(&head, BASE);
-    // Series 3 to 5 left the head; one of them comes back.
-    told.write(world, &head, &rows(5, 3..4));
-    let _ = head.checkpoint();
-    told.write(world, &head, &rows(6, 0..4));
-    roll(world, &head);
+/// A script with checkpoint steps, out-of-order samples, a window drop, series that return, rewrites of the
+/// series file, whole checkpoints, a restart.
+fn script(test_env: &TestEnv, ledger: &mut Ledger) {
+    let Ok((head, _)) = test_env.try_open() else { return };
+    ledger.write(test_env, &head, &rows(0, 0..6));
+    roll(test_env, &head);
+    ledger.write(test_env, &head, &rows(1, 0..3));
+    ledger.write(
+        test_env,
+        &head,
+        &[(1, vec![(BASE - 5000, 1.0), (BASE + 500, 2.0)]), (9, vec![(BASE, 3.0)])],
+    );
+    roll(test_env, &head);
+    ledger.write(test_env, &head, &rows(4, 0..2));
+    roll(test_env, &head);
+    ledger.drop_window(&head, BASE);
+    // Series 3 to 5 left the head; one of them returns.
+    ledger.write(test_env, &head, &rows(5, 3..4));
+    let _ = head.checkpointer().checkpoint();
+    ledger.write(test_env, &head, &rows(6, 0..4));
+    roll(test_env, &head);
     drop(head);
-    let Ok((head, _)) = world.try_open() else { return };
-    told.write(world, &head, &rows(7, 0..4));
-    roll(world, &head);
-    told.write(world, &head, &[(11, vec![(BASE + 170_000, 7.0)])]);
+    let Ok((head, _)) = test_env.try_open() else { return };
+    ledger.write(test_env, &head, &rows(7, 0..4));
+    roll(test_env, &head);
+    ledger.write(test_env, &head, &[(11, vec![(BASE + 170_000, 7.0)])]);
     let _ = head.close();
 }
 
-/// Runs the script until operation `op_count` fails, ends the machine, and checks what comes back.
-fn crash_at(op_count: u64, is_kill: bool, told: &mut Told) -> (World, bool) {
-    let world = world(op_count);
-    world.disk.fail_after(op_count);
-    script(&world, told);
-    let ended = world.disk.op_count() <= op_count;
+/// Runs the script until operation `op_count` fails, crashes the machine, and checks the recovered state.
+fn crash_at(op_count: u64, is_kill: bool, ledger: &mut Ledger) -> (TestEnv, bool) {
+    let test_env = test_env(op_count);
+    test_env.disk.fail_after(op_count);
+    script(&test_env, ledger);
+    let ended = test_env.disk.op_count() <= op_count;
     if is_kill {
-        world.disk.heal()
+        test_env.disk.heal()
     } else {
-        world.disk.crash()
+        test_env.disk.crash()
     }
-    (world, ended)
+    (test_env, ended)
 }
 
 #[test]
@@ -137,20 +141,20 @@ fn a_crash_at_any_operation_loses_nothing_acknowledged() {
     loop {
         let mut ended = false;
         for is_kill in [false, true] {
-            let mut told = Told::default();
-            let (world, last) = crash_at(op_count, is_kill, &mut told);
+            let mut ledger = Ledger::default();
+            let (test_env, last) = crash_at(op_count, is_kill, &mut ledger);
             ended = last;
             let what = format!("operation {op_count}, kill {is_kill}");
-            let (head, _) = world.open();
-            told.check(&read_all(&world, &head, &["a"]), &what);
-            // Life goes on, and survives the next power cut.
-            told.write(&world, &head, &[(3, vec![(NOW_MS + 1, 1.0)]), (20, vec![(NOW_MS, 2.0)])]);
-            roll(&world, &head);
-            told.write(&world, &head, &[(3, vec![(NOW_MS + 2, 1.0)]), (21, vec![(NOW_MS, 2.0)])]);
+            let (head, _) = test_env.open();
+            ledger.check(&read_all(&test_env, &head, &["a"]), &what);
+            // The recovered head accepts writes, and survives the next power failure.
+            ledger.write(&test_env, &head, &[(3, vec![(NOW_MS + 1, 1.0)]), (20, vec![(NOW_MS, 2.0)])]);
+            roll(&test_env, &head);
+            ledger.write(&test_env, &head, &[(3, vec![(NOW_MS + 2, 1.0)]), (21, vec![(NOW_MS, 2.0)])]);
             drop(head);
-            world.disk.crash();
-            let (head, report) = world.open();
-            told.check(&read_all(&world, &head, &["a"]), &what);
+            test_env.disk.crash();
+            let (head, report) = test_env.open();
+            ledger.check(&read_all(&test_env, &head, &["a"]), &what);
             assert_eq!(report.notes, Vec::<String>::new(), "{what}: the second start is clean");
         }
         if ended {
@@ -166,16 +170,16 @@ fn crashes_during_recovery_lose_nothing() {
     for op_count in (0..400).step_by(7) {
         let mut ended = false;
         for recovery_count in 0..12 {
-            let mut told = Told::default();
-            let (world, last) = crash_at(op_count, recovery_count % 2 == 0, &mut told);
+            let mut ledger = Ledger::default();
+            let (test_env, last) = crash_at(op_count, recovery_count % 2 == 0, &mut ledger);
             ended = last;
             for again in 0..2 {
-                world.disk.fail_after(recovery_count + again);
-                drop(world.try_open());
-                if again == 0 { world.disk.heal() } else { world.disk.crash() }
+                test_env.disk.fail_after(recovery_count + again);
+                drop(test_env.try_open());
+                if again == 0 { test_env.disk.heal() } else { test_env.disk.crash() }
             }
-            let (head, _) = world.open();
-            told.check(&read_all(&world, &head, &["a"]), &format!("{op_count}, then {recovery_count}"));
+            let (head, _) = test_env.open();
+            ledger.check(&read_all(&test_env, &head, &["a"]), &format!("{op_count}, then {recovery_count}"));
         }
         if ended {
             return;
@@ -194,108 +198,121 @@ fn copy_disk(from: &MemDisk) -> Vec<(PathBuf, Vec<u8>)> {
     out
 }
 
-/// What opens of `files`, and how much was complained of.
+/// Returns the series that can be read from `files`, and the number of reported damages.
 fn open_damaged(files: &[(PathBuf, Vec<u8>)]) -> Option<(Model, usize)> {
-    let world = world(7);
+    let test_env = test_env(7);
     for (path, bytes) in files {
-        world.disk.create_dir_all(path.parent().expect("a directory")).expect("made");
-        let file: Box<dyn DiskFile> = world.disk.create(path).expect("made");
+        test_env.disk.create_dir_all(path.parent().expect("a directory")).expect("made");
+        let file: Box<dyn DiskFile> = test_env.disk.create(path).expect("made");
         file.write_at(bytes, 0).expect("written");
     }
-    let (head, report) = world.try_open().ok()?;
+    let (head, report) = test_env.try_open().ok()?;
     let mut complaints = report.notes.len();
     let matchers = [Matcher::equal("__name__", "up")];
     let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
     let mut found = Model::new();
-    for series in head.select(&tenant("a"), &selector, &world.context()).expect("select works") {
+    for series in head.reader().select(&tenant("a"), &selector, &test_env.context()).expect("select works") {
         let mut columns = chronolith_model::Columns::default();
         complaints += usize::from(series.samples.read(TimeRange::ALL, &mut columns).is_err());
         let samples: BTreeMap<i64, u64> =
             columns.times.iter().copied().zip(columns.values.iter().map(|v| v.to_bits())).collect();
         found.insert(("a".to_owned(), series.labels), samples);
     }
-    // Damage must not stand in the way of what comes next.
-    world.write(&head, &tenant("a"), &batch(&[(labels(50), vec![(NOW_MS, 1.0)])])).expect("written");
-    roll(&world, &head);
-    head.checkpoint().expect("a checkpoint");
+    // Damage must not prevent later writes.
+    test_env.write(&head, &tenant("a"), &batch(&[(labels(50), vec![(NOW_MS, 1.0)])])).expect("written");
+    roll(&test_env, &head);
+    head.checkpointer().checkpoint().expect("a checkpoint");
     drop(head);
-    let (_, report) = world.open();
+    let (_, report) = test_env.open();
     assert!(report.notes.len() <= 1, "what was damaged is written anew: {:?}", report.notes);
     Some((found, complaints))
 }
 
-/// A world with two copies of slices, definitions files of several rounds, sealed files, and a log behind them.
-fn damaged_world() -> (Told, Vec<(PathBuf, Vec<u8>)>) {
-    let world = world(11);
-    let mut told = Told::default();
-    let (head, _) = world.open();
+/// Returns a machine with two copies of slices, series files of several checkpoints, sealed files, and a WAL
+/// after them.
+fn damaged_world() -> (Ledger, Vec<(PathBuf, Vec<u8>)>) {
+    let test_env = test_env(11);
+    let mut ledger = Ledger::default();
+    let (head, _) = test_env.open();
     for round in 0..5 {
-        told.write(&world, &head, &rows(round, 0..2 + round as u64 % 2));
-        roll(&world, &head);
+        ledger.write(&test_env, &head, &rows(round, 0..2 + round as u64 % 2));
+        roll(&test_env, &head);
     }
-    told.write(&world, &head, &rows(5, 0..4));
-    let files = copy_disk(&world.disk);
+    ledger.write(&test_env, &head, &rows(5, 0..4));
+    let files = copy_disk(&test_env.disk);
     for kind in [".seg", ".slice0", ".slice1", ".definitions", ".sealed"] {
         assert!(files.iter().any(|(p, _)| p.to_string_lossy().contains(kind)), "the life makes a {kind}");
     }
-    (told, files)
+    (ledger, files)
 }
 
-/// Returns true if a file has a second copy or a log behind it: damage to it alone loses nothing.
+/// Returns true if a file has a second copy or a WAL after it: damage to it alone loses nothing.
 fn is_redundant(path: &Path) -> bool {
     [".slice", ".definitions"].iter().any(|kind| path.to_string_lossy().contains(kind))
 }
 
-/// `path` is the file that is damaged.
-fn check_damaged(told: &Told, files: &[(PathBuf, Vec<u8>)], path: &Path, may_be_silent: bool, what: &str) {
+/// `path` is the damaged file.
+fn check_damaged(
+    ledger: &Ledger,
+    files: &[(PathBuf, Vec<u8>)],
+    path: &Path,
+    may_be_silent: bool,
+    what: &str,
+) {
     let is_redundant = is_redundant(path);
     let Some((found, complaints)) = open_damaged(files) else {
         assert!(!is_redundant, "{what}: the head opens");
         return;
     };
-    told.check_sent(&found, what);
+    ledger.check_sent(&found, what);
     if is_redundant {
-        told.check(&found, what);
+        ledger.check(&found, what);
     }
     if !may_be_silent && complaints == 0 {
-        told.check(&found, &format!("{what}, without a note"));
+        ledger.check(&found, &format!("{what}, without a note"));
     }
 }
 
 #[test]
 fn files_cut_at_every_byte() {
-    let (told, files) = damaged_world();
-    assert_eq!(open_damaged(&files), Some((told.acked.clone(), 0)));
+    let (ledger, files) = damaged_world();
+    assert_eq!(open_damaged(&files), Some((ledger.acked.clone(), 0)));
     let last = files.iter().rfind(|f| f.0.extension().is_some_and(|e| e == "seg")).map(|f| f.0.clone());
     for idx in 0..files.len() {
         for len in 0..files[idx].1.len() {
             let mut cut = files.clone();
             cut[idx].1.truncate(len);
-            // A log without its last frames looks like one that was never longer.
+            // A WAL without its last frames looks like one that was never longer.
             let is_last = Some(&files[idx].0) == last.as_ref();
-            check_damaged(&told, &cut, &files[idx].0, is_last, &format!("{:?} cut to {len}", files[idx].0));
+            check_damaged(&ledger, &cut, &files[idx].0, is_last, &format!("{:?} cut to {len}", files[idx].0));
         }
     }
 }
 
 #[test]
 fn files_flipped_at_every_byte() {
-    let (told, files) = damaged_world();
+    let (ledger, files) = damaged_world();
     for idx in 0..files.len() {
         for at in 0..files[idx].1.len() {
             let mut bad = files.clone();
             bad[idx].1[at] ^= 1 << (at % 8);
-            check_damaged(&told, &bad, &files[idx].0, false, &format!("{:?} flipped at {at}", files[idx].0));
+            check_damaged(
+                &ledger,
+                &bad,
+                &files[idx].0,
+                false,
+                &format!("{:?} flipped at {at}", files[idx].0),
+            );
         }
     }
 }
 
-/// What broke: the log was cut to the newest copies of slices, so one flipped bit in a newest copy lost all
-/// that came after the older one. Now the log stays back to the older copies, and no way to damage one file
-/// of the checkpoint loses a sample.
+/// Regression: the WAL was truncated to the newest copies of slices, so one flipped bit in a newest copy lost
+/// all samples after the older one. The WAL is kept back to the older copies, so damage to any one file of
+/// the checkpoint loses no sample.
 #[test]
 fn files_deleted_zeroed_grown_or_overwritten() {
-    let (told, files) = damaged_world();
+    let (ledger, files) = damaged_world();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for idx in 0..files.len() {
         let (path, bytes) = &files[idx];
@@ -303,8 +320,8 @@ fn files_deleted_zeroed_grown_or_overwritten() {
         let is_last_segment = path.extension().is_some_and(|e| e == "seg") && last == Some(path);
         let mut gone = files.clone();
         gone.remove(idx);
-        // An absent newest segment looks like a log that ended before it.
-        check_damaged(&told, &gone, path, is_last_segment, &format!("{path:?} deleted"));
+        // An absent newest segment looks like a WAL that ended before it.
+        check_damaged(&ledger, &gone, path, is_last_segment, &format!("{path:?} deleted"));
         let page = bytes.len() / 2..bytes.len().min(bytes.len() / 2 + 512);
         let mut noise = bytes.clone();
         noise[page.clone()].iter_mut().for_each(|byte| {
@@ -320,89 +337,91 @@ fn files_deleted_zeroed_grown_or_overwritten() {
         {
             let mut bad = files.clone();
             bad[idx].1 = bytes;
-            check_damaged(&told, &bad, path, is_last_segment, &format!("{path:?} {way}"));
+            check_damaged(&ledger, &bad, path, is_last_segment, &format!("{path:?} {way}"));
         }
     }
 }
 
-/// The same with copies of different age: what one damaged copy leaves to the other is in the log.
+/// The same with copies of different age: the WAL has the frames that the older copy lacks.
 #[test]
 fn every_slice_copy_is_replaced_by_the_other_and_the_log() {
     for rounds in 1..6 {
         for closes in [false, true] {
-            let mut world = world(5);
-            world.options.wal_segment_bytes = 4 << 10;
-            let mut told = Told::default();
-            let (head, _) = world.open();
+            let mut test_env = test_env(5);
+            test_env.options.wal_segment_bytes = 4 << 10;
+            let mut ledger = Ledger::default();
+            let (head, _) = test_env.open();
             for round in 0..rounds {
-                told.write(&world, &head, &rows(round, 0..4 + round as u64));
-                told.write(&world, &head, &[(1, vec![(BASE + round * 25_000 + 500, 1.5)])]);
-                roll(&world, &head);
+                ledger.write(&test_env, &head, &rows(round, 0..4 + round as u64));
+                ledger.write(&test_env, &head, &[(1, vec![(BASE + round * 25_000 + 500, 1.5)])]);
+                roll(&test_env, &head);
             }
             if closes {
                 head.close().expect("closed");
             }
             drop(head);
-            let files = copy_disk(&world.disk);
+            let files = copy_disk(&test_env.disk);
             for (idx, (path, bytes)) in files.iter().enumerate().filter(|(_, f)| is_redundant(&f.0)) {
                 let mut bad = files.clone();
                 bad[idx].1[bytes.len() / 2] ^= 1;
-                check_damaged(&told, &bad, path, false, &format!("{rounds} rounds, {path:?}"));
+                check_damaged(&ledger, &bad, path, false, &format!("{rounds} rounds, {path:?}"));
                 bad.remove(idx);
-                check_damaged(&told, &bad, path, false, &format!("{rounds} rounds, no {path:?}"));
+                check_damaged(&ledger, &bad, path, false, &format!("{rounds} rounds, no {path:?}"));
             }
         }
     }
 }
 
-/// A start reads the log from the oldest slice on, and of older frames nothing.
+/// Startup reads the WAL from the oldest slice on, and no older frames.
 #[test]
-fn a_start_replays_only_what_comes_after_the_slices() {
-    let mut world = world(1);
-    world.options.wal_segment_bytes = 1 << 20;
-    let (head, _) = world.open();
-    let mut told = Told::default();
-    told.write(&world, &head, &rows(0, 0..100));
-    roll(&world, &head);
-    told.write(&world, &head, &rows(1, 0..2));
-    told.write(&world, &head, &rows(2, 200..201));
-    let stats = head.stats();
+fn startup_replays_only_frames_after_the_slices() {
+    let mut test_env = test_env(1);
+    test_env.options.wal_segment_bytes = 1 << 20;
+    let (head, _) = test_env.open();
+    let mut ledger = Ledger::default();
+    ledger.write(&test_env, &head, &rows(0, 0..100));
+    roll(&test_env, &head);
+    ledger.write(&test_env, &head, &rows(1, 0..2));
+    ledger.write(&test_env, &head, &rows(2, 200..201));
+    let stats = head.statistics().stats();
     assert!(stats.slice_count > 0 && stats.checkpoint_count == 0);
     drop(head);
-    world.disk.crash();
-    let (head, report) = world.open();
+    test_env.disk.crash();
+    let (head, report) = test_env.open();
     assert_eq!((report.samples, report.series, report.notes.len()), (75, 101, 0));
-    told.check(&read_all(&world, &head, &["a"]), "after the restart");
+    ledger.check(&read_all(&test_env, &head, &["a"]), "after the restart");
 }
 
-/// Frames longer than what is read at once come back, and samples of many tenants too.
+/// Frames longer than a read buffer are recovered, and samples of many tenants too.
 #[test]
-fn long_frames_and_many_tenants_come_back() {
-    let mut world = world(2);
-    world.options.wal_segment_bytes = 8 << 20;
+fn long_frames_and_many_tenants_are_recovered() {
+    let mut test_env = test_env(2);
+    test_env.options.wal_segment_bytes = 8 << 20;
     for with_roll in [false, true] {
-        let (head, _) = world.open();
+        let (head, _) = test_env.open();
         let long: Vec<(i64, f64)> = (0..200_000).map(|k| (NOW_MS + k, k as f64 * 0.5)).collect();
-        world.write(&head, &tenant("long"), &batch(&[(labels(1), long.clone())])).expect("written");
+        test_env.write(&head, &tenant("long"), &batch(&[(labels(1), long.clone())])).expect("written");
         let names: Vec<String> = (0..40).map(|i| format!("t{i}")).collect();
         for name in &names {
-            world.write(&head, &tenant(name), &batch(&[(labels(2), vec![(NOW_MS, 1.0)])])).expect("written");
+            test_env
+                .write(&head, &tenant(name), &batch(&[(labels(2), vec![(NOW_MS, 1.0)])]))
+                .expect("written");
         }
         if with_roll {
-            roll(&world, &head);
+            roll(&test_env, &head);
         }
         drop(head);
-        world.disk.crash();
-        let (head, report) = world.open();
+        test_env.disk.crash();
+        let (head, report) = test_env.open();
         assert_eq!((report.notes.len(), report.series), (0, 41));
-        let found = read_all(&world, &head, &["long"]);
+        let found = read_all(&test_env, &head, &["long"]);
         assert_eq!(found.values().next().map(BTreeMap::len), Some(long.len()));
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
-        assert_eq!(read_all(&world, &head, &all).len(), 40);
+        assert_eq!(read_all(&test_env, &head, &all).len(), 40);
     }
 }
 
-/// A disk whose syncs of the log fail from some point on and lose the bytes, as Linux does after an error: the bytes
+/// A disk whose WAL syncs fail from some point on and lose the bytes, as on Linux after an error: the bytes
 /// can be read until the machine restarts, and later syncs report success.
 #[derive(Default)]
 struct LostSyncs {
@@ -412,7 +431,7 @@ struct LostSyncs {
 
 impl Fault for LostSyncs {
     fn sync(&self, path: &Path, file: &dyn DiskFile) -> io::Result<()> {
-        // A segment is known by the name that it was made under.
+        // A segment is identified by the name under which it was created.
         let is_number = path.file_stem().is_some_and(|s| s.as_encoded_bytes().iter().all(u8::is_ascii_digit));
         let is_segment = is_number && path.extension().is_some_and(|e| e == "seg" || e == "tmp");
         if !is_segment || !self.loses.load(Ordering::SeqCst) {
@@ -422,39 +441,40 @@ impl Fault for LostSyncs {
     }
 }
 
-/// After a failed sync of the log a process that was started again replayed what the kernel still showed, and
-/// acknowledged repeats of it that never reached the disk. Repeats are logged again until slices hold what was replayed.
+/// Regression: after a failed sync of the WAL, a restarted process replayed bytes from the page cache, and
+/// acknowledged duplicates of samples that never reached the disk. Duplicates are logged again until slices
+/// have the replayed samples.
 #[test]
-fn repeats_after_a_failed_sync_are_durable() {
+fn duplicates_after_a_failed_sync_are_durable() {
     for rounds in 0..2 {
-        let mut world = world(3);
+        let mut test_env = test_env(3);
         let fault = Arc::new(LostSyncs::default());
-        world.env.disk = Arc::new(FaultDisk::new(world.disk.clone(), fault.clone()));
-        let mut told = Told::default();
-        let (head, _) = world.open();
-        told.write(&world, &head, &rows(0, 0..2));
+        test_env.env.disk = Arc::new(FaultDisk::new(test_env.disk.clone(), fault.clone()));
+        let mut ledger = Ledger::default();
+        let (head, _) = test_env.open();
+        ledger.write(&test_env, &head, &rows(0, 0..2));
         fault.loses.store(true, Ordering::SeqCst);
         let lost = batch(&[(labels(1), vec![(NOW_MS, 1.0)]), (labels(7), vec![(NOW_MS, 2.0)])]);
-        world.write(&head, &tenant("a"), &lost).expect_err("the sync fails");
+        test_env.write(&head, &tenant("a"), &lost).expect_err("the sync fails");
         drop(head);
-        // The last segment's bytes stay readable and are never durable.
-        let (head, _) = world.open();
+        // The bytes of the last segment stay readable and are never durable.
+        let (head, _) = test_env.open();
         fault.loses.store(false, Ordering::SeqCst);
-        (0..rounds).for_each(|_| roll(&world, &head));
-        told.write(&world, &head, &[(1, vec![(NOW_MS, 1.0)]), (7, vec![(NOW_MS, 2.0)])]);
-        assert_eq!(told.acked.len(), 3, "the repeat is acknowledged");
+        (0..rounds).for_each(|_| roll(&test_env, &head));
+        ledger.write(&test_env, &head, &[(1, vec![(NOW_MS, 1.0)]), (7, vec![(NOW_MS, 2.0)])]);
+        assert_eq!(ledger.acked.len(), 3, "the repeat is acknowledged");
         drop(head);
-        world.disk.crash();
-        let (head, _) = world.open();
-        told.check(&read_all(&world, &head, &["a"]), &format!("{rounds} rounds"));
+        test_env.disk.crash();
+        let (head, _) = test_env.open();
+        ledger.check(&read_all(&test_env, &head, &["a"]), &format!("{rounds} rounds"));
     }
 }
 
 #[test]
 fn a_checkpoint_of_the_unreleased_form_is_refused() {
-    let world = world(4);
-    drop(world.open());
-    world.disk.create(Path::new("/data/wal/checkpoint.00000002")).expect("made");
-    let error = world.try_open().err().expect("refused").to_string();
+    let test_env = test_env(4);
+    drop(test_env.open());
+    test_env.disk.create(Path::new("/data/wal/checkpoint.00000002")).expect("made");
+    let error = test_env.try_open().err().expect("refused").to_string();
     assert!(error.contains("checkpoint.00000002") && error.contains("unreleased version"), "{error}");
 }

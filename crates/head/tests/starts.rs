@@ -1,5 +1,6 @@
-//! Start times over a random life of floats and histograms: late samples, repeats, replacements, deletions, checkpoints,
-//! window drops, power cuts. What is read, of the head and of blocks to be, is what a map has. A failure prints its seed.
+//! Random operations with start timestamps of floats and histograms: out-of-order samples, duplicates,
+//! replacements, deletions, checkpoints, window drops, power failures. Reads of the head and of snapshots
+//! must equal a map. A failure prints its seed.
 
 mod harness;
 
@@ -13,15 +14,15 @@ use chronolith_model::{
     Columns, DuplicatePolicy, Labels, MatchOp, Matcher, Reject, Selector, TimeRange, WriteBatch,
 };
 use harness::kinds::{Sample, push, random_sample, text, texts};
-use harness::{NOW_MS, WINDOW_MS, World, delete, labels, tenant};
+use harness::{NOW_MS, TestEnv, WINDOW_MS, delete, labels, tenant};
 
 const SERIES: u64 = 6;
 const STEPS: usize = 150;
 
-/// Text and start time of each sample.
+/// Text and start timestamp of each sample.
 type Stored = BTreeMap<Labels, BTreeMap<i64, (String, i64)>>;
 
-/// How the senders of a series say when counters began.
+/// Start timestamps by kind of sender.
 fn start_of(rng: &Rng, series: u64, time: i64) -> i64 {
     match series {
         0 => 0,
@@ -32,7 +33,7 @@ fn start_of(rng: &Rng, series: u64, time: i64) -> i64 {
     }
 }
 
-/// Adds samples with start times to a batch.
+/// Adds samples with start timestamps to a batch.
 fn push_with(batch: &mut WriteBatch, labels: &Labels, samples: &[(i64, Sample, i64)]) {
     let first = batch.times.len();
     let plain: Vec<(i64, Sample)> = samples.iter().map(|(time, sample, _)| (*time, sample.clone())).collect();
@@ -48,16 +49,18 @@ fn stored_of(columns: &Columns) -> BTreeMap<i64, (String, i64)> {
     all.map(|(at, (time, text))| (time, (text, columns.start_time_at(at)))).collect()
 }
 
-fn read_range(world: &World, head: &Head, range: TimeRange) -> Stored {
+fn read_range(test_env: &TestEnv, head: &Head, range: TimeRange) -> Stored {
     let any = [Matcher::new("__name__", MatchOp::Regex, ".*").expect("a pattern")];
     let selector = Selector { matchers: &any, range };
     let mut out = Stored::new();
-    for series in head.select(&tenant("a"), &selector, &world.context()).expect("select works") {
+    for series in head.reader().select(&tenant("a"), &selector, &test_env.context()).expect("select works") {
         let mut columns = Columns::default();
         series.samples.read(range, &mut columns).expect("samples read");
         out.insert(series.labels, stored_of(&columns));
     }
-    for series in head.select_newest(&tenant("a"), &selector, &world.context()).expect("select works") {
+    for series in
+        head.reader().select_newest(&tenant("a"), &selector, &test_env.context()).expect("select works")
+    {
         let mut columns = Columns::default();
         series.samples.read(range, &mut columns).expect("samples read");
         let newest = stored_of(&columns).pop_last();
@@ -68,7 +71,7 @@ fn read_range(world: &World, head: &Head, range: TimeRange) -> Stored {
 }
 
 struct Life {
-    world: World,
+    test_env: TestEnv,
     head: Head,
     stored: Stored,
     flushed: Vec<TimeRange>,
@@ -113,7 +116,7 @@ impl Life {
             let samples = self.samples(series);
             push_with(&mut batch, &labels(series), &samples);
             let stored = self.stored.entry(labels(series)).or_default();
-            let keeps_first = self.world.limits.duplicates == DuplicatePolicy::KeepFirst;
+            let keeps_first = self.test_env.limits.duplicates == DuplicatePolicy::KeepFirst;
             for (time, sample, start_ms) in samples {
                 let text = text(&sample);
                 match stored.get(&time) {
@@ -126,7 +129,7 @@ impl Life {
                 }
             }
         }
-        let outcome = self.world.write(&self.head, &tenant("a"), &batch).expect("written");
+        let outcome = self.test_env.write(&self.head, &tenant("a"), &batch).expect("written");
         assert_eq!(outcome.accepted_count, accepted, "{outcome:?}");
         assert_eq!(outcome.rejected[Reject::DuplicateTimestamp as usize], conflicts);
         self.now += self.below(6000) as i64;
@@ -143,12 +146,12 @@ impl Life {
     }
 
     fn flush_window(&mut self) {
-        let windows = self.head.windows();
+        let windows = self.head.windows().list();
         if windows.is_empty() {
             return;
         }
         let window = windows[self.below(windows.len() as u64) as usize].range;
-        let snapshot = self.head.snapshot_window(&tenant("a"), window).expect("snapshot");
+        let snapshot = self.head.windows().snapshot(&tenant("a"), window).expect("snapshot");
         let mut found = Stored::new();
         for item in snapshot.series() {
             let WindowSeries { labels, chunks, .. } = item.expect("series of a snapshot");
@@ -162,30 +165,30 @@ impl Life {
         want.values_mut().for_each(|samples| samples.retain(|time, _| window.contains(*time)));
         want.retain(|_, samples| !samples.is_empty());
         assert_eq!(found, want, "window {window:?}");
-        self.head.drop_window(snapshot);
-        self.head.checkpoint().expect("checkpoint");
+        self.head.windows().drop(snapshot);
+        self.head.checkpointer().checkpoint().expect("checkpoint");
         self.stored.values_mut().for_each(|samples| samples.retain(|time, _| !window.contains(*time)));
         self.flushed.push(window);
     }
 
     fn compare(&mut self) {
         self.stored.retain(|_, samples| !samples.is_empty());
-        assert_same(&read_range(&self.world, &self.head, TimeRange::ALL), &self.stored);
+        assert_same(&read_range(&self.test_env, &self.head, TimeRange::ALL), &self.stored);
         let start = self.now - self.below(200_000) as i64;
         let range = TimeRange::new(start, start + self.below(100_000) as i64);
         let mut want = self.stored.clone();
         want.values_mut().for_each(|samples| samples.retain(|time, _| range.contains(*time)));
         want.retain(|_, samples| !samples.is_empty());
-        assert_same(&read_range(&self.world, &self.head, range), &want);
+        assert_same(&read_range(&self.test_env, &self.head, range), &want);
     }
 
     fn restart(self) -> Life {
-        let Life { world, head, stored, flushed, rng, now, has_histograms } = self;
-        world.disk.crash();
+        let Life { test_env, head, stored, flushed, rng, now, has_histograms } = self;
+        test_env.disk.crash();
         drop(head);
-        let (head, report) = world.open();
+        let (head, report) = test_env.open();
         assert_eq!(report.notes, Vec::<String>::new());
-        let mut life = Life { world, head, stored, flushed, rng, now, has_histograms };
+        let mut life = Life { test_env, head, stored, flushed, rng, now, has_histograms };
         life.compare();
         life
     }
@@ -204,15 +207,15 @@ fn assert_same(found: &Stored, want: &Stored) {
 
 fn live(seed: u64) {
     println!("seed {seed}");
-    let mut world = World::new(seed);
-    world.limits.future_ms_max = 0;
+    let mut test_env = TestEnv::new(seed);
+    test_env.limits.future_ms_max = 0;
     if seed % 2 == 1 {
-        world.limits.duplicates = DuplicatePolicy::LastWins;
+        test_env.limits.duplicates = DuplicatePolicy::LastWins;
     }
-    let (head, _) = world.open();
+    let (head, _) = test_env.open();
     let rng = Rng::from_seed(seed ^ 0x57a7);
     let (stored, flushed, now) = (Stored::new(), Vec::new(), NOW_MS - 2_000_000);
-    let mut life = Life { world, head, stored, flushed, rng, now, has_histograms: seed / 2 % 2 };
+    let mut life = Life { test_env, head, stored, flushed, rng, now, has_histograms: seed / 2 % 2 };
     let has_checkpoints = !seed.is_multiple_of(3);
     for _ in 0..STEPS {
         match life.below(20) {
@@ -220,11 +223,11 @@ fn live(seed: u64) {
             12 => life.delete(),
             13 if life.below(3) == 0 && has_checkpoints => life.flush_window(),
             14 if has_checkpoints => {
-                life.head.checkpoint().expect("checkpoint");
+                life.head.checkpointer().checkpoint().expect("checkpoint");
             }
             15 if has_checkpoints => {
-                life.world.clock.advance(std::time::Duration::from_secs(life.below(400)));
-                life.head.roll_checkpoint().expect("a part of the checkpoint");
+                life.test_env.clock.advance(std::time::Duration::from_secs(life.below(400)));
+                life.head.checkpointer().roll_checkpoint().expect("a part of the checkpoint");
             }
             16 | 17 => life = life.restart(),
             _ => life.compare(),
@@ -246,32 +249,32 @@ fn one(labels: &Labels, samples: &[(i64, f64, i64)]) -> WriteBatch {
     batch
 }
 
-fn starts_of(world: &World, head: &Head) -> Vec<(i64, i64)> {
-    let all = read_range(world, head, TimeRange::ALL);
+fn starts_of(test_env: &TestEnv, head: &Head) -> Vec<(i64, i64)> {
+    let all = read_range(test_env, head, TimeRange::ALL);
     all.get(&labels(1)).into_iter().flatten().map(|(time, (_, start_ms))| (*time, *start_ms)).collect()
 }
 
-/// The first start time of a series may come late, in one batch with a newer sample of which nothing is said: that
-/// newer one keeps "nobody knows", and so it is after a replay of the log alone.
+/// The first start timestamp of a series may arrive with an out-of-order sample, in one batch with a newer
+/// sample without one: the newer one stays unknown, also after a replay of the WAL alone.
 #[test]
-fn a_first_start_time_that_is_late_says_nothing_of_newer_samples() {
-    let world = World::new(1);
-    let (head, _) = world.open();
+fn an_out_of_order_first_start_time_does_not_affect_newer_samples() {
+    let test_env = TestEnv::new(1);
+    let (head, _) = test_env.open();
     let mut batch = one(&labels(1), &[(NOW_MS, 1.0, 0)]);
     let late = one(&labels(1), &[(NOW_MS - 10, 2.0, 5), (NOW_MS - 20, 3.0, 0)]);
     batch.push_labels(&labels(1), &[(NOW_MS - 10, 2.0), (NOW_MS - 20, 3.0)]);
     batch.start_times = [vec![0], late.start_times].concat();
     batch.pad_start_times();
-    world.write(&head, &tenant("a"), &batch).expect("written");
+    test_env.write(&head, &tenant("a"), &batch).expect("written");
     let want = [(NOW_MS - 20, 0), (NOW_MS - 10, 5), (NOW_MS, 0)];
-    assert_eq!(starts_of(&world, &head), want);
-    world.disk.crash();
+    assert_eq!(starts_of(&test_env, &head), want);
+    test_env.disk.crash();
     drop(head);
-    assert_eq!(starts_of(&world, &world.open().0), want);
+    assert_eq!(starts_of(&test_env, &test_env.open().0), want);
 }
 
-/// Power loss at every disk operation: an acknowledged sample has its start time, any other one has its own or is not
-/// there, and sent again it is as it was sent.
+/// Power loss at every disk operation: an acknowledged sample has its start timestamp, any other one has its
+/// own or is missing, and is stored as sent when it is sent again.
 #[test]
 fn a_crash_at_any_disk_operation_loses_no_start_time() {
     let base = TimeRange::window_of(NOW_MS, WINDOW_MS).start - 4 * WINDOW_MS;
@@ -285,26 +288,26 @@ fn a_crash_at_any_disk_operation_loses_no_start_time() {
         .collect();
     let mut op_count = 0;
     loop {
-        let mut world = World::new(op_count);
-        world.options.wal_segment_bytes = 8 << 10;
-        world.disk.fail_after(op_count);
+        let mut test_env = TestEnv::new(op_count);
+        test_env.options.wal_segment_bytes = 8 << 10;
+        test_env.disk.fail_after(op_count);
         let mut acked: BTreeMap<i64, i64> = BTreeMap::new();
-        let mut write = |world: &World, head: &Head, row: &[(i64, f64, i64)]| {
-            if world.write(head, &tenant("a"), &one(&labels(1), row)).is_ok() {
+        let mut write = |test_env: &TestEnv, head: &Head, row: &[(i64, f64, i64)]| {
+            if test_env.write(head, &tenant("a"), &one(&labels(1), row)).is_ok() {
                 acked.extend(row.iter().map(|(time, _, start_ms)| (*time, *start_ms)));
             }
         };
-        if let Ok((head, _)) = world.try_open() {
-            rows[..3].iter().for_each(|row| write(&world, &head, row));
-            let _ = head.checkpoint();
-            rows[3..].iter().for_each(|row| write(&world, &head, row));
+        if let Ok((head, _)) = test_env.try_open() {
+            rows[..3].iter().for_each(|row| write(&test_env, &head, row));
+            let _ = head.checkpointer().checkpoint();
+            rows[3..].iter().for_each(|row| write(&test_env, &head, row));
         }
-        let ended = world.disk.op_count() <= op_count;
-        world.disk.crash();
+        let ended = test_env.disk.op_count() <= op_count;
+        test_env.disk.crash();
         let sent: BTreeMap<i64, i64> =
             rows.iter().flatten().map(|(time, _, start)| (*time, *start)).collect();
-        let (head, _) = world.open();
-        let found: BTreeMap<i64, i64> = starts_of(&world, &head).into_iter().collect();
+        let (head, _) = test_env.open();
+        let found: BTreeMap<i64, i64> = starts_of(&test_env, &head).into_iter().collect();
         acked
             .iter()
             .for_each(|(time, start)| assert_eq!(found.get(time), Some(start), "op {op_count}: {time}"));
@@ -312,11 +315,11 @@ fn a_crash_at_any_disk_operation_loses_no_start_time() {
             .iter()
             .for_each(|(time, start)| assert_eq!(sent.get(time), Some(start), "op {op_count}: {time}"));
         for row in &rows {
-            world.write(&head, &tenant("a"), &one(&labels(1), row)).expect("life goes on");
+            test_env.write(&head, &tenant("a"), &one(&labels(1), row)).expect("life goes on");
         }
         drop(head);
-        world.disk.crash();
-        let found: BTreeMap<i64, i64> = starts_of(&world, &world.open().0).into_iter().collect();
+        test_env.disk.crash();
+        let found: BTreeMap<i64, i64> = starts_of(&test_env, &test_env.open().0).into_iter().collect();
         assert_eq!(found, sent, "op {op_count}");
         if ended {
             break;
@@ -330,73 +333,76 @@ fn time_of(round: i64) -> i64 {
     NOW_MS - 9_000_000 + round
 }
 
-/// Series without start times have no part of it, and nothing is left behind those that had.
+/// Series without start timestamps use no memory for them, and series that had some leave none behind.
 #[test]
-fn memory_is_counted_and_given_back() {
-    let world = World::new(2);
-    let (head, _) = world.open();
+fn memory_is_counted_and_freed() {
+    let test_env = TestEnv::new(2);
+    let (head, _) = test_env.open();
     let count = |head: &Head| {
-        head.memory()
+        head.statistics()
+            .memory()
             .iter()
             .find(|part| part.name == "start_times")
             .map_or((0, 0), |part| (part.count, part.bytes))
     };
-    world.write(&head, &tenant("a"), &one(&labels(2), &[(NOW_MS, 1.0, 0)])).expect("written");
+    test_env.write(&head, &tenant("a"), &one(&labels(2), &[(NOW_MS, 1.0, 0)])).expect("written");
     assert_eq!(count(&head), (0, 0));
     let row: Vec<_> = (0..600).map(|k| (NOW_MS - k * 100, 1.0, NOW_MS - k * 100 - 50)).rev().collect();
-    world.write(&head, &tenant("a"), &one(&labels(1), &row)).expect("written");
-    assert_eq!(head.stats().samples_with_start, 600);
+    test_env.write(&head, &tenant("a"), &one(&labels(1), &row)).expect("written");
+    assert_eq!(head.statistics().stats().samples_with_start, 600);
     let (series, bytes) = count(&head);
     assert!(series == 1 && bytes < 600 * 10 + 8000, "{bytes}");
-    for window in head.windows() {
-        head.drop_window(head.snapshot_window(&tenant("a"), window.range).expect("snapshot"));
+    for window in head.windows().list() {
+        head.windows().drop(head.windows().snapshot(&tenant("a"), window.range).expect("snapshot"));
     }
     assert_eq!(count(&head), (0, 0));
 }
 
-/// A series whose start times change more often than is kept is refused by name, and those that do not change are not.
+/// A series whose start timestamps change more often than the limit is rejected by name; one without changes
+/// is not.
 #[test]
 fn start_times_have_a_limit() {
     const LIMIT: i64 = 1 << 18;
-    let mut world = World::new(3);
-    world.limits.future_ms_max = 0;
-    let (head, _) = world.open();
+    let mut test_env = TestEnv::new(3);
+    test_env.limits.future_ms_max = 0;
+    let (head, _) = test_env.open();
     let row: Vec<_> = (0..LIMIT + 5).map(|k| (NOW_MS + k, 1.0, NOW_MS + k - 1)).collect();
-    let outcome = world.write(&head, &tenant("a"), &one(&labels(1), &row)).expect("written");
+    let outcome = test_env.write(&head, &tenant("a"), &one(&labels(1), &row)).expect("written");
     assert_eq!(outcome.rejected[Reject::StartTimeLimit as usize], 5);
     assert_eq!(outcome.accepted_count as i64, LIMIT);
     let last = NOW_MS + LIMIT - 2;
     let outcome =
-        world.write(&head, &tenant("a"), &one(&labels(1), &[(last + 90, 1.0, last)])).expect("written");
+        test_env.write(&head, &tenant("a"), &one(&labels(1), &[(last + 90, 1.0, last)])).expect("written");
     assert_eq!(outcome.accepted_count, 1);
 }
 
-/// A damaged frame of start times left the samples behind it with an earlier start, as if a counter had not begun anew.
+/// Regression: a damaged frame of start timestamps left the samples after it with an earlier start, as if the
+/// counter had not been reset.
 #[test]
-fn samples_behind_a_damaged_frame_have_their_start_or_none() {
-    let world = World::new(7);
-    let (head, _) = world.open();
+fn samples_after_a_damaged_frame_have_their_start_or_none() {
+    let test_env = TestEnv::new(7);
+    let (head, _) = test_env.open();
     let mut want = BTreeMap::new();
     for at in 0..20 {
         let time = NOW_MS + at * 1000;
-        // Some bring a start, others go on with the last one; each is a frame.
+        // Some have a new start, others keep the previous one; each is a frame.
         let start_ms = if at % 3 == 0 { time - 10 } else { want.last_entry().map_or(0, |last| *last.get()) };
         let mut batch = WriteBatch::from_labels();
         push_with(&mut batch, &labels(0), &[(time, Sample::Float(1.0), start_ms)]);
-        world.write(&head, &tenant("a"), &batch).expect("stored");
+        test_env.write(&head, &tenant("a"), &batch).expect("stored");
         want.insert(time, start_ms);
     }
     drop(head);
     let dir = Path::new("/data/wal");
-    let names = world.disk.list(dir).expect("lists");
+    let names = test_env.disk.list(dir).expect("lists");
     let segment = names.iter().find(|entry| entry.name.ends_with(".seg")).expect("a segment");
-    let good = world.disk.read(&dir.join(&segment.name)).expect("reads");
+    let good = test_env.disk.read(&dir.join(&segment.name)).expect("reads");
     let end = good.iter().rposition(|&byte| byte != 0).expect("frames");
     let mut lost_count = 0;
     for at in (0..end).step_by(5) {
-        let damaged = World::new(7);
+        let damaged = TestEnv::new(7);
         for entry in &names {
-            let mut bytes = world.disk.read(&dir.join(&entry.name)).expect("reads");
+            let mut bytes = test_env.disk.read(&dir.join(&entry.name)).expect("reads");
             if entry.name == segment.name {
                 bytes[at] ^= 1;
             }

@@ -1,7 +1,7 @@
 //! From the refs of Prometheus's log to series numbers.
 //!
-//! Holds: a lookup is two loads for refs below 2^32, which are all that a Prometheus gives out; larger ones go
-//! through a hash map. Memory: 256 bytes for every 64 refs of which one is used, and 4 for each series.
+//! Holds: a lookup is two loads for refs below 2^32, which are all that a Prometheus gives out; larger ones
+//! go through a hash map. Memory: 256 bytes for every 64 refs of which one is used, and 4 for each series.
 
 use chronolith_base::hash::HashMap;
 
@@ -43,16 +43,21 @@ impl RefTable {
 
     /// As [`RefTable::get`], but looks first whether it is `guess`.
     ///
-    /// PERF: samples mostly come in the order in which their series came, so that refs of series are read one behind
-    /// the other; pages of refs that lie far apart miss the cache each (100 000 series, one ref in 101 used: 61 -> 22 ns
-    /// of CPU a sample of the whole import).
+    /// PERF: samples mostly come in the order in which their series came, so that refs of series are read one
+    /// behind the other; pages of refs that lie far apart miss the cache each (100 000 series, one ref in 101
+    /// used: 61 -> 22 ns of CPU a sample of the whole import).
     ///   cargo xtask bench load-wal --only 4
     #[inline]
     pub(crate) fn get_near(&self, series_ref: u64, guess: u32) -> u32 {
-        match self.refs.get(guess as usize) {
-            Some(&known) if u64::from(known) == series_ref && known != NO_REF => guess,
-            _ => self.get(series_ref),
-        }
+        if self.has_ref(guess, series_ref) { guess } else { self.get(series_ref) }
+    }
+
+    /// Returns true if `series_ref` is the ref kept for `series`. False proves nothing: a series may have
+    /// several refs.
+    #[inline]
+    pub(crate) fn has_ref(&self, series: u32, series_ref: u64) -> bool {
+        let known = self.refs.get(series as usize);
+        known.is_some_and(|&known| u64::from(known) == series_ref && known != NO_REF)
     }
 
     #[cold]

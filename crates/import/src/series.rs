@@ -1,7 +1,7 @@
 //! The series of a Prometheus head: labels by number, found by ref or by labels.
 //!
-//! Holds: one number for one label set, whatever refs name it (Prometheus writes a series again under a new ref when
-//! it comes back); labels are kept as numbers of a dictionary, 4 bytes a pair.
+//! Holds: one number for one label set, whatever refs name it (Prometheus writes a series again under a new
+//! ref when it comes back); labels are kept as numbers of a dictionary, 4 bytes a pair.
 //! Not here: samples (`open`, `output`).
 
 use chronolith_base::hash::HashTable;
@@ -53,6 +53,12 @@ impl SeriesTable {
         self.refs.get_near(series_ref, guess)
     }
 
+    /// Returns true if `series_ref` is known to name `series`; false proves nothing.
+    #[inline]
+    pub(crate) fn has_ref(&self, series: u32, series_ref: u64) -> bool {
+        self.refs.has_ref(series, series_ref)
+    }
+
     /// How many series there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
@@ -63,8 +69,8 @@ impl SeriesTable {
         pairs_of(&self.pairs, &self.ends, series)
     }
 
-    /// Makes `series_ref` name the series with these labels. `before` are those of the call before, if it is known
-    /// that they were: what is equal is not looked up again.
+    /// Makes `series_ref` name the series with these labels. `before` are those of the call before, if it is
+    /// known that they were: what is equal is not looked up again.
     pub(crate) fn resolve(
         &mut self,
         series_ref: u64,
@@ -151,8 +157,9 @@ impl SeriesTable {
     }
 }
 
-/// Sorts series that share their first `depth` pairs: by the ranks of the next two, then what is still equal by the
-/// two behind them. Keys stand side by side, so that sorting touches the pairs of a series once a level.
+/// Sorts series that share their first `depth` pairs: by the ranks of the next two, then what is still equal
+/// by the two behind them. Keys stand side by side, so that sorting touches the pairs of a series once a
+/// level.
 fn sort_from(
     table: &SeriesTable,
     ranks: &LabelRanks,

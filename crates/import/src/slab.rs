@@ -1,14 +1,15 @@
 //! Byte streams of many series in chained nodes: small nodes first, larger ones for long streams.
 //!
-//! Holds: a stream may be cut anywhere, so nodes are always full but the last; freed nodes are used again. At most
-//! 3/4 of a stream's bytes are spare beyond its first node.
+//! Holds: a stream may be cut anywhere, so nodes are always full but the last; freed nodes are used again. At
+//! most 3/4 of a stream's bytes are spare beyond its first node.
 //! Not here: what the bytes say (`open`).
 
 /// No node has this number.
 const NONE: u32 = u32::MAX;
-/// Bytes of a node of each class, the link included: odd numbers of cache lines. Series that are scraped together write
-/// to the same place of their nodes; were nodes powers of two, all these places would share a few sets of the cache.
-const CLASS_BYTES: [usize; 3] = [64, 320, 1088];
+/// Bytes of a node of each class, the link included: odd numbers of cache lines. Series that are scraped
+/// together write to the same place of their nodes; were nodes powers of two, all these places would share a
+/// few sets of the cache.
+const CLASS_BYTES: [usize; 3] = [64, 320, 576];
 /// Nodes of a stream before the next class.
 const NODES_PER_CLASS: u8 = 4;
 const LINK_BYTES: usize = 4;
@@ -57,7 +58,8 @@ impl Slab {
         Slab { classes: [class(), class(), class()] }
     }
 
-    /// The free end of the last node, if it has at least `len` bytes. What is written there counts with [`Stream::take_room`].
+    /// The free end of the last node, if it has at least `len` bytes. What is written there counts with
+    /// [`Stream::take_room`].
     #[inline]
     pub(crate) fn room(&mut self, stream: &Stream, len: usize) -> Option<&mut [u8]> {
         if stream.tail == NONE {

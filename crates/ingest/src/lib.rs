@@ -1,4 +1,6 @@
-//! Protocol bytes to [`chronolith_model::WriteBatch`], and those of remote read. Sees no socket and no storage.
+//! Protocol bytes to [`chronolith_model::WriteBatch`], and those of answers: remote read, federation. Sees no
+//! socket and no storage.
 
+pub mod metric_family;
 pub mod remote_read;
 pub mod remote_write;

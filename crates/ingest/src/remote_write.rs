@@ -21,7 +21,6 @@ use chronolith_model::WriteBatch;
 use chronolith_model::batch::LabelSource;
 
 use charge::Charge;
-use histogram::HistogramSink;
 pub use labels::parse_labels;
 
 /// Number of this protocol in [`LabelSource::protocol`].
@@ -142,42 +141,21 @@ pub fn new_batch() -> WriteBatch {
 /// Decompresses `body` and fills `batch` (cleared first), which keeps its memory between calls.
 ///
 /// Names a series by the bytes of its label fields; they are copied only if other fields lie between them.
-/// Native histograms are checked and counted, not kept. Cost: one pass over the compressed and one over the
-/// decompressed bytes; allocations only for exemplars, metadata, histograms and growing columns.
+/// `held_histograms` grows by the memory of native histograms. Cost: one pass over the compressed and one
+/// over the decompressed bytes; allocations only for exemplars, metadata, histograms and growing columns.
 ///
 /// # Errors
 /// [`DecodeError`]; the batch is empty then.
 pub fn decode(
     body: &[u8],
     decompressed_bytes_max: usize,
-    batch: &mut WriteBatch,
-) -> Result<Refused, DecodeError> {
-    decode_into(body, decompressed_bytes_max, HistogramSink::Count, batch)
-}
-
-/// As [`decode`], but native histograms go to the batch; `held` grows by their memory.
-///
-/// # Errors
-/// As [`decode`].
-pub fn decode_histograms(
-    body: &[u8],
-    decompressed_bytes_max: usize,
-    held: &mut Reservation,
-    batch: &mut WriteBatch,
-) -> Result<Refused, DecodeError> {
-    decode_into(body, decompressed_bytes_max, HistogramSink::Keep(Charge::new(held)), batch)
-}
-
-fn decode_into(
-    body: &[u8],
-    decompressed_bytes_max: usize,
-    sink: HistogramSink<'_>,
+    held_histograms: &mut Reservation,
     batch: &mut WriteBatch,
 ) -> Result<Refused, DecodeError> {
     let mut raw = std::mem::take(&mut batch.raw);
     batch.clear();
     let result = decompress(body, decompressed_bytes_max.min(DECOMPRESSED_BYTES_MAX), &mut raw)
-        .and_then(|()| walk::request(&raw, sink, batch))
+        .and_then(|()| walk::request(&raw, Charge::new(held_histograms), batch))
         .map(|(copies, refused)| {
             raw.extend_from_slice(&copies);
             refused

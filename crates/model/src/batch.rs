@@ -50,8 +50,6 @@ pub enum Reject {
     LabelNameTooLong,
     /// A label value is longer than allowed.
     LabelValueTooLong,
-    /// A native histogram that the decoder of its protocol does not hand over. Those of remote write all are.
-    HistogramUnsupported,
     /// Further behind the newest sample of the tenant than its out-of-order window allows.
     OutOfOrder,
     /// A series whose labels or metadata refer to symbols that the request does not have, or that is empty.
@@ -66,7 +64,7 @@ pub enum Reject {
 
 impl Reject {
     /// How many kinds there are.
-    pub const COUNT: usize = 17;
+    pub const COUNT: usize = 16;
 
     /// All kinds, in order of their numbers.
     pub const ALL: [Reject; Reject::COUNT] = [
@@ -81,7 +79,6 @@ impl Reject {
         Reject::TooManyLabels,
         Reject::LabelNameTooLong,
         Reject::LabelValueTooLong,
-        Reject::HistogramUnsupported,
         Reject::OutOfOrder,
         Reject::BadReference,
         Reject::HistogramInvalid,
@@ -104,7 +101,6 @@ impl Reject {
             Reject::TooManyLabels => "too_many_labels",
             Reject::LabelNameTooLong => "label_name_too_long",
             Reject::LabelValueTooLong => "label_value_too_long",
-            Reject::HistogramUnsupported => "histogram_unsupported",
             Reject::OutOfOrder => "out_of_order",
             Reject::BadReference => "bad_reference",
             Reject::HistogramInvalid => "histogram_invalid",
@@ -130,7 +126,6 @@ impl Reject {
             Reject::TooManyLabels => "series has more labels than label-count-limit allows",
             Reject::LabelNameTooLong => "label name is longer than label-name-length-limit allows",
             Reject::LabelValueTooLong => "label value is longer than label-value-length-limit allows",
-            Reject::HistogramUnsupported => "native histograms of this protocol are not stored",
             Reject::OutOfOrder => {
                 "out of order sample: too old sample for the out-of-order-window of the tenant"
             }
@@ -153,8 +148,6 @@ pub struct BatchSeries {
     pub raw: Range<u32>,
     /// Its samples, within [`WriteBatch::times`] and [`WriteBatch::values`].
     pub samples: Range<u32>,
-    /// Native histograms that the decoder did not hand over (counted as [`Reject::HistogramUnsupported`]).
-    pub histogram_count: u32,
 }
 
 /// An exemplar and the series of the batch that it belongs to.
@@ -178,8 +171,8 @@ pub struct WriteBatch {
     pub times: Vec<i64>,
     /// One value a time; of a histogram its sum.
     pub values: Vec<f64>,
-    /// The samples that are histograms: index into times and values, ascending. Validated by whoever fills the
-    /// batch.
+    /// The samples that are histograms: index into times and values, ascending. Validated by whoever fills
+    /// the batch.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
     /// When the counter of a sample began, in milliseconds, as far as the sender says: one a time with 0 for
     /// "not said", or empty when no sample says it.
@@ -277,11 +270,8 @@ impl WriteBatch {
         let start = at(self.times.len());
         self.times.extend(samples.iter().map(|s| s.0));
         self.values.extend(samples.iter().map(|s| s.1));
-        self.series.push(BatchSeries {
-            raw: raw_start..at(self.raw.len()),
-            samples: start..at(self.times.len()),
-            histogram_count: 0,
-        });
+        self.series
+            .push(BatchSeries { raw: raw_start..at(self.raw.len()), samples: start..at(self.times.len()) });
     }
 }
 

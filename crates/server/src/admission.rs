@@ -1,5 +1,5 @@
-//! Admission control: how many requests of each class (write, query, remote read) run at once, and with how
-//! much memory.
+//! Admission control: how many requests of each class (write, query, remote read, status ...) run at once,
+//! and with how much memory.
 //!
 //! Holds: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with
 //! multi-tenancy no tenant has more than a quarter of the permits of a class unless its limits say so, and no
@@ -17,7 +17,10 @@ use chronolith_model::TenantId;
 
 pub(crate) use self::fair_queue::{AdmissionError, FairQueue, Permit};
 pub(crate) use self::tenant_memory::{TenantBudget, TenantMemory};
-use crate::limits::{QUERY_QUEUE_FACTOR, REMOTE_READ_QUEUE_FACTOR, TENANT_SHARE_DIVISOR, WRITE_QUEUE_FACTOR};
+use crate::limits::{
+    ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, QUERY_QUEUE_FACTOR, REMOTE_READ_QUEUE_FACTOR, STATUS_CONCURRENCY,
+    STATUS_QUEUE_FACTOR, TENANT_SHARE_DIVISOR, WRITE_QUEUE_FACTOR,
+};
 use crate::options::ServerOptions;
 
 /// The classes of requests.
@@ -29,6 +32,12 @@ pub(crate) struct Admission {
     pub(crate) write_apply: Class,
     pub(crate) query: Class,
     pub(crate) remote_read: Class,
+    /// Answers to federation, until the client has them. Reading their samples takes a permit of `query` too.
+    pub(crate) federate: Class,
+    /// `/metrics` and the status of memory and storage.
+    pub(crate) status: Class,
+    /// The admin API and reloads.
+    pub(crate) admin: Class,
     /// Memory of write requests.
     pub(crate) write_memory: TenantMemory,
     /// Memory of queries and remote reads.
@@ -68,7 +77,8 @@ impl Admission {
         let remote_read = options.remote_read.concurrency;
         let cores = thread::core_count();
         let apply = cores + 1;
-        // More queries of a tenant at once would not end sooner, and everything else would wait for their time slices.
+        // More queries of a tenant at once would not end sooner, and everything else would wait for their
+        // time slices.
         let query_share = share(query.concurrency).min(cores.div_ceil(2));
         let share_of_memory = |total: u64, request_max: u64| match options.multitenancy {
             // One request of the largest size always fits.
@@ -89,6 +99,28 @@ impl Admission {
                 REMOTE_READ_QUEUE_FACTOR,
                 share(remote_read),
             ),
+            federate: class(
+                "federate",
+                "federations",
+                query.concurrency,
+                QUERY_QUEUE_FACTOR,
+                share(query.concurrency),
+            ),
+            // Asked by monitoring, for no tenant.
+            status: class(
+                "status",
+                "requests for metrics and status",
+                STATUS_CONCURRENCY,
+                STATUS_QUEUE_FACTOR,
+                STATUS_CONCURRENCY,
+            ),
+            admin: class(
+                "admin",
+                "admin requests",
+                ADMIN_CONCURRENCY,
+                ADMIN_QUEUE_FACTOR,
+                ADMIN_CONCURRENCY / 2,
+            ),
             write_memory: TenantMemory::new(
                 MemoryBudget::new("write", write.memory_bytes_max),
                 "writes of the tenant",
@@ -103,8 +135,16 @@ impl Admission {
     }
 
     /// All classes, for metrics.
-    pub(crate) fn classes(&self) -> [&Class; 4] {
-        [&self.write, &self.write_apply, &self.query, &self.remote_read]
+    pub(crate) fn classes(&self) -> [&Class; 7] {
+        [
+            &self.write,
+            &self.write_apply,
+            &self.query,
+            &self.remote_read,
+            &self.federate,
+            &self.status,
+            &self.admin,
+        ]
     }
 }
 

@@ -19,6 +19,7 @@ mod query;
 mod remote_read;
 mod series;
 mod status;
+mod stream;
 mod tree;
 mod work;
 mod write;

@@ -43,6 +43,19 @@ pub const REMOTE_READ_BYTES_MAX: usize = 32 << 20;
 pub const REMOTE_READ_ANSWER_BYTES_MAX: usize = 1 << 30;
 /// Remote reads that wait for a permit, per permit.
 pub const REMOTE_READ_QUEUE_FACTOR: usize = 64;
+/// Requests for `/metrics` and for the status of memory and storage that are answered at once. Each takes
+/// milliseconds.
+pub const STATUS_CONCURRENCY: usize = 4;
+/// Those that wait for a permit, per permit.
+pub const STATUS_QUEUE_FACTOR: usize = 64;
+/// Longest wait of them.
+pub const STATUS_QUEUE_WAIT: Duration = Duration::from_secs(10);
+/// Requests of the admin API and reloads that run at once.
+pub const ADMIN_CONCURRENCY: usize = 2;
+/// Those that wait for a permit, per permit.
+pub const ADMIN_QUEUE_FACTOR: usize = 32;
+/// Longest wait of them: a snapshot may take minutes.
+pub const ADMIN_QUEUE_WAIT: Duration = Duration::from_secs(600);
 /// Parts of a streamed answer that wait for the client to take them.
 pub const STREAM_PARTS_MAX: usize = 4;
 /// Parameters of one request.
@@ -72,7 +85,8 @@ pub const RANGE_CACHE_ENTRIES_MAX: usize = 4096;
 pub const WRITE_QUEUE_WAIT: Duration = Duration::from_secs(20);
 /// What a client is told to wait before it tries again.
 pub const RETRY_AFTER_SECONDS: u32 = 5;
-/// When a client that met the memory limit of the head may try again: windows and idle series leave in minutes.
+/// When a client that met the memory limit of the head may try again: windows and idle series leave in
+/// minutes.
 pub const HEAD_FULL_RETRY_AFTER_SECONDS: u32 = 30;
 /// Empty batches kept for the next requests.
 pub const BATCH_POOL_COUNT_MAX: usize = 16;

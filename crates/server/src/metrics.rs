@@ -78,6 +78,7 @@ pub(crate) struct Metrics {
     pub(crate) write: WriteMetrics,
     pub(crate) query: QueryMetrics,
     pub(crate) remote_read: RemoteReadMetrics,
+    pub(crate) federate: StreamMetrics,
     pub(crate) connection: ConnectionMetrics,
     pub(crate) scrape_failures: Counter,
     pub(crate) reload_failures: Counter,
@@ -148,12 +149,20 @@ pub(crate) struct QueryMetrics {
 pub(crate) struct RemoteReadMetrics {
     /// Requests answered with one message.
     pub(crate) messages: Counter,
+    /// Bytes of these messages.
+    pub(crate) message_bytes: Counter,
     /// Requests answered with frames.
     pub(crate) streams: Counter,
-    /// Streams that ended with an error behind their first frame.
-    pub(crate) aborted: Counter,
+    pub(crate) stream: StreamMetrics,
     pub(crate) series: Counter,
     pub(crate) samples: Counter,
+}
+
+/// Streamed answers of one endpoint.
+#[derive(Default)]
+pub(crate) struct StreamMetrics {
+    /// Streams that ended with an error after their first part, or that the client left.
+    pub(crate) aborted: Counter,
     pub(crate) bytes: Counter,
 }
 

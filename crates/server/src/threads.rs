@@ -1,4 +1,4 @@
-//! Threads of queries and remote reads: a pool that grows with demand.
+//! Threads of queries, remote reads, federation, status and admin requests: a pool that grows with demand.
 //!
 //! Holds: a thread whose priority was lowered (`base::thread`) ends with the request that it ran, because it
 //! cannot raise it again; others wait for the next request for a while. A panic ends the request, not the
@@ -87,7 +87,7 @@ impl QueryThreads {
     }
 
     #[cfg(test)]
-    fn thread_count(&self) -> usize {
+    pub(crate) fn thread_count(&self) -> usize {
         self.0.state.lock().thread_count
     }
 }

@@ -1,12 +1,13 @@
 //! The tour of ARCHITECTURE.md as a program: one sample from the wire to a block and out again, with a power
 //! cut after each promise (durable, sealed, block).
 //!
-//! The machine is fake: files are in memory, and a crash forgets every byte and every name that was not synced.
+//! The machine is fake: files are in memory, and a crash forgets every byte and every name that was not
+//! synced.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use chronolith_base::{Env, ManualClock, MemDisk};
+use chronolith_base::{Env, ManualClock, MemDisk, MemoryBudget};
 use chronolith_ingest::remote_write::{self, encode::RequestEncoder};
 use chronolith_model::{ReadContext, TenantId, WriteOutcome};
 use chronolith_promql::engine::{Engine, EngineOptions, Value};
@@ -55,7 +56,8 @@ fn send(tsdb: &Tsdb, first: i64, count: i64) -> WriteOutcome {
     let mut request = RequestEncoder::new();
     request.push_series([("__name__", "life_total"), ("job", "tour")], &samples);
     let mut batch = remote_write::new_batch();
-    remote_write::decode(&request.compressed(), 1 << 20, &mut batch).expect("a good body");
+    let mut held = MemoryBudget::new("write", 1 << 20).reserve(0).expect("nothing fits");
+    remote_write::decode(&request.compressed(), 1 << 20, &mut held, &mut batch).expect("a good body");
     tsdb.append(&TenantId::anonymous(), &batch).expect("durable")
 }
 

@@ -1,8 +1,9 @@
-//! Several threads in one world: writers with series of their own in shared tenants, and one that does everything else.
+//! Several threads in one world: writers with series of their own in shared tenants, and one that does
+//! everything else.
 //!
-//! Holds: each writer compares what it reads of its series with its own ledger while all others are at work, and all
-//! ledgers are compared after each end of the process or machine. The seed decides what is done, not in which order
-//! threads run: a failure may need several runs to show again.
+//! Holds: each writer compares what it reads of its series with its own ledger while all others are at work,
+//! and all ledgers are compared after each end of the process or machine. The seed decides what is done, not
+//! in which order threads run: a failure may need several runs to show again.
 //! Not here: retention and times ahead of the clock, which another thread moves.
 
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use chronolith_base::{Clock, Env, ManualClock, MemDisk, Rng};
 use chronolith_model::TimeRange;
-use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb, WriteError};
+use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb, WalError, WriteError};
 
 use crate::ledger::{Fate, TenantLedger};
 use crate::op::Shape;
@@ -87,7 +88,7 @@ impl Writer {
                     self.tally.add_parts(&parts);
                     match write(round.tsdb, ledger, &parts, now_ms, Knowledge::Part)? {
                         Ok(()) => {}
-                        Err(WriteError::Poisoned(_)) if round.is_cut => break,
+                        Err(WriteError::Wal(WalError::Poisoned(_))) if round.is_cut => break,
                         Err(error) => return Err(format!("a write failed: {error}")),
                     }
                 }
@@ -145,7 +146,8 @@ fn tend(round: &Round<'_>, rng: &Rng) -> u64 {
     controls
 }
 
-/// Runs `rounds` rounds of several threads over the world of `seed`; each ends with the process or the machine.
+/// Runs `rounds` rounds of several threads over the world of `seed`; each ends with the process or the
+/// machine.
 ///
 /// # Errors
 /// The first thing that is wrong.

@@ -1,7 +1,7 @@
 //! A world: carries out operations on the store, ends and starts it, and compares it with the ledger.
 //!
-//! Holds: an error of the store is accepted only while the disk has refused something since the last start or is
-//! full; everything else that is not as the ledger says is the end of the run.
+//! Holds: an error of the store is accepted only while the disk has refused something since the last start or
+//! is full; everything else that is not as the ledger says is the end of the run.
 //! Not here: which operations (`op`), the rules (`ledger`, `write`, `read`).
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chronolith_base::{Clock, Env, ManualClock, MemDisk, Rng};
 use chronolith_model::{BlockEncoding, TenantLimits, TimeRange};
-use chronolith_tsdb::{LimitsTable, ReplayProgress, SnapshotHead, Tsdb, TsdbOptions, WriteError};
+use chronolith_tsdb::{LimitsTable, ReplayProgress, SnapshotHead, Tsdb, TsdbOptions, WalError, WriteError};
 
 use crate::ledger::{Fate, TenantLedger};
 use crate::op::{Ending, Op, Shape};
@@ -250,11 +250,11 @@ impl World {
         match write(&tsdb, ledger, &parts, now_ms, Knowledge::Whole)? {
             Ok(()) if was_poisoned => Err("a poisoned log has acknowledged a write".to_owned()),
             Ok(()) => Ok(()),
-            Err(WriteError::Poisoned(_)) if self.may_fail() => {
+            Err(WriteError::Wal(WalError::Poisoned(_))) if self.may_fail() => {
                 self.poisoned_ops.get_or_insert(0);
                 Ok(())
             }
-            Err(WriteError::DiskFull) if self.is_full => Ok(()),
+            Err(WriteError::Wal(WalError::DiskFull)) if self.is_full => Ok(()),
             Err(error) => Err(format!("a write failed on a disk that works: {error}")),
         }
     }

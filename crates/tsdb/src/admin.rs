@@ -1,8 +1,8 @@
 //! What an operator asks for: delete series, clean tombstones, pause and resume merging.
 //!
-//! Holds: no flush, merge or retention of blocks runs meanwhile (the upkeep lock), so what is being cut to a block cannot
-//! bring deleted samples back. A merge under way gives way at its next series and begins anew later.
-//! Not here: snapshots (`snapshot`), tombstones (`block::delete`).
+//! Holds: no flush, merge or retention of blocks runs meanwhile (the upkeep lock), so what is being cut to a
+//! block cannot bring deleted samples back. A merge under way gives way at its next series and begins anew
+//! later. Not here: snapshots (`snapshot`), tombstones (`block::delete`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,12 +81,13 @@ pub struct DeleteReport {
 }
 
 impl Tsdb {
-    /// Deletes the samples in `range` of the series of `tenant` that fit any of `selectors`: when it returns, queries that
-    /// begin later do not see them, also after a crash. Samples that come in later are visible, whatever their time. The
-    /// bytes go with the next merge or [`Tsdb::clean_tombstones`].
+    /// Deletes the samples in `range` of the series of `tenant` that fit any of `selectors`: when it returns,
+    /// queries that begin later do not see them, also after a crash. Samples that come in later are visible,
+    /// whatever their time. The bytes go with the next merge or [`Tsdb::clean_tombstones`].
     ///
-    /// Windows of the head that have such samples are cut to blocks first, due or not: a block can say what is deleted,
-    /// and what is cut cannot come back from the log. Cost: those windows, and the series that fit in each block.
+    /// Windows of the head that have such samples are cut to blocks first, due or not: a block can say what
+    /// is deleted, and what is cut cannot come back from the log. Cost: those windows, and the series that
+    /// fit in each block.
     ///
     /// # Errors
     /// [`AdminError`]; part of the samples may be deleted then.
@@ -150,13 +151,13 @@ impl Tsdb {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let now_ms = self.env.clock.now_ms();
         let mut ranges = Vec::new();
-        for window in self.head.windows_of(tenant) {
+        for window in self.head.windows().list_of(tenant) {
             let part = TimeRange::new(window.range.start.max(range.start), window.range.end.min(range.end));
             if part.is_empty() {
                 continue;
             }
             for matchers in selectors {
-                if !self.head.select(tenant, &Selector { matchers, range: part }, &ctx)?.is_empty() {
+                if !self.head.reader().select(tenant, &Selector { matchers, range: part }, &ctx)?.is_empty() {
                     ranges.push(block_range(window.range, now_ms));
                     break;
                 }
@@ -167,17 +168,18 @@ impl Tsdb {
         for &range in &ranges {
             self.flush_window(tenant, range)?;
         }
-        // Also if no window was cut. What late samples were merged with meanwhile is not part of a block and stayed in the
-        // head; and a series whose last sample is in a block already still remembers it: the same sample would be taken
-        // for a repeat, and acknowledged without being stored.
+        // Also if no window was cut. What late samples were merged with meanwhile is not part of a block and
+        // stayed in the head; and a series whose last sample is in a block already still remembers it: the
+        // same sample would be taken for a repeat, and acknowledged without being stored.
         let deleted = self.head.delete(tenant, selectors, range, &DeleteProgress::default());
-        let (_, ticket) = deleted.map_err(HeadError::from)?;
-        self.head.wait(ticket).map_err(HeadError::from)?;
+        let (_, position) = deleted.map_err(HeadError::from)?;
+        self.head.wait(position).map_err(HeadError::from)?;
         // Also for windows that were cut before and whose checkpoint failed.
-        Ok(self.head.settle_drops()?)
+        Ok(self.head.checkpointer().settle_drops()?)
     }
 
-    /// Rewrites every block of `tenant` that has tombstones without what they delete; gives how many there were.
+    /// Rewrites every block of `tenant` that has tombstones without what they delete; gives how many there
+    /// were.
     ///
     /// # Errors
     /// [`AdminError`]; blocks before the one that failed are clean, the others as they were.

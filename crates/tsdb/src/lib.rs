@@ -30,7 +30,8 @@ pub use admin::{AdminError, DeleteReport};
 pub use chronolith_block::PoolLimits;
 pub use chronolith_format::xor::EncodedChunk;
 pub use chronolith_head::{
-    Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, TenantStats, WriteError,
+    Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, TenantStats, WalError,
+    WriteError,
 };
 pub use chronolith_model::BlockEncoding;
 pub use encoding::prometheus_chunks;

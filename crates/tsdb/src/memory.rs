@@ -1,4 +1,5 @@
-//! Where the store's memory is: the head's parts and its own. Cost: a look at each tenant, block and exemplar.
+//! Where the store's memory is: the head's parts and its own. Cost: a look at each tenant, block and
+//! exemplar.
 //!
 //! Not here: what the server keeps, what is resident (the operating system says).
 
@@ -29,9 +30,9 @@ impl Tsdb {
         let (pool, block_count) = (self.blocks.pool.stats(), self.blocks.totals().count);
         let (exemplar_bytes, exemplar_count) = self.exemplars.heap_bytes();
         let (metadata_bytes, metadata_count) = self.metadata.heap_bytes();
-        let head = self.head.stats();
+        let head = self.head.statistics().stats();
         TsdbMemory {
-            head: self.head.memory(),
+            head: self.head.statistics().memory(),
             store: vec![
                 MemoryPart::new("block_catalogue", BLOCK_ENTRY_BYTES * block_count, block_count),
                 MemoryPart::new("blocks_open", pool.bytes, pool.open_blocks),
@@ -43,7 +44,7 @@ impl Tsdb {
                 MemoryPart::new("sealed_files", head.sealed_bytes, head.sealed_files),
                 MemoryPart::new("blocks", pool.mapped_bytes, pool.open_blocks),
             ],
-            tenants: self.head.memory_by_tenant(tenant_count),
+            tenants: self.head.statistics().memory_by_tenant(tenant_count),
         }
     }
 }

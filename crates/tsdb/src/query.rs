@@ -100,7 +100,7 @@ impl Queryable for TenantQueryable {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let head = self.head.select(&self.tenant, selector, ctx)?;
+        let head = self.head.reader().select(&self.tenant, selector, ctx)?;
         self.select_from(head, selector.range, ctx, |block| block.select(selector, ctx))
     }
 
@@ -109,7 +109,7 @@ impl Queryable for TenantQueryable {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let head = self.head.select_newest(&self.tenant, selector, ctx)?;
+        let head = self.head.reader().select_newest(&self.tenant, selector, ctx)?;
         self.select_from(head, selector.range, ctx, |block| block.select_newest(selector, ctx))
     }
 
@@ -122,7 +122,7 @@ impl Queryable for TenantQueryable {
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         let has_blocks = || self.blocks.any_in_range(&self.tenant, selector.range);
         if !has_blocks() {
-            let head = self.head.select_presence(&self.tenant, selector, hints, ctx)?;
+            let head = self.head.reader().select_presence(&self.tenant, selector, hints, ctx)?;
             // A window may have been flushed meanwhile, and its series may have left the head.
             if !has_blocks() {
                 return Ok(head);
@@ -140,7 +140,7 @@ impl Queryable for TenantQueryable {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Option<ReadEstimate>, QueryError> {
-        let head = self.head.estimate(&self.tenant, selector)?;
+        let head = self.head.reader().estimate(&self.tenant, selector)?;
         if selector.matchers.is_empty() && selector.range == TimeRange::ALL {
             // Asked for each query: no block is opened for it.
             let blocks = self.blocks.tenants.read().get(&self.tenant).map(|blocks| blocks.totals());
@@ -169,7 +169,7 @@ impl Queryable for TenantQueryable {
         limit: usize,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
-        let head = self.head.label_names(&self.tenant, selector, limit, ctx)?;
+        let head = self.head.reader().label_names(&self.tenant, selector, limit, ctx)?;
         self.union(selector.range, limit, head, |b| b.label_names(selector, limit, ctx))
     }
 
@@ -180,7 +180,7 @@ impl Queryable for TenantQueryable {
         limit: usize,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
-        let head = self.head.label_values(&self.tenant, name, selector, limit, ctx)?;
+        let head = self.head.reader().label_values(&self.tenant, name, selector, limit, ctx)?;
         self.union(selector.range, limit, head, |b| b.label_values(name, selector, limit, ctx))
     }
 }

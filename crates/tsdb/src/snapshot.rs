@@ -1,8 +1,9 @@
-//! Snapshots: a directory below the data directory that is a data directory itself, made of links and a cut of the head.
+//! Snapshots: a directory below the data directory that is a data directory itself, made of links and a cut
+//! of the head.
 //!
-//! Holds: a snapshot is there completely or not at all (written under a temporary name, synced, renamed); making one
-//! changes nothing that queries see. Every sample acknowledged before the call is in it, unless the head is left out, and the
-//! metadata of the tenants.
+//! Holds: a snapshot is there completely or not at all (written under a temporary name, synced, renamed);
+//! making one changes nothing that queries see. Every sample acknowledged before the call is in it, unless
+//! the head is left out, and the metadata of the tenants.
 //! Not here: removing snapshots, which is the operator's.
 
 use std::path::{Path, PathBuf};
@@ -51,8 +52,9 @@ impl Drop for CreatingDir<'_> {
 }
 
 impl Tsdb {
-    /// Makes a snapshot of `tenants` and gives its name below `snapshots/` of the data directory. Blocks cost a link a
-    /// file; the head's windows cost what cutting them to blocks does. Background work waits meanwhile, writes do not.
+    /// Makes a snapshot of `tenants` and gives its name below `snapshots/` of the data directory. Blocks cost
+    /// a link a file; the head's windows cost what cutting them to blocks does. Background work waits
+    /// meanwhile, writes do not.
     ///
     /// # Errors
     /// [`AdminError`]; nothing of the snapshot is left then.
@@ -97,7 +99,7 @@ impl Tsdb {
         }
         if head == SnapshotHead::Include {
             let mut previous = blocks.newest_ulid();
-            for window in self.head.windows_of(tenant) {
+            for window in self.head.windows().list_of(tenant) {
                 previous = self.put_window(tenant, window.range, dir, previous)?.or(previous);
             }
         }
@@ -112,7 +114,7 @@ impl Tsdb {
         dir: &Path,
         previous: Option<Ulid>,
     ) -> Result<Option<Ulid>, AdminError> {
-        let window = self.head.snapshot_window(tenant, range)?;
+        let window = self.head.windows().snapshot(tenant, range)?;
         let writer = BlockWriter::create_after(&self.env, dir, previous)?;
         let mut writer = writer.with_encoding(self.limits_of(tenant).block_encoding);
         let mut encoder = SeriesEncoder::default();
@@ -149,8 +151,8 @@ fn utc_stamp(ms: i64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// Year, month and day of the day `days` after 1970-01-01. Years begin in March here, so that the leap day is their
-/// last; 400 of them have 146 097 days.
+/// Year, month and day of the day `days` after 1970-01-01. Years begin in March here, so that the leap day is
+/// their last; 400 of them have 146 097 days.
 fn date_of(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

@@ -48,7 +48,7 @@ pub struct TsdbStats {
     /// Samples accepted since start.
     pub samples_appended: u64,
     /// Samples that came late.
-    pub samples_late: u64,
+    pub samples_out_of_order: u64,
     /// Samples encoded again to bring late ones into their chunks.
     pub samples_merged: u64,
     /// Samples stored with a start time.
@@ -85,7 +85,7 @@ impl Tsdb {
     /// Counters and sizes. Walks the head; call it a few times a minute, not a second.
     #[must_use]
     pub fn stats(&self) -> TsdbStats {
-        let head = self.head.stats();
+        let head = self.head.statistics().stats();
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let blocks = self.blocks.totals();
         TsdbStats {
@@ -107,7 +107,7 @@ impl Tsdb {
             wal_poisoned: head.wal_poisoned,
             disk_full: head.disk_full,
             samples_appended: head.samples_appended,
-            samples_late: head.samples_late,
+            samples_out_of_order: head.samples_out_of_order,
             samples_merged: head.samples_merged,
             samples_with_start: head.samples_with_start,
             flush_count: load(&self.counters.flushes),
@@ -131,26 +131,26 @@ impl Tsdb {
     /// Head cardinality of `tenant`, `limit` entries a list.
     #[must_use]
     pub fn cardinality(&self, tenant: &TenantId, limit: usize) -> chronolith_head::Cardinality {
-        self.head.cardinality(tenant, limit)
+        self.head.statistics().cardinality(tenant, limit)
     }
 
     /// Sizes of `tenant` in the head. Walks its series.
     #[must_use]
     pub fn head_stats_of(&self, tenant: &TenantId) -> TenantStats {
-        self.head.tenant_stats(tenant)
+        self.head.statistics().tenant_stats(tenant)
     }
 
     /// Series in the head by tenant, those without left out.
     #[must_use]
     pub fn head_series_by_tenant(&self) -> Vec<(TenantId, u64)> {
-        self.head.series_by_tenant()
+        self.head.statistics().series_by_tenant()
     }
 
     fn metrics(&self, head: &HeadStats) -> Vec<Metric> {
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
         let counters = &self.counters;
         let (gauge, counter) = (Metric::gauge, Metric::counter);
-        let (used_bytes, limit_bytes) = self.head.memory_used_and_limit();
+        let (used_bytes, limit_bytes) = self.head.statistics().memory_used_and_limit();
         let mut metrics = vec![
             gauge(
                 "head_memory_used_bytes",

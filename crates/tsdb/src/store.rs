@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chronolith_base::disk::LockGuard;
 use chronolith_base::{Disk, Env};
-use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, SyncMode, Ticket, WriteError};
+use chronolith_head::{Head, HeadError, HeadOptions, ReplayProgress, SyncMode, WalPosition, WriteError};
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::{
     Exemplar, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits, TimeRange,
@@ -88,7 +88,8 @@ pub(crate) struct Counters {
     pub(crate) snapshots: AtomicU64,
     /// Chunks that were left out of a block because they are damaged.
     pub(crate) damaged_chunks: AtomicU64,
-    /// Small windows that wait beyond the flush delay, at the last look, and the memory that they take by estimate.
+    /// Small windows that wait beyond the flush delay, at the last look, and the memory that they take by
+    /// estimate.
     pub(crate) waiting_windows: AtomicU64,
     pub(crate) waiting_bytes: AtomicU64,
     /// Forward jumps of the clock that removal by age did not follow at once.
@@ -129,7 +130,7 @@ impl Tsdb {
         };
         let metadata = MetadataStore::open(&env, &options.data_dir, options.sync, &mut notes, &mut repaired)?;
         let (head, report) = Head::open(&env, head_options, &progress).map_err(open_error)?;
-        head.measure_memory();
+        head.statistics().measure_memory();
         notes.extend(report.notes);
         let clock = open_clock(&env, &options, &blocks.tenants, &head, &mut notes);
         repaired.extend(report.repaired);
@@ -170,7 +171,8 @@ impl Tsdb {
         self.append_on_applied(tenant, batch, || {})
     }
 
-    /// As [`Tsdb::append`]; `on_applied` runs when the batch is visible and only the wait for the disk is left.
+    /// As [`Tsdb::append`]; `on_applied` runs when the batch is visible and only the wait for the disk is
+    /// left.
     ///
     /// # Errors
     /// As [`Tsdb::append`]; `on_applied` may not have run.
@@ -181,13 +183,13 @@ impl Tsdb {
         on_applied: impl FnOnce(),
     ) -> Result<WriteOutcome, WriteError> {
         let limits = self.limits_of(tenant);
-        let (mut outcome, ticket) = self.append_to_head(tenant, &limits, batch)?;
+        let (mut outcome, position) = self.append_to_head(tenant, &limits, batch)?;
         // After the samples are visible and before they are acknowledged, as caches of results rely on.
         self.changes.note_batch(tenant, batch);
         let change = self.metadata.keep(tenant, &batch.metadata);
         self.keep_exemplars(tenant, batch, &mut outcome);
         on_applied();
-        self.head.wait(ticket)?;
+        self.head.wait(position)?;
         self.metadata.wait(change)?;
         Ok(outcome)
     }
@@ -204,7 +206,7 @@ impl Tsdb {
         tenant: &TenantId,
         limits: &TenantLimits,
         batch: &WriteBatch,
-    ) -> Result<(WriteOutcome, Ticket), WriteError> {
+    ) -> Result<(WriteOutcome, WalPosition), WriteError> {
         let sample_count = batch.sample_count() as u64;
         self.ingestion_rates.take(tenant, limits, sample_count, self.env.clock.mono_ns())?;
         self.head.append(tenant, limits, self.env.clock.now_ms(), batch).inspect_err(|_| {
@@ -259,10 +261,11 @@ impl Tsdb {
         self.exemplars.select(tenant, selectors, range)
     }
 
-    /// The part of `range` from the first window on in which `tenant` may have samples; `None` if there is none.
+    /// The part of `range` from the first window on in which `tenant` may have samples; `None` if there is
+    /// none.
     #[must_use]
     pub fn times(&self, tenant: &TenantId, range: TimeRange) -> Option<TimeRange> {
-        let windows = self.head.windows_of(tenant);
+        let windows = self.head.windows().list_of(tenant);
         let head = windows.iter().map(|window| window.range).filter(|one| one.overlaps(range));
         let blocks = self.tenants.read().get(tenant).cloned();
         let blocks = blocks.and_then(|blocks| blocks.first_start_in(range));
@@ -270,8 +273,8 @@ impl Tsdb {
         Some(TimeRange::new(first.max(range.start), range.end))
     }
 
-    /// To be called after samples of `tenant` in `range` came or went by another way than [`Tsdb::append`] and the
-    /// retention: a deletion, an import of blocks.
+    /// To be called after samples of `tenant` in `range` came or went by another way than [`Tsdb::append`]
+    /// and the retention: a deletion, an import of blocks.
     pub fn note_change(&self, tenant: &TenantId, range: TimeRange) {
         self.changes.note_range(tenant, range);
     }
@@ -279,7 +282,7 @@ impl Tsdb {
     /// Tenants with data, sorted.
     #[must_use]
     pub fn tenants(&self) -> Vec<TenantId> {
-        let mut all = self.head.tenants();
+        let mut all = self.head.statistics().tenants();
         all.extend(self.tenants.read().iter().filter(|(_, b)| b.totals().count > 0).map(|(t, _)| t.clone()));
         all.sort();
         all.dedup();
@@ -305,7 +308,8 @@ impl Tsdb {
         self.changes.note_all(|tenant| before.of(tenant).duplicates != limits.of(tenant).duplicates);
     }
 
-    /// How often [`Tsdb::pulse`] is to be called: in interval mode this is what bounds the loss at a power cut.
+    /// How often [`Tsdb::pulse`] is to be called: in interval mode this is what bounds the loss at a power
+    /// cut.
     #[must_use]
     pub fn pulse_pause(&self) -> Duration {
         match self.options.sync {
@@ -317,8 +321,8 @@ impl Tsdb {
     /// How often [`Tsdb::prepare_log`] is to be called.
     pub const PREPARE_PAUSE: Duration = Duration::from_millis(100);
 
-    /// Prepares a segment of the log ahead of need, on a thread of its own: it may write as many zeros as a segment
-    /// has bytes. Cheap when there is nothing to do.
+    /// Prepares a segment of the log ahead of need, on a thread of its own: it may write as many zeros as a
+    /// segment has bytes. Cheap when there is nothing to do.
     pub fn prepare_log(&self) {
         if let Err(error) = self.head.prepare_segment() {
             tracing::warn!(%error, "no segment of the log was prepared: it is made when it is needed");
@@ -339,22 +343,22 @@ impl Tsdb {
         let now_ns = self.env.clock.mono_ns();
         if now_ns.saturating_sub(self.measured_ns.load(Ordering::Relaxed)) >= MEASURE_EVERY_NS {
             self.measured_ns.store(now_ns, Ordering::Relaxed);
-            self.head.measure_memory();
+            self.head.statistics().measure_memory();
         }
     }
 
-    /// Writes what is due of the checkpoint. To be called every second or more often, on a thread of its own: never
-    /// waits for [`Tsdb::tick`], which may be writing a block.
+    /// Writes what is due of the checkpoint. To be called every second or more often, on a thread of its own:
+    /// never waits for [`Tsdb::tick`], which may be writing a block.
     pub fn roll_checkpoint(&self) {
         self.head.verify_next_sealed_file();
-        if let Err(error) = self.head.roll_checkpoint() {
+        if let Err(error) = self.head.checkpointer().roll_checkpoint() {
             self.count_upkeep_error();
             tracing::error!(%error, "writing a part of the checkpoint failed; it is tried again");
         }
     }
 
-    /// Refuses further writes, makes everything durable, brings the checkpoint up to date so that the next start
-    /// replays nothing, releases the lock when the last reference goes.
+    /// Refuses further writes, makes everything durable, brings the checkpoint up to date so that the next
+    /// start replays nothing, releases the lock when the last reference goes.
     ///
     /// # Errors
     /// If the checkpoint cannot be written; nothing is lost then, the next start replays the log.
@@ -409,8 +413,8 @@ fn make_dir(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Takes the lock of a data directory, which keeps every other process of ours out of it until it is dropped. For
-/// tools that change a directory which no server has open.
+/// Takes the lock of a data directory, which keeps every other process of ours out of it until it is dropped.
+/// For tools that change a directory which no server has open.
 ///
 /// # Errors
 /// [`OpenError::Locked`] if another process has it for longer than a stop takes.
@@ -442,7 +446,7 @@ fn open_clock(
 ) -> GuardedClock {
     let newest_of = |blocks: &Arc<TenantBlocks>| blocks.list().iter().map(|block| block.range().end).max();
     let blocks = tenants.read().values().filter_map(newest_of).max();
-    let newest_ms = blocks.into_iter().chain(head.stats().max_time_ms).max();
+    let newest_ms = blocks.into_iter().chain(head.statistics().stats().max_time_ms).max();
     GuardedClock::open(env, &options.data_dir, options.retention_clock_guard_ms, newest_ms, notes)
 }
 

@@ -45,8 +45,8 @@ struct List {
     totals: BlockTotals,
 }
 
-/// Makes the names of directories durable, with one sync for all tenants that have none yet. Once in a process for each:
-/// an earlier one may have ended, or failed, before the sync.
+/// Makes the names of directories durable, with one sync for all tenants that have none yet. Once in a
+/// process for each: an earlier one may have ended, or failed, before the sync.
 ///
 /// # Errors
 /// As the disk reports; the next call tries again.
@@ -245,9 +245,10 @@ impl TenantBlocks {
 }
 
 impl Tsdb {
-    /// Forgets tenants without series, blocks and requests under way; they come back when they are written to.
+    /// Forgets tenants without series, blocks and requests under way; they come back when they are written
+    /// to.
     pub(crate) fn forget_tenants(&self) {
-        self.head.forget_tenants();
+        self.head.windows().forget_unused_tenants();
         let is_unused = |blocks: &Arc<TenantBlocks>| Arc::strong_count(blocks) == 1 && blocks.is_empty();
         let all = self.tenants.read();
         let unused: Vec<TenantId> =
@@ -265,7 +266,8 @@ impl Tsdb {
             tracing::error!(%error, "ids of departed series cannot be used again yet; it is tried again");
         }
         let blocks = self.tenants.read();
-        self.changes.forget(|tenant| !blocks.contains_key(tenant) && !self.head.has_tenant(tenant));
+        self.changes
+            .forget(|tenant| !blocks.contains_key(tenant) && !self.head.statistics().has_tenant(tenant));
     }
 }
 

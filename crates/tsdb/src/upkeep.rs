@@ -1,8 +1,9 @@
-//! Background work, one round at a time: due windows and idle series to blocks, retention, checkpoint, one step of merging blocks.
+//! Background work, one round at a time: due windows and idle series to blocks, retention, checkpoint, one
+//! step of merging blocks.
 //!
 //! Holds: a block is complete and named before its samples leave the head; the WAL is freed only by a
-//! checkpoint that no longer needs it. A failure is logged and counted, and tried again later; a window or tenant
-//! that fails does not stop the others.
+//! checkpoint that no longer needs it. A failure is logged and counted, and tried again later; a window or
+//! tenant that fails does not stop the others.
 //! Not here: when a round runs (the server's upkeep thread calls `tick` every second).
 
 mod clock_file;
@@ -115,8 +116,8 @@ impl Tsdb {
         self.blocks.scrub_some();
     }
 
-    /// One round of the verification of all blocks after a start, as [`Tsdb::tick`] runs it every time; returns true
-    /// once all are verified. Cost: 32 MiB read or 50 ms.
+    /// One round of the verification of all blocks after a start, as [`Tsdb::tick`] runs it every time;
+    /// returns true once all are verified. Cost: 32 MiB read or 50 ms.
     pub fn verify_blocks(&self) -> bool {
         self.blocks.scrub_some()
     }
@@ -128,11 +129,11 @@ impl Tsdb {
     /// The text of what failed; nothing is lost then.
     pub fn flush_closed(&self, now_ms: i64) -> Result<(), String> {
         let mut upkeep = self.upkeep.lock();
-        let closed = self.head.windows().into_iter().filter(|w| w.range.end <= now_ms);
+        let closed = self.head.windows().list().into_iter().filter(|w| w.range.end <= now_ms);
         let (_, flushed) = self.flush_ranges(block_ranges(closed, now_ms), &mut upkeep.retries, now_ms);
         self.blocks.commit();
         flushed.map_err(|e| e.to_string())?;
-        self.head.checkpoint().map(drop).map_err(|e| e.to_string())
+        self.head.checkpointer().checkpoint().map(drop).map_err(|e| e.to_string())
     }
 
     fn flush_due(&self, retries: &mut Retries, now_ms: i64) -> Result<(), FlushError> {
@@ -143,16 +144,17 @@ impl Tsdb {
             waiting_bytes_max: self.waiting_bytes_max(),
         };
         let mut due = DueWindows::new(rules);
-        self.head.visit_windows(|series_count, windows| due.add_tenant(series_count, windows));
+        self.head.windows().visit(|series_count, windows| due.add_tenant(series_count, windows));
         let (mut ranges, waiting) = due.finish();
         self.counters.note_waiting(waiting);
         retries.keep_due(&mut ranges, now_ms);
         let (flushed_count, flushed) = self.flush_ranges(ranges, retries, now_ms);
-        // Not the checkpoint's own bytes: a head whose state is larger than the limit would write it over and over.
-        if self.head.stats().wal_segment_bytes > self.options.wal_checkpoint_bytes {
-            self.head.checkpoint()?;
+        // Not the checkpoint's own bytes: a head whose state is larger than the limit would write it over and
+        // over.
+        if self.head.statistics().stats().wal_segment_bytes > self.options.wal_checkpoint_bytes {
+            self.head.checkpointer().checkpoint()?;
         } else if flushed_count > 0 {
-            self.head.checkpoint_newest()?;
+            self.head.checkpointer().checkpoint_newest()?;
         }
         flushed
     }
@@ -160,7 +162,7 @@ impl Tsdb {
     /// Memory that waiting windows may take: less beside a small limit of the head, none when that is nearly
     /// reached.
     fn waiting_bytes_max(&self) -> u64 {
-        match self.head.memory_used_and_limit() {
+        match self.head.statistics().memory_used_and_limit() {
             (_, 0) => self.options.waiting_bytes_max,
             (used_bytes, limit_bytes) if used_bytes > limit_bytes / 4 * 3 => 0,
             (_, limit_bytes) => self.options.waiting_bytes_max.min(limit_bytes / 4),

@@ -6,17 +6,20 @@
 //! environment and the instructions that libraries may choose; the cost of a start is subtracted.
 //! Not here: what a change costs in time (`cargo xtask bench write-path --against`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::process::run_within;
+use crate::process::{find_program, run_within};
 
-/// Figures may differ from the recorded ones by this part.
-const TOLERANCE: f64 = 0.01;
+/// Instructions may differ from the recorded ones by this part: another processor selects other routines of
+/// the C library (0.25 % between two machines of one kind).
+const INSTRUCTION_TOLERANCE: f64 = 0.01;
+/// Misses depend on the addresses that the allocator and the kernel give as well.
+const D1_TOLERANCE: f64 = 0.03;
 const RECORD: &str = "bench/append-path.json";
 const WRITERS: [usize; 2] = [1, 10];
 /// Batches of the longer and the shorter run: their difference is the cost of appends alone.
@@ -36,7 +39,7 @@ struct Cost {
 /// The command: compares with the recorded figures, or records them.
 pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     match flags {
-        [] => check(root),
+        [] => Ok(check(root)?.is_within),
         ["--record"] => record(root).map(|()| true),
         _ => bail!("usage: cargo xtask append-path [--record]"),
     }
@@ -47,48 +50,58 @@ pub(crate) fn is_recorded(root: &Path) -> bool {
     root.join(RECORD).is_file()
 }
 
-/// Returns true if all figures are within the tolerance of those recorded.
-pub(crate) fn check(root: &Path) -> Result<bool> {
+/// The comparison with the recorded figures.
+pub(crate) struct Comparison {
+    pub(crate) is_within: bool,
+    /// One sentence per figure, or why there is none.
+    pub(crate) lines: Vec<String>,
+}
+
+/// Measures and compares with the recorded figures; prints each line of the comparison.
+pub(crate) fn check(root: &Path) -> Result<Comparison> {
     let path = root.join(RECORD);
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let recorded: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
     let compiler = compiler()?;
     if recorded["compiler"] != compiler.as_str() {
-        println!(
+        let line = format!(
             "{RECORD} is of {}, this is {compiler}: `cargo xtask append-path --record`",
             recorded["compiler"]
         );
-        return Ok(false);
+        println!("{line}");
+        return Ok(Comparison { is_within: false, lines: vec![line] });
     }
-    let mut is_within = true;
+    let mut comparison = Comparison { is_within: true, lines: Vec::new() };
     for (writers, cost) in measure(root)? {
         let of = &recorded["writers"][writers.to_string()];
-        for (what, name, found) in [
-            ("instructions", "instructions_per_sample", cost.instructions),
-            ("D1 misses", "d1_misses_per_sample", cost.d1_misses),
+        for (what, name, found, tolerance) in [
+            ("instructions", "instructions_per_sample", cost.instructions, INSTRUCTION_TOLERANCE),
+            ("D1 misses", "d1_misses_per_sample", cost.d1_misses, D1_TOLERANCE),
         ] {
             let before =
                 of[name].as_f64().with_context(|| format!("{RECORD}: {name} of {writers} writers"))?;
-            let verdict = verdict(before, found);
-            is_within &= verdict == "ok";
+            let verdict = verdict(before, found, tolerance);
+            comparison.is_within &= verdict == "ok";
             let percent = 100.0 * (found / before - 1.0);
-            println!(
+            let line = format!(
                 "{writers:>2} writers: {found:.3} {what} per sample, recorded {before:.3} ({percent:+.2} %): {verdict}"
             );
+            println!("{line}");
+            comparison.lines.push(line);
         }
     }
-    if !is_within {
+    if !comparison.is_within {
         println!("where that is meant: `cargo xtask append-path --record`, and say why in the commit");
     }
-    Ok(is_within)
+    Ok(comparison)
 }
 
 /// An improvement is recorded as well: otherwise the next change may take it back unseen.
-fn verdict(before: f64, found: f64) -> &'static str {
+fn verdict(before: f64, found: f64, tolerance: f64) -> &'static str {
     let change = found / before - 1.0;
-    if change > TOLERANCE {
+    if change > tolerance {
         "MORE than recorded"
-    } else if change < -TOLERANCE {
+    } else if change < -tolerance {
         "less than recorded: record it"
     } else {
         "ok"
@@ -141,16 +154,28 @@ fn measure(root: &Path) -> Result<Vec<(usize, Cost)>> {
 
 /// Instructions and D1 misses of a whole run.
 fn simulate(program: &Path, writers: usize, batches: usize) -> Result<(u64, u64)> {
-    let mut command = Command::new("valgrind");
-    // An environment of its own: its length moves the stack, and with it what shares a line of the cache.
+    // Environment and path of the program lie on its stack: their lengths decide which variables share a
+    // cache line.
+    let copy = fixed_length_path();
+    std::fs::copy(program, &copy).with_context(|| copy.display().to_string())?;
+    let valgrind = find_program("valgrind").context("valgrind is missing")?;
+    let mut command = Command::new(valgrind);
     command.env_clear().env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2,-AVX512F,-ERMS,-FSRM");
-    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.args(["--tool=callgrind", "--cache-sim=yes", "--callgrind-out-file=/dev/null"]).args(CACHES);
-    command.arg(program).args([writers.to_string(), batches.to_string()]);
-    let out = command.output().context("valgrind")?;
+    command.arg(&copy).args([writers.to_string(), batches.to_string()]);
+    let out = command.output().context("valgrind");
+    std::fs::remove_file(&copy).with_context(|| copy.display().to_string())?;
+    let out = out?;
     let text = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "valgrind: {}\n{text}", out.status);
     events(&text).with_context(|| format!("valgrind has printed no counts:\n{text}"))
+}
+
+/// `TMPDIR` is of any length: a fixed directory comes first.
+fn fixed_length_path() -> PathBuf {
+    let tmp = Path::new("/tmp");
+    let dir = if tmp.is_dir() { tmp.to_owned() } else { std::env::temp_dir() };
+    dir.join(format!("append-path-{:010}", std::process::id()))
 }
 
 /// `Ir` and the sum of `D1mr` and `D1mw` of callgrind's summary.
@@ -166,7 +191,7 @@ fn events(text: &str) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{events, verdict};
+    use super::{INSTRUCTION_TOLERANCE, events, verdict};
 
     #[test]
     fn counts_are_read_by_the_names_of_their_events() {
@@ -178,7 +203,8 @@ mod tests {
 
     #[test]
     fn one_percent_is_held_in_both_directions() {
-        assert_eq!([100.9, 99.1].map(|found| verdict(100.0, found)), ["ok"; 2]);
-        assert!(verdict(100.0, 101.1) != "ok" && verdict(100.0, 98.9) != "ok");
+        let verdict = |found| verdict(100.0, found, INSTRUCTION_TOLERANCE);
+        assert_eq!([100.9, 99.1].map(verdict), ["ok"; 2]);
+        assert!(verdict(101.1) != "ok" && verdict(98.9) != "ok");
     }
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask ci | tidy | bench | peers`: the automation of this repository, in Rust instead of shell.
+//! `cargo xtask ci | tidy | house | bench | peers`: the automation of this repository, in Rust instead of
+//! shell.
 //!
 //! Holds: depends on no crate of the workspace, so that it builds when they do not; every process it starts
 //! ends with it.
@@ -10,6 +11,7 @@
 mod append_path;
 mod bench;
 mod ci;
+mod house;
 mod peers;
 mod process;
 mod sha256;
@@ -22,6 +24,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
   tidy [--bless-docs]           rules of docs and sources that no compiler checks
   ci [--only A,B] [--skip A,B]  everything `make test` runs
+  house [--crate NAME]... [--markdown FILE]
+                                structure of each crate in figures: sizes, import cycles, types, functions
   append-path [--record]        instructions and cache misses of appends against those recorded
   bench NAME [flags]            one benchmark of crates/bench, in a release build
   peers                         builds the newest Prometheus and VictoriaMetrics (Go) that benchmarks compare with";
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
     let done = match args.split_first() {
         Some((&"tidy", flags)) => tidy::run(&checkout_dir(), flags),
         Some((&"ci", flags)) => ci::run(&checkout_dir(), flags),
+        Some((&"house", flags)) => house::run(&checkout_dir(), flags),
         Some((&"peers", _)) => peers::run(&checkout_dir()),
         Some((&"append-path", flags)) => append_path::run(&checkout_dir(), flags),
         Some((&"bench", flags)) => bench::run(&checkout_dir(), flags),

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ const READY_WAIT: Duration = Duration::from_secs(60);
 const READY_POLL: Duration = Duration::from_millis(50);
 const READY_IO: Duration = Duration::from_secs(2);
 const LOG_TAIL_LINES: usize = 40;
+/// Below Linux's default range of ephemeral ports.
+const SERVER_PORTS: Range<u16> = 11_000..31_000;
 
 /// How a finished command went.
 pub(crate) struct Finished {
@@ -84,9 +87,18 @@ pub(crate) fn cargo_metadata(root: &Path) -> Result<serde_json::Value> {
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// A port of the loopback interface that nobody listens on at this moment.
-pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+/// Lowest port of `count` consecutive ones that nobody listens on at this moment.
+///
+/// They lie below the range from which the kernel takes the ports of outgoing connections: a port of that
+/// range may belong to a connection by the time a server binds it.
+pub(crate) fn free_ports(count: u16) -> Result<u16> {
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let width = SERVER_PORTS.end - SERVER_PORTS.start - count;
+    let offset = (std::process::id() % u32::from(width)) as u16;
+    (0..width)
+        .map(|step| SERVER_PORTS.start + (offset + step) % width)
+        .find(|&first| (first..first + count).all(is_free))
+        .context("no free ports on the loopback interface")
 }
 
 /// An empty directory, removed when dropped.
@@ -131,7 +143,7 @@ impl Server {
         let log = log_dir.join(format!("{name}.log"));
         let out = std::fs::File::create(&log).with_context(|| log.display().to_string())?;
         let data = TempDir::new(name)?;
-        let port = free_port()?;
+        let port = free_ports(1)?;
         let mut command = vec![
             binary.display().to_string(),
             "serve".to_owned(),

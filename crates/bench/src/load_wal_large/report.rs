@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{Measured, Options};
 use crate::machine;
 use crate::report::write_file;
+use crate::server::Kind;
 
 /// Prints the tables and writes both files.
 pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
@@ -17,6 +18,9 @@ pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
     for key in ["cpu", "core_count", "memory_mib", "kernel", "commit", "command"] {
         let text = machine[key].as_str().map_or_else(|| machine[key].to_string(), str::to_owned);
         head.push_str(&format!("- {key}: {text}\n"));
+    }
+    if let Ok(version) = Kind::Prometheus.version() {
+        head.push_str(&format!("- prometheus: {version}\n"));
     }
     head.push_str(&format!(
         "- load average at the end: {}\n\n",

@@ -43,8 +43,9 @@ pub(super) fn put_blocks(items: &[i64], out: &mut Vec<u8>) {
 fn put_block(items: &[i64], out: &mut Vec<u8>) {
     let (low, high) = items.iter().fold((i64::MAX, i64::MIN), |(low, high), &x| (low.min(x), high.max(x)));
     let width = width_of(distance(low, high));
-    if width == 0 {
-        put_packed(items, Plan::unpatched(items.len(), low, width), out);
+    let unpatched = Plan::unpatched(items.len(), low, width);
+    if width == 0 || (width > BUCKETS_LOG && Histogram::of(items, low, width).excludes_savings(unpatched)) {
+        put_packed(items, unpatched, out);
     } else {
         put_searched(items, out);
     }
@@ -73,6 +74,81 @@ fn put_searched(items: &[i64], out: &mut Vec<u8>) {
     put_packed(items, packed, out);
 }
 
+/// Buckets of a [`Histogram`], as a power of two.
+const BUCKETS_LOG: u32 = 5;
+const BUCKET_COUNT: usize = 1 << BUCKETS_LOG;
+/// Bits that a patch takes at least: its position and its high part.
+const PATCH_BITS_MIN: usize = 16;
+/// Bits of a patched block in front of its items at least: head, patch count, base.
+const PATCHED_HEAD_BITS_MIN: usize = 24;
+
+/// Histogram of the items of a block in buckets of equal width: a lower bound of the cost of all patched and
+/// sparse plans.
+///
+/// PERF: most blocks are packed without patches. The bound proves that without a sort of the block: 129 -> 55
+/// instructions per sample of `put_blocks`, the bytes stay the same.
+///   valgrind --tool=callgrind import_speed SOURCE TARGET (10 000 series x 250 samples of load-wal-large)
+struct Histogram {
+    item_count: usize,
+    /// Number of items in the buckets before each one; the last entry counts all.
+    before: [u8; BUCKET_COUNT + 1],
+}
+
+impl Histogram {
+    /// Of items, at least one, that lie within `width` bits above `low`; `width` is more than
+    /// [`BUCKETS_LOG`].
+    fn of(items: &[i64], low: i64, width: u32) -> Histogram {
+        let shift = width - BUCKETS_LOG;
+        let mut counts = [0u8; BUCKET_COUNT];
+        for &item in items {
+            counts[(distance(low, item) >> shift) as usize % BUCKET_COUNT] += 1;
+        }
+        let mut before = [0u8; BUCKET_COUNT + 1];
+        let mut sum = 0;
+        for (count, before) in counts.iter().zip(&mut before[1..]) {
+            sum += count;
+            *before = sum;
+        }
+        Histogram { item_count: items.len(), before }
+    }
+
+    /// Most items in `BUCKETS` neighbouring buckets.
+    fn most_in<const BUCKETS: usize>(&self) -> usize {
+        let ends = self.before.iter().skip(BUCKETS);
+        let most = ends.zip(&self.before).fold(0, |most, (end, start)| most.max(end - start));
+        usize::from(most)
+    }
+
+    /// Returns true if no patched and no sparse plan is cheaper than `unpatched`.
+    fn excludes_savings(&self, unpatched: Plan) -> bool {
+        // A sparse block needs equal items, a quarter of all.
+        if 4 * self.most_in::<1>() >= self.item_count {
+            return false;
+        }
+        let saves = |saved: u32, patch_bits: usize| {
+            let item_bits = self.item_count * (unpatched.width - saved) as usize;
+            PATCHED_HEAD_BITS_MIN + item_bits + patch_bits < unpatched.cost_bits
+        };
+        let outside_bits = |inside: usize| (self.item_count - inside) * PATCH_BITS_MIN;
+        // A window of half the width lies in 17 buckets, one of a quarter in 9.
+        if saves(1, outside_bits(self.most_in::<17>()))
+            || saves(2, outside_bits(self.most_in::<9>()))
+            || saves(3, outside_bits(self.most_in::<5>()))
+            || saves(4, outside_bits(self.most_in::<3>()))
+        {
+            return false;
+        }
+        // All narrower ones lie in two. High parts of items beyond the neighbours of these have at least
+        // `saved - 3` bits.
+        let near_bits = outside_bits(self.most_in::<2>());
+        let far_count = self.item_count - self.most_in::<4>();
+        (BUCKETS_LOG..=unpatched.width).all(|saved| {
+            let high_bits = 8 * (saved as usize - 3).div_ceil(7) - 8;
+            !saves(saved, near_bits + far_count * high_bits)
+        })
+    }
+}
+
 /// Numbers of patches that a plan is tried with; more than half the items never pay.
 const PATCH_COUNTS: [usize; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48];
 
@@ -85,8 +161,8 @@ impl Plan {
 
     /// The cheapest plan for `sorted`, which is not empty.
     ///
-    /// Tries numbers of patches, not widths: the narrowest window that leaves out k items has only k + 1 places. Only
-    /// the winner's window is searched item by item.
+    /// Tries numbers of patches, not widths: the narrowest window that leaves out k items has only k + 1
+    /// places. Only the winner's window is searched item by item.
     fn new(sorted: &[i64]) -> Plan {
         let (first, last) = (sorted[0], sorted[sorted.len() - 1]);
         let width = width_of(distance(first, last));

@@ -78,8 +78,8 @@ impl<'a> SeriesRecords<'a> {
         SeriesRecords { reader: ByteReader::at(record, 1) }
     }
 
-    /// The ref of the next series; its labels replace those in `pairs`, in the order of the record, as bytes that
-    /// need not be UTF-8. `None` at the end.
+    /// The ref of the next series; its labels replace those in `pairs`, in the order of the record, as bytes
+    /// that need not be UTF-8. `None` at the end.
     ///
     /// # Errors
     /// [`DecodeError`]; what follows cannot be read then.
@@ -116,17 +116,14 @@ fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a [u8],
     reader.bytes(what, len)
 }
 
-/// Calls `visit` with ref, time and value bits of every sample of a record of [`Kind::Samples`] or
-/// [`Kind::SamplesWithStart`], without start times.
+/// Calls `visit` with ref, time and value bits of every sample of a record of [`Kind::Samples`].
 ///
 /// # Errors
 /// [`DecodeError`] where a sample cannot be read; those before it have been visited.
 ///
-/// Refs and times mostly take one or two bytes each, which are read without a loop.
+/// Refs and times mostly take one or two bytes each, which are read without a loop. `visit` has one call
+/// site, so that the compiler inlines it.
 pub fn for_each_sample(record: &[u8], visit: &mut impl FnMut(u64, i64, u64)) -> Result<(), DecodeError> {
-    if Kind::of(record) == Some(Kind::SamplesWithStart) {
-        return for_each_with_start(record, &mut |series_ref, time, bits, _| visit(series_ref, time, bits));
-    }
     if record.len() <= 1 {
         return Ok(());
     }
@@ -143,8 +140,8 @@ pub fn for_each_sample(record: &[u8], visit: &mut impl FnMut(u64, i64, u64)) -> 
     Ok(())
 }
 
-/// Calls `visit` with ref, time, value bits and start time (0 if there is none) of every sample of a record of
-/// [`Kind::SamplesWithStart`].
+/// Calls `visit` with ref, time, value bits and start time (0 if there is none) of every sample of a record
+/// of [`Kind::SamplesWithStart`].
 ///
 /// # Errors
 /// As [`for_each_sample`].
@@ -170,7 +167,8 @@ pub fn for_each_with_start(
     Ok(())
 }
 
-/// Reads the start times of a record: of the first sample it stands as it is, of later ones a marker says what it is.
+/// Reads the start times of a record: of the first sample it stands as it is, of later ones a marker says
+/// what it is.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
     first: Option<i64>,
@@ -270,7 +268,8 @@ pub fn tombstones(record: &[u8]) -> Result<Vec<Tombstone>, DecodeError> {
     Ok(out)
 }
 
-/// How many entries a record of [`Kind::Exemplars`], [`Kind::Metadata`] or [`Kind::MmapMarkers`] has; 0 for others.
+/// How many entries a record of [`Kind::Exemplars`], [`Kind::Metadata`] or [`Kind::MmapMarkers`] has; 0 for
+/// others.
 ///
 /// # Errors
 /// [`DecodeError`].

@@ -1,5 +1,5 @@
-//! Bits of an XOR or XOR2 chunk, most significant first: a writer over a slice and a reader with a 64-bit buffer.
-//! Holds: the reader never reads behind its bytes; running out is an error.
+//! Bits of an XOR or XOR2 chunk, most significant first: a writer over a slice and a reader with a 64-bit
+//! buffer. Holds: the reader never reads behind its bytes; running out is an error.
 
 use chronolith_base::DecodeError;
 
@@ -8,7 +8,7 @@ use super::{HEADER_BYTES, NO_WINDOW};
 const WHAT: &str = "XOR chunk";
 
 /// Writes the low `count` (at most 64) bits of `value` byte by byte; zeros follow in the last byte.
-pub(super) fn put_bits(buf: &mut [u8], bit_len: &mut u32, value: u64, count: u32) {
+pub(crate) fn put_bits(buf: &mut [u8], bit_len: &mut u32, value: u64, count: u32) {
     let mut left = count;
     while left > 0 {
         let at = (*bit_len / 8) as usize;
@@ -23,7 +23,7 @@ pub(super) fn put_bits(buf: &mut [u8], bit_len: &mut u32, value: u64, count: u32
 }
 
 /// As [`put_bits`] for up to 128 bits.
-pub(super) fn put_wide(buf: &mut [u8], bit_len: &mut u32, value: u128, count: u32) {
+pub(crate) fn put_wide(buf: &mut [u8], bit_len: &mut u32, value: u128, count: u32) {
     if count > 64 {
         put_bits(buf, bit_len, (value >> 64) as u64, count - 64);
     }
@@ -31,7 +31,7 @@ pub(super) fn put_wide(buf: &mut [u8], bit_len: &mut u32, value: u128, count: u3
 }
 
 /// Writes unsigned LEB128.
-pub(super) fn put_uvarint(buf: &mut [u8], bit_len: &mut u32, mut value: u64) {
+pub(crate) fn put_uvarint(buf: &mut [u8], bit_len: &mut u32, mut value: u64) {
     while value >= 0x80 {
         put_bits(buf, bit_len, value & 0x7f | 0x80, 8);
         value >>= 7;

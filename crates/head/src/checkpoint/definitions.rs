@@ -1,7 +1,7 @@
-//! Extending the definitions file by series made since, and writing it anew when most of it is dead.
+//! Series file: appends the records of new series, and rewrites the file when most of its series are dead.
 //!
-//! Holds: a mark is written behind all that it speaks of, and what a mark speaks of was durable in the log before.
-//! Nothing is appended behind a failed write or sync: the file is written anew then.
+//! Invariants: a mark is written after everything it covers, and was covered durably by the WAL before.
+//! Nothing is appended after a failed write or sync: the file is rewritten then.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,42 +12,42 @@ use chronolith_format::definitions::{
 };
 use chronolith_format::wal::{FrameHeader, STRIPE_NONE};
 
-use super::{CheckpointStats, Moment, Rolling, Spot};
-use crate::head::Head;
-use crate::ids::{GivenIds, IdMark};
-use crate::options::{HeadError, WriteError};
-use crate::stripe::STRIPE_COUNT;
-use crate::tenant::TenantHead;
-use crate::wal::wal_dir;
+use super::{CheckpointMark, CheckpointState, CheckpointStats, Checkpointer, SliceState};
+use crate::index::ids::{GivenIds, IdMark};
+use crate::index::tenant::TenantHead;
+use crate::options::HeadError;
+use crate::options::wal_dir;
+use crate::series::stripe::STRIPE_COUNT;
+use chronolith_wal::WalError;
 
-/// Bytes of a payload after which the next frame starts.
+/// Payload bytes at which the next frame starts.
 const FRAME_BYTES: usize = 1 << 20;
-/// End of the name of the second copy.
+/// Name suffix of the second copy.
 pub(crate) const MIRROR_SUFFIX: &str = ".definitions-mirror";
-/// Buffered bytes that are written at once.
+/// Buffered bytes per write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// The current file.
+/// The current series file.
 pub(crate) struct DefinitionsFile {
-    /// Both copies; none before the first round, or if the next round writes them anew.
+    /// Both copies; `None` before the first checkpoint, or if the next one rewrites them.
     pub(crate) files: Option<[Arc<dyn DiskFile>; 2]>,
     pub(crate) generation: u64,
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     pub(crate) offset: u64,
     /// Sequence of the last frame.
     pub(crate) frame_sequence: u64,
-    /// Series with ids that were given by then are in the file.
+    /// Series whose ids were assigned by then are in the file.
     pub(crate) ids: IdMark,
     /// Series in the file, dead ones included.
     pub(crate) series_count: u64,
-    /// Whether the file has to be written anew: it is damaged, or a write to it has failed.
+    /// Set if the file must be rewritten: it is damaged, or a write to it has failed.
     pub(crate) is_broken: bool,
-    /// Whether bytes of an earlier process may not be durable.
+    /// Set if bytes of an earlier process may not be durable.
     pub(crate) is_dirty: bool,
 }
 
 impl DefinitionsFile {
-    /// No file yet.
+    /// Returns the state without a file.
     pub(crate) fn none() -> DefinitionsFile {
         DefinitionsFile {
             files: None,
@@ -66,7 +66,7 @@ impl DefinitionsFile {
     }
 }
 
-/// Frames on their way to both copies.
+/// Buffered writer of frames to both copies.
 struct Output<'a> {
     files: [&'a dyn DiskFile; 2],
     paths: [&'a Path; 2],
@@ -100,114 +100,121 @@ impl Output<'_> {
     }
 }
 
-impl Head {
-    /// Appends the series and raw keys that the file lacks, and syncs it. Afterwards it has all series whose
-    /// ids were given at `moment`.
+impl Checkpointer {
+    /// Appends the series records and wire keys that the file lacks, and syncs it. Afterwards it has all
+    /// series whose ids were assigned at `mark`.
     pub(crate) fn extend_definitions(
         &self,
-        rolling: &mut Rolling,
-        moment: Moment,
+        rolling: &mut CheckpointState,
+        mark: CheckpointMark,
         stats: &mut CheckpointStats,
     ) -> Result<(), HeadError> {
         if rolling.definitions.is_broken {
-            return self.rewrite_definitions(rolling, moment, stats);
+            return self.rewrite_definitions(rolling, mark, stats);
         }
-        let has_new = moment.ids != rolling.definitions.ids || self.raw_keys.read().has_unstored();
+        let has_new =
+            mark.ids != rolling.definitions.ids || self.state.index.series_keys.read().has_unstored();
         if !has_new {
             return self.sync_definitions(rolling);
         }
         self.settle_definitions()?;
-        let dir = wal_dir(&self.options.dir);
+        let dir = wal_dir(&self.state.options.dir);
         let known = &rolling.definitions;
-        let paths = [0, 1].map(|place| definitions_path(&dir, known.generation, place));
+        let paths = [0, 1].map(|copy_idx| definitions_path(&dir, known.generation, copy_idx));
         let Some(files) = known.files.clone() else {
-            return self.rewrite_definitions(rolling, moment, stats);
+            return self.rewrite_definitions(rolling, mark, stats);
         };
         let mut output = Output {
             files: files.each_ref().map(|file| &**file),
             paths: paths.each_ref().map(PathBuf::as_path),
-            key: self.wal.key,
+            key: self.state.wal.key(),
             offset: known.offset,
             frame_sequence: known.frame_sequence,
             buffer: Vec::new(),
         };
-        let (from, before) = (self.ids.given_at(known.ids), (known.offset, known.series_count));
+        let (from, before) = (self.state.index.ids.given_at(known.ids), (known.offset, known.series_count));
         let written = self
-            .put_definitions(&mut output, Some(&from), before.1, rolling.marked(moment))
+            .put_definitions(&mut output, Some(&from), before.1, rolling.marked(mark))
             .and_then(|count| {
                 output.sync()?;
                 Ok(count)
             });
         let (offset, frame_sequence) = (output.offset, output.frame_sequence);
         let known = &mut rolling.definitions;
-        // Until the opposite is shown: after an error nothing is known of what was appended.
+        // Broken until proven whole: after an error the appended bytes are unknown.
         known.is_broken = true;
         known.series_count = written?;
-        (known.offset, known.frame_sequence, known.ids) = (offset, frame_sequence, moment.ids);
+        (known.offset, known.frame_sequence, known.ids) = (offset, frame_sequence, mark.ids);
         (known.is_broken, known.is_dirty) = (false, false);
         stats.bytes += offset - before.0;
         Ok(())
     }
 
-    pub(super) fn sync_definitions(&self, rolling: &mut Rolling) -> Result<(), HeadError> {
+    pub(super) fn sync_definitions(&self, rolling: &mut CheckpointState) -> Result<(), HeadError> {
         let known = &mut rolling.definitions;
         let Some(files) = known.files.clone().filter(|_| known.is_dirty) else { return Ok(()) };
-        let dir = wal_dir(&self.options.dir);
+        let dir = wal_dir(&self.state.options.dir);
         known.is_broken = true;
-        for (place, file) in files.iter().enumerate() {
-            file.sync_data().map_err(HeadError::io(&definitions_path(&dir, known.generation, place)))?;
+        for (copy_idx, file) in files.iter().enumerate() {
+            file.sync_data().map_err(HeadError::io(&definitions_path(&dir, known.generation, copy_idx)))?;
         }
-        self.env.disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
+        self.state.env.disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
         (known.is_broken, known.is_dirty) = (false, false);
         Ok(())
     }
 
-    /// Returns once the frames of all series that have an id are durable, or cannot become so for want of space: a
-    /// checkpoint that may free some must not wait for it.
+    /// Returns once the frames of all series with an id are durable, or cannot become so because the disk is
+    /// full: a checkpoint that may free space must not wait for space.
     fn settle_definitions(&self) -> Result<(), HeadError> {
-        for tenant in self.all_tenants() {
-            // Whoever has taken an id holds this lock until the series is in the tables and its frame is queued.
+        for tenant in self.state.index.tenants() {
+            // A thread that has taken an id holds this lock until the series is in the index and its frame is
+            // queued.
             drop(tenant.tables.read());
         }
-        match self.wal.sync() {
-            Err(WriteError::DiskFull) => Ok(()),
+        match self.state.wal.sync() {
+            Err(WalError::DiskFull) => Ok(()),
             other => Ok(other?),
         }
     }
 
-    /// Returns true if most series of the file are gone.
-    pub(super) fn has_dead_definitions(&self, rolling: &Rolling) -> bool {
-        let live_count: u64 = self.all_tenants().iter().map(|t| t.tables.read().live_count() as u64).sum();
+    /// Returns true if most series of the file are dead.
+    pub(super) fn has_dead_definitions(&self, rolling: &CheckpointState) -> bool {
+        let live_count: u64 =
+            self.state.index.tenants().iter().map(|t| t.tables.read().live_count() as u64).sum();
         let dead_count = rolling.definitions.series_count.saturating_sub(live_count);
-        dead_count > live_count.max(self.options.dead_count_min)
+        dead_count > live_count.max(self.state.options.dead_count_min)
     }
 
-    /// Writes the file anew without series that are gone. Slices without series go with the definitions of
-    /// those that they had: both copies of all slices were written just before, so neither log nor definitions speak
-    /// of them.
+    /// Rewrites the file without dead series, and removes slices without series: both copies of all slices
+    /// were written just before, so neither the WAL nor the series file references those series.
     pub(super) fn compact_definitions(
         &self,
-        rolling: &mut Rolling,
-        moment: Moment,
+        rolling: &mut CheckpointState,
+        mark: CheckpointMark,
         stats: &mut CheckpointStats,
     ) -> Result<(), HeadError> {
-        self.rewrite_definitions(rolling, moment, stats)?;
-        let dir = wal_dir(&self.options.dir);
-        // A slice of which no id is still to be given stays empty.
-        let given = self.ids.given_at(moment.ids);
-        let has_open = |slice: u32| given.end_in(super::slices::pages_of(slice)) < moment.ids.id_end;
-        let open_first = super::slice_of(moment.ids.id_end) / STRIPE_COUNT as u32 * STRIPE_COUNT as u32;
-        let is_gone = |slice: u32, spot: &Spot| {
-            slice < open_first && !has_open(slice) && spot.is_mirrored(moment) && spot.series_count == 0
+        self.rewrite_definitions(rolling, mark, stats)?;
+        let dir = wal_dir(&self.state.options.dir);
+        // A slice without assignable ids stays empty.
+        let given = self.state.index.ids.given_at(mark.ids);
+        let has_open = |slice: u32| given.end_in(super::slices::pages_of(slice)) < mark.ids.id_end;
+        let open_first = super::slice_of(mark.ids.id_end) / STRIPE_COUNT as u32 * STRIPE_COUNT as u32;
+        let is_gone = |slice: u32, slice_state: &SliceState| {
+            slice < open_first
+                && !has_open(slice)
+                && slice_state.is_mirrored(mark)
+                && slice_state.series_count == 0
         };
         let all = rolling.slices.iter();
-        let gone: Vec<u32> =
-            all.filter(|(slice, spot)| is_gone(**slice, spot)).map(|(&slice, _)| slice).collect();
+        let gone: Vec<u32> = all
+            .filter(|(slice, slice_state)| is_gone(**slice, slice_state))
+            .map(|(&slice, _)| slice)
+            .collect();
         for slice in gone {
-            let Some(spot) = rolling.slices.remove(&slice) else { continue };
-            for place in (0..2).filter(|&place| spot.exists[place]) {
-                let path = super::slice_path(&dir, slice, place);
-                self.env.disk.remove_file(&path).map_err(HeadError::io(&path))?;
+            let Some(slice_state) = rolling.slices.remove(&slice) else { continue };
+            for copy_idx in (0..2).filter(|&copy_idx| slice_state.exists[copy_idx]) {
+                let path = super::slice_path(&dir, slice, copy_idx);
+                self.state.env.disk.remove_file(&path).map_err(HeadError::io(&path))?;
             }
         }
         Ok(())
@@ -216,30 +223,30 @@ impl Head {
     /// Writes all live series to a file of the next generation.
     fn rewrite_definitions(
         &self,
-        rolling: &mut Rolling,
-        moment: Moment,
+        rolling: &mut CheckpointState,
+        mark: CheckpointMark,
         stats: &mut CheckpointStats,
     ) -> Result<(), HeadError> {
         self.settle_definitions()?;
-        let (dir, disk) = (wal_dir(&self.options.dir), &*self.env.disk);
+        let (dir, disk) = (wal_dir(&self.state.options.dir), &*self.state.env.disk);
         let generation = rolling.definitions.generation + 1;
-        let paths = [0, 1].map(|place| definitions_path(&dir, generation, place));
+        let paths = [0, 1].map(|copy_idx| definitions_path(&dir, generation, copy_idx));
         let tmps = [paths[0].with_extension("tmp"), paths[1].with_extension("mirror.tmp")];
-        self.raw_keys.write().forget_stored();
+        self.state.index.series_keys.write().forget_stored();
         let create = |tmp: &Path| -> Result<Arc<dyn DiskFile>, HeadError> {
             Ok(disk.create(tmp).map_err(HeadError::io(tmp))?.into())
         };
         let files = [create(&tmps[0])?, create(&tmps[1])?];
-        let header = FileHeader { generation, key: self.wal.key, is_mirrored: true };
+        let header = FileHeader { generation, key: self.state.wal.key(), is_mirrored: true };
         let mut output = Output {
             files: files.each_ref().map(|file| &**file),
             paths: tmps.each_ref().map(PathBuf::as_path),
-            key: self.wal.key,
+            key: self.state.wal.key(),
             offset: 0,
             frame_sequence: 0,
             buffer: header.encode().to_vec(),
         };
-        let series_count = self.put_definitions(&mut output, None, 0, rolling.marked(moment))?;
+        let series_count = self.put_definitions(&mut output, None, 0, rolling.marked(mark))?;
         output.sync()?;
         let (offset, frame_sequence) = (output.offset, output.frame_sequence);
         for (tmp, path) in tmps.iter().zip(&paths).rev() {
@@ -250,9 +257,9 @@ impl Head {
             generation,
             offset,
             frame_sequence,
-            ids: moment.ids,
+            ids: mark.ids,
             series_count,
-            // Until its name is durable a further round must not count on it.
+            // No further checkpoint may rely on the file until its name is durable.
             is_broken: true,
             is_dirty: false,
         };
@@ -270,31 +277,32 @@ impl Head {
         Ok(())
     }
 
-    /// Puts series whose ids were given since `from`, raw keys that no file holds, and the mark; gives the
-    /// count of series in the file, of which `count` were there before.
+    /// Writes series whose ids were assigned since `from`, wire keys that no file has, and the mark; returns
+    /// the number of series in the file, of which `count` were there before.
     fn put_definitions(
         &self,
         output: &mut Output<'_>,
         from: Option<&GivenIds>,
         mut count: u64,
-        moment: Moment,
+        mark: CheckpointMark,
     ) -> Result<u64, HeadError> {
         let mut payload = Vec::new();
-        let given = self.ids.given_at(moment.ids);
-        for tenant in self.all_tenants() {
+        let given = self.state.index.ids.given_at(mark.ids);
+        for tenant in self.state.index.tenants() {
             count += put_series(&tenant, output, from, &given, &mut payload)?;
         }
         loop {
             payload.clear();
             let visit = |hash, id| encode_raw_key(hash, id, &mut payload);
             let is_given = |id| given.has(id);
-            let visited = self.raw_keys.write().store(FRAME_BYTES / RAW_KEY_BYTES, is_given, visit);
+            let visited =
+                self.state.index.series_keys.write().store(FRAME_BYTES / RAW_KEY_BYTES, is_given, visit);
             if visited == 0 {
                 break;
             }
             output.put(KIND_RAW_KEYS, &payload)?;
         }
-        let mark = Mark { sequence: moment.sequence, next_id: moment.ids.id_end, series_count: count };
+        let mark = Mark { sequence: mark.sequence, next_id: mark.ids.id_end, series_count: count };
         mark.encode(&mut payload);
         output.put(KIND_MARK, &payload)?;
         output.flush()?;
@@ -302,7 +310,7 @@ impl Head {
     }
 }
 
-/// Puts the series of one tenant that `given` has and `from` has not. Rows stay where they are: upkeep alone
+/// Writes the series of one tenant that are in `given` but not in `from`. Rows do not move: only maintenance
 /// moves them.
 fn put_series(
     tenant: &TenantHead,
@@ -316,7 +324,7 @@ fn put_series(
     let (mut count, mut next) = (0, Some(first));
     while let Some(start) = next.take() {
         let mut last_id = None;
-        // The lock is held for a frame at a time.
+        // The lock is held for one frame at a time.
         let tables = tenant.tables.read();
         for (row, id, members) in tables.live_members_from(start).take_while(|&(_, id, _)| given.has(id)) {
             // Ids ascend within a frame.
@@ -337,8 +345,8 @@ fn put_series(
     Ok(count)
 }
 
-/// Path of one of the two copies of a generation.
-pub(crate) fn definitions_path(dir: &Path, generation: u64, place: usize) -> PathBuf {
-    let suffix = if place == 0 { ".definitions" } else { MIRROR_SUFFIX };
+/// Returns the path of one of the two copies of a generation.
+pub(crate) fn definitions_path(dir: &Path, generation: u64, copy_idx: usize) -> PathBuf {
+    let suffix = if copy_idx == 0 { ".definitions" } else { MIRROR_SUFFIX };
     dir.join(format!("{generation:08}{suffix}"))
 }

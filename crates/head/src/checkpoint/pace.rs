@@ -1,49 +1,50 @@
-//! How much of the checkpoint is due: so much that replaying the log behind the oldest slice takes about
-//! [`TAIL_NS_AIM`] of processor time, at a steady rate that leaves the disk to others.
-//! Holds: pure arithmetic; the caller passes time and sizes.
+//! Rate control of the checkpoint: writes so many slices that replaying the WAL after the oldest slice takes
+//! about [`TAIL_NS_AIM`] of processor time, at a steady rate that leaves disk bandwidth to others.
+//!
+//! Invariant: pure arithmetic; the caller passes time and sizes.
 
-/// Processor time, spread over the cores, that a start may take to replay the log.
+/// Target: processor time, spread over the cores, for the WAL replay at startup.
 const TAIL_NS_AIM: f64 = 300e6;
 /// All slices are written at least this often while there are writes.
 const PERIOD_NS_MAX: f64 = 300e9;
-/// And at most this often.
+/// All slices are written at most this often.
 const PERIOD_NS_MIN: f64 = 2e9;
-/// Bytes of slices a second, whatever the aim says, while the log is slow.
+/// Limit of slice bytes per second, whatever the target, while the WAL grows slowly.
 const BYTES_PER_S_MAX: f64 = 64e6;
-/// Where the log is fast, the slices may take so many times its bytes: who writes that much has a disk for it, and a
-/// tail that grows by 50 MB a second is long before a slow round is over.
+/// Limit of slice bytes relative to WAL bytes while the WAL grows fast: a disk for that load has the
+/// bandwidth, and a WAL that grows by 50 MB per second is long before a slow pass is over.
 const LOG_BYTES_FACTOR_MAX: f64 = 3.0;
-/// Bytes of slices a second, however fast the log is.
+/// Limit of slice bytes per second, however fast the WAL grows.
 const BYTES_PER_S_LIMIT: f64 = 192e6;
-/// What replaying a byte of log is taken to cost before one was measured.
+/// Assumed cost of replaying one byte of WAL until a replay was measured.
 // PERF: 4.5 CPU s for 100 M samples of 9 bytes, by `cargo xtask bench load-wal-large --only long`.
 const NS_PER_BYTE_DEFAULT: f64 = 5.0;
-/// Weight of the newest rate in the mean.
+/// Weight of the newest rate in the moving average.
 const RATE_WEIGHT: f64 = 0.2;
 
-/// See the module.
+/// Rate controller of the checkpoint.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Wall time of replaying a byte of log.
+    /// Wall time of replaying one byte of WAL.
     ns_per_byte: f64,
     last_ns: u64,
     last_log_bytes: i64,
     log_bytes_per_ns: f64,
-    /// Slices that are due; the part of one is kept for the next look.
+    /// Slices that are due; fractions carry over to the next call.
     due_count: f64,
 }
 
-/// What may be written at one look.
+/// Budget of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allowance {
     pub(crate) slice_count: usize,
-    /// No further slice is begun behind this.
+    /// No further slice is begun once this is exceeded.
     pub(crate) bytes: u64,
 }
 
 impl Pace {
-    /// Begins at `now_ns`; `replayed` are the bytes of log and the nanoseconds of the last replay, if it was long
-    /// enough to be a measure.
+    /// Starts at `now_ns`; `replayed` are bytes and nanoseconds of the last WAL replay, if it was long enough
+    /// to be a measure.
     pub(crate) fn new(now_ns: u64, core_count: usize, replayed: Option<(u64, u64)>) -> Pace {
         let default = NS_PER_BYTE_DEFAULT / core_count.max(1) as f64;
         let ns_per_byte = replayed.map_or(default, |(bytes, ns)| ns as f64 / bytes.max(1) as f64);
@@ -51,12 +52,12 @@ impl Pace {
         Pace { ns_per_byte, last_ns: now_ns, last_log_bytes: 0, log_bytes_per_ns: 0.0, due_count: 0.0 }
     }
 
-    /// Time that replaying `tail_bytes` of log is expected to take.
+    /// Estimates the time to replay `tail_bytes` of WAL.
     pub(crate) fn tail_ns(&self, tail_bytes: i64) -> u64 {
         (tail_bytes.max(0) as f64 * self.ns_per_byte) as u64
     }
 
-    /// What may be written at `now_ns`, when the log has grown to `log_bytes`, of which `tail_bytes` would be
+    /// Returns the budget at `now_ns`, when the WAL has grown to `log_bytes`, of which `tail_bytes` would be
     /// replayed, and `slice_count` slices take `state_bytes`.
     pub(crate) fn allow(
         &mut self,
@@ -71,7 +72,7 @@ impl Pace {
             return Allowance { slice_count: 0, bytes: 0 };
         }
         let rate = (log_bytes - self.last_log_bytes).max(0) as f64 / elapsed_ns;
-        // After a long pause the old mean says nothing.
+        // After a long pause the old average is meaningless.
         let weight = RATE_WEIGHT.max((elapsed_ns / 10e9).min(1.0));
         self.log_bytes_per_ns += weight * (rate - self.log_bytes_per_ns);
         (self.last_ns, self.last_log_bytes) = (now_ns, log_bytes);
@@ -79,7 +80,7 @@ impl Pace {
         let slowest_ns = (state_bytes as f64 / bytes_per_s * 1e9).max(PERIOD_NS_MIN);
         let aim_ns = TAIL_NS_AIM / (self.log_bytes_per_ns * self.ns_per_byte).max(f64::MIN_POSITIVE);
         let mut period_ns = aim_ns.min(PERIOD_NS_MAX);
-        // Behind the aim (after a burst, or after a start) the rest follows as fast as is allowed.
+        // Above the target (after a burst or after startup) the rest is written as fast as the limits allow.
         if self.tail_ns(tail_bytes) as f64 > TAIL_NS_AIM {
             period_ns = 0.0;
         }
@@ -92,7 +93,7 @@ impl Pace {
     }
 }
 
-/// Bytes of slices a second at most beside a log that grows by `log_bytes_per_s`.
+/// Returns the limit of slice bytes per second while the WAL grows by `log_bytes_per_s`.
 fn bytes_per_s_max(log_bytes_per_s: f64) -> f64 {
     (LOG_BYTES_FACTOR_MAX * log_bytes_per_s).clamp(BYTES_PER_S_MAX, BYTES_PER_S_LIMIT)
 }
@@ -101,7 +102,7 @@ fn bytes_per_s_max(log_bytes_per_s: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Bytes of log that a start would replay at the end of `seconds` with this load.
+    /// Returns the WAL bytes to replay, and the slice bytes written per second, after `seconds` of this load.
     fn tail_after(seconds: u64, log_bytes_per_s: i64, slice_count: usize, slice_bytes: u64) -> (i64, u64) {
         let mut pace = Pace::new(0, 2, None);
         let mut positions = vec![0i64; slice_count];
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_stays_short_at_any_rate() {
+    fn the_wal_to_replay_stays_short_at_any_rate() {
         for (rate, slices, slice_bytes) in [
             (600_000, 122, 2_500_000),
             (18_000_000, 122, 2_500_000),
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_stands_still_allows_nothing() {
+    fn a_stopped_clock_allows_nothing() {
         let mut pace = Pace::new(5, 2, Some((1 << 30, 1 << 30)));
         assert_eq!(pace.allow(5, 1 << 30, 1 << 30, 10, 1), Allowance { slice_count: 0, bytes: 0 });
         assert!(pace.allow(20_000_000_005, 1 << 30, 1 << 30, 10, 1).slice_count > 0);

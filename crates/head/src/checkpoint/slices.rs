@@ -1,5 +1,5 @@
-//! Writing one slice: its pages are copied one after another under the lock of their stripe, then the copy replaces
-//! the older of the two on disk.
+//! Writes one checkpoint slice: encodes its pages one after another under the lock of their stripe, then
+//! replaces the older of the two copies on disk.
 
 use std::path::{Path, PathBuf};
 
@@ -11,83 +11,82 @@ use chronolith_format::slice::{
 use chronolith_format::wal::{FrameHeader, HistogramsWriter, STRIPE_NONE};
 use chronolith_format::{starts, xor};
 
-use super::{CheckpointStats, Moment, Rolling};
-use crate::head::Head;
+use super::{CheckpointMark, CheckpointState, CheckpointStats, Checkpointer};
 use crate::options::HeadError;
-use crate::sealed::SealedPlace;
-use crate::stripe::{NONE, PAGE_SLOTS, STRIPE_COUNT, Stripe};
-use crate::wal::wal_dir;
+use crate::options::wal_dir;
+use crate::series::sealed::ChunkRef;
+use crate::series::stripe::{NONE, PAGE_SLOTS, STRIPE_COUNT, Stripe};
 
-/// Pages of a stripe that make a slice: some 2.5 MB at 300 bytes a series.
+/// Pages of a stripe per slice: some 2.5 MB at 300 bytes per series.
 pub(crate) const SLICE_PAGES: usize = 8;
-/// Bytes of a frame's payload after which the next frame starts.
+/// Payload bytes at which the next frame starts.
 const FRAME_BYTES: usize = 1 << 20;
-/// Sealed chunks of one entry; a series with more has several.
+/// Sealed chunks per entry; a series with more has several entries.
 const ENTRY_SEALED_MAX: usize = 1 << 14;
-/// The buffer of a larger slice is given back.
+/// A larger buffer is freed after use.
 const BUFFER_BYTES_MAX: usize = 4 << 20;
 
-/// The slice of a series.
+/// Returns the slice of a series.
 pub(crate) fn slice_of(id: u32) -> u32 {
     let page = id / PAGE_SLOTS as u32;
     let stripes = STRIPE_COUNT as u32;
     page / stripes / SLICE_PAGES as u32 * stripes + page % stripes
 }
 
-/// The pages of a slice, counted over all stripes.
+/// Returns the pages of a slice, numbered over all stripes.
 pub(crate) fn pages_of(slice: u32) -> impl Iterator<Item = u32> {
     let (stripes, pages) = (STRIPE_COUNT as u32, SLICE_PAGES as u32);
     let first = slice / stripes * pages;
     (first..first + pages).map(move |page| page * stripes + slice % stripes)
 }
 
-/// Path of one of the two copies of a slice.
-pub(crate) fn slice_path(dir: &Path, slice: u32, place: usize) -> PathBuf {
-    dir.join(format!("{slice:08}.slice{place}"))
+/// Returns the path of one of the two copies of a slice.
+pub(crate) fn slice_path(dir: &Path, slice: u32, copy_idx: usize) -> PathBuf {
+    dir.join(format!("{slice:08}.slice{copy_idx}"))
 }
 
-/// How far the newest copy of a slice is from being durable.
+/// Durability of the newest copy of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// An earlier process wrote it: neither bytes nor name may be durable.
+    /// Written by an earlier process: neither bytes nor name may be durable.
     Unknown,
-    /// Its bytes are durable, its name is not before the directory is synced.
+    /// Its bytes are durable, its name is not until the directory is synced.
     Renamed,
     Durable,
 }
 
-/// What is on disk of one slice: the newest copy, and the older one that replaces it if it is damaged.
+/// State of one slice on disk: the newest copy, and the older one, used if the newest is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Spot {
-    /// Position up to which the newest copy (or the lack of one) speaks for the log.
+pub(crate) struct SliceState {
+    /// WAL sequence that the newest copy (or its absence) covers: replay skips frames up to it.
     pub(crate) sequence: u64,
-    /// Bytes of the log at that position.
+    /// Bytes of the WAL at that position.
     pub(crate) log_bytes: i64,
     pub(crate) generation: u64,
-    /// Which copy is the newest; `None` if there is no good one.
-    pub(crate) place: Option<usize>,
-    /// Which files exist.
+    /// Index of the newest copy; `None` if there is no valid one.
+    pub(crate) copy_idx: Option<usize>,
+    /// Existing files, by copy.
     pub(crate) exists: [bool; 2],
     pub(crate) durability: Durability,
     pub(crate) bytes: u64,
     pub(crate) series_count: u32,
-    /// Changes before it was written that the log does not tell of.
+    /// Changes without a frame in the WAL before it was written.
     pub(crate) change_count: u64,
-    /// Position from which the log restores the slice together with the older copy, or without a copy if there is no
-    /// older one; 0 if the older one is not usable.
+    /// Position from which the WAL restores the slice together with the older copy, or without a copy if
+    /// there is no older one; 0 if the older one is not usable.
     pub(crate) older_sequence: u64,
-    /// As `change_count`, of the older copy; `None` if it is older than this process.
+    /// As `change_count`, of the older copy; `None` if an earlier process wrote it.
     pub(crate) older_change_count: Option<u64>,
 }
 
-impl Spot {
-    /// A slice without copies, of which the log before `sequence` has no samples.
-    pub(crate) fn unwritten(sequence: u64, log_bytes: i64) -> Spot {
-        Spot {
+impl SliceState {
+    /// Returns a slice without copies, of which the WAL before `sequence` has no samples.
+    pub(crate) fn unwritten(sequence: u64, log_bytes: i64) -> SliceState {
+        SliceState {
             sequence,
             log_bytes,
             generation: 0,
-            place: None,
+            copy_idx: None,
             exists: [false; 2],
             durability: Durability::Durable,
             bytes: 0,
@@ -98,16 +97,16 @@ impl Spot {
         }
     }
 
-    /// Whether writing the slice anew would change nothing.
-    pub(super) fn is_current(&self, moment: Moment) -> bool {
-        self.is_whole() && self.sequence >= moment.sequence && self.change_count == moment.change_count
+    /// Returns true if writing the slice again would change nothing.
+    pub(super) fn is_current(&self, mark: CheckpointMark) -> bool {
+        self.is_whole() && self.sequence >= mark.sequence && self.change_count == mark.change_count
     }
 
-    /// Returns true if writing it twice would change nothing: both copies are as new as `moment`.
-    pub(super) fn is_mirrored(&self, moment: Moment) -> bool {
-        self.is_current(moment)
-            && self.older_sequence >= moment.sequence
-            && self.older_change_count == Some(moment.change_count)
+    /// Returns true if writing the slice twice would change nothing: both copies are as new as `mark`.
+    pub(super) fn is_mirrored(&self, mark: CheckpointMark) -> bool {
+        self.is_current(mark)
+            && self.older_sequence >= mark.sequence
+            && self.older_change_count == Some(mark.change_count)
     }
 
     /// Returns true if both copies were written after change number `change`.
@@ -117,19 +116,19 @@ impl Spot {
             && self.older_change_count.is_some_and(|older| older >= change)
     }
 
-    /// Position before which neither copy needs the log.
+    /// Returns the position before which neither copy needs the WAL.
     pub(crate) fn kept_sequence(&self) -> u64 {
         self.sequence.min(self.older_sequence)
     }
 
-    /// Whether there is a good copy.
+    /// Returns true if there is a valid copy.
     pub(crate) fn is_whole(&self) -> bool {
-        self.place.is_some()
+        self.copy_idx.is_some()
     }
 }
 
-/// A slice while it is copied.
-struct Copy<'a> {
+/// Encodes the series of one slice into frames.
+struct SliceEncoder<'a> {
     key: u128,
     generation: u64,
     buffer: &'a mut Vec<u8>,
@@ -138,14 +137,14 @@ struct Copy<'a> {
     frame_count: u32,
     series_count: u32,
     sample_count: u64,
-    /// Tenants of the slice, by their number in the process, and their place in its list.
+    /// Tenants of the slice: index in the process to index in the list of the slice.
     tenants: HashMap<u32, u32>,
     order: Vec<u32>,
-    sealed_end: SealedPlace,
+    sealed_end: ChunkRef,
     open: Vec<u8>,
 }
 
-impl Copy<'_> {
+impl SliceEncoder<'_> {
     fn put_frame(&mut self, kind: u8) {
         assert!(self.frame_count < FRAME_COUNT_MAX, "a slice has few frames");
         let mut header = FrameHeader::for_payload(kind, STRIPE_NONE, &self.payload);
@@ -165,19 +164,19 @@ impl Copy<'_> {
     }
 
     fn put_series(&mut self, stripe: &Stripe, id: u32) {
-        let Some(hot) = stripe.hot(id) else { return };
+        let Some(record) = stripe.series(id) else { return };
         let next = self.order.len() as u32;
-        let tenant = *self.tenants.entry(hot.tenant).or_insert_with(|| {
-            self.order.push(hot.tenant);
+        let tenant = *self.tenants.entry(record.tenant).or_insert_with(|| {
+            self.order.push(record.tenant);
             next
         });
         let mut sealed: Vec<SealedEntry> = Vec::new();
-        for node in stripe.nodes.list(hot.sealed) {
-            self.sealed_end = self.sealed_end.max(node.place);
+        for node in stripe.sealed_chunks.list(record.sealed) {
+            self.sealed_end = self.sealed_end.max(node.chunk_ref);
             self.sample_count += u64::from(node.count);
             sealed.push(SealedEntry {
-                file: node.place.file,
-                offset: node.place.offset,
+                file: node.chunk_ref.file,
+                offset: node.chunk_ref.offset,
                 len: node.len,
                 count: node.count,
                 min_time: node.min_time,
@@ -185,16 +184,16 @@ impl Copy<'_> {
             });
         }
         sealed.reverse();
-        let late_histograms = late_histograms(stripe, id);
-        let histograms = self.histograms(stripe, id, tenant, &late_histograms);
+        let ooo_histograms = ooo_histograms(stripe, id);
+        let histograms = self.histograms(stripe, id, tenant, &ooo_histograms);
         while sealed.len() > ENTRY_SEALED_MAX {
             let rest = sealed.split_off(ENTRY_SEALED_MAX);
             self.put_entry(&SeriesEntry { id, tenant, sealed, ..SeriesEntry::default() });
             sealed = rest;
         }
         let mut late = Vec::new();
-        if hot.late != NONE {
-            let samples = stripe.late.samples(hot.late);
+        if record.ooo != NONE {
+            let samples = stripe.ooo.samples(record.ooo);
             late = xor::encode_whole(&samples.times, &samples.values);
             self.sample_count += samples.len() as u64;
         }
@@ -209,20 +208,21 @@ impl Copy<'_> {
             ..SeriesEntry::default()
         };
         let mut open = std::mem::take(&mut self.open);
-        if hot.open.is_none() {
-            entry.last = (hot.xor.count() > 0).then(|| (hot.xor.time(), hot.xor.value_bits()));
+        if record.open.is_none() {
+            entry.last = (record.xor.count() > 0).then(|| (record.xor.time(), record.xor.value_bits()));
         } else {
             open.clear();
-            stripe.copy_open(hot, &mut open);
-            entry.open = Some((hot.xor, hot.open_min, &open));
-            self.sample_count += u64::from(hot.xor.count());
+            stripe.copy_open(record, &mut open);
+            entry.open = Some((record.xor, record.open_min, &open));
+            self.sample_count += u64::from(record.xor.count());
         }
         self.put_entry(&entry);
         self.open = open;
         self.series_count += 1;
     }
 
-    /// What a series has of histograms, `late` as a payload. Sealed chunks beyond those of one entry are put at once.
+    /// Returns the histograms of a series, out-of-order ones as a payload. Sealed chunks beyond those of one
+    /// entry are written at once.
     fn histograms<'e>(
         &mut self,
         stripe: &'e Stripe,
@@ -230,14 +230,14 @@ impl Copy<'_> {
         tenant: u32,
         late: &'e [u8],
     ) -> HistogramsEntry<'e> {
-        let Some(track) = stripe.histograms_of(id) else { return HistogramsEntry::default() };
-        let mut sealed = Vec::with_capacity(track.sealed.len());
-        for node in track.sealed.iter() {
-            self.sealed_end = self.sealed_end.max(node.place);
+        let Some(histograms) = stripe.histograms_of(id) else { return HistogramsEntry::default() };
+        let mut sealed = Vec::with_capacity(histograms.sealed.len());
+        for node in histograms.sealed.iter() {
+            self.sealed_end = self.sealed_end.max(node.chunk_ref);
             self.sample_count += u64::from(node.count);
             sealed.push(SealedHistogramEntry {
-                file: node.place.file,
-                offset: node.place.offset,
+                file: node.chunk_ref.file,
+                offset: node.chunk_ref.offset,
                 len: node.len,
                 count: node.count,
                 encoding: node.encoding,
@@ -251,18 +251,18 @@ impl Copy<'_> {
             self.put_entry(&SeriesEntry { id, tenant, histograms, ..SeriesEntry::default() });
             sealed = rest;
         }
-        self.sample_count += track.late.len() as u64;
-        self.sample_count += track.open.as_ref().map_or(0, |open| u64::from(open.count()));
-        let open = track.open.as_ref().map(|open| (open.encoding(), open.bytes()));
+        self.sample_count += histograms.ooo.len() as u64;
+        self.sample_count += histograms.open.as_ref().map_or(0, |open| u64::from(open.count()));
+        let open = histograms.open.as_ref().map(|open| (open.encoding(), open.bytes()));
         HistogramsEntry { open, late, sealed }
     }
 }
 
-/// The start times of a series as runs; empty if nothing is known.
+/// Encodes the start timestamps of a series as runs; empty if none is known.
 fn start_times(stripe: &Stripe, id: u32) -> Vec<u8> {
     let (mut runs, mut bytes) = (Vec::new(), Vec::new());
-    if let Some(track) = stripe.starts_of(id) {
-        track.runs(&mut runs);
+    if let Some(starts) = stripe.starts_of(id) {
+        starts.runs(&mut runs);
     }
     if !runs.is_empty() {
         starts::encode(&runs, &mut bytes);
@@ -270,66 +270,73 @@ fn start_times(stripe: &Stripe, id: u32) -> Vec<u8> {
     bytes
 }
 
-/// The late histograms of a series as a payload of the log; empty if there are none.
-fn late_histograms(stripe: &Stripe, id: u32) -> Vec<u8> {
+/// Encodes the out-of-order histograms of a series as a WAL payload; empty if there are none.
+fn ooo_histograms(stripe: &Stripe, id: u32) -> Vec<u8> {
     let mut payload = Vec::new();
-    let Some(track) = stripe.histograms_of(id).filter(|track| !track.late.is_empty()) else { return payload };
+    let Some(histograms) = stripe.histograms_of(id).filter(|histograms| !histograms.ooo.is_empty()) else {
+        return payload;
+    };
     let mut writer = HistogramsWriter::begin(0, &mut payload);
-    track.late.iter().for_each(|(&time, histogram)| writer.put(id, time, histogram));
+    histograms.ooo.iter().for_each(|(&time, histogram)| writer.put(id, time, histogram));
     payload
 }
 
-impl Head {
-    /// Copies slice `slice` as it is now and brings the copy to disk; `moment` was taken before.
+impl Checkpointer {
+    /// Encodes slice `slice` in its current state and writes the copy to disk; `mark` was taken before.
     pub(super) fn write_slice(
         &self,
-        rolling: &mut Rolling,
+        rolling: &mut CheckpointState,
         slice: u32,
-        moment: Moment,
+        mark: CheckpointMark,
         stats: &mut CheckpointStats,
     ) -> Result<(), HeadError> {
-        let Some(&spot) = rolling.slices.get(&slice) else { return Ok(()) };
+        let Some(&slice_state) = rolling.slices.get(&slice) else { return Ok(()) };
         let mut buffer = std::mem::take(&mut rolling.buffer);
-        let generation = spot.generation + 1;
-        let (header, sealed_end) = self.copy_slice(slice, generation, moment, &mut buffer);
-        let written = self.store_slice(rolling, slice, spot, sealed_end, &buffer);
+        let generation = slice_state.generation + 1;
+        let (header, sealed_end) = self.copy_slice(slice, generation, mark, &mut buffer);
+        let written = self.store_slice(rolling, slice, slice_state, sealed_end, &buffer);
         if buffer.capacity() <= BUFFER_BYTES_MAX {
             rolling.buffer = buffer;
         }
-        let place = written?;
+        let copy_idx = written?;
         stats.slice_count += 1;
         stats.bytes += header.byte_len;
         stats.series_count += u64::from(header.series_count);
-        let spot = Spot {
-            sequence: moment.sequence,
-            log_bytes: moment.log_bytes,
+        let slice_state = SliceState {
+            sequence: mark.sequence,
+            log_bytes: mark.log_bytes,
             generation,
-            place: Some(place),
-            exists: [spot.exists[0] || place == 0, spot.exists[1] || place == 1],
+            copy_idx: Some(copy_idx),
+            exists: [slice_state.exists[0] || copy_idx == 0, slice_state.exists[1] || copy_idx == 1],
             durability: Durability::Renamed,
             bytes: header.byte_len,
             series_count: header.series_count,
-            change_count: moment.change_count,
-            older_sequence: if spot.is_whole() { spot.sequence } else { spot.older_sequence },
-            older_change_count: spot.is_whole().then_some(spot.change_count),
+            change_count: mark.change_count,
+            older_sequence: if slice_state.is_whole() {
+                slice_state.sequence
+            } else {
+                slice_state.older_sequence
+            },
+            older_change_count: slice_state.is_whole().then_some(slice_state.change_count),
         };
-        let is_first = rolling.slices.insert(slice, spot).is_none_or(|before| !before.is_whole());
-        // A slice has two copies from the start, so that one that is missing is known to be lost.
-        if is_first { self.write_slice(rolling, slice, moment, stats) } else { Ok(()) }
+        let is_first = rolling.slices.insert(slice, slice_state).is_none_or(|before| !before.is_whole());
+        // The first write makes both copies, so a missing one is known to be lost.
+        if is_first { self.write_slice(rolling, slice, mark, stats) } else { Ok(()) }
     }
 
-    /// Writes the slice over `buffer`; gives its header, and the place of the newest sealed chunk that it names.
+    /// Encodes the slice into `buffer`; returns its header, and the reference of the newest sealed chunk in
+    /// it.
     fn copy_slice(
         &self,
         slice: u32,
         generation: u64,
-        moment: Moment,
+        mark: CheckpointMark,
         buffer: &mut Vec<u8>,
-    ) -> (SliceHeader, SealedPlace) {
+    ) -> (SliceHeader, ChunkRef) {
         buffer.clear();
         buffer.resize(FILE_HEADER_BYTES, 0);
-        let mut copy = Copy {
-            key: self.wal.key,
+        let mut encoder = SliceEncoder {
+            key: self.state.wal.key(),
             generation,
             buffer,
             payload: Vec::new(),
@@ -339,76 +346,80 @@ impl Head {
             sample_count: 0,
             tenants: HashMap::default(),
             order: Vec::new(),
-            sealed_end: SealedPlace { file: 0, offset: 0 },
+            sealed_end: ChunkRef { file: 0, offset: 0 },
             open: Vec::new(),
         };
         let stripe_idx = slice as usize % STRIPE_COUNT;
         let first_page = slice as usize / STRIPE_COUNT * SLICE_PAGES;
-        let given = self.ids.given_at(moment.ids);
+        let given = self.state.index.ids.given_at(mark.ids);
         let mut ids = Vec::new();
         for page in first_page..first_page + SLICE_PAGES {
             ids.clear();
-            // The lock is held for a page at a time, so that appends wait for microseconds only.
-            let stripe = self.series.stripes[stripe_idx].lock();
+            // The lock is held for one page at a time, so that appends wait for microseconds only.
+            let stripe = self.state.series.stripes()[stripe_idx].lock();
             let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
-            ids.iter().filter(|&&id| given.has(id)).for_each(|&id| copy.put_series(&stripe, id));
+            ids.iter().filter(|&&id| given.has(id)).for_each(|&id| encoder.put_series(&stripe, id));
         }
-        if !copy.payload.is_empty() {
-            copy.put_frame(KIND_SERIES);
+        if !encoder.payload.is_empty() {
+            encoder.put_frame(KIND_SERIES);
         }
-        self.put_tenants(&mut copy);
+        self.put_tenants(&mut encoder);
         let header = SliceHeader {
             slice,
             generation,
-            sequence: moment.sequence,
-            key: copy.key,
+            sequence: mark.sequence,
+            key: encoder.key,
             id_end: given.end_in(pages_of(slice)),
-            frame_count: copy.frame_count,
-            byte_len: copy.buffer.len() as u64,
-            series_count: copy.series_count,
-            sample_count: copy.sample_count,
+            frame_count: encoder.frame_count,
+            byte_len: encoder.buffer.len() as u64,
+            series_count: encoder.series_count,
+            sample_count: encoder.sample_count,
         };
-        let sealed_end = copy.sealed_end;
+        let sealed_end = encoder.sealed_end;
         buffer[..FILE_HEADER_BYTES].copy_from_slice(&header.encode());
         (header, sealed_end)
     }
 
-    fn put_tenants(&self, copy: &mut Copy<'_>) {
-        let all = self.tenants.read();
-        let tenants: Vec<_> = copy.order.iter().filter_map(|&idx| all.by_idx(idx).cloned()).collect();
-        drop(all);
-        assert_eq!(tenants.len(), copy.order.len(), "series have tenants");
+    fn put_tenants(&self, encoder: &mut SliceEncoder<'_>) {
+        let tenants = self.state.index.tenants_by_idx(&encoder.order);
+        assert_eq!(tenants.len(), encoder.order.len(), "series have tenants");
         let windows = tenants.iter().map(|tenant| {
             let windows = tenant.windows.lock();
-            let entry = |(&start, count): (&i64, &crate::windows::WindowCount)| WindowEntry {
+            let entry = |(&start, count): (&i64, &crate::series::windows::WindowCount)| WindowEntry {
                 start,
                 first_arrival_ms: count.first_arrival_ms,
             };
             (tenant.id.as_str(), windows.by_start.iter().map(entry).collect())
         });
-        encode_tenants(windows, &mut copy.payload);
-        copy.put_frame(KIND_TENANTS);
+        encode_tenants(windows, &mut encoder.payload);
+        encoder.put_frame(KIND_TENANTS);
     }
 
-    /// Replaces the older copy of `slice`; gives its place. Its name is durable once the directory is synced.
+    /// Replaces the older copy of `slice`; returns its index. The name is durable once the directory is
+    /// synced.
     fn store_slice(
         &self,
-        rolling: &mut Rolling,
+        rolling: &mut CheckpointState,
         slice: u32,
-        spot: Spot,
-        sealed_end: SealedPlace,
+        slice_state: SliceState,
+        sealed_end: ChunkRef,
         bytes: &[u8],
     ) -> Result<usize, HeadError> {
         if sealed_end >= rolling.sealed_synced {
-            let end = self.series.store.end();
-            self.write_sealed()?;
-            self.series.store.sync_all().inspect_err(|error| self.wal.poison(error.to_string()))?;
+            let end = self.state.series.store.end();
+            self.state.write_sealed()?;
+            self.state
+                .series
+                .store
+                .sync_all()
+                .inspect_err(|error| self.state.wal.poison(error.to_string()))?;
             rolling.sealed_synced = end;
         }
-        let disk = &*self.env.disk;
-        let place = spot.place.map_or(0, |place| 1 - place);
-        let path = slice_path(&wal_dir(&self.options.dir), slice, place);
-        // Not over the older copy in place: a kill would leave half of it, and the newest copy without a second one.
+        let disk = &*self.state.env.disk;
+        let copy_idx = slice_state.copy_idx.map_or(0, |copy_idx| 1 - copy_idx);
+        let path = slice_path(&wal_dir(&self.state.options.dir), slice, copy_idx);
+        // Written to a temporary file: overwriting in place and a kill would leave half a copy, and the
+        // newest without a second.
         let tmp = path.with_extension("tmp");
         let make = || {
             let file = disk.create(&tmp)?;
@@ -417,24 +428,24 @@ impl Head {
             disk.rename(&tmp, &path)
         };
         make().map_err(HeadError::io(&path))?;
-        Ok(place)
+        Ok(copy_idx)
     }
 
     /// Makes the newest copies durable, those of an earlier process as well.
-    pub(super) fn sync_slices(&self, rolling: &mut Rolling) -> Result<(), HeadError> {
-        let dir = wal_dir(&self.options.dir);
-        let disk = &*self.env.disk;
+    pub(super) fn sync_slices(&self, rolling: &mut CheckpointState) -> Result<(), HeadError> {
+        let dir = wal_dir(&self.state.options.dir);
+        let disk = &*self.state.env.disk;
         let mut due_count = 0;
-        for (&slice, spot) in &rolling.slices {
-            due_count += u64::from(spot.durability != Durability::Durable);
-            if let (Durability::Unknown, Some(place)) = (spot.durability, spot.place) {
-                let path = slice_path(&dir, slice, place);
+        for (&slice, slice_state) in &rolling.slices {
+            due_count += u64::from(slice_state.durability != Durability::Durable);
+            if let (Durability::Unknown, Some(copy_idx)) = (slice_state.durability, slice_state.copy_idx) {
+                let path = slice_path(&dir, slice, copy_idx);
                 disk.open(&path).and_then(|file| file.sync_data()).map_err(HeadError::io(&path))?;
             }
         }
         if due_count > 0 {
             disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
-            rolling.slices.values_mut().for_each(|spot| spot.durability = Durability::Durable);
+            rolling.slices.values_mut().for_each(|slice_state| slice_state.durability = Durability::Durable);
         }
         Ok(())
     }
@@ -443,10 +454,10 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stripe::stripe_of;
+    use crate::series::stripe::stripe_of;
 
     #[test]
-    fn slices_part_the_ids() {
+    fn slices_partition_the_ids() {
         for id in (0..3_000_000).step_by(1024).chain([1, 1023, 16_383, 131_071, 131_072, u32::MAX - 1]) {
             let slice = slice_of(id);
             assert_eq!(slice as usize % STRIPE_COUNT, stripe_of(id));

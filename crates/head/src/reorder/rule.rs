@@ -1,10 +1,11 @@
-//! What a reorder buffer is told: interval, length of the window, update policy.
-//! Holds: a rule is checked once; with it, dividing a distance inside the window is one multiplication.
+//! Rule of a reorder buffer: interval, length of the window, update policy.
+//!
+//! Invariant: a rule is checked once; with it, dividing a distance inside the window is one multiplication.
 
-/// Most slots of one buffer (16 bytes each).
+/// Maximal number of slots of one buffer (16 bytes each).
 pub const WINDOW_LEN_MAX: usize = 1 << 16;
 
-/// What happens to a second value for a time that still waits.
+/// Policy for a second value at a buffered timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Update {
     /// It replaces the first.
@@ -13,21 +14,21 @@ pub enum Update {
     Disallow,
 }
 
-/// Why a rule cannot be used.
+/// Reasons why a rule is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// A window without slots, or with too many.
     #[error("reorder window of {found} samples: expected 1 to {WINDOW_LEN_MAX}")]
     WindowLen {
-        /// What was asked for.
+        /// Requested number of slots.
         found: usize,
     },
     /// No interval, or one so long that the window cannot be divided exactly.
     #[error("interval of {interval_ms} ms does not fit a reorder window of {window_len} samples")]
     Interval {
-        /// What was asked for.
+        /// Requested interval.
         interval_ms: u64,
-        /// The window it was asked for.
+        /// Requested number of slots.
         window_len: usize,
     },
 }
@@ -44,11 +45,11 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A window of `window_len` places, `interval_ms` apart.
+    /// Returns a rule for a window of `window_len` slots, `interval_ms` apart.
     ///
     /// # Errors
-    /// [`RuleError`] if there is no such window, or if the square of the interval times the length exceeds 64 bits
-    /// (an interval of a day and a window of a year fit).
+    /// [`RuleError`] if there is no such window, or if the square of the interval times the length exceeds 64
+    /// bits (an interval of a day and a window of a year fit).
     pub fn new(interval_ms: u64, window_len: usize, update: Update) -> Result<Rule, RuleError> {
         const { assert!(WINDOW_LEN_MAX <= u32::MAX as usize) };
         let slot_count = match u32::try_from(window_len) {
@@ -63,47 +64,47 @@ impl Rule {
         Ok(Rule { interval_ms, span_ms, reciprocal, window_len: slot_count, update })
     }
 
-    /// Places in the window.
+    /// Returns the number of slots in the window.
     #[must_use]
     pub fn window_len(&self) -> usize {
         self.window_len as usize
     }
 
-    /// Distance of two places.
+    /// Returns the distance of two slots.
     #[must_use]
     pub fn interval_ms(&self) -> u64 {
         self.interval_ms
     }
 
-    /// How far the window reaches back from the newest sample; that distance is outside already.
+    /// Returns the length of the window; a sample at that distance from the newest is outside.
     #[must_use]
     pub fn span_ms(&self) -> u64 {
         self.span_ms
     }
 
-    /// What a second value for a waiting time does.
+    /// Returns the policy for a second value at a buffered timestamp.
     #[must_use]
     pub fn update(&self) -> Update {
         self.update
     }
 
-    /// Whole intervals in a distance below the span.
+    /// Returns the whole intervals in a distance below the span.
     ///
-    /// With `d` the interval, `m = (2^64 - r) / d` the reciprocal (`1 <= r <= d`) and `n = q*d + s` the distance, the
-    /// product `m*(n+1) / 2^64` is `q + (s+1)/d - e` with `e = r*(n+1) / (d * 2^64)`. It stays below `q + 1` because
-    /// `s+1 <= d` and `e > 0`, and reaches `q` because `r*(n+1) <= d * span <= 2^64`.
+    /// With `d` the interval, `m = (2^64 - r) / d` the reciprocal (`1 <= r <= d`) and `n = q*d + s` the
+    /// distance, the product `m*(n+1) / 2^64` is `q + (s+1)/d - e` with `e = r*(n+1) / (d * 2^64)`. It stays
+    /// below `q + 1` because `s+1 <= d` and `e > 0`, and reaches `q` because `r*(n+1) <= d * span <= 2^64`.
     pub(super) fn whole_intervals(&self, distance_ms: u64) -> usize {
         debug_assert!(distance_ms < self.span_ms);
         let product = u128::from(self.reciprocal) * u128::from(distance_ms + 1);
         (product >> 64) as usize
     }
 
-    /// Length of `count` intervals; `count` is at most the window.
+    /// Returns the length of `count` intervals; `count` is at most the window.
     pub(super) fn intervals_ms(&self, count: usize) -> i64 {
         (self.interval_ms * count as u64).cast_signed()
     }
 
-    /// The first multiple of the interval that is not before `time_ms`, a legal time.
+    /// Returns the first multiple of the interval that is not before `time_ms`, a valid timestamp.
     pub(super) fn round_up(&self, time_ms: i64) -> i64 {
         let past_ms = time_ms.rem_euclid(self.interval_ms.cast_signed());
         if past_ms == 0 { time_ms } else { time_ms + (self.interval_ms.cast_signed() - past_ms) }

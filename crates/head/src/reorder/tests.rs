@@ -1,4 +1,5 @@
-//! The behaviours of Metrictank's buffer as a table, its published loads, and millions of random adds against a map.
+//! Behaviour of Metrictank's buffer as a table, its published loads, and millions of random adds against a
+//! map.
 
 mod model;
 
@@ -6,10 +7,10 @@ use super::{Added, Refused, ReorderBuffer, Rule, RuleError, Sample, TIME_MAX_MS,
 use Refused::{OutOfBounds, TimestampTaken, TooOld};
 use Update::{Allow, Disallow};
 
-/// What one add of a script should do. Values equal the (unrounded) time unless given.
+/// Expected result of one add of a script. Values equal the (unrounded) timestamp unless given.
 #[derive(Debug)]
 enum Want {
-    /// Newest; these times pass.
+    /// Newest; these timestamps are emitted.
     Pass(&'static [i64]),
     Late,
     Updated,
@@ -71,7 +72,7 @@ const NONE: Want = Want::Pass(&[]);
 fn times_are_rounded_up_to_the_interval() {
     let cases = [(1, 10), (9, 10), (10, 10), (11, 20), (20, 20), (0, 0), (-1, 0), (-10, -10), (-19, -10)];
     for (time_ms, want) in cases {
-        // As the first sample, as the newest after another, and as a late one.
+        // As the first sample, as the newest after another, and as an out-of-order one.
         let mut script = Script::new(10, 5, Disallow);
         script.add_value(time_ms, 0.5, &NONE).check_waiting(&[(want, 0.5)]);
         script = Script::new(10, 5, Disallow);
@@ -84,7 +85,7 @@ fn times_are_rounded_up_to_the_interval() {
 }
 
 #[test]
-fn in_order_samples_pass_when_the_window_is_full() {
+fn in_order_samples_are_emitted_when_the_window_is_full() {
     let mut script = Script::new(1, 3, Disallow);
     script.add(1, &NONE).add(2, &NONE).add(3, &NONE);
     script.add(4, &Want::Pass(&[1])).add(5, &Want::Pass(&[2]));
@@ -96,7 +97,7 @@ fn the_window_excludes_its_start() {
     let mut script = Script::new(10, 3, Disallow);
     script.add(100, &NONE);
     script.add(70, &Want::Refused(TooOld)).add(61, &Want::Refused(TooOld)).add(1, &Want::Refused(TooOld));
-    // 71 is rounded up to 80, the oldest place of (70, 100].
+    // 71 is rounded up to 80, the oldest slot of (70, 100].
     script.add(71, &Want::Late).check_waiting(&[(80, 71.0), (100, 100.0)]);
 }
 
@@ -108,7 +109,7 @@ fn a_window_of_one_holds_the_newest_only() {
 }
 
 #[test]
-fn a_taken_time_is_refused_without_updates_even_for_an_equal_value() {
+fn a_used_timestamp_is_refused_without_updates_even_for_an_equal_value() {
     let mut script = Script::new(10, 3, Disallow);
     script.add(20, &NONE).add(10, &Want::Late);
     for time_ms in [10, 1, 20, 11] {
@@ -119,13 +120,13 @@ fn a_taken_time_is_refused_without_updates_even_for_an_equal_value() {
 }
 
 #[test]
-fn a_taken_time_is_overwritten_with_updates() {
+fn a_used_timestamp_is_overwritten_with_updates() {
     let mut script = Script::new(10, 3, Allow);
     script.add(20, &NONE).add(10, &Want::Late);
-    // Both the newest and a late one; nothing passes, nothing counts as reordered.
+    // Both the newest and an out-of-order one; nothing is emitted, nothing counts as reordered.
     script.add_value(15, 1.5, &Want::Updated).add_value(10, 2.5, &Want::Updated);
     script.check_waiting(&[(10, 2.5), (20, 1.5)]);
-    // What has passed cannot be updated.
+    // Emitted samples cannot be updated.
     script.add(40, &Want::Pass(&[10])).add(10, &Want::Refused(TooOld));
 }
 
@@ -136,17 +137,17 @@ fn too_old_goes_before_taken() {
 }
 
 #[test]
-fn a_step_of_several_intervals_passes_all_it_moves_over() {
+fn a_step_of_several_intervals_emits_the_samples_before_the_window() {
     let mut script = Script::new(1, 5, Disallow);
     script.add(1, &NONE).add(3, &NONE).add(2, &Want::Late).add(5, &NONE);
     script.add(8, &Want::Pass(&[1, 2, 3])).check_waiting(&[(5, 5.0), (8, 8.0)]);
-    // Places of samples that have passed are free again.
+    // Slots of emitted samples are free again.
     script.add(7, &Want::Late).add(6, &Want::Late).add(4, &Want::Late).add(3, &Want::Refused(TooOld));
     script.add(9, &Want::Pass(&[4])).check_waiting(&[(5, 5.0), (6, 6.0), (7, 7.0), (8, 8.0), (9, 9.0)]);
 }
 
 #[test]
-fn a_step_of_the_whole_window_or_more_passes_everything() {
+fn a_step_of_the_whole_window_or_more_emits_everything() {
     for ahead_ms in [50, 51, 100, 1_000_003, TIME_MAX_MS - 1000] {
         let mut script = Script::new(10, 5, Disallow);
         script.add(50, &NONE).add(30, &Want::Late);
@@ -160,7 +161,7 @@ fn a_step_of_the_whole_window_or_more_passes_everything() {
 
 #[test]
 fn early_times_are_not_too_old() {
-    // A window that reaches before the first time there is: unsigned arithmetic wraps here.
+    // The window reaches before the first valid timestamp: unsigned arithmetic wraps here.
     let mut script = Script::new(10, 600, Disallow);
     script.add(20, &NONE).add(10, &Want::Late).add(30, &NONE).add(5, &Want::Refused(TimestampTaken));
     script.check_waiting(&[(10, 10.0), (20, 20.0), (30, 30.0)]);
@@ -168,7 +169,8 @@ fn early_times_are_not_too_old() {
 
 #[test]
 fn early_groups_in_reverse_are_all_taken() {
-    // Metrictank's PR 2006: window 10, 1..=100 in reversed groups of 5, no error, exactly 90 pass, in order.
+    // Metrictank's PR 2006: window 10, 1..=100 in reversed groups of 5, no error, exactly 90 are emitted, in
+    // order.
     let mut script = Script::new(1, 10, Disallow);
     let mut passed_times = Vec::new();
     for group in 0..20 {
@@ -182,18 +184,18 @@ fn early_groups_in_reverse_are_all_taken() {
 }
 
 #[test]
-fn flush_returns_what_waits_and_starts_anew() {
+fn flush_returns_buffered_samples_and_resets() {
     let mut script = Script::new(10, 3, Disallow);
     assert_eq!(script.flush(), []);
     script.add(50, &NONE).add(70, &NONE).add(55, &Want::Late);
     assert_eq!(script.flush(), [(50, 50.0), (60, 55.0), (70, 70.0)]);
-    // Times before the flush are welcome again, as in a buffer that has never been used.
+    // Timestamps before the flush are accepted again, as in a buffer that has never been used.
     script.check_waiting(&[]).add(10, &NONE).add(20, &NONE).check_waiting(&[(10, 10.0), (20, 20.0)]);
     assert_eq!(script.flush(), [(10, 10.0), (20, 20.0)]);
 }
 
 #[test]
-fn reset_drops_what_waits() {
+fn reset_drops_buffered_samples() {
     let mut script = Script::new(10, 3, Disallow);
     script.add(50, &NONE).add(70, &NONE);
     script.buffer.reset();
@@ -226,7 +228,7 @@ fn times_that_cannot_be_stored_are_refused() {
             script.add(near_ms, &NONE).add(time_ms, &Want::Refused(OutOfBounds));
         }
     }
-    // A multiple of the interval, so that it passes as it came.
+    // A multiple of the interval, so that it is emitted unchanged.
     const EARLIEST: [i64; 1] = [TIME_MIN_MS];
     Script::new(8, 3, Allow).add(TIME_MIN_MS, &NONE).add(TIME_MAX_MS, &Want::Pass(&EARLIEST));
 }

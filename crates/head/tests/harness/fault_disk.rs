@@ -1,5 +1,7 @@
-//! A disk in memory that asks a test before it writes, syncs or removes files.
-//! Holds: what the test does not override goes to the disk below. Not here: power cuts (`MemDisk::crash`).
+//! In-memory disk with test hooks before writes, syncs and removals of files.
+//!
+//! Invariant: operations without a hook go to the underlying disk. Not here: power failures
+//! (`MemDisk::crash`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,14 +10,14 @@ use std::sync::Arc;
 use chronolith_base::disk::{DirEntry, LockGuard};
 use chronolith_base::{Disk, DiskFile, Mapped, MemDisk};
 
-/// What a test makes of an operation on a file or directory.
+/// Hooks of a test for operations on a file or directory.
 pub trait Fault: Send + Sync {
-    /// Runs before a write; an error takes its place.
+    /// Runs before a write; an error replaces it.
     fn before_write(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
 
-    /// Runs before a file is made; an error takes its place.
+    /// Runs before a file is created; an error replaces it.
     fn before_create(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
@@ -23,7 +25,7 @@ pub trait Fault: Send + Sync {
     /// Runs before a read at a position.
     fn before_read(&self, _path: &Path) {}
 
-    /// Runs before a file is mapped; an error takes its place.
+    /// Runs before a file is mapped; an error replaces it.
     fn before_map(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
@@ -40,7 +42,7 @@ pub trait Fault: Send + Sync {
     }
 }
 
-/// See the module.
+/// A disk with hooks.
 pub struct FaultDisk {
     inner: Arc<MemDisk>,
     fault: Arc<dyn Fault>,

@@ -1,4 +1,4 @@
-//! Samples of both kinds for tests of what is stored: random ones, and a text that tells two of them apart.
+//! Samples of both kinds for storage tests: random ones, and a text that identifies each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ pub enum Sample {
     Histogram(Arc<Histogram>),
 }
 
-/// What a sample says, bit for bit; buckets without observations, which chunks fill in, say nothing.
+/// Returns the content of a sample, bit for bit, without empty buckets, which chunks fill in.
 pub fn text(sample: &Sample) -> String {
     match sample {
         Sample::Float(value) => format!("{:016x}", value.to_bits()),
@@ -49,7 +49,7 @@ fn text_of<C: Count + std::fmt::Debug>(kind: char, one: &HistogramOf<C>) -> Stri
     out
 }
 
-/// A sample in eight bytes: the bits of a float, or what tells one histogram from another.
+/// Identifies a sample in eight bytes: the bits of a float, or the hash of a histogram.
 pub fn mark(sample: &Sample) -> u64 {
     match sample {
         Sample::Float(value) => value.to_bits(),
@@ -61,7 +61,7 @@ pub fn mark(sample: &Sample) -> u64 {
     }
 }
 
-/// The marks of columns by time.
+/// Returns the marks of columns by timestamp.
 pub fn marks(columns: &Columns) -> BTreeMap<i64, u64> {
     (0..columns.len()).map(|at| (columns.times[at], mark(&sample_at(columns, at)))).collect()
 }
@@ -73,12 +73,12 @@ fn sample_at(columns: &Columns, at: usize) -> Sample {
     }
 }
 
-/// The texts of columns by time.
+/// Returns the texts of columns by timestamp.
 pub fn texts(columns: &Columns) -> Vec<(i64, String)> {
     (0..columns.len()).map(|at| (columns.times[at], text(&sample_at(columns, at)))).collect()
 }
 
-/// A float, or a histogram that mostly continues those around `level`.
+/// Returns a float, or a histogram that mostly continues those around `level`.
 pub fn random_sample(rng: &Rng, level: u64) -> Sample {
     if rng.below(3) == 0 {
         return Sample::Float(rng.below(4) as f64);

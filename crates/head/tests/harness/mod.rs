@@ -1,4 +1,4 @@
-//! A head on a fake machine, and what it should hold.
+//! A head on a fake machine, and a model of its expected content.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of it")]
 
 pub mod fault_disk;
@@ -19,7 +19,7 @@ use chronolith_model::{
     WriteBatch, WriteOutcome,
 };
 
-/// Where the clock stands.
+/// Current time of the fake clock.
 pub const NOW_MS: i64 = 1_700_000_000_000;
 /// Windows of the tests: short, so that chunks often meet their borders.
 pub const WINDOW_MS: i64 = 100_000;
@@ -28,7 +28,7 @@ pub const WINDOW_MS: i64 = 100_000;
 pub type Model = BTreeMap<(String, Labels), BTreeMap<i64, u64>>;
 
 /// A fake machine.
-pub struct World {
+pub struct TestEnv {
     pub env: Env,
     pub clock: Arc<ManualClock>,
     pub disk: Arc<MemDisk>,
@@ -36,8 +36,8 @@ pub struct World {
     pub limits: TenantLimits,
 }
 
-impl World {
-    pub fn new(seed: u64) -> World {
+impl TestEnv {
+    pub fn new(seed: u64) -> TestEnv {
         let (env, clock, disk) = Env::fake(NOW_MS, seed);
         let options = HeadOptions {
             window_ms: WINDOW_MS,
@@ -47,7 +47,7 @@ impl World {
             sync: SyncMode::Fsync,
             ..HeadOptions::new(PathBuf::from("/data"))
         };
-        World { env, clock, disk, options, limits: TenantLimits::default() }
+        TestEnv { env, clock, disk, options, limits: TenantLimits::default() }
     }
 
     pub fn open(&self) -> (Head, ReplayReport) {
@@ -64,8 +64,8 @@ impl World {
         tenant: &TenantId,
         batch: &WriteBatch,
     ) -> Result<WriteOutcome, WriteError> {
-        let (outcome, ticket) = head.append(tenant, &self.limits, NOW_MS, batch)?;
-        head.wait(ticket)?;
+        let (outcome, position) = head.append(tenant, &self.limits, NOW_MS, batch)?;
+        head.wait(position)?;
         Ok(outcome)
     }
 
@@ -74,11 +74,11 @@ impl World {
     }
 }
 
-/// Deletes durably; gives how many samples were.
+/// Deletes durably; returns the number of deleted samples.
 pub fn delete(head: &Head, name: &str, selectors: &[Vec<Matcher>], range: TimeRange) -> u64 {
     let progress = DeleteProgress::default();
-    let (stats, ticket) = head.delete(&tenant(name), selectors, range, &progress).expect("deleted");
-    head.wait(ticket).expect("durable");
+    let (stats, position) = head.delete(&tenant(name), selectors, range, &progress).expect("deleted");
+    head.wait(position).expect("durable");
     let (done, total) = (progress.series_done, progress.series_total);
     assert_eq!((done.into_inner(), total.into_inner()), (stats.matched_count, stats.matched_count));
     stats.sample_count
@@ -99,21 +99,21 @@ pub fn batch(series: &[(Labels, Vec<(i64, f64)>)]) -> WriteBatch {
     batch
 }
 
-/// All samples of a tenant in `range`, read through `select`; nobody may write meanwhile, since they are read in other
-/// ways as well and compared.
-pub fn read(world: &World, head: &Head, name: &str, matchers: &[Matcher], range: TimeRange) -> Model {
+/// Reads all samples of a tenant in `range` with `select`; there must be no concurrent writes, since they are
+/// read in other ways as well and compared.
+pub fn read(test_env: &TestEnv, head: &Head, name: &str, matchers: &[Matcher], range: TimeRange) -> Model {
     let selector = Selector { matchers, range };
-    let out = read_once(world, head, name, &selector);
-    check_newest(world, head, name, &selector, &out);
-    check_presence(world, head, name, &selector);
-    check_values(world, head, name, &selector, &out);
+    let out = read_once(test_env, head, name, &selector);
+    check_newest(test_env, head, name, &selector, &out);
+    check_presence(test_env, head, name, &selector);
+    check_values(test_env, head, name, &selector, &out);
     out
 }
 
-/// The samples that a selector gives.
-pub fn read_once(world: &World, head: &Head, name: &str, selector: &Selector<'_>) -> Model {
+/// Reads the samples of a selector.
+pub fn read_once(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector<'_>) -> Model {
     let range = selector.range;
-    let found = head.select(&tenant(name), selector, &world.context()).expect("select works");
+    let found = head.reader().select(&tenant(name), selector, &test_env.context()).expect("select works");
     assert!(found.is_sorted_by(|a, b| a.labels < b.labels), "series come sorted, each once");
     let mut out = Model::new();
     for series in found {
@@ -129,9 +129,10 @@ pub fn read_once(world: &World, head: &Head, name: &str, selector: &Selector<'_>
     out
 }
 
-/// Whoever wants the newest samples alone gets those of `all`.
-fn check_newest(world: &World, head: &Head, name: &str, selector: &Selector<'_>, all: &Model) {
-    let found = head.select_newest(&tenant(name), selector, &world.context()).expect("select works");
+/// `select_newest` must return the newest samples of `all`.
+fn check_newest(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector<'_>, all: &Model) {
+    let found =
+        head.reader().select_newest(&tenant(name), selector, &test_env.context()).expect("select works");
     assert!(found.is_sorted_by(|a, b| a.labels < b.labels), "series come sorted, each once");
     let mut newest = BTreeMap::new();
     for series in found {
@@ -146,21 +147,21 @@ fn check_newest(world: &World, head: &Head, name: &str, selector: &Selector<'_>,
     assert_eq!(newest, want, "the newest samples in {:?}", selector.range);
 }
 
-/// Times and staleness of the samples of some series.
+/// Timestamps and staleness of the samples of some series.
 type Marks = Vec<Vec<(i64, bool)>>;
 
-/// Whoever groups series and asks for presence alone gets the groups of all series, and what they have.
-pub fn check_presence(world: &World, head: &Head, name: &str, selector: &Selector<'_>) {
-    let all = head.select(&tenant(name), selector, &world.context()).expect("select works");
+/// `select_presence` must return the groups of all series with their samples.
+pub fn check_presence(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector<'_>) {
+    let all = head.reader().select(&tenant(name), selector, &test_env.context()).expect("select works");
     let choices: [(&[&str], bool); 5] =
         [(&[], true), (&["job"], true), (&["instance", "none"], true), (&["instance"], false), (&[], false)];
     for (names, include) in choices {
         for samples in [SampleNeed::All, SampleNeed::Newest] {
             let projection = Projection { names, include };
             let hints = PresenceHints { samples, projection };
-            let ctx = world.context();
+            let ctx = test_env.context();
             let mut batches =
-                head.select_presence(&tenant(name), selector, &hints, &ctx).expect("select works");
+                head.reader().select_presence(&tenant(name), selector, &hints, &ctx).expect("select works");
             let mut found = Vec::new();
             while batches.next_batch(&mut found).expect("memory answers") {}
             let (groups, order) = groups_of(&found, selector.range, &hints);
@@ -173,8 +174,8 @@ pub fn check_presence(world: &World, head: &Head, name: &str, selector: &Selecto
     }
 }
 
-/// Groups with what their series have; and in order of the first series of each whose newest sample is not
-/// stale.
+/// Returns the groups with the samples of their series, ordered by the first series of each whose newest
+/// sample is not stale.
 fn groups_of(
     all: &[SeriesRead],
     range: TimeRange,
@@ -205,10 +206,11 @@ fn groups_of(
     (groups, order)
 }
 
-/// Values come sorted, each once, and those of all series with samples are among them.
-fn check_values(world: &World, head: &Head, name: &str, selector: &Selector<'_>, all: &Model) {
-    let ctx = world.context();
-    let list = |limit| head.label_values(&tenant(name), "instance", selector, limit, &ctx).expect("listed");
+/// Label values are sorted and distinct, and include those of all series with samples.
+fn check_values(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector<'_>, all: &Model) {
+    let ctx = test_env.context();
+    let list =
+        |limit| head.reader().label_values(&tenant(name), "instance", selector, limit, &ctx).expect("listed");
     let values = list(0);
     assert!(values.is_sorted_by(|a, b| a < b), "{values:?}");
     for (_, labels) in all.keys() {
@@ -219,12 +221,12 @@ fn check_values(world: &World, head: &Head, name: &str, selector: &Selector<'_>,
     assert_eq!(list(2), values[..values.len().min(2)]);
 }
 
-pub fn read_all(world: &World, head: &Head, names: &[&str]) -> Model {
+pub fn read_all(test_env: &TestEnv, head: &Head, names: &[&str]) -> Model {
     let any = [Matcher::new("__name__", MatchOp::Regex, ".*").expect("a pattern")];
-    names.iter().flat_map(|name| read(world, head, name, &any, TimeRange::ALL)).collect()
+    names.iter().flat_map(|name| read(test_env, head, name, &any, TimeRange::ALL)).collect()
 }
 
-/// The part of `model` that lies in `range` and fits.
+/// Returns the part of `model` in `range` that the matchers select.
 pub fn part(model: &Model, name: &str, matchers: &[Matcher], range: TimeRange) -> Model {
     let fits = |key: &(String, Labels)| key.0 == name && matchers.iter().all(|m| m.matches_labels(&key.1));
     let mut out = Model::new();

@@ -44,7 +44,8 @@ impl RequestEncoder {
         compress(&self.body)
     }
 
-    /// Adds a series with labels in the given order (senders sort by name) and `(milliseconds, value)` samples.
+    /// Adds a series with labels in the given order (senders sort by name) and `(milliseconds, value)`
+    /// samples.
     pub fn push_series<'a>(
         &mut self,
         labels: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -259,11 +260,11 @@ pub(crate) fn put_int(out: &mut Vec<u8>, number: u8, value: u64) {
 }
 
 /// How many bytes `put_uvarint` appends.
-fn uvarint_bytes(value: u64) -> usize {
+pub(crate) fn uvarint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-fn tag(number: u8, wire_type: u8) -> u8 {
+pub(crate) fn tag(number: u8, wire_type: u8) -> u8 {
     debug_assert!(number < 16 && wire_type < 8, "a tag of one byte");
     number << 3 | wire_type
 }

@@ -1,7 +1,7 @@
 //! Native histograms: one message for both versions, checked as upstream checks them.
 //!
-//! Holds: a histogram that is invalid is refused alone, in upstream's words; one with more buckets, spans or bounds
-//! than storage takes refuses the request. Custom bounds that do not change are shared.
+//! Holds: a histogram that is invalid is refused alone, in upstream's words; one with more buckets, spans or
+//! bounds than storage takes refuses the request. Custom bounds that do not change are shared.
 
 #[cfg(test)]
 mod tests;
@@ -18,14 +18,6 @@ use chronolith_model::{FloatHistogram, Histogram, IntHistogram, WriteBatch};
 use super::charge::Charge;
 use super::wire::{Cursor, FIXED64, LEN, VARINT};
 use super::{DecodeError, SAMPLE_COUNT_MAX, WireError};
-
-/// What becomes of histograms.
-pub(super) enum HistogramSink<'a> {
-    /// They are checked and counted.
-    Count,
-    /// They go to the batch; their memory is paid for.
-    Keep(Charge<'a>),
-}
 
 /// What a message says, as far as a histogram does not say it itself.
 #[derive(Default)]
@@ -55,7 +47,8 @@ struct Side {
 
 /// Reads histograms of one request.
 pub(super) struct HistogramReader<'a> {
-    sink: HistogramSink<'a>,
+    /// Pays for the memory of histograms.
+    charge: Charge<'a>,
     /// Bounds of the last histogram that had any.
     bounds: Arc<[f64]>,
 }
@@ -63,16 +56,14 @@ pub(super) struct HistogramReader<'a> {
 /// What a series is told about its histograms.
 #[derive(Debug, Default)]
 pub(super) struct HistogramTally {
-    /// Valid ones that are not kept.
-    pub(super) counted: u32,
     /// Those that are refused, and why the first is.
     pub(super) invalid_count: u64,
     pub(super) invalid: Option<HistogramError>,
 }
 
 impl<'a> HistogramReader<'a> {
-    pub(super) fn new(sink: HistogramSink<'a>) -> HistogramReader<'a> {
-        HistogramReader { sink, bounds: Arc::from([]) }
+    pub(super) fn new(charge: Charge<'a>) -> HistogramReader<'a> {
+        HistogramReader { charge, bounds: Arc::from([]) }
     }
 
     /// Reads one histogram of the series that is pushed next.
@@ -92,15 +83,10 @@ impl<'a> HistogramReader<'a> {
                 return Ok(());
             }
         };
-        let HistogramSink::Keep(charge) = &mut self.sink else {
-            // A histogram field takes two bytes at least, so the count stays far below u32::MAX.
-            tally.counted += 1;
-            return Ok(());
-        };
         if batch.times.len() >= SAMPLE_COUNT_MAX {
             return Err(DecodeError::TooMany { what: "samples", limit: SAMPLE_COUNT_MAX });
         }
-        charge.take(histogram.memory_bytes())?;
+        self.charge.take(histogram.memory_bytes())?;
         batch.push_sample(time, histogram.sum(), start);
         let idx = u32::try_from(batch.times.len() - 1).expect("the samples of a request fit u32");
         batch.histograms.push((idx, Arc::new(histogram)));

@@ -1,10 +1,10 @@
 //! Remote write 2.0: a snappy-compressed `io.prometheus.write.v2.Request` becomes a [`WriteBatch`].
 //!
 //! Holds: a series is named by the bytes that remote write 1.0 has for the same labels, so that a sender that
-//! changes its protocol meets the series that are known already; no string is built for a series; what a small
-//! body unfolds to is bounded and paid for before it is written; bytes never panic.
-//! What is wrong with one series (references, no samples) or histogram refuses that alone; what is wrong with the message
-//! refuses the request.
+//! changes its protocol meets the series that are known already; no string is built for a series; what a
+//! small body unfolds to is bounded and paid for before it is written; bytes never panic.
+//! What is wrong with one series (references, no samples) or histogram refuses that alone; what is wrong with
+//! the message refuses the request.
 //! Not here: HTTP headers (`server`); which labels are legal (`head`).
 
 pub mod encode;
@@ -21,7 +21,6 @@ use chronolith_base::Reservation;
 use chronolith_model::WriteBatch;
 
 use super::charge::Charge;
-use super::histogram::HistogramSink;
 use super::{DECOMPRESSED_BYTES_MAX, DecodeError, Refused, decompress};
 use naming::{AsSent, TypeAndUnit};
 
@@ -38,17 +37,19 @@ pub enum SeriesNaming {
     /// Those that it came with.
     #[default]
     AsSent,
-    /// `__type__` and `__unit__` besides, from its metadata, in place of any that it came with. A series whose metadata
-    /// says neither keeps what it has.
+    /// `__type__` and `__unit__` besides, from its metadata, in place of any that it came with. A series
+    /// whose metadata says neither keeps what it has.
     TypeAndUnit,
 }
 
 /// Decompresses `body` and fills `batch` (cleared first), which keeps its memory between calls.
 ///
-/// Labels, metadata and exemplars are unfolded to at most as many bytes as `decompressed_bytes_max`, the limit of
-/// a request that had them written out; `held` grows with them. Native histograms are checked and counted, not kept.
-/// Cost: one pass over the compressed bytes, one over the symbols, one over the series, one copy of the labels of
-/// each series; allocations only for exemplars, metadata, histograms, the table of symbols and growing columns.
+/// Labels, metadata and exemplars are unfolded to at most as many bytes as `decompressed_bytes_max`, the
+/// limit of a request that had them written out; `held` grows with them, `held_histograms` with the memory of
+/// native histograms. Series are named as `naming` says.
+/// Cost: one pass over the compressed bytes, one over the symbols, one over the series, one copy of the
+/// labels of each series; allocations only for exemplars, metadata, histograms, the table of symbols and
+/// growing columns.
 ///
 /// # Errors
 /// [`DecodeError`]; the batch is empty then.
@@ -56,42 +57,17 @@ pub fn decode(
     body: &[u8],
     decompressed_bytes_max: usize,
     held: &mut Reservation,
-    batch: &mut WriteBatch,
-) -> Result<Refused, DecodeError> {
-    decode_into(body, decompressed_bytes_max, held, None, SeriesNaming::AsSent, batch)
-}
-
-/// As [`decode`], but series are named as `naming` says, and native histograms go to the batch; `held_histograms`
-/// grows by their memory.
-///
-/// # Errors
-/// As [`decode`].
-pub fn decode_histograms(
-    body: &[u8],
-    decompressed_bytes_max: usize,
-    held: &mut Reservation,
     held_histograms: &mut Reservation,
-    naming: SeriesNaming,
-    batch: &mut WriteBatch,
-) -> Result<Refused, DecodeError> {
-    decode_into(body, decompressed_bytes_max, held, Some(held_histograms), naming, batch)
-}
-
-fn decode_into(
-    body: &[u8],
-    decompressed_bytes_max: usize,
-    held: &mut Reservation,
-    held_histograms: Option<&mut Reservation>,
     naming: SeriesNaming,
     batch: &mut WriteBatch,
 ) -> Result<Refused, DecodeError> {
     batch.clear();
     let bytes_max = decompressed_bytes_max.min(DECOMPRESSED_BYTES_MAX);
-    let sink = held_histograms.map_or(HistogramSink::Count, |held| HistogramSink::Keep(Charge::new(held)));
+    let charge = Charge::new(held_histograms);
     let mut message = Vec::new();
     let result = decompress(body, bytes_max, &mut message).and_then(|()| match naming {
-        SeriesNaming::AsSent => walk::request::<AsSent>(&message, bytes_max, held, sink, batch),
-        SeriesNaming::TypeAndUnit => walk::request::<TypeAndUnit>(&message, bytes_max, held, sink, batch),
+        SeriesNaming::AsSent => walk::request::<AsSent>(&message, bytes_max, held, charge, batch),
+        SeriesNaming::TypeAndUnit => walk::request::<TypeAndUnit>(&message, bytes_max, held, charge, batch),
     });
     if result.is_err() {
         batch.clear();

@@ -6,7 +6,8 @@
 use chronolith_model::batch::BatchExemplar;
 use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch};
 
-use super::histogram::{HistogramReader, HistogramSink, HistogramTally};
+use super::charge::Charge;
+use super::histogram::{HistogramReader, HistogramTally};
 use super::labels::label;
 use super::wire::{Cursor, FIXED64, LEN, VARINT};
 use super::{
@@ -27,10 +28,10 @@ const TAG_2_VARINT: u8 = 0x10;
 /// fields interrupt, behind its end: into the returned copies, which belong there.
 pub(super) fn request(
     body: &[u8],
-    sink: HistogramSink<'_>,
+    charge: Charge<'_>,
     batch: &mut WriteBatch,
 ) -> Result<(Vec<u8>, Refused), DecodeError> {
-    let reader = HistogramReader::new(sink);
+    let reader = HistogramReader::new(charge);
     let mut walk = Walk { body, copies: Vec::new(), batch, reader, refused: Refused::default() };
     let mut at = Cursor::new(body);
     while !at.is_empty() {
@@ -73,7 +74,6 @@ impl Walk<'_, '_> {
         label_fields(&mut at)?;
         let mut section = section_start..at.offset();
         sample_fields(&mut at, &mut self.batch.times, &mut self.batch.values)?;
-        let mut histogram_count = 0;
         if !at.is_empty() {
             let mut rest = Rest { section, copied: None, tally: HistogramTally::default() };
             self.rest(&mut at, &mut rest)?;
@@ -81,7 +81,6 @@ impl Walk<'_, '_> {
                 Some(start) => self.body.len() + start..self.body.len() + self.copies.len(),
                 None => rest.section,
             };
-            histogram_count = rest.tally.counted;
             self.refused.invalid_histogram_count += rest.tally.invalid_count;
             if let Some(error) = rest.tally.invalid {
                 self.refused.note(|| error.to_string());
@@ -97,7 +96,6 @@ impl Walk<'_, '_> {
         self.batch.series.push(BatchSeries {
             raw: index(section.start)..index(section.end),
             samples: index(sample_start)..index(self.batch.times.len()),
-            histogram_count,
         });
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The admin API of Prometheus (`delete_series`, `clean_tombstones`, `snapshot`), and a switch for compaction.
+//! The admin API of Prometheus (`delete_series`, `clean_tombstones`, `snapshot`), and a switch for
+//! compaction.
 //!
 //! Holds: nothing of it answers unless `--web.enable-admin-api` is set; a request is for its own tenant.
 //! Not here: what is done (`tsdb`).
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
+use chronolith_model::TenantId;
 use chronolith_tsdb::{AdminError, SnapshotHead, Tsdb};
 use serde_json::json;
 
@@ -16,6 +18,7 @@ use super::params::Params;
 use super::series::{selectors, time_range};
 use super::{status, work};
 use crate::app::App;
+use crate::limits::ADMIN_QUEUE_WAIT;
 
 pub(super) async fn delete_series(
     State(app): State<Arc<App>>,
@@ -28,7 +31,8 @@ pub(super) async fn delete_series(
     }
     let range = time_range(&call.params)?;
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
-    run(&app, move |store| store.delete_series(&call.tenant, &selectors, range).map(drop)).await?;
+    let tenant = call.tenant.clone();
+    run(&app, &tenant, move |store| store.delete_series(&call.tenant, &selectors, range).map(drop)).await?;
     Ok(no_content())
 }
 
@@ -37,7 +41,8 @@ pub(super) async fn clean_tombstones(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = open(&app, request).await?;
-    run(&app, move |store| store.clean_tombstones(&call.tenant).map(drop)).await?;
+    let tenant = call.tenant.clone();
+    run(&app, &tenant, move |store| store.clean_tombstones(&call.tenant).map(drop)).await?;
     Ok(no_content())
 }
 
@@ -50,7 +55,8 @@ pub(super) async fn snapshot(
         Some(true) => SnapshotHead::Skip,
         Some(false) | None => SnapshotHead::Include,
     };
-    let made = run(&app, move |store| store.snapshot(&[call.tenant], head)).await;
+    let tenant = call.tenant.clone();
+    let made = run(&app, &tenant, move |store| store.snapshot(&[call.tenant], head)).await;
     let name =
         made.map_err(|error| ApiError::new(error.kind, format!("create snapshot: {}", error.message)))?;
     Ok(status::success(&json!({ "name": name })))
@@ -86,20 +92,16 @@ async fn open(app: &App, request: Request) -> Result<work::Call, ApiError> {
 /// Runs `work` off the async threads; it is not cut short when its client leaves.
 async fn run<T: Send + 'static>(
     app: &Arc<App>,
+    tenant: &TenantId,
     work: impl FnOnce(&Tsdb) -> Result<T, AdminError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let store = app.store()?.clone();
-    match tokio::task::spawn_blocking(move || work(&store)).await {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => {
-            tracing::error!(%error, "a request of the admin API failed");
-            Err(ApiError::new(ErrorKind::Internal, error))
-        }
-        Err(error) => {
-            tracing::error!(%error, "a request of the admin API ended in a panic");
-            Err(ApiError::new(ErrorKind::Internal, "the request failed because of a bug in the server"))
-        }
-    }
+    let class = &app.admission.admin;
+    let done = work::run_to_end(app, class, tenant, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
+    done.map_err(|error| {
+        tracing::error!(%error, "a request of the admin API failed");
+        ApiError::new(ErrorKind::Internal, error)
+    })
 }
 
 /// A switch as Go reads it.

@@ -1,6 +1,6 @@
-//! `features`: what this server can do, by the names of Prometheus's registry of features, which clients look up.
-//! Holds: no name is our own, and what Prometheus has and this server has not is false, or absent where the
-//! list depends on how Prometheus was built (service discovery, templates).
+//! `features`: what this server can do, by the names of Prometheus's registry of features, which clients look
+//! up. Holds: no name is our own, and what Prometheus has and this server has not is false, or absent where
+//! the list depends on how Prometheus was built (service discovery, templates).
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
             "admin": options.admin_api,
             "exclude_alerts": true,
             "label_values_match": true,
-            "lifecycle": true,
+            "lifecycle": options.web.lifecycle,
             "openapi_3.1": false,
             "openapi_3.2": false,
             "otlp_write_receiver": false,

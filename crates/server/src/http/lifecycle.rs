@@ -7,8 +7,12 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
+use chronolith_model::TenantId;
+
 use super::error::text;
+use super::work;
 use crate::app::App;
+use crate::limits::ADMIN_QUEUE_WAIT;
 use crate::metrics::exposition::{self, TextFormat};
 use crate::metrics::gather::gather;
 
@@ -34,11 +38,11 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
             .body(Body::from("Lifecycle API is not enabled."))
             .unwrap_or_default();
     }
-    let shared = app.clone();
-    match tokio::task::spawn_blocking(move || reload_now(&shared)).await {
+    let (class, tenant) = (&app.admission.admin, TenantId::anonymous());
+    match work::run_to_end(&app, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
         Ok(Ok(())) => text(StatusCode::OK, "configuration reloaded"),
         Ok(Err(why)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("failed to reload config: {why}")),
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("failed to reload config: {error}")),
+        Err(error) => error.into_text(),
     }
 }
 
@@ -76,9 +80,9 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let format = TextFormat::negotiate(accept);
-    let printed = tokio::task::spawn_blocking(move || {
+    let printed = work::run_status(&app, move |app| {
         let mut out = Vec::new();
-        exposition::write(&gather(&app), format, &mut out);
+        exposition::write(&gather(app), format, &mut out);
         out
     });
     match printed.await {
@@ -88,6 +92,6 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
             response.headers_mut().insert(header::CONTENT_TYPE, kind);
             response
         }
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Err(error) => error.into_text(),
     }
 }

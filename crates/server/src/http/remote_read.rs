@@ -1,15 +1,16 @@
 //! Remote read: `POST /api/v1/read`.
 //!
-//! Holds: series come sorted, samples bit for bit, staleness markers among them; an answer as one message is complete or
-//! an error; a streamed one that cannot be completed ends the connection instead of the body, so that nobody takes its
-//! part for the whole. Memory of a streamed answer is that of one series and some frames, whatever is read.
-//! Not here: protobuf and snappy (`ingest`), bytes of chunks (the store), the body that is streamed (`stream`).
+//! Holds: series come sorted, samples bit for bit, staleness markers among them; an answer as one message is
+//! complete or an error; a streamed one that cannot be completed ends the connection instead of the body, so
+//! that nobody takes its part for the whole. Memory of a streamed answer is that of one series and some
+//! frames, whatever is read. Not here: protobuf and snappy (`ingest`), bytes of chunks (the store), the body
+//! that is streamed (`stream`).
 
-mod stream;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -21,12 +22,12 @@ use chronolith_ingest::remote_write::DecodeError;
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, SeriesRead, TenantId};
 use chronolith_tsdb::{Tsdb, prometheus_chunks};
 
-use self::stream::Parts;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind};
+use super::stream::{self, Parts, StreamKind};
 use super::work;
 use crate::app::App;
-use crate::limits::{ANSWER_PART_BYTES, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
+use crate::limits::{ANSWER_PART_BYTES, ANSWER_TIMEOUT, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
 use crate::tenant::tenant_of;
 
 /// Media type of a streamed answer, which is compressed chunks already.
@@ -54,19 +55,22 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     let memory_max = store.limits_of(&tenant).query_memory_bytes_max;
     let memory = app.admission.query_memory.of(&tenant, memory_max);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
-    let request = decode(body).await?;
+    let request = decode(app, &tenant, body).await?;
     match request.response {
         ResponseKind::Samples => samples_answer(app, tenant, store, request.queries).await,
-        ResponseKind::StreamedChunks => stream::answer(app, tenant, store, request.queries).await,
+        ResponseKind::StreamedChunks => streamed_answer(app, tenant, store, request.queries).await,
     }
 }
 
-/// Unpacks a request off the async threads: patterns may take a while.
-async fn decode(body: BodyBytes) -> Result<ReadRequest, ApiError> {
-    let decoded =
-        tokio::task::spawn_blocking(move || remote_read::decode(&body.bytes, REMOTE_READ_BYTES_MAX)).await;
-    let bug = |_| ApiError::new(ErrorKind::Internal, "the request failed because of a bug in the server");
-    decoded.map_err(bug)?.map_err(|error| {
+/// Unpacks a request off the async threads, because compiling regular expressions may take a while, with a
+/// permit of its own: only then is it known how the request is answered, and how long it may take.
+async fn decode(app: &Arc<App>, tenant: &TenantId, body: BodyBytes) -> Result<ReadRequest, ApiError> {
+    let wait_max = Duration::from_millis(app.options.query.timeout_ms);
+    let class = &app.admission.remote_read;
+    let decoded = work::run_to_end(app, class, tenant, wait_max, move |_| {
+        remote_read::decode(&body.bytes, REMOTE_READ_BYTES_MAX)
+    });
+    decoded.await?.map_err(|error| {
         let kind = match error {
             ReadRequestError::Body(DecodeError::TooLarge { .. }) => ErrorKind::TooLarge,
             _ => ErrorKind::BadRequest,
@@ -88,11 +92,34 @@ async fn samples_answer(
     });
     let (bytes, held) = done.await?;
     app.metrics.remote_read.messages.add(1);
-    app.metrics.remote_read.bytes.add(bytes.len() as u64);
+    app.metrics.remote_read.message_bytes.add(bytes.len() as u64);
     let mut response = Response::new(body::parts(vec![body::held(bytes, held)]));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("snappy"));
+    Ok(response)
+}
+
+/// Answers with frames.
+async fn streamed_answer(
+    app: &Arc<App>,
+    tenant: TenantId,
+    store: Arc<Tsdb>,
+    queries: Vec<ReadQuery>,
+) -> Result<Response<Body>, ApiError> {
+    let timeout_ms = ANSWER_TIMEOUT.as_secs() * 1000;
+    let admitted = work::admit(app, &app.admission.remote_read, &tenant, timeout_ms).await?;
+    let kind = StreamKind {
+        name: "remote read",
+        content_type: STREAM_CONTENT_TYPE,
+        timeout: ANSWER_TIMEOUT,
+        metrics: |metrics| &metrics.remote_read.stream,
+    };
+    let response = stream::answer(app, admitted, kind, move |app, admitted, parts| {
+        read_frames(app, &*store.queryable(&tenant), &queries, &admitted.ctx, parts)
+    });
+    let response = response.await?;
+    app.metrics.remote_read.streams.add(1);
     Ok(response)
 }
 

@@ -205,9 +205,14 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
 }
 
 /// Sizes for the start page. An endpoint of our own; answers during the replay, too.
-pub(super) async fn storage(State(app): State<Arc<App>>) -> Response<Body> {
+pub(super) async fn storage(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
+    let value = work::run_status(&app, storage_value).await?;
+    Ok(success(&value))
+}
+
+fn storage_value(app: &App) -> Value {
     let stats = app.store.get().map(|store| store.stats()).unwrap_or_default();
-    success(&json!({
+    json!({
         "ready": app.is_ready(),
         "progress": if app.is_ready() { Value::Null } else { Value::from(app.replay_text()) },
         "version": crate::VERSION,
@@ -227,12 +232,13 @@ pub(super) async fn storage(State(app): State<Arc<App>>) -> Response<Body> {
         "walPoisoned": stats.wal_poisoned,
         "diskFull": stats.disk_full,
         "multitenancy": app.options.multitenancy,
-    }))
+    })
 }
 
 /// Where the memory of the process is. An endpoint of our own; answers during the replay, too.
-pub(super) async fn memory(State(app): State<Arc<App>>) -> Response<Body> {
-    success(&Memory::read(&app, MEMORY_TENANTS).to_json())
+pub(super) async fn memory(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
+    let value = work::run_status(&app, |app| Memory::read(app, MEMORY_TENANTS).to_json()).await?;
+    Ok(success(&value))
 }
 
 pub(super) async fn flags(State(app): State<Arc<App>>) -> Response<Body> {

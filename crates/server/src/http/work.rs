@@ -18,7 +18,7 @@ use super::params::Params;
 use crate::admission::{Class, Permit, TenantBudget};
 use crate::app::App;
 use crate::json;
-use crate::limits::{ANSWER_PART_BYTES, FORM_BYTES_MAX, SMALL_QUERY_SLICE_NS};
+use crate::limits::{ANSWER_PART_BYTES, FORM_BYTES_MAX, SMALL_QUERY_SLICE_NS, STATUS_QUEUE_WAIT};
 use crate::request::RequestInfo;
 use crate::small::Candidate;
 use crate::tenant::tenant_of;
@@ -95,7 +95,14 @@ pub(super) struct Admitted {
     pub(super) ctx: ReadContext,
     deadline_ns: u64,
     _memory: Arc<TenantBudget>,
-    _permit: Permit,
+    permit: Option<Permit>,
+}
+
+impl Admitted {
+    /// Gives the permit back; what follows needs no core for long.
+    pub(super) fn release_permit(&mut self) {
+        self.permit = None;
+    }
 }
 
 /// Waits for a permit of `class`. `timeout_ms` counts the wait too.
@@ -112,7 +119,7 @@ pub(super) async fn admit(
     let memory = app.admission.query_memory.of(tenant, limits.query_memory_bytes_max);
     let budget = memory.budget.child("query", app.options.query.memory_bytes_max);
     let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
-    Ok(Admitted { ctx, deadline_ns, _memory: memory, _permit: permit })
+    Ok(Admitted { ctx, deadline_ns, _memory: memory, permit: Some(permit) })
 }
 
 /// Runs `work` on a thread for queries, once there is a permit. `timeout_ms` counts the wait too.
@@ -137,10 +144,10 @@ pub(super) async fn run_as<T: Send + 'static>(
     run_aside(app, admitted, work).await
 }
 
-/// As [`run`], but `work` begins on this thread if `candidate` says that it may be small. It is begun anew if it is not, so
-/// it must do nothing that shows before it ends.
-// PERF: 1000 small instant queries of 100 000 series, a connection each: 8 -> 1 switches of threads a query; with short
-// postings read alone (`head::tables::lookup`) 236 -> 125 ms, 190 -> 80 ms of CPU.
+/// As [`run`], but `work` begins on this thread if `candidate` says that it may be small. It is begun anew if
+/// it is not, so it must do nothing that shows before it ends.
+// PERF: 1000 small instant queries of 100 000 series, a connection each: 8 -> 1 switches of threads a query;
+// with short postings read alone (`head::tables::lookup`) 236 -> 125 ms, 190 -> 80 ms of CPU.
 //   cargo xtask bench queries --only chronolith --long-series 0 --value-series 0 --shapes instant_rules
 pub(super) async fn run_small_first<T: Send + 'static>(
     app: &Arc<App>,
@@ -181,6 +188,36 @@ fn attempt<T>(
     }
     count_end(app, result.as_ref().err());
     Some(result)
+}
+
+/// Runs `work` on a thread of the pool, once there is a permit of `class`. It is not cut short when its
+/// client leaves, and keeps the permit until its end.
+pub(super) async fn run_to_end<T: Send + 'static>(
+    app: &Arc<App>,
+    class: &Class,
+    tenant: &TenantId,
+    wait_max: Duration,
+    work: impl FnOnce(&App) -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let permit = class.acquire(tenant, 0, wait_max).await?;
+    let shared = app.clone();
+    let done = app.query_threads.run(move || {
+        let _permit = permit;
+        work(&shared)
+    });
+    done.await.map_err(|error| {
+        tracing::error!(%error, class = class.name, "a request ended in a panic");
+        ApiError::new(ErrorKind::Internal, "the request failed because of a bug in the server")
+    })
+}
+
+/// Runs `work`, which reads what the server knows of itself: see [`run_to_end`].
+pub(super) async fn run_status<T: Send + 'static>(
+    app: &Arc<App>,
+    work: impl FnOnce(&App) -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let class = &app.admission.status;
+    run_to_end(app, class, &TenantId::anonymous(), STATUS_QUEUE_WAIT, work).await
 }
 
 async fn run_aside<T: Send + 'static>(

@@ -17,7 +17,7 @@ use chronolith_base::{ByteReader, MemoryBudget, Reservation};
 use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused};
 use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
-use chronolith_tsdb::{Tsdb, WriteError};
+use chronolith_tsdb::{Tsdb, WalError, WriteError};
 use tokio::time::Instant;
 
 use self::message::{Message, message_of};
@@ -97,7 +97,8 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     body.held.grow(decompressed.unwrap_or(0).saturating_mul(WRITE_DECODED_FACTOR)).map_err(no_memory)?;
     let shared = app.clone();
-    // The thread goes on when the client leaves: what is half done is finished, and the permits are kept till then.
+    // The thread goes on when the client leaves: what is half done is finished, and the permits are kept till
+    // then.
     let done = tokio::task::spawn_blocking(move || {
         let WritePermits { write: _write, apply } = permits;
         store_body(&shared, &store, &tenant, message, body, &memory.budget, apply)
@@ -170,13 +171,13 @@ fn decode(
     let bytes_max = app.options.write.decompressed_bytes_max;
     let start_ns = app.env.clock.mono_ns();
     let decoded = match message {
-        Message::V1 => remote_write::decode_histograms(&body.bytes, bytes_max, histograms_held, batch),
+        Message::V1 => remote_write::decode(&body.bytes, bytes_max, histograms_held, batch),
         Message::V2 => {
             let naming = match app.options.features.type_and_unit_labels {
                 true => SeriesNaming::TypeAndUnit,
                 false => SeriesNaming::AsSent,
             };
-            v2::decode_histograms(&body.bytes, bytes_max, &mut body.held, histograms_held, naming, batch)
+            v2::decode(&body.bytes, bytes_max, &mut body.held, histograms_held, naming, batch)
         }
     };
     app.metrics.write.decode.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
@@ -230,7 +231,9 @@ fn decode_error(error: DecodeError) -> ApiError {
 
 fn write_error(error: &WriteError) -> ApiError {
     let kind = match error {
-        WriteError::DiskFull | WriteError::NoFileDescriptor | WriteError::Closed => ErrorKind::Unavailable,
+        WriteError::NoFileDescriptor | WriteError::Wal(WalError::DiskFull | WalError::Closed) => {
+            ErrorKind::Unavailable
+        }
         WriteError::HeadFull { .. } => {
             ErrorKind::TooManyRequests { retry_after_s: HEAD_FULL_RETRY_AFTER_SECONDS }
         }
@@ -240,7 +243,7 @@ fn write_error(error: &WriteError) -> ApiError {
         }
         // What can never fit must not be sent again.
         WriteError::NeverFits { .. } | WriteError::BurstExceeded { .. } => ErrorKind::BadRequest,
-        WriteError::Poisoned(_) | WriteError::Metadata(_) => ErrorKind::Internal,
+        WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) => ErrorKind::Internal,
     };
     ApiError::new(kind, error)
 }

@@ -17,6 +17,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     writes(app, &mut sheet);
     queries(app, &mut sheet);
     remote_reads(app, &mut sheet);
+    federation(app, &mut sheet);
     admission(app, &mut sheet);
     memory(app, &mut sheet);
     tenants(app, &mut sheet);
@@ -189,14 +190,23 @@ fn remote_reads(app: &App, sheet: &mut Sheet) {
     let forms = forms.map(|(form, count)| labelled("response_type", form, count.get() as f64)).to_vec();
     sheet.family("remote_read_requests_total", FamilyKind::Counter, "Remote reads by form of answer.", forms);
     let help = "Streamed answers that were cut off by an error or a client that left.";
-    sheet.counter("remote_read_aborted_total", help, read.aborted.get() as f64);
+    sheet.counter("remote_read_aborted_total", help, read.stream.aborted.get() as f64);
     for (name, help, count) in [
         ("remote_read_series_total", "Series sent by remote read.", &read.series),
         ("remote_read_samples_total", "Samples sent by remote read.", &read.samples),
-        ("remote_read_bytes_total", "Bytes of answers to remote read.", &read.bytes),
     ] {
         sheet.counter(name, help, count.get() as f64);
     }
+    let bytes = (read.message_bytes.get() + read.stream.bytes.get()) as f64;
+    sheet.counter("remote_read_bytes_total", "Bytes of answers to remote read.", bytes);
+}
+
+fn federation(app: &App, sheet: &mut Sheet) {
+    let federate = &app.metrics.federate;
+    let help = "Answers to federation that were cut off by an error or a client that left.";
+    sheet.counter("federate_aborted_total", help, federate.aborted.get() as f64);
+    let help = "Bytes of answers to federation, before compression.";
+    sheet.counter("federate_bytes_total", help, federate.bytes.get() as f64);
 }
 
 fn admission(app: &App, sheet: &mut Sheet) {
@@ -327,7 +337,7 @@ fn tsdb_counters(stats: &TsdbStats, sheet: &mut Sheet) {
             stats.wal_spare_missing_count,
         ),
         ("head_samples_appended_total", "Samples accepted by the head.", stats.samples_appended),
-        ("head_samples_late_total", "Samples that came out of order.", stats.samples_late),
+        ("head_samples_late_total", "Samples that came out of order.", stats.samples_out_of_order),
         (
             "head_samples_merged_total",
             "Samples encoded again to merge out-of-order samples into their chunks.",

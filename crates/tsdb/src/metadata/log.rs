@@ -14,7 +14,7 @@ use chronolith_format::metadata::{
     EntriesReader, FILE_HEADER_BYTES, FileHeader, KIND_ENTRIES, put_entry, put_tenant,
 };
 use chronolith_format::wal::{FrameHeader, STRIPE_NONE, Scan, scan_segment_from};
-use chronolith_head::WriteError;
+use chronolith_head::{WalError, WriteError};
 use chronolith_model::{MetadataEntry, TenantId};
 
 use crate::options::OpenError;
@@ -139,7 +139,7 @@ impl LogFile {
     pub(super) fn fail(&mut self, error: &io::Error) -> WriteError {
         self.files = None;
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::DiskFull,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::Wal(WalError::DiskFull),
             _ => WriteError::Metadata(format!("{}: {error}", self.paths[0].display())),
         }
     }

@@ -1,8 +1,8 @@
 //! Windows to blocks, in groups: the files of many small blocks are written first and synced together.
 //!
 //! Holds: a block is complete and named before its samples leave the head. A group has at most one block of a
-//! tenant, so that names of a tenant's blocks ascend in the order of their writing, and is bounded in blocks (each
-//! has four files open) and in bytes.
+//! tenant, so that names of a tenant's blocks ascend in the order of their writing, and is bounded in blocks
+//! (each has four files open) and in bytes.
 //! Not here: which windows are due (`due`), when (`upkeep`).
 
 use std::io;
@@ -100,7 +100,7 @@ impl Tsdb {
             if group.is_full() || group.has(&tenant) {
                 self.publish_group(&mut group, &mut flushed);
             }
-            let snapshot = self.head.snapshot_window(&tenant, range).map_err(FlushError::Head);
+            let snapshot = self.head.windows().snapshot(&tenant, range).map_err(FlushError::Head);
             match snapshot.and_then(|snapshot| self.write_window(&tenant, range, snapshot)) {
                 Ok((window, bytes)) => {
                     group.windows.push(window);
@@ -114,7 +114,7 @@ impl Tsdb {
     }
 
     pub(crate) fn flush_window(&self, tenant: &TenantId, range: TimeRange) -> Result<(), FlushError> {
-        self.write_and_drop(tenant, range, self.head.snapshot_window(tenant, range)?)
+        self.write_and_drop(tenant, range, self.head.windows().snapshot(tenant, range)?)
     }
 
     /// Writes a block of `snapshot`, which is part or all of `range`, and takes its samples out of the head.
@@ -209,13 +209,13 @@ impl Tsdb {
             tracing::info!(%tenant, ulid = %meta.ulid, range.start, range.end, series = meta.stats.num_series,
                 samples = meta.stats.num_samples, ms, "window flushed to a block");
         }
-        self.head.drop_window(snapshot);
+        self.head.windows().drop(snapshot);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Opens a block that was published. One that was complete when the disk failed goes again: the head keeps
-    /// its samples for the next try, and a deletion in between would not know of it.
+    /// Opens a block that was published. One that was complete when the disk failed goes again: the head
+    /// keeps its samples for the next try, and a deletion in between would not know of it.
     fn open_published(
         &self,
         blocks: &TenantBlocks,

@@ -1,9 +1,9 @@
 //! Idle series to blocks: a series that takes no samples leaves memory long before its windows end.
 //!
-//! Holds: as for a window, the block is complete and named before its samples leave the head, and a whole checkpoint
-//! follows at once: what a deletion later takes out of the block must not come back from the log. The leftover blocks
-//! of a window wait for its main block, because nothing that reaches beyond the last closed window is merged.
-//! Not here: how a series is found idle (`head::idle`).
+//! Holds: as for a window, the block is complete and named before its samples leave the head, and a whole
+//! checkpoint follows at once: what a deletion later takes out of the block must not come back from the log.
+//! The leftover blocks of a window wait for its main block, because nothing that reaches beyond the last
+//! closed window is merged. Not here: how a series is found idle (`head::idle`).
 
 use std::sync::atomic::Ordering;
 
@@ -17,8 +17,8 @@ use crate::store::Tsdb;
 const IDLE_PART_MIN: usize = 20;
 
 impl Tsdb {
-    /// Ends a generation of series if that is due, and cuts those that slept through two of them. A series leaves
-    /// after it was idle for `idle_after_ms` to one and a half times that.
+    /// Ends a generation of series if that is due, and cuts those that slept through two of them. A series
+    /// leaves after it was idle for `idle_after_ms` to one and a half times that.
     pub(super) fn cut_idle_due(&self, upkeep: &mut Upkeep, now_ms: i64) {
         let period_ms = self.options.idle_after_ms.div_euclid(2).max(1);
         // The clock may have been set back.
@@ -40,7 +40,7 @@ impl Tsdb {
 
     fn cut_idle(&self, now_ms: i64) -> Result<(), FlushError> {
         let (mut cut_count, mut result) = (0, Ok(()));
-        for idle in self.head.age_series() {
+        for idle in self.head.windows().age_series() {
             // They stay idle; an operator does not wait for all of them.
             if cut_count > 0 && self.compaction.waiting.load(Ordering::SeqCst) > 0 {
                 break;
@@ -59,15 +59,15 @@ impl Tsdb {
             }
         }
         if cut_count > 0 {
-            self.head.checkpoint_newest()?;
+            self.head.checkpointer().checkpoint_newest()?;
         }
         result
     }
 
     fn cut_idle_of(&self, idle: &IdleSeries, now_ms: i64) -> Result<(), FlushError> {
-        let windows = self.head.windows_of(&idle.tenant);
+        let windows = self.head.windows().list_of(&idle.tenant);
         for range in ranges_of(&windows, self.options.small_window_bytes, now_ms) {
-            let snapshot = self.head.snapshot_idle(idle, range)?;
+            let snapshot = self.head.windows().snapshot_idle(idle, range)?;
             if snapshot.series_count() > 0 {
                 self.write_and_drop(&idle.tenant, range, snapshot)?;
             }

@@ -1,7 +1,7 @@
 //! No space left: writes are refused, reads go on, writes come back by themselves.
 
 use chronolith_model::TenantId;
-use chronolith_tsdb::WriteError;
+use chronolith_tsdb::{WalError, WriteError};
 
 use crate::fixture::{Machine, START_MS, write};
 
@@ -31,7 +31,7 @@ fn a_full_disk_refuses_writes_until_there_is_space_and_loses_nothing_acked() {
         }
     }
     let (error, samples) = refused.expect("the disk fills up");
-    assert_eq!(error, WriteError::DiskFull);
+    assert_eq!(error, WriteError::Wal(WalError::DiskFull));
     assert!(tsdb.stats().disk_full);
     let stored = machine.read(&tsdb, &tenant, "full");
     assert!(acked.iter().all(|s| stored.binary_search(s).is_ok()), "reads go on");
@@ -58,9 +58,15 @@ fn a_failed_sync_closes_the_log_for_writing() {
     let tsdb = machine.open();
     write(&tsdb, &tenant, "x", &[(START_MS, 1.0)]).expect("works");
     machine.disk.fail_after(0);
-    assert!(matches!(write(&tsdb, &tenant, "x", &[(START_MS + 1, 2.0)]), Err(WriteError::Poisoned(_))));
+    assert!(matches!(
+        write(&tsdb, &tenant, "x", &[(START_MS + 1, 2.0)]),
+        Err(WriteError::Wal(WalError::Poisoned(_)))
+    ));
     machine.disk.heal();
-    assert!(matches!(write(&tsdb, &tenant, "x", &[(START_MS + 2, 3.0)]), Err(WriteError::Poisoned(_))));
+    assert!(matches!(
+        write(&tsdb, &tenant, "x", &[(START_MS + 2, 3.0)]),
+        Err(WriteError::Wal(WalError::Poisoned(_)))
+    ));
     assert!(tsdb.stats().wal_poisoned);
     machine.disk.crash();
     drop(tsdb);

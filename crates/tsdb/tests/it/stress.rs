@@ -1,5 +1,5 @@
-//! Writers, readers and upkeep at the same time, with kills, power cuts and full disks: what was acknowledged is
-//! there at every moment, in time order, with its value.
+//! Writers, readers and upkeep at the same time, with kills, power cuts and full disks: what was acknowledged
+//! is there at every moment, in time order, with its value.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use chronolith_base::Rng;
 use chronolith_model::TenantId;
-use chronolith_tsdb::{Tsdb, WriteError};
+use chronolith_tsdb::{Tsdb, WalError, WriteError};
 use parking_lot::Mutex;
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
 const WRITER_COUNT: u64 = 4;
-/// Batches that the writers try, all together, between two rounds of upkeep, and how many rounds they may be ahead.
+/// Batches that the writers try, all together, between two rounds of upkeep, and how many rounds they may be
+/// ahead.
 const BATCHES_PER_ROUND: u64 = 20;
 const ROUNDS_AHEAD_MAX: u64 = 4;
 /// Where the writers begin.
@@ -41,7 +42,8 @@ fn below(rng: &Rng, bound: u64) -> i64 {
 }
 
 impl Fleet {
-    /// Writes until told to stop: ascending runs, at times a late sample. A time has one value whenever it comes.
+    /// Writes until told to stop: ascending runs, at times a late sample. A time has one value whenever it
+    /// comes.
     fn run_writer(&self, tsdb: &Tsdb, writer: usize, rng: &Rng) {
         let (tenant, name) = series_of(writer);
         let mut time = BEGIN_MS + below(rng, 30) * HOUR_MS;
@@ -65,7 +67,7 @@ impl Fleet {
                     assert_eq!(outcome.rejected_count(), 0);
                     self.acked[writer].lock().extend(samples.iter().map(|s| (s.0, s.1.to_bits())));
                 }
-                Err(WriteError::DiskFull | WriteError::Poisoned(_)) => std::thread::yield_now(),
+                Err(WriteError::Wal(WalError::DiskFull | WalError::Poisoned(_))) => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
             self.batch_count.fetch_add(1, Ordering::Relaxed);
@@ -120,8 +122,8 @@ fn upkeep(machine: &Machine, tsdb: &Tsdb) {
     tsdb.tick();
 }
 
-/// Queries that ran while windows became blocks, blocks were merged and checkpoints were written could have missed
-/// samples or seen them twice. Every acknowledged sample is there in every answer.
+/// Queries that ran while windows became blocks, blocks were merged and checkpoints were written could have
+/// missed samples or seen them twice. Every acknowledged sample is there in every answer.
 #[test]
 fn readers_see_everything_acked_while_windows_become_blocks() {
     let mut machine = Machine::new(100);

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use super::tally::Tally;
 use super::{Ci, peers};
-use crate::process::{Server, find_program, free_port, run_within};
+use crate::process::{Server, find_program, free_ports, run_within};
 
 /// From the server's first own samples to the first request of the client libraries.
 const CLIENTS_PAUSE: Duration = Duration::from_secs(3);
@@ -18,6 +18,8 @@ const PIP_WITHIN: Duration = Duration::from_secs(240);
 /// The default budgets of writes (512 MiB) and queries (1 GiB), and as much as one of them for all the rest.
 const ABUSE_RSS_MB_MAX: u32 = 2048;
 const CRASH_ROUND_COUNT: u32 = 5;
+/// Ports of the kit `prom-peer`, in a row: sender, reader, federation.
+const PROM_PEER_PORT_COUNT: u16 = 3;
 
 /// Folder of the kits, from the root of the checkout; another one may be named by `CHRONOLITH_KITS`.
 const KIT_DIR: &str = "kits";
@@ -36,6 +38,13 @@ pub(super) fn grafana(ci: &Ci) -> Result<Tally> {
     })
 }
 
+pub(super) fn page(ci: &Ci) -> Result<Tally> {
+    if let Err(why) = peers::need_package("chromium", || find_program("chromium").is_some()) {
+        return Ok(Tally::not_run(&why));
+    }
+    with_server(ci, "page", "check.py", |kit, server| python(ci, kit, &[&server.url()]))
+}
+
 pub(super) fn prom_peer(ci: &Ci) -> Result<Tally> {
     if let Err(why) = peers::need_prometheus() {
         return Ok(Tally::not_run(&why));
@@ -43,8 +52,7 @@ pub(super) fn prom_peer(ci: &Ci) -> Result<Tally> {
     with_server(ci, "prom-peer", "run.sh", |kit, server| {
         let command = ["bash".to_owned(), kit.display().to_string(), server.url()];
         let prometheus = older_prometheus(ci)?.display().to_string();
-        // The kit uses three ports in a row.
-        let port = free_port()?.clamp(1024, 65_000).to_string();
+        let port = free_ports(PROM_PEER_PORT_COUNT)?.to_string();
         judge(ci, &command, &[("PROM", prometheus.as_str()), ("PORT", port.as_str())])
     })
 }
@@ -71,7 +79,7 @@ pub(super) fn crash(ci: &Ci) -> Result<Tally> {
     let rounds = CRASH_ROUND_COUNT.to_string();
     let log = log_dir(ci).join("crash.log");
     std::fs::create_dir_all(log_dir(ci))?;
-    let port = free_port()?.clamp(1024, 65_000).to_string();
+    let port = free_ports(1)?.to_string();
     let log = log.display().to_string();
     python(ci, &kit, &["--launch", &launch, "--rounds", &rounds, "--port", &port, "--log", &log])
 }
@@ -89,7 +97,8 @@ pub(super) fn clients(ci: &Ci) -> Result<Tally> {
         let args = ["--query", &url, "--remote-write", &write, "--metrics", &metrics];
         let mut command = vec![python, kit.display().to_string()];
         command.extend(args.map(str::to_owned));
-        // A client of the kit asks for a range that ends with the last whole second. What is there must be older.
+        // A client of the kit asks for a range that ends with the last whole second. What is there must be
+        // older.
         std::thread::sleep(CLIENTS_PAUSE);
         judge(ci, &command, &[])
     })

@@ -89,3 +89,45 @@ fn forged_blocks_are_errors() {
 fn equal_items_cost_a_head() {
     assert_eq!(estimate_bits(&[7; 100]), BLOCK_HEAD_BITS);
 }
+
+/// A block as the search alone writes it.
+fn searched(items: &[i64]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_searched(items, &mut out);
+    out
+}
+
+#[test]
+fn a_block_that_is_not_searched_has_the_plan_of_the_search() {
+    let rng = Rng::from_seed(3);
+    let (mut excluded_count, rounds) = (0, if cfg!(miri) { 300 } else { 60_000 });
+    for _ in 0..rounds {
+        let len = 1 + rng.below(BLOCK_ITEMS as u64) as usize;
+        let width = rng.below(65) as u32;
+        let any = |width: u32| rng.next_u64().checked_shr(64 - width).unwrap_or(0);
+        let base = any(rng.below(65) as u32).cast_signed();
+        // Uniform, halves with fewer bits, sums of several, a few outliers, few distinct ones.
+        let shape = rng.below(5);
+        let outlier_part = 2 + rng.below(60);
+        let item = || match shape {
+            0 => any(width),
+            1 => any(width) & any(width),
+            2 => (0..4).map(|_| any(width) / 4).sum(),
+            3 if rng.below(outlier_part) == 0 => any(width),
+            3 => any(width.saturating_sub(rng.below(12) as u32)),
+            _ => rng.below(1 + u64::from(width)),
+        };
+        let items: Vec<i64> = (0..len).map(|_| base.wrapping_add(item().cast_signed())).collect();
+        let mut written = Vec::new();
+        put_block(&items, &mut written);
+        let (low, high) = (items.iter().min().copied().unwrap(), items.iter().max().copied().unwrap());
+        let width = width_of(distance(low, high));
+        if width <= BUCKETS_LOG {
+            continue;
+        }
+        assert_eq!(written, searched(&items), "{items:?}");
+        let unpatched = Plan::unpatched(len, low, width);
+        excluded_count += u32::from(Histogram::of(&items, low, width).excludes_savings(unpatched));
+    }
+    assert!(excluded_count > rounds / 10, "only {excluded_count} blocks are not searched");
+}

@@ -1,5 +1,5 @@
-//! Millions of random adds against a sorted map that follows the description word by word.
-//! A failure names its seed; each seed has its own rule, its own disorder and its own gaps.
+//! Millions of random adds against a sorted map that implements the description literally.
+//! A failure prints its seed; each seed has its own rule, disorder and gaps.
 
 use std::collections::BTreeMap;
 
@@ -58,10 +58,10 @@ fn check(seed: u64) {
     let mut buffer = ReorderBuffer::new(rule);
     let mut passed = vec![Sample::EMPTY; window_len];
     let as_pairs = |samples: &[Sample]| samples.iter().map(|s| (s.time_ms, s.value)).collect::<Vec<_>>();
-    // Around 0 as often as elsewhere: that is where unsigned times wrap.
+    // Around 0 as often as elsewhere: there unsigned timestamps wrap.
     let mut now_ms = [0, 1, -span_ms, 1_700_000_000_123][rng.below(4) as usize];
-    // Few gaps or many, little disorder or much.
-    let (gap_odds, late_span_ms) = (1 + rng.below(20), 1 + rng.below(2 * rule.span_ms()));
+    // Few or many gaps, little or much disorder.
+    let (gap_odds, ooo_span_ms) = (1 + rng.below(20), 1 + rng.below(2 * rule.span_ms()));
     let mut passed_last_ms = i64::MIN;
     for step in 0..ADDS_PER_SEED {
         now_ms += match rng.below(4 * gap_odds) {
@@ -69,7 +69,7 @@ fn check(seed: u64) {
             1..4 => pick(4 * rule.interval_ms()),
             _ => interval_ms,
         };
-        let time_ms = if rng.below(3) == 0 { now_ms } else { now_ms - pick(late_span_ms) };
+        let time_ms = if rng.below(3) == 0 { now_ms } else { now_ms - pick(ooo_span_ms) };
         let want = model.add(time_ms, step as f64);
         let got = buffer.add(time_ms, step as f64, &mut passed);
         assert_eq!(got, want, "seed {seed}, step {step}, time {time_ms}");
@@ -94,7 +94,7 @@ fn check(seed: u64) {
 }
 
 #[test]
-fn random_adds_do_what_a_sorted_map_does() {
+fn random_adds_match_a_sorted_map() {
     println!("seeds 0..{SEED_COUNT}, {ADDS_PER_SEED} adds each");
     for seed in 0..SEED_COUNT {
         check(seed);

@@ -9,7 +9,8 @@ use super::*;
 use crate::remote_write::encode::{RequestEncoder, compress, put_histogram};
 use crate::remote_write::tests::{field, samples_of, slow_histogram};
 use crate::remote_write::v2::encode::{RequestEncoder as RequestEncoder2, SeriesExtras};
-use crate::remote_write::{decode_histograms, new_batch, parse_labels};
+use crate::remote_write::v2::{self, SeriesNaming};
+use crate::remote_write::{decode, new_batch, parse_labels};
 
 const LIMIT: usize = 32 << 20;
 const GOLDEN_V1: &[u8] = include_bytes!("../../../testdata/remote_write/request-1.0.bin");
@@ -65,7 +66,7 @@ fn golden() -> [Sent; 3] {
 #[test]
 fn golden_histograms_are_read_as_they_were_written() {
     let mut batch = new_batch();
-    decode_histograms(&compress(GOLDEN_V1), LIMIT, &mut reservation(), &mut batch).unwrap();
+    decode(&compress(GOLDEN_V1), LIMIT, &mut reservation(), &mut batch).unwrap();
     for (name, want) in golden() {
         let of_name = |raw: &[u8]| {
             let mut labels = LabelsBuilder::new();
@@ -76,7 +77,6 @@ fn golden_histograms_are_read_as_they_were_written() {
         let found = batch.histograms_of(series);
         let found = found.iter().map(|(idx, histogram)| (batch.times[*idx as usize], histogram));
         assert!(found.eq(want.iter().map(|(time, _, histogram)| (*time, histogram))), "{name}");
-        assert_eq!(series.histogram_count, 0);
     }
     assert_eq!(batch.histograms.len(), 5);
 }
@@ -107,15 +107,8 @@ fn encoders_write_histograms_as_prometheus_does() {
     }
     let mut batch = new_batch();
     let (mut held, mut held_histograms) = (reservation(), reservation());
-    super::super::v2::decode_histograms(
-        &two.compressed(),
-        LIMIT,
-        &mut held,
-        &mut held_histograms,
-        super::super::v2::SeriesNaming::AsSent,
-        &mut batch,
-    )
-    .unwrap();
+    v2::decode(&two.compressed(), LIMIT, &mut held, &mut held_histograms, SeriesNaming::AsSent, &mut batch)
+        .unwrap();
     let found = batch.histograms.iter().map(|(_, histogram)| histogram.clone()).collect::<Vec<_>>();
     let want = golden().into_iter().flat_map(|(_, samples)| samples.into_iter().map(|(_, _, h)| h));
     assert_eq!(found, want.collect::<Vec<_>>());
@@ -130,18 +123,20 @@ fn check_invalid(histogram: &Histogram, want: &str) {
     let mut one = RequestEncoder::new();
     one.push_histograms([("__name__", "h")], &[(1, histogram.clone()), (2, good.clone())]);
     let mut batch = new_batch();
-    let refused = decode_histograms(&one.compressed(), LIMIT, &mut reservation(), &mut batch).unwrap();
+    let refused = decode(&one.compressed(), LIMIT, &mut reservation(), &mut batch).unwrap();
     assert_eq!((refused.invalid_histogram_count, refused.first.as_deref()), (1, Some(want)));
     assert_eq!(batch.times, [2]);
     let mut two = RequestEncoder2::new();
     let histograms = [(1, 0, histogram), (2, 0, good)];
     let extras = SeriesExtras { histograms: &histograms, ..SeriesExtras::default() };
     two.push_series([("__name__", "h")], &[], &extras);
-    let refused = crate::remote_write::v2::decode(&two.compressed(), LIMIT, &mut reservation(), &mut batch);
+    let naming = SeriesNaming::AsSent;
+    let (mut held, mut held_histograms) = (reservation(), reservation());
+    let refused = v2::decode(&two.compressed(), LIMIT, &mut held, &mut held_histograms, naming, &mut batch);
     let refused = refused.unwrap();
     let want = format!(r#"{want} for series {{__name__="h"}}"#);
     assert_eq!((refused.invalid_histogram_count, refused.first), (1, Some(want)));
-    assert_eq!((batch.times.len(), batch.series[0].histogram_count), (0, 1));
+    assert_eq!(batch.times, [2]);
 }
 
 #[test]
@@ -206,7 +201,7 @@ fn finer_schemas_are_made_coarser_before_they_are_checked() {
     let mut one = RequestEncoder::new();
     one.push_histograms([("__name__", "h")], &[(1, Arc::new(Histogram::Int(fine)))]);
     let mut batch = new_batch();
-    decode_histograms(&one.compressed(), LIMIT, &mut reservation(), &mut batch).unwrap();
+    decode(&one.compressed(), LIMIT, &mut reservation(), &mut batch).unwrap();
     let Histogram::Int(found) = &*batch.histograms[0].1 else { panic!("an integer histogram") };
     assert_eq!((found.schema, &found.positive), (8, &side(&[(1, 2)], vec![3, 3])));
 }
@@ -215,9 +210,8 @@ fn finer_schemas_are_made_coarser_before_they_are_checked() {
 fn parts_have_limits_and_memory_is_paid_for() {
     let check = |histogram: &[u8], want: &str| {
         let body = compress(&field(1, 2, &field(4, 2, histogram)));
-        let error = decode_histograms(&body, LIMIT, &mut reservation(), &mut new_batch()).unwrap_err();
+        let error = decode(&body, LIMIT, &mut reservation(), &mut new_batch()).unwrap_err();
         assert_eq!(error.to_string(), want);
-        assert!(crate::remote_write::decode(&body, LIMIT, &mut new_batch()).is_err());
     };
     check(&[0x42, 0].repeat(SPAN_COUNT_MAX + 1), "histogram has more than 65536 spans");
     check(&[0x48, 0].repeat(BUCKET_COUNT_MAX + 1), "histogram has more than 65536 buckets");
@@ -232,7 +226,7 @@ fn parts_have_limits_and_memory_is_paid_for() {
     let body = compress(&field(1, 2, &[0x22, 0].repeat(100_000)));
     let budget = MemoryBudget::new("write", 4 << 20);
     let mut held = budget.reserve(0).unwrap();
-    let error = decode_histograms(&body, LIMIT, &mut held, &mut new_batch()).unwrap_err().to_string();
+    let error = decode(&body, LIMIT, &mut held, &mut new_batch()).unwrap_err().to_string();
     assert!(error.starts_with("write memory limit of 4194304 bytes reached"), "{error}");
 }
 
@@ -244,7 +238,7 @@ fn bounds_that_do_not_change_are_shared() {
     let mut one = RequestEncoder::new();
     one.push_histograms([("__name__", *name)], &samples);
     let mut batch = new_batch();
-    decode_histograms(&one.compressed(), LIMIT, &mut reservation(), &mut batch).unwrap();
+    decode(&one.compressed(), LIMIT, &mut reservation(), &mut batch).unwrap();
     let bounds = |at: usize| match &*batch.histograms[at].1 {
         Histogram::Int(histogram) => histogram.custom_values.clone(),
         Histogram::Float(_) => panic!("an integer histogram"),
@@ -303,7 +297,7 @@ fn random_histograms_are_read_as_the_slow_decoder_reads_them() {
     for _ in 0..50_000 {
         let message = random_fields(&rng);
         let body = compress(&field(1, 2, &field(4, 2, &message)));
-        let found = decode_histograms(&body, LIMIT, &mut reservation(), &mut batch).ok();
+        let found = decode(&body, LIMIT, &mut reservation(), &mut batch).ok();
         let want = slow_histogram(&message);
         assert_eq!(found.is_some(), want.is_some(), "{message:02x?}");
         let (Some(refused), Some(want)) = (found, want) else { continue };

@@ -24,7 +24,8 @@ fn reservation() -> Reservation {
 }
 
 fn decode_plain(body: &[u8], batch: &mut WriteBatch) -> Result<Refused, DecodeError> {
-    decode(&compress(body), LIMIT, &mut reservation(), batch)
+    let naming = SeriesNaming::AsSent;
+    decode(&compress(body), LIMIT, &mut reservation(), &mut reservation(), naming, batch)
 }
 
 type Pairs = Vec<(String, String)>;
@@ -219,42 +220,30 @@ fn said_of(batch: &WriteBatch, refused: &Refused) -> Said {
 #[track_caller]
 fn check_body(body: &[u8], batch: &mut WriteBatch) -> bool {
     let want = slow_request(body);
-    let got = decode_histograms(
-        &compress(body),
-        LIMIT,
-        &mut reservation(),
-        &mut reservation(),
-        SeriesNaming::AsSent,
-        batch,
-    )
-    .ok()
-    .map(|refused| said_of(batch, &refused));
+    let got = decode_plain(body, batch).ok().map(|refused| said_of(batch, &refused));
     assert_eq!(got, want, "body {body:02x?}");
-    // Only counted, histograms are as many.
-    let kept = batch.histograms.len() as u64;
-    if decode_plain(body, batch).is_ok() {
-        let counted = batch.series.iter().map(|series| u64::from(series.histogram_count)).sum::<u64>();
-        assert_eq!((batch.histograms.len(), counted), (0, kept));
-    }
     want.is_some()
 }
 
 #[test]
 fn the_golden_request_names_its_series_as_version_one_does() {
     let (mut one, mut two) = (new_batch(), new_batch());
-    crate::remote_write::decode(&compress(GOLDEN_V1), LIMIT, &mut one).unwrap();
+    let mut held = reservation();
+    crate::remote_write::decode(&compress(GOLDEN_V1), LIMIT, &mut held, &mut one).unwrap();
+    assert!(held.bytes() > 0, "histograms are paid for");
     assert_eq!(decode_plain(GOLDEN_V2, &mut two), Ok(Refused::default()));
     assert_eq!(one.series.len(), 8);
     for (a, b) in one.series.iter().zip(&two.series) {
         assert_eq!(one.raw_of(a), two.raw_of(b), "the key of the raw bytes is the same");
-        assert_eq!((&a.samples, a.histogram_count), (&b.samples, b.histogram_count));
+        assert_eq!(a.samples, b.samples);
     }
     assert_eq!(one.source.protocol, two.source.protocol);
     let bits = |batch: &WriteBatch| batch.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
     assert_eq!((&one.times, bits(&one), &one.exemplars), (&two.times, bits(&two), &two.exemplars));
+    assert_eq!(one.histograms, two.histograms);
     let t0 = 1_700_000_000_000i64;
     assert_eq!(two.times[..4], [t0, t0 + 15_000, t0 + 30_000, -5]);
-    assert_eq!(two.start_times, [t0 - 1000, 0, t0 - 1000, 0, 0, 0, 0]);
+    assert_eq!(two.start_times[..7], [t0 - 1000, 0, t0 - 1000, 0, 0, 0, 0]);
     assert_eq!(one.start_times, []);
     let entries = two.metadata.iter();
     let entries = entries.map(|e| (&*e.metric, e.kind.as_str(), &*e.help, &*e.unit)).collect::<Vec<_>>();
@@ -267,21 +256,8 @@ fn the_golden_request_names_its_series_as_version_one_does() {
     ];
     assert_eq!(entries, want);
     assert!(check_body(GOLDEN_V2, &mut two));
-    // With histograms, both versions fill the same columns; only the second says when counters began.
-    let mut held = reservation();
-    crate::remote_write::decode_histograms(&compress(GOLDEN_V1), LIMIT, &mut held, &mut one).unwrap();
-    decode_histograms(
-        &compress(GOLDEN_V2),
-        LIMIT,
-        &mut reservation(),
-        &mut held,
-        SeriesNaming::AsSent,
-        &mut two,
-    )
-    .unwrap();
-    assert_eq!((&one.times, bits(&one), &one.histograms), (&two.times, bits(&two), &two.histograms));
+    // Both versions fill the same columns; only the second says when counters began.
     assert_eq!((one.times.len(), one.histograms.len()), (12, 5));
-    assert!(held.bytes() > 0, "histograms are paid for");
     assert_eq!(two.start_times[7..], [t0 - 7, 0, 0, 0, 0]);
 }
 
@@ -360,7 +336,7 @@ fn fields_may_come_in_any_order_and_numbers_unpacked() {
     assert!(check_body(&body, &mut batch));
     let want = labels_of(&[("__name__", "up")]);
     assert!(batch.series.iter().all(|series| batch.raw_of(series) == want));
-    assert_eq!((batch.times.len(), batch.series[3].histogram_count), (3, 2));
+    assert_eq!((batch.times.len(), batch.histograms_of(&batch.series[3]).len()), (5, 2));
 }
 
 #[test]
@@ -477,10 +453,12 @@ fn what_symbols_unfold_to_is_bounded_and_paid_for() {
     let few = compress(&request_of(&[&text], &vec![series.clone(); 30]));
     let budget = MemoryBudget::new("write", 4 << 20);
     let mut held = budget.reserve(0).unwrap();
-    let error = decode(&few, LIMIT, &mut held, &mut new_batch()).unwrap_err().to_string();
+    let (mut unused, naming) = (reservation(), SeriesNaming::AsSent);
+    let error =
+        decode(&few, LIMIT, &mut held, &mut unused, naming, &mut new_batch()).unwrap_err().to_string();
     assert!(error.starts_with("write memory limit of 4194304 bytes reached"), "{error}");
     let mut held = reservation();
-    decode(&few, LIMIT, &mut held, &mut new_batch()).unwrap();
+    decode(&few, LIMIT, &mut held, &mut unused, naming, &mut new_batch()).unwrap();
     assert!(held.bytes() > 2 * 3_000_000, "{} bytes are paid for", held.bytes());
     // Help texts unfold as labels do.
     let named = |i: u8| [vec![0x0a, 2, 1, 2 + i], sample_of(1), vec![0x2a, 4, 0x08, 1, 0x18, 2]].concat();
@@ -530,7 +508,8 @@ fn random_requests_are_read_as_the_slow_decoder_reads_them() {
         let mut body = vec![0u8; rng.below(64) as usize];
         rng.fill(&mut body);
         check_body(&body, &mut batch);
-        let _ = decode(&body, LIMIT, &mut reservation(), &mut batch);
+        let _ =
+            decode(&body, LIMIT, &mut reservation(), &mut reservation(), SeriesNaming::AsSent, &mut batch);
     }
 }
 
@@ -566,7 +545,7 @@ fn families_are_named_as_version_one_names_them() {
 fn named(request: &RequestEncoder) -> Vec<String> {
     let (mut held, mut histograms, mut batch) = (reservation(), reservation(), new_batch());
     let naming = SeriesNaming::TypeAndUnit;
-    decode_histograms(&request.compressed(), LIMIT, &mut held, &mut histograms, naming, &mut batch).unwrap();
+    decode(&request.compressed(), LIMIT, &mut held, &mut histograms, naming, &mut batch).unwrap();
     let labels = |series| {
         let mut builder = LabelsBuilder::new();
         parse_labels(batch.raw_of(series), &mut builder).unwrap();
@@ -615,7 +594,7 @@ fn named_by_type_and_unit_a_request_says_the_same_but_for_the_labels() {
     let (mut plain, mut named) = (new_batch(), new_batch());
     let (mut held, mut histograms) = (reservation(), reservation());
     let mut decode = |naming, batch: &mut WriteBatch| {
-        decode_histograms(&compress(GOLDEN_V2), LIMIT, &mut held, &mut histograms, naming, batch).unwrap()
+        decode(&compress(GOLDEN_V2), LIMIT, &mut held, &mut histograms, naming, batch).unwrap()
     };
     assert_eq!(decode(SeriesNaming::AsSent, &mut plain), decode(SeriesNaming::TypeAndUnit, &mut named));
     assert_eq!(

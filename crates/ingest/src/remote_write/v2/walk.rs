@@ -17,7 +17,8 @@ use super::labels::LabelRefs;
 use super::naming::Naming;
 use super::symbols::Symbols;
 use super::{REFS_SHOWN_MAX, Unfolded};
-use crate::remote_write::histogram::{HistogramReader, HistogramSink, HistogramTally};
+use crate::remote_write::charge::Charge;
+use crate::remote_write::histogram::{HistogramReader, HistogramTally};
 use crate::remote_write::labels::parse_labels;
 use crate::remote_write::wire::{Cursor, FIXED64, LEN, VARINT};
 use crate::remote_write::{
@@ -40,7 +41,7 @@ pub(super) fn request<N: Naming>(
     body: &[u8],
     bytes_max: usize,
     held: &mut Reservation,
-    sink: HistogramSink<'_>,
+    charge: Charge<'_>,
     batch: &mut WriteBatch,
 ) -> Result<Refused, DecodeError> {
     let symbols = Symbols::find(body)?;
@@ -53,7 +54,7 @@ pub(super) fn request<N: Naming>(
         last: LabelRefs::default(),
         exemplar: LabelRefs::default(),
         families: Families::default(),
-        reader: HistogramReader::new(sink),
+        reader: HistogramReader::new(charge),
         refused: Refused::default(),
     };
     let mut at = Cursor::new(body);
@@ -153,7 +154,6 @@ impl Walk<'_, '_> {
         batch.series.push(BatchSeries {
             raw: index(marks.raw)..index(batch.raw.len()),
             samples: index(marks.samples)..index(batch.times.len()),
-            histogram_count: content.histograms.counted,
         });
         Ok(())
     }
@@ -186,10 +186,8 @@ impl Walk<'_, '_> {
         let batch = &mut *self.batch;
         self.refused.series_count += 1;
         let kept = batch.histograms.len() - marks.histograms;
-        let histograms = &content.histograms;
         self.refused.sample_count += (batch.times.len() - marks.samples - kept) as u64;
-        self.refused.histogram_count +=
-            kept as u64 + u64::from(histograms.counted) + histograms.invalid_count;
+        self.refused.histogram_count += kept as u64 + content.histograms.invalid_count;
         self.refused.exemplar_count +=
             (batch.exemplars.len() - marks.exemplars) as u64 + content.bad_exemplar_count;
         self.refused.note(|| why);
@@ -211,9 +209,7 @@ impl Walk<'_, '_> {
         if let Some(fault) = content.metadata.fault(symbol_count) {
             return Some(format!("parsing metadata for series {}: {fault}", refs_text(&self.labels.refs)));
         }
-        let histograms = &content.histograms;
-        let has_histograms = histograms.counted > 0 || histograms.invalid.is_some();
-        if self.batch.times.len() == marks.samples && !has_histograms {
+        if self.batch.times.len() == marks.samples && content.histograms.invalid.is_none() {
             let series = label_text(self.batch.raw.get(marks.raw..).unwrap_or(&[]));
             let what = "TimeSeries must contain at least one sample or histogram for series";
             return Some(format!("{what} {series}"));

@@ -271,6 +271,6 @@ async fn a_stream_stops_when_its_client_leaves() {
     // The only place is free again as soon as the thread notices.
     let (status, _, all) = send(&server, asked()).await;
     assert_eq!((status.as_u16(), frames_of(&all).len()), (200, 400));
-    assert_eq!(server.app.metrics.remote_read.aborted.get(), 1);
+    assert_eq!(server.app.metrics.remote_read.stream.aborted.get(), 1);
     assert_eq!(server.app.admission.query_memory.total.used_bytes(), 0, "all memory is given back");
 }

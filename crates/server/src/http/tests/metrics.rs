@@ -3,10 +3,15 @@
 
 use std::collections::BTreeSet;
 
+use std::task::Poll;
+
 use axum::body::Body;
 use axum::http::Request;
 
+use chronolith_model::TenantId;
+
 use super::{Fixture, NOW_MS, Pairs};
+use crate::limits::{STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR};
 use crate::metrics::exposition::{Family, FamilyKind};
 use crate::metrics::gather::gather;
 use crate::scrape;
@@ -88,6 +93,51 @@ async fn times_of_the_head_are_those_of_samples() {
         (head["minTime"].as_i64(), head["maxTime"].as_i64()),
         (Some(NOW_MS - 7_000_123), Some(NOW_MS - 60_000))
     );
+}
+
+/// Each request for `/metrics` took a thread of its own, of those that writes need too.
+#[tokio::test]
+async fn many_requests_for_metrics_share_a_few_threads() {
+    let server = Fixture::ready();
+    // The permits are taken: everybody waits.
+    let admission = &server.app.admission;
+    let mut permits = Vec::new();
+    for _ in 0..STATUS_CONCURRENCY {
+        let wait_max = std::time::Duration::from_secs(60);
+        let permit = admission.status.acquire(&TenantId::anonymous(), 0, wait_max).await;
+        permits.push(permit.expect("free"));
+    }
+    let mut asked: Vec<_> = (0..200).map(|_| Box::pin(server.get("/metrics"))).collect();
+    for answer in &mut asked {
+        assert!(poll_once(answer.as_mut()).is_pending());
+    }
+    assert_eq!((admission.status.queue.waiting(), server.app.query_threads.thread_count()), (200, 0));
+    assert!(
+        gather(&server.app)
+            .iter()
+            .any(|family| { family.name == "chronolith_status_waiting" && family.samples[0].value == 200.0 })
+    );
+    // Beyond the queue requests are refused, and say when to come again.
+    let left = STATUS_CONCURRENCY * STATUS_QUEUE_FACTOR - 200;
+    let mut more: Vec<_> = (0..=left).map(|_| Box::pin(server.get("/metrics"))).collect();
+    let refused = more.iter_mut().filter_map(|answer| match poll_once(answer.as_mut()) {
+        Poll::Ready(answer) => Some((answer.status.as_u16(), answer.headers.contains_key("retry-after"))),
+        Poll::Pending => None,
+    });
+    assert_eq!(refused.collect::<Vec<_>>(), [(503, true)]);
+    drop((permits, more));
+    let mut thread_count_max = 0;
+    for answer in asked {
+        assert_eq!(answer.await.status.as_u16(), 200);
+        thread_count_max = thread_count_max.max(server.app.query_threads.thread_count());
+    }
+    // A permit is given back shortly before its thread is idle.
+    assert!(thread_count_max <= 4 * STATUS_CONCURRENCY, "{thread_count_max} threads");
+}
+
+/// Polls once, with a waker that does nothing.
+fn poll_once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
 }
 
 /// Grafana's builder showed no type for the server's own metrics: they had no metadata.

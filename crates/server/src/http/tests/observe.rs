@@ -94,8 +94,8 @@ fn write_request(tenant: Option<&str>, samples: &[(i64, f64)]) -> Request<Body> 
 async fn refused_samples_leave_one_line_per_reason_tenant_and_ten_seconds() {
     let (server, clock) = server(|options| options.multitenancy = true);
     let lines = Lines::default();
-    // With a single subscriber in the process, `tracing` asks that of whatever thread comes first to a line of code
-    // whether the line is wanted; other tests have none.
+    // With a single subscriber in the process, `tracing` asks that of whatever thread comes first to a line
+    // of code whether the line is wanted; other tests have none.
     let _second = tracing::Dispatch::new(Lines::default());
     let _log = tracing::subscriber::set_default(lines.clone());
     let far = NOW_MS + 86_400_000;
@@ -270,9 +270,38 @@ async fn features_have_the_keys_of_prometheus() {
         "without",
     ];
     assert_eq!(keys("promql"), promql);
-    assert!(features["api"].get("remote_read").is_none());
+    let api = [
+        "admin",
+        "exclude_alerts",
+        "label_values_match",
+        "lifecycle",
+        "openapi_3.1",
+        "openapi_3.2",
+        "otlp_write_receiver",
+        "query_cost",
+        "query_stats",
+        "query_warnings",
+        "remote_write_receiver",
+        "search",
+        "time_range_labels",
+        "time_range_series",
+    ];
+    assert_eq!(keys("api"), api);
     assert_eq!(features["promql_functions"]["rate"], true);
     assert_eq!(features["promql_functions"]["info"], false);
     assert_eq!(features["promql_operators"]["limitk"], false);
     assert_eq!(keys("promql_operators").len(), 35);
+}
+
+/// `lifecycle` was true on servers that refuse `/-/reload` with 403.
+#[tokio::test]
+async fn features_follow_the_switches_of_the_apis() {
+    for is_on in [false, true] {
+        let server = Fixture::with(|options| {
+            options.web.lifecycle = is_on;
+            options.admin_api = is_on;
+        });
+        let api = server.get("/api/v1/features").await.json()["data"]["api"].clone();
+        assert_eq!((&api["lifecycle"], &api["admin"]), (&is_on.into(), &is_on.into()));
+    }
 }

@@ -1,0 +1,128 @@
+//! A real disk whose operations an observer sees: benchmarks measure the store from outside, so that binaries
+//! of all versions are measured alike.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use chronolith_base::disk::{DirEntry, LockGuard};
+use chronolith_base::{Disk, DiskFile, Mapped, RealDisk};
+
+/// Sees the operations of an [`ObservedDisk`].
+pub(crate) trait DiskObserver: Send + Sync {
+    /// A file is created.
+    fn creates_file(&self) {}
+    /// A directory is synced.
+    fn syncs_dir(&self) {}
+    /// Observer of a file that is opened or created; `None` if its operations are of no interest.
+    fn observe_file(&self, path: &Path) -> Option<Box<dyn FileObserver>>;
+}
+
+/// Sees the operations of one open file.
+pub(crate) trait FileObserver: Send + Sync {
+    /// Before `bytes` are written at `offset`.
+    fn writes(&self, _bytes: &[u8], _offset: u64) {}
+    /// After a sync.
+    fn synced(&self) {}
+}
+
+/// The real disk, seen by an observer.
+pub(crate) struct ObservedDisk {
+    inner: RealDisk,
+    observer: Arc<dyn DiskObserver>,
+}
+
+impl ObservedDisk {
+    pub(crate) fn new(inner: RealDisk, observer: Arc<dyn DiskObserver>) -> ObservedDisk {
+        ObservedDisk { inner, observer }
+    }
+
+    fn observed(&self, path: &Path, inner: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
+        match self.observer.observe_file(path) {
+            Some(observer) => Box::new(ObservedFile { inner, observer }),
+            None => inner,
+        }
+    }
+}
+
+struct ObservedFile {
+    inner: Box<dyn DiskFile>,
+    observer: Box<dyn FileObserver>,
+}
+
+impl DiskFile for ObservedFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.observer.writes(bytes, offset);
+        self.inner.write_at(bytes, offset)
+    }
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_at(out, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.inner.allocate(len)
+    }
+    fn start_writeback(&self) {
+        self.inner.start_writeback();
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        let done = self.inner.sync_data();
+        self.observer.synced();
+        done
+    }
+}
+
+impl Disk for ObservedDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.observer.creates_file();
+        Ok(self.observed(path, self.inner.create(path)?))
+    }
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(self.observed(path, self.inner.open(path)?))
+    }
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.inner.open_read(path)
+    }
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.inner.read(path)
+    }
+    fn map(&self, path: &Path) -> io::Result<Mapped> {
+        self.inner.map(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.inner.list(dir)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.inner.exists(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.hard_link(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_file(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_dir_all(path)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.observer.syncs_dir();
+        self.inner.sync_dir(dir)
+    }
+    fn free_bytes(&self, path: &Path) -> Option<u64> {
+        self.inner.free_bytes(path)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
+        self.inner.lock(path)
+    }
+}

@@ -1,0 +1,246 @@
+//! Reads decimal-delta chunks from untrusted bytes.
+//!
+//! Holds: no read is outside of the bytes; bits missing at the end read as zeros and are an error before the
+//! sample that they belong to is emitted; times ascend strictly. Nothing is allocated.
+
+use chronolith_base::bytes::unzigzag;
+use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::{Columns, TimeRange};
+
+use super::rice::{QUOTIENT_MAX, RiceParameter, WIDTH_BITS, WIDTH_MAX};
+use super::scale::INTEGER_LIMIT;
+use super::{DecimalDeltaState, HEADER_BYTES, Scale};
+
+/// Bits that a word has at least: of 64, up to 7 have been read before.
+const WORD_BITS: u32 = 57;
+const WHAT: &str = "decimal-delta chunk";
+
+/// Iterator over the samples of a chunk; it ends after the first error.
+#[derive(Clone)]
+pub struct Samples<'a> {
+    bytes: &'a [u8],
+    scale: Scale,
+    /// Samples that the header counts, and those that were read.
+    count: u16,
+    read_count: u16,
+    rice: RiceParameter,
+    /// Bits that were read.
+    bit_len: u32,
+    t: i64,
+    t_delta: u64,
+    integer: i64,
+}
+
+impl<'a> Samples<'a> {
+    /// Reads the header of `bytes`.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for fewer bytes than a header, and for an unknown scale or Rice parameter.
+    pub fn new(bytes: &'a [u8]) -> Result<Samples<'a>, DecodeError> {
+        let Some((&[high, low, scale, rice], _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+            let left = bytes.len();
+            return Err(DecodeError::Short { what: WHAT, offset: 0, needed: HEADER_BYTES, left });
+        };
+        let invalid = |what, offset, found| {
+            let expected = "a code of this version";
+            DecodeError::Invalid { what, offset, expected, found: u64::from(found) }
+        };
+        Ok(Samples {
+            bytes,
+            scale: Scale::from_code(scale).ok_or(invalid("decimal-delta scale", 2, scale))?,
+            count: u16::from_be_bytes([high, low]),
+            read_count: 0,
+            rice: RiceParameter::from_byte(rice).ok_or(invalid("Rice parameter", 3, rice))?,
+            bit_len: 8 * HEADER_BYTES as u32,
+            t: 0,
+            t_delta: 0,
+            integer: 0,
+        })
+    }
+
+    /// State after the last sample that was read.
+    pub(super) fn state(&self) -> DecimalDeltaState {
+        let mut state = DecimalDeltaState::with_rice(self.scale, self.rice);
+        state.0.bit_len = self.bit_len;
+        state.0.count = self.read_count;
+        state.0.t = self.t;
+        state.0.t_delta = self.t_delta;
+        state.0.value_bits = self.integer.cast_unsigned();
+        state
+    }
+
+    // PERF: inlined into the loop of `decode`, and one load for time and value: 13.4 -> 8.6 ns per sample.
+    //   cargo run --release -p chronolith-format --example decimal_delta_speed
+    #[inline]
+    fn read(&mut self) -> Result<(i64, f64), DecodeError> {
+        let (time, integer) = match self.read_count {
+            0 => self.read_first()?,
+            1 => self.read_second()?,
+            _ => self.read_tail()?,
+        };
+        if self.bit_len as usize > 8 * self.bytes.len() {
+            return Err(self.short());
+        }
+        if self.read_count > 0 && time <= self.t {
+            return Err(self.invalid("decimal-delta time", "a later time", time.cast_unsigned()));
+        }
+        if integer.unsigned_abs() >= INTEGER_LIMIT.unsigned_abs() {
+            return Err(self.invalid("decimal-delta value", "at most 51 bits", integer.cast_unsigned()));
+        }
+        self.t = time;
+        self.integer = integer;
+        self.read_count += 1;
+        Ok((time, self.scale.value_of(integer)))
+    }
+
+    #[cold]
+    fn read_first(&mut self) -> Result<(i64, i64), DecodeError> {
+        let mut reader = ByteReader::at(self.bytes, HEADER_BYTES);
+        let time = unzigzag(reader.uvarint(WHAT)?);
+        let integer = unzigzag(reader.uvarint(WHAT)?);
+        self.bit_len = 8 * reader.offset() as u32;
+        Ok((time, integer))
+    }
+
+    #[cold]
+    fn read_second(&mut self) -> Result<(i64, i64), DecodeError> {
+        let mut reader = ByteReader::at(self.bytes, (self.bit_len / 8) as usize);
+        self.t_delta = reader.uvarint(WHAT)?;
+        self.bit_len = 8 * reader.offset() as u32;
+        Ok((self.next_time(), self.next_integer()?))
+    }
+
+    /// Third sample and later: one word holds both codes unless one of them is long.
+    #[inline]
+    fn read_tail(&mut self) -> Result<(i64, i64), DecodeError> {
+        let word = self.word();
+        let (dod, time_bits) = match word.leading_ones() {
+            0 => (0, 1),
+            1 => (field(word, 2, 6), 8),
+            2 => (field(word, 3, 12), 15),
+            3 => (field(word, 4, 20), 24),
+            _ => {
+                self.bit_len += 4;
+                let dod = (self.read_bits(32) << 32 | self.read_bits(32)).cast_signed();
+                self.t_delta = self.t_delta.wrapping_add_signed(dod);
+                return Ok((self.next_time(), self.next_integer()?));
+            }
+        };
+        self.t_delta = self.t_delta.wrapping_add_signed(dod);
+        self.bit_len += time_bits;
+        let (code, low_bits) = (word << time_bits, self.rice.low_bits());
+        let quotient = code.leading_ones();
+        let code_bits = quotient + 1 + low_bits;
+        if quotient >= QUOTIENT_MAX || time_bits + code_bits > WORD_BITS {
+            return Ok((self.next_time(), self.next_integer()?));
+        }
+        self.bit_len += code_bits;
+        self.rice.adapt(quotient);
+        Ok((self.next_time(), self.integer + unzigzag(short_code_value(code, quotient, low_bits))))
+    }
+
+    fn next_time(&self) -> i64 {
+        self.t.wrapping_add_unsigned(self.t_delta)
+    }
+
+    /// The next bits of the chunk from the top of a word, at least [`WORD_BITS`]; zeros after the end.
+    #[inline]
+    fn word(&self) -> u64 {
+        let at = (self.bit_len / 8) as usize;
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let word =
+            rest.first_chunk::<8>().map_or_else(|| word_of_tail(rest), |word| u64::from_be_bytes(*word));
+        word << (self.bit_len % 8)
+    }
+
+    /// The next `count` bits, 1 to 56.
+    fn read_bits(&mut self, count: u32) -> u64 {
+        let bits = self.word() >> (u64::BITS - count);
+        self.bit_len += count;
+        bits
+    }
+
+    /// The integer whose code is next, of any length.
+    #[cold]
+    fn next_integer(&mut self) -> Result<i64, DecodeError> {
+        let word = self.word();
+        let (quotient, low_bits) = (word.leading_ones().min(QUOTIENT_MAX), self.rice.low_bits());
+        self.rice.adapt(quotient);
+        if quotient < QUOTIENT_MAX {
+            self.bit_len += quotient + 1 + low_bits;
+            return Ok(self.integer + unzigzag(short_code_value(word, quotient, low_bits)));
+        }
+        self.bit_len += QUOTIENT_MAX;
+        let width = self.read_bits(WIDTH_BITS) as u32;
+        if !(1..=WIDTH_MAX).contains(&width) {
+            return Err(self.invalid("decimal-delta width", "1 to 53 bits", u64::from(width)));
+        }
+        // Both are below 2^53, so the sum cannot overflow; nor can it above.
+        Ok(self.integer + unzigzag(self.read_bits(width)))
+    }
+
+    #[cold]
+    fn short(&self) -> DecodeError {
+        let (offset, needed) = (self.bytes.len(), (self.bit_len as usize).div_ceil(8) - self.bytes.len());
+        DecodeError::Short { what: WHAT, offset, needed, left: 0 }
+    }
+
+    #[cold]
+    fn invalid(&self, what: &'static str, expected: &'static str, found: u64) -> DecodeError {
+        DecodeError::Invalid { what, offset: (self.bit_len / 8) as usize, expected, found }
+    }
+}
+
+impl Iterator for Samples<'_> {
+    type Item = Result<(i64, f64), DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.read_count >= self.count {
+            return None;
+        }
+        let sample = self.read();
+        if sample.is_err() {
+            self.count = 0;
+        }
+        Some(sample)
+    }
+}
+
+/// `width` bits of a word after its first `prefix_bits`, as a signed number.
+fn field(word: u64, prefix_bits: u32, width: u32) -> i64 {
+    (word << prefix_bits).cast_signed() >> (u64::BITS - width)
+}
+
+/// Value of the code at the top of `word`: `quotient` ones, a zero, `low_bits` below 64.
+fn short_code_value(word: u64, quotient: u32, low_bits: u32) -> u64 {
+    // Two shifts right, as none by 64 is defined.
+    u64::from(quotient) << low_bits | (word << (quotient + 1)) >> 1 >> (63 - low_bits)
+}
+
+/// Up to seven bytes at the end of a chunk, followed by zeros.
+#[cold]
+fn word_of_tail(tail: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.iter_mut().zip(tail).for_each(|(to, from)| *to = *from);
+    u64::from_be_bytes(bytes)
+}
+
+/// Appends the samples of `bytes` in `range` to `out`.
+///
+/// # Errors
+/// [`DecodeError`] if the chunk ends early, has an unknown code, an integer beyond the limit, or times that
+/// do not ascend; the samples before have been appended.
+pub fn decode(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
+    for sample in Samples::new(bytes)? {
+        let (time, value) = sample?;
+        if time >= range.end {
+            break;
+        }
+        if time >= range.start {
+            out.times.push(time);
+            out.values.push(value);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! Reads: series and samples for queries, label lists, windows and snapshots for flushes.
+//!
+//! Invariant: no lock is held while samples are decoded.
+
+pub(crate) mod label_lists;
+pub(crate) mod presence;
+pub(crate) mod select;
+pub(crate) mod snapshot;
+pub(crate) mod source;

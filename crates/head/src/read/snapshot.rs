@@ -1,0 +1,230 @@
+//! Snapshot of a window for a flush: seals its open chunks, then reads its series in label order.
+//!
+//! Invariant: a snapshot is all chunks of the window whose [`ChunkRef`] is before its end; references ascend,
+//! so samples that arrive later are never part of it and never removed with it. Locks are held for a page of
+//! series at a time.
+//! Not here: dropping it (`evict::drop_window`).
+
+use std::sync::Arc;
+
+use chronolith_base::Disk;
+use chronolith_base::sync::MutexGuard;
+use chronolith_format::kinds;
+use chronolith_format::starts::{self, StartRun};
+use chronolith_format::xor::EncodedChunk;
+use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, TenantId, TimeRange};
+
+use crate::index::ids::IdUse;
+use crate::index::tables::sort_by_labels;
+use crate::index::tenant::TenantHead;
+use crate::options::HeadError;
+use crate::read::source::{
+    HeadChunk, RecentFiles, copy_chunks, copy_histograms, merge_chunks, overlapping_len,
+};
+use crate::series::sealed::ChunkRef;
+use crate::series::stripe::Stripe;
+use crate::series::{SeriesStore, page_runs};
+use crate::state::HeadState;
+
+/// One series of a snapshot.
+pub struct WindowSeries {
+    /// Labels of the series.
+    pub labels: Labels,
+    /// Its chunks with start timestamps: ascending, disjoint, one sample per timestamp. Empty if all are
+    /// damaged.
+    pub chunks: Vec<EncodedChunk>,
+    /// One [`HeadError::Corrupt`] per damaged chunk, which is left out.
+    pub damages: Vec<HeadError>,
+}
+
+/// Chunks of one window of one tenant.
+pub struct WindowSnapshot {
+    pub(crate) tenant: Arc<TenantHead>,
+    series: Arc<SeriesStore>,
+    window: TimeRange,
+    /// Series with chunks in the window, in label order.
+    pub(crate) ids: Vec<u32>,
+    end: ChunkRef,
+    _ids: IdUse,
+}
+
+/// Takes the chunks of `tenant` in `window`; implements [`crate::HeadWindows::snapshot`].
+pub(crate) fn snapshot_window(
+    state: &HeadState,
+    tenant: &TenantId,
+    window: TimeRange,
+) -> Result<WindowSnapshot, HeadError> {
+    let tenant = state.index.tenant_or_create(tenant, || state.env.rng.next_u64()).ok_or_else(|| {
+        HeadError::Corrupt { path: state.options.dir.clone(), what: "too many tenants".to_owned() }
+    })?;
+    let _ids = state.index.ids.use_ids();
+    let all = tenant.series_ids();
+    take_window(state, tenant, window, &all, |_, _| true)
+}
+
+/// Takes the chunks in `window` of those of `series` (ascending) that `is_wanted` accepts. The caller keeps
+/// the ids in use.
+pub(crate) fn take_window(
+    state: &HeadState,
+    tenant: Arc<TenantHead>,
+    window: TimeRange,
+    series: &[u32],
+    is_wanted: impl Fn(&Stripe, u32) -> bool,
+) -> Result<WindowSnapshot, HeadError> {
+    let _ids = state.index.ids.use_ids();
+    let mut cx = state.series.replay_context();
+    let mut ids = Vec::new();
+    for run in page_runs(series) {
+        let mut stripe = state.series.lock(run[0]);
+        for &id in run {
+            let Some(record) = stripe.series(id).filter(|_| is_wanted(&stripe, id)) else { continue };
+            if !record.open.is_none() && window.contains(record.open_min) {
+                stripe.seal_open(&mut cx, id);
+            }
+            state.series.merge_out_of_order_in_slices(&mut stripe, &mut cx, id, window);
+            stripe.merge_out_of_order(&mut cx, id, window);
+            stripe.seal_histograms(&mut cx, id, window);
+            let Some(record) = stripe.series(id) else { continue };
+            let has_floats = stripe.sealed_chunks.list(record.sealed).any(|n| window.contains(n.min_time));
+            if has_floats || stripe.has_sealed_histograms(id, window) {
+                ids.push(id);
+            }
+        }
+        MutexGuard::unlock_fair(stripe);
+        tenant.windows.lock().merge(&mut cx.windows, i64::MAX);
+        // Sealed chunks must not pile up in memory.
+        state.write_sealed_if_many()?;
+    }
+    let end = state.series.store.end();
+    state.write_sealed()?;
+    {
+        // Rebuilding the index renumbers its pairs, so it must not run during the sort.
+        let _alone = state.maintenance.lock();
+        sort_by_labels(&tenant.tables, &mut ids);
+    }
+    Ok(WindowSnapshot { tenant, series: state.series.clone(), window, ids, end, _ids })
+}
+
+impl WindowSnapshot {
+    /// Returns the tenant of the window.
+    #[must_use]
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant.id
+    }
+
+    /// Returns the time range of the window.
+    #[must_use]
+    pub fn window(&self) -> TimeRange {
+        self.window
+    }
+
+    /// Returns the number of series with samples in the window.
+    #[must_use]
+    pub fn series_count(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Returns the series in label order with their chunks. Chunks that overlap no other are returned as they
+    /// are, the rest is encoded again. A damaged chunk is left out and reported; an I/O error fails the call.
+    /// Samples that were merged with out-of-order ones since the snapshot are missing here and stay in the
+    /// head after a drop.
+    pub fn series(&self) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
+        self.series_of(|chunk_ref, min_time| self.holds(chunk_ref, min_time))
+    }
+
+    /// As [`WindowSnapshot::series`], plus the chunks sealed since, so that no sample from the time of the
+    /// snapshot is missing. For copies of a window that stays in the head.
+    pub fn series_with_later(&self) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
+        self.series_of(|_, min_time| self.window.contains(min_time))
+    }
+
+    fn series_of(
+        &self,
+        is_part: impl Fn(ChunkRef, i64) -> bool,
+    ) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
+        let mut builder = LabelsBuilder::new();
+        self.ids.iter().filter_map(move |&id| {
+            let labels = self.tenant.tables.read().labels(id, &mut builder)?;
+            match self.chunks(id, &is_part) {
+                Ok((chunks, damages)) if chunks.is_empty() && damages.is_empty() => None,
+                Ok((chunks, damages)) => Some(Ok(WindowSeries { labels, chunks, damages })),
+                Err(error) => Some(Err(error)),
+            }
+        })
+    }
+
+    /// Returns true if a sealed chunk that starts at `min_time` is part of the snapshot.
+    pub(crate) fn holds(&self, chunk_ref: ChunkRef, min_time: i64) -> bool {
+        self.window.contains(min_time) && chunk_ref < self.end
+    }
+
+    fn chunks(
+        &self,
+        id: u32,
+        is_part: impl Fn(ChunkRef, i64) -> bool,
+    ) -> Result<(Vec<EncodedChunk>, Vec<HeadError>), HeadError> {
+        let stripe = self.series.lock(id);
+        let Some(record) = stripe.series(id) else { return Ok(Default::default()) };
+        let mut chunks = Vec::new();
+        let mut files = RecentFiles::new(&self.series.store);
+        copy_chunks(&stripe, &mut files, record, self.window, &mut chunks);
+        copy_histograms(&stripe, &mut files, id, self.window, &mut chunks);
+        let starts = stripe.copy_starts(id, self.window);
+        drop(stripe);
+        chunks.sort_by_key(HeadChunk::min_time);
+        chunks
+            .retain(|chunk| chunk.chunk_ref().is_some_and(|chunk_ref| is_part(chunk_ref, chunk.min_time())));
+        let disk = &*self.series.env.disk;
+        match encode_all(disk, &chunks, &starts) {
+            Err(QueryError::Corrupt { .. }) => {}
+            all => return all.map(|out| (out, Vec::new())).map_err(from_query),
+        }
+        let mut damages = Vec::new();
+        for idx in (0..chunks.len()).rev() {
+            match chunks[idx].decode(disk, TimeRange::ALL, &mut Columns::default()) {
+                Ok(()) => {}
+                Err(damage @ QueryError::Corrupt { .. }) => {
+                    damages.push(from_query(damage));
+                    chunks.remove(idx);
+                }
+                Err(error) => return Err(from_query(error)),
+            }
+        }
+        let out = encode_all(disk, &chunks, &starts).map_err(from_query)?;
+        Ok((out, damages))
+    }
+}
+
+/// Encodes the samples of sealed chunks of one series, oldest first, with their start timestamps.
+fn encode_all(
+    disk: &dyn Disk,
+    chunks: &[HeadChunk],
+    starts: &[StartRun],
+) -> Result<Vec<EncodedChunk>, QueryError> {
+    let mut out = Vec::with_capacity(chunks.len());
+    let mut rest = chunks;
+    while !rest.is_empty() {
+        let (group, others) = rest.split_at(overlapping_len(rest));
+        rest = others;
+        if let [one] = group
+            && starts.is_empty()
+            && let Some(chunk) = one.sealed(disk)?
+        {
+            out.push(chunk);
+            continue;
+        }
+        let mut samples = Columns::default();
+        merge_chunks(disk, group, TimeRange::ALL, &mut samples)?;
+        starts::fill(starts, 0, &mut samples);
+        kinds::encode(&samples, &mut out);
+    }
+    Ok(out)
+}
+
+fn from_query(error: QueryError) -> HeadError {
+    match error {
+        QueryError::Io { path, error } => HeadError::Io { path: path.into(), error },
+        QueryError::Corrupt { path, what } => HeadError::Corrupt { path: path.into(), what },
+        other => HeadError::Corrupt { path: "chunks".into(), what: other.to_string() },
+    }
+}

@@ -1,0 +1,67 @@
+//! Overlapping chunks are merged on read; checked against a map.
+
+use std::collections::BTreeMap;
+
+use chronolith_base::{Env, Rng};
+use chronolith_format::xor::{HEADER_BYTES, SAMPLE_BYTES_MAX, XorState};
+
+use super::*;
+
+fn open_chunk(samples: &[(i64, f64)]) -> HeadChunk {
+    let mut bytes = vec![0; HEADER_BYTES + samples.len() * SAMPLE_BYTES_MAX + 64];
+    let mut state = XorState::new();
+    samples.iter().for_each(|&(time, value)| state.append(&mut bytes, time, value));
+    bytes.truncate(state.byte_len());
+    let (min_time, max_time) = (samples[0].0, samples[samples.len() - 1].0);
+    HeadChunk::Open { bytes: bytes.into(), min_time, max_time, count: samples.len() as u16 }
+}
+
+fn ooo_chunk(samples: &BTreeMap<i64, f64>) -> HeadChunk {
+    let mut columns = Columns::default();
+    samples.iter().for_each(|(&time, &value)| columns.push(time, value));
+    HeadChunk::OutOfOrder(Box::new(columns))
+}
+
+#[test]
+fn out_of_order_samples_are_merged_by_time() {
+    let (env, _, _) = Env::fake(0, 1);
+    for seed in 0..2000 {
+        let rng = Rng::from_seed(seed);
+        let (mut chunks, mut want, mut time) = (Vec::new(), BTreeMap::new(), 0);
+        for _ in 0..rng.below(4) {
+            let mut samples = Vec::new();
+            for _ in 0..1 + rng.below(60) {
+                time += 1 + rng.below(20) as i64;
+                samples.push((time, time as f64));
+            }
+            want.extend(samples.iter().copied());
+            chunks.push(open_chunk(&samples));
+        }
+        let ooo_count = 1 + rng.below(50);
+        let ooo: BTreeMap<i64, f64> =
+            (0..ooo_count).map(|at| (rng.below(time as u64 + 30) as i64 - 10, -(at as f64))).collect();
+        want.extend(&ooo);
+        chunks.push(ooo_chunk(&ooo));
+        chunks.sort_by_key(HeadChunk::min_time);
+        assert!(ooo_alone(&chunks).is_some());
+        let start = rng.below(time as u64 + 1) as i64 - 5;
+        let ranges = [TimeRange::ALL, TimeRange::new(start, start + rng.below(200) as i64)];
+        for range in ranges {
+            let mut found = Columns::default();
+            found.push(i64::MIN, 0.5);
+            merge_chunks(&*env.disk, &chunks, range, &mut found).expect("chunks are readable");
+            let found: Vec<(i64, f64)> = found.times.into_iter().zip(found.values).skip(1).collect();
+            let want: Vec<(i64, f64)> =
+                want.iter().filter(|(time, _)| range.contains(**time)).map(|(t, v)| (*t, *v)).collect();
+            assert_eq!(found, want, "seed {seed}, {range:?}");
+        }
+    }
+}
+
+#[test]
+fn overlapping_chunks_are_not_taken_for_out_of_order_samples() {
+    let ooo = || ooo_chunk(&BTreeMap::from([(15, 1.0)]));
+    assert!(ooo_alone(&[open_chunk(&[(10, 1.0), (20, 1.0)]), ooo()]).is_some());
+    assert!(ooo_alone(&[open_chunk(&[(10, 1.0), (20, 1.0)]), open_chunk(&[(20, 1.0)]), ooo()]).is_none());
+    assert!(ooo_alone(&[open_chunk(&[(10, 1.0)]), ooo(), ooo()]).is_none());
+}

@@ -1,0 +1,348 @@
+//! Loads the series file, then determines which of its series are live.
+//!
+//! Invariant: a series is live if its slice has it, or if it is younger than that slice; of two live series
+//! with the same labels the older had left the head before the younger was created, so the younger one is
+//! kept.
+
+use std::sync::Arc;
+
+use chronolith_base::hash::HashMap;
+use chronolith_base::{Disk, DiskFile, Env};
+use chronolith_format::definitions::{
+    FILE_HEADER_BYTES, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, SeriesReader, raw_keys,
+};
+use chronolith_format::wal::FRAME_HEADER_BYTES;
+use chronolith_model::TenantId;
+use chronolith_wal::FrameStream;
+use parking_lot::Mutex;
+
+use super::copies;
+use super::files::CheckpointFiles;
+use super::slices::{LoadedSlices, discard};
+use super::threads::replay_thread_count;
+use crate::checkpoint::{DefinitionsFile, definitions_path, slice_of};
+use crate::index::ids::IdMark;
+use crate::index::series_keys::SeriesKeyCache;
+use crate::index::tables::LoadScratch;
+use crate::index::tenant::{TenantHead, Tenants};
+use crate::options::HeadError;
+use crate::recovery::progress::ReplayReport;
+use crate::series::SeriesStore;
+use crate::series::page_runs;
+use crate::series::stripe::stripe_of;
+use crate::series::windows::WindowTally;
+
+/// Result of loading the series file.
+pub(super) struct LoadedDefinitions {
+    pub(super) file: DefinitionsFile,
+    /// The last mark.
+    pub(super) mark: Mark,
+    /// Above all ids of the file.
+    pub(super) next_id: u32,
+    /// Set if there is a file and all of it could be read.
+    pub(super) is_whole: bool,
+    pub(super) series_keys: Vec<(u128, u32)>,
+    pub(super) bytes: u64,
+    pub(super) notes: Vec<String>,
+    /// Damaged copies of which the other one is whole.
+    pub(super) repaired: Vec<String>,
+}
+
+impl LoadedDefinitions {
+    /// Records that something could not be read: the WAL may still have it.
+    fn note_loss(&mut self) {
+        (self.is_whole, self.file.is_broken) = (false, true);
+        self.mark.sequence = 0;
+    }
+}
+
+/// Loads the newest series file that is whole, or else the newest one.
+pub(super) fn load(
+    env: &Env,
+    files: &CheckpointFiles,
+    tenants: &Mutex<Tenants>,
+) -> Result<LoadedDefinitions, HeadError> {
+    let mut loaded = LoadedDefinitions {
+        file: DefinitionsFile::none(),
+        mark: Mark::default(),
+        next_id: 0,
+        is_whole: false,
+        series_keys: Vec::new(),
+        bytes: 0,
+        notes: Vec::new(),
+        repaired: Vec::new(),
+    };
+    let Some(copy) = copies::choose(env, files, &mut loaded.repaired)? else { return Ok(loaded) };
+    let newest = files.definitions.last_key_value().map_or(copy.generation, |(&newest, _)| newest);
+    (loaded.file.generation, loaded.is_whole) = (newest, true);
+    loaded.file.is_broken = !copy.is_mirrored;
+    let (path, disk) = (&copy.path, &*env.disk);
+    if let Some(damage) = &copy.header_damage {
+        loaded.notes.push(format!("{}: {damage}", path.display()));
+    }
+    reserve(env, &copy.counts, tenants);
+    let mut stream = FrameStream::open(disk, path, files.key, FILE_HEADER_BYTES)?;
+    let round = load_frames(env, &mut stream, tenants, &mut loaded)?;
+    for damage in stream.damage.iter().filter(|d| d.followed) {
+        let (offset, len) = (damage.offset, damage.len);
+        loaded
+            .notes
+            .push(format!("{}: damaged at offset {offset}: {len} bytes are left out", path.display()));
+        loaded.note_loss();
+    }
+    loaded.bytes = stream.end;
+    loaded.next_id = loaded.next_id.max(loaded.mark.next_id);
+    if loaded.is_whole {
+        // Appended by an unfinished checkpoint; the WAL has the same records, and the next checkpoint writes
+        // them again.
+        loaded.series_keys.truncate(round.raw_key_count);
+    }
+    if !loaded.file.is_broken {
+        loaded.file.files = Some(open_copies(disk, files, newest, round.end)?);
+    }
+    (loaded.file.offset, loaded.file.frame_sequence) = (round.end, round.sequence);
+    loaded.file.series_count = round.series_count;
+    (loaded.file.ids, loaded.file.is_dirty) = (IdMark::fresh(loaded.mark.next_id), true);
+    Ok(loaded)
+}
+
+/// Opens both copies for appending at `end`.
+fn open_copies(
+    disk: &dyn Disk,
+    files: &CheckpointFiles,
+    generation: u64,
+    end: u64,
+) -> Result<[Arc<dyn DiskFile>; 2], HeadError> {
+    let open = |copy_idx| {
+        let path = definitions_path(&files.dir, generation, copy_idx);
+        let cut = || -> std::io::Result<Arc<dyn DiskFile>> {
+            let file = disk.open(&path)?;
+            if file.len()? > end {
+                file.set_len(end)?;
+            }
+            Ok(file.into())
+        };
+        cut().map_err(HeadError::io(&path))
+    };
+    Ok([open(0)?, open(1)?])
+}
+
+/// State of the file at its last mark: the end of the last finished checkpoint.
+#[derive(Default)]
+struct RoundEnd {
+    end: u64,
+    sequence: u64,
+    series_count: u64,
+    raw_key_count: usize,
+}
+
+fn load_frames(
+    env: &Env,
+    stream: &mut FrameStream<'_>,
+    tenants: &Mutex<Tenants>,
+    loaded: &mut LoadedDefinitions,
+) -> Result<RoundEnd, HeadError> {
+    let mut round = RoundEnd::default();
+    let mut scratch = LoadScratch::default();
+    while let Some(block) = stream.next_block()? {
+        for frame in &block.frames {
+            let payload = block.payload(frame);
+            match frame.header.kind {
+                KIND_SERIES => load_series(env, payload, tenants, loaded, &mut scratch),
+                KIND_RAW_KEYS => loaded.series_keys.extend(raw_keys(payload)),
+                KIND_MARK => {
+                    loaded.mark = Mark::decode(payload).unwrap_or(loaded.mark);
+                    let start = block.offset + (frame.payload.start - FRAME_HEADER_BYTES) as u64;
+                    round = RoundEnd {
+                        end: start + frame.header.frame_len() as u64,
+                        sequence: frame.header.sequence,
+                        series_count: loaded.file.series_count,
+                        raw_key_count: loaded.series_keys.len(),
+                    };
+                }
+                _ => {}
+            }
+        }
+    }
+    // A file gets its name after its first mark is written.
+    if round.end == 0 {
+        loaded.note_loss();
+    }
+    Ok(round)
+}
+
+/// Reserves memory for the label pairs and series of each tenant.
+// PERF: reading the file twice costs 20 ms at 1M series with a distinct value each; growing the table of
+// pairs step by step cost 350 ms of 1.3 s of CPU time.
+//   cargo run --release -p chronolith-head --example restart_speed -- 1000000 10 1 1
+fn reserve(env: &Env, counts: &HashMap<String, (usize, usize)>, tenants: &Mutex<Tenants>) {
+    for (name, &(pair_count, series_count)) in counts {
+        let Ok(id) = TenantId::new(name) else { continue };
+        let seed = env.rng.next_u64();
+        if let Some(tenant) = tenants.lock().get_or_create(&id, seed) {
+            tenant.tables.write().reserve_load(pair_count, series_count);
+        }
+    }
+}
+
+fn load_series(
+    env: &Env,
+    payload: &[u8],
+    tenants: &Mutex<Tenants>,
+    loaded: &mut LoadedDefinitions,
+    scratch: &mut LoadScratch,
+) {
+    let mut load = || -> Result<(), String> {
+        let mut series = SeriesReader::decode(payload).map_err(|e| e.to_string())?;
+        let id = TenantId::new(series.tenant).map_err(|e| format!("tenant {:?}: {e}", series.tenant))?;
+        let tenant = tenants.lock().get_or_create(&id, env.rng.next_u64()).ok_or("too many tenants")?;
+        let mut tables = tenant.tables.write();
+        let skipped_count = tables.load(&mut series, scratch).map_err(|e| e.to_string())?;
+        loaded.file.series_count += series.series_count as u64;
+        loaded.next_id = loaded.next_id.max(tables.id_end());
+        if skipped_count > 0 {
+            return Err(format!("{skipped_count} series are duplicates or exceed the index size"));
+        }
+        Ok(())
+    };
+    if let Err(what) = load() {
+        loaded.notes.push(format!("series file: {what}"));
+        loaded.note_loss();
+    }
+}
+
+/// Determines the live series, creates hot records for those that no slice has, and builds the indexes.
+/// Returns ids that are replaced by younger ones, and the wire keys of live series.
+pub(super) fn finish(
+    files: &CheckpointFiles,
+    series: &SeriesStore,
+    tenants: &Tenants,
+    keys: Vec<(u128, u32)>,
+    slices: &mut LoadedSlices,
+    report: &mut ReplayReport,
+) -> (HashMap<u32, u32>, SeriesKeyCache) {
+    let mut aliases = HashMap::default();
+    let mut stray_count = 0;
+    let all: Vec<_> = tenants.all().cloned().collect();
+    let dead: Vec<Vec<u64>> = all.iter().map(|t| dead_bits(series, t, slices, &mut stray_count)).collect();
+    let (keys, mut replaced) = (Mutex::new(Some(keys)), Vec::new());
+    let loaded_keys = Mutex::new(SeriesKeyCache::default());
+    let load_keys = || {
+        let keys = keys.lock().take();
+        if let Some(keys) = keys {
+            *loaded_keys.lock() = live_wire_keys(series, keys);
+        }
+    };
+    std::thread::scope(|scope| {
+        if replay_thread_count() > 1 {
+            // If no thread can be started, this one does both.
+            let thread = std::thread::Builder::new().name("replay-keys".to_owned());
+            let _ = thread.spawn_scoped(scope, load_keys);
+        }
+        replaced.extend(all.iter().zip(dead).map(|(tenant, dead)| tenant.tables.write().finish_load(dead)));
+        load_keys();
+    });
+    for (tenant, replaced) in all.iter().zip(replaced) {
+        for (older, younger) in replaced {
+            let mut tally = WindowTally::new(series.window_ms);
+            discard(&mut series.lock(older), series, older, &mut tally);
+            untally(slices, tenant.idx, tally, series.window_ms);
+            aliases.insert(older, younger);
+        }
+    }
+    let undefined_count = discard_undefined(series, tenants, slices);
+    if undefined_count + stray_count > 0 {
+        let count = undefined_count + stray_count;
+        let generation = files.definitions.last_key_value().map_or(1, |(&newest, _)| newest);
+        let path = definitions_path(&files.dir, generation, 0);
+        report.notes.push(format!(
+            "{}: has no records of {count} series of the checkpoint, their chunks are left out",
+            path.display()
+        ));
+    }
+    (aliases, loaded_keys.into_inner())
+}
+
+/// Returns a bitmap of the dead series of the index.
+fn dead_bits(
+    series: &SeriesStore,
+    tenant: &TenantHead,
+    slices: &LoadedSlices,
+    stray_count: &mut u64,
+) -> Vec<u64> {
+    let tables = tenant.tables.read();
+    let ids = tables.ids();
+    let mut dead = vec![0u64; ids.len().div_ceil(64)];
+    let mut idx = 0;
+    for run in page_runs(ids) {
+        let mut stripe = series.lock(run[0]);
+        let id_end = slices.id_ends.get(&slice_of(run[0])).copied().unwrap_or(0);
+        for &id in run {
+            let owner = stripe.series(id).map(|record| record.tenant);
+            let is_alive = match owner {
+                Some(owner) if owner == tenant.idx => true,
+                Some(_) => {
+                    *stray_count += 1;
+                    false
+                }
+                None if id >= id_end => {
+                    stripe.create(id, tenant.idx);
+                    true
+                }
+                None => false,
+            };
+            dead[idx / 64] |= u64::from(!is_alive) << (idx % 64);
+            idx += 1;
+        }
+    }
+    dead
+}
+
+/// Removes series without a series record; returns their number.
+fn discard_undefined(series: &SeriesStore, tenants: &Tenants, slices: &mut LoadedSlices) -> u64 {
+    let defined: u64 = tenants.all().map(|t| t.tables.read().live_count() as u64).sum();
+    let present: u64 = series.stripes().iter().map(|s| s.lock().series_count()).sum();
+    if present == defined {
+        return 0;
+    }
+    let mut count = 0;
+    for (stripe_idx, stripe) in series.stripes().iter().enumerate() {
+        let mut stripe = stripe.lock();
+        let mut ids = Vec::new();
+        for page in 0.. {
+            let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
+        }
+        for id in ids {
+            let Some(tenant) = stripe.series(id).and_then(|record| tenants.by_idx(record.tenant)) else {
+                continue;
+            };
+            if tenant.tables.read().is_live(id) {
+                continue;
+            }
+            let mut tally = WindowTally::new(series.window_ms);
+            discard(&mut stripe, series, id, &mut tally);
+            untally(slices, tenant.idx, tally, series.window_ms);
+            count += 1;
+        }
+    }
+    count
+}
+
+fn untally(slices: &mut LoadedSlices, tenant: u32, mut tally: WindowTally, window_ms: i64) {
+    let tenant = tenant as usize;
+    if slices.tallies.len() <= tenant {
+        slices.tallies.resize_with(tenant + 1, || WindowTally::new(window_ms));
+    }
+    slices.tallies[tenant].merge(&mut tally);
+}
+
+/// Returns the wire keys of live series.
+fn live_wire_keys(series: &SeriesStore, keys: Vec<(u128, u32)>) -> SeriesKeyCache {
+    let mut live = Vec::with_capacity(keys.len());
+    for run in keys.chunk_by(|a, b| stripe_of(a.1) == stripe_of(b.1)) {
+        let stripe = series.lock(run[0].1);
+        live.extend(run.iter().filter(|(_, id)| stripe.series(*id).is_some()));
+    }
+    drop(keys);
+    SeriesKeyCache::load(live.into_iter())
+}

@@ -1,0 +1,146 @@
+//! Samples of all series in memory: stripes with open chunks and out-of-order samples, and files of sealed
+//! chunks.
+//!
+//! Invariants: a series has one value per timestamp; its chunks are disjoint in time; a chunk lies within one
+//! window.
+//! Not here: labels (`index`), the WAL (`write`).
+
+pub(crate) mod chunk_buffer;
+pub(crate) mod decide;
+pub(crate) mod sealed;
+pub(crate) mod slots;
+pub(crate) mod stripe;
+pub(crate) mod verify;
+pub(crate) mod windows;
+
+use std::sync::atomic::Ordering;
+
+use chronolith_base::Env;
+use chronolith_base::sync::{Mutex, MutexGuard};
+use chronolith_model::{DuplicatePolicy, TimeRange};
+
+use crate::index::tenant::TenantHead;
+use crate::memory_part::MemoryPart;
+use crate::series::sealed::SealedStore;
+use crate::series::stripe::{AppendContext, HistogramBudget, PAGE_SLOTS, STRIPE_COUNT, Stripe, stripe_of};
+use crate::series::windows::WindowTally;
+
+/// All series of the head, in stripes, and their files of sealed chunks.
+pub(crate) struct SeriesStore {
+    stripes: Vec<Mutex<Stripe>>,
+    pub(crate) store: SealedStore,
+    pub(crate) histograms: HistogramBudget,
+    pub(crate) env: Env,
+    pub(crate) window_ms: i64,
+}
+
+impl SeriesStore {
+    /// Returns a store without series; `store` has the sealed files that were found.
+    pub(crate) fn new(
+        env: &Env,
+        window_ms: i64,
+        store: SealedStore,
+        histogram_bytes_max: u64,
+    ) -> SeriesStore {
+        SeriesStore {
+            stripes: (0..STRIPE_COUNT).map(|_| Mutex::new(Stripe::new())).collect(),
+            store,
+            histograms: HistogramBudget::new(histogram_bytes_max),
+            env: env.clone(),
+            window_ms,
+        }
+    }
+
+    /// Returns all stripes, by index.
+    pub(crate) fn stripes(&self) -> &[Mutex<Stripe>] {
+        &self.stripes
+    }
+
+    /// Locks the stripe of a series.
+    pub(crate) fn lock(&self, id: u32) -> MutexGuard<'_, Stripe> {
+        self.stripes[stripe_of(id)].lock()
+    }
+
+    /// Returns a context for new samples; `duplicates` decides about a second value at a timestamp.
+    pub(crate) fn context(&self, duplicates: DuplicatePolicy) -> AppendContext<'_> {
+        AppendContext {
+            store: &self.store,
+            disk: &*self.env.disk,
+            histograms: &self.histograms,
+            window_ms: self.window_ms,
+            duplicates,
+            windows: WindowTally::new(self.window_ms),
+        }
+    }
+
+    /// Returns a context for samples that were accepted before: of two values at one timestamp, the later
+    /// written one wins.
+    pub(crate) fn replay_context(&self) -> AppendContext<'_> {
+        self.context(DuplicatePolicy::LastWins)
+    }
+
+    /// Returns the timestamp of the newest sample of a tenant. The first call after startup reads each of its
+    /// series.
+    pub(crate) fn newest_ms(&self, tenant: &TenantHead) -> i64 {
+        if !tenant.newest_is_whole.load(Ordering::Acquire) {
+            for run in page_runs(&tenant.series_ids()) {
+                let stripe = self.lock(run[0]);
+                if let Some(newest) = run.iter().filter_map(|&id| stripe.newest_time(id)).max() {
+                    tenant.newest_ms.fetch_max(newest, Ordering::Relaxed);
+                }
+            }
+            tenant.newest_is_whole.store(true, Ordering::Release);
+        }
+        tenant.newest_ms.load(Ordering::Relaxed)
+    }
+
+    /// Merges the out-of-order samples in `range` of a series that has many into chunks, and releases the
+    /// stripe between two slices. The caller must have no frames left to queue for the WAL.
+    pub(crate) fn merge_out_of_order_in_slices(
+        &self,
+        stripe: &mut MutexGuard<'_, Stripe>,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        range: TimeRange,
+    ) {
+        let mut rest = Some(range).filter(|_| stripe.has_ooo_tree(id));
+        while let Some(range) = rest {
+            rest = stripe.merge_out_of_order_slice(cx, id, range);
+            if rest.is_some() {
+                MutexGuard::unlocked_fair(stripe, || ());
+            }
+        }
+        let mut rest = Some(range).filter(|_| stripe.has_many_ooo_histograms(id));
+        while let Some(range) = rest {
+            rest = stripe.merge_out_of_order_histograms_slice(cx, id, range);
+            if rest.is_some() {
+                MutexGuard::unlocked_fair(stripe, || ());
+            }
+        }
+    }
+
+    /// Removes pages that have a series from `pages` (ascending).
+    pub(crate) fn retain_free_pages(&self, pages: &mut Vec<u32>) {
+        for (stripe_idx, stripe) in self.stripes.iter().enumerate() {
+            let stripe = stripe.lock();
+            let is_here = |page: u32| page as usize % STRIPE_COUNT == stripe_idx;
+            pages.retain(|&page| !is_here(page) || !stripe.has_page(page as usize / STRIPE_COUNT));
+        }
+    }
+
+    /// Returns the memory of all stripes and of the sealed files, by part.
+    pub(crate) fn memory(&self) -> Vec<MemoryPart> {
+        let mut parts = Vec::new();
+        for stripe in &self.stripes {
+            MemoryPart::add(&mut parts, stripe.lock().memory());
+        }
+        parts.push(self.store.memory());
+        parts
+    }
+}
+
+/// Splits ascending ids into runs that share a page, and so a stripe.
+pub(crate) fn page_runs(ids: &[u32]) -> impl Iterator<Item = &[u32]> {
+    let page = |id: u32| id as usize / PAGE_SLOTS;
+    ids.chunk_by(move |&a, &b| page(a) == page(b))
+}

@@ -1,0 +1,207 @@
+//! Buffers of open chunks: an unrolled linked list of 64-byte nodes per chunk. A chunk grows by one node at a
+//! time and never moves, and series that grow in step leave no free blocks of smaller sizes behind.
+//!
+//! Invariants: a list is circular and identified by its last node, which links to the first; it has exactly
+//! as many nodes as its bytes need, and at least one. The count in the chunk header is written only when the
+//! chunk is copied, so an append touches the last node only.
+//! Not here: the encoding (`format::xor`).
+
+use chronolith_format::xor::{HEADER_BYTES, SAMPLE_BYTES_MAX, XorState};
+
+use crate::series::slots::{SLOT_NONE, Slot, Slots};
+
+/// Chunk bytes per node; with the link to the next node they are one cache line.
+// PERF: chunks of a fleet of counters and gauges take 5.3 bytes per sample, so nodes of 32, 48 and 64 bytes
+// waste the same on average (links in the small ones, unused ends in the large ones); only the large ones
+// cost a single cache miss.
+//   cargo run --release -p chronolith-head --example append_speed -- 100000 130 10
+pub(crate) const NODE_BYTES: usize = 60;
+/// Room for the last byte in use, one more sample, and a split at any byte.
+const SPILL_BYTES: usize = 1 + 2 * SAMPLE_BYTES_MAX;
+
+const _: () = assert!(NODE_BYTES >= HEADER_BYTES + SAMPLE_BYTES_MAX, "the first sample fits a node");
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct ChunkNode {
+    bytes: [u8; NODE_BYTES],
+    next: u32,
+}
+
+const _: () = assert!(size_of::<ChunkNode>() == 64);
+
+impl Slot for ChunkNode {
+    const EMPTY: ChunkNode = ChunkNode { bytes: [0; NODE_BYTES], next: SLOT_NONE };
+    const PAGE_BITS: u32 = 11;
+
+    fn link(&self) -> u32 {
+        self.next
+    }
+
+    fn set_link(&mut self, link: u32) {
+        self.next = link;
+    }
+}
+
+/// Open chunk of a series: the slot of the last node of its list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChunkBuffer(u32);
+
+impl ChunkBuffer {
+    /// No open chunk.
+    pub(crate) const NONE: ChunkBuffer = ChunkBuffer(SLOT_NONE);
+
+    pub(crate) fn is_none(self) -> bool {
+        self == ChunkBuffer::NONE
+    }
+}
+
+/// Open chunks of one stripe.
+pub(crate) struct ChunkBuffers {
+    nodes: Slots<ChunkNode>,
+    buffer_count: u64,
+}
+
+impl ChunkBuffers {
+    pub(crate) fn new() -> ChunkBuffers {
+        ChunkBuffers { nodes: Slots::new(), buffer_count: 0 }
+    }
+
+    /// Starts a chunk with one sample; `state` is new and points to its end afterwards.
+    pub(crate) fn start(&mut self, state: &mut XorState, time: i64, value: f64) -> ChunkBuffer {
+        let buffer = self.start_node();
+        let node = self.nodes.get_mut(buffer.0).expect("the node was just made");
+        state.append_part(&mut node.bytes, 0, time, value);
+        buffer
+    }
+
+    /// Appends a sample at the end that `state` points to; returns the buffer, whose last node may be new.
+    pub(crate) fn append(
+        &mut self,
+        buffer: ChunkBuffer,
+        state: &mut XorState,
+        time: i64,
+        value: f64,
+    ) -> ChunkBuffer {
+        let len = state.byte_len();
+        let base = last_node_start(len);
+        if len - base + SAMPLE_BYTES_MAX > NODE_BYTES {
+            return self.append_over_end(buffer, state, time, value);
+        }
+        let node = self.nodes.get_mut(buffer.0).expect("a buffer lives as long as its series says");
+        state.append_part(&mut node.bytes, base, time, value);
+        buffer
+    }
+
+    /// As [`ChunkBuffers::append`] if the sample may not fit the last node.
+    fn append_over_end(
+        &mut self,
+        buffer: ChunkBuffer,
+        state: &mut XorState,
+        time: i64,
+        value: f64,
+    ) -> ChunkBuffer {
+        let len = state.byte_len();
+        let from = len - 1;
+        let at = from - last_node_start(len);
+        let last = self.nodes.get_mut(buffer.0).expect("a buffer lives as long as its series says");
+        let mut spill = [0; SPILL_BYTES];
+        spill[0] = last.bytes[at];
+        state.append_part(&mut spill, from, time, value);
+        let count = state.byte_len() - from;
+        let kept = count.min(NODE_BYTES - at);
+        last.bytes[at..at + kept].copy_from_slice(&spill[..kept]);
+        if kept == count {
+            return buffer;
+        }
+        let mut node = ChunkNode { next: last.next, ..ChunkNode::EMPTY };
+        // Copies a sample of maximal length: bytes after the end may have any value.
+        node.bytes[..SAMPLE_BYTES_MAX].copy_from_slice(&spill[kept..kept + SAMPLE_BYTES_MAX]);
+        self.add_node(buffer, node)
+    }
+
+    /// Stores the bytes of a whole chunk.
+    pub(crate) fn store(&mut self, chunk: &[u8]) -> ChunkBuffer {
+        let mut buffer = self.start_node();
+        for (idx, part) in chunk.chunks(NODE_BYTES).enumerate() {
+            if idx > 0 {
+                let next = self.nodes.get(buffer.0).map_or(SLOT_NONE, |last| last.next);
+                buffer = self.add_node(buffer, ChunkNode { next, ..ChunkNode::EMPTY });
+            }
+            if let Some(last) = self.nodes.get_mut(buffer.0) {
+                last.bytes[..part.len()].copy_from_slice(part);
+            }
+        }
+        buffer
+    }
+
+    /// Appends the chunk that ends at `state` to `out`, with its header filled in.
+    pub(crate) fn copy(&self, buffer: ChunkBuffer, state: &XorState, out: &mut Vec<u8>) {
+        if buffer.is_none() {
+            return;
+        }
+        let start = out.len();
+        let mut left = state.byte_len();
+        out.reserve(left);
+        let mut at = self.nodes.get(buffer.0).map_or(SLOT_NONE, |last| last.next);
+        while left > 0 {
+            let node = self.nodes.get(at).expect("a buffer has as many nodes as its bytes need");
+            let count = left.min(NODE_BYTES);
+            out.extend_from_slice(&node.bytes[..count]);
+            left -= count;
+            at = node.next;
+        }
+        out[start..start + HEADER_BYTES].copy_from_slice(&state.count().to_be_bytes());
+    }
+
+    /// Frees all nodes of a buffer.
+    pub(crate) fn free(&mut self, buffer: ChunkBuffer) {
+        let Some(last) = self.nodes.get(buffer.0) else { return };
+        self.buffer_count -= 1;
+        let mut at = last.next;
+        while at != buffer.0 {
+            let next = self.nodes.get(at).expect("a list is circular").next;
+            self.nodes.free(at);
+            at = next;
+        }
+        self.nodes.free(buffer.0);
+    }
+
+    /// Number of buffers in use.
+    pub(crate) fn count(&self) -> u64 {
+        self.buffer_count
+    }
+
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.nodes.heap_bytes()
+    }
+
+    /// Allocates a buffer of one node.
+    fn start_node(&mut self) -> ChunkBuffer {
+        self.buffer_count += 1;
+        let idx = self.nodes.alloc(ChunkNode::EMPTY);
+        if let Some(node) = self.nodes.get_mut(idx) {
+            node.next = idx;
+        }
+        ChunkBuffer(idx)
+    }
+
+    /// Appends `node`, which links to the first node, to the list.
+    fn add_node(&mut self, buffer: ChunkBuffer, node: ChunkNode) -> ChunkBuffer {
+        let idx = self.nodes.alloc(node);
+        if let Some(last) = self.nodes.get_mut(buffer.0) {
+            last.next = idx;
+        }
+        // A single node links to itself as the first node, so `node` then links to it too.
+        ChunkBuffer(idx)
+    }
+}
+
+/// Returns the offset of the last node in a chunk of `len` bytes.
+fn last_node_start(len: usize) -> usize {
+    // A 32-bit division by a constant is a multiplication.
+    (len.saturating_sub(1) as u32 / NODE_BYTES as u32) as usize * NODE_BYTES
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! Sealed chunk files: finished chunks leave memory and are read back by [`ChunkRef`].
+//!
+//! Invariants: references ascend in the order of sealing over all files; a chunk is readable from the moment
+//! it is pushed, written or not; a file that a reader holds stays readable after it is deleted.
+//! Not here: record bytes (`format::sealed`), the owners of references (`stripe`).
+
+mod file;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use chronolith_base::{Disk, Env};
+use chronolith_format::sealed::RecordHeader;
+use parking_lot::{Mutex, RwLock};
+
+pub(crate) use file::SealedFile;
+
+use crate::memory_part::MemoryPart;
+use crate::options::HeadError;
+
+/// Buffered bytes at which the next appender writes them to disk.
+const UNWRITTEN_BYTES_MAX: u64 = 256 << 10;
+/// Buffered bytes from which writes are refused while no file can be opened.
+const WAITING_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes from which the current file is closed once no chunk of it is referenced.
+const DEAD_BYTES_MIN: u64 = 1 << 20;
+
+/// Position of a sealed chunk: file number and byte offset. Ascends in the order of sealing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct ChunkRef {
+    pub(crate) file: u32,
+    pub(crate) offset: u32,
+}
+
+impl ChunkRef {
+    /// After all others.
+    pub(crate) const MAX: ChunkRef = ChunkRef { file: u32::MAX, offset: u32::MAX };
+}
+
+/// All sealed files of the head.
+pub(crate) struct SealedStore {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    file_bytes_max: u64,
+    current: Mutex<Arc<SealedFile>>,
+    files: RwLock<BTreeMap<u32, Arc<SealedFile>>>,
+    unwritten_bytes: AtomicU64,
+    /// Set if the last attempt to write found no free file descriptor.
+    is_short_of_files: AtomicBool,
+}
+
+/// Returns true if the process or the system is out of file descriptors: a shortage that ends once others
+/// close files.
+pub(crate) fn is_short_of_files(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
+impl SealedStore {
+    /// Returns a store whose next file has number `next`; `kept` are files of an earlier process.
+    pub(crate) fn new(
+        env: &Env,
+        data_dir: &Path,
+        file_bytes_max: u64,
+        next: u32,
+        kept: Vec<SealedFile>,
+    ) -> SealedStore {
+        let dir = sealed_dir(data_dir);
+        let current = Arc::new(SealedFile::new(&dir, next));
+        let mut files: BTreeMap<_, _> = kept.into_iter().map(|f| (f.number, Arc::new(f))).collect();
+        files.insert(next, current.clone());
+        SealedStore {
+            disk: env.disk.clone(),
+            dir,
+            file_bytes_max: file_bytes_max.min(u64::from(u32::MAX) / 2),
+            current: Mutex::new(current),
+            files: RwLock::new(files),
+            unwritten_bytes: AtomicU64::new(0),
+            is_short_of_files: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds a chunk; it is readable at once and written later.
+    pub(crate) fn push(&self, header: &RecordHeader, chunk: &[u8]) -> ChunkRef {
+        let mut current = self.current.lock();
+        if current.len() >= self.file_bytes_max {
+            self.begin_file(&mut current);
+        }
+        let (offset, added) = current.push(header, chunk);
+        self.unwritten_bytes.fetch_add(added, Ordering::Relaxed);
+        ChunkRef { file: current.number, offset }
+    }
+
+    /// Raises the next file number to at least `number`. For a store without pushed chunks.
+    pub(crate) fn skip_to(&self, number: u32) {
+        let mut current = self.current.lock();
+        if current.number >= number {
+            return;
+        }
+        let mut files = self.files.write();
+        files.remove(&current.number);
+        *current = Arc::new(SealedFile::new(&self.dir, number));
+        files.insert(number, current.clone());
+    }
+
+    /// Returns the file with this number, if it exists.
+    pub(crate) fn file(&self, number: u32) -> Option<Arc<SealedFile>> {
+        self.files.read().get(&number).cloned()
+    }
+
+    /// Drops one reference to a chunk.
+    pub(crate) fn release(&self, chunk_ref: ChunkRef) {
+        if let Some(file) = self.file(chunk_ref.file) {
+            file.live_count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns a position after the newest chunk: chunks sealed later are at or after it.
+    pub(crate) fn end(&self) -> ChunkRef {
+        let current = self.current.lock();
+        ChunkRef { file: current.number, offset: u32::try_from(current.len()).unwrap_or(u32::MAX) }
+    }
+
+    /// Writes buffered chunks once there are many.
+    pub(crate) fn write_if_many(&self) -> Result<(), HeadError> {
+        if self.unwritten_bytes.load(Ordering::Relaxed) < UNWRITTEN_BYTES_MAX {
+            return Ok(());
+        }
+        self.write_all()
+    }
+
+    /// Writes all buffered chunks.
+    pub(crate) fn write_all(&self) -> Result<(), HeadError> {
+        let files: Vec<_> = self.files.read().values().cloned().collect();
+        for file in files {
+            let written = file.write(&*self.disk).inspect_err(|error| self.note_shortage(error, &file.path));
+            let written = written.map_err(HeadError::io(&file.path))?;
+            self.unwritten_bytes.fetch_sub(written, Ordering::Relaxed);
+        }
+        self.is_short_of_files.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn note_shortage(&self, error: &io::Error, path: &Path) {
+        if is_short_of_files(error) && !self.is_short_of_files.swap(true, Ordering::Relaxed) {
+            let (path, unwritten_bytes) = (path.display(), self.unwritten_bytes.load(Ordering::Relaxed));
+            tracing::warn!(%path, %error, unwritten_bytes, "sealed chunks stay in memory until a file can be opened");
+        }
+    }
+
+    /// Returns true if no file can be opened and the buffer limit for that case is reached.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_short_of_files.load(Ordering::Relaxed)
+            && self.unwritten_bytes.load(Ordering::Relaxed) >= WAITING_BYTES_MAX
+    }
+
+    /// Makes all written chunks durable. Callers must not run concurrently (see [`SealedFile::sync`]).
+    pub(crate) fn sync_all(&self) -> Result<(), HeadError> {
+        let files: Vec<_> = self.files.read().values().cloned().collect();
+        for file in files {
+            file.sync().map_err(HeadError::io(&file.path))?;
+        }
+        self.disk.sync_dir(&self.dir).map_err(HeadError::io(&self.dir))
+    }
+
+    /// Returns the numbers of files without referenced chunks. They stay readable, but are not mapped. The
+    /// current file is closed if it is one of them and not small; otherwise it is never among them.
+    pub(crate) fn dead_files(&self) -> Vec<u32> {
+        let mut current = self.current.lock();
+        // No chunk is pushed while the lock is held.
+        if !current.is_live() && current.len() >= DEAD_BYTES_MIN {
+            self.begin_file(&mut current);
+        }
+        let end = current.number;
+        drop(current);
+        let files = self.files.read();
+        let dead: Vec<_> = files.values().filter(|file| file.number < end && !file.is_live()).collect();
+        dead.iter().for_each(|file| file.unmap());
+        dead.iter().map(|file| file.number).collect()
+    }
+
+    fn begin_file(&self, current: &mut Arc<SealedFile>) {
+        let next = Arc::new(SealedFile::new(&self.dir, current.number + 1));
+        self.files.write().insert(next.number, next.clone());
+        *current = next;
+    }
+
+    /// Deletes files that neither the head nor a checkpoint references.
+    pub(crate) fn delete(&self, numbers: &[u32]) -> Result<(), HeadError> {
+        for number in numbers {
+            let Some(file) = self.files.write().remove(number) else { continue };
+            if self.disk.exists(&file.path) {
+                self.disk.remove_file(&file.path).map_err(HeadError::io(&file.path))?;
+            }
+            self.unwritten_bytes.fetch_sub(file.unwritten_len(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns the numbers of all files but the current one.
+    pub(crate) fn finished_files(&self) -> Vec<u32> {
+        let current = self.current.lock().number;
+        self.files.read().keys().copied().filter(|&number| number < current).collect()
+    }
+
+    /// Returns the memory of unwritten chunks and of file records.
+    pub(crate) fn memory(&self) -> MemoryPart {
+        let files = self.files.read();
+        let file_bytes = |file: &Arc<SealedFile>| file.buffer_bytes() + size_of::<SealedFile>() as u64;
+        MemoryPart::new("sealed_buffers", files.values().map(file_bytes).sum(), files.len() as u64)
+    }
+
+    /// Returns the number of files and their total bytes.
+    pub(crate) fn sizes(&self) -> (u64, u64) {
+        let files = self.files.read();
+        (files.len() as u64, files.values().map(|f| f.len()).sum())
+    }
+}
+
+/// Returns the directory of sealed files.
+pub(crate) fn sealed_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("chunks")
+}

@@ -1,0 +1,217 @@
+//! One sealed file: written bytes are read through a memory map, the rest from the write buffer.
+//!
+//! Invariant: a record lies entirely in the written part or entirely in the buffer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_base::{Disk, DiskFile, Mapped};
+use chronolith_format::sealed::{self, FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RecordHeader};
+use chronolith_model::QueryError;
+use parking_lot::{Mutex, RwLock};
+
+use super::is_short_of_files;
+
+/// Written bytes after the end of the map at which it is made again; fewer are read with positional reads.
+const REMAP_BYTES: u64 = 1 << 20;
+
+struct Tail {
+    handle: Option<Arc<dyn DiskFile>>,
+    written: u64,
+    buffer: Vec<u8>,
+    is_dirty: bool,
+}
+
+/// A sealed file: its write buffer, handle and memory map.
+pub(crate) struct SealedFile {
+    pub(crate) number: u32,
+    pub(crate) path: PathBuf,
+    /// Chunks that the head references.
+    pub(crate) live_count: AtomicU64,
+    tail: Mutex<Tail>,
+    mapped: RwLock<Option<Mapped>>,
+}
+
+impl SealedFile {
+    /// Returns a new file; it is created on disk by the first write.
+    pub(crate) fn new(dir: &Path, number: u32) -> SealedFile {
+        let buffer = sealed::encode_file_header(u64::from(number)).to_vec();
+        let tail = Tail { handle: None, written: 0, buffer, is_dirty: false };
+        SealedFile::build(dir, number, tail, None)
+    }
+
+    /// Opens a file of an earlier process.
+    pub(crate) fn open(disk: &dyn Disk, dir: &Path, number: u32) -> io::Result<SealedFile> {
+        let path = file_path(dir, number);
+        let mapped = disk.map(&path)?;
+        let found =
+            sealed::decode_file_header(&mapped).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        if found != u64::from(number) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("header says file {found}")));
+        }
+        let (handle, written) = (Some(disk.open(&path)?.into()), mapped.len() as u64);
+        let tail = Tail { handle, written, buffer: Vec::new(), is_dirty: false };
+        Ok(SealedFile::build(dir, number, tail, Some(mapped)))
+    }
+
+    fn build(dir: &Path, number: u32, tail: Tail, mapped: Option<Mapped>) -> SealedFile {
+        SealedFile {
+            number,
+            path: file_path(dir, number),
+            live_count: AtomicU64::new(0),
+            tail: Mutex::new(tail),
+            mapped: RwLock::new(mapped),
+        }
+    }
+
+    /// Returns true if the head references a chunk of the file.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Drops the map; later reads map the file again or use positional reads.
+    pub(crate) fn unmap(&self) {
+        *self.mapped.write() = None;
+    }
+
+    /// Returns the length in bytes, written or not.
+    pub(crate) fn len(&self) -> u64 {
+        let tail = self.tail.lock();
+        tail.written + tail.buffer.len() as u64
+    }
+
+    /// Returns the bytes allocated for the buffer.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.tail.lock().buffer.capacity() as u64
+    }
+
+    pub(crate) fn unwritten_len(&self) -> u64 {
+        self.tail.lock().buffer.len() as u64
+    }
+
+    /// Adds a chunk; returns its offset and the bytes of its record.
+    pub(crate) fn push(&self, header: &RecordHeader, chunk: &[u8]) -> (u32, u64) {
+        let mut tail = self.tail.lock();
+        let before = tail.buffer.len();
+        let offset = u32::try_from(tail.written + before as u64).expect("files end far below 4 GiB");
+        sealed::encode_record(header, chunk, &mut tail.buffer);
+        self.live_count.fetch_add(1, Ordering::Relaxed);
+        (offset, (tail.buffer.len() - before) as u64)
+    }
+
+    /// Writes the buffer; returns the chunk bytes written.
+    pub(crate) fn write(&self, disk: &dyn Disk) -> io::Result<u64> {
+        let mut tail = self.tail.lock();
+        let tail = &mut *tail;
+        let is_new = tail.handle.is_none();
+        // A file is not created for its header alone.
+        if tail.buffer.len() <= if is_new { FILE_HEADER_BYTES } else { 0 } {
+            return Ok(0);
+        }
+        let file = match &tail.handle {
+            Some(file) => file,
+            None => tail.handle.insert(disk.create(&self.path)?.into()),
+        };
+        file.write_at(&tail.buffer, tail.written)?;
+        let header = if tail.written == 0 { FILE_HEADER_BYTES } else { 0 };
+        let len = tail.buffer.len();
+        tail.written += len as u64;
+        tail.is_dirty = true;
+        // Most files are never pushed to again; their buffers must not stay allocated.
+        tail.buffer = Vec::new();
+        Ok((len - header) as u64)
+    }
+
+    /// Makes written bytes durable. Callers must not run concurrently: a second one would not wait for the
+    /// first.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let mut tail = self.tail.lock();
+        if !tail.is_dirty {
+            return Ok(());
+        }
+        // Appends and reads must not wait for the disk; bytes written meanwhile make the file dirty again.
+        tail.is_dirty = false;
+        let handle = tail.handle.clone();
+        drop(tail);
+        let synced = handle.map_or(Ok(()), |file| file.sync_data());
+        if synced.is_err() {
+            self.tail.lock().is_dirty = true;
+        }
+        synced
+    }
+
+    /// Calls `with` with the bytes of the chunk whose record starts at `offset`, after verifying the
+    /// checksum.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`] or [`QueryError::Io`].
+    pub(crate) fn read_chunk<T>(
+        &self,
+        disk: &dyn Disk,
+        offset: u32,
+        chunk_len: usize,
+        with: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, QueryError> {
+        let start = offset as usize;
+        let end = start + chunk_len + RECORD_OVERHEAD_BYTES;
+        let map = self.mapped.read().clone();
+        if let Some(record) = map.as_ref().and_then(|m| m.get(start..end)) {
+            return self.with_record(offset, record, with);
+        }
+        let tail = self.tail.lock();
+        if let Some(at) = u64::from(offset).checked_sub(tail.written) {
+            let record = tail.buffer.get(at as usize..).unwrap_or(&[]);
+            return self.with_record(offset, record, with);
+        }
+        let unmapped = tail.written - map.map_or(0, |m| m.len() as u64);
+        if unmapped >= REMAP_BYTES {
+            // If there is no descriptor for the map, the open handle can still read.
+            match disk.map(&self.path) {
+                Err(error) if !is_short_of_files(&error) || tail.handle.is_none() => {
+                    return Err(self.io(error));
+                }
+                Err(_) => {}
+                Ok(map) => {
+                    drop(tail);
+                    *self.mapped.write() = Some(map.clone());
+                    return self.with_record(offset, map.get(start..end).unwrap_or(&[]), with);
+                }
+            }
+        }
+        let mut record = vec![0; end - start];
+        match &tail.handle {
+            Some(file) => file.read_at(&mut record, u64::from(offset)).map_err(|e| self.io(e))?,
+            None => record.clear(),
+        }
+        drop(tail);
+        self.with_record(offset, &record, with)
+    }
+
+    fn with_record<T>(
+        &self,
+        offset: u32,
+        record: &[u8],
+        with: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, QueryError> {
+        match sealed::decode_record(record, 0) {
+            Ok((_, chunk)) => Ok(with(chunk)),
+            Err(error) => Err(self.corrupt(format!("chunk record at offset {offset}: {error}"))),
+        }
+    }
+
+    /// Returns a corruption error with the path of this file.
+    pub(crate) fn corrupt(&self, what: String) -> QueryError {
+        QueryError::Corrupt { path: self.path.display().to_string(), what }
+    }
+
+    fn io(&self, error: io::Error) -> QueryError {
+        QueryError::Io { path: self.path.display().to_string(), error }
+    }
+}
+
+/// Returns the path of sealed file `number`.
+fn file_path(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("{number:08}.sealed"))
+}

@@ -1,0 +1,247 @@
+//! Sample counts by window: per tenant, updated as batches arrive.
+//!
+//! Invariant: a count is exact once appends to and drops of the window have returned.
+
+use std::collections::BTreeMap;
+
+use chronolith_base::hash::HashMap;
+use chronolith_model::{TenantId, TimeRange};
+
+/// Window of one tenant that has chunks in the head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WindowStat {
+    /// Tenant of the window.
+    pub tenant: TenantId,
+    /// Time range of the window.
+    pub range: TimeRange,
+    /// Samples in the window; a value that is buffered to replace another one counts as well.
+    pub sample_count: u64,
+    /// Server time at which its first sample arrived.
+    pub first_arrival_ms: i64,
+}
+
+/// Samples of one window in a tally.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WindowSpan {
+    /// Start of the window.
+    pub(crate) start: i64,
+    /// Negative for samples that were removed.
+    pub(crate) count: i64,
+    /// Timestamps of the oldest and of the newest sample.
+    pub(crate) oldest_ms: i64,
+    pub(crate) newest_ms: i64,
+}
+
+impl WindowSpan {
+    fn empty(start: i64) -> WindowSpan {
+        WindowSpan { start, count: 0, oldest_ms: i64::MAX, newest_ms: i64::MIN }
+    }
+
+    fn merge(&mut self, other: WindowSpan) {
+        self.count += other.count;
+        self.oldest_ms = self.oldest_ms.min(other.oldest_ms);
+        self.newest_ms = self.newest_ms.max(other.newest_ms);
+    }
+}
+
+/// Counts of one batch by window; adding to the window of the previous sample costs a few comparisons.
+pub(crate) struct WindowTally {
+    window_ms: i64,
+    end: i64,
+    current: WindowSpan,
+    others: Vec<WindowSpan>,
+}
+
+impl WindowTally {
+    pub(crate) fn new(window_ms: i64) -> WindowTally {
+        WindowTally { window_ms, end: 0, current: WindowSpan::empty(0), others: Vec::new() }
+    }
+
+    /// Counts `count` samples at `time`.
+    // PERF: the bounds of the samples so far stand in for those of the window, so a sample between them, as
+    // are all but the first of a scrape, costs two comparisons.
+    pub(crate) fn add(&mut self, time: i64, count: i64) {
+        if time < self.current.oldest_ms || time > self.current.newest_ms {
+            self.widen(time);
+        }
+        self.current.count += count;
+    }
+
+    /// Extends the bounds to `time`; makes its window current first if necessary.
+    fn widen(&mut self, time: i64) {
+        if time < self.current.start || time >= self.end {
+            self.set_current(time);
+        }
+        self.current.oldest_ms = self.current.oldest_ms.min(time);
+        self.current.newest_ms = self.current.newest_ms.max(time);
+    }
+
+    /// Counts `count` samples of one window, the oldest at `oldest_ms`, the newest at `newest_ms`.
+    pub(crate) fn add_chunk(&mut self, oldest_ms: i64, newest_ms: i64, count: i64) {
+        self.add(oldest_ms, count);
+        self.current.newest_ms = self.current.newest_ms.max(newest_ms);
+    }
+
+    /// As [`WindowTally::add`] for a single sample among those of another window, which stays current.
+    pub(crate) fn add_single(&mut self, time: i64, count: i64) {
+        if self.current.start <= time && time < self.end {
+            return self.add(time, count);
+        }
+        let start = TimeRange::window_of(time, self.window_ms).start;
+        self.put(WindowSpan { start, count, oldest_ms: time, newest_ms: time });
+    }
+
+    #[cold]
+    fn set_current(&mut self, time: i64) {
+        let window = TimeRange::window_of(time, self.window_ms);
+        self.replace_current(window.start);
+        self.end = window.end;
+    }
+
+    /// Moves the current window to the others and makes the one at `start` current.
+    fn replace_current(&mut self, start: i64) {
+        let done = std::mem::replace(&mut self.current, WindowSpan::empty(start));
+        if done.count != 0 {
+            self.put(done);
+        }
+    }
+
+    fn put(&mut self, span: WindowSpan) {
+        match self.others.iter_mut().find(|other| other.start == span.start) {
+            Some(other) => other.merge(span),
+            None => self.others.push(span),
+        }
+    }
+
+    /// Adds the counts of `other`, which is empty afterwards.
+    pub(crate) fn merge(&mut self, other: &mut WindowTally) {
+        other.drain().for_each(|span| self.put(span));
+    }
+
+    /// Removes and returns the windows with samples.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = WindowSpan> {
+        self.replace_current(self.current.start);
+        self.others.drain(..)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WindowCount {
+    /// May be negative for a moment, when a drop overtakes the count of an append.
+    pub(crate) sample_count: i64,
+    pub(crate) first_arrival_ms: i64,
+    /// Timestamps of the oldest and of the newest sample that arrived. A deletion, or a series that departed
+    /// alone, does not narrow them.
+    pub(crate) oldest_ms: i64,
+    pub(crate) newest_ms: i64,
+}
+
+impl WindowCount {
+    fn new(first_arrival_ms: i64) -> WindowCount {
+        WindowCount { sample_count: 0, first_arrival_ms, oldest_ms: i64::MAX, newest_ms: i64::MIN }
+    }
+
+    fn merge(&mut self, span: WindowSpan) {
+        self.sample_count += span.count;
+        self.oldest_ms = self.oldest_ms.min(span.oldest_ms);
+        self.newest_ms = self.newest_ms.max(span.newest_ms);
+    }
+}
+
+/// Windows of one tenant, by start.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    pub(crate) by_start: BTreeMap<i64, WindowCount>,
+}
+
+impl Windows {
+    /// Adds the counts of a batch that arrived at `arrival_ms`.
+    pub(crate) fn merge(&mut self, tally: &mut WindowTally, arrival_ms: i64) {
+        for span in tally.drain() {
+            let entry = self.by_start.entry(span.start).or_insert(WindowCount::new(arrival_ms));
+            entry.merge(span);
+            entry.first_arrival_ms = entry.first_arrival_ms.min(arrival_ms);
+            if entry.sample_count == 0 {
+                self.by_start.remove(&span.start);
+            }
+        }
+    }
+
+    /// Returns the timestamps of the oldest and of the newest sample.
+    pub(crate) fn bounds_ms(&self) -> Option<(i64, i64)> {
+        let oldest_ms = self.by_start.values().next()?.oldest_ms;
+        let newest_ms = self.by_start.values().next_back()?.newest_ms;
+        Some((oldest_ms, newest_ms))
+    }
+
+    /// Estimates the samples in `range`: a window that lies partly in it counts in proportion. The newest
+    /// window is assumed to end with the range if the range ends within it: there are hardly any samples in
+    /// the future.
+    pub(crate) fn sample_count(&self, window_ms: i64, range: TimeRange) -> u64 {
+        let newest = self.by_start.keys().next_back().copied();
+        let inside = |(&start, count): (&i64, &WindowCount)| {
+            let full_end = start.saturating_add(window_ms);
+            let end = full_end.min(range.end);
+            let whole_ms = if newest == Some(start) && end > start { end - start } else { window_ms };
+            let width_ms = end.saturating_sub(start.max(range.start));
+            let part = width_ms.clamp(0, whole_ms) as f64 / whole_ms.max(1) as f64;
+            (count.sample_count.max(0) as f64 * part) as u64
+        };
+        self.by_start.iter().map(inside).fold(0, u64::saturating_add)
+    }
+
+    /// Adds the counts of a checkpoint, whose windows arrived at `arrivals` (by tenant and start) or else at
+    /// `now_ms`.
+    pub(crate) fn merge_known(
+        &mut self,
+        tally: &mut WindowTally,
+        arrivals: &HashMap<(u32, i64), i64>,
+        tenant: u32,
+        now_ms: i64,
+    ) {
+        for span in tally.drain() {
+            let first_arrival_ms = arrivals.get(&(tenant, span.start)).copied().unwrap_or(now_ms);
+            let entry = self.by_start.entry(span.start).or_insert(WindowCount::new(first_arrival_ms));
+            entry.merge(span);
+            if entry.sample_count == 0 {
+                self.by_start.remove(&span.start);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a window whose series were all removed again during startup was never dropped: each
+    /// maintenance pass flushed it to no block and wrote a whole checkpoint.
+    #[test]
+    fn a_window_without_samples_is_dropped_at_startup() {
+        let (mut tally, mut windows) = (WindowTally::new(100), Windows::default());
+        tally.add(110, 5);
+        tally.add(210, 7);
+        tally.add(110, -5);
+        windows.merge_known(&mut tally, &HashMap::default(), 0, 1);
+        assert_eq!(windows.by_start.keys().copied().collect::<Vec<_>>(), [200]);
+    }
+
+    /// Regression: the bounds were those of the window, so the newest sample seemed to be up to two hours in
+    /// the future.
+    #[test]
+    fn bounds_are_timestamps_of_samples() {
+        let (mut tally, mut windows) = (WindowTally::new(100), Windows::default());
+        tally.add(150, 1);
+        tally.add(130, 1);
+        tally.add_chunk(310, 370, 5);
+        tally.add_single(140, 1);
+        windows.merge(&mut tally, 1);
+        assert_eq!(windows.bounds_ms(), Some((130, 370)));
+        tally.add_chunk(310, 370, -5);
+        windows.merge(&mut tally, 1);
+        assert_eq!(windows.bounds_ms(), Some((130, 150)));
+        tally.add(120, -3);
+        windows.merge(&mut tally, 1);
+        assert_eq!(windows.bounds_ms(), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! Writes: appends batches, creates series, deletes samples; each change with its WAL frame.
+//!
+//! Invariant: a frame is queued under the lock of the stripe that it changes, so the WAL has the order of
+//! memory.
+
+mod batch;
+pub(crate) mod delete;
+mod frames;
+mod job;
+mod memory_limit;
+mod mixed;
+mod resolve;
+mod slices;
+mod time_order;
+
+use std::sync::Arc;
+
+use chronolith_model::{Matcher, Reject, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome};
+use chronolith_wal::{PoisonOnPanic, WalPosition};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+
+use crate::memory_part::MemoryPart;
+use crate::options::WriteError;
+use crate::state::HeadState;
+use batch::{append_batch, count_outcome, find_known};
+use delete::{DeleteProgress, DeleteStats, delete};
+use job::{AppendJob, AppendScratch, TimeBounds};
+use memory_limit::MemoryLimit;
+use time_order::sorted_by_time;
+
+/// Scratch sets kept for reuse by later batches.
+const SCRATCH_COUNT_MAX: usize = 16;
+/// A scratch set that a large batch grew beyond this is freed.
+const SCRATCH_BYTES_MAX: usize = 2 << 20;
+
+/// Appends batches and deletes samples.
+pub(crate) struct Writer {
+    state: Arc<HeadState>,
+    /// Writes hold it shared, so that closing waits for them.
+    gate: RwLock<()>,
+    scratch: Mutex<Vec<AppendScratch>>,
+    memory_limit: MemoryLimit,
+}
+
+impl Writer {
+    pub(crate) fn new(state: Arc<HeadState>) -> Writer {
+        let memory_limit = MemoryLimit::new(state.options.memory_bytes_max);
+        Writer { state, gate: RwLock::new(()), scratch: Mutex::default(), memory_limit }
+    }
+
+    /// Implements [`crate::Head::append`].
+    pub(crate) fn append(
+        &self,
+        tenant: &TenantId,
+        limits: &TenantLimits,
+        now_ms: i64,
+        batch: &WriteBatch,
+    ) -> Result<(WriteOutcome, WalPosition), WriteError> {
+        let state = &*self.state;
+        let _open = self.gate.read();
+        let _ids = state.index.ids.use_ids();
+        state.admit()?;
+        let _unlogged = PoisonOnPanic::new(&state.wal, "an append");
+        let Some(tenant) = state.index.tenant_or_create(tenant, || state.env.rng.next_u64()) else {
+            let mut outcome = WriteOutcome::default();
+            let time = batch.times.first().copied().unwrap_or(0);
+            outcome.reject(Reject::SeriesLimit, batch.sample_count() as u64, time, String::new);
+            return Ok((outcome, state.wal.position()));
+        };
+        let sorted = sorted_by_time(batch);
+        let batch = sorted.as_ref().unwrap_or(batch);
+        let newest_ms = if limits.out_of_order_ms > 0 { state.series.newest_ms(&tenant) } else { i64::MIN };
+        let bounds = TimeBounds::new(limits, now_ms, newest_ms);
+        let mut job = AppendJob {
+            state,
+            tenant: &tenant,
+            limits,
+            bounds,
+            now_ms,
+            batch,
+            outcome: WriteOutcome::default(),
+            cx: state.series.context(limits.duplicates),
+            ooo_count: 0,
+            replaced_count: 0,
+            starts_count: 0,
+            newest_ms: i64::MIN,
+        };
+        let mut scratch = self.scratch.lock().pop().unwrap_or_default();
+        find_known(&job, &mut scratch);
+        let reserved = self.memory_limit.reserve_batch(batch, &scratch.misses);
+        if reserved.is_ok() {
+            append_batch(&mut job, &mut scratch);
+        }
+        self.keep_scratch(scratch);
+        if let Err(refused) = reserved {
+            state.index.forget_if_unused(tenant);
+            return Err(refused);
+        }
+        count_outcome(&mut job);
+        let outcome = job.outcome;
+        if outcome.accepted_count == 0 {
+            state.index.forget_if_unused(tenant);
+        }
+        // A failure is reported by the next append; this batch is in memory and in the queue of the WAL.
+        let _ = state.write_sealed_if_many();
+        Ok((outcome, state.wal.position()))
+    }
+
+    fn keep_scratch(&self, scratch: AppendScratch) {
+        let mut pool = self.scratch.lock();
+        if pool.len() < SCRATCH_COUNT_MAX && scratch.heap_bytes() <= SCRATCH_BYTES_MAX {
+            pool.push(scratch);
+        }
+    }
+
+    /// Implements [`crate::Head::delete`].
+    pub(crate) fn delete(
+        &self,
+        tenant: &TenantId,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+        progress: &DeleteProgress,
+    ) -> Result<(DeleteStats, WalPosition), WriteError> {
+        let _open = self.gate.read();
+        delete(&self.state, tenant, selectors, range, progress)
+    }
+
+    /// Waits for running writes and refuses later ones as long as the guard is held.
+    pub(crate) fn stop_writes(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write()
+    }
+
+    /// Returns the memory limit of the head.
+    pub(crate) fn memory_limit(&self) -> &MemoryLimit {
+        &self.memory_limit
+    }
+
+    /// Returns the memory of the scratch sets kept for the next batches.
+    pub(crate) fn memory(&self) -> MemoryPart {
+        let scratch = self.scratch.lock();
+        let bytes = scratch.iter().map(|one| one.heap_bytes() as u64).sum();
+        MemoryPart::new("append_scratch", bytes, scratch.len() as u64)
+    }
+}

@@ -1,0 +1,253 @@
+//! Appends a batch: resolves known series by their wire keys, stores samples stripe by stripe, and queues one
+//! WAL frame per stripe and slice.
+//!
+//! Invariants: a frame is queued under the lock of its stripe, so the WAL has the order of memory; nothing is
+//! allocated per sample; no lock is held for more than a slice of a batch.
+//! Not here: new series (`resolve`), storing a sample (`series::stripe`), series with histograms or start
+//! times (`mixed`).
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use chronolith_model::Reject;
+use chronolith_wal::PoisonOnPanic;
+
+use super::frames::{queue_frames, queue_histograms};
+use super::job::{AppendJob, AppendScratch, BatchSample, Target, record_outcome, reject_sample};
+use super::mixed::{append_mixed, is_mixed, may_have_mixed};
+use super::resolve::resolve_misses;
+use super::slices::{merge_full_buffers, slice_at, sort_deferred, yield_stripe, yield_stripe_if_due};
+use crate::index::series_keys::ID_NONE;
+use crate::series::decide::AppendOutcome;
+use crate::series::stripe::{STRIPE_COUNT, stripe_of};
+
+/// Series that are looked up under one lock.
+const LOOKUP_COUNT: usize = 512;
+/// Out-of-order samples whose cache lines are prefetched together.
+const PREFETCH_COUNT: usize = 32;
+/// Work of an out-of-order sample relative to an in-order one: it needs a lookup and may be encoded.
+const OOO_WORK: usize = 8;
+/// Retries of a batch whose series leave the head before their samples are stored.
+const ROUND_COUNT_MAX: usize = 100;
+
+/// Appends a batch whose known series were looked up, and queues its frames.
+pub(super) fn append_batch(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
+    for _ in 0..ROUND_COUNT_MAX {
+        if !scratch.misses.is_empty() {
+            resolve_misses(job, scratch);
+        }
+        let starts = order_by_stripe(scratch);
+        scratch.misses.clear();
+        for stripe in 0..STRIPE_COUNT {
+            let range = starts[stripe]..starts[stripe + 1];
+            if !range.is_empty() {
+                append_stripe(job, scratch, stripe, range);
+            }
+        }
+        if scratch.misses.is_empty() {
+            return;
+        }
+        // A window drop removed these series between lookup and append: they are created again, the others
+        // are done.
+        scratch.ids.fill(ID_NONE);
+    }
+    for &idx in &scratch.misses {
+        let series = &job.batch.series[idx as usize];
+        let time = job.batch.times[series.samples.start as usize];
+        job.outcome.reject(Reject::SeriesLimit, series.samples.len() as u64, time, String::new);
+    }
+}
+
+/// Looks up the series of a batch by their wire keys.
+pub(super) fn find_known(job: &AppendJob<'_>, scratch: &mut AppendScratch) {
+    let index = &job.state.index;
+    scratch.keys.clear();
+    scratch.ids.clear();
+    scratch.misses.clear();
+    let batch = job.batch;
+    let shared = index.key_hash.tenant(job.tenant.id.as_str(), batch.source.protocol);
+    scratch.keys.extend(batch.series.iter().map(|s| index.key_hash.series(shared, batch.raw_of(s))));
+    let mut series_keys = index.series_keys.read();
+    let mut guess = usize::MAX;
+    for (idx, (&key, series)) in scratch.keys.iter().zip(&batch.series).enumerate() {
+        if idx % LOOKUP_COUNT == LOOKUP_COUNT - 1 {
+            // Releases the lock for writers of the cache; otherwise they, and all readers queued after them,
+            // would wait for whole batches.
+            drop(series_keys);
+            series_keys = index.series_keys.read();
+        }
+        let mut id = ID_NONE;
+        if series.samples.is_empty() {
+            // A series without samples is in the batch for its exemplars: the head has nothing to store or
+            // refuse.
+        } else if let Some(entry) = series_keys.find(key, guess) {
+            guess = entry + 1;
+            id = series_keys.id(entry);
+        } else {
+            scratch.misses.push(idx as u32);
+        }
+        scratch.ids.push(id);
+    }
+}
+
+fn append_stripe(
+    job: &mut AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    stripe_idx: usize,
+    range: Range<usize>,
+) {
+    let state = job.state;
+    let relogs = state.relog_before.load(Ordering::Relaxed) > 0;
+    let mut stripe = state.series.stripes()[stripe_idx].lock();
+    let _unlogged = PoisonOnPanic::new(&state.wal, "an append");
+    let mut target =
+        Target { stripe: &mut stripe, stripe_idx, relogs, work: 0, has_yielded: false, pinned_count: 0 };
+    let order = std::mem::take(&mut scratch.order);
+    let (mut next, mut first) = (range.start, 0);
+    while next < range.end {
+        let slice = slice_at(job.batch, &order[..range.end], next, first);
+        let series_idx = order[next];
+        (next, first) = (slice.next, slice.next_first);
+        if first > 0 {
+            target.pin(scratch, scratch.ids[series_idx as usize]);
+        }
+        append_slice(job, scratch, &mut target, &order[slice.order], slice.within);
+        if first > 0 && scratch.misses.last() == Some(&series_idx) {
+            // The series has left the head; it is created again for all of its samples.
+            (next, first) = (next + 1, 0);
+        }
+        if next < range.end {
+            yield_stripe(job, scratch, &mut target);
+        }
+    }
+    scratch.order = order;
+    // Deferred samples come last, so that their cache lines are prefetched together. They remain out of order
+    // meanwhile.
+    append_deferred(job, scratch, &mut target);
+    queue_frames(job, scratch, stripe_idx);
+    target.unpin(scratch);
+}
+
+/// Appends the samples of the series in `order` whose index in the batch lies in `within`.
+fn append_slice(
+    job: &mut AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    target: &mut Target<'_, '_>,
+    order: &[u32],
+    within: Range<usize>,
+) {
+    let has_mixed = may_have_mixed(job.batch, target.stripe);
+    let relogs = target.relogs;
+    for &idx in order {
+        let id = scratch.ids[idx as usize];
+        // A key that resolves to a series of another tenant, for whatever reason, counts as unknown.
+        if target.stripe.series(id).is_none_or(|record| record.tenant != job.tenant.idx) {
+            scratch.misses.push(idx);
+            continue;
+        }
+        let samples = &job.batch.series[idx as usize].samples;
+        let samples = within.start.max(samples.start as usize)..within.end.min(samples.end as usize);
+        if has_mixed && is_mixed(job.batch, idx, samples.clone(), target.stripe, id) {
+            // Deferred samples may have the same series and timestamps, and come first in the batch.
+            append_deferred(job, scratch, target);
+            append_mixed(job, scratch, target, idx, samples);
+            merge_full_buffers(job, scratch, target);
+            continue;
+        }
+        let stripe = &mut **target.stripe;
+        for at in samples {
+            let (time, bits) = (job.batch.times[at], job.batch.values[at].to_bits());
+            if let Some(reject) = job.bounds.refuse(time) {
+                reject_sample(job, reject, idx, time);
+                continue;
+            }
+            let outcome = stripe.append_in_order(&mut job.cx, id, time, bits);
+            if outcome == AppendOutcome::InOrder {
+                // The hot path: nearly all samples are in order.
+                job.newest_ms = job.newest_ms.max(time);
+                job.outcome.accepted_count += 1;
+                scratch.log(id, time, bits);
+                continue;
+            }
+            let sample = BatchSample { time, series_idx: idx, id, at: at as u32 };
+            if outcome == AppendOutcome::NotNewest {
+                scratch.deferred.push(sample);
+            } else {
+                if outcome == AppendOutcome::Replaced {
+                    queue_histograms(job, scratch, target.stripe_idx);
+                }
+                record_outcome(job, scratch, outcome, sample, relogs);
+            }
+        }
+    }
+}
+
+/// Appends the deferred out-of-order floats, sorted by time within each series: neighbours decode the same
+/// chunk.
+fn append_deferred(job: &mut AppendJob<'_>, scratch: &mut AppendScratch, target: &mut Target<'_, '_>) {
+    if scratch.deferred.is_empty() {
+        return;
+    }
+    sort_deferred(job, scratch, target);
+    for start in (0..scratch.deferred.len()).step_by(PREFETCH_COUNT) {
+        yield_stripe_if_due(job, scratch, target);
+        let end = scratch.deferred.len().min(start + PREFETCH_COUNT);
+        let mut copied = [BatchSample::default(); PREFETCH_COUNT];
+        let group = &mut copied[..end - start];
+        group.copy_from_slice(&scratch.deferred[start..end]);
+        target.work += OOO_WORK * group.len();
+        target.stripe.prefetch_out_of_order(&job.cx, group.iter().map(|one| (one.id, one.time)));
+        for &one in &*group {
+            if target.has_yielded && target.stripe.starts_of(one.id).is_some() {
+                // Another writer has added start times meanwhile.
+                let at = one.at()..one.at() + 1;
+                append_mixed(job, scratch, target, one.series_idx, at);
+                continue;
+            }
+            let bits = job.batch.values[one.at()].to_bits();
+            let outcome = target.stripe.append_out_of_order(&mut job.cx, one.id, one.time, bits);
+            if outcome == AppendOutcome::Replaced {
+                queue_histograms(job, scratch, target.stripe_idx);
+            }
+            record_outcome(job, scratch, outcome, one, target.relogs);
+        }
+        merge_full_buffers(job, scratch, target);
+    }
+    scratch.deferred.clear();
+    target.pinned_count = 0;
+}
+
+/// Adds the counts of an append to those of its tenant and of the head.
+pub(super) fn count_outcome(job: &mut AppendJob<'_>) {
+    job.tenant.windows.lock().merge(&mut job.cx.windows, job.now_ms);
+    job.tenant.newest_ms.fetch_max(job.newest_ms, Ordering::Relaxed);
+    let counters = &job.state.counters;
+    let outcome = &job.outcome;
+    counters.samples_appended.fetch_add(outcome.accepted_count, Ordering::Relaxed);
+    counters.samples_repeated.fetch_add(outcome.repeated_count, Ordering::Relaxed);
+    counters.samples_out_of_order.fetch_add(job.ooo_count, Ordering::Relaxed);
+    counters.samples_replaced.fetch_add(job.replaced_count, Ordering::Relaxed);
+    counters.samples_with_start.fetch_add(job.starts_count, Ordering::Relaxed);
+    counters.series_created.fetch_add(outcome.series_created_count, Ordering::Relaxed);
+}
+
+/// Groups the resolved series by stripe, in the order of the batch (counting sort); returns the start of each
+/// stripe.
+fn order_by_stripe(scratch: &mut AppendScratch) -> [usize; STRIPE_COUNT + 1] {
+    let mut starts = [0usize; STRIPE_COUNT + 1];
+    for &id in scratch.ids.iter().filter(|&&id| id != ID_NONE) {
+        starts[stripe_of(id) + 1] += 1;
+    }
+    for stripe in 0..STRIPE_COUNT {
+        starts[stripe + 1] += starts[stripe];
+    }
+    let mut next = starts;
+    scratch.order.clear();
+    scratch.order.resize(starts[STRIPE_COUNT], 0);
+    for (idx, &id) in scratch.ids.iter().enumerate().filter(|(_, id)| **id != ID_NONE) {
+        let at = &mut next[stripe_of(id)];
+        scratch.order[*at] = idx as u32;
+        *at += 1;
+    }
+    starts
+}

@@ -1,0 +1,249 @@
+//! State of one running append: batch, scratch memory, and counts by outcome.
+//!
+//! Not here: the order in which samples are appended (`batch`), their frames (`frames`).
+
+use chronolith_base::sync::MutexGuard;
+use chronolith_format::wal::StartEntry;
+use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
+use chronolith_model::{LabelsBuilder, Reject, TenantLimits, WriteBatch, WriteOutcome};
+
+use crate::index::tenant::TenantHead;
+use crate::series::decide::AppendOutcome;
+use crate::series::stripe::{AppendContext, Stripe};
+use crate::state::HeadState;
+
+/// Samples that are appended under one lock: a third of a millisecond if they are in order.
+pub(super) const SLICE_SAMPLES: usize = 8192;
+
+/// State shared by all steps of one append.
+pub(super) struct AppendJob<'a> {
+    pub(super) state: &'a HeadState,
+    pub(super) tenant: &'a TenantHead,
+    pub(super) limits: &'a TenantLimits,
+    pub(super) bounds: TimeBounds,
+    pub(super) now_ms: i64,
+    pub(super) batch: &'a WriteBatch,
+    pub(super) outcome: WriteOutcome,
+    pub(super) cx: AppendContext<'a>,
+    pub(super) ooo_count: u64,
+    pub(super) replaced_count: u64,
+    pub(super) starts_count: u64,
+    pub(super) newest_ms: i64,
+}
+
+/// Sample of the batch, with its series in the batch and in the head.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BatchSample {
+    pub(super) time: i64,
+    pub(super) series_idx: u32,
+    pub(super) id: u32,
+    pub(super) at: u32,
+}
+
+impl BatchSample {
+    pub(super) fn at(&self) -> usize {
+        self.at as usize
+    }
+}
+
+/// Reusable memory of one append.
+#[derive(Default)]
+pub(super) struct AppendScratch {
+    pub(super) keys: Vec<u128>,
+    /// Series id of each series of the batch, or [`ID_NONE`]; a series without samples always has
+    /// [`ID_NONE`].
+    pub(super) ids: Vec<u32>,
+    /// Indexes of series of the batch to resolve; each has samples.
+    pub(super) misses: Vec<u32>,
+    /// Indexes of series of the batch, grouped by stripe.
+    pub(super) order: Vec<u32>,
+    pub(super) sample_ids: Vec<u32>,
+    pub(super) times: Vec<i64>,
+    pub(super) values: Vec<u64>,
+    /// Histograms for the WAL: series id and index into the batch.
+    pub(super) histograms: Vec<(u32, u32)>,
+    /// Start times for the WAL.
+    pub(super) starts: Vec<StartEntry>,
+    /// Samples of a stripe that are not newer than the newest one of their series.
+    pub(super) deferred: Vec<BatchSample>,
+    /// Series that this batch has pinned in the stripe.
+    pub(super) pinned: Vec<u32>,
+    pub(super) payload: Vec<u8>,
+    pub(super) builder: LabelsBuilder,
+    pub(super) members: Vec<u32>,
+    pub(super) created: Vec<u32>,
+}
+
+impl AppendScratch {
+    /// Adds a sample to the next WAL frame.
+    #[inline]
+    pub(super) fn log(&mut self, id: u32, time: i64, bits: u64) {
+        self.sample_ids.push(id);
+        self.times.push(time);
+        self.values.push(bits);
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        let ids = [
+            &self.ids,
+            &self.misses,
+            &self.order,
+            &self.sample_ids,
+            &self.members,
+            &self.created,
+            &self.pinned,
+        ];
+        16 * self.keys.capacity()
+            + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
+            + 8 * (self.times.capacity() + self.values.capacity() + self.histograms.capacity())
+            + size_of::<BatchSample>() * self.deferred.capacity()
+            + size_of::<StartEntry>() * self.starts.capacity()
+            + self.payload.capacity()
+    }
+}
+
+/// Timestamps that a tenant may write.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TimeBounds {
+    earliest: i64,
+    /// Earlier samples are outside the out-of-order window of the tenant.
+    earliest_in_order: i64,
+    latest: i64,
+}
+
+impl TimeBounds {
+    /// Returns the bounds at `now_ms` for a tenant whose newest sample is at `newest_ms`.
+    pub(super) fn new(limits: &TenantLimits, now_ms: i64, newest_ms: i64) -> TimeBounds {
+        let earliest =
+            if limits.retention_ms > 0 { now_ms.saturating_sub(limits.retention_ms) } else { i64::MIN };
+        let latest =
+            if limits.future_ms_max > 0 { now_ms.saturating_add(limits.future_ms_max) } else { i64::MAX };
+        let earliest_in_order = if limits.out_of_order_ms > 0 {
+            newest_ms.saturating_sub(limits.out_of_order_ms)
+        } else {
+            i64::MIN
+        };
+        TimeBounds { earliest: earliest.max(TIME_MIN_MS), earliest_in_order, latest: latest.min(TIME_MAX_MS) }
+    }
+
+    /// Returns the reject of a sample at `time`, or `None` if it is within the bounds.
+    pub(super) fn refuse(self, time: i64) -> Option<Reject> {
+        if (self.earliest..=self.latest).contains(&time) {
+            (time < self.earliest_in_order).then_some(Reject::OutOfOrder)
+        } else if time > self.latest || time < TIME_MIN_MS {
+            Some(Reject::OutOfBounds)
+        } else {
+            Some(Reject::TooOld)
+        }
+    }
+}
+
+/// Destination of the samples of a batch in one stripe.
+pub(super) struct Target<'a, 'w> {
+    pub(super) stripe: &'a mut MutexGuard<'w, Stripe>,
+    pub(super) stripe_idx: usize,
+    /// If set, duplicates are logged like new samples.
+    pub(super) relogs: bool,
+    /// Samples appended since the stripe was locked; out-of-order samples count with their cost.
+    pub(super) work: usize,
+    /// Set once the lock was released since this batch began.
+    pub(super) has_yielded: bool,
+    /// Number of deferred samples whose series are pinned.
+    pub(super) pinned_count: usize,
+}
+
+impl Target<'_, '_> {
+    /// Returns true if the lock must be released for other writers and queries.
+    pub(super) fn is_due(&self) -> bool {
+        self.work >= SLICE_SAMPLES
+    }
+
+    /// Pins a series of this batch.
+    pub(super) fn pin(&mut self, scratch: &mut AppendScratch, id: u32) {
+        if scratch.pinned.last() != Some(&id) {
+            self.stripe.pin(id);
+            scratch.pinned.push(id);
+        }
+    }
+
+    /// Pins the series of the deferred samples.
+    pub(super) fn pin_deferred(&mut self, scratch: &mut AppendScratch) {
+        for at in self.pinned_count..scratch.deferred.len() {
+            self.pin(scratch, scratch.deferred[at].id);
+        }
+        self.pinned_count = scratch.deferred.len();
+    }
+
+    /// Unpins all series of this batch.
+    pub(super) fn unpin(&mut self, scratch: &mut AppendScratch) {
+        scratch.pinned.drain(..).for_each(|id| self.stripe.unpin(id));
+    }
+}
+
+/// Counts a sample by its outcome and adds it to the next WAL frame if it is stored, or a duplicate and
+/// `relogs` is set.
+pub(super) fn record_outcome(
+    job: &mut AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    outcome: AppendOutcome,
+    sample: BatchSample,
+    relogs: bool,
+) {
+    if count_appended(job, outcome, sample, relogs) == Logged::Yes {
+        scratch.log(sample.id, sample.time, job.batch.values[sample.at()].to_bits());
+    }
+}
+
+/// Returned by [`count_appended`]: whether a sample goes to the WAL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Logged {
+    Yes,
+    No,
+}
+
+/// Counts a sample by its outcome.
+pub(super) fn count_appended(
+    job: &mut AppendJob<'_>,
+    outcome: AppendOutcome,
+    sample: BatchSample,
+    relogs: bool,
+) -> Logged {
+    let time = sample.time;
+    let is_logged = match outcome {
+        AppendOutcome::InOrder | AppendOutcome::OutOfOrder | AppendOutcome::Replaced => {
+            job.newest_ms = job.newest_ms.max(time);
+            job.ooo_count += u64::from(outcome == AppendOutcome::OutOfOrder);
+            job.replaced_count += u64::from(outcome == AppendOutcome::Replaced);
+            true
+        }
+        AppendOutcome::Duplicate => {
+            job.outcome.repeated_count += 1;
+            relogs
+        }
+        AppendOutcome::DuplicateTimestamp => {
+            reject_sample(job, Reject::DuplicateTimestamp, sample.series_idx, time);
+            return Logged::No;
+        }
+        AppendOutcome::NotNewest | AppendOutcome::SeriesGone => {
+            unreachable!("the stripe is locked and the series is in it")
+        }
+    };
+    job.outcome.accepted_count += 1;
+    if is_logged { Logged::Yes } else { Logged::No }
+}
+
+#[cold]
+pub(super) fn reject_sample(job: &mut AppendJob<'_>, reject: Reject, series_idx: u32, time: i64) {
+    let batch = job.batch;
+    job.outcome.reject(reject, 1, time, || series_text(batch, series_idx));
+}
+
+/// Formats a series of the batch for messages.
+pub(super) fn series_text(batch: &WriteBatch, series_idx: u32) -> String {
+    let raw = batch.raw_of(&batch.series[series_idx as usize]);
+    let mut builder = LabelsBuilder::new();
+    match (batch.source.parse)(raw, &mut builder) {
+        Ok(()) => builder.finish().to_string(),
+        Err(_) => String::from_utf8_lossy(&raw[..raw.len().min(256)]).into_owned(),
+    }
+}

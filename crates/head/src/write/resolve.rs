@@ -1,0 +1,155 @@
+//! Creates or finds series whose wire keys are not cached: parses labels, checks limits, looks them up in the
+//! index.
+//!
+//! Invariant: a series is in the index and its series record is queued for the WAL before any append can use
+//! it.
+
+use std::sync::atomic::Ordering;
+
+use chronolith_format::wal::{self, SeriesRecord};
+use chronolith_model::{LabelsBuilder, METRIC_NAME, Reject, TenantLimits};
+
+use super::job::{AppendJob, AppendScratch, series_text};
+use crate::index::series_keys::key_count_max;
+use crate::index::tables::TenantIndex;
+use crate::series::stripe::stripe_of;
+use crate::state::HeadState;
+use chronolith_base::sync::RwLockWriteGuard;
+
+/// Bytes of series records at which a WAL frame is queued.
+const SERIES_FRAME_BYTES: usize = 1 << 20;
+
+/// New series that are created under one lock: the longest wait of queries and of writers of known series.
+const SLICE_COUNT: usize = 128;
+
+/// Limit of the label text of one series, whatever the limits of the tenant: a series record fits a WAL
+/// frame.
+const SERIES_TEXT_BYTES_MAX: usize = 8 << 20;
+
+const _: () = assert!(SERIES_FRAME_BYTES + SERIES_TEXT_BYTES_MAX + (4 << 20) < wal::FRAME_PAYLOAD_BYTES_MAX);
+
+/// Assigns ids to `scratch.misses`; series that are refused are counted as rejected.
+pub(super) fn resolve_misses(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
+    scratch.created.clear();
+    let tenant = job.tenant;
+    let protocol = job.batch.source.protocol;
+    wal::encode_series(tenant.id.as_str(), protocol, &mut scratch.payload);
+    let empty_len = scratch.payload.len();
+    let misses = std::mem::take(&mut scratch.misses);
+    for slice in misses.chunks(SLICE_COUNT) {
+        let mut tables = tenant.tables.write();
+        for &idx in slice {
+            let series = &job.batch.series[idx as usize];
+            match resolve_one(job, scratch, &mut tables, idx) {
+                Ok(id) => scratch.ids[idx as usize] = id,
+                Err(reject) => {
+                    let batch = job.batch;
+                    let is_for_time =
+                        matches!(reject, Reject::TooOld | Reject::OutOfBounds | Reject::OutOfOrder);
+                    for &time in &batch.times[series.samples.start as usize..series.samples.end as usize] {
+                        let own = job.bounds.refuse(time).filter(|_| is_for_time);
+                        let kind = own.unwrap_or(reject);
+                        job.outcome.reject(kind, 1, time, || series_text(batch, idx));
+                    }
+                }
+            }
+            if scratch.payload.len() >= SERIES_FRAME_BYTES {
+                publish(job, scratch, empty_len);
+            }
+        }
+        publish(job, scratch, empty_len);
+        RwLockWriteGuard::unlock_fair(tables);
+        cache_keys(job.state, scratch, slice);
+    }
+    scratch.misses = misses;
+}
+
+/// Caches the wire keys of resolved series.
+fn cache_keys(state: &HeadState, scratch: &AppendScratch, slice: &[u32]) {
+    let count_max = key_count_max(state.counters.series_live.load(Ordering::Relaxed));
+    let keys = slice.iter().map(|&idx| (scratch.keys[idx as usize], scratch.ids[idx as usize]));
+    state.index.cache_keys(keys, count_max);
+}
+
+/// Returns the id of one series. A series of which no sample would be stored is not created.
+fn resolve_one(
+    job: &mut AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    tables: &mut TenantIndex,
+    idx: u32,
+) -> Result<u32, Reject> {
+    let series = &job.batch.series[idx as usize];
+    let builder = &mut scratch.builder;
+    builder.clear();
+    (job.batch.source.parse)(job.batch.raw_of(series), builder)?;
+    builder.sort();
+    let pairs = check_labels(builder, job.limits)?;
+    if let Some(id) = tables.find(pairs.iter().copied(), &mut scratch.members) {
+        return Ok(id);
+    }
+    let times = &job.batch.times[series.samples.start as usize..series.samples.end as usize];
+    if times.iter().all(|&t| job.bounds.refuse(t).is_some()) {
+        // The caller counts each sample by its own reject.
+        let first = times.first().and_then(|&t| job.bounds.refuse(t));
+        return Err(first.unwrap_or(Reject::OutOfBounds));
+    }
+    let text_len: usize = pairs.iter().map(|(n, v)| n.len() + v.len()).sum();
+    if text_len > SERIES_TEXT_BYTES_MAX {
+        return Err(Reject::LabelValueTooLong);
+    }
+    if tables.live_count() >= job.limits.series_max || !tables.has_room(text_len) {
+        return Err(Reject::SeriesLimit);
+    }
+    let id = job.state.index.ids.take().ok_or(Reject::SeriesIdsExhausted)?;
+    tables.insert(id, pairs.iter().copied(), &mut scratch.members);
+    let record = SeriesRecord { id, raw_hash: scratch.keys[idx as usize] };
+    record.encode(pairs.into_iter(), &mut scratch.payload);
+    scratch.created.push(id);
+    job.outcome.series_created_count += 1;
+    Ok(id)
+}
+
+/// Creates the hot records of new series and queues their series records. The caller holds the lock of the
+/// index.
+fn publish(job: &AppendJob<'_>, scratch: &mut AppendScratch, empty_len: usize) {
+    job.state.counters.series_live.fetch_add(scratch.created.len() as u64, Ordering::Relaxed);
+    for run in scratch.created.chunk_by(|&a, &b| stripe_of(a) == stripe_of(b)) {
+        let mut stripe = job.state.series.lock(run[0]);
+        run.iter().for_each(|&id| stripe.create(id, job.tenant.idx));
+    }
+    if !scratch.created.is_empty() {
+        job.state.wal.append(wal::KIND_SERIES, wal::STRIPE_NONE, &scratch.payload);
+    }
+    scratch.created.clear();
+    scratch.payload.truncate(empty_len);
+}
+
+/// Checks sorted labels; returns those that are not empty.
+fn check_labels<'a>(
+    builder: &'a LabelsBuilder,
+    limits: &TenantLimits,
+) -> Result<Vec<(&'a str, &'a str)>, Reject> {
+    let mut pairs: Vec<(&str, &str)> = Vec::with_capacity(builder.len());
+    for (name, value) in builder.iter().filter(|(_, value)| !value.is_empty()) {
+        if name.is_empty() {
+            return Err(Reject::EmptyLabelName);
+        }
+        if name.len() > limits.label_name_bytes_max {
+            return Err(Reject::LabelNameTooLong);
+        }
+        if value.len() > limits.label_value_bytes_max {
+            return Err(Reject::LabelValueTooLong);
+        }
+        if pairs.last().is_some_and(|last| last.0 == name) {
+            return Err(Reject::DuplicateLabel);
+        }
+        pairs.push((name, value));
+    }
+    if pairs.len() > limits.label_count_max {
+        return Err(Reject::TooManyLabels);
+    }
+    if !pairs.iter().any(|(name, _)| *name == METRIC_NAME) {
+        return Err(Reject::NoMetricName);
+    }
+    Ok(pairs)
+}

@@ -1,0 +1,139 @@
+//! Splits large batches into slices: between two slices the stripe lock is released for other writers and
+//! queries.
+//!
+//! Invariants: all appended samples are queued for the WAL before the lock is released, so the WAL has the
+//! order of memory; series with more samples to come are pinned meanwhile. A query may see part of a batch,
+//! as it may between two stripes; the batch is acknowledged once all of it is in the WAL.
+
+use std::ops::Range;
+
+use chronolith_model::{TimeRange, WriteBatch};
+
+use super::frames::queue_frames;
+use super::job::{AppendJob, AppendScratch, BatchSample, SLICE_SAMPLES, Target};
+use chronolith_base::sync::MutexGuard;
+
+/// As [`SLICE_SAMPLES`], for batches with histograms or start times.
+const MIXED_SLICE_SAMPLES: usize = 1024;
+/// Out-of-order samples up to which the sort runs under the lock.
+const LOCKED_SORT_COUNT: usize = 1024;
+const ALL_TIMES: TimeRange = TimeRange { start: i64::MIN, end: i64::MAX };
+
+/// Series of a batch that are appended under one lock.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    /// Range of indexes into the order by stripe.
+    pub(super) order: Range<usize>,
+    /// Samples to append, by index into the batch: all, unless one series is larger than a slice.
+    pub(super) within: Range<usize>,
+    /// Start of the next slice: index of its first series, and index of the first sample of that series.
+    pub(super) next: usize,
+    pub(super) next_first: usize,
+}
+
+/// Returns the slice that starts at index `start` of `order`, without samples of that series before index
+/// `first` of the batch.
+pub(super) fn slice_at(batch: &WriteBatch, order: &[u32], start: usize, first: usize) -> Slice {
+    let is_plain = batch.histograms.is_empty() && batch.start_times.is_empty();
+    let count_max = if is_plain { SLICE_SAMPLES } else { MIXED_SLICE_SAMPLES };
+    let all =
+        Slice { order: start..order.len(), within: first..usize::MAX, next: order.len(), next_first: 0 };
+    if batch.sample_count() <= count_max {
+        return all;
+    }
+    let samples = |idx: usize| &batch.series[order[idx] as usize].samples;
+    let (from, end) = (first.max(samples(start).start as usize), samples(start).end as usize);
+    if end - from > count_max {
+        let next_first = from + count_max;
+        return Slice { order: start..start + 1, within: from..next_first, next: start, next_first };
+    }
+    let mut count = end - from;
+    for idx in start + 1..order.len() {
+        count += samples(idx).len();
+        if count > count_max {
+            // The first series may be the rest of a split one; samples of others lie anywhere in the batch.
+            let next = if first > 0 { start + 1 } else { idx };
+            return Slice { order: start..next, within: first..usize::MAX, next, next_first: 0 };
+        }
+    }
+    if first > 0 { Slice { order: start..start + 1, next: start + 1, ..all } } else { all }
+}
+
+/// Queues the frames of the appended samples and releases the lock for waiting threads.
+pub(super) fn yield_stripe(job: &AppendJob<'_>, scratch: &mut AppendScratch, target: &mut Target<'_, '_>) {
+    yield_stripe_during(job, scratch, target, |_| ());
+}
+
+/// As [`yield_stripe`]; `during` runs on the deferred samples while the lock is released.
+fn yield_stripe_during(
+    job: &AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    target: &mut Target<'_, '_>,
+    during: impl FnOnce(&mut [BatchSample]),
+) {
+    queue_frames(job, scratch, target.stripe_idx);
+    target.pin_deferred(scratch);
+    (target.work, target.has_yielded) = (0, true);
+    MutexGuard::unlocked_fair(target.stripe, || {
+        during(&mut scratch.deferred);
+        // Sealed chunks must not pile up in memory; a failure is reported by the next append.
+        let _ = job.state.write_sealed_if_many();
+    });
+}
+
+/// Releases the lock for others if enough work was done since it was acquired.
+pub(super) fn yield_stripe_if_due(
+    job: &AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    target: &mut Target<'_, '_>,
+) {
+    if target.is_due() {
+        yield_stripe(job, scratch, target);
+    }
+}
+
+/// Sorts the deferred samples by series and time; equal ones keep the order of the batch.
+pub(super) fn sort_deferred(job: &AppendJob<'_>, scratch: &mut AppendScratch, target: &mut Target<'_, '_>) {
+    if scratch.deferred.len() <= LOCKED_SORT_COUNT {
+        sort_by_series(&mut scratch.deferred);
+    } else {
+        yield_stripe_during(job, scratch, target, sort_by_series);
+    }
+}
+
+/// Merges the out-of-order samples of series whose buffer is full into chunks, slice by slice.
+pub(super) fn merge_full_buffers(
+    job: &mut AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    target: &mut Target<'_, '_>,
+) {
+    for id in target.stripe.take_full_buffers() {
+        target.stripe.seal_crowded_open(&mut job.cx, id);
+        let mut rest = Some(ALL_TIMES);
+        while let Some(range) = rest {
+            rest = target.stripe.merge_out_of_order_slice(&mut job.cx, id, range);
+            if rest.is_some() {
+                yield_stripe(job, scratch, target);
+            }
+        }
+        target.stripe.seal_crowded_open_histograms(&mut job.cx, id);
+        let mut rest = Some(ALL_TIMES);
+        while let Some(range) = rest {
+            rest = target.stripe.merge_out_of_order_histograms_slice(&mut job.cx, id, range);
+            if rest.is_some() {
+                yield_stripe(job, scratch, target);
+            }
+        }
+    }
+}
+
+fn sort_by_series(deferred: &mut [BatchSample]) {
+    for run in deferred.chunk_by_mut(|a, b| a.id == b.id) {
+        if !run.is_sorted_by_key(|one| one.time) {
+            run.sort_by_key(|one| one.time);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

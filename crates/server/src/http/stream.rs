@@ -1,0 +1,211 @@
+//! A body that is sent while it is made: a thread of queries prints, a bounded channel hands parts over, the
+//! client takes them.
+//!
+//! Holds: an error before the first part is an answer with its code; one after it ends the connection; a
+//! thread that panics does too. The thread stops when the client leaves or takes longer than the stream may.
+//! Not here: what the parts are (`remote_read`, `federate`), permits (`admission`).
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{HeaderValue, Response, header};
+use chronolith_model::{QueryError, ReadContext};
+use hyper::body::Frame;
+// Tokio's `channel` has a limit, unlike that of the same name in the standard library.
+use tokio::sync::mpsc::{self, channel as bounded_channel};
+use tokio::time::Instant;
+
+use super::body;
+use super::error::{ApiError, ErrorKind};
+use super::work::{self, Admitted, CancelOnDrop};
+use crate::app::App;
+use crate::limits::STREAM_PARTS_MAX;
+use crate::metrics::{Metrics, StreamMetrics};
+
+/// What all streams of one endpoint have in common.
+#[derive(Clone, Copy)]
+pub(super) struct StreamKind {
+    /// As logs and errors name it.
+    pub(super) name: &'static str,
+    pub(super) content_type: &'static str,
+    /// Longest a client may take over the whole answer.
+    pub(super) timeout: Duration,
+    pub(super) metrics: fn(&Metrics) -> &StreamMetrics,
+}
+
+impl StreamKind {
+    fn bug(&self) -> String {
+        format!("the {} failed because of a bug in the server", self.name)
+    }
+}
+
+/// A message of the printing thread.
+#[derive(Debug)]
+enum Part {
+    Bytes(Bytes),
+    /// All parts have been sent.
+    End,
+    Failed(ApiError),
+}
+
+/// Where the printing thread puts its parts.
+pub(super) struct Parts {
+    app: Arc<App>,
+    kind: StreamKind,
+    sender: mpsc::Sender<Part>,
+}
+
+impl Parts {
+    /// Hands bytes over; waits while [`STREAM_PARTS_MAX`] parts wait for the client. Their memory is reserved
+    /// until they are sent.
+    pub(super) fn send(&self, bytes: Vec<u8>, ctx: &ReadContext) -> Result<(), ApiError> {
+        ctx.check()?;
+        let held = ctx.budget.reserve(bytes.capacity() as u64).map_err(QueryError::from)?;
+        (self.kind.metrics)(&self.app.metrics).bytes.add(bytes.len() as u64);
+        let sent = self.sender.blocking_send(Part::Bytes(body::held(bytes, held)));
+        sent.map_err(|_| ApiError::from(QueryError::Canceled))
+    }
+}
+
+/// Answers with the parts that `print` sends, the first of which is there when the answer begins. `print`
+/// runs on a thread of queries, with the permits of `admitted`.
+pub(super) async fn answer(
+    app: &Arc<App>,
+    admitted: Admitted,
+    kind: StreamKind,
+    print: impl FnOnce(&App, Admitted, &Parts) -> Result<(), ApiError> + Send + 'static,
+) -> Result<Response<Body>, ApiError> {
+    let guard = CancelOnDrop::of(&admitted.ctx);
+    let (sender, mut receiver) = bounded_channel(STREAM_PARTS_MAX);
+    let parts = Parts { app: app.clone(), kind, sender };
+    let job = move || {
+        admitted.ctx.begin_long_work();
+        let printed = print(&parts.app, admitted, &parts);
+        work::count_end(&parts.app, printed.as_ref().err());
+        let last = match printed {
+            Ok(()) => Part::End,
+            Err(error) => Part::Failed(error),
+        };
+        // Nobody listens when the client has left, which is no failure of ours.
+        drop(parts.sender.blocking_send(last));
+    };
+    let no_thread = |error| ApiError::new(ErrorKind::Unavailable, format_args!("starting a thread: {error}"));
+    app.query_threads.start(Box::new(job)).map_err(no_thread)?;
+    let first = match receiver.recv().await {
+        Some(Part::Bytes(bytes)) => Some(bytes),
+        Some(Part::End) => None,
+        Some(Part::Failed(error)) => return Err(error),
+        None => return Err(ApiError::new(ErrorKind::Internal, kind.bug())),
+    };
+    let is_ended = first.is_none();
+    // Timers are the runtime's own business; nothing that is stored depends on them.
+    let deadline = Instant::now() + kind.timeout;
+    let body = StreamedBody { app: app.clone(), kind, first, receiver, is_ended, deadline, _guard: guard };
+    let mut response = Response::new(Body::new(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind.content_type));
+    Ok(response)
+}
+
+struct StreamedBody {
+    app: Arc<App>,
+    kind: StreamKind,
+    first: Option<Bytes>,
+    receiver: mpsc::Receiver<Part>,
+    is_ended: bool,
+    deadline: Instant,
+    /// The thread stops when the body goes.
+    _guard: CancelOnDrop,
+}
+
+impl StreamedBody {
+    /// Ends the connection: the client must not take what it has for the whole.
+    fn abort(&mut self, why: &str) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        tracing::warn!(stream = self.kind.name, why, "a streamed answer was cut off");
+        self.is_ended = true;
+        (self.kind.metrics)(&self.app.metrics).aborted.add(1);
+        self.receiver.close();
+        Poll::Ready(Some(Err(io::Error::other(why))))
+    }
+}
+
+impl HttpBody for StreamedBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.is_ended {
+            return Poll::Ready(None);
+        }
+        if Instant::now() >= self.deadline {
+            return self.abort("the client takes its answer too slowly");
+        }
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        match ready!(self.receiver.poll_recv(cx)) {
+            Some(Part::Bytes(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Some(Part::End) => {
+                self.is_ended = true;
+                Poll::Ready(None)
+            }
+            Some(Part::Failed(error)) => self.abort(&error.message),
+            None => {
+                let why = self.kind.bug();
+                self.abort(&why)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_ended
+    }
+}
+
+impl Drop for StreamedBody {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            (self.kind.metrics)(&self.app.metrics).aborted.add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::tests::Fixture;
+    use http_body_util::BodyExt as _;
+
+    /// Which frames of a body come without an error: a part, then whatever `end` sends.
+    async fn read_to_end(end: impl FnOnce(mpsc::Sender<Part>)) -> Vec<bool> {
+        let server = Fixture::ready();
+        let ctx = ReadContext::unlimited(server.app.env.clock.clone());
+        let (sender, receiver) = bounded_channel(STREAM_PARTS_MAX);
+        sender.try_send(Part::Bytes(Bytes::from_static(b"frame"))).expect("room");
+        end(sender);
+        let timeout = Duration::from_secs(60);
+        let deadline = Instant::now() + timeout;
+        let kind =
+            StreamKind { name: "test", content_type: "", timeout, metrics: |metrics| &metrics.federate };
+        let _guard = CancelOnDrop::of(&ctx);
+        let app = server.app.clone();
+        let mut body = StreamedBody { app, kind, first: None, receiver, is_ended: false, deadline, _guard };
+        let mut found = Vec::new();
+        while let Some(frame) = body.frame().await {
+            found.push(frame.is_ok());
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn only_an_end_that_is_sent_ends_the_body() {
+        let send = |part: Part| move |sender: mpsc::Sender<Part>| drop(sender.try_send(part));
+        assert_eq!(read_to_end(send(Part::End)).await, [true]);
+        let failed = Part::Failed(ApiError::new(ErrorKind::Internal, "damaged"));
+        assert_eq!(read_to_end(send(failed)).await, [true, false]);
+        assert_eq!(read_to_end(drop).await, [true, false], "the thread panicked: the rest is missing");
+    }
+}

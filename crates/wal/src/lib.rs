@@ -1,0 +1,25 @@
+//! The write-ahead log: frames are appended in order, group-committed into segment files, and replayed at
+//! startup.
+//!
+//! Invariant: [`Wal::wait_durable`] returns `Ok` only once every frame up to its position is as durable as
+//! the sync mode promises; after a failed write or sync the log is poisoned and writes nothing more.
+//! Everything is synchronous.
+//! Not here: content and bytes of frames (`format`), which frames a restart still needs (`head`).
+
+mod control;
+mod frame_stream;
+mod group_commit;
+mod log;
+mod options;
+mod poison;
+mod recovery;
+mod segment;
+mod skip;
+mod spare;
+
+pub use frame_stream::{FrameBlock, FrameStream, zeros_to_end};
+pub use group_commit::WalPosition;
+pub use log::{Wal, WalStats};
+pub use options::{FileError, SyncMode, WalError, WalOptions};
+pub use poison::PoisonOnPanic;
+pub use recovery::{Recovery, Segment, SegmentEnd};

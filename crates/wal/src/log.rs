@@ -1,0 +1,321 @@
+//! The public interface of the write-ahead log: append, durable position, truncate.
+//!
+//! Invariant: frames reach the segments in the order in which they were appended.
+//! Not here: leader election (`group_commit`), files (`segment`, `spare`, `control`), replay (`recovery`).
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_base::Env;
+use chronolith_format::wal::FrameHeader;
+
+use crate::control::ControlFile;
+use crate::group_commit::{GroupCommit, WalPosition, WriteFailure};
+use crate::options::{SyncMode, WalError, WalOptions};
+use crate::segment::{SegmentFile, Segments, segment_path};
+use crate::spare::Spare;
+
+/// Counters and sizes of the log since startup.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WalStats {
+    /// Syncs of segments.
+    pub sync_count: u64,
+    /// Nanoseconds spent in syncs.
+    pub sync_ns: u64,
+    /// Group commits that wrote at least one frame.
+    pub batch_count: u64,
+    /// Bytes of frames written.
+    pub written_bytes: u64,
+    /// Size of all segments, preallocated space included.
+    pub segment_bytes: u64,
+    /// Recycled segments ready for use.
+    pub spare_count: u64,
+    /// Size of the recycled segments.
+    pub spare_bytes: u64,
+    /// Segments created from a recycled one.
+    pub spare_used_count: u64,
+    /// Segments created without one, because none was ready.
+    pub spare_missing_count: u64,
+    /// Bytes appended and not yet written.
+    pub pending_bytes: u64,
+    /// Capacity of the buffers of the queue in bytes.
+    pub buffer_bytes: u64,
+}
+
+/// Counters of the log.
+#[derive(Debug, Default)]
+pub(crate) struct WalCounters {
+    pub(crate) sync_count: AtomicU64,
+    pub(crate) sync_ns: AtomicU64,
+    pub(crate) commit_count: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) segment_bytes: AtomicU64,
+    pub(crate) spare_count: AtomicU64,
+    pub(crate) spare_bytes: AtomicU64,
+    pub(crate) spare_used_count: AtomicU64,
+    pub(crate) spare_missing_count: AtomicU64,
+}
+
+impl WalCounters {
+    pub(crate) fn note_spares(&self, spares: &VecDeque<Spare>, segment_bytes: u64) {
+        let count = spares.len() as u64;
+        self.spare_count.store(count, Ordering::Relaxed);
+        self.spare_bytes.store(count * segment_bytes, Ordering::Relaxed);
+    }
+}
+
+/// The write-ahead log.
+pub struct Wal {
+    commit: GroupCommit<Segments>,
+    key: u128,
+    sync: SyncMode,
+    counters: WalCounters,
+}
+
+/// State of the log at the end of recovery.
+pub(crate) struct WalStart {
+    pub(crate) key: u128,
+    pub(crate) sequence: u64,
+    /// Number of the first segment to write.
+    pub(crate) segment: u64,
+    /// Older segments that are still needed.
+    pub(crate) kept: Vec<SegmentFile>,
+    pub(crate) control: ControlFile,
+    pub(crate) spares: VecDeque<Spare>,
+}
+
+impl Wal {
+    /// Returns a log that continues after `start`. The first write creates the first segment.
+    pub(crate) fn new(env: &Env, options: &WalOptions, start: WalStart) -> Wal {
+        let (key, sequence) = (start.key, start.sequence);
+        let counters = WalCounters::default();
+        counters.note_spares(&start.spares, options.segment_bytes);
+        counters.segment_bytes.store(start.kept.iter().map(|s| s.bytes).sum(), Ordering::Relaxed);
+        let commit = GroupCommit::new(Segments::new(env, options, start), sequence);
+        Wal { commit, key, sync: options.sync, counters }
+    }
+
+    /// Returns the key that all frames of this log carry, and the files that belong to it.
+    #[must_use]
+    pub fn key(&self) -> u128 {
+        self.key
+    }
+
+    /// Checks that appends are accepted; writes the queue first if it is too long.
+    ///
+    /// # Errors
+    /// [`WalError`]: appends are refused.
+    pub fn admit(&self) -> Result<(), WalError> {
+        self.commit.admit(|segments, bytes| segments.commit(bytes, &self.counters))
+    }
+
+    /// Appends a frame to the queue; durable only after [`Wal::wait_durable`]. The caller holds the lock that
+    /// orders it against other frames of the same stripe.
+    pub fn append(&self, kind: u8, stripe: u8, payload: &[u8]) {
+        let mut header = FrameHeader::for_payload(kind, stripe, payload);
+        self.commit.queue(|sequence, pending| {
+            header.sequence = sequence;
+            header.put_frame(self.key, payload, pending);
+        });
+    }
+
+    /// Returns the position of the newest frame of any thread: a duplicate of a sample is durable only with
+    /// its original.
+    pub fn position(&self) -> WalPosition {
+        self.commit.position()
+    }
+
+    /// Waits until every frame up to `position` is as durable as the sync mode promises.
+    ///
+    /// # Errors
+    /// [`WalError`]: the frames may or may not become durable.
+    pub fn wait_durable(&self, position: WalPosition) -> Result<(), WalError> {
+        self.commit.wait(position, |segments, bytes| segments.commit(bytes, &self.counters))
+    }
+
+    /// Writes and syncs everything queued, whatever the sync mode.
+    ///
+    /// # Errors
+    /// [`WalError`]: the frames may or may not become durable.
+    pub fn sync(&self) -> Result<(), WalError> {
+        self.commit.lead_exclusively(|segments, bytes| {
+            segments.write(bytes, &self.counters)?;
+            segments.sync(&self.counters)
+        })
+    }
+
+    /// Ends the current segment after everything queued; returns the position of its last frame.
+    ///
+    /// # Errors
+    /// [`WalError`]: the segment may not have ended.
+    pub fn rotate(&self) -> Result<WalPosition, WalError> {
+        if self.is_disk_full() {
+            return self.rotate_without_queue();
+        }
+        self.commit.lead_exclusively(|segments, bytes| {
+            segments.write(bytes, &self.counters)?;
+            segments.sync(&self.counters)?;
+            segments.finish_segment();
+            Ok(WalPosition(segments.last_sequence()))
+        })
+    }
+
+    /// While the disk is full, queued frames go to the next segment: the checkpoint that may free space must
+    /// not wait for space.
+    fn rotate_without_queue(&self) -> Result<WalPosition, WalError> {
+        let mut segments = self.commit.sink();
+        if let Err(WriteFailure::Failed(text)) = segments.sync(&self.counters) {
+            drop(segments);
+            self.poison(text);
+            return Err(self.commit.poisoned());
+        }
+        segments.finish_segment();
+        Ok(WalPosition(segments.last_sequence()))
+    }
+
+    /// Returns true if a finished segment has no frame after `sequence`.
+    pub fn has_segment_through(&self, sequence: u64) -> bool {
+        self.commit.sink().has_segment_through(sequence)
+    }
+
+    /// Removes or recycles the segments without frames after `sequence`; returns their size in bytes.
+    ///
+    /// # Errors
+    /// The disk reported an error; segments that remain are removed by the next call.
+    pub fn truncate_through(&self, sequence: u64) -> io::Result<u64> {
+        let mut sink = self.commit.sink();
+        let segments = sink.take_removable(sequence)?;
+        let (disk, dir) = sink.disk_and_dir();
+        let is_full = self.is_disk_full();
+        drop(sink);
+        // Without the lock: a rename takes longer than a commit.
+        let (mut retired, mut removed_bytes) = (Vec::new(), 0);
+        for (idx, segment) in segments.iter().enumerate() {
+            let path = segment_path(&dir, segment.number);
+            let is_wanted = !is_full && self.commit.sink().wants_freed(segment.bytes, retired.len());
+            let spare = if is_wanted {
+                Spare::retire(&*disk, &dir, &path, segment.number, segment.last_sequence).ok()
+            } else {
+                None
+            };
+            match spare {
+                Some(spare) => retired.push(spare),
+                None => disk.remove_file(&path).inspect_err(|_| {
+                    self.commit.sink().put_back(segments.get(idx..).unwrap_or_default());
+                })?,
+            }
+            removed_bytes += segment.bytes;
+            self.counters.segment_bytes.fetch_sub(segment.bytes, Ordering::Relaxed);
+        }
+        if !retired.is_empty() {
+            disk.sync_dir(&dir)?;
+            let mut sink = self.commit.sink();
+            retired.into_iter().for_each(|spare| sink.add_spare(spare, &self.counters));
+        }
+        Ok(removed_bytes)
+    }
+
+    /// Prepares a segment filled with zeros if none is ready and the log is open. Commits continue meanwhile.
+    ///
+    /// # Errors
+    /// The disk reported an error; the next segment is then created when it is needed.
+    pub fn prepare_segment(&self) -> io::Result<()> {
+        let goes_on = || self.commit.is_open();
+        if self.counters.spare_count.load(Ordering::Relaxed) > 0 || !goes_on() {
+            return Ok(());
+        }
+        let sink = self.commit.sink();
+        let Some(order) = sink.spare_order() else { return Ok(()) };
+        let (disk, dir) = sink.disk_and_dir();
+        drop(sink);
+        let spare = Spare::zeroed(&*disk, &dir, order.number, order.len, goes_on)?;
+        spare.into_iter().for_each(|spare| self.commit.sink().add_spare(spare, &self.counters));
+        Ok(())
+    }
+
+    /// Records in the control file that the log is complete. Everything queued is durable and nothing
+    /// follows.
+    ///
+    /// # Errors
+    /// The disk reported an error; the next startup treats the end of the log as after a kill.
+    pub fn record_closed(&self) -> io::Result<()> {
+        self.commit.sink().record_closed()
+    }
+
+    /// Retries frames that wait for disk space, and syncs in interval mode. The caller runs it at least once
+    /// per second, in interval mode four times per interval.
+    pub fn maintain(&self) {
+        if self.is_disk_full() {
+            // The result is visible in the state: still full, open again, or poisoned.
+            let _ = self.commit.lead_exclusively(|segments, bytes| {
+                segments.remove_spares(&self.counters);
+                segments.check_space_again();
+                segments.commit(bytes, &self.counters)
+            });
+        } else if self.commit.is_open() && matches!(self.sync, SyncMode::Interval(_)) {
+            let _ = self.commit.lead_exclusively(|segments, bytes| segments.commit(bytes, &self.counters));
+        }
+        if let Err(error) = self.commit.sink().sync_control() {
+            tracing::warn!(%error, "syncing the control file of the write-ahead log failed");
+        }
+    }
+
+    /// Refuses appends until there is space again.
+    pub fn enter_disk_full(&self) {
+        self.commit.enter_disk_full();
+    }
+
+    /// Refuses everything until the process is restarted; writers get `text` as the reason.
+    pub fn poison(&self, text: String) {
+        self.commit.poison(text);
+    }
+
+    /// Refuses appends; queued frames may still be waited for. Returns false if it was closed before.
+    pub fn close(&self) -> bool {
+        self.commit.close()
+    }
+
+    /// Returns the error of a poisoned log.
+    #[must_use]
+    pub fn failure(&self) -> Option<WalError> {
+        self.is_poisoned().then(|| self.commit.poisoned())
+    }
+
+    /// Returns true if a write or sync failed.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.commit.is_poisoned()
+    }
+
+    /// Returns true if appends are refused for lack of space.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        self.commit.is_disk_full()
+    }
+
+    /// Returns the bytes of frames written since startup.
+    pub fn written_bytes(&self) -> u64 {
+        self.counters.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns counters and sizes since startup.
+    #[must_use]
+    pub fn stats(&self) -> WalStats {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        WalStats {
+            sync_count: load(&counters.sync_count),
+            sync_ns: load(&counters.sync_ns),
+            batch_count: load(&counters.commit_count),
+            written_bytes: load(&counters.written_bytes),
+            segment_bytes: load(&counters.segment_bytes),
+            spare_count: load(&counters.spare_count),
+            spare_bytes: load(&counters.spare_bytes),
+            spare_used_count: load(&counters.spare_used_count),
+            spare_missing_count: load(&counters.spare_missing_count),
+            pending_bytes: self.commit.pending_bytes(),
+            buffer_bytes: self.commit.buffer_bytes(),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Types, fields and functions of one crate: location, visibility and size.
+//!
+//! Holds: a type is identified by module and name, so types of the same name in two modules stay apart.
+//! Not here: fields of enum variants, which have no visibility; functions without a body; closures.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+use syn::{Expr, Fields, FnArg, Pat, Visibility};
+
+use super::modules::{ModuleIdx, ModuleTree, Target};
+use super::rust_file::RustFile;
+
+/// A function has at most this number of lines (STYLE §2), counted as clippy's `too_many_lines` does.
+pub(super) const FUNCTION_LINES_MAX: usize = 70;
+/// A function has at most this number of parameters.
+pub(super) const PARAMETERS_MAX: usize = 6;
+/// A struct has at most this number of fields (STYLE §2).
+pub(super) const FIELDS_MAX: usize = 15;
+/// The methods of a type lie in at most this number of files (STYLE §2).
+pub(super) const INHERENT_FILES_MAX: usize = 3;
+
+/// A struct, enum or union.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct TypeFigures {
+    pub(super) name: String,
+    /// Path of the file that declares it.
+    pub(super) file: String,
+    /// Number of fields of a struct or union; 0 for an enum.
+    pub(super) field_count: usize,
+    /// Paths of the files with a block `impl Type`.
+    pub(super) inherent_files: BTreeSet<String>,
+    /// Paths of the files with a block `impl Trait for Type`.
+    pub(super) trait_files: BTreeSet<String>,
+}
+
+/// Number of fields of structs and unions by visibility.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FieldCounts {
+    pub(super) public: usize,
+    /// `pub(crate)`.
+    pub(super) crate_wide: usize,
+    /// `pub(super)` and `pub(in path)`.
+    pub(super) ancestor_wide: usize,
+    pub(super) private: usize,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FunctionCounts {
+    pub(super) all: usize,
+    /// With more than [`FUNCTION_LINES_MAX`] lines of code in the body.
+    pub(super) long: usize,
+    /// Lines of code in the longest body.
+    pub(super) lines_max: usize,
+    /// With more than [`PARAMETERS_MAX`] parameters, `self` included.
+    pub(super) many_parameters: usize,
+    /// With a parameter that is a tuple pattern.
+    pub(super) tuple_parameters: usize,
+    /// `let (a, b) = (x, y);`, without `else`.
+    pub(super) tuple_lets: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Declarations {
+    pub(super) types: Vec<TypeFigures>,
+    pub(super) fields: FieldCounts,
+    pub(super) functions: FunctionCounts,
+}
+
+impl Declarations {
+    /// Adds the declarations of one library or program.
+    pub(super) fn add(&mut self, files: &[RustFile], tree: &ModuleTree<'_>) {
+        let mut types = BTreeMap::new();
+        for (module, items) in tree.modules() {
+            let mut collector = Collector {
+                tree,
+                module,
+                file: &files[tree.file_idx(module)],
+                types: &mut types,
+                fields: &mut self.fields,
+                functions: &mut self.functions,
+            };
+            items.iter().for_each(|item| collector.visit_item(item));
+        }
+        // A target without a declaration is an alias or the output of a macro.
+        let declared = types.into_values().filter(|found: &TypeFigures| !found.name.is_empty());
+        self.types.extend(declared);
+    }
+}
+
+struct Collector<'a> {
+    tree: &'a ModuleTree<'a>,
+    /// Module of the items that are visited.
+    module: ModuleIdx,
+    file: &'a RustFile,
+    types: &'a mut BTreeMap<Target, TypeFigures>,
+    fields: &'a mut FieldCounts,
+    functions: &'a mut FunctionCounts,
+}
+
+impl Collector<'_> {
+    fn add_type(&mut self, name: &syn::Ident, fields: Option<&Fields>) {
+        let target = Target::Item { module: self.module, name: name.to_string() };
+        // An impl block may have come before the declaration.
+        let found = self.types.entry(target).or_default();
+        found.name = name.to_string();
+        found.file = self.file.path.clone();
+        found.field_count = fields.map_or(0, Fields::len);
+        fields.into_iter().flatten().for_each(|field| self.add_field(&field.vis));
+    }
+
+    fn add_field(&mut self, visibility: &Visibility) {
+        let count = match visibility {
+            Visibility::Public(_) => &mut self.fields.public,
+            Visibility::Restricted(vis) if vis.path.is_ident("crate") => &mut self.fields.crate_wide,
+            Visibility::Restricted(vis) if !vis.path.is_ident("self") => &mut self.fields.ancestor_wide,
+            _ => &mut self.fields.private,
+        };
+        *count += 1;
+    }
+
+    fn add_function(&mut self, signature: &syn::Signature, body: &syn::Block) {
+        // Spans count lines from 1, so these two are the lines between the braces, counted from 0.
+        let open_line = body.brace_token.span.open().start().line;
+        let close_line = body.brace_token.span.close().start().line - 1;
+        let line_count = self.file.lines.code_line_count_within(open_line..close_line.max(open_line));
+        let has_tuple = |input: &FnArg| matches!(input, FnArg::Typed(typed) if is_tuple_pattern(&typed.pat));
+        self.functions.all += 1;
+        self.functions.long += usize::from(line_count > FUNCTION_LINES_MAX);
+        self.functions.lines_max = self.functions.lines_max.max(line_count);
+        self.functions.many_parameters += usize::from(signature.inputs.len() > PARAMETERS_MAX);
+        self.functions.tuple_parameters += usize::from(signature.inputs.iter().any(has_tuple));
+    }
+
+    fn add_impl(&mut self, block: &syn::ItemImpl) {
+        let syn::Type::Path(self_type) = &*block.self_ty else { return };
+        let path: Vec<String> =
+            self_type.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let Some(target @ Target::Item { .. }) = self.tree.resolve(self.module, &path) else { return };
+        let found = self.types.entry(target).or_default();
+        let files = if block.trait_.is_some() { &mut found.trait_files } else { &mut found.inherent_files };
+        files.insert(self.file.path.clone());
+    }
+}
+
+impl<'ast> Visit<'ast> for Collector<'_> {
+    /// Child modules are visited by [`Declarations::add`].
+    fn visit_item_mod(&mut self, _: &'ast syn::ItemMod) {}
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.add_type(&item.ident, Some(&item.fields));
+    }
+
+    fn visit_item_union(&mut self, item: &'ast syn::ItemUnion) {
+        self.add_type(&item.ident, Some(&Fields::Named(item.fields.clone())));
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.add_type(&item.ident, None);
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.add_function(&item.sig, &item.block);
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.add_function(&item.sig, &item.block);
+        visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        if let Some(body) = &item.default {
+            self.add_function(&item.sig, body);
+        }
+        visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_item_impl(&mut self, block: &'ast syn::ItemImpl) {
+        self.add_impl(block);
+        visit::visit_item_impl(self, block);
+    }
+
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        let is_tuple_init = |init: &syn::LocalInit| init.diverge.is_none() && is_tuple(&init.expr);
+        if is_tuple_pattern(&local.pat) && local.init.as_ref().is_some_and(is_tuple_init) {
+            self.functions.tuple_lets += 1;
+        }
+        visit::visit_local(self, local);
+    }
+}
+
+fn is_tuple(expression: &Expr) -> bool {
+    match expression {
+        Expr::Paren(inner) => is_tuple(&inner.expr),
+        expression => matches!(expression, Expr::Tuple(_)),
+    }
+}
+
+fn is_tuple_pattern(pattern: &Pat) -> bool {
+    match pattern {
+        Pat::Paren(inner) => is_tuple_pattern(&inner.pat),
+        Pat::Reference(inner) => is_tuple_pattern(&inner.pat),
+        Pat::Type(inner) => is_tuple_pattern(&inner.pat),
+        pattern => matches!(pattern, Pat::Tuple(_)),
+    }
+}
