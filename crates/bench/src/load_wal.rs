@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::Env;
-use chronolith_format::xor;
+use chronolith_format::chunk::xor;
 use chronolith_import::{ImportOptions, ImportReport};
 use chronolith_model::{BlockEncoding, Labels, TenantId, WriteBatch};
 use stats_alloc::Region;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use chronolith_base::{Clock, Env, SystemClock};
 use chronolith_block::{Block, BlockSource, BlockWriter};
-use chronolith_format::xor;
+use chronolith_format::chunk::xor;
 use chronolith_model::{Labels, MatchOp, Matcher, Queryable, ReadContext, Selector, TimeRange};
 
 fn main() {

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronolith_base::{DecodeError, Env, Mapped};
-use chronolith_format::catalogue::{BlockRecord, ImmutableBytes};
-use chronolith_format::chunks::{self, ChunkRef, RawChunk, Segment};
-use chronolith_format::index::{ChunkMeta, IndexReader};
-use chronolith_format::meta::{BlockMeta, Ulid};
-use chronolith_format::tombstones::Tombstones;
-use chronolith_format::{dense, histogram, kinds, xor, xor2};
+use chronolith_format::block::catalogue::{BlockRecord, ImmutableBytes};
+use chronolith_format::block::chunks::{self, ChunkRef, RawChunk, Segment};
+use chronolith_format::block::index::{ChunkMeta, IndexReader};
+use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_format::block::tombstones::Tombstones;
+use chronolith_format::{chunk::dense, chunk::histogram, chunk::kinds, chunk::xor, chunk::xor2};
 use chronolith_model::{Columns, QueryError, TimeRange};
 
 use crate::error::query_error;

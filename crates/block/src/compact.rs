@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_format::index::SeriesEntry;
-use chronolith_format::meta::{BlockDesc, BlockMeta, Ulid};
+use chronolith_format::block::index::SeriesEntry;
+use chronolith_format::block::meta::{BlockDesc, BlockMeta, Ulid};
 use chronolith_model::{BlockEncoding, DuplicatePolicy, Labels, QueryError, TimeRange};
 
 use crate::block::BlockFiles;

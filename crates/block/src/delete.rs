@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_format::index::SeriesEntry;
-use chronolith_format::tombstones::{Interval, Tombstones};
+use chronolith_format::block::index::SeriesEntry;
+use chronolith_format::block::tombstones::{Interval, Tombstones};
 use chronolith_model::index::select_refs;
 use chronolith_model::{Matcher, QueryError, TimeRange};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_format::meta::Ulid;
+use chronolith_format::block::meta::Ulid;
 
 use crate::{Block, BlockError, SUFFIX_CREATING, SUFFIX_DELETING};
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chronolith_base::Env;
-use chronolith_format::catalogue::{BlockRecord, ImmutableBytes};
-use chronolith_format::meta::{BlockMeta, Ulid};
-use chronolith_format::tombstones::Tombstones;
+use chronolith_format::block::catalogue::{BlockRecord, ImmutableBytes};
+use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_format::block::tombstones::Tombstones;
 use chronolith_model::TimeRange;
 use parking_lot::Mutex;
 

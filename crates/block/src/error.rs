@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::DecodeError;
-use chronolith_format::index::IndexWriteError;
-use chronolith_format::meta::{MetaError, Ulid};
+use chronolith_format::block::index::IndexWriteError;
+use chronolith_format::block::meta::{MetaError, Ulid};
 use chronolith_model::{QueryError, TimeRange};
 
 /// Why a block cannot be written or opened.

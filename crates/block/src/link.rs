@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use chronolith_base::Env;
-use chronolith_format::meta::Ulid;
+use chronolith_format::block::meta::Ulid;
 
 use crate::entry::block_dir;
 use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE};

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronolith_base::Reservation;
-use chronolith_format::index::{ChunkMeta, SeriesEntry};
-use chronolith_format::tombstones::Interval;
+use chronolith_format::block::index::{ChunkMeta, SeriesEntry};
+use chronolith_format::block::tombstones::Interval;
 use chronolith_model::index::{LabelIndex, search_values, select_refs};
 use chronolith_model::query::{ReadEstimate, SERIES_PER_BATCH_MAX, VecBatches};
 use chronolith_model::{

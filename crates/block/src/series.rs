@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use chronolith_format::index::ChunkMeta;
-use chronolith_format::tombstones::Interval;
+use chronolith_format::block::index::ChunkMeta;
+use chronolith_format::block::tombstones::Interval;
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 use crate::block::BlockFiles;

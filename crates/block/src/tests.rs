@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
-use chronolith_format::meta::BlockMeta;
-use chronolith_format::xor;
+use chronolith_format::block::meta::BlockMeta;
+use chronolith_format::chunk::xor;
 use chronolith_model::{Columns, Labels, Matcher, QueryError, Queryable, ReadContext, Selector, TimeRange};
 
 use crate::{Block, BlockSource, BlockWriter};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chronolith_base::DecodeError;
 use chronolith_base::hash::hash_bytes;
-use chronolith_format::index::{ChunkMeta, SeriesEntry};
+use chronolith_format::block::index::{ChunkMeta, SeriesEntry};
 use chronolith_model::{Columns, Labels, TimeRange};
 
 use crate::block::{BlockFiles, ChunkError};

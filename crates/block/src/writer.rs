@@ -22,11 +22,12 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError, Env};
-use chronolith_format::chunks::{ChunkRef, ENCODINGS_HISTOGRAM};
-use chronolith_format::index::{ChunkMeta, IndexWriter, TableEntry};
-use chronolith_format::meta::{BlockDesc, BlockMeta, BlockStats, Ulid};
-use chronolith_format::tombstones::Tombstones;
-use chronolith_format::xor::EncodedChunk;
+use chronolith_format::block::chunks::ChunkRef;
+use chronolith_format::block::index::{ChunkMeta, IndexWriter, TableEntry};
+use chronolith_format::block::meta::{BlockDesc, BlockMeta, BlockStats, Ulid};
+use chronolith_format::block::tombstones::Tombstones;
+use chronolith_format::chunk::kinds::ENCODINGS_HISTOGRAM;
+use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{BlockEncoding, Labels, TimeRange};
 
 use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};

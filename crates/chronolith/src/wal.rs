@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use chronolith_base::Env;
-use chronolith_format::upstream::record::{self, Kind, SeriesRecords};
-use chronolith_format::upstream::segment::PAGE_BYTES;
-use chronolith_format::wal::{
+use chronolith_format::head::wal::{
     self, HistogramsRef, KIND_HISTOGRAMS, KIND_SAMPLES, KIND_SERIES, KIND_STARTS, SamplesRef, SegmentHeader,
     SeriesRef, StartsRef,
 };
+use chronolith_format::prometheus::record::{self, Kind, SeriesRecords};
+use chronolith_format::prometheus::segment::PAGE_BYTES;
 use chronolith_import::{LogEntry, walk_logs};
 use chronolith_model::Labels;
 use clap::{Arg, ArgAction, ArgMatches, Command};

@@ -12,10 +12,10 @@
 mod families;
 
 use chronolith_base::{Clock, SystemClock};
-use chronolith_format::decimal_delta::{
+use chronolith_format::chunk::decimal_delta::{
     self, ENCODING_DECIMAL_DELTA, OpenState, convert, is_conversion_due, reencode,
 };
-use chronolith_format::xor::{self, CHUNK_BYTES_MAX, SAMPLE_BYTES_MAX, SAMPLES_PER_CHUNK, XorState};
+use chronolith_format::chunk::xor::{self, CHUNK_BYTES_MAX, SAMPLE_BYTES_MAX, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{Columns, TimeRange};
 use families::{ClockKind, Family};
 

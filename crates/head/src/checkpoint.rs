@@ -6,7 +6,7 @@
 //! references (series records, sealed chunks) is durable before. Both copies of a slice are valid at any
 //! time, and WAL segments and sealed files are removed only when neither copy needs them: one damaged copy
 //! loses nothing (ADR 0048).
-//! Not here: bytes (`format::slice`, `format::definitions`), loading (`recovery`).
+//! Not here: bytes (`format::head::slice`, `format::head::series_file`), loading (`recovery`).
 
 mod definitions;
 mod pace;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_base::Rng;
-use chronolith_format::kinds as chunk_kinds;
+use chronolith_format::chunk::kinds as chunk_kinds;
 use chronolith_head::{Head, WindowSeries};
 use chronolith_model::histogram::{Buckets, ResetHint, Span};
 use chronolith_model::{
@@ -340,7 +340,7 @@ fn a_flood_of_buckets_stays_within_the_memory_for_histograms() {
 /// is in the header of its chunk, wherever the chunk has been.
 #[test]
 fn chunk_headers_keep_counter_reset_hints() {
-    use chronolith_format::histogram::ResetHeader;
+    use chronolith_format::chunk::histogram::ResetHeader;
     let counted = |count: u64, reset_hint: ResetHint| {
         let positive = Buckets { spans: vec![Span { offset: 0, length: 1 }], counts: vec![count] };
         let one = IntHistogram { reset_hint, count, sum: 1.0, positive, ..IntHistogram::default() };
@@ -374,7 +374,7 @@ fn chunk_headers_keep_counter_reset_hints() {
         let headers: Vec<_> = series
             .chunks
             .iter()
-            .map(|chunk| chronolith_format::histogram::reset_header(&chunk.bytes).expect("a header"))
+            .map(|chunk| chronolith_format::chunk::histogram::reset_header(&chunk.bytes).expect("a header"))
             .collect();
         assert_eq!(headers, want, "{restarts} restarts, checkpoint {with_checkpoint}");
     }

@@ -2,7 +2,7 @@
 
 mod harness;
 
-use chronolith_format::xor;
+use chronolith_format::chunk::xor;
 use chronolith_head::{HeadError, WindowSeries};
 use chronolith_model::{Columns, TimeRange};
 use harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use chronolith_base::{Disk as _, Rng};
-use chronolith_format::kinds as chunk_kinds;
+use chronolith_format::chunk::kinds as chunk_kinds;
 use chronolith_head::{Head, WindowSeries};
 use chronolith_model::{
     Columns, DuplicatePolicy, Labels, MatchOp, Matcher, Reject, Selector, TimeRange, WriteBatch,

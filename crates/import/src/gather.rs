@@ -15,10 +15,10 @@ mod waiting;
 use chronolith_base::DecodeError;
 use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_block::BlockError;
-use chronolith_format::meta::Ulid;
-use chronolith_format::tombstones::{Interval, Tombstones};
-use chronolith_format::upstream::histograms::for_each_histogram;
-use chronolith_format::upstream::record::{self, Kind, SeriesRecords};
+use chronolith_format::block::meta::Ulid;
+use chronolith_format::block::tombstones::{Interval, Tombstones};
+use chronolith_format::prometheus::histograms::for_each_histogram;
+use chronolith_format::prometheus::record::{self, Kind, SeriesRecords};
 use chronolith_model::Columns;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use chronolith_base::Env;
 use chronolith_base::crc::Crc32c;
 use chronolith_block::BlockError;
-use chronolith_format::imports::{HeadState, ImportState};
-use chronolith_format::meta::{BlockMeta, META_BYTES_MAX, Ulid};
+use chronolith_format::block::imports::{HeadState, ImportState};
+use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
 use chronolith_model::BlockEncoding;
 
 pub use log::{LogEntry, walk_logs};
@@ -301,7 +301,7 @@ impl Import<'_> {
         let last = [source.wal.last(), source.wbl.last()];
         for damage in damages {
             let is_end = last.iter().flatten().any(|file| {
-                let tail = file.len.saturating_sub(chronolith_format::upstream::segment::PAGE_BYTES as u64);
+                let tail = file.len.saturating_sub(chronolith_format::prometheus::segment::PAGE_BYTES as u64);
                 file.path == damage.path && damage.offset >= tail
             });
             if is_end {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
-use chronolith_format::upstream::segment::{Item, PAGE_BYTES, SegmentReader, Unpacker};
+use chronolith_format::prometheus::segment::{Item, PAGE_BYTES, SegmentReader, Unpacker};
 
 use crate::source::{LogFile, Source};
 

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
 use chronolith_block::{BlockError, BlockSource, BlockWriter, BulkSeries, LabelRanks};
-use chronolith_format::chunks::RawChunk;
-use chronolith_format::dense::{self, DenseScratch, ENCODING_DENSE, ENCODING_DENSE_STARTS};
-use chronolith_format::index::ChunkMeta;
-use chronolith_format::kinds;
-use chronolith_format::meta::Ulid;
-use chronolith_format::starts::{self, StartRun};
-use chronolith_format::tombstones::Interval;
-use chronolith_format::xor::{CHUNK_BYTES_MAX, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
-use chronolith_format::xor2::{self, ENCODING_XOR2};
+use chronolith_format::block::chunks::RawChunk;
+use chronolith_format::block::index::ChunkMeta;
+use chronolith_format::block::meta::Ulid;
+use chronolith_format::block::tombstones::Interval;
+use chronolith_format::chunk::dense::{self, DenseScratch, ENCODING_DENSE, ENCODING_DENSE_STARTS};
+use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::starts::{self, StartRun};
+use chronolith_format::chunk::xor::{CHUNK_BYTES_MAX, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
+use chronolith_format::chunk::xor2::{self, ENCODING_XOR2};
 use chronolith_model::query::SampleKind;
 use chronolith_model::{BlockEncoding, Columns, TimeRange};
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use chronolith_base::Env;
-use chronolith_format::upstream::segment::{self, Item, PAGE_BYTES, SegmentReader, Unpacker};
+use chronolith_format::prometheus::segment::{self, Item, PAGE_BYTES, SegmentReader, Unpacker};
 
 use crate::gather::Log;
 use crate::report::Damage;

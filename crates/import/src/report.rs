@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use chronolith_format::meta::Ulid;
+use chronolith_format::block::meta::Ulid;
 
 /// Damage in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
 use chronolith_base::disk::DirEntry;
-use chronolith_format::meta::Ulid;
+use chronolith_format::block::meta::Ulid;
 
 const CHECKPOINT_PREFIX: &str = "checkpoint.";
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use chronolith_base::{ByteReader, Rng};
 use chronolith_block::{MergeRules, Pace, compact, open_dir};
-use chronolith_format::dense::{ENCODING_DENSE, ENCODING_PACKED};
+use chronolith_format::chunk::dense::{ENCODING_DENSE, ENCODING_PACKED};
 use chronolith_model::{BlockEncoding, DuplicatePolicy};
 use world::World;
 use world::log::{Packing, samples, segment, series};

@@ -45,7 +45,7 @@ pub enum AdminError {
     },
     /// Rewriting a block needs more than is free.
     #[error("too little free space to rewrite block {0}")]
-    NoSpace(chronolith_format::meta::Ulid),
+    NoSpace(chronolith_format::block::meta::Ulid),
     /// The store is closing.
     #[error("the store is closed")]
     Closed,

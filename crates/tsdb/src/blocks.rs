@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
 use chronolith_block::{Block, BlockEntry, BlockError, BlockPool, PoolLimits, open_error};
-use chronolith_format::catalogue::BlockRecord;
+use chronolith_format::block::catalogue::BlockRecord;
 use chronolith_model::{QueryError, TenantId, TimeRange};
 use parking_lot::RwLock;
 

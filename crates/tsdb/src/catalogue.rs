@@ -3,17 +3,17 @@
 //! Holds: a removal is durable before the files go, an addition is not before the block is: a directory
 //! without a record is a block to be added, a record without a directory is a block that was lost. After any
 //! failure the file is not appended to any more, but written anew under another name.
-//! Not here: bytes (`format::catalogue`), what a start does with it (`load`), which blocks there are (`blocks`).
+//! Not here: bytes (`format::block::catalogue`), what a start does with it (`load`), which blocks there are (`blocks`).
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{DiskFile, Env};
-use chronolith_format::catalogue::{
+use chronolith_format::block::catalogue::{
     BlockRecord, Change, FILE_HEADER_BYTES, encode_header, put_add, put_frame, put_remove, put_tenant, read,
 };
-use chronolith_format::meta::Ulid;
+use chronolith_format::block::meta::Ulid;
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
 

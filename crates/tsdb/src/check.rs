@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use chronolith_base::hash::HashSet;
 use chronolith_base::{DecodeError, Env, Mapped};
 use chronolith_block::{Block, FileSizes};
-use chronolith_format::catalogue::{BlockRecord, Change};
-use chronolith_format::meta::Ulid;
-use chronolith_format::{catalogue, definitions, metadata, sealed, slice, wal};
+use chronolith_format::block::catalogue;
+use chronolith_format::block::catalogue::{BlockRecord, Change};
+use chronolith_format::block::meta::Ulid;
+use chronolith_format::head::{metadata, sealed, series_file, slice, wal};
 use chronolith_model::TenantId;
 
 use crate::catalogue::FILE_NAME as CATALOGUE_FILE;
@@ -211,7 +212,7 @@ fn check_log_end(env: &Env, dir: &Path, names: &[String], found: &[(u64, u64)], 
 fn check_definitions(env: &Env, path: &Path, defined: &mut HashSet<u32>, report: &mut CheckReport) -> bool {
     let Some(bytes) = map_if_there(env, path, report) else { return false };
     report.bytes += bytes.len() as u64;
-    let header = match definitions::FileHeader::decode(&bytes) {
+    let header = match series_file::FileHeader::decode(&bytes) {
         Ok(header) => header,
         Err(error) => {
             report.decode_damage(path, &error);
@@ -219,8 +220,8 @@ fn check_definitions(env: &Env, path: &Path, defined: &mut HashSet<u32>, report:
         }
     };
     let is_primary = path.extension().is_some_and(|extension| extension == "definitions");
-    let scan = wal::scan_segment_from(&bytes, header.key, definitions::FILE_HEADER_BYTES, 0);
-    for frame in scan.frames.iter().filter(|f| f.header.kind == definitions::KIND_SERIES) {
+    let scan = wal::scan_segment_from(&bytes, header.key, series_file::FILE_HEADER_BYTES, 0);
+    for frame in scan.frames.iter().filter(|f| f.header.kind == series_file::KIND_SERIES) {
         let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
         match series_ids(payload, defined) {
             Ok(count) => report.definitions += if is_primary { count } else { 0 },
@@ -243,7 +244,7 @@ fn check_definitions(env: &Env, path: &Path, defined: &mut HashSet<u32>, report:
 
 /// Adds the ids of the series in a payload to `ids`; gives how many there are.
 fn series_ids(payload: &[u8], ids: &mut HashSet<u32>) -> Result<u64, DecodeError> {
-    let mut series = definitions::SeriesReader::decode(payload)?;
+    let mut series = series_file::SeriesReader::decode(payload)?;
     let mut members = Vec::new();
     while let Some(id) = series.next(&mut members)? {
         ids.insert(id);

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 
 use chronolith_base::Clock;
 use chronolith_block::{Block, BlockEntry, CompactError, MergeRules, open_error};
-use chronolith_format::meta::Ulid;
+use chronolith_format::block::meta::Ulid;
 use chronolith_model::time::TIME_MIN_MS;
 use chronolith_model::{TenantId, TimeRange};
 

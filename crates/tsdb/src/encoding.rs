@@ -4,8 +4,8 @@
 
 use chronolith_base::DecodeError;
 use chronolith_block::{BlockError, BlockWriter};
-use chronolith_format::xor::{self, EncodedChunk, SAMPLES_PER_CHUNK};
-use chronolith_format::{histogram, kinds};
+use chronolith_format::chunk::xor::{self, EncodedChunk, SAMPLES_PER_CHUNK};
+use chronolith_format::{chunk::histogram, chunk::kinds};
 use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, Labels, TimeRange};
 
@@ -65,8 +65,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use chronolith_format::histogram::ENCODING_HISTOGRAM;
-    use chronolith_format::xor::ENCODING_XOR;
+    use chronolith_format::chunk::histogram::ENCODING_HISTOGRAM;
+    use chronolith_format::chunk::xor::ENCODING_XOR;
     use chronolith_model::{Histogram, IntHistogram};
 
     #[test]

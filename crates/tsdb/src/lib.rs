@@ -28,7 +28,7 @@ mod upkeep;
 
 pub use admin::{AdminError, DeleteReport};
 pub use chronolith_block::PoolLimits;
-pub use chronolith_format::xor::EncodedChunk;
+pub use chronolith_format::chunk::xor::EncodedChunk;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, TenantStats, WalError,
     WriteError,

@@ -14,8 +14,8 @@ use chronolith_base::disk::DirEntry;
 use chronolith_block::{
     BlockEntry, BlockError, FileSizes, block_dir, damaged_record, is_leftover, read_record,
 };
-use chronolith_format::catalogue::BlockRecord;
-use chronolith_format::meta::{BlockMeta, Ulid};
+use chronolith_format::block::catalogue::BlockRecord;
+use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_model::TenantId;
 
 use crate::catalogue::{Catalogue, Loaded, TenantRecords};

@@ -4,7 +4,7 @@
 //! [`TEXT_BYTES_PER_TENANT_MAX`] of text and [`TEXT_BYTES_MAX`] of all tenants; what is beyond is not kept but counted,
 //! and an entry with more than [`TEXT_BYTES_PER_ENTRY_MAX`] of it neither. What is kept is in the file, as durably as
 //! samples are, when [`MetadataStore::wait`] has returned; what is known already costs a look into a set.
-//! Not here: the file (`log`), its bytes (`format::metadata`).
+//! Not here: the file (`log`), its bytes (`format::head::metadata`).
 
 mod log;
 

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use chronolith_base::Env;
 use chronolith_block::{BlockSource, BlockWriter};
-use chronolith_format::meta::Ulid;
+use chronolith_format::block::meta::Ulid;
 use chronolith_head::WindowSeries;
 use chronolith_model::{TenantId, TimeRange};
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::Disk;
 use chronolith_block::{BlockEntry, BlockError, block_dir};
-use chronolith_format::meta::Ulid;
+use chronolith_format::block::meta::Ulid;
 use chronolith_model::query::ReadEstimate;
 use chronolith_model::{TenantId, TimeRange};
 use parking_lot::{Mutex, RwLock};

@@ -2,13 +2,13 @@
 //!
 //! Invariant: a record covers only frames that are durable and segments whose names are. Synced records
 //! alternate between two slots and all others use a third, so a power failure leaves a valid one.
-//! Not here: bytes (`format::wal`), the use by recovery (`recovery`).
+//! Not here: bytes (`format::head::wal`), the use by recovery (`recovery`).
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{Disk, DiskFile};
-use chronolith_format::wal::{CONTROL_BYTES, CONTROL_FILE, ControlRecord, SLOT_COUNT};
+use chronolith_format::head::wal::{CONTROL_BYTES, CONTROL_FILE, ControlRecord, SLOT_COUNT};
 
 /// Slot of records that are not synced.
 const UNSYNCED_SLOT: usize = SLOT_COUNT - 1;

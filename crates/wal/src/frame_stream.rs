@@ -1,14 +1,14 @@
 //! Reads the frames of a file in blocks of bounded size, so that a log may be larger than memory.
 //!
 //! Invariant: a block has whole frames with valid checksums. After the first bytes that are no frame, the
-//! rest of the file is mapped and scanned by `format::wal`.
+//! rest of the file is mapped and scanned by `format::head::wal`.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{Disk, DiskFile, Mapped};
-use chronolith_format::wal::{Damage, FRAME_HEADER_BYTES, FrameHeader, FrameRef, scan_recycled};
+use chronolith_format::head::wal::{Damage, FRAME_HEADER_BYTES, FrameHeader, FrameRef, scan_recycled};
 
 use crate::options::FileError;
 

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
-use chronolith_format::wal::FrameHeader;
+use chronolith_format::head::wal::FrameHeader;
 
 use crate::control::ControlFile;
 use crate::group_commit::{GroupCommit, WalPosition, WriteFailure};

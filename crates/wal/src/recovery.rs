@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{Disk, Env};
-use chronolith_format::wal::{ControlRecord, LostFrames, SEGMENT_HEADER_BYTES, SegmentHeader};
+use chronolith_format::head::wal::{ControlRecord, LostFrames, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::control::{ControlFile, control_path};
 use crate::frame_stream::{FrameBlock, FrameStream, zeros_to_end};

@@ -12,8 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use chronolith_base::{Clock, Disk, DiskFile, Env};
-use chronolith_format::wal::ControlRecord;
-use chronolith_format::wal::{FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
+use chronolith_format::head::wal::ControlRecord;
+use chronolith_format::head::wal::{
+    FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader,
+};
 
 use crate::control::ControlFile;
 use crate::group_commit::WriteFailure;

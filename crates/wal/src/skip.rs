@@ -5,7 +5,7 @@
 //! reports it.
 
 use chronolith_base::Disk;
-use chronolith_format::wal::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
+use chronolith_format::head::wal::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::options::FileError;
 use crate::recovery::{Segment, SegmentEnd, read_head};

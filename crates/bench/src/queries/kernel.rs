@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::SystemClock;
-use chronolith_format::dense::{self, DenseScratch};
+use chronolith_format::chunk::dense::{self, DenseScratch};
 use chronolith_model::query::VecBatches;
 use chronolith_model::{
     Columns, Labels, LabelsBuilder, QueryError, Queryable, ReadContext, SampleSource, Selector,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use chronolith_format::wal::FRAME_HEADER_BYTES;
+use chronolith_format::head::wal::FRAME_HEADER_BYTES;
 
 use crate::observed_disk::{DiskObserver, FileObserver};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_format::meta::{BlockMeta, Ulid};
+use chronolith_format::block::meta::{BlockMeta, Ulid};
 
 use super::{CompactError, MergeRules};
 use crate::writer::written::publish_set;

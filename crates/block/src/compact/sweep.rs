@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::chunks::RawChunk;
-use chronolith_format::dense::{self, ENCODING_DENSE, ENCODING_DENSE_STARTS, ENCODING_PACKED};
-use chronolith_format::index::ChunkMeta;
-use chronolith_format::kinds;
-use chronolith_format::tombstones::Interval;
-use chronolith_format::xor::{ENCODING_XOR, SAMPLES_PER_CHUNK};
-use chronolith_format::xor2::ENCODING_XOR2;
+use chronolith_format::block::chunks::RawChunk;
+use chronolith_format::block::index::ChunkMeta;
+use chronolith_format::block::tombstones::Interval;
+use chronolith_format::chunk::dense::{self, ENCODING_DENSE, ENCODING_DENSE_STARTS, ENCODING_PACKED};
+use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::xor::{ENCODING_XOR, SAMPLES_PER_CHUNK};
+use chronolith_format::chunk::xor2::ENCODING_XOR2;
 use chronolith_model::{BlockEncoding, Columns, DuplicatePolicy, Histogram, TimeRange};
 
 use super::{CompactError, MergeRules};

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use chronolith_base::Rng;
-use chronolith_format::index::SeriesEntry;
-use chronolith_format::kinds;
-use chronolith_format::tombstones::{Interval, Tombstones};
-use chronolith_format::xor::{self, EncodedChunk};
+use chronolith_format::block::index::SeriesEntry;
+use chronolith_format::block::tombstones::{Interval, Tombstones};
+use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::xor::{self, EncodedChunk};
 use chronolith_model::histogram::{Buckets, Span};
 use chronolith_model::time::TimeRange;
 use chronolith_model::{Columns, Histogram, Queryable as _, Selector};
@@ -75,7 +75,7 @@ fn chunks_of(block: &Block) -> Vec<(u8, i64, Vec<u8>)> {
     let mut entry = SeriesEntry::new();
     let refs: Vec<u32> = block.files.index.all_postings().unwrap().iter().collect();
     block.files.index.series(refs[0], &mut entry).unwrap();
-    let one = |chunk: &chronolith_format::index::ChunkMeta| {
+    let one = |chunk: &chronolith_format::block::index::ChunkMeta| {
         let raw = block.files.chunk(chunk.chunk_ref).unwrap();
         (raw.encoding, (chunk.min_time - WINDOW.start) / 1000, raw.bytes.to_vec())
     };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use chronolith_format::meta::Ulid;
+use chronolith_format::block::meta::Ulid;
 use chronolith_model::TimeRange;
 
 use super::*;

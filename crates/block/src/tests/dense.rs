@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use chronolith_format::dense::{ENCODING_DENSE, ENCODING_PACKED, shared_times_offset};
-use chronolith_format::index::SeriesEntry;
+use chronolith_format::block::index::SeriesEntry;
+use chronolith_format::chunk::dense::{ENCODING_DENSE, ENCODING_PACKED, shared_times_offset};
 use chronolith_model::BlockEncoding;
 
 use super::*;

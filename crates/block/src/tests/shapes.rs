@@ -1,10 +1,10 @@
 //! Blocks that this writer does not make: overlapping chunks, deletions, chunks of other kinds.
 
-use chronolith_format::chunks::{self, ChunkRef};
-use chronolith_format::dense;
-use chronolith_format::index::{ChunkMeta, IndexWriter, TableEntry};
-use chronolith_format::tombstones::{Interval, Tombstones};
-use chronolith_format::xor::EncodedChunk;
+use chronolith_format::block::chunks::{self, ChunkRef};
+use chronolith_format::block::index::{ChunkMeta, IndexWriter, TableEntry};
+use chronolith_format::block::tombstones::{Interval, Tombstones};
+use chronolith_format::chunk::dense;
+use chronolith_format::chunk::xor::EncodedChunk;
 
 use super::*;
 

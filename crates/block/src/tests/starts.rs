@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use chronolith_base::Rng;
-use chronolith_format::chunks::kinds;
-use chronolith_format::dense::ENCODING_DENSE_STARTS;
-use chronolith_format::index::SeriesEntry;
-use chronolith_format::tombstones::{Interval, Tombstones};
+use chronolith_format::block::index::SeriesEntry;
+use chronolith_format::block::tombstones::{Interval, Tombstones};
+use chronolith_format::chunk::dense::ENCODING_DENSE_STARTS;
+use chronolith_format::chunk::kinds;
 use chronolith_model::histogram::ResetHint;
 use chronolith_model::{BlockEncoding, DuplicatePolicy, Histogram, IntHistogram};
 

@@ -4,9 +4,9 @@
 //! Holds: what `writer` holds; series ascend by labels, which is checked as they are written.
 //! Memory: that of the dictionary, 4 bytes a label pair of every series, 16 bytes a distinct pair.
 
-use chronolith_format::index::{ChunkMeta, IndexWriter, TableEntry};
-use chronolith_format::meta::BlockMeta;
-use chronolith_format::tombstones::{Interval, Tombstones};
+use chronolith_format::block::index::{ChunkMeta, IndexWriter, TableEntry};
+use chronolith_format::block::meta::BlockMeta;
+use chronolith_format::block::tombstones::{Interval, Tombstones};
 
 use super::sink::FileSink;
 use super::{BlockSource, BlockWriter, publish};

@@ -6,10 +6,11 @@
 //! Not here: which samples (`compact`, `tsdb`), chunk bytes (`format`).
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::chunks::{ChunkRef, RawChunk, kinds};
-use chronolith_format::dense::{self, DenseScratch, PackedChunk, TimesPlace};
-use chronolith_format::starts::{self, StartRun};
-use chronolith_format::xor;
+use chronolith_format::block::chunks::{ChunkRef, RawChunk};
+use chronolith_format::chunk::dense::{self, DenseScratch, PackedChunk, TimesPlace};
+use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::starts::{self, StartRun};
+use chronolith_format::chunk::xor;
 use chronolith_model::BlockEncoding;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 

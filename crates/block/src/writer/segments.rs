@@ -5,7 +5,9 @@
 use std::path::PathBuf;
 
 use chronolith_base::Env;
-use chronolith_format::chunks::{self, CHUNK_OVERHEAD_BYTES_MAX, ChunkRef, HEADER_BYTES, SEGMENT_BYTES_MAX};
+use chronolith_format::block::chunks::{
+    self, CHUNK_OVERHEAD_BYTES_MAX, ChunkRef, HEADER_BYTES, SEGMENT_BYTES_MAX,
+};
 
 use super::sink::FileSink;
 use crate::BlockError;

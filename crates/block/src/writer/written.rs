@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
-use chronolith_format::meta::{self, BlockMeta, BlockStats, Compaction, Ulid};
+use chronolith_format::block::meta::{self, BlockMeta, BlockStats, Compaction, Ulid};
 
 use super::sink::FileSink;
 use super::{BlockSource, Split};

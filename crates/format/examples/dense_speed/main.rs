@@ -9,7 +9,7 @@
 mod families;
 
 use chronolith_base::{Clock, Rng, SystemClock};
-use chronolith_format::{dense, xor};
+use chronolith_format::{chunk::dense, chunk::xor};
 use chronolith_model::{Columns, TimeRange};
 use families::{FAMILIES, Habit, SAMPLES, jittered_times, regular_times};
 

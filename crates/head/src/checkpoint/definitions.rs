@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronolith_base::DiskFile;
-use chronolith_format::definitions::{
+use chronolith_format::head::series_file::{
     FileHeader, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, RAW_KEY_BYTES, SeriesWriter, encode_raw_key,
 };
-use chronolith_format::wal::{FrameHeader, STRIPE_NONE};
+use chronolith_format::head::wal::{FrameHeader, STRIPE_NONE};
 
 use super::{CheckpointMark, CheckpointState, CheckpointStats, Checkpointer, SliceState};
 use crate::index::ids::{GivenIds, IdMark};

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::slice::{
+use chronolith_format::head::slice::{
     FILE_HEADER_BYTES, FRAME_COUNT_MAX, HistogramsEntry, KIND_SERIES, KIND_TENANTS, SealedEntry,
     SealedHistogramEntry, SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
 };
-use chronolith_format::wal::{FrameHeader, HistogramsWriter, STRIPE_NONE};
-use chronolith_format::{starts, xor};
+use chronolith_format::head::wal::{FrameHeader, HistogramsWriter, STRIPE_NONE};
+use chronolith_format::{chunk::starts, chunk::xor};
 
 use super::{CheckpointMark, CheckpointState, CheckpointStats, Checkpointer};
 use crate::options::HeadError;

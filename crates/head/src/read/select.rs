@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chronolith_format::starts::StartRun;
+use chronolith_format::chunk::starts::StartRun;
 use chronolith_model::index::select_refs;
 use chronolith_model::labels::LabelsKey;
 use chronolith_model::query::{ReadEstimate, SampleNeed};

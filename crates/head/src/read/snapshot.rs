@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use chronolith_base::Disk;
 use chronolith_base::sync::MutexGuard;
-use chronolith_format::kinds;
-use chronolith_format::starts::{self, StartRun};
-use chronolith_format::xor::EncodedChunk;
+use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::starts::{self, StartRun};
+use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, TenantId, TimeRange};
 
 use crate::index::ids::IdUse;

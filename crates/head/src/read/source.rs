@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use chronolith_base::{Disk, Reservation};
-use chronolith_format::histogram;
-use chronolith_format::starts::{self, StartRun};
-use chronolith_format::xor::{self, ENCODING_XOR, EncodedChunk};
+use chronolith_format::chunk::histogram;
+use chronolith_format::chunk::starts::{self, StartRun};
+use chronolith_format::chunk::xor::{self, ENCODING_XOR, EncodedChunk};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 use crate::series::sealed::{ChunkRef, SealedFile, SealedStore};

@@ -9,8 +9,10 @@ use std::path::PathBuf;
 
 use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
-use chronolith_format::definitions::{FILE_HEADER_BYTES, FileHeader, KIND_MARK, KIND_SERIES, SeriesReader};
-use chronolith_format::wal::FRAME_HEADER_BYTES;
+use chronolith_format::head::series_file::{
+    FILE_HEADER_BYTES, FileHeader, KIND_MARK, KIND_SERIES, SeriesReader,
+};
+use chronolith_format::head::wal::FRAME_HEADER_BYTES;
 use chronolith_wal::FrameStream;
 
 use super::files::{CheckpointFiles, read_head};

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
 use chronolith_base::{Disk, DiskFile, Env};
-use chronolith_format::definitions::{
+use chronolith_format::head::series_file::{
     FILE_HEADER_BYTES, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, SeriesReader, raw_keys,
 };
-use chronolith_format::wal::FRAME_HEADER_BYTES;
+use chronolith_format::head::wal::FRAME_HEADER_BYTES;
 use chronolith_model::TenantId;
 use chronolith_wal::FrameStream;
 use parking_lot::Mutex;

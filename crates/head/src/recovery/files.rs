@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{Disk, Env};
-use chronolith_format::definitions::{FILE_HEADER_BYTES, FileHeader};
-use chronolith_format::slice::{self, SliceHeader};
+use chronolith_format::head::series_file::{FILE_HEADER_BYTES, FileHeader};
+use chronolith_format::head::slice::{self, SliceHeader};
 
 use crate::options::{HeadError, wal_dir};
 use crate::series::sealed::sealed_dir;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use chronolith_base::DecodeError;
-use chronolith_format::histogram::HistogramAppender;
-use chronolith_format::kinds;
-use chronolith_format::sealed::RECORD_OVERHEAD_BYTES;
-use chronolith_format::slice::{SealedHistogramEntry, SeriesEntry};
-use chronolith_format::wal::HistogramsRef;
+use chronolith_format::chunk::histogram::HistogramAppender;
+use chronolith_format::chunk::kinds;
+use chronolith_format::head::sealed::RECORD_OVERHEAD_BYTES;
+use chronolith_format::head::slice::{SealedHistogramEntry, SeriesEntry};
+use chronolith_format::head::wal::HistogramsRef;
 use chronolith_model::{Histogram, TimeRange};
 
 use super::log::{Shared, put_windows};

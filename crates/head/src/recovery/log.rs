@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::ScopedJoinHandle;
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::wal::{
+use chronolith_format::head::wal::{
     DeletesRef, FrameRef, HistogramsRef, KIND_DELETES, KIND_HISTOGRAMS, KIND_SAMPLES, KIND_SERIES,
     KIND_STARTS, SamplesRef, SeriesRef,
 };

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::slice::{
+use chronolith_format::chunk::xor::{self, XorState};
+use chronolith_format::head::slice::{
     EntryReader, FILE_HEADER_BYTES, KIND_SERIES, KIND_TENANTS, SeriesEntry, SliceHeader, decode_slice,
     decode_tenants,
 };
-use chronolith_format::xor::{self, XorState};
 use chronolith_model::{Columns, TenantId, TimeRange};
 use parking_lot::Mutex;
 
@@ -261,7 +261,7 @@ fn put_series(
     let tally = tally_of(&mut work.tallies, tenant as usize, series.window_ms);
     let Some(mut sealed) = stripe.series(entry.id).map(|record| record.sealed) else { return };
     for chunk in &entry.sealed {
-        let record_len = u64::from(chunk.len) + chronolith_format::sealed::RECORD_OVERHEAD_BYTES as u64;
+        let record_len = u64::from(chunk.len) + chronolith_format::head::sealed::RECORD_OVERHEAD_BYTES as u64;
         let file = series.store.file(chunk.file).filter(|f| u64::from(chunk.offset) + record_len <= f.len());
         let first = chunk.min_time.clamp(TimeRange::ALL.start, TimeRange::ALL.end - 1);
         let window = TimeRange::window_of(first, series.window_ms);

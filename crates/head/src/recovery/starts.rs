@@ -3,8 +3,8 @@
 //! Invariant: frames apply as those of samples do (`log`); start timestamps of unknown series are dropped.
 
 use chronolith_base::{ByteReader, DecodeError};
-use chronolith_format::starts;
-use chronolith_format::wal::StartsRef;
+use chronolith_format::chunk::starts;
+use chronolith_format::head::wal::StartsRef;
 use chronolith_model::TimeRange;
 
 use super::log::Shared;

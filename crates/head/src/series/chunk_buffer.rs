@@ -4,9 +4,9 @@
 //! Invariants: a list is circular and identified by its last node, which links to the first; it has exactly
 //! as many nodes as its bytes need, and at least one. The count in the chunk header is written only when the
 //! chunk is copied, so an append touches the last node only.
-//! Not here: the encoding (`format::xor`).
+//! Not here: the encoding (`format::chunk::xor`).
 
-use chronolith_format::xor::{HEADER_BYTES, SAMPLE_BYTES_MAX, XorState};
+use chronolith_format::chunk::xor::{HEADER_BYTES, SAMPLE_BYTES_MAX, XorState};
 
 use crate::series::slots::{SLOT_NONE, Slot, Slots};
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants: references ascend in the order of sealing over all files; a chunk is readable from the moment
 //! it is pushed, written or not; a file that a reader holds stays readable after it is deleted.
-//! Not here: record bytes (`format::sealed`), the owners of references (`stripe`).
+//! Not here: record bytes (`format::head::sealed`), the owners of references (`stripe`).
 
 mod file;
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chronolith_base::{Disk, Env};
-use chronolith_format::sealed::RecordHeader;
+use chronolith_format::head::sealed::RecordHeader;
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use file::SealedFile;

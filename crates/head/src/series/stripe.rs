@@ -20,7 +20,7 @@ mod timestamp_cache;
 
 use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
-use chronolith_format::xor::{SAMPLES_PER_CHUNK, XorState};
+use chronolith_format::chunk::xor::{SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
 use by_time::SealedByTime;

@@ -6,7 +6,7 @@
 //! Not here: files that cannot be opened, which startup reports (`recovery::sealed`).
 
 use chronolith_base::DecodeError;
-use chronolith_format::sealed::{decode_record, walk};
+use chronolith_format::head::sealed::{decode_record, walk};
 
 use parking_lot::Mutex;
 

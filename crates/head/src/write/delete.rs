@@ -12,7 +12,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_format::wal;
+use chronolith_format::head::wal;
 use chronolith_model::index::select_refs;
 use chronolith_model::{Matcher, TenantId, TimeRange};
 

@@ -3,7 +3,7 @@
 //! Invariant: replaying the frames yields the state of memory: floats, histograms and start times are queued
 //! in an order in which a sample that replaces one of another kind follows it.
 
-use chronolith_format::wal::{self, HistogramsWriter};
+use chronolith_format::head::wal::{self, HistogramsWriter};
 
 use super::job::{AppendJob, AppendScratch};
 

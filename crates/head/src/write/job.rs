@@ -3,7 +3,7 @@
 //! Not here: the order in which samples are appended (`batch`), their frames (`frames`).
 
 use chronolith_base::sync::MutexGuard;
-use chronolith_format::wal::StartEntry;
+use chronolith_format::head::wal::StartEntry;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{LabelsBuilder, Reject, TenantLimits, WriteBatch, WriteOutcome};
 

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use chronolith_format::wal::StartEntry;
+use chronolith_format::head::wal::StartEntry;
 use chronolith_model::{DuplicatePolicy, Reject, WriteBatch};
 
 use super::frames::{queue_floats, queue_histograms};

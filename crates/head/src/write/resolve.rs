@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use chronolith_format::wal::{self, SeriesRecord};
+use chronolith_format::head::wal::{self, SeriesRecord};
 use chronolith_model::{LabelsBuilder, METRIC_NAME, Reject, TenantLimits};
 
 use super::job::{AppendJob, AppendScratch, series_text};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use chronolith_block::BlockError;
-use chronolith_format::upstream::histograms::HistogramRecord;
+use chronolith_format::prometheus::histograms::HistogramRecord;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{Columns, Histogram, TimeRange};
 

@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 
 use chronolith_base::{Env, Mapped};
-use chronolith_format::kinds;
-use chronolith_format::upstream::head_chunks::HeadChunks;
-use chronolith_format::xor::{self, ENCODING_XOR};
-use chronolith_format::xor2::{self, ENCODING_XOR2};
+use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::xor::{self, ENCODING_XOR};
+use chronolith_format::chunk::xor2::{self, ENCODING_XOR2};
+use chronolith_format::prometheus::head_chunks::HeadChunks;
 use chronolith_model::{Columns, TimeRange};
 
 use super::Gather;

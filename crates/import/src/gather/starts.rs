@@ -3,7 +3,7 @@
 //! Holds: runs ascend, since the samples do. Memory: 16 bytes for each change of a start time among waiting samples.
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::starts::{StartRun, fill};
+use chronolith_format::chunk::starts::{StartRun, fill};
 use chronolith_model::Columns;
 
 /// See the module.

@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use chronolith_format::meta::Ulid;
+use chronolith_format::block::meta::Ulid;
 use chronolith_model::TimeRange;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 

@@ -4,16 +4,16 @@
 //! Holds: what is acknowledged is in both copies, so damage to one of them loses nothing; after any failure
 //! the file is not appended to any more, but written anew under another name: what a failed write or sync
 //! left in it is never counted on.
-//! Not here: what is kept (the parent), bytes (`format::metadata`).
+//! Not here: what is kept (the parent), bytes (`format::head::metadata`).
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{DecodeError, DiskFile, Env, Mapped};
-use chronolith_format::metadata::{
+use chronolith_format::head::metadata::{
     EntriesReader, FILE_HEADER_BYTES, FileHeader, KIND_ENTRIES, put_entry, put_tenant,
 };
-use chronolith_format::wal::{FrameHeader, STRIPE_NONE, Scan, scan_segment_from};
+use chronolith_format::head::wal::{FrameHeader, STRIPE_NONE, Scan, scan_segment_from};
 use chronolith_head::{WalError, WriteError};
 use chronolith_model::{MetadataEntry, TenantId};
 

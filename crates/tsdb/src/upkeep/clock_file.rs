@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use chronolith_base::Env;
-use chronolith_format::retention_clock::RetentionClock;
+use chronolith_format::block::retention_clock::RetentionClock;
 
 use super::clock_guard::{Change, ClockGuard};
 use crate::store::Tsdb;

@@ -8,7 +8,7 @@
 //! trusted last, or past the newest sample if nobody knows.
 //! Not here: the file that a restart reads (`clock_file`), removing blocks (`upkeep`).
 
-use chronolith_format::retention_clock::RetentionClock;
+use chronolith_format::block::retention_clock::RetentionClock;
 
 /// A clock that gains more than this is not trusted.
 const STEP_MS: i64 = 3_600_000;

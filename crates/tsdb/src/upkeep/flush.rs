@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use chronolith_block::{Block, BlockEntry, BlockError, BlockSource, BlockWriter, WrittenBlock, publish};
-use chronolith_format::meta::{BlockMeta, Ulid};
+use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_head::{WindowSeries, WindowSnapshot};
 use chronolith_model::{BlockEncoding, TenantId, TimeRange};
 

@@ -13,7 +13,7 @@ const HASH_KEY: &str = "source-sha256:";
 /// Findings of all documents, and of modules without one.
 pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for name in public_modules(find(files, &format!("{CRATE_DIR}/src/lib.rs"))) {
+    for name in formats(files) {
         let path = format!("{CRATE_DIR}/docs/{name}.md");
         if !files.iter().any(|f| f.path == path) {
             findings.push(Finding::new(&path, 0, format!("is missing: module `{name}` has no document")));
@@ -76,6 +76,22 @@ fn documents(files: &[TextFile]) -> impl Iterator<Item = &TextFile> {
     files.iter().filter(move |f| {
         f.path.starts_with(&dir) && f.path.ends_with(".md") && !f.path.ends_with("/README.md")
     })
+}
+
+/// Public modules of the crate that no document describes as a whole: below a folder, `folder/module`.
+fn formats(files: &[TextFile]) -> Vec<String> {
+    let mut formats = Vec::new();
+    for folder in public_modules(find(files, &format!("{CRATE_DIR}/src/lib.rs"))) {
+        let whole = format!("{CRATE_DIR}/docs/{folder}.md");
+        let modules: Vec<&str> =
+            public_modules(find(files, &format!("{CRATE_DIR}/src/{folder}.rs"))).collect();
+        if modules.is_empty() || files.iter().any(|f| f.path == whole) {
+            formats.push(folder.to_owned());
+        } else {
+            formats.extend(modules.iter().map(|module| format!("{folder}/{module}")));
+        }
+    }
+    formats
 }
 
 fn public_modules(lib: &str) -> impl Iterator<Item = &str> {

@@ -188,18 +188,19 @@ fn crates_and_rows_of_the_table_are_the_same() {
 
 fn format_tree(source_text: &str, doc: Option<&str>) -> Vec<TextFile> {
     let mut files = vec![
-        file("crates/format/src/lib.rs", "pub mod wal;\nmod inner;\n"),
-        file("crates/format/src/wal.rs", source_text),
-        file("crates/format/src/wal/frame.rs", "frame"),
-        file("crates/format/src/wal/tests.rs", "tests"),
+        file("crates/format/src/lib.rs", "pub mod head;\nmod inner;\n"),
+        file("crates/format/src/head.rs", "pub mod wal;\n"),
+        file("crates/format/src/head/wal.rs", source_text),
+        file("crates/format/src/head/wal/frame.rs", "frame"),
+        file("crates/format/src/head/wal/tests.rs", "tests"),
     ];
-    files.extend(doc.map(|text| file("crates/format/docs/wal.md", text)));
+    files.extend(doc.map(|text| file("crates/format/docs/head/wal.md", text)));
     files
 }
 
 #[test]
 fn a_format_has_a_document_that_knows_its_sources() {
-    check_findings(&format_docs::check(&format_tree("a", None)), &["module `wal` has no document"]);
+    check_findings(&format_docs::check(&format_tree("a", None)), &["module `head/wal` has no document"]);
     check_findings(&format_docs::check(&format_tree("a", Some("# WAL\n"))), &["no line `source:"]);
     let unknown = "source: src/gone.rs\nsource-sha256: 00\n";
     check_findings(
@@ -207,22 +208,24 @@ fn a_format_has_a_document_that_knows_its_sources() {
         &["`src/gone.rs`, which does not exist"],
     );
     check_findings(
-        &format_docs::check(&format_tree("a", Some("source: src/wal.rs\n"))),
+        &format_docs::check(&format_tree("a", Some("source: src/head/wal.rs\n"))),
         &["no line `source-sha256"],
     );
 }
 
 #[test]
 fn a_changed_format_needs_its_document_blessed() {
-    let good = format!("source: src/wal.rs\nsource-sha256: {}\n", sha256::hex(b"aframe"));
+    let good = format!("source: src/head/wal.rs\nsource-sha256: {}\n", sha256::hex(b"aframe"));
     check_findings(&format_docs::check(&format_tree("a", Some(&good))), &[]);
     let stale = format_tree("b", Some(&good));
-    check_findings(&format_docs::check(&stale), &["docs/wal.md: describes sources that have changed"]);
+    check_findings(&format_docs::check(&stale), &["docs/head/wal.md: describes sources that have changed"]);
     let blessed = format_docs::bless(&stale);
     assert_eq!(blessed.len(), 1);
     check_findings(&format_docs::check(&format_tree("b", Some(&blessed[0].text))), &[]);
-    let without_hash = format_docs::bless(&format_tree("b", Some("# WAL\nsource: src/wal.rs\n\nText.\n")));
-    let want = format!("# WAL\nsource: src/wal.rs\nsource-sha256: {}\n\nText.\n", sha256::hex(b"bframe"));
+    let without_hash =
+        format_docs::bless(&format_tree("b", Some("# WAL\nsource: src/head/wal.rs\n\nText.\n")));
+    let want =
+        format!("# WAL\nsource: src/head/wal.rs\nsource-sha256: {}\n\nText.\n", sha256::hex(b"bframe"));
     assert_eq!(without_hash[0].text, want);
 }
 

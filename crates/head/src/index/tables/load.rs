@@ -6,7 +6,7 @@
 //! was created.
 
 use chronolith_base::DecodeError;
-use chronolith_format::definitions::SeriesReader;
+use chronolith_format::head::series_file::SeriesReader;
 
 use parking_lot::Mutex;
 

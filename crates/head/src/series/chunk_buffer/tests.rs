@@ -2,7 +2,7 @@
 //! slab.
 
 use chronolith_base::Rng;
-use chronolith_format::xor;
+use chronolith_format::chunk::xor;
 
 use super::*;
 

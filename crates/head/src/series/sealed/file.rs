@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::{Disk, DiskFile, Mapped};
-use chronolith_format::sealed::{self, FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RecordHeader};
+use chronolith_format::head::sealed::{self, FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RecordHeader};
 use chronolith_model::QueryError;
 use parking_lot::{Mutex, RwLock};
 

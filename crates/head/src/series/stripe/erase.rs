@@ -4,7 +4,7 @@
 //! timestamp is stored like any other. A damaged chunk that lies partly in the range stays as it is.
 //! Not here: series selection and the WAL (`write::delete`), histograms (`stripe::histograms`).
 
-use chronolith_format::xor::{self, SAMPLES_PER_CHUNK, XorState};
+use chronolith_format::chunk::xor::{self, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::{Columns, TimeRange};
 
 use super::seal::join;

@@ -6,7 +6,7 @@
 //! each other, but may overlap those of floats. While a series has histograms, its hot record blocks the fast
 //! path of floats (`window_end` is [`BLOCKED`]), so floats of other series pay nothing for the lookup of
 //! histograms.
-//! Not here: chunk bytes (`format::histogram`), the WAL (`write`).
+//! Not here: chunk bytes (`format::chunk::histogram`), the WAL (`write`).
 
 mod append;
 mod budget;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::histogram::HistogramAppender;
+use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_model::{Columns, Histogram, TimeRange};
 
 use super::ooo_buffer::is_buffer_full;

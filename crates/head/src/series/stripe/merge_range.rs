@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use chronolith_format::xor::SAMPLES_PER_CHUNK;
+use chronolith_format::chunk::xor::SAMPLES_PER_CHUNK;
 use chronolith_model::TimeRange;
 
 /// A chunk with fewer samples is joined with its neighbour when that is encoded again.

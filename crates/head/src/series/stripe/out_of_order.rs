@@ -4,7 +4,7 @@
 //! cache cannot prove the timestamp unused, and once for all samples of a batch that fall into the same
 //! chunk.
 
-use chronolith_format::xor;
+use chronolith_format::chunk::xor;
 use chronolith_model::{Columns, TimeRange};
 
 use super::timestamp_cache::{Known, SeriesWindow};

@@ -9,8 +9,8 @@
 //! had been in order; a buffered sample wins over one of the same timestamp in a chunk, because it was
 //! written later.
 
-use chronolith_format::sealed::RecordHeader;
-use chronolith_format::xor::{self, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
+use chronolith_format::chunk::xor::{self, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
+use chronolith_format::head::sealed::RecordHeader;
 use chronolith_model::{Columns, TimeRange};
 
 use super::merge_range::MergeRange;

@@ -3,7 +3,7 @@
 //!
 //! Invariants: a list ends at [`super::NONE`]; an element belongs to one list.
 
-use chronolith_format::sealed::RecordHeader;
+use chronolith_format::head::sealed::RecordHeader;
 
 use super::NONE;
 use crate::series::sealed::ChunkRef;

@@ -3,7 +3,7 @@
 //!
 //! Invariants: for each timestamp that a sample of the series has, the function returns the start that was
 //! last recorded for that sample, whatever the arrival order and the chunk; a series without start timestamps
-//! has no entry, and pays nothing for them. Functions are those of `format::starts`; all but their newest
+//! has no entry, and pays nothing for them. Functions are those of `format::chunk::starts`; all but their newest
 //! runs are kept encoded.
 //! Not here: the WAL (`write`), the samples themselves (the rest of `stripe`).
 
@@ -13,7 +13,7 @@ mod step_function;
 mod tests;
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::starts::StartRun;
+use chronolith_format::chunk::starts::StartRun;
 use chronolith_model::TimeRange;
 
 use super::{NONE, SeriesState, Stripe};

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use chronolith_format::histogram::{self, HistogramAppender};
-use chronolith_format::kinds;
-use chronolith_format::xor::SAMPLES_PER_CHUNK;
+use chronolith_format::chunk::histogram::{self, HistogramAppender};
+use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::xor::SAMPLES_PER_CHUNK;
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, Histogram, TimeRange};
 

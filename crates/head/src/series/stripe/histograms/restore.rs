@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use chronolith_format::histogram::HistogramAppender;
+use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_model::{Histogram, TimeRange};
 
 use super::super::{AppendContext, Stripe};

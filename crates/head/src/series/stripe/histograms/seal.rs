@@ -4,10 +4,10 @@
 //! Invariant: sealed chunks of histograms do not overlap, and none crosses a window; a damaged chunk stays as
 //! it is.
 
-use chronolith_format::histogram::{self, HistogramAppender};
-use chronolith_format::kinds;
-use chronolith_format::sealed::RecordHeader;
-use chronolith_format::xor::{EncodedChunk, SAMPLES_PER_CHUNK};
+use chronolith_format::chunk::histogram::{self, HistogramAppender};
+use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::xor::{EncodedChunk, SAMPLES_PER_CHUNK};
+use chronolith_format::head::sealed::RecordHeader;
 use chronolith_model::query::merged;
 use chronolith_model::{Columns, TimeRange};
 

@@ -4,7 +4,7 @@
 //! time that was set.
 
 use chronolith_base::ByteReader;
-use chronolith_format::starts::{self, StartRun};
+use chronolith_format::chunk::starts::{self, StartRun};
 use chronolith_model::TimeRange;
 
 /// Approximate runs per pack. Setting a start in the past decodes and encodes one pack.

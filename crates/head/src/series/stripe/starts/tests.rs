@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
-use chronolith_format::starts::{StartRun, start_at};
+use chronolith_format::chunk::starts::{StartRun, start_at};
 use chronolith_model::TimeRange;
 
 use super::StartTimestamps;

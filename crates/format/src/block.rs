@@ -1,0 +1,11 @@
+//! Files of blocks and of the directory that has them: Prometheus's block format with more encodings of chunks.
+//!
+//! Not here: encodings of chunks (`chunk`).
+
+pub mod catalogue;
+pub mod chunks;
+pub mod imports;
+pub mod index;
+pub mod meta;
+pub mod retention_clock;
+pub mod tombstones;

@@ -1,0 +1,181 @@
+//! `meta.json` of a block: who it is, what it covers, what it was made of (`docs/block/meta.md`).
+//!
+//! Holds: fields that this version does not know survive reading and writing, at every level; the text is
+//! laid out as Go's `json.MarshalIndent` with a tab does.
+//! Not here: deciding which blocks to merge (`tsdb`).
+
+mod ulid;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use ulid::{Ulid, UlidError};
+
+/// The only version there is.
+pub const VERSION: u64 = 1;
+/// A meta.json beyond this is refused: real ones have a few kilobytes.
+pub const META_BYTES_MAX: usize = 16 << 20;
+
+/// What meta.json says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockMeta {
+    /// Identity; the directory's name.
+    pub ulid: Ulid,
+    /// First millisecond that the block covers.
+    pub min_time: i64,
+    /// First millisecond behind what the block covers.
+    pub max_time: i64,
+    /// Counts of its content.
+    #[serde(default)]
+    pub stats: BlockStats,
+    /// Ancestry.
+    pub compaction: Compaction,
+    /// [`VERSION`].
+    pub version: u64,
+    /// Fields of others (Thanos, Mimir), kept as they are.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+/// Counts of a block's content.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BlockStats {
+    /// Samples of all kinds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_samples: u64,
+    /// Float samples; absent in blocks of Prometheus before 3.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_float_samples: u64,
+    /// Native histogram samples.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_histogram_samples: u64,
+    /// Series.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_series: u64,
+    /// Chunks.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_chunks: u64,
+    /// Deleted intervals.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_tombstones: u64,
+    /// Fields of others.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+/// Ancestry of a block.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// 1 when written from the head, else one more than the highest of the blocks merged.
+    pub level: u32,
+    /// Blocks from the head that went in, the block itself if it is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_empty")]
+    pub sources: Vec<Ulid>,
+    /// Holds no samples any more and may go.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deletable: bool,
+    /// Blocks that were merged directly.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_empty")]
+    pub parents: Vec<BlockDesc>,
+    /// Merging it failed; it is left alone.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub failed: bool,
+    /// Name of the set of blocks that a compaction split by series: no two blocks of a set share a series.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "splitSet")]
+    pub split_set: Option<Ulid>,
+    /// All blocks that one compaction wrote, this one included, in order of their series; empty if it wrote one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "splitBlocks")]
+    pub split_blocks: Vec<Ulid>,
+    /// Such as `from-out-of-order`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_empty")]
+    pub hints: Vec<String>,
+    /// Fields of others.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+/// A parent of a merged block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockDesc {
+    /// Identity.
+    pub ulid: Ulid,
+    /// First millisecond covered.
+    pub min_time: i64,
+    /// First millisecond behind.
+    pub max_time: i64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+// Go writes `null` for a slice that was never filled.
+fn null_as_empty<'de, D, T>(input: D) -> Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(input)?.unwrap_or_default())
+}
+
+/// Why a meta.json is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum MetaError {
+    /// Not JSON, or a field is missing or of another type.
+    #[error("meta.json: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Written by something newer.
+    #[error("meta.json: unexpected meta file version {0}, expected 1")]
+    Version(u64),
+    /// It ends before it starts.
+    #[error("meta.json: maxTime {max_time} lies before minTime {min_time}")]
+    Times {
+        /// As stored.
+        min_time: i64,
+        /// As stored.
+        max_time: i64,
+    },
+    /// Longer than [`META_BYTES_MAX`].
+    #[error("meta.json: {0} bytes, at most {META_BYTES_MAX} expected")]
+    TooLong(usize),
+}
+
+impl BlockMeta {
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    /// [`MetaError`].
+    pub fn decode(text: &[u8]) -> Result<BlockMeta, MetaError> {
+        if text.len() > META_BYTES_MAX {
+            return Err(MetaError::TooLong(text.len()));
+        }
+        let meta: BlockMeta = serde_json::from_slice(text)?;
+        if meta.version != VERSION {
+            return Err(MetaError::Version(meta.version));
+        }
+        if meta.max_time < meta.min_time {
+            return Err(MetaError::Times { min_time: meta.min_time, max_time: meta.max_time });
+        }
+        Ok(meta)
+    }
+
+    /// Appends the file's text.
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form and the sink is memory.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let layout = serde_json::ser::PrettyFormatter::with_indent(b"\t");
+        let mut writer = serde_json::Serializer::with_formatter(out, layout);
+        self.serialize(&mut writer).expect("meta has a JSON form");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! meta.json: golden files byte for byte, unknown fields, refusals; ULIDs.
+
+use super::*;
+
+const GOLDEN_2: &[u8] = include_bytes!("../../../testdata/golden/prometheus-2.42/meta.json");
+const GOLDEN_3: &[u8] = include_bytes!("../../../testdata/golden/prometheus-3/meta.json");
+
+fn text(meta: &BlockMeta) -> String {
+    let mut out = Vec::new();
+    meta.encode(&mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn golden_files_survive_byte_for_byte() {
+    for golden in [GOLDEN_2, GOLDEN_3] {
+        let meta = BlockMeta::decode(golden).unwrap();
+        assert_eq!(text(&meta).as_bytes(), golden);
+        assert_eq!((meta.min_time, meta.max_time), (1_600_000_000_000, 1_600_004_485_001));
+        assert_eq!(meta.compaction.sources, [meta.ulid]);
+    }
+}
+
+#[test]
+fn fields_of_others_survive_at_every_level() {
+    let input = r#"{"ulid":"01M7WJAQ9GQ4Q7Y4C64X7H3QBR","minTime":-5,"maxTime":7,"stats":{"numSeries":1,"x":[1]},
+        "compaction":{"level":3,"sources":null,"parents":[{"ulid":"01M7WJAQ9GQ4Q7Y4C64X7H3QBR","minTime":0,"maxTime":1}],
+        "hints":["from-out-of-order"],"y":{"z":null}},"version":1,"thanos":{"labels":{"a":"ü"}}}"#;
+    let meta = BlockMeta::decode(input.as_bytes()).unwrap();
+    let again = text(&meta);
+    for part in
+        ["\"x\": [", "\"y\": {", "\"thanos\": {", "\"a\": \"ü\"", "from-out-of-order", "\"parents\": ["]
+    {
+        assert!(again.contains(part), "{part} in {again}");
+    }
+    assert_eq!(BlockMeta::decode(again.as_bytes()).unwrap(), meta);
+}
+
+#[test]
+fn no_prefix_and_no_other_version_is_accepted() {
+    for len in 0..GOLDEN_3.len() {
+        assert!(BlockMeta::decode(&GOLDEN_3[..len]).is_err(), "cut at {len}");
+    }
+    let with = |from: &str, to: &str| {
+        let text = String::from_utf8(GOLDEN_3.to_vec()).unwrap();
+        assert!(text.contains(from));
+        BlockMeta::decode(text.replace(from, to).as_bytes())
+    };
+    assert!(matches!(with("\"version\": 1", "\"version\": 2"), Err(MetaError::Version(2))));
+    assert!(matches!(with("1600004485001", "1500000000000"), Err(MetaError::Times { .. })));
+    assert!(matches!(with("\"01M7", "\"81M7"), Err(MetaError::Json(_))));
+    assert!(matches!(with("1600004485001", "1e99"), Err(MetaError::Json(_))));
+}
+
+#[test]
+fn ulids_are_text_and_number_in_the_same_order() {
+    let zero = Ulid::new(0, 0);
+    assert_eq!(zero.to_string(), "00000000000000000000000000");
+    let last = Ulid::new(i64::MAX, u128::MAX);
+    assert_eq!(last.to_string(), "7ZZZZZZZZZZZZZZZZZZZZZZZZZ");
+    let some = Ulid::new(1_600_000_000_123, 42);
+    assert_eq!(some.time_ms(), 1_600_000_000_123);
+    assert_eq!(some.to_string().parse::<Ulid>(), Ok(some));
+    assert!(zero < some && some < last && zero.to_string() < some.to_string());
+    for bad in
+        ["", "0", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "0000000000000000000000000I", "0000000000000000000000000a"]
+    {
+        assert!(bad.parse::<Ulid>().is_err(), "{bad}");
+    }
+}

@@ -1,0 +1,11 @@
+//! Samples of one series as bytes: the encodings of chunks, told apart by an encoding byte (`kinds`).
+//!
+//! Not here: files of chunks (`block::chunks`, `head::sealed`).
+
+pub mod decimal_delta;
+pub mod dense;
+pub mod histogram;
+pub mod kinds;
+pub mod starts;
+pub mod xor;
+pub mod xor2;

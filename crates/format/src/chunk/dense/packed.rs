@@ -1,0 +1,268 @@
+//! Packed dense chunk (private encoding byte 0x41): a dense chunk whose times may stand in another chunk of its segment,
+//! and whose columns may be entropy-coded. For long chunks of blocks: series of one scrape target share their times.
+//!
+//! Holds: as for dense chunks. A chunk whose times are shared names one that has its own, so looking them up ends
+//! after one step.
+//! Not here: which chunk has the same times, the bytes of another chunk (`block`).
+
+use std::ops::Range;
+
+use chronolith_base::bytes::put_uvarint;
+use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::{Columns, TimeRange};
+
+use super::entropy::NumberType;
+use super::items::{Ending, Packing};
+use super::times::{self, TimesHead};
+use super::{DenseScratch, ENCODING_DENSE, append_values, ascends, read_count, values};
+use crate::block::chunks::RawChunk;
+
+/// Encoding byte of a packed chunk in a block's segments.
+pub const ENCODING_PACKED: u8 = 0x41;
+
+const WHAT: &str = "packed chunk";
+/// The times are those of the chunk at the offset that follows.
+const SHARED_TIMES: u8 = 1;
+/// The values are entropy-coded.
+const ENTROPY: u8 = 1 << 1;
+/// The times, which are the chunk's own, are entropy-coded.
+const ENTROPY_TIMES: u8 = 1 << 2;
+/// Two bits with the type of the numbers of entropy-coded values, and of entropy-coded times.
+const VALUES_TYPE_SHIFT: u32 = 3;
+const TIMES_TYPE_SHIFT: u32 = 5;
+const TYPE_MASK: u8 = 3;
+/// All flags that there are.
+const FLAGS: u8 =
+    SHARED_TIMES | ENTROPY | ENTROPY_TIMES | TYPE_MASK << VALUES_TYPE_SHIFT | TYPE_MASK << TIMES_TYPE_SHIFT;
+
+/// Fewer values than this do not pay for the tables of entropy coding.
+const ENTROPY_SAMPLES_MIN: usize = 512;
+/// Entropy coding is for columns that take at least so many bits a value when packed; below there is little to win.
+const ENTROPY_BITS_MIN: usize = 1;
+/// It has to save at least one part in so many of a column's bytes: it takes about twice as long to decode.
+const ENTROPY_SAVING_PART: usize = 100;
+/// More in chunks of fewer samples than these, each of which pays for reading the tables.
+const ENTROPY_SHORT_SAVING_PART: usize = 20;
+const ENTROPY_SHORT_SAMPLES_MAX: usize = 2047;
+
+/// Whose times a chunk has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimesPlace<'a> {
+    /// These, ascending strictly; they stand in the chunk.
+    Own(&'a [i64]),
+    /// Those of the chunk with its own times at this offset of the same segment.
+    Shared {
+        /// Offset of the chunk in its segment.
+        offset: u32,
+    },
+}
+
+/// A chunk as it has been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackedChunk {
+    /// Its encoding: the plain dense one where nothing is gained.
+    pub encoding: u8,
+    /// What its times took.
+    pub times_bytes: usize,
+}
+
+/// Appends one chunk with `values` to `out`.
+///
+/// # Panics
+/// As [`super::encode`]; for shared times nobody can check them here.
+pub fn encode_packed(
+    place: TimesPlace<'_>,
+    values: &[f64],
+    scratch: &mut DenseScratch,
+    out: &mut Vec<u8>,
+) -> PackedChunk {
+    assert!(!values.is_empty(), "a chunk has a sample");
+    let count = u16::try_from(values.len()).expect("the count is a u16");
+    let start = out.len();
+    out.extend_from_slice(&count.to_be_bytes());
+    let flags_at = out.len();
+    let mut flags = 0;
+    out.push(0);
+    match place {
+        TimesPlace::Own(times) => {
+            assert_eq!(times.len(), values.len(), "one value a time");
+            assert!(ascends(times), "times ascend strictly");
+            let written = times::encode(times, scratch, out);
+            if is_worth_a_try(times.len(), out.len() - written.head_end)
+                && let Some(number_type) = times::put_entropy(written, scratch)
+                && saves_enough(times.len(), written.head_end, &scratch.entropy, out)
+            {
+                replace(written.head_end, Length::InFront, &scratch.entropy, out);
+                flags |= ENTROPY_TIMES | number_type.code() << TIMES_TYPE_SHIFT;
+            }
+        }
+        TimesPlace::Shared { offset } => {
+            flags |= SHARED_TIMES;
+            put_uvarint(out, u64::from(offset));
+        }
+    }
+    let values_at = out.len();
+    let times_bytes = values_at - flags_at - 1;
+    let written = values::encode(values, scratch, out);
+    if is_worth_a_try(values.len(), out.len() - values_at)
+        && let Some(number_type) = values::put_entropy(written, scratch)
+        && saves_enough(values.len(), written.head_end, &scratch.entropy, out)
+    {
+        replace(written.head_end, Length::UpToEnd, &scratch.entropy, out);
+        flags |= ENTROPY | number_type.code() << VALUES_TYPE_SHIFT;
+    }
+    if flags == 0 {
+        out.remove(flags_at);
+        debug_assert_eq!(super::sample_count(&out[start..]), Ok(count), "a dense chunk");
+        return PackedChunk { encoding: ENCODING_DENSE, times_bytes };
+    }
+    out[flags_at] = flags;
+    PackedChunk { encoding: ENCODING_PACKED, times_bytes }
+}
+
+fn is_worth_a_try(count: usize, packed_bytes: usize) -> bool {
+    count >= ENTROPY_SAMPLES_MIN && packed_bytes * 8 >= count * ENTROPY_BITS_MIN
+}
+
+/// How a reader knows where an entropy-coded column ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Length {
+    InFront,
+    UpToEnd,
+}
+
+/// Whether `column` is worth standing in place of what stands in `out` from `start` on.
+fn saves_enough(sample_count: usize, start: usize, column: &[u8], out: &[u8]) -> bool {
+    let packed_bytes = out.len() - start;
+    let is_short = sample_count <= ENTROPY_SHORT_SAMPLES_MAX;
+    let part = if is_short { ENTROPY_SHORT_SAVING_PART } else { ENTROPY_SAVING_PART };
+    column.len() + packed_bytes / part <= packed_bytes
+}
+
+/// Puts `column` in place of what stands in `out` from `start` on.
+fn replace(start: usize, length: Length, column: &[u8], out: &mut Vec<u8>) {
+    out.truncate(start);
+    if length == Length::InFront {
+        put_uvarint(out, column.len() as u64);
+    }
+    out.extend_from_slice(column);
+}
+
+/// Where the times of the chunk `bytes` stand if they are those of another chunk.
+///
+/// # Errors
+/// [`DecodeError`] when the head is cut or says what no encoder says.
+pub fn shared_times_offset(bytes: &[u8]) -> Result<Option<u32>, DecodeError> {
+    let mut reader = ByteReader::new(bytes);
+    Ok(read_head(&mut reader)?.shared_offset)
+}
+
+struct Head {
+    count: u16,
+    shared_offset: Option<u32>,
+    times: Packing,
+    values: Packing,
+}
+
+fn read_head(reader: &mut ByteReader<'_>) -> Result<Head, DecodeError> {
+    let count = read_count(reader)?;
+    let offset = reader.offset();
+    let flags = reader.u8(WHAT)?;
+    // Without a flag it would be a dense chunk.
+    let has_both = flags & SHARED_TIMES != 0 && flags & ENTROPY_TIMES != 0;
+    let has_type_of_blocks = (flags & ENTROPY == 0 && flags >> VALUES_TYPE_SHIFT & TYPE_MASK != 0)
+        || (flags & ENTROPY_TIMES == 0 && flags >> TIMES_TYPE_SHIFT & TYPE_MASK != 0);
+    if flags == 0 || flags & !FLAGS != 0 || has_both || has_type_of_blocks {
+        let expected = "known flags, at least one, of times one, types of columns that are there";
+        return Err(DecodeError::Invalid { what: WHAT, offset, expected, found: u64::from(flags) });
+    }
+    let mut shared_offset = None;
+    if flags & SHARED_TIMES != 0 {
+        let offset = reader.offset();
+        let found = reader.uvarint(WHAT)?;
+        let expected = "an offset within a segment";
+        let place =
+            u32::try_from(found).map_err(|_| DecodeError::Invalid { what: WHAT, offset, expected, found })?;
+        shared_offset = Some(place);
+    }
+    let packing = |flag, shift| match flags & flag {
+        0 => Packing::Blocks,
+        _ => Packing::Entropy(NumberType::from_code(flags >> shift)),
+    };
+    let times = packing(ENTROPY_TIMES, TIMES_TYPE_SHIFT);
+    Ok(Head { count, shared_offset, times, values: packing(ENTROPY, VALUES_TYPE_SHIFT) })
+}
+
+/// Appends the samples of `bytes` that lie in `range` to `out`; nothing when it fails. `chunk_at` gives the chunk at an
+/// offset of the same segment. Cost: as for dense chunks; entropy-coded values take about twice as long.
+///
+/// # Errors
+/// [`DecodeError`] as for dense chunks, of `chunk_at`, and when the chunk named has no times of its own or
+/// another number of them.
+pub fn decode_packed<'a>(
+    bytes: &'a [u8],
+    range: TimeRange,
+    chunk_at: impl FnOnce(u32) -> Result<RawChunk<'a>, DecodeError>,
+    out: &mut Columns,
+) -> Result<(), DecodeError> {
+    let (time_count, value_count) = (out.times.len(), out.values.len());
+    let result = append(bytes, range, chunk_at, out);
+    if result.is_err() {
+        out.times.truncate(time_count);
+        out.values.truncate(value_count);
+    }
+    result
+}
+
+fn append<'a>(
+    bytes: &'a [u8],
+    range: TimeRange,
+    chunk_at: impl FnOnce(u32) -> Result<RawChunk<'a>, DecodeError>,
+    out: &mut Columns,
+) -> Result<(), DecodeError> {
+    let mut reader = ByteReader::new(bytes);
+    let head = read_head(&mut reader)?;
+    let wanted = match head.shared_offset {
+        None => {
+            let times_head = TimesHead::read_for(head.count, &mut reader)?;
+            if !range.overlaps_inclusive(times_head.first, times_head.last) {
+                return Ok(());
+            }
+            times::append(&times_head, (head.times, Ending::Before), &mut reader, range, &mut out.times)?
+        }
+        Some(offset) => append_shared(chunk_at(offset)?, head.count, range, &mut out.times)?,
+    };
+    append_values(&mut reader, head.values, usize::from(head.count), wanted, out)
+}
+
+/// Appends the times of another chunk that lie in `range`; gives the indices of their samples.
+fn append_shared(
+    chunk: RawChunk<'_>,
+    count: u16,
+    range: TimeRange,
+    out: &mut Vec<i64>,
+) -> Result<Range<usize>, DecodeError> {
+    let mut reader = ByteReader::new(chunk.bytes);
+    let own = match chunk.encoding {
+        ENCODING_DENSE => Some((read_count(&mut reader)?, Packing::Blocks)),
+        ENCODING_PACKED => {
+            let head = read_head(&mut reader)?;
+            Some((head.count, head.times)).filter(|_| head.shared_offset.is_none())
+        }
+        _ => None,
+    };
+    let Some((_, packing)) = own.filter(|(own_count, _)| *own_count == count) else {
+        let (expected, found) = ("a chunk with as many times of its own", u64::from(chunk.encoding));
+        return Err(DecodeError::Invalid { what: "shared times", offset: 0, expected, found });
+    };
+    let head = TimesHead::read_for(count, &mut reader)?;
+    if !range.overlaps_inclusive(head.first, head.last) {
+        return Ok(0..0);
+    }
+    // Whatever follows in blocks is of no interest here; an entropy-coded column has its length in front.
+    let ending = if packing == Packing::Blocks { Ending::WithChunk } else { Ending::Before };
+    times::append(&head, (packing, ending), &mut reader, range, out)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Samples of both kinds as chunks, of which each holds one kind.
+//!
+//! Holds: chunks leave in order of time; what is decoded is what was encoded, as far as the encodings say so.
+//! Not here: the encodings (`xor`, `histogram`), dense chunks and their choice (`block`).
+
+use chronolith_base::DecodeError;
+use chronolith_model::query::SampleKind;
+use chronolith_model::{Columns, Histogram, TimeRange};
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::chunk::histogram::{self, HistogramAppender};
+use crate::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK};
+use crate::chunk::xor2::{self, ENCODING_XOR2};
+
+/// Integer and float native histograms, without and with start times: encodings whose chunks hold no floats.
+pub const ENCODINGS_HISTOGRAM: [u8; 4] = [2, 3, 5, 6];
+
+/// Bytes at which a chunk of histograms is full.
+///
+/// As upstream cuts them: what a query decodes to see one sample, and what is written again when new buckets appear,
+/// stays small.
+const HISTOGRAM_BYTES_FULL: usize = 1024;
+/// A chunk with fewer histograms is not full, however long they are: the layout is paid once a chunk.
+const HISTOGRAMS_MIN: u16 = 10;
+
+/// Whether a chunk of this encoding holds histograms.
+#[must_use]
+pub fn is_histogram(encoding: u8) -> bool {
+    ENCODINGS_HISTOGRAM.contains(&encoding)
+}
+
+/// Whether the next histogram starts a new chunk.
+#[must_use]
+pub fn is_full(open: &HistogramAppender) -> bool {
+    let count = open.count();
+    usize::from(count) >= SAMPLES_PER_CHUNK
+        || (count >= HISTOGRAMS_MIN && open.bytes().len() >= HISTOGRAM_BYTES_FULL)
+}
+
+/// Appends chunks of histograms of ascending times to `out`.
+///
+/// # Panics
+/// If times do not ascend strictly, and as [`HistogramAppender::start`].
+pub fn encode_histograms<'a>(
+    samples: impl Iterator<Item = (i64, &'a Arc<Histogram>)>,
+    out: &mut Vec<EncodedChunk>,
+) {
+    let mut open: Option<HistogramAppender> = None;
+    for (time, histogram) in samples {
+        let next = match &mut open {
+            Some(current) if !is_full(current) => current.append(time, histogram),
+            previous => Some(HistogramAppender::start(previous.as_ref(), time, histogram)),
+        };
+        if let Some(next) = next
+            && let Some(full) = open.replace(next)
+        {
+            out.push(full.encoded());
+        }
+    }
+    out.extend(open.map(|open| open.encoded()));
+}
+
+/// The part of a column of start times, which may be shorter than those of its samples, that is of the samples at `places`;
+/// `None` if it says nothing.
+fn known(start_times: &[i64], places: Range<usize>) -> Option<&[i64]> {
+    let part = start_times.get(places.start..places.end.min(start_times.len()))?;
+    part.iter().any(|&start_ms| start_ms != 0).then_some(part)
+}
+
+/// Appends chunks of floats of ascending times to `out`: XOR2 chunks where start times are known, XOR chunks elsewhere.
+/// Where `start_times` say 0, or are shorter, nobody knows.
+///
+/// # Panics
+/// If times do not ascend strictly, or there is not one value a time.
+pub fn encode_floats(times: &[i64], values: &[f64], start_times: &[i64], out: &mut Vec<EncodedChunk>) {
+    let chunk_count = out.len();
+    out.extend(xor::encode(times, values));
+    let mut places = 0..0;
+    for chunk in out.iter_mut().skip(chunk_count) {
+        places = places.end..places.end + usize::from(chunk.count);
+        if let Some(start_times) = known(start_times, places.clone()) {
+            chunk.encoding = ENCODING_XOR2;
+            chunk.bytes.clear();
+            let (times, values) = (times.get(places.clone()), values.get(places.clone()));
+            xor2::encode(times.unwrap_or(&[]), values.unwrap_or(&[]), start_times, &mut chunk.bytes);
+        }
+    }
+}
+
+/// Appends chunks of all samples to `out`: chunks of floats, chunks of histograms, with start times where they are known.
+///
+/// # Panics
+/// If times do not ascend strictly, and as [`HistogramAppender::start`].
+pub fn encode(samples: &Columns, out: &mut Vec<EncodedChunk>) {
+    for (run, kind) in samples.runs() {
+        let times = samples.times.get(run.clone()).unwrap_or(&[]);
+        let start_times = samples.start_times.get(run.start..).unwrap_or(&[]);
+        match kind {
+            SampleKind::Float => {
+                let values = samples.values.get(run).unwrap_or(&[]);
+                encode_floats(times, values, start_times, out);
+            }
+            SampleKind::Histogram => {
+                let chunk_count = out.len();
+                encode_histograms(times.iter().copied().zip(samples.histograms_at(run)), out);
+                let mut places = 0..0;
+                for chunk in out.iter_mut().skip(chunk_count) {
+                    places = places.end..places.end + usize::from(chunk.count);
+                    if let Some(start_times) = known(start_times, places.clone()) {
+                        *chunk = histogram::with_starts(chunk, start_times);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Appends the samples in `range` of an XOR or XOR2 chunk or a chunk of histograms to `out`.
+///
+/// # Errors
+/// [`DecodeError`]; samples before the damage have been appended.
+pub fn decode(encoding: u8, bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
+    match encoding {
+        ENCODING_XOR => xor::decode(bytes, range, out),
+        ENCODING_XOR2 => xor2::decode(bytes, range, out),
+        other => histogram::decode(other, bytes, range, out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chronolith_model::IntHistogram;
+    use chronolith_model::histogram::{Buckets, Span};
+
+    fn wide(count: u64, bucket_count: u32) -> Arc<Histogram> {
+        let spans = vec![Span { offset: 0, length: bucket_count }];
+        let counts = (0..u64::from(bucket_count)).map(|at| count * (at % 7 + 1)).collect::<Vec<_>>();
+        Arc::new(Histogram::Int(IntHistogram {
+            count: counts.iter().sum(),
+            sum: count as f64,
+            positive: Buckets { spans, counts },
+            ..IntHistogram::default()
+        }))
+    }
+
+    #[track_caller]
+    fn check(samples: &Columns, want: &[(u8, u16)]) {
+        let mut chunks = Vec::new();
+        encode(samples, &mut chunks);
+        assert_eq!(chunks.iter().map(|chunk| (chunk.encoding, chunk.count)).collect::<Vec<_>>(), want);
+        let mut out = Columns::default();
+        for chunk in &chunks {
+            let first = out.len();
+            decode(chunk.encoding, &chunk.bytes, TimeRange::ALL, &mut out).unwrap();
+            assert_eq!((out.times[first], out.times[out.len() - 1]), (chunk.min_time, chunk.max_time));
+        }
+        assert_eq!((&out.times, out.values.len()), (&samples.times, samples.values.len()));
+        for at in 0..out.len() {
+            let both = (out.histogram_at(at), samples.histogram_at(at));
+            assert_eq!(out.values[at].to_bits(), samples.values[at].to_bits());
+            assert_eq!(out.start_time_at(at), samples.start_time_at(at));
+            match both {
+                (Some(got), Some(want)) => assert!(got.same(want)),
+                (None, None) => {}
+                _ => panic!("kinds differ at {at}"),
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_hold_one_kind() {
+        let mut samples = Columns::default();
+        samples.push(1, 1.0);
+        samples.push(2, 2.0);
+        samples.push_histogram(3, wide(1, 3));
+        samples.push_histogram(4, wide(2, 3));
+        samples.push(5, 3.0);
+        check(&samples, &[(1, 2), (2, 2), (1, 1)]);
+        check(&Columns::default(), &[]);
+    }
+
+    #[test]
+    fn chunks_with_start_times_are_of_other_encodings() {
+        let mut samples = Columns::default();
+        (1..=250).for_each(|i| samples.push(i, 1.5));
+        samples.start_times = vec![0; 130];
+        samples.start_times.push(77);
+        check(&samples, &[(1, 120), (4, 120), (1, 10)]);
+        for i in 251..=500 {
+            samples.push_histogram(i, wide(i as u64, 1));
+            if i > 400 {
+                samples.set_start_time(i - 9);
+            }
+        }
+        check(&samples, &[(1, 120), (4, 120), (1, 10), (2, 120), (5, 120), (5, 10)]);
+    }
+
+    #[test]
+    fn chunks_of_histograms_end_by_bytes_or_count() {
+        let mut narrow = Columns::default();
+        (1..=130).for_each(|i| narrow.push_histogram(i, wide(i as u64, 1)));
+        check(&narrow, &[(2, 120), (2, 10)]);
+        let mut broad = Columns::default();
+        (1..=25).for_each(|i| broad.push_histogram(i, wide(i as u64 * 1000, 500)));
+        check(&broad, &[(2, 10), (2, 10), (2, 5)]);
+    }
+}

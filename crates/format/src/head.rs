@@ -1,0 +1,9 @@
+//! Files of the head: WAL, checkpoint, sealed chunks, series, metadata.
+//!
+//! Not here: encodings of chunks (`chunk`), Prometheus's own WAL (`prometheus`).
+
+pub mod metadata;
+pub mod sealed;
+pub mod series_file;
+pub mod slice;
+pub mod wal;

@@ -1,0 +1,170 @@
+//! Checkpoint slices: the state of some pages of one stripe at one position of the log. Layout: `docs/head/slice.md`.
+//!
+//! Holds: a slice counts only whole: its header says how many frames follow, and every frame is bound to this
+//! writing of the slice by its sequence; readers take untrusted bytes and never panic.
+//! Not here: when a slice is written, what a start does with it (`head`).
+
+mod entry;
+mod histograms;
+
+use chronolith_base::crc::crc32c;
+use chronolith_base::{ByteReader, DecodeError};
+
+pub use entry::{
+    EntryReader, SealedEntry, SeriesEntry, WindowEntry, decode_tenants, encode_entry, encode_tenants,
+};
+pub use histograms::{HistogramsEntry, SealedHistogramEntry};
+
+use crate::head::wal::FrameHeader;
+
+/// First bytes of a file.
+pub const FILE_MAGIC: [u8; 4] = *b"CLSL";
+/// Version of the layout.
+pub const FILE_VERSION: u16 = 1;
+/// Bytes of the file header.
+pub const FILE_HEADER_BYTES: usize = 80;
+
+/// Frame kind: tenants of the slice and first arrivals of their windows.
+pub const KIND_TENANTS: u8 = 96;
+/// Frame kind: series, ids ascending.
+pub const KIND_SERIES: u8 = 97;
+
+/// Frames of a slice; their number is part of their sequence.
+pub const FRAME_COUNT_MAX: u32 = 1 << 16;
+
+/// What a slice says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SliceHeader {
+    /// Number of the slice, as in its file name.
+    pub slice: u32,
+    /// Ascends from writing to writing.
+    pub generation: u64,
+    /// All that the log queued up to here for these series is in the slice.
+    pub sequence: u64,
+    /// Key of the log.
+    pub key: u128,
+    /// Series from this id on are not in the slice.
+    pub id_end: u32,
+    /// Frames behind the header.
+    pub frame_count: u32,
+    /// Bytes of header and frames; what stands behind is of an earlier writing.
+    pub byte_len: u64,
+    /// Series in the slice.
+    pub series_count: u32,
+    /// Samples in the slice.
+    pub sample_count: u64,
+}
+
+impl SliceHeader {
+    /// The header's bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; FILE_HEADER_BYTES] {
+        let mut out = [0u8; FILE_HEADER_BYTES];
+        out[..4].copy_from_slice(&FILE_MAGIC);
+        out[4..6].copy_from_slice(&FILE_VERSION.to_le_bytes());
+        out[8..12].copy_from_slice(&self.slice.to_le_bytes());
+        out[12..16].copy_from_slice(&self.id_end.to_le_bytes());
+        out[16..24].copy_from_slice(&self.generation.to_le_bytes());
+        out[24..32].copy_from_slice(&self.sequence.to_le_bytes());
+        out[32..48].copy_from_slice(&self.key.to_le_bytes());
+        out[48..52].copy_from_slice(&self.frame_count.to_le_bytes());
+        out[52..56].copy_from_slice(&self.series_count.to_le_bytes());
+        out[56..64].copy_from_slice(&self.byte_len.to_le_bytes());
+        out[64..72].copy_from_slice(&self.sample_count.to_le_bytes());
+        let sum = crc32c(&out[..76]);
+        out[76..].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads the header at the start of `bytes`.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for short, foreign, damaged or later-version bytes.
+    pub fn decode(bytes: &[u8]) -> Result<SliceHeader, DecodeError> {
+        let head = ByteReader::new(bytes).bytes("slice header", FILE_HEADER_BYTES)?;
+        let mut reader = ByteReader::new(head);
+        let magic = reader.be_u32("slice magic")?;
+        if magic != u32::from_be_bytes(FILE_MAGIC) {
+            let (what, found) = ("slice magic", u64::from(magic));
+            return Err(DecodeError::Invalid { what, offset: 0, expected: "CLSL", found });
+        }
+        let version = reader.le_u16("slice version")?;
+        reader.bytes("slice reserved", 2)?;
+        let header = SliceHeader {
+            slice: reader.le_u32("slice number")?,
+            id_end: reader.le_u32("slice id end")?,
+            generation: reader.le_u64("slice generation")?,
+            sequence: reader.le_u64("slice sequence")?,
+            key: {
+                let (low, high) = (reader.le_u64("slice key")?, reader.le_u64("slice key")?);
+                u128::from(high) << 64 | u128::from(low)
+            },
+            frame_count: reader.le_u32("slice frames")?,
+            series_count: reader.le_u32("slice series")?,
+            byte_len: reader.le_u64("slice length")?,
+            sample_count: reader.le_u64("slice samples")?,
+        };
+        reader.bytes("slice reserved", 4)?;
+        let found = reader.le_u32("slice checksum")?;
+        let expected = crc32c(head.get(..76).unwrap_or(&[]));
+        if found != expected {
+            return Err(DecodeError::Checksum { what: "slice header", offset: 76, expected, found });
+        }
+        if version != FILE_VERSION {
+            let (what, found) = ("slice version", u64::from(version));
+            return Err(DecodeError::Invalid { what, offset: 4, expected: "1", found });
+        }
+        Ok(header)
+    }
+
+    /// Sequence of the slice's frame number `frame_idx`.
+    #[must_use]
+    pub fn frame_sequence(generation: u64, frame_idx: u32) -> u64 {
+        generation << 16 | u64::from(frame_idx & (FRAME_COUNT_MAX - 1))
+    }
+}
+
+/// Kind and payload of a frame.
+pub type SliceFrame<'a> = (u8, &'a [u8]);
+
+/// Checks a whole slice (header and frames, every checksum); gives the header, and kind and payload of each frame.
+///
+/// # Errors
+/// [`DecodeError`] at the first place that is not as the header says.
+pub fn decode_slice(bytes: &[u8]) -> Result<(SliceHeader, Vec<SliceFrame<'_>>), DecodeError> {
+    let header = SliceHeader::decode(bytes)?;
+    if (bytes.len() as u64) < header.byte_len {
+        let (what, left) = ("slice", bytes.len());
+        let needed = usize::try_from(header.byte_len).unwrap_or(usize::MAX);
+        return Err(DecodeError::Short { what, offset: 0, needed, left });
+    }
+    let mut frames = Vec::with_capacity(header.frame_count.min(FRAME_COUNT_MAX) as usize);
+    let mut offset = FILE_HEADER_BYTES;
+    for frame_idx in 0..header.frame_count {
+        let sequence = SliceHeader::frame_sequence(header.generation, frame_idx);
+        let broken =
+            |what, found| DecodeError::Invalid { what, offset, expected: "a frame of this slice", found };
+        let frame = bytes.get(offset..).and_then(|b| FrameHeader::decode(b, header.key));
+        let frame = frame.ok_or_else(|| broken("slice frame header", 0))?;
+        if frame.sequence != sequence {
+            return Err(broken("slice frame", frame.sequence));
+        }
+        let payload = ByteReader::at(bytes, offset + crate::head::wal::FRAME_HEADER_BYTES)
+            .bytes("slice frame", frame.payload_len as usize)?;
+        let expected = crc32c(payload);
+        if expected != frame.payload_crc {
+            let found = frame.payload_crc;
+            return Err(DecodeError::Checksum { what: "slice frame", offset, expected, found });
+        }
+        frames.push((frame.kind, payload));
+        offset += frame.frame_len();
+    }
+    if offset as u64 != header.byte_len {
+        let (what, expected) = ("slice length", "the end of the last frame");
+        return Err(DecodeError::Invalid { what, offset, expected, found: header.byte_len });
+    }
+    Ok((header, frames))
+}
+
+#[cfg(test)]
+mod tests;
