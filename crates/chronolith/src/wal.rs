@@ -9,8 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_format::head::wal::{
-    self, HistogramsRef, KIND_HISTOGRAMS, KIND_SAMPLES, KIND_SERIES, KIND_STARTS, SamplesRef, SegmentHeader,
-    SeriesRef, StartsRef,
+    self, KIND_OLD_HISTOGRAMS, KIND_OLD_STARTS, KIND_SERIES, Samples, SegmentHeader, SeriesRef,
 };
 use chronolith_format::prometheus::record::{self, Kind, SeriesRecords};
 use chronolith_format::prometheus::segment::PAGE_BYTES;
@@ -181,7 +180,7 @@ fn own(env: &Env, dir: &Path, view: &mut View) -> anyhow::Result<()> {
     let wal_dir = dir.join("wal");
     let entries = env.disk.list(&wal_dir).with_context(|| format!("reading {}", wal_dir.display()))?;
     let segments: Vec<_> = entries.iter().filter(|entry| entry.name.ends_with(".seg")).collect();
-    let mut samples = SamplesRef::default();
+    let mut samples = Samples::default();
     for (at, entry) in segments.iter().enumerate() {
         let path = wal_dir.join(&entry.name);
         let bytes = env.disk.map(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -220,14 +219,14 @@ fn own_frame(
     offset: u64,
     kind: u8,
     payload: &[u8],
-    samples: &mut SamplesRef,
+    samples: &mut Samples,
     view: &mut View,
 ) -> Result<(), chronolith_base::DecodeError> {
     let name = match kind {
         KIND_SERIES => "series",
-        KIND_SAMPLES => "samples",
-        KIND_HISTOGRAMS => "histograms",
-        KIND_STARTS => "start times",
+        KIND_OLD_HISTOGRAMS => "histograms",
+        KIND_OLD_STARTS => "start times",
+        kind if wal::is_samples(kind) => "samples",
         _ => "other",
     };
     *view.records.entry(name).or_default() += 1;
@@ -244,26 +243,31 @@ fn own_frame(
                 });
             }
         }
-        KIND_SAMPLES => {
-            samples.decode(payload)?;
-            for ((id, &time), &bits) in samples.ids.iter().zip(&samples.times).zip(&samples.values) {
-                view.sample(|| format!("id {id}"), time, f64::from_bits(bits));
-            }
-        }
-        KIND_HISTOGRAMS => {
-            let mut found = HistogramsRef::default();
-            found.decode(payload)?;
-            for ((id, &time), histogram) in found.ids.iter().zip(&found.times).zip(&found.histograms) {
-                let text = || format!("id {id} {}", histogram.to_float().test_expression());
-                view.sample(text, time, histogram.sum());
-            }
-        }
-        KIND_STARTS => {
-            for entry in StartsRef::decode(payload)?.entries {
-                view.line(|| format!("  id {} @{} began {}", entry.id, entry.time, entry.start_ms));
-            }
+        kind if wal::is_samples(kind) => {
+            samples.decode(kind, payload)?;
+            print_samples(samples, view);
         }
         _ => {}
     }
     Ok(())
+}
+
+fn print_samples(samples: &Samples, view: &mut View) {
+    let mut histograms = samples.histograms.iter().peekable();
+    for (at, (id, &time)) in samples.ids.iter().zip(&samples.times).enumerate() {
+        let start_ms = samples.start_times.get(at);
+        let Some(&bits) = samples.values.get(at) else {
+            view.line(|| format!("  id {id} @{time} began {}", start_ms.unwrap_or(&0)));
+            continue;
+        };
+        let began = start_ms.filter(|&&start_ms| start_ms != 0).map(|start_ms| format!(" began {start_ms}"));
+        let began = began.unwrap_or_default();
+        match histograms.next_if(|(idx, _)| *idx as usize == at) {
+            Some((_, one)) => {
+                let text = || format!("id {id}{began} {}", one.to_float().test_expression());
+                view.sample(text, time, one.sum());
+            }
+            None => view.sample(|| format!("id {id}{began}"), time, f64::from_bits(bits)),
+        }
+    }
 }

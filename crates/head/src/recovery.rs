@@ -9,13 +9,12 @@
 mod copies;
 mod definitions;
 mod files;
-mod histograms;
 mod log;
 mod positions;
 pub(crate) mod progress;
+mod restore;
 mod sealed;
 mod slices;
-mod starts;
 mod threads;
 
 use std::collections::BTreeMap;

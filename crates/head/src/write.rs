@@ -5,7 +5,6 @@
 
 mod batch;
 pub(crate) mod delete;
-mod frames;
 mod job;
 mod memory_limit;
 mod mixed;

@@ -386,17 +386,15 @@ fn collect_series(
     report: &mut CheckReport,
 ) {
     let Ok((_, frames)) = slice::decode_slice(bytes) else { return };
-    for (_, payload) in frames.iter().filter(|(kind, _)| *kind == slice::KIND_SERIES) {
-        let (mut reader, mut entry) = (slice::EntryReader::new(payload), slice::SeriesEntry::default());
+    for &(kind, payload) in frames.iter().filter(|(kind, _)| slice::is_series(*kind)) {
+        let (mut reader, mut entry) = (slice::EntryReader::new(kind, payload), slice::SeriesEntry::default());
         loop {
             match reader.next(&mut entry) {
                 Ok(false) => break,
                 Ok(true) => {
                     stored.insert(entry.id);
-                    let floats = entry.sealed.iter().map(|chunk| (chunk.file, chunk.offset));
-                    let histograms = entry.histograms.sealed.iter().map(|chunk| (chunk.file, chunk.offset));
-                    for (file, offset) in floats.chain(histograms) {
-                        wanted.entry(file).or_default().push(offset);
+                    for chunk in &entry.sealed {
+                        wanted.entry(chunk.file).or_default().push(chunk.offset);
                     }
                 }
                 Err(error) => {

@@ -4,6 +4,7 @@
 //! all missing or damaged parts are reported in a note (file, offset, extent).
 //! Not here: the content of frames, and the sequence from which they are needed (the caller).
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{Disk, Env};
@@ -118,6 +119,10 @@ impl Recovery {
                 Ok(header) => segment.header = Some(header),
                 // A segment that was created but not synced before a power failure is empty.
                 Err(_) if is_zeros(disk, segment)? => {}
+                Err(error) if SegmentHeader::is_of_later_version(&error) => {
+                    let error = io::Error::new(io::ErrorKind::Unsupported, error.to_string());
+                    return Err(FileError { path: segment.path.clone(), error });
+                }
                 Err(error) => notes.push(format!("{}: {error}", segment.path.display())),
             }
         }

@@ -1,33 +1,41 @@
-//! Checkpoint slices: the state of some pages of one stripe at one position of the log. Layout: `docs/head/slice.md`.
+//! Checkpoint slices: the state of some pages of one stripe at one position of the WAL. Layout: `docs/head/slice.md`.
 //!
-//! Holds: a slice counts only whole: its header says how many frames follow, and every frame is bound to this
-//! writing of the slice by its sequence; readers take untrusted bytes and never panic.
+//! Invariants: a slice is valid as a whole or not at all: its header has the number of its frames, and the sequence
+//! of each frame binds it to this version of the slice; readers take untrusted bytes and never panic.
 //! Not here: when a slice is written, what a start does with it (`head`).
 
 mod entry;
-mod histograms;
+mod old_entry;
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 
 pub use entry::{
-    EntryReader, SealedEntry, SeriesEntry, WindowEntry, decode_tenants, encode_entry, encode_tenants,
+    EntryReader, OooPayload, OpenChunk, SealedEntry, SeriesEntry, WindowEntry, decode_tenants, encode_entry,
+    encode_tenants,
 };
-pub use histograms::{HistogramsEntry, SealedHistogramEntry};
 
 use crate::head::wal::FrameHeader;
 
 /// First bytes of a file.
 pub const FILE_MAGIC: [u8; 4] = *b"CLSL";
-/// Version of the layout.
-pub const FILE_VERSION: u16 = 1;
+/// Version of the layout that is written.
+pub const FILE_VERSION: u16 = 2;
 /// Bytes of the file header.
 pub const FILE_HEADER_BYTES: usize = 80;
 
 /// Frame kind: tenants of the slice and first arrivals of their windows.
 pub const KIND_TENANTS: u8 = 96;
+/// Frame kind of version 1: series, ids ascending.
+pub const KIND_OLD_SERIES: u8 = 97;
 /// Frame kind: series, ids ascending.
-pub const KIND_SERIES: u8 = 97;
+pub const KIND_SERIES: u8 = 98;
+
+/// Returns true if frames of `kind` hold series ([`EntryReader`]).
+#[must_use]
+pub fn is_series(kind: u8) -> bool {
+    matches!(kind, KIND_SERIES | KIND_OLD_SERIES)
+}
 
 /// Frames of a slice; their number is part of their sequence.
 pub const FRAME_COUNT_MAX: u32 = 1 << 16;
@@ -76,10 +84,11 @@ impl SliceHeader {
         out
     }
 
-    /// Reads the header at the start of `bytes`.
+    /// Reads the header at the start of `bytes`, of this version or an earlier one.
     ///
     /// # Errors
-    /// [`DecodeError`] for short, foreign, damaged or later-version bytes.
+    /// [`DecodeError`] for short, foreign or damaged bytes, and for those of a later version
+    /// ([`SliceHeader::is_of_later_version`]).
     pub fn decode(bytes: &[u8]) -> Result<SliceHeader, DecodeError> {
         let head = ByteReader::new(bytes).bytes("slice header", FILE_HEADER_BYTES)?;
         let mut reader = ByteReader::new(head);
@@ -110,11 +119,18 @@ impl SliceHeader {
         if found != expected {
             return Err(DecodeError::Checksum { what: "slice header", offset: 76, expected, found });
         }
-        if version != FILE_VERSION {
-            let (what, found) = ("slice version", u64::from(version));
-            return Err(DecodeError::Invalid { what, offset: 4, expected: "1", found });
+        if !(1..=FILE_VERSION).contains(&version) {
+            let (what, expected, found) = (SLICE_VERSION, "1 or 2", u64::from(version));
+            return Err(DecodeError::Invalid { what, offset: 4, expected, found });
         }
         Ok(header)
+    }
+
+    /// Returns true if `error` says that a slice is intact and of a later version.
+    #[must_use]
+    pub fn is_of_later_version(error: &DecodeError) -> bool {
+        let latest = u64::from(FILE_VERSION);
+        matches!(error, DecodeError::Invalid { what: SLICE_VERSION, found, .. } if *found > latest)
     }
 
     /// Sequence of the slice's frame number `frame_idx`.
@@ -123,6 +139,8 @@ impl SliceHeader {
         generation << 16 | u64::from(frame_idx & (FRAME_COUNT_MAX - 1))
     }
 }
+
+const SLICE_VERSION: &str = "slice version";
 
 /// Kind and payload of a frame.
 pub type SliceFrame<'a> = (u8, &'a [u8]);

@@ -1,30 +1,31 @@
-//! Write-ahead log bytes: segment header, frames, and the payloads of series, samples, histograms and start times.
+//! Write-ahead log bytes: segment header, frames, and the payloads of series, samples and deletions.
 //!
-//! Holds: every byte that is used is under a checksum; a reader takes untrusted bytes and never panics; the
-//! checksum of a frame header covers the log's random key, so bytes that a client sends never look like a frame.
-//! Not here: files, group commit, what a sample does (`head`). Layout: `docs/head/wal.md`.
+//! Invariants: every byte in use is covered by a checksum; a reader takes untrusted bytes and never panics; the
+//! checksum of a frame header covers the random key of the log, so bytes that a client sends never look like a
+//! frame.
+//! Not here: files, group commit (`wal`), applying samples (`head`). Layout: `docs/head/wal.md`.
 
 mod control;
 mod histograms;
+mod old_samples;
 mod payload;
+mod samples;
 mod scan;
-mod starts;
 
 use chronolith_base::crc::{Crc32c, crc32c};
 use chronolith_base::{ByteReader, DecodeError};
 
 pub use control::{CONTROL_BYTES, CONTROL_FILE, ControlRecord, LostFrames, SLOT_COUNT};
-pub use histograms::{HistogramsRef, HistogramsWriter};
-pub use payload::{
-    DeletesRef, SamplesRef, SeriesRecord, SeriesRef, encode_deletes, encode_samples, encode_series,
-};
+pub use payload::{DeletesRef, SeriesRecord, SeriesRef, encode_deletes, encode_series};
+pub use samples::Samples;
 pub use scan::{Damage, FrameRef, Scan, scan_recycled, scan_segment, scan_segment_from};
-pub use starts::{StartEntry, StartsRef, encode_starts};
 
 /// First bytes of a segment.
-pub const SEGMENT_MAGIC: [u8; 4] = *b"CLWL";
+pub const SEGMENT_MAGIC: [u8; 4] = *b"CLWS";
+/// First bytes of a segment of version 1 or 2.
+const OLD_SEGMENT_MAGIC: [u8; 4] = *b"CLWL";
 /// Version of the segment layout that is written.
-pub const SEGMENT_VERSION: u16 = 2;
+pub const SEGMENT_VERSION: u16 = 3;
 /// Bytes of the segment header.
 pub const SEGMENT_HEADER_BYTES: usize = 40;
 /// Bytes of a frame header.
@@ -36,12 +37,14 @@ pub const FRAME_PAYLOAD_BYTES_MAX: usize = 16 << 20;
 
 /// Frame kind: series definitions of one tenant.
 pub const KIND_SERIES: u8 = 1;
-/// Frame kind: samples of one stripe.
-pub const KIND_SAMPLES: u8 = 2;
-/// Frame kind: native histograms of one stripe.
-pub const KIND_HISTOGRAMS: u8 = 3;
-/// Frame kind: start times of samples of one stripe.
-pub const KIND_STARTS: u8 = 4;
+/// Frame kind of segments of version 1 and 2: floats of one stripe.
+pub const KIND_OLD_FLOATS: u8 = 2;
+/// Frame kind of segments of version 1 and 2: native histograms of one stripe.
+pub const KIND_OLD_HISTOGRAMS: u8 = 3;
+/// Frame kind of segments of version 1 and 2: start timestamps of samples of one stripe.
+pub const KIND_OLD_STARTS: u8 = 4;
+/// Frame kind: samples of one stripe, of every kind of value.
+pub const KIND_SAMPLES: u8 = 5;
 /// Frame kind: samples of series of one stripe that were deleted.
 pub const KIND_DELETES: u8 = 8;
 /// Codec: payload as it is. The only one of version 1.
@@ -49,7 +52,13 @@ pub const CODEC_NONE: u8 = 0;
 /// Stripe byte of frames that belong to none.
 pub const STRIPE_NONE: u8 = 0xff;
 
-/// What a segment says about itself.
+/// Returns true if frames of `kind` decode to [`Samples`].
+#[must_use]
+pub fn is_samples(kind: u8) -> bool {
+    matches!(kind, KIND_SAMPLES | KIND_OLD_FLOATS | KIND_OLD_HISTOGRAMS | KIND_OLD_STARTS)
+}
+
+/// Header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Number of the segment, as in its file name.
@@ -76,18 +85,20 @@ impl SegmentHeader {
         out
     }
 
-    /// Reads the header at the start of `bytes`, of this version or the one before.
+    /// Reads the header at the start of `bytes`, of this version or an earlier one.
     ///
     /// # Errors
-    /// [`DecodeError`] for short, foreign, damaged or later-version bytes.
+    /// [`DecodeError`] for short, foreign or damaged bytes, and for those of a later version
+    /// ([`SegmentHeader::is_of_later_version`]).
     pub fn decode(bytes: &[u8]) -> Result<SegmentHeader, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let head = reader.bytes("WAL segment header", SEGMENT_HEADER_BYTES)?;
         let mut reader = ByteReader::new(head);
         let magic = reader.be_u32("WAL magic")?;
-        if magic != u32::from_be_bytes(SEGMENT_MAGIC) {
-            let found = u64::from(magic);
-            return Err(DecodeError::Invalid { what: "WAL magic", offset: 0, expected: "CLWL", found });
+        let is_old = magic == u32::from_be_bytes(OLD_SEGMENT_MAGIC);
+        if !is_old && magic != u32::from_be_bytes(SEGMENT_MAGIC) {
+            let (expected, found) = ("CLWS or CLWL", u64::from(magic));
+            return Err(DecodeError::Invalid { what: "WAL magic", offset: 0, expected, found });
         }
         let sums = (crc32c(head.get(..36).unwrap_or(&[])), crc_at(head, 36));
         if let (expected, Some(found)) = sums
@@ -98,18 +109,28 @@ impl SegmentHeader {
         let version = reader.le_u16("WAL version")?;
         reader.bytes("WAL reserved", 2)?;
         let segment = reader.le_u32("WAL segment number")?;
-        if version == 1 {
+        if is_old && version == 1 {
             // Numbers had 64 bits; no log has had as many segments.
             reader.bytes("WAL segment number", 4)?;
-        } else if version != SEGMENT_VERSION {
-            let found = u64::from(version);
-            return Err(DecodeError::Invalid { what: "WAL version", offset: 4, expected: "1 or 2", found });
+        } else if version != if is_old { 2 } else { SEGMENT_VERSION } {
+            let (expected, found) = (if is_old { "1 or 2" } else { "3" }, u64::from(version));
+            return Err(DecodeError::Invalid { what: WAL_VERSION, offset: 4, expected, found });
         }
         let (low, high) = (reader.le_u64("WAL key")?, reader.le_u64("WAL key")?);
         let stale_sequence = if version == 1 { 0 } else { reader.le_u64("WAL stale sequence")? };
         Ok(SegmentHeader { segment, key: u128::from(high) << 64 | u128::from(low), stale_sequence })
     }
+
+    /// Returns true if `error` says that a segment is intact and of a later version, which this one must not
+    /// touch.
+    #[must_use]
+    pub fn is_of_later_version(error: &DecodeError) -> bool {
+        let later = u64::from(SEGMENT_VERSION);
+        matches!(error, DecodeError::Invalid { what: WAL_VERSION, found, .. } if *found > later)
+    }
 }
+
+const WAL_VERSION: &str = "WAL version";
 
 fn crc_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b))

@@ -4,18 +4,20 @@
 use std::path::{Path, PathBuf};
 
 use chronolith_base::hash::HashMap;
+use chronolith_format::chunk::starts;
+use chronolith_format::chunk::xor::ENCODING_XOR;
 use chronolith_format::head::slice::{
-    FILE_HEADER_BYTES, FRAME_COUNT_MAX, HistogramsEntry, KIND_SERIES, KIND_TENANTS, SealedEntry,
-    SealedHistogramEntry, SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
+    FILE_HEADER_BYTES, FRAME_COUNT_MAX, KIND_SERIES, KIND_TENANTS, OooPayload, OpenChunk, SealedEntry,
+    SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
 };
-use chronolith_format::head::wal::{FrameHeader, HistogramsWriter, STRIPE_NONE};
-use chronolith_format::{chunk::starts, chunk::xor};
+use chronolith_format::head::wal::{FrameHeader, STRIPE_NONE, Samples};
+use chronolith_model::DuplicatePolicy;
 
 use super::{CheckpointMark, CheckpointState, CheckpointStats, Checkpointer};
 use crate::options::HeadError;
 use crate::options::wal_dir;
 use crate::series::sealed::ChunkRef;
-use crate::series::stripe::{NONE, PAGE_SLOTS, STRIPE_COUNT, Stripe};
+use crate::series::stripe::{PAGE_SLOTS, STRIPE_COUNT, SampleValue, SeriesState, Stripe};
 
 /// Pages of a stripe per slice: some 2.5 MB at 300 bytes per series.
 pub(crate) const SLICE_PAGES: usize = 8;
@@ -170,72 +172,58 @@ impl SliceEncoder<'_> {
             self.order.push(record.tenant);
             next
         });
-        let mut sealed: Vec<SealedEntry> = Vec::new();
-        for node in stripe.sealed_chunks.list(record.sealed) {
-            self.sealed_end = self.sealed_end.max(node.chunk_ref);
-            self.sample_count += u64::from(node.count);
-            sealed.push(SealedEntry {
-                file: node.chunk_ref.file,
-                offset: node.chunk_ref.offset,
-                len: node.len,
-                count: node.count,
-                min_time: node.min_time,
-                span_ms: node.span_ms,
-            });
-        }
-        sealed.reverse();
-        let ooo_histograms = ooo_histograms(stripe, id);
-        let histograms = self.histograms(stripe, id, tenant, &ooo_histograms);
+        let mut sealed = self.sealed_chunks(stripe, id, record);
         while sealed.len() > ENTRY_SEALED_MAX {
             let rest = sealed.split_off(ENTRY_SEALED_MAX);
             self.put_entry(&SeriesEntry { id, tenant, sealed, ..SeriesEntry::default() });
             sealed = rest;
         }
-        let mut late = Vec::new();
-        if record.ooo != NONE {
-            let samples = stripe.ooo.samples(record.ooo);
-            late = xor::encode_whole(&samples.times, &samples.values);
-            self.sample_count += samples.len() as u64;
+        let mut ooo = self.ooo_payloads(stripe, id);
+        let last_ooo = ooo.pop().unwrap_or_default();
+        for payload in &ooo {
+            let ooo = OooPayload::Samples(payload);
+            self.put_entry(&SeriesEntry { id, tenant, ooo, ..SeriesEntry::default() });
         }
-        let starts = start_times(stripe, id);
-        let mut entry = SeriesEntry {
-            id,
-            tenant,
-            late: &late,
-            sealed,
-            histograms,
-            starts: &starts,
-            ..SeriesEntry::default()
-        };
+        let starts = start_timestamps(stripe, id);
+        let mut entry = SeriesEntry { id, tenant, sealed, starts: &starts, ..SeriesEntry::default() };
+        if !last_ooo.is_empty() {
+            entry.ooo = OooPayload::Samples(&last_ooo);
+        }
         let mut open = std::mem::take(&mut self.open);
         if record.open.is_none() {
             entry.last = (record.xor.count() > 0).then(|| (record.xor.time(), record.xor.value_bits()));
         } else {
             open.clear();
             stripe.copy_open(record, &mut open);
-            entry.open = Some((record.xor, record.open_min, &open));
+            entry.open.push(OpenChunk::Xor(record.xor, record.open_min, &open));
             self.sample_count += u64::from(record.xor.count());
+        }
+        if let Some(chunk) = stripe.histograms_of(id).and_then(|histograms| histograms.open.as_ref()) {
+            entry.open.push(OpenChunk::Histograms(chunk.encoding(), chunk.bytes()));
+            self.sample_count += u64::from(chunk.count());
         }
         self.put_entry(&entry);
         self.open = open;
         self.series_count += 1;
     }
 
-    /// Returns the histograms of a series, out-of-order ones as a payload. Sealed chunks beyond those of one
-    /// entry are written at once.
-    fn histograms<'e>(
-        &mut self,
-        stripe: &'e Stripe,
-        id: u32,
-        tenant: u32,
-        late: &'e [u8],
-    ) -> HistogramsEntry<'e> {
-        let Some(histograms) = stripe.histograms_of(id) else { return HistogramsEntry::default() };
-        let mut sealed = Vec::with_capacity(histograms.sealed.len());
-        for node in histograms.sealed.iter() {
-            self.sealed_end = self.sealed_end.max(node.chunk_ref);
-            self.sample_count += u64::from(node.count);
-            sealed.push(SealedHistogramEntry {
+    /// Returns the sealed chunks of a series: those of floats, then those of histograms.
+    fn sealed_chunks(&mut self, stripe: &Stripe, id: u32, record: &SeriesState) -> Vec<SealedEntry> {
+        let mut sealed = Vec::new();
+        for node in stripe.sealed_chunks.list(record.sealed) {
+            sealed.push(SealedEntry {
+                file: node.chunk_ref.file,
+                offset: node.chunk_ref.offset,
+                len: u32::from(node.len),
+                count: node.count,
+                encoding: ENCODING_XOR,
+                min_time: node.min_time,
+                span_ms: node.span_ms,
+            });
+        }
+        sealed.reverse();
+        for node in stripe.histograms_of(id).into_iter().flat_map(|histograms| histograms.sealed.iter()) {
+            sealed.push(SealedEntry {
                 file: node.chunk_ref.file,
                 offset: node.chunk_ref.offset,
                 len: node.len,
@@ -245,21 +233,37 @@ impl SliceEncoder<'_> {
                 span_ms: u32::try_from(node.max_time - node.min_time).expect("a chunk stays within a window"),
             });
         }
-        while sealed.len() > ENTRY_SEALED_MAX {
-            let rest = sealed.split_off(ENTRY_SEALED_MAX);
-            let histograms = HistogramsEntry { sealed, ..HistogramsEntry::default() };
-            self.put_entry(&SeriesEntry { id, tenant, histograms, ..SeriesEntry::default() });
-            sealed = rest;
+        for chunk in &sealed {
+            self.sealed_end = self.sealed_end.max(ChunkRef { file: chunk.file, offset: chunk.offset });
+            self.sample_count += u64::from(chunk.count);
         }
-        self.sample_count += histograms.ooo.len() as u64;
-        self.sample_count += histograms.open.as_ref().map_or(0, |open| u64::from(open.count()));
-        let open = histograms.open.as_ref().map(|open| (open.encoding(), open.bytes()));
-        HistogramsEntry { open, late, sealed }
+        sealed
+    }
+
+    /// Returns the out-of-order samples of a series as payloads, each of one duplicate policy.
+    fn ooo_payloads(&mut self, stripe: &Stripe, id: u32) -> Vec<Vec<u8>> {
+        let samples = stripe.ooo_samples(id);
+        let mut payloads = Vec::new();
+        if samples.is_empty() {
+            return payloads;
+        }
+        self.sample_count += samples.len() as u64;
+        for duplicates in [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins] {
+            let mut columns = Samples { duplicates, ..Samples::default() };
+            for sample in samples.iter().filter(|sample| sample.duplicates == duplicates) {
+                match &sample.value {
+                    SampleValue::Word(bits) => columns.push(id, sample.time, *bits),
+                    SampleValue::Histogram(one) => columns.push_histogram(id, sample.time, one.clone()),
+                }
+            }
+            columns.encode_frames(&mut Vec::new(), |payload| payloads.push(payload.to_vec()));
+        }
+        payloads
     }
 }
 
 /// Encodes the start timestamps of a series as runs; empty if none is known.
-fn start_times(stripe: &Stripe, id: u32) -> Vec<u8> {
+fn start_timestamps(stripe: &Stripe, id: u32) -> Vec<u8> {
     let (mut runs, mut bytes) = (Vec::new(), Vec::new());
     if let Some(starts) = stripe.starts_of(id) {
         starts.runs(&mut runs);
@@ -268,17 +272,6 @@ fn start_times(stripe: &Stripe, id: u32) -> Vec<u8> {
         starts::encode(&runs, &mut bytes);
     }
     bytes
-}
-
-/// Encodes the out-of-order histograms of a series as a WAL payload; empty if there are none.
-fn ooo_histograms(stripe: &Stripe, id: u32) -> Vec<u8> {
-    let mut payload = Vec::new();
-    let Some(histograms) = stripe.histograms_of(id).filter(|histograms| !histograms.ooo.is_empty()) else {
-        return payload;
-    };
-    let mut writer = HistogramsWriter::begin(0, &mut payload);
-    histograms.ooo.iter().for_each(|(&time, histogram)| writer.put(id, time, histogram));
-    payload
 }
 
 impl Checkpointer {

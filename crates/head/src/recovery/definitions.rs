@@ -18,7 +18,8 @@ use parking_lot::Mutex;
 
 use super::copies;
 use super::files::CheckpointFiles;
-use super::slices::{LoadedSlices, discard};
+use super::restore::discard;
+use super::slices::LoadedSlices;
 use super::threads::replay_thread_count;
 use crate::checkpoint::{DefinitionsFile, definitions_path, slice_of};
 use crate::index::ids::IdMark;

@@ -13,16 +13,13 @@ use std::thread::ScopedJoinHandle;
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::head::wal::{
-    DeletesRef, FrameRef, HistogramsRef, KIND_DELETES, KIND_HISTOGRAMS, KIND_SAMPLES, KIND_SERIES,
-    KIND_STARTS, SamplesRef, SeriesRef,
+    DeletesRef, FrameRef, KIND_DELETES, KIND_SERIES, Samples, SeriesRef, is_samples,
 };
 use chronolith_model::{Labels, TenantId, TimeRange};
 use chronolith_wal::{FrameBlock, Recovery, Segment, SegmentEnd};
 use parking_lot::{Mutex, RwLock};
 
-use super::histograms;
 use super::positions::Positions;
-use super::starts;
 use super::threads::replay_thread_count;
 use crate::index::series_keys::SeriesKeyCache;
 use crate::index::tenant::{TenantHead, Tenants};
@@ -55,7 +52,7 @@ pub(super) struct LogReplay<'a> {
 }
 
 /// State shared by all threads.
-pub(super) struct Shared<'a> {
+struct Shared<'a> {
     pub(super) series: &'a SeriesStore,
     pub(super) positions: &'a Positions,
     tenants: &'a RwLock<Tenants>,
@@ -66,7 +63,7 @@ pub(super) struct Shared<'a> {
     pub(super) unknown_end: AtomicU32,
     notes: Mutex<Vec<String>>,
     failure: Mutex<Option<HeadError>>,
-    /// Sequence of the last frame that each worker has seen; 0 before the first.
+    /// Sequence of the last frame that each worker has seen, or from which on frames are needed; 0 if unknown.
     worker_sequences: Vec<AtomicU64>,
 }
 
@@ -104,7 +101,7 @@ impl Workers<'_> {
         if !shared.aliases.read().is_empty() {
             self.end();
         }
-        let mut samples = SamplesRef::default();
+        let mut samples = Samples::default();
         let workers = match self {
             Workers::Alone => return take_block(&block, segment, shared, 0, 1, &mut samples),
             Workers::Parallel(workers) => workers,
@@ -162,7 +159,9 @@ impl<'a> LogReplay<'a> {
             unknown_end: AtomicU32::new(0),
             notes: Mutex::default(),
             failure: Mutex::default(),
-            worker_sequences: (0..replay_thread_count().max(1)).map(|_| AtomicU64::new(0)).collect(),
+            worker_sequences: (0..replay_thread_count().max(1))
+                .map(|_| AtomicU64::new(self.positions.oldest))
+                .collect(),
         };
         let worker_count = replay_thread_count();
         let segments = self.wal.segments();
@@ -173,7 +172,7 @@ impl<'a> LogReplay<'a> {
                 let (sender, receiver): (SyncSender<Part>, Receiver<Part>) = sync_channel(QUEUED_BLOCKS);
                 let shared = &shared;
                 let work = move || {
-                    let mut samples = SamplesRef::default();
+                    let mut samples = Samples::default();
                     while let Ok((block, segment)) = receiver.recv() {
                         take_block(&block, &segments[segment], shared, worker, worker_count, &mut samples);
                     }
@@ -319,15 +318,14 @@ fn note_progress(segments: &[Segment], idx: usize, progress: &ReplayProgress) {
 /// Returns an id above all series ids in the WAL.
 fn id_ceiling(series: &SeriesStore, wal: &Recovery) -> Result<u32, HeadError> {
     let mut ceiling = 0;
-    let (mut samples, mut histograms) = (SamplesRef::default(), HistogramsRef::default());
+    let mut samples = Samples::default();
     // Damage is noted by the running replay, not here.
     wal.replay_after(&*series.env.disk, 0, &mut Vec::new(), |_, block| {
         for frame in &block.frames {
             let payload = block.payload(frame);
-            if frame.header.kind == KIND_SAMPLES && samples.decode(payload).is_ok() {
+            let kind = frame.header.kind;
+            if is_samples(kind) && samples.decode(kind, payload).is_ok() {
                 ceiling = samples.ids.iter().fold(ceiling, |c, id| c.max(id.saturating_add(1)));
-            } else if frame.header.kind == KIND_HISTOGRAMS && histograms.decode(payload).is_ok() {
-                ceiling = histograms.ids.iter().fold(ceiling, |c, id| c.max(id.saturating_add(1)));
             } else if frame.header.kind == KIND_SERIES
                 && let Ok(mut series) = SeriesRef::decode(payload)
             {
@@ -349,7 +347,7 @@ fn take_block(
     shared: &Shared<'_>,
     worker: usize,
     worker_count: usize,
-    samples: &mut SamplesRef,
+    samples: &mut Samples,
 ) {
     let is_mine = |f: &&FrameRef| {
         let is_due = f.header.sequence > shared.positions.oldest;
@@ -362,9 +360,9 @@ fn take_block(
         }
         let (payload, sequence) = (block.payload(frame), frame.header.sequence);
         let outcome = match frame.header.kind {
-            KIND_SAMPLES => samples.decode(payload).map(|()| apply(samples, sequence, shared)),
-            KIND_HISTOGRAMS => histograms::apply(payload, sequence, shared),
-            KIND_STARTS => starts::apply(payload, sequence, shared),
+            kind if is_samples(kind) => {
+                samples.decode(kind, payload).map(|()| apply_samples(samples, sequence, shared))
+            }
             KIND_DELETES => DeletesRef::decode(payload).map(|d| apply_deletes(&d, sequence, shared)),
             // Series records are applied by the reader, kinds of later versions are ignored.
             _ => Ok(()),
@@ -385,7 +383,7 @@ fn note_sequence(sequence: u64, shared: &Shared<'_>, worker: usize, worker_count
     let Some(last) = shared.worker_sequences.get(worker) else { return };
     // Only this worker reads and writes it.
     let before = last.load(Ordering::Relaxed);
-    last.store(sequence, Ordering::Relaxed);
+    last.store(sequence.max(before), Ordering::Relaxed);
     if before == 0 || sequence <= before + 1 {
         return;
     }
@@ -395,13 +393,16 @@ fn note_sequence(sequence: u64, shared: &Shared<'_>, worker: usize, worker_count
     }
 }
 
-fn apply(samples: &SamplesRef, sequence: u64, shared: &Shared<'_>) {
+/// Appends the samples of a frame under the duplicate policy under which they were accepted: samples that a
+/// slice has beyond its position are duplicates here.
+fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
     let series = shared.series;
-    let mut cx = series.replay_context();
+    let mut cx = series.context(samples.duplicates);
     let aliases = shared.aliases.read();
     let mut tenant = None;
     let (mut unknown, mut applied_count) = (0, 0);
     let mut at = 0;
+    let mut histograms = samples.histograms.iter().peekable();
     let target = |id: u32| if aliases.is_empty() { id } else { aliases.get(&id).copied().unwrap_or(id) };
     let mut position = shared.positions.cursor();
     while let Some(&first) = samples.ids.get(at) {
@@ -412,7 +413,9 @@ fn apply(samples: &SamplesRef, sequence: u64, shared: &Shared<'_>) {
             if stripe_of(canonical) != stripe_idx {
                 break;
             }
-            let (time, bits) = (samples.times[at], samples.values[at]);
+            let idx = at;
+            let (time, bits) = (samples.times[idx], samples.values.get(idx).copied());
+            let histogram = histograms.next_if(|(of, _)| *of as usize == idx);
             at += 1;
             // Samples in the slice of the series are not applied again: later frames that the slice also
             // covers would not follow to revert a change made here.
@@ -421,7 +424,7 @@ fn apply(samples: &SamplesRef, sequence: u64, shared: &Shared<'_>) {
             }
             let owner = stripe.series(canonical).map(|record| record.tenant);
             if owner.is_none() || !TimeRange::ALL.contains(time) {
-                unknown += u64::from(!shared.positions.is_known_dead(id));
+                unknown += u64::from(bits.is_some() && !shared.positions.is_known_dead(id));
                 shared.unknown_end.fetch_max(id.saturating_add(1), Ordering::Relaxed);
                 continue;
             }
@@ -429,12 +432,21 @@ fn apply(samples: &SamplesRef, sequence: u64, shared: &Shared<'_>) {
                 put_windows(shared, tenant, &mut cx.windows, samples.arrival_ms);
                 tenant = owner;
             }
-            // Samples that a slice has beyond its position are duplicates here. Of two values at a timestamp
-            // the later one wins, whatever the policy of the tenant: the WAL has only accepted samples, in
-            // order.
-            let outcome = stripe.append(&mut cx, canonical, time, bits);
-            debug_assert!(outcome != AppendOutcome::SeriesGone, "the stripe is locked");
-            applied_count += 1;
+            if let Some(bits) = bits {
+                let outcome = match histogram {
+                    Some((_, one)) => stripe.append_histogram(&mut cx, canonical, time, one),
+                    None => stripe.append(&mut cx, canonical, time, bits),
+                };
+                debug_assert!(outcome != AppendOutcome::SeriesGone, "the stripe is locked");
+                applied_count += 1;
+            }
+            if let Some(&start_ms) = samples.start_times.get(idx)
+                // A series without start timestamps needs none that is unknown. Only frames of start timestamps
+                // alone, which come before the samples, must record which of the samples have none.
+                && (start_ms != 0 || bits.is_none() || stripe.starts_of(canonical).is_some())
+            {
+                stripe.set_start(canonical, time, start_ms);
+            }
         }
     }
     put_windows(shared, tenant, &mut cx.windows, samples.arrival_ms);
@@ -461,12 +473,7 @@ fn apply_deletes(deletes: &DeletesRef, sequence: u64, shared: &Shared<'_>) {
     }
 }
 
-pub(super) fn put_windows(
-    shared: &Shared<'_>,
-    tenant: Option<u32>,
-    tally: &mut WindowTally,
-    arrival_ms: i64,
-) {
+fn put_windows(shared: &Shared<'_>, tenant: Option<u32>, tally: &mut WindowTally, arrival_ms: i64) {
     let Some(idx) = tenant else { return };
     let tenant = shared.tenants.read().by_idx(idx).cloned();
     if let Some(tenant) = tenant {

@@ -1,33 +1,30 @@
 //! Slices of the checkpoint: reads the newest valid copy of each and restores its pages, on all cores.
 //!
-//! Invariants: a copy is used whole or not at all; a chunk outside of its file or window, or that does not
-//! decode, is left out and counted. Memory in addition to the head: one slice per thread.
+//! Invariants: a copy is used whole or not at all. Memory in addition to the head: one slice per thread.
+//! Not here: the series of a slice (`restore`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::chunk::xor::{self, XorState};
 use chronolith_format::head::slice::{
-    EntryReader, FILE_HEADER_BYTES, KIND_SERIES, KIND_TENANTS, SeriesEntry, SliceHeader, decode_slice,
-    decode_tenants,
+    EntryReader, FILE_HEADER_BYTES, KIND_TENANTS, SeriesEntry, SliceHeader, decode_slice, decode_tenants,
+    is_series,
 };
-use chronolith_model::{Columns, TenantId, TimeRange};
+use chronolith_format::head::wal::Samples;
+use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
 use super::files::{CheckpointFiles, read_head};
-use super::histograms;
-use super::starts;
+use super::restore::{Damage, restore};
 use super::threads::replay_thread_count;
 use crate::checkpoint::{Durability, SliceState, slice_of, slice_path};
 use crate::index::tenant::Tenants;
 use crate::options::HeadError;
 use crate::recovery::progress::ReplayProgress;
 use crate::series::SeriesStore;
-use crate::series::chunk_buffer::ChunkBuffer;
-use crate::series::sealed::ChunkRef;
-use crate::series::stripe::{NONE, SealedChunk, Stripe, stripe_of};
+use crate::series::stripe::NONE;
 use crate::series::windows::WindowTally;
 
 /// Result of loading the slices.
@@ -62,11 +59,12 @@ pub(super) struct SliceLoader<'a> {
 }
 
 /// State of one thread.
+#[derive(Default)]
 struct Work {
     bytes: Vec<u8>,
     tallies: Vec<WindowTally>,
-    missing_files: BTreeSet<u32>,
-    damaged_count: u64,
+    damage: Damage,
+    samples: Samples,
 }
 
 impl<'a> SliceLoader<'a> {
@@ -95,8 +93,7 @@ impl<'a> SliceLoader<'a> {
 
     /// Loads slices until there are none left. Any number of threads may call it.
     pub(super) fn run(&self) {
-        let mut work =
-            Work { bytes: Vec::new(), tallies: Vec::new(), missing_files: BTreeSet::new(), damaged_count: 0 };
+        let mut work = Work::default();
         while let Some(&slice) = self.numbers.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             if let Err(error) = self.load_slice(slice, &mut work) {
                 *self.failure.lock() = Some(error);
@@ -104,8 +101,8 @@ impl<'a> SliceLoader<'a> {
             }
         }
         let mut found = self.found.lock();
-        found.damaged_count += work.damaged_count;
-        found.missing_files.extend(work.missing_files);
+        found.damaged_count += work.damage.count;
+        found.missing_files.extend(work.damage.missing_files);
         for (idx, mut tally) in work.tallies.into_iter().enumerate() {
             let all = tally_of(&mut found.tallies, idx, self.series.window_ms);
             all.merge(&mut tally);
@@ -132,6 +129,9 @@ impl<'a> SliceLoader<'a> {
                     copies.push((header, copy_idx, path));
                 }
                 Ok(_) => notes.push(format!("{}: belongs to another WAL or slice", path.display())),
+                Err(error) if SliceHeader::is_of_later_version(&error) => {
+                    return Err(HeadError::Corrupt { path, what: error.to_string() });
+                }
                 Err(error) => notes.push(format!("{}: {error}", path.display())),
             }
         }
@@ -188,8 +188,8 @@ impl<'a> SliceLoader<'a> {
             }
         }
         let mut entry = SeriesEntry::default();
-        for (_, payload) in frames.iter().filter(|(kind, _)| *kind == KIND_SERIES) {
-            let mut reader = EntryReader::new(payload);
+        for &(kind, payload) in frames.iter().filter(|(kind, _)| is_series(*kind)) {
+            let mut reader = EntryReader::new(kind, payload);
             let mut stripe = self.series.stripes()[stripe_of_slice(header.slice)].lock();
             loop {
                 match reader.next(&mut entry) {
@@ -197,10 +197,15 @@ impl<'a> SliceLoader<'a> {
                     Ok(true) => {
                         let tenant = tenants.get(entry.tenant as usize).copied().unwrap_or(NONE);
                         if slice_of(entry.id) != header.slice || tenant == NONE {
-                            work.damaged_count += 1;
+                            work.damage.count += 1;
                             continue;
                         }
-                        put_series(&mut stripe, self.series, &entry, tenant, work);
+                        if stripe.series(entry.id).is_none() {
+                            stripe.create(entry.id, tenant);
+                        }
+                        let tally = tally_of(&mut work.tallies, tenant as usize, self.series.window_ms);
+                        let (damage, samples) = (&mut work.damage, &mut work.samples);
+                        restore(&mut stripe, self.series, &entry, tally, damage, samples);
                     }
                     Err(error) => {
                         // The checksums match, so a faulty writer wrote this.
@@ -244,97 +249,4 @@ fn tally_of(tallies: &mut Vec<WindowTally>, tenant: usize, window_ms: i64) -> &m
         tallies.resize_with(tenant + 1, || WindowTally::new(window_ms));
     }
     &mut tallies[tenant]
-}
-
-/// Adds one entry to its series, which is created if missing; unusable parts are counted.
-fn put_series(
-    stripe: &mut Stripe,
-    series: &SeriesStore,
-    entry: &SeriesEntry<'_>,
-    tenant: u32,
-    work: &mut Work,
-) {
-    debug_assert_eq!(stripe_of(entry.id), stripe_of_slice(slice_of(entry.id)));
-    if stripe.series(entry.id).is_none() {
-        stripe.create(entry.id, tenant);
-    }
-    let tally = tally_of(&mut work.tallies, tenant as usize, series.window_ms);
-    let Some(mut sealed) = stripe.series(entry.id).map(|record| record.sealed) else { return };
-    for chunk in &entry.sealed {
-        let record_len = u64::from(chunk.len) + chronolith_format::head::sealed::RECORD_OVERHEAD_BYTES as u64;
-        let file = series.store.file(chunk.file).filter(|f| u64::from(chunk.offset) + record_len <= f.len());
-        let first = chunk.min_time.clamp(TimeRange::ALL.start, TimeRange::ALL.end - 1);
-        let window = TimeRange::window_of(first, series.window_ms);
-        let within = window.contains(chunk.min_time)
-            && chunk.min_time.checked_add(i64::from(chunk.span_ms)).is_some_and(|t| window.contains(t));
-        let Some(file) = file.filter(|_| within) else {
-            work.missing_files.insert(chunk.file);
-            work.damaged_count += 1;
-            continue;
-        };
-        file.live_count.fetch_add(1, Ordering::Relaxed);
-        let max_time = chunk.min_time.saturating_add(i64::from(chunk.span_ms));
-        tally.add_chunk(chunk.min_time, max_time, i64::from(chunk.count));
-        let chunk_ref = ChunkRef { file: chunk.file, offset: chunk.offset };
-        let node = SealedChunk::restored(chunk_ref, chunk.min_time, chunk.span_ms, chunk.len, chunk.count);
-        sealed = stripe.sealed_chunks.push(node, sealed);
-    }
-    let mut state = entry.last.map_or(XorState::new(), |(time, value)| XorState::ended(time, value));
-    let (mut open, mut open_min, mut window_end) = (ChunkBuffer::NONE, 0, 0);
-    if let Some((resumed, first, bytes)) = entry.open {
-        match TimeRange::ALL.contains(first).then(|| TimeRange::window_of(first, series.window_ms)) {
-            Some(window) if first <= resumed.time() && window.contains(resumed.time()) => {
-                open = stripe.chunk_buffers.store(bytes);
-                tally.add_chunk(first, resumed.time(), i64::from(resumed.count()));
-                (state, open_min, window_end) = (resumed, first, window.end);
-            }
-            _ => work.damaged_count += 1,
-        }
-    }
-    let mut ooo = NONE;
-    if !entry.late.is_empty() {
-        let mut samples = Columns::default();
-        match xor::decode(entry.late, TimeRange::ALL, &mut samples) {
-            Ok(()) if !samples.is_empty() => {
-                samples.times.iter().for_each(|&t| tally.add(t, 1));
-                ooo = stripe.ooo.store(&samples);
-            }
-            _ => work.damaged_count += 1,
-        }
-    }
-    if let Some(record) = stripe.series_mut(entry.id) {
-        (record.xor, record.open, record.open_min, record.window_end) = (state, open, open_min, window_end);
-        (record.sealed, record.ooo) = (sealed, ooo);
-    }
-    if !entry.histograms.is_empty() {
-        histograms::restore(stripe, series, entry, tally, &mut work.missing_files, &mut work.damaged_count);
-    }
-    if !entry.starts.is_empty() {
-        starts::restore(stripe, entry.id, entry.starts, &mut work.damaged_count);
-    }
-}
-
-/// Removes a series with all its samples from its stripe.
-pub(super) fn discard(stripe: &mut Stripe, series: &SeriesStore, id: u32, tally: &mut WindowTally) {
-    let Some(record) = stripe.series(id).cloned() else { return };
-    stripe.sealed_chunks.remove(record.sealed, |node| {
-        tally.add(node.min_time, -i64::from(node.count));
-        if let Some(file) = series.store.file(node.chunk_ref.file) {
-            file.live_count.fetch_sub(1, Ordering::Relaxed);
-        }
-        true
-    });
-    if !record.open.is_none() {
-        tally.add(record.open_min, -i64::from(record.xor.count()));
-        stripe.chunk_buffers.free(record.open);
-    }
-    if record.ooo != NONE {
-        stripe.ooo.samples(record.ooo).times.iter().for_each(|&t| tally.add(t, -1));
-        stripe.ooo.free(record.ooo);
-    }
-    if let Some(record) = stripe.series_mut(id) {
-        (record.open, record.sealed, record.ooo) = (ChunkBuffer::NONE, NONE, NONE);
-    }
-    histograms::discard(stripe, series, id, tally);
-    stripe.remove(id);
 }

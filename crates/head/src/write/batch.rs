@@ -1,5 +1,5 @@
 //! Appends a batch: resolves known series by their wire keys, stores samples stripe by stripe, and queues one
-//! WAL frame per stripe and slice.
+//! WAL frame per stripe and slice, with samples of every kind in the order of memory.
 //!
 //! Invariants: a frame is queued under the lock of its stripe, so the WAL has the order of memory; nothing is
 //! allocated per sample; no lock is held for more than a slice of a batch.
@@ -12,11 +12,12 @@ use std::sync::atomic::Ordering;
 use chronolith_model::Reject;
 use chronolith_wal::PoisonOnPanic;
 
-use super::frames::{queue_frames, queue_histograms};
 use super::job::{AppendJob, AppendScratch, BatchSample, Target, record_outcome, reject_sample};
 use super::mixed::{append_mixed, is_mixed, may_have_mixed};
 use super::resolve::resolve_misses;
-use super::slices::{merge_full_buffers, slice_at, sort_deferred, yield_stripe, yield_stripe_if_due};
+use super::slices::{
+    merge_full_buffers, queue_pending, slice_at, sort_deferred, yield_stripe, yield_stripe_if_due,
+};
 use crate::index::series_keys::ID_NONE;
 use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{STRIPE_COUNT, stripe_of};
@@ -124,7 +125,7 @@ fn append_stripe(
     // Deferred samples come last, so that their cache lines are prefetched together. They remain out of order
     // meanwhile.
     append_deferred(job, scratch, &mut target);
-    queue_frames(job, scratch, stripe_idx);
+    queue_pending(job, scratch, stripe_idx);
     target.unpin(scratch);
 }
 
@@ -166,16 +167,13 @@ fn append_slice(
                 // The hot path: nearly all samples are in order.
                 job.newest_ms = job.newest_ms.max(time);
                 job.outcome.accepted_count += 1;
-                scratch.log(id, time, bits);
+                scratch.pending.push(id, time, bits);
                 continue;
             }
             let sample = BatchSample { time, series_idx: idx, id, at: at as u32 };
             if outcome == AppendOutcome::NotNewest {
                 scratch.deferred.push(sample);
             } else {
-                if outcome == AppendOutcome::Replaced {
-                    queue_histograms(job, scratch, target.stripe_idx);
-                }
                 record_outcome(job, scratch, outcome, sample, relogs);
             }
         }
@@ -206,9 +204,6 @@ fn append_deferred(job: &mut AppendJob<'_>, scratch: &mut AppendScratch, target:
             }
             let bits = job.batch.values[one.at()].to_bits();
             let outcome = target.stripe.append_out_of_order(&mut job.cx, one.id, one.time, bits);
-            if outcome == AppendOutcome::Replaced {
-                queue_histograms(job, scratch, target.stripe_idx);
-            }
             record_outcome(job, scratch, outcome, one, target.relogs);
         }
         merge_full_buffers(job, scratch, target);

@@ -1,9 +1,9 @@
 //! State of one running append: batch, scratch memory, and counts by outcome.
 //!
-//! Not here: the order in which samples are appended (`batch`), their frames (`frames`).
+//! Not here: the order in which samples are appended (`batch`), their frames (`slices`).
 
 use chronolith_base::sync::MutexGuard;
-use chronolith_format::head::wal::StartEntry;
+use chronolith_format::head::wal::Samples;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{LabelsBuilder, Reject, TenantLimits, WriteBatch, WriteOutcome};
 
@@ -57,13 +57,8 @@ pub(super) struct AppendScratch {
     pub(super) misses: Vec<u32>,
     /// Indexes of series of the batch, grouped by stripe.
     pub(super) order: Vec<u32>,
-    pub(super) sample_ids: Vec<u32>,
-    pub(super) times: Vec<i64>,
-    pub(super) values: Vec<u64>,
-    /// Histograms for the WAL: series id and index into the batch.
-    pub(super) histograms: Vec<(u32, u32)>,
-    /// Start times for the WAL.
-    pub(super) starts: Vec<StartEntry>,
+    /// Samples for the next WAL frame, in the order in which they were appended to memory.
+    pub(super) pending: Samples,
     /// Samples of a stripe that are not newer than the newest one of their series.
     pub(super) deferred: Vec<BatchSample>,
     /// Series that this batch has pinned in the stripe.
@@ -75,29 +70,12 @@ pub(super) struct AppendScratch {
 }
 
 impl AppendScratch {
-    /// Adds a sample to the next WAL frame.
-    #[inline]
-    pub(super) fn log(&mut self, id: u32, time: i64, bits: u64) {
-        self.sample_ids.push(id);
-        self.times.push(time);
-        self.values.push(bits);
-    }
-
     pub(super) fn heap_bytes(&self) -> usize {
-        let ids = [
-            &self.ids,
-            &self.misses,
-            &self.order,
-            &self.sample_ids,
-            &self.members,
-            &self.created,
-            &self.pinned,
-        ];
+        let ids = [&self.ids, &self.misses, &self.order, &self.members, &self.created, &self.pinned];
         16 * self.keys.capacity()
             + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
-            + 8 * (self.times.capacity() + self.values.capacity() + self.histograms.capacity())
+            + self.pending.heap_bytes()
             + size_of::<BatchSample>() * self.deferred.capacity()
-            + size_of::<StartEntry>() * self.starts.capacity()
             + self.payload.capacity()
     }
 }
@@ -180,7 +158,7 @@ impl Target<'_, '_> {
     }
 }
 
-/// Counts a sample by its outcome and adds it to the next WAL frame if it is stored, or a duplicate and
+/// Counts a float by its outcome and adds it to the next WAL frame if it is stored, or a duplicate and
 /// `relogs` is set.
 pub(super) fn record_outcome(
     job: &mut AppendJob<'_>,
@@ -190,7 +168,7 @@ pub(super) fn record_outcome(
     relogs: bool,
 ) {
     if count_appended(job, outcome, sample, relogs) == Logged::Yes {
-        scratch.log(sample.id, sample.time, job.batch.values[sample.at()].to_bits());
+        scratch.pending.push(sample.id, sample.time, job.batch.values[sample.at()].to_bits());
     }
 }
 

@@ -1,18 +1,14 @@
 //! Appends series of a batch that bring native histograms, possibly mixed with floats, or that have start
-//! times.
+//! timestamps.
 //!
-//! Invariant: a start time changes only with a sample that is stored, or with a duplicate under last-wins; it
-//! is logged with its sample and before it.
+//! Invariant: a start timestampstamp changes only with a sample that is stored, or with a duplicate under last-wins;
+//! both are in one WAL frame.
 
 use std::ops::Range;
 
-use chronolith_format::head::wal::StartEntry;
 use chronolith_model::{DuplicatePolicy, Reject, WriteBatch};
 
-use super::frames::{queue_floats, queue_histograms};
-use super::job::{
-    AppendJob, AppendScratch, BatchSample, Logged, Target, count_appended, record_outcome, reject_sample,
-};
+use super::job::{AppendJob, AppendScratch, BatchSample, Logged, Target, count_appended, reject_sample};
 use super::slices::yield_stripe;
 use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{START_RUNS_MAX, Stripe};
@@ -20,7 +16,7 @@ use crate::series::stripe::{START_RUNS_MAX, Stripe};
 /// Work of an out-of-order histogram relative to that of a float in order: it may decode a chunk.
 const OOO_HISTOGRAM_WORK: usize = 256;
 
-/// Appends `samples` of one series that has histograms or start times.
+/// Appends `samples` of one series that has histograms or start timestamps.
 pub(super) fn append_mixed(
     job: &mut AppendJob<'_>,
     scratch: &mut AppendScratch,
@@ -38,7 +34,7 @@ pub(super) fn append_mixed(
         if target.is_due() {
             target.pin(scratch, id);
             yield_stripe(job, scratch, target);
-            // Another writer may have added start times meanwhile.
+            // Another writer may have added start timestamps meanwhile.
             has_starts = has_some(batch, samples.clone(), target.stripe, id);
         }
         let (time, bits) = (batch.times[at], batch.values[at].to_bits());
@@ -57,26 +53,28 @@ pub(super) fn append_mixed(
             Some(histogram) => stripe.append_histogram_unmerged(&mut job.cx, id, time, histogram),
             None => stripe.append_unmerged(&mut job.cx, id, time, bits),
         };
-        if has_starts {
-            keep_start(job, scratch, target, sample, outcome);
+        let mut is_logged = count_appended(job, outcome, sample, target.relogs) == Logged::Yes;
+        let start = if has_starts { new_start(job, target, sample, outcome) } else { None };
+        if let Some(start_ms) = start {
+            target.stripe.set_start(id, time, start_ms);
+            job.starts_count += u64::from(start_ms != 0);
+            is_logged = true;
         }
-        if histogram.is_none() {
-            if outcome == AppendOutcome::Replaced {
-                queue_histograms(job, scratch, target.stripe_idx);
+        if histogram.is_some() {
+            if outcome != AppendOutcome::InOrder {
+                target.work += OOO_HISTOGRAM_WORK;
             }
-            record_outcome(job, scratch, outcome, sample, target.relogs);
-            continue;
+            job.outcome.histograms_accepted += u64::from(outcome != AppendOutcome::DuplicateTimestamp);
         }
-        if outcome != AppendOutcome::InOrder {
-            target.work += OOO_HISTOGRAM_WORK;
+        if is_logged {
+            match histogram {
+                Some(histogram) => scratch.pending.push_histogram(id, time, histogram.clone()),
+                None => scratch.pending.push(id, time, bits),
+            }
+            if let Some(start_ms) = start {
+                scratch.pending.set_last_start(start_ms);
+            }
         }
-        if outcome == AppendOutcome::Replaced {
-            queue_floats(job, scratch, target.stripe_idx);
-        }
-        if count_appended(job, outcome, sample, target.relogs) == Logged::Yes {
-            scratch.histograms.push((id, at));
-        }
-        job.outcome.histograms_accepted += u64::from(outcome != AppendOutcome::DuplicateTimestamp);
     }
 }
 
@@ -85,7 +83,7 @@ pub(super) fn may_have_mixed(batch: &WriteBatch, stripe: &Stripe) -> bool {
     !batch.histograms.is_empty() || !batch.start_times.is_empty() || stripe.has_starts()
 }
 
-/// Returns true if `samples` contain histograms, or if the series has or `samples` contain start times.
+/// Returns true if `samples` contain histograms, or if the series has or `samples` contain start timestamps.
 // PERF: out of line; in the loop over the series of a batch it takes registers from plain series: 7
 // instructions per sample.
 //   valgrind --tool=callgrind target/release/examples/append_speed 20000 46 100
@@ -101,7 +99,7 @@ pub(super) fn is_mixed(
         || has_some(batch, samples, stripe, id)
 }
 
-/// Returns true if the series has start times, or `samples` contain some.
+/// Returns true if the series has start timestamps, or `samples` contain some.
 fn has_some(batch: &WriteBatch, samples: Range<usize>, stripe: &Stripe, id: u32) -> bool {
     let brought = batch.start_times.get(samples).unwrap_or(&[]);
     brought.iter().any(|&start_ms| start_ms != 0) || stripe.starts_of(id).is_some()
@@ -111,7 +109,7 @@ fn start_of(batch: &WriteBatch, at: usize) -> i64 {
     batch.start_times.get(at).copied().unwrap_or(0)
 }
 
-/// Rejects a sample with a new start time if the series has no room for one; returns true if it was rejected.
+/// Rejects a sample with a new start timestamp if the series has no room for one; returns true if it was rejected.
 fn refuse_start(job: &mut AppendJob<'_>, target: &Target<'_, '_>, sample: BatchSample) -> bool {
     let Some(starts) = target.stripe.starts_of(sample.id) else { return false };
     let time = sample.time;
@@ -122,30 +120,21 @@ fn refuse_start(job: &mut AppendJob<'_>, target: &Target<'_, '_>, sample: BatchS
     true
 }
 
-/// Stores and logs the start time of an appended sample.
-fn keep_start(
-    job: &mut AppendJob<'_>,
-    scratch: &mut AppendScratch,
-    target: &mut Target<'_, '_>,
+/// Returns the start timestampstamp to set for an appended sample; `None` if it does not change.
+fn new_start(
+    job: &AppendJob<'_>,
+    target: &Target<'_, '_>,
     sample: BatchSample,
     outcome: AppendOutcome,
-) {
-    let BatchSample { id, time, .. } = sample;
-    let mut start_ms = start_of(job.batch, sample.at());
+) -> Option<i64> {
     match outcome {
         AppendOutcome::InOrder | AppendOutcome::OutOfOrder | AppendOutcome::Replaced => {}
         AppendOutcome::Duplicate if job.cx.duplicates == DuplicatePolicy::LastWins => {}
         AppendOutcome::Duplicate if target.relogs => {
-            start_ms = target.stripe.starts_of(id).map_or(0, |starts| starts.at(time));
+            let starts = target.stripe.starts_of(sample.id);
+            return Some(starts.map_or(0, |starts| starts.at(sample.time)));
         }
-        _ => return,
+        _ => return None,
     }
-    if outcome != AppendOutcome::InOrder && target.stripe.starts_of(id).is_none() {
-        // The first start time of a series does not apply to later samples: the WAL must have those first.
-        queue_floats(job, scratch, target.stripe_idx);
-        queue_histograms(job, scratch, target.stripe_idx);
-    }
-    target.stripe.set_start(id, time, start_ms);
-    job.starts_count += u64::from(start_ms != 0);
-    scratch.starts.push(StartEntry { id, time, start_ms });
+    Some(start_of(job.batch, sample.at()))
 }

@@ -7,9 +7,9 @@
 
 use std::ops::Range;
 
+use chronolith_format::head::wal;
 use chronolith_model::{TimeRange, WriteBatch};
 
-use super::frames::queue_frames;
 use super::job::{AppendJob, AppendScratch, BatchSample, SLICE_SAMPLES, Target};
 use chronolith_base::sync::MutexGuard;
 
@@ -59,7 +59,17 @@ pub(super) fn slice_at(batch: &WriteBatch, order: &[u32], start: usize, first: u
     if first > 0 { Slice { order: start..start + 1, next: start + 1, ..all } } else { all }
 }
 
-/// Queues the frames of the appended samples and releases the lock for waiting threads.
+/// Queues the pending samples for the WAL.
+pub(super) fn queue_pending(job: &AppendJob<'_>, scratch: &mut AppendScratch, stripe_idx: usize) {
+    let AppendScratch { pending, payload, .. } = scratch;
+    (pending.arrival_ms, pending.duplicates) = (job.now_ms, job.cx.duplicates);
+    pending.encode_frames(payload, |frame| {
+        job.state.wal.append(wal::KIND_SAMPLES, stripe_idx as u8, frame);
+    });
+    pending.clear();
+}
+
+/// Queues the pending samples for the WAL and releases the lock for waiting threads.
 pub(super) fn yield_stripe(job: &AppendJob<'_>, scratch: &mut AppendScratch, target: &mut Target<'_, '_>) {
     yield_stripe_during(job, scratch, target, |_| ());
 }
@@ -71,7 +81,7 @@ fn yield_stripe_during(
     target: &mut Target<'_, '_>,
     during: impl FnOnce(&mut [BatchSample]),
 ) {
-    queue_frames(job, scratch, target.stripe_idx);
+    queue_pending(job, scratch, target.stripe_idx);
     target.pin_deferred(scratch);
     (target.work, target.has_yielded) = (0, true);
     MutexGuard::unlocked_fair(target.stripe, || {

@@ -1,22 +1,25 @@
-//! Payloads of slice frames: tenants with the first arrivals of their windows, and series with their chunks.
+//! Payloads of slice frames: tenants with the first arrivals of their windows, and series with their samples.
+//!
+//! Not here: entries of earlier versions (`old_entry`).
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 
-use super::histograms::HistogramsEntry;
-use crate::chunk::xor::{STATE_BYTES, XorState};
+use super::{KIND_OLD_SERIES, old_entry};
+use crate::chunk::xor::{ENCODING_XOR, STATE_BYTES, XorState};
+use crate::head::wal::{KIND_SAMPLES, Samples};
 
 const HAS_OPEN: u8 = 1;
 const HAS_LAST: u8 = 2;
-const HAS_LATE: u8 = 4;
+const HAS_OOO: u8 = 4;
 const HAS_SEALED: u8 = 8;
-/// Histograms, start times, or bytes that this version does not know, stand behind the entry, after their length.
-const HAS_MORE: u8 = 128;
+const HAS_STARTS: u8 = 16;
+const FLAGS_KNOWN: u8 = HAS_OPEN | HAS_LAST | HAS_OOO | HAS_SEALED | HAS_STARTS;
 
-/// Bytes of a sealed chunk's place.
-const SEALED_BYTES: usize = 24;
+/// Encoded length of a [`SealedEntry`].
+const SEALED_BYTES: usize = 28;
 
-/// When the first sample of a window came in.
+/// When the first sample of a window was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowEntry {
     /// Start of the window.
@@ -25,7 +28,7 @@ pub struct WindowEntry {
     pub first_arrival_ms: i64,
 }
 
-/// Writes tenants and their windows over `out`; entries name a tenant by its place here.
+/// Replaces `out` by tenants and their windows; entries refer to a tenant by its index here.
 pub fn encode_tenants<'a>(
     tenants: impl ExactSizeIterator<Item = (&'a str, Vec<WindowEntry>)>,
     out: &mut Vec<u8>,
@@ -43,7 +46,7 @@ pub fn encode_tenants<'a>(
     }
 }
 
-/// Reads what [`encode_tenants`] wrote.
+/// Reads the payload of [`encode_tenants`].
 ///
 /// # Errors
 /// [`DecodeError`].
@@ -73,103 +76,201 @@ pub fn decode_tenants(payload: &[u8]) -> Result<Vec<(&str, Vec<WindowEntry>)>, D
     Ok(tenants)
 }
 
-/// A sealed chunk by its place.
+/// Reference to a sealed chunk of any encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedEntry {
     /// Number of the sealed file.
     pub file: u32,
-    /// Where its record starts.
+    /// Start of its record.
     pub offset: u32,
     /// Bytes of chunk data.
-    pub len: u16,
+    pub len: u32,
     /// Samples.
     pub count: u16,
+    /// Encoding byte.
+    pub encoding: u8,
     /// Time of the first sample.
     pub min_time: i64,
     /// Time of the last sample minus that of the first.
     pub span_ms: u32,
 }
 
-/// One series of a slice.
+impl SealedEntry {
+    fn put(&self, out: &mut Vec<u8>) {
+        let mut bytes = [0; SEALED_BYTES];
+        bytes[..8].copy_from_slice(&self.min_time.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.file.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.span_ms.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.len.to_le_bytes());
+        bytes[24..26].copy_from_slice(&self.count.to_le_bytes());
+        bytes[26] = self.encoding;
+        out.extend_from_slice(&bytes);
+    }
+
+    fn get(reader: &mut ByteReader<'_>) -> Result<SealedEntry, DecodeError> {
+        let mut reader = ByteReader::new(reader.bytes("sealed chunk", SEALED_BYTES)?);
+        Ok(SealedEntry {
+            min_time: reader.le_u64("sealed first time")?.cast_signed(),
+            file: reader.le_u32("sealed file")?,
+            offset: reader.le_u32("sealed offset")?,
+            span_ms: reader.le_u32("sealed span")?,
+            len: reader.le_u32("sealed length")?,
+            count: reader.le_u16("sealed samples")?,
+            encoding: reader.u8("sealed encoding")?,
+        })
+    }
+
+    /// Appends the chunks of a list with its count to `out`.
+    pub(super) fn get_list(
+        reader: &mut ByteReader<'_>,
+        out: &mut Vec<SealedEntry>,
+    ) -> Result<(), DecodeError> {
+        for _ in 0..reader.length("sealed chunks")? {
+            out.push(SealedEntry::get(reader)?);
+        }
+        Ok(())
+    }
+}
+
+/// An open chunk, to which further samples are appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenChunk<'a> {
+    /// Floats: state of the encoder, time of the first sample, bytes.
+    Xor(XorState, i64, &'a [u8]),
+    /// Native histograms: encoding byte and bytes.
+    Histograms(u8, &'a [u8]),
+}
+
+impl<'a> OpenChunk<'a> {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            OpenChunk::Xor(state, first_time, bytes) => {
+                debug_assert_eq!(bytes.len(), state.byte_len());
+                out.push(ENCODING_XOR);
+                out.extend_from_slice(&state.to_bytes());
+                out.extend_from_slice(&first_time.to_le_bytes());
+                out.extend_from_slice(bytes);
+            }
+            OpenChunk::Histograms(encoding, bytes) => {
+                out.push(*encoding);
+                put_part(bytes, out);
+            }
+        }
+    }
+
+    fn get(reader: &mut ByteReader<'a>) -> Result<OpenChunk<'a>, DecodeError> {
+        match reader.u8("open chunk")? {
+            ENCODING_XOR => OpenChunk::get_xor(reader),
+            encoding => Ok(OpenChunk::Histograms(encoding, get_part(reader, "open histogram chunk")?)),
+        }
+    }
+
+    pub(super) fn get_xor(reader: &mut ByteReader<'a>) -> Result<OpenChunk<'a>, DecodeError> {
+        let state = XorState::from_bytes(reader.bytes("chunk state", STATE_BYTES)?)?;
+        let first_time = reader.le_u64("first time")?.cast_signed();
+        Ok(OpenChunk::Xor(state, first_time, reader.bytes("open chunk", state.byte_len())?))
+    }
+}
+
+/// Encoded out-of-order samples of a series.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum OooPayload<'a> {
+    /// No samples.
+    #[default]
+    None,
+    /// Payload of a WAL frame of [`KIND_SAMPLES`].
+    Samples(&'a [u8]),
+    /// Entry of version 1: floats as an XOR chunk, and the payload of a WAL frame of histograms; either may be empty.
+    Old(&'a [u8], &'a [u8]),
+}
+
+impl OooPayload<'_> {
+    /// Replaces `out` by the samples, which are of series `id`.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; the columns are then not usable.
+    pub fn decode(&self, id: u32, out: &mut Samples) -> Result<(), DecodeError> {
+        match self {
+            OooPayload::None => out.clear(),
+            OooPayload::Samples(payload) => out.decode(KIND_SAMPLES, payload)?,
+            OooPayload::Old(floats, histograms) => old_entry::decode_ooo(id, floats, histograms, out)?,
+        }
+        Ok(())
+    }
+}
+
+/// One series of a slice. A series may have several entries, of which the last one has its newest sample.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct SeriesEntry<'a> {
     /// Series.
     pub id: u32,
-    /// Its tenant, by the place in the slice's list.
+    /// Index of its tenant in the list of the slice.
     pub tenant: u32,
-    /// Where the open chunk stands, the time of its first sample, and its bytes.
-    pub open: Option<(XorState, i64, &'a [u8])>,
-    /// Newest sample when there is no open chunk: time and value bits.
+    /// Open chunks, at most one of floats and one of histograms.
+    pub open: Vec<OpenChunk<'a>>,
+    /// Time and value bits of the newest float if no chunk of floats is open.
     pub last: Option<(i64, u64)>,
-    /// Late samples as XOR bytes; empty when there are none.
-    pub late: &'a [u8],
-    /// Sealed chunks, oldest first.
+    /// Out-of-order samples.
+    pub ooo: OooPayload<'a>,
+    /// Sealed chunks, for each kind of value oldest first.
     pub sealed: Vec<SealedEntry>,
-    /// What it has of histograms.
-    pub histograms: HistogramsEntry<'a>,
-    /// Its start times as runs ([`crate::chunk::starts`]); empty when there are none.
+    /// Start timestamps as runs ([`crate::chunk::starts`]); empty if there are none.
     pub starts: &'a [u8],
 }
 
-/// Appends a series; `last_id` is the id of the one before in the payload, 0 for the first.
+/// Appends a series; `last_id` is the id of the entry before in the payload, 0 for the first.
+///
+/// # Panics
+/// If the entry has out-of-order samples of an earlier version.
 pub fn encode_entry(entry: &SeriesEntry<'_>, last_id: u32, out: &mut Vec<u8>) {
     put_uvarint(out, u64::from(entry.id - last_id));
     put_uvarint(out, u64::from(entry.tenant));
     let flag = |is_set, bit| if is_set { bit } else { 0 };
-    let has_more = !entry.histograms.is_empty() || !entry.starts.is_empty();
     out.push(
-        flag(entry.open.is_some(), HAS_OPEN)
+        flag(!entry.open.is_empty(), HAS_OPEN)
             | flag(entry.last.is_some(), HAS_LAST)
-            | flag(!entry.late.is_empty(), HAS_LATE)
+            | flag(entry.ooo != OooPayload::None, HAS_OOO)
             | flag(!entry.sealed.is_empty(), HAS_SEALED)
-            | flag(has_more, HAS_MORE),
+            | flag(!entry.starts.is_empty(), HAS_STARTS),
     );
-    if let Some((state, first_time, bytes)) = entry.open {
-        debug_assert_eq!(bytes.len(), state.byte_len());
-        out.extend_from_slice(&state.to_bytes());
-        out.extend_from_slice(&first_time.to_le_bytes());
-        out.extend_from_slice(bytes);
+    if !entry.open.is_empty() {
+        put_uvarint(out, entry.open.len() as u64);
+        entry.open.iter().for_each(|chunk| chunk.put(out));
     }
     if let Some((time, value)) = entry.last {
         out.extend_from_slice(&time.to_le_bytes());
         out.extend_from_slice(&value.to_le_bytes());
     }
-    if !entry.late.is_empty() {
-        put_uvarint(out, entry.late.len() as u64);
-        out.extend_from_slice(entry.late);
+    match entry.ooo {
+        OooPayload::None => {}
+        OooPayload::Samples(payload) => put_part(payload, out),
+        OooPayload::Old(..) => panic!("samples of earlier versions are decoded first"),
     }
     if !entry.sealed.is_empty() {
         put_uvarint(out, entry.sealed.len() as u64);
-        for chunk in &entry.sealed {
-            let mut bytes = [0; SEALED_BYTES];
-            bytes[..8].copy_from_slice(&chunk.min_time.to_le_bytes());
-            bytes[8..12].copy_from_slice(&chunk.file.to_le_bytes());
-            bytes[12..16].copy_from_slice(&chunk.offset.to_le_bytes());
-            bytes[16..20].copy_from_slice(&chunk.span_ms.to_le_bytes());
-            bytes[20..22].copy_from_slice(&chunk.len.to_le_bytes());
-            bytes[22..].copy_from_slice(&chunk.count.to_le_bytes());
-            out.extend_from_slice(&bytes);
-        }
+        entry.sealed.iter().for_each(|chunk| chunk.put(out));
     }
-    if has_more {
-        entry.histograms.put(entry.starts, out);
+    if !entry.starts.is_empty() {
+        put_part(entry.starts, out);
     }
 }
 
-/// Walks the series of a payload.
+/// Iterates over the series of a payload.
 pub struct EntryReader<'a> {
     reader: ByteReader<'a>,
+    kind: u8,
     last_id: u32,
 }
 
 impl<'a> EntryReader<'a> {
-    /// Starts at the first series.
+    /// Starts at the first series of a frame of `kind` (see [`super::is_series`]).
     #[must_use]
-    pub fn new(payload: &'a [u8]) -> EntryReader<'a> {
-        EntryReader { reader: ByteReader::new(payload), last_id: 0 }
+    pub fn new(kind: u8, payload: &'a [u8]) -> EntryReader<'a> {
+        EntryReader { reader: ByteReader::new(payload), kind, last_id: 0 }
     }
 
-    /// Replaces `entry` by the next series; false at the end.
+    /// Replaces `entry` by the next series; returns false at the end.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -178,9 +279,10 @@ impl<'a> EntryReader<'a> {
         if reader.is_empty() {
             return Ok(false);
         }
-        entry.sealed.clear();
-        entry.histograms.clear();
-        entry.starts = &[];
+        let (mut open, mut sealed) = (std::mem::take(&mut entry.open), std::mem::take(&mut entry.sealed));
+        open.clear();
+        sealed.clear();
+        *entry = SeriesEntry { open, sealed, ..SeriesEntry::default() };
         let offset = reader.offset();
         let delta = narrow(reader, "entry series")?;
         entry.id = self.last_id.checked_add(delta).filter(|&id| id != u32::MAX).ok_or({
@@ -189,47 +291,54 @@ impl<'a> EntryReader<'a> {
         })?;
         self.last_id = entry.id;
         entry.tenant = narrow(reader, "entry tenant")?;
-        let flags = reader.u8("entry flags")?;
-        entry.open = None;
-        if flags & HAS_OPEN != 0 {
-            let state = XorState::from_bytes(reader.bytes("chunk state", STATE_BYTES)?)?;
-            let first_time = reader.le_u64("first time")?.cast_signed();
-            entry.open = Some((state, first_time, reader.bytes("open chunk", state.byte_len())?));
-        }
-        entry.last = None;
-        if flags & HAS_LAST != 0 {
-            entry.last = Some((reader.le_u64("last time")?.cast_signed(), reader.le_u64("last value")?));
-        }
-        entry.late = &[];
-        if flags & HAS_LATE != 0 {
-            let len = reader.length("late samples")?;
-            entry.late = reader.bytes("late samples", len)?;
-        }
-        if flags & HAS_SEALED != 0 {
-            let count = reader.length("sealed count")?;
-            let bytes = reader.bytes("sealed chunks", count.saturating_mul(SEALED_BYTES))?;
-            for bytes in bytes.as_chunks::<SEALED_BYTES>().0 {
-                entry.sealed.push(decode_sealed(bytes)?);
-            }
-        }
-        if flags & HAS_MORE != 0 {
-            let len = reader.length("entry extension")?;
-            entry.starts = entry.histograms.get(reader.bytes("entry extension", len)?)?;
+        if self.kind == KIND_OLD_SERIES {
+            old_entry::get(entry, reader)?
+        } else {
+            get(entry, reader)?
         }
         Ok(true)
     }
 }
 
-fn decode_sealed(bytes: &[u8; SEALED_BYTES]) -> Result<SealedEntry, DecodeError> {
-    let mut reader = ByteReader::new(bytes);
-    Ok(SealedEntry {
-        min_time: reader.le_u64("sealed first time")?.cast_signed(),
-        file: reader.le_u32("sealed file")?,
-        offset: reader.le_u32("sealed offset")?,
-        span_ms: reader.le_u32("sealed span")?,
-        len: reader.le_u16("sealed length")?,
-        count: reader.le_u16("sealed samples")?,
-    })
+fn get<'a>(entry: &mut SeriesEntry<'a>, reader: &mut ByteReader<'a>) -> Result<(), DecodeError> {
+    let offset = reader.offset();
+    let flags = reader.u8("entry flags")?;
+    if flags & !FLAGS_KNOWN != 0 {
+        let (what, expected, found) = ("entry flags", "flags of version 2", u64::from(flags));
+        return Err(DecodeError::Invalid { what, offset, expected, found });
+    }
+    if flags & HAS_OPEN != 0 {
+        for _ in 0..reader.length("open chunks")? {
+            entry.open.push(OpenChunk::get(reader)?);
+        }
+    }
+    if flags & HAS_LAST != 0 {
+        entry.last = Some(get_last(reader)?);
+    }
+    if flags & HAS_OOO != 0 {
+        entry.ooo = OooPayload::Samples(get_part(reader, "out-of-order samples")?);
+    }
+    if flags & HAS_SEALED != 0 {
+        SealedEntry::get_list(reader, &mut entry.sealed)?;
+    }
+    if flags & HAS_STARTS != 0 {
+        entry.starts = get_part(reader, "start timestamps")?;
+    }
+    Ok(())
+}
+
+pub(super) fn get_last(reader: &mut ByteReader<'_>) -> Result<(i64, u64), DecodeError> {
+    Ok((reader.le_u64("last time")?.cast_signed(), reader.le_u64("last value")?))
+}
+
+fn put_part(bytes: &[u8], out: &mut Vec<u8>) {
+    put_uvarint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+pub(super) fn get_part<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a [u8], DecodeError> {
+    let len = reader.length(what)?;
+    reader.bytes(what, len)
 }
 
 fn narrow(reader: &mut ByteReader<'_>, what: &'static str) -> Result<u32, DecodeError> {

@@ -1,8 +1,9 @@
-//! Payloads of WAL frames with native histograms of one stripe. Checkpoint slices hold late ones the same way.
+//! Encoding of one native histogram within a WAL frame.
 //!
-//! Holds: bit for bit, hints and empty spans included; what is decoded has spans that fit its counts, a schema that
-//! chunks know, and is within the limits of `model::histogram`.
-//! Not here: whether counts make sense (`model::histogram`), chunks (`histogram`).
+//! Invariants: the round trip is exact to the bit, reset hints and empty spans included; a decoded histogram has
+//! spans that match its counts, a schema that chunks can store, and is within the limits of `model::histogram`.
+//! Not here: the other columns of a frame (`samples`), plausibility of counts (`model::histogram`), chunks
+//! (`chunk::histogram`).
 
 use std::sync::Arc;
 
@@ -24,20 +25,7 @@ const SAME_LAYOUT: u8 = 4;
 const HINT_SHIFT: u8 = 4;
 const FLAGS_KNOWN: u8 = IS_FLOAT | IS_STALE | SAME_LAYOUT | 3 << HINT_SHIFT;
 
-/// Histograms of series, in the order in which they were accepted.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub struct HistogramsRef {
-    /// Server time when they came in.
-    pub arrival_ms: i64,
-    /// Series ids.
-    pub ids: Vec<u32>,
-    /// Milliseconds.
-    pub times: Vec<i64>,
-    /// One a time.
-    pub histograms: Vec<Arc<Histogram>>,
-}
-
-/// What histograms of a scrape mostly have in common.
+/// Everything but the counts, the sum and the reset hint: mostly equal among the histograms of a scrape.
 #[derive(Clone, PartialEq)]
 struct Layout {
     schema: i32,
@@ -133,47 +121,44 @@ fn get_spans(reader: &mut ByteReader<'_>) -> Result<Vec<Span>, DecodeError> {
     Ok(spans)
 }
 
-/// Writes the histograms of one stripe one after the other.
-pub struct HistogramsWriter<'a> {
+/// Upper bound of the encoded length of `histogram`: ten bytes per varint.
+pub(super) fn encoded_len_max(histogram: &Histogram) -> usize {
+    fn of<C>(one: &HistogramOf<C>) -> usize {
+        let sides = [&one.positive, &one.negative];
+        let numbers: usize = sides.iter().map(|side| 2 * side.spans.len() + side.counts.len()).sum();
+        8 * one.custom_values.len() + 10 * (numbers + 10)
+    }
+    match histogram {
+        Histogram::Int(one) => of(one),
+        Histogram::Float(one) => of(one),
+    }
+}
+
+/// Encodes the histograms of a frame in order; a layout equal to the one before is not repeated.
+pub(super) struct HistogramEncoder<'a> {
     out: &'a mut Vec<u8>,
-    id: u32,
-    time: i64,
     layout: Option<Layout>,
 }
 
-impl<'a> HistogramsWriter<'a> {
-    /// Starts a payload over `out`.
-    #[must_use]
-    pub fn begin(arrival_ms: i64, out: &'a mut Vec<u8>) -> HistogramsWriter<'a> {
-        out.clear();
-        HistogramsWriter::append_to(arrival_ms, out)
+impl<'a> HistogramEncoder<'a> {
+    /// Starts after the bytes that `out` has.
+    pub(super) fn new(out: &'a mut Vec<u8>) -> HistogramEncoder<'a> {
+        HistogramEncoder { out, layout: None }
     }
 
-    /// Starts a payload behind what `out` holds.
-    #[must_use]
-    pub fn append_to(arrival_ms: i64, out: &'a mut Vec<u8>) -> HistogramsWriter<'a> {
-        out.extend_from_slice(&arrival_ms.to_le_bytes());
-        HistogramsWriter { out, id: 0, time: 0, layout: None }
+    /// Returns the buffer, for other columns of the frame.
+    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+        self.out
     }
 
-    /// Appends a histogram.
-    pub fn put(&mut self, id: u32, time: i64, histogram: &Histogram) {
-        put_varint(self.out, i64::from(id) - i64::from(self.id));
-        put_varint(self.out, time.wrapping_sub(self.time));
-        (self.id, self.time) = (id, time);
+    pub(super) fn put(&mut self, histogram: &Histogram) {
         match histogram {
             Histogram::Int(histogram) => self.put_int(histogram),
             Histogram::Float(histogram) => self.put_float(histogram),
         }
     }
 
-    /// Bytes so far.
-    #[must_use]
-    pub fn byte_len(&self) -> usize {
-        self.out.len()
-    }
-
-    /// Flags, sum, layout; false for a staleness marker, which ends there.
+    /// Encodes flags, sum and layout; returns false for a staleness marker, which has nothing else.
     fn put_front<C>(&mut self, histogram: &HistogramOf<C>, kind: u8, is_stale: bool) -> bool {
         let hint = (histogram.reset_hint as u8) << HINT_SHIFT;
         let has_layout = self.layout.as_ref().is_some_and(|layout| layout.is_of(histogram));
@@ -214,33 +199,19 @@ impl<'a> HistogramsWriter<'a> {
     }
 }
 
-impl HistogramsRef {
-    /// Replaces the columns by those of `payload`.
+/// Decodes the histograms of a frame in order.
+#[derive(Default)]
+pub(super) struct HistogramDecoder {
+    layout: Option<Layout>,
+}
+
+impl HistogramDecoder {
+    /// Reads the next histogram.
     ///
     /// # Errors
-    /// [`DecodeError`]; the columns then hold nothing of use.
-    pub fn decode(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
-        self.ids.clear();
-        self.times.clear();
-        self.histograms.clear();
-        let mut reader = ByteReader::new(payload);
-        self.arrival_ms = reader.le_u64("arrival time")?.cast_signed();
-        let (mut id, mut time) = (0i64, 0i64);
-        let mut layout = None;
-        while !reader.is_empty() {
-            let offset = reader.offset();
-            id = id.wrapping_add(reader.varint("series id")?);
-            let Ok(narrow) = u32::try_from(id) else {
-                let found = id.cast_unsigned();
-                return Err(DecodeError::Invalid { what: "series id", offset, expected: "32 bits", found });
-            };
-            time = time.wrapping_add(reader.varint("time")?);
-            let histogram = get(&mut reader, &mut layout)?;
-            self.ids.push(narrow);
-            self.times.push(time);
-            self.histograms.push(Arc::new(histogram));
-        }
-        Ok(())
+    /// [`DecodeError`].
+    pub(super) fn next(&mut self, reader: &mut ByteReader<'_>) -> Result<Arc<Histogram>, DecodeError> {
+        get(reader, &mut self.layout).map(Arc::new)
     }
 }
 
@@ -331,6 +302,3 @@ fn get_float_side(reader: &mut ByteReader<'_>, spans: &[Span]) -> Result<Buckets
     let counts = bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
     Ok(Buckets { spans: spans.to_vec(), counts })
 }
-
-#[cfg(test)]
-mod tests;

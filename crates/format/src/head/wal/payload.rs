@@ -1,11 +1,10 @@
-//! Payloads of WAL frames: series definitions of one tenant, samples of one stripe, deletions in one stripe.
+//! Payloads of WAL frames: series records of one tenant, and deletions in one stripe.
+//!
+//! Not here: samples (`samples`).
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::TimeRange;
-
-const TIMES_EQUAL: u8 = 0;
-const TIMES_RESIDUAL: u8 = 1;
 
 /// Starts a series payload: everything that its series share.
 pub fn encode_series(tenant: &str, protocol: u8, out: &mut Vec<u8>) {
@@ -89,101 +88,6 @@ fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a str, 
     })
 }
 
-/// Writes the samples of one stripe over `out`: ids as differences, times against the newest, values as they are.
-///
-/// # Panics
-/// If the columns differ in length or are empty.
-pub fn encode_samples(arrival_ms: i64, ids: &[u32], times: &[i64], values: &[u64], out: &mut Vec<u8>) {
-    assert!(ids.len() == times.len() && ids.len() == values.len(), "columns of one length");
-    // Most samples of a frame are of one scrape, and late ones are earlier: they alone pay for their distance.
-    let base = times.iter().copied().fold(times[0], i64::max);
-    out.clear();
-    put_uvarint(out, ids.len() as u64);
-    out.extend_from_slice(&arrival_ms.to_le_bytes());
-    out.extend_from_slice(&base.to_le_bytes());
-    let mut before = 0u32;
-    for &id in ids {
-        put_varint(out, i64::from(id) - i64::from(before));
-        before = id;
-    }
-    if times.iter().all(|&t| t == base) {
-        out.push(TIMES_EQUAL);
-    } else {
-        out.push(TIMES_RESIDUAL);
-        out.reserve(2 * times.len());
-        for &time in times {
-            match time.wrapping_sub(base) {
-                0 => out.push(0),
-                late_ms => put_varint(out, late_ms),
-            }
-        }
-    }
-    out.reserve(8 * values.len());
-    for value in values {
-        out.extend_from_slice(&value.to_le_bytes());
-    }
-}
-
-/// Decoded samples of one stripe, in columns that are reused from frame to frame.
-#[derive(Debug, Default)]
-pub struct SamplesRef {
-    /// Server time when the samples came in.
-    pub arrival_ms: i64,
-    /// Series ids.
-    pub ids: Vec<u32>,
-    /// Milliseconds.
-    pub times: Vec<i64>,
-    /// Bits of the values.
-    pub values: Vec<u64>,
-}
-
-impl SamplesRef {
-    /// Replaces the columns by those of `payload`.
-    ///
-    /// # Errors
-    /// [`DecodeError`]; the columns then hold nothing of use.
-    pub fn decode(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
-        self.ids.clear();
-        self.times.clear();
-        self.values.clear();
-        let mut reader = ByteReader::new(payload);
-        // Every sample has at least one byte of id and eight of value, so the count is bounded by the bytes.
-        let count = reader.length("sample count")?;
-        self.arrival_ms = reader.le_u64("arrival time")?.cast_signed();
-        let base = reader.le_u64("base time")?.cast_signed();
-        let mut id = 0i64;
-        for _ in 0..count {
-            let offset = reader.offset();
-            id = id.wrapping_add(reader.varint("series id")?);
-            let Ok(narrow) = u32::try_from(id) else {
-                let found = id.cast_unsigned();
-                return Err(DecodeError::Invalid { what: "series id", offset, expected: "32 bits", found });
-            };
-            self.ids.push(narrow);
-        }
-        let offset = reader.offset();
-        match reader.u8("time mode")? {
-            TIMES_EQUAL => self.times.resize(count, base),
-            TIMES_RESIDUAL => {
-                for _ in 0..count {
-                    self.times.push(base.wrapping_add(reader.varint("time")?));
-                }
-            }
-            mode => {
-                let (what, found) = ("time mode", u64::from(mode));
-                return Err(DecodeError::Invalid { what, offset, expected: "0 or 1", found });
-            }
-        }
-        let values = reader.bytes("values", count.saturating_mul(8))?;
-        self.values.extend(values.as_chunks::<8>().0.iter().map(|v| u64::from_le_bytes(*v)));
-        if reader.is_empty() {
-            return Ok(());
-        }
-        let (offset, found) = (reader.offset(), reader.remaining() as u64);
-        Err(DecodeError::Invalid { what: "samples", offset, expected: "the end of the payload", found })
-    }
-}
-
 /// Writes a deletion over `out`: the samples in `range` of the series `ids`.
 ///
 /// # Panics
@@ -194,11 +98,7 @@ pub fn encode_deletes(range: TimeRange, ids: &[u32], out: &mut Vec<u8>) {
     put_uvarint(out, ids.len() as u64);
     out.extend_from_slice(&range.start.to_le_bytes());
     out.extend_from_slice(&range.end.to_le_bytes());
-    let mut before = 0u32;
-    for &id in ids {
-        put_varint(out, i64::from(id) - i64::from(before));
-        before = id;
-    }
+    put_ids(ids, out);
 }
 
 /// A decoded deletion.
@@ -227,15 +127,10 @@ impl DeletesRef {
             return Err(DecodeError::Invalid { what, offset, expected: "the start or later", found });
         }
         let mut ids = Vec::with_capacity(count);
-        let mut id = 0i64;
+        let mut id = 0;
         for _ in 0..count {
-            let offset = reader.offset();
-            id = id.wrapping_add(reader.varint("series id")?);
-            let Ok(narrow) = u32::try_from(id) else {
-                let found = id.cast_unsigned();
-                return Err(DecodeError::Invalid { what: "series id", offset, expected: "32 bits", found });
-            };
-            ids.push(narrow);
+            id = next_id(&mut reader, id)?;
+            ids.push(id);
         }
         if reader.is_empty() {
             return Ok(DeletesRef { range: TimeRange { start, end }, ids });
@@ -243,4 +138,26 @@ impl DeletesRef {
         let (offset, found) = (reader.offset(), reader.remaining() as u64);
         Err(DecodeError::Invalid { what: "deletion", offset, expected: "the end of the payload", found })
     }
+}
+
+/// Appends series ids as differences, the first from 0.
+pub(super) fn put_ids(ids: &[u32], out: &mut Vec<u8>) {
+    let mut before = 0u32;
+    for &id in ids {
+        put_varint(out, i64::from(id) - i64::from(before));
+        before = id;
+    }
+}
+
+/// Reads the series id after `before`.
+pub(super) fn next_id(reader: &mut ByteReader<'_>, before: u32) -> Result<u32, DecodeError> {
+    let offset = reader.offset();
+    let id = i64::from(before).wrapping_add(reader.varint("series id")?);
+    let found = id.cast_unsigned();
+    u32::try_from(id).map_err(|_| DecodeError::Invalid {
+        what: "series id",
+        offset,
+        expected: "32 bits",
+        found,
+    })
 }
