@@ -1,6 +1,8 @@
-//! `chronolith wal stat|verify|dump`: what a write-ahead log holds, ours or (with `--prometheus`) one of Prometheus.
-//! Holds: changes nothing. Damage is named with file and offset and makes the exit code 1; the end of a log that a
-//! kill cut off is a note. Not here: layouts (`format`).
+//! `chronolith wal stat|verify|dump`: content of a WAL, ours or (with `--prometheus`) one of Prometheus.
+//!
+//! Invariants: no file is changed; damage is reported with file and offset and makes the exit code 1; an end
+//! that was torn by a kill is a note.
+//! Not here: layouts (`format`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

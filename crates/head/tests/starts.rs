@@ -376,8 +376,8 @@ fn start_times_have_a_limit() {
     assert_eq!(outcome.accepted_count, 1);
 }
 
-/// Regression: a damaged frame left the samples after it with an earlier start, as if the counter had not been
-/// reset. Each frame has the start timestamps of its samples.
+/// Regression: a damaged frame left the samples after it with an earlier start, as if the counter had not
+/// been reset. Each frame has the start timestamps of its samples.
 #[test]
 fn samples_after_a_damaged_frame_have_their_start() {
     let test_env = TestEnv::new(7);

@@ -37,7 +37,8 @@ const VERSION_2: [(&str, &[u8]); 12] = [
     ("chunks/00000005.sealed", include_bytes!("../testdata/version-2/chunks/00000005.sealed")),
     ("chunks/00000006.sealed", include_bytes!("../testdata/version-2/chunks/00000006.sealed")),
 ];
-/// Answer of the version that wrote the directory: instance, timestamp, start timestamp and value of each sample.
+/// Answer of the version that wrote the directory: instance, timestamp, start timestamp and value of each
+/// sample.
 const VERSION_2_SAMPLES: &str = include_str!("../testdata/version-2/samples.txt");
 
 fn write_file(test_env: &TestEnv, path: &Path, bytes: &[u8]) {
@@ -105,8 +106,8 @@ fn a_directory_of_wal_version_2_is_appended_to() {
     assert!(answer(&test_env, &head) == VERSION_2_SAMPLES);
 }
 
-/// A frame of start timestamps of version 2 may be lost alone: an earlier start would be wrong for the in-order
-/// samples after it.
+/// A frame of start timestamps of version 2 may be lost alone: an earlier start would be wrong for the
+/// in-order samples after it.
 #[test]
 fn samples_of_version_2_after_a_damaged_frame_have_their_start_or_none() {
     let parse = |line: &str| {
@@ -210,7 +211,8 @@ fn replay_applies_the_duplicate_policy_of_each_frame() {
     assert_eq!([value(&[KeepFirst, LastWins]), value(&[LastWins, KeepFirst])], [8.0, 7.0]);
 }
 
-/// Floats, histograms and start timestamps of one stripe are in one frame, in the order in which they were appended.
+/// Floats, histograms and start timestamps of one stripe are in one frame, in the order in which they were
+/// appended.
 #[test]
 fn a_batch_leaves_one_frame_per_stripe() {
     let mut test_env = TestEnv::new(5);
@@ -235,4 +237,16 @@ fn a_batch_leaves_one_frame_per_stripe() {
     assert_eq!(kinds, [1, KIND_SAMPLES]);
     let (head, _) = test_env.open();
     assert_eq!(answer(&test_env, &head), want);
+}
+
+/// Programs of WAL version 2 skip frames that they do not know; a file of this name makes them refuse the
+/// start.
+#[test]
+fn a_directory_of_this_version_stops_earlier_programs() {
+    for test_env in [version_2(), TestEnv::new(6)] {
+        let (head, _) = test_env.open();
+        drop(head);
+        test_env.disk.crash();
+        assert!(test_env.disk.exists(Path::new("/data/wal/checkpoint.wal-version-3")));
+    }
 }

@@ -1,8 +1,8 @@
-//! Checkpoint slices: the state of some pages of one stripe at one position of the WAL. Layout: `docs/head/slice.md`.
+//! Checkpoint slices: the state of some pages of one stripe at one position of the WAL.
 //!
-//! Invariants: a slice is valid as a whole or not at all: its header has the number of its frames, and the sequence
-//! of each frame binds it to this version of the slice; readers take untrusted bytes and never panic.
-//! Not here: when a slice is written, what a start does with it (`head`).
+//! Invariants: a slice is valid as a whole or not at all: its header has the number of its frames, and the
+//! sequence of each frame binds it to this write of the slice; readers take untrusted bytes and never panic.
+//! Not here: writing and loading of slices (`head`). Layout: `docs/head/slice.md`.
 
 mod entry;
 mod old_entry;
@@ -37,25 +37,25 @@ pub fn is_series(kind: u8) -> bool {
     matches!(kind, KIND_SERIES | KIND_OLD_SERIES)
 }
 
-/// Frames of a slice; their number is part of their sequence.
+/// Limit of the frames of a slice; their index is part of their sequence.
 pub const FRAME_COUNT_MAX: u32 = 1 << 16;
 
-/// What a slice says about itself.
+/// Header of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SliceHeader {
     /// Number of the slice, as in its file name.
     pub slice: u32,
-    /// Ascends from writing to writing.
+    /// Increases with each write of the slice.
     pub generation: u64,
-    /// All that the log queued up to here for these series is in the slice.
+    /// Sequence of the WAL up to which the slice has all samples of its series.
     pub sequence: u64,
-    /// Key of the log.
+    /// Key of the WAL.
     pub key: u128,
     /// Series from this id on are not in the slice.
     pub id_end: u32,
-    /// Frames behind the header.
+    /// Number of frames after the header.
     pub frame_count: u32,
-    /// Bytes of header and frames; what stands behind is of an earlier writing.
+    /// Bytes of header and frames; bytes after them are left from an earlier write.
     pub byte_len: u64,
     /// Series in the slice.
     pub series_count: u32,
@@ -64,7 +64,7 @@ pub struct SliceHeader {
 }
 
 impl SliceHeader {
-    /// The header's bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; FILE_HEADER_BYTES] {
         let mut out = [0u8; FILE_HEADER_BYTES];
@@ -133,7 +133,7 @@ impl SliceHeader {
         matches!(error, DecodeError::Invalid { what: SLICE_VERSION, found, .. } if *found > latest)
     }
 
-    /// Sequence of the slice's frame number `frame_idx`.
+    /// Returns the sequence of frame `frame_idx`.
     #[must_use]
     pub fn frame_sequence(generation: u64, frame_idx: u32) -> u64 {
         generation << 16 | u64::from(frame_idx & (FRAME_COUNT_MAX - 1))
@@ -145,10 +145,11 @@ const SLICE_VERSION: &str = "slice version";
 /// Kind and payload of a frame.
 pub type SliceFrame<'a> = (u8, &'a [u8]);
 
-/// Checks a whole slice (header and frames, every checksum); gives the header, and kind and payload of each frame.
+/// Verifies header, frames and all checksums of a slice; returns the header, and kind and payload of each
+/// frame.
 ///
 /// # Errors
-/// [`DecodeError`] at the first place that is not as the header says.
+/// [`DecodeError`] at the first offset that does not match the header.
 pub fn decode_slice(bytes: &[u8]) -> Result<(SliceHeader, Vec<SliceFrame<'_>>), DecodeError> {
     let header = SliceHeader::decode(bytes)?;
     if (bytes.len() as u64) < header.byte_len {

@@ -1,8 +1,8 @@
 //! Write-ahead log bytes: segment header, frames, and the payloads of series, samples and deletions.
 //!
-//! Invariants: every byte in use is covered by a checksum; a reader takes untrusted bytes and never panics; the
-//! checksum of a frame header covers the random key of the log, so bytes that a client sends never look like a
-//! frame.
+//! Invariants: every byte in use is covered by a checksum; a reader takes untrusted bytes and never panics;
+//! the checksum of a frame header covers the random key of the log, so bytes that a client sends never look
+//! like a frame.
 //! Not here: files, group commit (`wal`), applying samples (`head`). Layout: `docs/head/wal.md`.
 
 mod control;
@@ -16,6 +16,7 @@ use chronolith_base::crc::{Crc32c, crc32c};
 use chronolith_base::{ByteReader, DecodeError};
 
 pub use control::{CONTROL_BYTES, CONTROL_FILE, ControlRecord, LostFrames, SLOT_COUNT};
+pub(super) use payload::text;
 pub use payload::{DeletesRef, SeriesRecord, SeriesRef, encode_deletes, encode_series};
 pub use samples::Samples;
 pub use scan::{Damage, FrameRef, Scan, scan_recycled, scan_segment, scan_segment_from};
@@ -45,11 +46,11 @@ pub const KIND_OLD_HISTOGRAMS: u8 = 3;
 pub const KIND_OLD_STARTS: u8 = 4;
 /// Frame kind: samples of one stripe, of every kind of value.
 pub const KIND_SAMPLES: u8 = 5;
-/// Frame kind: samples of series of one stripe that were deleted.
+/// Frame kind: deletions of samples of one stripe.
 pub const KIND_DELETES: u8 = 8;
-/// Codec: payload as it is. The only one of version 1.
+/// Codec of an uncompressed payload; no other is defined.
 pub const CODEC_NONE: u8 = 0;
-/// Stripe byte of frames that belong to none.
+/// Stripe byte of frames that belong to no stripe.
 pub const STRIPE_NONE: u8 = 0xff;
 
 /// Returns true if frames of `kind` decode to [`Samples`].
@@ -63,15 +64,15 @@ pub fn is_samples(kind: u8) -> bool {
 pub struct SegmentHeader {
     /// Number of the segment, as in its file name.
     pub segment: u32,
-    /// Random key of the log: mixed into frame checksums and raw-key hashes.
+    /// Random key of the WAL: part of frame checksums and of hashes of wire keys.
     pub key: u128,
-    /// Frames with this sequence or a lower one are left from an earlier use of the file; 0 in a file that was
-    /// never used before.
+    /// Frames with this sequence or a lower one are left from an earlier use of the file; 0 in a file without
+    /// one.
     pub stale_sequence: u64,
 }
 
 impl SegmentHeader {
-    /// The header's bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut out = [0u8; SEGMENT_HEADER_BYTES];
@@ -141,13 +142,13 @@ fn crc_at(bytes: &[u8], at: usize) -> Option<u32> {
 pub struct FrameHeader {
     /// Bytes of the payload.
     pub payload_len: u32,
-    /// What the payload is.
+    /// Kind of the payload: `KIND_*`.
     pub kind: u8,
     /// Stripe of the samples, or [`STRIPE_NONE`].
     pub stripe: u8,
-    /// How the payload is packed.
+    /// Compression of the payload: [`CODEC_NONE`].
     pub codec: u8,
-    /// Ascends by one from frame to frame over all segments.
+    /// Increases by one from frame to frame over all segments.
     pub sequence: u64,
     /// CRC-32C of the payload.
     pub payload_crc: u32,
@@ -179,7 +180,7 @@ impl FrameHeader {
         out.resize(out.len().next_multiple_of(FRAME_ALIGN_BYTES), 0);
     }
 
-    /// Reads a header; `None` if its checksum does not fit or its length is impossible.
+    /// Reads a header; `None` if its checksum does not match or its length is above the limit.
     #[must_use]
     pub fn decode(bytes: &[u8], key: u128) -> Option<FrameHeader> {
         let head: &[u8; FRAME_HEADER_BYTES] = bytes.first_chunk()?;

@@ -10,6 +10,10 @@ use chronolith_format::head::slice::{self, SliceHeader};
 use crate::options::{HeadError, wal_dir};
 use crate::series::sealed::sealed_dir;
 
+/// Empty file in the directory of the WAL. Programs that know WAL versions 1 and 2 only refuse to start where
+/// a file is named `checkpoint.*`; without it they would skip frames that they do not know.
+const VERSION_FILE: &str = "checkpoint.wal-version-3";
+
 /// Files of the checkpoint, in the directory of the WAL.
 pub(super) struct CheckpointFiles {
     pub(super) dir: PathBuf,
@@ -39,12 +43,20 @@ impl CheckpointFiles {
         for entry in disk.list(&dir).map_err(HeadError::io(&dir))? {
             files.take_entry(disk, &entry.name)?;
         }
+        let version_file = dir.join(VERSION_FILE);
+        if !disk.exists(&version_file) {
+            disk.create(&version_file).map_err(HeadError::io(&version_file))?;
+            disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
+        }
         Ok(files)
     }
 
     fn take_entry(&mut self, disk: &dyn Disk, name: &str) -> Result<(), HeadError> {
         let path = self.dir.join(name);
         let number = |suffix: &str| name.strip_suffix(suffix).and_then(|n| n.parse::<u64>().ok());
+        if name == VERSION_FILE {
+            return Ok(());
+        }
         if name.ends_with(".tmp") {
             disk.remove_file(&path).map_err(HeadError::io(&path))?;
         } else if name.starts_with("checkpoint.") {

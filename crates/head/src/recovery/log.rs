@@ -63,7 +63,8 @@ struct Shared<'a> {
     pub(super) unknown_end: AtomicU32,
     notes: Mutex<Vec<String>>,
     failure: Mutex<Option<HeadError>>,
-    /// Sequence of the last frame that each worker has seen, or from which on frames are needed; 0 if unknown.
+    /// Sequence of the last frame that each worker has seen, or from which on frames are needed; 0 if
+    /// unknown.
     worker_sequences: Vec<AtomicU64>,
 }
 
@@ -441,8 +442,9 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
                 applied_count += 1;
             }
             if let Some(&start_ms) = samples.start_times.get(idx)
-                // A series without start timestamps needs none that is unknown. Only frames of start timestamps
-                // alone, which come before the samples, must record which of the samples have none.
+                // A series without start timestamps needs none that is unknown. Only frames of start
+                // timestamps alone, which come before the samples, must record which of the samples have
+                // none.
                 && (start_ms != 0 || bits.is_none() || stripe.starts_of(canonical).is_some())
             {
                 stripe.set_start(canonical, time, start_ms);

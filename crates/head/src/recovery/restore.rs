@@ -1,7 +1,7 @@
 //! Restores one series from its entry in a checkpoint slice, and discards a series that was restored.
 //!
-//! Invariant: a part that is not usable (a chunk outside of its file or window, bytes that do not decode) is left
-//! out and counted; the other parts are restored.
+//! Invariant: a part that is not usable (a chunk outside of its file or window, bytes that do not decode) is
+//! left out and counted; the other parts are restored.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;

@@ -158,8 +158,7 @@ impl Target<'_, '_> {
     }
 }
 
-/// Counts a float by its outcome and adds it to the next WAL frame if it is stored, or a duplicate and
-/// `relogs` is set.
+/// Counts a float by its outcome and adds it to the next WAL frame if it is logged.
 pub(super) fn record_outcome(
     job: &mut AppendJob<'_>,
     scratch: &mut AppendScratch,
@@ -167,25 +166,19 @@ pub(super) fn record_outcome(
     sample: BatchSample,
     relogs: bool,
 ) {
-    if count_appended(job, outcome, sample, relogs) == Logged::Yes {
+    if count_appended(job, outcome, sample, relogs) {
         scratch.pending.push(sample.id, sample.time, job.batch.values[sample.at()].to_bits());
     }
 }
 
-/// Returned by [`count_appended`]: whether a sample goes to the WAL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Logged {
-    Yes,
-    No,
-}
-
-/// Counts a sample by its outcome.
+/// Counts a sample by its outcome. Returns true if it is logged: it is stored, or a duplicate and `relogs` is
+/// set.
 pub(super) fn count_appended(
     job: &mut AppendJob<'_>,
     outcome: AppendOutcome,
     sample: BatchSample,
     relogs: bool,
-) -> Logged {
+) -> bool {
     let time = sample.time;
     let is_logged = match outcome {
         AppendOutcome::InOrder | AppendOutcome::OutOfOrder | AppendOutcome::Replaced => {
@@ -200,14 +193,14 @@ pub(super) fn count_appended(
         }
         AppendOutcome::DuplicateTimestamp => {
             reject_sample(job, Reject::DuplicateTimestamp, sample.series_idx, time);
-            return Logged::No;
+            return false;
         }
         AppendOutcome::NotNewest | AppendOutcome::SeriesGone => {
             unreachable!("the stripe is locked and the series is in it")
         }
     };
     job.outcome.accepted_count += 1;
-    if is_logged { Logged::Yes } else { Logged::No }
+    is_logged
 }
 
 #[cold]

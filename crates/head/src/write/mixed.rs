@@ -1,14 +1,14 @@
 //! Appends series of a batch that bring native histograms, possibly mixed with floats, or that have start
 //! timestamps.
 //!
-//! Invariant: a start timestampstamp changes only with a sample that is stored, or with a duplicate under last-wins;
-//! both are in one WAL frame.
+//! Invariant: a start timestampstamp changes only with a sample that is stored, or with a duplicate under
+//! last-wins; both are in one WAL frame.
 
 use std::ops::Range;
 
 use chronolith_model::{DuplicatePolicy, Reject, WriteBatch};
 
-use super::job::{AppendJob, AppendScratch, BatchSample, Logged, Target, count_appended, reject_sample};
+use super::job::{AppendJob, AppendScratch, BatchSample, Target, count_appended, reject_sample};
 use super::slices::yield_stripe;
 use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{START_RUNS_MAX, Stripe};
@@ -53,7 +53,7 @@ pub(super) fn append_mixed(
             Some(histogram) => stripe.append_histogram_unmerged(&mut job.cx, id, time, histogram),
             None => stripe.append_unmerged(&mut job.cx, id, time, bits),
         };
-        let mut is_logged = count_appended(job, outcome, sample, target.relogs) == Logged::Yes;
+        let mut is_logged = count_appended(job, outcome, sample, target.relogs);
         let start = if has_starts { new_start(job, target, sample, outcome) } else { None };
         if let Some(start_ms) = start {
             target.stripe.set_start(id, time, start_ms);
@@ -109,7 +109,8 @@ fn start_of(batch: &WriteBatch, at: usize) -> i64 {
     batch.start_times.get(at).copied().unwrap_or(0)
 }
 
-/// Rejects a sample with a new start timestamp if the series has no room for one; returns true if it was rejected.
+/// Rejects a sample with a new start timestamp if the series has no room for one; returns true if it was
+/// rejected.
 fn refuse_start(job: &mut AppendJob<'_>, target: &Target<'_, '_>, sample: BatchSample) -> bool {
     let Some(starts) = target.stripe.starts_of(sample.id) else { return false };
     let time = sample.time;

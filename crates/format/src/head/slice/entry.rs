@@ -7,7 +7,7 @@ use chronolith_base::{ByteReader, DecodeError};
 
 use super::{KIND_OLD_SERIES, old_entry};
 use crate::chunk::xor::{ENCODING_XOR, STATE_BYTES, XorState};
-use crate::head::wal::{KIND_SAMPLES, Samples};
+use crate::head::wal::{KIND_SAMPLES, Samples, text};
 
 const HAS_OPEN: u8 = 1;
 const HAS_LAST: u8 = 2;
@@ -15,9 +15,6 @@ const HAS_OOO: u8 = 4;
 const HAS_SEALED: u8 = 8;
 const HAS_STARTS: u8 = 16;
 const FLAGS_KNOWN: u8 = HAS_OPEN | HAS_LAST | HAS_OOO | HAS_SEALED | HAS_STARTS;
-
-/// Encoded length of a [`SealedEntry`].
-const SEALED_BYTES: usize = 28;
 
 /// When the first sample of a window was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,14 +52,7 @@ pub fn decode_tenants(payload: &[u8]) -> Result<Vec<(&str, Vec<WindowEntry>)>, D
     let count = reader.length("tenant count")?;
     let mut tenants = Vec::with_capacity(count);
     for _ in 0..count {
-        let len = reader.length("tenant")?;
-        let offset = reader.offset();
-        let name = std::str::from_utf8(reader.bytes("tenant", len)?).map_err(|e| DecodeError::Invalid {
-            what: "tenant",
-            offset,
-            expected: "UTF-8",
-            found: e.valid_up_to() as u64,
-        })?;
+        let name = text(&mut reader, "tenant")?;
         let window_count = reader.length("window count")?;
         let mut windows = Vec::with_capacity(window_count);
         for _ in 0..window_count {
@@ -97,37 +87,39 @@ pub struct SealedEntry {
 
 impl SealedEntry {
     fn put(&self, out: &mut Vec<u8>) {
-        let mut bytes = [0; SEALED_BYTES];
-        bytes[..8].copy_from_slice(&self.min_time.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.file.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.offset.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.span_ms.to_le_bytes());
-        bytes[20..24].copy_from_slice(&self.len.to_le_bytes());
-        bytes[24..26].copy_from_slice(&self.count.to_le_bytes());
-        bytes[26] = self.encoding;
-        out.extend_from_slice(&bytes);
+        out.extend_from_slice(&self.min_time.to_le_bytes());
+        for number in [self.file, self.offset, self.span_ms, self.len] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.count.to_le_bytes());
+        out.extend_from_slice(&[self.encoding, 0]);
     }
 
-    fn get(reader: &mut ByteReader<'_>) -> Result<SealedEntry, DecodeError> {
-        let mut reader = ByteReader::new(reader.bytes("sealed chunk", SEALED_BYTES)?);
-        Ok(SealedEntry {
-            min_time: reader.le_u64("sealed first time")?.cast_signed(),
-            file: reader.le_u32("sealed file")?,
-            offset: reader.le_u32("sealed offset")?,
-            span_ms: reader.le_u32("sealed span")?,
-            len: reader.le_u32("sealed length")?,
-            count: reader.le_u16("sealed samples")?,
-            encoding: reader.u8("sealed encoding")?,
-        })
-    }
-
-    /// Appends the chunks of a list with its count to `out`.
+    /// Appends the chunks of a list to `out`. Those of floats in version 1 have a length of 16 bits and no
+    /// encoding.
     pub(super) fn get_list(
         reader: &mut ByteReader<'_>,
+        is_old_float: bool,
         out: &mut Vec<SealedEntry>,
     ) -> Result<(), DecodeError> {
         for _ in 0..reader.length("sealed chunks")? {
-            out.push(SealedEntry::get(reader)?);
+            let mut chunk = SealedEntry {
+                min_time: reader.le_u64("sealed first time")?.cast_signed(),
+                file: reader.le_u32("sealed file")?,
+                offset: reader.le_u32("sealed offset")?,
+                span_ms: reader.le_u32("sealed span")?,
+                len: match is_old_float {
+                    true => u32::from(reader.le_u16("sealed length")?),
+                    false => reader.le_u32("sealed length")?,
+                },
+                count: reader.le_u16("sealed samples")?,
+                encoding: ENCODING_XOR,
+            };
+            if !is_old_float {
+                chunk.encoding = reader.u8("sealed encoding")?;
+                reader.u8("sealed reserved")?;
+            }
+            out.push(chunk);
         }
         Ok(())
     }
@@ -181,7 +173,8 @@ pub enum OooPayload<'a> {
     None,
     /// Payload of a WAL frame of [`KIND_SAMPLES`].
     Samples(&'a [u8]),
-    /// Entry of version 1: floats as an XOR chunk, and the payload of a WAL frame of histograms; either may be empty.
+    /// Entry of version 1: floats as an XOR chunk, and the payload of a WAL frame of histograms; either may
+    /// be empty.
     Old(&'a [u8], &'a [u8]),
 }
 
@@ -319,7 +312,7 @@ fn get<'a>(entry: &mut SeriesEntry<'a>, reader: &mut ByteReader<'a>) -> Result<(
         entry.ooo = OooPayload::Samples(get_part(reader, "out-of-order samples")?);
     }
     if flags & HAS_SEALED != 0 {
-        SealedEntry::get_list(reader, &mut entry.sealed)?;
+        SealedEntry::get_list(reader, false, &mut entry.sealed)?;
     }
     if flags & HAS_STARTS != 0 {
         entry.starts = get_part(reader, "start timestamps")?;

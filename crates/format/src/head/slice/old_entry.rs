@@ -6,7 +6,7 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
 use super::entry::{OooPayload, OpenChunk, SealedEntry, SeriesEntry, get_last, get_part};
-use crate::chunk::xor::{self, ENCODING_XOR};
+use crate::chunk::xor;
 use crate::head::wal::{KIND_OLD_HISTOGRAMS, Samples};
 
 const HAS_OPEN: u8 = 1;
@@ -36,9 +36,7 @@ pub(super) fn get<'a>(entry: &mut SeriesEntry<'a>, reader: &mut ByteReader<'a>) 
         floats = get_part(reader, "late samples")?;
     }
     if flags & HAS_SEALED != 0 {
-        for _ in 0..reader.length("sealed count")? {
-            entry.sealed.push(get_sealed(reader)?);
-        }
+        SealedEntry::get_list(reader, true, &mut entry.sealed)?;
     }
     if flags & HAS_EXTENSION != 0 {
         histograms = get_extension(entry, get_part(reader, "entry extension")?)?;
@@ -47,18 +45,6 @@ pub(super) fn get<'a>(entry: &mut SeriesEntry<'a>, reader: &mut ByteReader<'a>) 
         entry.ooo = OooPayload::Old(floats, histograms);
     }
     Ok(())
-}
-
-fn get_sealed(reader: &mut ByteReader<'_>) -> Result<SealedEntry, DecodeError> {
-    Ok(SealedEntry {
-        min_time: reader.le_u64("sealed first time")?.cast_signed(),
-        file: reader.le_u32("sealed file")?,
-        offset: reader.le_u32("sealed offset")?,
-        span_ms: reader.le_u32("sealed span")?,
-        len: u32::from(reader.le_u16("sealed length")?),
-        count: reader.le_u16("sealed samples")?,
-        encoding: ENCODING_XOR,
-    })
 }
 
 /// Reads an extension; returns the out-of-order histograms in it.
@@ -77,7 +63,7 @@ fn get_extension<'a>(entry: &mut SeriesEntry<'a>, bytes: &'a [u8]) -> Result<&'a
         ooo = get_part(&mut reader, "late histograms")?;
     }
     if flags & EXTENSION_HAS_SEALED != 0 {
-        SealedEntry::get_list(&mut reader, &mut entry.sealed)?;
+        SealedEntry::get_list(&mut reader, false, &mut entry.sealed)?;
     }
     if flags & EXTENSION_HAS_STARTS != 0 {
         entry.starts = get_part(&mut reader, "start times")?;

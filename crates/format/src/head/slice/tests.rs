@@ -1,4 +1,5 @@
-//! Entries and slices round-trip; a slice is valid only as a whole; the golden files of each version read as ever.
+//! Entries and slices round-trip; a slice is valid only as a whole; the golden files of each version read as
+//! ever.
 
 use super::*;
 use crate::chunk::xor::XorState;
@@ -234,7 +235,8 @@ fn the_golden_files_of_version_1_read_as_ever() {
     assert_eq!(found.into_iter().map(|(entry, _)| entry).collect::<Vec<_>>(), want);
 
     let found = old_entries(include_bytes!("../../../testdata/slice/version-1-kinds.slice"));
-    // Open chunks, sealed chunks and those of histograms among them, out-of-order samples and histograms among them.
+    // Open chunks, sealed chunks and those of histograms among them, out-of-order samples and histograms
+    // among them.
     let parts = found.iter().map(|(entry, samples)| {
         let of_histograms = |chunk: &&SealedEntry| chunk.encoding != 1;
         let starts = !entry.starts.is_empty();

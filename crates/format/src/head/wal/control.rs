@@ -1,18 +1,18 @@
-//! The control file of the log: which frames and segments must be there. Without it a log that has lost its
-//! end looks like one that was never longer.
+//! Control file of the WAL: which frames and segments must exist. Without it a WAL that has lost its end
+//! looks like one that was never longer.
 //!
-//! Holds: a slot is used only if its checksum fits; of several good ones the one with the highest generation
-//! counts.
-//! Not here: when slots are written and synced (`head`). Layout: `docs/head/wal.md`.
+//! Invariant: a slot is valid only if its checksum matches; the valid slot with the highest generation is the
+//! current one.
+//! Not here: when slots are written and synced (`wal`). Layout: `docs/head/wal.md`.
 
 use chronolith_base::ByteReader;
 use chronolith_base::crc::crc32c;
 
-/// Name of the file in the log's directory.
+/// Name of the file in the directory of the WAL.
 pub const CONTROL_FILE: &str = "control";
-/// Slots of the file.
+/// Number of slots.
 pub const SLOT_COUNT: usize = 3;
-/// Slots lie in sectors of their own, so that a torn write leaves the others alone.
+/// Each slot has a sector of its own, so that a torn write does not damage the others.
 const SLOT_STRIDE: usize = 512;
 /// Bytes of the file.
 pub const CONTROL_BYTES: usize = SLOT_COUNT * SLOT_STRIDE;
@@ -21,34 +21,34 @@ const MAGIC: [u8; 4] = *b"CLWC";
 const VERSION: u16 = 1;
 const FLAG_CLOSED: u16 = 1;
 
-/// What must be there of the log.
+/// Frames and segments that must exist.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ControlRecord {
-    /// Random key of the log.
+    /// Random key of the WAL.
     pub key: u128,
     /// Ascends from record to record.
     pub generation: u64,
-    /// Frames up to this one are not needed any more: their segments may be gone.
+    /// Frames up to this one are not needed: their segments may be removed.
     pub start_sequence: u64,
     /// Frames up to this one are durable.
     pub sequence: u64,
     /// The newest segment that exists; 0 if there is none.
     pub last_segment: u32,
-    /// Whether the log was closed in order and has not been opened since.
+    /// Set if the WAL was closed by a clean stop and has not been opened since.
     pub is_closed: bool,
 }
 
-/// Frames that were durable and are not there.
+/// Frames that were durable and are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostFrames {
-    /// The first one.
+    /// First missing frame.
     pub first: u64,
-    /// The last one that is known to have been there.
+    /// Last frame that is known to have existed.
     pub last: u64,
 }
 
 impl ControlRecord {
-    /// The record's bytes and where in the file they go.
+    /// Returns the offset of slot `slot` and the bytes to write there.
     #[must_use]
     pub fn encode(&self, slot: usize) -> (u64, [u8; RECORD_BYTES]) {
         let mut out = [0u8; RECORD_BYTES];
@@ -66,7 +66,7 @@ impl ControlRecord {
         ((slot % SLOT_COUNT * SLOT_STRIDE) as u64, out)
     }
 
-    /// The newest good record of a control file; `None` if there is none.
+    /// Returns the current record of a control file; `None` if no slot is valid.
     #[must_use]
     pub fn newest(file: &[u8]) -> Option<ControlRecord> {
         let slots = (0..SLOT_COUNT).filter_map(|slot| ControlRecord::decode(file.get(slot * SLOT_STRIDE..)?));
@@ -95,14 +95,16 @@ impl ControlRecord {
         })
     }
 
-    /// Frames that are missing at the start of the log, whose first frame is `first_found` (0: it has no frames).
+    /// Returns the frames that are missing at the start of a WAL whose first frame is `first_found` (0: no
+    /// frames).
     #[must_use]
     pub fn lost_before(&self, first_found: u64) -> Option<LostFrames> {
         let (first, last) = (self.start_sequence.saturating_add(1), first_found.saturating_sub(1));
         (first_found > 0 && first <= last).then_some(LostFrames { first, last })
     }
 
-    /// Frames that are missing at the end of the log, whose last frame is `last_found` (0: it has no frames).
+    /// Returns the frames that are missing at the end of a WAL whose last frame is `last_found` (0: no
+    /// frames).
     #[must_use]
     pub fn lost_behind(&self, last_found: u64) -> Option<LostFrames> {
         let first = last_found.max(self.start_sequence).saturating_add(1);

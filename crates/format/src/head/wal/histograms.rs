@@ -1,7 +1,8 @@
 //! Encoding of one native histogram within a WAL frame.
 //!
-//! Invariants: the round trip is exact to the bit, reset hints and empty spans included; a decoded histogram has
-//! spans that match its counts, a schema that chunks can store, and is within the limits of `model::histogram`.
+//! Invariants: the round trip is exact to the bit, reset hints and empty spans included; a decoded histogram
+//! has spans that match its counts, a schema that chunks can store, and is within the limits of
+//! `model::histogram`.
 //! Not here: the other columns of a frame (`samples`), plausibility of counts (`model::histogram`), chunks
 //! (`chunk::histogram`).
 

@@ -1,5 +1,5 @@
-//! Frames of samples of WAL versions 1 and 2: floats, native histograms and start timestamps, each in frames of
-//! their own.
+//! Frames of samples of WAL versions 1 and 2: floats, native histograms and start timestamps, each in frames
+//! of their own.
 //!
 //! Invariant: they decode to the columns of [`Samples`], accepted under last-wins: a later frame that sets a
 //! timestamp again replaces the value.
@@ -9,8 +9,8 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::DuplicatePolicy;
 
 use super::histograms::HistogramDecoder;
-use super::payload::next_id;
-use super::samples::{Samples, expect_end};
+use super::payload::{expect_end, next_id};
+use super::samples::Samples;
 use super::{KIND_OLD_FLOATS, KIND_OLD_HISTOGRAMS, KIND_OLD_STARTS};
 
 /// Reads a payload of `kind` into empty columns.
@@ -50,7 +50,7 @@ fn decode_floats(samples: &mut Samples, reader: &mut ByteReader<'_>) -> Result<(
         }
     }
     samples.get_values(reader, count)?;
-    expect_end(reader)
+    expect_end(reader, "samples")
 }
 
 fn decode_histograms(samples: &mut Samples, reader: &mut ByteReader<'_>) -> Result<(), DecodeError> {
@@ -77,5 +77,5 @@ fn decode_starts(samples: &mut Samples, reader: &mut ByteReader<'_>) -> Result<(
         samples.times.push(time);
         samples.start_times.push(start_ms);
     }
-    expect_end(reader)
+    expect_end(reader, "samples")
 }

@@ -6,7 +6,7 @@ use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::TimeRange;
 
-/// Starts a series payload: everything that its series share.
+/// Replaces `out` by the start of a payload of series records: tenant and protocol, which its series share.
 pub fn encode_series(tenant: &str, protocol: u8, out: &mut Vec<u8>) {
     out.clear();
     put_uvarint(out, tenant.len() as u64);
@@ -14,12 +14,12 @@ pub fn encode_series(tenant: &str, protocol: u8, out: &mut Vec<u8>) {
     out.push(protocol);
 }
 
-/// One series definition within a series payload.
+/// One series within a payload of series records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesRecord {
-    /// Number of the series.
+    /// Series id.
     pub id: u32,
-    /// Keyed hash of the raw bytes that named it.
+    /// Keyed hash of its wire key.
     pub raw_hash: u128,
 }
 
@@ -36,7 +36,7 @@ impl SeriesRecord {
     }
 }
 
-/// A decoded series payload: the shared part, then series one by one.
+/// Reader of a payload of series records: the shared part, then one series after another.
 pub struct SeriesRef<'a> {
     /// Tenant name as stored; the caller validates it.
     pub tenant: &'a str,
@@ -57,7 +57,7 @@ impl<'a> SeriesRef<'a> {
         Ok(SeriesRef { tenant, protocol, reader })
     }
 
-    /// The next series; its pairs replace those in `pairs`. `None` at the end.
+    /// Returns the next series, `None` at the end; `pairs` is replaced by its labels.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -76,7 +76,11 @@ impl<'a> SeriesRef<'a> {
     }
 }
 
-fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a str, DecodeError> {
+/// Reads a length and as many bytes of UTF-8.
+pub(in crate::head) fn text<'a>(
+    reader: &mut ByteReader<'a>,
+    what: &'static str,
+) -> Result<&'a str, DecodeError> {
     let len = reader.length(what)?;
     let offset = reader.offset();
     let bytes = reader.bytes(what, len)?;
@@ -88,7 +92,7 @@ fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a str, 
     })
 }
 
-/// Writes a deletion over `out`: the samples in `range` of the series `ids`.
+/// Replaces `out` by a deletion of the samples in `range` of the series `ids`.
 ///
 /// # Panics
 /// If `ids` is empty.
@@ -104,7 +108,7 @@ pub fn encode_deletes(range: TimeRange, ids: &[u32], out: &mut Vec<u8>) {
 /// A decoded deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletesRef {
-    /// Times whose samples are gone; `start <= end`.
+    /// Times whose samples are deleted; `start <= end`.
     pub range: TimeRange,
     /// Series ids.
     pub ids: Vec<u32>,
@@ -132,11 +136,8 @@ impl DeletesRef {
             id = next_id(&mut reader, id)?;
             ids.push(id);
         }
-        if reader.is_empty() {
-            return Ok(DeletesRef { range: TimeRange { start, end }, ids });
-        }
-        let (offset, found) = (reader.offset(), reader.remaining() as u64);
-        Err(DecodeError::Invalid { what: "deletion", offset, expected: "the end of the payload", found })
+        expect_end(&reader, "deletion")?;
+        Ok(DeletesRef { range: TimeRange { start, end }, ids })
     }
 }
 
@@ -160,4 +161,13 @@ pub(super) fn next_id(reader: &mut ByteReader<'_>, before: u32) -> Result<u32, D
         expected: "32 bits",
         found,
     })
+}
+
+/// Fails if bytes are left after an item.
+pub(super) fn expect_end(reader: &ByteReader<'_>, what: &'static str) -> Result<(), DecodeError> {
+    if reader.is_empty() {
+        return Ok(());
+    }
+    let (offset, found) = (reader.offset(), reader.remaining() as u64);
+    Err(DecodeError::Invalid { what, offset, expected: "the end of the payload", found })
 }

@@ -1,9 +1,10 @@
-//! Payload of WAL frames with samples of one stripe, floats and native histograms with their start timestamps;
-//! checkpoint slices hold out-of-order samples the same way.
+//! Payload of WAL frames with samples of one stripe, floats and native histograms with their start
+//! timestamps; checkpoint slices hold out-of-order samples the same way.
 //!
-//! Invariants: samples come back in the order in which they were appended, to the bit; an encoded payload is at
-//! most [`FRAME_PAYLOAD_BYTES_MAX`] long.
-//! Not here: one histogram (`histograms`), payloads of earlier versions (`old_samples`). Layout: `docs/head/wal.md`.
+//! Invariants: samples come back in the order in which they were appended, to the bit; an encoded payload is
+//! at most [`FRAME_PAYLOAD_BYTES_MAX`] long.
+//! Not here: one histogram (`histograms`), payloads of earlier versions (`old_samples`). Layout:
+//! `docs/head/wal.md`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{DuplicatePolicy, Histogram};
 
 use super::histograms::{HistogramDecoder, HistogramEncoder, encoded_len_max};
-use super::payload::{next_id, put_ids};
+use super::payload::{expect_end, next_id, put_ids};
 use super::{FRAME_PAYLOAD_BYTES_MAX, KIND_SAMPLES, old_samples};
 
 /// Times follow as differences to the base; otherwise all of them are the base.
@@ -51,8 +52,8 @@ pub struct Samples {
     pub ids: Vec<u32>,
     /// Milliseconds.
     pub times: Vec<i64>,
-    /// Bits of the floats, one word per sample; the word of a histogram has no meaning. Empty if the frame is of an
-    /// earlier version and holds nothing but start timestamps.
+    /// Bits of the floats, one word per sample; the word of a histogram has no meaning. Empty if the frame is
+    /// of an earlier version and holds nothing but start timestamps.
     pub values: Vec<u64>,
     /// Index of the sample, ascending, and its histogram.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
@@ -98,7 +99,8 @@ impl Samples {
             + size_of::<(u32, Arc<Histogram>)>() * self.histograms.capacity()
     }
 
-    /// Calls `emit` with one payload after another until all samples are encoded; `payload` is scratch memory.
+    /// Calls `emit` with one payload after another until all samples are encoded; `payload` is scratch
+    /// memory.
     ///
     /// # Panics
     /// If the columns differ in length.
@@ -136,8 +138,8 @@ impl Samples {
         let (ids, times) = (&self.ids[range.clone()], &self.times[range.clone()]);
         let values = &self.values[range.clone()];
         let histograms = self.histograms_in(range.clone());
-        // Most samples of a frame are of one scrape, and out-of-order ones are earlier: only these need more than a
-        // byte for their time.
+        // Most samples of a frame are of one scrape, and out-of-order ones are earlier: only these need more
+        // than a byte for their time.
         let base = times.iter().copied().fold(times[0], i64::max);
         let flag = |is_set, bit| if is_set { bit } else { 0 };
         let flags = flag(times.iter().any(|&time| time != base), HAS_TIMES)
@@ -207,7 +209,7 @@ impl Samples {
         if is_set(HAS_STARTS) {
             self.get_starts(&mut reader, count, base)?;
         }
-        expect_end(&reader)
+        expect_end(&reader, "samples")
     }
 
     pub(super) fn get_ids(
@@ -293,14 +295,6 @@ impl Samples {
     }
 }
 
-pub(super) fn expect_end(reader: &ByteReader<'_>) -> Result<(), DecodeError> {
-    if reader.is_empty() {
-        return Ok(());
-    }
-    let (what, offset, found) = ("samples", reader.offset(), reader.remaining() as u64);
-    Err(DecodeError::Invalid { what, offset, expected: "the end of the payload", found })
-}
-
 fn put_times(times: &[i64], base: i64, out: &mut Vec<u8>) {
     out.reserve(2 * times.len());
     for &time in times {
@@ -336,8 +330,8 @@ fn put_mixed(first: usize, values: &[u64], histograms: &[(u32, Arc<Histogram>)],
     }
 }
 
-/// Appends start timestamps as runs of equal ones: twice the length, plus one if it is known, and then the difference
-/// to the known one before, the first to `base`.
+/// Appends start timestamps as runs of equal ones: twice the length, plus one if it is known, and then the
+/// difference to the known one before, the first to `base`.
 fn put_starts(mut starts: impl Iterator<Item = i64>, base: i64, out: &mut Vec<u8>) {
     let mut before = base;
     let mut next = starts.next();

@@ -1,9 +1,10 @@
-//! Finds the frames of a segment and names what is damaged.
+//! Scans a segment for valid frames and reports damaged ranges.
 //!
-//! A frame counts only if both its checksums fit and its sequence is larger than the last one's; in a
-//! recycled file also larger than all of the file's earlier use. Behind a damaged place the scan goes on at
-//! the next aligned offset where such a frame stands: the header checksum covers the log's key, so neither
-//! stale bytes of another log nor bytes chosen by a client pass for one.
+//! Invariant: a frame is valid only if both its checksums match and its sequence is above that of the frame
+//! before; in a recycled file also above all sequences of the earlier use. After damage the scan continues at
+//! the next aligned offset with a valid frame: the header checksum covers the key of the WAL, so neither
+//! stale bytes of another WAL nor bytes chosen by a client pass for one.
+//! Not here: payloads (`samples`, `payload`), reading files block by block (`wal`).
 
 use std::ops::Range;
 
@@ -11,38 +12,38 @@ use chronolith_base::crc::crc32c;
 
 use super::{FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 
-/// A frame whose checksums fit.
+/// A frame whose checksums match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameRef {
-    /// Its header.
+    /// Header.
     pub header: FrameHeader,
-    /// Where its payload lies in the segment.
+    /// Range of the payload in the segment.
     pub payload: Range<usize>,
 }
 
-/// Bytes that belong to no good frame.
+/// Bytes that belong to no valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
-    /// Where they start in the segment.
+    /// Start in the segment.
     pub offset: usize,
-    /// How many; up to the next good frame or the end of what is written.
+    /// Bytes up to the next valid frame or the end of the written part.
     pub len: usize,
-    /// Whether a good frame follows. If not, this is the torn end of the log (or of the segment).
+    /// Set if a valid frame follows; otherwise this is the torn end of the WAL (or of the segment).
     pub followed: bool,
 }
 
-/// What a segment holds.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Good frames, sequences ascending.
+    /// Valid frames, sequences ascending.
     pub frames: Vec<FrameRef>,
-    /// Damaged places, ascending.
+    /// Damaged ranges, ascending.
     pub damage: Vec<Damage>,
-    /// Where the last good frame ends: the segment can be cut here.
+    /// End of the last valid frame: the segment can be truncated here.
     pub end: usize,
 }
 
-/// Scans the segment `bytes` behind its header.
+/// Scans the segment `bytes` after its header.
 #[must_use]
 pub fn scan_segment(bytes: &[u8], header: &SegmentHeader) -> Scan {
     let stale = header.stale_sequence;
@@ -58,9 +59,9 @@ pub fn scan_segment_from(bytes: &[u8], key: u128, at: usize, sequence: u64) -> S
 /// As [`scan_segment_from`], for a segment in whose file frames up to `stale_sequence` are left from an
 /// earlier use.
 ///
-/// Behind the last good frame of a recycled file lie frames of its earlier use, the first of them cut off
-/// anywhere: bytes alone do not tell that from a torn frame, so nothing there is named damage. That frames
-/// are missing shows in their count (`ControlRecord`, and the first frame of the next segment).
+/// After the last valid frame of a recycled file lie frames of its earlier use, the first of them overwritten
+/// in part: bytes alone do not distinguish that from a torn frame, so nothing there is reported as damage.
+/// Missing frames show in the sequences (`ControlRecord`, and the first frame of the next segment).
 #[must_use]
 pub fn scan_recycled(bytes: &[u8], key: u128, mut at: usize, mut sequence: u64, stale_sequence: u64) -> Scan {
     let mut scan = Scan { end: at, ..Scan::default() };
@@ -96,7 +97,7 @@ pub fn scan_recycled(bytes: &[u8], key: u128, mut at: usize, mut sequence: u64, 
     scan
 }
 
-/// The frame at `at` if both checksums fit.
+/// Returns the frame at `at` if both checksums match.
 fn frame_at(bytes: &[u8], at: usize, key: u128) -> Option<FrameRef> {
     let header = FrameHeader::decode(bytes.get(at..)?, key)?;
     let start = at + FRAME_HEADER_BYTES;
@@ -104,8 +105,8 @@ fn frame_at(bytes: &[u8], at: usize, key: u128) -> Option<FrameRef> {
     (crc32c(bytes.get(payload.clone())?) == header.payload_crc).then_some(FrameRef { header, payload })
 }
 
-/// The next frame above `sequence`. Whole frames of an earlier use are stepped over: had a later frame been
-/// written within one, its checksum would not fit.
+/// Returns the offset of the next frame above `sequence`. Whole frames of an earlier use are skipped: a frame
+/// that was written later within one would break its checksum.
 fn next_frame(
     bytes: &[u8],
     range: Range<usize>,

@@ -35,7 +35,8 @@ fn the_segment_header_is_checked_whole() {
     }
 }
 
-/// Earlier programs must stop at segments whose frames they do not know, and this one at those of later programs.
+/// Earlier programs must stop at segments whose frames they do not know, and this one at those of later
+/// programs.
 #[test]
 fn the_segment_header_tells_versions_apart() {
     let header = SegmentHeader { segment: 9, key: KEY, stale_sequence: 1 << 40 };
@@ -182,7 +183,8 @@ fn frames_of_the_earlier_use_of_a_recycled_file_are_never_taken() {
     }
 }
 
-/// Whichever byte is damaged: later frames are found behind it, and nothing of the earlier use takes its place.
+/// Whichever byte is damaged: later frames are found behind it, and nothing of the earlier use takes its
+/// place.
 #[test]
 fn a_recycled_file_damaged_anywhere_gives_no_frame_of_its_earlier_use() {
     let frames: Vec<Vec<u8>> =

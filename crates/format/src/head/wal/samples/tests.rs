@@ -1,5 +1,5 @@
-//! Samples round-trip to the bit; cut and flipped bytes are errors or samples of a valid shape, and never panic. The
-//! golden segments of each version read as ever.
+//! Samples round-trip to the bit; cut and flipped bytes are errors or samples of a valid shape, and never
+//! panic. The golden segments of each version read as ever.
 
 use super::*;
 use crate::head::wal::{
