@@ -246,7 +246,7 @@ fn own_frame(
             }
         }
         kind if wal::is_samples(kind) => {
-            samples.decode(kind, payload)?;
+            wal::decode_samples(kind, payload, samples)?;
             print_samples(samples, view);
         }
         _ => {}

@@ -9,7 +9,7 @@ use std::path::Path;
 use chronolith_base::Disk as _;
 use chronolith_base::crc::crc32c;
 use chronolith_format::head::wal::{
-    FrameHeader, KIND_SAMPLES, Samples, SegmentHeader, is_samples, scan_segment,
+    FrameHeader, KIND_SAMPLES, Samples, SegmentHeader, decode_samples, is_samples, scan_segment,
 };
 use chronolith_head::Head;
 use chronolith_model::{Columns, DuplicatePolicy, MatchOp, Matcher, Selector, TimeRange};
@@ -179,7 +179,7 @@ fn append_frame(test_env: &TestEnv, change: impl FnOnce(&mut Samples)) {
         let scan = scan_segment(bytes, &header);
         let frame = scan.frames.iter().rfind(|frame| is_samples(frame.header.kind)).expect("a frame");
         let mut samples = Samples::default();
-        samples.decode(frame.header.kind, &bytes[frame.payload.clone()]).expect("samples");
+        decode_samples(frame.header.kind, &bytes[frame.payload.clone()], &mut samples).expect("samples");
         change(&mut samples);
         let sequence = scan.frames.last().map_or(0, |frame| frame.header.sequence) + 1;
         let mut out = Vec::new();

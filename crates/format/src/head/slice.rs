@@ -6,14 +6,16 @@
 
 mod entry;
 mod old_entry;
+mod reader;
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 
 pub use entry::{
-    EntryReader, OooPayload, OpenChunk, SealedEntry, SeriesEntry, WindowEntry, decode_tenants, encode_entry,
+    OooPayload, OpenChunk, SealedEntry, SeriesEntry, WindowEntry, decode_tenants, encode_entry,
     encode_tenants,
 };
+pub use reader::{EntryReader, decode_ooo};
 
 use crate::head::wal::FrameHeader;
 

@@ -14,6 +14,7 @@ mod scan;
 
 use chronolith_base::crc::{Crc32c, crc32c};
 use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::DuplicatePolicy;
 
 pub use control::{CONTROL_BYTES, CONTROL_FILE, ControlRecord, LostFrames, SLOT_COUNT};
 pub(super) use payload::text;
@@ -53,10 +54,33 @@ pub const CODEC_NONE: u8 = 0;
 /// Stripe byte of frames that belong to no stripe.
 pub const STRIPE_NONE: u8 = 0xff;
 
-/// Returns true if frames of `kind` decode to [`Samples`].
+/// Returns true if frames of `kind` hold samples ([`decode_samples`]).
 #[must_use]
 pub fn is_samples(kind: u8) -> bool {
     matches!(kind, KIND_SAMPLES | KIND_OLD_FLOATS | KIND_OLD_HISTOGRAMS | KIND_OLD_STARTS)
+}
+
+/// Replaces `out` by the samples of a frame of this version or an earlier one.
+///
+/// # Errors
+/// [`DecodeError`]; the columns are then not usable.
+pub fn decode_samples(kind: u8, payload: &[u8], out: &mut Samples) -> Result<(), DecodeError> {
+    out.clear();
+    let reader = ByteReader::new(payload);
+    if kind == KIND_SAMPLES {
+        return out.decode(reader);
+    }
+    // Of two values at a timestamp the later one replaces the other: only accepted samples are in the WAL.
+    (out.arrival_ms, out.duplicates) = (0, DuplicatePolicy::LastWins);
+    match kind {
+        KIND_OLD_FLOATS => old_samples::decode_floats(out, reader),
+        KIND_OLD_HISTOGRAMS => old_samples::decode_histograms(out, reader),
+        KIND_OLD_STARTS => old_samples::decode_starts(out, reader),
+        _ => {
+            let (what, expected, found) = ("frame kind", "a frame of samples", u64::from(kind));
+            Err(DecodeError::Invalid { what, offset: 0, expected, found })
+        }
+    }
 }
 
 /// Header of a segment.

@@ -13,7 +13,7 @@ use std::thread::ScopedJoinHandle;
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::head::wal::{
-    DeletesRef, FrameRef, KIND_DELETES, KIND_SERIES, Samples, SeriesRef, is_samples,
+    DeletesRef, FrameRef, KIND_DELETES, KIND_SERIES, Samples, SeriesRef, decode_samples, is_samples,
 };
 use chronolith_model::{Labels, TenantId, TimeRange};
 use chronolith_wal::{FrameBlock, Recovery, Segment, SegmentEnd};
@@ -325,7 +325,7 @@ fn id_ceiling(series: &SeriesStore, wal: &Recovery) -> Result<u32, HeadError> {
         for frame in &block.frames {
             let payload = block.payload(frame);
             let kind = frame.header.kind;
-            if is_samples(kind) && samples.decode(kind, payload).is_ok() {
+            if is_samples(kind) && decode_samples(kind, payload, &mut samples).is_ok() {
                 ceiling = samples.ids.iter().fold(ceiling, |c, id| c.max(id.saturating_add(1)));
             } else if frame.header.kind == KIND_SERIES
                 && let Ok(mut series) = SeriesRef::decode(payload)
@@ -362,7 +362,7 @@ fn take_block(
         let (payload, sequence) = (block.payload(frame), frame.header.sequence);
         let outcome = match frame.header.kind {
             kind if is_samples(kind) => {
-                samples.decode(kind, payload).map(|()| apply_samples(samples, sequence, shared))
+                decode_samples(kind, payload, samples).map(|()| apply_samples(samples, sequence, shared))
             }
             KIND_DELETES => DeletesRef::decode(payload).map(|d| apply_deletes(&d, sequence, shared)),
             // Series records are applied by the reader, kinds of later versions are ignored.

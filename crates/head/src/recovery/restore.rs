@@ -11,7 +11,7 @@ use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::xor::{ENCODING_XOR, XorState};
 use chronolith_format::chunk::{kinds, starts};
 use chronolith_format::head::sealed::RECORD_OVERHEAD_BYTES;
-use chronolith_format::head::slice::{OpenChunk, SealedEntry, SeriesEntry};
+use chronolith_format::head::slice::{OpenChunk, SealedEntry, SeriesEntry, decode_ooo};
 use chronolith_format::head::wal::Samples;
 use chronolith_model::TimeRange;
 
@@ -140,7 +140,7 @@ fn restore_ooo(
     damage: &mut Damage,
     samples: &mut Samples,
 ) {
-    let decoded = entry.ooo.decode(entry.id, samples);
+    let decoded = decode_ooo(entry, samples);
     if decoded.is_err() || !samples.times.iter().all(|&time| TimeRange::ALL.contains(time)) {
         damage.count += 1;
         return;

@@ -1,13 +1,12 @@
 //! Payloads of slice frames: tenants with the first arrivals of their windows, and series with their samples.
 //!
-//! Not here: entries of earlier versions (`old_entry`).
+//! Not here: iteration over entries (`reader`), entries of earlier versions (`old_entry`).
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 
-use super::{KIND_OLD_SERIES, old_entry};
 use crate::chunk::xor::{ENCODING_XOR, STATE_BYTES, XorState};
-use crate::head::wal::{KIND_SAMPLES, Samples, text};
+use crate::head::wal::text;
 
 const HAS_OPEN: u8 = 1;
 const HAS_LAST: u8 = 2;
@@ -171,26 +170,11 @@ pub enum OooPayload<'a> {
     /// No samples.
     #[default]
     None,
-    /// Payload of a WAL frame of [`KIND_SAMPLES`].
+    /// Payload of a WAL frame of [`crate::head::wal::KIND_SAMPLES`].
     Samples(&'a [u8]),
     /// Entry of version 1: floats as an XOR chunk, and the payload of a WAL frame of histograms; either may
     /// be empty.
     Old(&'a [u8], &'a [u8]),
-}
-
-impl OooPayload<'_> {
-    /// Replaces `out` by the samples, which are of series `id`.
-    ///
-    /// # Errors
-    /// [`DecodeError`]; the columns are then not usable.
-    pub fn decode(&self, id: u32, out: &mut Samples) -> Result<(), DecodeError> {
-        match self {
-            OooPayload::None => out.clear(),
-            OooPayload::Samples(payload) => out.decode(KIND_SAMPLES, payload)?,
-            OooPayload::Old(floats, histograms) => old_entry::decode_ooo(id, floats, histograms, out)?,
-        }
-        Ok(())
-    }
 }
 
 /// One series of a slice. A series may have several entries, of which the last one has its newest sample.
@@ -249,51 +233,8 @@ pub fn encode_entry(entry: &SeriesEntry<'_>, last_id: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Iterates over the series of a payload.
-pub struct EntryReader<'a> {
-    reader: ByteReader<'a>,
-    kind: u8,
-    last_id: u32,
-}
-
-impl<'a> EntryReader<'a> {
-    /// Starts at the first series of a frame of `kind` (see [`super::is_series`]).
-    #[must_use]
-    pub fn new(kind: u8, payload: &'a [u8]) -> EntryReader<'a> {
-        EntryReader { reader: ByteReader::new(payload), kind, last_id: 0 }
-    }
-
-    /// Replaces `entry` by the next series; returns false at the end.
-    ///
-    /// # Errors
-    /// [`DecodeError`].
-    pub fn next(&mut self, entry: &mut SeriesEntry<'a>) -> Result<bool, DecodeError> {
-        let reader = &mut self.reader;
-        if reader.is_empty() {
-            return Ok(false);
-        }
-        let (mut open, mut sealed) = (std::mem::take(&mut entry.open), std::mem::take(&mut entry.sealed));
-        open.clear();
-        sealed.clear();
-        *entry = SeriesEntry { open, sealed, ..SeriesEntry::default() };
-        let offset = reader.offset();
-        let delta = narrow(reader, "entry series")?;
-        entry.id = self.last_id.checked_add(delta).filter(|&id| id != u32::MAX).ok_or({
-            let expected = "an id of 32 bits";
-            DecodeError::Invalid { what: "entry series", offset, expected, found: u64::from(delta) }
-        })?;
-        self.last_id = entry.id;
-        entry.tenant = narrow(reader, "entry tenant")?;
-        if self.kind == KIND_OLD_SERIES {
-            old_entry::get(entry, reader)?
-        } else {
-            get(entry, reader)?
-        }
-        Ok(true)
-    }
-}
-
-fn get<'a>(entry: &mut SeriesEntry<'a>, reader: &mut ByteReader<'a>) -> Result<(), DecodeError> {
+/// Reads an entry after its id and tenant.
+pub(super) fn get<'a>(entry: &mut SeriesEntry<'a>, reader: &mut ByteReader<'a>) -> Result<(), DecodeError> {
     let offset = reader.offset();
     let flags = reader.u8("entry flags")?;
     if flags & !FLAGS_KNOWN != 0 {
@@ -332,10 +273,4 @@ fn put_part(bytes: &[u8], out: &mut Vec<u8>) {
 pub(super) fn get_part<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a [u8], DecodeError> {
     let len = reader.length(what)?;
     reader.bytes(what, len)
-}
-
-fn narrow(reader: &mut ByteReader<'_>, what: &'static str) -> Result<u32, DecodeError> {
-    let offset = reader.offset();
-    let found = reader.uvarint(what)?;
-    u32::try_from(found).map_err(|_| DecodeError::Invalid { what, offset, expected: "32 bits", found })
 }

@@ -7,7 +7,7 @@ use chronolith_model::{Columns, TimeRange};
 
 use super::entry::{OooPayload, OpenChunk, SealedEntry, SeriesEntry, get_last, get_part};
 use crate::chunk::xor;
-use crate::head::wal::{KIND_OLD_HISTOGRAMS, Samples};
+use crate::head::wal::{KIND_OLD_HISTOGRAMS, Samples, decode_samples};
 
 const HAS_OPEN: u8 = 1;
 const HAS_LAST: u8 = 2;
@@ -83,7 +83,7 @@ pub(super) fn decode_ooo(
         xor::decode(floats, TimeRange::ALL, &mut columns)?;
     }
     if !histograms.is_empty() {
-        found.decode(KIND_OLD_HISTOGRAMS, histograms)?;
+        decode_samples(KIND_OLD_HISTOGRAMS, histograms, &mut found)?;
     }
     out.clear();
     (out.arrival_ms, out.duplicates) = (0, chronolith_model::DuplicatePolicy::LastWins);

@@ -92,7 +92,7 @@ fn read_all(payload: &[u8]) -> Result<usize, DecodeError> {
     let mut reader = EntryReader::new(KIND_SERIES, payload);
     let (mut entry, mut samples, mut count) = (SeriesEntry::default(), Samples::default(), 0);
     while reader.next(&mut entry)? {
-        let _ = entry.ooo.decode(entry.id, &mut samples);
+        let _ = decode_ooo(&entry, &mut samples);
         count += 1;
     }
     Ok(count)
@@ -106,7 +106,7 @@ fn entries_round_trip_and_damage_ends_without_panic() {
     for want in entries(&open, &ooo_bytes) {
         assert_eq!(reader.next(&mut entry), Ok(true));
         assert_eq!(entry, want);
-        entry.ooo.decode(entry.id, &mut samples).unwrap();
+        decode_ooo(&entry, &mut samples).unwrap();
         assert_eq!(samples.ids.is_empty(), want.ooo == OooPayload::None);
     }
     assert_eq!(samples, ooo());
@@ -215,7 +215,7 @@ fn old_entries(file: &[u8]) -> Vec<(SeriesEntry<'_>, Samples)> {
         while reader.next(&mut entry).unwrap() {
             let mut samples = Samples::default();
             // The file with two series has bytes there that no head writes.
-            let _ = entry.ooo.decode(entry.id, &mut samples);
+            let _ = decode_ooo(&entry, &mut samples);
             out.push((entry.clone(), samples));
         }
     }
@@ -266,7 +266,7 @@ fn a_cut_entry_of_version_1_is_an_error() {
         for bad in [&payload[..at], &flipped] {
             let (mut reader, mut entry) = (EntryReader::new(KIND_OLD_SERIES, bad), SeriesEntry::default());
             while let Ok(true) = reader.next(&mut entry) {
-                let _ = entry.ooo.decode(entry.id, &mut samples);
+                let _ = decode_ooo(&entry, &mut samples);
             }
         }
     }

@@ -13,9 +13,9 @@ use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{DuplicatePolicy, Histogram};
 
+use super::FRAME_PAYLOAD_BYTES_MAX;
 use super::histograms::{HistogramDecoder, HistogramEncoder, encoded_len_max};
 use super::payload::{expect_end, next_id, put_ids};
-use super::{FRAME_PAYLOAD_BYTES_MAX, KIND_SAMPLES, old_samples};
 
 /// Times follow as differences to the base; otherwise all of them are the base.
 const HAS_TIMES: u8 = 1;
@@ -168,16 +168,11 @@ impl Samples {
         }
     }
 
-    /// Replaces the columns by those of a frame of samples of any version (see [`super::is_samples`]).
+    /// Adds the samples of a payload of [`super::KIND_SAMPLES`] to empty columns.
     ///
     /// # Errors
     /// [`DecodeError`]; the columns are then not usable.
-    pub fn decode(&mut self, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
-        self.clear();
-        let mut reader = ByteReader::new(payload);
-        if kind != KIND_SAMPLES {
-            return old_samples::decode(self, kind, &mut reader);
-        }
+    pub(super) fn decode(&mut self, mut reader: ByteReader<'_>) -> Result<(), DecodeError> {
         let flags = reader.u8("sample flags")?;
         if flags & !FLAGS_KNOWN != 0 {
             let (what, expected, found) = ("sample flags", "known flags", u64::from(flags));

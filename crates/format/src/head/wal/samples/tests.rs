@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::head::wal::{
-    FrameHeader, FrameRef, KIND_OLD_FLOATS, KIND_OLD_HISTOGRAMS, KIND_OLD_STARTS, SEGMENT_HEADER_BYTES,
-    SegmentHeader, is_samples, scan_segment,
+    FrameHeader, FrameRef, KIND_OLD_FLOATS, KIND_OLD_HISTOGRAMS, KIND_OLD_STARTS, KIND_SAMPLES,
+    SEGMENT_HEADER_BYTES, SegmentHeader, decode_samples, is_samples, scan_segment,
 };
 use chronolith_base::Rng;
 use chronolith_model::histogram::{BUCKET_COUNT_MAX, Buckets, HistogramOf, ResetHint, SCHEMA_CUSTOM, Span};
@@ -135,7 +135,7 @@ fn samples_of_every_kind_round_trip_to_the_bit() {
     let mut read = Samples::default();
     for samples in all() {
         let payload = encode(&samples);
-        read.decode(KIND_SAMPLES, &payload).unwrap();
+        decode_samples(KIND_SAMPLES, &payload, &mut read).unwrap();
         assert_eq!(read, whole(&samples));
         assert_eq!(encode(&read), payload, "empty spans and hints as well");
     }
@@ -147,10 +147,14 @@ fn cut_and_flipped_payloads_are_errors_or_valid() {
     for samples in all() {
         let payload = encode(&samples);
         for len in 0..payload.len() {
-            assert!(read.decode(KIND_SAMPLES, &payload[..len]).is_err(), "{len} of {} bytes", payload.len());
+            assert!(
+                decode_samples(KIND_SAMPLES, &payload[..len], &mut read).is_err(),
+                "{len} of {} bytes",
+                payload.len()
+            );
         }
         let longer = [&*payload, &[0]].concat();
-        assert!(read.decode(KIND_SAMPLES, &longer).is_err());
+        assert!(decode_samples(KIND_SAMPLES, &longer, &mut read).is_err());
         let rng = Rng::from_seed(7);
         for round in 0..20_000 {
             let mut bad = payload.clone();
@@ -160,7 +164,7 @@ fn cut_and_flipped_payloads_are_errors_or_valid() {
                 let at = if single { round / 8 } else { rng.below(bad.len() as u64) as usize };
                 bad[at] ^= 1 << if single { round as u64 % 8 } else { rng.below(8) };
             }
-            if read.decode(KIND_SAMPLES, &bad).is_ok() {
+            if decode_samples(KIND_SAMPLES, &bad, &mut read).is_ok() {
                 assert!(is_valid(&read), "round {round}");
             }
         }
@@ -233,7 +237,7 @@ fn a_frame_that_is_full_ends_and_the_next_one_goes_on() {
     let mut frame_count = 0;
     samples.encode_frames(&mut Vec::new(), |payload| {
         assert!(payload.len() <= FRAME_PAYLOAD_BYTES_MAX);
-        read.decode(KIND_SAMPLES, payload).unwrap();
+        decode_samples(KIND_SAMPLES, payload, &mut read).unwrap();
         let first = found.ids.len() as u32;
         found.ids.append(&mut read.ids);
         found.times.append(&mut read.times);
@@ -258,13 +262,13 @@ fn a_payload_that_claims_too_much_is_refused() {
     put_uvarint(&mut payload, 1);
     put_varint(&mut payload, 0);
     put_uvarint(&mut payload, BUCKET_COUNT_MAX as u64 + 1);
-    let error = Samples::default().decode(KIND_SAMPLES, &payload).unwrap_err();
+    let error = decode_samples(KIND_SAMPLES, &payload, &mut Samples::default()).unwrap_err();
     assert!(error.to_string().contains("histogram spans"), "{error}");
     let many = [&[ONE_SERIES, 200, 1][..], &[0; 200]].concat();
-    let error = Samples::default().decode(KIND_SAMPLES, &many).unwrap_err();
+    let error = decode_samples(KIND_SAMPLES, &many, &mut Samples::default()).unwrap_err();
     assert!(error.to_string().contains("samples at offset 1: 1600 bytes needed"), "{error}");
-    assert!(Samples::default().decode(KIND_SAMPLES, &[128]).is_err(), "an unknown flag");
-    assert!(Samples::default().decode(1, &[]).is_err(), "another kind of frame");
+    assert!(decode_samples(KIND_SAMPLES, &[128], &mut Samples::default()).is_err(), "an unknown flag");
+    assert!(decode_samples(1, &[], &mut Samples::default()).is_err(), "another kind of frame");
 }
 
 /// Bytes of a frame of floats of version 2: two series, one sample a second earlier.
@@ -278,14 +282,14 @@ fn frames_of_floats_of_version_2_decode() {
     for (mode, want) in columns.iter().zip([[5000, 5000], [5000, 4000]]) {
         let whole = [&*payload, mode, &9u64.to_le_bytes(), &u64::MAX.to_le_bytes()].concat();
         let mut read = mixed();
-        read.decode(KIND_OLD_FLOATS, &whole).unwrap();
+        decode_samples(KIND_OLD_FLOATS, &whole, &mut read).unwrap();
         let mut samples =
             Samples { arrival_ms: 77, duplicates: DuplicatePolicy::LastWins, ..Samples::default() };
         samples.push(7, want[0], 9);
         samples.push(6, want[1], u64::MAX);
         assert_eq!(read, samples);
         for len in 0..whole.len() {
-            assert!(read.decode(KIND_OLD_FLOATS, &whole[..len]).is_err(), "{len} bytes");
+            assert!(decode_samples(KIND_OLD_FLOATS, &whole[..len], &mut read).is_err(), "{len} bytes");
         }
     }
 }
@@ -297,16 +301,16 @@ fn frames_of_start_timestamps_of_version_2_decode() {
     let payload: Vec<u8> =
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
     let mut read = mixed();
-    read.decode(KIND_OLD_STARTS, &payload).unwrap();
+    decode_samples(KIND_OLD_STARTS, &payload, &mut read).unwrap();
     assert_eq!((&*read.ids, &*read.times), (&[7, 8, 3][..], &[t0, t0, t0 - 15_000][..]));
     assert_eq!((&*read.start_times, &*read.values), (&[t0 - 5, t0 - 5, 0][..], &[][..]));
     for len in 0..payload.len() {
-        assert!(read.decode(KIND_OLD_STARTS, &payload[..len]).is_err(), "{len} bytes");
+        assert!(decode_samples(KIND_OLD_STARTS, &payload[..len], &mut read).is_err(), "{len} bytes");
     }
     for at in 0..payload.len() * 8 {
         let mut bad = payload.clone();
         bad[at / 8] ^= 1 << (at % 8);
-        assert!(read.decode(KIND_OLD_STARTS, &bad).is_err() || is_valid(&read));
+        assert!(decode_samples(KIND_OLD_STARTS, &bad, &mut read).is_err() || is_valid(&read));
     }
 }
 
@@ -348,7 +352,7 @@ fn the_golden_segment_of_version_1_reads_as_ever() {
             want.push_histogram(id, time, Arc::new(histogram));
         }
         let mut read = Samples::default();
-        read.decode(*kind, payload).unwrap();
+        decode_samples(*kind, payload, &mut read).unwrap();
         assert_eq!((*kind, read), (KIND_OLD_HISTOGRAMS, want));
     }
 }
@@ -358,7 +362,7 @@ fn the_golden_segment_of_version_2_reads_as_ever() {
     let (mut counts, mut read) = ([0; 5], Samples::default());
     for (kind, payload) in payloads(GOLDEN_2) {
         if is_samples(kind) {
-            read.decode(kind, &payload).unwrap();
+            decode_samples(kind, &payload, &mut read).unwrap();
             assert!(is_valid(&read));
             counts[usize::from(kind)] += read.ids.len();
         }
@@ -371,7 +375,7 @@ fn the_golden_segment_of_version_3_reads_as_ever() {
     assert_eq!(golden_segment(), GOLDEN_3, "the bytes that are written have changed: that needs a version");
     let mut read = Samples::default();
     for ((kind, payload), samples) in payloads(GOLDEN_3).iter().zip(all()) {
-        read.decode(*kind, payload).unwrap();
+        decode_samples(*kind, payload, &mut read).unwrap();
         assert_eq!(read, whole(&samples));
     }
 }
