@@ -1,7 +1,7 @@
 //! Appends series of a batch that bring native histograms, possibly mixed with floats, or that have start
 //! timestamps.
 //!
-//! Invariant: a start timestampstamp changes only with a sample that is stored, or with a duplicate under
+//! Invariant: a start timestamp changes only with a sample that is stored, or with a duplicate under
 //! last-wins; both are in one WAL frame.
 
 use std::ops::Range;
@@ -121,7 +121,7 @@ fn refuse_start(job: &mut AppendJob<'_>, target: &Target<'_, '_>, sample: BatchS
     true
 }
 
-/// Returns the start timestampstamp to set for an appended sample; `None` if it does not change.
+/// Returns the start timestamp to set for an appended sample; `None` if it does not change.
 fn new_start(
     job: &AppendJob<'_>,
     target: &Target<'_, '_>,
