@@ -52,7 +52,7 @@ enum Way {
 const WAYS: [Way; 7] = [Way::Bit, Way::Byte, Way::Zeros, Way::Truncate, Way::Delete, Way::Page, Way::Grow];
 
 /// Every kind of file that a data directory has.
-const KINDS: [&str; 17] = [
+const KINDS: [&str; 18] = [
     "blocks.catalogue",
     "chunks/N.sealed",
     "lock",
@@ -69,6 +69,7 @@ const KINDS: [&str; 17] = [
     "wal/N.slice0",
     "wal/N.slice1",
     "wal/N.spare",
+    "wal/checkpoint.wal-version-3",
     "wal/control",
 ];
 
