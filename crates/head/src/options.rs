@@ -26,6 +26,10 @@ pub struct HeadOptions {
     pub sealed_file_bytes: u64,
     /// Dead series in a series file below which it is not rewritten.
     pub dead_count_min: u64,
+    /// Chunks that any append may decode to compare out-of-order samples with stored ones; large batches may
+    /// decode one per 512 samples. Conflicts beyond that are accepted, and resolved by the duplicate policy
+    /// when they are read.
+    pub ooo_lookups_min: u32,
     /// Series ids are below this; tests use few.
     pub series_id_limit: u32,
 }
@@ -44,6 +48,7 @@ impl HeadOptions {
             histogram_bytes_max: 1 << 30,
             sealed_file_bytes: 128 << 20,
             dead_count_min: 4096,
+            ooo_lookups_min: 4,
             series_id_limit: u32::MAX - 1,
         }
     }

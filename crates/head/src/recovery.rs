@@ -41,7 +41,7 @@ use crate::state::{Counters, HeadState};
 use definitions::LoadedDefinitions;
 use files::CheckpointFiles;
 use log::LogReplay;
-use positions::Positions;
+use positions::{Positions, SlicePosition};
 use slices::{LoadedSlices, SliceLoader};
 
 /// Bytes of WAL below which its replay time is no measure.
@@ -206,7 +206,9 @@ fn occupied_slices(series: &SeriesStore) -> Vec<u32> {
 fn positions_of(series: &SeriesStore, slices: &LoadedSlices, definitions: &LoadedDefinitions) -> Positions {
     let mut by_slice = HashMap::default();
     for (&slice, slice_state) in &slices.slices {
-        by_slice.insert(slice, slice_state.sequence);
+        let sequence = slice_state.sequence;
+        let copied_until = slices.copied_until.get(&slice).copied().unwrap_or(sequence);
+        by_slice.insert(slice, SlicePosition { sequence, copied_until });
     }
     let is_whole = |slice: u32| slices.slices.get(&slice).is_some_and(SliceState::is_whole);
     // Series that only the WAL defines, because the series file lost them, may belong to slices that were

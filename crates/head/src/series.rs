@@ -1,8 +1,7 @@
 //! Samples of all series in memory: stripes with open chunks and out-of-order samples, and files of sealed
 //! chunks.
 //!
-//! Invariants: a series has one value per timestamp; its chunks are disjoint in time; a chunk lies within one
-//! window.
+//! Invariants: a series has one visible value per timestamp; a chunk lies within one window.
 //! Not here: labels (`index`), the WAL (`write`).
 
 pub(crate) mod chunk_buffer;
@@ -17,12 +16,14 @@ use std::sync::atomic::Ordering;
 
 use chronolith_base::Env;
 use chronolith_base::sync::{Mutex, MutexGuard};
-use chronolith_model::{DuplicatePolicy, TimeRange};
+use chronolith_model::DuplicatePolicy;
 
 use crate::index::tenant::TenantHead;
 use crate::memory_part::MemoryPart;
 use crate::series::sealed::SealedStore;
-use crate::series::stripe::{AppendContext, HistogramBudget, PAGE_SLOTS, STRIPE_COUNT, Stripe, stripe_of};
+use crate::series::stripe::{
+    AppendContext, HistogramBudget, PAGE_SLOTS, STRIPE_COUNT, Stripe, UNLIMITED, stripe_of,
+};
 use crate::series::windows::WindowTally;
 
 /// All series of the head, in stripes, and their files of sealed chunks.
@@ -69,6 +70,7 @@ impl SeriesStore {
             histograms: &self.histograms,
             window_ms: self.window_ms,
             duplicates,
+            lookups_left: UNLIMITED,
             windows: WindowTally::new(self.window_ms),
         }
     }
@@ -92,31 +94,6 @@ impl SeriesStore {
             tenant.newest_is_whole.store(true, Ordering::Release);
         }
         tenant.newest_ms.load(Ordering::Relaxed)
-    }
-
-    /// Merges the out-of-order samples in `range` of a series that has many into chunks, and releases the
-    /// stripe between two slices. The caller must have no frames left to queue for the WAL.
-    pub(crate) fn merge_out_of_order_in_slices(
-        &self,
-        stripe: &mut MutexGuard<'_, Stripe>,
-        cx: &mut AppendContext<'_>,
-        id: u32,
-        range: TimeRange,
-    ) {
-        let mut rest = Some(range).filter(|_| stripe.has_ooo_tree(id));
-        while let Some(range) = rest {
-            rest = stripe.merge_out_of_order_slice(cx, id, range);
-            if rest.is_some() {
-                MutexGuard::unlocked_fair(stripe, || ());
-            }
-        }
-        let mut rest = Some(range).filter(|_| stripe.has_many_ooo_histograms(id));
-        while let Some(range) = rest {
-            rest = stripe.merge_out_of_order_histograms_slice(cx, id, range);
-            if rest.is_some() {
-                MutexGuard::unlocked_fair(stripe, || ());
-            }
-        }
     }
 
     /// Removes pages that have a series from `pages` (ascending).

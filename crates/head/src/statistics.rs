@@ -58,8 +58,8 @@ pub struct HeadStats {
     pub samples_appended: u64,
     /// Accepted samples that were out of order.
     pub samples_out_of_order: u64,
-    /// Samples encoded again since startup to merge out-of-order ones into chunks.
-    pub samples_merged: u64,
+    /// Out-of-order samples encoded as chunks since startup.
+    pub samples_ooo_sealed: u64,
     /// Ids available for new series.
     pub series_ids_left: u64,
     /// Accepted samples that were duplicates.
@@ -188,7 +188,7 @@ impl HeadStatistics {
         for stripe in self.state.series.stripes() {
             let stripe = stripe.lock();
             stats.chunks += stripe.chunk_count();
-            stats.samples_merged += stripe.merged_count;
+            stats.samples_ooo_sealed += stripe.ooo_sealed_count;
         }
         stats
     }

@@ -19,7 +19,7 @@ use chronolith_wal::{PoisonOnPanic, WalPosition};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::memory_part::MemoryPart;
-use crate::options::WriteError;
+use crate::options::{HeadOptions, WriteError};
 use crate::state::HeadState;
 use batch::{append_batch, count_outcome, find_known};
 use delete::{DeleteProgress, DeleteStats, delete};
@@ -31,6 +31,9 @@ use time_order::sorted_by_time;
 const SCRATCH_COUNT_MAX: usize = 16;
 /// A scratch set that a large batch grew beyond this is freed.
 const SCRATCH_BYTES_MAX: usize = 2 << 20;
+
+/// See [`lookups_of`].
+const SAMPLES_PER_LOOKUP: usize = 512;
 
 /// Appends batches and deletes samples.
 pub(crate) struct Writer {
@@ -78,7 +81,7 @@ impl Writer {
             now_ms,
             batch,
             outcome: WriteOutcome::default(),
-            cx: state.series.context(limits.duplicates),
+            cx: state.series.context(limits.duplicates).with_lookups(lookups_of(&state.options, batch)),
             ooo_count: 0,
             replaced_count: 0,
             starts_count: 0,
@@ -140,4 +143,11 @@ impl Writer {
         let bytes = scratch.iter().map(|one| one.heap_bytes() as u64).sum();
         MemoryPart::new("append_scratch", bytes, scratch.len() as u64)
     }
+}
+/// Chunks that an append may decode to compare out-of-order samples with stored
+/// ones: small requests, whose senders look at each error, are decided before the response; of large ones a
+/// part, so that the cost per sample stays the same.
+fn lookups_of(options: &HeadOptions, batch: &WriteBatch) -> u32 {
+    let of_size = u32::try_from(batch.sample_count() / SAMPLES_PER_LOOKUP).unwrap_or(u32::MAX);
+    of_size.max(options.ooo_lookups_min)
 }

@@ -49,8 +49,8 @@ pub struct TsdbStats {
     pub samples_appended: u64,
     /// Samples that came late.
     pub samples_out_of_order: u64,
-    /// Samples encoded again to bring late ones into their chunks.
-    pub samples_merged: u64,
+    /// Out-of-order samples encoded as chunks.
+    pub samples_ooo_sealed: u64,
     /// Samples stored with a start time.
     pub samples_with_start: u64,
     /// Windows cut to blocks since start.
@@ -108,7 +108,7 @@ impl Tsdb {
             disk_full: head.disk_full,
             samples_appended: head.samples_appended,
             samples_out_of_order: head.samples_out_of_order,
-            samples_merged: head.samples_merged,
+            samples_ooo_sealed: head.samples_ooo_sealed,
             samples_with_start: head.samples_with_start,
             flush_count: load(&self.counters.flushes),
             maintenance_error_count: load(&self.counters.upkeep_errors),

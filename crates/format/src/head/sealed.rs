@@ -89,6 +89,16 @@ pub fn encode_record(header: &RecordHeader, chunk: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
+/// Reads the bytes of chunk data of a record from its header; what follows is not checked.
+///
+/// # Errors
+/// [`DecodeError`] if the header is cut.
+pub fn record_chunk_len(header: &[u8]) -> Result<usize, DecodeError> {
+    let mut reader = ByteReader::new(header);
+    reader.bytes("sealed chunk header", RECORD_HEADER_BYTES - 4)?;
+    Ok(reader.le_u32("sealed chunk length")? as usize)
+}
+
 /// Reads the record at `offset` of a file (or of a part of one); gives it with its chunk data.
 ///
 /// # Errors

@@ -63,7 +63,13 @@ pub struct SliceHeader {
     pub series_count: u32,
     /// Samples in the slice.
     pub sample_count: u64,
+    /// Frames of the WAL after `sequence` of which the slice may have samples, because they were appended while
+    /// it was copied; [`LATER_FRAMES_UNKNOWN`] in version 1.
+    pub later_frames: u32,
 }
+
+/// See [`SliceHeader::later_frames`].
+pub const LATER_FRAMES_UNKNOWN: u32 = u32::MAX;
 
 impl SliceHeader {
     /// Encodes the header.
@@ -81,6 +87,7 @@ impl SliceHeader {
         out[52..56].copy_from_slice(&self.series_count.to_le_bytes());
         out[56..64].copy_from_slice(&self.byte_len.to_le_bytes());
         out[64..72].copy_from_slice(&self.sample_count.to_le_bytes());
+        out[72..76].copy_from_slice(&self.later_frames.to_le_bytes());
         let sum = crc32c(&out[..76]);
         out[76..].copy_from_slice(&sum.to_le_bytes());
         out
@@ -101,7 +108,7 @@ impl SliceHeader {
         }
         let version = reader.le_u16("slice version")?;
         reader.bytes("slice reserved", 2)?;
-        let header = SliceHeader {
+        let mut header = SliceHeader {
             slice: reader.le_u32("slice number")?,
             id_end: reader.le_u32("slice id end")?,
             generation: reader.le_u64("slice generation")?,
@@ -114,8 +121,11 @@ impl SliceHeader {
             series_count: reader.le_u32("slice series")?,
             byte_len: reader.le_u64("slice length")?,
             sample_count: reader.le_u64("slice samples")?,
+            later_frames: reader.le_u32("slice later frames")?,
         };
-        reader.bytes("slice reserved", 4)?;
+        if version == 1 {
+            header.later_frames = LATER_FRAMES_UNKNOWN;
+        }
         let found = reader.le_u32("slice checksum")?;
         let expected = crc32c(head.get(..76).unwrap_or(&[]));
         if found != expected {

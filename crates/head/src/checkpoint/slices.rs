@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::chunk::starts;
-use chronolith_format::chunk::xor::ENCODING_XOR;
 use chronolith_format::head::slice::{
-    FILE_HEADER_BYTES, FRAME_COUNT_MAX, KIND_SERIES, KIND_TENANTS, OooPayload, OpenChunk, SealedEntry,
-    SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
+    FILE_HEADER_BYTES, FRAME_COUNT_MAX, KIND_SERIES, KIND_TENANTS, LATER_FRAMES_UNKNOWN, OooPayload,
+    OpenChunk, SealedEntry, SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
 };
 use chronolith_format::head::wal::{FrameHeader, STRIPE_NONE, Samples};
 use chronolith_model::DuplicatePolicy;
@@ -172,7 +171,7 @@ impl SliceEncoder<'_> {
             self.order.push(record.tenant);
             next
         });
-        let mut sealed = self.sealed_chunks(stripe, id, record);
+        let mut sealed = self.sealed_chunks(stripe, record);
         while sealed.len() > ENTRY_SEALED_MAX {
             let rest = sealed.split_off(ENTRY_SEALED_MAX);
             self.put_entry(&SeriesEntry { id, tenant, sealed, ..SeriesEntry::default() });
@@ -198,7 +197,7 @@ impl SliceEncoder<'_> {
             entry.open.push(OpenChunk::Xor(record.xor, record.open_min, &open));
             self.sample_count += u64::from(record.xor.count());
         }
-        if let Some(chunk) = stripe.histograms_of(id).and_then(|histograms| histograms.open.as_ref()) {
+        if let Some(chunk) = stripe.open_histograms(id).map(|open| &open.appender) {
             entry.open.push(OpenChunk::Histograms(chunk.encoding(), chunk.bytes()));
             self.sample_count += u64::from(chunk.count());
         }
@@ -207,36 +206,23 @@ impl SliceEncoder<'_> {
         self.series_count += 1;
     }
 
-    /// Returns the sealed chunks of a series: those of floats, then those of histograms.
-    fn sealed_chunks(&mut self, stripe: &Stripe, id: u32, record: &SeriesState) -> Vec<SealedEntry> {
+    /// Returns the sealed chunks of a series, oldest first.
+    fn sealed_chunks(&mut self, stripe: &Stripe, record: &SeriesState) -> Vec<SealedEntry> {
         let mut sealed = Vec::new();
         for node in stripe.sealed_chunks.list(record.sealed) {
+            self.sealed_end = self.sealed_end.max(node.chunk_ref);
+            self.sample_count += u64::from(node.count());
             sealed.push(SealedEntry {
                 file: node.chunk_ref.file,
                 offset: node.chunk_ref.offset,
-                len: u32::from(node.len),
-                count: node.count,
-                encoding: ENCODING_XOR,
+                len: node.byte_len().unwrap_or(0) as u32,
+                count: node.stored_count(),
+                encoding: node.encoding(),
                 min_time: node.min_time,
                 span_ms: node.span_ms,
             });
         }
         sealed.reverse();
-        for node in stripe.histograms_of(id).into_iter().flat_map(|histograms| histograms.sealed.iter()) {
-            sealed.push(SealedEntry {
-                file: node.chunk_ref.file,
-                offset: node.chunk_ref.offset,
-                len: node.len,
-                count: node.count,
-                encoding: node.encoding,
-                min_time: node.min_time,
-                span_ms: u32::try_from(node.max_time - node.min_time).expect("a chunk stays within a window"),
-            });
-        }
-        for chunk in &sealed {
-            self.sealed_end = self.sealed_end.max(ChunkRef { file: chunk.file, offset: chunk.offset });
-            self.sample_count += u64::from(chunk.count);
-        }
         sealed
     }
 
@@ -367,6 +353,8 @@ impl Checkpointer {
             byte_len: encoder.buffer.len() as u64,
             series_count: encoder.series_count,
             sample_count: encoder.sample_count,
+            later_frames: u32::try_from(self.state.wal.position().0.saturating_sub(mark.sequence))
+                .unwrap_or(LATER_FRAMES_UNKNOWN),
         };
         let sealed_end = encoder.sealed_end;
         buffer[..FILE_HEADER_BYTES].copy_from_slice(&header.encode());

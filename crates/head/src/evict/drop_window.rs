@@ -14,7 +14,7 @@ use crate::index::compact_index;
 use crate::index::tenant::{EMPTY_NONE, EMPTY_SOME, TenantHead};
 use crate::read::snapshot::WindowSnapshot;
 use crate::series::page_runs;
-use crate::series::stripe::stripe_of;
+use crate::series::stripe::{SealedChunk, stripe_of};
 use crate::series::windows::WindowTally;
 use crate::state::HeadState;
 use chronolith_wal::PoisonOnPanic;
@@ -34,7 +34,7 @@ pub struct DropStats {
 pub(crate) fn drop_window(state: &HeadState, snapshot: WindowSnapshot) -> DropStats {
     let _alone = state.maintenance.lock();
     let mut stats = DropStats::default();
-    let cx = state.series.replay_context();
+    let mut cx = state.series.replay_context();
     let mut tally = WindowTally::new(state.options.window_ms);
     let mut order = snapshot.ids.clone();
     order.sort_unstable();
@@ -45,27 +45,18 @@ pub(crate) fn drop_window(state: &HeadState, snapshot: WindowSnapshot) -> DropSt
             if stripe.series(id).is_none() {
                 continue;
             }
-            let is_gone = |chunk_ref, min_time| snapshot.holds(chunk_ref, min_time);
-            stripe.drop_histograms(&cx, id, is_gone, |min_time, count| {
+            let is_flushed = |node: &SealedChunk| snapshot.holds(node.chunk_ref, node.min_time);
+            stripe.drop_flushed(&mut cx, id, is_flushed, |node| {
                 stats.chunk_count += 1;
-                stats.sample_count += u64::from(count);
-                tally.add(min_time, -i64::from(count));
+                stats.sample_count += u64::from(node.count());
+                tally.add(node.min_time, -i64::from(node.count()));
             });
-            stripe.unlink_sealed(&cx, id, |node| {
-                let is_gone = snapshot.holds(node.chunk_ref, node.min_time);
-                if is_gone {
-                    stats.chunk_count += 1;
-                    stats.sample_count += u64::from(node.count);
-                    tally.add(node.min_time, -i64::from(node.count));
-                }
-                is_gone
-            });
-            stripe.trim_starts(id);
         }
         drop(unfinished);
         MutexGuard::unlock_fair(stripe);
     }
     drop(order);
+    tally.merge(&mut cx.windows);
     // The drop has no frame in the WAL, so slices are not up to date by their position alone.
     state.counters.change_count.fetch_add(1, Ordering::Relaxed);
     snapshot.tenant.windows.lock().merge(&mut tally, i64::MAX);

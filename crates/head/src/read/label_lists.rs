@@ -15,7 +15,6 @@ use chronolith_model::{QueryError, ReadContext, Selector, TenantId, TimeRange};
 use crate::index::tables::{IdSet, TenantIndex};
 use crate::index::tenant::{EMPTY_NONE, EMPTY_SOME, EMPTY_UNKNOWN, TenantHead};
 use crate::read::select::HeadReader;
-use crate::read::source::overlaps;
 use crate::series::page_runs;
 use chronolith_base::sync::RwLockReadGuard;
 
@@ -144,10 +143,7 @@ impl HeadReader {
             let tables = tenant.tables.read();
             if !is_any {
                 let stripe = self.state.series.lock(run[0]);
-                kept.retain(|&id| {
-                    let floats = stripe.series(id).is_some_and(|record| overlaps(&stripe, record, range));
-                    floats || stripe.has_histograms_in(id, range)
-                });
+                kept.retain(|&id| stripe.overlaps(id, range));
             }
             visit(&tables, &kept);
             RwLockReadGuard::unlock_fair(tables);

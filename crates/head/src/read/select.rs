@@ -14,7 +14,7 @@ use chronolith_model::query::{ReadEstimate, SampleNeed};
 use chronolith_model::{Labels, QueryError, ReadContext, Selector, SeriesRead, TenantId, TimeRange};
 
 use crate::read::source::{
-    HeadChunk, HeadSamples, RecentFiles, SelectedChunks, copy_chunks, copy_histograms, copy_starts, newest,
+    HeadChunk, HeadSamples, RecentFiles, SelectedChunks, copy_chunks, copy_starts, newest,
 };
 use crate::series::page_runs;
 use crate::state::HeadState;
@@ -138,21 +138,13 @@ impl HeadReader {
             found: Vec::with_capacity(run.len()),
         };
         let chunks = &mut page.chunks;
-        let mut stripe = self.state.series.lock(run[0]);
+        let stripe = self.state.series.lock(run[0]);
         for &id in run {
-            let Some(ooo) = stripe.series(id).map(|record| record.ooo) else { continue };
-            stripe.ooo.settle(ooo);
             let Some(record) = stripe.series(id) else { continue };
             let first = chunks.len();
-            if stripe.histograms_of(id).is_some() {
-                copy_chunks(&stripe, files, record, range, chunks);
-                copy_histograms(&stripe, files, id, range, chunks);
-                chunks[first..].sort_by_key(HeadChunk::min_time);
-            } else {
-                match newest(record, range).filter(|_| depth == SampleNeed::Newest) {
-                    Some(newest) => chunks.push(newest),
-                    None => copy_chunks(&stripe, files, record, range, chunks),
-                }
+            match newest(record, range).filter(|_| depth == SampleNeed::Newest) {
+                Some(newest) => chunks.push(newest),
+                None => copy_chunks(&stripe, files, id, record, range, chunks),
             }
             if let Some(runs) = copy_starts(&stripe, id, &chunks[first..], range) {
                 page.starts.push((first as u32, runs));

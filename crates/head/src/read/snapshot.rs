@@ -18,9 +18,7 @@ use crate::index::ids::IdUse;
 use crate::index::tables::sort_by_labels;
 use crate::index::tenant::TenantHead;
 use crate::options::HeadError;
-use crate::read::source::{
-    HeadChunk, RecentFiles, copy_chunks, copy_histograms, merge_chunks, overlapping_len,
-};
+use crate::read::source::{HeadChunk, RecentFiles, copy_chunks, merge_chunks, overlapping_len};
 use crate::series::sealed::ChunkRef;
 use crate::series::stripe::Stripe;
 use crate::series::{SeriesStore, page_runs};
@@ -77,16 +75,10 @@ pub(crate) fn take_window(
     for run in page_runs(series) {
         let mut stripe = state.series.lock(run[0]);
         for &id in run {
-            let Some(record) = stripe.series(id).filter(|_| is_wanted(&stripe, id)) else { continue };
-            if !record.open.is_none() && window.contains(record.open_min) {
-                stripe.seal_open(&mut cx, id);
-            }
-            state.series.merge_out_of_order_in_slices(&mut stripe, &mut cx, id, window);
-            stripe.merge_out_of_order(&mut cx, id, window);
-            stripe.seal_histograms(&mut cx, id, window);
-            let Some(record) = stripe.series(id) else { continue };
-            let has_floats = stripe.sealed_chunks.list(record.sealed).any(|n| window.contains(n.min_time));
-            if has_floats || stripe.has_sealed_histograms(id, window) {
+            if stripe.series(id).is_some()
+                && is_wanted(&stripe, id)
+                && stripe.seal_window(&mut cx, id, window)
+            {
                 ids.push(id);
             }
         }
@@ -167,8 +159,7 @@ impl WindowSnapshot {
         let Some(record) = stripe.series(id) else { return Ok(Default::default()) };
         let mut chunks = Vec::new();
         let mut files = RecentFiles::new(&self.series.store);
-        copy_chunks(&stripe, &mut files, record, self.window, &mut chunks);
-        copy_histograms(&stripe, &mut files, id, self.window, &mut chunks);
+        copy_chunks(&stripe, &mut files, id, record, self.window, &mut chunks);
         let starts = stripe.copy_starts(id, self.window);
         drop(stripe);
         chunks.sort_by_key(HeadChunk::min_time);

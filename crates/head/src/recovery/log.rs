@@ -26,7 +26,7 @@ use crate::index::tenant::{TenantHead, Tenants};
 use crate::options::HeadError;
 use crate::recovery::progress::{ReplayProgress, ReplayReport};
 use crate::series::SeriesStore;
-use crate::series::decide::AppendOutcome;
+use crate::series::decide::{AppendOutcome, Value};
 use crate::series::stripe::stripe_of;
 use crate::series::windows::WindowTally;
 
@@ -399,6 +399,8 @@ fn note_sequence(sequence: u64, shared: &Shared<'_>, worker: usize, worker_count
 fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
     let series = shared.series;
     let mut cx = series.context(samples.duplicates);
+    // Duplicates that are not looked up cost memory until their window is flushed, but are not wrong.
+    let mut lookups_left = u32::try_from(samples.ids.len()).unwrap_or(u32::MAX);
     let aliases = shared.aliases.read();
     let mut tenant = None;
     let (mut unknown, mut applied_count) = (0, 0);
@@ -420,7 +422,8 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
             at += 1;
             // Samples in the slice of the series are not applied again: later frames that the slice also
             // covers would not follow to revert a change made here.
-            if sequence <= position.of(canonical) {
+            let slice = position.slice_of(canonical);
+            if sequence <= slice.sequence {
                 continue;
             }
             let owner = stripe.series(canonical).map(|record| record.tenant);
@@ -434,10 +437,14 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
                 tenant = owner;
             }
             if let Some(bits) = bits {
-                let outcome = match histogram {
-                    Some((_, one)) => stripe.append_histogram(&mut cx, canonical, time, one),
-                    None => stripe.append(&mut cx, canonical, time, bits),
-                };
+                let value = histogram.map_or(Value::Word(bits), |(_, one)| Value::Histogram(one));
+                // Only samples that were appended while the slice was copied may be in it already.
+                let is_looked_up = sequence <= slice.copied_until;
+                cx.lookups_left = if is_looked_up { lookups_left } else { 0 };
+                let outcome = stripe.append(&mut cx, canonical, time, value);
+                if is_looked_up {
+                    lookups_left = cx.lookups_left;
+                }
                 debug_assert!(outcome != AppendOutcome::SeriesGone, "the stripe is locked");
                 applied_count += 1;
             }

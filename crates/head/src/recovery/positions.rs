@@ -5,10 +5,19 @@ use chronolith_base::hash::HashMap;
 use crate::checkpoint::slice_of;
 use crate::series::stripe::PAGE_SLOTS;
 
+/// Sequences between which a slice was copied.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SlicePosition {
+    /// The slice has all samples up to here.
+    pub(super) sequence: u64,
+    /// The slice has no samples after here.
+    pub(super) copied_until: u64,
+}
+
 /// Sequences covered by the checkpoint.
 pub(super) struct Positions {
-    /// Sequence by slice. A series that is younger than the slice has no samples up to there.
-    slices: HashMap<u32, u64>,
+    /// By slice. A series that is younger than the slice has no samples up to its sequence.
+    slices: HashMap<u32, SlicePosition>,
     /// No slice needs frames up to here.
     pub(super) oldest: u64,
     /// Series records up to here are in the series file.
@@ -19,7 +28,7 @@ pub(super) struct Positions {
 
 impl Positions {
     pub(super) fn new(
-        slices: HashMap<u32, u64>,
+        slices: HashMap<u32, SlicePosition>,
         oldest: u64,
         defined_sequence: u64,
         defined_end: u32,
@@ -39,7 +48,7 @@ impl Positions {
 
     /// Returns a cursor for lookups of ids in roughly ascending order.
     pub(super) fn cursor(&self) -> Cursor<'_> {
-        Cursor { positions: self, page: u32::MAX, found: 0 }
+        Cursor { positions: self, page: u32::MAX, found: SlicePosition::default() }
     }
 }
 
@@ -47,16 +56,21 @@ impl Positions {
 pub(super) struct Cursor<'a> {
     positions: &'a Positions,
     page: u32,
-    found: u64,
+    found: SlicePosition,
 }
 
 impl Cursor<'_> {
     /// Returns the sequence up to which the slice of series `id` has its samples.
     pub(super) fn of(&mut self, id: u32) -> u64 {
+        self.slice_of(id).sequence
+    }
+
+    /// Returns the position of the slice of series `id`.
+    pub(super) fn slice_of(&mut self, id: u32) -> SlicePosition {
         let page = id / PAGE_SLOTS as u32;
         if page != self.page {
             self.page = page;
-            self.found = self.positions.slices.get(&slice_of(id)).copied().unwrap_or(0);
+            self.found = self.positions.slices.get(&slice_of(id)).copied().unwrap_or_default();
         }
         self.found
     }

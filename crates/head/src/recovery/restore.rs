@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use chronolith_base::ByteReader;
 use chronolith_format::chunk::histogram::HistogramAppender;
+use chronolith_format::chunk::starts;
 use chronolith_format::chunk::xor::{ENCODING_XOR, XorState};
-use chronolith_format::chunk::{kinds, starts};
 use chronolith_format::head::sealed::RECORD_OVERHEAD_BYTES;
 use chronolith_format::head::slice::{OpenChunk, SealedEntry, SeriesEntry, decode_ooo};
 use chronolith_format::head::wal::Samples;
@@ -19,7 +19,7 @@ use crate::series::SeriesStore;
 use crate::series::chunk_buffer::ChunkBuffer;
 use crate::series::sealed::ChunkRef;
 use crate::series::stripe::{
-    HistogramParts, NONE, OooSample, SampleValue, SealedChunk, SealedHistogramChunk, Stripe,
+    ChunkMeta, HISTOGRAM_BITS, OooSample, SampleValue, SealedChunk, Stripe, split_stored_count,
 };
 use crate::series::windows::WindowTally;
 
@@ -40,14 +40,9 @@ pub(super) fn restore(
     damage: &mut Damage,
     samples: &mut Samples,
 ) {
-    let mut histograms = HistogramParts { open: None, ooo: Vec::new(), sealed: Vec::new() };
-    restore_sealed(stripe, series, entry, &mut histograms, tally, damage);
-    restore_open(stripe, series, entry, &mut histograms, tally, damage);
-    let has_histograms = histograms.open.is_some() || !histograms.sealed.is_empty();
-    // Those of an earlier entry of the series count as well: they keep floats off the fast path.
-    if has_histograms || stripe.histograms_of(entry.id).is_some() {
-        stripe.restore_histograms(&series.replay_context(), entry.id, histograms);
-    }
+    restore_open_words(stripe, series, entry, tally, damage);
+    restore_sealed(stripe, series, entry, tally, damage);
+    restore_open_histograms(stripe, series, entry, tally, damage);
     restore_ooo(stripe, series, entry, tally, damage, samples);
     if !entry.starts.is_empty() {
         let mut runs = Vec::new();
@@ -62,44 +57,37 @@ fn restore_sealed(
     stripe: &mut Stripe,
     series: &SeriesStore,
     entry: &SeriesEntry<'_>,
-    histograms: &mut HistogramParts,
     tally: &mut WindowTally,
     damage: &mut Damage,
 ) {
-    let Some(mut sealed) = stripe.series(entry.id).map(|record| record.sealed) else { return };
     for chunk in &entry.sealed {
-        let &SealedEntry { min_time, span_ms, len, count, encoding, .. } = chunk;
+        let &SealedEntry { min_time, span_ms, len, encoding, .. } = chunk;
         let chunk_ref = ChunkRef { file: chunk.file, offset: chunk.offset };
         let max_time = min_time.saturating_add(i64::from(span_ms));
-        let float_len = u16::try_from(len).ok().filter(|_| encoding == ENCODING_XOR);
-        let is_known = float_len.is_some() || kinds::is_histogram(encoding);
+        let (count, order) = split_stored_count(chunk.count);
+        let meta = ChunkMeta { encoding, order, count, min_time, max_time, len: len as usize };
+        let node = SealedChunk::new(chunk_ref, &meta).filter(|_| fits_window(series, min_time, max_time));
         let end = u64::from(chunk.offset) + u64::from(len) + RECORD_OVERHEAD_BYTES as u64;
         let file = series.store.file(chunk.file).filter(|file| end <= file.len());
-        let Some(file) = file.filter(|_| is_known && fits_window(series, min_time, max_time)) else {
+        let (Some(file), Some(node)) = (file, node) else {
             damage.missing_files.insert(chunk.file);
             damage.count += 1;
             continue;
         };
         file.live_count.fetch_add(1, Ordering::Relaxed);
         tally.add_chunk(min_time, max_time, i64::from(count));
-        if let Some(len) = float_len {
-            let node = SealedChunk::restored(chunk_ref, min_time, span_ms, len, count);
-            sealed = stripe.sealed_chunks.push(node, sealed);
-        } else {
-            let node = SealedHistogramChunk { chunk_ref, min_time, max_time, len, count, encoding };
-            histograms.sealed.push(node);
+        stripe.link_sealed(entry.id, node);
+        if encoding != ENCODING_XOR {
+            // Entries of earlier versions have the last word, but not the last histogram.
+            stripe.restore_last(entry.id, max_time, HISTOGRAM_BITS);
         }
-    }
-    if let Some(record) = stripe.series_mut(entry.id) {
-        record.sealed = sealed;
     }
 }
 
-fn restore_open(
+fn restore_open_words(
     stripe: &mut Stripe,
     series: &SeriesStore,
     entry: &SeriesEntry<'_>,
-    histograms: &mut HistogramParts,
     tally: &mut WindowTally,
     damage: &mut Damage,
 ) {
@@ -114,21 +102,31 @@ fn restore_open(
                 (state, open_min) = (resumed, first);
             }
             OpenChunk::Xor(..) => damage.count += 1,
-            OpenChunk::Histograms(encoding, bytes) => {
-                let resumed = HistogramAppender::resume(encoding, bytes).ok();
-                let times = |chunk: &HistogramAppender| chunk.times();
-                match resumed.filter(|chunk| fits_window(series, times(chunk).0, times(chunk).1)) {
-                    Some(chunk) => {
-                        tally.add_chunk(times(&chunk).0, times(&chunk).1, i64::from(chunk.count()));
-                        histograms.open = Some(chunk);
-                    }
-                    None => damage.count += 1,
-                }
-            }
+            OpenChunk::Histograms(..) => {}
         }
     }
     if let Some(record) = stripe.series_mut(entry.id) {
         (record.xor, record.open, record.open_min, record.window_end) = (state, open, open_min, window_end);
+    }
+}
+
+fn restore_open_histograms(
+    stripe: &mut Stripe,
+    series: &SeriesStore,
+    entry: &SeriesEntry<'_>,
+    tally: &mut WindowTally,
+    damage: &mut Damage,
+) {
+    for chunk in &entry.open {
+        let OpenChunk::Histograms(encoding, bytes) = *chunk else { continue };
+        let resumed = HistogramAppender::resume(encoding, bytes).ok();
+        match resumed.filter(|open| fits_window(series, open.times().0, open.times().1)) {
+            Some(open) => {
+                tally.add_chunk(open.times().0, open.times().1, i64::from(open.count()));
+                stripe.restore_open_histograms(&series.replay_context(), entry.id, open);
+            }
+            None => damage.count += 1,
+        }
     }
 }
 
@@ -160,7 +158,9 @@ fn restore_ooo(
         })
         .collect();
     ooo.sort_by_key(|sample| sample.time);
-    stripe.restore_ooo(&series.replay_context(), entry.id, ooo);
+    let mut cx = series.replay_context();
+    stripe.restore_ooo(&mut cx, entry.id, ooo);
+    tally.merge(&mut cx.windows);
 }
 
 /// Returns true if the timestamps `first` to `last` lie in one window.
@@ -172,25 +172,10 @@ fn fits_window(series: &SeriesStore, first: i64, last: i64) -> bool {
 
 /// Removes a series with all its samples from its stripe.
 pub(super) fn discard(stripe: &mut Stripe, series: &SeriesStore, id: u32, tally: &mut WindowTally) {
-    let Some(record) = stripe.series(id).cloned() else { return };
-    stripe.discard_histograms(id, |time, count, chunk_ref| {
+    stripe.discard(id, |time, count, chunk_ref| {
         tally.add(time, -i64::from(count));
         if let Some(chunk_ref) = chunk_ref {
             series.store.release(chunk_ref);
         }
     });
-    stripe.discard_ooo(id).iter().for_each(|sample| tally.add(sample.time, -1));
-    stripe.sealed_chunks.remove(record.sealed, |node| {
-        tally.add(node.min_time, -i64::from(node.count));
-        series.store.release(node.chunk_ref);
-        true
-    });
-    if !record.open.is_none() {
-        tally.add(record.open_min, -i64::from(record.xor.count()));
-        stripe.chunk_buffers.free(record.open);
-    }
-    if let Some(record) = stripe.series_mut(id) {
-        (record.open, record.sealed) = (ChunkBuffer::NONE, NONE);
-    }
-    stripe.remove(id);
 }

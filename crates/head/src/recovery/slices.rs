@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::head::slice::{
-    EntryReader, FILE_HEADER_BYTES, KIND_TENANTS, SeriesEntry, SliceHeader, decode_slice, decode_tenants,
-    is_series,
+    EntryReader, FILE_HEADER_BYTES, KIND_TENANTS, LATER_FRAMES_UNKNOWN, SeriesEntry, SliceHeader,
+    decode_slice, decode_tenants, is_series,
 };
 use chronolith_format::head::wal::Samples;
 use chronolith_model::TenantId;
@@ -33,6 +33,8 @@ pub(super) struct LoadedSlices {
     pub(super) slices: BTreeMap<u32, SliceState>,
     /// Per slice, the id from which on series are not in the copy.
     pub(super) id_ends: HashMap<u32, u32>,
+    /// Per slice, the sequence after which it has no samples.
+    pub(super) copied_until: HashMap<u32, u64>,
     /// First arrival by tenant and window start.
     pub(super) arrivals: HashMap<(u32, i64), i64>,
     pub(super) tallies: Vec<WindowTally>,
@@ -151,6 +153,11 @@ impl<'a> SliceLoader<'a> {
                     slice_state.older_sequence = if idx == 0 { older_sequence } else { 0 };
                     (slice_state.sequence, slice_state.bytes) = (header.sequence, header.byte_len);
                     slice_state.series_count = header.series_count;
+                    let copied_until = match header.later_frames {
+                        LATER_FRAMES_UNKNOWN => u64::MAX,
+                        count => header.sequence.saturating_add(u64::from(count)),
+                    };
+                    self.found.lock().copied_until.insert(slice, copied_until);
                     self.put_slice(&header, &frames, work, &path);
                     break;
                 }

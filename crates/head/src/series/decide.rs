@@ -4,6 +4,8 @@
 //! that.
 //! Not here: looking up the stored sample, storing the new one.
 
+use std::sync::Arc;
+
 use chronolith_model::sample::is_stale;
 use chronolith_model::{DuplicatePolicy, Histogram};
 
@@ -20,8 +22,7 @@ pub(crate) enum AppendOutcome {
     Replaced,
     /// Refused: the series has another value at this timestamp.
     DuplicateTimestamp,
-    /// Not stored yet: it is not newer than the newest sample of its series, so the stored one must be looked
-    /// up first.
+    /// Not stored yet: it is older than the newest sample of its series.
     NotNewest,
     /// The series has left the head.
     SeriesGone,
@@ -47,15 +48,15 @@ pub(crate) enum Stored {
 /// Value of any kind.
 #[derive(Clone, Copy)]
 pub(crate) enum Value<'a> {
-    /// Bits of a float.
-    Float(u64),
-    Histogram(&'a Histogram),
+    /// Bits of a 64-bit word; words of floats are compared by them.
+    Word(u64),
+    Histogram(&'a Arc<Histogram>),
 }
 
 impl Value<'_> {
     fn is_stale(self) -> bool {
         match self {
-            Value::Float(bits) => is_stale(f64::from_bits(bits)),
+            Value::Word(bits) => is_stale(f64::from_bits(bits)),
             Value::Histogram(histogram) => is_stale(histogram.sum()),
         }
     }
@@ -64,7 +65,7 @@ impl Value<'_> {
     pub(crate) fn compare(stored: Option<Value<'_>>, new: Value<'_>) -> Stored {
         let is_same = match (stored, new) {
             (None, _) => return Stored::Nothing,
-            (Some(Value::Float(stored)), Value::Float(new)) => stored == new,
+            (Some(Value::Word(stored)), Value::Word(new)) => stored == new,
             // Histogram chunks add or drop buckets without observations; the comparison ignores those.
             (Some(Value::Histogram(stored)), Value::Histogram(new)) if !is_stale(stored.sum()) => {
                 stored.says_same(new)

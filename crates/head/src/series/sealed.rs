@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chronolith_base::{Disk, Env};
 use chronolith_format::head::sealed::RecordHeader;
+use chronolith_model::{Columns, QueryError, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use file::SealedFile;
 
 use crate::memory_part::MemoryPart;
 use crate::options::HeadError;
+use crate::series::stripe::SealedChunk;
 
 /// Buffered bytes at which the next appender writes them to disk.
 const UNWRITTEN_BYTES_MAX: u64 = 256 << 10;
@@ -111,6 +113,31 @@ impl SealedStore {
     /// Returns the file with this number, if it exists.
     pub(crate) fn file(&self, number: u32) -> Option<Arc<SealedFile>> {
         self.files.read().get(&number).cloned()
+    }
+
+    /// Appends the samples in `range` of a chunk to `out`; appends nothing if it cannot be read.
+    ///
+    /// # Errors
+    /// [`QueryError`]; damage includes a wrong number of samples where all are read.
+    pub(crate) fn decode(
+        &self,
+        disk: &dyn Disk,
+        node: &SealedChunk,
+        range: TimeRange,
+        out: &mut Columns,
+    ) -> Result<(), QueryError> {
+        let before = out.len();
+        let number = node.chunk_ref.file;
+        let missing = || QueryError::Corrupt {
+            path: self.dir.display().to_string(),
+            what: format!("sealed file {number} is missing"),
+        };
+        let file = self.file(number).ok_or_else(missing)?;
+        let mut decoded = file.decode(disk, node, range, out);
+        if range == TimeRange::ALL && decoded.is_ok() && out.len() - before != usize::from(node.count()) {
+            decoded = Err(file.corrupt(format!("chunk at offset {}: sample count", node.chunk_ref.offset)));
+        }
+        decoded.inspect_err(|_| out.truncate(before))
     }
 
     /// Drops one reference to a chunk.

@@ -1,44 +1,40 @@
-//! One of sixteen stripes of series: hot records in pages, open chunks, out-of-order samples and references
-//! to sealed chunks; native histograms and start times in side storage for the series that have some.
+//! One of sixteen stripes of series: hot records in pages, open chunks, the out-of-order log, references to
+//! sealed chunks; start times in side storage for the series that have some.
 //!
-//! Invariants: a chunk lies within one window; chunks of a series do not overlap; if a chunk and the
-//! out-of-order buffer have the same timestamp, the buffered sample wins (it has replaced the other); runs of
-//! 1024 consecutive ids share a stripe, so a batch takes few locks.
+//! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
+//! series is newer than the last one in its hot record; runs of 1024 consecutive ids share a stripe, so a
+//! batch takes few locks.
 //! Not here: locking, the WAL (`write`), labels of series (`index`).
 
-mod by_time;
-mod erase;
+mod append;
 mod histograms;
 mod idle;
-mod merge_range;
-mod ooo_buffer;
-mod ooo_samples;
-mod out_of_order;
+mod ooo_log;
+mod resolve;
 mod seal;
 mod sealed_chunks;
 mod starts;
-mod timestamp_cache;
 
 use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
-use chronolith_format::chunk::xor::{SAMPLES_PER_CHUNK, XorState};
+use chronolith_format::chunk::starts::StartRun;
+use chronolith_format::chunk::xor::XorState;
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
-use by_time::SealedByTime;
+use append::DecodedChunk;
+pub(crate) use append::{HISTOGRAM_BITS, UNLIMITED};
 use histograms::Histograms;
-pub(crate) use histograms::{HistogramBudget, HistogramParts, SealedHistogramChunk};
+pub(crate) use histograms::{HistogramBudget, OpenHistograms};
 use idle::ActivityBits;
-pub(crate) use ooo_buffer::OooBuffers;
-pub(crate) use ooo_samples::{OooSample, SampleValue};
-use out_of_order::Decoded;
-pub(crate) use sealed_chunks::{SealedChunk, SealedChunks};
+use ooo_log::{OooList, OooLog};
+pub(crate) use ooo_log::{OooSample, SampleValue};
+pub(crate) use resolve::Arrivals;
+pub(crate) use sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk, SealedChunks, split_stored_count};
 pub(crate) use starts::START_RUNS_MAX;
-use starts::Starts;
-use timestamp_cache::{Gap, SeriesWindow, TimestampCache};
+use starts::{StartTimestamps, Starts};
 
 use crate::memory_part::MemoryPart;
 use crate::series::chunk_buffer::{ChunkBuffer, ChunkBuffers};
-use crate::series::decide::AppendOutcome;
 use crate::series::sealed::SealedStore;
 use crate::series::windows::WindowTally;
 
@@ -46,7 +42,7 @@ use crate::series::windows::WindowTally;
 pub(crate) const STRIPE_COUNT: usize = 16;
 /// Consecutive ids per page.
 pub(crate) const PAGE_SLOTS: usize = 1024;
-/// No list, no out-of-order buffer, no tenant.
+/// No list, no tenant.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Returns the stripe of a series.
@@ -61,18 +57,18 @@ fn slot_of(id: u32) -> (usize, usize) {
 /// Hot record of a series: all that an in-order append touches, in one cache line.
 #[derive(Clone)]
 pub(crate) struct SeriesState {
-    /// The open chunk; after sealing, the last sample.
+    /// The open chunk of words; without one, the last sample alone.
     pub(crate) xor: XorState,
     /// Timestamp of the first sample of the open chunk.
     pub(crate) open_min: i64,
-    /// End of the window of the open chunk; the lowest timestamp while the series has histograms.
+    /// End of the window of the open chunk.
     pub(crate) window_end: i64,
-    /// Bytes of the open chunk; none between sealing and the next sample.
+    /// Bytes of the open chunk; none between sealing and the next word.
     pub(crate) open: ChunkBuffer,
     /// Slot of the newest sealed chunk.
     pub(crate) sealed: u32,
-    /// Out-of-order buffer.
-    pub(crate) ooo: u32,
+    /// Samples in the out-of-order log.
+    pub(crate) ooo: OooList,
     /// Index of the tenant; [`NONE`] for a free slot.
     pub(crate) tenant: u32,
 }
@@ -86,13 +82,18 @@ impl SeriesState {
         window_end: 0,
         open: ChunkBuffer::NONE,
         sealed: NONE,
-        ooo: NONE,
+        ooo: OooList::EMPTY,
         tenant: NONE,
     };
 
-    /// Returns true if no float of the series is stored here.
+    /// Returns true if the series had a sample that was not deleted since.
+    pub(crate) fn has_sample(&self) -> bool {
+        self.xor.count() > 0
+    }
+
+    /// Returns true if the record refers to no samples; there may be an open chunk of histograms.
     fn has_no_chunk(&self) -> bool {
-        self.open.is_none() && self.sealed == NONE && self.ooo == NONE
+        self.open.is_none() && self.sealed == NONE && self.ooo.is_empty()
     }
 }
 
@@ -110,20 +111,14 @@ pub(crate) struct Stripe {
     page_count: usize,
     pub(crate) chunk_buffers: ChunkBuffers,
     pub(crate) sealed_chunks: SealedChunks,
-    pub(crate) ooo: OooBuffers,
+    ooo: OooLog,
     histograms: Histograms,
     starts: Starts,
-    timestamps: TimestampCache,
-    decoded: Decoded,
-    by_time: SealedByTime,
-    /// Series whose out-of-order buffer is full; the current holder of the lock merges them.
-    full_buffers: Vec<u32>,
+    decoded: DecodedChunk,
     /// Number of running appends per series that continue after they released the lock.
     pinned: HashMap<u32, u32>,
-    /// Samples that were encoded to merge out-of-order ones into chunks.
-    pub(crate) merged_count: u64,
-    /// Set if a series was removed since the last one was created.
-    has_removed: bool,
+    /// Out-of-order samples that were sealed.
+    pub(crate) ooo_sealed_count: u64,
     /// Scratch copy of an open chunk.
     chunk: Vec<u8>,
 }
@@ -136,22 +131,17 @@ pub(crate) struct AppendContext<'a> {
     pub(crate) window_ms: i64,
     /// Applies to a second value at a timestamp.
     pub(crate) duplicates: DuplicatePolicy,
+    /// Chunks that may still be decoded to compare out-of-order samples with stored ones.
+    pub(crate) lookups_left: u32,
     /// Changes of the sample count, to be added to the windows of the tenant.
     pub(crate) windows: WindowTally,
 }
 
-/// Returns true if `time` is more than 1.5 steps after the last sample: timestamps in between may be unused.
-fn is_gap(state: &XorState, time: i64) -> bool {
-    let step = state.step_ms();
-    step > 0 && time.wrapping_sub(state.time()) > step + step / 2
-}
-
-/// Returns true if the last step was more than 1.5 times as long as the one to `time`: the last step may have
-/// been a gap. This finds the second of two equal gaps, and a gap after the first sample of a chunk, one
-/// sample late.
-fn ends_gap(state: &XorState, time: i64) -> bool {
-    let distance = time.wrapping_sub(state.time());
-    state.step_ms() > distance.saturating_add(distance / 2)
+impl AppendContext<'_> {
+    /// Limits the chunks that may be decoded to compare out-of-order samples with stored ones.
+    pub(crate) fn with_lookups(self, lookups_left: u32) -> Self {
+        AppendContext { lookups_left, ..self }
+    }
 }
 
 impl Stripe {
@@ -161,16 +151,12 @@ impl Stripe {
             page_count: 0,
             chunk_buffers: ChunkBuffers::new(),
             sealed_chunks: SealedChunks::new(),
-            ooo: OooBuffers::new(),
+            ooo: OooLog::default(),
             histograms: Histograms::default(),
             starts: Starts::default(),
-            timestamps: TimestampCache::default(),
-            decoded: Decoded::default(),
-            by_time: SealedByTime::default(),
-            full_buffers: Vec::new(),
+            decoded: DecodedChunk::default(),
             pinned: HashMap::default(),
-            merged_count: 0,
-            has_removed: false,
+            ooo_sealed_count: 0,
             chunk: Vec::new(),
         }
     }
@@ -191,10 +177,6 @@ impl Stripe {
             })
         });
         assert_eq!(page.slots[slot].tenant, NONE, "an id has one series");
-        if std::mem::take(&mut self.has_removed) {
-            // The id may have belonged to another series.
-            self.timestamps.clear();
-        }
         page.slots[slot].tenant = tenant;
         page.live_count += 1;
         page.activity.touch(slot);
@@ -208,9 +190,9 @@ impl Stripe {
         assert!(is_empty, "chunks are removed before their series");
         page.slots[slot] = SeriesState::EMPTY;
         page.live_count -= 1;
-        self.by_time.forget(id);
         self.starts.remove(id);
-        self.has_removed = true;
+        // The id may be given to another series.
+        self.decoded.clear();
         if page.live_count == 0 {
             self.pages[page_idx] = None;
             self.page_count -= 1;
@@ -250,128 +232,94 @@ impl Stripe {
         self.chunk_buffers.copy(series.open, &series.xor, out);
     }
 
-    /// Appends one sample to series `id`, and merges its out-of-order buffer into chunks if that is full.
-    pub(crate) fn append(
-        &mut self,
-        cx: &mut AppendContext<'_>,
-        id: u32,
-        time: i64,
-        value_bits: u64,
-    ) -> AppendOutcome {
-        let outcome = self.append_unmerged(cx, id, time, value_bits);
-        if !self.full_buffers.is_empty() {
-            self.merge_full_buffers(cx);
-        }
-        outcome
+    /// Returns the open chunk of histograms of a series.
+    pub(crate) fn open_histograms(&self, id: u32) -> Option<&OpenHistograms> {
+        self.histograms.get(id)
     }
 
-    /// As [`Stripe::append`], but leaves full buffers to the caller (see [`Stripe::take_full_buffers`]).
-    pub(crate) fn append_unmerged(
-        &mut self,
-        cx: &mut AppendContext<'_>,
-        id: u32,
-        time: i64,
-        value_bits: u64,
-    ) -> AppendOutcome {
-        match self.append_in_order(cx, id, time, value_bits) {
-            AppendOutcome::NotNewest => self.append_out_of_order(cx, id, time, value_bits),
-            outcome => outcome,
-        }
+    /// Returns true if the series, which exists, has no samples here.
+    pub(crate) fn is_empty(&self, id: u32) -> bool {
+        self.series(id).is_none_or(SeriesState::has_no_chunk) && self.histograms.get(id).is_none()
     }
 
-    /// As [`Stripe::append`] for a sample that is newer than the newest one of its series; returns
-    /// [`AppendOutcome::NotNewest`] for others, which need [`Stripe::append_out_of_order`].
-    pub(crate) fn append_in_order(
-        &mut self,
-        cx: &mut AppendContext<'_>,
-        id: u32,
-        time: i64,
-        value_bits: u64,
-    ) -> AppendOutcome {
+    /// Returns true if a series has a sample, in a chunk or in the log, that may lie in `range`.
+    pub(crate) fn overlaps(&self, id: u32, range: TimeRange) -> bool {
+        let Some(series) = self.series(id) else { return false };
+        let open = match self.histograms.get(id) {
+            Some(open) => Some(open.appender.times()),
+            None => (!series.open.is_none()).then_some((series.open_min, series.xor.time())),
+        };
+        open.is_some_and(|(first, last)| range.overlaps_inclusive(first, last))
+            || self.ooo.times(series.ooo).any(|time| range.contains(time))
+            || self
+                .sealed_chunks
+                .list(series.sealed)
+                .any(|node| range.overlaps_inclusive(node.min_time, node.max_time()))
+    }
+
+    /// Returns the timestamp of the newest sample of a series.
+    pub(crate) fn newest_time(&self, id: u32) -> Option<i64> {
+        self.series(id).filter(|series| series.has_sample()).map(|series| series.xor.time())
+    }
+
+    /// Returns the timestamp of the oldest sample of a series.
+    fn oldest_time(&self, id: u32) -> Option<i64> {
+        let series = self.series(id)?;
+        let open = (!series.open.is_none()).then_some(series.open_min);
+        let histograms = self.histograms.get(id).map(|open| open.appender.times().0);
+        let ooo = self.ooo.times(series.ooo).min();
+        let sealed = self.sealed_chunks.list(series.sealed).map(|node| node.min_time).min();
+        [open, histograms, ooo, sealed].into_iter().flatten().min()
+    }
+
+    fn touch(&mut self, id: u32) {
         let (page, slot) = slot_of(id);
-        let Some(Some(page)) = self.pages.get_mut(page) else { return AppendOutcome::SeriesGone };
-        page.activity.touch(slot);
-        let series = &mut page.slots[slot];
-        if series.open.is_none() || time <= series.xor.time() || time >= series.window_end {
-            return self.append_to_new_chunk(cx, id, time, value_bits);
+        if let Some(Some(page)) = self.pages.get_mut(page) {
+            page.activity.touch(slot);
         }
-        if is_gap(&series.xor, time) {
-            let range = TimeRange { start: series.window_end - cx.window_ms, end: series.window_end };
-            let (step_ms, after) = (series.xor.step_ms(), series.xor.time());
-            self.timestamps.note_gap(Gap {
-                window: SeriesWindow { id, range },
-                step_ms,
-                after,
-                before: time,
-            });
-        } else if ends_gap(&series.xor, time) {
-            let range = TimeRange { start: series.window_end - cx.window_ms, end: series.window_end };
-            let (step_ms, before) = (time - series.xor.time(), series.xor.time());
-            let after = before - series.xor.step_ms();
-            // Buffered samples may lie in the gap already.
-            if self.ooo.is_before(series.ooo, after) {
-                self.timestamps.note_gap(Gap { window: SeriesWindow { id, range }, step_ms, after, before });
-            }
-        }
-        series.open =
-            self.chunk_buffers.append(series.open, &mut series.xor, time, f64::from_bits(value_bits));
-        cx.windows.add(time, 1);
-        if usize::from(series.xor.count()) >= SAMPLES_PER_CHUNK {
-            self.seal_open(cx, id);
-        }
-        AppendOutcome::InOrder
     }
 
-    /// Appends the first sample of a series, chunk or window.
-    fn append_to_new_chunk(
-        &mut self,
-        cx: &mut AppendContext<'_>,
-        id: u32,
-        time: i64,
-        value_bits: u64,
-    ) -> AppendOutcome {
-        if self.histograms.get(id).is_some() {
-            return self.append_float_among_histograms(cx, id, time, value_bits);
-        }
-        self.append_float_to_new_chunk(cx, id, time, value_bits)
+    /// Returns true if any series of the stripe has start timestamps.
+    pub(crate) fn has_starts(&self) -> bool {
+        !self.starts.is_empty()
     }
 
-    /// As [`Stripe::append_to_new_chunk`], without a look at the histograms of the series.
-    fn append_float_to_new_chunk(
-        &mut self,
-        cx: &mut AppendContext<'_>,
-        id: u32,
-        time: i64,
-        value_bits: u64,
-    ) -> AppendOutcome {
-        let Some(series) = self.series(id) else { return AppendOutcome::SeriesGone };
-        let (count, last) = (series.xor.count(), series.xor.time());
-        if count > 0 && time <= last {
-            // Senders retry whole batches, so a duplicate of the newest sample is common and is found here,
-            // unless its value may have been overwritten: by an out-of-order sample, or by one that the
-            // caller has not applied yet.
-            let is_first_kept = cx.duplicates == DuplicatePolicy::KeepFirst && series.ooo == NONE;
-            let is_repeat = is_first_kept && time == last && value_bits == series.xor.value_bits();
-            return if is_repeat { AppendOutcome::Duplicate } else { AppendOutcome::NotNewest };
+    /// Returns the start timestamps of a series, if it has some.
+    pub(crate) fn starts_of(&self, id: u32) -> Option<&StartTimestamps> {
+        self.starts.get(id)
+    }
+
+    /// Returns the runs that may affect samples in `range`; empty if no start is known.
+    pub(crate) fn copy_starts(&self, id: u32, range: TimeRange) -> Vec<StartRun> {
+        self.starts.copy(id, range)
+    }
+
+    /// Sets the start timestamp of the sample at `time` of the existing series `id`; 0 = unknown.
+    pub(crate) fn set_start(&mut self, id: u32, time: i64, start_ms: i64) {
+        let newest = self.newest_time(id);
+        self.starts.set(id, time, start_ms, newest);
+    }
+
+    /// Ends the start timestamps of the series for which `is_hit` returns true at their newest sample: starts
+    /// of later ones were lost, and those of earlier ones would be wrong for them.
+    pub(crate) fn forget_later_starts(&mut self, is_hit: impl FnMut(u32) -> bool) {
+        let mut starts = std::mem::take(&mut self.starts);
+        starts.forget_later(is_hit, |id| self.newest_time(id));
+        self.starts = starts;
+    }
+
+    /// Restores the start timestamps of a series, whose chunks are restored already.
+    pub(crate) fn restore_starts(&mut self, id: u32, runs: &[StartRun]) {
+        let newest = self.newest_time(id);
+        self.starts.restore(id, runs, newest);
+    }
+
+    /// Drops start timestamps of samples that have left the series.
+    pub(crate) fn trim_starts(&mut self, id: u32) {
+        if self.starts.get(id).is_some() {
+            let oldest = self.oldest_time(id);
+            self.starts.trim(id, oldest);
         }
-        if is_gap(&series.xor, time) {
-            let step_ms = series.xor.step_ms();
-            let (old, new) = (SeriesWindow::of(cx, id, last), SeriesWindow::of(cx, id, time));
-            self.timestamps.note_gap(Gap { window: new, step_ms, after: last, before: time });
-            if old.range != new.range {
-                self.timestamps.note_gap(Gap { window: old, step_ms, after: last, before: time });
-            }
-        }
-        self.seal_open(cx, id);
-        let mut state = XorState::new();
-        let open = self.chunk_buffers.start(&mut state, time, f64::from_bits(value_bits));
-        let Some(series) = self.series_mut(id) else { return AppendOutcome::SeriesGone };
-        series.xor = state;
-        series.open = open;
-        series.open_min = time;
-        series.window_end = TimeRange::window_of(time, cx.window_ms).end;
-        cx.windows.add(time, 1);
-        AppendOutcome::InOrder
     }
 
     /// Keeps the series in the stripe until [`Stripe::unpin`], with or without samples: an append that
@@ -402,18 +350,17 @@ impl Stripe {
     /// Number of chunks: open, out-of-order, sealed. The out-of-order samples of a series count as one.
     pub(crate) fn chunk_count(&self) -> u64 {
         self.chunk_buffers.count()
-            + self.ooo.count()
+            + self.ooo.list_count()
             + self.sealed_chunks.count()
-            + self.histograms.chunk_count()
+            + self.histograms.count()
     }
 
     /// As [`Stripe::chunk_count`], of one series.
     pub(crate) fn chunk_count_of(&self, id: u32) -> u64 {
-        let floats = self.series(id).map_or(0, |series| {
-            let sealed = self.sealed_chunks.list(series.sealed).count();
-            sealed + usize::from(!series.open.is_none()) + usize::from(series.ooo != NONE)
-        });
-        (floats + self.histograms.get(id).map_or(0, |histograms| histograms.chunk_count())) as u64
+        let Some(series) = self.series(id) else { return 0 };
+        let others = [!series.open.is_none(), !series.ooo.is_empty(), self.histograms.get(id).is_some()];
+        let other_count = others.into_iter().filter(|&is_there| is_there).count();
+        (self.sealed_chunks.list(series.sealed).count() + other_count) as u64
     }
 
     /// Memory of hot records, open chunks, out-of-order samples, references to sealed chunks, histograms,
@@ -421,14 +368,12 @@ impl Stripe {
     pub(crate) fn memory(&self) -> [MemoryPart; 6] {
         let pages = self.page_count * size_of::<Page>();
         let records = (pages + self.pages.capacity() * size_of::<Option<Box<Page>>>()) as u64;
-        let ooo = self.ooo.heap_bytes() + self.timestamps.heap_bytes() as u64;
-        let sealed = self.sealed_chunks.heap_bytes() + self.by_time.heap_bytes();
         [
             MemoryPart::new("hot_records", records, self.series_count()),
             MemoryPart::new("open_chunks", self.chunk_buffers.heap_bytes(), self.chunk_buffers.count()),
-            MemoryPart::new("ooo_buffers", ooo, self.ooo.count()),
-            MemoryPart::new("sealed_places", sealed, self.sealed_chunks.count()),
-            self.histograms.memory(),
+            MemoryPart::new("ooo_buffers", self.ooo.heap_bytes(), self.ooo.list_count()),
+            MemoryPart::new("sealed_places", self.sealed_chunks.heap_bytes(), self.sealed_chunks.count()),
+            self.histograms.memory(self.ooo.histogram_bytes()),
             self.starts.memory(),
         ]
     }
@@ -440,6 +385,27 @@ impl Stripe {
         let base = (page * STRIPE_COUNT + stripe) * PAGE_SLOTS;
         let live = slots.iter().flat_map(|p| p.slots.iter().enumerate()).filter(|(_, h)| h.tenant != NONE);
         out.extend(live.map(|(slot, _)| (base + slot) as u32));
+        Some(())
+    }
+
+    /// Returns true if no sample was offered to the series in this generation and the one before.
+    pub(crate) fn is_idle(&self, id: u32) -> bool {
+        let (page_idx, slot) = slot_of(id);
+        let Some(Some(page)) = self.pages.get(page_idx) else { return false };
+        page.slots[slot].tenant != NONE && page.activity.is_idle(slot)
+    }
+
+    /// Calls `visit` with tenant and slot of each idle series of page `page_idx` and ends the generation of
+    /// the page; `None` after the last page.
+    pub(crate) fn age_page(&mut self, page_idx: usize, mut visit: impl FnMut(u32, usize)) -> Option<()> {
+        if let Some(page) = self.pages.get_mut(page_idx)? {
+            for (slot, series) in page.slots.iter().enumerate() {
+                if page.activity.is_idle(slot) && series.tenant != NONE {
+                    visit(series.tenant, slot);
+                }
+            }
+            page.activity.end_generation();
+        }
         Some(())
     }
 }

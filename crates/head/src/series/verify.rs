@@ -73,17 +73,11 @@ fn lost_chunks(series: &SeriesStore, number: u32, bytes: &[u8]) -> (u64, u64, Op
             let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
             for &id in &ids {
                 let Some(record) = stripe.series(id) else { continue };
-                let floats =
-                    stripe.sealed_chunks.list(record.sealed).map(|node| (node.chunk_ref, node.count));
-                let histograms = stripe.histograms_of(id);
-                let histograms = histograms.into_iter().flat_map(|histograms| histograms.sealed.iter());
-                let histograms = histograms.map(|node| (node.chunk_ref, node.count));
-                for (chunk_ref, count) in
-                    floats.chain(histograms).filter(|(chunk_ref, _)| chunk_ref.file == number)
-                {
-                    if let Err(error) = decode_record(bytes, chunk_ref.offset as usize) {
+                let nodes = stripe.sealed_chunks.list(record.sealed);
+                for node in nodes.filter(|node| node.chunk_ref.file == number) {
+                    if let Err(error) = decode_record(bytes, node.chunk_ref.offset as usize) {
                         chunk_count += 1;
-                        sample_count += u64::from(count);
+                        sample_count += u64::from(node.count());
                         first.get_or_insert(error);
                     }
                 }

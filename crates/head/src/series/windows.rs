@@ -14,7 +14,8 @@ pub struct WindowStat {
     pub tenant: TenantId,
     /// Time range of the window.
     pub range: TimeRange,
-    /// Samples in the window; a value that is buffered to replace another one counts as well.
+    /// Samples in the window; those that arrived out of order and have the timestamp of another count as
+    /// well.
     pub sample_count: u64,
     /// Server time at which its first sample arrived.
     pub first_arrival_ms: i64,

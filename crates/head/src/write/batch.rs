@@ -15,19 +15,13 @@ use chronolith_wal::PoisonOnPanic;
 use super::job::{AppendJob, AppendScratch, BatchSample, Target, record_outcome, reject_sample};
 use super::mixed::{append_mixed, is_mixed, may_have_mixed};
 use super::resolve::resolve_misses;
-use super::slices::{
-    merge_full_buffers, queue_pending, slice_at, sort_deferred, yield_stripe, yield_stripe_if_due,
-};
+use super::slices::{queue_pending, slice_at, yield_stripe};
 use crate::index::series_keys::ID_NONE;
-use crate::series::decide::AppendOutcome;
+use crate::series::decide::{AppendOutcome, Value};
 use crate::series::stripe::{STRIPE_COUNT, stripe_of};
 
 /// Series that are looked up under one lock.
 const LOOKUP_COUNT: usize = 512;
-/// Out-of-order samples whose cache lines are prefetched together.
-const PREFETCH_COUNT: usize = 32;
-/// Work of an out-of-order sample relative to an in-order one: it needs a lookup and may be encoded.
-const OOO_WORK: usize = 8;
 /// Retries of a batch whose series leave the head before their samples are stored.
 const ROUND_COUNT_MAX: usize = 100;
 
@@ -101,8 +95,7 @@ fn append_stripe(
     let relogs = state.relog_before.load(Ordering::Relaxed) > 0;
     let mut stripe = state.series.stripes()[stripe_idx].lock();
     let _unlogged = PoisonOnPanic::new(&state.wal, "an append");
-    let mut target =
-        Target { stripe: &mut stripe, stripe_idx, relogs, work: 0, has_yielded: false, pinned_count: 0 };
+    let mut target = Target { stripe: &mut stripe, stripe_idx, relogs, work: 0 };
     let order = std::mem::take(&mut scratch.order);
     let (mut next, mut first) = (range.start, 0);
     while next < range.end {
@@ -122,9 +115,6 @@ fn append_stripe(
         }
     }
     scratch.order = order;
-    // Deferred samples come last, so that their cache lines are prefetched together. They remain out of order
-    // meanwhile.
-    append_deferred(job, scratch, &mut target);
     queue_pending(job, scratch, stripe_idx);
     target.unpin(scratch);
 }
@@ -149,10 +139,7 @@ fn append_slice(
         let samples = &job.batch.series[idx as usize].samples;
         let samples = within.start.max(samples.start as usize)..within.end.min(samples.end as usize);
         if has_mixed && is_mixed(job.batch, idx, samples.clone(), target.stripe, id) {
-            // Deferred samples may have the same series and timestamps, and come first in the batch.
-            append_deferred(job, scratch, target);
             append_mixed(job, scratch, target, idx, samples);
-            merge_full_buffers(job, scratch, target);
             continue;
         }
         let stripe = &mut **target.stripe;
@@ -170,46 +157,14 @@ fn append_slice(
                 scratch.pending.push(id, time, bits);
                 continue;
             }
+            let outcome = match outcome {
+                AppendOutcome::NotNewest => stripe.append(&mut job.cx, id, time, Value::Word(bits)),
+                outcome => outcome,
+            };
             let sample = BatchSample { time, series_idx: idx, id, at: at as u32 };
-            if outcome == AppendOutcome::NotNewest {
-                scratch.deferred.push(sample);
-            } else {
-                record_outcome(job, scratch, outcome, sample, relogs);
-            }
+            record_outcome(job, scratch, outcome, sample, relogs);
         }
     }
-}
-
-/// Appends the deferred out-of-order floats, sorted by time within each series: neighbours decode the same
-/// chunk.
-fn append_deferred(job: &mut AppendJob<'_>, scratch: &mut AppendScratch, target: &mut Target<'_, '_>) {
-    if scratch.deferred.is_empty() {
-        return;
-    }
-    sort_deferred(job, scratch, target);
-    for start in (0..scratch.deferred.len()).step_by(PREFETCH_COUNT) {
-        yield_stripe_if_due(job, scratch, target);
-        let end = scratch.deferred.len().min(start + PREFETCH_COUNT);
-        let mut copied = [BatchSample::default(); PREFETCH_COUNT];
-        let group = &mut copied[..end - start];
-        group.copy_from_slice(&scratch.deferred[start..end]);
-        target.work += OOO_WORK * group.len();
-        target.stripe.prefetch_out_of_order(&job.cx, group.iter().map(|one| (one.id, one.time)));
-        for &one in &*group {
-            if target.has_yielded && target.stripe.starts_of(one.id).is_some() {
-                // Another writer has added start times meanwhile.
-                let at = one.at()..one.at() + 1;
-                append_mixed(job, scratch, target, one.series_idx, at);
-                continue;
-            }
-            let bits = job.batch.values[one.at()].to_bits();
-            let outcome = target.stripe.append_out_of_order(&mut job.cx, one.id, one.time, bits);
-            record_outcome(job, scratch, outcome, one, target.relogs);
-        }
-        merge_full_buffers(job, scratch, target);
-    }
-    scratch.deferred.clear();
-    target.pinned_count = 0;
 }
 
 /// Adds the counts of an append to those of its tenant and of the head.

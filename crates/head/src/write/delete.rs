@@ -25,8 +25,6 @@ use chronolith_base::sync::MutexGuard;
 use chronolith_wal::PoisonOnPanic;
 use chronolith_wal::WalPosition;
 
-const ALL_TIMES: TimeRange = TimeRange { start: i64::MIN, end: i64::MAX };
-
 /// Counts of a deletion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeleteStats {
@@ -75,9 +73,6 @@ pub(super) fn delete(
         let stripe_idx = stripe_of(run[0]);
         let mut stripe = state.series.lock(run[0]);
         let unlogged = PoisonOnPanic::new(&state.wal, "a deletion");
-        for &id in run {
-            state.series.merge_out_of_order_in_slices(&mut stripe, &mut cx, id, ALL_TIMES);
-        }
         for &id in run {
             let erased = stripe.erase(&mut cx, id, range);
             stats.sample_count += erased.sample_count;

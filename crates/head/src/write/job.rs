@@ -59,8 +59,6 @@ pub(super) struct AppendScratch {
     pub(super) order: Vec<u32>,
     /// Samples for the next WAL frame, in the order in which they were appended to memory.
     pub(super) pending: Samples,
-    /// Samples of a stripe that are not newer than the newest one of their series.
-    pub(super) deferred: Vec<BatchSample>,
     /// Series that this batch has pinned in the stripe.
     pub(super) pinned: Vec<u32>,
     pub(super) payload: Vec<u8>,
@@ -75,7 +73,6 @@ impl AppendScratch {
         16 * self.keys.capacity()
             + 4 * ids.map(Vec::capacity).iter().sum::<usize>()
             + self.pending.heap_bytes()
-            + size_of::<BatchSample>() * self.deferred.capacity()
             + self.payload.capacity()
     }
 }
@@ -124,10 +121,6 @@ pub(super) struct Target<'a, 'w> {
     pub(super) relogs: bool,
     /// Samples appended since the stripe was locked; out-of-order samples count with their cost.
     pub(super) work: usize,
-    /// Set once the lock was released since this batch began.
-    pub(super) has_yielded: bool,
-    /// Number of deferred samples whose series are pinned.
-    pub(super) pinned_count: usize,
 }
 
 impl Target<'_, '_> {
@@ -142,14 +135,6 @@ impl Target<'_, '_> {
             self.stripe.pin(id);
             scratch.pinned.push(id);
         }
-    }
-
-    /// Pins the series of the deferred samples.
-    pub(super) fn pin_deferred(&mut self, scratch: &mut AppendScratch) {
-        for at in self.pinned_count..scratch.deferred.len() {
-            self.pin(scratch, scratch.deferred[at].id);
-        }
-        self.pinned_count = scratch.deferred.len();
     }
 
     /// Unpins all series of this batch.

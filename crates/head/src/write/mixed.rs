@@ -10,7 +10,7 @@ use chronolith_model::{DuplicatePolicy, Reject, WriteBatch};
 
 use super::job::{AppendJob, AppendScratch, BatchSample, Target, count_appended, reject_sample};
 use super::slices::yield_stripe;
-use crate::series::decide::AppendOutcome;
+use crate::series::decide::{AppendOutcome, Value};
 use crate::series::stripe::{START_RUNS_MAX, Stripe};
 
 /// Work of an out-of-order histogram relative to that of a float in order: it may decode a chunk.
@@ -50,8 +50,8 @@ pub(super) fn append_mixed(
         }
         let stripe = &mut **target.stripe;
         let outcome = match histogram {
-            Some(histogram) => stripe.append_histogram_unmerged(&mut job.cx, id, time, histogram),
-            None => stripe.append_unmerged(&mut job.cx, id, time, bits),
+            Some(histogram) => stripe.append(&mut job.cx, id, time, Value::Histogram(histogram)),
+            None => stripe.append(&mut job.cx, id, time, Value::Word(bits)),
         };
         let mut is_logged = count_appended(job, outcome, sample, target.relogs);
         let start = if has_starts { new_start(job, target, sample, outcome) } else { None };

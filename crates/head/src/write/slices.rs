@@ -8,16 +8,13 @@
 use std::ops::Range;
 
 use chronolith_format::head::wal;
-use chronolith_model::{TimeRange, WriteBatch};
+use chronolith_model::WriteBatch;
 
-use super::job::{AppendJob, AppendScratch, BatchSample, SLICE_SAMPLES, Target};
+use super::job::{AppendJob, AppendScratch, SLICE_SAMPLES, Target};
 use chronolith_base::sync::MutexGuard;
 
 /// As [`SLICE_SAMPLES`], for batches with histograms or start times.
 const MIXED_SLICE_SAMPLES: usize = 1024;
-/// Out-of-order samples up to which the sort runs under the lock.
-const LOCKED_SORT_COUNT: usize = 1024;
-const ALL_TIMES: TimeRange = TimeRange { start: i64::MIN, end: i64::MAX };
 
 /// Series of a batch that are appended under one lock.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,78 +68,12 @@ pub(super) fn queue_pending(job: &AppendJob<'_>, scratch: &mut AppendScratch, st
 
 /// Queues the pending samples for the WAL and releases the lock for waiting threads.
 pub(super) fn yield_stripe(job: &AppendJob<'_>, scratch: &mut AppendScratch, target: &mut Target<'_, '_>) {
-    yield_stripe_during(job, scratch, target, |_| ());
-}
-
-/// As [`yield_stripe`]; `during` runs on the deferred samples while the lock is released.
-fn yield_stripe_during(
-    job: &AppendJob<'_>,
-    scratch: &mut AppendScratch,
-    target: &mut Target<'_, '_>,
-    during: impl FnOnce(&mut [BatchSample]),
-) {
     queue_pending(job, scratch, target.stripe_idx);
-    target.pin_deferred(scratch);
-    (target.work, target.has_yielded) = (0, true);
+    target.work = 0;
     MutexGuard::unlocked_fair(target.stripe, || {
-        during(&mut scratch.deferred);
         // Sealed chunks must not pile up in memory; a failure is reported by the next append.
         let _ = job.state.write_sealed_if_many();
     });
-}
-
-/// Releases the lock for others if enough work was done since it was acquired.
-pub(super) fn yield_stripe_if_due(
-    job: &AppendJob<'_>,
-    scratch: &mut AppendScratch,
-    target: &mut Target<'_, '_>,
-) {
-    if target.is_due() {
-        yield_stripe(job, scratch, target);
-    }
-}
-
-/// Sorts the deferred samples by series and time; equal ones keep the order of the batch.
-pub(super) fn sort_deferred(job: &AppendJob<'_>, scratch: &mut AppendScratch, target: &mut Target<'_, '_>) {
-    if scratch.deferred.len() <= LOCKED_SORT_COUNT {
-        sort_by_series(&mut scratch.deferred);
-    } else {
-        yield_stripe_during(job, scratch, target, sort_by_series);
-    }
-}
-
-/// Merges the out-of-order samples of series whose buffer is full into chunks, slice by slice.
-pub(super) fn merge_full_buffers(
-    job: &mut AppendJob<'_>,
-    scratch: &mut AppendScratch,
-    target: &mut Target<'_, '_>,
-) {
-    for id in target.stripe.take_full_buffers() {
-        target.stripe.seal_crowded_open(&mut job.cx, id);
-        let mut rest = Some(ALL_TIMES);
-        while let Some(range) = rest {
-            rest = target.stripe.merge_out_of_order_slice(&mut job.cx, id, range);
-            if rest.is_some() {
-                yield_stripe(job, scratch, target);
-            }
-        }
-        target.stripe.seal_crowded_open_histograms(&mut job.cx, id);
-        let mut rest = Some(ALL_TIMES);
-        while let Some(range) = rest {
-            rest = target.stripe.merge_out_of_order_histograms_slice(&mut job.cx, id, range);
-            if rest.is_some() {
-                yield_stripe(job, scratch, target);
-            }
-        }
-    }
-}
-
-fn sort_by_series(deferred: &mut [BatchSample]) {
-    for run in deferred.chunk_by_mut(|a, b| a.id == b.id) {
-        if !run.is_sorted_by_key(|one| one.time) {
-            run.sort_by_key(|one| one.time);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ impl TestEnv {
             wal_segment_bytes: 16 << 10,
             sealed_file_bytes: 8 << 10,
             sync: SyncMode::Fsync,
+            ooo_lookups_min: u32::MAX,
             ..HeadOptions::new(PathBuf::from("/data"))
         };
         TestEnv { env, clock, disk, options, limits: TenantLimits::default() }

@@ -339,9 +339,9 @@ fn tsdb_counters(stats: &TsdbStats, sheet: &mut Sheet) {
         ("head_samples_appended_total", "Samples accepted by the head.", stats.samples_appended),
         ("head_samples_late_total", "Samples that came out of order.", stats.samples_out_of_order),
         (
-            "head_samples_merged_total",
-            "Samples encoded again to merge out-of-order samples into their chunks.",
-            stats.samples_merged,
+            "head_samples_ooo_sealed_total",
+            "Out-of-order samples encoded as chunks.",
+            stats.samples_ooo_sealed,
         ),
         ("head_samples_with_start_total", "Samples stored with a start time.", stats.samples_with_start),
         ("flushes_total", "Windows flushed to blocks.", stats.flush_count),

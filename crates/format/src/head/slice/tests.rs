@@ -76,6 +76,7 @@ fn file() -> Vec<u8> {
         byte_len: 0,
         series_count: 2,
         sample_count: 247,
+        later_frames: 0,
     };
     let mut out = vec![0; FILE_HEADER_BYTES];
     for (idx, (kind, payload)) in [(KIND_SERIES, payload()), (KIND_TENANTS, list)].into_iter().enumerate() {

@@ -39,8 +39,8 @@ fn another_value_is_refused_or_replaces_by_policy() {
     }
 }
 
-fn histogram(count: u64, sum: f64) -> Histogram {
-    Histogram::Int(IntHistogram { count, sum, zero_count: count, ..Default::default() })
+fn histogram(count: u64, sum: f64) -> Arc<Histogram> {
+    Arc::new(Histogram::Int(IntHistogram { count, sum, zero_count: count, ..Default::default() }))
 }
 
 #[track_caller]
@@ -49,11 +49,11 @@ fn check_compare(stored: Value<'_>, new: Value<'_>, want: Stored) {
 }
 
 #[test]
-fn floats_are_compared_by_bits() {
-    check_compare(Value::Float(0.0f64.to_bits()), Value::Float((-0.0f64).to_bits()), Stored::Different);
-    check_compare(Value::Float(STALE_NAN.to_bits()), Value::Float(f64::NAN.to_bits()), Stored::Different);
-    check_compare(Value::Float(f64::NAN.to_bits()), Value::Float(f64::NAN.to_bits()), Stored::Same);
-    assert_eq!(Value::compare(None, Value::Float(0)), Stored::Nothing);
+fn words_are_compared_by_bits() {
+    check_compare(Value::Word(0.0f64.to_bits()), Value::Word((-0.0f64).to_bits()), Stored::Different);
+    check_compare(Value::Word(STALE_NAN.to_bits()), Value::Word(f64::NAN.to_bits()), Stored::Different);
+    check_compare(Value::Word(f64::NAN.to_bits()), Value::Word(f64::NAN.to_bits()), Stored::Same);
+    assert_eq!(Value::compare(None, Value::Word(0)), Stored::Nothing);
 }
 
 #[test]
@@ -66,12 +66,12 @@ fn histograms_are_compared_by_observations() {
 /// A scrape writes the end of a series as a float, a rule as a histogram.
 #[test]
 fn staleness_markers_of_both_kinds_are_the_same_sample() {
-    let (stale, live) = (Histogram::stale(), histogram(2, 1.0));
-    let float = Value::Float(STALE_NAN.to_bits());
+    let (stale, live) = (Arc::new(Histogram::stale()), histogram(2, 1.0));
+    let float = Value::Word(STALE_NAN.to_bits());
     check_compare(float, Value::Histogram(&stale), Stored::Same);
     check_compare(Value::Histogram(&stale), float, Stored::Same);
-    check_compare(Value::Histogram(&stale), Value::Histogram(&Histogram::stale()), Stored::Same);
+    check_compare(Value::Histogram(&stale), Value::Histogram(&Arc::new(Histogram::stale())), Stored::Same);
     check_compare(Value::Histogram(&live), float, Stored::Different);
-    check_compare(Value::Float(1), Value::Histogram(&live), Stored::Different);
+    check_compare(Value::Word(1), Value::Histogram(&live), Stored::Different);
     check_compare(Value::Histogram(&stale), Value::Histogram(&live), Stored::Different);
 }

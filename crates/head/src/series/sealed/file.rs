@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_base::{Disk, DiskFile, Mapped};
-use chronolith_format::head::sealed::{self, FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RecordHeader};
-use chronolith_model::QueryError;
+use chronolith_base::{DecodeError, Disk, DiskFile, Mapped};
+use chronolith_format::chunk::kinds;
+use chronolith_format::head::sealed::{
+    self, FILE_HEADER_BYTES, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RecordHeader,
+};
+use chronolith_model::{Columns, QueryError, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
 use super::is_short_of_files;
+use crate::series::stripe::SealedChunk;
 
 /// Written bytes after the end of the map at which it is made again; fewer are read with positional reads.
 const REMAP_BYTES: u64 = 1 << 20;
@@ -151,19 +155,66 @@ impl SealedFile {
         &self,
         disk: &dyn Disk,
         offset: u32,
-        chunk_len: usize,
+        chunk_len: Option<usize>,
+        with: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, QueryError> {
+        let chunk_len = match chunk_len {
+            Some(len) => len,
+            None => self
+                .read_bytes(disk, offset, RECORD_HEADER_BYTES, sealed::record_chunk_len)?
+                .map_err(|error| self.bad_record(offset, error))?,
+        };
+        let record_len = (chunk_len + RECORD_OVERHEAD_BYTES) as u64;
+        if u64::from(offset) + record_len > self.len() {
+            return Err(self.corrupt(format!("chunk record at offset {offset}: ends after the file")));
+        }
+        self.read_bytes(
+            disk,
+            offset,
+            chunk_len + RECORD_OVERHEAD_BYTES,
+            |record| match sealed::decode_record(record, 0) {
+                Ok((_, chunk)) => Ok(with(chunk)),
+                Err(error) => Err(self.bad_record(offset, error)),
+            },
+        )?
+    }
+
+    /// Appends the samples in `range` of the chunk `node` to `out`.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`] or [`QueryError::Io`]; samples before the damage have been appended.
+    pub(crate) fn decode(
+        &self,
+        disk: &dyn Disk,
+        node: &SealedChunk,
+        range: TimeRange,
+        out: &mut Columns,
+    ) -> Result<(), QueryError> {
+        let offset = node.chunk_ref.offset;
+        self.read_chunk(disk, offset, node.byte_len(), |bytes| {
+            kinds::decode(node.encoding(), bytes, range, out)
+        })?
+        .map_err(|error| self.corrupt(format!("chunk at offset {offset}: {error}")))
+    }
+
+    /// Calls `with` with `len` bytes at `offset`, or with none if they are not there.
+    fn read_bytes<T>(
+        &self,
+        disk: &dyn Disk,
+        offset: u32,
+        len: usize,
         with: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, QueryError> {
         let start = offset as usize;
-        let end = start + chunk_len + RECORD_OVERHEAD_BYTES;
+        let end = start + len;
         let map = self.mapped.read().clone();
         if let Some(record) = map.as_ref().and_then(|m| m.get(start..end)) {
-            return self.with_record(offset, record, with);
+            return Ok(with(record));
         }
         let tail = self.tail.lock();
         if let Some(at) = u64::from(offset).checked_sub(tail.written) {
             let record = tail.buffer.get(at as usize..).unwrap_or(&[]);
-            return self.with_record(offset, record, with);
+            return Ok(with(record));
         }
         let unmapped = tail.written - map.map_or(0, |m| m.len() as u64);
         if unmapped >= REMAP_BYTES {
@@ -176,7 +227,7 @@ impl SealedFile {
                 Ok(map) => {
                     drop(tail);
                     *self.mapped.write() = Some(map.clone());
-                    return self.with_record(offset, map.get(start..end).unwrap_or(&[]), with);
+                    return Ok(with(map.get(start..end).unwrap_or(&[])));
                 }
             }
         }
@@ -186,19 +237,11 @@ impl SealedFile {
             None => record.clear(),
         }
         drop(tail);
-        self.with_record(offset, &record, with)
+        Ok(with(&record))
     }
 
-    fn with_record<T>(
-        &self,
-        offset: u32,
-        record: &[u8],
-        with: impl FnOnce(&[u8]) -> T,
-    ) -> Result<T, QueryError> {
-        match sealed::decode_record(record, 0) {
-            Ok((_, chunk)) => Ok(with(chunk)),
-            Err(error) => Err(self.corrupt(format!("chunk record at offset {offset}: {error}"))),
-        }
+    fn bad_record(&self, offset: u32, error: DecodeError) -> QueryError {
+        self.corrupt(format!("chunk record at offset {offset}: {error}"))
     }
 
     /// Returns a corruption error with the path of this file.

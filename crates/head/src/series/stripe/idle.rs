@@ -5,7 +5,7 @@
 //! active again.
 //! Not here: the end of generations, the eviction of idle series (`crate::evict::idle`).
 
-use super::{NONE, PAGE_SLOTS, Stripe, slot_of};
+use super::PAGE_SLOTS;
 
 const WORD_COUNT: usize = PAGE_SLOTS / 64;
 
@@ -27,37 +27,16 @@ impl ActivityBits {
         self.touched[slot / 64] |= 1 << (slot % 64);
     }
 
-    fn is_idle(&self, slot: usize) -> bool {
+    /// Returns true if no sample was offered to the series in this generation and the one before.
+    pub(super) fn is_idle(&self, slot: usize) -> bool {
         (self.quiet[slot / 64] & !self.touched[slot / 64]) >> (slot % 64) & 1 == 1
     }
 
-    fn end_generation(&mut self) {
+    /// Ends the generation.
+    pub(super) fn end_generation(&mut self) {
         for (touched, quiet) in self.touched.iter_mut().zip(&mut self.quiet) {
             *quiet = !*touched;
             *touched = 0;
         }
-    }
-}
-
-impl Stripe {
-    /// Returns true if no sample was offered to the series in this generation and the one before.
-    pub(crate) fn is_idle(&self, id: u32) -> bool {
-        let (page_idx, slot) = slot_of(id);
-        let Some(Some(page)) = self.pages.get(page_idx) else { return false };
-        page.slots[slot].tenant != NONE && page.activity.is_idle(slot)
-    }
-
-    /// Calls `visit` with tenant and slot of each idle series of page `page_idx` and ends the generation of
-    /// the page; `None` after the last page.
-    pub(crate) fn age_page(&mut self, page_idx: usize, mut visit: impl FnMut(u32, usize)) -> Option<()> {
-        if let Some(page) = self.pages.get_mut(page_idx)? {
-            for (slot, series) in page.slots.iter().enumerate() {
-                if page.activity.is_idle(slot) && series.tenant != NONE {
-                    visit(series.tenant, slot);
-                }
-            }
-            page.activity.end_generation();
-        }
-        Some(())
     }
 }

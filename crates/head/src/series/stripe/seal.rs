@@ -1,258 +1,223 @@
-//! Seals open chunks, and merges out-of-order samples into the sealed chunks that they overlap.
+//! Seals open chunks and out-of-order samples, and removes samples, whatever their kind.
 //!
-//! The sealed chunks of a series are the leaves of a buffer tree (a B-tree whose inserts are batched):
-//! out-of-order samples are buffered per series until each of them makes the head encode few others again;
-//! then each leaf with buffered samples in its range is encoded again with them and split where it is large.
-//! So the cost per sample is bounded for any arrival order.
+//! Out-of-order samples of a series are sealed as chunks of their own, which may overlap others: a read, a
+//! flush or a deletion resolves them (`resolve`). So the cost per sample is the same for any arrival order.
 //!
-//! Invariants: no sealed chunk overlaps another or the open one, so a query decodes as much as if all samples
-//! had been in order; a buffered sample wins over one of the same timestamp in a chunk, because it was
-//! written later.
+//! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap each other; a
+//! damaged chunk stays as it is.
+//! Not here: bytes (`format::chunk`), files (`series::sealed`).
 
-use chronolith_format::chunk::xor::{self, ENCODING_XOR, SAMPLES_PER_CHUNK, XorState};
+use std::collections::BTreeMap;
+
+use chronolith_format::chunk::histogram::{self, HistogramAppender};
+use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK, XorState};
 use chronolith_format::head::sealed::RecordHeader;
-use chronolith_model::{Columns, TimeRange};
+use chronolith_model::query::SampleKind;
+use chronolith_model::{Columns, DuplicatePolicy, TimeRange};
 
-use super::merge_range::MergeRange;
-use super::timestamp_cache::SeriesWindow;
-use super::{AppendContext, NONE, SealedChunk, SeriesState, Stripe};
+use super::append::HISTOGRAM_BITS;
+use super::ooo_log::{OooList, OooSample, SampleValue};
+use super::resolve::Arrivals;
+use super::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk};
+use super::{AppendContext, Stripe};
 use crate::series::chunk_buffer::ChunkBuffer;
+use crate::series::decide::Value;
 use crate::series::sealed::ChunkRef;
 
-/// An open chunk that is sealed takes its out-of-order samples in if each of them makes at most this many
-/// others be encoded again. Fewer stay buffered: more of the same chunk may arrive, and flushing its window
-/// encodes it once for all.
-const SEAL_FACTOR: usize = 10;
-/// Samples that are encoded under one lock: half a millisecond of work.
-const SLICE_SAMPLES: usize = 1 << 14;
+/// Result of a deletion for one series.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Erased {
+    /// Number of deleted samples.
+    pub(crate) sample_count: u64,
+    /// Set if anything has changed, the last sample in the hot record included.
+    pub(crate) has_changed: bool,
+}
+
+/// Returns the samples of an open chunk of histograms.
+pub(super) fn open_histograms(open: &HistogramAppender) -> Columns {
+    let mut samples = Columns::default();
+    // Decoding cannot fail: this process encoded the bytes.
+    let decoded = histogram::decode(open.encoding(), open.bytes(), TimeRange::ALL, &mut samples);
+    debug_assert!(decoded.is_ok(), "open chunks decode");
+    samples
+}
 
 impl Stripe {
-    /// Seals the open chunk, if there is one; the hot record keeps the last sample.
-    pub(crate) fn seal_open(&mut self, cx: &mut AppendContext<'_>, id: u32) {
-        let Some(series) = self.series(id).filter(|series| !series.open.is_none()).cloned() else { return };
-        let mut last = series.xor;
-        let ooo = self.take_ooo_of_open(id, &series);
-        self.chunk.clear();
-        self.chunk_buffers.copy(series.open, &series.xor, &mut self.chunk);
-        if ooo.is_empty() {
-            let header = RecordHeader {
-                series_id: id,
-                encoding: ENCODING_XOR,
-                count: series.xor.count(),
-                min_time: series.open_min,
-                max_time: series.xor.time(),
-            };
-            let chunk_ref = cx.store.push(&header, &self.chunk);
-            let node = SealedChunk::new(chunk_ref, &header, self.chunk.len());
-            self.link_sealed(id, node);
-        } else {
-            let mut samples = Columns::default();
-            // Decoding cannot fail: this process encoded the bytes.
-            let decoded = xor::decode(&self.chunk, TimeRange::ALL, &mut samples);
-            debug_assert!(decoded.is_ok(), "open chunks decode");
-            let stored_count = samples.len() + ooo.len();
-            join(&mut samples, &ooo);
-            self.merged_count += samples.len() as u64;
-            cx.windows.add(series.open_min, samples.len() as i64 - stored_count as i64);
-            self.timestamps.note_merge(SeriesWindow::of(cx, id, series.open_min));
-            self.push_sealed(cx, id, &samples);
-            if let (Some(&time), Some(value)) = (samples.times.last(), samples.values.last()) {
-                last = XorState::ended(time, value.to_bits());
-            }
+    /// Seals the open chunk of a series, if there is one; the hot record keeps the last sample. Returns a
+    /// chunk of histograms, for the header of the next.
+    pub(crate) fn seal_open(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<HistogramAppender> {
+        let series = self.series(id)?.clone();
+        if series.open.is_none() {
+            let open = self.histograms.remove(id)?;
+            self.link(cx, id, &open.encoded(), ChunkOrder::InOrder);
+            return Some(open);
         }
+        let mut bytes = std::mem::take(&mut self.chunk);
+        bytes.clear();
+        self.copy_open(&series, &mut bytes);
+        let meta = ChunkMeta {
+            encoding: ENCODING_XOR,
+            order: ChunkOrder::InOrder,
+            count: series.xor.count(),
+            min_time: series.open_min,
+            max_time: series.xor.time(),
+            len: bytes.len(),
+        };
+        self.push_chunk(cx, id, &meta, &bytes);
+        self.chunk = bytes;
         self.chunk_buffers.free(series.open);
         if let Some(series) = self.series_mut(id) {
             series.open = ChunkBuffer::NONE;
-            series.xor = last;
         }
+        None
     }
 
-    /// Removes the out-of-order samples within the open chunk `series` from the buffer; none if they are too
-    /// few to encode the chunk again.
-    fn take_ooo_of_open(&mut self, id: u32, series: &SeriesState) -> Columns {
-        if series.ooo == NONE {
-            return Columns::default();
+    /// Seals the out-of-order samples of a series in `range`, as chunks next to those that they overlap.
+    pub(crate) fn seal_out_of_order(&mut self, cx: &mut AppendContext<'_>, id: u32, range: TimeRange) {
+        let taken = self.take_out_of_order(id, range);
+        if taken.is_empty() {
+            return;
         }
-        let (before_count, count) = self.ooo.counts(series.ooo, series.open_min);
-        // The hot record keeps the last sample, so a buffered replacement of it must be merged.
-        let replaces_last = self.ooo.find(series.ooo, series.xor.time()).is_some();
-        if SEAL_FACTOR * (count - before_count) < usize::from(series.xor.count()) && !replaces_last {
-            return Columns::default();
+        let mut arrivals = Arrivals::default();
+        for one in &taken {
+            arrivals.add(one.duplicates == DuplicatePolicy::LastWins, |samples| push_sample(samples, one));
         }
-        self.take_ooo(id, TimeRange { start: series.open_min, end: i64::MAX })
-    }
-
-    /// Merges the out-of-order samples in `range` into sealed chunks, except for those within the open chunk.
-    pub(crate) fn merge_out_of_order(&mut self, cx: &mut AppendContext<'_>, id: u32, range: TimeRange) {
-        let mut rest = Some(range);
-        while let Some(range) = rest {
-            rest = self.merge_out_of_order_slice(cx, id, range);
+        arrivals.resolve();
+        if arrivals.samples.len() < taken.len() {
+            taken.iter().for_each(|one| cx.windows.add_single(one.time, -1));
+            arrivals.samples.times.iter().for_each(|&time| cx.windows.add_single(time, 1));
         }
-    }
-
-    /// Returns true if the series has so many out-of-order samples that merging may take several slices.
-    pub(crate) fn has_ooo_tree(&self, id: u32) -> bool {
-        self.series(id).is_some_and(|series| self.ooo.is_tree(series.ooo))
-    }
-
-    /// Merges as many out-of-order samples in `range` as [`SLICE_SAMPLES`] allows; returns the range of the
-    /// rest. Between two calls the series may change in any way.
-    pub(crate) fn merge_out_of_order_slice(
-        &mut self,
-        cx: &mut AppendContext<'_>,
-        id: u32,
-        range: TimeRange,
-    ) -> Option<TimeRange> {
-        let series = self.series(id).filter(|h| h.ooo != NONE)?;
-        let end = if series.open.is_none() { range.end } else { range.end.min(series.open_min) };
-        if !self.ooo.is_tree(series.ooo) {
-            self.merge_list(cx, id, TimeRange { start: range.start, end });
-            return None;
-        }
-        let (mut start, mut moved_count) = (range.start, 0);
-        loop {
-            let series = self.series(id)?;
-            let (ooo, sealed) = (series.ooo, series.sealed);
-            let first = self.ooo.first_of_tree(ooo, TimeRange { start, end })?;
-            if moved_count >= SLICE_SAMPLES {
-                return Some(TimeRange { start: first, end: range.end });
+        self.ooo_sealed_count += arrivals.samples.len() as u64;
+        for (run, replaces) in arrivals.runs(|time| TimeRange::window_of(time, cx.window_ms).start) {
+            let policy = if replaces { DuplicatePolicy::LastWins } else { DuplicatePolicy::KeepFirst };
+            let (mut words, mut histograms) = (Columns::default(), Columns::default());
+            for idx in run {
+                let is_histogram = arrivals.samples.histogram_at(idx).is_some();
+                let part = if is_histogram { &mut histograms } else { &mut words };
+                part.push_apart(&arrivals.samples, idx);
             }
-            let window = TimeRange::window_of(first, cx.window_ms);
-            let leaf = self.leaf(id, sealed, window, first);
-            start = leaf.end.min(end);
-            let ooo = self.take_ooo(id, TimeRange { start: first, end: start });
-            moved_count += self.merge_into_leaf(cx, id, &leaf, &ooo);
+            for part in [words, histograms] {
+                self.push_samples(cx, id, &part, ChunkOrder::OutOfOrder(policy));
+            }
         }
     }
 
-    /// As [`Stripe::merge_out_of_order_slice`] for a series with few out-of-order samples: all at once.
-    fn merge_list(&mut self, cx: &mut AppendContext<'_>, id: u32, range: TimeRange) {
-        let taken = self.take_ooo(id, range);
-        let mut start = 0;
-        while let Some(&first) = taken.times.get(start) {
-            let Some(sealed) = self.series(id).map(|series| series.sealed) else { return };
-            let leaf = self.leaf(id, sealed, TimeRange::window_of(first, cx.window_ms), first);
-            let len = taken.times[start..].partition_point(|&t| t < leaf.end);
-            let part = Columns {
-                times: taken.times[start..start + len].to_vec(),
-                values: taken.values[start..start + len].to_vec(),
-                ..Columns::default()
-            };
-            self.merge_into_leaf(cx, id, &leaf, &part);
-            start += len;
-        }
-    }
-
-    /// Removes and returns the out-of-order samples of a series in `range`.
-    pub(super) fn take_ooo(&mut self, id: u32, range: TimeRange) -> Columns {
-        let Some(chain) = self.series(id).map(|series| series.ooo).filter(|&ooo| ooo != NONE) else {
-            return Columns::default();
+    /// Removes the out-of-order samples in `range` from the log; returns them in the order of their arrival.
+    fn take_out_of_order(&mut self, id: u32, range: TimeRange) -> Vec<OooSample> {
+        let Some(list) = self.series(id).map(|series| series.ooo).filter(|list| !list.is_empty()) else {
+            return Vec::new();
         };
-        let (rest, taken) = self.ooo.take(chain, range);
+        let mut all: Vec<OooSample> = self.ooo.samples(list).collect();
+        all.reverse();
+        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| range.contains(one.time));
+        if taken.is_empty() {
+            return taken;
+        }
+        self.ooo.free(list);
+        let mut list = OooList::EMPTY;
+        for one in &kept {
+            list = self.ooo.push(list, id, one.time, one.value.as_value(), one.duplicates).0;
+        }
         if let Some(series) = self.series_mut(id) {
-            series.ooo = rest;
+            series.ooo = list;
         }
         taken
     }
 
-    /// Encodes samples of one window together with the chunks of their leaf; returns the number of encoded
-    /// samples.
-    fn merge_into_leaf(
-        &mut self,
-        cx: &mut AppendContext<'_>,
-        id: u32,
-        leaf: &MergeRange<u32>,
-        ooo: &Columns,
-    ) -> usize {
-        let (Some(&first), Some(&last)) = (ooo.times.first(), ooo.times.last()) else { return 0 };
-        let node = |(_, slot): &(i64, u32)| self.sealed_chunks.get(*slot).map(|node| (*slot, *node));
-        let mut picked: Vec<(u32, SealedChunk)> = leaf.chunks.iter().filter_map(node).collect();
-        let is_apart = picked.iter().all(|(_, n)| n.max_time() < first || last < n.min_time);
-        if is_apart && ooo.len() >= SAMPLES_PER_CHUNK {
-            picked.clear();
+    /// Seals all samples of a series in `window`; returns true if it has some.
+    pub(crate) fn seal_window(&mut self, cx: &mut AppendContext<'_>, id: u32, window: TimeRange) -> bool {
+        let Some(series) = self.series(id) else { return false };
+        let open_min = match self.histograms.get(id) {
+            Some(open) => Some(open.appender.times().0),
+            None => (!series.open.is_none()).then_some(series.open_min),
+        };
+        if open_min.is_some_and(|first| window.contains(first)) {
+            self.seal_open(cx, id);
+            self.keep_histogram_budget(cx);
         }
-        if picked.windows(2).any(|two| two[0].1.max_time() >= two[1].1.min_time) {
-            // At equal timestamps the sample of the younger chunk is added last and wins.
-            picked.sort_by_key(|(_, n)| n.chunk_ref);
-        }
-        let mut samples = Columns::default();
-        // A damaged chunk stays as it is; queries report the damage.
-        picked.retain(|(_, node)| self.decode_sealed(cx, node, &mut samples));
-        let stored_count = samples.len() + ooo.len();
-        join(&mut samples, ooo);
-        let window = TimeRange::window_of(first, cx.window_ms);
-        if let Some(&oldest) = samples.times.first() {
-            cx.windows.add_single(oldest, samples.len() as i64 - stored_count as i64);
-        }
-        self.timestamps.note_merge(SeriesWindow { id, range: window });
-        self.merged_count += samples.len() as u64;
-        self.replace_sealed(cx, id, &picked, &samples);
-        if let (Some(&time), Some(value)) = (samples.times.last(), samples.values.last())
-            && let Some(series) = self.series_mut(id)
-            && series.open.is_none()
-            && series.xor.time() == time
-        {
-            // The merge may have replaced the value of the last sample.
-            series.xor = XorState::ended(time, value.to_bits());
-        }
-        samples.len()
+        self.seal_out_of_order(cx, id, window);
+        let Some(series) = self.series(id) else { return false };
+        self.sealed_chunks.list(series.sealed).any(|node| window.contains(node.min_time))
     }
 
-    /// Seals `samples` in place of the chunks `old`, which are given with their slots: the list of the series
-    /// is walked only if it becomes shorter.
-    fn replace_sealed(
-        &mut self,
-        cx: &AppendContext<'_>,
-        id: u32,
-        old: &[(u32, SealedChunk)],
-        samples: &Columns,
-    ) {
-        let mut vacant = old.iter();
-        for_each_chunk(cx, id, samples, |node| match vacant.next() {
-            Some((slot, old)) => {
-                cx.store.release(old.chunk_ref);
-                self.by_time.remove(id, *slot, old);
-                self.sealed_chunks.replace(*slot, node);
-                self.by_time.add(id, *slot, &node);
+    /// Seals histograms of the stripe while all stripes together exceed the budget. Cost: none below the
+    /// limit; above it, a scan of all series with histograms per half of the bytes of the stripe.
+    pub(super) fn keep_histogram_budget(&mut self, cx: &mut AppendContext<'_>) {
+        if !self.histograms.report(cx.histograms, self.ooo.histogram_bytes()) {
+            return;
+        }
+        let bytes = |stripe: &Stripe| stripe.histograms.open_bytes() + stripe.ooo.histogram_bytes();
+        let kept = bytes(self) / 2;
+        let mut ids = self.ooo.series_with_histograms();
+        ids.extend(self.histograms.largest());
+        for id in ids {
+            if bytes(self) <= kept {
+                break;
             }
-            None => self.link_sealed(id, node),
-        });
-        let gone: Vec<ChunkRef> = vacant.map(|(_, old)| old.chunk_ref).collect();
-        if !gone.is_empty() {
-            self.unlink_sealed(cx, id, |node| gone.contains(&node.chunk_ref));
+            self.seal_out_of_order(cx, id, TimeRange::ALL);
+            if self.histograms.get(id).is_some() {
+                self.seal_open(cx, id);
+            }
+            cx.histograms.note_sealed_early();
         }
+        self.histograms.report(cx.histograms, self.ooo.histogram_bytes());
     }
 
-    /// Appends the samples of a sealed chunk to `out`; returns false and appends nothing if it cannot be
-    /// read.
-    pub(super) fn decode_sealed(
-        &self,
-        cx: &AppendContext<'_>,
-        node: &SealedChunk,
-        out: &mut Columns,
-    ) -> bool {
-        let before = out.len();
-        let Some(file) = cx.store.file(node.chunk_ref.file) else { return false };
-        let read = file.read_chunk(cx.disk, node.chunk_ref.offset, usize::from(node.len), |bytes| {
-            xor::decode(bytes, TimeRange::ALL, out)
-        });
-        let is_good = matches!(read, Ok(Ok(()))) && out.len() - before == usize::from(node.count);
-        if !is_good {
-            out.times.truncate(before);
-            out.values.truncate(before);
+    /// Seals ascending samples of one window: words as chunks of about equal size, each full or the only one.
+    fn push_samples(&mut self, cx: &AppendContext<'_>, id: u32, samples: &Columns, order: ChunkOrder) {
+        let mut chunks = Vec::new();
+        for (run, kind) in samples.runs() {
+            let times = &samples.times[run.clone()];
+            if kind == SampleKind::Histogram {
+                let histograms = samples.histograms_at(run);
+                kinds::encode_histograms(times.iter().copied().zip(histograms), &mut chunks);
+                continue;
+            }
+            let part_count = (times.len() / SAMPLES_PER_CHUNK).max(1);
+            let part_len = times.len().div_ceil(part_count).max(1);
+            for (times, values) in times.chunks(part_len).zip(samples.values[run].chunks(part_len)) {
+                chunks.push(EncodedChunk {
+                    encoding: ENCODING_XOR,
+                    min_time: times[0],
+                    max_time: times[times.len() - 1],
+                    count: times.len() as u16,
+                    bytes: xor::encode_whole(times, values),
+                });
+            }
         }
-        is_good
+        chunks.iter().for_each(|chunk| self.link(cx, id, chunk, order));
     }
 
-    /// Seals ascending samples of one window as chunks of about equal size, each full or the only one.
-    pub(super) fn push_sealed(&mut self, cx: &AppendContext<'_>, id: u32, samples: &Columns) {
-        for_each_chunk(cx, id, samples, |node| self.link_sealed(id, node));
+    fn link(&mut self, cx: &AppendContext<'_>, id: u32, chunk: &EncodedChunk, order: ChunkOrder) {
+        let meta = ChunkMeta {
+            encoding: chunk.encoding,
+            order,
+            count: chunk.count,
+            min_time: chunk.min_time,
+            max_time: chunk.max_time,
+            len: chunk.bytes.len(),
+        };
+        self.push_chunk(cx, id, &meta, &chunk.bytes);
     }
 
-    fn link_sealed(&mut self, id: u32, node: SealedChunk) {
+    fn push_chunk(&mut self, cx: &AppendContext<'_>, id: u32, meta: &ChunkMeta, bytes: &[u8]) {
+        let header = RecordHeader {
+            series_id: id,
+            encoding: meta.encoding,
+            count: meta.count,
+            min_time: meta.min_time,
+            max_time: meta.max_time,
+        };
+        let chunk_ref = cx.store.push(&header, bytes);
+        let node = SealedChunk::new(chunk_ref, meta).expect("chunks have few samples within a window");
+        self.link_sealed(id, node);
+    }
+
+    /// Adds a sealed chunk to a series.
+    pub(crate) fn link_sealed(&mut self, id: u32, node: SealedChunk) {
         let Some(sealed) = self.series(id).map(|series| series.sealed) else { return };
         let start = self.sealed_chunks.push(node, sealed);
-        self.by_time.add(id, start, &node);
         if let Some(series) = self.series_mut(id) {
             series.sealed = start;
         }
@@ -267,7 +232,6 @@ impl Stripe {
         mut is_gone: impl FnMut(&SealedChunk) -> bool,
     ) {
         let Some(start) = self.series(id).map(|series| series.sealed) else { return };
-        self.by_time.forget(id);
         let kept = self.sealed_chunks.remove(start, |node| {
             let is_gone = is_gone(node);
             if is_gone {
@@ -279,66 +243,295 @@ impl Stripe {
             series.sealed = kept;
         }
     }
-}
 
-/// Encodes ascending samples of one window as chunks of about equal size, each full or the only one; calls
-/// `put` with each.
-fn for_each_chunk(cx: &AppendContext<'_>, id: u32, samples: &Columns, mut put: impl FnMut(SealedChunk)) {
-    let part_count = (samples.len() / SAMPLES_PER_CHUNK).max(1);
-    let part_len = samples.len().div_ceil(part_count).max(1);
-    for (times, values) in samples.times.chunks(part_len).zip(samples.values.chunks(part_len)) {
-        let chunk = xor::encode_whole(times, values);
-        let header = RecordHeader {
-            series_id: id,
-            encoding: ENCODING_XOR,
-            count: times.len() as u16,
-            min_time: times[0],
-            max_time: times[times.len() - 1],
+    /// As [`Stripe::unlink_sealed`] for chunks that are in a block; `visit` gets each. Out-of-order samples
+    /// that arrived after them and would have lost against them are removed as well: without the chunks they
+    /// would seem to be new.
+    pub(crate) fn drop_flushed(
+        &mut self,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        is_flushed: impl Fn(&SealedChunk) -> bool,
+        mut visit: impl FnMut(&SealedChunk),
+    ) {
+        let Some(series) = self.series(id) else { return };
+        let nodes: Vec<SealedChunk> = self.sealed_chunks.list(series.sealed).copied().collect();
+        let flushed: Vec<&SealedChunk> = nodes.iter().filter(|node| is_flushed(node)).collect();
+        let range = |node: &SealedChunk| TimeRange::inclusive(node.min_time, node.max_time());
+        let overlaps_flushed = |one: TimeRange| flushed.iter().any(|node| one.overlaps(range(node)));
+        let buffered =
+            self.ooo.times(series.ooo).any(|time| overlaps_flushed(TimeRange::inclusive(time, time)));
+        if buffered {
+            self.seal_out_of_order(cx, id, TimeRange::ALL);
+        }
+        let keeps_first = |node: &SealedChunk| {
+            let order = ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst);
+            node.order() == order && !is_flushed(node) && overlaps_flushed(range(node))
         };
-        let chunk_ref = cx.store.push(&header, &chunk);
-        put(SealedChunk::new(chunk_ref, &header, chunk.len()));
+        let later: Vec<SealedChunk> = match self.series(id) {
+            Some(series) => {
+                self.sealed_chunks.list(series.sealed).filter(|n| keeps_first(n)).copied().collect()
+            }
+            None => Vec::new(),
+        };
+        for node in later {
+            self.remove_known(cx, id, &node, &flushed);
+        }
+        self.unlink_sealed(cx, id, |node| {
+            let is_gone = is_flushed(node);
+            if is_gone {
+                visit(node);
+            }
+            is_gone
+        });
+        self.trim_starts(id);
     }
-}
 
-/// Merges `ooo` (ascending) into `samples`; ascending, one sample per timestamp: the one that was added
-/// last.
-pub(super) fn join(samples: &mut Columns, ooo: &Columns) {
-    if samples.times.is_sorted_by(|a, b| a < b) {
-        *samples = merged(samples, ooo);
-        return;
+    /// Seals the chunk `node` again without the timestamps that one of `others` has.
+    fn remove_known(
+        &mut self,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        node: &SealedChunk,
+        others: &[&SealedChunk],
+    ) {
+        let (mut samples, mut known) = (Columns::default(), Columns::default());
+        if cx.store.decode(cx.disk, node, TimeRange::ALL, &mut samples).is_err() {
+            return;
+        }
+        for other in others {
+            // A damaged chunk has no samples that could win.
+            let _ = cx.store.decode(cx.disk, other, TimeRange::ALL, &mut known);
+        }
+        known.times.sort_unstable();
+        let mut kept = Columns::default();
+        for (idx, time) in samples.times.iter().enumerate() {
+            if known.times.binary_search(time).is_err() {
+                kept.push_apart(&samples, idx);
+            }
+        }
+        if kept.len() == samples.len() {
+            return;
+        }
+        cx.windows.add_single(node.min_time, kept.len() as i64 - samples.len() as i64);
+        self.unlink_sealed(cx, id, |one| one.chunk_ref == node.chunk_ref);
+        self.push_samples(cx, id, &kept, node.order());
     }
-    // Chunks of earlier versions overlap.
-    samples.times.extend_from_slice(&ooo.times);
-    samples.values.extend_from_slice(&ooo.values);
-    let mut order: Vec<u32> = (0..samples.len() as u32).collect();
-    order.sort_by_key(|&i| samples.times[i as usize]);
-    let mut joined = Columns::default();
-    for at in order.into_iter().map(|i| i as usize) {
-        let (time, value) = (samples.times[at], samples.values[at]);
-        if joined.times.last() == Some(&time) {
-            joined.values.pop();
-            joined.values.push(value);
-        } else {
-            joined.push(time, value);
+
+    /// Removes the samples of series `id` in `range`. The rest reads as if they had never been written; a
+    /// later sample at one of their timestamps is stored like any other.
+    pub(crate) fn erase(&mut self, cx: &mut AppendContext<'_>, id: u32, range: TimeRange) -> Erased {
+        let Some(series) = self.series(id).filter(|series| series.has_sample()) else {
+            return Erased::default();
+        };
+        let forgets_last = range.contains(series.xor.time());
+        if !forgets_last && !self.overlaps(id, range) {
+            return Erased::default();
+        }
+        self.seal_open(cx, id);
+        self.seal_out_of_order(cx, id, TimeRange::ALL);
+        self.decoded.clear();
+        let mut windows: BTreeMap<i64, Vec<SealedChunk>> = BTreeMap::new();
+        let sealed = self.series(id).map_or(super::NONE, |series| series.sealed);
+        for node in self.sealed_chunks.list(sealed) {
+            let window = TimeRange::window_of(node.min_time, cx.window_ms);
+            if window.overlaps(range) {
+                windows.entry(window.start).or_default().push(*node);
+            }
+        }
+        let mut sample_count = 0;
+        for nodes in windows.into_values() {
+            if !nodes.iter().any(|node| range.overlaps_inclusive(node.min_time, node.max_time())) {
+                continue;
+            }
+            if nodes.iter().any(SealedChunk::is_out_of_order) {
+                sample_count += self.erase_together(cx, id, range, nodes);
+            } else {
+                sample_count +=
+                    nodes.iter().map(|node| self.erase_in_chunk(cx, id, range, node)).sum::<u64>();
+            }
+        }
+        self.recompute_last(cx, id);
+        Erased { sample_count, has_changed: sample_count > 0 || forgets_last }
+    }
+
+    /// Erases from an in-order chunk; returns the number of samples.
+    fn erase_in_chunk(
+        &mut self,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        range: TimeRange,
+        node: &SealedChunk,
+    ) -> u64 {
+        let mut samples = Columns::default();
+        let is_whole = range.contains(node.min_time) && range.contains(node.max_time());
+        if !is_whole {
+            if cx.store.decode(cx.disk, node, TimeRange::ALL, &mut samples).is_err() {
+                return 0;
+            }
+            samples.remove(samples.places(range));
+        }
+        let erased_count = u64::from(node.count()) - samples.len() as u64;
+        if erased_count > 0 {
+            cx.windows.add(node.min_time, -(erased_count as i64));
+            self.unlink_sealed(cx, id, |one| one.chunk_ref == node.chunk_ref);
+            self.push_samples(cx, id, &samples, ChunkOrder::InOrder);
+        }
+        erased_count
+    }
+
+    /// Erases from all chunks of a window; the rest becomes in-order chunks, because a chunk that is sealed
+    /// again would seem to have arrived last.
+    fn erase_together(
+        &mut self,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        range: TimeRange,
+        mut nodes: Vec<SealedChunk>,
+    ) -> u64 {
+        nodes.sort_by_key(|node| (node.is_out_of_order(), node.chunk_ref));
+        let mut arrivals = Arrivals::default();
+        nodes.retain(|node| {
+            let replaces = node.order() != ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst);
+            arrivals.add(replaces, |out| cx.store.decode(cx.disk, node, TimeRange::ALL, out).is_ok())
+        });
+        let (Some(first), stored_count) = (nodes.first(), arrivals.samples.len()) else { return 0 };
+        let window_time = first.min_time;
+        arrivals.resolve();
+        let mut samples = arrivals.samples;
+        let visible_count = samples.len();
+        samples.remove(samples.places(range));
+        cx.windows.add_single(window_time, samples.len() as i64 - stored_count as i64);
+        self.unlink_sealed(cx, id, |one| nodes.iter().any(|node| node.chunk_ref == one.chunk_ref));
+        self.push_samples(cx, id, &samples, ChunkOrder::InOrder);
+        (visible_count - samples.len()) as u64
+    }
+
+    /// Recomputes the last sample of a series without open chunk and out-of-order samples.
+    fn recompute_last(&mut self, cx: &AppendContext<'_>, id: u32) {
+        let Some(series) = self.series(id) else { return };
+        let newest = self.sealed_chunks.list(series.sealed).map(SealedChunk::max_time).max();
+        let mut state = XorState::new();
+        if let Some(time) = newest {
+            // The value of a damaged chunk is unknown: any further sample at this timestamp is then a
+            // conflict, which is right.
+            let bits = match self.visible_at(cx, id, time) {
+                Some(SampleValue::Word(bits)) => bits,
+                Some(SampleValue::Histogram(_)) => HISTOGRAM_BITS,
+                None => f64::NAN.to_bits(),
+            };
+            state = XorState::ended(time, bits);
+        }
+        if let Some(series) = self.series_mut(id) {
+            series.xor = state;
         }
     }
-    *samples = joined;
+
+    /// Returns the out-of-order samples of a series, resolved and ascending.
+    pub(crate) fn ooo_samples(&self, id: u32) -> Vec<OooSample> {
+        let Some(series) = self.series(id) else { return Vec::new() };
+        let mut all: Vec<OooSample> = self.ooo.samples(series.ooo).collect();
+        all.reverse();
+        all.sort_by_key(|one| one.time);
+        let mut resolved: Vec<OooSample> = Vec::with_capacity(all.len());
+        for one in all {
+            match resolved.last_mut().filter(|last| last.time == one.time) {
+                Some(last) if one.duplicates == DuplicatePolicy::LastWins => *last = one,
+                Some(_) => {}
+                None => resolved.push(one),
+            }
+        }
+        resolved
+    }
+
+    /// Adds the out-of-order samples of a checkpoint to a series, whose chunks are restored already.
+    pub(crate) fn restore_ooo(&mut self, cx: &mut AppendContext<'_>, id: u32, samples: Vec<OooSample>) {
+        let Some(mut list) = self.series(id).map(|series| series.ooo) else { return };
+        let mut count = 0;
+        for one in &samples {
+            (list, count) = self.ooo.push(list, id, one.time, one.value.as_value(), one.duplicates);
+        }
+        let newest = samples.iter().max_by_key(|one| one.time);
+        if let Some(series) = self.series_mut(id) {
+            series.ooo = list;
+            // Old checkpoints have histograms that are newer than the last word only here.
+            if let Some(one) = newest
+                && (!series.has_sample() || series.xor.time() < one.time)
+            {
+                let bits = match one.value {
+                    SampleValue::Word(bits) => bits,
+                    SampleValue::Histogram(_) => HISTOGRAM_BITS,
+                };
+                if series.open.is_none() {
+                    series.xor = XorState::ended(one.time, bits);
+                }
+            }
+        }
+        if self.ooo.is_full(count) {
+            self.seal_out_of_order(cx, id, TimeRange::ALL);
+        }
+        self.histograms.report(cx.histograms, self.ooo.histogram_bytes());
+    }
+
+    /// Adds the open chunk of histograms of a checkpoint to a series. An earlier version may have had an open
+    /// chunk of words beside it, of which the older one is sealed.
+    pub(crate) fn restore_open_histograms(
+        &mut self,
+        cx: &AppendContext<'_>,
+        id: u32,
+        open: HistogramAppender,
+    ) {
+        let Some(series) = self.series(id) else { return };
+        let (first, last) = open.times();
+        if series.has_sample() && last < series.xor.time() {
+            self.link(cx, id, &open.encoded(), ChunkOrder::InOrder);
+            return;
+        }
+        self.seal_open(cx, id);
+        self.histograms.insert(id, open, TimeRange::window_of(first, cx.window_ms).end);
+        self.histograms.report(cx.histograms, self.ooo.histogram_bytes());
+        if let Some(series) = self.series_mut(id) {
+            series.xor = XorState::ended(last, HISTOGRAM_BITS);
+        }
+    }
+
+    /// Sets the last sample of a series without open chunk, if it is newer than the one known.
+    pub(crate) fn restore_last(&mut self, id: u32, time: i64, bits: u64) {
+        if let Some(series) = self.series_mut(id)
+            && series.open.is_none()
+            && (!series.has_sample() || series.xor.time() < time)
+        {
+            series.xor = XorState::ended(time, bits);
+        }
+    }
+
+    /// Removes a series with all its samples; `visit` gets timestamp and count of each chunk and out-of-order
+    /// sample, and the reference of sealed chunks.
+    pub(crate) fn discard(&mut self, id: u32, mut visit: impl FnMut(i64, u16, Option<ChunkRef>)) {
+        let Some(series) = self.series(id).cloned() else { return };
+        self.sealed_chunks.remove(series.sealed, |node| {
+            visit(node.min_time, node.count(), Some(node.chunk_ref));
+            true
+        });
+        if !series.open.is_none() {
+            visit(series.open_min, series.xor.count(), None);
+            self.chunk_buffers.free(series.open);
+        }
+        if let Some(open) = self.histograms.remove(id) {
+            visit(open.times().0, open.count(), None);
+        }
+        self.ooo.times(series.ooo).for_each(|time| visit(time, 1, None));
+        self.ooo.free(series.ooo);
+        if let Some(series) = self.series_mut(id) {
+            (series.open, series.sealed, series.ooo) = (ChunkBuffer::NONE, super::NONE, OooList::EMPTY);
+        }
+        self.remove(id);
+    }
 }
 
-/// Merges two ascending runs; at equal timestamps `ooo` wins.
-fn merged(samples: &Columns, ooo: &Columns) -> Columns {
-    let mut times = Vec::with_capacity(samples.len() + ooo.len());
-    let mut values = Vec::with_capacity(samples.len() + ooo.len());
-    let mut start = 0;
-    for (&time, &value) in ooo.times.iter().zip(&ooo.values) {
-        let end = start + samples.times[start..].partition_point(|&t| t < time);
-        times.extend_from_slice(&samples.times[start..end]);
-        values.extend_from_slice(&samples.values[start..end]);
-        times.push(time);
-        values.push(value);
-        start = end + usize::from(samples.times.get(end) == Some(&time));
+fn push_sample(samples: &mut Columns, one: &OooSample) {
+    match one.value.as_value() {
+        Value::Word(bits) => samples.push(one.time, f64::from_bits(bits)),
+        Value::Histogram(histogram) => samples.push_histogram(one.time, histogram.clone()),
     }
-    times.extend_from_slice(&samples.times[start..]);
-    values.extend_from_slice(&samples.values[start..]);
-    Columns { times, values, ..Columns::default() }
 }

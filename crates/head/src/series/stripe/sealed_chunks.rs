@@ -1,13 +1,44 @@
-//! References to sealed chunks: one linked list per series in a shared slab. New chunks are prepended; a
-//! chunk that is encoded again keeps its slot in the list.
+//! References to sealed chunks of every kind: one linked list per series in a shared slab, the newest first.
 //!
-//! Invariants: a list ends at [`super::NONE`]; an element belongs to one list.
+//! Invariants: a list ends at [`super::NONE`]; an element belongs to one list; an out-of-order chunk was
+//! sealed after every in-order chunk with one of its timestamps was begun.
 
-use chronolith_format::head::sealed::RecordHeader;
+use chronolith_format::chunk::histogram::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM};
+use chronolith_format::chunk::xor::ENCODING_XOR;
+use chronolith_model::DuplicatePolicy;
 
 use super::NONE;
 use crate::series::sealed::ChunkRef;
 use crate::series::slots::{SLOT_NONE, Slot, Slots};
+
+/// Encodings of sealed chunks, by their number in [`SealedChunk::tag`].
+const ENCODINGS: [u8; 3] = [ENCODING_XOR, ENCODING_HISTOGRAM, ENCODING_FLOAT_HISTOGRAM];
+
+const COUNT_BITS: u32 = 10;
+const COUNT_MASK: u16 = (1 << COUNT_BITS) - 1;
+const IS_OUT_OF_ORDER: u16 = 1 << 14;
+const LAST_WINS: u16 = 1 << 15;
+
+/// Precedence of the samples of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChunkOrder {
+    /// Samples were appended in order, or have been merged.
+    InOrder,
+    /// Samples arrived after those of in-order chunks; the policy applies to equal timestamps.
+    OutOfOrder(DuplicatePolicy),
+}
+
+/// Range, size and kind of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChunkMeta {
+    pub(crate) encoding: u8,
+    pub(crate) order: ChunkOrder,
+    pub(crate) count: u16,
+    pub(crate) min_time: i64,
+    pub(crate) max_time: i64,
+    /// Bytes of chunk data.
+    pub(crate) len: usize,
+}
 
 /// Metadata of a sealed chunk. Packed: there is one per chunk of each series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,39 +47,73 @@ pub(crate) struct SealedChunk {
     pub(crate) min_time: i64,
     pub(crate) span_ms: u32,
     pub(crate) chunk_ref: ChunkRef,
-    pub(crate) len: u16,
-    pub(crate) count: u16,
+    /// Bytes of chunk data; 0 if they do not fit, then the record has them.
+    len: u16,
+    /// Number of samples, encoding, order.
+    tag: u16,
     next: u32,
 }
 
 const _: () = assert!(size_of::<SealedChunk>() <= 28);
 
 impl SealedChunk {
-    /// Returns the metadata of a chunk of `len` bytes at `chunk_ref`.
-    ///
-    /// # Panics
-    /// If the chunk spans more than 49 days; windows are shorter.
-    pub(crate) fn new(chunk_ref: ChunkRef, header: &RecordHeader, len: usize) -> SealedChunk {
-        let span_ms =
-            u32::try_from(header.max_time - header.min_time).expect("a chunk stays within a window");
-        let len = u16::try_from(len).expect("chunks are at most xor::CHUNK_BYTES_MAX long");
-        SealedChunk { min_time: header.min_time, span_ms, chunk_ref, len, count: header.count, next: NONE }
-    }
-
-    /// Returns the metadata of a chunk of a checkpoint, whose fields the caller has checked.
-    pub(crate) fn restored(
-        chunk_ref: ChunkRef,
-        min_time: i64,
-        span_ms: u32,
-        len: u16,
-        count: u16,
-    ) -> SealedChunk {
-        SealedChunk { min_time, span_ms, chunk_ref, len, count, next: NONE }
+    /// Returns the metadata of a chunk at `chunk_ref`; `None` if the encoding is not one of the head, the
+    /// chunk has 1024 samples or more, or spans more than 49 days.
+    pub(crate) fn new(chunk_ref: ChunkRef, meta: &ChunkMeta) -> Option<SealedChunk> {
+        let span_ms = u32::try_from(meta.max_time.checked_sub(meta.min_time)?).ok()?;
+        let encoding = ENCODINGS.iter().position(|&encoding| encoding == meta.encoding)? as u16;
+        if meta.count > COUNT_MASK {
+            return None;
+        }
+        let order = match meta.order {
+            ChunkOrder::InOrder => 0,
+            ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst) => IS_OUT_OF_ORDER,
+            ChunkOrder::OutOfOrder(DuplicatePolicy::LastWins) => IS_OUT_OF_ORDER | LAST_WINS,
+        };
+        let tag = meta.count | encoding << COUNT_BITS | order;
+        let len = u16::try_from(meta.len).unwrap_or(0);
+        Some(SealedChunk { min_time: meta.min_time, span_ms, chunk_ref, len, tag, next: NONE })
     }
 
     pub(crate) fn max_time(&self) -> i64 {
         self.min_time + i64::from(self.span_ms)
     }
+
+    pub(crate) fn count(&self) -> u16 {
+        self.tag & COUNT_MASK
+    }
+
+    pub(crate) fn encoding(&self) -> u8 {
+        ENCODINGS[usize::from(self.tag >> COUNT_BITS & 3).min(ENCODINGS.len() - 1)]
+    }
+
+    pub(crate) fn order(&self) -> ChunkOrder {
+        split_stored_count(self.tag).1
+    }
+
+    /// Returns the sample count and the order of the chunk in one number, for [`split_stored_count`].
+    pub(crate) fn stored_count(&self) -> u16 {
+        self.tag & (COUNT_MASK | IS_OUT_OF_ORDER | LAST_WINS)
+    }
+
+    pub(crate) fn is_out_of_order(&self) -> bool {
+        self.tag & IS_OUT_OF_ORDER != 0
+    }
+
+    /// Returns the bytes of chunk data, if they are known here.
+    pub(crate) fn byte_len(&self) -> Option<usize> {
+        (self.len > 0).then_some(usize::from(self.len))
+    }
+}
+
+/// Splits a sample count as a checkpoint stores it: two bits of it are the order of the chunk.
+pub(crate) fn split_stored_count(stored: u16) -> (u16, ChunkOrder) {
+    let order = match (stored & IS_OUT_OF_ORDER != 0, stored & LAST_WINS != 0) {
+        (false, _) => ChunkOrder::InOrder,
+        (true, false) => ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst),
+        (true, true) => ChunkOrder::OutOfOrder(DuplicatePolicy::LastWins),
+    };
+    (stored & !(IS_OUT_OF_ORDER | LAST_WINS), order)
 }
 
 impl Slot for SealedChunk {
@@ -57,7 +122,7 @@ impl Slot for SealedChunk {
         span_ms: 0,
         chunk_ref: ChunkRef { file: 0, offset: 0 },
         len: 0,
-        count: 0,
+        tag: 0,
         next: NONE,
     };
     const PAGE_BITS: u32 = 11;
@@ -97,28 +162,6 @@ impl SealedChunks {
             at = node.next;
             Some(node)
         })
-    }
-
-    /// As [`SealedChunks::list`], with slots.
-    pub(crate) fn slots(&self, start: u32) -> impl Iterator<Item = (u32, &SealedChunk)> {
-        let mut at = start;
-        std::iter::from_fn(move || {
-            let (slot, node) = (at, self.nodes.get(at)?);
-            at = node.next;
-            Some((slot, node))
-        })
-    }
-
-    /// Returns the chunk in a slot.
-    pub(crate) fn get(&self, slot: u32) -> Option<&SealedChunk> {
-        self.nodes.get(slot)
-    }
-
-    /// Replaces the chunk in a slot by another of the same series.
-    pub(crate) fn replace(&mut self, slot: u32, node: SealedChunk) {
-        if let Some(old) = self.nodes.get_mut(slot) {
-            *old = SealedChunk { next: old.next, ..node };
-        }
     }
 
     /// Unlinks the chunks for which `is_gone` returns true; returns the new start.

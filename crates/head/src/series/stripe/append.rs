@@ -1,0 +1,372 @@
+//! Appends samples of every kind to a stripe.
+//!
+//! Invariants: a sample after the newest one of its series, of any kind, goes to the open chunk of its kind
+//! and seals that of the other, as in Prometheus, so chunks have the order of their samples; one at the newest
+//! timestamp is decided at once; an earlier one goes to the out-of-order log. That is compared with the
+//! stored samples only while the append has lookups left; otherwise the policy applies when the log is
+//! resolved (`resolve`).
+//! Not here: sealing (`seal`), the WAL (`write`).
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use chronolith_format::chunk::histogram::{self, HistogramAppender};
+use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::xor::{self, SAMPLES_PER_CHUNK, XorState};
+use chronolith_model::sample::is_stale;
+use chronolith_model::{Columns, DuplicatePolicy, Histogram, TimeRange};
+
+use super::ooo_log::SampleValue;
+use super::sealed_chunks::{ChunkOrder, SealedChunk};
+use super::{AppendContext, SeriesState, Stripe, slot_of};
+use crate::series::decide::{AppendOutcome, Position, Value, decide};
+use crate::series::sealed::ChunkRef;
+
+/// Bits of the last value of a series whose newest sample is a histogram. A word may have them too.
+pub(crate) const HISTOGRAM_BITS: u64 = 0x7ff4_c8d0_4815_7061;
+/// Sealed chunks of a series that a lookup visits.
+const LOOKUP_CHUNKS_MAX: usize = 256;
+
+/// Lookups of a caller that needs the answer.
+pub(crate) const UNLIMITED: u32 = u32::MAX;
+
+/// Identity of the chunk that was decoded last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Series, first timestamp and sample count of an open chunk.
+    Open(u32, i64, u16),
+    Sealed(ChunkRef),
+}
+
+/// Cache of the chunk that was decoded last: a sender that repeats a batch needs one chunk for many samples
+/// in a row.
+#[derive(Default)]
+pub(super) struct DecodedChunk {
+    source: Option<Source>,
+    samples: Columns,
+}
+
+impl DecodedChunk {
+    /// Empties the cache: a chunk has changed under the same identity.
+    pub(super) fn clear(&mut self) {
+        self.source = None;
+    }
+
+    /// Returns the sample at `time` of the chunk that `decode` decodes, unless it was decoded last and needs
+    /// none of `budget`.
+    fn find(
+        &mut self,
+        source: Source,
+        time: i64,
+        budget: &mut u32,
+        decode: impl FnOnce(&mut Columns) -> bool,
+    ) -> Result<Option<SampleValue>, OutOfBudget> {
+        if self.source != Some(source) {
+            *budget = budget.checked_sub(1).ok_or(OutOfBudget)?;
+            self.source = None;
+            self.samples.clear();
+            // A chunk that cannot be read cannot refuse a sample either; queries report the damage.
+            if !decode(&mut self.samples) {
+                return Ok(None);
+            }
+            self.source = Some(source);
+        }
+        let Ok(at) = self.samples.times.binary_search(&time) else { return Ok(None) };
+        Ok(Some(match self.samples.histogram_at(at) {
+            Some(histogram) => SampleValue::Histogram(histogram.clone()),
+            None => SampleValue::Word(self.samples.values[at].to_bits()),
+        }))
+    }
+}
+
+/// The append has no lookups left.
+struct OutOfBudget;
+
+impl Stripe {
+    /// Appends one sample to series `id`.
+    pub(crate) fn append(
+        &mut self,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        time: i64,
+        value: Value<'_>,
+    ) -> AppendOutcome {
+        let Some(series) = self.series(id) else { return AppendOutcome::SeriesGone };
+        let newest = if series.has_sample() { time.cmp(&series.xor.time()) } else { Ordering::Greater };
+        self.touch(id);
+        let (position, found) = match newest {
+            Ordering::Greater => (Position::Newest, None),
+            Ordering::Equal => (Position::NotNewest, self.newest_value(cx, id, time)),
+            Ordering::Less => (Position::NotNewest, self.look_up(cx, id, time)),
+        };
+        let stored = Value::compare(found.as_ref().map(SampleValue::as_value), value);
+        let outcome = decide(position, stored, cx.duplicates);
+        match (outcome, value) {
+            (AppendOutcome::InOrder, Value::Word(bits)) => {
+                return self.append_in_order(cx, id, time, bits);
+            }
+            (AppendOutcome::InOrder, Value::Histogram(one)) => self.append_histogram(cx, id, time, one),
+            (AppendOutcome::Replaced, _) if newest == Ordering::Equal => {
+                self.replace_newest(cx, id, time, value);
+            }
+            (AppendOutcome::OutOfOrder | AppendOutcome::Replaced, _) => {
+                self.push_out_of_order(cx, id, time, value);
+            }
+            _ => {}
+        }
+        outcome
+    }
+
+    /// As [`Stripe::append`] for a word after the newest sample of its series; returns
+    /// [`AppendOutcome::NotNewest`] for others.
+    pub(crate) fn append_in_order(
+        &mut self,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        time: i64,
+        value_bits: u64,
+    ) -> AppendOutcome {
+        let (page, slot) = slot_of(id);
+        let Some(Some(page)) = self.pages.get_mut(page) else { return AppendOutcome::SeriesGone };
+        page.activity.touch(slot);
+        let series = &mut page.slots[slot];
+        if series.open.is_none() || time <= series.xor.time() || time >= series.window_end {
+            return self.append_to_new_chunk(cx, id, time, value_bits);
+        }
+        series.open =
+            self.chunk_buffers.append(series.open, &mut series.xor, time, f64::from_bits(value_bits));
+        cx.windows.add(time, 1);
+        if usize::from(series.xor.count()) >= SAMPLES_PER_CHUNK {
+            self.seal_open(cx, id);
+        }
+        AppendOutcome::InOrder
+    }
+
+    /// As [`Stripe::append_in_order`] for words that do not belong to the open chunk.
+    fn append_to_new_chunk(
+        &mut self,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        time: i64,
+        value_bits: u64,
+    ) -> AppendOutcome {
+        let Some(series) = self.series(id) else { return AppendOutcome::SeriesGone };
+        if series.has_sample() && time <= series.xor.time() {
+            return AppendOutcome::NotNewest;
+        }
+        if is_stale(f64::from_bits(value_bits))
+            && let Some(stale) = self.stale_histogram(cx, id)
+        {
+            // The staleness marker of a series of histograms is a histogram, whoever writes it: scrapes and
+            // rules do not know the kind.
+            self.append_histogram(cx, id, time, &stale);
+            return AppendOutcome::InOrder;
+        }
+        self.seal_open(cx, id);
+        let mut state = XorState::new();
+        let open = self.chunk_buffers.start(&mut state, time, f64::from_bits(value_bits));
+        let Some(series) = self.series_mut(id) else { return AppendOutcome::SeriesGone };
+        (series.xor, series.open, series.open_min) = (state, open, time);
+        series.window_end = TimeRange::window_of(time, cx.window_ms).end;
+        cx.windows.add(time, 1);
+        AppendOutcome::InOrder
+    }
+
+    /// Appends a histogram that is newer than all samples of the series.
+    fn append_histogram(
+        &mut self,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        time: i64,
+        histogram: &Arc<Histogram>,
+    ) {
+        // Where the open chunk cannot go on, the next one may know how: with more buckets, for example.
+        let next = self.histograms.update(id, |open| {
+            if time >= open.window_end || kinds::is_full(&open.appender) {
+                return Some(None);
+            }
+            open.appender.append(time, histogram).map(Some)
+        });
+        if !matches!(next, Some(None)) {
+            let before = self.seal_open(cx, id);
+            let next = next.flatten().flatten();
+            let next = next.unwrap_or_else(|| HistogramAppender::start(before.as_ref(), time, histogram));
+            self.histograms.insert(id, next, TimeRange::window_of(time, cx.window_ms).end);
+        }
+        if let Some(series) = self.series_mut(id) {
+            series.xor = XorState::ended(time, HISTOGRAM_BITS);
+        }
+        cx.windows.add(time, 1);
+        self.keep_histogram_budget(cx);
+    }
+
+    /// Returns the staleness marker of a series whose newest sample is a histogram, of the kind of counts
+    /// that its open chunk has.
+    fn stale_histogram(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<Arc<Histogram>> {
+        let (last, open) = (self.newest_time(id)?, self.histograms.get(id));
+        let encoding = open.map(|open| open.appender.encoding());
+        if encoding.is_none() && !matches!(self.newest_value(cx, id, last), Some(SampleValue::Histogram(_))) {
+            return None;
+        }
+        let stale = Histogram::stale();
+        let sum = stale.sum();
+        Some(Arc::new(match encoding {
+            Some(histogram::ENCODING_HISTOGRAM) => {
+                Histogram::Int(chronolith_model::IntHistogram { sum, ..Default::default() })
+            }
+            _ => stale,
+        }))
+    }
+
+    /// Returns the newest sample of a series, which is at `time`.
+    fn newest_value(&mut self, cx: &AppendContext<'_>, id: u32, time: i64) -> Option<SampleValue> {
+        let bits = self.series(id)?.xor.value_bits();
+        if bits != HISTOGRAM_BITS {
+            return Some(SampleValue::Word(bits));
+        }
+        self.visible_at(cx, id, time)
+    }
+
+    /// Stores another value at the newest timestamp, so that the record of the series has it.
+    fn replace_newest(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64, value: Value<'_>) {
+        let Some(series) = self.series(id).cloned() else { return };
+        self.decoded.clear();
+        if let Value::Word(bits) = value
+            && !series.open.is_none()
+        {
+            let mut samples = self.open_words(&series);
+            samples.truncate(samples.len() - 1);
+            samples.push(time, f64::from_bits(bits));
+            let chunk = xor::encode_whole(&samples.times, &samples.values);
+            self.chunk_buffers.free(series.open);
+            let open = self.chunk_buffers.store(&chunk);
+            if let Some(series) = self.series_mut(id) {
+                series.open = open;
+                series.xor = XorState::resume(&chunk).expect("the chunk was just encoded");
+            }
+            return;
+        }
+        self.seal_open(cx, id);
+        self.push_out_of_order(cx, id, time, value);
+        if let Some(series) = self.series_mut(id) {
+            let bits = match value {
+                Value::Word(bits) => bits,
+                Value::Histogram(_) => HISTOGRAM_BITS,
+            };
+            series.xor = XorState::ended(time, bits);
+        }
+    }
+
+    /// Returns the visible sample of a series at `time`, as far as the append has lookups left.
+    fn look_up(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64) -> Option<SampleValue> {
+        let mut budget = cx.lookups_left;
+        if budget == 0 {
+            return None;
+        }
+        let found = self.find(cx, id, time, &mut budget);
+        cx.lookups_left = budget;
+        found.ok().flatten()
+    }
+
+    /// Adds a sample to the log; encodes those of the series when they are many.
+    fn push_out_of_order(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64, value: Value<'_>) {
+        let Some(list) = self.series(id).map(|series| series.ooo) else { return };
+        let (list, count) = self.ooo.push(list, id, time, value, cx.duplicates);
+        if let Some(series) = self.series_mut(id) {
+            series.ooo = list;
+        }
+        cx.windows.add_single(time, 1);
+        if self.ooo.is_full(count) {
+            self.seal_out_of_order(cx, id, TimeRange::ALL);
+            for id in self.ooo.sparse_series() {
+                self.seal_out_of_order(cx, id, TimeRange::ALL);
+            }
+        }
+        if matches!(value, Value::Histogram(_)) {
+            self.keep_histogram_budget(cx);
+        }
+    }
+
+    /// Returns the visible sample of a series at `time`; decodes at most `budget` chunks.
+    fn find(
+        &mut self,
+        cx: &AppendContext<'_>,
+        id: u32,
+        time: i64,
+        budget: &mut u32,
+    ) -> Result<Option<SampleValue>, OutOfBudget> {
+        let Some(series) = self.series(id).cloned() else { return Ok(None) };
+        let mut decoded = std::mem::take(&mut self.decoded);
+        let found = self.find_in_chunks(cx, id, &series, time, budget, &mut decoded);
+        self.decoded = decoded;
+        let mut found = found?;
+        let mut buffered: Vec<_> = self.ooo.samples(series.ooo).filter(|one| one.time == time).collect();
+        while let Some(one) = buffered.pop() {
+            let replaces = one.duplicates == DuplicatePolicy::LastWins;
+            found = found.filter(|_| !replaces).or(Some(one.value));
+        }
+        Ok(found)
+    }
+
+    /// Returns the visible sample of a series at `time`; `None` as well if it cannot be read.
+    pub(super) fn visible_at(&mut self, cx: &AppendContext<'_>, id: u32, time: i64) -> Option<SampleValue> {
+        self.find(cx, id, time, &mut { UNLIMITED }).ok().flatten()
+    }
+
+    fn find_in_chunks(
+        &self,
+        cx: &AppendContext<'_>,
+        id: u32,
+        series: &SeriesState,
+        time: i64,
+        budget: &mut u32,
+        decoded: &mut DecodedChunk,
+    ) -> Result<Option<SampleValue>, OutOfBudget> {
+        let mut found = None;
+        if !series.open.is_none() && time >= series.open_min {
+            let source = Source::Open(id, series.open_min, series.xor.count());
+            found = decoded.find(source, time, budget, |out| {
+                *out = self.open_words(series);
+                true
+            })?;
+        } else if let Some(open) = self.histograms.get(id)
+            && time >= open.appender.times().0
+        {
+            let (first, count) = (open.appender.times().0, open.appender.count());
+            found = decoded.find(Source::Open(id, first, count), time, budget, |out| {
+                *out = super::seal::open_histograms(&open.appender);
+                true
+            })?;
+        }
+        let mut nodes: Vec<SealedChunk> = Vec::new();
+        for (visited, node) in self.sealed_chunks.list(series.sealed).enumerate() {
+            if visited == LOOKUP_CHUNKS_MAX && *budget < UNLIMITED / 2 {
+                return Err(OutOfBudget);
+            }
+            if node.min_time <= time && time <= node.max_time() {
+                nodes.push(*node);
+            }
+        }
+        nodes.sort_by_key(|node| (node.is_out_of_order(), node.chunk_ref));
+        for node in &nodes {
+            let value = decoded.find(Source::Sealed(node.chunk_ref), time, budget, |out| {
+                cx.store.decode(cx.disk, node, TimeRange::ALL, out).is_ok()
+            })?;
+            let replaces = node.order() != ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst);
+            if value.is_some() && (found.is_none() || replaces) {
+                found = value;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the samples of the open chunk of words.
+    pub(super) fn open_words(&self, series: &SeriesState) -> Columns {
+        let (mut bytes, mut samples) = (Vec::new(), Columns::default());
+        self.copy_open(series, &mut bytes);
+        // Decoding cannot fail: this process encoded the bytes.
+        let decoded = xor::decode(&bytes, TimeRange::ALL, &mut samples);
+        debug_assert!(decoded.is_ok(), "open chunks decode");
+        samples
+    }
+}
