@@ -115,7 +115,7 @@ impl Run<'_> {
             let (blocks, disk) = (self.tsdb.stats().flush_count, self.disk.counts());
             let (cpu, start) = (proc::cpu_seconds(std::process::id())?.total(), Instant::now());
             // Flushes are looked for every ten seconds, and a tick is one step of compaction.
-            self.tsdb.tick();
+            self.tsdb.run_maintenance();
             let cpu_seconds = proc::cpu_seconds(std::process::id())?.total() - cpu;
             let block_count = self.tsdb.stats().flush_count - blocks;
             if block_count > 0 {

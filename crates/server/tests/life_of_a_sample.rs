@@ -100,7 +100,7 @@ fn a_sample_survives_every_promise() {
 
     // BLOCK: the window is over; it becomes a block and leaves the head and the log.
     machine.clock.set_now_ms(START_MS + 4 * HOUR_MS);
-    tsdb.tick();
+    tsdb.run_maintenance();
     let stats = tsdb.stats();
     assert_eq!((stats.blocks, stats.head_series, stats.maintenance_error_count), (1, 0, 0));
     check(&machine, &tsdb, "sum_over_time(life_total[2h])", end_ms, 44_850.0);

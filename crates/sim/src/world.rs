@@ -262,10 +262,10 @@ impl World {
     fn pass(&self, tsdb: &Tsdb, ms: u64, rounds: u64) {
         for _ in 0..rounds {
             self.clock.advance(Duration::from_millis(ms / rounds));
-            tsdb.tick();
+            tsdb.run_maintenance();
             tsdb.roll_checkpoint();
             tsdb.prepare_log();
-            tsdb.pulse();
+            tsdb.sync_log();
         }
     }
 
@@ -365,7 +365,7 @@ impl World {
         }
         for _ in 0..3 {
             self.clock.advance(Duration::from_secs(1));
-            tsdb.pulse();
+            tsdb.sync_log();
         }
         let is_refused = self.disk.refused_count() > self.refused_before;
         if tsdb.stats().disk_full && !is_refused {

@@ -16,9 +16,9 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_format::head::{metadata, sealed, series_file, slice, wal};
 use chronolith_model::TenantId;
 
-use crate::catalogue::FILE_NAME as CATALOGUE_FILE;
+use crate::blocks::catalogue::FILE_NAME as CATALOGUE_FILE;
+use crate::blocks::tenant::TENANTS_DIR;
 use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
-use crate::tenant::TENANTS_DIR;
 
 /// Something that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]

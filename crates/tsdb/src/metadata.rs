@@ -34,10 +34,6 @@ pub(crate) const TEXT_BYTES_PER_TENANT_MAX: usize = 64 << 20;
 /// Text of all entries of all tenants.
 pub(crate) const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// Entries that moved to the front of their metric are written this often: two targets that disagree move theirs with
-/// every request.
-const ORDER_WRITE_EVERY_MS: i64 = 60_000;
-
 /// See the module.
 pub(crate) struct MetadataStore {
     kept: RwLock<Kept>,
@@ -45,7 +41,6 @@ pub(crate) struct MetadataStore {
     file: Mutex<LogFile>,
     /// Changes up to here are as durable as the sync mode promises.
     stored: AtomicU64,
-    order_written_ms: AtomicU64,
     refused_count: AtomicU64,
     sync: SyncMode,
 }
@@ -216,7 +211,6 @@ impl MetadataStore {
             kept: RwLock::new(kept),
             file: Mutex::new(file),
             stored: AtomicU64::new(0),
-            order_written_ms: AtomicU64::new(0),
             refused_count: AtomicU64::new(0),
             sync,
         };
@@ -302,7 +296,7 @@ impl MetadataStore {
     ///
     /// # Errors
     /// As [`MetadataStore::wait`].
-    pub(crate) fn settle(&self) -> Result<(), WriteError> {
+    pub(crate) fn sync(&self) -> Result<(), WriteError> {
         let mut file = self.file.lock();
         if !file.is_unsynced() {
             return Ok(());
@@ -313,21 +307,11 @@ impl MetadataStore {
         file.sync().map_err(|error| file.fail(&error))
     }
 
-    /// Writes the order of entries, at most every [`ORDER_WRITE_EVERY_MS`].
+    /// Writes the order of the entries that moved.
     ///
     /// # Errors
     /// As [`MetadataStore::wait`].
-    pub(crate) fn write_order_due(&self, now_ms: i64) -> Result<(), WriteError> {
-        let now_ms = now_ms.cast_unsigned();
-        let since_ms = now_ms.saturating_sub(self.order_written_ms.load(Ordering::Relaxed));
-        if since_ms < ORDER_WRITE_EVERY_MS.cast_unsigned() {
-            return Ok(());
-        }
-        self.order_written_ms.store(now_ms, Ordering::Relaxed);
-        self.write_order()
-    }
-
-    fn write_order(&self) -> Result<(), WriteError> {
+    pub(crate) fn write_order(&self) -> Result<(), WriteError> {
         let change = {
             let mut kept = self.kept.write();
             kept.queue_moved();
@@ -342,7 +326,7 @@ impl MetadataStore {
     /// As [`MetadataStore::wait`].
     pub(crate) fn close(&self) -> Result<(), WriteError> {
         self.write_order()?;
-        self.settle()
+        self.sync()
     }
 
     /// A file that says what is kept of `tenants`; `None` if that is nothing.

@@ -18,17 +18,24 @@ use chronolith_model::{
 
 use crate::blocks::BlockStore;
 use crate::merge::MergedSource;
+use crate::storage::Storage;
 
 /// Head and blocks of one tenant.
 pub(crate) struct TenantQueryable {
-    pub(crate) head: Arc<Head>,
-    pub(crate) tenant: TenantId,
-    /// Of all tenants: this one may get its first block while a query runs.
-    pub(crate) blocks: Arc<BlockStore>,
-    pub(crate) duplicates: DuplicatePolicy,
+    head: Arc<Head>,
+    tenant: TenantId,
+    /// Blocks of all tenants: this one may get its first block while a query runs.
+    blocks: Arc<BlockStore>,
+    duplicates: DuplicatePolicy,
 }
 
 impl TenantQueryable {
+    pub(crate) fn new(storage: &Storage, tenant: &TenantId) -> TenantQueryable {
+        let duplicates = storage.limits_of(tenant).duplicates;
+        let (head, blocks) = (storage.head().clone(), storage.blocks().clone());
+        TenantQueryable { head, tenant: tenant.clone(), blocks, duplicates }
+    }
+
     /// Union of what head and blocks say, sorted, at most `limit` (0 = all).
     fn union(
         &self,
@@ -143,7 +150,7 @@ impl Queryable for TenantQueryable {
         let head = self.head.reader().estimate(&self.tenant, selector)?;
         if selector.matchers.is_empty() && selector.range == TimeRange::ALL {
             // Asked for each query: no block is opened for it.
-            let blocks = self.blocks.tenants.read().get(&self.tenant).map(|blocks| blocks.totals());
+            let blocks = self.blocks.tenant(&self.tenant).map(|blocks| blocks.totals());
             let blocks = blocks.unwrap_or_default().read_estimate();
             let series = head.series.max(blocks.series);
             return Ok(Some(ReadEstimate { series, samples: head.samples.saturating_add(blocks.samples) }));

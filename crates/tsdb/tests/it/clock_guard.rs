@@ -20,14 +20,14 @@ fn guarded() -> (Machine, Arc<Tsdb>) {
     let tsdb = machine.open();
     write(&tsdb, &TenantId::anonymous(), "m", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
     tsdb.flush_closed(START_MS).expect("a block");
-    tsdb.tick();
+    tsdb.run_maintenance();
     (machine, tsdb)
 }
 
 fn pass(machine: &Machine, tsdb: &Tsdb, ms: i64) {
     for _ in 0..ms / 60_000 {
         machine.clock.advance(Duration::from_secs(60));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
 }
 

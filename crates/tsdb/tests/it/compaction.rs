@@ -46,7 +46,7 @@ fn late_data(machine: &Machine) -> (Arc<Tsdb>, Stored) {
 fn upkeep(machine: &Machine, tsdb: &Tsdb) {
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
 }
 
@@ -101,7 +101,7 @@ fn a_crash_at_any_disk_operation_loses_and_repeats_nothing() {
         machine.disk.fail_after(survived);
         for _ in 0..4 {
             machine.clock.advance(Duration::from_mins(2));
-            tsdb.tick();
+            tsdb.run_maintenance();
             compare(&machine, &tsdb, &want, &format!("failing after {survived} operations"));
         }
         machine.disk.crash();
@@ -126,8 +126,8 @@ fn a_disk_that_fails_for_a_while_is_survived_without_a_restart() {
         let (tsdb, want) = late_data(&machine);
         machine.disk.fail_after(survived);
         machine.clock.advance(Duration::from_secs(20));
-        tsdb.tick();
-        tsdb.tick();
+        tsdb.run_maintenance();
+        tsdb.run_maintenance();
         machine.disk.heal();
         compare(&machine, &tsdb, &want, &format!("healed after {survived} operations"));
         upkeep(&machine, &tsdb);
@@ -167,10 +167,10 @@ fn without_room_for_the_output_blocks_wait() {
     let free = machine.env.disk.free_bytes(&machine.options.data_dir).expect("known");
     machine.disk.set_capacity_bytes((1 << 40) - free + machine.options.wal_segment_bytes + 100);
     machine.clock.advance(Duration::from_mins(2));
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!((gauge(&tsdb, "compaction_space_skips_total"), tsdb.stats().blocks), (1.0, 7));
     assert_eq!(gauge(&tsdb, "compaction_failures_total"), 0.0);
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!(gauge(&tsdb, "compaction_space_skips_total"), 1.0, "it backs off");
     machine.disk.set_capacity_bytes(u64::MAX);
     upkeep(&machine, &tsdb);

@@ -100,7 +100,7 @@ fn samples_that_come_after_the_deletion_are_visible() {
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert_eq!(machine.read(&tsdb, &anonymous(), "b"), want, "flushed and merged");
     assert_eq!(tombstones(&tsdb), 0.0, "merging has applied them");
@@ -198,13 +198,13 @@ fn a_paused_store_merges_nothing() {
     let runs = |tsdb: &Tsdb| tsdb.stats().metric("compaction_runs_total").expect("a metric");
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert_eq!((runs(&tsdb), tsdb.stats().blocks), (0.0, 5));
     tsdb.resume_compaction();
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert_eq!((runs(&tsdb), tsdb.stats().blocks), (1.0, 4));
 }

@@ -39,7 +39,7 @@ fn a_full_disk_refuses_writes_until_there_is_space_and_loses_nothing_acked() {
     machine.disk.set_capacity_bytes(u64::MAX);
     for _ in 0..5 {
         machine.clock.advance(std::time::Duration::from_secs(1));
-        tsdb.pulse();
+        tsdb.sync_log();
     }
     assert!(!tsdb.stats().disk_full, "space is noticed without a restart");
     assert_eq!(write(&tsdb, &tenant, "full", &samples).expect("the retry works").accepted_count, 5000);

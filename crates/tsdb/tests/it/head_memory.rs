@@ -26,7 +26,7 @@ fn batch(first: usize, count: usize, time: i64) -> WriteBatch {
 /// Writes new series of many tenants until one write is refused; gives how many series there are then.
 fn fill(tsdb: &Tsdb, time: i64) -> (usize, WriteError) {
     for round in 0..1000 {
-        tsdb.pulse();
+        tsdb.sync_log();
         if let Err(error) = tsdb.append(&tenant(&format!("t{}", round % 7)), &batch(round * 500, 500, time)) {
             return (round * 500, error);
         }
@@ -59,9 +59,9 @@ fn the_head_as_a_whole_had_no_bound() {
     let known = write(&tsdb, &tenant("t0"), "series_0", &[(time + 1000, 2.0)]);
     assert!(known.is_ok() || matches!(known, Err(WriteError::HeadFull { .. })));
     machine.clock.advance(Duration::from_secs(3 * 3600));
-    tsdb.tick();
+    tsdb.run_maintenance();
     machine.clock.advance(Duration::from_secs(1));
-    tsdb.pulse();
+    tsdb.sync_log();
     assert_eq!(tsdb.stats().head_series, 0);
     let again = tsdb.append(&tenant("t0"), &batch(0, 500, START_MS + 2 * HOUR_MS));
     assert_eq!(again.expect("there is room again").accepted_count, 500);
@@ -87,7 +87,7 @@ fn nothing_waits_when_the_head_is_nearly_full() {
     let tsdb = machine.open();
     fill(&tsdb, START_MS - HOUR_MS);
     machine.clock.advance(Duration::from_secs(3600));
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!((tsdb.stats().head_series, tsdb.stats().blocks), (0, 7));
 }
 

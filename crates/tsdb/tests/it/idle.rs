@@ -29,7 +29,7 @@ fn machine(seed: u64) -> Machine {
 /// One round of upkeep in which a generation of series ends.
 fn age(machine: &Machine, tsdb: &Tsdb) {
     machine.clock.advance(Duration::from_millis(IDLE_AFTER_MS as u64 / 2));
-    tsdb.tick();
+    tsdb.run_maintenance();
 }
 
 fn row(count: i32) -> Vec<(i64, f64)> {
@@ -49,7 +49,7 @@ fn names(machine: &Machine, tsdb: &Tsdb, tenant: &TenantId) -> Vec<String> {
 /// A tenant with two series of which one has gone silent.
 fn with_a_silent_series(machine: &Machine) -> std::sync::Arc<Tsdb> {
     let tsdb = machine.open();
-    tsdb.tick();
+    tsdb.run_maintenance();
     write(&tsdb, &tenant("t"), "silent", &row(300)).expect("works");
     write(&tsdb, &tenant("t"), "busy", &row(300)).expect("works");
     for i in 0..2 {
@@ -88,7 +88,7 @@ fn an_idle_series_leaves_the_head_and_stays_readable() {
     assert!(tsdb.stats().blocks == 1);
     machine.clock.set_now_ms(START_MS + 6 * HOUR_MS);
     for _ in 0..4 {
-        tsdb.tick();
+        tsdb.run_maintenance();
         machine.clock.advance(Duration::from_secs(31));
     }
     let stats = tsdb.stats();
@@ -169,7 +169,7 @@ fn a_cut_that_ends_anywhere_loses_and_doubles_nothing() {
         };
         machine.clock.advance(Duration::from_millis(IDLE_AFTER_MS as u64 / 2));
         machine.disk.fail_after(op_count);
-        tsdb.tick();
+        tsdb.run_maintenance();
         let stats = tsdb.stats();
         machine.disk.heal();
         check(&tsdb, "running on");
@@ -219,7 +219,7 @@ fn cuts_at_random_moments_agree_with_a_model() {
                         machine.disk.crash();
                     }
                     tsdb = machine.open();
-                    tsdb.tick();
+                    tsdb.run_maintenance();
                 }
                 _ => tsdb.flush_closed(START_MS - HOUR_MS * rng.below(4) as i64).expect("flushes"),
             }

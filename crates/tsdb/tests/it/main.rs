@@ -21,6 +21,7 @@ mod idle;
 )]
 mod kinds;
 mod log_end;
+mod maintenance;
 mod many_tenants;
 mod metadata;
 mod model;
@@ -29,4 +30,3 @@ mod retention;
 mod snapshot;
 mod starts;
 mod stress;
-mod upkeep;

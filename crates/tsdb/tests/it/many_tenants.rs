@@ -26,7 +26,7 @@ fn run_for(machine: &Machine, tsdb: &Tsdb, hours: i64) {
         for tenant in tenants() {
             write(tsdb, &tenant, "m", &[(now_ms, 1.0)]).expect("works");
         }
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
 }
 
@@ -75,12 +75,12 @@ fn waiting_windows_survive_restarts_and_go_when_they_are_due() {
         }
         tsdb = machine.open();
         assert_eq!(machine.read(&tsdb, &tenant, "m"), want);
-        tsdb.tick();
+        tsdb.run_maintenance();
         assert_eq!(tsdb.stats().blocks, 0);
         assert_eq!(gauge(&tsdb, "flush_waiting_windows") as usize, 3 * TENANT_COUNT);
     }
     machine.clock.advance(Duration::from_secs(17 * 3600));
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "flush_waiting_windows") as usize), (40, 0));
     assert_eq!(machine.read(&tsdb, &tenant, "m"), want);
 }
@@ -94,7 +94,7 @@ fn late_samples_of_a_waiting_window_go_to_its_block() {
     let late = START_MS + HOUR_MS + 7;
     assert_eq!(write(&tsdb, &tenant, "m", &[(late, 5.0)]).expect("works").accepted_count, 1);
     machine.clock.advance(Duration::from_secs(17 * 3600));
-    tsdb.tick();
+    tsdb.run_maintenance();
     let found = machine.read(&tsdb, &tenant, "m");
     assert!(found.contains(&(late, 5f64.to_bits())));
     assert_eq!((found.len(), tsdb.stats().blocks, tsdb.stats().head_series), (8 * 12 + 1, 40, 0));

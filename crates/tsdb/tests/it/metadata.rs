@@ -73,7 +73,7 @@ fn script(machine: &Machine, told: &mut Told) {
     told.send(&tsdb, 1, 2, &[entry("m", "two")]);
     told.send(&tsdb, 0, 3, &[entry("m", "two")]);
     told.send(&tsdb, 0, 4, &[entry("m", "one")]);
-    tsdb.tick();
+    tsdb.run_maintenance();
     // Beyond what the file may grow by: it is written anew.
     let large: Vec<_> = (0..80).map(|i| entry(&format!("large_{i}"), &"x".repeat(16_000))).collect();
     told.send(&tsdb, 1, 5, &large);
@@ -146,7 +146,7 @@ fn a_power_loss_takes_at_most_an_interval() {
     let tenant = &tenants()[0];
     assert!(send(&tsdb, tenant, 0, &[entry("first", "")]));
     assert!(send(&tsdb, tenant, 1, &[entry("second", "")]));
-    tsdb.pulse();
+    tsdb.sync_log();
     machine.disk.crash();
     drop(tsdb);
     assert_eq!(machine.open().metadata(tenant, None, 0), [entry("first", ""), entry("second", "")]);
@@ -179,7 +179,7 @@ fn a_full_disk_refuses_and_comes_back() {
     assert!(!send(&tsdb, tenant, 1, &[entry("m", &"x".repeat(1000))]), "it cannot be stored");
     assert!(!send(&tsdb, tenant, 1, &[entry("m", &"x".repeat(1000))]), "nor is it known");
     machine.disk.set_capacity_bytes(u64::MAX);
-    tsdb.pulse();
+    tsdb.sync_log();
     assert!(send(&tsdb, tenant, 1, &[entry("m", &"x".repeat(1000))]));
     machine.disk.crash();
     drop(tsdb);

@@ -15,10 +15,10 @@ fn old_blocks_leave_and_old_samples_are_refused() {
     let outcome = write(&tsdb, &tenant, "old", &[(START_MS - 25 * HOUR_MS, 1.0)]).expect("works");
     assert_eq!(outcome.first_reject.expect("a reject").0, Reject::TooOld);
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!(tsdb.stats().blocks, 1);
     machine.clock.set_now_ms(START_MS + 30 * HOUR_MS);
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!((tsdb.stats().blocks, tsdb.stats().retention_removed_count), (0, 1));
     assert!(machine.read(&tsdb, &tenant, "old").is_empty());
 }
@@ -38,7 +38,7 @@ fn the_size_limit_takes_the_oldest_first() {
     tsdb.close().expect("closes");
     drop(tsdb);
     let tsdb = machine.open();
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!(tsdb.stats().blocks, 1);
     assert!(machine.read(&tsdb, &tenant, "day3").is_empty());
     assert_eq!(machine.read(&tsdb, &tenant, "day2").len(), 1);
@@ -76,7 +76,7 @@ fn the_size_limit_keeps_no_block_older_than_one_it_removes() {
     tsdb.close().expect("closes");
     drop(tsdb);
     let tsdb = machine.open();
-    tsdb.tick();
+    tsdb.run_maintenance();
     let found = [3, 6, 9].map(|day| !machine.read(&tsdb, &tenant, &format!("day{day}")).is_empty());
     assert_eq!(found, [true, false, false]);
 }
@@ -99,11 +99,11 @@ fn files_of_an_expired_block_are_removed_when_the_disk_lets_them() {
     assert_eq!(block_count(), 1);
     machine.clock.set_now_ms(START_MS + 30 * HOUR_MS);
     machine.disk.fail_after(0);
-    tsdb.tick();
+    tsdb.run_maintenance();
     machine.disk.heal();
     assert_eq!((tsdb.stats().blocks, block_count()), (0, 1));
     assert!(tsdb.stats().maintenance_error_count > 0);
     machine.clock.advance(std::time::Duration::from_secs(61));
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!(block_count(), 0);
 }

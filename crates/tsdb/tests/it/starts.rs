@@ -98,7 +98,7 @@ fn run(seed: u64) {
             70..80 => {
                 for _ in 0..=rng.below(4) {
                     machine.clock.advance(std::time::Duration::from_secs(rng.below(900)));
-                    tsdb.tick();
+                    tsdb.run_maintenance();
                 }
             }
             80..86 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),

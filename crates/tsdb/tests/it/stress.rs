@@ -119,7 +119,7 @@ impl Fleet {
 
 fn upkeep(machine: &Machine, tsdb: &Tsdb) {
     machine.clock.advance(Duration::from_secs(11));
-    tsdb.tick();
+    tsdb.run_maintenance();
 }
 
 /// Queries that ran while windows became blocks, blocks were merged and checkpoints were written could have

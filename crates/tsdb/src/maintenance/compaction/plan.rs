@@ -1,10 +1,10 @@
-//! Which blocks of a tenant are merged next.
+//! Compaction plan: blocks of a tenant that are compacted next.
 //!
-//! Holds: a pure function of what the blocks cover and weigh. The blocks chosen may be replaced by their merged block
-//! without changing an answer: no other block that overlaps them stands between them in order of precedence.
-//! Nothing that reaches beyond `closed_ms` is chosen. Every step leaves fewer blocks, or one with deleted samples less,
-//! so planning comes to an end.
-//! Not here: when a step is done, disk space (`compaction`).
+//! Invariants: a pure function of the ranges and sizes of the blocks. The chosen blocks may be replaced by their
+//! output without changing a query result: no other block that overlaps them is between them in order of precedence.
+//! No block that ends after `closed_ms` is chosen. Every step leaves fewer blocks, or one block with deletions less,
+//! so planning terminates.
+//! Not here: the time of a step, disk space (`compaction`).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,20 +13,20 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_model::TimeRange;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 
-use crate::store::WINDOW_MS;
+use crate::window::WINDOW_MS;
 
-/// Widths of aligned ranges that are merged to one block each: 2 h windows to 6 h, 24 h (what old windows are cut to), 3,
-/// 9 and 27 days. Each is a multiple of the one before, so aligned ranges nest. About a factor of three as
-/// Prometheus has it: a sample is written at most five times more.
+/// Widths of aligned ranges that are compacted to one block each: 2 h windows to 6 h, 24 h (blocks of old windows),
+/// 3, 9 and 27 days. Each is a multiple of the one before, so aligned ranges nest. A factor of about three, as in
+/// Prometheus: a sample is rewritten at most five times.
 const LEVELS_MS: [i64; 5] = [3 * WINDOW_MS, 12 * WINDOW_MS, 36 * WINDOW_MS, 108 * WINDOW_MS, 324 * WINDOW_MS];
-/// A block is at most this part of the retention wide: what is kept beyond the retention is at most one block.
+/// A block is at most this part of the retention wide: at most one block is kept beyond the retention.
 const RETENTION_PART: i64 = 10;
-/// Blocks merged in one step: each is open and has one series in memory. Two sets that overlap may have more.
+/// Inputs of one step: each is open and has one series in memory. Two sets that overlap may have more.
 const INPUT_COUNT_MAX: usize = 64;
-/// Overlapping blocks of at most this size together are merged whatever their sizes.
+/// Overlapping blocks of at most this size together are compacted whatever their sizes.
 const SMALL_BYTES: u64 = 8 << 20;
-/// A larger block is merged with blocks that overlap it once they have this part of its size: one late sample an hour
-/// must not rewrite a month every hour.
+/// A larger block is compacted with blocks that overlap it once they have this part of its size: one out-of-order
+/// sample per hour must not rewrite a month every hour.
 const REWRITE_PART: u64 = 8;
 
 const _: () = {
@@ -37,41 +37,41 @@ const _: () = {
     }
 };
 
-/// What planning knows of a block.
+/// A block, as far as planning needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    pub(crate) ulid: Ulid,
+pub(super) struct Candidate {
+    pub(super) ulid: Ulid,
     /// As `chronolith_block::precedence` gives it.
-    pub(crate) precedence: (Ulid, Ulid),
-    pub(crate) range: TimeRange,
-    pub(crate) size_bytes: u64,
+    pub(super) precedence: (Ulid, Ulid),
+    pub(super) range: TimeRange,
+    pub(super) size_bytes: u64,
     /// The set of blocks split by series that it belongs to.
-    pub(crate) split_set: Option<Ulid>,
-    /// Enough of it is deleted to rewrite it alone.
-    pub(crate) is_riddled: bool,
-    /// It cannot be merged (a try was refused, or its `meta.json` says so).
-    pub(crate) left_alone: bool,
+    pub(super) split_set: Option<Ulid>,
+    /// Enough of its series have deleted samples to rewrite it alone.
+    pub(super) has_many_deletions: bool,
+    /// Compaction of it was refused, or `meta.json` marks it as failed.
+    pub(super) is_excluded: bool,
 }
 
 /// Bounds of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PlanBounds {
+pub(super) struct PlanBounds {
     /// Windows that end later are still being written.
-    pub(crate) closed_ms: i64,
+    pub(super) closed_ms: i64,
     /// Retention; 0 = none.
-    pub(crate) retention_ms: i64,
-    /// Bytes of all inputs of a step; two that overlap may be larger, as may one with deletions.
-    pub(crate) input_bytes_max: u64,
+    pub(super) retention_ms: i64,
+    /// Limit of all inputs of a step; two that overlap may be larger, as may one with deletions.
+    pub(super) input_bytes_max: u64,
 }
 
-/// Blocks that are planned as one: a set that was split by series overlaps in time, and is as it should be.
+/// Blocks that are planned as one: the blocks of a set that was split by series overlap in time on purpose.
 struct Unit {
     ulids: Vec<Ulid>,
     /// Of its oldest block.
     precedence: (Ulid, Ulid),
     range: TimeRange,
     size_bytes: u64,
-    left_alone: bool,
+    is_excluded: bool,
 }
 
 fn units_of(blocks: &[Candidate]) -> Vec<Unit> {
@@ -87,14 +87,14 @@ fn units_of(blocks: &[Candidate]) -> Vec<Unit> {
                     (unit.range.start.min(block.range.start), unit.range.end.max(block.range.end));
                 unit.range = TimeRange::new(start, end);
                 unit.size_bytes = unit.size_bytes.saturating_add(block.size_bytes);
-                unit.left_alone |= block.left_alone;
+                unit.is_excluded |= block.is_excluded;
             }
             None => units.push(Unit {
                 ulids: vec![block.ulid],
                 precedence: block.precedence,
                 range: block.range,
                 size_bytes: block.size_bytes,
-                left_alone: block.left_alone,
+                is_excluded: block.is_excluded,
             }),
         }
     }
@@ -102,11 +102,10 @@ fn units_of(blocks: &[Candidate]) -> Vec<Unit> {
     units
 }
 
-/// The blocks to be merged next, at most `limit` steps that do not touch each other, each by precedence; none
-/// if all is as it should be. Overlapping blocks come first, those with the most overlap before others; then
-/// the narrowest aligned ranges that hold several blocks, the oldest before others; then single blocks of
-/// which much is deleted. Cost: sorts the blocks, then one pass a kind of step.
-pub(crate) fn plan(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> Vec<Vec<Ulid>> {
+/// Returns the steps to be taken next, at most `limit` without a common block, the blocks of each by precedence.
+/// Overlapping blocks come first, the largest sets before others; then the narrowest aligned ranges with several
+/// blocks, the oldest before others. Cost: sorts the blocks, then one pass per kind of step.
+pub(super) fn plan(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> Vec<Vec<Ulid>> {
     let units = units_of(blocks);
     let by_start: Vec<&Unit> = units.iter().collect();
     let mut steps = overlapping(&by_start, bounds, limit);
@@ -114,10 +113,13 @@ pub(crate) fn plan(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> V
         steps = aligned(&by_start, bounds, limit);
     }
     let ulids_of = |units: &Vec<&Unit>| units.iter().flat_map(|unit| unit.ulids.iter().copied()).collect();
-    match steps.as_slice() {
-        [] => riddled(blocks, bounds, limit),
-        steps => steps.iter().map(ulids_of).collect(),
-    }
+    steps.iter().map(ulids_of).collect()
+}
+
+/// Returns the oldest block that is rewritten alone because of its deletions.
+pub(super) fn with_deletions(blocks: &[Candidate], bounds: &PlanBounds) -> Option<Ulid> {
+    let is_due = |b: &&Candidate| b.has_many_deletions && b.range.end <= bounds.closed_ms && !b.is_excluded;
+    blocks.iter().filter(is_due).min_by_key(|b| (b.range.start, b.precedence)).map(|b| b.ulid)
 }
 
 fn overlapping<'a>(by_start: &[&'a Unit], bounds: &PlanBounds, limit: usize) -> Vec<Vec<&'a Unit>> {
@@ -130,8 +132,8 @@ fn overlapping<'a>(by_start: &[&'a Unit], bounds: &PlanBounds, limit: usize) -> 
             end = end.max(if connects { b.range.end } else { end });
             connects
         });
-        let (set, behind) = rest.split_at(connected.count().max(1));
-        rest = behind;
+        let (set, after) = rest.split_at(connected.count().max(1));
+        rest = after;
         if set.len() >= 2 && end <= bounds.closed_ms {
             let mut set = set.to_vec();
             set.sort_by_key(|b| b.precedence);
@@ -146,7 +148,8 @@ fn overlapping<'a>(by_start: &[&'a Unit], bounds: &PlanBounds, limit: usize) -> 
     steps
 }
 
-/// The longest stretch of `set` (by precedence) that is worth merging; of equally long ones that with the fewest bytes.
+/// Returns the longest run of `set` (by precedence) that is worth compacting; of equally long ones that with the
+/// fewest bytes.
 fn longest_run<'s, 'a>(set: &'s [&'a Unit], input_bytes_max: u64) -> &'s [&'a Unit] {
     let mut best: (&[&Unit], u64) = (&[], 0);
     for start in 0..set.len() {
@@ -156,13 +159,13 @@ fn longest_run<'s, 'a>(set: &'s [&'a Unit], input_bytes_max: u64) -> &'s [&'a Un
             largest = largest.max(unit.size_bytes);
             block_count += unit.ulids.len();
             let count = end + 1 - start;
-            // Two that overlap are merged whatever their sizes: else a large one would overlap others for ever.
-            if unit.left_alone || count > 2 && (total > input_bytes_max || block_count > INPUT_COUNT_MAX) {
+            // Two that overlap are compacted whatever their sizes: else a large one would overlap others for ever.
+            if unit.is_excluded || count > 2 && (total > input_bytes_max || block_count > INPUT_COUNT_MAX) {
                 break;
             }
-            let worth = total <= SMALL_BYTES || largest / REWRITE_PART <= total - largest;
-            let better = count > best.0.len() || (count == best.0.len() && total < best.1);
-            if count >= 2 && worth && better {
+            let is_worth_it = total <= SMALL_BYTES || largest / REWRITE_PART <= total - largest;
+            let is_better = count > best.0.len() || (count == best.0.len() && total < best.1);
+            if count >= 2 && is_worth_it && is_better {
                 best = (&set[start..=end], total);
             }
         }
@@ -184,7 +187,7 @@ fn aligned<'a>(by_start: &[&'a Unit], bounds: &PlanBounds, limit: usize) -> Vec<
     Vec::new()
 }
 
-/// Steps that merge all of an aligned range of `width_ms`, the oldest first.
+/// Returns steps that compact all of an aligned range of `width_ms`, the oldest first.
 fn aligned_in<'a>(
     by_start: &[&'a Unit],
     width_ms: i64,
@@ -194,12 +197,12 @@ fn aligned_in<'a>(
 ) -> Vec<Vec<&'a Unit>> {
     let mut steps = Vec::new();
     let mut rest = by_start;
-    // The latest end of all blocks before `rest`: none of them may reach into the range.
+    // The latest end of all blocks before `rest`: none of them may overlap the range.
     let mut reached_ms = i64::MIN;
     while let Some(first) = rest.first().filter(|_| steps.len() < limit) {
         let range = range_around(first.range, width_ms);
         let inside = range.map_or(0, |range| rest.iter().take_while(|b| b.range.start < range.end).count());
-        let (set, behind) = rest.split_at(inside.max(1));
+        let (set, after) = rest.split_at(inside.max(1));
         let set_end = set.iter().map(|b| b.range.end).max().unwrap_or(i64::MIN);
         if let Some(range) = range
             && range.end <= done_ms
@@ -212,20 +215,12 @@ fn aligned_in<'a>(
             set.sort_by_key(|b| b.precedence);
             steps.push(set);
         }
-        (rest, reached_ms) = (behind, reached_ms.max(set_end));
+        (rest, reached_ms) = (after, reached_ms.max(set_end));
     }
     steps
 }
 
-/// Blocks that are rewritten without what is deleted, each alone.
-fn riddled(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> Vec<Vec<Ulid>> {
-    let is_due = |b: &&Candidate| b.is_riddled && b.range.end <= bounds.closed_ms && !b.left_alone;
-    let mut due: Vec<&Candidate> = blocks.iter().filter(is_due).collect();
-    due.sort_by_key(|b| (b.range.start, b.precedence));
-    due.into_iter().take(limit).map(|b| vec![b.ulid]).collect()
-}
-
-/// The aligned range that holds all of `range`, if there is one.
+/// Returns the aligned range around `range`, if one contains all of it.
 fn range_around(range: TimeRange, width_ms: i64) -> Option<TimeRange> {
     if range.start < TIME_MIN_MS || range.end > TIME_MAX_MS {
         return None;
@@ -237,7 +232,7 @@ fn range_around(range: TimeRange, width_ms: i64) -> Option<TimeRange> {
 fn fits(set: &[&Unit], input_bytes_max: u64) -> bool {
     let total = set.iter().fold(0u64, |sum, b| sum.saturating_add(b.size_bytes));
     let block_count: usize = set.iter().map(|b| b.ulids.len()).sum();
-    block_count <= INPUT_COUNT_MAX && total <= input_bytes_max && !set.iter().any(|b| b.left_alone)
+    block_count <= INPUT_COUNT_MAX && total <= input_bytes_max && !set.iter().any(|b| b.is_excluded)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use chronolith_head::WindowStat;
 use chronolith_model::{TenantId, TimeRange};
 
-use super::{DueWindows, FlushRules, Waiting, ranges_of};
+use super::{FlushPlanner, FlushRules, Waiting, block_ranges_of};
 
 const HOUR_MS: i64 = 3_600_000;
 /// 2026-11-20 00:00 UTC.
@@ -22,11 +22,12 @@ fn window(tenant: &str, hour: i64, arrival: i64, sample_count: u64) -> WindowSta
 }
 
 fn due_with(rules: FlushRules, tenants: &[Vec<WindowStat>]) -> (Vec<(String, i64, i64)>, Waiting) {
-    let mut due = DueWindows::new(rules);
-    tenants.iter().for_each(|windows| due.add_tenant(20, windows));
-    let (ranges, waiting) = due.finish();
+    let mut planner = FlushPlanner::new(rules);
+    tenants.iter().for_each(|windows| planner.add_tenant(20, windows));
+    let (due, waiting) = planner.finish();
+    assert!(due.values().all(|flush| flush.due_ms <= rules.now_ms), "{due:?}");
     let hour = |ms: i64| (ms - DAY_MS) / HOUR_MS;
-    (ranges.into_iter().map(|(t, r)| (t.to_string(), hour(r.start), hour(r.end))).collect(), waiting)
+    (due.into_keys().map(|(t, r)| (t.to_string(), hour(r.start), hour(r.end))).collect(), waiting)
 }
 
 fn rules(now_hour: i64) -> FlushRules {
@@ -92,6 +93,14 @@ fn windows_of_two_days_go_to_two_blocks() {
     assert_eq!(due(49, windows), [(0, 24), (24, 28)], "the first day is long over");
 }
 
+#[test]
+fn a_flush_is_due_when_its_first_window_is_and_costs_what_all_of_them_have() {
+    let mut planner = FlushPlanner::new(rules(25));
+    planner.add_tenant(20, &[window("t", 0, 0, 100), window("t", 2, 2, 100), window("t", 4, 4, 1 << 20)]);
+    let due: Vec<_> = planner.finish().0.into_values().map(|flush| (flush.due_ms, flush.bytes)).collect();
+    assert_eq!(due, [(DAY_MS + 25 * HOUR_MS, 800), (DAY_MS + 7 * HOUR_MS, 4 << 20)]);
+}
+
 /// Waiting windows hold memory, and nobody bounds the number of tenants.
 #[test]
 fn waiting_windows_have_a_bound_and_the_largest_go_first() {
@@ -111,7 +120,7 @@ fn waiting_windows_have_a_bound_and_the_largest_go_first() {
 #[test]
 fn idle_series_of_small_windows_leave_in_one_block_a_day() {
     let hours = |windows: &[WindowStat], small_bytes| {
-        let ranges = ranges_of(windows, small_bytes, DAY_MS + 27 * HOUR_MS);
+        let ranges = block_ranges_of(windows, small_bytes, DAY_MS + 27 * HOUR_MS);
         let hour = |ms: i64| (ms - DAY_MS) / HOUR_MS;
         ranges.into_iter().map(|r| (hour(r.start), hour(r.end))).collect::<Vec<_>>()
     };

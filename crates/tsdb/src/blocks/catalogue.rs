@@ -1,9 +1,9 @@
-//! The catalogue file: what a start has to know of all blocks, so that it opens none.
+//! Block catalogue: a file with one record per block, so that a start opens no block.
 //!
-//! Holds: a removal is durable before the files go, an addition is not before the block is: a directory
-//! without a record is a block to be added, a record without a directory is a block that was lost. After any
-//! failure the file is not appended to any more, but written anew under another name.
-//! Not here: bytes (`format::block::catalogue`), what a start does with it (`load`), which blocks there are (`blocks`).
+//! Invariants: a removal is durable before the files go, an addition only after the block is: a directory without a
+//! record is a block to be added, a record without a directory is a lost block. After a failure the file is
+//! replaced, never appended to.
+//! Not here: bytes (`format::block::catalogue`), comparison with the directories (`load`).
 
 use std::collections::BTreeMap;
 use std::io;

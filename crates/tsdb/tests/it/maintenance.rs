@@ -44,7 +44,7 @@ fn a_damaged_chunk_costs_only_itself() {
     file.write_at(&[byte[0] ^ 1], 100).expect("damaged");
     let tsdb = machine.open();
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
-    tsdb.tick();
+    tsdb.run_maintenance();
     let stats = tsdb.stats();
     assert_eq!((stats.blocks, stats.head_series, stats.maintenance_error_count), (2, 0, 0));
     assert_eq!(gauge(&tsdb, "flush_damaged_chunks_total").to_bits(), 1f64.to_bits());
@@ -83,7 +83,7 @@ fn a_window_that_fails_backs_off_alone() {
     fault.is_on.store(true, Ordering::SeqCst);
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..360 {
-        tsdb.tick();
+        tsdb.run_maintenance();
         machine.clock.advance(std::time::Duration::from_secs(10));
     }
     assert_eq!(tsdb.stats().blocks, 1, "tenant b has its block");
@@ -92,7 +92,7 @@ fn a_window_that_fails_backs_off_alone() {
     assert_eq!(machine.read(&tsdb, &a, "m").len(), 10);
     fault.is_on.store(false, Ordering::SeqCst);
     machine.clock.advance(std::time::Duration::from_secs(3600));
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!((tsdb.stats().blocks, tsdb.stats().head_series), (2, 0));
     assert_eq!(machine.read(&tsdb, &a, "m").len(), 10);
 }
@@ -161,7 +161,7 @@ fn extreme_times_are_flushed() {
     assert_eq!(want.len(), times.len());
     for now_ms in [START_MS, START_MS + 5 * HOUR_MS] {
         machine.clock.set_now_ms(now_ms);
-        tsdb.tick();
+        tsdb.run_maintenance();
         tsdb.flush_closed(now_ms).expect("flushes");
         assert_eq!(machine.read(&tsdb, &tenant, "m"), want);
     }
@@ -210,7 +210,7 @@ fn a_checkpoint_larger_than_the_limit_is_written_once() {
         .expect("works");
     machine.clock.set_now_ms(START_MS + 1000);
     for _ in 0..6 {
-        tsdb.tick();
+        tsdb.run_maintenance();
         machine.clock.advance(std::time::Duration::from_secs(11));
     }
     let stats = tsdb.stats();

@@ -1,41 +1,42 @@
-//! Scrub: verifies all blocks once after a start, in rounds of bounded cost, so that damage is named before
-//! somebody queries it.
+//! Scrub job: verifies all blocks once after a start, in steps of bounded cost, so that damage is reported before a
+//! query meets it.
 //!
-//! Holds: first all blocks are opened, which finds missing and damaged files within minutes, then their
-//! contents are read, the newest block of a tenant first. A block that is damaged is named once, in the log
-//! and on the status page, and counts in `blocks_damaged` as long as it is there. Blocks that cannot be
-//! opened for lack of descriptors or memory wait for the next round.
-//! Not here: what is verified in a block (`block::verify`), sizes of files at the start (`load`).
+//! Invariants: first all blocks are opened, which finds missing and damaged files within minutes, then their contents
+//! are read, the newest block of a tenant first. A damaged block is reported once, in the log and on the status page,
+//! and counts in `blocks_damaged` as long as it is there. Blocks that cannot be opened for lack of descriptors or
+//! memory are retried with the next step.
+//! Not here: verification of one block (`block::verify`), sizes of files at the start (`blocks::load`).
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use chronolith_base::Env;
 use chronolith_block::{BlockEntry, BlockError, BlockVerification};
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
 use crate::blocks::BlockStore;
-use crate::tenant::TenantBlocks;
+use crate::blocks::tenant::TenantBlocks;
 
-/// Blocks that one round opens at most, bytes that it reads, and how long it goes on.
-const ROUND_BLOCKS_MAX: usize = 500;
-const ROUND_BYTES_MAX: u64 = 32 << 20;
-const ROUND_NS_MAX: u64 = 50_000_000;
-/// Bytes between two looks at the clock.
+/// Limits of one step: blocks opened, bytes read, time.
+const STEP_BLOCKS_MAX: usize = 500;
+const STEP_READ_MAX: u64 = 32 << 20;
+const STEP_NS_MAX: u64 = 50_000_000;
+/// Bytes read between two checks of the time.
 const STEP_BYTES: u64 = 1 << 20;
-/// Damaged files that the status page names; the log has all of them.
+/// Damaged files on the status page; the log has all of them.
 const NAMED_MAX: usize = 20;
 
-/// What is verified next.
+/// Pass over all blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Pass {
-    /// What opening verifies, and sizes of files.
+    /// Verifies what opening a block verifies, and sizes of files.
     #[default]
     Open,
-    /// Everything else.
+    /// Verifies the contents of files.
     Contents,
 }
 
@@ -47,12 +48,12 @@ struct Current {
     verification: BlockVerification,
 }
 
-/// The blocks of a tenant when its turn began, newest first. Those that come later were written by this process.
+/// Blocks of a tenant at the time of its turn, newest first. Later ones were written by this process.
 struct Walk {
     tenant: TenantId,
     blocks: Arc<TenantBlocks>,
     list: Arc<Vec<Arc<BlockEntry>>>,
-    /// Blocks at the front of the list that were not visited.
+    /// Blocks at the front of the list that are not visited yet.
     left_count: usize,
 }
 
@@ -67,12 +68,12 @@ impl Walk {
 struct Progress {
     pass: Pass,
     walk: Option<Walk>,
-    /// Tenants up to this one are through.
+    /// Tenants up to this one are complete.
     done_to: Option<TenantId>,
     current: Option<Current>,
 }
 
-/// Texts for people, of which the first are kept.
+/// Damage reports: the first ones, and the number of others.
 #[derive(Default)]
 struct Findings {
     texts: Vec<String>,
@@ -87,9 +88,9 @@ pub(crate) struct Scrub {
     is_done: AtomicBool,
 }
 
-/// What a round may still do.
+/// Remaining budget of a step.
 struct Budget<'a> {
-    store: &'a BlockStore,
+    env: &'a Env,
     end_ns: u64,
     blocks_left: usize,
     bytes_left: u64,
@@ -97,7 +98,7 @@ struct Budget<'a> {
 
 impl Budget<'_> {
     fn is_spent(&self) -> bool {
-        self.blocks_left == 0 || self.bytes_left == 0 || self.store.env.clock.mono_ns() > self.end_ns
+        self.blocks_left == 0 || self.bytes_left == 0 || self.env.clock.mono_ns() > self.end_ns
     }
 }
 
@@ -106,7 +107,7 @@ impl Scrub {
         self.is_done.load(Ordering::Relaxed)
     }
 
-    /// What was found damaged, for people.
+    /// Returns the damage reports for operators.
     pub(crate) fn notes(&self) -> Vec<String> {
         let findings = self.findings.lock();
         let mut notes = findings.texts.clone();
@@ -126,20 +127,18 @@ impl Scrub {
             findings.more_count += 1;
         }
     }
-}
 
-impl BlockStore {
-    /// One round of the scrub; returns true once all blocks are verified.
-    pub(crate) fn scrub_some(&self) -> bool {
-        if self.scrub.is_done() {
+    /// Runs one step; returns true once all blocks are verified.
+    pub(crate) fn step(&self, env: &Env, store: &BlockStore) -> bool {
+        if self.is_done() {
             return true;
         }
-        let mut progress = self.scrub.progress.lock();
+        let mut progress = self.progress.lock();
         let mut budget = Budget {
-            store: self,
-            end_ns: self.env.clock.mono_ns() + ROUND_NS_MAX,
-            blocks_left: ROUND_BLOCKS_MAX,
-            bytes_left: ROUND_BYTES_MAX,
+            env,
+            end_ns: env.clock.mono_ns() + STEP_NS_MAX,
+            blocks_left: STEP_BLOCKS_MAX,
+            bytes_left: STEP_READ_MAX,
         };
         while !budget.is_spent() {
             if let Some(current) = &mut progress.current {
@@ -148,9 +147,9 @@ impl BlockStore {
                     self.finish(current);
                     progress.current = None;
                 }
-            } else if let Some((tenant, blocks, entry)) = self.next_unverified(&mut progress) {
+            } else if let Some((tenant, blocks, entry)) = Self::next_unverified(store, &mut progress) {
                 budget.blocks_left -= 1;
-                match self.begin(tenant, blocks, entry, progress.pass) {
+                match self.begin(store, tenant, blocks, entry, progress.pass) {
                     Ok(current) => progress.current = current,
                     Err(_) => {
                         if let Some(walk) = &mut progress.walk {
@@ -163,16 +162,16 @@ impl BlockStore {
                 *progress = Progress { pass: Pass::Contents, ..Progress::default() };
             } else {
                 *progress = Progress::default();
-                self.scrub.is_done.store(true, Ordering::Relaxed);
+                self.is_done.store(true, Ordering::Relaxed);
                 return true;
             }
         }
         false
     }
 
-    /// The next block that `progress.pass` has not met.
+    /// Returns the next block that the current pass has not verified.
     fn next_unverified(
-        &self,
+        store: &BlockStore,
         progress: &mut Progress,
     ) -> Option<(TenantId, Arc<TenantBlocks>, Arc<BlockEntry>)> {
         let pass = progress.pass;
@@ -191,45 +190,41 @@ impl BlockStore {
                 }
                 progress.done_to = Some(walk.tenant);
             }
-            let (tenant, blocks) = {
-                let tenants = self.tenants.read();
-                let after = progress.done_to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-                let mut rest = tenants.range::<TenantId, _>((after, Bound::Unbounded));
-                rest.next().map(|(tenant, blocks)| (tenant.clone(), blocks.clone()))?
-            };
+            let (tenant, blocks) = store.next_after(progress.done_to.as_ref())?;
             let list = blocks.list();
             progress.walk = Some(Walk { tenant, blocks, left_count: list.len(), list });
         }
     }
 
-    /// Opens a block; gives it if its contents are to be read.
+    /// Opens a block and returns it if its contents are to be read.
     ///
     /// # Errors
-    /// If it cannot be opened for a reason that may pass.
+    /// If the block cannot be opened for lack of a resource.
     fn begin(
         &self,
+        store: &BlockStore,
         tenant: TenantId,
         blocks: Arc<TenantBlocks>,
         entry: Arc<BlockEntry>,
         pass: Pass,
     ) -> Result<Option<Current>, BlockError> {
-        let block = match self.pool.open_unpooled(&blocks.dir, &entry) {
+        let block = match store.open_unpooled(&blocks, &entry) {
             Ok(block) => block,
             Err(error) if error.is_exhaustion() => return Err(error),
             Err(error) => {
                 entry.note_verified_contents();
                 if blocks.has(&entry) {
-                    self.scrub.report(&tenant, &entry, error.to_string());
+                    self.report(&tenant, &entry, error.to_string());
                 }
                 return Ok(None);
             }
         };
-        // A start compares them too, as far as it has time.
+        // The start compares sizes too, as far as it has time.
         if let Err(error) = block.compare_sizes(entry.record())
             && !entry.is_damaged()
             && blocks.has(&entry)
         {
-            self.scrub.report(&tenant, &entry, error.to_string());
+            self.report(&tenant, &entry, error.to_string());
             entry.note_damaged_contents();
         }
         let verification = (pass == Pass::Contents).then(|| BlockVerification::new(&block));
@@ -245,8 +240,26 @@ impl BlockStore {
         entry.note_damaged_contents();
         let files: BTreeSet<&PathBuf> = verification.damages().iter().map(|damage| &damage.path).collect();
         for path in files {
-            self.scrub.report(tenant, entry, damage_text(path, verification));
+            self.report(tenant, entry, damage_text(path, verification));
         }
+    }
+}
+
+/// Jobs of the scrub, one per run.
+pub(super) struct ScrubJobs(pub(super) Arc<Scrub>);
+
+impl JobRunner for ScrubJobs {
+    fn search(&mut self, cx: &JobContext<'_>) -> Found {
+        let job = || Job { cost_bytes: STEP_READ_MAX, ..Job::global(JobKind::Scrub, cx.now_ms) };
+        Found::Some((!self.0.is_done()).then(job).into_iter().collect())
+    }
+
+    fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
+        let run_one = |job| {
+            self.0.step(cx.storage.env(), cx.storage.blocks());
+            (job, Outcome::Done)
+        };
+        batch.into_iter().map(run_one).collect()
     }
 }
 

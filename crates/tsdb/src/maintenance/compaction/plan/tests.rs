@@ -15,8 +15,8 @@ fn blocks(list: &[(i64, i64, u64)]) -> Vec<Candidate> {
             range,
             size_bytes: kb << 10,
             split_set: None,
-            is_riddled: false,
-            left_alone: false,
+            has_many_deletions: false,
+            is_excluded: false,
         }
     };
     list.iter().enumerate().map(one).collect()
@@ -27,7 +27,8 @@ fn bounds() -> PlanBounds {
 }
 
 fn places(blocks: &[Candidate], bounds: &PlanBounds) -> Vec<usize> {
-    let chosen = plan(blocks, bounds, 1).pop().unwrap_or_default();
+    let rewritten = || with_deletions(blocks, bounds).into_iter().collect();
+    let chosen = plan(blocks, bounds, 1).pop().unwrap_or_else(rewritten);
     chosen.iter().map(|ulid| blocks.iter().position(|b| b.ulid == *ulid).unwrap()).collect()
 }
 
@@ -78,7 +79,7 @@ fn no_block_between_is_left_out() {
     const MB: u64 = 1 << 10;
     check(&[(2, 4, MB), (0, DAY, 400 * MB), (2, 4, MB)], &[]);
     let mut list = blocks(&[(2, 4, 1), (2, 4, 1), (2, 4, 1), (2, 4, 1), (2, 4, 1)]);
-    list[1].left_alone = true;
+    list[1].is_excluded = true;
     assert_eq!(places(&list, &bounds()), [2, 3, 4]);
     // A merged block has a late name and an early precedence.
     let mut list = blocks(&[(0, 2, 1), (0, 2, 1), (0, 2, 9 << 20)]);
@@ -139,8 +140,8 @@ fn planning_comes_to_an_end_with_few_blocks() {
             ),
             size_bytes: inputs.iter().map(|b| b.size_bytes).sum(),
             split_set: None,
-            is_riddled: false,
-            left_alone: false,
+            has_many_deletions: false,
+            is_excluded: false,
         });
         list = rest;
     }
@@ -150,13 +151,13 @@ fn planning_comes_to_an_end_with_few_blocks() {
 #[test]
 fn a_block_of_which_much_is_deleted_is_rewritten_when_nothing_else_is_due() {
     let mut list = blocks(&[(0, 2, 1), (6, 8, 1), (12, 14, 1)]);
-    list[1].is_riddled = true;
+    list[1].has_many_deletions = true;
     assert_eq!(places(&list, &bounds()), [1]);
     list[0].range.end = list[1].range.end;
     assert_eq!(places(&list, &bounds()), [0, 1], "merging drops it too");
     let mut list = blocks(&[(0, 2, 1)]);
-    list[0].is_riddled = true;
-    list[0].left_alone = true;
+    list[0].has_many_deletions = true;
+    list[0].is_excluded = true;
     assert_eq!(places(&list, &bounds()), [] as [usize; 0]);
 }
 
@@ -168,7 +169,7 @@ fn what_overlaps_or_is_deleted_is_resolved_whatever_the_size() {
     check(&[(0, 2, 9 * GB), (0, 2, GB)], &[]);
     check(&[(0, 2, 9 * GB), (2, 4, 9 * GB), (4, 6, 9 * GB), (6, 8, 1)], &[]);
     let mut list = blocks(&[(0, 2, 9 * GB)]);
-    list[0].is_riddled = true;
+    list[0].has_many_deletions = true;
     assert_eq!(places(&list, &bounds()), [0]);
 }
 
@@ -190,7 +191,7 @@ fn a_set_that_was_split_by_series_counts_as_one_block() {
     set_of(&mut list[..2], 1);
     set_of(&mut list[3..5], 2);
     assert_eq!(places(&list, &bounds()), [0, 1, 2, 3, 4]);
-    list[1].is_riddled = true;
+    list[1].has_many_deletions = true;
     list.truncate(2);
     assert_eq!(places(&list, &bounds()), [1], "the others of the set stay");
 }

@@ -1,9 +1,9 @@
-//! What a start does to know all blocks: reads the catalogue and compares it with the names of the directories.
+//! Loads the list of all blocks at the start: reads the catalogue and compares it with the names of the directories.
 //!
-//! Holds: a block that the catalogue does not name is read and added, one without a directory is named as
-//! lost; so are missing files and files of a wrong size, as far as a bounded time allows. What a crash left half
-//! written, half named or half removed is removed. No block is opened.
-//! Not here: the catalogue's file (`catalogue`), damage inside of blocks (`scrub`).
+//! Invariants: a block that is missing in the catalogue is read and added, one without a directory is reported as
+//! lost; so are missing files and files of a wrong size, as far as a bounded time allows. Directories that a crash
+//! left incomplete or partly removed are removed. No block is opened.
+//! Not here: the file of the catalogue (`catalogue`), damage within blocks (`maintenance::scrub`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,24 +18,24 @@ use chronolith_format::block::catalogue::BlockRecord;
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_model::TenantId;
 
-use crate::catalogue::{Catalogue, Loaded, TenantRecords};
+use super::catalogue::{Catalogue, Loaded, TenantRecords};
+use super::tenant::{TENANTS_DIR, TenantBlocks, tenant_dir};
 use crate::options::{OpenError, TsdbOptions};
-use crate::tenant::{TENANTS_DIR, TenantBlocks};
 
-/// Blocks that one kind of note names; of more it says how many.
+/// Blocks named per kind of note; the number of others is reported.
 const NAMED_MAX: usize = 20;
-/// Files of blocks are compared with the catalogue for this long; the scrub compares the rest.
+/// Time for comparing files of blocks with the catalogue; the scrub compares the others.
 const COMPARE_NS_MAX: u64 = 250_000_000;
 
 /// All blocks of a data directory.
 pub(crate) struct LoadedBlocks {
     pub(crate) tenants: BTreeMap<TenantId, Arc<TenantBlocks>>,
     pub(crate) catalogue: Catalogue,
-    /// Blocks that are named in the notes as lost or damaged.
+    /// Blocks that the notes report as lost or damaged.
     pub(crate) lost_count: u64,
 }
 
-/// Texts of one kind, of which the first are kept.
+/// Notes of one kind: the first ones, and the number of all.
 #[derive(Default)]
 struct Named {
     texts: Vec<String>,
@@ -60,14 +60,14 @@ impl Named {
     }
 }
 
-/// What is found on the way.
+/// Findings about all tenants.
 #[derive(Default)]
 struct Findings {
-    /// Monotonic time up to which files are compared with the catalogue.
+    /// Monotonic time until which files are compared with the catalogue.
     compare_end_ns: u64,
     lost: Named,
     damaged: Named,
-    left_alone: Vec<String>,
+    kept_as_is: Vec<String>,
     added_count: usize,
     replaced_count: usize,
 }
@@ -86,7 +86,7 @@ pub(crate) fn load_blocks(
     let (catalogue, loaded) = Catalogue::load(env, &options.data_dir);
     let Loaded { tenants: mut records, damage, is_present } = loaded;
     if let Some(damage) = &damage {
-        notes.push(format!("{damage}; the block catalogue is written anew from the blocks"));
+        notes.push(format!("{damage}; the block catalogue is rebuilt from the blocks"));
     }
     let compare_end_ns = env.clock.mono_ns() + COMPARE_NS_MAX;
     let mut findings = Findings { compare_end_ns, ..Findings::default() };
@@ -103,7 +103,7 @@ pub(crate) fn load_blocks(
         let known = records.remove(&entry.name).unwrap_or_default();
         let blocks = load_tenant(env, options, &tenant, known, &catalogue, &mut findings);
         if let Err(error) = blocks {
-            findings.left_alone.push(format!("{}: {error}", path.display()));
+            findings.kept_as_is.push(format!("{}: {error}", path.display()));
         } else if let Ok(blocks) = blocks {
             tenants.insert(tenant, Arc::new(blocks));
         }
@@ -118,7 +118,7 @@ pub(crate) fn load_blocks(
         let blocks = findings.replaced_count;
         tracing::info!(blocks, "removing blocks that were compacted before the last stop");
     }
-    notes.append(&mut findings.left_alone);
+    notes.append(&mut findings.kept_as_is);
     let lost_count =
         findings.lost.end("blocks are lost", notes) + findings.damaged.end("blocks are damaged", notes);
     Ok(LoadedBlocks { tenants, catalogue, lost_count })
@@ -130,7 +130,7 @@ impl Findings {
     }
 }
 
-/// A block that the catalogue does not name.
+/// A block that is missing in the catalogue.
 struct Added {
     record: BlockRecord,
     meta: BlockMeta,
@@ -144,14 +144,14 @@ fn load_tenant(
     catalogue: &Catalogue,
     findings: &mut Findings,
 ) -> std::io::Result<TenantBlocks> {
-    let dir = crate::tenant::tenant_dir(&options.data_dir, tenant);
+    let dir = tenant_dir(&options.data_dir, tenant);
     let names = env.disk.list(&dir)?;
     let (mut records, mut added, mut changed) = (Vec::new(), Vec::new(), Vec::new());
     let mut damaged = BTreeSet::new();
     for DirEntry { name, .. } in names.iter().filter(|entry| entry.is_dir) {
         if is_leftover(name) {
             if let Err(error) = env.disk.remove_dir_all(&dir.join(name)) {
-                findings.left_alone.push(format!("{}: {error}", dir.join(name).display()));
+                findings.kept_as_is.push(format!("{}: {error}", dir.join(name).display()));
             }
             continue;
         }
@@ -171,8 +171,8 @@ fn load_tenant(
         }
     }
     let unfinished = drop_unfinished_sets(&mut added, &records);
-    // The removal of what was compacted may not have been noted: a disk that is full refuses the note and has
-    // to get the space.
+    // The removal of compacted blocks may be missing in the catalogue: a full disk refuses the record and needs the
+    // space.
     let parents: BTreeSet<Ulid> =
         added.iter().map(|one| &one.record).chain(&records).flat_map(parents_of).collect();
     let lost: Vec<Ulid> = known.into_keys().collect();
@@ -180,7 +180,7 @@ fn load_tenant(
         findings.lose(&block_dir(&dir, ulid));
     }
     findings.added_count += added.len();
-    // A record that is noted before its block is dropped below does no harm: the removal is noted behind it.
+    // A record whose block is dropped below does no harm: the removal is recorded after it.
     if !added.is_empty() || !changed.is_empty() || !lost.is_empty() {
         let fresh = added.iter().map(|one| &one.record).chain(&changed);
         catalogue.note(tenant, lost.into_iter(), fresh);
@@ -195,11 +195,11 @@ fn load_tenant(
     let is_damaged = |entry: &&Arc<BlockEntry>| damaged.contains(&entry.ulid());
     entries.iter().filter(is_damaged).for_each(|entry| entry.note_damaged_contents());
     let blocks = TenantBlocks::new(&options.data_dir, tenant, entries);
-    blocks.doom(unfinished.into_iter().chain(replaced).map(|ulid| blocks.block_dir(ulid)));
+    blocks.push_removals(unfinished.into_iter().chain(replaced).map(|ulid| blocks.block_dir(ulid)));
     Ok(blocks)
 }
 
-/// A block that the catalogue names, after its files were compared.
+/// A block of the catalogue after its files were compared.
 struct Compared {
     record: BlockRecord,
     /// The record differs from that of the catalogue.
@@ -208,8 +208,8 @@ struct Compared {
 }
 
 /// Compares the files of a block with its record. A record may be older than a deletion or a failed compaction
-/// that a kill followed; then `meta.json` and tombstones are read anew. What is damaged stays in the list of
-/// blocks: queries of its time fail rather than leave it out.
+/// before a kill; then `meta.json` and tombstones are read again. A damaged block stays in the list: queries of its
+/// time range fail rather than leave it out.
 fn compare_files(env: &Env, dir: &Path, record: BlockRecord, findings: &mut Findings) -> Compared {
     let unchanged = |record| Compared { record, is_changed: false, is_damaged: false };
     if env.clock.mono_ns() > findings.compare_end_ns {
@@ -236,7 +236,7 @@ fn compare_files(env: &Env, dir: &Path, record: BlockRecord, findings: &mut Find
 /// The record of a block whose `meta.json` or tombstones have changed.
 fn read_changed(env: &Env, dir: &Path, record: &BlockRecord) -> Result<BlockRecord, BlockError> {
     let (fresh, _) = read_record(env, dir, record.ulid)?;
-    // Only these change while a block has its name: of the rest the catalogue, which has checksums, is right.
+    // Only these fields change while a block has its name; the others are checksummed in the catalogue.
     Ok(BlockRecord {
         size_bytes: fresh.size_bytes,
         immutable_bytes: record.immutable_bytes.or(fresh.immutable_bytes),
@@ -251,7 +251,7 @@ fn read_added(env: &Env, dir: &Path, ulid: Ulid, findings: &mut Findings) -> Opt
     match read_record(env, dir, ulid) {
         Ok((record, meta)) => Some(Added { record, meta }),
         Err(error) => {
-            // Queries of its time fail rather than leave it out, where the time is known.
+            // Queries of its time range fail rather than leave it out, if the range is known.
             let damaged = damaged_record(env, dir, ulid).map(|(record, meta)| Added { record, meta });
             let fate = if damaged.is_some() { "queries of its time fail" } else { "block left out" };
             findings.damaged.push(|| format!("{}: {fate}: {error}", dir.display()));
@@ -260,8 +260,8 @@ fn read_added(env: &Env, dir: &Path, ulid: Ulid, findings: &mut Findings) -> Opt
     }
 }
 
-/// Takes out of `added` the blocks of sets whose naming was interrupted: one of the set is missing, and all
-/// blocks that it was made of are there. Returns their names.
+/// Removes from `added` the blocks of split sets whose publication was interrupted: one of the set is missing, and
+/// all inputs of the compaction are there. Returns their names.
 fn drop_unfinished_sets(added: &mut Vec<Added>, records: &[BlockRecord]) -> Vec<Ulid> {
     if added.iter().all(|one| one.meta.compaction.split_blocks.is_empty()) {
         return Vec::new();
@@ -283,7 +283,7 @@ fn parents_of(record: &BlockRecord) -> impl Iterator<Item = Ulid> {
     record.parents.iter().copied()
 }
 
-/// Takes out of `records` those that a later one of them was made of, and returns their names, oldest first.
+/// Removes from `records` the inputs of a later one, and returns their names, oldest first.
 fn drop_replaced(records: &mut Vec<BlockRecord>) -> Vec<Ulid> {
     let replaced: BTreeSet<Ulid> = records.iter().flat_map(parents_of).collect();
     if replaced.is_empty() {
@@ -292,6 +292,6 @@ fn drop_replaced(records: &mut Vec<BlockRecord>) -> Vec<Ulid> {
     let (gone, kept) = records.drain(..).partition(|record| replaced.contains(&record.ulid));
     *records = kept;
     let gone: Vec<BlockRecord> = gone;
-    // Parents of parents go first: were they left alone by a crash, nothing would hide them.
+    // Parents of parents go first: after a crash nothing else would hide them.
     gone.into_iter().map(|record| record.ulid).collect::<BTreeSet<_>>().into_iter().collect()
 }

@@ -1,0 +1,23 @@
+//! Metadata job: writes the order of metadata entries that changed since the last one.
+//!
+//! Invariants: entries themselves are durable before their write is acknowledged; only their order waits for this job.
+//! Not here: the file (`crate::metadata`).
+
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
+
+/// See the module.
+pub(super) struct MetadataJobs;
+
+impl JobRunner for MetadataJobs {
+    fn search(&mut self, cx: &JobContext<'_>) -> Found {
+        Found::Some(vec![Job::global(JobKind::Metadata, cx.now_ms)])
+    }
+
+    fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
+        let run_one = |job: Job| {
+            let written = cx.storage.metadata().write_order();
+            (job, written.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::Done))
+        };
+        batch.into_iter().map(run_one).collect()
+    }
+}
