@@ -1,15 +1,15 @@
 //! Block catalogue: a file with one record per block, so that a start opens no block.
 //!
-//! Invariants: a removal is durable before the files go, an addition only after the block is: a directory without a
-//! record is a block to be added, a record without a directory is a lost block. After a failure the file is
-//! replaced, never appended to.
+//! Invariants: a removal is durable before the files go, an addition only after the block is: a directory
+//! without a record is a block to be added, a record without a directory is a lost block. After a failure the
+//! file is replaced, never appended to.
 //! Not here: bytes (`format::block::catalogue`), comparison with the directories (`load`).
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use chronolith_base::{DiskFile, Env};
+use chronolith_base::{AppendFile, Env};
 use chronolith_format::block::catalogue::{
     BlockRecord, Change, FILE_HEADER_BYTES, encode_header, put_add, put_frame, put_remove, put_tenant, read,
 };
@@ -19,77 +19,62 @@ use parking_lot::Mutex;
 
 /// Name in the data directory.
 pub(crate) const FILE_NAME: &str = "blocks.catalogue";
-/// A payload ends when it has as many bytes.
+/// Size at which a payload ends.
 const PAYLOAD_BYTES: usize = 1 << 20;
-/// Changes that wait for a write; beyond, the next one writes them.
+/// Size of pending changes above which they should be written soon.
 const PENDING_BYTES_MAX: usize = 1 << 20;
-/// A file may grow by this much over twice its bytes when it was written anew.
-const GROWTH_BYTES_MIN: u64 = 1 << 20;
 
 /// Records of one tenant, by name of the block.
 pub(crate) type TenantRecords = BTreeMap<Ulid, BlockRecord>;
 
-/// What a start finds.
+/// Contents of the file at the start.
 pub(crate) struct Loaded {
     /// By name of the tenant.
     pub(crate) tenants: BTreeMap<String, TenantRecords>,
-    /// Why the file cannot be relied on; blocks are read one by one then.
+    /// Damage of the file: blocks are read one by one then.
     pub(crate) damage: Option<String>,
-    /// Returns true if there was a file.
+    /// There was a file.
     pub(crate) is_present: bool,
 }
 
 struct State {
     key: u128,
     sequence: u64,
-    /// Frames that are not in the file.
+    /// Frames that are not in the file yet; empty while the file is not open, as the next write has all
+    /// blocks.
     pending: Vec<u8>,
-    /// Open to be appended to; without it the file is written anew.
-    file: Option<Box<dyn DiskFile>>,
-    len: u64,
-    len_max: u64,
-    /// Something is to be written, be it that all is.
+    file: AppendFile,
+    /// The next commit has something to write.
     is_dirty: bool,
 }
 
-/// The file, and what is to be written to it.
+/// The file, and changes to be written to it.
 pub(crate) struct Catalogue {
-    env: Env,
-    path: PathBuf,
     state: Mutex<State>,
 }
 
 impl Catalogue {
-    /// Reads the file below `data_dir`. One that cannot be read is as good as none.
+    /// Reads the file below `data_dir`. A file that cannot be read is replaced by the next commit.
     pub(crate) fn load(env: &Env, data_dir: &Path) -> (Catalogue, Loaded) {
         let path = data_dir.join(FILE_NAME);
         let key = u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64());
-        let mut state =
-            State { key, sequence: 0, pending: Vec::new(), file: None, len: 0, len_max: 0, is_dirty: false };
+        let file = AppendFile::new(env.disk.clone(), vec![path.clone()]);
+        let mut state = State { key, sequence: 0, pending: Vec::new(), file, is_dirty: false };
         let mut loaded =
             Loaded { tenants: BTreeMap::new(), damage: None, is_present: env.disk.exists(&path) };
-        if loaded.is_present {
-            match load_file(env, &path, &mut loaded.tenants) {
-                // Not appended to, but written anew.
-                Ok((_, contents)) if contents.is_earlier_version => state.is_dirty = true,
-                Ok((file, contents)) => {
-                    (state.key, state.sequence, state.len) = (contents.key, contents.sequence, contents.len);
-                    state.len_max = 2 * state.len + GROWTH_BYTES_MIN;
-                    state.file = Some(file);
-                }
-                Err(damage) if damage.is_torn_end => {
-                    // What a kill cut off is found by the names of the directories.
-                    tracing::info!(path = %path.display(), damage.what, "torn end of the block catalogue");
-                    state.is_dirty = true;
-                }
-                Err(damage) => {
-                    loaded.tenants.clear();
-                    loaded.damage = Some(format!("{}: {}", path.display(), damage.what));
-                    state.is_dirty = true;
-                }
+        if loaded.is_present
+            && let Err(damage) = load_file(env, &path, &mut state, &mut loaded.tenants)
+        {
+            state.is_dirty = true;
+            if damage.is_torn_end {
+                // Blocks whose records a kill cut off are found by the names of their directories.
+                tracing::info!(path = %path.display(), damage.what, "torn end of the block catalogue");
+            } else {
+                loaded.tenants.clear();
+                loaded.damage = Some(format!("{}: {}", path.display(), damage.what));
             }
         }
-        (Catalogue { env: env.clone(), path, state: Mutex::new(state) }, loaded)
+        (Catalogue { state: Mutex::new(state) }, loaded)
     }
 
     /// Records that blocks of `tenant` were removed and added; durable after the next [`Catalogue::commit`].
@@ -105,24 +90,24 @@ impl Catalogue {
         added.for_each(|record| put_add(record, &mut payload));
         let mut state = self.state.lock();
         state.is_dirty = true;
-        // Without a file all blocks are written by the next commit, these as well.
-        if state.file.is_some() {
+        // The replacement of a file that is not open has all blocks, these as well.
+        if state.file.is_open() {
             state.sequence += 1;
             let State { key, sequence, pending, .. } = &mut *state;
             put_frame(*key, *sequence, &payload, pending);
         }
     }
 
-    /// Returns true if so much waits that it should be written soon.
+    /// Returns true if pending changes should be written soon.
     pub(crate) fn is_overdue(&self) -> bool {
         self.state.lock().pending.len() > PENDING_BYTES_MAX
     }
 
-    /// Writes and syncs what was noted; writes the whole file if it has grown or failed, with the blocks that
-    /// `all` gives.
+    /// Writes and syncs pending changes; replaces the file by the blocks of `all` if it has grown too much or
+    /// a write has failed.
     ///
     /// # Errors
-    /// As the disk reports; the next commit writes the whole file then.
+    /// As the disk reports; the next commit replaces the file then.
     pub(crate) fn commit<T: AsRef<BlockRecord>>(
         &self,
         all: impl FnOnce() -> Vec<(TenantId, Vec<T>)>,
@@ -132,27 +117,26 @@ impl Catalogue {
             return Ok(());
         }
         let pending = std::mem::take(&mut state.pending);
-        let written = match state.file.take() {
-            Some(file) if state.len + pending.len() as u64 <= state.len_max => {
-                append(file, state.len, &pending).map(|file| (file, state.len + pending.len() as u64))
-            }
-            _ => self.write_whole(&mut state, all()),
-        };
-        let (file, len) = written?;
-        (state.file, state.len, state.is_dirty) = (Some(file), len, false);
+        if state.file.must_be_replaced(pending.len()) {
+            let bytes = state.encode_all(all());
+            state.file.replace(&bytes)?;
+        } else {
+            state.file.append(&pending)?;
+            state.file.sync()?;
+        }
+        state.is_dirty = false;
         Ok(())
     }
+}
 
-    fn write_whole<T: AsRef<BlockRecord>>(
-        &self,
-        state: &mut State,
-        all: Vec<(TenantId, Vec<T>)>,
-    ) -> io::Result<(Box<dyn DiskFile>, u64)> {
-        let mut bytes = encode_header(state.key).to_vec();
-        state.sequence = 0;
+impl State {
+    /// Returns a file with the blocks of all tenants, and restarts the sequence of frames.
+    fn encode_all<T: AsRef<BlockRecord>>(&mut self, all: Vec<(TenantId, Vec<T>)>) -> Vec<u8> {
+        let mut bytes = encode_header(self.key).to_vec();
+        self.sequence = 0;
         let mut end_frame = |payload: &mut Vec<u8>, bytes: &mut Vec<u8>| {
-            state.sequence += 1;
-            put_frame(state.key, state.sequence, payload, bytes);
+            self.sequence += 1;
+            put_frame(self.key, self.sequence, payload, bytes);
             payload.clear();
         };
         let mut payload = Vec::new();
@@ -170,38 +154,25 @@ impl Catalogue {
                 end_frame(&mut payload, &mut bytes);
             }
         }
-        self.env.disk.write_atomic(&self.path, &bytes)?;
-        let len = bytes.len() as u64;
-        state.len_max = 2 * len + GROWTH_BYTES_MIN;
-        Ok((self.env.disk.open(&self.path)?, len))
+        bytes
     }
 }
 
-fn append(file: Box<dyn DiskFile>, offset: u64, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
-    file.write_at(bytes, offset)?;
-    file.sync_data()?;
-    Ok(file)
-}
-
-struct FileState {
-    key: u128,
-    sequence: u64,
-    len: u64,
-    is_earlier_version: bool,
-}
-
-/// Why a file is not gone on with.
+/// Reason why the file is not continued.
 struct FileDamage {
     what: String,
-    /// What was read is good; what is missing is what was written last.
+    /// The records that were read are good; the ones that were written last are missing.
     is_torn_end: bool,
 }
 
+/// Reads all records. Opens the file to be appended to, unless it is of an earlier version, which is
+/// replaced.
 fn load_file(
     env: &Env,
     path: &Path,
+    state: &mut State,
     tenants: &mut BTreeMap<String, TenantRecords>,
-) -> Result<(Box<dyn DiskFile>, FileState), FileDamage> {
+) -> Result<(), FileDamage> {
     let whole = |what: String| FileDamage { what, is_torn_end: false };
     let bytes = env.disk.read(path).map_err(|error| whole(error.to_string()))?;
     let contents = read(&bytes, &mut |tenant, change| {
@@ -220,13 +191,12 @@ fn load_file(
         let what = format!("damaged at offset {}: {} bytes", damage.offset, damage.len);
         return Err(FileDamage { what, is_torn_end: !damage.followed });
     }
-    let file = env.disk.open(path).map_err(|error| whole(error.to_string()))?;
-    // Zeros behind the last frame are overwritten.
-    let state = FileState {
-        key: contents.key,
-        sequence: contents.sequence,
-        len: contents.end as u64,
-        is_earlier_version: contents.is_earlier_version,
-    };
-    Ok((file, state))
+    if contents.is_earlier_version {
+        state.is_dirty = true;
+        return Ok(());
+    }
+    // Zeros after the last frame are overwritten.
+    state.file.open(contents.end as u64).map_err(|error| whole(error.to_string()))?;
+    (state.key, state.sequence) = (contents.key, contents.sequence);
+    Ok(())
 }
