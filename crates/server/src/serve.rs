@@ -239,7 +239,7 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
 
 fn report(store: &Tsdb) {
     let stats = store.stats();
-    let (series, blocks, replay_ms) = (stats.head_series, stats.blocks, stats.replay_ms);
+    let (series, blocks, replay_ms) = (stats.head.series, stats.blocks, stats.replay.ms);
     tracing::info!(series, blocks, replay_ms, "ready");
 }
 

@@ -334,7 +334,7 @@ impl World {
     fn check_all(&mut self) -> Result<(), String> {
         let tsdb = self.tsdb();
         self.compare_all(&tsdb)?;
-        let errors = tsdb.stats().maintenance_error_count;
+        let errors = tsdb.stats().maintenance.error_count;
         if errors > 0 && !self.may_fail() {
             return Err(format!("{errors} rounds of background work failed on a disk that works"));
         }
@@ -419,8 +419,8 @@ impl World {
     fn end(&mut self, ending: Ending, seed: u64) {
         if let Some(tsdb) = &self.tsdb {
             let stats = tsdb.stats();
-            self.tally.flushes += stats.flush_count;
-            self.tally.slices += stats.slice_count;
+            self.tally.flushes += stats.maintenance.flush_count;
+            self.tally.slices += stats.checkpoint.slice_count;
             self.tally.merges += stats.metric("compaction_runs_total").unwrap_or(0.0) as u64;
         }
         match ending {

@@ -41,7 +41,12 @@ pub use limits::LimitsTable;
 pub use maintenance::{JobKind, JobStats};
 pub use memory::TsdbMemory;
 pub use metric::{Metric, MetricKind};
-pub use options::{HeadMemory, OpenError, TsdbOptions};
+pub use options::{
+    CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TsdbOptions,
+    WalOptions,
+};
 pub use snapshot::SnapshotHead;
-pub use stats::TsdbStats;
+pub use stats::{
+    CheckpointStats, HeadStats, MaintenanceStats, ReplayStats, SampleStats, TsdbStats, WalStats,
+};
 pub use tsdb::Tsdb;

@@ -1,7 +1,8 @@
 //! Maintenance: background jobs on the storage, run one after the other by one thread.
 //!
-//! Invariants: no two jobs run at the same time, none while an operator's request has the lock, none after the
-//! shutdown. A failed job is logged, counted and retried later, and does not stop the jobs of other tenants.
+//! Invariants: no two jobs run at the same time, none while an operator's request has the lock, none after
+//! the shutdown. A failed job is logged, counted and retried later, and does not stop the jobs of other
+//! tenants.
 //! Not here: the time of a run (the server's maintenance thread calls `run` every second), the order of jobs
 //! (`scheduler`), the work of each kind (the file named after it).
 
@@ -113,7 +114,7 @@ impl State {
 
 impl Maintenance {
     pub(crate) fn new(storage: Arc<Storage>, clock: GuardedClock) -> Maintenance {
-        let idle_after_ms = storage.options().idle_after_ms;
+        let idle_after_ms = storage.options().idle.after_ms;
         // A series is idle after it had no sample for one whole generation and part of another.
         let idle_search_ms = (idle_after_ms > 0).then(|| idle_after_ms.div_euclid(2).max(1));
         let scrub = Arc::new(Scrub::default());
@@ -134,8 +135,8 @@ impl Maintenance {
         Maintenance { storage, control, counters, scrub, state: Mutex::new(state) }
     }
 
-    /// Runs the due jobs within the budget of each kind. Ends early, after one batch of jobs at least, if an operator
-    /// waits.
+    /// Runs the due jobs within the budget of each kind. Ends early, after one batch of jobs at least, if an
+    /// operator waits.
     pub(crate) fn run(&self) {
         let mut state = self.state.lock();
         if self.control.is_stopped() {
@@ -163,11 +164,12 @@ impl Maintenance {
         let mut state = self.state.lock();
         state.scheduler.clear(JobKind::Flush);
         FlushJobs::closed_windows(&self.storage, now_ms).into_iter().for_each(|job| state.scheduler.add(job));
-        state.scheduler.start_run(now_ms);
+        state.scheduler.reset_run(JobKind::Flush);
         let mut result = Ok(());
         loop {
             let batch = state.scheduler.take_batch(JobKind::Flush, now_ms);
-            if batch.is_empty() {
+            // At the end of time a retry is due at once; the next search finds the window again.
+            if batch.is_empty() || batch.iter().any(|job| job.retry_pause_ms > 0) {
                 break;
             }
             if let Some(error) = self.execute(&mut state, Task::Run(JobKind::Flush, batch), now_ms) {
@@ -200,7 +202,8 @@ impl Maintenance {
         self.control.is_paused(kind as usize)
     }
 
-    /// Waits for the running job to yield, and keeps others out until the lock is dropped; `None` after the shutdown.
+    /// Waits for the running job to yield, and keeps others out until the lock is dropped; `None` after the
+    /// shutdown.
     pub(crate) fn lock(&self) -> Option<MaintenanceLock<'_>> {
         let waiting = self.control.announce_operator();
         let state = self.state.lock();

@@ -2,7 +2,6 @@
 //!
 //! Not here: metrics of the server (`server::metrics`).
 
-use chronolith_head::HeadStats;
 use chronolith_model::TenantId;
 
 use crate::admin::AdminCounters;
@@ -11,75 +10,117 @@ use crate::maintenance::{JobKind, JobStats, Maintenance};
 use crate::metric::Metric;
 use crate::storage::Storage;
 
-/// Counters and sizes, for `/metrics`, `/api/v1/status/tsdb` and the start page.
+/// Statistics of the database, for `/metrics`, `/api/v1/status/tsdb` and the start page.
 #[derive(Debug, Clone, Default)]
 pub struct TsdbStats {
-    /// Series in the head, all tenants.
-    pub head_series: u64,
-    /// Chunks in the head (open, late, sealed).
-    pub head_chunks: u64,
-    /// Time of the oldest sample in the head; `None` when it is empty.
-    pub head_min_time_ms: Option<i64>,
-    /// Time of the newest sample in the head.
-    pub head_max_time_ms: Option<i64>,
+    /// Samples in the head.
+    pub head: HeadStats,
+    /// Samples written since the start.
+    pub samples: SampleStats,
     /// Tenants with data.
     pub tenants: u64,
     /// Blocks of all tenants.
     pub blocks: u64,
-    /// Their bytes.
+    /// Size of these blocks.
     pub block_bytes: u64,
-    /// Bytes of WAL segments and checkpoint.
-    pub wal_bytes: u64,
-    /// Syncs of the WAL.
-    pub wal_sync_count: u64,
-    /// Nanoseconds spent in them.
-    pub wal_sync_ns: u64,
-    /// Batches that were made durable.
-    pub wal_batch_count: u64,
-    /// Bytes written to the WAL.
-    pub wal_written_bytes: u64,
-    /// Bytes of WAL segments that are prepared or kept for reuse.
-    pub wal_spare_bytes: u64,
-    /// WAL segments made of one of these.
-    pub wal_spare_used_count: u64,
-    /// WAL segments made when there was none.
-    pub wal_spare_missing_count: u64,
-    /// Whether the WAL is poisoned.
-    pub wal_poisoned: bool,
-    /// Whether writes are refused for lack of space.
+    /// Write-ahead log.
+    pub wal: WalStats,
+    /// Writes are refused for lack of disk space.
     pub disk_full: bool,
-    /// Samples accepted since start.
-    pub samples_appended: u64,
-    /// Samples that came late.
-    pub samples_out_of_order: u64,
-    /// Samples encoded again to bring late ones into their chunks.
-    pub samples_merged: u64,
-    /// Samples stored with a start time.
-    pub samples_with_start: u64,
-    /// Windows cut to blocks since start.
-    pub flush_count: u64,
-    /// Failed flushes, checkpoints, retention runs.
-    pub maintenance_error_count: u64,
-    /// Blocks removed by retention.
-    pub retention_removed_count: u64,
-    /// Whole checkpoints written.
-    pub checkpoint_count: u64,
-    /// Slices of the checkpoint written.
-    pub slice_count: u64,
-    /// Bytes of slices and definitions written.
-    pub slice_bytes: u64,
-    /// How long the last replay took.
-    pub replay_ms: u64,
-    /// What the last start and the verifications after it found damaged or missing, for people.
-    pub replay_notes: Vec<String>,
-    /// Maintenance jobs by kind.
-    pub jobs: Vec<JobStats>,
+    /// Checkpoint of the head.
+    pub checkpoint: CheckpointStats,
+    /// Background work.
+    pub maintenance: MaintenanceStats,
+    /// Last start.
+    pub replay: ReplayStats,
     /// Further metrics, each with its type and help text.
     pub metrics: Vec<Metric>,
 }
 
+/// Samples in the head.
+#[derive(Debug, Clone, Default)]
+pub struct HeadStats {
+    /// Series of all tenants.
+    pub series: u64,
+    /// Chunks: open, out-of-order, sealed.
+    pub chunks: u64,
+    /// Time of the oldest sample; `None` if the head is empty.
+    pub min_time_ms: Option<i64>,
+    /// Time of the newest sample.
+    pub max_time_ms: Option<i64>,
+}
+
+/// Samples written since the start.
+#[derive(Debug, Clone, Default)]
+pub struct SampleStats {
+    /// Accepted samples.
+    pub appended: u64,
+    /// Accepted samples that were out of order.
+    pub out_of_order: u64,
+    /// Samples encoded again to merge out-of-order ones into their chunks.
+    pub merged: u64,
+    /// Samples with a start timestamp.
+    pub with_start: u64,
+}
+
+/// Write-ahead log.
+#[derive(Debug, Clone, Default)]
+pub struct WalStats {
+    /// Size of segments and checkpoint.
+    pub bytes: u64,
+    /// Syncs.
+    pub sync_count: u64,
+    /// Time spent in syncs.
+    pub sync_ns: u64,
+    /// Batches made durable.
+    pub batch_count: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Size of segments that are prepared or kept for reuse.
+    pub spare_bytes: u64,
+    /// Segments made of one of these.
+    pub spare_used_count: u64,
+    /// Segments made when there was none.
+    pub spare_missing_count: u64,
+    /// All writes are refused until a restart, because a write or sync has failed.
+    pub is_poisoned: bool,
+}
+
+/// Checkpoint of the head.
+#[derive(Debug, Clone, Default)]
+pub struct CheckpointStats {
+    /// Complete checkpoints written.
+    pub count: u64,
+    /// Slices written.
+    pub slice_count: u64,
+    /// Bytes of slices and series files written.
+    pub slice_bytes: u64,
+}
+
+/// Background work since the start.
+#[derive(Debug, Clone, Default)]
+pub struct MaintenanceStats {
+    /// Windows flushed to blocks.
+    pub flush_count: u64,
+    /// Failed jobs, and failed writes of checkpoint and metadata.
+    pub error_count: u64,
+    /// Blocks removed by retention.
+    pub retention_removed_count: u64,
+    /// Jobs by kind.
+    pub jobs: Vec<JobStats>,
+}
+
+/// Last start.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayStats {
+    /// Duration of the replay.
+    pub ms: u64,
+    /// Damaged or missing files found by the start and by verifications after it, for operators.
+    pub notes: Vec<String>,
+}
+
 impl TsdbStats {
-    /// The value of one of [`TsdbStats::metrics`].
+    /// Returns the value of one of [`TsdbStats::metrics`].
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<f64> {
         self.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
@@ -111,44 +152,50 @@ pub(crate) fn collect(sources: &StatsSources<'_>) -> TsdbStats {
     let counters = sources.maintenance.counters();
     let head = storage.head().statistics().stats();
     let blocks = storage.blocks().totals();
+    let notes = sources.start.notes.iter().chain(&head.sealed_damages).cloned();
     TsdbStats {
-        head_series: head.series,
-        head_chunks: head.chunks,
-        head_min_time_ms: head.min_time_ms,
-        head_max_time_ms: head.max_time_ms,
+        head: HeadStats {
+            series: head.series,
+            chunks: head.chunks,
+            min_time_ms: head.min_time_ms,
+            max_time_ms: head.max_time_ms,
+        },
+        samples: SampleStats {
+            appended: head.samples_appended,
+            out_of_order: head.samples_out_of_order,
+            merged: head.samples_merged,
+            with_start: head.samples_with_start,
+        },
         tenants: tenants(storage).len() as u64,
         blocks: blocks.count,
         block_bytes: blocks.bytes,
-        wal_bytes: head.wal_bytes,
-        wal_sync_count: head.wal_sync_count,
-        wal_sync_ns: head.wal_sync_ns,
-        wal_batch_count: head.wal_batch_count,
-        wal_written_bytes: head.wal_written_bytes,
-        wal_spare_bytes: head.wal_spare_bytes,
-        wal_spare_used_count: head.wal_spare_used_count,
-        wal_spare_missing_count: head.wal_spare_missing_count,
-        wal_poisoned: head.wal_poisoned,
+        wal: WalStats {
+            bytes: head.wal_bytes,
+            sync_count: head.wal_sync_count,
+            sync_ns: head.wal_sync_ns,
+            batch_count: head.wal_batch_count,
+            written_bytes: head.wal_written_bytes,
+            spare_bytes: head.wal_spare_bytes,
+            spare_used_count: head.wal_spare_used_count,
+            spare_missing_count: head.wal_spare_missing_count,
+            is_poisoned: head.wal_poisoned,
+        },
         disk_full: head.disk_full,
-        samples_appended: head.samples_appended,
-        samples_out_of_order: head.samples_out_of_order,
-        samples_merged: head.samples_merged,
-        samples_with_start: head.samples_with_start,
-        flush_count: counters.flush.windows.get(),
-        maintenance_error_count: counters.errors.get(),
-        retention_removed_count: counters.retention.removed_blocks.get(),
-        checkpoint_count: head.checkpoint_count,
-        slice_count: head.slice_count,
-        slice_bytes: head.slice_bytes,
-        replay_ms: sources.start.replay_ms,
-        replay_notes: sources
-            .start
-            .notes
-            .iter()
-            .chain(&head.sealed_damages)
-            .cloned()
-            .chain(sources.maintenance.scrub().notes())
-            .collect(),
-        jobs: sources.maintenance.job_stats(),
+        checkpoint: CheckpointStats {
+            count: head.checkpoint_count,
+            slice_count: head.slice_count,
+            slice_bytes: head.slice_bytes,
+        },
+        maintenance: MaintenanceStats {
+            flush_count: counters.flush.windows.get(),
+            error_count: counters.errors.get(),
+            retention_removed_count: counters.retention.removed_blocks.get(),
+            jobs: sources.maintenance.job_stats(),
+        },
+        replay: ReplayStats {
+            ms: sources.start.replay_ms,
+            notes: notes.chain(sources.maintenance.scrub().notes()).collect(),
+        },
         metrics: metrics(sources, &head),
     }
 }
@@ -163,7 +210,7 @@ pub(crate) fn tenants(storage: &Storage) -> Vec<TenantId> {
     all
 }
 
-fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
+fn metrics(sources: &StatsSources<'_>, head: &chronolith_head::HeadStats) -> Vec<Metric> {
     let counters = sources.maintenance.counters();
     let (gauge, counter) = (Metric::gauge, Metric::counter);
     let (used_bytes, limit_bytes) = sources.storage.head().statistics().memory_used_and_limit();

@@ -72,8 +72,8 @@ impl Storage {
         self.limits.read().of(tenant).clone()
     }
 
-    /// Replaces the limits of all tenants. Blocks of tenants with another retention are planned again, and cached
-    /// results that another duplicate policy may change count as changed.
+    /// Replaces the limits of all tenants. Blocks of tenants with another retention are planned again, and
+    /// cached results that another duplicate policy may change count as changed.
     pub(crate) fn set_limits(&self, limits: LimitsTable) {
         let before = std::mem::replace(&mut *self.limits.write(), limits.clone());
         self.changes.note_all(|tenant| before.of(tenant).duplicates != limits.of(tenant).duplicates);

@@ -1,6 +1,7 @@
 //! Time series database of all tenants: open, write, query, run maintenance, close.
 //!
-//! Invariants: a batch is acknowledged only when it is durable; a query sees a sample from its acknowledgement on.
+//! Invariants: a batch is acknowledged only when it is durable; a query sees a sample from its
+//! acknowledgement on.
 //! Not here: storage of samples (`head`, `block`), background jobs (`maintenance`), admin requests (`admin`).
 
 use std::sync::Arc;
@@ -58,8 +59,8 @@ pub struct Tsdb {
 }
 
 impl Tsdb {
-    /// Locks the directory, loads the list of blocks and replays the WAL. Blocks the thread; `progress` may be watched
-    /// meanwhile.
+    /// Locks the directory, loads the list of blocks and replays the WAL. Blocks the thread; `progress` may
+    /// be watched meanwhile.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -83,7 +84,7 @@ impl Tsdb {
         head.statistics().measure_memory();
         start.notes.extend(report.notes);
         let newest_ms = blocks.newest_end_ms().max(head.statistics().stats().max_time_ms);
-        let guard_ms = options.retention_clock_guard_ms;
+        let guard_ms = options.retention.clock_guard_ms;
         let clock = GuardedClock::open(&env, &options.data_dir, guard_ms, newest_ms, &mut start.notes);
         repaired.extend(report.repaired);
         for note in &start.notes {
@@ -117,7 +118,8 @@ impl Tsdb {
         self.append_on_applied(tenant, batch, || {})
     }
 
-    /// As [`Tsdb::append`]; `on_applied` runs when the batch is visible and only the wait for the disk remains.
+    /// As [`Tsdb::append`]; `on_applied` runs when the batch is visible and only the wait for the disk
+    /// remains.
     ///
     /// # Errors
     /// As [`Tsdb::append`]; `on_applied` may not have run.
@@ -199,8 +201,8 @@ impl Tsdb {
         self.exemplars.select(tenant, selectors, range)
     }
 
-    /// Returns the part of `range` from the first window on in which `tenant` may have samples; `None` if there is
-    /// none.
+    /// Returns the part of `range` from the first window on in which `tenant` may have samples; `None` if
+    /// there is none.
     #[must_use]
     pub fn times(&self, tenant: &TenantId, range: TimeRange) -> Option<TimeRange> {
         let windows = self.storage.head().windows().list_of(tenant);
@@ -211,8 +213,8 @@ impl Tsdb {
         Some(TimeRange::new(first.max(range.start), range.end))
     }
 
-    /// Records that samples of `tenant` in `range` changed by another way than [`Tsdb::append`] or retention: a
-    /// deletion, an import of blocks. To be called after the change.
+    /// Records that samples of `tenant` in `range` changed by another way than [`Tsdb::append`] or retention:
+    /// a deletion, an import of blocks. To be called after the change.
     pub fn note_change(&self, tenant: &TenantId, range: TimeRange) {
         self.storage.changes().note_range(tenant, range);
     }
@@ -235,13 +237,14 @@ impl Tsdb {
         self.storage.limits_of(tenant)
     }
 
-    /// Replaces the limits of all tenants (configuration reload). Writes, flushes, retention and compactions that
-    /// begin later use them; cached results that another duplicate policy may change count as changed.
+    /// Replaces the limits of all tenants (configuration reload). Writes, flushes, retention and compactions
+    /// that begin later use them; cached results that another duplicate policy may change count as changed.
     pub fn set_limits(&self, limits: LimitsTable) {
         self.storage.set_limits(limits);
     }
 
-    /// Returns the pause between two calls of [`Tsdb::sync_log`]: in interval mode it bounds the loss at a power cut.
+    /// Returns the pause between two calls of [`Tsdb::sync_log`]: in interval mode it bounds the loss at a
+    /// power cut.
     #[must_use]
     pub fn sync_pause(&self) -> Duration {
         match self.storage.options().sync {
@@ -253,17 +256,18 @@ impl Tsdb {
     /// Pause between two calls of [`Tsdb::prepare_log`].
     pub const PREPARE_PAUSE: Duration = Duration::from_millis(100);
 
-    /// Prepares the next WAL segment, on a thread of its own: it may write as many zeros as a segment has bytes. Cheap
-    /// if there is nothing to do.
+    /// Prepares the next WAL segment, on a thread of its own: it may write as many zeros as a segment has
+    /// bytes. Cheap if there is nothing to do.
     pub fn prepare_log(&self) {
         if let Err(error) = self.storage.head().prepare_segment() {
             tracing::warn!(%error, "preparing a WAL segment failed: it is created when it is needed");
         }
     }
 
-    /// Syncs the WAL in interval mode, accepts writes again once a full disk has space, and measures memory once per
-    /// second. Cheap if there is nothing to do; never waits for [`Tsdb::run_maintenance`], which may be writing a
-    /// block. A panic poisons the WAL: without these syncs no acknowledged sample would become durable.
+    /// Syncs the WAL in interval mode, accepts writes again once a full disk has space, and measures memory
+    /// once per second. Cheap if there is nothing to do; never waits for [`Tsdb::run_maintenance`], which may
+    /// be writing a block. A panic poisons the WAL: without these syncs no acknowledged sample would become
+    /// durable.
     pub fn sync_log(&self) {
         let head = self.storage.head();
         head.poison_on_panic("syncing at the interval", || {
@@ -279,8 +283,8 @@ impl Tsdb {
         }
     }
 
-    /// Writes the due slices of the checkpoint. To be called every second or more often, on a thread of its own: never
-    /// waits for [`Tsdb::run_maintenance`], which may be writing a block.
+    /// Writes the due slices of the checkpoint. To be called every second or more often, on a thread of its
+    /// own: never waits for [`Tsdb::run_maintenance`], which may be writing a block.
     pub fn roll_checkpoint(&self) {
         let head = self.storage.head();
         head.verify_next_sealed_file();
@@ -290,20 +294,21 @@ impl Tsdb {
         }
     }
 
-    /// Runs the maintenance jobs that are due: flush, retention, checkpoint, compaction, scrub and others. To be
-    /// called every second, on a thread of its own. A job that fails is logged, counted and retried by a later run.
+    /// Runs the maintenance jobs that are due: flush, retention, checkpoint, compaction, scrub and others. To
+    /// be called every second, on a thread of its own. A job that fails is logged, counted and retried by a
+    /// later run.
     pub fn run_maintenance(&self) {
         self.maintenance.run();
     }
 
-    /// Runs one step of the verification of all blocks after a start, as every run of maintenance does; returns true
-    /// once all are verified. Cost: 32 MiB read or 50 ms.
+    /// Runs one step of the verification of all blocks after a start, as every run of maintenance does;
+    /// returns true once all are verified. Cost: 32 MiB read or 50 ms.
     pub fn verify_blocks(&self) -> bool {
         self.maintenance.verify_blocks()
     }
 
-    /// Flushes every window that ends before `now_ms` to a block, due or not, and writes a checkpoint. For tools and
-    /// tests; the server waits until windows are due.
+    /// Flushes every window that ends before `now_ms` to a block, due or not, and writes a checkpoint. For
+    /// tools and tests; the server waits until windows are due.
     ///
     /// # Errors
     /// The text of the last failure; nothing is lost then.
@@ -323,8 +328,8 @@ impl Tsdb {
         tracing::info!("{} is resumed", kind.name());
     }
 
-    /// Ends a running compaction at its next series, and starts neither compactions nor the rewriting of blocks with
-    /// deletions until [`Tsdb::resume_compaction`].
+    /// Ends a running compaction at its next series, and starts neither compactions nor the rewriting of
+    /// blocks with deletions until [`Tsdb::resume_compaction`].
     pub fn pause_compaction(&self) {
         self.pause_maintenance(JobKind::Compaction);
         self.pause_maintenance(JobKind::Deletion);
@@ -336,12 +341,13 @@ impl Tsdb {
         self.resume_maintenance(JobKind::Deletion);
     }
 
-    /// Deletes the samples in `range` of the series of `tenant` that match any of `selectors`: once it has returned,
-    /// later queries do not see them, also after a crash. Samples that are written later are visible, whatever their
-    /// time. The bytes go with the next compaction or [`Tsdb::clean_tombstones`].
+    /// Deletes the samples in `range` of the series of `tenant` that match any of `selectors`: once it has
+    /// returned, later queries do not see them, also after a crash. Samples that are written later are
+    /// visible, whatever their time. The bytes go with the next compaction or [`Tsdb::clean_tombstones`].
     ///
-    /// Windows of the head with such samples are flushed first, due or not: a block can record what is deleted, and
-    /// flushed samples cannot come back from the WAL. Cost: these windows, and the matching series of each block.
+    /// Windows of the head with such samples are flushed first, due or not: a block can record what is
+    /// deleted, and flushed samples cannot come back from the WAL. Cost: these windows, and the matching
+    /// series of each block.
     ///
     /// # Errors
     /// [`AdminError`]; part of the samples may be deleted then.
@@ -357,7 +363,8 @@ impl Tsdb {
         deleted
     }
 
-    /// Rewrites every block of `tenant` with tombstones without its deleted samples; returns the number of blocks.
+    /// Rewrites every block of `tenant` with tombstones without its deleted samples; returns the number of
+    /// blocks.
     ///
     /// # Errors
     /// [`AdminError`]; blocks before the one that failed are clean, the others are unchanged.
@@ -365,8 +372,9 @@ impl Tsdb {
         self.admin()?.clean_tombstones(tenant)
     }
 
-    /// Writes a snapshot of `tenants` and returns its name below `snapshots/` of the data directory. Cost: a hard link
-    /// per file of a block, and a flush of the head's windows. Maintenance waits meanwhile, writes do not.
+    /// Writes a snapshot of `tenants` and returns its name below `snapshots/` of the data directory. Cost: a
+    /// hard link per file of a block, and a flush of the head's windows. Maintenance waits meanwhile, writes
+    /// do not.
     ///
     /// # Errors
     /// [`AdminError`]; nothing of the snapshot is left then.
@@ -414,8 +422,8 @@ impl Tsdb {
         self.storage.head().statistics().series_by_tenant()
     }
 
-    /// Refuses further writes, makes everything durable, brings the checkpoint up to date so that the next start
-    /// replays nothing; the lock goes with the last reference.
+    /// Refuses further writes, makes everything durable, brings the checkpoint up to date so that the next
+    /// start replays nothing; the lock goes with the last reference.
     ///
     /// # Errors
     /// If the checkpoint cannot be written; nothing is lost then, the next start replays the WAL.
@@ -450,7 +458,7 @@ fn head_options(env: &Env, options: &TsdbOptions) -> HeadOptions {
         sync: options.sync,
         free_bytes_min: options.free_bytes_min,
         window_ms: WINDOW_MS,
-        wal_segment_bytes: options.wal_segment_bytes,
+        wal_segment_bytes: options.wal.segment_bytes,
         memory_bytes_max: options.head_memory.bytes(&*env.disk),
         histogram_bytes_max: options.histogram_bytes_max,
         ..HeadOptions::new(options.data_dir.clone())

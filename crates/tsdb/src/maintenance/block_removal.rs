@@ -1,7 +1,7 @@
 //! Block removal job: removes the files of compacted and expired blocks of one tenant.
 //!
-//! Invariants: the removal is in the block catalogue before the files go; the files of a tenant go in the order in
-//! which their blocks left the list.
+//! Invariants: the removal is in the block catalogue before the files go; the files of a tenant go in the
+//! order in which their blocks left the list.
 //! Not here: the decision which blocks leave the list (`retention`, `compaction`).
 
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};

@@ -1,9 +1,11 @@
 //! Compaction job: one step of a tenant, which replaces several blocks by one or by a set split by series.
 //!
-//! Invariants: a tenant is planned only when its blocks changed, when a window closed or when its retention changed;
-//! a step whose blocks changed meanwhile is skipped. A tenant with files of earlier inputs that cannot be removed
-//! waits: an output must not be compacted again, and so vanish, while files are there that only it hides.
-//! Not here: which blocks (`plan`), the replacement of blocks (`rewrite`), blocks with deletions (`deletion`).
+//! Invariants: a tenant is planned only when its blocks changed, when a window closed or when its retention
+//! changed; a step whose blocks changed meanwhile is skipped. A tenant with files of earlier inputs that
+//! cannot be removed waits: an output must not be compacted again, and so vanish, while files are there that
+//! only it hides.
+//! Not here: which blocks (`plan`), the replacement of blocks (`rewrite`), blocks with deletions
+//! (`deletion`).
 
 mod pace;
 mod plan;
@@ -26,7 +28,7 @@ use rewrite::{BlockRewriter, Rewrite, Urgency};
 
 /// A block is rewritten alone once more than one in this many of its series have deleted samples.
 const TOMBSTONE_PART: u64 = 20;
-/// Steps that are planned at once: a tenant with many blocks is not planned anew for each step.
+/// Steps that are planned at once: a tenant with many blocks is not planned again for each step.
 const STEPS_PLANNED_MAX: usize = 32;
 /// A step that only joins adjacent blocks reads at most this many times the size of an output.
 const INPUT_PART: u64 = 4;
@@ -68,7 +70,7 @@ impl CompactionJobs {
         job
     }
 
-    /// Returns the job of the next step of `tenant`, planned anew if none is left.
+    /// Returns the job of the next step of `tenant`, planned again if none is left.
     fn next_job(&mut self, storage: &Storage, tenant: &TenantId, now_ms: i64) -> Option<Job> {
         match self.planned.get(tenant) {
             Some(steps) if !steps.is_empty() => step_job(tenant, steps, now_ms),
@@ -120,7 +122,7 @@ impl JobRunner for CompactionJobs {
     /// Cost: a plan of each tenant whose blocks changed, or of all tenants after the end of a window.
     fn search(&mut self, cx: &JobContext<'_>) -> Found {
         let mut changed = cx.storage.blocks().take_changed();
-        if cx.storage.options().compaction_bytes_max == 0 {
+        if cx.storage.options().compaction.block_bytes_max == 0 {
             return Found::Some(Vec::new());
         }
         let closed_ms = closed_ms(cx.storage, cx.now_ms);
@@ -189,7 +191,7 @@ fn step_job(tenant: &TenantId, steps: &VecDeque<Step>, now_ms: i64) -> Option<Jo
 
 /// Returns the end of the last window that is flushed by now.
 fn closed_ms(storage: &Storage, now_ms: i64) -> i64 {
-    let flushed_ms = now_ms.saturating_sub(storage.options().flush_delay_ms);
+    let flushed_ms = now_ms.saturating_sub(storage.options().flush.delay_ms);
     TimeRange::window_of(flushed_ms.max(TIME_MIN_MS), WINDOW_MS).start
 }
 
@@ -197,7 +199,7 @@ fn plan_bounds(storage: &Storage, tenant: &TenantId, now_ms: i64) -> PlanBounds 
     PlanBounds {
         closed_ms: closed_ms(storage, now_ms),
         retention_ms: storage.limits_of(tenant).retention_ms,
-        input_bytes_max: storage.options().compaction_bytes_max.saturating_mul(INPUT_PART),
+        input_bytes_max: storage.options().compaction.block_bytes_max.saturating_mul(INPUT_PART),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Deletion job: applies the pending deletions of one block by rewriting it without the deleted samples.
 //!
-//! Invariants: only blocks of which many series have deleted samples are rewritten, and only if no compaction of the
-//! tenant is planned, which applies deletions too. The compaction search adds the jobs.
+//! Invariants: only blocks of which many series have deleted samples are rewritten, and only if no compaction
+//! of the tenant is planned, which applies deletions too. The compaction search adds the jobs.
 //! Not here: tombstones (`block`), deletion requests (`admin`).
 
 use chronolith_model::TenantId;

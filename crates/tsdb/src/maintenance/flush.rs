@@ -1,7 +1,7 @@
 //! Flush job: head windows of one tenant are written to one block.
 //!
-//! Invariants: a job stands for one block; jobs of distinct tenants run in batches, whose files are synced together.
-//! A window that fails is retried alone, and a checkpoint follows each batch.
+//! Invariants: a job stands for one block; jobs of distinct tenants run in batches, whose files are synced
+//! together. A window that fails is retried alone, and a checkpoint follows each batch.
 //! Not here: which windows are due (`plan`), writing blocks (`writer`).
 
 pub(in crate::maintenance) mod plan;
@@ -44,8 +44,8 @@ impl JobRunner for FlushJobs {
         let options = cx.storage.options();
         let mut planner = FlushPlanner::new(FlushRules {
             now_ms: cx.now_ms,
-            delay_ms: options.flush_delay_ms,
-            small_bytes: options.small_window_bytes,
+            delay_ms: options.flush.delay_ms,
+            small_bytes: options.flush.small_window_bytes,
             waiting_bytes_max: waiting_bytes_max(cx.storage),
         });
         cx.storage.head().windows().visit(|series_count, windows| planner.add_tenant(series_count, windows));
@@ -113,10 +113,10 @@ fn jobs_of(plan: FlushPlan) -> Vec<Job> {
     plan.into_iter().map(job).collect()
 }
 
-/// Returns the limit of the memory of waiting windows: at most a quarter of the head's memory limit, and 0 when
-/// three quarters of that are used.
+/// Returns the limit of the memory of waiting windows: at most a quarter of the head's memory limit, and 0
+/// when three quarters of that are used.
 fn waiting_bytes_max(storage: &Storage) -> u64 {
-    let waiting_bytes_max = storage.options().waiting_bytes_max;
+    let waiting_bytes_max = storage.options().flush.waiting_bytes_max;
     match storage.head().statistics().memory_used_and_limit() {
         (_, 0) => waiting_bytes_max,
         (used_bytes, limit_bytes) if used_bytes > limit_bytes / 4 * 3 => 0,

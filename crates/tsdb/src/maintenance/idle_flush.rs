@@ -1,9 +1,9 @@
 //! Idle flush job: the idle series of one tenant are written to blocks long before their windows end.
 //!
-//! Invariants: as for a window, the block is complete and durable before its samples leave the head, and a checkpoint
-//! follows: what a deletion later removes from the block must not come back from the WAL. Compaction leaves the
-//! blocks alone until the block of the whole window is there, because nothing after the last closed window is
-//! compacted. Series that fail are found again in the next generation.
+//! Invariants: as for a window, the block is complete and durable before its samples leave the head, and a
+//! checkpoint follows: what a deletion later removes from the block must not come back from the WAL.
+//! Compaction leaves the blocks alone until the block of the whole window is there, because nothing after the
+//! last closed window is compacted. Series that fail are found again in the next generation.
 //! Not here: detection of idle series (`head`).
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ impl IdleFlushJobs {
     fn flush(&self, cx: &JobContext<'_>, idle: &IdleSeries) -> Result<(), FlushError> {
         let windows = cx.storage.head().windows();
         let writer = FlushWriter::new(cx.storage, &cx.counters.flush);
-        let small_bytes = cx.storage.options().small_window_bytes;
+        let small_bytes = cx.storage.options().flush.small_window_bytes;
         for range in block_ranges_of(&windows.list_of(&idle.tenant), small_bytes, cx.now_ms) {
             let snapshot = windows.snapshot_idle(idle, range)?;
             if snapshot.series_count() > 0 {
@@ -45,10 +45,10 @@ impl IdleFlushJobs {
 }
 
 impl JobRunner for IdleFlushJobs {
-    /// Ends a generation of series; those without samples for two generations are idle. Cost: one scan of the hot
-    /// records of the head.
+    /// Ends a generation of series; those without samples for two generations are idle. Cost: one scan of the
+    /// hot records of the head.
     fn search(&mut self, cx: &JobContext<'_>) -> Found {
-        let count_min = cx.storage.options().idle_count_min;
+        let count_min = cx.storage.options().idle.series_min;
         let is_due = |idle: &IdleSeries| {
             idle.idle_count() >= count_min && idle.idle_count() >= idle.series_count / IDLE_PART_MIN
         };

@@ -1,6 +1,7 @@
 //! Metadata job: writes the order of metadata entries that changed since the last one.
 //!
-//! Invariants: entries themselves are durable before their write is acknowledged; only their order waits for this job.
+//! Invariants: entries themselves are durable before their write is acknowledged; only their order waits for
+//! this job.
 //! Not here: the file (`crate::metadata`).
 
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};

@@ -1,8 +1,8 @@
 //! Retention job: expired blocks of one tenant leave its list of blocks, by age and then by total size.
 //!
-//! Invariants: age is measured by a clock that does not follow jumps (`clock_guard`); by size, every block older than
-//! the first one beyond the limit goes. Files are removed by a later job, after the files of blocks that an expired
-//! block was compacted from: without it, a start would take those for complete.
+//! Invariants: age is measured by a clock that does not follow jumps (`clock_guard`); by size, every block
+//! older than the first one beyond the limit goes. Files are removed by a later job, after the files of
+//! blocks that an expired block was compacted from: without it, a start would take those for complete.
 //! Not here: removal of files (`block_removal`).
 
 mod clock_file;
@@ -52,7 +52,7 @@ impl RetentionJobs {
         counters: &RetentionCounters,
     ) -> BTreeMap<TenantId, Vec<Arc<BlockEntry>>> {
         let limits = storage.limits();
-        let bytes_max = storage.options().retention_bytes;
+        let bytes_max = storage.options().retention.bytes_max;
         let mut held_count = 0;
         let mut expired: BTreeMap<TenantId, Vec<Arc<BlockEntry>>> = BTreeMap::new();
         let has_retention = bytes_max > 0

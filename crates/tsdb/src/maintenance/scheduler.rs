@@ -1,9 +1,10 @@
 //! Priority queues of maintenance jobs, one per kind, with due times, retries and a budget per run.
 //!
-//! Invariants: the next job is chosen in O(kinds x log jobs), never by a pass over tenants; a key is queued at most
-//! once; jobs of an earlier kind run first, jobs of one kind by due time and then in order of insertion. A run
-//! starts no further job of a kind if its estimated cost would exceed the kind's budget, one job per run aside.
-//! A job that fails waits twice as long each time and holds up no other job, unless its kind backs off as a whole.
+//! Invariants: the next job is chosen in O(kinds x log jobs), never by a pass over tenants; a key is queued
+//! at most once; jobs of an earlier kind run first, jobs of one kind by due time and then in order of
+//! insertion. A run starts no further job of a kind if its estimated cost would exceed the kind's budget, one
+//! job per run aside. A job that fails waits twice as long each time and holds up no other job, unless its
+//! kind backs off as a whole.
 //! Not here: clocks, locks and the work itself.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -253,7 +254,13 @@ impl Scheduler {
         self.kinds.iter_mut().for_each(|kind| kind.start_run(now_ms));
     }
 
-    /// Returns the next search or batch of a kind that is not paused; `None` if nothing is due within the budgets.
+    /// Gives `kind` a fresh budget within a run.
+    pub(super) fn reset_run(&mut self, kind: JobKind) {
+        self.queue(kind).run = RunState::default();
+    }
+
+    /// Returns the next search or batch of a kind that is not paused; `None` if nothing is due within the
+    /// budgets.
     pub(super) fn next(&mut self, now_ms: i64, is_paused: impl Fn(JobKind) -> bool) -> Option<Task> {
         for kind in JobKind::ALL.into_iter().filter(|kind| !is_paused(*kind)) {
             if self.queue(kind).start_search(now_ms) {

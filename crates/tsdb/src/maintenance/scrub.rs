@@ -1,10 +1,10 @@
-//! Scrub job: verifies all blocks once after a start, in steps of bounded cost, so that damage is reported before a
-//! query meets it.
+//! Scrub job: verifies all blocks once after a start, in steps of bounded cost, so that damage is reported
+//! before a query meets it.
 //!
-//! Invariants: first all blocks are opened, which finds missing and damaged files within minutes, then their contents
-//! are read, the newest block of a tenant first. A damaged block is reported once, in the log and on the status page,
-//! and counts in `blocks_damaged` as long as it is there. Blocks that cannot be opened for lack of descriptors or
-//! memory are retried with the next step.
+//! Invariants: first all blocks are opened, which finds missing and damaged files within minutes, then their
+//! contents are read, the newest block of a tenant first. A damaged block is reported once, in the log and on
+//! the status page, and counts in `blocks_damaged` as long as it is there. Blocks that cannot be opened for
+//! lack of descriptors or memory are retried with the next step.
 //! Not here: verification of one block (`block::verify`), sizes of files at the start (`blocks::load`).
 
 use std::collections::BTreeSet;

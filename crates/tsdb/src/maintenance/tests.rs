@@ -29,8 +29,10 @@ impl Fixture {
         let (env, clock, disk) = Env::fake(START_MS, 1);
         let data_dir = PathBuf::from("/data");
         env.disk.create_dir_all(&data_dir.join(TENANTS_DIR)).expect("a directory");
-        let options = TsdbOptions { flush_delay_ms: 0, ..TsdbOptions::new(data_dir.clone()) };
-        let options = TsdbOptions { small_window_bytes: 0, compaction_bytes_max: 0, ..options };
+        let mut options = TsdbOptions::new(data_dir.clone());
+        options.flush.delay_ms = 0;
+        options.flush.small_window_bytes = 0;
+        options.compaction.block_bytes_max = 0;
         let (mut notes, mut repaired) = (Vec::new(), Vec::new());
         let loaded = load_blocks(&env, &options, &mut notes).expect("loads");
         let blocks = BlockStore::new(&env, &data_dir, options.open_blocks, loaded);
@@ -121,4 +123,15 @@ fn a_failed_flush_counts_per_kind_and_is_overdue_until_it_succeeds() {
     let stats = fixture.stats(JobKind::Flush);
     assert_eq!((stats.run_count, stats.failure_count, stats.queued_count), (4, 2, 0));
     assert_eq!((fixture.flushed_count(), stats.overdue_ms, stats.queued_bytes), (2, 0, 0));
+}
+
+/// At the end of time a retry is due as soon as it has failed: the request would never return.
+#[test]
+fn a_request_to_flush_that_fails_returns_whatever_the_time() {
+    let fixture = Fixture::with_due_windows(3);
+    fixture.disk.fail_after(0);
+    assert!(fixture.maintenance.flush_closed(i64::MAX).is_err());
+    fixture.disk.heal();
+    fixture.maintenance.run();
+    assert_eq!(fixture.flushed_count(), 3);
 }

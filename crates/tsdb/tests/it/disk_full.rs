@@ -67,7 +67,7 @@ fn a_failed_sync_closes_the_log_for_writing() {
         write(&tsdb, &tenant, "x", &[(START_MS + 2, 3.0)]),
         Err(WriteError::Wal(WalError::Poisoned(_)))
     ));
-    assert!(tsdb.stats().wal_poisoned);
+    assert!(tsdb.stats().wal.is_poisoned);
     machine.disk.crash();
     drop(tsdb);
     let tsdb = machine.open();

@@ -1,4 +1,5 @@
-//! The store as a whole on a fake machine: full disks, retention, crashes, and a model of what it must answer.
+//! The store as a whole on a fake machine: full disks, retention, crashes, and a model of what it must
+//! answer.
 
 mod blocks;
 mod clock_guard;

@@ -1,4 +1,4 @@
-//! Flushes and retention when something is damaged, refuses, or is cut off.
+//! Flushes and retention on a damaged, failing or interrupted disk.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ fn gauge(tsdb: &Tsdb, name: &str) -> f64 {
     tsdb.stats().metric(name).expect("a metric")
 }
 
-/// One flipped bit in a sealed chunk stopped all flushes and checkpoints of all tenants for good. The chunk alone is
-/// left out of its block, and counted.
+/// One flipped bit in a sealed chunk stopped all flushes and checkpoints of all tenants for good. The chunk
+/// alone is left out of its block, and counted.
 #[test]
 fn a_damaged_chunk_costs_only_itself() {
     let machine = Machine::new(1);
@@ -46,13 +46,13 @@ fn a_damaged_chunk_costs_only_itself() {
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     tsdb.run_maintenance();
     let stats = tsdb.stats();
-    assert_eq!((stats.blocks, stats.head_series, stats.maintenance_error_count), (2, 0, 0));
+    assert_eq!((stats.blocks, stats.head.series, stats.maintenance.error_count), (2, 0, 0));
     assert_eq!(gauge(&tsdb, "flush_damaged_chunks_total").to_bits(), 1f64.to_bits());
     assert_eq!(machine.read(&tsdb, &a, "m").len(), 200 - 120);
     assert_eq!(machine.read(&tsdb, &b, "m").len(), 200);
 }
 
-/// Refuses to write blocks of tenant a while told so, and counts how often it did.
+/// Fails writes of blocks of tenant a while it is on, and counts them.
 #[derive(Default)]
 struct RefuseTenant {
     is_on: AtomicBool,
@@ -69,7 +69,7 @@ impl Fault for RefuseTenant {
     }
 }
 
-/// A window that could not be cut to a block was tried every ten seconds for ever, and none behind it, of whatever
+/// A window that could not be flushed was retried every ten seconds for ever, and none after it, of whatever
 /// tenant, was. It waits twice as long each time, and the others go on.
 #[test]
 fn a_window_that_fails_backs_off_alone() {
@@ -93,12 +93,12 @@ fn a_window_that_fails_backs_off_alone() {
     fault.is_on.store(false, Ordering::SeqCst);
     machine.clock.advance(std::time::Duration::from_secs(3600));
     tsdb.run_maintenance();
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().head_series), (2, 0));
+    assert_eq!((tsdb.stats().blocks, tsdb.stats().head.series), (2, 0));
     assert_eq!(machine.read(&tsdb, &a, "m").len(), 10);
 }
 
-/// A queryable that was made before its tenant had a block never saw one: the samples of a window vanished from it
-/// with the flush. It looks at the blocks that there are when it selects.
+/// A queryable that was made before its tenant had a block never saw one: the samples of a window vanished
+/// from it with the flush. It reads the list of blocks when it selects.
 #[test]
 fn a_queryable_sees_the_first_block_of_its_tenant() {
     let machine = Machine::new(3);
@@ -120,8 +120,8 @@ fn a_queryable_sees_the_first_block_of_its_tenant() {
     assert_eq!(series_count(), 1);
 }
 
-/// Crash tests with a single cut miss what a start makes of the files between a kill and a power cut. A flush that
-/// is cut off at any operation keeps everything through both, and shows it once.
+/// Crash tests with a single cut miss what a start makes of the files between a kill and a power cut. A flush
+/// that is cut off at any operation keeps everything through both, and shows it once.
 #[test]
 fn a_kill_during_a_flush_and_then_a_power_cut() {
     for op_count in 0..500 {
@@ -147,8 +147,8 @@ fn a_kill_during_a_flush_and_then_a_power_cut() {
     panic!("the flush never comes to its end");
 }
 
-/// Times at the ends of what is accepted could overflow on their way to a window, a block or a checkpoint. They are
-/// flushed, kept and read like any other.
+/// Times at the ends of what is accepted could overflow on their way to a window, a block or a checkpoint.
+/// They are flushed, kept and read like any other.
 #[test]
 fn extreme_times_are_flushed() {
     let mut machine = Machine::new(77);
@@ -167,7 +167,7 @@ fn extreme_times_are_flushed() {
     }
     tsdb.flush_closed(i64::MAX).expect("flushes what is far ahead");
     assert_eq!(machine.read(&tsdb, &tenant, "m"), want);
-    assert_eq!(tsdb.stats().head_series, 0);
+    assert_eq!(tsdb.stats().head.series, 0);
     tsdb.close().expect("closes");
     drop(tsdb);
     machine.disk.crash();
@@ -184,8 +184,8 @@ impl Fault for SyncedDirs {
     }
 }
 
-/// A data directory that the first start made was not durable itself: a power cut could take it with all that was
-/// acknowledged. Every directory that is made has its name synced in the one above.
+/// A data directory that the first start made was not durable itself: a power cut could take it with all that
+/// was acknowledged. Every directory that is made has its name synced in the one above.
 #[test]
 fn a_fresh_data_directory_is_durable() {
     let mut machine = Machine::new(5);
@@ -199,12 +199,12 @@ fn a_fresh_data_directory_is_durable() {
     drop(tsdb);
 }
 
-/// The size that forces a checkpoint counted the checkpoint's own bytes, so a head whose state was larger than the
-/// limit wrote it every ten seconds for ever. Only log that a checkpoint would free counts.
+/// The size that forces a checkpoint counted the checkpoint's own bytes, so a head whose state was larger
+/// than the limit wrote it every ten seconds for ever. Only log that a checkpoint would free counts.
 #[test]
 fn a_checkpoint_larger_than_the_limit_is_written_once() {
     let mut machine = Machine::new(8);
-    machine.options.wal_checkpoint_bytes = 1 << 10;
+    machine.options.wal.checkpoint_bytes = 1 << 10;
     let tsdb = machine.open();
     write(&tsdb, &tenant("a"), "m", &(0..100).map(|i| (START_MS + i, i as f64 * 0.1)).collect::<Vec<_>>())
         .expect("works");
@@ -214,6 +214,6 @@ fn a_checkpoint_larger_than_the_limit_is_written_once() {
         machine.clock.advance(std::time::Duration::from_secs(11));
     }
     let stats = tsdb.stats();
-    assert!(stats.wal_bytes > 1 << 10, "the checkpoint alone is {} bytes", stats.wal_bytes);
-    assert_eq!(stats.checkpoint_count, 1);
+    assert!(stats.wal.bytes > 1 << 10, "the checkpoint alone is {} bytes", stats.wal.bytes);
+    assert_eq!(stats.checkpoint.count, 1);
 }

@@ -1,4 +1,5 @@
-//! Limits of single tenants: encoding, retention and the policy for duplicates hold for the tenant that has them.
+//! Limits of single tenants: encoding, retention and the policy for duplicates hold for the tenant that has
+//! them.
 
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ fn encoding_and_retention_are_those_of_the_tenant() {
 }
 
 #[test]
-fn blocks_change_their_encoding_when_they_are_merged() {
+fn blocks_change_their_encoding_when_they_are_compacted() {
     let mut machine = Machine::new(2);
     machine.options.limits.default.block_encoding = BlockEncoding::Prometheus;
     let tsdb = machine.open();

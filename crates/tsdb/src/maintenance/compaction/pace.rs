@@ -1,7 +1,7 @@
 //! Pace of a compaction: a token bucket over the bytes that it reads and writes, and the signals that end it.
 //!
-//! Invariants: over more than a second a compaction moves no more than the limit, one series aside; a pause, a
-//! waiting operator or the shutdown ends it at its next series.
+//! Invariants: over more than a second a compaction moves no more than the limit, one series aside; a pause,
+//! a waiting operator or the shutdown ends it at its next series.
 //! Not here: which blocks (`plan`), the merge of their series (`block`).
 
 use std::ops::ControlFlow;

@@ -1,9 +1,9 @@
 //! Compaction plan: blocks of a tenant that are compacted next.
 //!
-//! Invariants: a pure function of the ranges and sizes of the blocks. The chosen blocks may be replaced by their
-//! output without changing a query result: no other block that overlaps them is between them in order of precedence.
-//! No block that ends after `closed_ms` is chosen. Every step leaves fewer blocks, or one block with deletions less,
-//! so planning terminates.
+//! Invariants: a pure function of the ranges and sizes of the blocks. The chosen blocks may be replaced by
+//! their output without changing a query result: no other block that overlaps them is between them in order
+//! of precedence. No block that ends after `closed_ms` is chosen. Every step leaves fewer blocks, or one
+//! block with deletions less, so planning terminates.
 //! Not here: the time of a step, disk space (`compaction`).
 
 use std::cmp::Reverse;
@@ -15,9 +15,9 @@ use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 
 use crate::window::WINDOW_MS;
 
-/// Widths of aligned ranges that are compacted to one block each: 2 h windows to 6 h, 24 h (blocks of old windows),
-/// 3, 9 and 27 days. Each is a multiple of the one before, so aligned ranges nest. A factor of about three, as in
-/// Prometheus: a sample is rewritten at most five times.
+/// Widths of aligned ranges that are compacted to one block each: 2 h windows to 6 h, 24 h (blocks of old
+/// windows), 3, 9 and 27 days. Each is a multiple of the one before, so aligned ranges nest. A factor of
+/// about three, as in Prometheus: a sample is rewritten at most five times.
 const LEVELS_MS: [i64; 5] = [3 * WINDOW_MS, 12 * WINDOW_MS, 36 * WINDOW_MS, 108 * WINDOW_MS, 324 * WINDOW_MS];
 /// A block is at most this part of the retention wide: at most one block is kept beyond the retention.
 const RETENTION_PART: i64 = 10;
@@ -25,8 +25,8 @@ const RETENTION_PART: i64 = 10;
 const INPUT_COUNT_MAX: usize = 64;
 /// Overlapping blocks of at most this size together are compacted whatever their sizes.
 const SMALL_BYTES: u64 = 8 << 20;
-/// A larger block is compacted with blocks that overlap it once they have this part of its size: one out-of-order
-/// sample per hour must not rewrite a month every hour.
+/// A larger block is compacted with blocks that overlap it once they have this part of its size: one
+/// out-of-order sample per hour must not rewrite a month every hour.
 const REWRITE_PART: u64 = 8;
 
 const _: () = {
@@ -102,9 +102,10 @@ fn units_of(blocks: &[Candidate]) -> Vec<Unit> {
     units
 }
 
-/// Returns the steps to be taken next, at most `limit` without a common block, the blocks of each by precedence.
-/// Overlapping blocks come first, the largest sets before others; then the narrowest aligned ranges with several
-/// blocks, the oldest before others. Cost: sorts the blocks, then one pass per kind of step.
+/// Returns the steps to be taken next, at most `limit` without a common block, the blocks of each by
+/// precedence. Overlapping blocks come first, the largest sets before others; then the narrowest aligned
+/// ranges with several blocks, the oldest before others. Cost: sorts the blocks, then one pass per kind of
+/// step.
 pub(super) fn plan(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> Vec<Vec<Ulid>> {
     let units = units_of(blocks);
     let by_start: Vec<&Unit> = units.iter().collect();
@@ -148,8 +149,8 @@ fn overlapping<'a>(by_start: &[&'a Unit], bounds: &PlanBounds, limit: usize) -> 
     steps
 }
 
-/// Returns the longest run of `set` (by precedence) that is worth compacting; of equally long ones that with the
-/// fewest bytes.
+/// Returns the longest run of `set` (by precedence) that is worth compacting; of equally long ones that with
+/// the fewest bytes.
 fn longest_run<'s, 'a>(set: &'s [&'a Unit], input_bytes_max: u64) -> &'s [&'a Unit] {
     let mut best: (&[&Unit], u64) = (&[], 0);
     for start in 0..set.len() {
@@ -159,7 +160,8 @@ fn longest_run<'s, 'a>(set: &'s [&'a Unit], input_bytes_max: u64) -> &'s [&'a Un
             largest = largest.max(unit.size_bytes);
             block_count += unit.ulids.len();
             let count = end + 1 - start;
-            // Two that overlap are compacted whatever their sizes: else a large one would overlap others for ever.
+            // Two that overlap are compacted whatever their sizes: else a large one would overlap others for
+            // ever.
             if unit.is_excluded || count > 2 && (total > input_bytes_max || block_count > INPUT_COUNT_MAX) {
                 break;
             }

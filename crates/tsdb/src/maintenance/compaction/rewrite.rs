@@ -1,8 +1,9 @@
 //! Replaces blocks of one tenant by a compacted block, or by several that are split by series.
 //!
-//! Invariants: outputs are complete and durable before they take the place of their inputs, in one change of the
-//! list; the files of the inputs go after that. A crash in between leaves both, and the outputs, which name the
-//! inputs as their parents, hide them at the next start (`blocks::load`). So no sample is ever missing or seen twice.
+//! Invariants: outputs are complete and durable before they take the place of their inputs, in one change of
+//! the list; the files of the inputs go after that. A crash in between leaves both, and the outputs, which
+//! name the inputs as their parents, hide them at the next start (`blocks::load`). So no sample is ever
+//! missing or seen twice.
 //! Not here: which blocks (`plan`), the merge of their series (`block::compact`).
 
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl<'a> BlockRewriter<'a> {
     /// Returns true if the disk has room for the output next to the inputs and for what writes need.
     pub(crate) fn has_room_for(&self, rewrite: &Rewrite) -> bool {
         let options = self.storage.options();
-        let reserve = options.free_bytes_min.saturating_add(options.wal_segment_bytes);
+        let reserve = options.free_bytes_min.saturating_add(options.wal.segment_bytes);
         let needed = rewrite.input_bytes().saturating_add(reserve);
         match self.storage.env().disk.free_bytes(rewrite.blocks.dir()) {
             Some(free) if free < needed => {
@@ -97,7 +98,8 @@ impl<'a> BlockRewriter<'a> {
         self.counters.read_bytes.add(read_bytes);
         self.counters.written_bytes.add(written_bytes);
         store.schedule_removal(blocks, inputs.iter().map(|entry| blocks.block_dir(entry.ulid())));
-        // The outputs are in place: files that cannot be removed are retried before the tenant's next compaction.
+        // The outputs are in place: files that cannot be removed are retried before the tenant's next
+        // compaction.
         if let Err(error) = store.remove_files(blocks) {
             self.counters.failures.increment();
             tracing::error!(%tenant, %error, "removing the files of compacted blocks failed, trying again later");
@@ -112,9 +114,9 @@ impl<'a> BlockRewriter<'a> {
         let rules = MergeRules {
             encoding: limits.block_encoding,
             duplicates: limits.duplicates,
-            output_bytes_max: options.compaction_bytes_max.max(1),
+            output_bytes_max: options.compaction.block_bytes_max.max(1),
         };
-        let bytes_per_second = options.compaction_bytes_per_second;
+        let bytes_per_second = options.compaction.bytes_per_second;
         let pace = RewritePace::new(&*env.clock, bytes_per_second, urgency, self.control, self.counters);
         self.counters.step_moved_bytes.set(0);
         self.counters.step_bytes.set(rewrite.input_bytes());

@@ -1,9 +1,10 @@
 //! Flush plan: head windows that are due, and small ones that wait for others of their tenant and day.
 //!
-//! Invariants: a pure function of the windows and the time. A window is due `delay_ms` after its end, or after its
-//! first sample if that came later; a small one at most [`WAIT_FACTOR`] times that, and on time once its day is
-//! over. Small windows of a tenant and day go to one block, together with the first of them that is due. Waiting
-//! windows take at most `waiting_bytes_max` of memory by estimate: beyond it the tenants with most of it are flushed.
+//! Invariants: a pure function of the windows and the time. A window is due `delay_ms` after its end, or
+//! after its first sample if that came later; a small one at most [`WAIT_FACTOR`] times that, and on time
+//! once its day is over. Small windows of a tenant and day go to one block, together with the first of them
+//! that is due. Waiting windows take at most `waiting_bytes_max` of memory by estimate: beyond it the tenants
+//! with most of it are flushed.
 //! Not here: flushing (`writer`), retries (`scheduler`).
 
 use std::collections::BTreeMap;
@@ -138,7 +139,8 @@ impl FlushPlanner {
             total.heap_bytes += group.waiting.heap_bytes;
         }
         if total.heap_bytes > waiting_bytes_max {
-            // The fewest blocks for the memory; and down to half, so that the next search does not flush again.
+            // The fewest blocks for the memory; and down to half, so that the next search does not flush
+            // again.
             waiting.sort_by_key(|(_, group)| std::cmp::Reverse(group.waiting.heap_bytes));
             for (tenant, group) in waiting {
                 if total.heap_bytes <= waiting_bytes_max / 2 {
@@ -153,8 +155,8 @@ impl FlushPlanner {
     }
 }
 
-/// Returns the ranges of blocks for all `windows` of one tenant, ascending by time: adjacent small windows of a
-/// day share one.
+/// Returns the ranges of blocks for all `windows` of one tenant, ascending by time: adjacent small windows of
+/// a day share one.
 pub(in crate::maintenance) fn block_ranges_of(
     windows: &[WindowStat],
     small_bytes: u64,

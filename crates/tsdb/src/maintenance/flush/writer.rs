@@ -1,7 +1,8 @@
 //! Writes head windows to blocks. The files of several blocks are written first and then synced together.
 //!
 //! Invariants: a block is complete and durable before its samples leave the head. Windows that are published
-//! together belong to distinct tenants, so that the names of a tenant's blocks ascend in the order of writing.
+//! together belong to distinct tenants, so that the names of a tenant's blocks ascend in the order of
+//! writing.
 //! Not here: which windows (`plan`), the size of a batch (`scheduler`).
 
 use std::io;
@@ -122,8 +123,8 @@ impl<'a> FlushWriter<'a> {
         Ok(WrittenWindow { tenant, range, snapshot, blocks, ulid, bytes, block, started_ns })
     }
 
-    /// Syncs the blocks, adds them to the lists of their tenants and removes their samples from the head. Returns
-    /// one result per window, in their order.
+    /// Syncs the blocks, adds them to the lists of their tenants and removes their samples from the head.
+    /// Returns one result per window, in their order.
     pub(crate) fn publish(&self, mut windows: Vec<WrittenWindow>) -> Vec<Result<(), FlushError>> {
         let tenants = windows.iter().map(|window| &*window.blocks);
         if let Err(error) = TenantBlocks::sync_new_dirs(&*self.storage.env().disk, tenants) {
@@ -163,8 +164,8 @@ impl<'a> FlushWriter<'a> {
         Ok(())
     }
 
-    /// Opens a published block. If that fails the block is removed: the head keeps its samples for the retry, and
-    /// a deletion in between would not know of the block.
+    /// Opens a published block. If that fails the block is removed: the head keeps its samples for the retry,
+    /// and a deletion in between would not know of the block.
     fn open_published(
         &self,
         blocks: &TenantBlocks,

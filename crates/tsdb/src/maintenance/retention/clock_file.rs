@@ -1,7 +1,7 @@
 //! Clock of retention with its file, log lines and metrics.
 //!
-//! Invariants: a change of the guard is written before blocks expire by it, if the disk allows; a failed write is
-//! retried every minute. Not here: the decision which clock is trusted (`clock_guard`).
+//! Invariants: a change of the guard is written before blocks expire by it, if the disk allows; a failed
+//! write is retried every minute. Not here: the decision which clock is trusted (`clock_guard`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ pub(crate) struct GuardedClock {
 }
 
 impl GuardedClock {
-    /// Reads the state of the last process. `newest_ms` is the time of the newest sample, which replaces a missing
-    /// or damaged file; notes name the damage.
+    /// Reads the state of the last process. `newest_ms` is the time of the newest sample, which replaces a
+    /// missing or damaged file; notes name the damage.
     pub(crate) fn open(
         env: &Env,
         data_dir: &Path,

@@ -1,49 +1,50 @@
-//! Guard against a clock that jumps ahead: the time by which expired blocks are removed.
+//! Clock guard: the time by which blocks expire does not follow a clock that jumps ahead.
 //!
-//! Holds: a pure state machine over observations of the clock, one a second. That time is the clock's, or an
-//! earlier one: after the clock gained more than [`STEP_MS`] on the monotonic one it goes on from where the
-//! clock stood, until `guard_ms` have passed or the clock is back. What is gained counts as a leaky bucket
-//! that loses an hour a day, so that many small steps are a step, and a clock that is a little fast is none.
-//! A start has no monotonic time of before: it trusts a clock up to [`START_MS_MAX`] past the time that was
-//! trusted last, or past the newest sample if nobody knows.
-//! Not here: the file that a restart reads (`clock_file`), removing blocks (`upkeep`).
+//! Invariants: a pure state machine over observations of the clock, one per second. The trusted time is the
+//! clock's or an earlier one: after the clock has gained more than [`STEP_MS`] on the monotonic clock, it
+//! advances from the time before the jump, until `guard_ms` have passed or the clock is back. The gain is a
+//! leaky bucket that loses an hour per day, so many small jumps count as one, and a slightly fast clock does
+//! not. A start cannot compare with the monotonic clock of the last process: it trusts a clock up to
+//! [`START_MS_MAX`] after the last trusted time, or after the newest sample if that is unknown.
+//! Not here: the file for restarts (`clock_file`), removal of blocks (`retention`).
 
 use chronolith_format::block::retention_clock::RetentionClock;
 
 /// A clock that gains more than this is not trusted.
 const STEP_MS: i64 = 3_600_000;
-/// What is gained is forgotten at this part of the rate of time: an hour a day.
+/// The gain decays by one part in this many of the elapsed time: an hour per day.
 const FORGET_PART: i64 = 24;
-/// An observation counts for this much time at most: where the process did not run, nobody watched the clock.
+/// Longest time between two observations that counts as elapsed: the clock is not observed while the process
+/// is suspended.
 const ELAPSED_MS_MAX: i64 = 600_000;
-/// A start may come so long after the time that was trusted last.
+/// Longest time between the last trusted time and a start that trusts the clock.
 const START_MS_MAX: i64 = 24 * 3_600_000;
 
-/// The clock has jumped: removal goes by another time.
+/// State after a jump of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Held {
     trusted_ms: i64,
     waited_ms: i64,
 }
 
-/// What an observation has changed.
+/// Effect of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Nothing,
-    /// The clock has jumped by so much.
+    /// The clock has jumped ahead.
     Jumped {
         step_ms: i64,
     },
-    /// The clock is where it should be again.
+    /// The clock is back at the trusted time.
     Returned,
-    /// The clock is trusted, as removal has waited.
+    /// The guard time has passed, and the clock is trusted.
     Trusted,
 }
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct ClockGuard {
-    /// How long removal waits after a jump; 0 = it follows the clock.
+    /// Time that retention waits after a jump; 0 = it follows the clock.
     guard_ms: i64,
     /// Clock and monotonic time of the last observation.
     last: (i64, i64),
@@ -52,7 +53,8 @@ pub(crate) struct ClockGuard {
 }
 
 impl ClockGuard {
-    /// A guard at the start of a process. `known` is what the file says, `newest_ms` the time of the newest sample.
+    /// A guard at the start of a process. `known` is the state in the file, `newest_ms` the time of the
+    /// newest sample.
     pub(crate) fn new(
         guard_ms: i64,
         known: Option<RetentionClock>,
@@ -70,7 +72,7 @@ impl ClockGuard {
         ClockGuard { guard_ms, last: (now_ms, mono_ms), gained_ms: 0, held }
     }
 
-    /// Takes a look at both clocks.
+    /// Compares both clocks with the last observation.
     pub(crate) fn observe(&mut self, now_ms: i64, mono_ms: i64) -> Change {
         let (last_ms, last_mono_ms) = std::mem::replace(&mut self.last, (now_ms, mono_ms));
         if self.guard_ms <= 0 {
@@ -108,17 +110,17 @@ impl ClockGuard {
         Change::Nothing
     }
 
-    /// The time by which expired blocks are removed.
+    /// Returns the time by which blocks expire.
     pub(crate) fn time_ms(&self) -> i64 {
         self.held.map_or(self.last.0, |held| held.trusted_ms.min(self.last.0))
     }
 
-    /// How much longer removal waits; `None` if it does not.
+    /// Returns the remaining time that retention waits; `None` if it follows the clock.
     pub(crate) fn remaining_ms(&self) -> Option<i64> {
         self.held.map(|held| self.guard_ms.saturating_sub(held.waited_ms).max(0))
     }
 
-    /// What a restart has to know.
+    /// Returns the state for the next start.
     pub(crate) fn state(&self) -> RetentionClock {
         let waited_ms = self.held.map(|held| held.waited_ms.unsigned_abs());
         let trusted_ms = self.held.map_or(self.last.0, |held| held.trusted_ms);

@@ -177,7 +177,7 @@ fn compactions_back_off_together_until_one_succeeds() {
     jobs(&mut scheduler);
     let mut fail = |now_ms, outcome: &Outcome| {
         scheduler.start_run(now_ms);
-        let Some(job) = scheduler.take_batch(JobKind::Compaction, now_ms).pop() else { return None };
+        let job = scheduler.take_batch(JobKind::Compaction, now_ms).pop()?;
         let tenant = names(std::slice::from_ref(&job)).concat();
         let pause_ms = scheduler.finish(job, outcome, now_ms);
         Some((tenant, pause_ms))

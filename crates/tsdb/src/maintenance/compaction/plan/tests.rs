@@ -75,13 +75,14 @@ fn a_large_block_waits_until_what_overlaps_it_is_worth_it() {
 
 #[test]
 fn no_block_between_is_left_out() {
-    // The middle one is older than the last and younger than the first: merging those two would put it behind both.
+    // The middle one is older than the last and younger than the first: compacting those two would put it
+    // after both.
     const MB: u64 = 1 << 10;
     check(&[(2, 4, MB), (0, DAY, 400 * MB), (2, 4, MB)], &[]);
     let mut list = blocks(&[(2, 4, 1), (2, 4, 1), (2, 4, 1), (2, 4, 1), (2, 4, 1)]);
     list[1].is_excluded = true;
     assert_eq!(places(&list, &bounds()), [2, 3, 4]);
-    // A merged block has a late name and an early precedence.
+    // A compacted block has a late name and an early precedence.
     let mut list = blocks(&[(0, 2, 1), (0, 2, 1), (0, 2, 9 << 20)]);
     list[2].precedence = (Ulid::new(0, 0), list[2].ulid);
     assert_eq!(places(&list, &bounds()), [0, 1]);
@@ -154,7 +155,7 @@ fn a_block_of_which_much_is_deleted_is_rewritten_when_nothing_else_is_due() {
     list[1].has_many_deletions = true;
     assert_eq!(places(&list, &bounds()), [1]);
     list[0].range.end = list[1].range.end;
-    assert_eq!(places(&list, &bounds()), [0, 1], "merging drops it too");
+    assert_eq!(places(&list, &bounds()), [0, 1], "compaction drops it too");
     let mut list = blocks(&[(0, 2, 1)]);
     list[0].has_many_deletions = true;
     list[0].is_excluded = true;

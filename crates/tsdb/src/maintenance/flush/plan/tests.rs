@@ -77,9 +77,9 @@ fn without_a_delay_or_a_bound_for_small_nothing_waits() {
     assert_eq!(due_with(FlushRules { delay_ms: 0, ..rules(2) }, &windows).0, want);
 }
 
-/// A trickle of late samples was a block each hour and day that it falls into.
+/// A trickle of out-of-order samples made a block per hour and per day that it falls into.
 #[test]
-fn windows_of_late_samples_wait_for_more_of_them() {
+fn windows_of_out_of_order_samples_wait_for_more_of_them() {
     let late = |hour| window("t", hour - 72, hour, 5);
     assert_eq!(due(30, vec![late(10)]), []);
     assert_eq!(due(33, vec![late(10), window("t", -60, 12, 5)]), []);
@@ -101,7 +101,7 @@ fn a_flush_is_due_when_its_first_window_is_and_costs_what_all_of_them_have() {
     assert_eq!(due, [(DAY_MS + 25 * HOUR_MS, 800), (DAY_MS + 7 * HOUR_MS, 4 << 20)]);
 }
 
-/// Waiting windows hold memory, and nobody bounds the number of tenants.
+/// Waiting windows take memory, and the number of tenants has no bound.
 #[test]
 fn waiting_windows_have_a_bound_and_the_largest_go_first() {
     let tenants: Vec<_> = (0..100).map(|i| vec![window(&format!("t{i:03}"), 0, 0, 120 * i)]).collect();
