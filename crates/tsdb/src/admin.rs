@@ -1,7 +1,8 @@
 //! Admin requests: deletion of series, cleaning of tombstones, snapshots.
 //!
-//! Invariants: no maintenance job runs meanwhile (the maintenance lock), so a window that is being flushed cannot
-//! bring deleted samples back. A running compaction ends at its next series and is started again later.
+//! Invariants: no maintenance job runs meanwhile (the maintenance lock), so a window that is being flushed
+//! cannot bring deleted samples back. A running compaction ends at its next series and is started again
+//! later.
 //! Not here: the files of a snapshot (`snapshot`), tombstones (`block::delete`).
 
 pub(crate) mod error;
@@ -99,8 +100,8 @@ impl<'a> Admin<'a> {
         Ok(())
     }
 
-    /// Flushes the windows of the head that have samples to delete, deletes what a flush leaves in the head, and
-    /// frees the WAL of both.
+    /// Flushes the windows of the head that have samples to delete, deletes what a flush leaves in the head,
+    /// and frees the WAL of both.
     fn flush_and_delete(
         &self,
         tenant: &TenantId,
@@ -112,9 +113,10 @@ impl<'a> Admin<'a> {
         for range in self.flush_ranges(tenant, selectors, range)? {
             writer.flush(tenant, range)?;
         }
-        // Also if no window was flushed. Samples that out-of-order ones were merged into meanwhile are not part of a
-        // block and stayed in the head; and a series whose last sample is in a block already still remembers it: the
-        // same sample would be taken for a duplicate, and acknowledged without being stored.
+        // Also if no window was flushed. Samples that out-of-order ones were merged into meanwhile are not
+        // part of a block and stayed in the head; and a series whose last sample is in a block already still
+        // remembers it: the same sample would be taken for a duplicate, and acknowledged without being
+        // stored.
         let deleted = head.delete(tenant, selectors, range, &DeleteProgress::default());
         let (_, position) = deleted.map_err(HeadError::from)?;
         head.wait(position).map_err(HeadError::from)?;

@@ -1,10 +1,10 @@
 //! Block store: the blocks of all tenants, listed in the catalogue and opened on demand.
 //!
-//! Invariants: every change of a tenant's list is recorded in the catalogue; no block is open without a reader beyond
-//! the idle part of the pool's budget. A block is verified when it is opened: by the first query or compaction that
-//! needs it, or by the scrub after the start.
-//! Not here: reading the catalogue at the start (`load`), the list of a tenant (`tenant`), the budget of open blocks
-//! (`block::pool`).
+//! Invariants: every change of a tenant's list is recorded in the catalogue; no block is open without a
+//! reader beyond the idle part of the pool's budget. A block is verified when it is opened: by the first
+//! query or compaction that needs it, or by the scrub after the start.
+//! Not here: reading the catalogue at the start (`load`), the list of a tenant (`tenant`), the budget of open
+//! blocks (`block::pool`).
 
 pub(crate) mod catalogue;
 pub(crate) mod load;
@@ -128,7 +128,8 @@ impl BlockStore {
         self.replace(blocks, &[], vec![entry]);
     }
 
-    /// Replaces `old` by `new` in one change: no reader sees both or neither. Durable after [`BlockStore::commit`].
+    /// Replaces `old` by `new` in one change: no reader sees both or neither. Durable after
+    /// [`BlockStore::commit`].
     pub(crate) fn replace(&self, blocks: &TenantBlocks, old: &[Arc<BlockEntry>], new: Vec<Arc<BlockEntry>>) {
         blocks.replace(old, &new);
         // A block whose tombstones changed is both old and new: its record replaces the earlier one.
@@ -162,8 +163,8 @@ impl BlockStore {
         if !blocks.has_removals() {
             return Ok(());
         }
-        // Else a start would miss the removed blocks. On a full disk the catalogue cannot be written, and the space
-        // is needed: then a start reports blocks as lost that were removed, at worst.
+        // Else a start would miss the removed blocks. On a full disk the catalogue cannot be written, and the
+        // space is needed: then a start reports blocks as lost that were removed, at worst.
         self.commit();
         blocks.remove_dirs(&self.env)?;
         self.removals.lock().remove(blocks.tenant());
@@ -197,8 +198,8 @@ impl BlockStore {
         self.compaction_refused.lock().clone()
     }
 
-    /// Makes changes of the lists durable in the catalogue. A failure is logged and counted, and the next call
-    /// rewrites the file.
+    /// Makes changes of the lists durable in the catalogue. A failure is logged and counted, and the next
+    /// call rewrites the file.
     pub(crate) fn commit(&self) {
         let all = || {
             let records =
@@ -234,8 +235,8 @@ impl BlockStore {
         self.tenant(tenant).is_some_and(|blocks| !blocks.in_range(range).is_empty())
     }
 
-    /// Opens the blocks of `tenant` in `range`, earlier written samples first. They stay open as long as they are
-    /// referenced.
+    /// Opens the blocks of `tenant` in `range`, earlier written samples first. They stay open as long as they
+    /// are referenced.
     pub(crate) fn open_in_range(
         &self,
         tenant: &TenantId,
@@ -247,8 +248,8 @@ impl BlockStore {
         })
     }
 
-    /// Calls `visit` with a fresh value and each block of `tenant` in `range`, opened one after another. Starts again
-    /// with a fresh value if a block was replaced by others before it could be opened.
+    /// Calls `visit` with a fresh value and each block of `tenant` in `range`, opened one after another.
+    /// Starts again with a fresh value if a block was replaced by others before it could be opened.
     pub(crate) fn fold_in_range<T>(
         &self,
         tenant: &TenantId,

@@ -33,8 +33,8 @@ pub(crate) fn make_dir(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Takes the lock of a data directory, which keeps other Chronolith processes out of it until it is dropped. For tools
-/// that change a directory which no server has open.
+/// Takes the lock of a data directory, which keeps other Chronolith processes out of it until it is dropped.
+/// For tools that change a directory which no server has open.
 ///
 /// # Errors
 /// [`OpenError::Locked`] if another process keeps the lock for longer than a stop takes.

@@ -1,9 +1,9 @@
-//! Snapshots: a directory below the data directory that is a data directory itself, made of hard links to blocks and
-//! of blocks with the samples of the head.
+//! Snapshots: a directory below the data directory that is a data directory itself, made of hard links to
+//! blocks and of blocks with the samples of the head.
 //!
-//! Invariants: a snapshot is there completely or not at all (written under a temporary name, synced, renamed);
-//! writing one changes no query result. Every sample acknowledged before the call is in it, unless the head is left
-//! out, and the metadata of the tenants.
+//! Invariants: a snapshot is there completely or not at all (written under a temporary name, synced,
+//! renamed); writing one changes no query result. Every sample acknowledged before the call is in it, unless
+//! the head is left out, and the metadata of the tenants.
 //! Not here: removal of snapshots, which is left to the operator.
 
 use std::path::{Path, PathBuf};
@@ -155,8 +155,8 @@ fn utc_stamp(ms: i64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// Returns year, month and day of the day `days` after 1970-01-01. Years begin in March here, so that the leap day is
-/// their last; 400 of them have 146 097 days.
+/// Returns year, month and day of the day `days` after 1970-01-01. Years begin in March here, so that the
+/// leap day is their last; 400 of them have 146 097 days.
 fn date_of(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

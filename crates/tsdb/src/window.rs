@@ -7,11 +7,12 @@ use chronolith_model::TimeRange;
 
 /// Width of a head window, which is the time range of a fresh block.
 pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;
-/// Old windows are flushed together to blocks of this width: backfilled months do not become thousands of blocks.
+/// Old windows are flushed together to blocks of this width: backfilled months do not become thousands of
+/// blocks.
 pub(crate) const OLD_BLOCK_MS: i64 = 12 * WINDOW_MS;
 
-/// Returns the range of the block that a window is flushed to: its own range, or its day if that ended more than
-/// a day before `now_ms`.
+/// Returns the range of the block that a window is flushed to: its own range, or its day if that ended more
+/// than a day before `now_ms`.
 pub(crate) fn block_range(window: TimeRange, now_ms: i64) -> TimeRange {
     let day = day_of(window);
     if day.end <= now_ms.saturating_sub(OLD_BLOCK_MS) { day } else { window }

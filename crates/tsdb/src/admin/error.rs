@@ -26,18 +26,18 @@ pub enum AdminError {
     /// A block cannot be rewritten.
     #[error("{0}")]
     Compact(#[from] CompactError),
-    /// The disk refused.
+    /// A disk operation failed.
     #[error("{path}: {error}")]
     Io {
         /// File or directory.
         path: std::path::PathBuf,
-        /// As the operating system says.
+        /// Error of the operating system.
         error: std::io::Error,
     },
-    /// Rewriting a block needs more than is free.
+    /// Rewriting a block needs more disk space than is free.
     #[error("too little free space to rewrite block {0}")]
     NoSpace(chronolith_format::block::meta::Ulid),
-    /// The store is closing.
+    /// The database is closing.
     #[error("the store is closed")]
     Closed,
 }

@@ -1,8 +1,9 @@
-//! Loads the list of all blocks at the start: reads the catalogue and compares it with the names of the directories.
+//! Loads the list of all blocks at the start: reads the catalogue and compares it with the names of the
+//! directories.
 //!
-//! Invariants: a block that is missing in the catalogue is read and added, one without a directory is reported as
-//! lost; so are missing files and files of a wrong size, as far as a bounded time allows. Directories that a crash
-//! left incomplete or partly removed are removed. No block is opened.
+//! Invariants: a block that is missing in the catalogue is read and added, one without a directory is
+//! reported as lost; so are missing files and files of a wrong size, as far as a bounded time allows.
+//! Directories that a crash left incomplete or partly removed are removed. No block is opened.
 //! Not here: the file of the catalogue (`catalogue`), damage within blocks (`maintenance::scrub`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,8 +172,8 @@ fn load_tenant(
         }
     }
     let unfinished = drop_unfinished_sets(&mut added, &records);
-    // The removal of compacted blocks may be missing in the catalogue: a full disk refuses the record and needs the
-    // space.
+    // The removal of compacted blocks may be missing in the catalogue: a full disk refuses the record and
+    // needs the space.
     let parents: BTreeSet<Ulid> =
         added.iter().map(|one| &one.record).chain(&records).flat_map(parents_of).collect();
     let lost: Vec<Ulid> = known.into_keys().collect();
@@ -207,9 +208,9 @@ struct Compared {
     is_damaged: bool,
 }
 
-/// Compares the files of a block with its record. A record may be older than a deletion or a failed compaction
-/// before a kill; then `meta.json` and tombstones are read again. A damaged block stays in the list: queries of its
-/// time range fail rather than leave it out.
+/// Compares the files of a block with its record. A record may be older than a deletion or a failed
+/// compaction before a kill; then `meta.json` and tombstones are read again. A damaged block stays in the
+/// list: queries of its time range fail rather than leave it out.
 fn compare_files(env: &Env, dir: &Path, record: BlockRecord, findings: &mut Findings) -> Compared {
     let unchanged = |record| Compared { record, is_changed: false, is_damaged: false };
     if env.clock.mono_ns() > findings.compare_end_ns {
@@ -260,8 +261,8 @@ fn read_added(env: &Env, dir: &Path, ulid: Ulid, findings: &mut Findings) -> Opt
     }
 }
 
-/// Removes from `added` the blocks of split sets whose publication was interrupted: one of the set is missing, and
-/// all inputs of the compaction are there. Returns their names.
+/// Removes from `added` the blocks of split sets whose publication was interrupted: one of the set is
+/// missing, and all inputs of the compaction are there. Returns their names.
 fn drop_unfinished_sets(added: &mut Vec<Added>, records: &[BlockRecord]) -> Vec<Ulid> {
     if added.iter().all(|one| one.meta.compaction.split_blocks.is_empty()) {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! Blocks of one tenant: the list, and directories of removed blocks whose files are still there.
 //!
-//! Invariants: the list is sorted by precedence, which follows the order in which samples were written; directories
-//! are removed in the order in which their blocks left the list.
+//! Invariants: the list is sorted by precedence, which follows the order in which samples were written;
+//! directories are removed in the order in which their blocks left the list.
 //! Not here: the catalogue and open blocks (`blocks`), the choice of blocks to be replaced (`maintenance`).
 
 use std::collections::BTreeSet;
@@ -28,7 +28,8 @@ pub(crate) struct TenantBlocks {
     list: RwLock<List>,
     /// `dir` exists and its name is durable.
     has_durable_dir: AtomicBool,
-    /// Directories of blocks that left the list. The oldest is removed first: it may be hidden by a younger one only.
+    /// Directories of blocks that left the list. The oldest is removed first: it may be hidden by a younger
+    /// one only.
     pending_removals: Mutex<Vec<PathBuf>>,
 }
 
@@ -135,8 +136,8 @@ impl TenantBlocks {
         }
     }
 
-    /// Syncs the names of directories of `tenants` that are not durable yet, with one sync for all of them. Once per
-    /// process for each: an earlier process may have ended, or failed, before the sync.
+    /// Syncs the names of directories of `tenants` that are not durable yet, with one sync for all of them.
+    /// Once per process for each: an earlier process may have ended, or failed, before the sync.
     ///
     /// # Errors
     /// As the disk reports; the next call tries again.
@@ -213,8 +214,8 @@ impl TenantBlocks {
         block_dir(&self.dir, ulid)
     }
 
-    /// Replaces `old` by `new` in one change: no reader sees both or neither. Queries that have opened an old block
-    /// go on reading it.
+    /// Replaces `old` by `new` in one change: no reader sees both or neither. Queries that have opened an old
+    /// block go on reading it.
     pub(super) fn replace(&self, old: &[Arc<BlockEntry>], new: &[Arc<BlockEntry>]) {
         let mut list = self.list.write();
         old.iter().for_each(|entry| list.remove(entry));
