@@ -158,7 +158,7 @@ impl BlockStore {
     /// Removes the scheduled directories of a tenant in their order.
     ///
     /// # Errors
-    /// Of the first one that cannot be removed; it and the ones after it stay scheduled.
+    /// The error of the first directory that cannot be removed; it and the ones after it stay scheduled.
     pub(crate) fn remove_files(&self, blocks: &TenantBlocks) -> Result<(), BlockError> {
         if !blocks.has_removals() {
             return Ok(());

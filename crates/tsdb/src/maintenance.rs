@@ -62,7 +62,7 @@ pub struct JobStats {
     pub queued_bytes: u64,
     /// Time since the first queued job was due, in ms; 0 if none is due.
     pub overdue_ms: u64,
-    /// Returns true if the kind is paused.
+    /// No job of the kind starts.
     pub is_paused: bool,
 }
 

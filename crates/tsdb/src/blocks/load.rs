@@ -234,7 +234,7 @@ fn compare_files(env: &Env, dir: &Path, record: BlockRecord, findings: &mut Find
     }
 }
 
-/// The record of a block whose `meta.json` or tombstones have changed.
+/// Reads the record of a block whose `meta.json` or tombstones have changed.
 fn read_changed(env: &Env, dir: &Path, record: &BlockRecord) -> Result<BlockRecord, BlockError> {
     let (fresh, _) = read_record(env, dir, record.ulid)?;
     // Only these fields change while a block has its name; the others are checksummed in the catalogue.

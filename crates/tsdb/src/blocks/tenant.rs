@@ -235,7 +235,7 @@ impl TenantBlocks {
     /// Removes the directories in their order.
     ///
     /// # Errors
-    /// Of the first one that cannot be removed; it and the ones after it stay pending.
+    /// The error of the first directory that cannot be removed; it and the ones after it stay pending.
     pub(super) fn remove_dirs(&self, env: &Env) -> Result<(), BlockError> {
         let mut pending = self.pending_removals.lock();
         while let Some(dir) = pending.first() {

@@ -162,7 +162,7 @@ pub(super) fn run_step(cx: &JobContext<'_>, step: &Rewrite) -> Outcome {
     counters.failures.increment();
     if matches!(error, CompactError::Read(_)) {
         counters.refused.increment();
-        // Of a block that cannot be opened it is known which one it is.
+        // A block that cannot be opened is marked as damaged; damage that is found later is not.
         let damaged: Vec<Ulid> =
             step.inputs.iter().filter(|entry| entry.is_damaged()).map(|entry| entry.ulid()).collect();
         let all = || step.inputs.iter().map(|entry| entry.ulid()).collect();

@@ -42,7 +42,7 @@ pub(super) struct KindRules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) jobs_max: usize,
-    /// Of estimated cost.
+    /// Sum of estimated costs.
     pub(super) bytes_max: u64,
 }
 

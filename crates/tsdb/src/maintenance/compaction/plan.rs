@@ -41,11 +41,11 @@ const _: () = {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) ulid: Ulid,
-    /// As `chronolith_block::precedence` gives it.
+    /// See `chronolith_block::precedence`.
     pub(super) precedence: (Ulid, Ulid),
     pub(super) range: TimeRange,
     pub(super) size_bytes: u64,
-    /// The set of blocks split by series that it belongs to.
+    /// Set of blocks, split by series, that it belongs to.
     pub(super) split_set: Option<Ulid>,
     /// Enough of its series have deleted samples to rewrite it alone.
     pub(super) has_many_deletions: bool,
@@ -67,7 +67,7 @@ pub(super) struct PlanBounds {
 /// Blocks that are planned as one: the blocks of a set that was split by series overlap in time on purpose.
 struct Unit {
     ulids: Vec<Ulid>,
-    /// Of its oldest block.
+    /// Precedence of its oldest block.
     precedence: (Ulid, Ulid),
     range: TimeRange,
     size_bytes: u64,
