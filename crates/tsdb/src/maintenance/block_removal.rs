@@ -4,7 +4,7 @@
 //! order in which their blocks left the list.
 //! Not here: the decision which blocks leave the list (`retention`, `compaction`).
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 
 /// See the module.
 pub(super) struct BlockRemovalJobs;
@@ -18,11 +18,9 @@ impl JobRunner for BlockRemovalJobs {
 
     fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
         let store = cx.storage.blocks();
-        let run_one = |job: Job| {
+        run_each(batch, |job| {
             let blocks = job.key.tenant.as_ref().and_then(|tenant| store.tenant(tenant));
-            let removed = blocks.map_or(Ok(()), |blocks| store.remove_files(&blocks));
-            (job, removed.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::Done))
-        };
-        batch.into_iter().map(run_one).collect()
+            Outcome::of(blocks.map_or(Ok(()), |blocks| store.remove_files(&blocks)))
+        })
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: the size that makes a checkpoint due counts WAL segments only, not the checkpoint itself.
 //! Not here: the checkpoint that is written continuously (`head::checkpoint`).
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::storage::Storage;
 
 /// See the module.
@@ -16,16 +16,15 @@ impl JobRunner for CheckpointJobs {
     }
 
     fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
-        let run_one = |job: Job| {
+        run_each(batch, |_| {
             let checkpointer = cx.storage.head().checkpointer();
             let written = if is_wal_large(cx.storage) {
                 checkpointer.checkpoint()
             } else {
                 checkpointer.checkpoint_newest()
             };
-            (job, written.map_or_else(|error| Outcome::Failed(error.to_string()), |_| Outcome::Done))
-        };
-        batch.into_iter().map(run_one).collect()
+            Outcome::of(written.map(drop))
+        })
     }
 }
 

@@ -19,7 +19,7 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_model::time::TIME_MIN_MS;
 use chronolith_model::{TenantId, TimeRange};
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::blocks::tenant::TenantBlocks;
 use crate::storage::Storage;
 use crate::window::WINDOW_MS;
@@ -134,11 +134,9 @@ impl JobRunner for CompactionJobs {
     }
 
     fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
-        let run_one = |job: Job| {
-            let outcome = job.key.tenant.as_ref().map_or(Outcome::Done, |tenant| self.run_one(cx, tenant));
-            (job, outcome)
-        };
-        batch.into_iter().map(run_one).collect()
+        run_each(batch, |job| {
+            job.key.tenant.as_ref().map_or(Outcome::Done, |tenant| self.run_one(cx, tenant))
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use chronolith_model::TenantId;
 
 use super::compaction::rewrite::Rewrite;
 use super::compaction::{next_with_deletions, run_step};
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 
 /// See the module.
 pub(super) struct DeletionJobs;
@@ -35,10 +35,8 @@ impl JobRunner for DeletionJobs {
     }
 
     fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
-        let run_one = |job: Job| {
-            let outcome = job.key.tenant.as_ref().map_or(Outcome::Done, |tenant| Self::run_one(cx, tenant));
-            (job, outcome)
-        };
-        batch.into_iter().map(run_one).collect()
+        run_each(batch, |job| {
+            job.key.tenant.as_ref().map_or(Outcome::Done, |tenant| Self::run_one(cx, tenant))
+        })
     }
 }

@@ -13,7 +13,7 @@ use chronolith_model::TenantId;
 
 use super::flush::plan::block_ranges_of;
 use super::flush::writer::{FlushError, FlushWriter};
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 
 /// The idle series of a tenant are flushed if they are at least one in this many of its series.
 const IDLE_PART_MIN: usize = 20;
@@ -28,7 +28,7 @@ pub(super) struct IdleFlushJobs {
 }
 
 impl IdleFlushJobs {
-    fn flush(&self, cx: &JobContext<'_>, idle: &IdleSeries) -> Result<(), FlushError> {
+    fn flush(cx: &JobContext<'_>, idle: &IdleSeries) -> Result<(), FlushError> {
         let windows = cx.storage.head().windows();
         let writer = FlushWriter::new(cx.storage, &cx.counters.flush);
         let small_bytes = cx.storage.options().flush.small_window_bytes;
@@ -62,17 +62,16 @@ impl JobRunner for IdleFlushJobs {
     }
 
     fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
-        let run_one = |job: Job| {
+        run_each(batch, |job| {
             let idle = job.key.tenant.as_ref().and_then(|tenant| self.idle.remove(tenant));
-            let Some(idle) = idle else { return (job, Outcome::Done) };
-            match self.flush(cx, &idle) {
+            let Some(idle) = idle else { return Outcome::Done };
+            match Self::flush(cx, &idle) {
                 Ok(()) => {
                     cx.add(Job::global(JobKind::Checkpoint, cx.now_ms));
-                    (job, Outcome::Done)
+                    Outcome::Done
                 }
-                Err(error) => (job, Outcome::Abandoned(error.to_string())),
+                Err(error) => Outcome::Abandoned(error.to_string()),
             }
-        };
-        batch.into_iter().map(run_one).collect()
+        })
     }
 }

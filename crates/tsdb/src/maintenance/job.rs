@@ -4,6 +4,7 @@
 //! Not here: the order of jobs (`scheduler`), the work of a kind (the file named after it).
 
 use std::cell::RefCell;
+use std::fmt::Display;
 
 use chronolith_model::{TenantId, TimeRange};
 
@@ -127,6 +128,22 @@ pub(super) enum Outcome {
     Failed(String),
     /// The attempt failed with this error; the job is not retried.
     Abandoned(String),
+}
+
+impl Outcome {
+    /// The outcome of work that is retried if it fails.
+    pub(super) fn of(result: Result<(), impl Display>) -> Outcome {
+        result.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::Done)
+    }
+}
+
+/// Runs jobs one after the other.
+pub(super) fn run_each(batch: Vec<Job>, mut run: impl FnMut(&Job) -> Outcome) -> Vec<(Job, Outcome)> {
+    let run_one = |job: Job| {
+        let outcome = run(&job);
+        (job, outcome)
+    };
+    batch.into_iter().map(run_one).collect()
 }
 
 /// Jobs that a search found.

@@ -4,7 +4,7 @@
 //! this job.
 //! Not here: the file (`crate::metadata`).
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 
 /// See the module.
 pub(super) struct MetadataJobs;
@@ -15,10 +15,6 @@ impl JobRunner for MetadataJobs {
     }
 
     fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
-        let run_one = |job: Job| {
-            let written = cx.storage.metadata().write_order();
-            (job, written.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::Done))
-        };
-        batch.into_iter().map(run_one).collect()
+        run_each(batch, |_| Outcome::of(cx.storage.metadata().write_order()))
     }
 }

@@ -16,7 +16,7 @@ use chronolith_block::BlockEntry;
 use chronolith_model::TenantId;
 
 use super::counters::RetentionCounters;
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::storage::Storage;
 pub(crate) use clock_file::GuardedClock;
 
@@ -112,12 +112,11 @@ impl JobRunner for RetentionJobs {
     }
 
     fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
-        let run_one = |job: Job| {
+        run_each(batch, |job| {
             if let Some(tenant) = &job.key.tenant {
                 self.remove(cx, tenant);
             }
-            (job, Outcome::Done)
-        };
-        batch.into_iter().map(run_one).collect()
+            Outcome::Done
+        })
     }
 }

@@ -17,7 +17,7 @@ use chronolith_block::{BlockEntry, BlockError, BlockVerification};
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::blocks::BlockStore;
 use crate::blocks::tenant::TenantBlocks;
 
@@ -255,11 +255,10 @@ impl JobRunner for ScrubJobs {
     }
 
     fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
-        let run_one = |job| {
+        run_each(batch, |_| {
             self.0.step(cx.storage.env(), cx.storage.blocks());
-            (job, Outcome::Done)
-        };
-        batch.into_iter().map(run_one).collect()
+            Outcome::Done
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariants: a tenant with data stays; one that is forgotten comes back with its next write.
 //! Not here: data that expires (`retention`).
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome};
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 
 /// See the module.
 pub(super) struct TenantCleanupJobs;
@@ -15,7 +15,7 @@ impl JobRunner for TenantCleanupJobs {
 
     fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
         let (head, blocks) = (cx.storage.head(), cx.storage.blocks());
-        let run_one = |job: Job| {
+        run_each(batch, |_| {
             head.windows().forget_unused_tenants();
             blocks.forget_unused_tenants();
             let reclaimed = head.reclaim_ids();
@@ -23,8 +23,7 @@ impl JobRunner for TenantCleanupJobs {
             cx.storage.changes().forget(is_gone);
             // The next search tries again.
             let failed = |error| Outcome::Abandoned(format!("ids of removed series: {error}"));
-            (job, reclaimed.map_or_else(failed, |()| Outcome::Done))
-        };
-        batch.into_iter().map(run_one).collect()
+            reclaimed.map_or_else(failed, |()| Outcome::Done)
+        })
     }
 }
