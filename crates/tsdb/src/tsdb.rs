@@ -45,6 +45,9 @@ const SYNC_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Time between two measurements of the head's memory, for its limit.
 const MEASURE_INTERVAL_NS: u64 = 900_000_000;
 
+/// Kinds of jobs that replace blocks by others.
+const REWRITING_KINDS: [JobKind; 2] = [JobKind::Compaction, JobKind::Deletion];
+
 /// The time series database of all tenants.
 pub struct Tsdb {
     storage: Arc<Storage>,
@@ -316,29 +319,31 @@ impl Tsdb {
         self.maintenance.flush_closed(now_ms)
     }
 
-    /// Starts no maintenance job of `kind` until [`Tsdb::resume_maintenance`].
-    pub fn pause_maintenance(&self, kind: JobKind) {
-        self.maintenance.pause(kind);
-        tracing::info!("{} is paused", kind.name());
+    /// Starts no maintenance jobs of `kinds` ([`JobKind::ALL`] for all) until [`Tsdb::resume_maintenance`]. A
+    /// running compaction ends at its next series, jobs of other kinds are completed.
+    pub fn pause_maintenance(&self, kinds: &[JobKind]) {
+        for kind in kinds {
+            self.maintenance.pause(*kind);
+            tracing::info!("{} is paused", kind.name());
+        }
     }
 
-    /// Starts maintenance jobs of `kind` again.
-    pub fn resume_maintenance(&self, kind: JobKind) {
-        self.maintenance.resume(kind);
-        tracing::info!("{} is resumed", kind.name());
+    /// Starts maintenance jobs of `kinds` again.
+    pub fn resume_maintenance(&self, kinds: &[JobKind]) {
+        for kind in kinds {
+            self.maintenance.resume(*kind);
+            tracing::info!("{} is resumed", kind.name());
+        }
     }
 
-    /// Ends a running compaction at its next series, and starts neither compactions nor the rewriting of
-    /// blocks with deletions until [`Tsdb::resume_compaction`].
+    /// Pauses compactions, and the rewriting of blocks with deletions, until [`Tsdb::resume_compaction`].
     pub fn pause_compaction(&self) {
-        self.pause_maintenance(JobKind::Compaction);
-        self.pause_maintenance(JobKind::Deletion);
+        self.pause_maintenance(&REWRITING_KINDS);
     }
 
     /// Starts compactions again.
     pub fn resume_compaction(&self) {
-        self.resume_maintenance(JobKind::Compaction);
-        self.resume_maintenance(JobKind::Deletion);
+        self.resume_maintenance(&REWRITING_KINDS);
     }
 
     /// Deletes the samples in `range` of the series of `tenant` that match any of `selectors`: once it has
