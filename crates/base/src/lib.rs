@@ -1,15 +1,17 @@
-//! Seams to the world (clock, disk, randomness, threads, memory budget) and byte tools.
+//! Seams to the world (clock, disk, randomness, threads, memory budget), byte tools, append file, k-way merge.
 //!
 //! Holds: nothing else in the workspace asks the operating system for time, files, randomness or
 //! threads; a test that passes fakes for these replays from its seed.
 //! Not here: anything that knows what a sample is.
 
+pub mod append_file;
 pub mod budget;
 pub mod bytes;
 pub mod clock;
 pub mod crc;
 pub mod disk;
 pub mod hash;
+pub mod kway_merge;
 pub mod machine;
 pub mod rng;
 pub mod sync;
@@ -17,10 +19,12 @@ pub mod thread;
 
 use std::sync::Arc;
 
+pub use append_file::AppendFile;
 pub use budget::{BudgetExceeded, MemoryBudget, Reservation};
 pub use bytes::{ByteReader, DecodeError};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Disk, DiskFile, Mapped, MemDisk, RealDisk};
+pub use kway_merge::KWayMerge;
 pub use rng::Rng;
 
 /// The world as a component sees it: passed down from `main` (real) or from a test (fake).

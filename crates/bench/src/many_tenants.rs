@@ -88,8 +88,8 @@ fn measure(options: &Options, dir: &std::path::Path) -> Result<()> {
     let observed = ObservedDisk::new(RealDisk::new(), disk.clone());
     let env = Env { clock: clock.clone(), disk: Arc::new(observed), rng: Arc::new(Rng::from_seed(1)) };
     // Appends are not what is measured.
-    let store = TsdbOptions { sync: SyncMode::Os, ..TsdbOptions::new(dir.to_owned()) };
-    let store = TsdbOptions { small_window_bytes: options.small_window, ..store };
+    let mut store = TsdbOptions { sync: SyncMode::Os, ..TsdbOptions::new(dir.to_owned()) };
+    store.flush.small_window_bytes = options.small_window;
     let tsdb = Tsdb::open(env, store, Arc::default()).map_err(|error| anyhow!("{error}"))?;
     let tenant_count = if options.quick { options.tenants.min(200) } else { options.tenants };
     let run = Run { options, tenant_count, clock, disk, tsdb };
@@ -112,12 +112,12 @@ impl Run<'_> {
         let mut day = Day::default();
         for _ in 0..DAY_HOURS {
             self.append_hour()?;
-            let (blocks, disk) = (self.tsdb.stats().flush_count, self.disk.counts());
+            let (blocks, disk) = (self.tsdb.stats().maintenance.flush_count, self.disk.counts());
             let (cpu, start) = (proc::cpu_seconds(std::process::id())?.total(), Instant::now());
-            // Flushes are looked for every ten seconds, and a tick is one step of compaction.
-            self.tsdb.tick();
+            // Flushes are searched every ten seconds; each run has a budget of compactions.
+            self.tsdb.run_maintenance();
             let cpu_seconds = proc::cpu_seconds(std::process::id())?.total() - cpu;
-            let block_count = self.tsdb.stats().flush_count - blocks;
+            let block_count = self.tsdb.stats().maintenance.flush_count - blocks;
             if block_count > 0 {
                 day.flush_cpu_seconds += cpu_seconds;
                 day.flush_seconds += start.elapsed().as_secs_f64();

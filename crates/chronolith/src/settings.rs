@@ -134,34 +134,34 @@ static SETTINGS: &[Setting] = &[
         limits::retention(&mut s.server.tsdb.limits.default, v)
     }),
     at_start("retention-size", "0", "Bytes of blocks to keep, oldest go first; 0 keeps all", |s, v| {
-        set(&mut s.server.tsdb.retention_bytes, size(v))
+        set(&mut s.server.tsdb.retention.bytes_max, size(v))
     }),
     at_start(
         "retention-clock-guard",
         "24h",
         "How long removal by age waits after the clock has jumped ahead by more than 1h; 0 = not at all",
-        |s, v| set(&mut s.server.tsdb.retention_clock_guard_ms, duration(v)),
+        |s, v| set(&mut s.server.tsdb.retention.clock_guard_ms, duration(v)),
     ),
     at_start("flush-delay", "1h", "How long after its end a two-hour window becomes a block", |s, v| {
-        set(&mut s.server.tsdb.flush_delay_ms, duration(v))
+        set(&mut s.server.tsdb.flush.delay_ms, duration(v))
     }),
     at_start(
         "flush-small-window",
         "1MiB",
         "A smaller window waits for others of its day, at most 24 times flush-delay; 0 = none waits",
-        |s, v| set(&mut s.server.tsdb.small_window_bytes, size(v)),
+        |s, v| set(&mut s.server.tsdb.flush.small_window_bytes, size(v)),
     ),
     at_start(
         "idle-after",
         "15m",
         "How long a series may take no samples until it leaves memory for a block; 0 = until its window ends",
-        |s, v| set(&mut s.server.tsdb.idle_after_ms, duration(v)),
+        |s, v| set(&mut s.server.tsdb.idle.after_ms, duration(v)),
     ),
     at_start(
         "wal-checkpoint-size",
         "4GiB",
         "Size of the write-ahead log that forces a checkpoint",
-        |s, v| set(&mut s.server.tsdb.wal_checkpoint_bytes, size_at_least(v, 1 << 20)),
+        |s, v| set(&mut s.server.tsdb.wal.checkpoint_bytes, size_at_least(v, 1 << 20)),
     ),
     live(
         "out-of-order-window",
@@ -185,13 +185,13 @@ static SETTINGS: &[Setting] = &[
         "compaction-size",
         "2GiB",
         "Bytes of a block that compaction writes, larger ones are split by series; 0 switches compaction off",
-        |s, v| set(&mut s.server.tsdb.compaction_bytes_max, size(v)),
+        |s, v| set(&mut s.server.tsdb.compaction.block_bytes_max, size(v)),
     ),
     at_start(
         "compaction-rate",
         "64MiB",
         "Bytes a second that compaction reads and writes at most; 0 = no limit",
-        |s, v| set(&mut s.server.tsdb.compaction_bytes_per_second, size(v)),
+        |s, v| set(&mut s.server.tsdb.compaction.bytes_per_second, size(v)),
     ),
     at_start(
         "open-block-maps",

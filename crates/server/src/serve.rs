@@ -118,9 +118,9 @@ impl Server {
         };
         // Not joined: a replay cannot be interrupted, and a stop must not wait for it.
         thread::spawn("replay", open).map_err(RunError::Threads)?;
-        self.spawn_rounds("maintenance", |_| TICK_PAUSE, |store| store.tick())?;
+        self.spawn_rounds("maintenance", |_| TICK_PAUSE, |store| store.run_maintenance())?;
         // A thread of its own: a block that takes a minute to write must not hold up the interval's sync.
-        self.spawn_rounds("wal-pulse", |store| store.pulse_pause(), |store| store.pulse())?;
+        self.spawn_rounds("wal-pulse", |store| store.sync_pause(), |store| store.sync_log())?;
         // Writing zeros waits for the disk, and must hold up neither syncs nor blocks.
         self.spawn_rounds("wal-prepare", |_| Tsdb::PREPARE_PAUSE, |store| store.prepare_log())?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
@@ -239,7 +239,7 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
 
 fn report(store: &Tsdb) {
     let stats = store.stats();
-    let (series, blocks, replay_ms) = (stats.head_series, stats.blocks, stats.replay_ms);
+    let (series, blocks, replay_ms) = (stats.head.series, stats.blocks, stats.replay.ms);
     tracing::info!(series, blocks, replay_ms, "ready");
 }
 

@@ -36,7 +36,7 @@ impl Machine {
     fn open(&self) -> Arc<Tsdb> {
         let mut options = TsdbOptions::new(PathBuf::from("/chronolith"));
         // A window as small as this one would wait for others of its day (ADR 0056).
-        options.small_window_bytes = 0;
+        options.flush.small_window_bytes = 0;
         Tsdb::open(self.env.clone(), options, Arc::new(ReplayProgress::default())).expect("opens")
     }
 
@@ -95,17 +95,17 @@ fn a_sample_survives_every_promise() {
     check(&machine, &tsdb, "sum_over_time(life_total[2h])", end_ms, 44_850.0);
     tsdb.close().expect("a checkpoint");
     let tsdb = machine.power_cut(tsdb);
-    assert!(tsdb.stats().head_chunks >= 3, "the checkpoint has the chunks");
+    assert!(tsdb.stats().head.chunks >= 3, "the checkpoint has the chunks");
     check(&machine, &tsdb, "sum_over_time(life_total[2h])", end_ms, 44_850.0);
 
     // BLOCK: the window is over; it becomes a block and leaves the head and the log.
     machine.clock.set_now_ms(START_MS + 4 * HOUR_MS);
-    tsdb.tick();
+    tsdb.run_maintenance();
     let stats = tsdb.stats();
-    assert_eq!((stats.blocks, stats.head_series, stats.maintenance_error_count), (1, 0, 0));
+    assert_eq!((stats.blocks, stats.head.series, stats.maintenance.error_count), (1, 0, 0));
     check(&machine, &tsdb, "sum_over_time(life_total[2h])", end_ms, 44_850.0);
     let tsdb = machine.power_cut(tsdb);
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().head_series), (1, 0));
+    assert_eq!((tsdb.stats().blocks, tsdb.stats().head.series), (1, 0));
     check(&machine, &tsdb, "sum_over_time(life_total[2h])", end_ms, 44_850.0);
     check(&machine, &tsdb, "increase(life_total[1h])", START_MS + HOUR_MS, 240.0);
 

@@ -124,7 +124,7 @@ fn tend(round: &Round<'_>, rng: &Rng) -> u64 {
         match rng.below(12) {
             0..6 => {
                 round.clock.advance(Duration::from_millis(rng.below(600_000)));
-                round.tsdb.tick();
+                round.tsdb.run_maintenance();
             }
             6..9 => round.tsdb.roll_checkpoint(),
             9 => drop(round.tsdb.flush_closed(round.clock.now_ms())),
@@ -137,7 +137,7 @@ fn tend(round: &Round<'_>, rng: &Rng) -> u64 {
                 drop(round.tsdb.snapshot(&tenants, SnapshotHead::Include));
             }
             _ => {
-                round.tsdb.pulse();
+                round.tsdb.sync_log();
                 round.tsdb.prepare_log();
             }
         }

@@ -61,14 +61,14 @@ impl Setup {
         let tenants: Vec<TenantSetup> = (0..2 + rng.below(4)).map(|idx| tenant(&rng, idx, threads)).collect();
         let mut options = TsdbOptions::new(PathBuf::from("/data"));
         options.free_bytes_min = 0;
-        options.wal_segment_bytes = pick(&rng, &[16 << 10, 64 << 10, 256 << 10, 1 << 20]);
-        options.wal_checkpoint_bytes = pick(&rng, &[64 << 10, 1 << 20, 4 << 30]);
-        options.flush_delay_ms = pick(&rng, &[0, MINUTE_MS, HOUR_MS]);
-        options.retention_clock_guard_ms = pick(&rng, &[0, HOUR_MS, DAY_MS]);
-        options.small_window_bytes = pick(&rng, &[0, 4 << 10, 1 << 20]);
-        options.waiting_bytes_max = pick(&rng, &[0, 10_000, 1 << 30]);
-        options.compaction_bytes_max = pick(&rng, &[0, 1 << 20, 2 << 30, 2 << 30]);
-        options.compaction_bytes_per_second = pick(&rng, &[0, 64 << 20]);
+        options.wal.segment_bytes = pick(&rng, &[16 << 10, 64 << 10, 256 << 10, 1 << 20]);
+        options.wal.checkpoint_bytes = pick(&rng, &[64 << 10, 1 << 20, 4 << 30]);
+        options.flush.delay_ms = pick(&rng, &[0, MINUTE_MS, HOUR_MS]);
+        options.retention.clock_guard_ms = pick(&rng, &[0, HOUR_MS, DAY_MS]);
+        options.flush.small_window_bytes = pick(&rng, &[0, 4 << 10, 1 << 20]);
+        options.flush.waiting_bytes_max = pick(&rng, &[0, 10_000, 1 << 30]);
+        options.compaction.block_bytes_max = pick(&rng, &[0, 1 << 20, 2 << 30, 2 << 30]);
+        options.compaction.bytes_per_second = pick(&rng, &[0, 64 << 20]);
         // The other modes promise to survive a kill, not a power cut; `op` draws what they promise.
         options.sync = match rng.below(12) {
             0 => SyncMode::Os,

@@ -262,10 +262,10 @@ impl World {
     fn pass(&self, tsdb: &Tsdb, ms: u64, rounds: u64) {
         for _ in 0..rounds {
             self.clock.advance(Duration::from_millis(ms / rounds));
-            tsdb.tick();
+            tsdb.run_maintenance();
             tsdb.roll_checkpoint();
             tsdb.prepare_log();
-            tsdb.pulse();
+            tsdb.sync_log();
         }
     }
 
@@ -334,7 +334,7 @@ impl World {
     fn check_all(&mut self) -> Result<(), String> {
         let tsdb = self.tsdb();
         self.compare_all(&tsdb)?;
-        let errors = tsdb.stats().maintenance_error_count;
+        let errors = tsdb.stats().maintenance.error_count;
         if errors > 0 && !self.may_fail() {
             return Err(format!("{errors} rounds of background work failed on a disk that works"));
         }
@@ -365,7 +365,7 @@ impl World {
         }
         for _ in 0..3 {
             self.clock.advance(Duration::from_secs(1));
-            tsdb.pulse();
+            tsdb.sync_log();
         }
         let is_refused = self.disk.refused_count() > self.refused_before;
         if tsdb.stats().disk_full && !is_refused {
@@ -419,8 +419,8 @@ impl World {
     fn end(&mut self, ending: Ending, seed: u64) {
         if let Some(tsdb) = &self.tsdb {
             let stats = tsdb.stats();
-            self.tally.flushes += stats.flush_count;
-            self.tally.slices += stats.slice_count;
+            self.tally.flushes += stats.maintenance.flush_count;
+            self.tally.slices += stats.checkpoint.slice_count;
             self.tally.merges += stats.metric("compaction_runs_total").unwrap_or(0.0) as u64;
         }
         match ending {

@@ -1,45 +1,58 @@
-//! The blocks of all tenants: known from the catalogue, opened on demand.
+//! Block store: the blocks of all tenants, listed in the catalogue and opened on demand.
 //!
-//! Holds: nothing is open that nobody reads, beyond the idle part of the pool's budget. A block is verified
-//! when it is opened: by the first query or compaction that needs it, else by the scrub after the start.
-//! Not here: reading the catalogue at the start (`load`), the list of a tenant (`tenant`), the budget
-//! (`block::pool`), reading all of each block (`scrub`).
+//! Invariants: every change of a tenant's list is recorded in the catalogue; no block is open without a
+//! reader beyond the idle part of the pool's budget. A block is verified when it is opened: by the first
+//! query or compaction that needs it, or by the scrub after the start.
+//! Not here: reading the catalogue at the start (`load`), the list of a tenant (`tenant`), the budget of open
+//! blocks (`block::pool`).
 
-use std::collections::BTreeMap;
+pub(crate) mod catalogue;
+pub(crate) mod load;
+pub(crate) mod tenant;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
-use chronolith_block::{Block, BlockEntry, BlockError, BlockPool, PoolLimits, open_error};
+use chronolith_block::{Block, BlockEntry, BlockError, BlockPool, PoolLimits, PoolStats, open_error};
 use chronolith_format::block::catalogue::BlockRecord;
+use chronolith_format::block::meta::Ulid;
 use chronolith_model::{QueryError, TenantId, TimeRange};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
-use crate::catalogue::Catalogue;
-use crate::metric::Metric;
-use crate::scrub::Scrub;
-use crate::tenant::{BlockTotals, TenantBlocks};
+use crate::metric::{Metric, MetricValue};
+use catalogue::Catalogue;
+use load::LoadedBlocks;
+use tenant::{BlockTotals, TenantBlocks};
 
-/// Tenants with their blocks.
-pub(crate) type Tenants = RwLock<BTreeMap<TenantId, Arc<TenantBlocks>>>;
-
-/// A query that meets removed blocks looks at the list again, this often.
+/// Attempts of a query to open a list of blocks while some of them are replaced.
 const LIST_TRIES_MAX: usize = 64;
 
-/// The blocks of all tenants.
+/// Tenants with their blocks.
+type Tenants = BTreeMap<TenantId, Arc<TenantBlocks>>;
+
+/// See the module.
 pub(crate) struct BlockStore {
-    pub(crate) env: Env,
-    pub(crate) pool: BlockPool,
-    pub(crate) catalogue: Catalogue,
-    pub(crate) tenants: Arc<Tenants>,
-    /// Directories at the start whose `meta.json` cannot be read, and records without a directory.
-    pub(crate) lost_at_start: u64,
-    catalogue_failures: AtomicU64,
-    pub(crate) scrub: Scrub,
+    env: Env,
+    data_dir: PathBuf,
+    pool: BlockPool,
+    catalogue: Catalogue,
+    catalogue_failures: MetricValue,
+    tenants: RwLock<Tenants>,
+    /// Tenants whose lists changed since compaction planned them.
+    changed: Mutex<BTreeSet<TenantId>>,
+    /// Tenants with directories to be removed.
+    removals: Mutex<BTreeSet<TenantId>>,
+    /// Blocks that compaction cannot read, until the next start, which may be of a version that can.
+    compaction_refused: Mutex<BTreeSet<Ulid>>,
+    /// Blocks that the start found missing or damaged.
+    lost_at_start: u64,
 }
 
 /// An entry as the catalogue writes it.
-pub(crate) struct EntryRecord(Arc<BlockEntry>);
+struct EntryRecord(Arc<BlockEntry>);
 
 impl AsRef<BlockRecord> for EntryRecord {
     fn as_ref(&self) -> &BlockRecord {
@@ -48,54 +61,182 @@ impl AsRef<BlockRecord> for EntryRecord {
 }
 
 impl BlockStore {
-    pub(crate) fn new(
-        env: &Env,
-        limits: PoolLimits,
-        catalogue: Catalogue,
-        tenants: Arc<Tenants>,
-        lost_at_start: u64,
-    ) -> BlockStore {
+    /// A store of the blocks that a start has found.
+    pub(crate) fn new(env: &Env, data_dir: &Path, limits: PoolLimits, loaded: LoadedBlocks) -> BlockStore {
+        let LoadedBlocks { tenants, catalogue, lost_count } = loaded;
+        let with_removals = tenants.iter().filter(|(_, blocks)| blocks.has_removals());
         BlockStore {
             env: env.clone(),
+            data_dir: data_dir.to_owned(),
             pool: BlockPool::new(env, limits),
             catalogue,
-            tenants,
-            lost_at_start,
-            catalogue_failures: AtomicU64::new(0),
-            scrub: Scrub::default(),
+            catalogue_failures: MetricValue::default(),
+            changed: Mutex::default(),
+            removals: Mutex::new(with_removals.map(|(tenant, _)| tenant.clone()).collect()),
+            compaction_refused: Mutex::default(),
+            tenants: RwLock::new(tenants),
+            lost_at_start: lost_count,
         }
     }
 
-    /// Makes what was noted in the catalogue durable. A failure is logged and counted, and the file written
-    /// anew at the next call.
+    /// Returns the blocks of `tenant`; `None` if it has none.
+    pub(crate) fn tenant(&self, tenant: &TenantId) -> Option<Arc<TenantBlocks>> {
+        self.tenants.read().get(tenant).cloned()
+    }
+
+    /// Returns the blocks of `tenant`, with an empty list if it has none.
+    pub(crate) fn tenant_or_new(&self, tenant: &TenantId) -> Arc<TenantBlocks> {
+        let fresh = || Arc::new(TenantBlocks::new(&self.data_dir, tenant, Vec::new()));
+        self.tenants.write().entry(tenant.clone()).or_insert_with(fresh).clone()
+    }
+
+    /// Returns true if `tenant` is in the map, be it without a block.
+    pub(crate) fn has_tenant(&self, tenant: &TenantId) -> bool {
+        self.tenants.read().contains_key(tenant)
+    }
+
+    /// Returns all tenants with their blocks, in order of their names.
+    pub(crate) fn all(&self) -> Vec<(TenantId, Arc<TenantBlocks>)> {
+        self.tenants.read().iter().map(|(tenant, blocks)| (tenant.clone(), blocks.clone())).collect()
+    }
+
+    /// Returns the first tenant after `tenant` with its blocks.
+    pub(crate) fn next_after(&self, tenant: Option<&TenantId>) -> Option<(TenantId, Arc<TenantBlocks>)> {
+        let tenants = self.tenants.read();
+        let after = tenant.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = tenants.range::<TenantId, _>((after, Bound::Unbounded));
+        rest.next().map(|(tenant, blocks)| (tenant.clone(), blocks.clone()))
+    }
+
+    /// Forgets tenants without blocks that nobody uses.
+    pub(crate) fn forget_unused_tenants(&self) {
+        let is_unused = |blocks: &Arc<TenantBlocks>| Arc::strong_count(blocks) == 1 && blocks.is_empty();
+        let tenants = self.tenants.read();
+        let unused = tenants.iter().filter(|(_, blocks)| is_unused(blocks));
+        let unused: Vec<TenantId> = unused.map(|(tenant, _)| tenant.clone()).collect();
+        drop(tenants);
+        for tenant in unused {
+            // A thread that is about to add a block has a reference.
+            let mut tenants = self.tenants.write();
+            if tenants.get(&tenant).is_some_and(is_unused) {
+                tenants.remove(&tenant);
+            }
+        }
+    }
+
+    pub(crate) fn add(&self, blocks: &TenantBlocks, entry: Arc<BlockEntry>) {
+        self.replace(blocks, &[], vec![entry]);
+    }
+
+    /// Replaces `old` by `new` in one change: no reader sees both or neither. Durable after
+    /// [`BlockStore::commit`].
+    pub(crate) fn replace(&self, blocks: &TenantBlocks, old: &[Arc<BlockEntry>], new: Vec<Arc<BlockEntry>>) {
+        blocks.replace(old, &new);
+        // A block whose tombstones changed is both old and new: its record replaces the earlier one.
+        let is_gone = |entry: &&Arc<BlockEntry>| new.iter().all(|other| other.ulid() != entry.ulid());
+        let gone: Vec<Ulid> = old.iter().filter(is_gone).map(|entry| entry.ulid()).collect();
+        let added = new.iter().map(|entry| entry.record());
+        self.catalogue.note(blocks.tenant(), gone.iter().copied(), added);
+        old.iter().for_each(|entry| self.pool.close(entry));
+        self.changed.lock().insert(blocks.tenant().clone());
+        let mut refused = self.compaction_refused.lock();
+        for ulid in &gone {
+            refused.remove(ulid);
+        }
+        drop(refused);
+        if self.catalogue.is_overdue() {
+            self.commit();
+        }
+    }
+
+    /// Schedules directories of blocks that are not in the list for [`BlockStore::remove_files`].
+    pub(crate) fn schedule_removal(&self, blocks: &TenantBlocks, dirs: impl IntoIterator<Item = PathBuf>) {
+        blocks.push_removals(dirs);
+        self.removals.lock().insert(blocks.tenant().clone());
+    }
+
+    /// Removes the scheduled directories of a tenant in their order.
+    ///
+    /// # Errors
+    /// The error of the first directory that cannot be removed; it and the ones after it stay scheduled.
+    pub(crate) fn remove_files(&self, blocks: &TenantBlocks) -> Result<(), BlockError> {
+        if !blocks.has_removals() {
+            return Ok(());
+        }
+        // Else a start would miss the removed blocks. On a full disk the catalogue cannot be written, and the
+        // space is needed: then a start reports blocks as lost that were removed, at worst.
+        self.commit();
+        blocks.remove_dirs(&self.env)?;
+        self.removals.lock().remove(blocks.tenant());
+        Ok(())
+    }
+
+    /// Returns the tenants with directories to be removed.
+    pub(crate) fn tenants_with_removals(&self) -> Vec<TenantId> {
+        self.removals.lock().iter().cloned().collect()
+    }
+
+    /// Takes the set of tenants whose lists changed since the last call.
+    pub(crate) fn take_changed(&self) -> BTreeSet<TenantId> {
+        std::mem::take(&mut *self.changed.lock())
+    }
+
+    /// Marks the tenants for which `is_changed` holds for compaction to plan them again.
+    pub(crate) fn mark_changed_if(&self, is_changed: impl Fn(&TenantId) -> bool) {
+        let changed: Vec<_> =
+            self.tenants.read().keys().filter(|tenant| is_changed(tenant)).cloned().collect();
+        self.changed.lock().extend(changed);
+    }
+
+    /// Excludes blocks from compaction until the next start.
+    pub(crate) fn refuse_compaction(&self, ulids: Vec<Ulid>) {
+        self.compaction_refused.lock().extend(ulids);
+    }
+
+    /// Returns the blocks that are excluded from compaction.
+    pub(crate) fn compaction_refused(&self) -> BTreeSet<Ulid> {
+        self.compaction_refused.lock().clone()
+    }
+
+    /// Makes changes of the lists durable in the catalogue. A failure is logged and counted, and the next
+    /// call rewrites the file.
     pub(crate) fn commit(&self) {
         let all = || {
-            let tenants: Vec<_> = self.tenants.read().iter().map(|(t, b)| (t.clone(), b.list())).collect();
-            let records = |list: &Vec<Arc<BlockEntry>>| list.iter().cloned().map(EntryRecord).collect();
-            tenants.into_iter().map(|(tenant, list)| (tenant, records(&list))).collect()
+            let records =
+                |list: &Vec<Arc<BlockEntry>>| list.iter().cloned().map(EntryRecord).collect::<Vec<_>>();
+            self.all().into_iter().map(|(tenant, blocks)| (tenant, records(&blocks.list()))).collect()
         };
         if let Err(error) = self.catalogue.commit::<EntryRecord>(all) {
-            self.catalogue_failures.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(%error, "writing the block catalogue failed, it is written anew later");
+            self.catalogue_failures.increment();
+            tracing::error!(%error, "writing the block catalogue failed, the next write replaces the file");
         }
     }
 
-    /// Opens `entry`.
+    /// Opens a block through the pool.
     pub(crate) fn open(
         &self,
         blocks: &TenantBlocks,
         entry: &Arc<BlockEntry>,
     ) -> Result<Arc<Block>, BlockError> {
-        self.pool.open(&blocks.dir, entry)
+        self.pool.open(blocks.dir(), entry)
+    }
+
+    /// Opens a block outside of the pool's budget, to verify it.
+    pub(crate) fn open_unpooled(
+        &self,
+        blocks: &TenantBlocks,
+        entry: &Arc<BlockEntry>,
+    ) -> Result<Arc<Block>, BlockError> {
+        self.pool.open_unpooled(blocks.dir(), entry)
     }
 
     /// Returns true if `tenant` has blocks in `range`; opens none.
     pub(crate) fn any_in_range(&self, tenant: &TenantId, range: TimeRange) -> bool {
-        let blocks = self.tenants.read().get(tenant).cloned();
-        blocks.is_some_and(|blocks| !blocks.in_range(range).is_empty())
+        self.tenant(tenant).is_some_and(|blocks| !blocks.in_range(range).is_empty())
     }
 
-    /// The open blocks of `tenant` in `range`, earlier written samples first; they stay open while they are held.
+    /// Opens the blocks of `tenant` in `range`, earlier written samples first. They stay open as long as they
+    /// are referenced.
     pub(crate) fn open_in_range(
         &self,
         tenant: &TenantId,
@@ -108,8 +249,7 @@ impl BlockStore {
     }
 
     /// Calls `visit` with a fresh value and each block of `tenant` in `range`, opened one after another.
-    /// Begins anew when a block was replaced by others before it could be opened: the value must not outlive
-    /// `visit`'s blocks.
+    /// Starts again with a fresh value if a block was replaced by others before it could be opened.
     pub(crate) fn fold_in_range<T>(
         &self,
         tenant: &TenantId,
@@ -120,11 +260,11 @@ impl BlockStore {
         let mut tries = 0;
         'list: loop {
             let mut value = fresh();
-            let Some(blocks) = self.tenants.read().get(tenant).cloned() else { return Ok(value) };
+            let Some(blocks) = self.tenant(tenant) else { return Ok(value) };
             for entry in blocks.in_range(range) {
                 match self.open(&blocks, &entry) {
                     Ok(block) => visit(&mut value, block)?,
-                    // Its samples are in the block that took its place, or expired.
+                    // Its samples are in the block that replaced it, or expired.
                     Err(_) if !blocks.has(&entry) && tries < LIST_TRIES_MAX => {
                         tries += 1;
                         continue 'list;
@@ -139,27 +279,38 @@ impl BlockStore {
         }
     }
 
-    /// Sums over all tenants.
+    /// Returns the sums over all tenants.
     pub(crate) fn totals(&self) -> BlockTotals {
         let mut all = BlockTotals::default();
-        for blocks in self.tenants.read().values() {
-            let one = blocks.totals();
-            all.count += one.count;
-            all.bytes += one.bytes;
-            all.tombstones += one.tombstones;
-        }
+        self.tenants.read().values().for_each(|blocks| all.merge(blocks.totals()));
         all
     }
 
-    /// Metrics of known and open blocks.
-    pub(crate) fn metrics(&self) -> [Metric; 14] {
+    pub(crate) fn pool_stats(&self) -> PoolStats {
+        self.pool.stats()
+    }
+
+    /// Returns the memory of the regex caches of open blocks.
+    pub(crate) fn regex_cache_bytes(&self) -> u64 {
+        self.pool.search_bytes()
+    }
+
+    /// Returns the latest end of a block.
+    pub(crate) fn newest_end_ms(&self) -> Option<i64> {
+        let tenants = self.tenants.read();
+        let newest = |blocks: &Arc<TenantBlocks>| blocks.list().iter().map(|block| block.range().end).max();
+        tenants.values().filter_map(newest).max()
+    }
+
+    /// Returns the metrics of known and open blocks.
+    pub(crate) fn metrics(&self, is_scrub_done: bool) -> [Metric; 14] {
         let (pool, totals) = (self.pool.stats(), self.totals());
         let lists: Vec<_> = self.tenants.read().values().map(|blocks| blocks.list()).collect();
         let entries = || lists.iter().flat_map(|list| list.iter());
         let damaged = entries().filter(|entry| entry.is_damaged()).count();
         let unverified = entries().filter(|entry| !entry.are_contents_verified()).count();
-        let pending = if self.scrub.is_done() { 0 } else { unverified };
-        let failures = self.catalogue_failures.load(Ordering::Relaxed) as f64;
+        let pending = if is_scrub_done { 0 } else { unverified };
+        let failures = self.catalogue_failures.as_f64();
         let (gauge, counter) = (Metric::gauge, Metric::counter);
         [
             gauge("block_tombstones", "Tombstones of all blocks.", totals.tombstones as f64),

@@ -1,9 +1,10 @@
-//! What changed in each tenant's data, for caches of results.
+//! Change log per tenant, for result caches: earliest time written and latest time removed since a
+//! generation.
 //!
-//! Holds: generations are handed out one by one, so there are never more entries than readers' questions; beyond
-//! [`ENTRIES_MAX`] old ones are joined, which only makes more count as changed. A tenant that nobody asks about
-//! costs one look into a map a batch.
-//! Not here: who must call (`store` after each batch, `upkeep` after each removed block).
+//! Invariants: a generation starts with each query of a cache, so there are never more entries than queries;
+//! beyond [`ENTRIES_MAX`] the oldest are joined, which only makes more times count as changed. A tenant
+//! without queries costs one map lookup per batch.
+//! Not here: the callers (`tsdb` after each batch, `maintenance::retention` after each removed block).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use parking_lot::{Mutex, RwLock};
 
 /// Entries of one list of one tenant.
 const ENTRIES_MAX: usize = 1024;
-/// Tenants that are watched; of others everything counts as changed. Whoever may name any tenant in a query does not
-/// fill the memory.
+/// Tenants that are watched; of others everything counts as changed. Bounds the memory that queries with
+/// arbitrary tenant names take.
 const WATCHED_MAX: usize = 1 << 17;
-/// What is said of a tenant that is not watched for want of room.
+/// Change of a tenant that is not watched because of [`WATCHED_MAX`].
 const EVERYTHING: Changed = Changed { removed_before_ms: i64::MAX, written_from_ms: i64::MIN };
 
 /// Changes of all tenants that are watched.
@@ -28,7 +29,7 @@ pub(crate) struct Changes(RwLock<Watched>);
 #[derive(Default)]
 struct Watched {
     by_tenant: HashMap<TenantId, Arc<Mutex<TenantChanges>>>,
-    /// Above the generations of all tenants that were forgotten; 0 if none was.
+    /// Greater than the generations of all forgotten tenants; 0 if none was forgotten.
     generation_first: u64,
 }
 
@@ -37,7 +38,7 @@ struct TenantChanges {
     generation: u64,
     /// Earliest times written.
     written: Minima,
-    /// Latest times removed, negated so that the greatest is the least.
+    /// Latest times removed, negated so that the greatest time is the least value.
     removed: Minima,
 }
 
@@ -64,7 +65,7 @@ impl Changes {
         Changed { removed_before_ms: removed, written_from_ms: written }
     }
 
-    /// A batch is in memory.
+    /// Records a batch that is in memory.
     pub(crate) fn note_batch(&self, tenant: &TenantId, batch: &WriteBatch) {
         if let Some(watched) = self.of(tenant)
             && let Some(&from_ms) = batch.times.iter().min()
@@ -75,7 +76,7 @@ impl Changes {
         }
     }
 
-    /// Samples in `range` came or went by another way than a batch: a deletion, an import.
+    /// Records a change of samples in `range` by another way than a batch: a deletion, an import.
     pub(crate) fn note_range(&self, tenant: &TenantId, range: TimeRange) {
         if let Some(watched) = self.of(tenant) {
             let mut changes = watched.lock();
@@ -84,7 +85,7 @@ impl Changes {
         }
     }
 
-    /// Everything before `end_ms` may be gone: retention.
+    /// Records that samples before `end_ms` may be gone: retention.
     pub(crate) fn note_removed(&self, tenant: &TenantId, end_ms: i64) {
         if let Some(watched) = self.of(tenant) {
             let mut changes = watched.lock();
@@ -93,7 +94,8 @@ impl Changes {
         }
     }
 
-    /// All that the tenants say which fit may be another answer from now on: a setting by which samples are chosen.
+    /// Records that all results of the tenants for which `fits` holds may change: a setting that selects
+    /// samples.
     pub(crate) fn note_all(&self, fits: impl Fn(&TenantId) -> bool) {
         for (_, watched) in self.0.read().by_tenant.iter().filter(|(tenant, _)| fits(tenant)) {
             let mut changes = watched.lock();
@@ -110,8 +112,8 @@ impl Changes {
         has_room.then(|| all.by_tenant.entry(tenant.clone()).or_insert_with(fresh).clone())
     }
 
-    /// Stops watching the tenants for which `is_gone` holds. Of such a tenant everything counts as changed since any
-    /// question that was asked before.
+    /// Stops watching the tenants for which `is_gone` holds. Everything of such a tenant counts as changed
+    /// since any earlier generation.
     pub(crate) fn forget(&self, is_gone: impl Fn(&TenantId) -> bool) {
         if !self.0.read().by_tenant.keys().any(&is_gone) {
             return;
@@ -119,7 +121,7 @@ impl Changes {
         let mut all = self.0.write();
         let mut first = all.generation_first;
         all.by_tenant.retain(|tenant, watched| {
-            // Whoever is about to ask or to note something has a reference.
+            // A thread that is about to use the entry has a reference.
             let stays = !is_gone(tenant) || Arc::strong_count(watched) > 1;
             if !stays {
                 first = first.max(watched.lock().generation + 1);
@@ -136,7 +138,7 @@ impl Changes {
 }
 
 impl TenantChanges {
-    /// Of a tenant of which nothing is known before `generation`.
+    /// An entry without knowledge of changes before `generation`.
     fn since(generation: u64) -> TenantChanges {
         let mut changes = TenantChanges { generation, ..TenantChanges::default() };
         if generation > 0 {
@@ -147,8 +149,8 @@ impl TenantChanges {
     }
 }
 
-/// The least value since any generation: generations and values both ascend, because an entry makes all earlier
-/// ones with a greater value superfluous.
+/// Monotonic queue: the least value since any generation. Generations and values both ascend, because an
+/// entry makes earlier ones with a greater value redundant.
 #[derive(Default)]
 struct Minima(VecDeque<(u64, i64)>);
 
@@ -169,7 +171,7 @@ impl Minima {
         }
     }
 
-    /// The least value of generations after `generation`.
+    /// Returns the least value of generations after `generation`.
     fn since(&self, generation: u64) -> Option<i64> {
         let at = self.0.partition_point(|&(stamped, _)| stamped <= generation);
         self.0.get(at).map(|&(_, value)| value)

@@ -1,7 +1,7 @@
-//! Walks a data directory and verifies every checksum (`chronolith check`).
+//! Verification of a data directory: every checksum of every file (`chronolith check`).
 //!
-//! Holds: changes nothing, and one damaged file does not hide the others. The end of the log that a kill cut
-//! off is no damage: nobody was told that it is stored; it is named as a note.
+//! Invariants: changes no file, and one damaged file does not hide the others. An incomplete end of the WAL
+//! after a kill is a note, not damage: it was never acknowledged.
 //! Not here: repair.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,33 +16,33 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_format::head::{metadata, sealed, series_file, slice, wal};
 use chronolith_model::TenantId;
 
-use crate::catalogue::FILE_NAME as CATALOGUE_FILE;
+use crate::blocks::catalogue::FILE_NAME as CATALOGUE_FILE;
+use crate::blocks::tenant::TENANTS_DIR;
 use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
-use crate::tenant::TENANTS_DIR;
 
-/// Something that is not as it should be.
+/// Damage of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// File.
     pub path: PathBuf,
-    /// Where in the file, in bytes.
+    /// Offset in the file.
     pub offset: u64,
-    /// What is wrong there.
+    /// Description for operators.
     pub what: String,
 }
 
-/// What was verified and what was found.
+/// Verified files and their damage.
 #[derive(Debug, Clone, Default)]
 pub struct CheckReport {
     /// WAL segments read.
     pub segments: u64,
-    /// Good frames in them.
+    /// Good frames in the segments.
     pub frames: u64,
     /// Slices of the checkpoint, one copy of each.
     pub slices: u64,
-    /// Series in the definitions files.
+    /// Series in the series files.
     pub definitions: u64,
-    /// Entries in the metadata file, those that later ones replace included.
+    /// Entries in the metadata file, replaced ones included.
     pub metadata_entries: u64,
     /// Sealed chunks that a slice refers to.
     pub sealed_chunks: u64,
@@ -52,7 +52,7 @@ pub struct CheckReport {
     pub block_samples: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// What is worth saying but no damage.
+    /// Findings that are no damage.
     pub notes: Vec<String>,
     /// Damage, in order of finding.
     pub damages: Vec<Damage>,
@@ -80,7 +80,7 @@ pub fn check_dir(env: &Env, dir: &Path) -> std::io::Result<CheckReport> {
     let copies = [dir.join(METADATA_FILE), dir.join(METADATA_MIRROR)];
     let found = [0, 1].map(|idx: usize| check_metadata(env, &copies[idx], &mut report));
     check_missing_copy(env, &copies, found.iter().any(|copy| copy.is_mirrored), &mut report);
-    // A kill leaves at most one copy without a whole end.
+    // A kill leaves at most one copy with an incomplete end.
     if found.iter().all(|copy| copy.has_cut_end) {
         report.damage(
             &copies[0],
@@ -93,7 +93,7 @@ pub fn check_dir(env: &Env, dir: &Path) -> std::io::Result<CheckReport> {
     Ok(report)
 }
 
-/// Names of the files in `dir`; none when it does not exist.
+/// Returns the names of the files in `dir`; none if it does not exist.
 fn names(env: &Env, dir: &Path) -> Vec<String> {
     env.disk.list(dir).map(|entries| entries.into_iter().map(|e| e.name).collect()).unwrap_or_default()
 }
@@ -118,7 +118,8 @@ fn check_wal(env: &Env, dir: &Path, report: &mut CheckReport) {
             ["definitions", "definitions-mirror"].map(|kind| wal_dir.join(format!("{generation}.{kind}")));
         let is_mirrored: Vec<bool> =
             copies.iter().map(|path| check_definitions(env, path, &mut defined, report)).collect();
-        // A crash between the renames of a new generation leaves one file of it beside the generation before.
+        // A crash between the renames of a new generation leaves one file of it next to the generation
+        // before.
         check_missing_copy(env, &copies, generations.len() == 1 && is_mirrored.contains(&true), report);
     }
     let stored = check_slices(env, dir, &all, report);
@@ -130,14 +131,14 @@ fn check_wal(env: &Env, dir: &Path, report: &mut CheckReport) {
     }
 }
 
-/// Reports a copy that is not there although the other one says that there are two.
+/// Reports a missing copy if the header of the other one records two.
 fn check_missing_copy(env: &Env, copies: &[PathBuf; 2], is_mirrored: bool, report: &mut CheckReport) {
     for path in copies.iter().filter(|path| is_mirrored && !env.disk.exists(path)) {
         report.damage(path, 0, "is missing; the other copy is there");
     }
 }
 
-/// Verifies a segment; gives the sequences of its first and last frame.
+/// Verifies a segment and returns the sequences of its first and last frame.
 fn check_segment(env: &Env, path: &Path, is_last: bool, report: &mut CheckReport) -> Option<(u64, u64)> {
     let bytes = match env.disk.map(path) {
         Ok(bytes) => bytes,
@@ -173,8 +174,8 @@ fn check_segment(env: &Env, path: &Path, is_last: bool, report: &mut CheckReport
     Some((scan.frames.first()?.header.sequence, scan.frames.last()?.header.sequence))
 }
 
-/// Verifies that all frames and segments are there which the control file speaks of; `found` has the first
-/// and last frame of each segment with frames.
+/// Verifies that all frames and segments of the control file exist; `found` has the first and last frame of
+/// each segment with frames.
 fn check_log_end(env: &Env, dir: &Path, names: &[String], found: &[(u64, u64)], report: &mut CheckReport) {
     for pair in found.windows(2) {
         let (before, after) = (pair[0].1, pair[1].0);
@@ -208,7 +209,7 @@ fn check_log_end(env: &Env, dir: &Path, names: &[String], found: &[(u64, u64)], 
     }
 }
 
-/// Adds the ids of the series to `defined`. Returns true if the header says that there is a second copy.
+/// Adds the ids of the series to `defined`. Returns true if the header records a second copy.
 fn check_definitions(env: &Env, path: &Path, defined: &mut HashSet<u32>, report: &mut CheckReport) -> bool {
     let Some(bytes) = map_if_there(env, path, report) else { return false };
     report.bytes += bytes.len() as u64;
@@ -242,7 +243,7 @@ fn check_definitions(env: &Env, path: &Path, defined: &mut HashSet<u32>, report:
     header.is_mirrored
 }
 
-/// Adds the ids of the series in a payload to `ids`; gives how many there are.
+/// Adds the ids of the series in a payload to `ids` and returns their number.
 fn series_ids(payload: &[u8], ids: &mut HashSet<u32>) -> Result<u64, DecodeError> {
     let mut series = series_file::SeriesReader::decode(payload)?;
     let mut members = Vec::new();
@@ -252,7 +253,7 @@ fn series_ids(payload: &[u8], ids: &mut HashSet<u32>) -> Result<u64, DecodeError
     Ok(series.series_count as u64)
 }
 
-/// The bytes of `path`; `None` if it is missing, or cannot be read, which is a damage.
+/// Returns the bytes of `path`; `None` if it is missing, or cannot be read, which is reported as damage.
 fn map_if_there(env: &Env, path: &Path, report: &mut CheckReport) -> Option<Mapped> {
     if !env.disk.exists(path) {
         return None;
@@ -263,9 +264,9 @@ fn map_if_there(env: &Env, path: &Path, report: &mut CheckReport) -> Option<Mapp
 /// One copy of the metadata.
 #[derive(Default)]
 struct MetadataCopy {
-    /// The header says that there is a second copy.
+    /// The header records a second copy.
     is_mirrored: bool,
-    /// Bytes behind the last good frame belong to none.
+    /// The last good frame is followed by bytes of no frame.
     has_cut_end: bool,
 }
 
@@ -311,9 +312,9 @@ fn entry_count(payload: &[u8]) -> Result<u64, DecodeError> {
     Ok(count)
 }
 
-/// Verifies both copies of each slice, and that the log goes on where the newest whole one ends. A copy gets
-/// its name when it is whole, so a bad one is damaged, and one that is alone after its second writing has
-/// lost the other. Gives the ids of all series.
+/// Verifies both copies of each slice, and that the WAL continues where the newest complete copy ends. A copy
+/// gets its name when it is complete, so a bad copy is damaged, and a single copy after the second write has
+/// lost the other. Returns the ids of all series.
 fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckReport) -> HashSet<u32> {
     let wal_dir = dir.join("wal");
     let mut wanted: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -368,7 +369,7 @@ fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckRepor
     stored
 }
 
-/// Sequence of the first good frame of the log.
+/// Returns the sequence of the first good frame of the WAL.
 fn log_start(env: &Env, wal_dir: &Path, names: &[String]) -> Option<u64> {
     names.iter().filter(|name| name.ends_with(".seg")).find_map(|name| {
         let bytes = env.disk.map(&wal_dir.join(name)).ok()?;
@@ -377,7 +378,7 @@ fn log_start(env: &Env, wal_dir: &Path, names: &[String]) -> Option<u64> {
     })
 }
 
-/// Adds the places of the sealed chunks that a good copy names, and the ids of its series.
+/// Adds the positions of the sealed chunks that a good copy refers to, and the ids of its series.
 fn collect_series(
     path: &Path,
     bytes: &[u8],
@@ -438,8 +439,8 @@ fn check_tenants(env: &Env, dir: &Path, report: &mut CheckReport) {
     }
 }
 
-/// Names blocks that the catalogue has and that are not there. One that is damaged loses nothing: a start
-/// writes it anew.
+/// Reports blocks of the catalogue without a directory. A damaged catalogue loses nothing: a start rebuilds
+/// it.
 fn check_catalogue(env: &Env, dir: &Path, report: &mut CheckReport) {
     let path = dir.join(CATALOGUE_FILE);
     if !env.disk.exists(&path) {
@@ -484,8 +485,8 @@ fn check_catalogue(env: &Env, dir: &Path, report: &mut CheckReport) {
     }
 }
 
-/// Compares the files, the name and the time range of a block with its record. After a kill the record may be older than
-/// `meta.json` and tombstones, but not than the other files.
+/// Compares the files, the name and the time range of a block with its record. After a kill the record may be
+/// older than `meta.json` and tombstones, but not than the other files.
 fn check_record(env: &Env, block_dir: &Path, record: &BlockRecord, report: &mut CheckReport) {
     let found = FileSizes::of(env, block_dir).and_then(|sizes| sizes.compare(block_dir, record));
     let named = Block::open(env, block_dir).ok().map_or(Ok(()), |block| block.compare_meta(record));

@@ -1,6 +1,8 @@
-//! The way from the head's chunks to blocks in another encoding, and from samples to chunks that go out.
-//! Holds: bit-exact, into blocks start times included; chunks of histograms are copied into blocks. Not here: the
-//! encodings (`format`), chunks of blocks (`block`).
+//! Re-encoding: chunks of the head to the encoding of a block, and samples to chunks for remote read.
+//!
+//! Invariants: values are bit-exact; blocks get start timestamps too; chunks of histograms are copied into
+//! blocks.
+//! Not here: the encodings (`format`), chunks of blocks (`block`).
 
 use chronolith_base::DecodeError;
 use chronolith_block::{BlockError, BlockWriter};
@@ -9,7 +11,7 @@ use chronolith_format::{chunk::histogram, chunk::kinds};
 use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, Labels, TimeRange};
 
-/// Encodes one series after the other with memory used again.
+/// Encodes one series after the other, with reused buffers.
 #[derive(Default)]
 pub(crate) struct SeriesEncoder {
     columns: Columns,
@@ -42,8 +44,8 @@ impl SeriesEncoder {
     }
 }
 
-/// Samples as chunks that every version of Prometheus reads, in order of time, made as they are asked for: XOR, and its
-/// encodings of histograms with integer and float counts. Start times are left out.
+/// Returns `samples` as chunks that every version of Prometheus reads, ascending by time and encoded on
+/// demand: XOR, and its encodings of histograms with integer and float counts. Start timestamps are left out.
 pub fn prometheus_chunks(samples: &Columns) -> impl Iterator<Item = EncodedChunk> {
     samples.runs().flat_map(|(places, kind)| -> Box<dyn Iterator<Item = EncodedChunk>> {
         let (times, values) = (&samples.times[places.clone()], &samples.values[places.clone()]);

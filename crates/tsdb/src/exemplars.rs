@@ -1,7 +1,7 @@
-//! Exemplars in memory, a ring for each tenant: its newest stay, its oldest make room.
-//! Holds: never more than the given count in all. When that is reached, the tenant with most exemplars gives
-//! one up, so that no tenant drives out those of a smaller one. Not durable: exemplars are hints, senders do
-//! not expect them back after a restart (Prometheus keeps them the same way).
+//! Exemplars in memory: a ring buffer per tenant, with one limit for all tenants.
+//!
+//! Invariants: never more exemplars than the limit. At the limit the tenant with most exemplars loses its
+//! oldest one, so no tenant evicts those of a smaller one. Exemplars are not durable, as in Prometheus.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 /// Characters of an exemplar's label names and values together, as OpenMetrics allows.
 const LABEL_CHARS_MAX: usize = 128;
 
-/// What became of an exemplar.
+/// Outcome of one exemplar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExemplarFate {
-    /// It is in the ring, perhaps since an earlier request.
+    /// It is in the ring; an earlier request may have added it.
     Kept,
     /// The series has a later one.
     Late,
@@ -43,7 +43,7 @@ impl Ring {
         {
             self.newest.remove(&series);
         }
-        // What a tenant once had must not stay with it.
+        // Frees the memory of a tenant that had more exemplars once.
         if self.entries.len() < self.entries.capacity() / 4 {
             self.entries.shrink_to(self.entries.len() * 2);
             self.newest.shrink_to(self.newest.len() * 2);
@@ -62,7 +62,7 @@ impl Ring {
 #[derive(Default)]
 struct Rings {
     by_tenant: BTreeMap<TenantId, Ring>,
-    /// Every tenant with the length of its ring.
+    /// Tenants by length of their rings.
     by_len: BTreeSet<(usize, TenantId)>,
     count: usize,
 }
@@ -77,7 +77,7 @@ impl Rings {
         self.count += 1;
     }
 
-    /// Removes the oldest exemplar of the tenant with most; of `tenant`, if none has more.
+    /// Removes the oldest exemplar of the tenant with most; of `tenant` if no other has more.
     fn make_room(&mut self, tenant: &TenantId) {
         let own_len = self.by_tenant.get(tenant).map_or(0, |ring| ring.entries.len());
         let largest = self.by_len.last().filter(|(len, _)| *len > own_len);
@@ -106,8 +106,8 @@ impl ExemplarRing {
         ExemplarRing { count_max, rings: Mutex::default() }
     }
 
-    /// Adds one. Dropped are those that are not later than the newest one of the series (senders repeat whole
-    /// requests) and those with longer labels than OpenMetrics allows.
+    /// Adds an exemplar, unless it is not later than the newest one of its series (senders repeat whole
+    /// requests) or its labels are longer than OpenMetrics allows.
     pub(crate) fn push(&self, tenant: &TenantId, series: &Labels, exemplar: Exemplar) -> ExemplarFate {
         let chars = |labels: &Labels| {
             labels.iter().map(|(n, v)| n.chars().count() + v.chars().count()).sum::<usize>()
@@ -132,7 +132,7 @@ impl ExemplarRing {
         self.rings.lock().count
     }
 
-    /// Bytes on the heap, and exemplars.
+    /// Returns the bytes on the heap, and the number of exemplars.
     pub(crate) fn heap_bytes(&self) -> (u64, u64) {
         let rings = self.rings.lock();
         let slots = rings.by_tenant.len() * (size_of::<(TenantId, Ring)>() + size_of::<(usize, TenantId)>());
@@ -140,18 +140,18 @@ impl ExemplarRing {
         (bytes as u64, rings.count as u64)
     }
 
-    /// By series, times ascending, for series that fit any selector.
+    /// Returns the exemplars of series that match any selector, by series, times ascending.
     pub(crate) fn select(
         &self,
         tenant: &TenantId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Vec<(Labels, Vec<Exemplar>)> {
-        let fits = |labels: &Labels| selectors.iter().any(|s| s.iter().all(|m| m.matches_labels(labels)));
+        let is_match = |labels: &Labels| selectors.iter().any(|s| s.iter().all(|m| m.matches_labels(labels)));
         let mut found: BTreeMap<Labels, Vec<Exemplar>> = BTreeMap::new();
         let rings = self.rings.lock();
         for (series, exemplar) in rings.by_tenant.get(tenant).iter().flat_map(|ring| &ring.entries) {
-            if range.contains(exemplar.time_ms) && fits(series) {
+            if range.contains(exemplar.time_ms) && is_match(series) {
                 found.entry(series.clone()).or_default().push(exemplar.clone());
             }
         }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_make_room_and_tenants_do_not_mix() {
+    fn the_oldest_are_evicted_and_tenants_are_separate() {
         let ring = ExemplarRing::new(2);
         let (a, b) = (TenantId::anonymous(), TenantId::new("b").unwrap());
         let series = Labels::from_pairs([("__name__", "x")]);
@@ -183,9 +183,9 @@ mod tests {
         assert!(ring.select(&a, &selectors, TimeRange::new(4, 9)).is_empty());
     }
 
-    /// One ring for all: a tenant that sent many exemplars drove out those of all others.
+    /// With one ring for all, a tenant that sent many exemplars evicted those of all others.
     #[test]
-    fn a_busy_tenant_does_not_drive_out_others() {
+    fn a_busy_tenant_does_not_evict_exemplars_of_others() {
         let ring = ExemplarRing::new(100);
         let at = |time_ms| Exemplar { labels: Labels::empty(), value: 1.0, time_ms };
         let series = Labels::from_pairs([("__name__", "x")]);

@@ -1,8 +1,8 @@
-//! Limit of samples per second and tenant: a token bucket each.
+//! Rate limit per tenant, in samples per second: token buckets.
 //!
-//! Holds: a request takes all its tokens or none; one that is refused for another reason gives them back. A
-//! bucket that is full again is as good as none, so buckets are dropped then: there are as many as tenants
-//! that wrote within the time of a burst.
+//! Invariants: a request takes all its tokens or none; a request that is refused for another reason returns
+//! them. A full bucket equals no bucket and is dropped, so there are as many as tenants that wrote within the
+//! time of a burst.
 //! Not here: the settings (`model::TenantLimits`), answers (`server`).
 
 use chronolith_base::hash::HashMap;
@@ -10,15 +10,16 @@ use chronolith_head::WriteError;
 use chronolith_model::{TenantId, TenantLimits};
 use parking_lot::Mutex;
 
-/// Without a burst of its own a tenant may send what its rate gives in so many seconds at once.
+/// Default burst: the samples of this many seconds at the tenant's rate.
 const BURST_SECONDS: u64 = 10;
-/// Full buckets are dropped when there are twice as many as after the last time, and at least so many.
+/// Number of buckets below which full ones are not dropped; above it, they are dropped each time it has
+/// doubled.
 const BUCKET_COUNT_MIN: usize = 1024;
 
 struct Bucket {
     tokens: f64,
     filled_ns: u64,
-    /// When it will be full, if nobody takes any.
+    /// Time at which it is full if no tokens are taken.
     full_ns: u64,
 }
 
@@ -36,7 +37,8 @@ impl IngestionRates {
     /// Takes `sample_count` tokens of `tenant`.
     ///
     /// # Errors
-    /// [`WriteError::BurstExceeded`] if the bucket never holds so many, [`WriteError::RateLimited`] if it does not now.
+    /// [`WriteError::BurstExceeded`] if the bucket never holds so many, [`WriteError::RateLimited`] if it has
+    /// too few at the moment.
     pub(crate) fn take(
         &self,
         tenant: &TenantId,
@@ -68,7 +70,7 @@ impl IngestionRates {
         Ok(())
     }
 
-    /// Gives back what a request took that was refused for another reason.
+    /// Returns the tokens of a request that was refused for another reason.
     pub(crate) fn give_back(&self, tenant: &TenantId, limits: &TenantLimits, sample_count: u64) {
         if let Some(bucket) = self.0.lock().by_tenant.get_mut(tenant) {
             bucket.take(-(sample_count as f64), limits.ingestion_rate, burst_of(limits));
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_back_and_tenants_have_their_own() {
+    fn tokens_are_returned_and_tenants_have_their_own() {
         let (rates, limits) = (IngestionRates::default(), limits(100, 100));
         let (a, b) = (TenantId::new("a").unwrap(), TenantId::new("b").unwrap());
         rates.take(&a, &limits, 100, 0).unwrap();
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_of_tenants_that_are_gone_are_dropped() {
+    fn full_buckets_are_dropped() {
         let (rates, limits) = (IngestionRates::default(), limits(100, 100));
         for idx in 0..100_000u64 {
             let tenant = TenantId::new(&format!("t{idx}")).unwrap();

@@ -1,32 +1,33 @@
-//! Joins head and blocks: tenants, lifecycle, limits, retention, queries over both.
+//! Joins head and blocks: tenants, lifecycle, limits, maintenance, queries over both.
 //!
-//! Not here: bytes (`format`), how samples are kept (`head`, `block`), HTTP (`server`).
+//! Invariants: a sample is in the head, in a block, or in both, from its acknowledgement on.
+//! Not here: bytes (`format`), how samples are stored (`head`, `block`), HTTP (`server`).
 
 mod admin;
 mod blocks;
-mod catalogue;
 mod changes;
 pub mod check;
-mod compaction;
+mod data_dir;
 mod encoding;
 mod exemplars;
 mod ingestion_rate;
 mod limits;
-mod load;
+mod maintenance;
 mod memory;
 mod merge;
 mod metadata;
 mod metric;
 mod options;
 mod query;
-mod scrub;
 mod snapshot;
 mod stats;
-mod store;
-mod tenant;
-mod upkeep;
+mod storage;
+mod tsdb;
+mod window;
 
-pub use admin::{AdminError, DeleteReport};
+pub use admin::DeleteReport;
+pub use admin::error::AdminError;
+pub use blocks::tenant::tenant_dir;
 pub use chronolith_block::PoolLimits;
 pub use chronolith_format::chunk::xor::EncodedChunk;
 pub use chronolith_head::{
@@ -34,12 +35,18 @@ pub use chronolith_head::{
     WriteError,
 };
 pub use chronolith_model::BlockEncoding;
+pub use data_dir::lock_data_dir;
 pub use encoding::prometheus_chunks;
 pub use limits::LimitsTable;
+pub use maintenance::{JobKind, JobStats};
 pub use memory::TsdbMemory;
 pub use metric::{Metric, MetricKind};
-pub use options::{HeadMemory, OpenError, TsdbOptions};
+pub use options::{
+    CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TsdbOptions,
+    WalOptions,
+};
 pub use snapshot::SnapshotHead;
-pub use stats::TsdbStats;
-pub use store::{Tsdb, lock_data_dir};
-pub use tenant::tenant_dir;
+pub use stats::{
+    CheckpointStats, HeadStats, MaintenanceStats, ReplayStats, SampleStats, TsdbStats, WalStats,
+};
+pub use tsdb::Tsdb;

@@ -1,6 +1,7 @@
-//! Limits by tenant: what holds for all, and what holds for one instead.
-//! Holds: an entry of a tenant is complete, so that nothing has to be merged where limits are asked for.
-//! Not here: how an operator writes them (the binary's settings), what each means (`model::TenantLimits`).
+//! Limits by tenant: defaults, and overrides of single tenants.
+//!
+//! Invariants: an override is complete, so that a lookup merges nothing.
+//! Not here: the settings file (the binary), the meaning of each limit (`model::TenantLimits`).
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,14 @@ use chronolith_model::{TenantId, TenantLimits};
 /// Limits of all tenants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LimitsTable {
-    /// Of every tenant without an entry.
+    /// Limits of tenants without an override.
     pub default: TenantLimits,
-    /// Of those that have their own.
+    /// Overrides.
     pub by_tenant: BTreeMap<TenantId, TenantLimits>,
 }
 
 impl LimitsTable {
-    /// Those of `tenant`. Cost: one look into a map; no allocation.
+    /// Returns the limits of `tenant`. Cost: one map lookup, no allocation.
     #[must_use]
     pub fn of(&self, tenant: &TenantId) -> &TenantLimits {
         self.by_tenant.get(tenant).unwrap_or(&self.default)
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_has_its_own_limits_or_those_of_all() {
+    fn a_tenant_has_its_override_or_the_defaults() {
         let mut table = LimitsTable::from(TenantLimits { series_max: 7, ..TenantLimits::default() });
         let (a, b) = (TenantId::new("a").unwrap(), TenantId::new("b").unwrap());
         table.by_tenant.insert(a.clone(), TenantLimits { series_max: 9, ..TenantLimits::default() });

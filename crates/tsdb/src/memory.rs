@@ -1,50 +1,48 @@
-//! Where the store's memory is: the head's parts and its own. Cost: a look at each tenant, block and
-//! exemplar.
+//! Memory of the storage by part. Cost: a visit of each tenant, block and exemplar.
 //!
-//! Not here: what the server keeps, what is resident (the operating system says).
+//! Not here: memory of the server, resident memory (from the operating system).
 
 use chronolith_head::{MemoryPart, TenantMemory};
 
-use crate::store::Tsdb;
+use crate::exemplars::ExemplarRing;
+use crate::storage::Storage;
 
-/// A known block takes about this much: its entry, a pointer and a range in the list.
+/// Approximate memory of a listed block: its entry, a pointer and a range in the list.
 const BLOCK_ENTRY_BYTES: u64 = 280;
 
-/// Memory of the store by part.
+/// Memory of the storage by part.
 #[derive(Debug, Clone, Default)]
 pub struct TsdbMemory {
-    /// On the heap of the head.
+    /// Heap of the head.
     pub head: Vec<MemoryPart>,
-    /// On the heap beside it.
+    /// Other heap of the storage.
     pub store: Vec<MemoryPart>,
-    /// Files that may be mapped, with all their bytes; those that are resident count as pages of files.
+    /// Sizes of files that may be mapped; their resident pages count as file cache.
     pub mapped: Vec<MemoryPart>,
-    /// Tenants with most in the head.
+    /// Tenants with most memory in the head.
     pub tenants: Vec<TenantMemory>,
 }
 
-impl Tsdb {
-    /// Where memory is, and the `tenant_count` tenants with most of it.
-    #[must_use]
-    pub fn memory(&self, tenant_count: usize) -> TsdbMemory {
-        let (pool, block_count) = (self.blocks.pool.stats(), self.blocks.totals().count);
-        let (exemplar_bytes, exemplar_count) = self.exemplars.heap_bytes();
-        let (metadata_bytes, metadata_count) = self.metadata.heap_bytes();
-        let head = self.head.statistics().stats();
-        TsdbMemory {
-            head: self.head.statistics().memory(),
-            store: vec![
-                MemoryPart::new("block_catalogue", BLOCK_ENTRY_BYTES * block_count, block_count),
-                MemoryPart::new("blocks_open", pool.bytes, pool.open_blocks),
-                MemoryPart::new("block_searches", self.blocks.pool.search_bytes(), pool.open_blocks),
-                MemoryPart::new("exemplars", exemplar_bytes, exemplar_count),
-                MemoryPart::new("metadata", metadata_bytes, metadata_count),
-            ],
-            mapped: vec![
-                MemoryPart::new("sealed_files", head.sealed_bytes, head.sealed_files),
-                MemoryPart::new("blocks", pool.mapped_bytes, pool.open_blocks),
-            ],
-            tenants: self.head.statistics().memory_by_tenant(tenant_count),
-        }
+/// Returns the memory by part, and the `tenant_count` tenants with most in the head.
+pub(crate) fn collect(storage: &Storage, exemplars: &ExemplarRing, tenant_count: usize) -> TsdbMemory {
+    let (head, blocks) = (storage.head().statistics(), storage.blocks());
+    let (pool, block_count) = (blocks.pool_stats(), blocks.totals().count);
+    let (exemplar_bytes, exemplar_count) = exemplars.heap_bytes();
+    let (metadata_bytes, metadata_count) = storage.metadata().heap_bytes();
+    let stats = head.stats();
+    TsdbMemory {
+        head: head.memory(),
+        store: vec![
+            MemoryPart::new("block_catalogue", BLOCK_ENTRY_BYTES * block_count, block_count),
+            MemoryPart::new("blocks_open", pool.bytes, pool.open_blocks),
+            MemoryPart::new("block_searches", blocks.regex_cache_bytes(), pool.open_blocks),
+            MemoryPart::new("exemplars", exemplar_bytes, exemplar_count),
+            MemoryPart::new("metadata", metadata_bytes, metadata_count),
+        ],
+        mapped: vec![
+            MemoryPart::new("sealed_files", stats.sealed_bytes, stats.sealed_files),
+            MemoryPart::new("blocks", pool.mapped_bytes, pool.open_blocks),
+        ],
+        tenants: head.memory_by_tenant(tenant_count),
     }
 }

@@ -1,26 +1,28 @@
-//! Several sources of one series read as one.
-//! Holds: ascending, one sample a timestamp; at equal times the source with the lower place in the list wins.
-//! Not here: which sources a series has and which of them is right (`query`).
+//! K-way merge of the samples of one series from several sources.
+//!
+//! Invariants: timestamps ascend, one sample per timestamp; at equal timestamps the source with the lower
+//! index wins.
+//! Not here: the sources of a series and their order (`query`).
 
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 /// Samples of one series from several blocks and the head.
 pub(crate) struct MergedSource {
-    /// By the first time they may have.
+    /// By their earliest possible time.
     parts: Vec<Part>,
 }
 
 struct Part {
     source: Box<dyn SampleSource>,
-    /// The one with the lower rank is right.
+    /// At equal timestamps the source with the lower rank wins.
     rank: usize,
-    /// Its samples lie within, both inclusive.
+    /// Bounds of its samples, both inclusive.
     min_time: i64,
     max_time: i64,
 }
 
 impl MergedSource {
-    /// The source that is right comes first.
+    /// A merge of `sources`; the earlier one wins at equal timestamps.
     pub(crate) fn new(sources: Vec<Box<dyn SampleSource>>) -> MergedSource {
         let part = |(rank, source): (usize, Box<dyn SampleSource>)| {
             let (min_time, max_time) = source.time_bounds().unwrap_or((i64::MIN, i64::MAX));
@@ -33,7 +35,7 @@ impl MergedSource {
 }
 
 impl SampleSource for MergedSource {
-    /// Parts that meet no other, which is most, are read straight into `out`.
+    /// Parts that overlap no other, which is most of them, are read into `out` without a copy.
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let wanted = |part: &&Part| range.overlaps_inclusive(part.min_time, part.max_time);
         let mut parts = self.parts.iter().filter(wanted).peekable();
@@ -88,15 +90,15 @@ fn read_overlapping(group: &[&Part], range: TimeRange, out: &mut Columns) -> Res
     Ok(())
 }
 
-/// Merges by repeated choice of the least time; the number of overlapping parts is small.
+/// Merges by a linear search for the least timestamp, as the number of overlapping parts is small.
 fn merge_overlapping(parts: &[(usize, Columns)], out: &mut Columns) {
     let mut next = vec![0usize; parts.len()];
     let mut last = None;
     loop {
         let mut best: Option<(i64, usize, usize)> = None;
-        for (i, (place, part)) in parts.iter().enumerate() {
+        for (i, (rank, part)) in parts.iter().enumerate() {
             if let Some(&time) = part.times.get(next[i]) {
-                let candidate = (time, *place, i);
+                let candidate = (time, *rank, i);
                 if best.is_none_or(|b| candidate < b) {
                     best = Some(candidate);
                 }
@@ -147,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn disjoint_sources_are_joined_in_order_of_time() {
+    fn disjoint_sources_are_concatenated_by_time() {
         check(&[&[(5, 5.0)], &[(1, 1.0), (2, 2.0)], &[]], &[(1, 1.0), (2, 2.0), (5, 5.0)]);
     }
 
     #[test]
-    fn the_first_source_wins_at_equal_times() {
+    fn the_first_source_wins_at_equal_timestamps() {
         check(
             &[&[(1, 1.0), (3, 3.0)], &[(1, 9.0), (2, 2.0), (3, 9.0), (4, 4.0)], &[(2, 8.0)]],
             &[(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)],

@@ -1,9 +1,11 @@
-//! Type, help and unit of metrics, by tenant: in memory to be asked for, in a file to be there after a restart.
+//! Metadata store: type, help and unit of metrics by tenant, in memory for queries and in a file for
+//! restarts.
 //!
-//! Holds: at most [`METRICS_PER_TENANT_MAX`] metrics of a tenant, [`ENTRIES_PER_METRIC_MAX`] different entries each,
-//! [`TEXT_BYTES_PER_TENANT_MAX`] of text and [`TEXT_BYTES_MAX`] of all tenants; what is beyond is not kept but counted,
-//! and an entry with more than [`TEXT_BYTES_PER_ENTRY_MAX`] of it neither. What is kept is in the file, as durably as
-//! samples are, when [`MetadataStore::wait`] has returned; what is known already costs a look into a set.
+//! Invariants: at most [`METRICS_PER_TENANT_MAX`] metrics per tenant with [`ENTRIES_PER_METRIC_MAX`] distinct
+//! entries each, [`TEXT_BYTES_PER_TENANT_MAX`] of text per tenant and [`TEXT_BYTES_MAX`] in all; entries
+//! beyond that, or with more than [`TEXT_BYTES_PER_ENTRY_MAX`], are counted and refused. An accepted entry is
+//! in the file, as durable as samples are, once [`MetadataStore::wait`] has returned. A known entry costs one
+//! lookup in a set.
 //! Not here: the file (`log`), its bytes (`format::head::metadata`).
 
 mod log;
@@ -12,57 +14,52 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_base::Env;
 use chronolith_base::hash::{FixedState, HashSet};
+use chronolith_base::{AppendFile, Env};
 use chronolith_head::{SyncMode, WriteError};
 use chronolith_model::{MetadataEntry, TenantId};
 use parking_lot::{Mutex, RwLock};
 
 use crate::options::OpenError;
 pub(crate) use log::{FILE_NAME, MIRROR_NAME};
-use log::{Frames, LogFile};
+use log::{Frames, write_error};
 
 /// Metrics of one tenant with metadata.
 pub(crate) const METRICS_PER_TENANT_MAX: usize = 100_000;
-/// Different entries of one metric (targets that disagree about the help text).
+/// Distinct entries of one metric (targets with different help texts).
 pub(crate) const ENTRIES_PER_METRIC_MAX: usize = 8;
 
-/// Name, help and unit of one entry: no metric needs as much.
+/// Name, help and unit of one entry.
 pub(crate) const TEXT_BYTES_PER_ENTRY_MAX: usize = 16 << 10;
 /// Text of all entries of a tenant.
 pub(crate) const TEXT_BYTES_PER_TENANT_MAX: usize = 64 << 20;
 /// Text of all entries of all tenants.
 pub(crate) const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// Entries that moved to the front of their metric are written this often: two targets that disagree move theirs with
-/// every request.
-const ORDER_WRITE_EVERY_MS: i64 = 60_000;
-
 /// See the module.
 pub(crate) struct MetadataStore {
     kept: RwLock<Kept>,
     /// Taken before `kept` where both are.
-    file: Mutex<LogFile>,
-    /// Changes up to here are as durable as the sync mode promises.
+    file: Mutex<AppendFile>,
+    /// Number of changes that are as durable as the sync mode promises.
     stored: AtomicU64,
-    order_written_ms: AtomicU64,
     refused_count: AtomicU64,
     sync: SyncMode,
 }
 
-/// What to wait for before entries are acknowledged.
+/// Change that must be durable before its entries are acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "nothing is durable before `MetadataStore::wait`"]
 pub(crate) struct Change(u64);
 
-/// What is kept, and of that what the file does not say.
+/// Entries in memory, and frames that are not in the file yet.
 struct Kept {
     tenants: BTreeMap<TenantId, TenantMetadata>,
     text_bytes: usize,
     pending: Frames,
-    /// How many changes there were since the start.
+    /// Number of changes since the start.
     change_count: u64,
-    /// Of this process, so that nobody can choose texts that collide.
+    /// Seeded per process, so that no sender can choose texts that collide.
     hasher: FixedState,
 }
 
@@ -70,24 +67,24 @@ struct Kept {
 struct TenantMetadata {
     /// The newest entry of a metric comes first.
     metrics: BTreeMap<String, Vec<MetadataEntry>>,
-    /// Hashes of the newest entry of each metric. PERF: one hash of an entry instead of a walk down the tree of
-    /// names, 205 -> 42 ns: `cargo run --release -p chronolith-tsdb --example metadata_speed`.
+    /// Hashes of the newest entry of each metric. PERF: one hash of an entry instead of a walk down the tree
+    /// of names, 205 -> 42 ns: `cargo run --release -p chronolith-tsdb --example metadata_speed`.
     newest: HashSet<u64>,
-    /// Metrics whose entries have another order than in the file.
+    /// Metrics whose entries have an order that differs from the file.
     moved: BTreeSet<String>,
     text_bytes: usize,
 }
 
-/// What became of an entry.
+/// Outcome of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It is the newest of its metric, as before.
+    /// It was the newest of its metric already.
     Known,
-    /// It was there and is the newest now.
+    /// It was known and became the newest of its metric.
     Moved,
-    /// It was not there.
+    /// It was unknown.
     Added,
-    /// A limit is reached.
+    /// A limit is exceeded.
     Refused,
 }
 
@@ -100,7 +97,7 @@ fn hash_of(hasher: &FixedState, entry: &MetadataEntry) -> u64 {
 }
 
 impl TenantMetadata {
-    /// Keeps `entry`, for which `room` bytes of text are left; the oldest of its metric makes room.
+    /// Keeps `entry` if its text is within `room` bytes; it may replace the oldest entry of its metric.
     fn keep(&mut self, entry: &MetadataEntry, hasher: &FixedState, room: usize) -> Fate {
         if let Some(known) = self.metrics.get_mut(&entry.metric)
             && let Some(place) = known.iter().position(|e| e == entry)
@@ -132,12 +129,12 @@ impl TenantMetadata {
         Fate::Added
     }
 
-    /// All entries of `metric`, the newest last.
+    /// Returns all entries of `metric`, the newest last.
     fn oldest_first(&self, metric: &str) -> impl Iterator<Item = &MetadataEntry> {
         self.metrics.get(metric).into_iter().flat_map(|entries| entries.iter().rev())
     }
 
-    /// Puts everything into frames.
+    /// Puts all entries into frames.
     fn put_all(&self, tenant: &TenantId, frames: &mut Frames) {
         self.metrics.values().for_each(|entries| frames.put(tenant, entries.iter().rev()));
         frames.end_frame();
@@ -181,9 +178,9 @@ impl Kept {
         moved.iter().for_each(|(tenant, metrics)| self.queue(tenant, metrics));
     }
 
-    /// A file of all there is, in place of what is queued.
+    /// Returns the bytes of a file with all entries, and empties the queue.
     fn whole_file(&mut self) -> Vec<u8> {
-        self.pending = self.pending.anew();
+        self.pending = self.pending.restarted();
         for (tenant, kept) in &mut self.tenants {
             kept.moved.clear();
             kept.put_all(tenant, &mut self.pending);
@@ -193,8 +190,8 @@ impl Kept {
 }
 
 impl MetadataStore {
-    /// Reads the file in `data_dir`, if there is one; notes say what of it cannot be used, `repaired` which copy was
-    /// damaged without a loss.
+    /// Reads the file in `data_dir`, if there is one. `notes` gets the damage, `repaired` the copies that
+    /// were damaged without a loss.
     ///
     /// # Errors
     /// [`OpenError`] if the file cannot be read or is of a later version.
@@ -216,7 +213,6 @@ impl MetadataStore {
             kept: RwLock::new(kept),
             file: Mutex::new(file),
             stored: AtomicU64::new(0),
-            order_written_ms: AtomicU64::new(0),
             refused_count: AtomicU64::new(0),
             sync,
         };
@@ -224,7 +220,7 @@ impl MetadataStore {
         Ok(store)
     }
 
-    /// Keeps `entries`; the newest of a metric comes first, the oldest makes room.
+    /// Keeps `entries`; the newest of a metric comes first and may replace the oldest.
     pub(crate) fn keep(&self, tenant: &TenantId, entries: &[MetadataEntry]) -> Change {
         if entries.is_empty() {
             return Change(0);
@@ -232,7 +228,7 @@ impl MetadataStore {
         {
             let kept = self.kept.read();
             if kept.knows(tenant, entries) {
-                // Somebody else may still be writing what is known.
+                // Another thread may still be writing the entries.
                 return Change(kept.change_count);
             }
         }
@@ -255,19 +251,20 @@ impl MetadataStore {
         Change(kept.change_count)
     }
 
-    /// Writes both copies anew if a start has found one of them missing, cut off or damaged.
+    /// Replaces both copies if the start found one of them missing, incomplete or damaged.
     fn repair(&self, notes: &mut Vec<String>) {
         let mut file = self.file.lock();
         let has_entries = !self.kept.read().tenants.is_empty();
         if has_entries
-            && file.is_due_anew(0)
+            && file.must_be_replaced(0)
             && let Err(error) = self.write(&mut file)
         {
-            notes.push(format!("metadata: one copy is left until the other is written again: {error}"));
+            notes.push(format!("metadata: one copy is complete, writing the other one failed: {error}"));
         }
     }
 
-    /// Returns once `change` is as durable as the sync mode promises. One of those who wait writes for all.
+    /// Returns once `change` is as durable as the sync mode promises. One of the waiting threads writes for
+    /// all.
     ///
     /// # Errors
     /// [`WriteError`]: it may or may not become durable; the next wait tries again.
@@ -282,52 +279,42 @@ impl MetadataStore {
         self.write(&mut file)
     }
 
-    /// Writes what is queued, and syncs it if an acknowledgement waits for that.
-    fn write(&self, file: &mut LogFile) -> Result<(), WriteError> {
+    /// Writes the queued frames, and syncs them in the sync mode that acknowledgements wait for.
+    fn write(&self, file: &mut AppendFile) -> Result<(), WriteError> {
         let mut kept = self.kept.write();
         let change_count = kept.change_count;
-        let is_anew = file.is_due_anew(kept.pending.len());
-        let bytes = if is_anew { kept.whole_file() } else { kept.pending.take() };
+        let is_replaced = file.must_be_replaced(kept.pending.len());
+        let bytes = if is_replaced { kept.whole_file() } else { kept.pending.take() };
         drop(kept);
-        let mut written = if is_anew { file.replace(&bytes) } else { file.append(&bytes) };
+        let mut written = if is_replaced { file.replace(&bytes) } else { file.append(&bytes) };
         if self.sync == SyncMode::Fsync {
             written = written.and_then(|()| file.sync());
         }
-        written.map_err(|error| file.fail(&error))?;
+        written.map_err(|error| write_error(file, &error))?;
         self.stored.store(change_count, Ordering::Release);
         Ok(())
     }
 
-    /// Syncs what is written. Cheap when there is nothing to do.
+    /// Syncs written frames. Cheap if there is nothing to do.
     ///
     /// # Errors
     /// As [`MetadataStore::wait`].
-    pub(crate) fn settle(&self) -> Result<(), WriteError> {
+    pub(crate) fn sync(&self) -> Result<(), WriteError> {
         let mut file = self.file.lock();
         if !file.is_unsynced() {
             return Ok(());
         }
-        if file.is_due_anew(0) {
+        if file.must_be_replaced(0) {
             return self.write(&mut file);
         }
-        file.sync().map_err(|error| file.fail(&error))
+        file.sync().map_err(|error| write_error(&file, &error))
     }
 
-    /// Writes the order of entries, at most every [`ORDER_WRITE_EVERY_MS`].
+    /// Writes the order of the entries that moved.
     ///
     /// # Errors
     /// As [`MetadataStore::wait`].
-    pub(crate) fn write_order_due(&self, now_ms: i64) -> Result<(), WriteError> {
-        let now_ms = now_ms.cast_unsigned();
-        let since_ms = now_ms.saturating_sub(self.order_written_ms.load(Ordering::Relaxed));
-        if since_ms < ORDER_WRITE_EVERY_MS.cast_unsigned() {
-            return Ok(());
-        }
-        self.order_written_ms.store(now_ms, Ordering::Relaxed);
-        self.write_order()
-    }
-
-    fn write_order(&self) -> Result<(), WriteError> {
+    pub(crate) fn write_order(&self) -> Result<(), WriteError> {
         let change = {
             let mut kept = self.kept.write();
             kept.queue_moved();
@@ -342,13 +329,13 @@ impl MetadataStore {
     /// As [`MetadataStore::wait`].
     pub(crate) fn close(&self) -> Result<(), WriteError> {
         self.write_order()?;
-        self.settle()
+        self.sync()
     }
 
-    /// A file that says what is kept of `tenants`; `None` if that is nothing.
+    /// Returns a file with the entries of `tenants`; `None` if there is none.
     pub(crate) fn file_of(&self, tenants: &[TenantId]) -> Option<Vec<u8>> {
         let kept = self.kept.read();
-        let mut frames = kept.pending.anew();
+        let mut frames = kept.pending.restarted();
         let header_len = frames.len();
         for tenant in tenants {
             if let Some(metadata) = kept.tenants.get(tenant) {
@@ -358,7 +345,7 @@ impl MetadataStore {
         (frames.len() > header_len).then(|| frames.take())
     }
 
-    /// About how many bytes on the heap, and metrics.
+    /// Returns the approximate bytes on the heap, and the number of metrics.
     pub(crate) fn heap_bytes(&self) -> (u64, u64) {
         let kept = self.kept.read();
         let one = |tenant: &TenantMetadata| {
@@ -369,12 +356,12 @@ impl MetadataStore {
         (kept.tenants.values().map(one).sum(), count)
     }
 
-    /// Entries that were not kept because a limit is reached, each time they came.
+    /// Returns the number of refused entries, repetitions included.
     pub(crate) fn refused_count(&self) -> u64 {
         self.refused_count.load(Ordering::Relaxed)
     }
 
-    /// Of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
+    /// Returns the entries of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
     pub(crate) fn list(&self, tenant: &TenantId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
         let kept = self.kept.read();
         let Some(TenantMetadata { metrics, .. }) = kept.tenants.get(tenant) else { return Vec::new() };

@@ -1,6 +1,35 @@
-//! Metrics of the store as `/metrics` exposes them: name, type and help text stand where the value is read.
-//! Holds: a counter's name ends in `_total`, a gauge's does not.
+//! Metrics without labels: name, type, help text and value.
+//!
+//! Invariants: the name of a counter ends in `_total`, that of a gauge does not.
 //! Not here: text formats, metrics with labels (`server::metrics`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Value of a metric; any thread may read and change it.
+#[derive(Debug, Default)]
+pub(crate) struct MetricValue(AtomicU64);
+
+impl MetricValue {
+    pub(crate) fn increment(&self) {
+        self.add(1);
+    }
+
+    pub(crate) fn add(&self, by: u64) {
+        self.0.fetch_add(by, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn as_f64(&self) -> f64 {
+        self.get() as f64
+    }
+}
 
 /// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

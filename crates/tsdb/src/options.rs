@@ -1,4 +1,6 @@
-//! How the store runs, and why it does not start.
+//! Options of the database, and errors of its start.
+//!
+//! Not here: flags and the settings file (the binary), limits per tenant (`limits`).
 
 use std::path::PathBuf;
 
@@ -7,75 +9,110 @@ use chronolith_base::{Disk, machine};
 use chronolith_block::PoolLimits;
 use chronolith_head::{HeadError, SyncMode};
 
-/// How the store runs.
+/// Options of the database.
 #[derive(Debug, Clone)]
 pub struct TsdbOptions {
-    /// Everything on disk is below it.
+    /// Directory of all files.
     pub data_dir: PathBuf,
-    /// When a write is acknowledged.
+    /// Durability at which a write is acknowledged.
     pub sync: SyncMode,
     /// Limits of the tenants.
     pub limits: LimitsTable,
-    /// Bytes of blocks to keep, oldest removed first; 0 = no limit.
-    pub retention_bytes: u64,
-    /// How long removal of expired blocks waits after the clock has jumped ahead; 0 = it follows the clock at once.
-    pub retention_clock_guard_ms: i64,
-    /// How long after its end (or its first sample, if that came later) a window is cut to a block.
-    pub flush_delay_ms: i64,
-    /// Estimated bytes below which a window waits for others of its day, at most 24 times `flush_delay_ms`; 0
-    /// = none waits.
-    pub small_window_bytes: u64,
-    /// Estimated memory of windows that wait so; beyond it the largest are flushed.
-    pub waiting_bytes_max: u64,
-    /// A series that was offered no sample for this long, by the server's clock, leaves the head to a block; 0 = it
-    /// stays until its windows end.
-    pub idle_after_ms: i64,
-    /// Idle series of a tenant below which no block is written for them.
-    pub idle_count_min: usize,
-    /// WAL bytes after which a checkpoint is written even if no window is due.
-    pub wal_checkpoint_bytes: u64,
-    /// Bytes that a WAL segment reserves on disk.
-    pub wal_segment_bytes: u64,
-    /// Writes are refused when less is free on the disk; 0 = only when the disk is full.
+    /// Expiry of blocks.
+    pub retention: RetentionOptions,
+    /// Flush of head windows.
+    pub flush: FlushOptions,
+    /// Flush of idle series.
+    pub idle: IdleOptions,
+    /// Write-ahead log.
+    pub wal: WalOptions,
+    /// Compaction of blocks.
+    pub compaction: CompactionOptions,
+    /// Free disk space below which writes are refused; 0 = only when the disk is full.
     pub free_bytes_min: u64,
     /// Memory of the head of all tenants beyond which writes are refused.
     pub head_memory: HeadMemory,
-    /// Bytes of open chunks and late samples of native histograms above which they are sealed early.
+    /// Memory of open chunks and out-of-order samples of native histograms above which chunks are sealed
+    /// early.
     pub histogram_bytes_max: u64,
-    /// Bytes of a block that compaction writes: what would be larger is split by series. A step that only
-    /// joins neighbours in time reads at most four times as much, which bounds how long one holds up other
-    /// maintenance; overlaps and deletions are resolved whatever the size. 0 = no compaction.
-    pub compaction_bytes_max: u64,
-    /// Bytes a second that merging blocks reads and writes together at most; 0 = no limit.
-    pub compaction_bytes_per_second: u64,
-    /// Exemplars kept in memory, all tenants together.
+    /// Exemplars in memory, of all tenants.
     pub exemplar_count_max: usize,
-    /// What open blocks may take.
+    /// Budget of open blocks.
     pub open_blocks: PoolLimits,
 }
 
+/// Expiry of blocks by size; the age is a limit of each tenant.
+#[derive(Debug, Clone)]
+pub struct RetentionOptions {
+    /// Size of all blocks above which the oldest are removed; 0 = no limit.
+    pub bytes_max: u64,
+    /// Time that retention keeps expired blocks after the clock has jumped ahead; 0 = it follows the clock at
+    /// once.
+    pub clock_guard_ms: i64,
+}
+
+/// Flush of head windows to blocks.
+#[derive(Debug, Clone)]
+pub struct FlushOptions {
+    /// Time between the end of a window (or its first sample, if that came later) and its flush.
+    pub delay_ms: i64,
+    /// Estimated size below which a window waits for others of its day, at most 24 times `delay_ms`; 0 = no
+    /// window waits.
+    pub small_window_bytes: u64,
+    /// Estimated memory of waiting windows beyond which the largest are flushed.
+    pub waiting_bytes_max: u64,
+}
+
+/// Flush of series that receive no samples.
+#[derive(Debug, Clone)]
+pub struct IdleOptions {
+    /// Time without a sample, by the server's clock, after which a series leaves the head for a block; 0 = it
+    /// stays until its windows end.
+    pub after_ms: i64,
+    /// Number of idle series of a tenant below which no block is written for them.
+    pub series_min: usize,
+}
+
+/// Write-ahead log.
+#[derive(Debug, Clone)]
+pub struct WalOptions {
+    /// Size of the WAL above which a checkpoint is written even if no window is due.
+    pub checkpoint_bytes: u64,
+    /// Size that a segment reserves on disk.
+    pub segment_bytes: u64,
+}
+
+/// Compaction of blocks.
+#[derive(Debug, Clone)]
+pub struct CompactionOptions {
+    /// Size of a compacted block: a larger one is split by series. A step that only joins adjacent blocks
+    /// reads at most four times as much, which bounds the time that other maintenance waits for it; overlaps
+    /// and deletions are resolved whatever the size. 0 = no compaction.
+    pub block_bytes_max: u64,
+    /// Limit of the bytes read and written per second; 0 = no limit.
+    pub bytes_per_second: u64,
+}
+
 impl TsdbOptions {
-    /// Defaults for `data_dir`.
+    /// Returns the defaults for `data_dir`.
     #[must_use]
     pub fn new(data_dir: PathBuf) -> TsdbOptions {
         TsdbOptions {
             data_dir,
             sync: SyncMode::Fsync,
             limits: LimitsTable::default(),
-            retention_bytes: 0,
-            retention_clock_guard_ms: 24 * 3_600_000,
-            flush_delay_ms: 3_600_000,
-            small_window_bytes: 1 << 20,
-            waiting_bytes_max: 1 << 30,
-            idle_after_ms: 900_000,
-            idle_count_min: 1000,
-            wal_checkpoint_bytes: 4 << 30,
-            wal_segment_bytes: 64 << 20,
+            retention: RetentionOptions { bytes_max: 0, clock_guard_ms: 24 * 3_600_000 },
+            flush: FlushOptions {
+                delay_ms: 3_600_000,
+                small_window_bytes: 1 << 20,
+                waiting_bytes_max: 1 << 30,
+            },
+            idle: IdleOptions { after_ms: 900_000, series_min: 1000 },
+            wal: WalOptions { checkpoint_bytes: 4 << 30, segment_bytes: 64 << 20 },
+            compaction: CompactionOptions { block_bytes_max: 2 << 30, bytes_per_second: 64 << 20 },
             free_bytes_min: 64 << 20,
             head_memory: HeadMemory::Percent(50),
             histogram_bytes_max: 1 << 30,
-            compaction_bytes_max: 2 << 30,
-            compaction_bytes_per_second: 64 << 20,
             exemplar_count_max: 100_000,
             open_blocks: PoolLimits::default(),
         }
@@ -85,14 +122,14 @@ impl TsdbOptions {
 /// Limit of the memory of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadMemory {
-    /// In bytes; 0 = none.
+    /// Limit in bytes; 0 = none.
     Bytes(u64),
-    /// Part of the memory of the cgroup or the machine, whichever is less; none where nobody knows that.
+    /// Percentage of the memory of the cgroup or the machine, whichever is less; no limit if that is unknown.
     Percent(u8),
 }
 
 impl HeadMemory {
-    /// In bytes; 0 = none.
+    /// Returns the limit in bytes; 0 = none.
     #[must_use]
     pub fn bytes(self, disk: &dyn Disk) -> u64 {
         match self {
@@ -104,18 +141,18 @@ impl HeadMemory {
     }
 }
 
-/// Why the store cannot be opened. The text says what to do.
+/// Error of a start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process uses the directory.
     #[error("data directory {0} is used by another process (its lock file is held)")]
     Locked(PathBuf),
-    /// The disk refused.
+    /// A disk operation failed.
     #[error("{path}: {error}")]
     Io {
         /// File or directory.
         path: PathBuf,
-        /// As the operating system says.
+        /// Error of the operating system.
         error: std::io::Error,
     },
     /// Damage that cannot be contained.
@@ -123,7 +160,7 @@ pub enum OpenError {
     Corrupt {
         /// File.
         path: PathBuf,
-        /// What, where, expected and found.
+        /// Position, expected and found value.
         what: String,
     },
     /// The head's files cannot be used.

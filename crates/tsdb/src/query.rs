@@ -1,13 +1,14 @@
-//! One contract over head and blocks: the series of a tenant, merged by labels, samples decoded when read.
+//! Queries of one tenant over head and blocks: a k-way merge of series by labels; samples are decoded when
+//! read.
 //!
-//! Holds: the head is read before the list of blocks, so that a window that is being cut to a block is seen
-//! at least once (twice is merged away), never not at all.
-//! Not here: evaluation (`promql`).
+//! Invariants: the head is read before the list of blocks, so a window that is being flushed is seen at least
+//! once; its samples are deduplicated if it is seen twice.
+//! Not here: evaluation (`promql`), the merge of samples (`merge`).
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use chronolith_base::KWayMerge;
 use chronolith_block::Block;
 use chronolith_head::Head;
 use chronolith_model::query::{PresenceHints, ReadEstimate, SERIES_PER_BATCH_MAX, SampleNeed, VecBatches};
@@ -18,18 +19,25 @@ use chronolith_model::{
 
 use crate::blocks::BlockStore;
 use crate::merge::MergedSource;
+use crate::storage::Storage;
 
 /// Head and blocks of one tenant.
 pub(crate) struct TenantQueryable {
-    pub(crate) head: Arc<Head>,
-    pub(crate) tenant: TenantId,
-    /// Of all tenants: this one may get its first block while a query runs.
-    pub(crate) blocks: Arc<BlockStore>,
-    pub(crate) duplicates: DuplicatePolicy,
+    head: Arc<Head>,
+    tenant: TenantId,
+    /// Blocks of all tenants: this one may get its first block while a query runs.
+    blocks: Arc<BlockStore>,
+    duplicates: DuplicatePolicy,
 }
 
 impl TenantQueryable {
-    /// Union of what head and blocks say, sorted, at most `limit` (0 = all).
+    pub(crate) fn new(storage: &Storage, tenant: &TenantId) -> TenantQueryable {
+        let duplicates = storage.limits_of(tenant).duplicates;
+        let (head, blocks) = (storage.head().clone(), storage.blocks().clone());
+        TenantQueryable { head, tenant: tenant.clone(), blocks, duplicates }
+    }
+
+    /// Returns the union of the lists of head and blocks, sorted, at most `limit` entries (0 = all).
     fn union(
         &self,
         range: TimeRange,
@@ -48,7 +56,7 @@ impl TenantQueryable {
         Ok(all)
     }
 
-    /// Series of the head and of blocks, both selected by the same rule.
+    /// Merges the series of the head with those that `from_block` selects from each block.
     fn select_from(
         &self,
         head: Vec<SeriesRead>,
@@ -71,7 +79,7 @@ impl TenantQueryable {
     }
 }
 
-/// Two sorted lists as one, each text once.
+/// Merges two sorted lists without duplicates.
 fn merged(a: Vec<String>, b: Vec<String>) -> Vec<String> {
     if a.is_empty() || b.is_empty() {
         return if a.is_empty() { b } else { a };
@@ -113,7 +121,7 @@ impl Queryable for TenantQueryable {
         self.select_from(head, selector.range, ctx, |block| block.select_newest(selector, ctx))
     }
 
-    /// From the head alone where no block has samples in the range: merging series takes all their labels.
+    /// Reads the head alone if no block has samples in the range, as a merge needs all labels.
     fn select_presence(
         &self,
         selector: &Selector<'_>,
@@ -134,7 +142,8 @@ impl Queryable for TenantQueryable {
         }
     }
 
-    /// Series of the source that has most of them, since most series are in all sources; samples of all.
+    /// Estimates the series of the source with most of them, since most series are in all sources, and all
+    /// samples.
     fn estimate(
         &self,
         selector: &Selector<'_>,
@@ -142,8 +151,8 @@ impl Queryable for TenantQueryable {
     ) -> Result<Option<ReadEstimate>, QueryError> {
         let head = self.head.reader().estimate(&self.tenant, selector)?;
         if selector.matchers.is_empty() && selector.range == TimeRange::ALL {
-            // Asked for each query: no block is opened for it.
-            let blocks = self.blocks.tenants.read().get(&self.tenant).map(|blocks| blocks.totals());
+            // Every query asks this: no block is opened for it.
+            let blocks = self.blocks.tenant(&self.tenant).map(|blocks| blocks.totals());
             let blocks = blocks.unwrap_or_default().read_estimate();
             let series = head.series.max(blocks.series);
             return Ok(Some(ReadEstimate { series, samples: head.samples.saturating_add(blocks.samples) }));
@@ -185,29 +194,32 @@ impl Queryable for TenantQueryable {
     }
 }
 
-/// Batches of several sources merged by labels; earlier written sources first.
+/// K-way merge of series by labels; sources that were written earlier come first.
 struct MergedBatches {
     sources: Vec<Buffered>,
-    /// The least labels of every source that has any.
-    order: BinaryHeap<Reverse<(Labels, usize)>>,
+    order: KWayMerge<Labels>,
+    /// Sources of the current series.
+    equal: Vec<usize>,
     duplicates: DuplicatePolicy,
     ctx: ReadContext,
 }
 
+/// A source with the rest of its last batch.
 struct Buffered {
     batches: Box<dyn SeriesBatches>,
     ready: VecDeque<SeriesRead>,
-    more: bool,
+    has_more: bool,
 }
 
 impl Buffered {
-    fn fill(&mut self) -> Result<(), QueryError> {
-        while self.ready.is_empty() && self.more {
+    /// Returns the labels of the next series; reads a batch if none is left.
+    fn next_labels(&mut self) -> Result<Option<&Labels>, QueryError> {
+        while self.ready.is_empty() && self.has_more {
             let mut batch = Vec::new();
-            self.more = self.batches.next_batch(&mut batch)?;
+            self.has_more = self.batches.next_batch(&mut batch)?;
             self.ready.extend(batch);
         }
-        Ok(())
+        Ok(self.ready.front().map(|series| &series.labels))
     }
 }
 
@@ -217,46 +229,33 @@ impl MergedBatches {
         duplicates: DuplicatePolicy,
         ctx: ReadContext,
     ) -> Result<MergedBatches, QueryError> {
-        let buffered = |batches| Buffered { batches, ready: VecDeque::new(), more: true };
+        let order = KWayMerge::with_capacity(sources.len());
+        let buffered = |batches| Buffered { batches, ready: VecDeque::new(), has_more: true };
         let sources: Vec<Buffered> = sources.into_iter().map(buffered).collect();
-        let order = BinaryHeap::with_capacity(sources.len());
-        let mut merged = MergedBatches { order, sources, duplicates, ctx };
-        for i in 0..merged.sources.len() {
-            merged.queue(i)?;
+        let mut merged = MergedBatches { order, sources, equal: Vec::new(), duplicates, ctx };
+        for idx in 0..merged.sources.len() {
+            merged.push_next(idx)?;
         }
         Ok(merged)
     }
 
-    fn queue(&mut self, source: usize) -> Result<(), QueryError> {
-        let buffered = &mut self.sources[source];
-        buffered.fill()?;
-        if let Some(series) = buffered.ready.front() {
-            self.order.push(Reverse((series.labels.clone(), source)));
+    /// Adds the next series of the source `idx` to the merge.
+    fn push_next(&mut self, idx: usize) -> Result<(), QueryError> {
+        if let Some(labels) = self.sources[idx].next_labels()? {
+            self.order.push(labels.clone(), idx);
         }
         Ok(())
     }
 
-    fn take(&mut self, source: usize) -> Result<Option<SeriesRead>, QueryError> {
-        let series = self.sources[source].ready.pop_front();
-        self.queue(source)?;
-        Ok(series)
-    }
-
     fn next_series(&mut self) -> Result<Option<SeriesRead>, QueryError> {
-        let Some(Reverse((labels, first))) = self.order.pop() else { return Ok(None) };
-        let Some(series) = self.take(first)? else { return Ok(None) };
-        let mut parts: Vec<Box<dyn SampleSource>> = vec![series.samples];
-        // The heap gives equal labels in order of the sources: earlier written ones first.
-        while let Some(Reverse((next, source))) = self.order.peek() {
-            if *next != labels {
-                break;
-            }
-            let source = *source;
-            self.order.pop();
-            if let Some(same) = self.take(source)? {
-                parts.push(same.samples);
-            }
+        let mut equal = std::mem::take(&mut self.equal);
+        let Some(labels) = self.order.pop(&mut equal) else { return Ok(None) };
+        let mut parts: Vec<Box<dyn SampleSource>> = Vec::with_capacity(equal.len());
+        for &idx in &equal {
+            parts.extend(self.sources[idx].ready.pop_front().map(|series| series.samples));
+            self.push_next(idx)?;
         }
+        self.equal = equal;
         if self.duplicates == DuplicatePolicy::LastWins {
             parts.reverse();
         }

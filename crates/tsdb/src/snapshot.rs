@@ -1,13 +1,12 @@
-//! Snapshots: a directory below the data directory that is a data directory itself, made of links and a cut
-//! of the head.
+//! Snapshots: a directory below the data directory that is a data directory itself, made of hard links to
+//! blocks and of blocks with the samples of the head.
 //!
-//! Holds: a snapshot is there completely or not at all (written under a temporary name, synced, renamed);
-//! making one changes nothing that queries see. Every sample acknowledged before the call is in it, unless
+//! Invariants: a snapshot is there completely or not at all (written under a temporary name, synced,
+//! renamed); writing one changes no query result. Every sample acknowledged before the call is in it, unless
 //! the head is left out, and the metadata of the tenants.
-//! Not here: removing snapshots, which is the operator's.
+//! Not here: removal of snapshots, which is left to the operator.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use chronolith_base::Env;
 use chronolith_block::{BlockSource, BlockWriter};
@@ -15,27 +14,27 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_head::WindowSeries;
 use chronolith_model::{TenantId, TimeRange};
 
-use crate::admin::AdminError;
+use crate::admin::error::AdminError;
+use crate::blocks::tenant::{TENANTS_DIR, tenant_dir};
 use crate::encoding::SeriesEncoder;
 use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
-use crate::store::Tsdb;
-use crate::tenant::{TENANTS_DIR, tenant_dir};
+use crate::storage::Storage;
 
-/// Directory below the data directory that holds one directory a snapshot.
+/// Directory below the data directory with one directory per snapshot.
 const SNAPSHOTS_DIR: &str = "snapshots";
-/// End of the name of a snapshot that is being made.
+/// Suffix of the name of an incomplete snapshot.
 const SUFFIX_CREATING: &str = ".tmp";
 
-/// Whether the head's samples go into a snapshot.
+/// Treatment of the head by a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotHead {
-    /// They are cut to blocks of the snapshot.
+    /// The samples of the head are written to blocks of the snapshot.
     Include,
-    /// Blocks only.
+    /// The snapshot has the blocks only.
     Skip,
 }
 
-/// Removes an unfinished snapshot.
+/// Removes an incomplete snapshot when dropped.
 struct CreatingDir<'a> {
     env: &'a Env,
     path: PathBuf,
@@ -45,36 +44,43 @@ struct CreatingDir<'a> {
 impl Drop for CreatingDir<'_> {
     fn drop(&mut self) {
         if !self.complete && self.env.disk.exists(&self.path) {
-            // What cannot be removed here is removed at the next start.
+            // The next start removes it if this fails.
             let _ = self.env.disk.remove_dir_all(&self.path);
         }
     }
 }
 
-impl Tsdb {
-    /// Makes a snapshot of `tenants` and gives its name below `snapshots/` of the data directory. Blocks cost
-    /// a link a file; the head's windows cost what cutting them to blocks does. Background work waits
-    /// meanwhile, writes do not.
+/// Writes snapshots; see the module.
+pub(crate) struct SnapshotWriter<'a> {
+    storage: &'a Storage,
+}
+
+impl<'a> SnapshotWriter<'a> {
+    pub(crate) fn new(storage: &'a Storage) -> SnapshotWriter<'a> {
+        SnapshotWriter { storage }
+    }
+
+    /// Writes a snapshot of `tenants` and returns its name. The caller keeps maintenance out.
     ///
     /// # Errors
-    /// [`AdminError`]; nothing of the snapshot is left then.
-    pub fn snapshot(&self, tenants: &[TenantId], head: SnapshotHead) -> Result<String, AdminError> {
-        let _upkeep = self.take_upkeep()?;
-        let disk = &self.env.disk;
-        let name = format!("{}-{:016x}", utc_stamp(self.env.clock.now_ms()), self.env.rng.next_u64() >> 1);
-        let parent = self.options.data_dir.join(SNAPSHOTS_DIR);
+    /// [`AdminError`]; the incomplete snapshot is removed.
+    pub(crate) fn write(&self, tenants: &[TenantId], head: SnapshotHead) -> Result<String, AdminError> {
+        let env = self.storage.env();
+        let (disk, data_dir) = (&env.disk, &self.storage.options().data_dir);
+        let name = format!("{}-{:016x}", utc_stamp(env.clock.now_ms()), env.rng.next_u64() >> 1);
+        let parent = data_dir.join(SNAPSHOTS_DIR);
         let io = |path: &Path| {
             let path = path.to_owned();
             move |error| AdminError::Io { path, error }
         };
         let tmp = parent.join(format!("{name}{SUFFIX_CREATING}"));
         disk.create_dir_all(&tmp.join(TENANTS_DIR)).map_err(io(&tmp))?;
-        disk.sync_dir(&self.options.data_dir).map_err(io(&self.options.data_dir))?;
-        let mut creating = CreatingDir { env: &self.env, path: tmp.clone(), complete: false };
+        disk.sync_dir(data_dir).map_err(io(data_dir))?;
+        let mut creating = CreatingDir { env, path: tmp.clone(), complete: false };
         for tenant in tenants {
-            self.put_tenant(tenant, &tenant_dir(&tmp, tenant), head)?;
+            self.write_tenant(tenant, &tenant_dir(&tmp, tenant), head)?;
         }
-        if let Some(bytes) = self.metadata.file_of(tenants) {
+        if let Some(bytes) = self.storage.metadata().file_of(tenants) {
             for name in [METADATA_FILE, METADATA_MIRROR] {
                 disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
             }
@@ -84,44 +90,42 @@ impl Tsdb {
         disk.rename(&tmp, &parent.join(&name)).map_err(io(&parent))?;
         creating.complete = true;
         disk.sync_dir(&parent).map_err(io(&parent))?;
-        self.counters.snapshots.fetch_add(1, Ordering::Relaxed);
-        tracing::info!(name, "snapshot made");
         Ok(name)
     }
 
-    fn put_tenant(&self, tenant: &TenantId, dir: &Path, head: SnapshotHead) -> Result<(), AdminError> {
-        let disk = &self.env.disk;
+    fn write_tenant(&self, tenant: &TenantId, dir: &Path, head: SnapshotHead) -> Result<(), AdminError> {
+        let (disk, windows) = (&self.storage.env().disk, self.storage.head().windows());
         let io = |error| AdminError::Io { path: dir.to_owned(), error };
         disk.create_dir_all(dir).map_err(io)?;
-        let blocks = self.blocks_of(tenant);
+        let blocks = self.storage.blocks().tenant_or_new(tenant);
         for block in blocks.list().iter() {
-            chronolith_block::link_block(&self.env, &blocks.dir, block.ulid(), dir)?;
+            chronolith_block::link_block(self.storage.env(), blocks.dir(), block.ulid(), dir)?;
         }
         if head == SnapshotHead::Include {
             let mut previous = blocks.newest_ulid();
-            for window in self.head.windows().list_of(tenant) {
-                previous = self.put_window(tenant, window.range, dir, previous)?.or(previous);
+            for window in windows.list_of(tenant) {
+                previous = self.write_window(tenant, window.range, dir, previous)?.or(previous);
             }
         }
         disk.sync_dir(dir).map_err(io)
     }
 
-    /// Writes a window of the head as a block of the snapshot; the head keeps it.
-    fn put_window(
+    /// Writes a window of the head to a block of the snapshot; its samples stay in the head.
+    fn write_window(
         &self,
         tenant: &TenantId,
         range: TimeRange,
         dir: &Path,
         previous: Option<Ulid>,
     ) -> Result<Option<Ulid>, AdminError> {
-        let window = self.head.windows().snapshot(tenant, range)?;
-        let writer = BlockWriter::create_after(&self.env, dir, previous)?;
-        let mut writer = writer.with_encoding(self.limits_of(tenant).block_encoding);
+        let window = self.storage.head().windows().snapshot(tenant, range)?;
+        let writer = BlockWriter::create_after(self.storage.env(), dir, previous)?;
+        let mut writer = writer.with_encoding(self.storage.limits_of(tenant).block_encoding);
         let mut encoder = SeriesEncoder::default();
         for series in window.series_with_later() {
             let WindowSeries { labels, chunks, damages } = series?;
             for damage in damages {
-                tracing::error!(%tenant, %labels, %damage, "a damaged chunk is left out of the snapshot");
+                tracing::error!(%tenant, %labels, %damage, "snapshot left out a damaged chunk");
             }
             encoder.put::<AdminError>(&labels, &chunks, &mut writer)?;
         }
@@ -129,8 +133,8 @@ impl Tsdb {
     }
 }
 
-/// Removes snapshots that a crash left unfinished.
-pub(crate) fn remove_unfinished(env: &Env, data_dir: &Path) -> std::io::Result<()> {
+/// Removes snapshots that a crash left incomplete.
+pub(crate) fn remove_incomplete(env: &Env, data_dir: &Path) -> std::io::Result<()> {
     let parent = data_dir.join(SNAPSHOTS_DIR);
     let entries = match env.disk.list(&parent) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -142,7 +146,7 @@ pub(crate) fn remove_unfinished(env: &Env, data_dir: &Path) -> std::io::Result<(
     Ok(())
 }
 
-/// `20261120T164500Z`
+/// Returns the time as in `20261120T164500Z`.
 fn utc_stamp(ms: i64) -> String {
     let seconds = ms.div_euclid(1000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -151,8 +155,8 @@ fn utc_stamp(ms: i64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// Year, month and day of the day `days` after 1970-01-01. Years begin in March here, so that the leap day is
-/// their last; 400 of them have 146 097 days.
+/// Returns year, month and day of the day `days` after 1970-01-01. Years begin in March here, so that the
+/// leap day is their last; 400 of them have 146 097 days.
 fn date_of(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

@@ -1,245 +1,347 @@
-//! Counters and sizes of the whole store, for metrics, status pages and the start page.
+//! Statistics of the whole database, for `/metrics`, status pages and the start page.
+//!
+//! Not here: metrics of the server (`server::metrics`).
 
-use std::sync::atomic::Ordering;
-
-use chronolith_head::{HeadStats, TenantStats};
 use chronolith_model::TenantId;
 
+use crate::admin::AdminCounters;
+use crate::exemplars::ExemplarRing;
+use crate::maintenance::{JobKind, JobStats, Maintenance};
 use crate::metric::Metric;
-use crate::store::Tsdb;
+use crate::storage::Storage;
 
-/// Counters and sizes, for `/metrics`, `/api/v1/status/tsdb` and the start page.
+/// Statistics of the database, for `/metrics`, `/api/v1/status/tsdb` and the start page.
 #[derive(Debug, Clone, Default)]
 pub struct TsdbStats {
-    /// Series in the head, all tenants.
-    pub head_series: u64,
-    /// Chunks in the head (open, late, sealed).
-    pub head_chunks: u64,
-    /// Time of the oldest sample in the head; `None` when it is empty.
-    pub head_min_time_ms: Option<i64>,
-    /// Time of the newest sample in the head.
-    pub head_max_time_ms: Option<i64>,
+    /// Samples in the head.
+    pub head: HeadStats,
+    /// Samples written since the start.
+    pub samples: SampleStats,
     /// Tenants with data.
     pub tenants: u64,
     /// Blocks of all tenants.
     pub blocks: u64,
-    /// Their bytes.
+    /// Size of these blocks.
     pub block_bytes: u64,
-    /// Bytes of WAL segments and checkpoint.
-    pub wal_bytes: u64,
-    /// Syncs of the WAL.
-    pub wal_sync_count: u64,
-    /// Nanoseconds spent in them.
-    pub wal_sync_ns: u64,
-    /// Batches that were made durable.
-    pub wal_batch_count: u64,
-    /// Bytes written to the WAL.
-    pub wal_written_bytes: u64,
-    /// Bytes of WAL segments that are prepared or kept for reuse.
-    pub wal_spare_bytes: u64,
-    /// WAL segments made of one of these.
-    pub wal_spare_used_count: u64,
-    /// WAL segments made when there was none.
-    pub wal_spare_missing_count: u64,
-    /// Whether the WAL is poisoned.
-    pub wal_poisoned: bool,
-    /// Whether writes are refused for lack of space.
+    /// Write-ahead log.
+    pub wal: WalStats,
+    /// Writes are refused for lack of disk space.
     pub disk_full: bool,
-    /// Samples accepted since start.
-    pub samples_appended: u64,
-    /// Samples that came late.
-    pub samples_out_of_order: u64,
-    /// Out-of-order samples encoded as chunks.
-    pub samples_ooo_sealed: u64,
-    /// Samples stored with a start time.
-    pub samples_with_start: u64,
-    /// Windows cut to blocks since start.
-    pub flush_count: u64,
-    /// Failed flushes, checkpoints, retention runs.
-    pub maintenance_error_count: u64,
-    /// Blocks removed by retention.
-    pub retention_removed_count: u64,
-    /// Whole checkpoints written.
-    pub checkpoint_count: u64,
-    /// Slices of the checkpoint written.
-    pub slice_count: u64,
-    /// Bytes of slices and definitions written.
-    pub slice_bytes: u64,
-    /// How long the last replay took.
-    pub replay_ms: u64,
-    /// What the last start and the verifications after it found damaged or missing, for people.
-    pub replay_notes: Vec<String>,
+    /// Checkpoint of the head.
+    pub checkpoint: CheckpointStats,
+    /// Background work.
+    pub maintenance: MaintenanceStats,
+    /// Last start.
+    pub replay: ReplayStats,
     /// Further metrics, each with its type and help text.
     pub metrics: Vec<Metric>,
 }
 
+/// Samples in the head.
+#[derive(Debug, Clone, Default)]
+pub struct HeadStats {
+    /// Series of all tenants.
+    pub series: u64,
+    /// Chunks: open, out-of-order, sealed.
+    pub chunks: u64,
+    /// Time of the oldest sample; `None` if the head is empty.
+    pub min_time_ms: Option<i64>,
+    /// Time of the newest sample.
+    pub max_time_ms: Option<i64>,
+}
+
+/// Samples written since the start.
+#[derive(Debug, Clone, Default)]
+pub struct SampleStats {
+    /// Accepted samples.
+    pub appended: u64,
+    /// Accepted samples that were out of order.
+    pub out_of_order: u64,
+    /// Out-of-order samples encoded as chunks.
+    pub ooo_sealed: u64,
+    /// Samples with a start timestamp.
+    pub with_start: u64,
+}
+
+/// Write-ahead log.
+#[derive(Debug, Clone, Default)]
+pub struct WalStats {
+    /// Size of segments and checkpoint.
+    pub bytes: u64,
+    /// Syncs.
+    pub sync_count: u64,
+    /// Time spent in syncs.
+    pub sync_ns: u64,
+    /// Batches made durable.
+    pub batch_count: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Size of segments that are prepared or kept for reuse.
+    pub spare_bytes: u64,
+    /// Segments made of one of these.
+    pub spare_used_count: u64,
+    /// Segments made when there was none.
+    pub spare_missing_count: u64,
+    /// All writes are refused until a restart, because a write or sync has failed.
+    pub is_poisoned: bool,
+}
+
+/// Checkpoint of the head.
+#[derive(Debug, Clone, Default)]
+pub struct CheckpointStats {
+    /// Complete checkpoints written.
+    pub count: u64,
+    /// Slices written.
+    pub slice_count: u64,
+    /// Bytes of slices and series files written.
+    pub slice_bytes: u64,
+}
+
+/// Background work since the start.
+#[derive(Debug, Clone, Default)]
+pub struct MaintenanceStats {
+    /// Windows flushed to blocks.
+    pub flush_count: u64,
+    /// Failed jobs, and failed writes of checkpoint and metadata.
+    pub error_count: u64,
+    /// Blocks removed by retention.
+    pub retention_removed_count: u64,
+    /// Jobs by kind.
+    pub jobs: Vec<JobStats>,
+}
+
+/// Last start.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayStats {
+    /// Duration of the replay.
+    pub ms: u64,
+    /// Damaged or missing files found by the start and by verifications after it, for operators.
+    pub notes: Vec<String>,
+}
+
 impl TsdbStats {
-    /// The value of one of [`TsdbStats::metrics`].
+    /// Returns the value of one of [`TsdbStats::metrics`].
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<f64> {
         self.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
     }
 }
 
-impl Tsdb {
-    /// Counters and sizes. Walks the head; call it a few times a minute, not a second.
-    #[must_use]
-    pub fn stats(&self) -> TsdbStats {
-        let head = self.head.statistics().stats();
-        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let blocks = self.blocks.totals();
-        TsdbStats {
-            head_series: head.series,
-            head_chunks: head.chunks,
-            head_min_time_ms: head.min_time_ms,
-            head_max_time_ms: head.max_time_ms,
-            tenants: self.tenants().len() as u64,
-            blocks: blocks.count,
-            block_bytes: blocks.bytes,
-            wal_bytes: head.wal_bytes,
-            wal_sync_count: head.wal_sync_count,
-            wal_sync_ns: head.wal_sync_ns,
-            wal_batch_count: head.wal_batch_count,
-            wal_written_bytes: head.wal_written_bytes,
-            wal_spare_bytes: head.wal_spare_bytes,
-            wal_spare_used_count: head.wal_spare_used_count,
-            wal_spare_missing_count: head.wal_spare_missing_count,
-            wal_poisoned: head.wal_poisoned,
-            disk_full: head.disk_full,
-            samples_appended: head.samples_appended,
-            samples_out_of_order: head.samples_out_of_order,
-            samples_ooo_sealed: head.samples_ooo_sealed,
-            samples_with_start: head.samples_with_start,
-            flush_count: load(&self.counters.flushes),
-            maintenance_error_count: load(&self.counters.upkeep_errors),
-            retention_removed_count: load(&self.counters.retention_removed),
-            checkpoint_count: head.checkpoint_count,
+/// Findings of a start.
+#[derive(Default)]
+pub(crate) struct StartReport {
+    /// Damage and missing files, for operators.
+    pub(crate) notes: Vec<String>,
+    /// Damaged files that a second copy or the WAL replaced.
+    pub(crate) repaired_count: u64,
+    pub(crate) replay_ms: u64,
+}
+
+/// Parts of the database with statistics.
+pub(crate) struct StatsSources<'a> {
+    pub(crate) storage: &'a Storage,
+    pub(crate) maintenance: &'a Maintenance,
+    pub(crate) admin: &'a AdminCounters,
+    pub(crate) exemplars: &'a ExemplarRing,
+    pub(crate) start: &'a StartReport,
+}
+
+/// Returns the statistics of all parts. Walks the head.
+pub(crate) fn collect(sources: &StatsSources<'_>) -> TsdbStats {
+    let storage = sources.storage;
+    let counters = sources.maintenance.counters();
+    let head = storage.head().statistics().stats();
+    let blocks = storage.blocks().totals();
+    let notes = sources.start.notes.iter().chain(&head.sealed_damages).cloned();
+    TsdbStats {
+        head: HeadStats {
+            series: head.series,
+            chunks: head.chunks,
+            min_time_ms: head.min_time_ms,
+            max_time_ms: head.max_time_ms,
+        },
+        samples: SampleStats {
+            appended: head.samples_appended,
+            out_of_order: head.samples_out_of_order,
+            ooo_sealed: head.samples_ooo_sealed,
+            with_start: head.samples_with_start,
+        },
+        tenants: tenants(storage).len() as u64,
+        blocks: blocks.count,
+        block_bytes: blocks.bytes,
+        wal: WalStats {
+            bytes: head.wal_bytes,
+            sync_count: head.wal_sync_count,
+            sync_ns: head.wal_sync_ns,
+            batch_count: head.wal_batch_count,
+            written_bytes: head.wal_written_bytes,
+            spare_bytes: head.wal_spare_bytes,
+            spare_used_count: head.wal_spare_used_count,
+            spare_missing_count: head.wal_spare_missing_count,
+            is_poisoned: head.wal_poisoned,
+        },
+        disk_full: head.disk_full,
+        checkpoint: CheckpointStats {
+            count: head.checkpoint_count,
             slice_count: head.slice_count,
             slice_bytes: head.slice_bytes,
-            replay_ms: self.replay_ms,
-            replay_notes: self
-                .replay_notes
-                .iter()
-                .chain(&head.sealed_damages)
-                .cloned()
-                .chain(self.blocks.scrub.notes())
-                .collect(),
-            metrics: self.metrics(&head),
-        }
+        },
+        maintenance: MaintenanceStats {
+            flush_count: counters.flush.windows.get(),
+            error_count: counters.errors.get(),
+            retention_removed_count: counters.retention.removed_blocks.get(),
+            jobs: sources.maintenance.job_stats(),
+        },
+        replay: ReplayStats {
+            ms: sources.start.replay_ms,
+            notes: notes.chain(sources.maintenance.scrub().notes()).collect(),
+        },
+        metrics: metrics(sources, &head),
     }
+}
 
-    /// Head cardinality of `tenant`, `limit` entries a list.
-    #[must_use]
-    pub fn cardinality(&self, tenant: &TenantId, limit: usize) -> chronolith_head::Cardinality {
-        self.head.statistics().cardinality(tenant, limit)
-    }
+/// Returns the tenants with data, sorted.
+pub(crate) fn tenants(storage: &Storage) -> Vec<TenantId> {
+    let mut all = storage.head().statistics().tenants();
+    let with_blocks = storage.blocks().all().into_iter().filter(|(_, blocks)| blocks.totals().count > 0);
+    all.extend(with_blocks.map(|(tenant, _)| tenant));
+    all.sort();
+    all.dedup();
+    all
+}
 
-    /// Sizes of `tenant` in the head. Walks its series.
-    #[must_use]
-    pub fn head_stats_of(&self, tenant: &TenantId) -> TenantStats {
-        self.head.statistics().tenant_stats(tenant)
-    }
+fn metrics(sources: &StatsSources<'_>, head: &chronolith_head::HeadStats) -> Vec<Metric> {
+    let counters = sources.maintenance.counters();
+    let (gauge, counter) = (Metric::gauge, Metric::counter);
+    let (used_bytes, limit_bytes) = sources.storage.head().statistics().memory_used_and_limit();
+    let mut metrics = vec![
+        gauge(
+            "head_memory_used_bytes",
+            "Memory of the head that counts against head-memory-limit.",
+            used_bytes as f64,
+        ),
+        gauge("head_series_ids_left", "Ids that new series can get.", head.series_ids_left as f64),
+        gauge("head_memory_limit_bytes", "head-memory-limit in bytes; 0 = none.", limit_bytes as f64),
+        gauge(
+            "replay_repaired_files",
+            "Damaged files that a second copy or the WAL replaced at the last start.",
+            sources.start.repaired_count as f64,
+        ),
+        gauge("head_sealed_file_bytes", "Size of the files of sealed chunks.", head.sealed_bytes as f64),
+        gauge(
+            "head_histograms_bytes",
+            "Memory of open chunks and out-of-order samples of native histograms.",
+            head.histogram_bytes as f64,
+        ),
+        counter(
+            "head_histograms_sealed_early_total",
+            "Chunks of native histograms that were sealed early because of histogram-memory.",
+            head.histograms_sealed_early as f64,
+        ),
+        gauge("checkpoint_bytes", "Size of the checkpoint.", head.checkpoint_bytes as f64),
+        gauge("checkpoint_tail_bytes", "Bytes of WAL that a start would replay.", head.tail_bytes as f64),
+        gauge(
+            "checkpoint_tail_replay_seconds",
+            "Expected duration of that replay.",
+            head.tail_ms as f64 / 1000.0,
+        ),
+        gauge("wal_pending_bytes", "Bytes queued for the WAL.", head.wal_pending_bytes as f64),
+        counter(
+            "flush_damaged_chunks_total",
+            "Damaged chunks that a flush left out of its block.",
+            counters.flush.damaged_chunks.as_f64(),
+        ),
+        counter(
+            "head_idle_series_flushed_total",
+            "Series flushed before the end of their window because they took no samples.",
+            counters.flush.idle_series.as_f64(),
+        ),
+        counter("delete_requests_total", "Requests to delete series.", sources.admin.deletions.as_f64()),
+        counter(
+            "cleaned_blocks_total",
+            "Blocks rewritten without their deleted samples.",
+            sources.admin.cleaned_blocks.as_f64(),
+        ),
+        counter("snapshots_total", "Snapshots written.", sources.admin.snapshots.as_f64()),
+        gauge("exemplars", "Exemplars in memory.", sources.exemplars.len() as f64),
+        counter(
+            "metadata_entries_refused_total",
+            "Metadata entries refused because the tenant has too many.",
+            sources.storage.metadata().refused_count() as f64,
+        ),
+    ];
+    metrics.extend(flush_and_retention_metrics(sources.maintenance));
+    metrics.extend(compaction_metrics(sources.maintenance));
+    metrics.extend(sources.storage.blocks().metrics(sources.maintenance.scrub().is_done()));
+    metrics
+}
 
-    /// Series in the head by tenant, those without left out.
-    #[must_use]
-    pub fn head_series_by_tenant(&self) -> Vec<(TenantId, u64)> {
-        self.head.statistics().series_by_tenant()
-    }
+fn flush_and_retention_metrics(maintenance: &Maintenance) -> [Metric; 5] {
+    let counters = maintenance.counters();
+    let (gauge, counter) = (Metric::gauge, Metric::counter);
+    [
+        counter(
+            "retention_clock_jumps_total",
+            "Jumps of the clock that removal by age does not follow at once.",
+            counters.retention.clock_jumps.as_f64(),
+        ),
+        gauge(
+            "retention_clock_wait_seconds",
+            "Time until removal by age follows a clock that jumped.",
+            counters.retention.clock_wait_seconds.as_f64(),
+        ),
+        gauge(
+            "retention_held_blocks",
+            "Blocks that removal by age holds back because the clock jumped.",
+            counters.retention.held_blocks.as_f64(),
+        ),
+        gauge(
+            "flush_waiting_windows",
+            "Small windows that wait to be flushed with others of their tenant.",
+            counters.flush.waiting_windows.as_f64(),
+        ),
+        gauge("flush_waiting_bytes", "Memory of those windows.", counters.flush.waiting_bytes.as_f64()),
+    ]
+}
 
-    fn metrics(&self, head: &HeadStats) -> Vec<Metric> {
-        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        let counters = &self.counters;
-        let (gauge, counter) = (Metric::gauge, Metric::counter);
-        let (used_bytes, limit_bytes) = self.head.statistics().memory_used_and_limit();
-        let mut metrics = vec![
-            gauge(
-                "head_memory_used_bytes",
-                "Memory of the head that counts against head-memory-limit.",
-                used_bytes as f64,
-            ),
-            gauge("head_series_ids_left", "Ids that new series can get.", head.series_ids_left as f64),
-            gauge("head_memory_limit_bytes", "head-memory-limit in bytes; 0 = none.", limit_bytes as f64),
-            gauge(
-                "replay_repaired_files",
-                "Damaged files that a second copy or the WAL replaced at the last start.",
-                self.replay_repaired_count as f64,
-            ),
-            gauge("head_sealed_file_bytes", "Size of the files of sealed chunks.", head.sealed_bytes as f64),
-            gauge(
-                "head_histograms_bytes",
-                "Memory of open chunks and out-of-order samples of native histograms.",
-                head.histogram_bytes as f64,
-            ),
-            counter(
-                "head_histograms_sealed_early_total",
-                "Chunks of native histograms that were sealed early because of histogram-memory.",
-                head.histograms_sealed_early as f64,
-            ),
-            gauge("checkpoint_bytes", "Size of the checkpoint.", head.checkpoint_bytes as f64),
-            gauge("checkpoint_tail_bytes", "Bytes of WAL that a start would replay.", head.tail_bytes as f64),
-            gauge(
-                "checkpoint_tail_replay_seconds",
-                "Expected duration of that replay.",
-                head.tail_ms as f64 / 1000.0,
-            ),
-            gauge("wal_pending_bytes", "Bytes queued for the WAL.", head.wal_pending_bytes as f64),
-            counter(
-                "flush_damaged_chunks_total",
-                "Damaged chunks that a flush left out of its block.",
-                load(&counters.damaged_chunks),
-            ),
-            counter(
-                "head_idle_series_flushed_total",
-                "Series flushed before the end of their window because they took no samples.",
-                load(&counters.idle_series),
-            ),
-            counter("delete_requests_total", "Requests to delete series.", load(&counters.deletions)),
-            counter(
-                "cleaned_blocks_total",
-                "Blocks rewritten without their deleted samples.",
-                load(&counters.cleaned_blocks),
-            ),
-            counter("snapshots_total", "Snapshots written.", load(&counters.snapshots)),
-            gauge("exemplars", "Exemplars in memory.", self.exemplars.len() as f64),
-            counter(
-                "metadata_entries_refused_total",
-                "Metadata entries refused because the tenant has too many.",
-                self.metadata.refused_count() as f64,
-            ),
-        ];
-        metrics.extend(self.upkeep_metrics());
-        metrics.extend(self.compaction.metrics());
-        metrics.extend(self.blocks.metrics());
-        metrics
-    }
-
-    /// Flushing and removal by age.
-    fn upkeep_metrics(&self) -> [Metric; 5] {
-        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        let counters = &self.counters;
-        let (gauge, counter) = (Metric::gauge, Metric::counter);
-        [
-            counter(
-                "retention_clock_jumps_total",
-                "Jumps of the clock that removal by age does not follow at once.",
-                load(&counters.clock_jumps),
-            ),
-            gauge(
-                "retention_clock_wait_seconds",
-                "Time until removal by age follows a clock that jumped.",
-                load(&counters.clock_wait_s),
-            ),
-            gauge(
-                "retention_held_blocks",
-                "Blocks that removal by age holds back because the clock jumped.",
-                load(&counters.held_blocks),
-            ),
-            gauge(
-                "flush_waiting_windows",
-                "Small windows that wait to be flushed with others of their tenant.",
-                load(&counters.waiting_windows),
-            ),
-            gauge("flush_waiting_bytes", "Memory of those windows.", load(&counters.waiting_bytes)),
-        ]
-    }
+fn compaction_metrics(maintenance: &Maintenance) -> [Metric; 10] {
+    let counters = &maintenance.counters().compaction;
+    let (gauge, counter) = (Metric::gauge, Metric::counter);
+    let paused = f64::from(u8::from(maintenance.is_paused(JobKind::Compaction)));
+    [
+        counter("compaction_runs_total", "Compactions completed.", counters.runs.as_f64()),
+        counter("compaction_read_bytes_total", "Bytes read by compaction.", counters.read_bytes.as_f64()),
+        counter(
+            "compaction_written_bytes_total",
+            "Bytes written by compaction.",
+            counters.written_bytes.as_f64(),
+        ),
+        counter("compaction_failures_total", "Compactions that failed.", counters.failures.as_f64()),
+        counter(
+            "compaction_refused_total",
+            "Compactions refused because of their inputs, which stay as they are.",
+            counters.refused.as_f64(),
+        ),
+        counter(
+            "compaction_space_skips_total",
+            "Compactions put off for lack of disk space.",
+            counters.space_skips.as_f64(),
+        ),
+        counter(
+            "compaction_throttled_seconds_total",
+            "Time that compaction waited because of compaction-rate.",
+            counters.throttled_ns.as_f64() / 1e9,
+        ),
+        gauge(
+            "compaction_step_bytes",
+            "Size of the blocks of the running compaction.",
+            counters.step_bytes.as_f64(),
+        ),
+        gauge(
+            "compaction_step_moved_bytes",
+            "Bytes that the running compaction has read and written.",
+            counters.step_moved_bytes.as_f64(),
+        ),
+        gauge("compaction_paused", "1 if compaction is paused by the admin API.", paused),
+    ]
 }

@@ -22,7 +22,8 @@ pub(crate) fn open_to_fill(dir: &Path) -> Result<Arc<Tsdb>> {
 }
 
 fn open_with(dir: &Path, sync: SyncMode) -> Result<Arc<Tsdb>> {
-    let options = TsdbOptions { wal_checkpoint_bytes: u64::MAX, sync, ..TsdbOptions::new(dir.to_owned()) };
+    let mut options = TsdbOptions { sync, ..TsdbOptions::new(dir.to_owned()) };
+    options.wal.checkpoint_bytes = u64::MAX;
     Ok(Tsdb::open(Env::real(), options, Arc::new(ReplayProgress::default()))?)
 }
 

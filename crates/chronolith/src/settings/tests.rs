@@ -101,7 +101,7 @@ fn values_are_understood() {
         ["--sync", "interval=250ms", "--retention-size", "10GB", "--self-scrape", "off", "--multitenancy"];
     let settings = resolve(&args, &[], Some("enable-feature: [promql-experimental-functions]\n")).unwrap();
     assert_eq!(settings.server.tsdb.sync, SyncMode::Interval(250));
-    assert_eq!(settings.server.tsdb.retention_bytes, 10_000_000_000);
+    assert_eq!(settings.server.tsdb.retention.bytes_max, 10_000_000_000);
     assert_eq!(settings.server.self_scrape_interval_ms, 0);
     assert!(settings.server.multitenancy && settings.server.features.experimental_functions);
 }

@@ -2,7 +2,7 @@
 //! `process_` ones every dashboard knows.
 
 use chronolith_model::Reject;
-use chronolith_tsdb::{MetricKind, TsdbStats};
+use chronolith_tsdb::{JobStats, MetricKind, TsdbStats};
 
 use super::exposition::{Family, FamilyKind, FamilySample};
 use super::{REFUSED_REASONS, Seconds, process};
@@ -279,17 +279,17 @@ fn tenants(app: &App, sheet: &mut Sheet) {
 }
 
 fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
-    sheet.gauge("head_series", "Series in the head, all tenants.", stats.head_series as f64);
-    sheet.gauge("head_chunks", "Chunks in the head.", stats.head_chunks as f64);
+    sheet.gauge("head_series", "Series in the head, all tenants.", stats.head.series as f64);
+    sheet.gauge("head_chunks", "Chunks in the head.", stats.head.chunks as f64);
     for (name, time, help) in [
         (
             "head_min_time_seconds",
-            stats.head_min_time_ms,
+            stats.head.min_time_ms,
             "Time of the oldest sample in the head, since 1970.",
         ),
         (
             "head_max_time_seconds",
-            stats.head_max_time_ms,
+            stats.head.max_time_ms,
             "Time of the newest sample in the head, since 1970.",
         ),
     ] {
@@ -300,17 +300,21 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
     sheet.gauge("tenants", "Tenants with data.", stats.tenants as f64);
     sheet.gauge("blocks", "Blocks of all tenants.", stats.blocks as f64);
     sheet.gauge("block_bytes", "Bytes of all blocks.", stats.block_bytes as f64);
-    sheet.gauge("wal_bytes", "Bytes of WAL segments and checkpoint.", stats.wal_bytes as f64);
-    let spare_bytes = stats.wal_spare_bytes as f64;
+    sheet.gauge("wal_bytes", "Bytes of WAL segments and checkpoint.", stats.wal.bytes as f64);
+    let spare_bytes = stats.wal.spare_bytes as f64;
     sheet.gauge("wal_spare_bytes", "Bytes of WAL segments prepared or kept for reuse.", spare_bytes);
-    let sync_seconds = stats.wal_sync_ns as f64 / 1e9;
+    let sync_seconds = stats.wal.sync_ns as f64 / 1e9;
     sheet.counter("wal_sync_seconds_total", "Time spent in syncs of the WAL.", sync_seconds);
     tsdb_counters(stats, sheet);
     let flag = |set: bool| f64::from(u8::from(set));
-    sheet.gauge("wal_poisoned", "Whether the WAL refuses writes until a restart.", flag(stats.wal_poisoned));
+    sheet.gauge(
+        "wal_poisoned",
+        "Whether the WAL refuses writes until a restart.",
+        flag(stats.wal.is_poisoned),
+    );
     sheet.gauge("disk_full", "Whether writes are refused for lack of space.", flag(stats.disk_full));
-    sheet.gauge("replay_duration_seconds", "Duration of the last replay.", stats.replay_ms as f64 / 1000.0);
-    let notes = stats.replay_notes.len() as f64;
+    sheet.gauge("replay_duration_seconds", "Duration of the last replay.", stats.replay.ms as f64 / 1000.0);
+    let notes = stats.replay.notes.len() as f64;
     sheet.gauge("replay_notes", "Findings of the last replay (torn tail, damaged frames).", notes);
     for metric in &stats.metrics {
         let kind = match metric.kind {
@@ -319,41 +323,71 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
         };
         sheet.family(metric.name, kind, metric.help, vec![plain(metric.value)]);
     }
+    maintenance_jobs(&stats.maintenance.jobs, sheet);
+}
+
+/// Maintenance jobs, by kind.
+fn maintenance_jobs(jobs: &[JobStats], sheet: &mut Sheet) {
+    let mut family = |name, kind, help, value: fn(&JobStats) -> f64| {
+        let samples = jobs.iter().map(|job| labelled("kind", job.kind.name(), value(job)));
+        sheet.family(name, kind, help, samples.collect());
+    };
+    let (gauge, counter) = (FamilyKind::Gauge, FamilyKind::Counter);
+    family("maintenance_runs_total", counter, "Maintenance jobs run.", |job| job.run_count as f64);
+    let help = "Maintenance jobs that failed and are retried.";
+    family("maintenance_failures_total", counter, help, |job| job.failure_count as f64);
+    let help = "Time spent in maintenance jobs.";
+    family("maintenance_duration_seconds_total", counter, help, |job| job.busy_ns as f64 / 1e9);
+    family("maintenance_queue_length", gauge, "Queued maintenance jobs.", |job| job.queued_count as f64);
+    let help = "Estimated bytes that queued maintenance jobs read or write.";
+    family("maintenance_queue_bytes", gauge, help, |job| job.queued_bytes as f64);
+    let help = "Time since the oldest queued maintenance job was due.";
+    family("maintenance_queue_overdue_seconds", gauge, help, |job| job.overdue_ms as f64 / 1000.0);
+    let help = "1 if maintenance jobs of the kind are paused.";
+    family("maintenance_paused", gauge, help, |job| f64::from(u8::from(job.is_paused)));
 }
 
 fn tsdb_counters(stats: &TsdbStats, sheet: &mut Sheet) {
     for (name, help, value) in [
-        ("wal_syncs_total", "Syncs of the WAL.", stats.wal_sync_count),
-        ("wal_batches_total", "Batches made durable.", stats.wal_batch_count),
-        ("wal_written_bytes_total", "Bytes written to the WAL.", stats.wal_written_bytes),
+        ("wal_syncs_total", "Syncs of the WAL.", stats.wal.sync_count),
+        ("wal_batches_total", "Batches made durable.", stats.wal.batch_count),
+        ("wal_written_bytes_total", "Bytes written to the WAL.", stats.wal.written_bytes),
         (
             "wal_segments_prepared_total",
             "WAL segments begun in a file that was prepared ahead.",
-            stats.wal_spare_used_count,
+            stats.wal.spare_used_count,
         ),
         (
             "wal_segments_unprepared_total",
             "WAL segments begun when no file was prepared: their commits take longer.",
-            stats.wal_spare_missing_count,
+            stats.wal.spare_missing_count,
         ),
-        ("head_samples_appended_total", "Samples accepted by the head.", stats.samples_appended),
-        ("head_samples_late_total", "Samples that came out of order.", stats.samples_out_of_order),
+        ("head_samples_appended_total", "Samples accepted by the head.", stats.samples.appended),
+        ("head_samples_late_total", "Samples that came out of order.", stats.samples.out_of_order),
         (
             "head_samples_ooo_sealed_total",
             "Out-of-order samples encoded as chunks.",
-            stats.samples_ooo_sealed,
+            stats.samples.ooo_sealed,
         ),
-        ("head_samples_with_start_total", "Samples stored with a start time.", stats.samples_with_start),
-        ("flushes_total", "Windows flushed to blocks.", stats.flush_count),
+        ("head_samples_with_start_total", "Samples stored with a start time.", stats.samples.with_start),
+        ("flushes_total", "Windows flushed to blocks.", stats.maintenance.flush_count),
         (
             "maintenance_failures_total",
             "Flushes, checkpoints, retention runs failed.",
-            stats.maintenance_error_count,
+            stats.maintenance.error_count,
         ),
-        ("retention_removed_blocks_total", "Blocks removed by retention.", stats.retention_removed_count),
-        ("checkpoints_total", "Whole checkpoints written.", stats.checkpoint_count),
-        ("checkpoint_slices_total", "Slices of the checkpoint written.", stats.slice_count),
-        ("checkpoint_written_bytes_total", "Bytes written to slices and definitions.", stats.slice_bytes),
+        (
+            "retention_removed_blocks_total",
+            "Blocks removed by retention.",
+            stats.maintenance.retention_removed_count,
+        ),
+        ("checkpoints_total", "Whole checkpoints written.", stats.checkpoint.count),
+        ("checkpoint_slices_total", "Slices of the checkpoint written.", stats.checkpoint.slice_count),
+        (
+            "checkpoint_written_bytes_total",
+            "Bytes written to slices and definitions.",
+            stats.checkpoint.slice_bytes,
+        ),
     ] {
         sheet.counter(name, help, value as f64);
     }

@@ -74,14 +74,14 @@ fn a_start_reads_the_catalogue_and_opens_no_block() {
     fill(&machine, &tsdb, 20, 6);
     tsdb.close().expect("closes");
     drop(tsdb);
-    // What is not read cannot be missed: without their files blocks are known, and their queries fail by name. The
-    // start lists directories only.
+    // What is not read cannot be missed: without their files blocks are known, and their queries fail by
+    // name. The start lists directories only.
     for dir in block_dirs(&machine, 3) {
         machine.env.disk.remove_file(&dir.join("meta.json")).expect("removes");
     }
     let tsdb = machine.open();
     assert_eq!((tsdb.stats().blocks, metric(&tsdb, "block_opens_total")), (120, 0.0));
-    let notes = tsdb.stats().replay_notes;
+    let notes = tsdb.stats().replay.notes;
     assert!(notes.len() == 6 && notes.iter().all(|note| note.contains("/t3/") && note.contains("meta.json")));
     assert_eq!(metric(&tsdb, "blocks_lost_at_start"), 6.0);
     assert_eq!(read_days(&machine, &tsdb, 2).expect("reads"), want(6));
@@ -91,7 +91,8 @@ fn a_start_reads_the_catalogue_and_opens_no_block() {
     assert_eq!(metric(&tsdb, "blocks_damaged"), 6.0);
 }
 
-/// Each query opened every block of its tenant to learn whether it may be too large: minutes with 200,000 blocks.
+/// Each query opened every block of its tenant to learn whether it may be too large: minutes with 200,000
+/// blocks.
 #[test]
 fn an_estimate_of_everything_opens_no_block() {
     let machine = Machine::new(12);
@@ -108,10 +109,12 @@ fn an_estimate_of_everything_opens_no_block() {
     assert_eq!(metric(&tsdb, "block_opens_total"), 0.0);
 }
 
-/// Damage in series or chunks was named by a query or by nobody.
+/// Damage in series or chunks was found by a query only.
 #[test]
-fn what_nobody_asks_for_is_verified_soon_after_the_start() {
-    let machine = Machine::new(11);
+fn blocks_without_queries_are_verified_soon_after_the_start() {
+    let mut machine = Machine::new(11);
+    // Compaction would replace the file with trailing bytes by a good one.
+    machine.options.compaction.block_bytes_max = 0;
     let tsdb = machine.open();
     fill(&machine, &tsdb, 3, 4);
     tsdb.close().expect("closes");
@@ -122,15 +125,15 @@ fn what_nobody_asks_for_is_verified_soon_after_the_start() {
     bytes[last] ^= 1;
     machine.env.disk.write_atomic(&path, &bytes).expect("writes");
     let tsdb = machine.open();
-    assert_eq!((tsdb.stats().replay_notes.len(), metric(&tsdb, "block_scrub_pending_blocks")), (0, 12.0));
+    assert_eq!((tsdb.stats().replay.notes.len(), metric(&tsdb, "block_scrub_pending_blocks")), (0, 12.0));
     // A start that has no time left to compare sizes leaves that to the verification.
     let grown = block_dirs(&machine, 2)[0].join("chunks");
     let mut bytes = machine.env.disk.read(&grown.join("000001")).expect("reads");
     bytes.push(0);
     machine.env.disk.write_atomic(&grown.join("000001"), &bytes).expect("writes");
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!((metric(&tsdb, "blocks_damaged"), metric(&tsdb, "block_scrub_pending_blocks")), (2.0, 0.0));
-    let notes = tsdb.stats().replay_notes;
+    let notes = tsdb.stats().replay.notes;
     let is_named = |path: &Path| notes.iter().any(|note| note.starts_with(path.to_str().expect("text")));
     assert!(notes.len() == 2 && is_named(&path) && is_named(&grown), "{notes:?}");
     assert!(tsdb.verify_blocks() && read_days(&machine, &tsdb, 0).is_ok());
@@ -189,12 +192,12 @@ fn a_block_whose_directory_is_gone_is_named_at_the_start() {
     let report = chronolith_tsdb::check::check_dir(&machine.env, &machine.options.data_dir).expect("checks");
     assert!(report.damages.iter().any(|damage| damage.path == dir), "{:?}", report.damages);
     let tsdb = machine.open();
-    let notes = tsdb.stats().replay_notes;
+    let notes = tsdb.stats().replay.notes;
     assert!(notes.iter().any(|note| note.contains(dir.to_str().expect("text"))), "{notes:?}");
     assert_eq!((tsdb.stats().blocks, metric(&tsdb, "blocks_lost_at_start")), (7, 1.0));
     tsdb.close().expect("closes");
     drop(tsdb);
-    assert_eq!(machine.open().stats().replay_notes, Vec::<String>::new(), "it is named once");
+    assert_eq!(machine.open().stats().replay.notes, Vec::<String>::new(), "it is named once");
 }
 
 #[test]
@@ -212,7 +215,7 @@ fn a_block_that_the_catalogue_does_not_name_is_added() {
     drop(tsdb);
     machine.env.disk.write_atomic(Path::new(CATALOGUE), &before).expect("writes");
     let tsdb = machine.open();
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().replay_notes.len()), (3, 0));
+    assert_eq!((tsdb.stats().blocks, tsdb.stats().replay.notes.len()), (3, 0));
     assert_eq!(read_days(&machine, &tsdb, 0).expect("reads").len(), 3);
 }
 
@@ -237,7 +240,7 @@ fn queries_and_maintenance_go_on_within_a_tiny_budget() {
         }
         for _ in 0..40 {
             machine.clock.advance(Duration::from_mins(2));
-            tsdb.tick();
+            tsdb.run_maintenance();
         }
         stopped.store(true, Ordering::Relaxed);
     });
@@ -288,7 +291,7 @@ fn without_descriptors_queries_and_compactions_are_refused_and_go_on_later() {
     assert!(matches!(&error, QueryError::Io { path, .. } if path.contains("/data/tenants/t0/")), "{error}");
     for _ in 0..3 {
         machine.clock.advance(Duration::from_secs(30));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert_eq!((metric(&tsdb, "compaction_runs_total"), metric(&tsdb, "blocks_damaged")), (0.0, 0.0));
     assert!(metric(&tsdb, "compaction_failures_total") > 0.0);
@@ -296,13 +299,13 @@ fn without_descriptors_queries_and_compactions_are_refused_and_go_on_later() {
     assert_eq!(read_days(&machine, &tsdb, 0).expect("reads"), want(6));
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert!(metric(&tsdb, "compaction_runs_total") >= 2.0);
     assert_eq!(read_days(&machine, &tsdb, 1).expect("reads"), want(6));
 }
 
-/// Deleted samples came back when the file was gone, and nobody was told.
+/// Deleted samples came back when the file was gone, and no error was reported.
 #[test]
 fn a_missing_tombstones_file_is_named_and_its_samples_stay_hidden() {
     let machine = Machine::new(7);
@@ -327,7 +330,7 @@ fn a_missing_tombstones_file_is_named_and_its_samples_stay_hidden() {
             machine.env.disk.remove_file(Path::new(CATALOGUE)).expect("removes");
         }
         let tsdb = machine.open();
-        assert!(tsdb.stats().replay_notes.iter().any(|note| named(note)), "{:?}", tsdb.stats().replay_notes);
+        assert!(tsdb.stats().replay.notes.iter().any(|note| named(note)), "{:?}", tsdb.stats().replay.notes);
         assert_eq!(metric(&tsdb, "blocks_lost_at_start"), 1.0);
         let error = read_days(&machine, &tsdb, 0).expect_err("what was deleted must not come back");
         assert!(named(&error.to_string()), "{error}");
@@ -340,7 +343,7 @@ fn a_missing_tombstones_file_is_named_and_its_samples_stay_hidden() {
 #[test]
 fn blocks_above_the_compaction_size_are_compacted_into_several() {
     let mut machine = Machine::new(8);
-    machine.options.compaction_bytes_max = 12 << 10;
+    machine.options.compaction.block_bytes_max = 12 << 10;
     let tsdb = machine.open();
     let names: Vec<String> = (0..60).map(|n| format!("m{n:02}")).collect();
     let at =
@@ -357,7 +360,7 @@ fn blocks_above_the_compaction_size_are_compacted_into_several() {
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert_eq!(
         (metric(&tsdb, "compaction_runs_total"), metric(&tsdb, "compaction_failures_total")),
@@ -376,7 +379,7 @@ fn blocks_above_the_compaction_size_are_compacted_into_several() {
     tsdb.delete_series(&TenantId::anonymous(), &[matchers], TimeRange::ALL).expect("deletes");
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert_eq!((metric(&tsdb, "block_tombstones"), metric(&tsdb, "compaction_runs_total")), (0.0, 2.0));
     machine.disk.crash();
@@ -395,7 +398,7 @@ fn blocks_above_the_compaction_size_are_compacted_into_several() {
 fn a_crash_at_any_disk_operation_of_a_split_loses_nothing() {
     let fresh = || {
         let mut machine = Machine::new(9);
-        machine.options.compaction_bytes_max = 700;
+        machine.options.compaction.block_bytes_max = 700;
         let tsdb = machine.open();
         for of in [0, 500] {
             for name in ["a", "b", "c", "d"] {
@@ -413,7 +416,7 @@ fn a_crash_at_any_disk_operation_of_a_split_loses_nothing() {
     let compact = |machine: &Machine, tsdb: &Tsdb| {
         for _ in 0..6 {
             machine.clock.advance(Duration::from_mins(2));
-            tsdb.tick();
+            tsdb.run_maintenance();
         }
     };
     let (machine, tsdb) = fresh();

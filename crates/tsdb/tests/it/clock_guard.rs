@@ -15,19 +15,19 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 fn guarded() -> (Machine, Arc<Tsdb>) {
     let mut machine = Machine::new(41);
     machine.options.limits.default.retention_ms = 7 * DAY_MS;
-    machine.options.retention_clock_guard_ms = DAY_MS;
-    machine.options.compaction_bytes_max = 0;
+    machine.options.retention.clock_guard_ms = DAY_MS;
+    machine.options.compaction.block_bytes_max = 0;
     let tsdb = machine.open();
     write(&tsdb, &TenantId::anonymous(), "m", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
     tsdb.flush_closed(START_MS).expect("a block");
-    tsdb.tick();
+    tsdb.run_maintenance();
     (machine, tsdb)
 }
 
 fn pass(machine: &Machine, tsdb: &Tsdb, ms: i64) {
     for _ in 0..ms / 60_000 {
         machine.clock.advance(Duration::from_secs(60));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
 }
 
@@ -39,7 +39,8 @@ fn gauge(tsdb: &Tsdb, name: &str) -> i64 {
     tsdb.stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value as i64
 }
 
-/// Six seconds after the clock had jumped 30 days ahead, all blocks were removed for good. They stay for a day.
+/// Six seconds after the clock had jumped 30 days ahead, all blocks were removed for good. They stay for a
+/// day.
 #[test]
 fn a_jump_of_the_clock_removes_nothing_for_a_day() {
     let (machine, tsdb) = guarded();
@@ -102,7 +103,7 @@ fn a_start_long_after_the_newest_sample_removes_nothing() {
         }
         jump(&machine, 30 * DAY_MS);
         let tsdb = machine.open();
-        assert!(tsdb.stats().replay_notes.iter().any(|note| note.contains("clock")));
+        assert!(tsdb.stats().replay.notes.iter().any(|note| note.contains("clock")));
         pass(&machine, &tsdb, 23 * HOUR_MS);
         assert_eq!(tsdb.stats().blocks, 1, "file {has_file}");
         pass(&machine, &tsdb, HOUR_MS + 120_000);
@@ -119,7 +120,7 @@ fn a_damaged_file_is_named_and_the_newest_sample_tells_the_time() {
     file.write_at(&[0xff], 8).expect("damaged");
     jump(&machine, 30 * DAY_MS);
     let tsdb = machine.open();
-    assert!(tsdb.stats().replay_notes.iter().any(|note| note.contains("retention-clock: ")));
+    assert!(tsdb.stats().replay.notes.iter().any(|note| note.contains("retention-clock: ")));
     pass(&machine, &tsdb, HOUR_MS);
     assert_eq!(tsdb.stats().blocks, 1);
 }

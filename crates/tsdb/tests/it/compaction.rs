@@ -1,4 +1,4 @@
-//! Blocks are merged in the background: nothing is lost or seen twice, whatever fails meanwhile.
+//! Compaction in the background: no sample is lost or seen twice, whatever fails meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,11 +42,11 @@ fn late_data(machine: &Machine) -> (Arc<Tsdb>, Stored) {
     (tsdb, want.into_iter().map(|(name, samples)| (name, samples.into_iter().collect())).collect())
 }
 
-/// Upkeep for a while, back-off included.
-fn upkeep(machine: &Machine, tsdb: &Tsdb) {
+/// Runs maintenance for a while, back-off included.
+fn run_maintenance(machine: &Machine, tsdb: &Tsdb) {
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
 }
 
@@ -59,11 +59,11 @@ fn compare(machine: &Machine, tsdb: &Tsdb, want: &Stored, when: &str) {
 }
 
 #[test]
-fn late_blocks_and_complete_ranges_are_merged() {
+fn overlapping_blocks_and_complete_ranges_are_compacted() {
     let machine = Machine::new(1);
     let (tsdb, want) = late_data(&machine);
     let bytes_before = tsdb.stats().block_bytes;
-    upkeep(&machine, &tsdb);
+    run_maintenance(&machine, &tsdb);
     assert_eq!(tsdb.stats().blocks, 3, "six hours, and the two windows of the range that is not complete");
     assert_eq!(gauge(&tsdb, "compaction_runs_total"), 2.0);
     assert_eq!(gauge(&tsdb, "compaction_failures_total"), 0.0);
@@ -75,7 +75,7 @@ fn late_blocks_and_complete_ranges_are_merged() {
     write(&tsdb, &TenantId::anonymous(), "b", &[(first.0, -1.0)]).expect("stored");
     tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
     compare(&machine, &tsdb, &want, "a late block");
-    upkeep(&machine, &tsdb);
+    run_maintenance(&machine, &tsdb);
     assert_eq!(tsdb.stats().blocks, 3);
     compare(&machine, &tsdb, &want, "the late block merged");
     machine.disk.crash();
@@ -92,7 +92,7 @@ fn a_crash_at_any_disk_operation_loses_and_repeats_nothing() {
     let machine = Machine::new(2);
     let (tsdb, _) = late_data(&machine);
     let before = machine.disk.op_count();
-    upkeep(&machine, &tsdb);
+    run_maintenance(&machine, &tsdb);
     let op_count = machine.disk.op_count() - before;
     assert!(op_count > 50, "{op_count}");
     for survived in 0..=op_count {
@@ -101,7 +101,7 @@ fn a_crash_at_any_disk_operation_loses_and_repeats_nothing() {
         machine.disk.fail_after(survived);
         for _ in 0..4 {
             machine.clock.advance(Duration::from_mins(2));
-            tsdb.tick();
+            tsdb.run_maintenance();
             compare(&machine, &tsdb, &want, &format!("failing after {survived} operations"));
         }
         machine.disk.crash();
@@ -113,7 +113,7 @@ fn a_crash_at_any_disk_operation_loses_and_repeats_nothing() {
             "crash after {survived} operations: {blocks} blocks, inputs beside output"
         );
         compare(&machine, &tsdb, &want, &format!("crash after {survived} operations"));
-        upkeep(&machine, &tsdb);
+        run_maintenance(&machine, &tsdb);
         assert_eq!(tsdb.stats().blocks, 3, "crash after {survived} operations");
         compare(&machine, &tsdb, &want, &format!("merged after a crash after {survived} operations"));
     }
@@ -126,11 +126,11 @@ fn a_disk_that_fails_for_a_while_is_survived_without_a_restart() {
         let (tsdb, want) = late_data(&machine);
         machine.disk.fail_after(survived);
         machine.clock.advance(Duration::from_secs(20));
-        tsdb.tick();
-        tsdb.tick();
+        tsdb.run_maintenance();
+        tsdb.run_maintenance();
         machine.disk.heal();
         compare(&machine, &tsdb, &want, &format!("healed after {survived} operations"));
-        upkeep(&machine, &tsdb);
+        run_maintenance(&machine, &tsdb);
         assert_eq!(tsdb.stats().blocks, 3, "{survived}");
         compare(&machine, &tsdb, &want, &format!("merged, healed after {survived} operations"));
         machine.disk.crash();
@@ -142,14 +142,14 @@ fn a_disk_that_fails_for_a_while_is_survived_without_a_restart() {
 }
 
 #[test]
-fn a_query_goes_on_reading_what_was_merged_meanwhile() {
+fn a_query_goes_on_reading_blocks_that_were_compacted_meanwhile() {
     let machine = Machine::new(4);
     let (tsdb, want) = late_data(&machine);
     let matchers = [Matcher::equal("__name__", "b")];
     let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
-    upkeep(&machine, &tsdb);
+    run_maintenance(&machine, &tsdb);
     assert_eq!(tsdb.stats().blocks, 3);
     let (mut series, mut columns) = (Vec::new(), Columns::default());
     while batches.next_batch(&mut series).expect("a batch") {}
@@ -159,27 +159,27 @@ fn a_query_goes_on_reading_what_was_merged_meanwhile() {
 }
 
 #[test]
-fn without_room_for_the_output_blocks_wait() {
+fn without_disk_space_for_the_output_compaction_waits() {
     let mut machine = Machine::new(5);
     machine.options.free_bytes_min = 0;
     let (tsdb, want) = late_data(&machine);
     machine.disk.set_capacity_bytes(1 << 40);
     let free = machine.env.disk.free_bytes(&machine.options.data_dir).expect("known");
-    machine.disk.set_capacity_bytes((1 << 40) - free + machine.options.wal_segment_bytes + 100);
+    machine.disk.set_capacity_bytes((1 << 40) - free + machine.options.wal.segment_bytes + 100);
     machine.clock.advance(Duration::from_mins(2));
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!((gauge(&tsdb, "compaction_space_skips_total"), tsdb.stats().blocks), (1.0, 7));
     assert_eq!(gauge(&tsdb, "compaction_failures_total"), 0.0);
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!(gauge(&tsdb, "compaction_space_skips_total"), 1.0, "it backs off");
     machine.disk.set_capacity_bytes(u64::MAX);
-    upkeep(&machine, &tsdb);
+    run_maintenance(&machine, &tsdb);
     assert_eq!(tsdb.stats().blocks, 3);
     compare(&machine, &tsdb, &want, "merged with room");
 }
 
 #[test]
-fn a_damaged_block_is_left_alone_and_counted_once() {
+fn a_damaged_block_is_refused_and_counted_once() {
     let machine = Machine::new(6);
     let (tsdb, _) = late_data(&machine);
     tsdb.close().expect("closes");
@@ -191,7 +191,7 @@ fn a_damaged_block_is_left_alone_and_counted_once() {
     *bytes.last_mut().expect("bytes") ^= 1;
     machine.env.disk.create(&segment).expect("creates").write_at(&bytes, 0).expect("writes");
     let tsdb = machine.open();
-    upkeep(&machine, &tsdb);
+    run_maintenance(&machine, &tsdb);
     assert_eq!(
         (gauge(&tsdb, "compaction_refused_total"), gauge(&tsdb, "compaction_failures_total")),
         (1.0, 1.0)
@@ -201,10 +201,10 @@ fn a_damaged_block_is_left_alone_and_counted_once() {
 }
 
 #[test]
-fn merging_can_be_switched_off() {
+fn compaction_can_be_switched_off() {
     let mut machine = Machine::new(7);
-    machine.options.compaction_bytes_max = 0;
+    machine.options.compaction.block_bytes_max = 0;
     let (tsdb, _) = late_data(&machine);
-    upkeep(&machine, &tsdb);
+    run_maintenance(&machine, &tsdb);
     assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "compaction_runs_total")), (7, 0.0));
 }

@@ -1,12 +1,14 @@
-//! Damage campaign: every file of a stopped or killed data directory is damaged in seven ways, and random pairs of
-//! files. Afterwards either everything that was acknowledged is there, or the loss is named by the start or the
-//! verification that follows it, by the metric and by `check`. No query returns a sample that was never stored, none
-//! panics, and damage to a block affects queries of its time only, which fail with the name of the file.
+//! Damage campaign: every file of a stopped or killed data directory is damaged in seven ways, and random
+//! pairs of files. Afterwards either everything that was acknowledged is there, or the loss is named by the
+//! start or the verification that follows it, by the metric and by `check`. No query returns a sample that
+//! was never stored, none panics, and damage to a block affects queries of its time only, which fail with the
+//! name of the file.
 //!
-//! A kill excuses nothing: the control file of the log is exact then (ADR 0051), also about the last commit. Only a
-//! power cut makes a torn end; that is the simulator's.
+//! A kill excuses nothing: the control file of the log is exact then (ADR 0051), also about the last commit.
+//! Only a power cut makes a torn end; that is the simulator's.
 //!
-//! `CHRONOLITH_DAMAGE_SEEDS=100 cargo test -p chronolith-tsdb --test it damage::` runs more seeds than the default.
+//! `CHRONOLITH_DAMAGE_SEEDS=100 cargo test -p chronolith-tsdb --test it damage::` runs more seeds than the
+//! default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -175,10 +177,10 @@ fn write(rng: &Rng, tsdb: &Tsdb, times: impl Iterator<Item = i64>) {
 }
 
 /// A life with floats, histograms, start times, metadata, out-of-order samples, sealed chunks, blocks and a
-/// tombstone; gives the files it leaves behind and its last answers.
+/// tombstone; returns its files and its last query results.
 fn life(seed: u64, is_kill: bool) -> (Files, Answers) {
     let mut machine = Machine::new(seed);
-    machine.options.wal_segment_bytes = 64 << 10;
+    machine.options.wal.segment_bytes = 64 << 10;
     let (rng, tsdb) = (Rng::from_seed(seed), machine.open());
     for hour in [-8, -6] {
         let base = START_MS + hour * HOUR_MS;
@@ -274,7 +276,7 @@ struct Outcome {
 }
 
 fn outcome(machine: &Machine, tsdb: &Tsdb) -> Outcome {
-    let start_notes = tsdb.stats().replay_notes;
+    let start_notes = tsdb.stats().replay.notes;
     // Every round verifies a sealed file.
     (0..20).for_each(|_| tsdb.roll_checkpoint());
     while !tsdb.verify_blocks() {}
@@ -282,7 +284,7 @@ fn outcome(machine: &Machine, tsdb: &Tsdb) -> Outcome {
     let metric = |name| stats.metric(name).expect("a metric");
     assert_eq!(metric("block_scrub_pending_blocks"), 0.0);
     let bad_block_count = metric("blocks_damaged") + metric("blocks_lost_at_start");
-    Outcome { found: answers(machine, tsdb), start_notes, notes: stats.replay_notes, bad_block_count }
+    Outcome { found: answers(machine, tsdb), start_notes, notes: stats.replay.notes, bad_block_count }
 }
 
 /// Returns true if a text names the file, or the directory that it is missing in.
@@ -373,7 +375,8 @@ impl Case<'_> {
         }
     }
 
-    /// Returns true if a file of a block is damaged in a way that the catalogue shows; the start must name it.
+    /// Returns true if a file of a block is damaged in a way that the catalogue shows; the start must name
+    /// it.
     fn is_wrong_size_of_block(&self) -> bool {
         let [(path, way)] = self.damaged else { return false };
         // Tombstones without deletions may be missing.
@@ -420,7 +423,8 @@ fn report(failures: &[String], case_count: usize) {
     assert!(failures.is_empty(), "{} of {case_count} cases:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// What broke: flipped bits and missing files lost acknowledged samples, deletions and metadata without a word.
+/// What broke: flipped bits and missing files lost acknowledged samples, deletions and metadata without a
+/// word.
 #[test]
 fn every_damaged_file_loses_nothing_or_is_named() {
     let (mut case_count, mut failures, mut kinds) = (0, Vec::new(), BTreeSet::new());

@@ -1,4 +1,5 @@
-//! Deleted samples are gone for queries at once and for good; everything else stays, whatever fails meanwhile.
+//! Deleted samples are gone for queries at once and for good; everything else stays, whatever fails
+//! meanwhile.
 
 use std::io;
 use std::path::Path;
@@ -100,7 +101,7 @@ fn samples_that_come_after_the_deletion_are_visible() {
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert_eq!(machine.read(&tsdb, &anonymous(), "b"), want, "flushed and merged");
     assert_eq!(tombstones(&tsdb), 0.0, "merging has applied them");
@@ -173,7 +174,7 @@ fn a_crash_at_any_disk_operation_deletes_all_that_was_acknowledged_and_nothing_e
         if deleted.is_ok() {
             compare(&machine, &tsdb, part(), &when);
         }
-        // Whatever came of it, samples that nobody asked to delete are there, and asking again completes it.
+        // Whatever the outcome, samples outside of the request are there, and repeating it completes it.
         let untouched: Vec<_> = want(1, part());
         let got = machine.read(&tsdb, &anonymous(), "b");
         assert!(
@@ -190,7 +191,7 @@ fn a_crash_at_any_disk_operation_deletes_all_that_was_acknowledged_and_nothing_e
 }
 
 #[test]
-fn a_paused_store_merges_nothing() {
+fn a_paused_compaction_does_not_run() {
     let machine = Machine::new(6);
     let tsdb = filled(&machine);
     tsdb.pause_compaction();
@@ -198,13 +199,13 @@ fn a_paused_store_merges_nothing() {
     let runs = |tsdb: &Tsdb| tsdb.stats().metric("compaction_runs_total").expect("a metric");
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert_eq!((runs(&tsdb), tsdb.stats().blocks), (0.0, 5));
     tsdb.resume_compaction();
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert_eq!((runs(&tsdb), tsdb.stats().blocks), (1.0, 4));
 }
@@ -218,9 +219,9 @@ fn a_closed_store_refuses() {
     assert!(tsdb.clean_tombstones(&anonymous()).is_err());
 }
 
-/// A window was cut to a block and dropped from the head, but the checkpoint after it failed; a deletion then found
-/// nothing in the head, and a crash brought the samples back from the log. A deletion now makes sure first that
-/// no restart undoes a drop.
+/// A window was flushed and dropped from the head, but the checkpoint after it failed; a deletion then found
+/// nothing in the head, and a crash brought the samples back from the log. A deletion now makes sure first
+/// that no restart undoes a drop.
 #[test]
 fn deleted_samples_do_not_come_back_when_the_checkpoint_after_a_flush_failed() {
     for op_count in 0..200 {
@@ -264,10 +265,10 @@ impl Fault for LateWriter {
     }
 }
 
-/// Late samples were merged with chunks of a window on its way to a block: what was encoded again stayed in the
-/// head at the drop, and a deletion that had the window cut left it there.
+/// Out-of-order samples were merged into chunks of a window during its flush: re-encoded chunks stayed in the
+/// head after the drop, and a deletion that had flushed the window left them there.
 #[test]
-fn a_deletion_takes_what_late_samples_were_merged_with_meanwhile() {
+fn a_deletion_removes_chunks_that_out_of_order_samples_were_merged_into() {
     let mut machine = Machine::new(11);
     let late = Arc::new(LateWriter::default());
     machine.env.disk = Arc::new(FaultDisk::new(machine.disk.clone(), late.clone()));
@@ -289,9 +290,10 @@ fn a_deletion_takes_what_late_samples_were_merged_with_meanwhile() {
 }
 
 #[test]
-fn a_deletion_that_a_kill_cut_off_is_durable_when_it_is_asked_for_again() {
-    // What broke: a kill between the rename of the tombstones and the sync of their directory left them visible, so
-    // the same deletion again had nothing to write, was acknowledged, and a power cut brought the samples back.
+fn a_deletion_that_a_kill_interrupted_is_durable_when_it_is_repeated() {
+    // What broke: a kill between the rename of the tombstones and the sync of their directory left them
+    // visible, so the same deletion again had nothing to write, was acknowledged, and a power cut brought the
+    // samples back.
     for survived in 0.. {
         let machine = Machine::new(8);
         let tsdb = filled(&machine);
@@ -311,9 +313,9 @@ fn a_deletion_that_a_kill_cut_off_is_durable_when_it_is_asked_for_again() {
     }
 }
 
-/// What broke: the first deletion cut the newer window to a block, and the series remembered its last sample for the sake
-/// of repeats. The second one found nothing to cut, so the series was not told; the sample that was written again was
-/// acknowledged as a repeat and not stored, and another value in its place was refused.
+/// What broke: the first deletion flushed the newer window, and the series remembered its last sample to
+/// recognize duplicates. The second one found nothing to flush, so the series kept it; the sample that
+/// was written again was acknowledged as a repeat and not stored, and another value in its place was refused.
 #[test]
 fn a_deleted_last_sample_that_only_a_block_has_can_be_written_again() {
     for value in [None, Some(7.5)] {

@@ -39,7 +39,7 @@ fn a_full_disk_refuses_writes_until_there_is_space_and_loses_nothing_acked() {
     machine.disk.set_capacity_bytes(u64::MAX);
     for _ in 0..5 {
         machine.clock.advance(std::time::Duration::from_secs(1));
-        tsdb.pulse();
+        tsdb.sync_log();
     }
     assert!(!tsdb.stats().disk_full, "space is noticed without a restart");
     assert_eq!(write(&tsdb, &tenant, "full", &samples).expect("the retry works").accepted_count, 5000);
@@ -67,7 +67,7 @@ fn a_failed_sync_closes_the_log_for_writing() {
         write(&tsdb, &tenant, "x", &[(START_MS + 2, 3.0)]),
         Err(WriteError::Wal(WalError::Poisoned(_)))
     ));
-    assert!(tsdb.stats().wal_poisoned);
+    assert!(tsdb.stats().wal.is_poisoned);
     machine.disk.crash();
     drop(tsdb);
     let tsdb = machine.open();

@@ -24,11 +24,11 @@ impl Machine {
     pub(crate) fn new(seed: u64) -> Machine {
         let (env, clock, disk) = Env::fake(START_MS, seed);
         let mut options = TsdbOptions::new(PathBuf::from("/data"));
-        options.wal_segment_bytes = 1 << 20;
+        options.wal.segment_bytes = 1 << 20;
         // Windows of tests are small, and each test says itself what waits.
-        options.small_window_bytes = 0;
+        options.flush.small_window_bytes = 0;
         // Tests set the clock far ahead at once.
-        options.retention_clock_guard_ms = 0;
+        options.retention.clock_guard_ms = 0;
         Machine { env, clock, disk, options }
     }
 

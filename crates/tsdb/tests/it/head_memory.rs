@@ -26,7 +26,7 @@ fn batch(first: usize, count: usize, time: i64) -> WriteBatch {
 /// Writes new series of many tenants until one write is refused; gives how many series there are then.
 fn fill(tsdb: &Tsdb, time: i64) -> (usize, WriteError) {
     for round in 0..1000 {
-        tsdb.pulse();
+        tsdb.sync_log();
         if let Err(error) = tsdb.append(&tenant(&format!("t{}", round % 7)), &batch(round * 500, 500, time)) {
             return (round * 500, error);
         }
@@ -45,13 +45,13 @@ fn gauge(tsdb: &Tsdb, name: &str) -> u64 {
 fn the_head_as_a_whole_had_no_bound() {
     let mut machine = Machine::new(51);
     machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
-    machine.options.compaction_bytes_max = 0;
+    machine.options.compaction.block_bytes_max = 0;
     let tsdb = machine.open();
     let time = START_MS - HOUR_MS;
     let (count, error) = fill(&tsdb, time);
     assert!(matches!(error, WriteError::HeadFull { limit_bytes: LIMIT_BYTES, .. }), "{error}");
     assert!((5_000..40_000).contains(&count), "{count} series fit");
-    assert_eq!(tsdb.stats().head_series, count as u64, "nothing of the refused batch is there");
+    assert_eq!(tsdb.stats().head.series, count as u64, "nothing of the refused batch is there");
     assert_eq!(gauge(&tsdb, "head_memory_limit_bytes"), LIMIT_BYTES);
     let measured: u64 = tsdb.memory(0).head.iter().map(|part| part.bytes).sum();
     assert!(measured <= LIMIT_BYTES, "{measured} bytes");
@@ -59,22 +59,22 @@ fn the_head_as_a_whole_had_no_bound() {
     let known = write(&tsdb, &tenant("t0"), "series_0", &[(time + 1000, 2.0)]);
     assert!(known.is_ok() || matches!(known, Err(WriteError::HeadFull { .. })));
     machine.clock.advance(Duration::from_secs(3 * 3600));
-    tsdb.tick();
+    tsdb.run_maintenance();
     machine.clock.advance(Duration::from_secs(1));
-    tsdb.pulse();
-    assert_eq!(tsdb.stats().head_series, 0);
+    tsdb.sync_log();
+    assert_eq!(tsdb.stats().head.series, 0);
     let again = tsdb.append(&tenant("t0"), &batch(0, 500, START_MS + 2 * HOUR_MS));
     assert_eq!(again.expect("there is room again").accepted_count, 500);
 }
 
 #[test]
-fn a_batch_that_never_fits_is_told_apart() {
+fn a_batch_that_never_fits_has_its_own_error() {
     let mut machine = Machine::new(52);
     machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
     let tsdb = machine.open();
     let refused = tsdb.append(&tenant("t"), &batch(0, 30_000, START_MS)).expect_err("too large");
     assert!(matches!(refused, WriteError::NeverFits { limit_bytes: LIMIT_BYTES, .. }), "{refused}");
-    assert_eq!((tsdb.stats().head_series, tsdb.memory(9).tenants.len()), (0, 0), "nor does the tenant stay");
+    assert_eq!((tsdb.stats().head.series, tsdb.memory(9).tenants.len()), (0, 0), "nor does the tenant stay");
     assert_eq!(tsdb.append(&tenant("t"), &batch(0, 500, START_MS)).expect("fits").accepted_count, 500);
 }
 
@@ -83,12 +83,12 @@ fn a_batch_that_never_fits_is_told_apart() {
 fn nothing_waits_when_the_head_is_nearly_full() {
     let mut machine = Machine::new(53);
     machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
-    machine.options.small_window_bytes = 1 << 20;
+    machine.options.flush.small_window_bytes = 1 << 20;
     let tsdb = machine.open();
     fill(&tsdb, START_MS - HOUR_MS);
     machine.clock.advance(Duration::from_secs(3600));
-    tsdb.tick();
-    assert_eq!((tsdb.stats().head_series, tsdb.stats().blocks), (0, 7));
+    tsdb.run_maintenance();
+    assert_eq!((tsdb.stats().head.series, tsdb.stats().blocks), (0, 7));
 }
 
 /// After a restart the head counts from the start on, and an appended batch is neither lost nor half there.
@@ -100,7 +100,7 @@ fn a_restart_knows_how_full_the_head_is() {
     let (count, _) = fill(&tsdb, START_MS);
     drop(tsdb);
     let tsdb = machine.open();
-    assert_eq!(tsdb.stats().head_series, count as u64);
+    assert_eq!(tsdb.stats().head.series, count as u64);
     assert!(gauge(&tsdb, "head_memory_used_bytes") > LIMIT_BYTES / 3);
 }
 

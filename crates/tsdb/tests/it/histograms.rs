@@ -1,5 +1,5 @@
-//! Samples of both kinds through every stage of the store: open, late, sealed, block, merged block, restart, power cut;
-//! they stay what they were, bit for bit. A failure prints its seed.
+//! Samples of both kinds through every stage: open, out of order, sealed, block, compacted block, restart,
+//! power cut; they stay what they were, bit for bit. A failure prints its seed.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,8 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, model: &mut Model) {
     push(&mut batch, &labels(&name), &samples);
     let known = model.entry(name).or_default();
     for (time, sample) in &samples {
-        // The head does not look into blocks: there such a sample is taken, and the first written one answers.
+        // The head does not read blocks: there such a sample is accepted, and the first written one
+        // answers.
         known.entry(*time).or_insert_with(|| text(sample));
     }
     let outcome = tsdb.append(&TenantId::anonymous(), &batch).expect("stored");
@@ -70,11 +71,11 @@ fn compare(machine: &Machine, tsdb: &Tsdb, model: &Model, when: &str) {
     }
 }
 
-fn merges(tsdb: &Tsdb) -> u64 {
+fn compaction_count(tsdb: &Tsdb) -> u64 {
     tsdb.stats().metric("compaction_runs_total").expect("is there") as u64
 }
 
-/// Returns how often blocks were merged.
+/// Returns the number of compactions.
 fn run(seed: u64) -> u64 {
     let mut machine = Machine::new(seed);
     if seed % 2 == 1 {
@@ -91,12 +92,12 @@ fn run(seed: u64) -> u64 {
             70..80 => {
                 for _ in 0..=rng.below(4) {
                     machine.clock.advance(std::time::Duration::from_secs(rng.below(900)));
-                    tsdb.tick();
+                    tsdb.run_maintenance();
                 }
             }
             80..86 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),
             86..93 => {
-                merge_count += merges(&tsdb);
+                merge_count += compaction_count(&tsdb);
                 machine.disk.crash();
                 drop(tsdb);
                 tsdb = machine.open();
@@ -105,8 +106,8 @@ fn run(seed: u64) -> u64 {
         }
     }
     compare(&machine, &tsdb, &model, &format!("seed {seed} at its end"));
-    assert_eq!(tsdb.stats().maintenance_error_count, 0, "seed {seed}");
-    merge_count + merges(&tsdb)
+    assert_eq!(tsdb.stats().maintenance.error_count, 0, "seed {seed}");
+    merge_count + compaction_count(&tsdb)
 }
 
 #[test]

@@ -21,15 +21,15 @@ fn tenant(name: &str) -> TenantId {
 
 fn machine(seed: u64) -> Machine {
     let mut machine = Machine::new(seed);
-    machine.options.idle_count_min = 1;
-    machine.options.idle_after_ms = IDLE_AFTER_MS;
+    machine.options.idle.series_min = 1;
+    machine.options.idle.after_ms = IDLE_AFTER_MS;
     machine
 }
 
-/// One round of upkeep in which a generation of series ends.
+/// One maintenance run in which a generation of series ends.
 fn age(machine: &Machine, tsdb: &Tsdb) {
     machine.clock.advance(Duration::from_millis(IDLE_AFTER_MS as u64 / 2));
-    tsdb.tick();
+    tsdb.run_maintenance();
 }
 
 fn row(count: i32) -> Vec<(i64, f64)> {
@@ -49,7 +49,7 @@ fn names(machine: &Machine, tsdb: &Tsdb, tenant: &TenantId) -> Vec<String> {
 /// A tenant with two series of which one has gone silent.
 fn with_a_silent_series(machine: &Machine) -> std::sync::Arc<Tsdb> {
     let tsdb = machine.open();
-    tsdb.tick();
+    tsdb.run_maintenance();
     write(&tsdb, &tenant("t"), "silent", &row(300)).expect("works");
     write(&tsdb, &tenant("t"), "busy", &row(300)).expect("works");
     for i in 0..2 {
@@ -64,9 +64,9 @@ fn an_idle_series_leaves_the_head_and_stays_readable() {
     let machine = machine(1);
     let t = tenant("t");
     let tsdb = with_a_silent_series(&machine);
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().head_series), (0, 2), "idle for one generation only");
+    assert_eq!((tsdb.stats().blocks, tsdb.stats().head.series), (0, 2), "idle for one generation only");
     age(&machine, &tsdb);
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().head_series), (1, 1));
+    assert_eq!((tsdb.stats().blocks, tsdb.stats().head.series), (1, 1));
     assert_eq!(machine.read(&tsdb, &t, "silent"), bits(&row(300)));
     assert_eq!(machine.read(&tsdb, &t, "busy").len(), 302);
     assert_eq!(names(&machine, &tsdb, &t), ["busy", "silent"]);
@@ -78,27 +78,28 @@ fn an_idle_series_leaves_the_head_and_stays_readable() {
     want.extend(bits(&back));
     let want: Vec<_> = want.into_iter().collect();
     assert_eq!(machine.read(&tsdb, &t, "silent"), want);
-    assert_eq!(tsdb.stats().head_series, 2);
+    assert_eq!(tsdb.stats().head.series, 2);
     drop(tsdb);
     machine.disk.crash();
     let tsdb = machine.open();
     assert_eq!(machine.read(&tsdb, &t, "silent"), want);
 
-    // The leftover waits for the window's main block, then they are merged.
+    // The block of idle series waits for that of the whole window, then they are compacted.
     assert!(tsdb.stats().blocks == 1);
     machine.clock.set_now_ms(START_MS + 6 * HOUR_MS);
     for _ in 0..4 {
-        tsdb.tick();
+        tsdb.run_maintenance();
         machine.clock.advance(Duration::from_secs(31));
     }
     let stats = tsdb.stats();
-    assert_eq!((stats.blocks, stats.head_series), (2, 0), "one block a window");
+    assert_eq!((stats.blocks, stats.head.series), (2, 0), "one block a window");
     assert_eq!(machine.read(&tsdb, &t, "silent"), want);
 }
 
-/// A series that only ever gets what it has already is in use: were it cut, its samples would be stored again and again.
+/// A series that receives duplicates only is in use: if it were flushed, its samples would be stored again
+/// and again.
 #[test]
-fn repeats_and_late_samples_keep_a_series_busy() {
+fn duplicates_and_out_of_order_samples_keep_a_series_busy() {
     let machine = machine(2);
     let t = tenant("t");
     let tsdb = with_a_silent_series(&machine);
@@ -107,7 +108,7 @@ fn repeats_and_late_samples_keep_a_series_busy() {
         write(&tsdb, &t, "silent", &[sample]).expect("works");
         write(&tsdb, &t, "busy", &[(START_MS + round, 1.0)]).expect("works");
         age(&machine, &tsdb);
-        assert_eq!(tsdb.stats().head_series, 2, "round {round}");
+        assert_eq!(tsdb.stats().head.series, 2, "round {round}");
     }
 }
 
@@ -115,8 +116,8 @@ fn repeats_and_late_samples_keep_a_series_busy() {
 fn few_idle_series_are_not_worth_a_block() {
     let check = |idle_count_min: usize, busy_count: usize, idle_after_ms: i64, want_blocks: u64| {
         let mut machine = machine(3);
-        machine.options.idle_count_min = idle_count_min;
-        machine.options.idle_after_ms = idle_after_ms;
+        machine.options.idle.series_min = idle_count_min;
+        machine.options.idle.after_ms = idle_after_ms;
         let tsdb = with_a_silent_series(&machine);
         for i in 0..busy_count {
             write(&tsdb, &tenant("t"), &format!("more{i}"), &row(1)).expect("works");
@@ -131,7 +132,7 @@ fn few_idle_series_are_not_worth_a_block() {
     check(1, 0, 0, 0);
 }
 
-/// What is cut must not come back from the log after it was deleted from its block.
+/// Flushed samples must not come back from the WAL after they were deleted from their block.
 #[test]
 fn a_deleted_idle_series_does_not_come_back() {
     let machine = machine(4);
@@ -149,9 +150,9 @@ fn a_deleted_idle_series_does_not_come_back() {
     assert_eq!(machine.read(&tsdb, &t, "busy").len(), 302);
 }
 
-/// Every disk operation of the cut fails and all behind it; then the process is killed, then the power goes.
+/// Every disk operation of the flush fails and all after it; then the process is killed, then the power goes.
 #[test]
-fn a_cut_that_ends_anywhere_loses_and_doubles_nothing() {
+fn a_flush_of_idle_series_that_ends_anywhere_loses_and_doubles_nothing() {
     for op_count in 0..1000 {
         let machine = machine(5);
         let t = tenant("t");
@@ -169,7 +170,7 @@ fn a_cut_that_ends_anywhere_loses_and_doubles_nothing() {
         };
         machine.clock.advance(Duration::from_millis(IDLE_AFTER_MS as u64 / 2));
         machine.disk.fail_after(op_count);
-        tsdb.tick();
+        tsdb.run_maintenance();
         let stats = tsdb.stats();
         machine.disk.heal();
         check(&tsdb, "running on");
@@ -177,12 +178,12 @@ fn a_cut_that_ends_anywhere_loses_and_doubles_nothing() {
         check(&machine.open(), "killed");
         machine.disk.crash();
         check(&machine.open(), "power cut");
-        if stats.maintenance_error_count == 0 {
-            assert!(op_count > 20 && stats.head_series == 0, "the cut was done");
+        if stats.maintenance.error_count == 0 {
+            assert!(op_count > 20 && stats.head.series == 0, "the flush was complete");
             return;
         }
     }
-    panic!("the cut never comes to its end");
+    panic!("the flush never comes to its end");
 }
 
 fn check_model(machine: &Machine, tsdb: &Tsdb, model: &Model, what: &str) {
@@ -192,9 +193,10 @@ fn check_model(machine: &Machine, tsdb: &Tsdb, model: &Model, what: &str) {
     }
 }
 
-/// Writes, cuts of idle series, flushes, restarts and power cuts in any order: always all of it is there, once.
+/// Writes, flushes of idle series, flushes, restarts and power cuts in any order: always all of it is there,
+/// once.
 #[test]
-fn cuts_at_random_moments_agree_with_a_model() {
+fn flushes_of_idle_series_at_random_times_agree_with_a_model() {
     for seed in 0..30 {
         let rng = Rng::from_seed(900 + seed);
         let machine = machine(seed);
@@ -219,7 +221,7 @@ fn cuts_at_random_moments_agree_with_a_model() {
                         machine.disk.crash();
                     }
                     tsdb = machine.open();
-                    tsdb.tick();
+                    tsdb.run_maintenance();
                 }
                 _ => tsdb.flush_closed(START_MS - HOUR_MS * rng.below(4) as i64).expect("flushes"),
             }
@@ -230,7 +232,7 @@ fn cuts_at_random_moments_agree_with_a_model() {
     }
 }
 
-/// Readers and a writer of returning series run while every round cuts what is idle.
+/// Readers and a writer of returning series run while every run flushes idle series.
 #[test]
 fn readers_see_all_while_idle_series_leave() {
     let machine = machine(6);

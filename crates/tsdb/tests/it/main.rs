@@ -1,4 +1,5 @@
-//! The store as a whole on a fake machine: full disks, retention, crashes, and a model of what it must answer.
+//! The store as a whole on a fake machine: full disks, retention, crashes, and a model of what it must
+//! answer.
 
 mod blocks;
 mod clock_guard;
@@ -21,6 +22,7 @@ mod idle;
 )]
 mod kinds;
 mod log_end;
+mod maintenance;
 mod many_tenants;
 mod metadata;
 mod model;
@@ -29,4 +31,3 @@ mod retention;
 mod snapshot;
 mod starts;
 mod stress;
-mod upkeep;

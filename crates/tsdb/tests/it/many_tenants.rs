@@ -17,7 +17,7 @@ fn gauge(tsdb: &Tsdb, name: &str) -> f64 {
     tsdb.stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value
 }
 
-/// A machine whose tenants are written to for `hours`, one sample in five minutes, with a look at what is due
+/// A machine whose tenants are written to for `hours`, one sample in five minutes, with a maintenance run
 /// each time.
 fn run_for(machine: &Machine, tsdb: &Tsdb, hours: i64) {
     for _ in 0..hours * 12 {
@@ -26,14 +26,14 @@ fn run_for(machine: &Machine, tsdb: &Tsdb, hours: i64) {
         for tenant in tenants() {
             write(tsdb, &tenant, "m", &[(now_ms, 1.0)]).expect("works");
         }
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
 }
 
 fn waiting_machine() -> Machine {
     let mut machine = Machine::new(31);
-    machine.options.small_window_bytes = 1 << 20;
-    machine.options.compaction_bytes_max = 0;
+    machine.options.flush.small_window_bytes = 1 << 20;
+    machine.options.compaction.block_bytes_max = 0;
     machine
 }
 
@@ -46,7 +46,7 @@ fn small_tenants_make_one_block_a_day() {
     run_for(&machine, &tsdb, 24);
     assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "flush_waiting_windows") as usize), (0, 11 * TENANT_COUNT));
     run_for(&machine, &tsdb, 24);
-    assert_eq!(tsdb.stats().flush_count, TENANT_COUNT as u64, "a block each for the first day");
+    assert_eq!(tsdb.stats().maintenance.flush_count, TENANT_COUNT as u64, "a block each for the first day");
     for tenant in tenants() {
         assert_eq!(
             machine.read(&tsdb, &tenant, "m").len(),
@@ -75,18 +75,18 @@ fn waiting_windows_survive_restarts_and_go_when_they_are_due() {
         }
         tsdb = machine.open();
         assert_eq!(machine.read(&tsdb, &tenant, "m"), want);
-        tsdb.tick();
+        tsdb.run_maintenance();
         assert_eq!(tsdb.stats().blocks, 0);
         assert_eq!(gauge(&tsdb, "flush_waiting_windows") as usize, 3 * TENANT_COUNT);
     }
     machine.clock.advance(Duration::from_secs(17 * 3600));
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "flush_waiting_windows") as usize), (40, 0));
     assert_eq!(machine.read(&tsdb, &tenant, "m"), want);
 }
 
 #[test]
-fn late_samples_of_a_waiting_window_go_to_its_block() {
+fn out_of_order_samples_of_a_waiting_window_go_to_its_block() {
     let machine = waiting_machine();
     let tenant = tenants().next().expect("one");
     let tsdb = machine.open();
@@ -94,20 +94,20 @@ fn late_samples_of_a_waiting_window_go_to_its_block() {
     let late = START_MS + HOUR_MS + 7;
     assert_eq!(write(&tsdb, &tenant, "m", &[(late, 5.0)]).expect("works").accepted_count, 1);
     machine.clock.advance(Duration::from_secs(17 * 3600));
-    tsdb.tick();
+    tsdb.run_maintenance();
     let found = machine.read(&tsdb, &tenant, "m");
     assert!(found.contains(&(late, 5f64.to_bits())));
-    assert_eq!((found.len(), tsdb.stats().blocks, tsdb.stats().head_series), (8 * 12 + 1, 40, 0));
+    assert_eq!((found.len(), tsdb.stats().blocks, tsdb.stats().head.series), (8 * 12 + 1, 40, 0));
 }
 
 /// Memory of what waits is bounded, however many tenants there are: the largest are flushed beyond it.
 #[test]
 fn waiting_windows_are_flushed_when_they_take_too_much_memory() {
     let mut machine = waiting_machine();
-    machine.options.waiting_bytes_max = 40 * 3 * 32;
+    machine.options.flush.waiting_bytes_max = 40 * 3 * 32;
     let tsdb = machine.open();
     run_for(&machine, &tsdb, 48);
-    assert!(gauge(&tsdb, "flush_waiting_bytes") <= machine.options.waiting_bytes_max as f64);
+    assert!(gauge(&tsdb, "flush_waiting_bytes") <= machine.options.flush.waiting_bytes_max as f64);
     assert!(tsdb.stats().blocks > 2 * TENANT_COUNT as u64, "{} blocks", tsdb.stats().blocks);
     for tenant in tenants() {
         assert_eq!(machine.read(&tsdb, &tenant, "m").len(), 48 * 12);

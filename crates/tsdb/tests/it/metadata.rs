@@ -63,7 +63,7 @@ impl Told {
     }
 }
 
-/// A short life with new, known and returning entries and a file that is written anew.
+/// A short life with new, known and returning entries and a file that is replaced.
 fn script(machine: &Machine, told: &mut Told) {
     let progress = || Arc::new(ReplayProgress::default());
     let open = || Tsdb::open(machine.env.clone(), machine.options.clone(), progress());
@@ -73,8 +73,8 @@ fn script(machine: &Machine, told: &mut Told) {
     told.send(&tsdb, 1, 2, &[entry("m", "two")]);
     told.send(&tsdb, 0, 3, &[entry("m", "two")]);
     told.send(&tsdb, 0, 4, &[entry("m", "one")]);
-    tsdb.tick();
-    // Beyond what the file may grow by: it is written anew.
+    tsdb.run_maintenance();
+    // More than the file may grow by: it is replaced.
     let large: Vec<_> = (0..80).map(|i| entry(&format!("large_{i}"), &"x".repeat(16_000))).collect();
     told.send(&tsdb, 1, 5, &large);
     told.send(&tsdb, 0, 6, &[entry("o", "")]);
@@ -146,7 +146,7 @@ fn a_power_loss_takes_at_most_an_interval() {
     let tenant = &tenants()[0];
     assert!(send(&tsdb, tenant, 0, &[entry("first", "")]));
     assert!(send(&tsdb, tenant, 1, &[entry("second", "")]));
-    tsdb.pulse();
+    tsdb.sync_log();
     machine.disk.crash();
     drop(tsdb);
     assert_eq!(machine.open().metadata(tenant, None, 0), [entry("first", ""), entry("second", "")]);
@@ -179,7 +179,7 @@ fn a_full_disk_refuses_and_comes_back() {
     assert!(!send(&tsdb, tenant, 1, &[entry("m", &"x".repeat(1000))]), "it cannot be stored");
     assert!(!send(&tsdb, tenant, 1, &[entry("m", &"x".repeat(1000))]), "nor is it known");
     machine.disk.set_capacity_bytes(u64::MAX);
-    tsdb.pulse();
+    tsdb.sync_log();
     assert!(send(&tsdb, tenant, 1, &[entry("m", &"x".repeat(1000))]));
     machine.disk.crash();
     drop(tsdb);
@@ -187,7 +187,7 @@ fn a_full_disk_refuses_and_comes_back() {
 }
 
 /// What broke: one flipped bit in the only file emptied `/api/v1/metadata`. Each of two copies replaces the
-/// other, whatever happens to it, and is written anew at the start.
+/// other, whatever happens to it, and is replaced at the start.
 #[test]
 fn one_damaged_copy_of_the_metadata_loses_nothing() {
     let machine = Machine::new(12);
@@ -236,14 +236,14 @@ fn damage_is_named_and_the_rest_is_read() {
         machine.disk.write_atomic(Path::new(file), &bytes).expect("written");
     }
     let tsdb = machine.open();
-    let notes = tsdb.stats().replay_notes;
+    let notes = tsdb.stats().replay.notes;
     assert_eq!(notes, [format!("{FILE}: damaged at offset 32: 40 bytes are left out")]);
     assert_eq!(tsdb.metadata(tenant, None, 0), [entry("second", "")]);
     assert!(send(&tsdb, tenant, 2, &[entry("third", "")]));
     tsdb.close().expect("closes");
     drop(tsdb);
     let tsdb = machine.open();
-    assert_eq!(tsdb.stats().replay_notes, Vec::<String>::new(), "the next start is clean");
+    assert_eq!(tsdb.stats().replay.notes, Vec::<String>::new(), "the next start is clean");
     assert_eq!(tsdb.metadata(tenant, None, 0), [entry("second", ""), entry("third", "")]);
     tsdb.close().expect("closes");
     drop(tsdb);

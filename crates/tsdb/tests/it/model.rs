@@ -42,7 +42,7 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, mode
                 known.insert(*time, value.to_bits());
             }
             Some(bits) if *bits == value.to_bits() => {}
-            // The head does not look into blocks: such a sample is taken, and the first written one answers.
+            // The head does not read blocks: such a sample is accepted, and queries return the first one.
             Some(_) => {
                 flushed_conflict += 1;
                 want_rejected += 1;
@@ -68,11 +68,11 @@ fn compare(machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, model: &Model, seed:
     }
 }
 
-fn merges(tsdb: &chronolith_tsdb::Tsdb) -> u64 {
+fn compaction_count(tsdb: &chronolith_tsdb::Tsdb) -> u64 {
     tsdb.stats().metric("compaction_runs_total").expect("is there") as u64
 }
 
-/// Returns how often blocks were merged.
+/// Returns the number of compactions.
 fn run(seed: u64) -> u64 {
     let mut machine = Machine::new(seed);
     if seed % 2 == 1 {
@@ -89,19 +89,19 @@ fn run(seed: u64) -> u64 {
                 // Each round merges once at most, so several bring it forward between writes.
                 for _ in 0..=rng.below(4) {
                     machine.clock.advance(std::time::Duration::from_secs(rng.below(900)));
-                    tsdb.tick();
+                    tsdb.run_maintenance();
                 }
             }
             80..86 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),
             86..93 => {
-                merge_count += merges(&tsdb);
+                merge_count += compaction_count(&tsdb);
                 machine.disk.crash();
                 drop(tsdb);
                 tsdb = machine.open();
             }
             93..96 => {
                 tsdb.close().expect("closes");
-                merge_count += merges(&tsdb);
+                merge_count += compaction_count(&tsdb);
                 drop(tsdb);
                 tsdb = machine.open();
             }
@@ -109,8 +109,8 @@ fn run(seed: u64) -> u64 {
         }
     }
     compare(&machine, &tsdb, &model, seed, OPS);
-    assert_eq!(tsdb.stats().maintenance_error_count, 0, "seed {seed}");
-    merge_count + merges(&tsdb)
+    assert_eq!(tsdb.stats().maintenance.error_count, 0, "seed {seed}");
+    merge_count + compaction_count(&tsdb)
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Limits of single tenants: encoding, retention and the policy for duplicates hold for the tenant that has them.
+//! Limits of single tenants: encoding, retention and the policy for duplicates hold for the tenant that has
+//! them.
 
 use std::time::Duration;
 
@@ -39,18 +40,18 @@ fn encoding_and_retention_are_those_of_the_tenant() {
     tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
     assert_eq!((encoding_of(&machine, &tenant("a")), encoding_of(&machine, &tenant("b"))), (1, 0x40));
     machine.clock.set_now_ms(START_MS + 30 * HOUR_MS);
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!(machine.read(&tsdb, &tenant("a"), "m").len(), 0, "older than its retention");
     assert_eq!(machine.read(&tsdb, &tenant("b"), "m").len(), 300);
     // A reload takes effect for what comes next.
     tsdb.set_limits(TenantLimits { retention_ms: HOUR_MS, ..TenantLimits::default() }.into());
     machine.clock.advance(Duration::from_mins(2));
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!(machine.read(&tsdb, &tenant("b"), "m").len(), 0);
 }
 
 #[test]
-fn blocks_change_their_encoding_when_they_are_merged() {
+fn blocks_change_their_encoding_when_they_are_compacted() {
     let mut machine = Machine::new(2);
     machine.options.limits.default.block_encoding = BlockEncoding::Prometheus;
     let tsdb = machine.open();
@@ -64,7 +65,7 @@ fn blocks_change_their_encoding_when_they_are_merged() {
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
     }
     assert_eq!(tsdb.stats().blocks, 2, "six hours, and the last window");
     let dir = machine.options.data_dir.join("tenants/a");
@@ -109,7 +110,7 @@ fn the_last_written_block_wins_where_the_tenant_wants_it() {
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.tick();
+        tsdb.run_maintenance();
         check("while blocks are merged");
     }
     assert_eq!(tsdb.stats().blocks, 2, "one a tenant");

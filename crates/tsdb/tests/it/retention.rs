@@ -15,18 +15,18 @@ fn old_blocks_leave_and_old_samples_are_refused() {
     let outcome = write(&tsdb, &tenant, "old", &[(START_MS - 25 * HOUR_MS, 1.0)]).expect("works");
     assert_eq!(outcome.first_reject.expect("a reject").0, Reject::TooOld);
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!(tsdb.stats().blocks, 1);
     machine.clock.set_now_ms(START_MS + 30 * HOUR_MS);
-    tsdb.tick();
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().retention_removed_count), (0, 1));
+    tsdb.run_maintenance();
+    assert_eq!((tsdb.stats().blocks, tsdb.stats().maintenance.retention_removed_count), (0, 1));
     assert!(machine.read(&tsdb, &tenant, "old").is_empty());
 }
 
 #[test]
 fn the_size_limit_takes_the_oldest_first() {
     let mut machine = Machine::new(4);
-    machine.options.retention_bytes = 1;
+    machine.options.retention.bytes_max = 1;
     let tenant = TenantId::anonymous();
     let tsdb = machine.open();
     for day in [3, 2] {
@@ -34,11 +34,11 @@ fn the_size_limit_takes_the_oldest_first() {
     }
     tsdb.flush_closed(START_MS).expect("two blocks");
     assert_eq!(tsdb.stats().blocks, 2);
-    machine.options.retention_bytes = tsdb.stats().block_bytes / 2 + 10;
+    machine.options.retention.bytes_max = tsdb.stats().block_bytes / 2 + 10;
     tsdb.close().expect("closes");
     drop(tsdb);
     let tsdb = machine.open();
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!(tsdb.stats().blocks, 1);
     assert!(machine.read(&tsdb, &tenant, "day3").is_empty());
     assert_eq!(machine.read(&tsdb, &tenant, "day2").len(), 1);
@@ -51,17 +51,17 @@ fn samples_of_1970_are_kept_when_there_is_no_retention() {
     let tsdb = machine.open();
     write(&tsdb, &tenant, "ancient", &[(0, 1.0), (-5, 2.0), (60_000, 3.0)]).expect("works");
     tsdb.flush_closed(START_MS).expect("flushes");
-    assert_eq!(tsdb.stats().head_series, 0);
+    assert_eq!(tsdb.stats().head.series, 0);
     let times: Vec<_> = machine.read(&tsdb, &tenant, "ancient").into_iter().map(|s| s.0).collect();
     assert_eq!(times, [-5, 0, 60_000]);
 }
 
-/// A block that alone was too large was taken out of the sum, so that older blocks behind it were kept and newer
-/// samples went before them. From the first block beyond the limit on, all go.
+/// A block that alone was too large was taken out of the sum, so that older blocks after it were kept and
+/// newer samples went before them. From the first block beyond the limit on, all go.
 #[test]
 fn the_size_limit_keeps_no_block_older_than_one_it_removes() {
     let mut machine = Machine::new(4);
-    machine.options.compaction_bytes_max = 0;
+    machine.options.compaction.block_bytes_max = 0;
     let tenant = TenantId::anonymous();
     let tsdb = machine.open();
     let rng = Rng::from_seed(4);
@@ -72,22 +72,22 @@ fn the_size_limit_keeps_no_block_older_than_one_it_removes() {
     }
     tsdb.flush_closed(START_MS).expect("three blocks");
     assert_eq!(tsdb.stats().blocks, 3);
-    machine.options.retention_bytes = tsdb.stats().block_bytes / 2;
+    machine.options.retention.bytes_max = tsdb.stats().block_bytes / 2;
     tsdb.close().expect("closes");
     drop(tsdb);
     let tsdb = machine.open();
-    tsdb.tick();
+    tsdb.run_maintenance();
     let found = [3, 6, 9].map(|day| !machine.read(&tsdb, &tenant, &format!("day{day}")).is_empty());
     assert_eq!(found, [true, false, false]);
 }
 
-/// An expired block whose files could not be removed was forgotten until the next start, which served it again. Its
-/// removal is tried again at the next look.
+/// An expired block whose files could not be removed was forgotten until the next start, which served it
+/// again. Its removal is retried.
 #[test]
 fn files_of_an_expired_block_are_removed_when_the_disk_lets_them() {
     let mut machine = Machine::new(6);
     machine.options.limits.default.retention_ms = 24 * HOUR_MS;
-    machine.options.compaction_bytes_max = 0;
+    machine.options.compaction.block_bytes_max = 0;
     let tenant = TenantId::anonymous();
     let tsdb = machine.open();
     write(&tsdb, &tenant, "old", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
@@ -99,11 +99,11 @@ fn files_of_an_expired_block_are_removed_when_the_disk_lets_them() {
     assert_eq!(block_count(), 1);
     machine.clock.set_now_ms(START_MS + 30 * HOUR_MS);
     machine.disk.fail_after(0);
-    tsdb.tick();
+    tsdb.run_maintenance();
     machine.disk.heal();
     assert_eq!((tsdb.stats().blocks, block_count()), (0, 1));
-    assert!(tsdb.stats().maintenance_error_count > 0);
+    assert!(tsdb.stats().maintenance.error_count > 0);
     machine.clock.advance(std::time::Duration::from_secs(61));
-    tsdb.tick();
+    tsdb.run_maintenance();
     assert_eq!(block_count(), 0);
 }

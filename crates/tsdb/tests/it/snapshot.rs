@@ -1,4 +1,5 @@
-//! Snapshots hold what was acknowledged before them, open as data directories, and are there completely or not at all.
+//! Snapshots hold what was acknowledged before them, open as data directories, and are there completely or
+//! not at all.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ fn a_snapshot_opens_as_a_data_directory_and_keeps_what_is_deleted_later() {
     for tenant in &tenants() {
         assert_eq!(machine.read(&copy, tenant, "m"), want, "{tenant}");
     }
-    assert_eq!((copy.stats().head_series, copy.stats().blocks), (0, 6));
+    assert_eq!((copy.stats().head.series, copy.stats().blocks), (0, 6));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Start times through every stage of the store: open, late, sealed, block, merged block, restart, power cut; with first
-//! value wins, in both encodings. A failure prints its seed.
+//! Start times through every stage of the store: open, late, sealed, block, merged block, restart, power cut;
+//! with first value wins, in both encodings. A failure prints its seed.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ fn run(seed: u64) {
             70..80 => {
                 for _ in 0..=rng.below(4) {
                     machine.clock.advance(std::time::Duration::from_secs(rng.below(900)));
-                    tsdb.tick();
+                    tsdb.run_maintenance();
                 }
             }
             80..86 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),
@@ -112,7 +112,7 @@ fn run(seed: u64) {
     }
     compare(&rng, &machine, &tsdb, &model, &format!("seed {seed} at its end"));
     let stats = tsdb.stats();
-    assert!(stats.blocks > 0 && stats.maintenance_error_count == 0, "seed {seed}: {stats:?}");
+    assert!(stats.blocks > 0 && stats.maintenance.error_count == 0, "seed {seed}: {stats:?}");
 }
 
 #[test]

@@ -13,14 +13,14 @@ use parking_lot::Mutex;
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
 const WRITER_COUNT: u64 = 4;
-/// Batches that the writers try, all together, between two rounds of upkeep, and how many rounds they may be
+/// Batches that the writers try, all together, between two maintenance runs, and how many runs they may be
 /// ahead.
 const BATCHES_PER_ROUND: u64 = 20;
 const ROUNDS_AHEAD_MAX: u64 = 4;
 /// Where the writers begin.
 const BEGIN_MS: i64 = START_MS - 60 * HOUR_MS;
 
-/// What one writer was told is stored.
+/// Samples that were acknowledged to one writer.
 type Acked = Mutex<BTreeMap<i64, u64>>;
 
 /// The writers of one store, each with a series of its own.
@@ -42,7 +42,7 @@ fn below(rng: &Rng, bound: u64) -> i64 {
 }
 
 impl Fleet {
-    /// Writes until told to stop: ascending runs, at times a late sample. A time has one value whenever it
+    /// Writes until it is stopped: ascending runs, at times an out-of-order sample. A time has one value whenever it
     /// comes.
     fn run_writer(&self, tsdb: &Tsdb, writer: usize, rng: &Rng) {
         let (tenant, name) = series_of(writer);
@@ -117,24 +117,24 @@ impl Fleet {
     }
 }
 
-fn upkeep(machine: &Machine, tsdb: &Tsdb) {
+fn run_maintenance(machine: &Machine, tsdb: &Tsdb) {
     machine.clock.advance(Duration::from_secs(11));
-    tsdb.tick();
+    tsdb.run_maintenance();
 }
 
-/// Queries that ran while windows became blocks, blocks were merged and checkpoints were written could have
+/// Queries that ran during flushes, compactions and checkpoints could have
 /// missed samples or seen them twice. Every acknowledged sample is there in every answer.
 #[test]
 fn readers_see_everything_acked_while_windows_become_blocks() {
     let mut machine = Machine::new(100);
-    machine.options.compaction_bytes_max = 2 << 30;
+    machine.options.compaction.block_bytes_max = 2 << 30;
     let tsdb = machine.open();
     let fleet = Fleet::default();
     let round = |idx: u64| {
         if idx.is_multiple_of(3) {
             tsdb.flush_closed(START_MS).expect("flushes");
         } else {
-            upkeep(&machine, &tsdb);
+            run_maintenance(&machine, &tsdb);
         }
     };
     fleet.run(&tsdb, 1, 150, round, || fleet.check(&machine, &tsdb, "while running"));
@@ -150,7 +150,7 @@ fn lives_that_end_by_kill_or_power_cut_lose_nothing_acked() {
     for seed in 0..12 {
         let mut machine = Machine::new(500 + seed);
         machine.options.free_bytes_min = 0;
-        machine.options.wal_segment_bytes = 64 << 10;
+        machine.options.wal.segment_bytes = 64 << 10;
         let fleet = Fleet::default();
         for life in 0..4 {
             let tsdb = machine.open();
@@ -158,7 +158,7 @@ fn lives_that_end_by_kill_or_power_cut_lose_nothing_acked() {
                 if idx.is_multiple_of(2) {
                     let _ = tsdb.flush_closed(START_MS);
                 } else {
-                    upkeep(&machine, &tsdb);
+                    run_maintenance(&machine, &tsdb);
                 }
                 if seed % 3 == 1 {
                     machine.disk.set_capacity_bytes(if idx % 4 == 1 { 1 << 20 } else { u64::MAX });

@@ -1,0 +1,328 @@
+//! Maintenance: background jobs on the storage, run one after the other by one thread.
+//!
+//! Invariants: no two jobs run at the same time, none while an operator's request has the lock, none after
+//! the shutdown. A failed job is logged, counted and retried later, and does not stop the jobs of other
+//! tenants.
+//! Not here: the time of a run (the server's maintenance thread calls `run` every second), the order of jobs
+//! (`scheduler`), the work of each kind (the file named after it).
+
+mod block_removal;
+mod checkpoint;
+pub(crate) mod compaction;
+mod control;
+mod counters;
+mod deletion;
+pub(crate) mod flush;
+mod idle_flush;
+mod job;
+mod metadata;
+mod retention;
+mod scheduler;
+mod scrub;
+mod tenant_cleanup;
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::storage::Storage;
+use block_removal::BlockRemovalJobs;
+use checkpoint::CheckpointJobs;
+use compaction::CompactionJobs;
+use compaction::rewrite::BlockRewriter;
+use control::Control;
+pub(crate) use counters::Counters;
+use deletion::DeletionJobs;
+use flush::FlushJobs;
+use flush::writer::FlushWriter;
+use idle_flush::IdleFlushJobs;
+pub use job::JobKind;
+use job::{Job, JobContext, JobRunner, Outcome};
+use metadata::MetadataJobs;
+pub(crate) use retention::GuardedClock;
+use retention::RetentionJobs;
+use scheduler::{KindRules, Scheduler, Task};
+use scrub::{Scrub, ScrubJobs};
+use tenant_cleanup::TenantCleanupJobs;
+
+/// Jobs of one kind since the start, and those that are queued.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct JobStats {
+    /// Kind of the jobs.
+    pub kind: JobKind,
+    /// Attempts that ended, failed ones included.
+    pub run_count: u64,
+    /// Attempts that failed.
+    pub failure_count: u64,
+    /// Time spent in searches and attempts.
+    pub busy_ns: u64,
+    /// Queued jobs.
+    pub queued_count: u64,
+    /// Their estimated bytes.
+    pub queued_bytes: u64,
+    /// Time since the first queued job was due, in ms; 0 if none is due.
+    pub overdue_ms: u64,
+    /// No job of the kind starts.
+    pub is_paused: bool,
+}
+
+/// The maintenance lock: background jobs wait while an operator's request has it.
+pub(crate) struct MaintenanceLock<'a> {
+    _state: MutexGuard<'a, State>,
+}
+
+/// See the module.
+pub(crate) struct Maintenance {
+    storage: Arc<Storage>,
+    control: Control,
+    counters: Counters,
+    scrub: Arc<Scrub>,
+    state: Mutex<State>,
+}
+
+/// Queues, and one runner per kind.
+struct State {
+    scheduler: Scheduler,
+    flush: FlushJobs,
+    idle_flush: IdleFlushJobs,
+    checkpoint: CheckpointJobs,
+    retention: RetentionJobs,
+    block_removal: BlockRemovalJobs,
+    compaction: CompactionJobs,
+    deletion: DeletionJobs,
+    tenant_cleanup: TenantCleanupJobs,
+    metadata: MetadataJobs,
+    scrub: ScrubJobs,
+}
+
+impl State {
+    fn runner(&mut self, kind: JobKind) -> &mut dyn JobRunner {
+        match kind {
+            JobKind::Flush => &mut self.flush,
+            JobKind::IdleFlush => &mut self.idle_flush,
+            JobKind::Checkpoint => &mut self.checkpoint,
+            JobKind::Retention => &mut self.retention,
+            JobKind::BlockRemoval => &mut self.block_removal,
+            JobKind::Compaction => &mut self.compaction,
+            JobKind::Deletion => &mut self.deletion,
+            JobKind::TenantCleanup => &mut self.tenant_cleanup,
+            JobKind::Metadata => &mut self.metadata,
+            JobKind::Scrub => &mut self.scrub,
+        }
+    }
+}
+
+impl Maintenance {
+    pub(crate) fn new(storage: Arc<Storage>, clock: GuardedClock) -> Maintenance {
+        let idle_after_ms = storage.options().idle.after_ms;
+        // A series is idle after it had no sample for one whole generation and part of another.
+        let idle_search_ms = (idle_after_ms > 0).then(|| idle_after_ms.div_euclid(2).max(1));
+        let scrub = Arc::new(Scrub::default());
+        let state = State {
+            scheduler: Scheduler::new(|kind| KindRules::of(kind, idle_search_ms)),
+            flush: FlushJobs,
+            idle_flush: IdleFlushJobs::default(),
+            checkpoint: CheckpointJobs,
+            retention: RetentionJobs::new(clock),
+            block_removal: BlockRemovalJobs,
+            compaction: CompactionJobs::default(),
+            deletion: DeletionJobs,
+            tenant_cleanup: TenantCleanupJobs,
+            metadata: MetadataJobs,
+            scrub: ScrubJobs(scrub.clone()),
+        };
+        let (control, counters) = (Control::default(), Counters::default());
+        Maintenance { storage, control, counters, scrub, state: Mutex::new(state) }
+    }
+
+    /// Runs the due jobs within the budget of each kind. Ends early, after one batch of jobs at least, if an
+    /// operator waits.
+    pub(crate) fn run(&self) {
+        let mut state = self.state.lock();
+        if self.control.is_stopped() {
+            return;
+        }
+        let now_ms = self.storage.env().clock.now_ms();
+        state.retention.observe_clock(&self.context(now_ms));
+        state.scheduler.start_run(now_ms);
+        let mut has_run = false;
+        while !(self.control.is_stopped() || has_run && self.control.is_operator_waiting()) {
+            let is_paused = |kind| self.control.is_paused(kind as usize);
+            let Some(task) = state.scheduler.next(now_ms, is_paused) else { break };
+            has_run |= matches!(task, Task::Run(..));
+            self.execute(&mut state, task, now_ms);
+        }
+        self.storage.blocks().commit();
+        self.publish_queues(&state.scheduler);
+    }
+
+    /// Flushes every window that ends before `now_ms`, due or not, and writes a checkpoint.
+    ///
+    /// # Errors
+    /// The text of the last failure; nothing is lost then.
+    pub(crate) fn flush_closed(&self, now_ms: i64) -> Result<(), String> {
+        let mut state = self.state.lock();
+        state.scheduler.clear(JobKind::Flush);
+        FlushJobs::closed_windows(&self.storage, now_ms).into_iter().for_each(|job| state.scheduler.add(job));
+        state.scheduler.reset_run(JobKind::Flush);
+        let mut result = Ok(());
+        loop {
+            let batch = state.scheduler.take_batch(JobKind::Flush, now_ms);
+            // At the end of time a retry is due at once; the next search finds the window again.
+            if batch.is_empty() || batch.iter().any(|job| job.retry_pause_ms > 0) {
+                break;
+            }
+            if let Some(error) = self.execute(&mut state, Task::Run(JobKind::Flush, batch), now_ms) {
+                result = Err(error);
+            }
+        }
+        state.scheduler.clear(JobKind::Checkpoint);
+        self.storage.blocks().commit();
+        self.publish_queues(&state.scheduler);
+        result?;
+        self.storage.head().checkpointer().checkpoint().map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Runs one step of the scrub, as every run does; returns true once all blocks are verified.
+    pub(crate) fn verify_blocks(&self) -> bool {
+        self.scrub.step(self.storage.env(), self.storage.blocks())
+    }
+
+    /// Starts no further jobs of `kind`, and ends a running compaction if it is that.
+    pub(crate) fn pause(&self, kind: JobKind) {
+        self.control.set_paused(kind as usize, true);
+    }
+
+    pub(crate) fn resume(&self, kind: JobKind) {
+        self.control.set_paused(kind as usize, false);
+    }
+
+    /// Returns true if `kind` is paused.
+    pub(crate) fn is_paused(&self, kind: JobKind) -> bool {
+        self.control.is_paused(kind as usize)
+    }
+
+    /// Waits for the running job to yield, and keeps others out until the lock is dropped; `None` after the
+    /// shutdown.
+    pub(crate) fn lock(&self) -> Option<MaintenanceLock<'_>> {
+        let waiting = self.control.announce_operator();
+        let state = self.state.lock();
+        drop(waiting);
+        (!self.control.is_stopped()).then_some(MaintenanceLock { _state: state })
+    }
+
+    /// Ends the running job at its next step and starts no others. Saves the clock of retention.
+    pub(crate) fn stop(&self) {
+        self.control.stop();
+        let state = self.state.lock();
+        if let Err(error) = state.retention.clock().save(self.storage.env()) {
+            self.counters.errors.increment();
+            tracing::error!(%error, "writing the retention clock failed, the next start uses an earlier state");
+        }
+    }
+
+    /// Returns the writer of flushes; the caller has the lock.
+    pub(crate) fn flush_writer(&self, _: &MaintenanceLock<'_>) -> FlushWriter<'_> {
+        FlushWriter::new(&self.storage, &self.counters.flush)
+    }
+
+    /// Returns the rewriter of blocks; the caller has the lock.
+    pub(crate) fn block_rewriter(&self, _: &MaintenanceLock<'_>) -> BlockRewriter<'_> {
+        BlockRewriter::new(&self.storage, &self.control, &self.counters.compaction)
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn scrub(&self) -> &Scrub {
+        &self.scrub
+    }
+
+    /// Returns the statistics of all kinds of jobs. Takes no lock.
+    pub(crate) fn job_stats(&self) -> Vec<JobStats> {
+        let now_ms = self.storage.env().clock.now_ms();
+        let of_kind = |kind| {
+            let counters = self.counters.of(kind);
+            let (queued_count, first_due_ms) = (counters.queued.get(), counters.first_due_ms.get());
+            let overdue_ms = now_ms.saturating_sub(first_due_ms.cast_signed()).max(0).unsigned_abs();
+            JobStats {
+                kind,
+                run_count: counters.runs.get(),
+                failure_count: counters.failures.get(),
+                busy_ns: counters.busy_ns.get(),
+                queued_count,
+                queued_bytes: counters.queued_bytes.get(),
+                overdue_ms: if queued_count == 0 { 0 } else { overdue_ms },
+                is_paused: self.control.is_paused(kind as usize),
+            }
+        };
+        JobKind::ALL.map(of_kind).to_vec()
+    }
+
+    fn context(&self, now_ms: i64) -> JobContext<'_> {
+        JobContext::new(&self.storage, &self.control, &self.counters, now_ms)
+    }
+
+    /// Returns the error of the last job that failed.
+    fn execute(&self, state: &mut State, task: Task, now_ms: i64) -> Option<String> {
+        let cx = self.context(now_ms);
+        let clock = &self.storage.env().clock;
+        let started_ns = clock.mono_ns();
+        let (kind, finished) = match task {
+            Task::Search(kind) => {
+                let found = state.runner(kind).search(&cx);
+                state.scheduler.add_found(kind, found);
+                (kind, Vec::new())
+            }
+            Task::Run(kind, batch) => (kind, state.runner(kind).run(&cx, batch)),
+        };
+        let elapsed_ns = clock.mono_ns() - started_ns;
+        self.counters.of(kind).busy_ns.add(elapsed_ns);
+        state.scheduler.add_busy(kind, elapsed_ns);
+        let mut failure = None;
+        for (job, outcome) in finished {
+            self.finish(&mut state.scheduler, job, &outcome, now_ms);
+            if let Outcome::Failed(error) | Outcome::Abandoned(error) = outcome {
+                failure = Some(error);
+            }
+        }
+        cx.take_added().into_iter().for_each(|job| state.scheduler.add(job));
+        self.publish_queues(&state.scheduler);
+        failure
+    }
+
+    fn finish(&self, scheduler: &mut Scheduler, job: Job, outcome: &Outcome, now_ms: i64) {
+        let kind = job.key.kind;
+        let tenant = job.key.tenant.clone();
+        let tenant = tenant.as_ref().map(tracing::field::display);
+        let retry_ms = scheduler.finish(job, outcome, now_ms);
+        let counters = self.counters.of(kind);
+        if !matches!(outcome, Outcome::Interrupted | Outcome::Postponed) {
+            counters.runs.increment();
+        }
+        if let Outcome::Failed(error) | Outcome::Abandoned(error) = outcome {
+            counters.failures.increment();
+            self.counters.errors.increment();
+            let kind = kind.name();
+            match retry_ms {
+                Some(retry_ms) => {
+                    tracing::error!(tenant, error, retry_ms, "{kind} failed, trying again after the pause")
+                }
+                None => tracing::error!(tenant, error, "{kind} failed"),
+            }
+        }
+    }
+
+    fn publish_queues(&self, scheduler: &Scheduler) {
+        for kind in JobKind::ALL {
+            let (stats, counters) = (scheduler.stats(kind), self.counters.of(kind));
+            counters.queued.set(stats.job_count as u64);
+            counters.queued_bytes.set(stats.cost_bytes);
+            counters.first_due_ms.set(stats.first_due_ms.unwrap_or(0).cast_unsigned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! Compaction job: one step of a tenant, which replaces several blocks by one or by a set split by series.
+//!
+//! Invariants: a tenant is planned only when its blocks changed, when a window closed or when its retention
+//! changed; a step whose blocks changed meanwhile is skipped. A tenant with files of earlier inputs that
+//! cannot be removed waits: an output must not be compacted again, and so vanish, while files are there that
+//! only it hides.
+//! Not here: which blocks (`plan`), the replacement of blocks (`rewrite`), blocks with deletions
+//! (`deletion`).
+
+mod pace;
+mod plan;
+pub(crate) mod rewrite;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use chronolith_block::{BlockEntry, CompactError};
+use chronolith_format::block::meta::Ulid;
+use chronolith_model::time::TIME_MIN_MS;
+use chronolith_model::{TenantId, TimeRange};
+
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use crate::blocks::tenant::TenantBlocks;
+use crate::storage::Storage;
+use crate::window::WINDOW_MS;
+use plan::{Candidate, PlanBounds, plan, with_deletions};
+use rewrite::{BlockRewriter, Rewrite, Urgency};
+
+/// A block is rewritten alone once more than one in this many of its series have deleted samples.
+const TOMBSTONE_PART: u64 = 20;
+/// Steps that are planned at once: a tenant with many blocks is not planned again for each step.
+const STEPS_PLANNED_MAX: usize = 32;
+/// A step that only joins adjacent blocks reads at most this many times the size of an output.
+const INPUT_PART: u64 = 4;
+
+/// Blocks of one step, by precedence.
+type Step = Vec<Arc<BlockEntry>>;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct CompactionJobs {
+    /// Steps of the queued jobs. The steps of a tenant share no block.
+    planned: BTreeMap<TenantId, VecDeque<Step>>,
+    /// End of the last closed window at the last search.
+    closed_ms: Option<i64>,
+}
+
+impl CompactionJobs {
+    /// Plans the blocks of `tenant` and returns the job of the first step, or that of a block with deletions.
+    fn plan_tenant(&mut self, storage: &Storage, tenant: &TenantId, now_ms: i64) -> Option<Job> {
+        self.planned.remove(tenant);
+        let blocks = storage.blocks().tenant(tenant)?;
+        let list = blocks.list();
+        let candidates = candidates(storage, &list);
+        let bounds = plan_bounds(storage, tenant, now_ms);
+        let by_ulid: BTreeMap<Ulid, &Arc<BlockEntry>> =
+            list.iter().map(|entry| (entry.ulid(), entry)).collect();
+        let entries = |ulids: Vec<Ulid>| -> Step {
+            ulids.iter().filter_map(|ulid| by_ulid.get(ulid).map(|entry| Arc::clone(entry))).collect()
+        };
+        let steps: VecDeque<Step> =
+            plan(&candidates, &bounds, STEPS_PLANNED_MAX).into_iter().map(entries).collect();
+        if steps.is_empty() {
+            let ulid = with_deletions(&candidates, &bounds)?;
+            let bytes = by_ulid.get(&ulid).map_or(0, |entry| entry.size_bytes());
+            return Some(Job::of_tenant(JobKind::Deletion, tenant.clone(), now_ms, bytes));
+        }
+        let job = step_job(tenant, &steps, now_ms);
+        self.planned.insert(tenant.clone(), steps);
+        job
+    }
+
+    /// Returns the job of the next step of `tenant`, planned again if none is left.
+    fn next_job(&mut self, storage: &Storage, tenant: &TenantId, now_ms: i64) -> Option<Job> {
+        match self.planned.get(tenant) {
+            Some(steps) if !steps.is_empty() => step_job(tenant, steps, now_ms),
+            _ => self.plan_tenant(storage, tenant, now_ms),
+        }
+    }
+
+    /// Takes the next planned step of `tenant` whose blocks are all in the list.
+    fn take_step(&mut self, blocks: &TenantBlocks, tenant: &TenantId) -> Option<Step> {
+        let steps = self.planned.get_mut(tenant)?;
+        while let Some(mut step) = steps.pop_front() {
+            if step.iter().all(|entry| blocks.has(entry)) {
+                step.sort_by_key(|entry| entry.precedence());
+                return Some(step);
+            }
+        }
+        None
+    }
+
+    fn run_one(&mut self, cx: &JobContext<'_>, tenant: &TenantId) -> Outcome {
+        let store = cx.storage.blocks();
+        let Some(blocks) = store.tenant(tenant) else {
+            self.planned.remove(tenant);
+            return Outcome::Done;
+        };
+        let outcome = match self.take_step(&blocks, tenant) {
+            None => Outcome::Done,
+            Some(inputs) => {
+                let step = Rewrite { tenant: tenant.clone(), blocks, inputs };
+                let outcome = run_step(cx, &step);
+                if matches!(outcome, Outcome::Interrupted | Outcome::Postponed | Outcome::Failed(_)) {
+                    self.planned.entry(tenant.clone()).or_default().push_front(step.inputs);
+                    return outcome;
+                }
+                outcome
+            }
+        };
+        if matches!(outcome, Outcome::Abandoned(_)) {
+            self.planned.remove(tenant);
+        }
+        if let Some(job) = self.next_job(cx.storage, tenant, cx.now_ms) {
+            cx.add(job);
+        }
+        outcome
+    }
+}
+
+impl JobRunner for CompactionJobs {
+    /// Cost: a plan of each tenant whose blocks changed, or of all tenants after the end of a window.
+    fn search(&mut self, cx: &JobContext<'_>) -> Found {
+        let mut changed = cx.storage.blocks().take_changed();
+        if cx.storage.options().compaction.block_bytes_max == 0 {
+            return Found::Some(Vec::new());
+        }
+        let closed_ms = closed_ms(cx.storage, cx.now_ms);
+        if self.closed_ms.replace(closed_ms) != Some(closed_ms) {
+            changed.extend(cx.storage.blocks().all().into_iter().map(|(tenant, _)| tenant));
+        }
+        let jobs = changed.iter().filter_map(|tenant| self.plan_tenant(cx.storage, tenant, cx.now_ms));
+        Found::Some(jobs.collect())
+    }
+
+    fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
+        run_each(batch, |job| {
+            job.key.tenant.as_ref().map_or(Outcome::Done, |tenant| self.run_one(cx, tenant))
+        })
+    }
+}
+
+/// Rewrites blocks within the limits of background work.
+pub(super) fn run_step(cx: &JobContext<'_>, step: &Rewrite) -> Outcome {
+    let counters = &cx.counters.compaction;
+    let store = cx.storage.blocks();
+    if let Err(error) = store.remove_files(&step.blocks) {
+        counters.failures.increment();
+        return Outcome::Failed(error.to_string());
+    }
+    let rewriter = BlockRewriter::new(cx.storage, cx.control, counters);
+    if !rewriter.has_room_for(step) {
+        counters.space_skips.increment();
+        return Outcome::Postponed;
+    }
+    let Err(error) = rewriter.run(step, Urgency::Background) else { return Outcome::Done };
+    if matches!(error, CompactError::Stopped) {
+        return Outcome::Interrupted;
+    }
+    counters.failures.increment();
+    if matches!(error, CompactError::Read(_)) {
+        counters.refused.increment();
+        // A block that cannot be opened is marked as damaged; damage that is found later is not.
+        let damaged: Vec<Ulid> =
+            step.inputs.iter().filter(|entry| entry.is_damaged()).map(|entry| entry.ulid()).collect();
+        let all = || step.inputs.iter().map(|entry| entry.ulid()).collect();
+        store.refuse_compaction(if damaged.is_empty() { all() } else { damaged });
+        return Outcome::Abandoned(error.to_string());
+    }
+    Outcome::Failed(error.to_string())
+}
+
+/// Returns the block of `tenant` that is rewritten next because of its deletions.
+pub(super) fn next_with_deletions(
+    storage: &Storage,
+    blocks: &TenantBlocks,
+    tenant: &TenantId,
+    now_ms: i64,
+) -> Option<Arc<BlockEntry>> {
+    let list = blocks.list();
+    let ulid = with_deletions(&candidates(storage, &list), &plan_bounds(storage, tenant, now_ms))?;
+    list.iter().find(|entry| entry.ulid() == ulid).cloned()
+}
+
+fn step_job(tenant: &TenantId, steps: &VecDeque<Step>, now_ms: i64) -> Option<Job> {
+    let bytes = steps.front()?.iter().map(|entry| entry.size_bytes()).sum();
+    Some(Job::of_tenant(JobKind::Compaction, tenant.clone(), now_ms, bytes))
+}
+
+/// Returns the end of the last window that is flushed by now.
+fn closed_ms(storage: &Storage, now_ms: i64) -> i64 {
+    let flushed_ms = now_ms.saturating_sub(storage.options().flush.delay_ms);
+    TimeRange::window_of(flushed_ms.max(TIME_MIN_MS), WINDOW_MS).start
+}
+
+fn plan_bounds(storage: &Storage, tenant: &TenantId, now_ms: i64) -> PlanBounds {
+    PlanBounds {
+        closed_ms: closed_ms(storage, now_ms),
+        retention_ms: storage.limits_of(tenant).retention_ms,
+        input_bytes_max: storage.options().compaction.block_bytes_max.saturating_mul(INPUT_PART),
+    }
+}
+
+fn candidates(storage: &Storage, list: &[Arc<BlockEntry>]) -> Vec<Candidate> {
+    let refused = storage.blocks().compaction_refused();
+    let candidate = |entry: &Arc<BlockEntry>| {
+        let record = entry.record();
+        Candidate {
+            ulid: record.ulid,
+            precedence: entry.precedence(),
+            range: entry.range(),
+            size_bytes: record.size_bytes,
+            split_set: record.split_set,
+            has_many_deletions: record.tombstone_count * TOMBSTONE_PART > record.series_count,
+            is_excluded: record.compaction_failed || refused.contains(&record.ulid),
+        }
+    };
+    list.iter().map(candidate).collect()
+}

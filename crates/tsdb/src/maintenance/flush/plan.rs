@@ -1,0 +1,208 @@
+//! Flush plan: head windows that are due, and small ones that wait for others of their tenant and day.
+//!
+//! Invariants: a pure function of the windows and the time. A window is due `delay_ms` after its end, or
+//! after its first sample if that came later; a small one at most [`WAIT_FACTOR`] times that, and on time
+//! once its day is over. Small windows of a tenant and day go to one block, together with the first of them
+//! that is due. Waiting windows take at most `waiting_bytes_max` of memory by estimate: beyond it the tenants
+//! with most of it are flushed.
+//! Not here: flushing (`writer`), retries (`scheduler`).
+
+use std::collections::BTreeMap;
+
+use chronolith_head::WindowStat;
+use chronolith_model::{TenantId, TimeRange};
+
+use crate::window::{block_range, day_of};
+
+/// A small window waits at most so many times the flush delay.
+const WAIT_FACTOR: i64 = 24;
+/// Estimate of a sample in a block: a float takes about 1.3 bytes when regular, and up to 9.
+const SAMPLE_BYTES: u64 = 4;
+/// Samples of a chunk in the head.
+const CHUNK_SAMPLES: u64 = 120;
+/// Memory of a sealed chunk in the head, whose bytes are in a file.
+const CHUNK_HEAP_BYTES: u64 = 32;
+
+/// Settings of a flush plan.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FlushRules {
+    pub(super) now_ms: i64,
+    pub(super) delay_ms: i64,
+    /// A window with an estimate of fewer bytes is small; 0 = none is.
+    pub(super) small_bytes: u64,
+    /// Limit of the memory of all windows that wait beyond the delay.
+    pub(super) waiting_bytes_max: u64,
+}
+
+/// Small windows that wait beyond the flush delay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub(super) window_count: u64,
+    /// Estimate of their memory in the head.
+    pub(super) heap_bytes: u64,
+}
+
+/// A flush of one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DueFlush {
+    /// Time at which the first of its windows was due.
+    pub(super) due_ms: i64,
+    /// Estimated size of the block.
+    pub(super) bytes: u64,
+}
+
+/// Small windows of one tenant and day.
+struct SmallWindows {
+    day: TimeRange,
+    /// From the first to the last of them.
+    range: TimeRange,
+    /// Time at which the first of them may wait no longer.
+    due_ms: i64,
+    bytes: u64,
+    waiting: Waiting,
+}
+
+/// Flushes by tenant and range of the block.
+pub(super) type FlushPlan = BTreeMap<(TenantId, TimeRange), DueFlush>;
+
+/// Plans the flushes of all tenants, one tenant after the other.
+pub(super) struct FlushPlanner {
+    rules: FlushRules,
+    due: FlushPlan,
+    waiting: Vec<(TenantId, SmallWindows)>,
+}
+
+impl FlushPlanner {
+    pub(super) fn new(rules: FlushRules) -> FlushPlanner {
+        FlushPlanner { rules, due: FlushPlan::new(), waiting: Vec::new() }
+    }
+
+    /// Adds the windows of one tenant, ascending by time. Cost: one pass over them.
+    pub(super) fn add_tenant(&mut self, series_count: u64, windows: &[WindowStat]) {
+        let FlushRules { now_ms, delay_ms, small_bytes, .. } = self.rules;
+        let mut small: Option<SmallWindows> = None;
+        for window in windows {
+            let due_ms = window.range.end.max(window.first_arrival_ms).saturating_add(delay_ms);
+            if now_ms < due_ms {
+                continue;
+            }
+            let bytes = estimated_bytes(window);
+            if !is_small(window, small_bytes) {
+                self.add_due(&window.tenant, window.range, DueFlush { due_ms, bytes });
+                continue;
+            }
+            let day = day_of(window.range);
+            if let Some(complete) = small.take_if(|small| small.day != day) {
+                self.add_small(&window.tenant, complete);
+            }
+            let group = small.get_or_insert(SmallWindows {
+                day,
+                range: window.range,
+                due_ms: i64::MAX,
+                bytes: 0,
+                waiting: Waiting::default(),
+            });
+            group.range.end = window.range.end;
+            group.due_ms = group.due_ms.min(last_flush_ms(window, day, delay_ms));
+            group.bytes = group.bytes.saturating_add(bytes);
+            group.waiting.window_count += 1;
+            group.waiting.heap_bytes += heap_bytes(window, series_count);
+        }
+        if let (Some(complete), Some(window)) = (small, windows.first()) {
+            self.add_small(&window.tenant, complete);
+        }
+    }
+
+    fn add_small(&mut self, tenant: &TenantId, group: SmallWindows) {
+        if group.due_ms <= self.rules.now_ms {
+            self.add_due(tenant, group.range, DueFlush { due_ms: group.due_ms, bytes: group.bytes });
+        } else {
+            self.waiting.push((tenant.clone(), group));
+        }
+    }
+
+    /// Adds a flush; old windows of one day become one.
+    fn add_due(&mut self, tenant: &TenantId, windows: TimeRange, flush: DueFlush) {
+        let key = (tenant.clone(), block_range(windows, self.rules.now_ms));
+        let known = self.due.entry(key).or_insert(DueFlush { bytes: 0, ..flush });
+        known.due_ms = known.due_ms.min(flush.due_ms);
+        known.bytes = known.bytes.saturating_add(flush.bytes);
+    }
+
+    /// Returns the due flushes, and the sum of the windows that wait.
+    pub(super) fn finish(mut self) -> (FlushPlan, Waiting) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let FlushRules { now_ms, waiting_bytes_max, .. } = self.rules;
+        let mut total = Waiting::default();
+        for (_, group) in &waiting {
+            total.window_count += group.waiting.window_count;
+            total.heap_bytes += group.waiting.heap_bytes;
+        }
+        if total.heap_bytes > waiting_bytes_max {
+            // The fewest blocks for the memory; and down to half, so that the next search does not flush
+            // again.
+            waiting.sort_by_key(|(_, group)| std::cmp::Reverse(group.waiting.heap_bytes));
+            for (tenant, group) in waiting {
+                if total.heap_bytes <= waiting_bytes_max / 2 {
+                    break;
+                }
+                total.window_count -= group.waiting.window_count;
+                total.heap_bytes -= group.waiting.heap_bytes;
+                self.add_due(&tenant, group.range, DueFlush { due_ms: now_ms, bytes: group.bytes });
+            }
+        }
+        (self.due, total)
+    }
+}
+
+/// Returns the ranges of blocks for all `windows` of one tenant, ascending by time: adjacent small windows of
+/// a day share one.
+pub(in crate::maintenance) fn block_ranges_of(
+    windows: &[WindowStat],
+    small_bytes: u64,
+    now_ms: i64,
+) -> Vec<TimeRange> {
+    let mut ranges: Vec<TimeRange> = Vec::new();
+    let mut last_small_day = None;
+    for window in windows {
+        let day = day_of(window.range);
+        let range = block_range(window.range, now_ms);
+        let is_small = is_small(window, small_bytes);
+        match ranges.last_mut() {
+            Some(last) if is_small && last_small_day == Some(day) => last.end = last.end.max(range.end),
+            Some(last) if *last == range => {}
+            _ => ranges.push(range),
+        }
+        last_small_day = is_small.then_some(day);
+    }
+    ranges
+}
+
+fn is_small(window: &WindowStat, small_bytes: u64) -> bool {
+    estimated_bytes(window) < small_bytes
+}
+
+/// Returns the estimated size of the block of `window`.
+pub(super) fn estimated_bytes(window: &WindowStat) -> u64 {
+    window.sample_count.saturating_mul(SAMPLE_BYTES)
+}
+
+/// Returns the time up to which a small window may wait.
+fn last_flush_ms(window: &WindowStat, day: TimeRange, delay_ms: i64) -> i64 {
+    let longest_ms = delay_ms.saturating_mul(WAIT_FACTOR);
+    let is_late = window.first_arrival_ms >= window.range.end;
+    if is_late {
+        return window.first_arrival_ms.saturating_add(longest_ms);
+    }
+    // Once the day is over no other window comes to share its block.
+    window.range.end.saturating_add(longest_ms).min(day.end.saturating_add(delay_ms))
+}
+
+fn heap_bytes(window: &WindowStat, series_count: u64) -> u64 {
+    // Full chunks, and of each series one that is not.
+    let chunk_count = window.sample_count / CHUNK_SAMPLES + window.sample_count.min(series_count);
+    chunk_count.saturating_mul(CHUNK_HEAP_BYTES)
+}
+
+#[cfg(test)]
+mod tests;

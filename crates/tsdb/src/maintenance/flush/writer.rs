@@ -1,0 +1,183 @@
+//! Writes head windows to blocks. The files of several blocks are written first and then synced together.
+//!
+//! Invariants: a block is complete and durable before its samples leave the head. Windows that are published
+//! together belong to distinct tenants, so that the names of a tenant's blocks ascend in the order of
+//! writing.
+//! Not here: which windows (`plan`), the size of a batch (`scheduler`).
+
+use std::io;
+use std::sync::Arc;
+
+use chronolith_block::{Block, BlockEntry, BlockError, BlockSource, BlockWriter, WrittenBlock, publish};
+use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_head::{HeadError, WindowSeries, WindowSnapshot};
+use chronolith_model::{BlockEncoding, TenantId, TimeRange};
+
+use super::super::counters::FlushCounters;
+use crate::blocks::tenant::TenantBlocks;
+use crate::encoding::SeriesEncoder;
+use crate::storage::Storage;
+
+/// Error of a flush; the samples stay in the head.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FlushError {
+    #[error("head: {0}")]
+    Head(#[from] HeadError),
+    #[error("block: {0}")]
+    Block(#[from] BlockError),
+    #[error("chunk of the head: {0}")]
+    Chunk(#[from] chronolith_base::DecodeError),
+    #[error("disk: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A window, or part of one, whose block is written and not yet synced.
+pub(crate) struct WrittenWindow {
+    tenant: TenantId,
+    range: TimeRange,
+    snapshot: WindowSnapshot,
+    blocks: Arc<TenantBlocks>,
+    ulid: Ulid,
+    bytes: u64,
+    /// `None` if there was no sample.
+    block: Option<WrittenBlock>,
+    started_ns: u64,
+}
+
+impl WrittenWindow {
+    /// Returns the approximate size of the files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// See the module.
+pub(crate) struct FlushWriter<'a> {
+    storage: &'a Storage,
+    counters: &'a FlushCounters,
+}
+
+impl<'a> FlushWriter<'a> {
+    pub(crate) fn new(storage: &'a Storage, counters: &'a FlushCounters) -> FlushWriter<'a> {
+        FlushWriter { storage, counters }
+    }
+
+    /// Flushes the windows of `tenant` in `range` to one block.
+    ///
+    /// # Errors
+    /// [`FlushError`].
+    pub(crate) fn flush(&self, tenant: &TenantId, range: TimeRange) -> Result<(), FlushError> {
+        let snapshot = self.storage.head().windows().snapshot(tenant, range)?;
+        self.flush_snapshot(tenant, range, snapshot)
+    }
+
+    /// Flushes `snapshot`, which is part or all of `range`.
+    ///
+    /// # Errors
+    /// [`FlushError`].
+    pub(crate) fn flush_snapshot(
+        &self,
+        tenant: &TenantId,
+        range: TimeRange,
+        snapshot: WindowSnapshot,
+    ) -> Result<(), FlushError> {
+        let window = self.write(tenant, range, snapshot)?;
+        self.publish(vec![window]).into_iter().collect()
+    }
+
+    /// Writes the files of a block of `snapshot`, which is part or all of `range`.
+    ///
+    /// # Errors
+    /// [`FlushError`].
+    pub(crate) fn write(
+        &self,
+        tenant: &TenantId,
+        range: TimeRange,
+        snapshot: WindowSnapshot,
+    ) -> Result<WrittenWindow, FlushError> {
+        let env = self.storage.env();
+        let started_ns = env.clock.mono_ns();
+        let blocks = self.storage.blocks().tenant_or_new(tenant);
+        blocks.make_dir(&*env.disk)?;
+        let encoding = self.storage.limits_of(tenant).block_encoding;
+        let writer = BlockWriter::create_after(env, blocks.dir(), blocks.newest_ulid())?;
+        let mut writer = writer.with_encoding(encoding);
+        let mut encoder = SeriesEncoder::default();
+        for series in snapshot.series() {
+            let WindowSeries { labels, chunks, damages } = series?;
+            for damage in damages {
+                self.counters.damaged_chunks.increment();
+                tracing::error!(%tenant, %labels, %damage, "flush left a damaged chunk out of its block");
+            }
+            if chunks.is_empty() {
+                continue;
+            }
+            match encoding {
+                BlockEncoding::Prometheus => writer.add(&labels, &chunks)?,
+                BlockEncoding::Dense => encoder.put::<FlushError>(&labels, &chunks, &mut writer)?,
+            }
+        }
+        let (ulid, bytes) = (writer.ulid(), writer.size_bytes());
+        let block = writer.write(range)?;
+        let tenant = tenant.clone();
+        Ok(WrittenWindow { tenant, range, snapshot, blocks, ulid, bytes, block, started_ns })
+    }
+
+    /// Syncs the blocks, adds them to the lists of their tenants and removes their samples from the head.
+    /// Returns one result per window, in their order.
+    pub(crate) fn publish(&self, mut windows: Vec<WrittenWindow>) -> Vec<Result<(), FlushError>> {
+        let tenants = windows.iter().map(|window| &*window.blocks);
+        if let Err(error) = TenantBlocks::sync_new_dirs(&*self.storage.env().disk, tenants) {
+            let copy = |_| Err(FlushError::Io(io::Error::new(error.kind(), error.to_string())));
+            return windows.into_iter().map(copy).collect();
+        }
+        let written = windows
+            .iter_mut()
+            .filter_map(|window| Some((window.block.take()?, BlockSource::head(window.range), window.ulid)));
+        let (ulids, written): (Vec<Ulid>, Vec<_>) =
+            written.map(|(block, source, ulid)| (ulid, (block, source))).unzip();
+        let mut published = ulids.into_iter().zip(publish(written)).peekable();
+        let mut results = Vec::with_capacity(windows.len());
+        for window in windows {
+            let meta = published.next_if(|(ulid, _)| *ulid == window.ulid).map(|(_, meta)| meta);
+            results.push(self.drop_from_head(window, meta));
+        }
+        results
+    }
+
+    fn drop_from_head(
+        &self,
+        window: WrittenWindow,
+        published: Option<Result<BlockMeta, BlockError>>,
+    ) -> Result<(), FlushError> {
+        let WrittenWindow { tenant, range, snapshot, blocks, ulid, started_ns, .. } = window;
+        if let Some(published) = published {
+            let block = self.open_published(&blocks, ulid, published)?;
+            let meta = block.meta();
+            let ms = (self.storage.env().clock.mono_ns() - started_ns) / 1_000_000;
+            self.storage.blocks().add(&blocks, BlockEntry::new(block.record()));
+            tracing::info!(%tenant, ulid = %meta.ulid, range.start, range.end, series = meta.stats.num_series,
+                samples = meta.stats.num_samples, ms, "flush wrote a block");
+        }
+        self.storage.head().windows().drop(snapshot);
+        self.counters.windows.increment();
+        Ok(())
+    }
+
+    /// Opens a published block. If that fails the block is removed: the head keeps its samples for the retry,
+    /// and a deletion in between would not know of the block.
+    fn open_published(
+        &self,
+        blocks: &TenantBlocks,
+        ulid: Ulid,
+        published: Result<BlockMeta, BlockError>,
+    ) -> Result<Arc<Block>, BlockError> {
+        let env = self.storage.env();
+        let dir = blocks.block_dir(ulid);
+        published.and_then(|_| Block::open(env, &dir)).inspect_err(|_| {
+            if chronolith_block::remove(env, &dir).is_err() {
+                self.storage.blocks().schedule_removal(blocks, [dir]);
+            }
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Retention job: expired blocks of one tenant leave its list of blocks, by age and then by total size.
+//!
+//! Invariants: age is measured by a clock that does not follow jumps (`clock_guard`); by size, every block
+//! older than the first one beyond the limit goes. Files are removed by a later job, after the files of
+//! blocks that an expired block was compacted from: without it, a start would take those for complete.
+//! Not here: removal of files (`block_removal`).
+
+mod clock_file;
+mod clock_guard;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chronolith_block::BlockEntry;
+use chronolith_model::TenantId;
+
+use super::counters::RetentionCounters;
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use crate::storage::Storage;
+pub(crate) use clock_file::GuardedClock;
+
+/// See the module.
+pub(super) struct RetentionJobs {
+    clock: GuardedClock,
+    /// Expired blocks of the queued jobs.
+    expired: BTreeMap<TenantId, Vec<Arc<BlockEntry>>>,
+}
+
+impl RetentionJobs {
+    pub(super) fn new(clock: GuardedClock) -> RetentionJobs {
+        RetentionJobs { clock, expired: BTreeMap::new() }
+    }
+
+    /// Compares the wall clock with the monotonic one; called with every run.
+    pub(super) fn observe_clock(&mut self, cx: &JobContext<'_>) {
+        if let Err(error) = self.clock.observe(cx.storage.env(), cx.now_ms, &cx.counters.retention) {
+            cx.counters.errors.increment();
+            tracing::error!(%error, "writing the retention clock failed, trying again later");
+        }
+    }
+
+    pub(super) fn clock(&self) -> &GuardedClock {
+        &self.clock
+    }
+
+    /// Returns the expired blocks by tenant. Cost: a pass over all blocks, sorted by time.
+    fn find_expired(
+        &self,
+        storage: &Storage,
+        now_ms: i64,
+        counters: &RetentionCounters,
+    ) -> BTreeMap<TenantId, Vec<Arc<BlockEntry>>> {
+        let limits = storage.limits();
+        let bytes_max = storage.options().retention.bytes_max;
+        let mut held_count = 0;
+        let mut expired: BTreeMap<TenantId, Vec<Arc<BlockEntry>>> = BTreeMap::new();
+        let has_retention = bytes_max > 0
+            || limits.default.retention_ms > 0
+            || limits.by_tenant.values().any(|limits| limits.retention_ms > 0);
+        let tenants = if has_retention { storage.blocks().all() } else { Vec::new() };
+        let lists: Vec<_> = tenants.iter().map(|(tenant, blocks)| (tenant, blocks.list())).collect();
+        let mut all: Vec<(&TenantId, &Arc<BlockEntry>)> =
+            lists.iter().flat_map(|(tenant, list)| list.iter().map(|block| (*tenant, block))).collect();
+        all.sort_by_key(|(_, block)| Reverse(block.range().end));
+        let oldest_ms = |tenant: &TenantId, time_ms: i64| match limits.of(tenant).retention_ms {
+            0 => i64::MIN,
+            retention_ms => time_ms.saturating_sub(retention_ms),
+        };
+        let (mut kept_bytes, mut is_full) = (0u64, false);
+        for (tenant, block) in all {
+            let is_too_old = block.range().end <= oldest_ms(tenant, self.clock.time_ms());
+            is_full |= bytes_max > 0 && kept_bytes.saturating_add(block.size_bytes()) > bytes_max;
+            if is_too_old || is_full {
+                expired.entry(tenant.clone()).or_default().push(block.clone());
+            } else {
+                kept_bytes = kept_bytes.saturating_add(block.size_bytes());
+                held_count += u64::from(block.range().end <= oldest_ms(tenant, now_ms));
+            }
+        }
+        counters.held_blocks.set(held_count);
+        expired
+    }
+
+    fn remove(&mut self, cx: &JobContext<'_>, tenant: &TenantId) {
+        let store = cx.storage.blocks();
+        let Some(blocks) = store.tenant(tenant) else { return };
+        for block in self.expired.remove(tenant).unwrap_or_default() {
+            if !blocks.has(&block) {
+                continue;
+            }
+            let ulid = block.ulid();
+            let end_ms = block.range().end;
+            store.replace(&blocks, &[block], Vec::new());
+            cx.storage.changes().note_removed(tenant, end_ms);
+            cx.counters.retention.removed_blocks.increment();
+            tracing::info!(%tenant, %ulid, end_ms, "retention removes an expired block");
+            store.schedule_removal(&blocks, [blocks.block_dir(ulid)]);
+        }
+        cx.add(Job::of_tenant(JobKind::BlockRemoval, tenant.clone(), cx.now_ms, 0));
+    }
+}
+
+impl JobRunner for RetentionJobs {
+    fn search(&mut self, cx: &JobContext<'_>) -> Found {
+        self.expired = self.find_expired(cx.storage, cx.now_ms, &cx.counters.retention);
+        let job = |(tenant, blocks): (&TenantId, &Vec<Arc<BlockEntry>>)| {
+            let bytes = blocks.iter().map(|block| block.size_bytes()).sum();
+            Job::of_tenant(JobKind::Retention, tenant.clone(), cx.now_ms, bytes)
+        };
+        Found::All(self.expired.iter().map(job).collect())
+    }
+
+    fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
+        run_each(batch, |job| {
+            if let Some(tenant) = &job.key.tenant {
+                self.remove(cx, tenant);
+            }
+            Outcome::Done
+        })
+    }
+}

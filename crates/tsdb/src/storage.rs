@@ -1,0 +1,83 @@
+//! Storage: head, blocks, metadata and settings of all tenants, shared by writes, queries and maintenance.
+//!
+//! Invariants: limits are replaced as a whole, so no reader sees those of two configurations.
+//! Not here: background work (`maintenance`), the public interface (`tsdb`).
+
+use std::sync::Arc;
+
+use chronolith_base::Env;
+use chronolith_head::Head;
+use chronolith_model::{TenantId, TenantLimits};
+use parking_lot::RwLock;
+
+use crate::blocks::BlockStore;
+use crate::changes::Changes;
+use crate::limits::LimitsTable;
+use crate::metadata::MetadataStore;
+use crate::options::TsdbOptions;
+
+/// See the module.
+pub(crate) struct Storage {
+    env: Env,
+    options: TsdbOptions,
+    head: Arc<Head>,
+    blocks: Arc<BlockStore>,
+    metadata: MetadataStore,
+    limits: RwLock<LimitsTable>,
+    changes: Changes,
+}
+
+impl Storage {
+    pub(crate) fn new(
+        env: Env,
+        options: TsdbOptions,
+        head: Head,
+        blocks: Arc<BlockStore>,
+        metadata: MetadataStore,
+    ) -> Storage {
+        let limits = RwLock::new(options.limits.clone());
+        Storage { env, options, head: Arc::new(head), blocks, metadata, limits, changes: Changes::default() }
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    pub(crate) fn options(&self) -> &TsdbOptions {
+        &self.options
+    }
+
+    pub(crate) fn head(&self) -> &Arc<Head> {
+        &self.head
+    }
+
+    pub(crate) fn blocks(&self) -> &Arc<BlockStore> {
+        &self.blocks
+    }
+
+    pub(crate) fn metadata(&self) -> &MetadataStore {
+        &self.metadata
+    }
+
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Returns a copy of the limits of all tenants.
+    pub(crate) fn limits(&self) -> LimitsTable {
+        self.limits.read().clone()
+    }
+
+    pub(crate) fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
+        self.limits.read().of(tenant).clone()
+    }
+
+    /// Replaces the limits of all tenants. Blocks of tenants with another retention are planned again, and
+    /// cached results that another duplicate policy may change count as changed.
+    pub(crate) fn set_limits(&self, limits: LimitsTable) {
+        let before = std::mem::replace(&mut *self.limits.write(), limits.clone());
+        self.changes.note_all(|tenant| before.of(tenant).duplicates != limits.of(tenant).duplicates);
+        self.blocks
+            .mark_changed_if(|tenant| before.of(tenant).retention_ms != limits.of(tenant).retention_ms);
+    }
+}

@@ -1,0 +1,499 @@
+//! Time series database of all tenants: open, write, query, run maintenance, close.
+//!
+//! Invariants: a batch is acknowledged only when it is durable; a query sees a sample from its
+//! acknowledgement on.
+//! Not here: storage of samples (`head`, `block`), background jobs (`maintenance`), admin requests (`admin`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use chronolith_base::Env;
+use chronolith_base::disk::LockGuard;
+use chronolith_head::{
+    Cardinality, Head, HeadError, HeadOptions, ReplayProgress, SyncMode, TenantStats, WalPosition, WriteError,
+};
+use chronolith_model::change::{ChangeWatch, Changed};
+use chronolith_model::{
+    Exemplar, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits, TimeRange,
+    WriteBatch, WriteOutcome,
+};
+
+use crate::admin::error::AdminError;
+use crate::admin::{Admin, AdminCounters, DeleteReport};
+use crate::blocks::BlockStore;
+use crate::blocks::load::load_blocks;
+use crate::blocks::tenant::TENANTS_DIR;
+use crate::data_dir::{lock_data_dir, make_dir};
+use crate::exemplars::{ExemplarFate, ExemplarRing};
+use crate::ingestion_rate::IngestionRates;
+use crate::limits::LimitsTable;
+use crate::maintenance::{GuardedClock, JobKind, Maintenance};
+use crate::memory::{self, TsdbMemory};
+use crate::metadata::MetadataStore;
+use crate::options::{OpenError, TsdbOptions};
+use crate::query::TenantQueryable;
+use crate::snapshot::{SnapshotHead, remove_incomplete};
+use crate::stats::{self, StartReport, StatsSources, TsdbStats};
+use crate::storage::Storage;
+use crate::window::WINDOW_MS;
+
+/// Bounds of the pause between two calls of [`Tsdb::sync_log`].
+const SYNC_PAUSE_MIN: Duration = Duration::from_millis(5);
+const SYNC_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Time between two measurements of the head's memory, for its limit.
+const MEASURE_INTERVAL_NS: u64 = 900_000_000;
+
+/// Kinds of jobs that replace blocks by others.
+const REWRITING_KINDS: [JobKind; 2] = [JobKind::Compaction, JobKind::Deletion];
+
+/// The time series database of all tenants.
+pub struct Tsdb {
+    storage: Arc<Storage>,
+    maintenance: Maintenance,
+    exemplars: ExemplarRing,
+    ingestion_rates: IngestionRates,
+    admin_counters: AdminCounters,
+    start: StartReport,
+    /// Monotonic time of the last measurement of the head's memory.
+    measured_ns: AtomicU64,
+    _lock: Box<dyn LockGuard>,
+}
+
+impl Tsdb {
+    /// Locks the directory, loads the list of blocks and replays the WAL. Blocks the thread; `progress` may
+    /// be watched meanwhile.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(
+        env: Env,
+        options: TsdbOptions,
+        progress: Arc<ReplayProgress>,
+    ) -> Result<Arc<Tsdb>, OpenError> {
+        let io = |error| OpenError::Io { path: options.data_dir.clone(), error };
+        make_dir(&*env.disk, &options.data_dir.join(TENANTS_DIR)).map_err(io)?;
+        let lock = lock_data_dir(&env, &options.data_dir)?;
+        let mut start = StartReport::default();
+        if let Err(error) = remove_incomplete(&env, &options.data_dir) {
+            start.notes.push(format!("an incomplete snapshot is still to be removed: {error}"));
+        }
+        let blocks = open_blocks(&env, &options, &mut start.notes)?;
+        let mut repaired = Vec::new();
+        let metadata =
+            MetadataStore::open(&env, &options.data_dir, options.sync, &mut start.notes, &mut repaired)?;
+        let (head, report) = Head::open(&env, head_options(&env, &options), &progress).map_err(open_error)?;
+        head.statistics().measure_memory();
+        start.notes.extend(report.notes);
+        let newest_ms = blocks.newest_end_ms().max(head.statistics().stats().max_time_ms);
+        let guard_ms = options.retention.clock_guard_ms;
+        let clock = GuardedClock::open(&env, &options.data_dir, guard_ms, newest_ms, &mut start.notes);
+        repaired.extend(report.repaired);
+        for note in &start.notes {
+            tracing::error!(note, "start");
+        }
+        for note in &repaired {
+            tracing::warn!(note, "start: a damaged file was replaced, nothing is lost");
+        }
+        start.repaired_count = repaired.len() as u64;
+        start.replay_ms = report.duration_ns / 1_000_000;
+        let exemplars = ExemplarRing::new(options.exemplar_count_max);
+        let storage = Arc::new(Storage::new(env, options, head, blocks, metadata));
+        let tsdb = Tsdb {
+            maintenance: Maintenance::new(storage.clone(), clock),
+            storage,
+            exemplars,
+            ingestion_rates: IngestionRates::default(),
+            admin_counters: AdminCounters::default(),
+            start,
+            measured_ns: AtomicU64::new(0),
+            _lock: lock,
+        };
+        Ok(Arc::new(tsdb))
+    }
+
+    /// Stores a batch; returns when it is durable as the sync mode promises. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`WriteError`]: nothing of the batch is acknowledged. Rejected samples are no error: see the outcome.
+    pub fn append(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
+        self.append_on_applied(tenant, batch, || {})
+    }
+
+    /// As [`Tsdb::append`]; `on_applied` runs when the batch is visible and only the wait for the disk
+    /// remains.
+    ///
+    /// # Errors
+    /// As [`Tsdb::append`]; `on_applied` may not have run.
+    pub fn append_on_applied(
+        &self,
+        tenant: &TenantId,
+        batch: &WriteBatch,
+        on_applied: impl FnOnce(),
+    ) -> Result<WriteOutcome, WriteError> {
+        let limits = self.limits_of(tenant);
+        let (mut outcome, position) = self.append_to_head(tenant, &limits, batch)?;
+        // After the samples are visible and before they are acknowledged, as result caches require.
+        self.storage.changes().note_batch(tenant, batch);
+        let change = self.storage.metadata().keep(tenant, &batch.metadata);
+        self.keep_exemplars(tenant, batch, &mut outcome);
+        on_applied();
+        self.storage.head().wait(position)?;
+        self.storage.metadata().wait(change)?;
+        Ok(outcome)
+    }
+
+    /// Returns the reason why all writes are refused until a restart, if they are.
+    #[must_use]
+    pub fn failure(&self) -> Option<WriteError> {
+        self.storage.head().failure()
+    }
+
+    /// Takes the tokens of the tenant's rate limit and appends. A batch is refused as a whole or not at all.
+    fn append_to_head(
+        &self,
+        tenant: &TenantId,
+        limits: &TenantLimits,
+        batch: &WriteBatch,
+    ) -> Result<(WriteOutcome, WalPosition), WriteError> {
+        let clock = &self.storage.env().clock;
+        let sample_count = batch.sample_count() as u64;
+        self.ingestion_rates.take(tenant, limits, sample_count, clock.mono_ns())?;
+        self.storage.head().append(tenant, limits, clock.now_ms(), batch).inspect_err(|_| {
+            self.ingestion_rates.give_back(tenant, limits, sample_count);
+        })
+    }
+
+    fn keep_exemplars(&self, tenant: &TenantId, batch: &WriteBatch, outcome: &mut WriteOutcome) {
+        let mut builder = LabelsBuilder::new();
+        for entry in &batch.exemplars {
+            let Some(series) = batch.series.get(entry.series_idx as usize) else { continue };
+            builder.clear();
+            // A series that cannot be parsed was rejected by the head; its exemplars go with it.
+            if (batch.source.parse)(batch.raw_of(series), &mut builder).is_ok() {
+                match self.exemplars.push(tenant, &builder.finish(), entry.exemplar.clone()) {
+                    ExemplarFate::Kept => outcome.exemplars_accepted += 1,
+                    ExemplarFate::Late => outcome.exemplars_late += 1,
+                    ExemplarFate::Refused => {}
+                }
+            }
+        }
+    }
+
+    /// Returns head and blocks of `tenant` as one source; empty for a tenant without data.
+    #[must_use]
+    pub fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        Arc::new(TenantQueryable::new(&self.storage, tenant))
+    }
+
+    /// Returns the metadata of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
+    #[must_use]
+    pub fn metadata(&self, tenant: &TenantId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
+        self.storage.metadata().list(tenant, metric, limit)
+    }
+
+    /// Returns the exemplars of series that match any of `selectors`, by series labels, times ascending.
+    #[must_use]
+    pub fn exemplars(
+        &self,
+        tenant: &TenantId,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Vec<(Labels, Vec<Exemplar>)> {
+        self.exemplars.select(tenant, selectors, range)
+    }
+
+    /// Returns the part of `range` from the first window on in which `tenant` may have samples; `None` if
+    /// there is none.
+    #[must_use]
+    pub fn times(&self, tenant: &TenantId, range: TimeRange) -> Option<TimeRange> {
+        let windows = self.storage.head().windows().list_of(tenant);
+        let head = windows.iter().map(|window| window.range).filter(|window| window.overlaps(range));
+        let blocks = self.storage.blocks().tenant(tenant);
+        let blocks = blocks.and_then(|blocks| blocks.first_start_in(range));
+        let first = head.map(|window| window.start).chain(blocks).min()?;
+        Some(TimeRange::new(first.max(range.start), range.end))
+    }
+
+    /// Records that samples of `tenant` in `range` changed by another way than [`Tsdb::append`] or retention:
+    /// a deletion, an import of blocks. To be called after the change.
+    pub fn note_change(&self, tenant: &TenantId, range: TimeRange) {
+        self.storage.changes().note_range(tenant, range);
+    }
+
+    /// Returns the tenants with data, sorted.
+    #[must_use]
+    pub fn tenants(&self) -> Vec<TenantId> {
+        stats::tenants(&self.storage)
+    }
+
+    /// Returns the limits of all tenants.
+    #[must_use]
+    pub fn limits(&self) -> LimitsTable {
+        self.storage.limits()
+    }
+
+    /// Returns the limits of `tenant`.
+    #[must_use]
+    pub fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
+        self.storage.limits_of(tenant)
+    }
+
+    /// Replaces the limits of all tenants (configuration reload). Writes, flushes, retention and compactions
+    /// that begin later use them; cached results that another duplicate policy may change count as changed.
+    pub fn set_limits(&self, limits: LimitsTable) {
+        self.storage.set_limits(limits);
+    }
+
+    /// Returns the pause between two calls of [`Tsdb::sync_log`]: in interval mode it bounds the loss at a
+    /// power cut.
+    #[must_use]
+    pub fn sync_pause(&self) -> Duration {
+        match self.storage.options().sync {
+            SyncMode::Interval(ms) => Duration::from_millis(ms / 4).clamp(SYNC_PAUSE_MIN, SYNC_PAUSE_MAX),
+            SyncMode::Fsync | SyncMode::Os => SYNC_PAUSE_MAX,
+        }
+    }
+
+    /// Pause between two calls of [`Tsdb::prepare_log`].
+    pub const PREPARE_PAUSE: Duration = Duration::from_millis(100);
+
+    /// Prepares the next WAL segment, on a thread of its own: it may write as many zeros as a segment has
+    /// bytes. Cheap if there is nothing to do.
+    pub fn prepare_log(&self) {
+        if let Err(error) = self.storage.head().prepare_segment() {
+            tracing::warn!(%error, "preparing a WAL segment failed: it is created when it is needed");
+        }
+    }
+
+    /// Syncs the WAL in interval mode, accepts writes again once a full disk has space, and measures memory
+    /// once per second. Cheap if there is nothing to do; never waits for [`Tsdb::run_maintenance`], which may
+    /// be writing a block. A panic poisons the WAL: without these syncs no acknowledged sample would become
+    /// durable.
+    pub fn sync_log(&self) {
+        let head = self.storage.head();
+        head.poison_on_panic("syncing at the interval", || {
+            head.recover_space();
+            if matches!(self.storage.options().sync, SyncMode::Interval(_)) {
+                self.count_metadata_error(self.storage.metadata().sync());
+            }
+        });
+        let now_ns = self.storage.env().clock.mono_ns();
+        if now_ns.saturating_sub(self.measured_ns.load(Ordering::Relaxed)) >= MEASURE_INTERVAL_NS {
+            self.measured_ns.store(now_ns, Ordering::Relaxed);
+            head.statistics().measure_memory();
+        }
+    }
+
+    /// Writes the due slices of the checkpoint. To be called every second or more often, on a thread of its
+    /// own: never waits for [`Tsdb::run_maintenance`], which may be writing a block.
+    pub fn roll_checkpoint(&self) {
+        let head = self.storage.head();
+        head.verify_next_sealed_file();
+        if let Err(error) = head.checkpointer().roll_checkpoint() {
+            self.maintenance.counters().errors.increment();
+            tracing::error!(%error, "writing a part of the checkpoint failed, trying again");
+        }
+    }
+
+    /// Runs the maintenance jobs that are due: flush, retention, checkpoint, compaction, scrub and others. To
+    /// be called every second, on a thread of its own. A job that fails is logged, counted and retried by a
+    /// later run.
+    pub fn run_maintenance(&self) {
+        self.maintenance.run();
+    }
+
+    /// Runs one step of the verification of all blocks after a start, as every run of maintenance does;
+    /// returns true once all are verified. Cost: 32 MiB read or 50 ms.
+    pub fn verify_blocks(&self) -> bool {
+        self.maintenance.verify_blocks()
+    }
+
+    /// Flushes every window that ends before `now_ms` to a block, due or not, and writes a checkpoint. For
+    /// tools and tests; the server waits until windows are due.
+    ///
+    /// # Errors
+    /// The text of the last failure; nothing is lost then.
+    pub fn flush_closed(&self, now_ms: i64) -> Result<(), String> {
+        self.maintenance.flush_closed(now_ms)
+    }
+
+    /// Starts no maintenance jobs of `kinds` ([`JobKind::ALL`] for all) until [`Tsdb::resume_maintenance`]. A
+    /// running compaction ends at its next series, jobs of other kinds are completed.
+    pub fn pause_maintenance(&self, kinds: &[JobKind]) {
+        for kind in kinds {
+            self.maintenance.pause(*kind);
+            tracing::info!("{} is paused", kind.name());
+        }
+    }
+
+    /// Starts maintenance jobs of `kinds` again.
+    pub fn resume_maintenance(&self, kinds: &[JobKind]) {
+        for kind in kinds {
+            self.maintenance.resume(*kind);
+            tracing::info!("{} is resumed", kind.name());
+        }
+    }
+
+    /// Pauses compactions, and the rewriting of blocks with deletions, until [`Tsdb::resume_compaction`].
+    pub fn pause_compaction(&self) {
+        self.pause_maintenance(&REWRITING_KINDS);
+    }
+
+    /// Starts compactions again.
+    pub fn resume_compaction(&self) {
+        self.resume_maintenance(&REWRITING_KINDS);
+    }
+
+    /// Deletes the samples in `range` of the series of `tenant` that match any of `selectors`: once it has
+    /// returned, later queries do not see them, also after a crash. Samples that are written later are
+    /// visible, whatever their time. The bytes go with the next compaction or [`Tsdb::clean_tombstones`].
+    ///
+    /// Windows of the head with such samples are flushed first, due or not: a block can record what is
+    /// deleted, and flushed samples cannot come back from the WAL. Cost: these windows, and the matching
+    /// series of each block.
+    ///
+    /// # Errors
+    /// [`AdminError`]; part of the samples may be deleted then.
+    pub fn delete_series(
+        &self,
+        tenant: &TenantId,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Result<DeleteReport, AdminError> {
+        let deleted = self.admin().and_then(|admin| admin.delete_series(tenant, selectors, range));
+        // Also after a failure: part of the samples may be gone.
+        self.note_change(tenant, range);
+        deleted
+    }
+
+    /// Rewrites every block of `tenant` with tombstones without its deleted samples; returns the number of
+    /// blocks.
+    ///
+    /// # Errors
+    /// [`AdminError`]; blocks before the one that failed are clean, the others are unchanged.
+    pub fn clean_tombstones(&self, tenant: &TenantId) -> Result<u64, AdminError> {
+        self.admin()?.clean_tombstones(tenant)
+    }
+
+    /// Writes a snapshot of `tenants` and returns its name below `snapshots/` of the data directory. Cost: a
+    /// hard link per file of a block, and a flush of the head's windows. Maintenance waits meanwhile, writes
+    /// do not.
+    ///
+    /// # Errors
+    /// [`AdminError`]; nothing of the snapshot is left then.
+    pub fn snapshot(&self, tenants: &[TenantId], head: SnapshotHead) -> Result<String, AdminError> {
+        self.admin()?.snapshot(tenants, head)
+    }
+
+    fn admin(&self) -> Result<Admin<'_>, AdminError> {
+        Admin::lock(&self.storage, &self.maintenance, &self.admin_counters)
+    }
+
+    /// Returns counters and sizes. Walks the head: to be called a few times per minute, not per second.
+    #[must_use]
+    pub fn stats(&self) -> TsdbStats {
+        stats::collect(&StatsSources {
+            storage: &self.storage,
+            maintenance: &self.maintenance,
+            admin: &self.admin_counters,
+            exemplars: &self.exemplars,
+            start: &self.start,
+        })
+    }
+
+    /// Returns the memory by part, and the `tenant_count` tenants with most in the head.
+    #[must_use]
+    pub fn memory(&self, tenant_count: usize) -> TsdbMemory {
+        memory::collect(&self.storage, &self.exemplars, tenant_count)
+    }
+
+    /// Returns the head cardinality of `tenant`, `limit` entries per list.
+    #[must_use]
+    pub fn cardinality(&self, tenant: &TenantId, limit: usize) -> Cardinality {
+        self.storage.head().statistics().cardinality(tenant, limit)
+    }
+
+    /// Returns sizes of `tenant` in the head. Walks its series.
+    #[must_use]
+    pub fn head_stats_of(&self, tenant: &TenantId) -> TenantStats {
+        self.storage.head().statistics().tenant_stats(tenant)
+    }
+
+    /// Returns the number of series in the head by tenant, without tenants that have none.
+    #[must_use]
+    pub fn head_series_by_tenant(&self) -> Vec<(TenantId, u64)> {
+        self.storage.head().statistics().series_by_tenant()
+    }
+
+    /// Refuses further writes, makes everything durable, brings the checkpoint up to date so that the next
+    /// start replays nothing; the lock goes with the last reference.
+    ///
+    /// # Errors
+    /// If the checkpoint cannot be written; nothing is lost then, the next start replays the WAL.
+    pub fn close(&self) -> Result<(), HeadError> {
+        self.maintenance.stop();
+        self.storage.blocks().commit();
+        self.count_metadata_error(self.storage.metadata().close());
+        self.storage.head().close()
+    }
+
+    /// Counts and logs a failed write of metadata, which a later call retries.
+    fn count_metadata_error(&self, written: Result<(), WriteError>) {
+        if let Err(error) = written {
+            self.maintenance.counters().errors.increment();
+            tracing::error!(%error, "writing metadata failed, trying again");
+        }
+    }
+}
+
+impl ChangeWatch for Tsdb {
+    fn generation(&self, tenant: &TenantId) -> u64 {
+        self.storage.changes().generation(tenant)
+    }
+
+    fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed {
+        self.storage.changes().since(tenant, generation)
+    }
+}
+
+fn head_options(env: &Env, options: &TsdbOptions) -> HeadOptions {
+    HeadOptions {
+        sync: options.sync,
+        free_bytes_min: options.free_bytes_min,
+        window_ms: WINDOW_MS,
+        wal_segment_bytes: options.wal.segment_bytes,
+        memory_bytes_max: options.head_memory.bytes(&*env.disk),
+        histogram_bytes_max: options.histogram_bytes_max,
+        ..HeadOptions::new(options.data_dir.clone())
+    }
+}
+
+/// Loads all blocks, and removes files of compacted ones that a crash left.
+fn open_blocks(
+    env: &Env,
+    options: &TsdbOptions,
+    notes: &mut Vec<String>,
+) -> Result<Arc<BlockStore>, OpenError> {
+    let loaded = load_blocks(env, options, notes)?;
+    // One sync for the directories of all tenants that are there.
+    let root = options.data_dir.join(TENANTS_DIR);
+    env.disk.sync_dir(&root).map_err(|error| OpenError::Io { path: root, error })?;
+    loaded.tenants.values().for_each(|blocks| blocks.note_durable_dir());
+    let store = BlockStore::new(env, &options.data_dir, options.open_blocks, loaded);
+    store.commit();
+    for (_, blocks) in store.all() {
+        if let Err(error) = store.remove_files(&blocks) {
+            notes.push(format!("a compacted block is hidden and still to be removed: {error}"));
+        }
+    }
+    Ok(Arc::new(store))
+}
+
+fn open_error(error: HeadError) -> OpenError {
+    match error {
+        HeadError::Io { path, error } => OpenError::Io { path, error },
+        other => OpenError::Head(other),
+    }
+}
