@@ -1,35 +1,34 @@
-//! Byte streams of many series in chained nodes: small nodes first, larger ones for long streams.
+//! Slab allocator for append-only byte streams: singly linked nodes of three size classes, small ones first.
 //!
-//! Holds: a stream may be cut anywhere, so nodes are always full but the last; freed nodes are used again. At
-//! most 3/4 of a stream's bytes are spare beyond its first node.
-//! Not here: what the bytes say (`open`).
+//! Invariants: only the last node of a stream is partly filled; freed nodes are reused. Beyond its first node, at most
+//! 3/4 of a stream's memory is unused.
+//! Not here: the content of streams (`open_chunk`).
 
-/// No node has this number.
+/// Null link.
 const NONE: u32 = u32::MAX;
-/// Bytes of a node of each class, the link included: odd numbers of cache lines. Series that are scraped
-/// together write to the same place of their nodes; were nodes powers of two, all these places would share a
-/// few sets of the cache.
+/// Node size per class, link included: odd numbers of cache lines. Series that are scraped together write at the same
+/// offset of their nodes; with powers of two, these addresses would map to a few sets of the cache.
 const CLASS_BYTES: [usize; 3] = [64, 320, 576];
-/// Nodes of a stream before the next class.
+/// Nodes of a stream per class; further ones are of the last class.
 const NODES_PER_CLASS: u8 = 4;
 const LINK_BYTES: usize = 4;
 const CLASS_SHIFT: u32 = 30;
-/// Nodes are allocated in arenas of this many.
+/// Nodes per allocation.
 const ARENA_NODES: usize = 1024;
 
-/// One stream: where it starts, where it ends.
+/// A stream: its first and its last node.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stream {
+pub(super) struct Stream {
     head: u32,
     tail: u32,
-    /// Bytes used in the last node.
+    /// Bytes used in the last node, link included.
     tail_used: u16,
-    /// Nodes, up to where the class stays the same.
+    /// Node count, saturating at the last class.
     nodes: u8,
 }
 
 impl Stream {
-    pub(crate) const EMPTY: Stream = Stream { head: NONE, tail: NONE, tail_used: 0, nodes: 0 };
+    pub(super) const EMPTY: Stream = Stream { head: NONE, tail: NONE, tail_used: 0, nodes: 0 };
 }
 
 #[derive(Default)]
@@ -40,36 +39,36 @@ struct Class {
 }
 
 impl Stream {
-    /// Appends the first `len` bytes of what [`Slab::room`] gave.
+    /// Appends the first `len` bytes that were written to [`Slab::room`].
     #[inline]
-    pub(crate) fn take_room(&mut self, len: usize) {
+    pub(super) fn take_room(&mut self, len: usize) {
         self.tail_used += len as u16;
     }
 }
 
 /// Memory of all streams.
-pub(crate) struct Slab {
+pub(super) struct Slab {
     classes: [Class; 3],
 }
 
 impl Slab {
-    pub(crate) fn new() -> Slab {
+    pub(super) fn new() -> Slab {
         let class = || Class { arenas: Vec::new(), used: 0, free: NONE };
         Slab { classes: [class(), class(), class()] }
     }
 
-    /// The free end of the last node, if it has at least `len` bytes. What is written there counts with
-    /// [`Stream::take_room`].
+    /// Returns the unused end of the last node if it has at least `len` bytes. [`Stream::take_room`] appends bytes that
+    /// were written there.
     #[inline]
-    pub(crate) fn room(&mut self, stream: &Stream, len: usize) -> Option<&mut [u8]> {
+    pub(super) fn room(&mut self, stream: &Stream, len: usize) -> Option<&mut [u8]> {
         if stream.tail == NONE {
             return None;
         }
         self.node_mut(stream.tail).get_mut(stream.tail_used as usize..).filter(|room| room.len() >= len)
     }
 
-    /// Appends `bytes`, in as many nodes as it takes.
-    pub(crate) fn append(&mut self, stream: &mut Stream, mut bytes: &[u8]) {
+    /// Appends `bytes`, across nodes where necessary.
+    pub(super) fn append(&mut self, stream: &mut Stream, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if stream.tail == NONE || stream.tail_used as usize == CLASS_BYTES[class_of(stream.tail)] {
                 self.add_node(stream);
@@ -114,7 +113,7 @@ impl Slab {
     }
 
     /// Appends the bytes of the stream to `out` and frees its nodes.
-    pub(crate) fn drain(&mut self, stream: &mut Stream, out: &mut Vec<u8>) {
+    pub(super) fn drain(&mut self, stream: &mut Stream, out: &mut Vec<u8>) {
         let mut node = stream.head;
         while node != NONE {
             let next = self.link(node);
@@ -156,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_come_back_byte_for_byte_and_nodes_are_used_again() {
+    fn drained_streams_equal_appended_bytes_and_nodes_are_reused() {
         let mut slab = Slab::new();
         let mut streams = [Stream::EMPTY; 7];
         for round in 0..3 {

@@ -1,16 +1,16 @@
-//! Copies blocks of a Prometheus directory as they are.
+//! Copies block directories of Prometheus unchanged.
 //!
-//! Holds: a block is there completely or not at all; one that cannot be opened is not copied, and named.
-//! Not here: what is in them.
+//! Invariants: a copy appears complete or not at all; a block that cannot be opened is not copied.
+//! Not here: the content of blocks (`block`), which blocks are copied (`import`).
 
 use std::path::Path;
 
 use chronolith_base::Env;
 use chronolith_block::{Block, BlockError, SUFFIX_CREATING};
 
-/// Bytes copied at once.
+/// Bytes per read and write.
 const COPY_BYTES: usize = 1 << 20;
-/// Directories below a block's.
+/// Directory levels below the block.
 const DEPTH_MAX: usize = 2;
 
 /// Copies the block in `from` to `to`, durably.
@@ -32,7 +32,7 @@ pub(crate) fn copy_block(
         }
     });
     if done.is_err() && env.disk.exists(creating) {
-        // What cannot be removed here is a leftover that the next start removes.
+        // If this fails, the next start of the server removes the directory by its suffix.
         let _ = env.disk.remove_dir_all(creating);
     }
     done
@@ -73,6 +73,7 @@ fn copy_file(env: &Env, from: &Path, to: &Path, len: u64) -> Result<(), BlockErr
     target.sync_data().map_err(io(to))
 }
 
+/// Returns a function that adds `path` to an I/O error.
 pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BlockError {
     let path = path.to_owned();
     move |error| BlockError::Io { path, error }

@@ -1,25 +1,25 @@
-//! Start times of Prometheus's log come along, of samples in order, late ones and histograms, in both encodings.
+//! Start timestamps of the WAL are imported: in-order and out-of-order samples and histograms, in both block encodings.
 
-mod world;
+mod test_env;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use chronolith_block::precedence;
 use chronolith_model::{BlockEncoding, Columns, Queryable as _, ReadContext, Selector, TimeRange};
-use world::World;
-use world::log::{Packing, histograms_with_start, samples, samples_with_start, segment, series};
+use test_env::TestEnv;
+use test_env::log::{Packing, histograms_with_start, samples, samples_with_start, segment, series};
 
 const TIME: i64 = 1_700_000_000_000;
 
-/// Value and start time by metric name and time.
+/// Value and start timestamp by metric name and time.
 type Stored = BTreeMap<(String, i64), (f64, i64)>;
 
-fn stored(world: &World) -> Stored {
-    let (mut blocks, damaged) = chronolith_block::open_dir(&world.env, Path::new(world::BLOCKS));
+fn stored(test: &TestEnv) -> Stored {
+    let (mut blocks, damaged) = chronolith_block::open_dir(&test.env, Path::new(test_env::BLOCKS));
     assert!(damaged.is_empty(), "{damaged:?}");
     blocks.sort_by_key(|block| precedence(block.meta()));
-    let ctx = ReadContext::unlimited(world.env.clock.clone());
+    let ctx = ReadContext::unlimited(test.env.clock.clone());
     let mut out = Stored::new();
     for block in blocks {
         assert_eq!(block.verify(), []);
@@ -40,7 +40,7 @@ fn stored(world: &World) -> Stored {
 }
 
 #[test]
-fn samples_keep_their_start_times() {
+fn samples_keep_their_start_timestamps() {
     for encoding in [BlockEncoding::Dense, BlockEncoding::Prometheus] {
         let mut records = vec![
             series(1, &[("__name__", "counter")]),
@@ -55,7 +55,7 @@ fn samples_keep_their_start_times() {
         for step in 0..400i64 {
             let (time, value) = (TIME + step * 15_000, step as f64);
             if (100..110).contains(&step) {
-                // Written without the feature.
+                // Records of a Prometheus without start timestamps.
                 records.push(samples(&[(1, time, value), (2, time, value), (3, time, value)]));
                 ["counter", "delta", "plain"].iter().for_each(|name| put(name, time, value, 0));
                 continue;
@@ -76,20 +76,20 @@ fn samples_keep_their_start_times() {
                 put("histogram", time + 1, value, restart);
             }
             if step % 50 == 20 {
-                // Late; the second one of its time is left out.
+                // Out of order; the second one is a conflict.
                 records
                     .push(samples_with_start(&[(1, time - 100_007, 1.5, 77), (1, time - 100_007, 2.5, 78)]));
                 put("counter", time - 100_007, 1.5, 77);
             }
         }
-        let world = World { encoding, ..World::new() };
-        world.put(Path::new("wal/00000000"), &segment(&records, Packing::Snappy));
+        let test = TestEnv { encoding, ..TestEnv::new() };
+        test.put(Path::new("wal/00000000"), &segment(&records, Packing::Snappy));
         let last = segment(&[series(9, &[("__name__", "last")])], Packing::None);
-        world.put(Path::new("wal/00000001"), &last);
-        let report = world.import().unwrap();
+        test.put(Path::new("wal/00000001"), &last);
+        let report = test.import().unwrap();
         assert_eq!(report.damages, []);
-        assert_eq!(report.head.conflicting_samples, 8, "{:?}", report.head);
-        let found = stored(&world);
+        assert_eq!(report.head.skipped.conflicting, 8, "{:?}", report.head);
+        let found = stored(&test);
         for (key, sample) in &want {
             assert_eq!(found.get(key), Some(sample), "{key:?}");
         }

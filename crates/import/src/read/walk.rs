@@ -1,23 +1,24 @@
-//! Walks the logs of a Prometheus data directory record by record, for tools that show or verify them.
+//! Visits WAL and WBL of a Prometheus data directory record by record, for tools that print or verify them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
-use chronolith_format::prometheus::segment::{Item, PAGE_BYTES, SegmentReader, Unpacker};
+use chronolith_format::prometheus::segment::{Item, Unpacker};
 
-use crate::source::{LogFile, Source};
+use super::data_dir::{DataDir, SourceFile};
+use super::segment_file::SegmentFile;
 
-/// Something at a place of a log.
+/// Content of a log at one offset.
 #[derive(Debug)]
 pub enum LogEntry<'a> {
     /// An unpacked record.
     Record(&'a [u8]),
-    /// A stretch without one.
+    /// Bytes without a valid record.
     Damage(String),
 }
 
-/// Calls `visit` with file, offset and entry of checkpoint, log and out-of-order log of `dir`, in their order.
+/// Calls `visit` with file, offset and entry of checkpoint, WAL and WBL of `dir`, in this order.
 ///
 /// # Errors
 /// If a directory cannot be listed. Files that cannot be read are damage.
@@ -26,7 +27,7 @@ pub fn walk_logs(
     dir: &Path,
     visit: &mut dyn FnMut(&Path, u64, LogEntry<'_>),
 ) -> Result<(), (PathBuf, io::Error)> {
-    let source = Source::look(env, dir)?;
+    let source = DataDir::list(env, dir)?;
     let mut unpacker = Unpacker::default();
     for file in source.wal.iter().chain(&source.wbl) {
         if let Err(error) = walk_file(env, file, &mut unpacker, visit) {
@@ -38,15 +39,13 @@ pub fn walk_logs(
 
 fn walk_file(
     env: &Env,
-    file: &LogFile,
+    file: &SourceFile,
     unpacker: &mut Unpacker,
     visit: &mut dyn FnMut(&Path, u64, LogEntry<'_>),
 ) -> io::Result<()> {
-    let opened = env.disk.open_read(&file.path)?;
-    let mut segment = SegmentReader::new();
-    let mut page = Vec::new();
+    let mut segment = SegmentFile::open(env, file)?;
     let mut unpacked = Vec::new();
-    let mut show = |item: Item<'_>| match item {
+    let mut visit_item = |item: Item<'_>| match item {
         Item::Record(record) => {
             unpacked.clear();
             match unpacker.unpack(&record, &mut unpacked) {
@@ -56,14 +55,6 @@ fn walk_file(
         }
         Item::Damage(damage) => visit(&file.path, damage.offset, LogEntry::Damage(damage.what)),
     };
-    let mut offset = 0;
-    while offset < file.len {
-        let len = (file.len - offset).min(PAGE_BYTES as u64);
-        page.resize(len as usize, 0);
-        opened.read_at(&mut page, offset)?;
-        segment.page(&page, &mut show);
-        offset += len;
-    }
-    segment.finish(&mut show);
+    while segment.read_window(&mut visit_item)? > 0 {}
     Ok(())
 }

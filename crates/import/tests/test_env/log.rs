@@ -1,4 +1,4 @@
-//! A small writer of Prometheus's log format, for logs that no Prometheus would write.
+//! Encoder of WAL records and segments, for logs that Prometheus would not write.
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::crc::crc32c;
@@ -31,7 +31,7 @@ pub(crate) fn samples(samples: &[(u64, i64, f64)]) -> Vec<u8> {
     out
 }
 
-/// A record of deleted intervals.
+/// A tombstone record.
 pub(crate) fn tombstone(series_ref: u64, first: i64, last: i64) -> Vec<u8> {
     let mut out = vec![3];
     out.extend_from_slice(&series_ref.to_be_bytes());
@@ -40,14 +40,14 @@ pub(crate) fn tombstone(series_ref: u64, first: i64, last: i64) -> Vec<u8> {
     out
 }
 
-/// How records are packed.
+/// Compression of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packing {
     None,
     Snappy,
 }
 
-/// A segment of the records, each split at the ends of pages.
+/// Encodes records as a segment; records are split into fragments at page ends.
 pub(crate) fn segment(records: &[Vec<u8>], packing: Packing) -> Vec<u8> {
     let mut out = Vec::new();
     for record in records {
@@ -79,7 +79,7 @@ pub(crate) fn segment(records: &[Vec<u8>], packing: Packing) -> Vec<u8> {
     out
 }
 
-/// Start times of a record, as markers and differences to the first say them.
+/// Encoder of start timestamps: a marker each, and differences to the first one.
 struct Starts {
     first: Option<i64>,
     before: i64,
@@ -103,7 +103,7 @@ impl Starts {
     }
 }
 
-/// A record of samples, or of histograms (of which the value is the sum), with ref, time, value and start time.
+/// A record of samples or of histograms (the value is the sum) with ref, time, value and start timestamp.
 fn with_starts(kind: u8, samples: &[(u64, i64, f64, i64)], put: impl Fn(f64, &mut Vec<u8>)) -> Vec<u8> {
     let mut out = vec![kind];
     let mut starts = Starts { first: None, before: 0 };
@@ -118,12 +118,12 @@ fn with_starts(kind: u8, samples: &[(u64, i64, f64, i64)], put: impl Fn(f64, &mu
     out
 }
 
-/// A record of samples with start times.
+/// A record of samples with start timestamps.
 pub(crate) fn samples_with_start(samples: &[(u64, i64, f64, i64)]) -> Vec<u8> {
     with_starts(11, samples, |value, out| out.extend_from_slice(&value.to_bits().to_be_bytes()))
 }
 
-/// A record of integer histograms without buckets, with start times.
+/// A record of integer histograms without buckets, with start timestamps.
 pub(crate) fn histograms_with_start(samples: &[(u64, i64, f64, i64)]) -> Vec<u8> {
     with_starts(12, samples, |sum, out| {
         out.push(0);

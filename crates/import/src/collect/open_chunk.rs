@@ -1,56 +1,59 @@
-//! Samples of a series that are not in a chunk yet, packed to about a third of their size.
+//! Open chunk of one series: float samples packed to about a third of their size until the chunk is full.
 //!
-//! Samples wait as they are until there are eight, which are packed together: a head, then of each value the bytes
-//! that differ within the group. Within a group the step of time is one; a group ends early where it changes.
-//! Holds: any times and value bits come back.
-//! Not here: where the bytes lie (`slab`), chunks (`output`).
+//! Encoding: groups of eight samples with a constant time step. Values of a group are XORed with the last value of
+//! the previous group; only the bytes that differ anywhere in the group are stored. A group ends early where the step
+//! changes.
+//! Invariants: decoding returns the timestamps and value bits that were appended.
+//! Not here: memory of the packed bytes (`slab`), chunks of blocks (`write::chunk_encoder`).
 //!
 //! Layout of a stream: time before the first sample, step, base (8 bytes each, little-endian), then groups. A group is
-//! its head, if bit 7 says so the number of its samples and the change of the step behind it (varint), then the values.
+//! a header byte; if its bit 7 is set, the sample count (u8) and the change of the step after the group (varint); then
+//! the differing bytes of each value.
 
 use chronolith_base::bytes::{put_uvarint, unzigzag, zigzag};
 use chronolith_model::Columns;
 
-use crate::slab::{Slab, Stream};
+use super::slab::{Slab, Stream};
 
-/// Samples that are packed together.
+/// Samples per group.
 ///
-/// The nodes of thousands of series share no cache line, so each visit waits for memory; with groups it is one visit
-/// in eight samples, and packing needs one head for eight.
+/// The slab nodes of thousands of series share no cache line, so each access is a cache miss; groups need one access
+/// and one header per eight samples.
 const GROUP: usize = 8;
-/// Bit of the head that says that length and change of step follow.
+/// Header bit: sample count and change of the step follow.
 const ENDS_STEP: u8 = 0x80;
-/// Bits of the head that say how many bytes of the values differ: 0 to 8. Those above say how many in front do not.
+/// Low bits of the header: differing bytes per value, 0 to 8. The bits above: equal bytes before them.
 const LENGTH_BITS: u32 = 4;
 const VALUE_BYTES: usize = 8;
-/// Bytes in front of the groups.
+/// Bytes before the groups.
 const PREFIX_BYTES: usize = 3 * VALUE_BYTES;
-/// Most bytes that packing a group writes: head, number of samples, a varint, values.
+/// Bytes of the largest group: header, sample count, a varint, values.
 const GROUP_BYTES_MAX: usize = 2 + 10 + GROUP * VALUE_BYTES;
 
-/// Where a series stands.
+/// Open samples of one series.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OpenSeries {
-    /// Time of the newest sample, `i64::MIN` without one.
-    pub(crate) last_time: i64,
-    /// End of the block's range that the waiting samples lie in.
-    pub(crate) range_end: i64,
-    /// Distance of the samples in `group`, that to the sample before them included.
+pub(super) struct OpenChunk {
+    /// Time of the newest sample of the series, also after the chunk was drained; `i64::MIN` without one.
+    last_time: i64,
+    /// End of the block range of the samples.
+    range_end: i64,
+    /// Time step from the previous sample to the first one of `group`, and between the samples of `group`.
     step: i64,
     /// Bits of the value before `group`.
     base: u64,
+    /// Packed groups.
     stream: Stream,
-    /// Waiting samples, those in `group` included.
-    pub(crate) count: u16,
+    /// Samples of the chunk, `group` included.
+    count: u16,
     group_len: u8,
     /// Value bits that are not packed yet.
     group: [u64; GROUP],
 }
 
-const _: () = assert!(size_of::<OpenSeries>() <= 112, "one series, less than two cache lines");
+const _: () = assert!(size_of::<OpenChunk>() <= 112, "less than two cache lines");
 
-impl OpenSeries {
-    pub(crate) const NEW: OpenSeries = OpenSeries {
+impl OpenChunk {
+    pub(super) const EMPTY: OpenChunk = OpenChunk {
         last_time: i64::MIN,
         range_end: 0,
         step: 0,
@@ -61,34 +64,56 @@ impl OpenSeries {
         group: [0; GROUP],
     };
 
+    /// Time of the newest sample of the series; `i64::MIN` without one.
+    pub(super) fn last_time(&self) -> i64 {
+        self.last_time
+    }
+
     /// Value bits of the newest sample.
-    pub(crate) fn last_bits(&self) -> u64 {
+    pub(super) fn last_bits(&self) -> u64 {
         usize::from(self.group_len).checked_sub(1).map_or(self.base, |last| self.group[last])
     }
 
-    /// Whether a sample may [`OpenSeries::join`]: it lies behind the newest one by the step of its group, which is
-    /// not full, and in the same chunk of at most `chunk_samples`.
+    pub(super) fn sample_count(&self) -> u16 {
+        self.count
+    }
+
+    /// Begins a chunk of samples before `range_end`; the one before was drained.
+    pub(super) fn begin(&mut self, range_end: i64) {
+        debug_assert_eq!(self.count, 0, "the samples of the chunk before are drained");
+        self.range_end = range_end;
+    }
+
+    /// Returns true if a sample continues the chunk: it is newer, and the chunk has one to `sample_count_max - 1`
+    /// samples of the same range.
     #[inline]
-    pub(crate) fn joins(&self, time: i64, chunk_samples: u16) -> bool {
+    pub(super) fn continues(&self, time: i64, sample_count_max: u16) -> bool {
+        time > self.last_time && time < self.range_end && self.count != 0 && self.count != sample_count_max
+    }
+
+    /// Returns true if a sample continues the group: it continues the chunk, with the step of the group, which is not
+    /// full.
+    #[inline]
+    pub(super) fn joins(&self, time: i64, sample_count_max: u16) -> bool {
         time.wrapping_sub(self.last_time) == self.step
             && time > self.last_time
             && time < self.range_end
             && usize::from(self.group_len) < GROUP
             && self.count != 0
-            && self.count != chunk_samples
+            && self.count != sample_count_max
     }
 
-    /// Appends a sample that may do so.
+    /// Appends a sample to the group, if [`OpenChunk::joins`] allows it.
     #[inline]
-    pub(crate) fn join(&mut self, time: i64, bits: u64) {
+    pub(super) fn join(&mut self, time: i64, bits: u64) {
         self.group[usize::from(self.group_len) % GROUP] = bits;
         self.group_len += 1;
         self.count += 1;
         self.last_time = time;
     }
 
-    /// Appends a sample behind the newest one.
-    pub(crate) fn push(&mut self, slab: &mut Slab, time: i64, bits: u64) {
+    /// Appends a sample newer than all of the series.
+    pub(super) fn push(&mut self, slab: &mut Slab, time: i64, bits: u64) {
         let step = time.wrapping_sub(self.last_time);
         if step != self.step || usize::from(self.group_len) == GROUP {
             self.make_room(slab, step);
@@ -96,10 +121,10 @@ impl OpenSeries {
         self.join(time, bits);
     }
 
-    /// Packs the group unless a sample `step` behind it may join it.
+    /// Packs the group unless a sample `step` after it can join it.
     fn make_room(&mut self, slab: &mut Slab, step: i64) {
         match self.count {
-            // A first sample goes with any step, so the one of the chunk before stays.
+            // A first sample has no step, so that of the previous chunk stays.
             0 => {}
             1 => self.step = step,
             _ => {
@@ -109,11 +134,11 @@ impl OpenSeries {
         }
     }
 
-    /// Packs the group, which holds a sample.
+    /// Packs the group, which is not empty.
     ///
-    /// PERF: whole groups within a step, nearly all, go straight to where the bytes stay, by values that stand in
-    /// registers: what is written to the stack and read back in other widths waits until all stores before are
-    /// through, and those miss the cache.
+    /// PERF: whole groups without a change of the step, nearly all, are written directly to the slab from registers.
+    /// A buffer on the stack that is read back in other widths would wait for all earlier stores (no store
+    /// forwarding), and those miss the cache.
     ///   cargo run --release -p chronolith-import --example import_speed
     fn pack(&mut self, slab: &mut Slab, next_step: i64) {
         let group_len = usize::from(self.group_len);
@@ -137,7 +162,7 @@ impl OpenSeries {
         (self.base, self.group_len) = (self.last_bits(), 0);
     }
 
-    /// Writes what stands in front of the groups; all waiting samples are in the first one.
+    /// Writes the prefix of the stream; all samples of the chunk are in the first group.
     #[cold]
     fn begin_stream(&mut self, slab: &mut Slab) {
         self.base = self.group[0];
@@ -147,8 +172,8 @@ impl OpenSeries {
         }
     }
 
-    /// Replaces `columns` by the waiting samples; none wait afterwards. `scratch` is for their packed bytes.
-    pub(crate) fn drain(&mut self, slab: &mut Slab, scratch: &mut Vec<u8>, columns: &mut Columns) {
+    /// Replaces `columns` by the samples and empties the chunk. `scratch` is reused for packed bytes.
+    pub(super) fn drain(&mut self, slab: &mut Slab, scratch: &mut Vec<u8>, columns: &mut Columns) {
         scratch.clear();
         slab.drain(&mut self.stream, scratch);
         columns.clear();
@@ -161,14 +186,14 @@ impl OpenSeries {
     }
 }
 
-/// Which bytes of a group's values differ from the base or from each other.
+/// Byte positions at which the values of a group differ from the base.
 #[derive(Clone, Copy)]
 struct Differing {
-    /// Bytes in front that do not.
+    /// Equal bytes at the high end.
     front: u32,
-    /// Bytes that do.
+    /// Differing bytes.
     len: u32,
-    /// Bits behind that do not.
+    /// Equal bits at the low end.
     shift: u32,
 }
 
@@ -176,31 +201,31 @@ impl Differing {
     #[inline]
     fn of(group: &[u64], base: u64) -> Differing {
         let differs = group.iter().fold(0, |differs, bits| differs | (bits ^ base));
-        // Without a difference all eight bytes in front are equal, which three bits cannot say: none differs then.
+        // Without a difference, all eight bytes are equal, which exceeds three bits: `len` is 0 then.
         let front = (differs.leading_zeros() / 8) & 7;
-        let behind = differs.trailing_zeros() / 8;
-        let len = 8u32.saturating_sub(front + behind) * u32::from(differs != 0);
-        Differing { front, len, shift: 8 * behind % 64 }
+        let equal_low = differs.trailing_zeros() / 8;
+        let len = 8u32.saturating_sub(front + equal_low) * u32::from(differs != 0);
+        Differing { front, len, shift: 8 * equal_low % 64 }
     }
 
-    fn head(self) -> u8 {
+    fn header(self) -> u8 {
         (self.front << LENGTH_BITS | self.len) as u8
     }
 
-    /// What [`put_whole_group`] touches: values are written eight bytes at a time.
+    /// Bytes that [`put_whole_group`] writes to: values are written eight bytes at a time.
     fn group_bytes(self) -> usize {
         1 + (GROUP - 1) * self.len as usize + VALUE_BYTES
     }
 }
 
-/// Writes a group of [`GROUP`] values whose step goes on behind it to `out`, which has the bytes that it touches.
+/// Writes a full group without a change of the step to `out`, which has [`Differing::group_bytes`] bytes.
 #[inline]
 fn put_whole_group(group: &[u64; GROUP], base: u64, differing: Differing, out: &mut [u8]) {
-    out[0] = differing.head();
+    out[0] = differing.header();
     put_values(group, base, differing, &mut out[1..]);
 }
 
-/// Writes any group to `out`; gives how many bytes count.
+/// Writes any group to `out`; returns its length.
 fn put_group_packed(
     group: &[u64],
     base: u64,
@@ -208,7 +233,7 @@ fn put_group_packed(
     change: i64,
     out: &mut [u8; GROUP_BYTES_MAX],
 ) -> usize {
-    out[0] = differing.head();
+    out[0] = differing.header();
     let mut at = 1;
     if change != 0 || group.len() != GROUP {
         out[0] |= ENDS_STEP;
@@ -230,7 +255,7 @@ fn put_values(group: &[u64], base: u64, differing: Differing, out: &mut [u8]) {
     }
 }
 
-/// Appends the samples of a group; gives the time of the last one.
+/// Appends the samples of a group to `columns`; returns the time of the last one.
 fn put_group(before: i64, step: i64, group: &[u64], columns: &mut Columns) -> i64 {
     let time_at = |samples: usize| before.wrapping_add(step.wrapping_mul(samples as i64));
     columns.times.extend(group.iter().enumerate().map(|(idx, _)| time_at(idx + 1)));
@@ -238,13 +263,13 @@ fn put_group(before: i64, step: i64, group: &[u64], columns: &mut Columns) -> i6
     time_at(group.len())
 }
 
-/// Reads `count` samples back. `packed` is our own memory: a bug, not an error, if it does not fit.
+/// Decodes `count` samples. `packed` is memory of this process, so that damage is a bug, not an error.
 fn unpack(packed: &mut Vec<u8>, count: usize, columns: &mut Columns) {
     if count == 0 {
-        assert!(packed.is_empty(), "without groups there is no stream");
+        assert!(packed.is_empty(), "a stream without groups is empty");
         return;
     }
-    // So that eight bytes can be read wherever a value starts.
+    // Padding, so that eight bytes can be read at each value.
     packed.extend_from_slice(&[0; VALUE_BYTES]);
     let mut time = word_at(packed, 0).cast_signed();
     let mut step = word_at(packed, 8).cast_signed();
@@ -252,17 +277,17 @@ fn unpack(packed: &mut Vec<u8>, count: usize, columns: &mut Columns) {
     let mut at = PREFIX_BYTES;
     let mut done = 0;
     while done < count {
-        let head = packed[at];
+        let header = packed[at];
         at += 1;
         let (mut group_len, mut change) = (GROUP, 0);
-        if head & ENDS_STEP != 0 {
+        if header & ENDS_STEP != 0 {
             group_len = usize::from(packed[at]);
             at += 1;
             change = take_change(packed, &mut at);
         }
-        let len = u32::from(head) & ((1 << LENGTH_BITS) - 1);
-        let front = (u32::from(head) >> LENGTH_BITS) & 7;
-        // The shift by 64 that no difference asks for gives 0.
+        let len = u32::from(header) & ((1 << LENGTH_BITS) - 1);
+        let front = (u32::from(header) >> LENGTH_BITS) & 7;
+        // `len` 0 is a shift by 64, which is the mask 0.
         let mask = u64::MAX.checked_shr(64 - 8 * len).unwrap_or(0);
         let shift = (8 * (8 - front - len)) & 63;
         let mut group = [0u64; GROUP];
@@ -306,9 +331,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn samples_come_back(samples in prop::collection::vec((any::<i64>(), any::<u64>(), 0..12u8), 1..300)) {
+        fn drained_samples_equal_appended_ones(samples in prop::collection::vec((any::<i64>(), any::<u64>(), 0..12u8), 1..300)) {
             let mut slab = Slab::new();
-            let mut open = OpenSeries::NEW;
+            let mut open = OpenChunk::EMPTY;
             let mut expected = Vec::new();
             let (mut last_time, mut last_bits) = (0i64, 0u64);
             for (time, bits, shape) in samples {
@@ -327,9 +352,9 @@ mod tests {
         }
     }
 
-    /// Compares with what was pushed, and empties both.
+    /// Drains `open` and compares its samples with `expected`, which it empties.
     #[track_caller]
-    fn check_drained(slab: &mut Slab, open: &mut OpenSeries, expected: &mut Vec<(i64, u64)>) {
+    fn check_drained(slab: &mut Slab, open: &mut OpenChunk, expected: &mut Vec<(i64, u64)>) {
         let mut columns = Columns::default();
         open.drain(slab, &mut Vec::new(), &mut columns);
         let got: Vec<_> = columns.times.iter().zip(&columns.values).map(|(t, v)| (*t, v.to_bits())).collect();

@@ -1,5 +1,5 @@
-//! A machine in memory with a Prometheus directory and a place for blocks.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+//! Test environment: a disk in memory with a Prometheus data directory and a directory for blocks.
+#![allow(dead_code, reason = "each test binary uses some of the items")]
 #![allow(clippy::disallowed_methods, reason = "tests read their golden files")]
 
 pub(crate) mod log;
@@ -12,11 +12,11 @@ use chronolith_block::{Block, precedence};
 use chronolith_import::{ImportError, ImportOptions, ImportReport};
 use chronolith_model::{BlockEncoding, Columns, Labels, Queryable as _, ReadContext, Selector, TimeRange};
 
-/// All samples: labels as text and time, with value bits.
+/// Value bits by labels (as text) and time.
 pub(crate) type Samples = BTreeMap<(String, i64), u64>;
 
-/// The machine.
-pub(crate) struct World {
+/// Disk, clock and block encoding of a test.
+pub(crate) struct TestEnv {
     pub(crate) env: Env,
     pub(crate) encoding: BlockEncoding,
 }
@@ -25,16 +25,16 @@ pub(crate) const SOURCE: &str = "/prometheus";
 pub(crate) const BLOCKS: &str = "/data/tenants/anonymous";
 const STATE: &str = "/data/import/anonymous.json";
 
-impl World {
-    pub(crate) fn new() -> World {
+impl TestEnv {
+    pub(crate) fn new() -> TestEnv {
         let (env, _, _) = Env::fake(1_800_000_000_000, 7);
         env.disk.create_dir_all(Path::new("/data/tenants")).unwrap();
         env.disk.create_dir_all(Path::new(SOURCE)).unwrap();
-        World { env, encoding: BlockEncoding::Dense }
+        TestEnv { env, encoding: BlockEncoding::Dense }
     }
 
-    /// Copies a directory of the real machine to the source.
-    pub(crate) fn take_dir(&mut self, dir: &Path) {
+    /// Copies a directory of the real disk to the source.
+    pub(crate) fn copy_dir(&mut self, dir: &Path) {
         let mut left = vec![PathBuf::new()];
         while let Some(below) = left.pop() {
             self.env.disk.create_dir_all(&Path::new(SOURCE).join(&below)).unwrap();
@@ -67,7 +67,7 @@ impl World {
         chronolith_import::run(&self.env, &options, &mut |_| {})
     }
 
-    /// All samples of all blocks, merged as a query merges them.
+    /// Returns all samples of all blocks, merged in the order that queries use.
     pub(crate) fn samples(&self) -> Samples {
         let (mut blocks, damaged) = chronolith_block::open_dir(&self.env, Path::new(BLOCKS));
         assert!(damaged.is_empty(), "{damaged:?}");
@@ -99,7 +99,7 @@ fn read(block: &Block, ctx: &ReadContext, samples: &mut Samples) {
     }
 }
 
-/// Labels as Go prints them.
+/// Formats labels as Go does.
 fn text(labels: &Labels) -> String {
     let quote = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let pairs: Vec<String> =
