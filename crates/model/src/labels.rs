@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use chronolith_base::hash;
 
-use crate::METRIC_NAME;
 use crate::quote::write_quoted;
+
+/// Name of the label that holds the metric name.
+pub const METRIC_NAME: &str = "__name__";
 pub use key::LabelsKey;
 
 /// A label set. `name, value` strings one behind the other, each behind its length written in bytes below

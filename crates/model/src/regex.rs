@@ -6,6 +6,7 @@
 //! Not here: which label a pattern looks at (`matcher`).
 
 mod class;
+mod error;
 mod expand;
 mod literal;
 mod parse;
@@ -20,6 +21,9 @@ use std::sync::OnceLock;
 use regex_automata::meta;
 use regex_syntax::hir::{Hir, Look};
 
+pub use error::{RegexError, RegexErrorKind};
+pub use literal::{SET_MATCH_BYTES_MAX, SET_MATCH_COUNT_MAX};
+
 use literal::Glob;
 
 /// Bytes of a pattern at most.
@@ -30,85 +34,6 @@ pub const PROGRAM_BYTES_MAX: usize = 16 << 20;
 pub const GROUP_TABLE_BYTES_MAX: usize = 128 << 20;
 /// Instructions times groups of a pattern that is compiled only when somebody asks for its groups.
 const LAZY_TABLE_SIZE_MAX: u64 = 1 << 16;
-/// Strings that [`GoRegex::set_matches`] gives at most.
-pub const SET_MATCH_COUNT_MAX: usize = 4096;
-/// Bytes of these strings at most.
-pub const SET_MATCH_BYTES_MAX: usize = 1 << 18;
-
-/// Kinds of errors, as Go names them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RegexErrorKind {
-    /// `\p{..}` or `[..]` with a range that cannot be.
-    InvalidCharRange,
-    /// A backslash before a character that has no meaning behind one.
-    InvalidEscape,
-    /// `(?P<name>` without a proper name.
-    InvalidNamedCapture,
-    /// `(?` and something else.
-    InvalidPerlOp,
-    /// `a**`.
-    InvalidRepeatOp,
-    /// Above 1000, or upside down.
-    InvalidRepeatSize,
-    /// `[` without `]`.
-    MissingBracket,
-    /// `(` without `)`.
-    MissingParen,
-    /// `*` behind nothing.
-    MissingRepeatArgument,
-    /// A backslash as the last character.
-    TrailingBackslash,
-    /// `)` without `(`.
-    UnexpectedParen,
-    /// More than 1000 levels.
-    NestingDepth,
-    /// More than the program may have.
-    Large,
-}
-
-impl RegexErrorKind {
-    fn text(self) -> &'static str {
-        match self {
-            RegexErrorKind::InvalidCharRange => "invalid character class range",
-            RegexErrorKind::InvalidEscape => "invalid escape sequence",
-            RegexErrorKind::InvalidNamedCapture => "invalid named capture",
-            RegexErrorKind::InvalidPerlOp => "invalid or unsupported Perl syntax",
-            RegexErrorKind::InvalidRepeatOp => "invalid nested repetition operator",
-            RegexErrorKind::InvalidRepeatSize => "invalid repeat count",
-            RegexErrorKind::MissingBracket => "missing closing ]",
-            RegexErrorKind::MissingParen => "missing closing )",
-            RegexErrorKind::MissingRepeatArgument => "missing argument to repetition operator",
-            RegexErrorKind::TrailingBackslash => "trailing backslash at end of expression",
-            RegexErrorKind::UnexpectedParen => "unexpected )",
-            RegexErrorKind::NestingDepth => "expression nests too deeply",
-            RegexErrorKind::Large => "expression too large",
-        }
-    }
-}
-
-/// Why a pattern is refused; its text is Go's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RegexError {
-    /// What is wrong.
-    pub kind: RegexErrorKind,
-    /// The part of the pattern that is wrong.
-    pub part: String,
-}
-
-impl RegexError {
-    fn new(kind: RegexErrorKind, part: &str) -> RegexError {
-        RegexError { kind, part: part.to_owned() }
-    }
-}
-
-impl fmt::Display for RegexError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error parsing regexp: {}: `{}`", self.kind.text(), self.part)
-    }
-}
-
-impl std::error::Error for RegexError {}
-
 /// A compiled, fully anchored pattern.
 pub struct GoRegex {
     anchored: Hir,

@@ -6,7 +6,10 @@
 //! the order beyond the last bits. Exponential buckets and custom bounds do not mix.
 
 use super::bounds::exponential_bound;
-use super::{Buckets, FloatHistogram, ResetHint};
+use super::buckets::Buckets;
+use super::kahan::kahan_add;
+use super::schema::SCHEMA_CUSTOM;
+use super::sparse::{FloatHistogram, ResetHint};
 
 /// Exponential buckets met custom bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -76,20 +79,6 @@ impl Compensation {
     pub fn heap_bytes(&self) -> usize {
         (self.positive.len() + self.negative.len()) * size_of::<f64>()
     }
-}
-
-/// Adds `value` to a sum and its rest.
-#[must_use]
-pub fn kahan_add(value: f64, sum: f64, rest: f64) -> (f64, f64) {
-    let total = sum + value;
-    let rest = if total.is_infinite() {
-        0.0
-    } else if sum.abs() >= value.abs() {
-        rest + ((sum - total) + value)
-    } else {
-        rest + ((value - total) + sum)
-    };
-    (total, rest)
 }
 
 /// A zero bucket that was widened.
@@ -429,7 +418,7 @@ impl Hidden {
 
     /// How many of the other histogram's buckets.
     fn count(self, buckets: &Buckets<f64>) -> usize {
-        if self.schema == super::SCHEMA_CUSTOM {
+        if self.schema == SCHEMA_CUSTOM {
             return 0;
         }
         buckets.walk().take_while(|(idx, _)| exponential_bound(*idx, self.schema) <= self.threshold).count()

@@ -2,7 +2,7 @@
 //! Holds: bounds have the same bits as everywhere in the Prometheus world, or histograms of two programs would not
 //! add up; that is why they stand in a table.
 
-use super::SCHEMA_CUSTOM;
+use super::schema::{SCHEMA_CUSTOM, SCHEMA_MAX, SCHEMA_MIN};
 
 /// Schema of [`FRACTIONS`].
 const FRACTIONS_SCHEMA: u32 = 8;
@@ -22,7 +22,7 @@ pub fn bound(idx: i32, schema: i32, custom_values: &[f64]) -> f64 {
 
 /// The upper bound of bucket `idx` of an exponential schema.
 pub(super) fn exponential_bound(idx: i32, schema: i32) -> f64 {
-    let schema = schema.clamp(super::SCHEMA_MIN, super::SCHEMA_MAX);
+    let schema = schema.clamp(SCHEMA_MIN, SCHEMA_MAX);
     let (fraction, exponent) = match u32::try_from(schema) {
         Err(_) => (0.5, (i64::from(idx) << -schema) + 1),
         Ok(schema) => {

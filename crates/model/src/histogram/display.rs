@@ -2,26 +2,10 @@
 
 use std::fmt;
 
-use super::{Bucket, Buckets, FloatHistogram, ResetHint};
-
-/// `value` as Go's `%g` and `%v` print it: shortest digits, an exponent below 1e-4 and from 1e+06 on.
-#[must_use]
-pub fn go_float(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    let scientific = format!("{value:e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
-    let exponent = exponent.parse::<i32>().unwrap_or(0);
-    if (-4..6).contains(&exponent) {
-        return format!("{value}");
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
-}
+use super::buckets::Buckets;
+use super::go_float::go_float;
+use super::sparse::{FloatHistogram, ResetHint};
+use super::walk::Bucket;
 
 impl fmt::Display for Bucket {
     /// `(1,2]:3`

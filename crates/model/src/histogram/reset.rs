@@ -1,8 +1,10 @@
 //! Whether a counter was reset between two histograms.
 
 use super::arith::common_bounds;
+use super::bounds::{bound, exponential_bound};
+use super::buckets::{BucketWalk, Buckets};
 use super::resolution::coarser_idx;
-use super::{Buckets, FloatHistogram, ResetHint, bound, bounds::exponential_bound};
+use super::sparse::{FloatHistogram, ResetHint};
 
 impl FloatHistogram {
     /// Whether there was a counter reset between `previous` and this: said by the hint, or a count went down, or
@@ -93,7 +95,7 @@ fn custom_count_fell(now: &FloatHistogram, before: &FloatHistogram) -> bool {
 /// Observations between bounds.
 struct Rollup<'a> {
     histogram: &'a FloatHistogram,
-    walk: std::iter::Peekable<super::BucketWalk<'a, f64>>,
+    walk: std::iter::Peekable<BucketWalk<'a, f64>>,
 }
 
 impl<'a> Rollup<'a> {

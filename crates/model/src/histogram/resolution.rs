@@ -1,9 +1,12 @@
 //! Coarser schemas: neighbouring buckets become one.
 //! Holds: counts are added in order; compensation (see `arith`) is folded in with the same care.
 
-use super::arith::kahan_add;
+use super::buckets::{Buckets, Count};
 use super::fault::{self, HistogramError};
-use super::{Buckets, Count, HistogramOf, SCHEMA_MAX_RESERVED};
+use super::kahan::kahan_add;
+use super::schema::SCHEMA_MAX_RESERVED;
+use super::sparse::HistogramOf;
+use super::validate::check_spans;
 
 /// Index of the bucket that `idx` falls into when the schema gets coarser by `steps`.
 pub(super) fn coarser_idx(idx: i32, steps: u32) -> i32 {
@@ -11,7 +14,7 @@ pub(super) fn coarser_idx(idx: i32, steps: u32) -> i32 {
 }
 
 impl<C: Count> Buckets<C> {
-    /// The same observations in buckets of a schema that is coarser by `steps`.
+    /// Returns the same observations in buckets of a schema that is coarser by `steps`.
     pub(super) fn coarser(&self, steps: u32) -> Buckets<C> {
         let (mut out, mut last) = (Buckets::default(), None);
         for (idx, count) in self.walk() {
@@ -63,7 +66,7 @@ impl<C: Count> HistogramOf<C> {
             return Ok(());
         }
         for side in [&mut self.positive, &mut self.negative] {
-            fault::check_spans(&side.spans, side.counts.len())?;
+            check_spans(&side.spans, side.counts.len())?;
             *side = side.coarser(steps);
         }
         self.schema = schema;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Buckets, Compensation, FloatHistogram, Histogram, HistogramFault, IntHistogram, ResetHint, SCHEMA_CUSTOM,
-    Span, TrimSide, bound,
+    Buckets, Compensation, FloatHistogram, Histogram, HistogramFault, HistogramOf, IntHistogram, ResetHint,
+    SCHEMA_CUSTOM, Span, TrimSide, bound,
 };
 use crate::sample::is_stale;
 use crate::{Columns, Labels, WriteBatch};
@@ -311,4 +311,22 @@ fn columns_and_batches_carry_both_kinds_in_order() {
     let found: Vec<usize> = batch.series.iter().map(|s| batch.histograms_of(s).len()).collect();
     assert_eq!(found, [0, 1, 0]);
     assert_eq!(batch.histograms_of(&batch.series[1]), [(1, histogram)]);
+}
+
+#[test]
+fn buckets_without_observations_say_nothing() {
+    let of = |spans: &[(i32, u32)], counts: &[u64]| {
+        let spans = spans.iter().map(|&(offset, length)| Span { offset, length }).collect();
+        Histogram::Int(HistogramOf {
+            positive: Buckets { spans, counts: counts.to_vec() },
+            ..HistogramOf::default()
+        })
+    };
+    let one = of(&[(1, 2), (3, 1)], &[4, 5, 6]);
+    assert!(one.says_same(&of(&[(0, 7)], &[0, 4, 5, 0, 0, 0, 6])));
+    assert!(one.says_same(&of(&[(1, 1), (0, 1), (3, 2)], &[4, 5, 6, 0])));
+    assert!(!one.says_same(&of(&[(1, 2), (4, 1)], &[4, 5, 6])));
+    assert!(!one.says_same(&of(&[(1, 2)], &[4, 5])));
+    let float = Histogram::Float(HistogramOf::default());
+    assert!(!of(&[], &[]).says_same(&float));
 }

@@ -2,7 +2,9 @@
 //! Holds: buckets that are cut are taken to be filled evenly (by the logarithm, where they are exponential); the sum
 //! is estimated from the middle of each bucket, but only if something was cut off.
 
-use super::{Bucket, Buckets, FloatHistogram};
+use super::buckets::Buckets;
+use super::sparse::FloatHistogram;
+use super::walk::Bucket;
 
 /// What is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

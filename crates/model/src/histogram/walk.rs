@@ -1,7 +1,7 @@
-//! Walking over buckets: indices, bounds and counts in order.
-//! Holds: a walk ends where spans or counts end, whichever is first.
+//! Buckets of a float histogram with their bounds, in order.
 
-use super::{Buckets, FloatHistogram, Span, bound};
+use super::bounds::bound;
+use super::sparse::FloatHistogram;
 
 /// One bucket with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,54 +40,6 @@ impl Bucket {
             (false, false) => 2,
             (true, true) => 3,
         }
-    }
-}
-
-/// Indices and counts of buckets, ascending by index.
-#[derive(Debug, Clone)]
-pub struct BucketWalk<'a, C> {
-    spans: std::slice::Iter<'a, Span>,
-    counts: std::slice::Iter<'a, C>,
-    /// Of the next bucket.
-    idx: i32,
-    /// Buckets left in the span.
-    left: u32,
-}
-
-impl<C: Copy> Buckets<C> {
-    /// Walks from the lowest index to the highest.
-    #[must_use]
-    pub fn walk(&self) -> BucketWalk<'_, C> {
-        BucketWalk { spans: self.spans.iter(), counts: self.counts.iter(), idx: 0, left: 0 }
-    }
-
-    /// Appends a bucket behind the last one, whose index was `last` (`None` if there is none).
-    pub(super) fn push(&mut self, last: Option<i32>, idx: i32, count: C) {
-        let offset = match last {
-            None => idx,
-            Some(last) => idx.wrapping_sub(last).wrapping_sub(1),
-        };
-        match self.spans.last_mut() {
-            Some(span) if offset == 0 => span.length += 1,
-            _ => self.spans.push(Span { offset, length: 1 }),
-        }
-        self.counts.push(count);
-    }
-}
-
-impl<C: Copy> Iterator for BucketWalk<'_, C> {
-    type Item = (i32, C);
-
-    fn next(&mut self) -> Option<(i32, C)> {
-        while self.left == 0 {
-            let span = self.spans.next()?;
-            self.idx = self.idx.wrapping_add(span.offset);
-            self.left = span.length;
-        }
-        let (idx, count) = (self.idx, *self.counts.next()?);
-        self.idx = idx.wrapping_add(1);
-        self.left -= 1;
-        Some((idx, count))
     }
 }
 

@@ -5,9 +5,8 @@
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir};
 
-use super::parse::error;
+use super::error::{RegexError, RegexErrorKind, error};
 use super::unicode;
-use super::{RegexError, RegexErrorKind};
 
 /// Ranges of code points below 0x80.
 type AsciiRanges = &'static [(char, char)];

@@ -5,8 +5,10 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-use super::{SET_MATCH_BYTES_MAX, SET_MATCH_COUNT_MAX};
-
+/// Strings that [`GoRegex::set_matches`](super::GoRegex::set_matches) gives at most.
+pub const SET_MATCH_COUNT_MAX: usize = 4096;
+/// Bytes of these strings at most.
+pub const SET_MATCH_BYTES_MAX: usize = 1 << 18;
 /// Literals that a text is searched for before the pattern runs.
 const CONTAINS_COUNT_MAX: usize = 4;
 /// Bytes behind the first of a literal that is searched for byte by byte: bounds what a hostile text costs.

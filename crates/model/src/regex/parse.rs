@@ -7,8 +7,8 @@
 use regex_syntax::hir::{Capture, Hir, Look, Repetition};
 
 use super::class::{self, ClassSet};
+use super::error::{RegexError, RegexErrorKind, error};
 use super::unicode;
-use super::{RegexError, RegexErrorKind};
 
 /// Copies of the innermost item that repeat counts may ask for, alone or nested.
 const REPEAT_COUNT_MAX: u32 = 1000;
@@ -506,9 +506,4 @@ fn has_open_quotation(pattern: &str) -> bool {
         };
     }
     false
-}
-
-/// An error about the part of the pattern from `start` to where `after` begins.
-pub(super) fn error(kind: RegexErrorKind, start: &str, after: &str) -> RegexError {
-    RegexError::new(kind, &start[..start.len() - after.len()])
 }

@@ -9,8 +9,7 @@ use std::sync::OnceLock;
 use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 
 use super::class::ClassSet;
-use super::parse::error;
-use super::{RegexError, RegexErrorKind};
+use super::error::{RegexError, RegexErrorKind, error};
 
 /// `\p` or `\P` class at the start of `rest`, and what follows; `None` if it is something else.
 pub(super) fn escape(rest: &str, fold: bool) -> Result<Option<(ClassSet, &str)>, RegexError> {
