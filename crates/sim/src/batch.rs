@@ -1,64 +1,44 @@
-//! Labels, times and values that are written.
-//! Holds: labels depend on the number of the series only; content on the seed of the write, the clock and the ledger.
-//! Not here: writing them (`write`).
+//! Random content: batches to write, matchers and ranges to query.
+//!
+//! Invariants: a batch depends on its seed, the clock and the ledger only.
+//! Not here: writing them (`write`), labels of series (`labels`).
 
 use chronolith_base::Rng;
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{Labels, MatchOp, Matcher, TimeRange};
+use chronolith_model::{MatchOp, Matcher, TimeRange};
 
 use crate::ledger::TenantLedger;
 use crate::op::Shape;
 use crate::setup::{DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Setup, pick};
 use crate::value::Value;
 
-/// Samples of one series in one batch at most.
+/// Samples of one series per batch.
 const RUN_COUNT_MAX: u64 = 400;
-/// Series in one scrape at most.
+/// Series per scrape.
 const SCRAPE_COUNT_MAX: u64 = 150;
 const SCRAPE_STEP_MS: i64 = 15_000;
 const WINDOW_MS: i64 = 2 * HOUR_MS;
 
 /// Samples of one series, in the order in which they are written.
-pub(crate) type Part = (u32, Vec<(i64, Value)>);
+pub(crate) type SeriesSamples = (u32, Vec<(i64, Value)>);
 
-/// The labels of series `number` of `owner`.
-pub(crate) fn labels_of(owner: Option<usize>, number: u32) -> Labels {
-    let (name, id, job) = (format!("m{}", number % 7), number.to_string(), format!("j{}", number % 3));
-    let (zone, long) = (format!("z{}", number % 4), "long ".repeat(60));
-    let owner = owner.map(|owner| owner.to_string());
-    let mut pairs: Vec<(&str, &str)> = vec![("__name__", &name), ("id", &id), ("job", &job)];
-    if number.is_multiple_of(5) {
-        pairs.push(("zone", &zone));
-    }
-    if number.is_multiple_of(11) {
-        pairs.push(("größe", "weiß ☃ \"\\\n"));
-    }
-    if number.is_multiple_of(97) {
-        pairs.push(("long", &long));
-    }
-    if let Some(owner) = &owner {
-        pairs.push(("owner", owner));
-    }
-    Labels::from_pairs(pairs)
-}
-
-/// What a batch writes.
-pub(crate) struct Content<'a> {
+/// Generator of batches.
+pub(crate) struct BatchGenerator<'a> {
     pub(crate) rng: &'a Rng,
     pub(crate) setup: &'a Setup,
     pub(crate) ledger: &'a TenantLedger,
     pub(crate) now_ms: i64,
 }
 
-impl Content<'_> {
-    /// A batch of the given shape.
-    pub(crate) fn draw(&self, shape: Shape) -> Vec<Part> {
+impl BatchGenerator<'_> {
+    /// Draws a batch.
+    pub(crate) fn draw(&self, shape: Shape) -> Vec<SeriesSamples> {
         match shape {
             Shape::Scrape => self.scrape(),
             Shape::Run => self.runs(self.run_count_max(), self.now_ms - self.below(HOUR_MS), self.step()),
             Shape::Shuffled => self.shuffled(),
-            Shape::Late => self.spread(20, 8, || self.now_ms - self.below(10 * MINUTE_MS)),
+            Shape::OutOfOrder => self.spread(20, 8, || self.now_ms - self.below(10 * MINUTE_MS)),
             Shape::Old => {
                 let end_ms = self.now_ms - self.below(10 * DAY_MS);
                 if self.rng.below(2) == 0 {
@@ -68,8 +48,8 @@ impl Content<'_> {
                 }
             }
             Shape::Future => self.spread(10, 6, || self.now_ms + self.below(12 * MINUTE_MS)),
-            Shape::Again => self.again(),
-            Shape::Extreme => self.spread(2, 3, || self.extreme_time()),
+            Shape::Repeated => self.repeated(),
+            Shape::Boundary => self.spread(2, 3, || self.boundary_time()),
         }
     }
 
@@ -77,7 +57,7 @@ impl Content<'_> {
         self.rng.below(bound_ms.unsigned_abs()) as i64
     }
 
-    /// Mostly short ones, so that an operation is not drowned by samples.
+    /// Mostly short runs, so that control operations are not too rare.
     fn run_count_max(&self) -> u64 {
         if self.rng.below(6) == 0 { RUN_COUNT_MAX } else { RUN_COUNT_MAX / 8 }
     }
@@ -90,11 +70,11 @@ impl Content<'_> {
         }
     }
 
-    /// Number of a series that is written at present, or at times of an older one.
+    /// Draws an active series, at times one that was replaced.
     fn number(&self) -> u32 {
-        let gone = (self.now_ms - START_MS).max(0) / self.setup.churn_ms;
-        let gone = if self.rng.below(10) == 0 { self.below(gone + 1) } else { gone };
-        (gone as u32).wrapping_add(self.rng.below(u64::from(self.setup.series_count)) as u32)
+        let replaced = (self.now_ms - START_MS).max(0) / self.setup.churn_ms;
+        let replaced = if self.rng.below(10) == 0 { self.below(replaced + 1) } else { replaced };
+        (replaced as u32).wrapping_add(self.rng.below(u64::from(self.setup.series_count)) as u32)
     }
 
     fn value(&self, number: u32, time: i64) -> Value {
@@ -109,7 +89,7 @@ impl Content<'_> {
         Value::float(self.float(number, time))
     }
 
-    /// A tenth of the series has histograms, another tenth changes its kind every now and then.
+    /// A tenth of the series has histograms, another tenth alternates between both kinds.
     fn is_histogram(&self, number: u32, time: i64) -> bool {
         let usual = match number % 10 {
             3 => true,
@@ -131,11 +111,11 @@ impl Content<'_> {
         }
     }
 
-    fn part(&self, number: u32, times: impl Iterator<Item = i64>) -> Part {
+    fn series(&self, number: u32, times: impl Iterator<Item = i64>) -> SeriesSamples {
         (number, times.map(|time| (time, self.value(number, time))).collect())
     }
 
-    fn scrape(&self) -> Vec<Part> {
+    fn scrape(&self) -> Vec<SeriesSamples> {
         let first = self.number();
         let jitter_ms = if self.rng.below(4) == 0 { 1 + self.below(40) } else { 1 };
         let most = if self.rng.below(4) == 0 { SCRAPE_COUNT_MAX } else { SCRAPE_COUNT_MAX / 10 };
@@ -143,18 +123,18 @@ impl Content<'_> {
         let rounds = 1 + self.below(3);
         let present_ms = self.now_ms - self.now_ms.rem_euclid(SCRAPE_STEP_MS);
         let times = || (0..rounds).rev().map(|k| present_ms - k * SCRAPE_STEP_MS + self.below(jitter_ms));
-        (0..count as u32).map(|idx| self.part(first.wrapping_add(idx), times())).collect()
+        (0..count as u32).map(|idx| self.series(first.wrapping_add(idx), times())).collect()
     }
 
-    fn runs(&self, count_max: u64, end_ms: i64, step_ms: i64) -> Vec<Part> {
+    fn runs(&self, count_max: u64, end_ms: i64, step_ms: i64) -> Vec<SeriesSamples> {
         let run = |_| {
             let count = 1 + self.rng.below(count_max) as i64;
-            self.part(self.number(), (0..count).rev().map(|k| end_ms - k * step_ms))
+            self.series(self.number(), (0..count).rev().map(|k| end_ms - k * step_ms))
         };
         (0..1 + self.rng.below(2)).map(run).collect()
     }
 
-    fn shuffled(&self) -> Vec<Part> {
+    fn shuffled(&self) -> Vec<SeriesSamples> {
         let mut parts = self.runs(self.run_count_max(), self.now_ms - self.below(DAY_MS), self.step());
         for (_, samples) in &mut parts {
             for last in (1..samples.len()).rev() {
@@ -164,23 +144,23 @@ impl Content<'_> {
         parts
     }
 
-    fn spread(&self, series_max: u64, sample_max: u64, time: impl Fn() -> i64) -> Vec<Part> {
-        let part = |_| self.part(self.number(), (0..=self.rng.below(sample_max)).map(|_| time()));
-        (0..=self.rng.below(series_max)).map(part).collect()
+    fn spread(&self, series_max: u64, sample_max: u64, time: impl Fn() -> i64) -> Vec<SeriesSamples> {
+        let series = |_| self.series(self.number(), (0..=self.rng.below(sample_max)).map(|_| time()));
+        (0..=self.rng.below(series_max)).map(series).collect()
     }
 
-    /// Samples that are stored already, some with another value.
-    fn again(&self) -> Vec<Part> {
+    /// Samples that are stored, some with another value.
+    fn repeated(&self) -> Vec<SeriesSamples> {
         let mut parts = Vec::new();
-        let is_late = self.rng.below(2) == 0;
+        let is_old = self.rng.below(2) == 0;
         for _ in 0..=self.rng.below(12) {
             let number = self.number();
             let Some(series) = self.ledger.series.get(&number) else { continue };
-            let age_ms = self.below(if is_late { 5 * DAY_MS } else { 10 * MINUTE_MS });
-            let from = series.cells.range(self.now_ms - age_ms..).take(1 + self.rng.below(20) as usize);
+            let age_ms = self.below(if is_old { 5 * DAY_MS } else { 10 * MINUTE_MS });
+            let from = series.samples.range(self.now_ms - age_ms..).take(1 + self.rng.below(20) as usize);
             let samples: Vec<(i64, Value)> = from
-                .map(|(&time, cell)| {
-                    let same = cell.value().filter(|_| self.rng.below(5) < 3);
+                .map(|(&time, expected)| {
+                    let same = expected.value().filter(|_| self.rng.below(5) < 3);
                     (time, same.unwrap_or_else(|| self.value(number, time)))
                 })
                 .collect();
@@ -191,7 +171,7 @@ impl Content<'_> {
         parts
     }
 
-    fn extreme_time(&self) -> i64 {
+    fn boundary_time(&self) -> i64 {
         let border_ms = (self.now_ms - self.below(3 * DAY_MS)).div_euclid(WINDOW_MS) * WINDOW_MS;
         match self.rng.below(6) {
             0 => border_ms,
@@ -204,9 +184,9 @@ impl Content<'_> {
     }
 }
 
-/// Matchers of the kinds that people write; at least one.
+/// Draws typical matchers, at least one.
 pub(crate) fn draw_matchers(rng: &Rng, ledger: &TenantLedger, owner: Option<usize>) -> Vec<Matcher> {
-    let regex = |name, op, pattern: &str| Matcher::new(name, op, pattern).expect("a pattern that compiles");
+    let regex = |name, op, pattern: &str| Matcher::new(name, op, pattern).expect("a valid regex");
     let number = ledger.series.keys().nth(rng.below(ledger.series.len().max(1) as u64) as usize);
     let id = number.copied().unwrap_or(0).to_string();
     let name = format!("m{}", rng.below(8));
@@ -223,15 +203,15 @@ pub(crate) fn draw_matchers(rng: &Rng, ledger: &TenantLedger, owner: Option<usiz
     all
 }
 
-/// All series of `owner`.
+/// Returns matchers that select all series of `owner`.
 pub(crate) fn match_all(owner: Option<usize>) -> Vec<Matcher> {
     match owner {
         Some(owner) => vec![Matcher::equal("owner", &owner.to_string())],
-        None => vec![Matcher::new("__name__", MatchOp::Regex, ".+").expect("a pattern that compiles")],
+        None => vec![Matcher::new("__name__", MatchOp::Regex, ".+").expect("a valid regex")],
     }
 }
 
-/// Some range: everything, windows, or any two times.
+/// Draws a range: all time, a window, or two random times.
 pub(crate) fn draw_range(rng: &Rng, now_ms: i64) -> TimeRange {
     let below = |bound_ms: i64| rng.below(bound_ms.unsigned_abs()) as i64;
     let start = now_ms - below(pick(rng, &[HOUR_MS, DAY_MS, 11 * DAY_MS]));

@@ -1,25 +1,25 @@
-//! The simulator in CI: a million operations in worlds of one thread, every disk operation of short scripts as a crash
-//! point, and some rounds of several threads. What fails prints its seed and the command that repeats it.
+//! Simulations for CI: a million operations of single-threaded seeds, crashes at every disk operation of short scripts,
+//! and some rounds of several threads. A failure prints its seed and the command that repeats it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_sim::{Budget, Tally, run_crowd, run_points, run_worlds};
+use chronolith_sim::{Budget, Tally, run_concurrent, run_crash_points, run_seeds};
 
-/// Worlds side by side: CI has two cores.
+/// Simulations in parallel: CI has two cores.
 const THREAD_COUNT: u64 = 2;
 
 #[test]
-fn a_million_operations_end_as_the_ledger_says() {
-    let budget = Budget { ops: 500_000, world_ops: 50_000 };
+fn a_million_operations_match_the_ledger() {
+    let budget = Budget { ops: 500_000, seed_ops: 50_000 };
     let sum = std::thread::scope(|scope| {
         let run = |thread: u64| {
-            let run = move || run_worlds(1 + 1000 * thread, budget, |_, _| {});
+            let run = move || run_seeds(1 + 1000 * thread, budget, |_, _| {});
             scope.spawn(run)
         };
         let threads: Vec<_> = (0..THREAD_COUNT).map(run).collect();
         let mut sum = Tally::default();
         for thread in threads {
-            match thread.join().expect("panics of the store are failures") {
+            match thread.join().expect("panics of the store are returned as failures") {
                 Ok(tally) => sum.add(&tally),
                 Err(failure) => panic!("{failure}"),
             }
@@ -28,7 +28,7 @@ fn a_million_operations_end_as_the_ledger_says() {
     });
     println!("{} operations: {sum:?}", sum.ops());
     assert!(sum.ops() >= 1_000_000, "{sum:?}");
-    // What was not exercised was not tested.
+    // Fails if the mix of operations no longer exercises one of these.
     assert!(sum.power_cuts >= 100 && sum.kills >= 100 && sum.flushes >= 1000, "{sum:?}");
     assert!(sum.histograms >= 50_000, "{sum:?}");
     assert!(sum.merges >= 100 && sum.slices >= 1000 && sum.refused >= 500, "{sum:?}");
@@ -40,8 +40,8 @@ fn every_disk_operation_is_a_crash_point() {
     std::thread::scope(|scope| {
         for seed in 0..THREAD_COUNT {
             let point_count = &point_count;
-            scope.spawn(move || match run_points(1 + seed, 22) {
-                Ok(done) => point_count.fetch_add(done.points, Ordering::Relaxed),
+            scope.spawn(move || match run_crash_points(1 + seed, 22) {
+                Ok(done) => point_count.fetch_add(done.crash_points, Ordering::Relaxed),
                 Err(failure) => panic!("{failure}"),
             });
         }
@@ -50,9 +50,9 @@ fn every_disk_operation_is_a_crash_point() {
 }
 
 #[test]
-fn several_threads_read_what_they_were_told_is_stored() {
+fn concurrent_writers_read_their_acknowledged_samples() {
     for seed in 1..4 {
-        match run_crowd(seed, 6) {
+        match run_concurrent(seed, 6) {
             Ok(tally) => assert!(tally.samples > 10_000 && tally.starts == 6, "seed {seed}: {tally:?}"),
             Err(failure) => panic!("{failure}"),
         }

@@ -1,7 +1,7 @@
-//! Asking the store, and comparing its answers with the ledger.
+//! Queries the store and compares its answers with the ledger.
 //!
-//! Holds: series come sorted and once, times ascend and lie in the range, every value is one that the ledger allows,
-//! and everything that the ledger is sure of is there. Not here: what is asked (`series`).
+//! Invariants: series are sorted and unique, times ascend within the range, every value is one that the ledger allows,
+//! and every sample that must exist is returned. Not here: drawing the queries (`batch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TimeRang
 use chronolith_tsdb::Tsdb;
 
 use crate::ledger::{SeriesLedger, TenantLedger};
-use crate::value::{Value, false_hint};
+use crate::value::{Value, wrong_reset_hint};
 
-/// A store to ask.
+/// Queries against one store.
 pub(crate) struct Reader<'a> {
     pub(crate) tsdb: &'a Tsdb,
     pub(crate) clock: Arc<dyn Clock>,
@@ -37,18 +37,18 @@ impl Reader<'_> {
                 let mut columns = Columns::default();
                 one.samples.read(range, &mut columns).map_err(text)?;
                 if columns.len() > one.samples.sample_count_hint() {
-                    return Err(format!("{}: more samples than announced", one.labels));
+                    return Err(format!("{}: more samples than `sample_count_hint`", one.labels));
                 }
                 found.push((one.labels, columns));
             }
         }
         if !found.is_sorted_by(|a, b| a.0 < b.0) {
-            return Err("series are not sorted, or one came twice".to_owned());
+            return Err("series are not sorted or not unique".to_owned());
         }
         Ok(found)
     }
 
-    /// Compares the answer to `matchers` over `range`; gives how many samples were compared.
+    /// Compares the samples that `matchers` select in `range`; returns their number.
     pub(crate) fn compare(
         &self,
         ledger: &TenantLedger,
@@ -60,7 +60,7 @@ impl Reader<'_> {
         let context = |what: String| format!("tenant {}, {matchers:?} in {range:?}: {what}", ledger.id);
         for (labels, columns) in self.select(ledger, matchers, range).map_err(context)? {
             if !matchers.iter().all(|m| m.matches_labels(&labels)) {
-                return Err(context(format!("{labels} does not fit")));
+                return Err(context(format!("{labels} does not match")));
             }
             let series = ledger.number_of(&labels).inspect(|number| {
                 seen.insert(*number);
@@ -72,16 +72,20 @@ impl Reader<'_> {
         }
         let clipped = TimeRange::new(range.start.max(ledger.floor_ms), range.end);
         for (number, series) in ledger.matching(matchers).filter(|(number, _)| !seen.contains(number)) {
-            if let Some((time, cell)) = series.cells_in(clipped).find(|(_, cell)| cell.is_present()) {
+            if let Some((time, expected)) =
+                series.samples_in(clipped).find(|(_, expected)| expected.is_present())
+            {
                 let labels = &series.labels;
-                return Err(context(format!("series {number} {labels} is missing: {cell:?} @{time}")));
+                return Err(context(format!(
+                    "series {number} {labels} is missing: expected {expected:?} @{time}"
+                )));
             }
         }
         Ok(sample_count)
     }
 
-    /// Compares label names and values of what `matchers` fit over `range`: those of series that must have samples
-    /// there are in the answer, and nothing that no such series ever had.
+    /// Compares label names and values of the series that `matchers` select in `range`: those of series that must have
+    /// samples are returned, and none that no such series ever had.
     pub(crate) fn compare_labels(
         &self,
         ledger: &TenantLedger,
@@ -96,21 +100,21 @@ impl Reader<'_> {
             format!("tenant {}, {matchers:?} in {range:?}: {what}, found {found:?}", ledger.id)
         };
         let names = queryable.label_names(&selector, 0, &ctx).map_err(|e| context(&e.to_string(), &[]))?;
-        let mut wanted = vec![(None, names)];
+        let mut lists = vec![(None, names)];
         for name in ["id", "zone", "__name__"] {
             let values = queryable.label_values(name, &selector, 0, &ctx);
-            wanted.push((Some(name), values.map_err(|e| context(&e.to_string(), &[]))?));
+            lists.push((Some(name), values.map_err(|e| context(&e.to_string(), &[]))?));
         }
-        for (name, found) in wanted {
+        for (name, found) in lists {
             if !found.is_sorted_by(|a, b| a < b) {
-                return Err(context("not sorted, or something twice", &found));
+                return Err(context("not sorted or not unique", &found));
             }
             let (mut least, mut most) = (BTreeSet::new(), BTreeSet::new());
             for (_, series) in ledger.matching(matchers) {
-                let is_sure = series.cells_in(clipped).any(|(_, cell)| cell.is_present());
+                let is_present = series.samples_in(clipped).any(|(_, expected)| expected.is_present());
                 for text in label_texts(&series.labels, name) {
                     most.insert(text.to_owned());
-                    if is_sure {
+                    if is_present {
                         least.insert(text.to_owned());
                     }
                 }
@@ -119,7 +123,7 @@ impl Reader<'_> {
             if let Some(text) = least.difference(&found_set).next() {
                 return Err(context(&format!("{text:?} of label {name:?} is missing"), &found));
             }
-            // What is below the floor is forgotten, also which series had it.
+            // The ledger does not know the series of samples below the floor.
             if let (Some(text), true) = (found_set.difference(&most).next(), ledger.floor_ms == i64::MIN) {
                 return Err(context(&format!("{text:?} of label {name:?} is of no series"), &found));
             }
@@ -127,7 +131,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Everything that is stored of one series.
+    /// Returns all stored samples of one series.
     pub(crate) fn read_series(
         &self,
         ledger: &TenantLedger,
@@ -165,26 +169,28 @@ fn compare_series(
     if columns.times.iter().any(|&time| !range.contains(time)) {
         return Err("a time is outside the range".to_owned());
     }
-    if let Some(what) = false_hint(columns) {
+    if let Some(what) = wrong_reset_hint(columns) {
         return Err(what);
     }
     let clipped = TimeRange::new(range.start.max(floor_ms), range.end);
-    let mut cells = series.into_iter().flat_map(|series| series.cells_in(clipped)).peekable();
+    let mut samples = series.into_iter().flat_map(|series| series.samples_in(clipped)).peekable();
     for (at, &time) in columns.times.iter().enumerate().filter(|(_, time)| **time >= floor_ms) {
-        while let Some((missing, cell)) = cells.next_if(|(other, _)| *other < time) {
-            if cell.is_present() {
-                return Err(format!("no sample @{missing}, {cell:x?} wanted; the next one is @{time}"));
+        while let Some((missing, expected)) = samples.next_if(|(other, _)| *other < time) {
+            if expected.is_present() {
+                return Err(format!("no sample @{missing}, expected {expected:x?}; the next one is @{time}"));
             }
         }
         let found = Some(Value::found(columns, at));
-        match cells.next_if(|(other, _)| *other == time) {
-            Some((_, cell)) if cell.allows(found) => {}
-            Some((_, cell)) => return Err(format!("{found:x?} @{time}, {cell:x?} wanted")),
-            None => return Err(format!("{found:x?} @{time}, which should not be there")),
+        match samples.next_if(|(other, _)| *other == time) {
+            Some((_, expected)) if expected.allows(found) => {}
+            Some((_, expected)) => return Err(format!("{found:x?} @{time}, expected {expected:x?}")),
+            None => return Err(format!("{found:x?} @{time}, which was never written")),
         }
     }
-    match cells.find(|(_, cell)| cell.is_present()) {
-        Some((time, cell)) => Err(format!("no sample @{time}, {cell:x?} wanted; it is behind all others")),
+    match samples.find(|(_, expected)| expected.is_present()) {
+        Some((time, expected)) => {
+            Err(format!("no sample @{time}, expected {expected:x?}; it is after all others"))
+        }
         None => Ok(()),
     }
 }

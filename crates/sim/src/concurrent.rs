@@ -1,9 +1,8 @@
-//! Several threads in one world: writers with series of their own in shared tenants, and one that does
-//! everything else.
+//! Concurrent simulation: writers with series of their own in shared tenants, and one maintenance thread.
 //!
-//! Holds: each writer compares what it reads of its series with its own ledger while all others are at work,
-//! and all ledgers are compared after each end of the process or machine. The seed decides what is done, not
-//! in which order threads run: a failure may need several runs to show again.
+//! Invariants: each writer compares its series with its own ledger while the others run, and all ledgers are compared
+//! after each crash. The seed determines the operations, not the schedule of threads: repeating a failure may need
+//! several runs.
 //! Not here: retention and times ahead of the clock, which another thread moves.
 
 use std::sync::Arc;
@@ -14,31 +13,31 @@ use chronolith_base::{Clock, Env, ManualClock, MemDisk, Rng};
 use chronolith_model::TimeRange;
 use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb, WalError, WriteError};
 
-use crate::ledger::{Fate, TenantLedger};
+use crate::batch::{BatchGenerator, draw_matchers, draw_range, match_all};
+use crate::compare::Reader;
+use crate::failure::{Failure, Mode, catch_panic};
+use crate::ledger::{AckState, TenantLedger};
 use crate::op::Shape;
-use crate::read::Reader;
-use crate::runner::{Failure, Mode, catch};
-use crate::series::{Content, draw_matchers, draw_range, match_all};
 use crate::setup::{START_MS, Setup, Threads, pick};
-use crate::world::Tally;
-use crate::write::{Knowledge, write};
+use crate::tally::Tally;
+use crate::write::{LedgerScope, write};
 
 const WRITER_COUNT: usize = 3;
-/// Operations of one writer in one round, unless the disk refuses something before.
+/// Operations per writer and round, unless the disk fails before.
 const ROUND_OPS: u64 = 120;
-/// Longest pause of a disk operation.
+/// Longest delay of a disk operation.
 const PAUSE_US_MAX: u64 = 300;
 const SHAPES: [Shape; 6] =
-    [Shape::Scrape, Shape::Scrape, Shape::Run, Shape::Late, Shape::Shuffled, Shape::Again];
+    [Shape::Scrape, Shape::Scrape, Shape::Run, Shape::OutOfOrder, Shape::Shuffled, Shape::Repeated];
 
-/// What the threads of a round share.
+/// Shared state of the threads of a round.
 struct Round<'a> {
     setup: &'a Setup,
     tsdb: &'a Tsdb,
     clock: &'a ManualClock,
-    reads: Arc<dyn Clock>,
-    /// Whether the disk may refuse something in this round.
-    is_cut: bool,
+    read_clock: Arc<dyn Clock>,
+    /// The disk fails at some point of this round.
+    is_disk_failing: bool,
     is_over: AtomicBool,
 }
 
@@ -68,27 +67,27 @@ impl Writer {
                     let selectors = [draw_matchers(rng, ledger, Some(self.owner))];
                     let range = draw_range(rng, now_ms);
                     let deleted = round.tsdb.delete_series(&ledger.id, &selectors, range);
-                    let fate = match deleted {
-                        Ok(_) => Fate::Acked,
-                        Err(_) if round.is_cut => Fate::InFlight,
+                    let ack = match deleted {
+                        Ok(_) => AckState::Acked,
+                        Err(_) if round.is_disk_failing => AckState::InFlight,
                         Err(error) => return Err(format!("deleting failed: {error}")),
                     };
-                    ledger.delete(&selectors, range, fate);
+                    ledger.delete(&selectors, range, ack);
                     self.tally.controls += 1;
                 }
                 1..4 => {
                     let matchers = draw_matchers(rng, ledger, Some(self.owner));
-                    let reader = Reader { tsdb: round.tsdb, clock: round.reads.clone() };
+                    let reader = Reader { tsdb: round.tsdb, clock: round.read_clock.clone() };
                     self.tally.compared += reader.compare(ledger, &matchers, draw_range(rng, now_ms))?;
                     self.tally.controls += 1;
                 }
                 _ => {
-                    let content = Content { rng, setup: round.setup, ledger, now_ms };
+                    let content = BatchGenerator { rng, setup: round.setup, ledger, now_ms };
                     let parts = content.draw(pick(rng, &SHAPES));
-                    self.tally.add_parts(&parts);
-                    match write(round.tsdb, ledger, &parts, now_ms, Knowledge::Part)? {
+                    self.tally.add_batch(&parts);
+                    match write(round.tsdb, ledger, &parts, now_ms, LedgerScope::OwnSeries)? {
                         Ok(()) => {}
-                        Err(WriteError::Wal(WalError::Poisoned(_))) if round.is_cut => break,
+                        Err(WriteError::Wal(WalError::Poisoned(_))) if round.is_disk_failing => break,
                         Err(error) => return Err(format!("a write failed: {error}")),
                     }
                 }
@@ -104,20 +103,20 @@ impl Writer {
         Ok(())
     }
 
-    /// What is found after a power cut is durable.
-    fn settle(&mut self, reader: &Reader<'_>) -> Result<(), String> {
+    /// Samples that are found after a power cut are durable.
+    fn resolve(&mut self, reader: &Reader<'_>) -> Result<(), String> {
         for ledger in &mut self.ledgers {
-            for number in ledger.unsettled() {
+            for number in ledger.uncertain() {
                 let found = reader.read_series(ledger, number)?;
-                ledger.settle(number, &found);
+                ledger.resolve(number, &found);
             }
         }
         Ok(())
     }
 }
 
-/// Everything but writes, until the writers are done.
-fn tend(round: &Round<'_>, rng: &Rng) -> u64 {
+/// Maintenance until the writers are done; returns the number of operations.
+fn run_maintenance(round: &Round<'_>, rng: &Rng) -> u64 {
     let mut controls = 0;
     while !round.is_over.load(Ordering::Relaxed) {
         controls += 1;
@@ -131,7 +130,7 @@ fn tend(round: &Round<'_>, rng: &Rng) -> u64 {
             10 => {
                 let tenants: Vec<_> = round.setup.tenants.iter().map(|t| t.id.clone()).collect();
                 for tenant in &tenants {
-                    // Its failures show as samples that are missing or there again.
+                    // Failures show as missing or deleted samples.
                     drop(round.tsdb.clean_tombstones(tenant));
                 }
                 drop(round.tsdb.snapshot(&tenants, SnapshotHead::Include));
@@ -146,17 +145,16 @@ fn tend(round: &Round<'_>, rng: &Rng) -> u64 {
     controls
 }
 
-/// Runs `rounds` rounds of several threads over the world of `seed`; each ends with the process or the
-/// machine.
+/// Runs `rounds` rounds of several threads with the setup of `seed`. Each round ends with a crash.
 ///
 /// # Errors
-/// The first thing that is wrong.
-pub fn run_crowd(seed: u64, rounds: u64) -> Result<Tally, Failure> {
-    let done = catch(|| crowd(seed, rounds).map_err(|text| (0, text)));
-    done.map_err(|(op_idx, text)| Failure { seed, op_idx, text, mode: Mode::Crowd { rounds } })
+/// The first failure.
+pub fn run_concurrent(seed: u64, rounds: u64) -> Result<Tally, Failure> {
+    let done = catch_panic(|| simulate(seed, rounds).map_err(|text| (0, text)));
+    done.map_err(|(op_idx, text)| Failure { seed, op_idx, text, mode: Mode::Concurrent { rounds } })
 }
 
-fn crowd(seed: u64, rounds: u64) -> Result<Tally, String> {
+fn simulate(seed: u64, rounds: u64) -> Result<Tally, String> {
     let setup = Setup::draw(seed, Threads::Many);
     let (env, clock, disk) = Env::fake(START_MS, seed);
     disk.slow_down(PAUSE_US_MAX);
@@ -165,34 +163,34 @@ fn crowd(seed: u64, rounds: u64) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let mut tsdb = open(&env, &setup)?;
     for idx in 0..rounds {
-        let is_cut = rng.below(2) == 0;
-        if is_cut {
+        let is_disk_failing = rng.below(2) == 0;
+        if is_disk_failing {
             disk.fail_after(rng.below(2000));
         }
-        let reads: Arc<dyn Clock> = clock.clone();
+        let read_clock: Arc<dyn Clock> = clock.clone();
         let round = Round {
             setup: &setup,
             tsdb: &tsdb,
             clock: &clock,
-            reads: reads.clone(),
-            is_cut,
+            read_clock: read_clock.clone(),
+            is_disk_failing,
             is_over: AtomicBool::new(false),
         };
         tally.controls +=
             run_round(&round, &mut writers, &rng).map_err(|text| format!("round {idx}: {text}"))?;
         tally.refused += disk.refused_count();
-        let is_power = setup.survives_power_cut() && rng.below(3) > 0;
-        end(&disk, is_power, &rng);
+        let is_power_cut = setup.survives_power_cut() && rng.below(3) > 0;
+        crash(&disk, is_power_cut, &rng);
         drop(tsdb);
         tally.starts += 1;
         (tally.power_cuts, tally.kills) =
-            (tally.power_cuts + u64::from(is_power), tally.kills + u64::from(!is_power));
+            (tally.power_cuts + u64::from(is_power_cut), tally.kills + u64::from(!is_power_cut));
         tsdb = open(&env, &setup)?;
-        let reader = Reader { tsdb: &tsdb, clock: reads };
+        let reader = Reader { tsdb: &tsdb, clock: read_clock };
         for writer in &mut writers {
             writer.compare_all(&reader).map_err(|text| format!("after round {idx}: {text}"))?;
-            if is_power {
-                writer.settle(&reader)?;
+            if is_power_cut {
+                writer.resolve(&reader)?;
             }
         }
     }
@@ -200,8 +198,8 @@ fn crowd(seed: u64, rounds: u64) -> Result<Tally, String> {
     Ok(tally)
 }
 
-fn end(disk: &MemDisk, is_power: bool, rng: &Rng) {
-    match is_power {
+fn crash(disk: &MemDisk, is_power_cut: bool, rng: &Rng) {
+    match is_power_cut {
         true if rng.below(2) == 0 => disk.crash(),
         true => disk.crash_partly(rng),
         false => disk.kill(),
@@ -214,20 +212,20 @@ fn open(env: &Env, setup: &Setup) -> Result<Arc<Tsdb>, String> {
         .map_err(|error| format!("the store does not start: {error}"))
 }
 
-/// Gives how often the thread beside the writers did something.
+/// Runs the writers and the maintenance thread; returns the number of maintenance operations.
 fn run_round(round: &Round<'_>, writers: &mut [Writer], rng: &Rng) -> Result<u64, String> {
     std::thread::scope(|scope| {
-        let tend_rng = Rng::from_seed(rng.next_u64());
-        let beside = scope.spawn(move || tend(round, &tend_rng));
+        let maintenance_rng = Rng::from_seed(rng.next_u64());
+        let maintenance = scope.spawn(move || run_maintenance(round, &maintenance_rng));
         let spawn = |writer| {
             let own = Rng::from_seed(rng.next_u64());
             scope.spawn(move || Writer::run(writer, round, &own))
         };
         let threads: Vec<_> = writers.iter_mut().map(spawn).collect();
-        let panicked = |_| "a thread has panicked".to_owned();
+        let panicked = |_| "a thread panicked".to_owned();
         let results: Vec<_> = threads.into_iter().map(|thread| thread.join().map_err(panicked)).collect();
         round.is_over.store(true, Ordering::Relaxed);
-        let controls = beside.join().map_err(panicked)?;
+        let controls = maintenance.join().map_err(panicked)?;
         results.into_iter().try_for_each(|result| result?)?;
         Ok(controls)
     })
