@@ -10,7 +10,7 @@
 //! values, a side column `histograms` of `(index, Arc<Histogram>)`: indices into the columns, ascending. Of such a
 //! sample the value is the histogram's sum, bit for bit, so that [`is_stale`](crate::sample::is_stale) over the
 //! values finds the staleness markers of both kinds, and times need no second look. The side column of a series of
-//! floats is empty and costs nothing. Two samples are equal if values, presence and [`Histogram::same`] say so.
+//! floats is empty and costs nothing. Two samples are equal if values, presence and [`Histogram::is_identical`] say so.
 //!
 //! Holds: nothing of what is here panics on a histogram that was not validated; results are then meaningless.
 //! Not here: bytes (`format`), protocols (`ingest`), quantiles (`promql`).
@@ -62,9 +62,9 @@ pub enum Histogram {
 }
 
 impl PartialEq for Histogram {
-    /// As [`Histogram::same`], and the hints are equal.
+    /// As [`Histogram::is_identical`], and the hints are equal.
     fn eq(&self, other: &Histogram) -> bool {
-        self.reset_hint() == other.reset_hint() && self.same(other)
+        self.reset_hint() == other.reset_hint() && self.is_identical(other)
     }
 }
 
@@ -113,10 +113,10 @@ impl Histogram {
     /// Whether both are of one kind and the same but for the reset hint, bit for bit. Duplicates of a sample are
     /// judged by this.
     #[must_use]
-    pub fn same(&self, other: &Histogram) -> bool {
+    pub fn is_identical(&self, other: &Histogram) -> bool {
         match (self, other) {
-            (Histogram::Int(a), Histogram::Int(b)) => a.same(b),
-            (Histogram::Float(a), Histogram::Float(b)) => a.same(b),
+            (Histogram::Int(a), Histogram::Int(b)) => a.is_identical(b),
+            (Histogram::Float(a), Histogram::Float(b)) => a.is_identical(b),
             _ => false,
         }
     }
@@ -162,12 +162,12 @@ impl Histogram {
         }
     }
 
-    /// As [`HistogramOf::says_same`], for two of one kind.
+    /// As [`HistogramOf::is_equivalent`], for two of one kind.
     #[must_use]
-    pub fn says_same(&self, other: &Histogram) -> bool {
+    pub fn is_equivalent(&self, other: &Histogram) -> bool {
         match (self, other) {
-            (Histogram::Int(a), Histogram::Int(b)) => a.says_same(b),
-            (Histogram::Float(a), Histogram::Float(b)) => a.says_same(b),
+            (Histogram::Int(a), Histogram::Int(b)) => a.is_equivalent(b),
+            (Histogram::Float(a), Histogram::Float(b)) => a.is_equivalent(b),
             _ => false,
         }
     }

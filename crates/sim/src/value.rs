@@ -61,7 +61,7 @@ impl Value {
         let number = value.to_bits() & NUMBER_MASK;
         let expected = histogram_of(number);
         let is_gauge = |histogram: &Histogram| histogram.reset_hint() == ResetHint::Gauge;
-        if found.says_same(&expected) && is_gauge(found) == is_gauge(&expected) {
+        if found.is_equivalent(&expected) && is_gauge(found) == is_gauge(&expected) {
             Value::Histogram(number)
         } else {
             Value::Unknown(value.to_bits())

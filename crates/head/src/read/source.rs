@@ -134,7 +134,7 @@ impl HeadChunk {
                 QueryError::Corrupt { path: "head memory".to_owned(), what: format!("open chunk: {e}") }
             }),
             HeadChunk::OutOfOrder(samples) => {
-                out.extend_from(samples, samples.places(range));
+                out.extend_from(samples, samples.indices_in(range));
                 Ok(())
             }
             HeadChunk::SealedHistograms { file, node } => {
@@ -317,7 +317,7 @@ pub(crate) fn merge_chunks(
     for at in order.into_iter().map(|i| i as usize) {
         if last != Some(all.times[at]) {
             last = Some(all.times[at]);
-            out.push_apart(&all, at);
+            out.push_after_gap(&all, at);
         }
     }
     Ok(())
@@ -365,7 +365,7 @@ fn merge_ooo(
     out.times.reserve(in_time.len());
     out.values.reserve(in_time.len());
     let mut done = 0;
-    for at in ooo.places(range) {
+    for at in ooo.indices_in(range) {
         let time = ooo.times[at];
         let rest = &in_time.times[done..];
         // Galloping search: the next out-of-order sample is mostly a few samples away.

@@ -24,7 +24,7 @@ impl SampleValue {
     pub(super) fn is_same(&self, other: &SampleValue) -> bool {
         match (self, other) {
             (SampleValue::Float(a), SampleValue::Float(b)) => a == b,
-            (SampleValue::Histogram(a), SampleValue::Histogram(b)) => a.says_same(b),
+            (SampleValue::Histogram(a), SampleValue::Histogram(b)) => a.is_equivalent(b),
             _ => false,
         }
     }

@@ -216,7 +216,7 @@ impl FloatHistogram {
     }
 
     /// Adds what the sums lack.
-    pub fn settle(&mut self, rest: &Compensation) {
+    pub fn add_compensation(&mut self, rest: &Compensation) {
         self.zero_count += rest.zero_count;
         self.count += rest.count;
         self.sum += rest.sum;

@@ -32,7 +32,7 @@ impl<C> Default for Buckets<C> {
 /// A number of observations.
 pub trait Count: Copy + PartialEq + PartialOrd + Default + std::ops::AddAssign + sealed::Sealed {
     /// Whether both are the same, bit for bit.
-    fn same(self, other: Self) -> bool;
+    fn is_identical(self, other: Self) -> bool;
 }
 
 mod sealed {
@@ -42,13 +42,13 @@ mod sealed {
 }
 
 impl Count for u64 {
-    fn same(self, other: u64) -> bool {
+    fn is_identical(self, other: u64) -> bool {
         self == other
     }
 }
 
 impl Count for f64 {
-    fn same(self, other: f64) -> bool {
+    fn is_identical(self, other: f64) -> bool {
         self.to_bits() == other.to_bits()
     }
 }
@@ -81,9 +81,9 @@ impl<C: Count> Buckets<C> {
     }
 
     /// Whether both have the same counts in the same buckets.
-    pub(super) fn same(&self, other: &Buckets<C>) -> bool {
+    pub(super) fn is_identical(&self, other: &Buckets<C>) -> bool {
         self.counts.len() == other.counts.len()
-            && self.counts.iter().zip(&other.counts).all(|(&a, &b)| a.same(b))
+            && self.counts.iter().zip(&other.counts).all(|(&a, &b)| a.is_identical(b))
             && (self.spans == other.spans || normal_spans(&self.spans).eq(normal_spans(&other.spans)))
     }
 }
@@ -124,13 +124,13 @@ impl Buckets<u64> {
 }
 
 impl<C: Count> Buckets<C> {
-    pub(super) fn says_same(&self, other: &Buckets<C>) -> bool {
+    pub(super) fn is_equivalent(&self, other: &Buckets<C>) -> bool {
         let observed = |&(_, count): &(i32, C)| count != C::default();
         let (mut left, mut right) = (self.walk().filter(observed), other.walk().filter(observed));
         loop {
             match (left.next(), right.next()) {
                 (None, None) => return true,
-                (Some(a), Some(b)) if a.0 == b.0 && a.1.same(b.1) => {}
+                (Some(a), Some(b)) if a.0 == b.0 && a.1.is_identical(b.1) => {}
                 _ => return false,
             }
         }

@@ -103,15 +103,15 @@ impl<C: Count> HistogramOf<C> {
 
     /// Whether both are the same but for the reset hint: bit for bit, however empty spans lie.
     #[must_use]
-    pub fn same(&self, other: &HistogramOf<C>) -> bool {
+    pub fn is_identical(&self, other: &HistogramOf<C>) -> bool {
         self.schema == other.schema
-            && self.count.same(other.count)
+            && self.count.is_identical(other.count)
             && self.sum.to_bits() == other.sum.to_bits()
             && self.zero_threshold == other.zero_threshold
-            && self.zero_count.same(other.zero_count)
+            && self.zero_count.is_identical(other.zero_count)
             && (!self.is_custom() || self.custom_values == other.custom_values)
-            && self.negative.same(&other.negative)
-            && self.positive.same(&other.positive)
+            && self.negative.is_identical(&other.negative)
+            && self.positive.is_identical(&other.positive)
     }
 
     /// Bytes on the heap beside the struct itself, for budgets. Shared bounds are not counted.
@@ -122,9 +122,9 @@ impl<C: Count> HistogramOf<C> {
 }
 
 impl<C: Count> PartialEq for HistogramOf<C> {
-    /// As [`HistogramOf::same`], and the hints are equal.
+    /// As [`HistogramOf::is_identical`], and the hints are equal.
     fn eq(&self, other: &HistogramOf<C>) -> bool {
-        self.reset_hint == other.reset_hint && self.same(other)
+        self.reset_hint == other.reset_hint && self.is_identical(other)
     }
 }
 
@@ -153,14 +153,14 @@ impl IntHistogram {
 impl<C: Count> HistogramOf<C> {
     /// Whether both say the same, bit for bit, but for the reset hint and for buckets without observations.
     #[must_use]
-    pub fn says_same(&self, other: &HistogramOf<C>) -> bool {
+    pub fn is_equivalent(&self, other: &HistogramOf<C>) -> bool {
         self.schema == other.schema
-            && self.count.same(other.count)
+            && self.count.is_identical(other.count)
             && self.sum.to_bits() == other.sum.to_bits()
             && self.zero_threshold == other.zero_threshold
-            && self.zero_count.same(other.zero_count)
+            && self.zero_count.is_identical(other.zero_count)
             && (!self.is_custom() || self.custom_values == other.custom_values)
-            && self.negative.says_same(&other.negative)
-            && self.positive.says_same(&other.positive)
+            && self.negative.is_equivalent(&other.negative)
+            && self.positive.is_equivalent(&other.positive)
     }
 }

@@ -158,7 +158,7 @@ fn check_sum(a: &FloatHistogram, b: &FloatHistogram, want: &str) {
     assert_eq!(sum.test_expression(), want);
     let (mut careful, mut rest) = (a.clone(), Compensation::of(a));
     careful.add_compensated(b, &mut rest).expect("both are of one kind");
-    careful.settle(&rest);
+    careful.add_compensation(&rest);
     assert_eq!(careful.test_expression(), want, "with compensation");
     sum.subtract(b).expect("both are of one kind");
     sum.compact(0);
@@ -210,7 +210,7 @@ fn compensation_keeps_what_addition_loses() {
         sum.add_compensated(&plain(0, &[1.0]), &mut rest).expect("both are exponential");
         naive.add(&plain(0, &[1.0])).expect("both are exponential");
     }
-    sum.settle(&rest);
+    sum.add_compensation(&rest);
     assert_eq!(sum.positive.counts, [1e16 + 10.0]);
     assert_eq!(naive.positive.counts, [1e16], "this test would show nothing otherwise");
 }
@@ -285,9 +285,9 @@ fn empty_spans_make_no_difference() {
     let a = FloatHistogram { positive: buckets(&[(1, 1), (3, 1)], &[1.0, 1.0]), ..plain(0, &[]) };
     let b =
         FloatHistogram { positive: buckets(&[(0, 0), (1, 1), (1, 0), (2, 1)], &[1.0, 1.0]), ..plain(0, &[]) };
-    assert!(a.same(&b));
+    assert!(a.is_identical(&b));
     let c = FloatHistogram { positive: buckets(&[(1, 1), (2, 1)], &[1.0, 1.0]), ..plain(0, &[]) };
-    assert!(!a.same(&c));
+    assert!(!a.is_identical(&c));
 }
 
 #[test]
@@ -323,10 +323,10 @@ fn buckets_without_observations_say_nothing() {
         })
     };
     let one = of(&[(1, 2), (3, 1)], &[4, 5, 6]);
-    assert!(one.says_same(&of(&[(0, 7)], &[0, 4, 5, 0, 0, 0, 6])));
-    assert!(one.says_same(&of(&[(1, 1), (0, 1), (3, 2)], &[4, 5, 6, 0])));
-    assert!(!one.says_same(&of(&[(1, 2), (4, 1)], &[4, 5, 6])));
-    assert!(!one.says_same(&of(&[(1, 2)], &[4, 5])));
+    assert!(one.is_equivalent(&of(&[(0, 7)], &[0, 4, 5, 0, 0, 0, 6])));
+    assert!(one.is_equivalent(&of(&[(1, 1), (0, 1), (3, 2)], &[4, 5, 6, 0])));
+    assert!(!one.is_equivalent(&of(&[(1, 2), (4, 1)], &[4, 5, 6])));
+    assert!(!one.is_equivalent(&of(&[(1, 2)], &[4, 5])));
     let float = Histogram::Float(HistogramOf::default());
-    assert!(!of(&[], &[]).says_same(&float));
+    assert!(!of(&[], &[]).is_equivalent(&float));
 }

@@ -25,7 +25,7 @@ impl Columns {
     ///
     /// # Panics
     /// If `other` has no such sample.
-    pub fn push_apart(&mut self, other: &Columns, idx: usize) {
+    pub fn push_after_gap(&mut self, other: &Columns, idx: usize) {
         self.push_from(other, idx);
         if other.histograms.is_empty() {
             return;
@@ -37,7 +37,7 @@ impl Columns {
         }
     }
 
-    /// Appends the samples of `other` at `places`, neighbours as they are; the first is [`Columns::push_apart`].
+    /// Appends the samples of `other` at `places`, neighbours as they are; the first is [`Columns::push_after_gap`].
     ///
     /// # Panics
     /// If `other` has no such samples.
@@ -49,7 +49,7 @@ impl Columns {
         }
         for idx in places.clone() {
             if idx == places.start {
-                self.push_apart(other, idx);
+                self.push_after_gap(other, idx);
             } else {
                 self.push_from(other, idx);
             }
@@ -58,7 +58,7 @@ impl Columns {
 
     /// Where the samples in `range` are.
     #[must_use]
-    pub fn places(&self, range: TimeRange) -> Range<usize> {
+    pub fn indices_in(&self, range: TimeRange) -> Range<usize> {
         let start = self.times.partition_point(|&time| time < range.start);
         start..self.times.partition_point(|&time| time < range.end).max(start)
     }
@@ -147,7 +147,7 @@ pub fn merged(ranked: &[Columns]) -> Columns {
         if last == Some(at) {
             out.push_from(&ranked[at], next[at]);
         } else {
-            out.push_apart(&ranked[at], next[at]);
+            out.push_after_gap(&ranked[at], next[at]);
         }
         last = Some(at);
         for (place, columns) in next.iter_mut().zip(ranked) {

@@ -36,7 +36,7 @@ impl Stripe {
             let is_whole = range.contains(node.min_time) && range.contains(node.max_time);
             let left = if is_whole { Some(Default::default()) } else { sealed_samples(cx, &node) };
             let Some(mut left) = left else { continue };
-            left.remove(left.places(range));
+            left.remove(left.indices_in(range));
             let gone_count = usize::from(node.count) - left.len();
             if gone_count == 0 {
                 continue;

@@ -83,7 +83,7 @@ impl Sample {
     fn is_same(&self, other: &Sample) -> bool {
         match (self, other) {
             (Sample::Float(a), Sample::Float(b)) => a == b,
-            (Sample::Histogram(a), Sample::Histogram(b)) => a.says_same(b),
+            (Sample::Histogram(a), Sample::Histogram(b)) => a.is_equivalent(b),
             _ => false,
         }
     }
