@@ -2,17 +2,16 @@
 //!
 //! One layout, two kinds of counts: [`IntHistogram`] is what senders write and storage keeps, bit for bit;
 //! [`FloatHistogram`] is what evaluation computes with, and what some senders write. [`Histogram`] is either.
-//! The staleness marker is a histogram whose sum is [`STALE_NAN`]. Counts of buckets are absolute; the wire and
-//! chunks have differences, see [`Buckets::from_deltas`] and [`Buckets::deltas`].
+//! The staleness marker is a histogram whose sum is [`STALE_NAN`]. Bucket counts are absolute; the wire and chunks have
+//! deltas, see [`Buckets::from_deltas`] and [`Buckets::deltas`].
 //!
-//! # How histograms travel
-//! [`Columns`](crate::Columns) and [`WriteBatch`](crate::WriteBatch) have, beside the columns of times and
-//! values, a side column `histograms` of `(index, Arc<Histogram>)`: indices into the columns, ascending. Of such a
-//! sample the value is the histogram's sum, bit for bit, so that [`is_stale`](crate::sample::is_stale) over the
-//! values finds the staleness markers of both kinds, and times need no second look. The side column of a series of
-//! floats is empty and costs nothing. Two samples are equal if values, presence and [`Histogram::is_identical`] say so.
+//! # Histograms in columns
+//! [`Columns`](crate::Columns) and [`WriteBatch`](crate::WriteBatch) have, in addition to the columns of times and
+//! values, a side column `histograms` of `(index, Arc<Histogram>)`: indices into the columns, ascending. The value of
+//! such a sample is the histogram's sum, bit for bit, so that [`is_stale`](crate::sample::is_stale) on the values
+//! finds the staleness markers of both kinds. The side column of a series of floats is empty and costs nothing.
 //!
-//! Holds: nothing of what is here panics on a histogram that was not validated; results are then meaningless.
+//! Invariants: no function here panics on a histogram that was not validated; its result is meaningless then.
 //! Not here: bytes (`format`), protocols (`ingest`), quantiles (`promql`).
 
 mod arith;
@@ -52,7 +51,7 @@ pub use walk::Bucket;
 
 use crate::sample::STALE_NAN;
 
-/// A histogram as it is stored.
+/// A stored histogram.
 #[derive(Debug, Clone)]
 pub enum Histogram {
     /// With integer counts.
@@ -62,7 +61,7 @@ pub enum Histogram {
 }
 
 impl PartialEq for Histogram {
-    /// As [`Histogram::is_identical`], and the hints are equal.
+    /// As [`Histogram::is_identical`], with equal hints.
     fn eq(&self, other: &Histogram) -> bool {
         self.reset_hint() == other.reset_hint() && self.is_identical(other)
     }
@@ -84,7 +83,7 @@ impl Histogram {
         }
     }
 
-    /// What is known about a reset.
+    /// Reset hint.
     #[must_use]
     pub fn reset_hint(&self) -> ResetHint {
         match self {
@@ -93,7 +92,7 @@ impl Histogram {
         }
     }
 
-    /// Sets what is known about a reset.
+    /// Sets the reset hint.
     pub fn set_reset_hint(&mut self, hint: ResetHint) {
         match self {
             Histogram::Int(histogram) => histogram.reset_hint = hint,
@@ -101,7 +100,7 @@ impl Histogram {
         }
     }
 
-    /// Which bounds the buckets have.
+    /// Schema: bounds of the buckets.
     #[must_use]
     pub fn schema(&self) -> i32 {
         match self {
@@ -110,8 +109,7 @@ impl Histogram {
         }
     }
 
-    /// Whether both are of one kind and the same but for the reset hint, bit for bit. Duplicates of a sample are
-    /// judged by this.
+    /// Returns true if both are of one kind and equal except for the reset hint, bit for bit.
     #[must_use]
     pub fn is_identical(&self, other: &Histogram) -> bool {
         match (self, other) {
@@ -121,7 +119,7 @@ impl Histogram {
         }
     }
 
-    /// To compute with: without a copy if the counts are floats already.
+    /// Converts to float counts; without a copy if they are floats already.
     #[must_use]
     pub fn to_float(&self) -> Cow<'_, FloatHistogram> {
         match self {
@@ -130,7 +128,7 @@ impl Histogram {
         }
     }
 
-    /// Bytes that it takes, for budgets.
+    /// Bytes in memory, for budgets.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         size_of::<Histogram>()
@@ -140,10 +138,10 @@ impl Histogram {
             }
     }
 
-    /// Checks what upstream checks when a histogram is written. Staleness markers need no check.
+    /// Validates as Prometheus does on append. Staleness markers need no validation.
     ///
     /// # Errors
-    /// Upstream's text.
+    /// Prometheus's text.
     pub fn validate(&self) -> Result<(), HistogramError> {
         match self {
             Histogram::Int(histogram) => histogram.validate(),
@@ -151,10 +149,10 @@ impl Histogram {
         }
     }
 
-    /// Merges buckets until `schema` is reached, where it is coarser than the histogram's.
+    /// Merges buckets down to `schema`, if that is coarser than the histogram's.
     ///
     /// # Errors
-    /// Spans and counts do not fit each other; there are custom bounds.
+    /// If spans and counts do not match, or there are custom bounds.
     pub fn reduce_resolution(&mut self, schema: i32) -> Result<(), HistogramError> {
         match self {
             Histogram::Int(histogram) => histogram.reduce_resolution(schema),
@@ -162,7 +160,7 @@ impl Histogram {
         }
     }
 
-    /// As [`HistogramOf::is_equivalent`], for two of one kind.
+    /// As [`HistogramOf::is_equivalent`]; false for different kinds.
     #[must_use]
     pub fn is_equivalent(&self, other: &Histogram) -> bool {
         match (self, other) {

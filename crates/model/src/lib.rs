@@ -1,4 +1,4 @@
-//! Labels, samples, histograms, matchers, tenants, and the two contracts of the engine: [`WriteBatch`] (in) and
+//! Labels, samples, histograms, matchers, tenants, and the two contracts of storage: [`WriteBatch`] (in) and
 //! [`Queryable`] (out).
 //!
 //! Not here: bytes on disk (`format`), sockets (`server`), evaluation (`promql`).

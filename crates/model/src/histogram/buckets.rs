@@ -8,18 +8,18 @@ use super::fault::{self, HistogramError};
 /// Consecutive buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Span {
-    /// Index of the first bucket, counted from the end of the span before; of the first span from 0.
+    /// Index of the first bucket relative to the end of the previous span; of the first span relative to 0.
     pub offset: i32,
-    /// How many buckets.
+    /// Bucket count.
     pub length: u32,
 }
 
 /// The populated buckets of one sign.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Buckets<C> {
-    /// Where they lie.
+    /// Indices of the buckets.
     pub spans: Vec<Span>,
-    /// Observations in each, absolute.
+    /// Observations per bucket, absolute.
     pub counts: Vec<C>,
 }
 
@@ -29,9 +29,9 @@ impl<C> Default for Buckets<C> {
     }
 }
 
-/// A number of observations.
+/// Count of observations: integer or float.
 pub trait Count: Copy + PartialEq + PartialOrd + Default + std::ops::AddAssign + sealed::Sealed {
-    /// Whether both are the same, bit for bit.
+    /// Returns true if both are equal, bit for bit.
     fn is_identical(self, other: Self) -> bool;
 }
 
@@ -54,13 +54,13 @@ impl Count for f64 {
 }
 
 impl<C: Copy> Buckets<C> {
-    /// Walks from the lowest index to the highest.
+    /// Iterates from the lowest index to the highest.
     #[must_use]
     pub fn walk(&self) -> BucketWalk<'_, C> {
         BucketWalk { spans: self.spans.iter(), counts: self.counts.iter(), idx: 0, left: 0 }
     }
 
-    /// Appends a bucket behind the last one, whose index was `last` (`None` if there is none).
+    /// Appends a bucket after the last one, whose index is `last` (`None` without one).
     pub(super) fn push(&mut self, last: Option<i32>, idx: i32, count: C) {
         let offset = match last {
             None => idx,
@@ -80,7 +80,7 @@ impl<C: Count> Buckets<C> {
         self.spans.len() * size_of::<Span>() + self.counts.len() * size_of::<C>()
     }
 
-    /// Whether both have the same counts in the same buckets.
+    /// Returns true if both have the same counts in the same buckets.
     pub(super) fn is_identical(&self, other: &Buckets<C>) -> bool {
         self.counts.len() == other.counts.len()
             && self.counts.iter().zip(&other.counts).all(|(&a, &b)| a.is_identical(b))
@@ -88,7 +88,7 @@ impl<C: Count> Buckets<C> {
     }
 }
 
-/// The spans that are not empty; the offsets of empty ones are added to those of the next.
+/// Iterates the spans that are not empty; offsets of empty ones are added to the next offset.
 fn normal_spans(spans: &[Span]) -> impl Iterator<Item = Span> + '_ {
     let mut before = 0i32;
     spans.iter().filter_map(move |span| {
@@ -99,10 +99,10 @@ fn normal_spans(spans: &[Span]) -> impl Iterator<Item = Span> + '_ {
 }
 
 impl Buckets<u64> {
-    /// From differences as they are on the wire and in chunks: the first count, then what each next one is more.
+    /// Converts from deltas, as on the wire and in chunks: the first count, then the difference of each further one.
     ///
     /// # Errors
-    /// A count would be negative (upstream's text, without the side) or beyond 63 bits.
+    /// If a count is negative (Prometheus's text, without the side) or exceeds 63 bits.
     pub fn from_deltas(
         spans: Vec<Span>,
         deltas: impl IntoIterator<Item = i64>,
@@ -116,7 +116,7 @@ impl Buckets<u64> {
         Ok(Buckets { spans, counts })
     }
 
-    /// The differences, as [`Buckets::from_deltas`] takes them. Counts beyond 63 bits wrap around.
+    /// Inverse of [`Buckets::from_deltas`]. Counts beyond 63 bits wrap around.
     pub fn deltas(&self) -> impl Iterator<Item = i64> + '_ {
         let mut before = 0u64;
         self.counts.iter().map(move |&count| count.wrapping_sub(std::mem::replace(&mut before, count)) as i64)
@@ -142,7 +142,7 @@ impl<C: Count> Buckets<C> {
 pub struct BucketWalk<'a, C> {
     spans: std::slice::Iter<'a, Span>,
     counts: std::slice::Iter<'a, C>,
-    /// Of the next bucket.
+    /// Index of the next bucket.
     idx: i32,
     /// Buckets left in the span.
     left: u32,

@@ -1,12 +1,13 @@
-//! Buckets without observations go, and neighbouring spans become one.
-//! Holds: the observations stay where they are, so histograms that say the same are found the same; runs of up to `empty_max` empty buckets inside stay or are filled in.
+//! Compaction: removes empty buckets and merges adjacent spans.
+//! Invariants: the observations of each bucket are unchanged; runs of up to `empty_max` empty buckets between others are
+//! kept or filled in.
 
 use super::buckets::Buckets;
 use super::sparse::FloatHistogram;
 
 impl Buckets<f64> {
-    /// Leaves out empty buckets at both ends, and inside where more than `empty_max` follow each other; fills in
-    /// shorter gaps. `compensation` goes along; a bucket with compensation is not empty.
+    /// Removes empty buckets at both ends, and inner runs of more than `empty_max`; fills in shorter gaps. Keeps `compensation` parallel;
+    /// a bucket with compensation is not empty.
     pub(super) fn compact(&mut self, compensation: Option<&mut Vec<f64>>, empty_max: usize) {
         let mut rests = compensation;
         let (mut out, mut out_rests, mut last) = (Buckets::default(), Vec::new(), None::<i32>);
@@ -35,8 +36,7 @@ impl Buckets<f64> {
 }
 
 impl FloatHistogram {
-    /// Leaves out empty buckets at both ends, and inside where more than `empty_max` follow each other; fills in
-    /// shorter gaps.
+    /// Removes empty buckets at both ends, and inner runs of more than `empty_max`; fills in shorter gaps.
     pub fn compact(&mut self, empty_max: usize) {
         self.positive.compact(None, empty_max);
         self.negative.compact(None, empty_max);

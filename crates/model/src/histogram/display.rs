@@ -1,4 +1,4 @@
-//! Histograms as text: as upstream prints them in results, and as its test scripts write them.
+//! Histograms as text: in Prometheus's format of results, and in that of its test scripts.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ impl fmt::Display for Bucket {
 }
 
 impl fmt::Display for FloatHistogram {
-    /// `{count:3, sum:4, (1,2]:3}`; empty buckets are left out.
+    /// `{count:3, sum:4, (1,2]:3}`; empty buckets are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{count:{}, sum:{}", go_float(self.count), go_float(self.sum))?;
         let mut negative: Vec<Bucket> = self.negative_buckets().filter(|b| b.count != 0.0).collect();
@@ -33,7 +33,7 @@ impl fmt::Display for FloatHistogram {
 }
 
 impl FloatHistogram {
-    /// As upstream's test scripts write it: `{{schema:1 count:3 sum:4 offset:1 buckets:[3]}}`.
+    /// Formats as in Prometheus's test scripts: `{{schema:1 count:3 sum:4 offset:1 buckets:[3]}}`.
     #[must_use]
     pub fn test_expression(&self) -> String {
         let mut compact = self.clone();

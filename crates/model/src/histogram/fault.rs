@@ -6,22 +6,22 @@ use std::fmt;
 
 use super::schema::{SCHEMA_CUSTOM, SCHEMA_MAX, SCHEMA_MIN};
 
-/// Kinds of faults.
+/// Kinds of invalid histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HistogramFault {
-    /// Fewer observations than in the buckets.
+    /// The count is smaller than the sum of the buckets.
     CountNotBigEnough,
-    /// Not as many observations as in the buckets.
+    /// The count differs from the sum of the buckets.
     CountMismatch,
-    /// A negative number of observations.
+    /// A negative count.
     NegativeCount,
-    /// A negative number of observations in a bucket.
+    /// A negative bucket count.
     NegativeBucketCount,
     /// A count beyond 63 bits.
     CountOverflow,
-    /// A span that starts before the end of the one before.
+    /// A span that overlaps the previous one.
     SpanNegativeOffset,
-    /// Spans for more or fewer buckets than there are.
+    /// Spans with another number of buckets than there are counts.
     SpansBucketsMismatch,
     /// Fewer custom bounds than buckets.
     CustomBoundsTooFew,
@@ -35,11 +35,11 @@ pub enum HistogramFault {
     CustomBoundsExtra,
     /// Custom bounds with an exponential schema.
     ExponentialWithBounds,
-    /// A schema that does not exist.
+    /// An invalid schema.
     Schema,
 }
 
-/// A fault and the message for the sender.
+/// Kind and message for the sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistogramError {
     /// Kind.
@@ -56,7 +56,7 @@ impl fmt::Display for HistogramError {
 impl std::error::Error for HistogramError {}
 
 impl HistogramError {
-    /// With `prefix: ` before the message ("positive side", "negative side", "custom buckets").
+    /// Adds `prefix: ` before the message ("positive side", "negative side", "custom buckets").
     #[must_use]
     pub fn within(mut self, prefix: &str) -> HistogramError {
         self.message = format!("{prefix}: {}", self.message);
@@ -102,7 +102,6 @@ pub(super) fn negative_offset(at: usize, offset: i32) -> HistogramError {
     error(HistogramFault::SpanNegativeOffset, message)
 }
 
-/// The message about a schema that cannot be used.
 #[cold]
 pub(super) fn bad_schema(schema: i32) -> HistogramError {
     let message = format!(

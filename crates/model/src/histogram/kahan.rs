@@ -1,6 +1,6 @@
 //! Compensated summation (Kahan, with Neumaier's improvement).
 
-/// Adds `value` to a sum and its rest.
+/// Adds `value` to a sum with its compensation; returns both.
 #[must_use]
 pub fn kahan_add(value: f64, sum: f64, rest: f64) -> (f64, f64) {
     let total = sum + value;

@@ -1,5 +1,5 @@
-//! Coarser schemas: neighbouring buckets become one.
-//! Holds: counts are added in order; compensation (see `arith`) is folded in with the same care.
+//! Resolution reduction: merges adjacent buckets to a coarser schema.
+//! Invariants: counts are added in index order; compensations (see `arith`) are added with compensation, too.
 
 use super::buckets::{Buckets, Count};
 use super::fault::{self, HistogramError};
@@ -8,7 +8,7 @@ use super::schema::SCHEMA_MAX_RESERVED;
 use super::sparse::HistogramOf;
 use super::validate::check_spans;
 
-/// Index of the bucket that `idx` falls into when the schema gets coarser by `steps`.
+/// Returns the index of bucket `idx` in a schema that is coarser by `steps`.
 pub(super) fn coarser_idx(idx: i32, steps: u32) -> i32 {
     (idx.wrapping_sub(1) >> steps.min(31)).wrapping_add(1)
 }
@@ -52,11 +52,11 @@ impl Buckets<f64> {
 }
 
 impl<C: Count> HistogramOf<C> {
-    /// Merges buckets until `schema` is reached, where it is coarser than the histogram's. Schemas up to
+    /// Merges buckets down to `schema`, if that is coarser than the histogram's. Schemas up to
     /// [`SCHEMA_MAX_RESERVED`] can be reduced.
     ///
     /// # Errors
-    /// Spans and counts do not fit each other; there are custom bounds.
+    /// If spans and counts do not match, or there are custom bounds.
     pub fn reduce_resolution(&mut self, schema: i32) -> Result<(), HistogramError> {
         if self.is_custom() || self.schema > SCHEMA_MAX_RESERVED {
             return Err(fault::reduce_custom());

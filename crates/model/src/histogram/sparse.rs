@@ -8,23 +8,23 @@ use super::buckets::{Buckets, Count};
 use super::schema::SCHEMA_CUSTOM;
 use crate::sample::is_stale;
 
-/// What is known about a counter reset between a histogram and the one before.
+/// Reset hint: knowledge about a counter reset between the previous histogram and this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum ResetHint {
-    /// Nothing.
+    /// Unknown.
     #[default]
     Unknown = 0,
-    /// There was one.
+    /// There was a reset.
     Reset = 1,
-    /// There was none.
+    /// There was no reset.
     NotReset = 2,
-    /// It is a gauge: there cannot be one.
+    /// A gauge, which has no resets.
     Gauge = 3,
 }
 
 impl ResetHint {
-    /// From its number on the wire and in chunks; `None` for others.
+    /// Returns the hint for its number on the wire and in chunks.
     #[must_use]
     pub fn from_number(number: u64) -> Option<ResetHint> {
         Some(match number {
@@ -40,17 +40,17 @@ impl ResetHint {
 /// A histogram with counts of type `C`.
 #[derive(Debug, Clone)]
 pub struct HistogramOf<C> {
-    /// What is known about a reset.
+    /// Reset hint.
     pub reset_hint: ResetHint,
-    /// Which bounds the buckets have.
+    /// Schema: bounds of the buckets.
     pub schema: i32,
-    /// The zero bucket reaches from minus this to this, both included. 0 with custom bounds.
+    /// The zero bucket is from minus this to this, inclusive. 0 with custom bounds.
     pub zero_threshold: f64,
     /// Observations in the zero bucket. 0 with custom bounds.
     pub zero_count: C,
-    /// All observations, NaN included.
+    /// Count of all observations, NaN included.
     pub count: C,
-    /// Sum of all observations; the staleness marker if it is one.
+    /// Sum of all observations, or the staleness marker.
     pub sum: f64,
     /// Buckets above zero; all buckets with custom bounds.
     pub positive: Buckets<C>,
@@ -61,9 +61,9 @@ pub struct HistogramOf<C> {
     pub custom_values: Arc<[f64]>,
 }
 
-/// A histogram with counts as senders write them.
+/// A histogram with integer counts.
 pub type IntHistogram = HistogramOf<u64>;
-/// A histogram to compute with.
+/// A histogram with float counts.
 pub type FloatHistogram = HistogramOf<f64>;
 
 impl<C: Count> Default for HistogramOf<C> {
@@ -82,26 +82,26 @@ impl<C: Count> Default for HistogramOf<C> {
     }
 }
 
-/// No bounds, without an allocation each.
+/// Shared empty bounds.
 fn no_custom_values() -> Arc<[f64]> {
     static NONE: std::sync::OnceLock<Arc<[f64]>> = std::sync::OnceLock::new();
     NONE.get_or_init(|| Arc::from([])).clone()
 }
 
 impl<C: Count> HistogramOf<C> {
-    /// Whether it brings its own bounds.
+    /// Returns true for custom bounds.
     #[must_use]
     pub fn is_custom(&self) -> bool {
         self.schema == SCHEMA_CUSTOM
     }
 
-    /// Whether it is the staleness marker.
+    /// Returns true for the staleness marker.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         is_stale(self.sum)
     }
 
-    /// Whether both are the same but for the reset hint: bit for bit, however empty spans lie.
+    /// Returns true if both are equal except for the reset hint, bit for bit; empty spans are ignored.
     #[must_use]
     pub fn is_identical(&self, other: &HistogramOf<C>) -> bool {
         self.schema == other.schema
@@ -114,7 +114,7 @@ impl<C: Count> HistogramOf<C> {
             && self.positive.is_identical(&other.positive)
     }
 
-    /// Bytes on the heap beside the struct itself, for budgets. Shared bounds are not counted.
+    /// Bytes on the heap, for budgets. Shared bounds are not counted.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.positive.heap_bytes() + self.negative.heap_bytes()
@@ -122,14 +122,14 @@ impl<C: Count> HistogramOf<C> {
 }
 
 impl<C: Count> PartialEq for HistogramOf<C> {
-    /// As [`HistogramOf::is_identical`], and the hints are equal.
+    /// As [`HistogramOf::is_identical`], with equal hints.
     fn eq(&self, other: &HistogramOf<C>) -> bool {
         self.reset_hint == other.reset_hint && self.is_identical(other)
     }
 }
 
 impl IntHistogram {
-    /// The same with float counts. Counts beyond 53 bits are rounded.
+    /// Converts to float counts. Counts beyond 53 bits are rounded.
     #[must_use]
     pub fn to_float(&self) -> FloatHistogram {
         let side = |buckets: &Buckets<u64>| Buckets {
@@ -151,7 +151,8 @@ impl IntHistogram {
 }
 
 impl<C: Count> HistogramOf<C> {
-    /// Whether both say the same, bit for bit, but for the reset hint and for buckets without observations.
+    /// Returns true if both are equal except for the reset hint and for empty buckets, bit for bit. Samples with equivalent
+    /// histograms are duplicates.
     #[must_use]
     pub fn is_equivalent(&self, other: &HistogramOf<C>) -> bool {
         self.schema == other.schema

@@ -1,4 +1,4 @@
-//! Histograms: layouts, checks, sums, resets, texts. Holds: texts and bits are upstream's.
+//! Histograms: layouts, validation, arithmetic, resets, texts. Invariants: texts and bits equal Prometheus's.
 
 use std::sync::Arc;
 
@@ -314,7 +314,7 @@ fn columns_and_batches_carry_both_kinds_in_order() {
 }
 
 #[test]
-fn buckets_without_observations_say_nothing() {
+fn empty_buckets_do_not_affect_equivalence() {
     let of = |spans: &[(i32, u32)], counts: &[u64]| {
         let spans = spans.iter().map(|&(offset, length)| Span { offset, length }).collect();
         Histogram::Int(HistogramOf {

@@ -15,7 +15,7 @@ fn total_length(spans: &[Span]) -> usize {
     spans.iter().fold(0usize, |sum, span| sum.saturating_add(span.length as usize))
 }
 
-/// Spans may start anywhere, but not overlap, and are as long as there are counts.
+/// Checks that spans do not overlap and have as many buckets as there are counts.
 pub(super) fn check_spans(spans: &[Span], bucket_count: usize) -> Result<(), HistogramError> {
     if let Some((at, span)) = spans.iter().enumerate().skip(1).find(|(_, span)| span.offset < 0) {
         return Err(negative_offset(at, span.offset));
@@ -64,13 +64,13 @@ fn check_custom(bounds: &[f64], spans: &[Span], bucket_count: usize) -> Result<(
     Ok(())
 }
 
-/// As Go's `%f`.
+/// Formats as Go's `%f`.
 fn fixed(value: f64) -> String {
     if value.is_finite() { format!("{value:.6}") } else { go_float(value) }
 }
 
 impl<C: Count> HistogramOf<C> {
-    /// What does not depend on counts being integers.
+    /// Checks that do not depend on the type of counts.
     fn validate_layout(&self) -> Result<(), HistogramError> {
         if self.is_custom() {
             check_custom(&self.custom_values, &self.positive.spans, self.positive.counts.len())
@@ -106,10 +106,10 @@ impl<C: Count> HistogramOf<C> {
 }
 
 impl IntHistogram {
-    /// Checks spans, bounds, and that the observations are those in the buckets (and NaN, if the sum is).
+    /// Checks spans, bounds, and that the count is the sum of the buckets (at least, if the sum is NaN).
     ///
     /// # Errors
-    /// Upstream's text.
+    /// Prometheus's text.
     pub fn validate(&self) -> Result<(), HistogramError> {
         self.validate_layout()?;
         self.validate_bounds_absent()?;
@@ -139,7 +139,7 @@ impl FloatHistogram {
     /// Checks spans, bounds, and that no count is negative.
     ///
     /// # Errors
-    /// Upstream's text.
+    /// Prometheus's text.
     pub fn validate(&self) -> Result<(), HistogramError> {
         self.validate_layout()?;
         let counts = |buckets: &Buckets<f64>, side: &str| match buckets
@@ -160,7 +160,7 @@ impl FloatHistogram {
         }
         self.validate_bounds_absent()?;
         if self.count < 0.0 {
-            // Two spaces, as upstream.
+            // Two spaces, as in Prometheus.
             let text = "histogram's observation count is negative";
             let message = format!("observation count is  {}: {text}", go_float(self.count));
             return Err(error(HistogramFault::NegativeCount, message));

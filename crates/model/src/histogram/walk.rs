@@ -6,21 +6,21 @@ use super::sparse::FloatHistogram;
 /// One bucket with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
-    /// Lower end.
+    /// Lower bound.
     pub lower: f64,
-    /// Upper end.
+    /// Upper bound.
     pub upper: f64,
-    /// Whether the lower end belongs to it.
+    /// The lower bound is inclusive.
     pub lower_inclusive: bool,
-    /// Whether the upper end belongs to it.
+    /// The upper bound is inclusive.
     pub upper_inclusive: bool,
     /// Observations.
     pub count: f64,
 }
 
 impl Bucket {
-    /// Which share of the bucket lies at or below `value`, which is strictly inside: by distance if `linear`,
-    /// else by the logarithm.
+    /// Interpolates the fraction of the bucket at or below `value`, which is strictly inside: linearly if `linear`, else
+    /// exponentially.
     #[must_use]
     pub fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         if linear {
@@ -31,7 +31,7 @@ impl Bucket {
         if value > 0.0 { (at - lower) / (upper - lower) } else { 1.0 - (at - upper) / (lower - upper) }
     }
 
-    /// How the query API names the ends that belong to it: 0 upper, 1 lower, 2 none, 3 both.
+    /// Code of the query API for the inclusive bounds: 0 upper, 1 lower, 2 none, 3 both.
     #[must_use]
     pub fn boundary_rule(&self) -> u8 {
         match (self.lower_inclusive, self.upper_inclusive) {
@@ -75,8 +75,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Replaces `out` by all buckets, ascending; the zero bucket only if it is populated. Buckets that the zero
-    /// bucket overlaps end where it begins.
+    /// Replaces `out` by all buckets, ascending; the zero bucket only if it is populated. Buckets that
+    /// overlap the zero bucket are cut at its bounds.
     pub fn all_buckets(&self, out: &mut Vec<Bucket>) {
         out.clear();
         out.extend(self.negative_buckets().map(|mut bucket| {

@@ -1,6 +1,6 @@
 //! Character classes: `[...]`, `\d`, `[:alpha:]`, and escapes of single characters.
 //!
-//! Holds: `\d`, `\s`, `\w` and the POSIX classes are ASCII, as in Go; in `[...]`, `&&`, `--` and `~~` are
+//! Invariants: `\d`, `\s`, `\w` and the POSIX classes are ASCII, as in Go; in `[...]`, `&&`, `--` and `~~` are
 //! characters like others. Not here: `\p` (`unicode`).
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir};

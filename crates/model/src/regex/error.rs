@@ -2,26 +2,26 @@
 
 use std::fmt;
 
-/// Kinds of errors, as Go names them.
+/// Kinds of errors, with Go's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegexErrorKind {
-    /// `\p{..}` or `[..]` with a range that cannot be.
+    /// `\p{..}` or `[..]` with an invalid range.
     InvalidCharRange,
-    /// A backslash before a character that has no meaning behind one.
+    /// A backslash before a character that cannot be escaped.
     InvalidEscape,
-    /// `(?P<name>` without a proper name.
+    /// `(?P<name>` without a valid name.
     InvalidNamedCapture,
-    /// `(?` and something else.
+    /// `(?` with unknown syntax.
     InvalidPerlOp,
     /// `a**`.
     InvalidRepeatOp,
-    /// Above 1000, or upside down.
+    /// Above 1000, or minimum above maximum.
     InvalidRepeatSize,
     /// `[` without `]`.
     MissingBracket,
     /// `(` without `)`.
     MissingParen,
-    /// `*` behind nothing.
+    /// `*` after nothing.
     MissingRepeatArgument,
     /// A backslash as the last character.
     TrailingBackslash,
@@ -29,7 +29,7 @@ pub enum RegexErrorKind {
     UnexpectedParen,
     /// More than 1000 levels.
     NestingDepth,
-    /// More than the program may have.
+    /// Program above the limit.
     Large,
 }
 
@@ -53,12 +53,12 @@ impl RegexErrorKind {
     }
 }
 
-/// Why a pattern is refused; its text is Go's.
+/// Error of a pattern; the text is Go's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegexError {
-    /// What is wrong.
+    /// Kind.
     pub kind: RegexErrorKind,
-    /// The part of the pattern that is wrong.
+    /// Invalid part of the pattern.
     pub part: String,
 }
 
