@@ -1,4 +1,5 @@
-//! File system interface of the engine: positional writes, explicit syncs, memory maps; on a real disk or in memory.
+//! File system interface of the engine: positional writes, explicit syncs, memory maps; on a real disk or in
+//! memory.
 //!
 //! Invariants: nothing is durable before `sync_data` (bytes) and `sync_dir` (names) have returned; `MemDisk`
 //! loses everything else at [`MemDisk::crash`].
@@ -45,13 +46,14 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Reserves real blocks up to `len`, reading as zeros, so that later writes below it cannot run out of space.
+    /// Reserves real blocks up to `len`, reading as zeros, so that later writes below it cannot run out of
+    /// space.
     ///
     /// # Errors
     /// `StorageFull` if the disk has no room; the content of the file is unchanged then.
     fn allocate(&self, len: u64) -> io::Result<()>;
-    /// Starts writeback of the bytes written before, without waiting and without a guarantee. If several files are
-    /// synced one after the other, the first sync then writes all of them.
+    /// Starts writeback of the bytes written before, without waiting and without a guarantee. If several
+    /// files are synced one after the other, the first sync then writes all of them.
     fn start_writeback(&self) {}
     /// Makes all bytes written before durable (fdatasync).
     ///
@@ -98,7 +100,8 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Maps the current bytes of a file; bytes appended later are not visible. The file must not shrink while mapped.
+    /// Maps the current bytes of a file; bytes appended later are not visible. The file must not shrink while
+    /// mapped.
     ///
     /// # Errors
     /// As the operating system reports.
@@ -124,7 +127,8 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Creates a hard link: the file `from` has the name `to` as well. Neither may be written to afterwards. Durable after `sync_dir`.
+    /// Creates a hard link: the file `from` has the name `to` as well. Neither may be written to afterwards.
+    /// Durable after `sync_dir`.
     ///
     /// # Errors
     /// As the operating system reports; `Unsupported` where files have one name only.
@@ -152,7 +156,8 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Free bytes for this process in the file system of `path`; `None` if the file system does not report them.
+    /// Free bytes for this process in the file system of `path`; `None` if the file system does not report
+    /// them.
     fn free_bytes(&self, path: &Path) -> Option<u64>;
     /// Takes an exclusive lock on `path` (created if missing).
     ///

@@ -1,7 +1,7 @@
 //! Interfaces to the operating system (clock, disk, randomness, threads, memory budget) and byte tools.
 //!
-//! Invariants: no other crate gets time, files, randomness or threads from the operating system, so that a test with
-//! fakes for these is replayed from its seed.
+//! Invariants: no other crate gets time, files, randomness or threads from the operating system, so that a
+//! test with fakes for these is replayed from its seed.
 //! Not here: samples and everything above them.
 
 pub mod budget;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::Disk;
 
-/// A version 1 cgroup without a limit reports the largest multiple of the page size; larger values are no limit.
+/// A version 1 cgroup without a limit reports the largest multiple of the page size; larger values are no
+/// limit.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
 /// Returns the memory limit of this process in bytes; `None` if it is unknown.

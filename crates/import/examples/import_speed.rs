@@ -1,7 +1,7 @@
 //! Imports a Prometheus data directory into an empty store, for profilers: `import_speed SOURCE TARGET`.
 //!
-//! Invariants: the target must not exist. Not here: a WAL to import (`cargo xtask bench load-wal-large` makes one), CPU
-//! time (run it under `perf stat` or `time`).
+//! Invariants: the target must not exist. Not here: a WAL to import (`cargo xtask bench load-wal-large` makes
+//! one), CPU time (run it under `perf stat` or `time`).
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
-//! Collector: assigns the records of a head to series, in-order floats to open chunks, other samples to a buffer, and
-//! writes both to blocks by time range.
+//! Collector: assigns the records of a head to series, in-order floats to open chunks, other samples to a
+//! buffer, and writes both to blocks by time range.
 //!
-//! Invariants: samples of a chunk ascend; of samples of one series with the same timestamp, the first one is kept;
-//! samples that are left out are counted.
+//! Invariants: samples of a chunk ascend; of samples of one series with the same timestamp, the first one is
+//! kept; samples that are left out are counted.
 //! Memory: 112 bytes and the label numbers per series, packed open samples, buffered samples up to a limit.
 //! Not here: reading files (`read`), writing blocks (`write`).
 
@@ -128,9 +128,10 @@ impl Collector {
 
     /// Appends a float of the WAL while no series has start timestamps.
     ///
-    /// PERF: nearly all samples belong to the series after that of the previous sample and continue its group. Anything
-    /// else is a function call, so that this one is a few loads and compares, inlined into the loop over the
-    /// record: 15 -> 12 % of the CPU time of an import (`perf`, CPU clock, 10 000 series x 10 000 samples).
+    /// PERF: nearly all samples belong to the series after that of the previous sample and continue its
+    /// group. Anything else is a function call, so that this one is a few loads and compares, inlined into
+    /// the loop over the record: 15 -> 12 % of the CPU time of an import (`perf`, CPU clock, 10 000 series x
+    /// 10 000 samples).
     ///   cargo run --release -p chronolith-import --example import_speed
     #[inline]
     fn append_float(&mut self, series_ref: u64, time: i64, bits: u64) {
@@ -188,7 +189,8 @@ impl Collector {
         }
     }
 
-    /// Writes the open samples of a series as chunks, or buffers them if the block of their range cannot be begun.
+    /// Writes the open samples of a series as chunks, or buffers them if the block of their range cannot be
+    /// begun.
     #[cold]
     fn seal(&mut self, series: u32) {
         let mut columns = std::mem::take(&mut self.columns);

@@ -1,7 +1,8 @@
 //! One run of an import: copies blocks, then turns the head into blocks.
 //!
-//! Invariants: a block is named in the state file as pending before it appears, and stops being pending when the
-//! state that names it as imported is durable; blocks that replace others are durable before those are removed.
+//! Invariants: a block is named in the state file as pending before it appears, and stops being pending when
+//! the state that names it as imported is durable; blocks that replace others are durable before those are
+//! removed.
 //! Not here: parsing records (`read`), samples (`collect`), the bytes of blocks (`write`).
 
 use std::path::{Path, PathBuf};
@@ -45,7 +46,8 @@ impl ProgressMeter<'_> {
 }
 
 impl<'a> Import<'a> {
-    /// Creates the directories, reads the state of earlier imports and removes what an interrupted one has left.
+    /// Creates the directories, reads the state of earlier imports and removes what an interrupted one has
+    /// left.
     pub(crate) fn begin(
         env: &'a Env,
         options: &'a ImportOptions,
@@ -166,7 +168,8 @@ impl<'a> Import<'a> {
         if reader.join() { Ok(damages) } else { Err(ImportError::Reader) }
     }
 
-    /// Reports damage as loss, except where a crash cut off the end of a log: Prometheus had not acknowledged that.
+    /// Reports damage as loss, except where a crash cut off the end of a log: Prometheus had not acknowledged
+    /// that.
     fn report_log_damages(&mut self, source: &DataDir, damages: Vec<Damage>) {
         let ends = [source.wal.last(), source.wbl.last()];
         for damage in damages {

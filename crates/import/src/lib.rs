@@ -1,9 +1,9 @@
 //! Imports the data directory of a stopped Prometheus, or a copy of one, into blocks of a tenant.
 //!
-//! Blocks are copied unchanged. The head (m-mapped chunks, checkpoint, WAL, WBL) becomes blocks in one pass that
-//! bypasses our own head and WAL (ADR 0018).
-//! Invariants: samples that are left out are counted in the report; an interrupted or repeated import stores no
-//! sample twice.
+//! Blocks are copied unchanged. The head (m-mapped chunks, checkpoint, WAL, WBL) becomes blocks in one pass
+//! that bypasses our own head and WAL (ADR 0018).
+//! Invariants: samples that are left out are counted in the report; an interrupted or repeated import stores
+//! no sample twice.
 //! Not here: the bytes of the files (`format`), locking the data directory (the caller).
 
 mod collect;

@@ -1,4 +1,5 @@
-//! Series with floats and native histograms: both kinds go the same way, and of equal timestamps the first one stays.
+//! Series with floats and native histograms: both kinds go the same way, and of equal timestamps the first
+//! one stays.
 
 mod test_env;
 

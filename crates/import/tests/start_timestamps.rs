@@ -1,4 +1,5 @@
-//! Start timestamps of the WAL are imported: in-order and out-of-order samples and histograms, in both block encodings.
+//! Start timestamps of the WAL are imported: in-order and out-of-order samples and histograms, in both block
+//! encodings.
 
 mod test_env;
 

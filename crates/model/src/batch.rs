@@ -1,7 +1,7 @@
 //! Contract into storage: samples of many series as columns, decoded but not resolved to series.
 //!
-//! Invariants: reusable, no allocation per sample; the key of a series is its bytes on the wire, which are parsed only if
-//! the head does not know them.
+//! Invariants: reusable, no allocation per sample; the key of a series is its bytes on the wire, which are
+//! parsed only if the head does not know them.
 //! Not here: protocols (`ingest`), the answer to a client (`server`).
 
 use std::ops::Range;
@@ -248,8 +248,8 @@ impl WriteBatch {
         self.raw.get(series.raw.start as usize..series.raw.end as usize).unwrap_or(&[])
     }
 
-    /// A batch of series given as labels, for tests, self-scrape and tools. Wire keys are `len name len value ...`
-    /// with u32 little-endian lengths.
+    /// A batch of series given as labels, for tests, self-scrape and tools. Wire keys are names and values, each
+    /// after its length as little-endian u32.
     #[must_use]
     pub fn from_labels() -> WriteBatch {
         WriteBatch::new(LabelSource { protocol: 0, parse: parse_plain })

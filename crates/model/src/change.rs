@@ -1,12 +1,13 @@
 //! Contract for result caches: time ranges of a tenant's data that may have changed since a generation.
 //!
-//! Invariants: a reader that takes a generation before it reads sees all data that is not reported as changed since that
-//! generation. A change is reported after it is visible and before it is acknowledged.
+//! Invariants: a reader that takes a generation before it reads sees all data that is not reported as changed
+//! since that generation. A change is reported after it is visible and before it is acknowledged.
 //! Not here: the cache (`server`), recording of changes (`tsdb`).
 
 use crate::TenantId;
 
-/// Ranges that may have changed: old samples that were removed, and recent samples that were written or removed.
+/// Ranges that may have changed: old samples that were removed, and recent samples that were written or
+/// removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changed {
     /// Samples before this time may be removed; `i64::MIN`: none.
@@ -28,9 +29,11 @@ impl Changed {
 
 /// Source of changes.
 pub trait ChangeWatch: Send + Sync {
-    /// Returns the current generation; generations ascend. Changes of the tenant are recorded from the first call on.
+    /// Returns the current generation; generations ascend. Changes of the tenant are recorded from the first
+    /// call on.
     fn generation(&self, tenant: &TenantId) -> u64;
 
-    /// Returns the ranges that may have changed since `generation`, which is of this process. May report too much.
+    /// Returns the ranges that may have changed since `generation`, which is of this process. May report too
+    /// much.
     fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed;
 }

@@ -1,7 +1,7 @@
 //! Series selection by matchers: intersection and difference of postings, for head and blocks alike.
 //!
-//! Invariants: refs ascend; only postings of values that affect the result are read; all refs are read only if every
-//! matcher selects series without the label. Not here: storage of postings.
+//! Invariants: refs ascend; only postings of values that affect the result are read; all refs are read only
+//! if every matcher selects series without the label. Not here: storage of postings.
 
 #[cfg(test)]
 mod tests;
@@ -16,19 +16,21 @@ pub trait LabelIndex {
     /// As the source.
     fn all(&self, out: &mut Vec<u32>) -> Result<(), QueryError>;
 
-    /// Appends the refs of the series with label `name` = `value` (not empty), ascending; none if there is none.
+    /// Appends the refs of the series with label `name` = `value` (not empty), ascending; none if there is
+    /// none.
     ///
     /// # Errors
     /// As the source.
     fn postings(&self, name: &str, value: &str, out: &mut Vec<u32>) -> Result<(), QueryError>;
 
-    /// Upper bound of the refs that [`LabelIndex::postings`] appends; `None` if it is unknown without reading.
+    /// Upper bound of the refs that [`LabelIndex::postings`] appends; `None` if it is unknown without
+    /// reading.
     fn postings_count_max(&self, _name: &str, _value: &str) -> Option<usize> {
         None
     }
 
-    /// Retains the `refs` (ascending, of this index) whose series `matcher` selects, if checking each series costs less
-    /// than reading postings. Otherwise returns false, without effect.
+    /// Retains the `refs` (ascending, of this index) whose series `matcher` selects, if checking each series
+    /// costs less than reading postings. Otherwise returns false, without effect.
     ///
     /// # Errors
     /// As the source.
@@ -36,7 +38,8 @@ pub trait LabelIndex {
         Ok(false)
     }
 
-    /// Calls `visit` with every value of `name` that starts with `prefix`, in any order, until it returns false.
+    /// Calls `visit` with every value of `name` that starts with `prefix`, in any order, until it returns
+    /// false.
     ///
     /// # Errors
     /// As the source.
@@ -47,8 +50,9 @@ pub trait LabelIndex {
         visit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<(), QueryError>;
 
-    /// Appends the refs of the series with a value of the label of `matcher` that is not empty, starts with `prefix` and
-    /// `fits`, which depends on the matcher alone. In any order of values; the refs of each ascend.
+    /// Appends the refs of the series with a value of the label of `matcher` that is not empty, starts with
+    /// `prefix` and `fits`, which depends on the matcher alone. In any order of values; the refs of each
+    /// ascend.
     ///
     /// # Errors
     /// As the source.
@@ -82,8 +86,8 @@ pub fn search_values<I: LabelIndex + ?Sized>(
 
 /// Returns the refs of the series that all `matchers` select, ascending.
 ///
-/// Matchers with known values are first, the shortest postings before the others; then those that search the values;
-/// then those that only remove series. It ends as soon as no refs are left.
+/// Matchers with known values are first, the shortest postings before the others; then those that search the
+/// values; then those that only remove series. It ends as soon as no refs are left.
 ///
 /// # Errors
 /// As the index.
@@ -122,8 +126,8 @@ pub fn select_refs(index: &dyn LabelIndex, matchers: &[Matcher]) -> Result<Vec<u
     Ok(found)
 }
 
-/// Intersects the postings of `steps` with known values; `None` if there are no steps. The shortest postings are first;
-/// if the index knows their lengths, the others are not read for that.
+/// Intersects the postings of `steps` with known values; `None` if there are no steps. The shortest postings
+/// are first; if the index knows their lengths, the others are not read for that.
 fn listed_refs(index: &dyn LabelIndex, steps: &[Step<'_>]) -> Result<Option<Vec<u32>>, QueryError> {
     let mut counted = Vec::with_capacity(steps.len());
     let mut lists = Vec::new();
@@ -154,9 +158,9 @@ fn listed_refs(index: &dyn LabelIndex, steps: &[Step<'_>]) -> Result<Option<Vec<
 
 /// Effect of one matcher: it either retains the series with certain values, or removes them.
 ///
-/// A series without the label has the empty value, for which there are no postings. So a matcher that does not select
-/// the empty value retains the series with selected values, and one that does removes those with values that it does
-/// not select. Either way these are the values with another result than the empty one.
+/// A series without the label has the empty value, for which there are no postings. So a matcher that does
+/// not select the empty value retains the series with selected values, and one that does removes those with
+/// values that it does not select. Either way these are the values with another result than the empty one.
 struct Step<'a> {
     matcher: &'a Matcher,
     takes_away: bool,
@@ -276,8 +280,8 @@ impl ValueList {
     }
 }
 
-/// Returns the values of `name` for which `keep` returns true. They are collected before postings are read, so that an
-/// index may hold a lock during the callback.
+/// Returns the values of `name` for which `keep` returns true. They are collected before postings are read,
+/// so that an index may hold a lock during the callback.
 fn values<I: LabelIndex + ?Sized>(
     index: &I,
     name: &str,
@@ -295,8 +299,8 @@ fn values<I: LabelIndex + ?Sized>(
     Ok(list)
 }
 
-/// Intersection of two ascending lists (galloping search). Cost: the shorter list times the logarithm of the gaps in
-/// the longer one.
+/// Intersection of two ascending lists (galloping search). Cost: the shorter list times the logarithm of the
+/// gaps in the longer one.
 fn intersection(a: Vec<u32>, b: Vec<u32>) -> Vec<u32> {
     let (mut short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let mut at = 0;

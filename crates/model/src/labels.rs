@@ -17,8 +17,8 @@ use crate::quote::write_quoted;
 pub const METRIC_NAME: &str = "__name__";
 pub use key::LabelsKey;
 
-/// A label set: names and values back to back, each prefixed by its length in bytes below 0x80 (six bits per byte,
-/// lowest first, bit 6 set if more follow), so that the whole is one valid `str`.
+/// A label set: names and values back to back, each prefixed by its length in bytes below 0x80 (six bits per
+/// byte, lowest first, bit 6 set if more follow), so that the whole is one valid `str`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<str>);
 
@@ -29,7 +29,8 @@ impl Labels {
         Labels(Arc::from(""))
     }
 
-    /// Creates a set from pairs in any order. Empty values are dropped; of duplicate names the last value stays.
+    /// Creates a set from pairs in any order. Empty values are dropped; of duplicate names the last value
+    /// stays.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Labels {
         let mut builder = LabelsBuilder::new();
         for (name, value) in pairs {
@@ -109,16 +110,18 @@ impl Labels {
 }
 
 impl Ord for Labels {
-    /// By name, then value, pair after pair; a set that is a prefix of another comes first (Prometheus's order).
-    // PERF: the common prefix is skipped as bytes, and only the first differing texts are compared: half the time of
-    // comparing pair by pair when selections are sorted and merged.
+    /// By name, then value, pair after pair; a set that is a prefix of another comes first (Prometheus's
+    /// order).
+    // PERF: the common prefix is skipped as bytes, and only the first differing texts are compared: half the
+    // time of comparing pair by pair when selections are sorted and merged.
     fn cmp(&self, other: &Labels) -> Ordering {
         let (a, b) = (self.0.as_bytes(), other.0.as_bytes());
         let same = common_len(a, b);
         if same == a.len() || same == b.len() {
             return a.len().cmp(&b.len());
         }
-        // Both have the same lengths, and so the same text borders, before the text with the first difference.
+        // Both have the same lengths, and so the same text borders, before the text with the first
+        // difference.
         let mut at = 0;
         while let Some((start, end)) = text_span(a, at) {
             if end > same {

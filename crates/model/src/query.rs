@@ -1,7 +1,8 @@
 //! Contract out of storage: select series, then read their samples as columns.
 //!
-//! Invariants: series are sorted by labels and unique; samples ascend, one per timestamp; staleness markers are samples. A
-//! [`SampleSource`] stays readable as long as it is held, regardless of flushes, compactions and deletions.
+//! Invariants: series are sorted by labels and unique; samples ascend, one per timestamp; staleness markers
+//! are samples. A [`SampleSource`] stays readable as long as it is held, regardless of flushes, compactions
+//! and deletions.
 //! Not here: lookback, staleness handling, evaluation (`promql`).
 
 mod mixed;
@@ -36,8 +37,8 @@ pub struct Columns {
     pub values: Vec<f64>,
     /// Samples that are histograms: index into the other columns, ascending. Empty for a series of floats.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
-    /// Start timestamps in milliseconds; 0 if unknown. May be shorter than the other columns: the rest is unknown. Empty
-    /// for a series without start timestamps.
+    /// Start timestamps in milliseconds; 0 if unknown. May be shorter than the other columns: the rest is
+    /// unknown. Empty for a series without start timestamps.
     pub start_times: Vec<i64>,
 }
 
@@ -188,8 +189,8 @@ impl ReadContext {
         ReadContext { canceled, clock, deadline_mono_ns, long_work_check_ns, budget }
     }
 
-    /// Begins work that lowers the priority of its threads once it is long. Called on the thread that does the work; if
-    /// its priority was lowered, the thread should end with the work.
+    /// Begins work that lowers the priority of its threads once it is long. Called on the thread that does
+    /// the work; if its priority was lowered, the thread should end with the work.
     pub fn begin_long_work(&self) {
         thread::begin_work();
         self.long_work_check_ns.store(self.clock.mono_ns() + LONG_WORK_CPU_NS, Ordering::Relaxed);
@@ -259,8 +260,8 @@ pub trait SampleSource: Send + Sync {
         0
     }
 
-    /// Bounds (inclusive) of the times of all samples; `None` if they are unknown without reading. Sources with disjoint
-    /// bounds are read one after the other instead of merged.
+    /// Bounds (inclusive) of the times of all samples; `None` if they are unknown without reading. Sources
+    /// with disjoint bounds are read one after the other instead of merged.
     fn time_bounds(&self) -> Option<(i64, i64)> {
         None
     }
@@ -304,8 +305,8 @@ pub trait Queryable: Send + Sync {
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError>;
 
-    /// As [`Queryable::select`], for a reader that needs only the newest sample of each series in the range: the source
-    /// may leave out older ones.
+    /// As [`Queryable::select`], for a reader that needs only the newest sample of each series in the range:
+    /// the source may leave out older ones.
     ///
     /// # Errors
     /// As the source.
@@ -340,8 +341,8 @@ pub trait Queryable: Send + Sync {
         }
     }
 
-    /// Estimates [`Queryable::select`] and reading all of it, from postings and counts alone; without matchers, from
-    /// counts alone. `None` if the source has no estimate.
+    /// Estimates [`Queryable::select`] and reading all of it, from postings and counts alone; without
+    /// matchers, from counts alone. `None` if the source has no estimate.
     ///
     /// # Errors
     /// As the source.

@@ -1,8 +1,8 @@
 //! Go RE2 regular expressions, fully anchored, as Prometheus compiles them: `^(?s:pattern)$`.
 //!
 //! Invariants: a pattern that Go refuses is refused with Go's text; one that Go accepts has Go's matches.
-//! Differences: the Unicode tables are newer than Go's; the limit of a program, [`PROGRAM_BYTES_MAX`], is lower than
-//! Go's.
+//! Differences: the Unicode tables are newer than Go's; the limit of a program, [`PROGRAM_BYTES_MAX`], is
+//! lower than Go's.
 //! Not here: label matchers (`matcher`).
 
 mod class;
@@ -132,7 +132,8 @@ impl GoRegex {
         &self.suffix
     }
 
-    /// Names of the groups in order of their opening parenthesis; the first is the whole match, without a name.
+    /// Names of the groups in order of their opening parenthesis; the first is the whole match, without a
+    /// name.
     #[must_use]
     pub fn group_names(&self) -> &[Option<String>] {
         &self.group_names

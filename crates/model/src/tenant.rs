@@ -110,8 +110,8 @@ pub struct TenantLimits {
     pub future_ms_max: i64,
     /// Age from which samples are rejected and blocks removed; 0 = keep all.
     pub retention_ms: i64,
-    /// Out-of-order window: limit of a sample's age relative to the newest one of its tenant, in milliseconds; 0 = up to
-    /// the retention.
+    /// Out-of-order window: limit of a sample's age relative to the newest one of its tenant, in
+    /// milliseconds; 0 = up to the retention.
     pub out_of_order_ms: i64,
     /// Policy for a second value of a series and timestamp.
     pub duplicates: DuplicatePolicy,

@@ -55,7 +55,8 @@ impl TimeRange {
         self.start >= self.end
     }
 
-    /// The aligned window of `width_ms` that contains `time`. `time` must be a valid sample time and `width_ms` positive.
+    /// The aligned window of `width_ms` that contains `time`. `time` must be a valid sample time and
+    /// `width_ms` positive.
     #[must_use]
     pub fn window_of(time: i64, width_ms: i64) -> TimeRange {
         let start = time.div_euclid(width_ms) * width_ms;

@@ -1,7 +1,7 @@
 //! Queries the store and compares its answers with the ledger.
 //!
-//! Invariants: series are sorted and unique, times ascend within the range, every value is one that the ledger allows,
-//! and every sample that must exist is returned. Not here: drawing the queries (`batch`).
+//! Invariants: series are sorted and unique, times ascend within the range, every value is one that the
+//! ledger allows, and every sample that must exist is returned. Not here: drawing the queries (`batch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,8 +84,8 @@ impl Reader<'_> {
         Ok(sample_count)
     }
 
-    /// Compares label names and values of the series that `matchers` select in `range`: those of series that must have
-    /// samples are returned, and none that no such series ever had.
+    /// Compares label names and values of the series that `matchers` select in `range`: those of series that
+    /// must have samples are returned, and none that no such series ever had.
     pub(crate) fn compare_labels(
         &self,
         ledger: &TenantLedger,

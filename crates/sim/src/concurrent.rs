@@ -1,8 +1,8 @@
 //! Concurrent simulation: writers with series of their own in shared tenants, and one maintenance thread.
 //!
-//! Invariants: each writer compares its series with its own ledger while the others run, and all ledgers are compared
-//! after each crash. The seed determines the operations, not the schedule of threads: repeating a failure may need
-//! several runs.
+//! Invariants: each writer compares its series with its own ledger while the others run, and all ledgers are
+//! compared after each crash. The seed determines the operations, not the schedule of threads: repeating a
+//! failure may need several runs.
 //! Not here: retention and times ahead of the clock, which another thread moves.
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Short scripts that crash at each of their disk operations, in each kind of crash.
 //!
-//! Invariants: every write, sync, creation, rename, link and removal is a crash point, those of starts included.
+//! Invariants: every write, sync, creation, rename, link and removal is a crash point, those of starts
+//! included.
 //! Not here: crashes at random points of long runs (`op`).
 
 use crate::failure::{Failure, Mode, catch_panic};
@@ -18,8 +19,8 @@ pub struct CrashPointTally {
     pub tally: Tally,
 }
 
-/// Runs the script of `seed`, `op_count` operations long, once per disk operation and kind of crash. At every third
-/// disk operation the start after the crash crashes as well.
+/// Runs the script of `seed`, `op_count` operations long, once per disk operation and kind of crash. At every
+/// third disk operation the start after the crash crashes as well.
 ///
 /// # Errors
 /// The first failure.

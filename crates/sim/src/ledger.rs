@@ -1,7 +1,7 @@
 //! Ledger: the expected value per tenant, series and timestamp.
 //!
-//! Invariants: an acknowledged value is the only expected one, by the tenant's duplicate policy; a write that failed may
-//! be stored or not, until the start after a power cut shows which.
+//! Invariants: an acknowledged value is the only expected one, by the tenant's duplicate policy; a write that
+//! failed may be stored or not, until the start after a power cut shows which.
 //! Not here: comparing with the store (`compare`), deciding what was acknowledged (`write`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -314,7 +314,8 @@ impl TenantLedger {
 mod tests {
     use super::*;
 
-    /// The write of 1 failed, but 1 was stored and flushed to a block; then 2 was accepted, and queries return 1.
+    /// The write of 1 failed, but 1 was stored and flushed to a block; then 2 was accepted, and queries
+    /// return 1.
     #[test]
     fn a_hidden_value_is_still_expected() {
         let mut series = SeriesLedger { labels: labels_of(None, 0), samples: BTreeMap::new() };

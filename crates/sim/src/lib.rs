@@ -1,12 +1,12 @@
 //! Deterministic simulation of the real store with fault injection, checked against a model (the ledger).
 //!
-//! A test environment is a disk in memory that injects failures, torn writes and power cuts, a clock that jumps, and a
-//! store on both. Operations are drawn from a seed and executed; the ledger (a map of sorted maps) records acknowledged
-//! samples, and every answer of the store is compared with it.
+//! A test environment is a disk in memory that injects failures, torn writes and power cuts, a clock that
+//! jumps, and a store on both. Operations are drawn from a seed and executed; the ledger (a map of sorted
+//! maps) records acknowledged samples, and every answer of the store is compared with it.
 //!
-//! Invariants: an acknowledged sample is returned with exactly its value until it is deleted or expired; a sample that
-//! was never written is not returned; a sample whose write was interrupted is returned or not, and keeps that state
-//! after a power cut. One operation is one written sample or one control operation.
+//! Invariants: an acknowledged sample is returned with exactly its value until it is deleted or expired; a
+//! sample that was never written is not returned; a sample whose write was interrupted is returned or not,
+//! and keeps that state after a power cut. One operation is one written sample or one control operation.
 //! Not here: HTTP and PromQL, bit rot (`tsdb::check` and the tests of `format`).
 
 mod batch;

@@ -1,6 +1,7 @@
 //! `sim`: simulates seeds until one fails or a number of operations is reached.
 //!
-//! Invariants: the seed of a failure is printed, and for one thread a shrunk list of operations that fails, too.
+//! Invariants: the seed of a failure is printed, and for one thread a shrunk list of operations that fails,
+//! too.
 //! Not here: the checks (the library).
 
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Operations of a simulation, drawn from a seed.
 //!
-//! Invariants: an operation has its own seed for all randomness that it needs, so that it keeps its meaning when others
-//! are removed from the list; the list depends on the seed only.
+//! Invariants: an operation has its own seed for all randomness that it needs, so that it keeps its meaning
+//! when others are removed from the list; the list depends on the seed only.
 //! Not here: executing them (`test_env`).
 
 use chronolith_base::Rng;

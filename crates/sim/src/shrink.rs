@@ -7,7 +7,8 @@ use crate::op::Op;
 use crate::setup::Setup;
 use crate::test_env::run_ops;
 
-/// Removes operations that are not needed to fail with a message like `text`; tries at most `tries_max` lists.
+/// Removes operations that are not needed to fail with a message like `text`; tries at most `tries_max`
+/// lists.
 #[must_use]
 pub fn shrink(setup: &Setup, ops: &[Op], text: &str, tries_max: usize) -> Vec<Op> {
     let wanted = kind_of(text);

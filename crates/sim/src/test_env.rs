@@ -1,7 +1,8 @@
-//! Test environment: executes operations on the store, crashes and restarts it, and compares it with the ledger.
+//! Test environment: executes operations on the store, crashes and restarts it, and compares it with the
+//! ledger.
 //!
-//! Invariants: an error of the store is accepted only if the disk has failed since the last start or is full; any other
-//! difference from the ledger ends the run.
+//! Invariants: an error of the store is accepted only if the disk has failed since the last start or is full;
+//! any other difference from the ledger ends the run.
 //! Not here: drawing operations (`op`), the rules (`ledger`, `write`, `compare`).
 
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! Written values: floats, and native histograms that are derived from a number.
 //!
-//! Invariants: a histogram is a pure function of its number, and its sum encodes the number, so that the ledger keeps
-//! eight bytes per histogram and identifies a found one by its sum; staleness markers of both kinds are one value.
+//! Invariants: a histogram is a pure function of its number, and its sum encodes the number, so that the
+//! ledger keeps eight bytes per histogram and identifies a found one by its sum; staleness markers of both
+//! kinds are one value.
 //! Not here: choosing values (`batch`).
 
 use std::sync::Arc;
@@ -68,8 +69,8 @@ impl Value {
         }
     }
 
-    /// Returns the value in columns (a float or the sum) and the histogram to write. `as_histogram` makes a staleness marker
-    /// one of a histogram.
+    /// Returns the value in columns (a float or the sum) and the histogram to write. `as_histogram` makes a
+    /// staleness marker one of a histogram.
     pub(crate) fn written(self, as_histogram: bool) -> (f64, Option<Arc<Histogram>>) {
         match self {
             Value::Float(_) if self.is_stale() && as_histogram => {
@@ -193,8 +194,8 @@ fn custom_values(parts: Number) -> Arc<[f64]> {
     }
 }
 
-/// Returns the first wrong reset hint: a histogram that denies a counter reset since the previous sample, although there
-/// was one, or the previous sample is not a histogram.
+/// Returns the first wrong reset hint: a histogram that denies a counter reset since the previous sample,
+/// although there was one, or the previous sample is not a histogram.
 pub(crate) fn wrong_reset_hint(columns: &Columns) -> Option<String> {
     (0..columns.len()).find_map(|at| {
         let found = columns.histogram_at(at).filter(|one| one.reset_hint() == ResetHint::NotReset)?;

@@ -1,7 +1,7 @@
 //! Writes a batch and records its outcome in the ledger.
 //!
-//! Invariants: the counts of refused samples that the store returns are those of its rules; the rules determine which
-//! samples they are. Not here: the content of batches (`batch`).
+//! Invariants: the counts of refused samples that the store returns are those of its rules; the rules
+//! determine which samples they are. Not here: the content of batches (`batch`).
 
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{DuplicatePolicy, Reject, TenantLimits, WriteBatch, WriteOutcome};
@@ -150,8 +150,8 @@ fn record_outcome(
     Ok(())
 }
 
-/// Returns the first accepted time if the `out_of_order` earliest of `times` were refused; `None` if only some samples of
-/// one timestamp were.
+/// Returns the first accepted time if the `out_of_order` earliest of `times` were refused; `None` if only
+/// some samples of one timestamp were.
 fn first_accepted(times: &mut [i64], out_of_order: usize) -> Option<i64> {
     times.sort_unstable();
     let first = times.get(out_of_order).copied().unwrap_or(i64::MAX);

@@ -1,5 +1,6 @@
-//! Simulations for CI: a million operations of single-threaded seeds, crashes at every disk operation of short scripts,
-//! and some rounds of several threads. A failure prints its seed and the command that repeats it.
+//! Simulations for CI: a million operations of single-threaded seeds, crashes at every disk operation of
+//! short scripts, and some rounds of several threads. A failure prints its seed and the command that repeats
+//! it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

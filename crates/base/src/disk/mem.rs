@@ -1,8 +1,9 @@
 //! Disk in memory for tests: can lose power, fill up and fail on request.
 //!
-//! Invariants: after [`MemDisk::crash`] a file has the bytes of its last `sync_data`, and a name exists only if
-//! its directory was synced after the name was created. That is stricter than most real file systems. After
-//! [`MemDisk::crash_partly`] any part of the bytes that were not synced may survive, torn anywhere, as on real disks.
+//! Invariants: after [`MemDisk::crash`] a file has the bytes of its last `sync_data`, and a name exists only
+//! if its directory was synced after the name was created. That is stricter than most real file systems.
+//! After [`MemDisk::crash_partly`] any part of the bytes that were not synced may survive, torn anywhere, as
+//! on real disks.
 //! Not here: bit rot.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +49,8 @@ impl Content {
         self.dirty = 0..0;
     }
 
-    /// Returns the bytes after a power cut: each sector that was not synced survives with probability `kept` / 4.
+    /// Returns the bytes after a power cut: each sector that was not synced survives with probability `kept`
+    /// / 4.
     fn after_power_cut(&self, rng: &Rng, kept: u64) -> Vec<u8> {
         let (short, long) = (self.synced.len().min(self.live.len()), self.synced.len().max(self.live.len()));
         let len = match rng.below(3) {
@@ -123,8 +125,8 @@ enum Entry {
 struct State {
     live: BTreeMap<PathBuf, Entry>,
     synced: BTreeMap<PathBuf, Entry>,
-    /// All names at the last sync of a directory, and the changes since: a journaling file system keeps the order of
-    /// name changes and makes all of them durable at once.
+    /// All names at the last sync of a directory, and the changes since: a journaling file system keeps the
+    /// order of name changes and makes all of them durable at once.
     journaled: BTreeMap<PathBuf, Entry>,
     changes: Vec<NameChange>,
     /// Names that changed since the last sync of their directory, by directory.
@@ -227,8 +229,8 @@ impl MemDisk {
         }
     }
 
-    /// Power cut as [`MemDisk::crash`], but a random part of what was not synced survives: sectors of files, some of
-    /// them torn, and either the names that `crash` keeps or a prefix of the changes of names.
+    /// Power cut as [`MemDisk::crash`], but a random part of what was not synced survives: sectors of files,
+    /// some of them torn, and either the names that `crash` keeps or a prefix of the changes of names.
     pub fn crash_partly(&self, rng: &Rng) {
         let mut state = self.0.state.lock();
         self.end_process();
@@ -254,8 +256,8 @@ impl MemDisk {
         }
     }
 
-    /// Process crash: everything written survives, locks are released, and files opened before fail. Bytes that were
-    /// not synced may still be lost by a later power cut.
+    /// Process crash: everything written survives, locks are released, and files opened before fail. Bytes
+    /// that were not synced may still be lost by a later power cut.
     pub fn kill(&self) {
         let mut state = self.0.state.lock();
         self.end_process();
@@ -307,8 +309,8 @@ impl MemDisk {
         self.0.op_count.load(Ordering::SeqCst)
     }
 
-    /// Adds delays: every changing operation yields to other threads, and one of four takes up to `pause_us_max`
-    /// microseconds, so that thread schedules vary more.
+    /// Adds delays: every changing operation yields to other threads, and one of four takes up to
+    /// `pause_us_max` microseconds, so that thread schedules vary more.
     pub fn slow_down(&self, pause_us_max: u64) {
         self.0.pause_us_max.store(pause_us_max, Ordering::SeqCst);
     }
@@ -600,8 +602,8 @@ impl Disk for MemDisk {
                 }
             }
         }
-        // Ancestors are durable once an entry in them is, so that a test that never syncs the root does not lose
-        // everything.
+        // Ancestors are durable once an entry in them is, so that a test that never syncs the root does not
+        // lose everything.
         for parent in dir.ancestors().filter(|d| !d.as_os_str().is_empty()) {
             state.synced.entry(parent.to_owned()).or_insert(Entry::Dir);
         }

@@ -1,7 +1,8 @@
 //! Time ranges of each series that its m-mapped chunks hold, so that the same samples of the WAL are ignored.
 //!
-//! Invariants: while no chunk is damaged, a series has all samples up to the end of its last chunk in chunks, which
-//! is Prometheus's rule too; with damage, only the ranges of decoded chunks count, and the WAL fills the gaps.
+//! Invariants: while no chunk is damaged, a series has all samples up to the end of its last chunk in chunks,
+//! which is Prometheus's rule too; with damage, only the ranges of decoded chunks count, and the WAL fills
+//! the gaps.
 //! Not here: decoding chunks (`read::head_chunks`).
 
 use chronolith_base::hash::HashMap;

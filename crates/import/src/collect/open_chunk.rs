@@ -1,14 +1,14 @@
 //! Open chunk of one series: float samples packed to about a third of their size until the chunk is full.
 //!
-//! Encoding: groups of eight samples with a constant time step. Values of a group are XORed with the last value of
-//! the previous group; only the bytes that differ anywhere in the group are stored. A group ends early where the step
-//! changes.
+//! Encoding: groups of eight samples with a constant time step. Values of a group are XORed with the last
+//! value of the previous group; only the bytes that differ anywhere in the group are stored. A group ends
+//! early where the step changes.
 //! Invariants: decoding returns the timestamps and value bits that were appended.
 //! Not here: memory of the packed bytes (`slab`), chunks of blocks (`write::chunk_encoder`).
 //!
-//! Layout of a stream: time before the first sample, step, base (8 bytes each, little-endian), then groups. A group is
-//! a header byte; if its bit 7 is set, the sample count (u8) and the change of the step after the group (varint); then
-//! the differing bytes of each value.
+//! Layout of a stream: time before the first sample, step, base (8 bytes each, little-endian), then groups. A
+//! group is a header byte; if its bit 7 is set, the sample count (u8) and the change of the step after the
+//! group (varint); then the differing bytes of each value.
 
 use chronolith_base::bytes::{put_uvarint, unzigzag, zigzag};
 use chronolith_model::Columns;
@@ -17,8 +17,8 @@ use super::slab::{Slab, Stream};
 
 /// Samples per group.
 ///
-/// The slab nodes of thousands of series share no cache line, so each access is a cache miss; groups need one access
-/// and one header per eight samples.
+/// The slab nodes of thousands of series share no cache line, so each access is a cache miss; groups need one
+/// access and one header per eight samples.
 const GROUP: usize = 8;
 /// Header bit: sample count and change of the step follow.
 const ENDS_STEP: u8 = 0x80;
@@ -84,15 +84,15 @@ impl OpenChunk {
         self.range_end = range_end;
     }
 
-    /// Returns true if a sample continues the chunk: it is newer, and the chunk has one to `sample_count_max - 1`
-    /// samples of the same range.
+    /// Returns true if a sample continues the chunk: it is newer, and the chunk has one to `sample_count_max
+    /// - 1` samples of the same range.
     #[inline]
     pub(super) fn continues(&self, time: i64, sample_count_max: u16) -> bool {
         time > self.last_time && time < self.range_end && self.count != 0 && self.count != sample_count_max
     }
 
-    /// Returns true if a sample continues the group: it continues the chunk, with the step of the group, which is not
-    /// full.
+    /// Returns true if a sample continues the group: it continues the chunk, with the step of the group,
+    /// which is not full.
     #[inline]
     pub(super) fn joins(&self, time: i64, sample_count_max: u16) -> bool {
         time.wrapping_sub(self.last_time) == self.step
@@ -136,9 +136,9 @@ impl OpenChunk {
 
     /// Packs the group, which is not empty.
     ///
-    /// PERF: whole groups without a change of the step, nearly all, are written directly to the slab from registers.
-    /// A buffer on the stack that is read back in other widths would wait for all earlier stores (no store
-    /// forwarding), and those miss the cache.
+    /// PERF: whole groups without a change of the step, nearly all, are written directly to the slab from
+    /// registers. A buffer on the stack that is read back in other widths would wait for all earlier stores
+    /// (no store forwarding), and those miss the cache.
     ///   cargo run --release -p chronolith-import --example import_speed
     fn pack(&mut self, slab: &mut Slab, next_step: i64) {
         let group_len = usize::from(self.group_len);

@@ -1,6 +1,7 @@
 //! Open chunks of all series: in-order floats that wait until their chunk is full.
 //!
-//! Invariants: the samples of an open chunk ascend and lie in one range; runs of start timestamps ascend with them.
+//! Invariants: the samples of an open chunk ascend and lie in one range; runs of start timestamps ascend with
+//! them.
 //! Memory: 112 bytes per series, packed samples, and 16 bytes per change of a start timestamp.
 //! Not here: packing (`open_chunk`), which samples are appended (`sample::decide`).
 
@@ -47,8 +48,8 @@ impl OpenChunks {
         !self.start_runs.is_empty()
     }
 
-    /// Appends a sample that continues the group of its series. Returns false, without effect, for any other sample
-    /// and for unknown series.
+    /// Appends a sample that continues the group of its series. Returns false, without effect, for any other
+    /// sample and for unknown series.
     #[inline]
     pub(super) fn join_group(&mut self, series: u32, time: i64, bits: u64) -> bool {
         match self.chunks.get_mut(series as usize) {
@@ -60,8 +61,8 @@ impl OpenChunks {
         }
     }
 
-    /// Appends a sample that continues the open chunk of its series. Returns false, without effect, for any other
-    /// sample and for unknown series. Only for series without start timestamps.
+    /// Appends a sample that continues the open chunk of its series. Returns false, without effect, for any
+    /// other sample and for unknown series. Only for series without start timestamps.
     #[inline]
     pub(super) fn continue_chunk(&mut self, series: u32, time: i64, bits: u64) -> bool {
         match self.chunks.get_mut(series as usize) {
@@ -101,7 +102,8 @@ impl OpenChunks {
         }
     }
 
-    /// Replaces `columns` by the open samples of `series`, which has none afterwards. Returns true if there are any.
+    /// Replaces `columns` by the open samples of `series`, which has none afterwards. Returns true if there
+    /// are any.
     pub(super) fn take(&mut self, series: u32, columns: &mut Columns) -> bool {
         let chunk = &mut self.chunks[series as usize];
         if chunk.sample_count() == 0 {

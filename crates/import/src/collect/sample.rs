@@ -96,8 +96,8 @@ pub(super) enum Decision {
     OutOfBounds,
 }
 
-/// Decides what becomes of `sample`. `min_time` is the end of the newest in-order block of the source; `is_mapped` says
-/// whether m-mapped chunks of the series hold the timestamp.
+/// Decides what becomes of `sample`. `min_time` is the end of the newest in-order block of the source;
+/// `is_mapped` says whether m-mapped chunks of the series hold the timestamp.
 pub(super) fn decide(
     log: Log,
     sample: &Sample,

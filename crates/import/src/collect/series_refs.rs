@@ -1,7 +1,7 @@
 //! Series refs of Prometheus's WAL to series ids: a two-level page table.
 //!
-//! Invariants: a lookup is two loads for refs below 2^32, which are all that Prometheus assigns in practice; larger
-//! refs are in a hash map. Memory: 256 bytes per 64 refs of which one is used, and 4 per series.
+//! Invariants: a lookup is two loads for refs below 2^32, which are all that Prometheus assigns in practice;
+//! larger refs are in a hash map. Memory: 256 bytes per 64 refs of which one is used, and 4 per series.
 
 use chronolith_base::hash::HashMap;
 
@@ -18,8 +18,8 @@ const NO_REF: u32 = u32::MAX;
 /// Refs with their series.
 #[derive(Default)]
 pub(super) struct RefTable {
-    /// Page number per 64 refs, counted from 1; 0 = none. Unused parts cost no memory: the operating system backs
-    /// zeroed allocations only when they are written.
+    /// Page number per 64 refs, counted from 1; 0 = none. Unused parts cost no memory: the operating system
+    /// backs zeroed allocations only when they are written.
     directory: Vec<u32>,
     pages: Vec<[u32; PAGE_LEN]>,
     large: HashMap<u64, u32>,
@@ -43,17 +43,17 @@ impl RefTable {
 
     /// As [`RefTable::get`], but compares with the ref of `guess` first.
     ///
-    /// PERF: samples mostly arrive in the order of their series, so that refs by series are read sequentially, while
-    /// each page of sparse refs is a cache miss (100 000 series, one ref in 101 used: 61 -> 22 ns of CPU per sample
-    /// of the whole import).
+    /// PERF: samples mostly arrive in the order of their series, so that refs by series are read
+    /// sequentially, while each page of sparse refs is a cache miss (100 000 series, one ref in 101 used: 61
+    /// -> 22 ns of CPU per sample of the whole import).
     ///   cargo xtask bench load-wal --only 4
     #[inline]
     pub(super) fn get_near(&self, series_ref: u64, guess: u32) -> u32 {
         if self.has_ref(guess, series_ref) { guess } else { self.get(series_ref) }
     }
 
-    /// Returns true if `series_ref` is the ref that is stored for `series`. A series may have several refs, so false
-    /// does not mean that it is another series.
+    /// Returns true if `series_ref` is the ref that is stored for `series`. A series may have several refs,
+    /// so false does not mean that it is another series.
     #[inline]
     pub(super) fn has_ref(&self, series: u32, series_ref: u64) -> bool {
         let known = self.refs.get(series as usize);

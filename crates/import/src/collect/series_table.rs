@@ -1,7 +1,7 @@
 //! Series of a Prometheus head: ids by ref and by labels.
 //!
-//! Invariants: one id per label set, also if several refs have it (Prometheus assigns a new ref to a series that
-//! returns); label pairs are stored as 4-byte ids of a dictionary.
+//! Invariants: one id per label set, also if several refs have it (Prometheus assigns a new ref to a series
+//! that returns); label pairs are stored as 4-byte ids of a dictionary.
 //! Not here: samples (`open_chunks`, `ooo_buffer`).
 
 use chronolith_base::hash::HashTable;
@@ -69,8 +69,8 @@ impl SeriesTable {
         pairs_of(&self.pairs, &self.ends, series)
     }
 
-    /// Assigns `series_ref` to the series with these labels, which is added if it is new. `previous` are the labels of
-    /// the previous call if that succeeded: pairs that are equal are not looked up again.
+    /// Assigns `series_ref` to the series with these labels, which is added if it is new. `previous` are the
+    /// labels of the previous call if that succeeded: pairs that are equal are not looked up again.
     pub(super) fn resolve(
         &mut self,
         series_ref: u64,
@@ -160,8 +160,9 @@ impl SeriesTable {
     }
 }
 
-/// Multi-key quicksort of series that share their first `depth` pairs: by the ranks of the next two pairs, then runs of
-/// equal keys by the two after them. Keys are contiguous, so that each level reads the pairs of a series once.
+/// Multi-key quicksort of series that share their first `depth` pairs: by the ranks of the next two pairs,
+/// then runs of equal keys by the two after them. Keys are contiguous, so that each level reads the pairs of
+/// a series once.
 fn sort_from(
     table: &SeriesTable,
     ranks: &LabelRanks,

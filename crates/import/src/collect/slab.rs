@@ -1,13 +1,13 @@
 //! Slab allocator for append-only byte streams: singly linked nodes of three size classes, small ones first.
 //!
-//! Invariants: only the last node of a stream is partly filled; freed nodes are reused. Beyond its first node, at most
-//! 3/4 of a stream's memory is unused.
+//! Invariants: only the last node of a stream is partly filled; freed nodes are reused. Beyond its first
+//! node, at most 3/4 of a stream's memory is unused.
 //! Not here: the content of streams (`open_chunk`).
 
 /// Null link.
 const NONE: u32 = u32::MAX;
-/// Node size per class, link included: odd numbers of cache lines. Series that are scraped together write at the same
-/// offset of their nodes; with powers of two, these addresses would map to a few sets of the cache.
+/// Node size per class, link included: odd numbers of cache lines. Series that are scraped together write at
+/// the same offset of their nodes; with powers of two, these addresses would map to a few sets of the cache.
 const CLASS_BYTES: [usize; 3] = [64, 320, 576];
 /// Nodes of a stream per class; further ones are of the last class.
 const NODES_PER_CLASS: u8 = 4;
@@ -57,8 +57,8 @@ impl Slab {
         Slab { classes: [class(), class(), class()] }
     }
 
-    /// Returns the unused end of the last node if it has at least `len` bytes. [`Stream::take_room`] appends bytes that
-    /// were written there.
+    /// Returns the unused end of the last node if it has at least `len` bytes. [`Stream::take_room`] appends
+    /// bytes that were written there.
     #[inline]
     pub(super) fn room(&mut self, stream: &Stream, len: usize) -> Option<&mut [u8]> {
         if stream.tail == NONE {

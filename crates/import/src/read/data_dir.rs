@@ -74,7 +74,8 @@ impl DataDir {
         self.head_chunks.iter().chain(&self.wal).chain(&self.wbl).map(|file| file.len).sum()
     }
 
-    /// Hash of the names and lengths of the head's files, by which a repeated import finds the head unchanged.
+    /// Hash of the names and lengths of the head's files, by which a repeated import finds the head
+    /// unchanged.
     pub(crate) fn fingerprint(&self) -> String {
         let mut sum = Crc32c::new();
         let mut total = 0;

@@ -1,7 +1,8 @@
 //! Index of the m-mapped chunks in `chunks_head`, by series ref.
 //!
-//! Invariants: a chunk is decoded at most once; damage ends its file and is reported. The WAL holds the samples of
-//! these chunks too until Prometheus cuts a block, so that samples of damaged chunks come from there.
+//! Invariants: a chunk is decoded at most once; damage ends its file and is reported. The WAL holds the
+//! samples of these chunks too until Prometheus cuts a block, so that samples of damaged chunks come from
+//! there.
 //! Not here: the series of a ref (`collect`), the layout of the files (`format::prometheus::head_chunks`).
 
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Thread that reads WAL and WBL: pages, checksums and decompression. It sends batches of unpacked records.
 //!
-//! Invariants: records arrive in the order of the log; the queue of batches is bounded, so memory is bounded by the
-//! largest record; damage arrives in the batch whose records surround it.
+//! Invariants: records arrive in the order of the log; the queue of batches is bounded, so memory is bounded
+//! by the largest record; damage arrives in the batch whose records surround it.
 //! Not here: the content of records (`collect`).
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

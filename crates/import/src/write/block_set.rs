@@ -1,8 +1,8 @@
 //! Open block writers, one per time range: chunks are written as they fill, indices at the end.
 //!
-//! Invariants: a chunk lies within one range; no block is visible before `finish`; ULIDs ascend in the order in which
-//! blocks were begun, so that of two samples with the same timestamp the one in the block begun first is read (first
-//! value wins).
+//! Invariants: a chunk lies within one range; no block is visible before `finish`; ULIDs ascend in the order
+//! in which blocks were begun, so that of two samples with the same timestamp the one in the block begun
+//! first is read (first value wins).
 //! Not here: which samples make a chunk (`collect`), their encoding (`chunk_encoder`).
 
 use std::collections::BTreeMap;
@@ -105,7 +105,8 @@ impl BlockSet {
         self.encoder.chunk_samples()
     }
 
-    /// Range of the block that holds `time`: two hours, or the day if that ended long ago, as a flush chooses it.
+    /// Range of the block that holds `time`: two hours, or the day if that ended long ago, as a flush chooses
+    /// it.
     pub(crate) fn range_of(&self, time: i64) -> TimeRange {
         let day = TimeRange::window_of(time, OLD_WINDOW_MS);
         if day.end <= self.now_ms.saturating_sub(OLD_WINDOW_MS) {

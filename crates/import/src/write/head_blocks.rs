@@ -1,8 +1,8 @@
-//! Blocks that are made of a head: those of in-order samples stay open until the end, those of out-of-order samples
-//! are completed one by one.
+//! Blocks that are made of a head: those of in-order samples stay open until the end, those of out-of-order
+//! samples are completed one by one.
 //!
-//! Invariants: the block of in-order samples is begun first, so that it has the smaller ULID and reads prefer its
-//! samples; a block is announced before it appears.
+//! Invariants: the block of in-order samples is begun first, so that it has the smaller ULID and reads prefer
+//! its samples; a block is announced before it appears.
 //! Not here: chunks and indices (`block_set`).
 
 use chronolith_block::BlockError;

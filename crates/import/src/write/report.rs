@@ -62,7 +62,8 @@ pub struct HeadCounts {
     pub rejected_series: u64,
     /// Left out: records of an unknown type.
     pub unknown_records: u64,
-    /// Left out: m-mapped chunks with an unknown encoding or damaged content; the WAL holds their samples too.
+    /// Left out: m-mapped chunks with an unknown encoding or damaged content; the WAL holds their samples
+    /// too.
     pub unknown_chunks: u64,
     /// Left out: m-mapped chunks whose series is in no record.
     pub unknown_series_chunks: u64,

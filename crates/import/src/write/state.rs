@@ -57,7 +57,8 @@ impl StateFile {
         self.state.heads.iter().any(|head| head.source == source && head.fingerprint == fingerprint)
     }
 
-    /// Records an imported head. Blocks that an earlier import made of the same source are pending deletion afterwards.
+    /// Records an imported head. Blocks that an earlier import made of the same source are pending deletion
+    /// afterwards.
     pub(crate) fn replace_head(&mut self, env: &Env, head: HeadState) -> Result<(), ImportError> {
         let heads = &mut self.state.heads;
         let before = heads.iter().position(|known| known.source == head.source);

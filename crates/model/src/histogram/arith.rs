@@ -1,9 +1,10 @@
 //! Sums, differences and multiples of histograms.
 //!
-//! Histograms with different buckets are reconciled: both are reduced to the coarser schema, the zero bucket is widened
-//! until it splits no populated bucket of either, and only common custom bounds are kept.
-//! Invariants: sums of many histograms use compensated summation (Kahan, Neumaier), one compensation per count, so that the
-//! order affects only the last bits. Exponential buckets and custom bounds cannot be combined.
+//! Histograms with different buckets are reconciled: both are reduced to the coarser schema, the zero bucket
+//! is widened until it splits no populated bucket of either, and only common custom bounds are kept.
+//! Invariants: sums of many histograms use compensated summation (Kahan, Neumaier), one compensation per
+//! count, so that the order affects only the last bits. Exponential buckets and custom bounds cannot be
+//! combined.
 
 use super::bounds::exponential_bound;
 use super::buckets::Buckets;
@@ -245,8 +246,8 @@ impl FloatHistogram {
         collide
     }
 
-    /// Reduces this histogram to the schema of `other` if that is coarser; otherwise returns the steps by which `other` has
-    /// to be reduced.
+    /// Reduces this histogram to the schema of `other` if that is coarser; otherwise returns the steps by
+    /// which `other` has to be reduced.
     fn meet_schema(&mut self, other: &FloatHistogram, rest: Option<&mut Compensation>) -> u32 {
         let Ok(steps) = u32::try_from(self.schema - other.schema) else {
             return (other.schema - self.schema).unsigned_abs();
@@ -268,8 +269,8 @@ impl FloatHistogram {
         0
     }
 
-    /// Returns the zero bucket widened to `threshold` (at least its own), or, if that splits a populated bucket, to the bound
-    /// of that bucket.
+    /// Returns the zero bucket widened to `threshold` (at least its own), or, if that splits a populated
+    /// bucket, to the bound of that bucket.
     pub(super) fn widened_zero(&self, threshold: f64, rest: Option<&Compensation>) -> WideZero {
         let own_rest = rest.map_or(0.0, |rest| rest.zero_count);
         let mut zero = WideZero { count: self.zero_count, rest: own_rest, threshold };
@@ -279,8 +280,8 @@ impl FloatHistogram {
         zero
     }
 
-    /// Adds the buckets within the threshold. Returns false if a negative bucket moved the threshold, so that the caller has
-    /// to start again.
+    /// Adds the buckets within the threshold. Returns false if a negative bucket moved the threshold, so that
+    /// the caller has to start again.
     fn add_zero_buckets(&self, zero: &mut WideZero, rest: Option<&Compensation>) -> bool {
         let take = |zero: &mut WideZero, count: f64, rest: Option<f64>| {
             (zero.count, zero.rest) = kahan_add(count, zero.count, zero.rest);
@@ -316,8 +317,8 @@ impl FloatHistogram {
         true
     }
 
-    /// Widens the zero bucket until it contains that of `other` and splits no populated bucket of either; returns the zero
-    /// bucket of `other` with the same bounds.
+    /// Widens the zero bucket until it contains that of `other` and splits no populated bucket of either;
+    /// returns the zero bucket of `other` with the same bounds.
     fn reconcile_zero(&mut self, other: &FloatHistogram, rest: Option<&mut Compensation>) -> WideZero {
         let mut rest = rest;
         let mut theirs = WideZero { count: other.zero_count, rest: 0.0, threshold: other.zero_threshold };
@@ -493,8 +494,8 @@ fn merge_compensated(
     (*side, *rests) = (out, out_rests);
 }
 
-/// Merge join: calls `visit` with every index of `ours` or `theirs`, ascending, and position and count in each. The first
-/// `hidden_count` buckets of `theirs` are skipped.
+/// Merge join: calls `visit` with every index of `ours` or `theirs`, ascending, and position and count in
+/// each. The first `hidden_count` buckets of `theirs` are skipped.
 fn join(
     ours: &Buckets<f64>,
     theirs: &Buckets<f64>,

@@ -1,14 +1,14 @@
 //! Bucket bounds. The finest schema divides each power of two into 256 buckets; coarser ones omit bounds.
-//! Invariants: bounds have the same bits as in Prometheus and its clients, so that histograms of different senders can be
-//! added; therefore they are a table.
+//! Invariants: bounds have the same bits as in Prometheus and its clients, so that histograms of different
+//! senders can be added; therefore they are a table.
 
 use super::schema::{SCHEMA_CUSTOM, SCHEMA_MAX, SCHEMA_MIN};
 
 /// Schema of [`FRACTIONS`].
 const FRACTIONS_SCHEMA: u32 = 8;
 
-/// Upper bound of bucket `idx` (absolute value for negative buckets); that of the previous one is the lower bound.
-/// With custom bounds, bucket 0 starts at minus infinity, and the last one ends at infinity.
+/// Upper bound of bucket `idx` (absolute value for negative buckets); that of the previous one is the lower
+/// bound. With custom bounds, bucket 0 starts at minus infinity, and the last one ends at infinity.
 #[must_use]
 pub fn bound(idx: i32, schema: i32, custom_values: &[f64]) -> f64 {
     if schema != SCHEMA_CUSTOM {

@@ -99,7 +99,8 @@ fn normal_spans(spans: &[Span]) -> impl Iterator<Item = Span> + '_ {
 }
 
 impl Buckets<u64> {
-    /// Converts from deltas, as on the wire and in chunks: the first count, then the difference of each further one.
+    /// Converts from deltas, as on the wire and in chunks: the first count, then the difference of each
+    /// further one.
     ///
     /// # Errors
     /// If a count is negative (Prometheus's text, without the side) or exceeds 63 bits.

@@ -1,13 +1,13 @@
 //! Compaction: removes empty buckets and merges adjacent spans.
-//! Invariants: the observations of each bucket are unchanged; runs of up to `empty_max` empty buckets between others are
-//! kept or filled in.
+//! Invariants: the observations of each bucket are unchanged; runs of up to `empty_max` empty buckets between
+//! others are kept or filled in.
 
 use super::buckets::Buckets;
 use super::sparse::FloatHistogram;
 
 impl Buckets<f64> {
-    /// Removes empty buckets at both ends, and inner runs of more than `empty_max`; fills in shorter gaps. Keeps `compensation` parallel;
-    /// a bucket with compensation is not empty.
+    /// Removes empty buckets at both ends, and inner runs of more than `empty_max`; fills in shorter gaps.
+    /// Keeps `compensation` parallel; a bucket with compensation is not empty.
     pub(super) fn compact(&mut self, compensation: Option<&mut Vec<f64>>, empty_max: usize) {
         let mut rests = compensation;
         let (mut out, mut out_rests, mut last) = (Buckets::default(), Vec::new(), None::<i32>);

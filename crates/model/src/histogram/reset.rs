@@ -7,8 +7,8 @@ use super::resolution::coarser_idx;
 use super::sparse::{FloatHistogram, ResetHint};
 
 impl FloatHistogram {
-    /// Returns true if there was a counter reset between `previous` and this histogram: by the hint, because a count
-    /// decreased, or because the layout became finer, which happens only at a reset.
+    /// Returns true if there was a counter reset between `previous` and this histogram: by the hint, because
+    /// a count decreased, or because the layout became finer, which happens only at a reset.
     #[must_use]
     pub fn is_reset_after(&self, previous: &FloatHistogram) -> bool {
         match self.reset_hint {

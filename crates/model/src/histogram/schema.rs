@@ -11,8 +11,8 @@ pub const SCHEMA_MAX_RESERVED: i32 = 52;
 /// Coarsest reserved exponential schema; it cannot be stored.
 pub const SCHEMA_MIN_RESERVED: i32 = -9;
 
-/// Buckets per sign; decoders of requests refuse more. The finest schema has half a million in theory; senders use some
-/// hundreds.
+/// Buckets per sign; decoders of requests refuse more. The finest schema has half a million in theory;
+/// senders use some hundreds.
 pub const BUCKET_COUNT_MAX: usize = 1 << 16;
 /// Spans per sign.
 pub const SPAN_COUNT_MAX: usize = 1 << 16;

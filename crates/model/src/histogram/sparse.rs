@@ -56,8 +56,8 @@ pub struct HistogramOf<C> {
     pub positive: Buckets<C>,
     /// Buckets below zero, from zero downwards. Empty with custom bounds.
     pub negative: Buckets<C>,
-    /// Upper bounds, strictly ascending and finite; the last bucket is above all. Shared by the histograms of a
-    /// series. Empty without custom bounds.
+    /// Upper bounds, strictly ascending and finite; the last bucket is above all. Shared by the histograms of
+    /// a series. Empty without custom bounds.
     pub custom_values: Arc<[f64]>,
 }
 
@@ -151,8 +151,8 @@ impl IntHistogram {
 }
 
 impl<C: Count> HistogramOf<C> {
-    /// Returns true if both are equal except for the reset hint and for empty buckets, bit for bit. Samples with equivalent
-    /// histograms are duplicates.
+    /// Returns true if both are equal except for the reset hint and for empty buckets, bit for bit. Samples
+    /// with equivalent histograms are duplicates.
     #[must_use]
     pub fn is_equivalent(&self, other: &HistogramOf<C>) -> bool {
         self.schema == other.schema

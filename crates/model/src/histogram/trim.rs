@@ -1,6 +1,6 @@
 //! The trim operators `</` and `>/`: remove the observations above or below a value.
-//! Invariants: observations are interpolated within a bucket (linearly, or exponentially for exponential buckets); the
-//! sum is estimated from the middle of each bucket, but only if observations were removed.
+//! Invariants: observations are interpolated within a bucket (linearly, or exponentially for exponential
+//! buckets); the sum is estimated from the middle of each bucket, but only if observations were removed.
 
 use super::buckets::Buckets;
 use super::sparse::FloatHistogram;
@@ -30,8 +30,8 @@ struct Total {
 }
 
 impl FloatHistogram {
-    /// Removes the observations on one side of `at`. Count and sum become those of the remaining ones; they are unchanged
-    /// if none is removed.
+    /// Removes the observations on one side of `at`. Count and sum become those of the remaining ones; they
+    /// are unchanged if none is removed.
     pub fn trim(&mut self, at: f64, side: TrimSide) {
         let linear = self.is_custom();
         if linear {
@@ -122,8 +122,8 @@ fn bucket_kept(
     }
 }
 
-/// Remaining part of a bucket from minus infinity. With a positive upper bound it is assumed to start at 0; otherwise
-/// the distribution of its observations is unknown.
+/// Remaining part of a bucket from minus infinity. With a positive upper bound it is assumed to start at 0;
+/// otherwise the distribution of its observations is unknown.
 fn open_below_kept(bucket: &Bucket, at: f64, side: TrimSide) -> Kept {
     let Bucket { upper, count, .. } = *bucket;
     let gone = Kept { count: 0.0, middle: if upper.is_infinite() { 0.0 } else { upper } };

@@ -1,6 +1,7 @@
 //! Validation of histograms, as Prometheus does it when a sample is appended.
 //!
-//! Invariants: a valid histogram has as many counts as its spans say, no negative count, and bounds for every bucket.
+//! Invariants: a valid histogram has as many counts as its spans say, no negative count, and bounds for every
+//! bucket.
 //! Not here: the texts of errors (`fault`).
 
 use super::buckets::{Buckets, Count, Span};

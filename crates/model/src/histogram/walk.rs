@@ -19,8 +19,8 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Interpolates the fraction of the bucket at or below `value`, which is strictly inside: linearly if `linear`, else
-    /// exponentially.
+    /// Interpolates the fraction of the bucket at or below `value`, which is strictly inside: linearly if
+    /// `linear`, else exponentially.
     #[must_use]
     pub fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         if linear {

@@ -1,6 +1,7 @@
 //! Grouping and matching keys: a subset of the labels of a series, in reused memory.
 //!
-//! Invariants: a key has the bytes of [`Labels`] with the same pairs, so that both have the same hash and order.
+//! Invariants: a key has the bytes of [`Labels`] with the same pairs, so that both have the same hash and
+//! order.
 //! Cost: one iteration over the labels and a copy; no allocation once the memory has grown.
 //! Not here: hash tables of keys (`promql`).
 
@@ -51,8 +52,8 @@ impl LabelsKey {
         labels.runs_without(names, |run| self.text.push_str(run));
     }
 
-    /// Sets the key to all labels of `labels` but those with names in `left_out`, and those of `others` with names in
-    /// `kept`. Names ascend; the labels of both must have different names.
+    /// Sets the key to all labels of `labels` but those with names in `left_out`, and those of `others` with
+    /// names in `kept`. Names ascend; the labels of both must have different names.
     pub fn merge(&mut self, labels: &Labels, left_out: &[&str], others: &Labels, kept: &[&str]) {
         debug_assert!(left_out.is_sorted() && kept.is_sorted(), "names ascend");
         self.text.clear();
@@ -86,7 +87,8 @@ impl LabelsKey {
 }
 
 impl Labels {
-    /// Returns all labels but those with these names, which must ascend. Shares memory with `self` if it has none of them.
+    /// Returns all labels but those with these names, which must ascend. Shares memory with `self` if it has
+    /// none of them.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Labels {
         let (mut first, mut more) = ("", String::new());

@@ -1,7 +1,7 @@
 //! Columns with histograms: append, remove, merge, runs of one kind.
 //!
-//! Invariants: histograms keep the index of their sample; columns of floats have no extra cost. The reset hint
-//! `NotReset` is kept only while the previous sample stays the same.
+//! Invariants: histograms keep the index of their sample; columns of floats have no extra cost. The reset
+//! hint `NotReset` is kept only while the previous sample stays the same.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -208,7 +208,8 @@ mod tests {
         }
     }
 
-    /// A reset hint refers to the previous sample. If that was deleted, a counter reset at it would be denied.
+    /// A reset hint refers to the previous sample. If that was deleted, a counter reset at it would be
+    /// denied.
     #[test]
     fn the_reset_hint_after_removed_samples_is_unknown() {
         use ResetHint::{NotReset, Unknown};

@@ -1,7 +1,7 @@
 //! Character classes: `[...]`, `\d`, `[:alpha:]`, and escapes of single characters.
 //!
-//! Invariants: `\d`, `\s`, `\w` and the POSIX classes are ASCII, as in Go; in `[...]`, `&&`, `--` and `~~` are
-//! characters like others. Not here: `\p` (`unicode`).
+//! Invariants: `\d`, `\s`, `\w` and the POSIX classes are ASCII, as in Go; in `[...]`, `&&`, `--` and `~~`
+//! are characters like others. Not here: `\p` (`unicode`).
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir};
 

@@ -1,7 +1,7 @@
 //! Literal optimizations of a pattern: finite sets, globs, prefixes, suffixes, contained literals.
 //!
-//! Invariants: all refer to whole texts, since patterns are anchored at both ends. Assertions (`^`, `\b`) only restrict
-//! matches, so prefix, suffix and contained literals may ignore them; sets and globs may not.
+//! Invariants: all refer to whole texts, since patterns are anchored at both ends. Assertions (`^`, `\b`)
+//! only restrict matches, so prefix, suffix and contained literals may ignore them; sets and globs may not.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
@@ -11,7 +11,8 @@ pub const SET_MATCH_COUNT_MAX: usize = 4096;
 pub const SET_MATCH_BYTES_MAX: usize = 1 << 18;
 /// Contained literals that are searched before the pattern runs.
 const CONTAINS_COUNT_MAX: usize = 4;
-/// Bytes after the first of a literal up to which the search is byte by byte, which bounds the cost of a hostile text.
+/// Bytes after the first of a literal up to which the search is byte by byte, which bounds the cost of a
+/// hostile text.
 const PLAIN_SEARCH_BYTES_MAX: usize = 16;
 
 /// The parts of a concatenation, through groups and nested concatenations, without needless outer anchors.
@@ -220,8 +221,9 @@ pub(super) fn contains_in_order(text: &str, literals: &[String]) -> bool {
 }
 
 /// As `str::starts_with`, without a call for the empty prefix.
-// PERF: the C library compares by loads under a mask, and one at the address of an empty `String`, which is no memory, takes
-// hundreds of cycles even if the mask is empty: 400 000 values against `.*177` took 70 ms for that alone.
+// PERF: the C library compares by loads under a mask, and one at the address of an empty `String`, which is
+// no memory, takes hundreds of cycles even if the mask is empty: 400 000 values against `.*177` took 70 ms
+// for that alone.
 //   cargo xtask bench queries --only chronolith --series 0 --long-series 0
 pub(super) fn begins_with(text: &str, prefix: &str) -> bool {
     prefix.is_empty() || text.starts_with(prefix)
@@ -304,7 +306,8 @@ impl Glob {
         self.first.is_empty() && self.rest.iter().all(is_free)
     }
 
-    /// Greedy match: every inner literal at its first occurrence, which leaves the most text for those after it.
+    /// Greedy match: every inner literal at its first occurrence, which leaves the most text for those after
+    /// it.
     pub(super) fn is_match(&self, text: &str) -> bool {
         let Some((last, inner)) = self.rest.split_last() else { return false };
         // Most texts that do not match have another end.

@@ -172,7 +172,8 @@ impl<'a> Parser<'a> {
         if self.frames.len() != 1 {
             return Err(RegexError::new(RegexErrorKind::MissingParen, self.pattern));
         }
-        // Prometheus compiles the pattern within `^(?s:` and `)$`; an open quotation includes the end of that.
+        // Prometheus compiles the pattern within `^(?s:` and `)$`; an open quotation includes the end of
+        // that.
         if has_open_quotation(self.pattern) {
             let whole = format!("^(?s:{})$", self.pattern);
             return Err(RegexError::new(RegexErrorKind::MissingParen, &whole));

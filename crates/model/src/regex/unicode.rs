@@ -1,8 +1,8 @@
 //! `\p{Greek}`, `\pL`, `\P{^Lu}`: the names of Go, from regex-syntax's tables.
 //!
-//! Invariants: categories by short or long name, scripts by long name, with case, `_`, `-` and spaces ignored (as
-//! Go does since 1.25, but for scripts of several words, too); not the many further properties and spellings
-//! that regex-syntax knows.
+//! Invariants: categories by short or long name, scripts by long name, with case, `_`, `-` and spaces ignored
+//! (as Go does since 1.25, but for scripts of several words, too); not the many further properties and
+//! spellings that regex-syntax knows.
 
 use std::sync::OnceLock;
 
