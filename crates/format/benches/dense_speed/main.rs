@@ -1,10 +1,11 @@
-//! Size and speed of dense and packed chunks beside XOR chunks: `cargo run --release -p chronolith-format --example dense_speed`.
+//! Size and speed of dense and packed chunks compared with XOR chunks.
 //!
-//! With the argument `partial`: how long it takes to read five minutes of a chunk of 4096 samples.
+//! `cargo bench -p chronolith-format --bench dense_speed`; with `-- partial`, the time to read five minutes
+//! of a chunk of 4096 samples. `cargo test` runs one round of both over one series per family.
 //!
-//! Six families of series, weighted as a mix; scraped every 15 s with 1 of 2000 scrapes missed ("regular"), or
-//! with a jitter of 3 ms sigma and 1 % of up to 200 ms ("jitter"); times count into the bytes. Every chunk is
-//! compared bit for bit. Times are the best of several rounds of wall clock, so run it on an idle machine.
+//! Six families of series, weighted as a mix; scraped every 15 s with 1 of 2000 scrapes missed ("regular"),
+//! or with a jitter of 3 ms sigma and 1 % of up to 200 ms ("jitter"); times count into the bytes. Every chunk
+//! is compared bit for bit. Times are the best of several rounds of wall clock, so run it on an idle machine.
 
 mod families;
 
@@ -13,8 +14,16 @@ use chronolith_format::{chunk::dense, chunk::xor};
 use chronolith_model::{Columns, TimeRange};
 use families::{FAMILIES, Habit, SAMPLES, jittered_times, regular_times};
 
-const SERIES: usize = 32;
-const ROUNDS: usize = 5;
+/// Size of a measurement.
+#[derive(Clone, Copy)]
+struct Size {
+    /// Series per family.
+    series_count: u64,
+    round_count: usize,
+}
+
+const MEASURED: Size = Size { series_count: 32, round_count: 5 };
+const TESTED: Size = Size { series_count: 1, round_count: 1 };
 
 /// Bytes, encode and decode nanoseconds, each per sample.
 #[derive(Clone, Copy, Default)]
@@ -76,6 +85,7 @@ fn encode_xor(columns: &Columns, count: usize, buf: &mut Vec<u8>, out: &mut Chun
 
 fn measure(
     all: &[Columns],
+    round_count: usize,
     mut encode: impl FnMut(&Columns, &mut Chunks),
     decode: impl Fn(&[u8], &mut Columns),
 ) -> Figures {
@@ -84,7 +94,7 @@ fn measure(
     let mut best = Figures { bytes: 0.0, encode_ns: f64::MAX, decode_ns: f64::MAX };
     let mut chunks: Vec<Chunks> = all.iter().map(|_| Chunks::default()).collect();
     let mut found = Columns::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..round_count {
         for part in &mut chunks {
             part.bytes.clear();
             part.ends.clear();
@@ -112,31 +122,39 @@ fn measure(
     best
 }
 
-fn measure_all(all: &[Columns], count: usize) -> [Figures; 3] {
+fn measure_all(all: &[Columns], round_count: usize, count: usize) -> [Figures; 3] {
     let mut scratch = dense::DenseScratch::new();
     let mut buf = Vec::new();
     let dense = measure(
         all,
+        round_count,
         |columns, out| encode_dense(columns, count, &mut scratch, out),
         |bytes, out| dense::decode(bytes, TimeRange::ALL, out).expect("own bytes decode"),
     );
-    let packed = measure(all, |columns, out| encode_packed(columns, count, &mut scratch, out), decode_packed);
+    let packed = measure(
+        all,
+        round_count,
+        |columns, out| encode_packed(columns, count, &mut scratch, out),
+        decode_packed,
+    );
     let xor = measure(
         all,
+        round_count,
         |columns, out| encode_xor(columns, count, &mut buf, out),
         |bytes, out| xor::decode(bytes, TimeRange::ALL, out).expect("own bytes decode"),
     );
     [dense, packed, xor]
 }
 
-/// Nanoseconds to read a few samples at the front, in the middle and at the end of a long chunk, and all of it.
-fn measure_parts(all: &[Columns], encode: impl Fn(&Columns, &mut Chunks)) -> [f64; 4] {
+/// Nanoseconds to read a few samples at the front, in the middle and at the end of a long chunk, and all of
+/// it.
+fn measure_parts(all: &[Columns], round_count: usize, encode: impl Fn(&Columns, &mut Chunks)) -> [f64; 4] {
     let clock = SystemClock::new();
     let mut chunks = Chunks::default();
     all.iter().for_each(|columns| encode(columns, &mut chunks));
     let mut best = [f64::MAX; 4];
     let mut found = Columns::default();
-    for _ in 0..ROUNDS * 4 {
+    for _ in 0..round_count * 4 {
         for (which, best) in best.iter_mut().enumerate() {
             let start = clock.mono_ns();
             let mut begin = 0;
@@ -160,7 +178,7 @@ fn measure_parts(all: &[Columns], encode: impl Fn(&Columns, &mut Chunks)) -> [f6
 const PART_CHUNK_SAMPLES: usize = 4096;
 const PART_SAMPLES: usize = 20;
 
-fn print_parts() {
+fn print_parts(size: Size) {
     println!("| partial: times | family | codec | front ns | middle ns | end ns | all ns |");
     println!("|---|---|---|---|---|---|---|");
     let habits: [(&str, Habit); 2] = [("regular", regular_times), ("jitter", jittered_times)];
@@ -175,12 +193,12 @@ fn print_parts() {
                 columns.values.truncate(PART_CHUNK_SAMPLES);
                 columns
             };
-            let all: Vec<Columns> = (0..SERIES as u64).map(series).collect();
-            let dense = measure_parts(&all, |columns, out| {
+            let all: Vec<Columns> = (0..size.series_count).map(series).collect();
+            let dense = measure_parts(&all, size.round_count, |columns, out| {
                 out.bytes.push(dense::ENCODING_DENSE);
                 encode_dense(columns, PART_CHUNK_SAMPLES, &mut dense::DenseScratch::new(), out);
             });
-            let packed = measure_parts(&all, |columns, out| {
+            let packed = measure_parts(&all, size.round_count, |columns, out| {
                 encode_packed(columns, PART_CHUNK_SAMPLES, &mut dense::DenseScratch::new(), out);
             });
             for (codec, [front, middle, end, all]) in [("dense", dense), ("packed", packed)] {
@@ -191,9 +209,20 @@ fn print_parts() {
 }
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some("partial") {
-        return print_parts();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let has = |name: &str| args.iter().any(|arg| arg == name);
+    // `cargo bench` passes the flag, `cargo test` does not.
+    match (has("--bench"), has("partial")) {
+        (true, true) => print_parts(MEASURED),
+        (true, false) => print_codecs(MEASURED),
+        (false, _) => {
+            print_parts(TESTED);
+            print_codecs(TESTED);
+        }
     }
+}
+
+fn print_codecs(size: Size) {
     let habits: [(&str, Habit); 2] = [("regular", regular_times), ("jitter", jittered_times)];
     println!(
         "| times | n | codec | counter | gauge 2dec | const-ish | float sum | bytes 4k | small int | mix B | enc ns | dec ns | enc/dec by family |"
@@ -210,9 +239,9 @@ fn main() {
                     let time_rng = Rng::from_seed(family_idx * 1000 + series_idx + 500);
                     Columns { times: times(&time_rng), values: values(&rng), ..Columns::default() }
                 };
-                let all: Vec<Columns> = (0..SERIES as u64).map(series).collect();
+                let all: Vec<Columns> = (0..size.series_count).map(series).collect();
                 for ((figures, row), mix) in
-                    measure_all(&all, count).into_iter().zip(&mut rows).zip(&mut mixes)
+                    measure_all(&all, size.round_count, count).into_iter().zip(&mut rows).zip(&mut mixes)
                 {
                     row.0 += &format!("| {:.2} ", figures.bytes);
                     row.1 += &format!(" {:.1}/{:.1}", figures.encode_ns, figures.decode_ns);
