@@ -71,7 +71,7 @@ struct TenantMetadata {
     /// The newest entry of a metric comes first.
     metrics: BTreeMap<String, Vec<MetadataEntry>>,
     /// Hashes of the newest entry of each metric. PERF: one hash of an entry instead of a walk down the tree of
-    /// names, 205 -> 42 ns: `cargo run --release -p chronolith-tsdb --example metadata_speed`.
+    /// names, 205 -> 42 ns: `cargo bench -p chronolith-tsdb --bench metadata_speed`.
     newest: HashSet<u64>,
     /// Metrics whose entries have another order than in the file.
     moved: BTreeSet<String>,

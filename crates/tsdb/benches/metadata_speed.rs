@@ -1,6 +1,8 @@
-//! What metadata costs that every request repeats, as those of remote write 2.0 do: `Tsdb::append` of batches that differ
-//! only in that. On disks in memory, without syncs.
-//! `cargo run --release -p chronolith-tsdb --example metadata_speed -- [series] [metrics] [rounds]`
+//! Cost of metadata that every request repeats, as in remote write 2.0: `Tsdb::append` of batches with and
+//! without metadata, on a disk in memory, without syncs.
+//!
+//! `cargo bench -p chronolith-tsdb --bench metadata_speed -- [series] [metrics] [rounds]`. `cargo test` runs
+//! a few small batches.
 
 use std::sync::Arc;
 
@@ -11,9 +13,15 @@ use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions};
 const START_MS: i64 = 1_795_132_800_000;
 
 fn main() {
-    let args: Vec<usize> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
-    let number = |at: usize, or: usize| args.get(at).copied().unwrap_or(or);
-    let (series_count, metric_count, round_count) = (number(0, 10_000), number(1, 1000), number(2, 200));
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo bench` passes the flag, `cargo test` does not.
+    let defaults = if args.iter().any(|arg| arg == "--bench") { [10_000, 1000, 200] } else { [50, 10, 6] };
+    let numbers: Vec<usize> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
+    let number = |idx: usize| numbers.get(idx).copied().unwrap_or(defaults[idx]);
+    measure(number(0), number(1), number(2));
+}
+
+fn measure(series_count: usize, metric_count: usize, round_count: usize) {
     let (env, _, _) = Env::fake(START_MS, 1);
     let options = TsdbOptions { sync: SyncMode::Os, ..TsdbOptions::new("/store".into()) };
     let tsdb = Tsdb::open(env, options, Arc::default()).expect("opens");
@@ -26,7 +34,9 @@ fn main() {
         .map(|idx| MetadataEntry {
             metric: metric(idx),
             kind: MetricKind::Counter,
-            help: format!("How often number {idx} did what it does, as counted by itself since its start."),
+            help: format!(
+                "Number of operations of component {idx} since the start of its process, by itself."
+            ),
             unit: String::new(),
         })
         .collect();
@@ -41,8 +51,9 @@ fn main() {
             batch.metadata.clone_from(&metadata);
         }
         let start_ns = clock.mono_ns();
-        tsdb.append(&tenant, &batch).expect("stored");
-        // The first rounds make series.
+        let outcome = tsdb.append(&tenant, &batch).expect("the batch is stored");
+        assert_eq!(outcome.accepted_count, series_count as u64);
+        // The first rounds create the series.
         if round >= 2 {
             spent_ns[with_metadata] += clock.mono_ns() - start_ns;
         }
@@ -50,5 +61,5 @@ fn main() {
     let sample_count = (series_count * (round_count / 2).saturating_sub(1).max(1)) as f64;
     let per_sample = spent_ns.map(|ns| ns as f64 / sample_count);
     let per_entry = (per_sample[1] - per_sample[0]) * series_count as f64 / metric_count as f64;
-    println!("without {:.1} ns/sample, with {:.1}: {per_entry:.0} ns an entry", per_sample[0], per_sample[1]);
+    println!("without {:.1} ns/sample, with {:.1}: {per_entry:.0} ns/entry", per_sample[0], per_sample[1]);
 }
