@@ -31,9 +31,9 @@ pub fn run_crash_points(seed: u64, op_count: usize) -> Result<CrashPointTally, F
     setup.options.sync = chronolith_tsdb::SyncMode::Fsync;
     let ops = draw_ops(&setup, Mix::Short, op_count);
     let mut done = CrashPointTally::default();
-    let run = |cut: Option<CrashPoint>| {
+    let run = |point: Option<CrashPoint>| {
         catch_panic(|| {
-            let mut env = TestEnv::new(setup.clone(), cut).map_err(|text| (0, text))?;
+            let mut env = TestEnv::new(setup.clone(), point).map_err(|text| (0, text))?;
             env.run(&ops, u64::MAX)?;
             Ok((env.tally, env.disk.op_count()))
         })
@@ -48,8 +48,8 @@ pub fn run_crash_points(seed: u64, op_count: usize) -> Result<CrashPointTally, F
     for at in 0..disk_op_count {
         for kind in [CrashKind::Kill, CrashKind::PowerCut, CrashKind::PowerCutPartly] {
             let second_after = (at % 3 == 0).then_some(at / 3 % 40);
-            let cut = CrashPoint { at, kind, seed: seed ^ at, second_after };
-            let (tally, _) = run(Some(cut)).map_err(|error| failure(error, Some((at, kind))))?;
+            let point = CrashPoint { at, kind, seed: seed ^ at, second_after };
+            let (tally, _) = run(Some(point)).map_err(|error| failure(error, Some((at, kind))))?;
             done.tally.add(&tally);
             done.crash_points += 1;
         }

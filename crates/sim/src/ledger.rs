@@ -201,7 +201,7 @@ pub(crate) struct TenantLedger {
     pub(crate) series: BTreeMap<u32, SeriesLedger>,
     by_labels: HashMap<Labels, u32>,
     uncertain: BTreeSet<u32>,
-    /// SeriesSamples of the labels of all series, if several ledgers share a tenant.
+    /// Label of all series, if several ledgers share a tenant.
     owner: Option<usize>,
 }
 

@@ -59,7 +59,7 @@ fn check_fault(histogram: Histogram, text: &str) {
 }
 
 #[test]
-fn integer_histograms_are_checked_in_upstreams_words() {
+fn validation_errors_of_integer_histograms_equal_prometheus() {
     let check = |histogram: IntHistogram, text: &str| check_fault(Histogram::Int(histogram), text);
     check(int(&[1, 1], 3), "valid");
     check(
@@ -94,7 +94,7 @@ fn integer_histograms_are_checked_in_upstreams_words() {
 }
 
 #[test]
-fn float_histograms_are_checked_in_upstreams_words() {
+fn validation_errors_of_float_histograms_equal_prometheus() {
     let check = |histogram: FloatHistogram, text: &str| check_fault(Histogram::Float(histogram), text);
     check(plain(-3, &[1.0, 0.5]), "valid");
     check(
@@ -136,7 +136,7 @@ fn float_histograms_are_checked_in_upstreams_words() {
 }
 
 #[test]
-fn bounds_have_upstreams_bits() {
+fn bounds_have_the_bits_of_prometheus() {
     let at = |idx, schema| bound(idx, schema, &[]);
     assert_eq!(at(0, 0), 1.0);
     assert_eq!(at(-1, 2), 0.8408964152537144);
@@ -259,7 +259,7 @@ fn trimming_cuts_by_the_logarithm_or_by_distance() {
 }
 
 #[test]
-fn histograms_print_as_upstream_prints_them() {
+fn display_equals_that_of_prometheus() {
     let histogram = FloatHistogram {
         zero_count: 1.0,
         zero_threshold: 0.001,
