@@ -1,5 +1,5 @@
-//! Memory budgets: a tree of counters; a reservation counts in its budget and in all above it.
-//! Holds: used never exceeds the limit of any budget on the path; dropping a reservation gives it back.
+//! Memory budgets: a tree of counters; a reservation counts in its budget and in all ancestors.
+//! Invariants: the used bytes never exceed the limit of a budget; dropping a reservation releases it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,28 +16,28 @@ struct Inner {
     parent: Option<MemoryBudget>,
 }
 
-/// The budget that had no room, and how much was asked of it.
+/// A reservation exceeded this budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} memory limit of {limit_bytes} bytes reached: {used_bytes} in use, {asked_bytes} more asked")]
 pub struct BudgetExceeded {
-    /// Whose budget.
+    /// Owner of the budget, for the message.
     pub what: &'static str,
-    /// Its limit.
+    /// Limit of the budget.
     pub limit_bytes: u64,
-    /// In use at that moment.
+    /// Bytes in use before the reservation.
     pub used_bytes: u64,
-    /// What did not fit.
+    /// Bytes of the reservation.
     pub asked_bytes: u64,
 }
 
 impl MemoryBudget {
-    /// A budget of its own.
+    /// A budget without a parent.
     #[must_use]
     pub fn new(what: &'static str, limit_bytes: u64) -> MemoryBudget {
         MemoryBudget::build(what, limit_bytes, None)
     }
 
-    /// A budget whose reservations also count here.
+    /// A budget whose reservations count in this one, too.
     #[must_use]
     pub fn child(&self, what: &'static str, limit_bytes: u64) -> MemoryBudget {
         MemoryBudget::build(what, limit_bytes, Some(self.clone()))
@@ -48,10 +48,10 @@ impl MemoryBudget {
         MemoryBudget(Arc::new(Inner { what, limit_bytes, used_bytes, peak_bytes, parent }))
     }
 
-    /// Takes `bytes` until the reservation is dropped.
+    /// Reserves `bytes` until the reservation is dropped.
     ///
     /// # Errors
-    /// [`BudgetExceeded`] of the first budget on the path without room; nothing is taken then.
+    /// [`BudgetExceeded`] of the first budget on the path without room; nothing is reserved then.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
         self.take(bytes)?;
         Ok(Reservation { budget: self.clone(), bytes })
@@ -63,13 +63,13 @@ impl MemoryBudget {
         self.0.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Most bytes ever in use at once.
+    /// Maximum of the bytes in use.
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
         self.0.peak_bytes.load(Ordering::Relaxed)
     }
 
-    /// The limit.
+    /// Limit in bytes.
     #[must_use]
     pub fn limit_bytes(&self) -> u64 {
         self.0.limit_bytes
@@ -98,39 +98,39 @@ impl MemoryBudget {
         }
     }
 
-    fn give(&self, bytes: u64) {
+    fn release(&self, bytes: u64) {
         self.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
         if let Some(parent) = &self.0.parent {
-            parent.give(bytes);
+            parent.release(bytes);
         }
     }
 }
 
-/// Bytes taken from a budget; given back on drop.
+/// Reserved bytes of a budget; released on drop.
 pub struct Reservation {
     budget: MemoryBudget,
     bytes: u64,
 }
 
 impl Reservation {
-    /// Takes `more` bytes.
+    /// Reserves `more` bytes in addition.
     ///
     /// # Errors
-    /// [`BudgetExceeded`]; what was held before stays held.
+    /// [`BudgetExceeded`]; the reservation is unchanged then.
     pub fn grow(&mut self, more: u64) -> Result<(), BudgetExceeded> {
         self.budget.take(more)?;
         self.bytes += more;
         Ok(())
     }
 
-    /// Gives back `less` bytes, at most all.
+    /// Releases `less` bytes, at most all.
     pub fn shrink(&mut self, less: u64) {
         let less = less.min(self.bytes);
-        self.budget.give(less);
+        self.budget.release(less);
         self.bytes -= less;
     }
 
-    /// Bytes held.
+    /// Reserved bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -139,7 +139,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.give(self.bytes);
+        self.budget.release(self.bytes);
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn child_reservation_counts_in_parent_and_returns_on_drop() {
+    fn reservations_of_a_child_count_in_its_parent_until_dropped() {
         let root = MemoryBudget::new("process", 100);
         let query = root.child("query", 80);
         let held = query.reserve(70).unwrap();
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(query.reserve(20).err().unwrap().what, "query");
         let other = root.child("query", 80);
         assert_eq!(other.reserve(40).err().unwrap().what, "process");
-        assert_eq!(other.used_bytes(), 0, "a refused reservation leaves nothing behind");
+        assert_eq!(other.used_bytes(), 0, "a refused reservation reserves nothing");
         drop(held);
         assert_eq!((root.used_bytes(), root.peak_bytes()), (0, 70));
     }

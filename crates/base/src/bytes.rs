@@ -1,7 +1,7 @@
-//! A reader over untrusted bytes that knows its offset, and the variable-length integers of the formats.
-//! Holds: no read panics; every failure says what was read and where.
+//! Reader of untrusted bytes that tracks its offset, and the variable-length integers of the formats.
+//! Invariants: no read panics; every error has item and offset.
 
-/// Why bytes could not be read.
+/// Error of a read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end before the item does.
@@ -9,9 +9,9 @@ pub enum DecodeError {
     Short {
         /// Item being read.
         what: &'static str,
-        /// Where it starts.
+        /// Offset of its first byte.
         offset: usize,
-        /// Its size.
+        /// Size of the item.
         needed: usize,
         /// Bytes that were left.
         left: usize,
@@ -21,23 +21,23 @@ pub enum DecodeError {
     Invalid {
         /// Item being read.
         what: &'static str,
-        /// Where it starts.
+        /// Offset of its first byte.
         offset: usize,
-        /// What the format allows.
+        /// Values that the format allows.
         expected: &'static str,
-        /// What is there.
+        /// Value in the bytes.
         found: u64,
     },
-    /// A checksum does not fit its bytes.
+    /// A checksum does not match its bytes.
     #[error("{what} at offset {offset}: checksum expected {expected:#010x}, found {found:#010x}")]
     Checksum {
         /// Item being read.
         what: &'static str,
-        /// Where it starts.
+        /// Offset of its first byte.
         offset: usize,
-        /// Sum of the bytes as they are.
+        /// Checksum of the bytes.
         expected: u32,
-        /// Sum that is stored.
+        /// Stored checksum.
         found: u32,
     },
 }
@@ -68,13 +68,13 @@ impl<'a> ByteReader<'a> {
         ByteReader { bytes, offset: 0 }
     }
 
-    /// Starts at `offset`; beyond the end counts as the end.
+    /// Starts at `offset`, or at the end if that is smaller.
     #[must_use]
     pub fn at(bytes: &'a [u8], offset: usize) -> ByteReader<'a> {
         ByteReader { bytes, offset: offset.min(bytes.len()) }
     }
 
-    /// Where the next read starts.
+    /// Offset of the next read.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
@@ -86,13 +86,13 @@ impl<'a> ByteReader<'a> {
         self.bytes.len() - self.offset
     }
 
-    /// Whether all is read.
+    /// Returns true if no bytes are left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
 
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     ///
     /// # Errors
     /// [`DecodeError::Short`].
@@ -217,7 +217,7 @@ impl<'a> ByteReader<'a> {
     }
 }
 
-/// Maps signed to unsigned so that small magnitudes stay small.
+/// Zig-zag encoding: maps integers of small magnitude to small unsigned ones.
 #[must_use]
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()

@@ -1,10 +1,10 @@
-//! Wall time in milliseconds and monotonic time in nanoseconds, real or set by hand.
-//! Holds: `mono_ns` never goes back. Not here: calendars, time zones.
+//! Wall time in milliseconds and monotonic time in nanoseconds, real or manual.
+//! Invariants: `mono_ns` never goes back. Not here: calendars, time zones.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Source of time. Callers pass the value down; they do not ask deep inside a loop.
+/// Source of time. Callers pass the value down instead of reading the clock in inner functions.
 pub trait Clock: Send + Sync {
     /// Milliseconds since 1970-01-01 UTC.
     fn now_ms(&self) -> i64;
@@ -20,9 +20,9 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time starts at zero here.
+    /// A clock whose monotonic time starts at zero.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    #[expect(clippy::disallowed_methods, reason = "this is the interface")]
     pub fn new() -> SystemClock {
         SystemClock { start: Instant::now() }
     }
@@ -35,7 +35,7 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    #[expect(clippy::disallowed_methods, reason = "this is the interface")]
     fn now_ms(&self) -> i64 {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(d) => i64::try_from(d.as_millis()).unwrap_or(i64::MAX),
@@ -59,7 +59,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// Stands at `now_ms`.
+    /// A clock at `now_ms`.
     #[must_use]
     pub fn new(now_ms: i64) -> ManualClock {
         ManualClock { now_ms: AtomicI64::new(now_ms), mono_ns: AtomicU64::new(0) }

@@ -12,7 +12,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 pub struct Crc32c(Digest);
 
 impl Crc32c {
-    /// Nothing summed yet.
+    /// Checksum of no bytes.
     #[must_use]
     pub fn new() -> Crc32c {
         Crc32c(Digest::new(CrcAlgorithm::Crc32Iscsi))
@@ -23,7 +23,7 @@ impl Crc32c {
         self.0.update(bytes);
     }
 
-    /// The sum of all that was added.
+    /// Returns the checksum of all bytes that were added.
     #[must_use]
     pub fn finish(&self) -> u32 {
         narrow(self.0.finalize())
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn check_value_of_the_catalogue() {
+    fn check_value_of_the_algorithm_catalogue() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         let mut parts = Crc32c::new();
         parts.update(b"1234");

@@ -1,8 +1,9 @@
-//! Files as the engine needs them: positional writes, explicit syncs, maps; on a real disk or in memory.
+//! File system interface of the engine: positional writes, explicit syncs, memory maps; on a real disk or in
+//! memory.
 //!
-//! Holds: nothing is durable before `sync_data` (bytes) and `sync_dir` (names) have returned; `MemDisk`
-//! forgets everything else at [`MemDisk::crash`].
-//! Not here: what the bytes mean.
+//! Invariants: nothing is durable before `sync_data` (bytes) and `sync_dir` (names) have returned; `MemDisk`
+//! loses everything else at [`MemDisk::crash`].
+//! Not here: the content of files (`format`).
 
 mod mem;
 mod real;
@@ -16,7 +17,7 @@ pub use mem::MemDisk;
 pub use real::RealDisk;
 pub(crate) use real::os_random;
 
-/// One open file. All methods take `&self`: writers coordinate above.
+/// An open file. All methods take `&self`; callers coordinate concurrent writes.
 pub trait DiskFile: Send + Sync {
     /// Writes all of `bytes` at `offset`, growing the file when needed.
     ///
@@ -26,37 +27,38 @@ pub trait DiskFile: Send + Sync {
     /// Fills `out` from `offset`.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the file ends before.
+    /// `UnexpectedEof` if the file is shorter.
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()>;
     /// Length in bytes, including preallocated space.
     ///
     /// # Errors
     /// As the operating system reports.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the file has no bytes.
+    /// Returns true if the file has no bytes.
     ///
     /// # Errors
     /// As the operating system reports.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Cuts or extends (with zeros) to `len`.
+    /// Truncates or extends (with zeros) to `len`.
     ///
     /// # Errors
     /// As the operating system reports.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Reserves real blocks up to `len`, reading as zeros, so that later writes below it cannot run out of space.
+    /// Reserves real blocks up to `len`, reading as zeros, so that later writes below it cannot run out of
+    /// space.
     ///
     /// # Errors
-    /// `StorageFull` when the disk has no room; the file is then unchanged in content.
+    /// `StorageFull` if the disk has no room; the content of the file is unchanged then.
     fn allocate(&self, len: u64) -> io::Result<()>;
-    /// Asks for the bytes written before to be sent to the disk soon, without waiting and without a promise: of several
-    /// files that are synced one after the other, the first sync then carries all of them.
+    /// Starts writeback of the bytes written before, without waiting and without a guarantee. If several
+    /// files are synced one after the other, the first sync then writes all of them.
     fn start_writeback(&self) {}
     /// Makes all bytes written before durable (fdatasync).
     ///
     /// # Errors
-    /// After an error nothing may be assumed about any byte written since the last success.
+    /// After an error, any byte written since the last successful sync may be lost.
     fn sync_data(&self) -> io::Result<()>;
 }
 
@@ -71,7 +73,7 @@ pub struct DirEntry {
     pub len: u64,
 }
 
-/// Keeps a lock file locked until dropped.
+/// Holds the lock on a lock file until it is dropped.
 pub trait LockGuard: Send + Sync {}
 
 /// The file system below a data directory.
@@ -86,7 +88,7 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens an existing file for reading only: one below a directory that this process may not write to.
+    /// Opens an existing file read-only, for directories without write permission.
     ///
     /// # Errors
     /// As the operating system reports.
@@ -98,7 +100,8 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// The bytes of a file as they are now; bytes appended later are not seen. The file must not shrink while mapped.
+    /// Maps the current bytes of a file; bytes appended later are not visible. The file must not shrink while
+    /// mapped.
     ///
     /// # Errors
     /// As the operating system reports.
@@ -117,14 +120,15 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
-    /// Whether something has this name.
+    /// Returns true if a file or directory has this name.
     fn exists(&self, path: &Path) -> bool;
     /// Renames, replacing the target if it is a file. Durable after `sync_dir` of the directory.
     ///
     /// # Errors
     /// As the operating system reports.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives the file `from` the name `to` as well; neither may be written to afterwards. Durable after `sync_dir`.
+    /// Creates a hard link: the file `from` has the name `to` as well. Neither may be written to afterwards.
+    /// Durable after `sync_dir`.
     ///
     /// # Errors
     /// As the operating system reports; `Unsupported` where files have one name only.
@@ -152,15 +156,16 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Bytes free for this process where `path` lies; `None` when the file system does not say.
+    /// Free bytes for this process in the file system of `path`; `None` if the file system does not report
+    /// them.
     fn free_bytes(&self, path: &Path) -> Option<u64>;
     /// Takes an exclusive lock on `path` (created if missing).
     ///
     /// # Errors
-    /// `WouldBlock` when another process holds it.
+    /// `WouldBlock` if another process holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>>;
 
-    /// Writes `bytes` to `path` so that after a crash either the old or the whole new content is there:
+    /// Replaces the content of `path` atomically, also if a crash interrupts it:
     /// temporary file, sync, rename, directory sync.
     ///
     /// # Errors
@@ -183,7 +188,7 @@ pub trait Disk: Send + Sync {
 /// Bytes of a file, mapped or copied; cheap to clone.
 #[derive(Clone)]
 pub enum Mapped {
-    /// Pages of the operating system's cache.
+    /// Pages of the page cache.
     Mmap(Arc<memmap2::Mmap>),
     /// A copy in memory.
     Owned(Arc<[u8]>),
@@ -198,7 +203,7 @@ impl Mapped {
 }
 
 impl Mapped {
-    /// Bytes on the heap; `None` for pages of the operating system's cache, which cost a map instead.
+    /// Bytes on the heap; `None` for pages of the page cache, which cost a memory map instead.
     #[must_use]
     pub fn copied_bytes(&self) -> Option<usize> {
         match self {

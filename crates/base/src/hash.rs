@@ -1,5 +1,5 @@
 //! Hash maps with a fixed, fast hasher, so that iteration order does not depend on the process.
-//! Not for keys that an attacker chooses without a key of ours mixed in (see `head`'s raw cache).
+//! Not for keys that clients choose, unless a secret key is mixed in (as `head` does for series keys).
 
 use std::hash::BuildHasher;
 

@@ -1,8 +1,9 @@
-//! Seams to the world (clock, disk, randomness, threads, memory budget), byte tools, append file, k-way merge.
+//! Interfaces to the operating system (clock, disk, randomness, threads, memory budget) and byte tools, append files,
+//! k-way merge.
 //!
-//! Holds: nothing else in the workspace asks the operating system for time, files, randomness or
-//! threads; a test that passes fakes for these replays from its seed.
-//! Not here: anything that knows what a sample is.
+//! Invariants: no other crate gets time, files, randomness or threads from the operating system, so that a
+//! test with fakes for these is replayed from its seed.
+//! Not here: samples and everything above them.
 
 pub mod append_file;
 pub mod budget;
@@ -27,7 +28,7 @@ pub use disk::{Disk, DiskFile, Mapped, MemDisk, RealDisk};
 pub use kway_merge::KWayMerge;
 pub use rng::Rng;
 
-/// The world as a component sees it: passed down from `main` (real) or from a test (fake).
+/// Clock, disk and randomness of a component, passed down from `main` (real) or from a test (fake).
 #[derive(Clone)]
 pub struct Env {
     /// Wall and monotonic time.
@@ -39,7 +40,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// The real machine: system clock, real files, a seed from the operating system.
+    /// The real environment: system clock, real files, a seed from the operating system.
     #[must_use]
     pub fn real() -> Env {
         Env {
@@ -49,7 +50,7 @@ impl Env {
         }
     }
 
-    /// A fake machine for tests: a clock at `now_ms` that moves only when told, files in memory, `seed`.
+    /// A fake environment for tests: a manual clock at `now_ms`, files in memory, randomness from `seed`.
     #[must_use]
     pub fn fake(now_ms: i64, seed: u64) -> (Env, Arc<ManualClock>, Arc<MemDisk>) {
         let clock = Arc::new(ManualClock::new(now_ms));

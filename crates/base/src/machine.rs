@@ -1,16 +1,17 @@
-//! Memory that this process may use: that of its cgroup (version 2 or 1) or of the machine, whichever is less.
+//! Memory limit of this process: the minimum of its cgroups (version 2 or 1) and the machine's memory.
 //!
-//! Holds: files that are absent or not understood give no limit, never a wrong one.
-//! Not here: what is done with it.
+//! Invariants: a missing or unknown file is no limit, never a wrong one.
+//! Not here: the use of the limit (`server`).
 
 use std::path::{Path, PathBuf};
 
 use crate::Disk;
 
-/// A version 1 cgroup without a limit shows the largest multiple of the page size; no machine has that much.
+/// A version 1 cgroup without a limit reports the largest multiple of the page size; larger values are no
+/// limit.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// Bytes of memory for this process; `None` if nobody says.
+/// Returns the memory limit of this process in bytes; `None` if it is unknown.
 #[must_use]
 pub fn memory_bytes(disk: &dyn Disk) -> Option<u64> {
     let cgroups = text(disk, Path::new("/proc/self/cgroup")).unwrap_or_default();
@@ -18,7 +19,7 @@ pub fn memory_bytes(disk: &dyn Disk) -> Option<u64> {
     limits.chain(machine_bytes(disk)).filter(|&bytes| bytes > 0 && bytes < NO_LIMIT_BYTES).min()
 }
 
-/// The least limit of the cgroup that `line` of `/proc/self/cgroup` names and those above it.
+/// Returns the minimum limit of the cgroup in `line` of `/proc/self/cgroup` and its ancestors.
 fn cgroup_bytes(disk: &dyn Disk, line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_of_cgroup_and_machine_counts() {
+    fn the_limit_is_the_minimum_of_cgroups_and_machine() {
         let machine = ("/proc/meminfo", "MemTotal:       16384 kB\nMemFree: 1 kB\n");
         check(&[], None);
         check(&[machine], Some(16 << 20));

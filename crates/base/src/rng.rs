@@ -1,12 +1,12 @@
 //! Seeded random numbers (SplitMix64, Steele et al. 2014), shared between threads.
-//! Holds: the sequence depends on the seed and the number of calls only.
+//! Invariants: the sequence depends on the seed and the number of calls only.
 //! Not for secrets: the seed may come from the operating system, the sequence is predictable from it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Lock-free random source; one atomic add a number.
+/// Lock-free random source; one atomic add per number.
 pub struct Rng {
     state: AtomicU64,
 }
@@ -34,7 +34,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number in `[0, bound)`; `bound` must not be 0. Bias below 2^-32 for bounds under 2^32.
+    /// Returns a number in `[0, bound)`; `bound` must not be 0. Bias below 2^-32 for bounds under 2^32.
     ///
     /// # Panics
     /// If `bound` is 0.

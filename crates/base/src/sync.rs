@@ -1,6 +1,6 @@
 //! Locks that model checking replaces: loom's under `--cfg loom`, `parking_lot`'s otherwise.
 //!
-//! Invariant: every lock whose acquisition order can change a result comes from here (stripes, head index,
+//! Invariants: every lock whose acquisition order can change a result comes from here (stripes, head index,
 //! series keys, the queue of group commit), so that loom tests run all interleavings over production code.
 //! Not here: leaf locks that only guard a value; each lock here multiplies the interleavings to try.
 

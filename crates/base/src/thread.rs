@@ -1,10 +1,10 @@
-//! Named threads, and the priority of long work. Holds: every thread of the process has a name that says what
-//! it does.
+//! Named threads, and lower priority for long work.
+//! Invariants: every thread of the process has a name.
 
 use std::cell::Cell;
 use std::thread::JoinHandle;
 
-/// Niceness added to a thread whose work takes long: a ninth of the weight of one whose work is short.
+/// Niceness added to a thread with long work: a ninth of the scheduler weight of one with short work.
 const LONG_WORK_NICENESS: i32 = 10;
 
 /// Starts a named thread.
@@ -31,7 +31,7 @@ where
     std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(run)
 }
 
-/// How many cores this process may use, at least 1.
+/// Number of cores that this process may use, at least 1.
 #[must_use]
 pub fn core_count() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -49,8 +49,8 @@ pub fn begin_work() {
     WORK_BEGAN_NS.set(cpu_time_ns());
 }
 
-/// Lowers the priority of this thread if its work has used `cpu_ns` of CPU time; otherwise returns how much
-/// of it is left. The priority stays low until the thread ends: raising it again needs a privilege.
+/// Lowers the priority of this thread if its work has used `cpu_ns` of CPU time; otherwise returns the
+/// CPU time that is left. The priority stays low until the thread ends: raising it again needs a privilege.
 pub fn lower_priority_of_long_work(cpu_ns: u64) -> Option<u64> {
     if IS_LOWERED.get() {
         return None;
@@ -79,12 +79,12 @@ fn cpu_time_ns() -> u64 {
 /// Linux gives each thread a niceness of its own.
 #[cfg(target_os = "linux")]
 fn raise_niceness(by: i32) {
-    // Work that keeps its priority is still correct. The system cuts the sum off at its highest niceness.
+    // If this fails, the work is still correct. The system limits the sum to its highest niceness.
     let _ = rustix::process::getpriority_process(None)
         .and_then(|niceness| rustix::process::setpriority_process(None, niceness + by));
 }
 
-/// Elsewhere niceness belongs to the process: nothing is lowered.
+/// Other systems have one niceness per process, which is not changed.
 #[cfg(not(target_os = "linux"))]
 fn cpu_time_ns() -> u64 {
     0

@@ -4,7 +4,7 @@
 //! series. Times: steady with missed scrapes; jittered, the same for all series of a target; jittered, each series on
 //! its own (senders that stamp every series apart). XOR chunks stand for what Prometheus writes.
 
-#[path = "../../format/examples/dense_speed/families.rs"]
+#[path = "../../format/benches/dense_speed/families.rs"]
 mod families;
 
 use std::path::Path;

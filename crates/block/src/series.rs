@@ -81,7 +81,7 @@ impl BlockSeries {
         // The sort is stable, so the first of equal times is that of the earlier chunk.
         order.sort_by_key(|&at| all.times[at]);
         order.dedup_by_key(|at| all.times[*at]);
-        order.into_iter().for_each(|at| out.push_apart(&all, at));
+        order.into_iter().for_each(|at| out.push_after_gap(&all, at));
         Ok(())
     }
 }
@@ -114,7 +114,7 @@ pub(crate) fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns
 fn drop_deleted_mixed(deleted: &[Interval], start: usize, out: &mut Columns) {
     // From the last to the first, so that places stay true.
     for interval in deleted.iter().rev() {
-        let places = out.places(TimeRange::inclusive(interval.first, interval.last));
+        let places = out.indices_in(TimeRange::inclusive(interval.first, interval.last));
         let first = places.start.max(start);
         if first < places.end {
             out.remove(first..places.end);

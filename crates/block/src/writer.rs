@@ -348,7 +348,7 @@ impl BlockWriter {
         let spool_path = self.spool.path().to_owned();
         self.spool.for_each(&mut |record| {
             read_record(record, &mut pairs, &mut chunks).map_err(BlockError::corrupt(&spool_path))?;
-            let places = pairs.iter().map(|&pair| sorted.places(pair));
+            let places = pairs.iter().map(|&pair| sorted.indices_in(pair));
             let series_ref = writer.series(places, &chunks).map_err(BlockError::index(&path))?;
             postings.add(series_ref, &pairs);
             Ok(())

@@ -178,14 +178,14 @@ fn left_out(report: &ImportReport) -> [(u64, &'static str); 14] {
     let head = &report.head;
     [
         (report.blocks_replaced, "blocks that are merged into another block of the source"),
-        (head.in_block_samples, "samples of the log that are older than the newest block, which holds them"),
-        (head.mapped_samples, "samples of the log that m-mapped chunks hold"),
-        (head.repeated_samples, "samples that are there already with the same value"),
-        (head.conflicting_samples, "samples whose time is there already with another value: the first stays"),
-        (head.unknown_series_samples, "samples of series that no record names"),
-        (head.out_of_bounds_samples, "samples whose time cannot be stored"),
-        (head.dropped_series_samples, "samples of series that Prometheus had written to a block and dropped"),
-        (head.invalid_histograms, "native histograms that contradict themselves"),
+        (head.skipped.in_block, "samples of the log that are older than the newest block, which holds them"),
+        (head.skipped.mapped, "samples of the log that m-mapped chunks hold"),
+        (head.skipped.repeated, "samples that are there already with the same value"),
+        (head.skipped.conflicting, "samples whose time is there already with another value: the first stays"),
+        (head.skipped.unknown_series, "samples of series that no record names"),
+        (head.skipped.out_of_bounds, "samples whose time cannot be stored"),
+        (head.skipped.dropped_series, "samples of series that Prometheus had written to a block and dropped"),
+        (head.skipped.invalid_histograms, "native histograms that contradict themselves"),
         (head.exemplars, "exemplars: they are kept in memory only"),
         (head.metadata, "metadata entries: senders repeat theirs"),
         (head.rejected_series, "series whose labels cannot be stored"),
@@ -203,8 +203,8 @@ mod tests {
         let mut report = ImportReport::default();
         let clean = show(Path::new("p"), &report);
         assert!(!clean.contains("left out"), "{clean}");
-        report.head.invalid_histograms = 3;
-        report.head.conflicting_samples = 1;
+        report.head.skipped.invalid_histograms = 3;
+        report.head.skipped.conflicting = 1;
         let text = show(Path::new("p"), &report);
         assert!(
             text.contains("left out: 3 native histograms") && text.contains("left out: 1 samples whose time")

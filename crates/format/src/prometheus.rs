@@ -1,9 +1,8 @@
-//! Files of a Prometheus head, read only: write-ahead log, checkpoint, out-of-order log, m-mapped chunks
-//! (`docs/prometheus.md`).
+//! Files of a Prometheus head, read only: WAL, checkpoint, WBL, m-mapped chunks (`docs/prometheus.md`).
 //!
-//! Holds: readers take untrusted bytes and never panic; nothing is handed out before its checksum fits; damage
-//! ends at the next page of a log, and at the next file of m-mapped chunks.
-//! Not here: files, what the records mean to a series (`import`), the block format (`chunks`, `index`, `meta`).
+//! Invariants: readers of untrusted bytes never panic; data is returned only after its checksum was verified;
+//! reading continues after damage at the next page of a log, and at the next file of m-mapped chunks.
+//! Not here: reading files and assigning records to series (`import`), the block format (`block`).
 
 pub mod head_chunks;
 pub mod histograms;

@@ -1,7 +1,7 @@
 //! Imports a Prometheus data directory into an empty store, for profilers: `import_speed SOURCE TARGET`.
 //!
-//! Holds: the target must not exist. Not here: a log to read (`cargo xtask bench load-wal-large` makes one), CPU time
-//! (run it under `perf stat` or `time`).
+//! Invariants: the target must not exist. Not here: a WAL to import (`cargo xtask bench load-wal-large` makes
+//! one), CPU time (run it under `perf stat` or `time`).
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ fn main() {
         std::process::exit(2);
     };
     let env = Env::real();
-    assert!(!env.disk.exists(&target), "{} is there", target.display());
+    assert!(!env.disk.exists(&target), "{} exists", target.display());
     let options = ImportOptions {
         source,
         blocks_dir: target.join("blocks"),

@@ -1,11 +1,11 @@
-//! Heads that Prometheus wrote: what comes out of an import is what Prometheus itself reads out of them.
+//! Imports of heads that Prometheus wrote: the samples equal those that Prometheus itself reads from them.
 
-mod world;
+mod test_env;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use world::World;
+use test_env::TestEnv;
 
 /// Value of a staleness marker.
 const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
@@ -18,18 +18,18 @@ fn lines(text: &str) -> impl Iterator<Item = (String, i64, &str)> {
     })
 }
 
-fn world(name: &str) -> World {
-    let mut world = World::new();
-    world.take_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name));
-    world
+fn golden(name: &str) -> TestEnv {
+    let mut test = TestEnv::new();
+    test.copy_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name));
+    test
 }
 
 #[test]
 fn prometheus_2_42_after_a_kill() {
-    let world = world("prometheus-2.42");
-    let report = world.import().unwrap();
-    assert_eq!((&report.damages, report.head.unknown_series_samples), (&Vec::new(), 0), "{report:?}");
-    let mut found = world.samples();
+    let test = golden("prometheus-2.42");
+    let report = test.import().unwrap();
+    assert_eq!((&report.damages, report.head.skipped.unknown_series), (&Vec::new(), 0), "{report:?}");
+    let mut found = test.samples();
     let text = include_str!("../testdata/prometheus-2.42.tsv");
     let expected: BTreeMap<_, u64> = lines(text)
         .map(|(labels, time, value)| ((labels, time), value.parse::<f64>().unwrap()))
@@ -40,7 +40,7 @@ fn prometheus_2_42_after_a_kill() {
         .values_mut()
         .filter(|bits| f64::from_bits(**bits).is_nan())
         .for_each(|bits| *bits = f64::NAN.to_bits());
-    // What it scraped between its answer and its end is in the log only; what it answered is all there.
+    // Samples that it scraped after the query are in the log only.
     for (key, bits) in &expected {
         assert_eq!(found.get(key), Some(bits), "{key:?}");
     }
@@ -48,33 +48,33 @@ fn prometheus_2_42_after_a_kill() {
 }
 
 #[test]
-fn prometheus_3_with_every_kind_of_record() {
-    let world = world("prometheus-3");
-    let report = world.import().unwrap();
+fn prometheus_3_with_all_record_types() {
+    let test = golden("prometheus-3");
+    let report = test.import().unwrap();
     assert_eq!(report.damages, []);
     let text = include_str!("../testdata/prometheus-3.tsv");
     let expected: BTreeMap<_, u64> = lines(text)
         .map(|(labels, time, bits)| ((labels, time), u64::from_str_radix(bits, 16).unwrap()))
         .collect();
-    let found = world.samples();
+    let found = test.samples();
     let mut histograms = found;
     let found = histograms.extract_if(.., |key, _| expected.contains_key(key)).collect::<BTreeMap<_, _>>();
     assert_eq!(found, expected);
     let head = &report.head;
     assert_eq!((head.exemplars, head.metadata), (8, 8), "{head:?}");
     assert_eq!((head.histograms_written, histograms.len()), (90, 90), "{head:?}");
-    assert_eq!((head.unknown_records, head.unknown_series_samples, head.tombstones), (1, 1, 1), "{head:?}");
-    assert_eq!(head.conflicting_samples, 1, "the second value of a time: {head:?}");
-    assert!(head.late_samples >= 3 * 180, "{head:?}");
-    assert!(head.mapped_samples > 0, "m-mapped chunks and the log overlap: {head:?}");
+    assert_eq!((head.unknown_records, head.skipped.unknown_series, head.tombstones), (1, 1, 1), "{head:?}");
+    assert_eq!(head.skipped.conflicting, 1, "the second value of a time: {head:?}");
+    assert!(head.out_of_order_samples >= 3 * 180, "{head:?}");
+    assert!(head.skipped.mapped > 0, "m-mapped chunks and the log overlap: {head:?}");
 }
 
 #[test]
-fn a_second_import_brings_nothing() {
-    let world = world("prometheus-3");
-    world.import().unwrap();
-    let before = world.samples();
-    let report = world.import().unwrap();
+fn a_second_import_adds_no_samples() {
+    let test = golden("prometheus-3");
+    test.import().unwrap();
+    let before = test.samples();
+    let report = test.import().unwrap();
     assert!(report.head_present && report.head_blocks.is_empty(), "{report:?}");
-    assert_eq!(world.samples(), before);
+    assert_eq!(test.samples(), before);
 }

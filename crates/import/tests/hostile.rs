@@ -1,19 +1,19 @@
-//! Damaged sources: whatever byte is flipped or cut, an import ends, no sample comes out that was not there, and what
-//! is missing is named.
+//! Damaged sources: for any flipped or cut byte, an import ends, imports no sample that was not written, and
+//! reports what is missing.
 
-mod world;
+mod test_env;
 
 use std::path::Path;
 
 use chronolith_import::ImportReport;
 use proptest::prelude::*;
-use world::log::{PAGE_BYTES, Packing, samples, segment, series, tombstone};
-use world::{Samples, World};
+use test_env::log::{PAGE_BYTES, Packing, samples, segment, series, tombstone};
+use test_env::{Samples, TestEnv};
 
 const TIME: i64 = 1_700_000_000_000;
 const SEGMENT: &str = "wal/00000000";
 
-/// A log of two series whose samples fill more than a page.
+/// Records of two series whose samples fill more than a page.
 fn records() -> Vec<Vec<u8>> {
     let mut records = vec![series(1, &[("__name__", "a"), ("x", "y")]), series(2, &[("__name__", "b")])];
     for step in 0..40i64 {
@@ -26,12 +26,12 @@ fn records() -> Vec<Vec<u8>> {
 }
 
 fn import(bytes: &[u8]) -> (ImportReport, Samples) {
-    let world = World::new();
-    world.put(Path::new(SEGMENT), bytes);
-    // A file of nothing is no log.
-    world.put(Path::new("wal/00000001"), &segment(&[series(9, &[("__name__", "last")])], Packing::None));
-    let report = world.import().unwrap();
-    let samples = world.samples();
+    let test = TestEnv::new();
+    test.put(Path::new(SEGMENT), bytes);
+    // Damage at the end of the last segment counts as torn, so another segment follows.
+    test.put(Path::new("wal/00000001"), &segment(&[series(9, &[("__name__", "last")])], Packing::None));
+    let report = test.import().unwrap();
+    let samples = test.samples();
     (report, samples)
 }
 
@@ -39,16 +39,21 @@ fn import(bytes: &[u8]) -> (ImportReport, Samples) {
 fn check(bytes: &[u8], whole: &Samples, place: &str) {
     let (report, found) = import(bytes);
     for (key, bits) in &found {
-        assert_eq!(whole.get(key), Some(bits), "{place}: {key:?} was not written");
+        assert_eq!(whole.get(key), Some(bits), "{place}: {key:?} was never written");
     }
     let head = &report.head;
     let named = !report.damages.is_empty()
-        || head.unknown_series_samples + head.unknown_records + head.rejected_series > 0;
-    assert!(named || found.len() == whole.len(), "{place}: {} of {} and no word", found.len(), whole.len());
+        || head.skipped.unknown_series + head.unknown_records + head.rejected_series > 0;
+    assert!(
+        named || found.len() == whole.len(),
+        "{place}: {} of {} samples, and no loss is reported",
+        found.len(),
+        whole.len()
+    );
 }
 
 #[test]
-fn every_flipped_byte_is_contained_and_named() {
+fn every_flipped_byte_is_reported_as_damage() {
     for packing in [Packing::None, Packing::Snappy] {
         let bytes = segment(&records(), packing);
         let (_, whole) = import(&bytes);
@@ -64,7 +69,7 @@ fn every_flipped_byte_is_contained_and_named() {
 }
 
 #[test]
-fn every_cut_gives_what_is_in_front_of_it() {
+fn a_cut_segment_keeps_the_samples_before_the_cut() {
     let bytes = segment(&records(), Packing::Snappy);
     let (_, whole) = import(&bytes);
     let mut before = 0;
@@ -96,34 +101,34 @@ fn damage_ends_at_the_next_page() {
 }
 
 #[test]
-fn golden_files_with_damage_lose_only_what_is_named() {
+fn losses_of_damaged_golden_files_are_reported() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/prometheus-3");
-    let mut world = World::new();
-    world.take_dir(&golden);
-    world.import().unwrap();
-    let whole = world.samples();
+    let mut test = TestEnv::new();
+    test.copy_dir(&golden);
+    test.import().unwrap();
+    let whole = test.samples();
     let mut random = 1u64;
     for round in 0..60 {
         let file = ["chunks_head/000001", "wal/00000000", "wal/00000001", "wbl/00000000"][round % 4];
-        let mut world = World::new();
-        world.take_dir(&golden);
-        let path = Path::new(world::SOURCE).join(file);
-        let mut bytes = world.env.disk.read(&path).unwrap();
+        let mut test = TestEnv::new();
+        test.copy_dir(&golden);
+        let path = Path::new(test_env::SOURCE).join(file);
+        let mut bytes = test.env.disk.read(&path).unwrap();
         let used = bytes.iter().rposition(|&b| b != 0).unwrap();
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let at = (random >> 33) as usize % used;
         bytes[at] ^= 1 << (round % 8);
-        world.put(Path::new(file), &bytes);
-        let report = world.import().unwrap();
-        let found = world.samples();
+        test.put(Path::new(file), &bytes);
+        let report = test.import().unwrap();
+        let found = test.samples();
         for (key, bits) in &found {
-            // A lost deletion or first value brings back what stood behind it, which was written too.
+            // A lost tombstone or first value makes a sample visible that was written, too.
             let is_known =
                 whole.get(key) == Some(bits) || key.0.contains("i=\"4\"") || key.0.contains("twice");
             assert!(is_known, "{file} byte {at}: {key:?}");
         }
         let named =
-            !report.damages.is_empty() || !report.notes.is_empty() || report.head.unknown_series_samples > 1;
+            !report.damages.is_empty() || !report.notes.is_empty() || report.head.skipped.unknown_series > 1;
         assert!(named || found.len() == whole.len(), "{file} byte {at}: {} of {}", found.len(), whole.len());
         if file.starts_with("chunks_head") {
             let fewer = whole.len() - found.len();
@@ -136,8 +141,8 @@ fn golden_files_with_damage_lose_only_what_is_named() {
 }
 
 #[test]
-fn duplicates_late_samples_and_deletions_follow_the_rule() {
-    let world = World::new();
+fn duplicates_out_of_order_samples_and_tombstones() {
+    let test = TestEnv::new();
     let all = [
         series(1, &[("__name__", "a")]),
         samples(&[(1, TIME, 1.0), (1, TIME + 10, 2.0), (1, TIME + 10, 9.0), (1, TIME + 30, 3.0)]),
@@ -153,78 +158,78 @@ fn duplicates_late_samples_and_deletions_follow_the_rule() {
         samples(&[(5, TIME + 2, 8.0)]),
         samples(&[(5, i64::MAX, 1.0)]),
     ];
-    world.put(Path::new(SEGMENT), &segment(&all, Packing::Snappy));
-    let report = world.import().unwrap();
+    test.put(Path::new(SEGMENT), &segment(&all, Packing::Snappy));
+    let report = test.import().unwrap();
     let found: Vec<_> =
-        world.samples().into_iter().map(|((l, t), bits)| (l, t - TIME, f64::from_bits(bits))).collect();
+        test.samples().into_iter().map(|((l, t), bits)| (l, t - TIME, f64::from_bits(bits))).collect();
     let a = r#"{__name__="a"}"#;
     let gone = r#"{__name__="gone"}"#;
     let expected = [(a, 0, 1.0), (a, 10, 2.0), (a, 20, 4.0), (a, 40, 7.0), (gone, 2, 8.0)];
     assert_eq!(found, expected.map(|(l, t, v)| (l.to_owned(), t, v)));
     let head = &report.head;
-    assert_eq!((head.unknown_series_samples, head.out_of_bounds_samples), (2, 1), "{head:?}");
-    assert_eq!((head.dropped_series_samples, head.tombstones), (1, 1), "{head:?}");
+    assert_eq!((head.skipped.unknown_series, head.skipped.out_of_bounds), (2, 1), "{head:?}");
+    assert_eq!((head.skipped.dropped_series, head.tombstones), (1, 1), "{head:?}");
 }
 
 #[test]
-fn an_interrupted_import_leaves_nothing_twice() {
-    let mut world = World::new();
-    world.take_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/prometheus-3"));
-    world.import().unwrap();
-    let whole = world.samples();
-    // The state of an import that ended between its blocks and its last word.
+fn an_interrupted_import_leaves_no_duplicate_blocks() {
+    let mut test = TestEnv::new();
+    test.copy_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/prometheus-3"));
+    test.import().unwrap();
+    let whole = test.samples();
+    // State of an import that wrote its blocks and ended before it recorded them.
     let state = Path::new("/data/import/anonymous.json");
-    let text = String::from_utf8(world.env.disk.read(state).unwrap()).unwrap();
+    let text = String::from_utf8(test.env.disk.read(state).unwrap()).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
     json["pending"] = json["heads"][0]["blocks"].take();
     json["heads"] = serde_json::json!([]);
-    world.env.disk.write_atomic(state, json.to_string().as_bytes()).unwrap();
-    let report = world.import().unwrap();
-    let (blocks, _) = chronolith_block::open_dir(&world.env, Path::new(world::BLOCKS));
+    test.env.disk.write_atomic(state, json.to_string().as_bytes()).unwrap();
+    let report = test.import().unwrap();
+    let (blocks, _) = chronolith_block::open_dir(&test.env, Path::new(test_env::BLOCKS));
     assert_eq!(blocks.len(), report.head_blocks.len(), "the blocks of the first run are gone");
-    assert_eq!(world.samples(), whole);
+    assert_eq!(test.samples(), whole);
 }
 
 #[test]
-fn a_log_that_has_grown_replaces_what_was_made_of_it() {
-    let world = World::new();
+fn importing_a_grown_log_replaces_its_blocks() {
+    let test = TestEnv::new();
     let mut all = records();
-    world.put(Path::new(SEGMENT), &segment(&all, Packing::None));
-    world.import().unwrap();
+    test.put(Path::new(SEGMENT), &segment(&all, Packing::None));
+    test.import().unwrap();
     all.push(samples(&[(1, TIME + 3_600_000, 1.0)]));
-    world.put(Path::new(SEGMENT), &segment(&all, Packing::None));
-    let report = world.import().unwrap();
-    let (blocks, _) = chronolith_block::open_dir(&world.env, Path::new(world::BLOCKS));
+    test.put(Path::new(SEGMENT), &segment(&all, Packing::None));
+    let report = test.import().unwrap();
+    let (blocks, _) = chronolith_block::open_dir(&test.env, Path::new(test_env::BLOCKS));
     assert_eq!((blocks.len(), report.head_blocks.len()), (1, 1));
-    assert_eq!(world.samples().len(), 81);
+    assert_eq!(test.samples().len(), 81);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 1..3000)) {
-        let world = World::new();
-        world.put(Path::new(SEGMENT), &bytes);
-        world.put(Path::new("chunks_head/000001"), &bytes);
-        world.put(Path::new("wbl/00000000"), &bytes);
-        prop_assert!(world.import().is_ok());
+    fn import_of_arbitrary_files_ends(bytes in prop::collection::vec(any::<u8>(), 1..3000)) {
+        let test = TestEnv::new();
+        test.put(Path::new(SEGMENT), &bytes);
+        test.put(Path::new("chunks_head/000001"), &bytes);
+        test.put(Path::new("wbl/00000000"), &bytes);
+        prop_assert!(test.import().is_ok());
     }
 
     #[test]
-    fn any_record_ends(kind in 1u8..15, body in prop::collection::vec(any::<u8>(), 0..200)) {
-        let world = World::new();
+    fn import_of_arbitrary_records_ends(kind in 1u8..15, body in prop::collection::vec(any::<u8>(), 0..200)) {
+        let test = TestEnv::new();
         let record = [vec![kind], body].concat();
         let all = [series(1, &[("__name__", "a")]), record];
-        world.put(Path::new(SEGMENT), &segment(&all, Packing::None));
-        prop_assert!(world.import().is_ok());
+        test.put(Path::new(SEGMENT), &segment(&all, Packing::None));
+        prop_assert!(test.import().is_ok());
     }
 
     #[test]
-    fn samples_in_any_order_come_out_once_and_first(
+    fn the_first_sample_of_each_timestamp_is_imported(
         all in prop::collection::vec((1u64..4, 0i64..400, any::<u64>()), 1..400)
     ) {
-        let world = World::new();
+        let test = TestEnv::new();
         let mut records: Vec<_> = (1..4).map(|r| series(r, &[("__name__", "a"), ("r", &r.to_string())])).collect();
         let mut expected = Samples::new();
         for part in all.chunks(7) {
@@ -235,8 +240,8 @@ proptest! {
             }
             records.push(samples(&part));
         }
-        world.put(Path::new(SEGMENT), &segment(&records, Packing::Snappy));
-        world.import().unwrap();
-        prop_assert_eq!(world.samples(), expected);
+        test.put(Path::new(SEGMENT), &segment(&records, Packing::Snappy));
+        test.import().unwrap();
+        prop_assert_eq!(test.samples(), expected);
     }
 }

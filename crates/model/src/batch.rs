@@ -1,21 +1,21 @@
-//! The contract into storage: many samples of many series as columns, parsed but not resolved.
+//! Contract into storage: samples of many series as columns, decoded but not resolved to series.
 //!
-//! Holds: reusable, no allocation per sample; a series is named by the raw bytes that name it on the wire,
-//! which are parsed only when nobody has seen them before (DESIGN D7).
-//! Not here: where bytes come from (`ingest`), what a reject means to a client (`server`).
+//! Invariants: reusable, no allocation per sample; the key of a series is its bytes on the wire, which are
+//! parsed only if the head does not know them.
+//! Not here: protocols (`ingest`), the answer to a client (`server`).
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{Exemplar, Histogram, Labels, LabelsBuilder, MetadataEntry};
 
-/// Turns raw series bytes into labels. One function a protocol; `head` calls it on a cache miss.
+/// Parser from the wire key of a series to labels, one per protocol; `head` calls it on a cache miss.
 ///
-/// Appends pairs as they come (unsorted, repeated, empty values included: the caller sorts and checks).
-/// `Err` for bytes that cannot be labels at all.
+/// Appends pairs in wire order (unsorted, with duplicates and empty values: the caller sorts and validates).
+/// `Err` for bytes that are not labels.
 pub type LabelParser = fn(raw: &[u8], out: &mut LabelsBuilder) -> Result<(), Reject>;
 
-/// How the raw bytes of a batch's series become labels.
+/// Protocol of a batch, which determines how wire keys are parsed.
 #[derive(Clone, Copy)]
 pub struct LabelSource {
     /// Number of the protocol: equal bytes of different protocols are different keys.
@@ -24,17 +24,17 @@ pub struct LabelSource {
     pub parse: LabelParser,
 }
 
-/// Why one sample or one series is not stored. One byte, no heap.
+/// Reason why a sample or a series is not stored. One byte, no heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reject {
     /// Older than the tenant's retention.
     TooOld,
-    /// Further ahead of the clock than the tenant may write, or outside the legal times.
+    /// Further ahead of the clock than the tenant's limit, or outside of the valid times.
     OutOfBounds,
     /// Another value is stored for this series and time.
     DuplicateTimestamp,
-    /// The tenant has as many series as `series-limit` allows.
+    /// The tenant has reached its `series-limit`.
     SeriesLimit,
     /// No labels, or no metric name.
     NoMetricName,
@@ -50,20 +50,20 @@ pub enum Reject {
     LabelNameTooLong,
     /// A label value is longer than allowed.
     LabelValueTooLong,
-    /// Further behind the newest sample of the tenant than its out-of-order window allows.
+    /// Older than the out-of-order window of the tenant.
     OutOfOrder,
-    /// A series whose labels or metadata refer to symbols that the request does not have, or that is empty.
+    /// Labels or metadata of the series refer to missing symbols of the request, or the series is empty.
     BadReference,
-    /// A native histogram that contradicts itself.
+    /// An invalid native histogram.
     HistogramInvalid,
-    /// The start times of its series change more often than storage keeps at a time.
+    /// The start timestamps of the series change more often than the head can keep.
     StartTimeLimit,
-    /// The server has no id left for a new series, whatever the tenant's limit.
+    /// The server has no free series id, regardless of the tenant's limit.
     SeriesIdsExhausted,
 }
 
 impl Reject {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const COUNT: usize = 16;
 
     /// All kinds, in order of their numbers.
@@ -86,7 +86,7 @@ impl Reject {
         Reject::SeriesIdsExhausted,
     ];
 
-    /// Name for metrics (`reason` label).
+    /// Returns the value of the `reason` label of metrics.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -109,7 +109,7 @@ impl Reject {
         }
     }
 
-    /// Sentence for people.
+    /// Returns the message for clients.
     #[must_use]
     pub fn message(self) -> &'static str {
         match self {
@@ -144,7 +144,7 @@ impl Reject {
 /// One series of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchSeries {
-    /// Raw bytes that name it, within [`WriteBatch::raw`].
+    /// Wire key, within [`WriteBatch::raw`].
     pub raw: Range<u32>,
     /// Its samples, within [`WriteBatch::times`] and [`WriteBatch::values`].
     pub samples: Range<u32>,
@@ -159,9 +159,9 @@ pub struct BatchExemplar {
     pub exemplar: Exemplar,
 }
 
-/// Samples on their way in. Fill through the methods; read through the fields.
+/// Samples to write. Fill through the methods; read through the fields.
 pub struct WriteBatch {
-    /// How raw bytes become labels.
+    /// Parser of the wire keys.
     pub source: LabelSource,
     /// Bytes of the request that [`BatchSeries::raw`] points into.
     pub raw: Vec<u8>,
@@ -169,13 +169,12 @@ pub struct WriteBatch {
     pub series: Vec<BatchSeries>,
     /// Milliseconds, series after series.
     pub times: Vec<i64>,
-    /// One value a time; of a histogram its sum.
+    /// One value per time; of a histogram its sum.
     pub values: Vec<f64>,
-    /// The samples that are histograms: index into times and values, ascending. Validated by whoever fills
-    /// the batch.
+    /// Samples that are histograms: index into times and values, ascending. The caller that fills the batch
+    /// validates them.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
-    /// When the counter of a sample began, in milliseconds, as far as the sender says: one a time with 0 for
-    /// "not said", or empty when no sample says it.
+    /// Start timestamps in milliseconds: one per time, 0 if unknown; empty if all are unknown.
     pub start_times: Vec<i64>,
     /// Exemplars, in the order of the request.
     pub exemplars: Vec<BatchExemplar>,
@@ -212,7 +211,7 @@ impl WriteBatch {
         self.metadata.clear();
     }
 
-    /// Appends a sample to the columns; a start time of 0 is "not said".
+    /// Appends a sample to the columns; a start timestamp of 0 is unknown.
     pub fn push_sample(&mut self, time: i64, value: f64, start_ms: i64) {
         if start_ms != 0 {
             self.start_times.resize(self.times.len(), 0);
@@ -222,20 +221,20 @@ impl WriteBatch {
         self.values.push(value);
     }
 
-    /// Makes the column of start times as long as that of the times, unless nobody said any.
+    /// Extends the column of start timestamps to the length of the times, unless all are unknown.
     pub fn pad_start_times(&mut self) {
         if !self.start_times.is_empty() {
             self.start_times.resize(self.times.len(), 0);
         }
     }
 
-    /// How many samples, histograms included.
+    /// Number of samples, histograms included.
     #[must_use]
     pub fn sample_count(&self) -> usize {
         self.times.len()
     }
 
-    /// The histograms among the samples of `series`; indices are those of the batch.
+    /// Returns the histograms of `series`; indices are those of the batch.
     #[must_use]
     pub fn histograms_of(&self, series: &BatchSeries) -> &[(u32, Arc<Histogram>)] {
         let start = self.histograms.partition_point(|(idx, _)| *idx < series.samples.start);
@@ -243,20 +242,20 @@ impl WriteBatch {
         self.histograms.get(start..end).unwrap_or(&[])
     }
 
-    /// The raw bytes that name `series`.
+    /// Returns the wire key of `series`.
     #[must_use]
     pub fn raw_of(&self, series: &BatchSeries) -> &[u8] {
         self.raw.get(series.raw.start as usize..series.raw.end as usize).unwrap_or(&[])
     }
 
-    /// A batch of series given as labels: tests, self-scrape, tools. Raw bytes are `len name len value ...`
-    /// with u32 little-endian lengths.
+    /// A batch of series given as labels, for tests, self-scrape and tools. Wire keys are names and values, each
+    /// after its length as little-endian u32.
     #[must_use]
     pub fn from_labels() -> WriteBatch {
         WriteBatch::new(LabelSource { protocol: 0, parse: parse_plain })
     }
 
-    /// Adds a series to a batch made by [`WriteBatch::from_labels`].
+    /// Adds a series to a batch of [`WriteBatch::from_labels`].
     ///
     /// # Panics
     /// Beyond 4 GiB of names or 4 G samples.
@@ -305,31 +304,31 @@ fn parse_plain(raw: &[u8], out: &mut LabelsBuilder) -> Result<(), Reject> {
     Ok(())
 }
 
-/// What became of a batch.
+/// Outcome of a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
-    /// Samples stored, identical repeats included.
+    /// Accepted samples, duplicates included.
     pub accepted_count: u64,
-    /// Of those, samples that were there already with the same value.
+    /// Duplicates: samples that were stored before with the same value.
     pub repeated_count: u64,
-    /// Of those accepted, native histograms.
+    /// Native histograms among the accepted samples.
     pub histograms_accepted: u64,
-    /// Series seen for the first time.
+    /// New series.
     pub series_created_count: u64,
-    /// Exemplars kept, identical repeats included.
+    /// Accepted exemplars, duplicates included.
     pub exemplars_accepted: u64,
-    /// Exemplars dropped because their series has a later one.
+    /// Exemplars dropped because their series has a newer one.
     pub exemplars_late: u64,
     /// Samples rejected, by kind.
     pub rejected: [u64; Reject::COUNT],
     /// The first reject: kind, series as text, time of the sample.
     pub first_reject: Option<(Reject, String, i64)>,
-    /// The same of the first reject of each further kind.
+    /// The first reject of each further kind.
     pub further_rejects: Vec<(Reject, String, i64)>,
 }
 
 impl WriteOutcome {
-    /// Counts `count` rejected samples; `series` is asked for its text only for the first of a kind.
+    /// Counts `count` rejected samples; `series` is called only for the first of a kind.
     pub fn reject(&mut self, kind: Reject, count: u64, time: i64, series: impl FnOnce() -> String) {
         let is_first_of_kind = self.rejected[kind as usize] == 0;
         self.rejected[kind as usize] += count;

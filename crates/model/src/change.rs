@@ -1,36 +1,39 @@
-//! The contract for caches of results: what may have changed in the stored data of a tenant since a moment.
+//! Contract for result caches: time ranges of a tenant's data that may have changed since a generation.
 //!
-//! Holds: whoever takes a generation and then reads, sees everything that is not reported as changed since that
-//! generation. A change is reported after it is visible and before it is acknowledged.
-//! Not here: what is cached (`server`), how changes are kept (`tsdb`).
+//! Invariants: a reader that takes a generation before it reads sees all data that is not reported as changed
+//! since that generation. A change is reported after it is visible and before it is acknowledged.
+//! Not here: the cache (`server`), recording of changes (`tsdb`).
 
 use crate::TenantId;
 
-/// What may have changed: samples before one time went, samples from another time on came (or went).
+/// Ranges that may have changed: old samples that were removed, and recent samples that were written or
+/// removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changed {
-    /// Samples before this time may be gone; `i64::MIN`: none.
+    /// Samples before this time may be removed; `i64::MIN`: none.
     pub removed_before_ms: i64,
-    /// Samples from this time on may be new, different or gone; `i64::MAX`: none.
+    /// Samples from this time on may be new, different or removed; `i64::MAX`: none.
     pub written_from_ms: i64,
 }
 
 impl Changed {
-    /// Nothing.
+    /// No change.
     pub const NOTHING: Changed = Changed { removed_before_ms: i64::MIN, written_from_ms: i64::MAX };
 
-    /// Whether everything in `[first_ms, last_ms]` is as it was.
+    /// Returns true if nothing in `[first_ms, last_ms]` has changed.
     #[must_use]
     pub fn spares(&self, first_ms: i64, last_ms: i64) -> bool {
         first_ms >= self.removed_before_ms && last_ms < self.written_from_ms
     }
 }
 
-/// Something that knows what changed.
+/// Source of changes.
 pub trait ChangeWatch: Send + Sync {
-    /// A moment; later ones are greater. From the first call on, changes of this tenant are kept.
+    /// Returns the current generation; generations ascend. Changes of the tenant are recorded from the first
+    /// call on.
     fn generation(&self, tenant: &TenantId) -> u64;
 
-    /// What may have changed since `generation`, a moment of the same process. May report more than did.
+    /// Returns the ranges that may have changed since `generation`, which is of this process. May report too
+    /// much.
     fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed;
 }

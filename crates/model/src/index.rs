@@ -1,7 +1,7 @@
-//! From matchers to series: the same way over the head's postings and a block's.
+//! Series selection by matchers: intersection and difference of postings, for head and blocks alike.
 //!
-//! Holds: refs ascend; only postings of values that decide something are read; all refs are asked for only if
-//! every matcher fits series without the label. Not here: how postings are stored.
+//! Invariants: refs ascend; only postings of values that affect the result are read; all refs are read only
+//! if every matcher selects series without the label. Not here: storage of postings.
 
 #[cfg(test)]
 mod tests;
@@ -16,19 +16,21 @@ pub trait LabelIndex {
     /// As the source.
     fn all(&self, out: &mut Vec<u32>) -> Result<(), QueryError>;
 
-    /// Appends the refs of the series with label `name` = `value` (not empty), ascending; none if there is none.
+    /// Appends the refs of the series with label `name` = `value` (not empty), ascending; none if there is
+    /// none.
     ///
     /// # Errors
     /// As the source.
     fn postings(&self, name: &str, value: &str, out: &mut Vec<u32>) -> Result<(), QueryError>;
 
-    /// How many refs [`LabelIndex::postings`] appends at most, from what is at hand; `None` where that would have to be read.
+    /// Upper bound of the refs that [`LabelIndex::postings`] appends; `None` if it is unknown without
+    /// reading.
     fn postings_count_max(&self, _name: &str, _value: &str) -> Option<usize> {
         None
     }
 
-    /// Keeps those of `refs`, which ascend and were found here, whose series fit `matcher`, if looking at each of them
-    /// costs less than reading postings. False, and nothing is done, if it does not.
+    /// Retains the `refs` (ascending, of this index) whose series `matcher` selects, if checking each series
+    /// costs less than reading postings. Otherwise returns false, without effect.
     ///
     /// # Errors
     /// As the source.
@@ -36,7 +38,8 @@ pub trait LabelIndex {
         Ok(false)
     }
 
-    /// Calls `visit` with every value of `name` that starts with `prefix`, in any order, until it returns false.
+    /// Calls `visit` with every value of `name` that starts with `prefix`, in any order, until it returns
+    /// false.
     ///
     /// # Errors
     /// As the source.
@@ -47,8 +50,9 @@ pub trait LabelIndex {
         visit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<(), QueryError>;
 
-    /// Appends the refs of the series with a value of the label of `matcher` that is not empty, starts with `prefix` and
-    /// `fits`, which depends on the matcher alone. In any order of values; the refs of each ascend.
+    /// Appends the refs of the series with a value of the label of `matcher` that is not empty, starts with
+    /// `prefix` and `fits`, which depends on the matcher alone. In any order of values; the refs of each
+    /// ascend.
     ///
     /// # Errors
     /// As the source.
@@ -63,7 +67,7 @@ pub trait LabelIndex {
     }
 }
 
-/// What [`LabelIndex::search`] does for an index that remembers nothing: looks through the values.
+/// [`LabelIndex::search`] for an index without a regex cache: iterates the values.
 ///
 /// # Errors
 /// As the index.
@@ -80,10 +84,10 @@ pub fn search_values<I: LabelIndex + ?Sized>(
     Ok(())
 }
 
-/// The refs of the series that fit all `matchers`, ascending.
+/// Returns the refs of the series that all `matchers` select, ascending.
 ///
-/// Matchers that name their values come first, the shortest postings before the others; then those that look
-/// through values; then those that only take series away. It ends as soon as nothing is left.
+/// Matchers with known values are first, the shortest postings before the others; then those that search the
+/// values; then those that only remove series. It ends as soon as no refs are left.
 ///
 /// # Errors
 /// As the index.
@@ -122,8 +126,8 @@ pub fn select_refs(index: &dyn LabelIndex, matchers: &[Matcher]) -> Result<Vec<u
     Ok(found)
 }
 
-/// The refs that fit all `steps`, which name their values; `None` if there are no steps. The shortest postings come
-/// first; they are told without reading the others where the index knows their length.
+/// Intersects the postings of `steps` with known values; `None` if there are no steps. The shortest postings
+/// are first; if the index knows their lengths, the others are not read for that.
 fn listed_refs(index: &dyn LabelIndex, steps: &[Step<'_>]) -> Result<Option<Vec<u32>>, QueryError> {
     let mut counted = Vec::with_capacity(steps.len());
     let mut lists = Vec::new();
@@ -152,24 +156,24 @@ fn listed_refs(index: &dyn LabelIndex, steps: &[Step<'_>]) -> Result<Option<Vec<
     Ok(found)
 }
 
-/// What one matcher does: it either keeps the series with certain values, or takes them away.
+/// Effect of one matcher: it either retains the series with certain values, or removes them.
 ///
-/// A series without the label counts as having the empty value, for which there are no postings. So a matcher
-/// that does not fit it keeps the series with the values that fit, and one that does fit it takes away those
-/// with the values that do not. Either way the values are those that are judged unlike the empty one.
+/// A series without the label has the empty value, for which there are no postings. So a matcher that does
+/// not select the empty value retains the series with selected values, and one that does removes those with
+/// values that it does not select. Either way these are the values with another result than the empty one.
 struct Step<'a> {
     matcher: &'a Matcher,
     takes_away: bool,
     values: Values<'a>,
 }
 
-/// The values that are judged unlike the empty one.
+/// Values with another result than the empty one.
 enum Values<'a> {
-    /// This one.
+    /// One value.
     One(&'a str),
-    /// These.
+    /// Several values.
     Set(&'a [String]),
-    /// Some of those that start with a prefix.
+    /// Values with a prefix, to be searched.
     Search(&'a str),
     /// All.
     Every,
@@ -200,7 +204,7 @@ impl<'a> Step<'a> {
         Step { matcher, takes_away: matcher.matches_empty(), values }
     }
 
-    /// Cheap and narrowing first.
+    /// Sort key: cheap and selective steps first.
     fn rank(&self) -> (bool, usize) {
         let cost = match self.values {
             Values::Nothing => 0,
@@ -213,7 +217,7 @@ impl<'a> Step<'a> {
         (self.takes_away, cost)
     }
 
-    /// How many series have the one value that is asked for, if the index knows.
+    /// Number of series with the single value, if the index knows it.
     fn count_max(&self, index: &dyn LabelIndex) -> Option<usize> {
         match self.values {
             Values::One(value) => index.postings_count_max(&self.matcher.name, value),
@@ -221,7 +225,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// What of `found` fits; for steps that do not take away.
+    /// Intersects `found` with the step; only for steps that retain.
     fn narrow(&self, index: &dyn LabelIndex, mut found: Vec<u32>) -> Result<Vec<u32>, QueryError> {
         if found.is_empty() || index.retain_few(self.matcher, &mut found)? {
             return Ok(found);
@@ -229,7 +233,7 @@ impl<'a> Step<'a> {
         Ok(intersection(found, self.refs(index)?))
     }
 
-    /// The series with the values, ascending.
+    /// Reads the series with the values, ascending.
     fn refs(&self, index: &dyn LabelIndex) -> Result<Vec<u32>, QueryError> {
         let name = &*self.matcher.name;
         let mut refs = Vec::new();
@@ -248,7 +252,7 @@ impl<'a> Step<'a> {
             }
             Values::Every => index.search(self.matcher, "", &|_| true, &mut refs)?,
         }
-        // The stable sort finds the runs that the postings are, and merges them.
+        // The stable sort merges the postings, which are ascending runs.
         if !refs.is_sorted() {
             refs.sort();
         }
@@ -257,11 +261,11 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Values one behind the other.
+/// Values back to back.
 #[derive(Default)]
 struct ValueList {
     text: String,
-    /// Where each value ends in `text`.
+    /// End of each value in `text`.
     ends: Vec<usize>,
 }
 
@@ -276,8 +280,8 @@ impl ValueList {
     }
 }
 
-/// The values of `name` that `keep` wants. They are collected before postings are read, so that an index may
-/// hold a lock while it calls back.
+/// Returns the values of `name` for which `keep` returns true. They are collected before postings are read,
+/// so that an index may hold a lock during the callback.
 fn values<I: LabelIndex + ?Sized>(
     index: &I,
     name: &str,
@@ -295,7 +299,8 @@ fn values<I: LabelIndex + ?Sized>(
     Ok(list)
 }
 
-/// What is in both; both ascend. Cost: the shorter list times the logarithm of the gaps in the longer.
+/// Intersection of two ascending lists (galloping search). Cost: the shorter list times the logarithm of the
+/// gaps in the longer one.
 fn intersection(a: Vec<u32>, b: Vec<u32>) -> Vec<u32> {
     let (mut short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let mut at = 0;
@@ -306,7 +311,7 @@ fn intersection(a: Vec<u32>, b: Vec<u32>) -> Vec<u32> {
     short
 }
 
-/// Removes from `found` what is in `other`; both ascend.
+/// Removes the refs of `other` from `found`; both ascend.
 fn subtract(found: &mut Vec<u32>, other: &[u32]) {
     let mut at = 0;
     found.retain(|&series_ref| {
@@ -315,7 +320,7 @@ fn subtract(found: &mut Vec<u32>, other: &[u32]) {
     });
 }
 
-/// The first index from `from` on whose ref is `target` or more: strides that double, then a binary search.
+/// Galloping search: the first index from `from` on with a ref of at least `target`.
 fn seek(refs: &[u32], from: usize, target: u32) -> usize {
     let rest = refs.get(from..).unwrap_or(&[]);
     let mut stride = 1;

@@ -1,6 +1,6 @@
-//! The label set of a series: sorted by name, unique names, no empty values, UTF-8.
+//! Label sets: sorted by name, unique names, no empty values, UTF-8.
 //!
-//! Holds: [`Labels`] is immutable, one allocation, cheap to clone; two equal sets have equal bytes.
+//! Invariants: [`Labels`] is immutable, one allocation, cheap to clone; two equal sets have equal bytes.
 //! Not here: interning (head), limits of a tenant (checked by [`LabelsBuilder::finish`]'s caller).
 
 mod key;
@@ -11,12 +11,14 @@ use std::sync::Arc;
 
 use chronolith_base::hash;
 
-use crate::METRIC_NAME;
 use crate::quote::write_quoted;
+
+/// Name of the label that holds the metric name.
+pub const METRIC_NAME: &str = "__name__";
 pub use key::LabelsKey;
 
-/// A label set. `name, value` strings one behind the other, each behind its length written in bytes below
-/// 0x80 (six bits a byte, lowest first, bit 6 set where more follow), so that the whole is one valid `str`.
+/// A label set: names and values back to back, each prefixed by its length in bytes below 0x80 (six bits per
+/// byte, lowest first, bit 6 set if more follow), so that the whole is one valid `str`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<str>);
 
@@ -27,7 +29,8 @@ impl Labels {
         Labels(Arc::from(""))
     }
 
-    /// From pairs in any order. Empty values are left out; of a repeated name the last value stays.
+    /// Creates a set from pairs in any order. Empty values are dropped; of duplicate names the last value
+    /// stays.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Labels {
         let mut builder = LabelsBuilder::new();
         for (name, value) in pairs {
@@ -54,13 +57,13 @@ impl Labels {
         self.get(METRIC_NAME)
     }
 
-    /// How many labels.
+    /// Number of labels.
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no labels.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -88,7 +91,7 @@ impl Labels {
         builder
     }
 
-    /// Only the labels for which `keep` holds.
+    /// Returns the labels for which `keep` returns true.
     #[must_use]
     pub fn filtered(&self, mut keep: impl FnMut(&str) -> bool) -> Labels {
         let mut text = String::with_capacity(self.0.len());
@@ -99,7 +102,7 @@ impl Labels {
         Labels(Arc::from(text))
     }
 
-    /// Without `__name__`.
+    /// Returns all labels but `__name__`.
     #[must_use]
     pub fn without_name(&self) -> Labels {
         self.filtered(|name| name != METRIC_NAME)
@@ -107,16 +110,18 @@ impl Labels {
 }
 
 impl Ord for Labels {
-    /// By name, then value, pair after pair; a set that is a prefix of another comes first (Prometheus's order).
-    // PERF: what both start with is skipped as bytes, and only the texts that differ are compared: half the time of
-    // comparing pair by pair when selections are sorted and merged.
+    /// By name, then value, pair after pair; a set that is a prefix of another comes first (Prometheus's
+    /// order).
+    // PERF: the common prefix is skipped as bytes, and only the first differing texts are compared: half the
+    // time of comparing pair by pair when selections are sorted and merged.
     fn cmp(&self, other: &Labels) -> Ordering {
         let (a, b) = (self.0.as_bytes(), other.0.as_bytes());
         let same = common_len(a, b);
         if same == a.len() || same == b.len() {
             return a.len().cmp(&b.len());
         }
-        // Up to the text that holds the difference both have the same lengths, and so the same borders.
+        // Both have the same lengths, and so the same text borders, before the text with the first
+        // difference.
         let mut at = 0;
         while let Some((start, end)) = text_span(a, at) {
             if end > same {
@@ -204,14 +209,14 @@ fn put_str(out: &mut String, text: &str) {
     out.push_str(text);
 }
 
-/// How many bytes both start with.
+/// Returns the length of the common prefix.
 fn common_len(a: &[u8], b: &[u8]) -> usize {
     let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
     let rest = a.iter().zip(b).skip(words).take_while(|(a, b)| a == b).count();
     words + rest
 }
 
-/// Where the text whose length stands at `at` starts and ends; `None` at the end.
+/// Returns start and end of the text whose length prefix is at `at`; `None` at the end.
 fn text_span(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let (mut len, mut shift, mut at) = (0usize, 0u32, at);
     loop {
@@ -258,7 +263,7 @@ impl<'a> Iterator for LabelsIter<'a> {
     }
 }
 
-/// Collects pairs and makes a [`Labels`]. Reusable: `clear` keeps its memory.
+/// Builder of [`Labels`]. Reusable: `clear` keeps its memory.
 #[derive(Debug, Clone, Default)]
 pub struct LabelsBuilder {
     text: String,
@@ -267,19 +272,19 @@ pub struct LabelsBuilder {
 }
 
 impl LabelsBuilder {
-    /// Nothing in it.
+    /// An empty builder.
     #[must_use]
     pub fn new() -> LabelsBuilder {
         LabelsBuilder::default()
     }
 
-    /// Forgets all pairs.
+    /// Removes all pairs.
     pub fn clear(&mut self) {
         self.text.clear();
         self.pairs.clear();
     }
 
-    /// Adds a pair without looking for the name. Empty values count as "not there" at `finish`.
+    /// Adds a pair without a search for the name. `finish` drops pairs with empty values.
     ///
     /// # Panics
     /// Beyond 4 GiB of text.
@@ -306,32 +311,32 @@ impl LabelsBuilder {
         self.pairs.retain(|&(a, b, _)| text.get(a as usize..b as usize) != Some(name));
     }
 
-    /// Value of `name`, if there.
+    /// Value of `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
     }
 
-    /// Pairs as they were added.
+    /// Pairs in the order of insertion.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs
             .iter()
             .map(|&(a, b, c)| (&self.text[a as usize..b as usize], &self.text[b as usize..c as usize]))
     }
 
-    /// How many pairs.
+    /// Number of pairs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Whether nothing was added.
+    /// Returns true if there are no pairs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// Sorts by name. Afterwards `iter` gives pairs in order of name.
+    /// Sorts by name: afterwards `iter` returns pairs in order of name.
     pub fn sort(&mut self) {
         let text = &self.text;
         let name = |p: &(u32, u32, u32)| &text[p.0 as usize..p.1 as usize];
@@ -340,14 +345,14 @@ impl LabelsBuilder {
         }
     }
 
-    /// The first name that was added twice; call after [`LabelsBuilder::sort`].
+    /// Returns the first duplicate name; call after [`LabelsBuilder::sort`].
     #[must_use]
     pub fn repeated_name(&self) -> Option<&str> {
         let name = |p: &(u32, u32, u32)| &self.text[p.0 as usize..p.1 as usize];
         self.pairs.windows(2).find(|w| name(&w[0]) == name(&w[1])).map(|w| name(&w[0]))
     }
 
-    /// Sorts and makes the set; empty values are left out, of a repeated name the last stays.
+    /// Sorts and creates the set; empty values are dropped, of duplicate names the last stays.
     #[must_use]
     pub fn finish(&mut self) -> Labels {
         self.sort();
@@ -370,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_of_input_does_not_matter_and_long_values_survive() {
+    fn equal_sets_of_pairs_in_any_order_are_equal() {
         let long = "v".repeat(5000);
         let a = Labels::from_pairs([("z", "1"), ("__name__", "up"), ("b", &long), ("empty", "")]);
         let b = Labels::from_pairs([("b", &*long), ("__name__", "up"), ("z", "1")]);
@@ -382,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_that_of_pairs() {
+    fn sets_are_ordered_by_their_pairs() {
         let long = ["v".repeat(63), "v".repeat(64), "v".repeat(65), "v".repeat(5000), "w".repeat(64)];
         let mut sets = vec![Labels::empty()];
         for name in ["a", "aa", "b", "\u{e9}"] {
@@ -402,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_as_prometheus_does() {
+    fn display_equals_that_of_prometheus() {
         let show = |pairs: &[(&str, &str)]| Labels::from_pairs(pairs.iter().copied()).to_string();
         assert_eq!(show(&[]), "{}");
         assert_eq!(show(&[("__name__", "up")]), "up");

@@ -1,4 +1,4 @@
-//! Labels, samples, histograms, matchers, tenants, and the two contracts of the engine: [`WriteBatch`] (in) and
+//! Labels, samples, histograms, matchers, tenants, and the two contracts of storage: [`WriteBatch`] (in) and
 //! [`Queryable`] (out).
 //!
 //! Not here: bytes on disk (`format`), sockets (`server`), evaluation (`promql`).
@@ -19,7 +19,7 @@ pub mod time;
 
 pub use batch::{BatchSeries, LabelSource, Reject, WriteBatch, WriteOutcome};
 pub use histogram::{FloatHistogram, Histogram, IntHistogram, ResetHint, Span};
-pub use labels::{Labels, LabelsBuilder};
+pub use labels::{Labels, LabelsBuilder, METRIC_NAME};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::{Exemplar, MetadataEntry, MetricKind};
 pub use query::{
@@ -28,6 +28,3 @@ pub use query::{
 pub use regex::{GoRegex, RegexError};
 pub use tenant::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
 pub use time::TimeRange;
-
-/// Name of the label that holds the metric name.
-pub const METRIC_NAME: &str = "__name__";

@@ -1,5 +1,5 @@
-//! A condition on one label: `= != =~ !~`. Holds: an absent label counts as the empty string; regular
-//! expressions are Go RE2, fully anchored.
+//! Label matchers: `= != =~ !~`.
+//! Invariants: an absent label counts as the empty string; regular expressions are Go RE2, fully anchored.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub enum MatchOp {
 }
 
 impl MatchOp {
-    /// As written in a query.
+    /// Returns the operator as it is written in a query.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles the pattern where there is one.
+    /// Creates a matcher; compiles the pattern of a regex matcher.
     ///
     /// # Errors
     /// [`RegexError`] for a pattern that Go's RE2 refuses.
@@ -65,7 +65,7 @@ impl Matcher {
         Matcher { name: Arc::from(name), op: MatchOp::Equal, value: Arc::from(value), regex: None }
     }
 
-    /// Whether a label with this value fits.
+    /// Returns true if the matcher selects this label value.
     #[must_use]
     pub fn matches(&self, value: &str) -> bool {
         match (self.op, &self.regex) {
@@ -77,13 +77,13 @@ impl Matcher {
         }
     }
 
-    /// Whether a series without the label fits.
+    /// Returns true if the matcher selects series without the label.
     #[must_use]
     pub fn matches_empty(&self) -> bool {
         self.matches("")
     }
 
-    /// Whether `labels` fit.
+    /// Returns true if the matcher selects `labels`.
     #[must_use]
     pub fn matches_labels(&self, labels: &Labels) -> bool {
         self.matches(labels.get(&self.name).unwrap_or(""))

@@ -1,20 +1,20 @@
-//! What a metric means (type, help, unit), and exemplars.
+//! Metric metadata (type, help, unit) and exemplars.
 
 use crate::Labels;
 
 /// Type of a metric as senders declare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum MetricKind {
-    /// Not said.
+    /// Not declared.
     #[default]
     Unknown,
-    /// Only goes up, but for resets.
+    /// Monotonic except for resets.
     Counter,
-    /// Goes anywhere.
+    /// Any change.
     Gauge,
-    /// Buckets with counts.
+    /// Cumulative buckets.
     Histogram,
-    /// Buckets that may go down.
+    /// Buckets that may decrease.
     GaugeHistogram,
     /// Quantiles computed by the client.
     Summary,
@@ -25,7 +25,7 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
-    /// The word of the query API (`/api/v1/metadata`).
+    /// Returns the name in the query API (`/api/v1/metadata`).
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ pub struct MetadataEntry {
     pub unit: String,
 }
 
-/// A traced example of a sample.
+/// Exemplar: an observed value with a trace id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exemplar {
     /// Labels of the exemplar itself (trace id and the like).

@@ -1,8 +1,8 @@
-//! The contract out of storage: select series, then read their samples as columns.
+//! Contract out of storage: select series, then read their samples as columns.
 //!
-//! Holds: series come sorted by labels, each once; samples come ascending, one a timestamp; staleness
-//! markers are samples. A [`SampleSource`] stays readable for as long as it is held, whatever is flushed,
-//! compacted or deleted meanwhile.
+//! Invariants: series are sorted by labels and unique; samples ascend, one per timestamp; staleness markers
+//! are samples. A [`SampleSource`] stays readable as long as it is held, regardless of flushes, compactions
+//! and deletions.
 //! Not here: lookback, staleness handling, evaluation (`promql`).
 
 mod mixed;
@@ -16,34 +16,34 @@ pub use mixed::{SampleKind, merged};
 
 use crate::{Histogram, Labels, Matcher, TimeRange};
 
-/// Series in one batch at most.
+/// Series per batch.
 pub const SERIES_PER_BATCH_MAX: usize = 1024;
 
-/// Which series, and which part of their samples.
+/// Selection of series and of a time range.
 #[derive(Debug, Clone)]
 pub struct Selector<'a> {
-    /// All must hold.
+    /// Series must be selected by all of them.
     pub matchers: &'a [Matcher],
     /// Only series that may have samples in it are returned; a source may return a few that have none.
     pub range: TimeRange,
 }
 
-/// Where decoded samples go; reused from series to series.
+/// Decoded samples of a series as columns; reused from series to series.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Columns {
     /// Milliseconds, ascending.
     pub times: Vec<i64>,
-    /// One value a time; of a histogram its sum.
+    /// One value per time; of a histogram its sum.
     pub values: Vec<f64>,
-    /// The samples that are histograms: index into the other columns, ascending. Empty for a series of floats.
+    /// Samples that are histograms: index into the other columns, ascending. Empty for a series of floats.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
-    /// When the counter of each sample started, in milliseconds; 0 where nobody knows. May be shorter than the other
-    /// columns: the rest is unknown. Empty for a series whose senders do not say.
+    /// Start timestamps in milliseconds; 0 if unknown. May be shorter than the other columns: the rest is
+    /// unknown. Empty for a series without start timestamps.
     pub start_times: Vec<i64>,
 }
 
 impl Columns {
-    /// Empties all, keeping their memory.
+    /// Empties all columns, keeping their memory.
     pub fn clear(&mut self) {
         self.times.clear();
         self.values.clear();
@@ -51,13 +51,13 @@ impl Columns {
         self.start_times.clear();
     }
 
-    /// When the counter of the sample at `idx` started; 0 if nobody knows.
+    /// Start timestamp of the sample at `idx`; 0 if unknown.
     #[must_use]
     pub fn start_time_at(&self, idx: usize) -> i64 {
         self.start_times.get(idx).copied().unwrap_or(0)
     }
 
-    /// Says when the counter of the last sample started.
+    /// Sets the start timestamp of the last sample.
     pub fn set_start_time(&mut self, start_ms: i64) {
         let last = self.times.len().saturating_sub(1);
         self.start_times.resize(last, 0);
@@ -88,7 +88,7 @@ impl Columns {
         self.histograms.get(at).map(|(_, histogram)| histogram)
     }
 
-    /// Appends sample `idx` of `other`, whatever it is.
+    /// Appends sample `idx` of `other`, of either kind.
     ///
     /// # Panics
     /// If `other` has no such sample.
@@ -107,42 +107,42 @@ impl Columns {
         }
     }
 
-    /// Bytes of the histograms, for budgets; each counted as if it were not shared.
+    /// Bytes of the histograms, for budgets; shared ones are counted in full.
     #[must_use]
     pub fn histogram_bytes(&self) -> usize {
         let bytes = |(_, histogram): &(u32, Arc<Histogram>)| histogram.memory_bytes() + 16;
         self.histograms.iter().map(bytes).sum()
     }
 
-    /// How many samples.
+    /// Number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.times.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
 }
 
-/// Why a query stopped.
+/// Reason why a query stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The client left, or an operator stopped it.
+    /// The client disconnected, or an operator canceled it.
     #[error("query was canceled")]
     Canceled,
-    /// It ran longer than it may.
+    /// The deadline passed.
     #[error("query timed out")]
     Timeout,
-    /// A memory budget has no room.
+    /// A memory budget is exhausted.
     #[error("query processing would load too much into memory: {0}")]
     Memory(#[from] BudgetExceeded),
     /// A count limit was reached.
     #[error("query {what}: limit {limit}")]
     Limit {
-        /// What was too many.
+        /// Counted items.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -155,29 +155,29 @@ pub enum QueryError {
         /// Item, offset, expected and found.
         what: String,
     },
-    /// The disk refused.
+    /// A read failed.
     #[error("reading {path}: {error}")]
     Io {
         /// File.
         path: String,
-        /// As the operating system says.
+        /// Error of the operating system.
         error: std::io::Error,
     },
 }
 
-/// What travels down with a read: when to stop and how much memory to use.
+/// Context of a read: cancellation, deadline and memory budget.
 #[derive(Clone)]
 pub struct ReadContext {
     canceled: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
     deadline_mono_ns: u64,
-    /// When to look again whether this is long work; `u64::MAX` = never.
+    /// Time of the next check for long work; `u64::MAX` = never.
     long_work_check_ns: Arc<AtomicU64>,
     /// Memory of this query.
     pub budget: MemoryBudget,
 }
 
-/// CPU time from which on a read is long work, and its threads give way to others.
+/// CPU time after which a read is long work, and its threads get a lower priority.
 const LONG_WORK_CPU_NS: u64 = 10_000_000;
 
 impl ReadContext {
@@ -189,8 +189,8 @@ impl ReadContext {
         ReadContext { canceled, clock, deadline_mono_ns, long_work_check_ns, budget }
     }
 
-    /// Begins work that lowers the priority of its threads once it is long. To be called on the thread that
-    /// does it, which should end with it if its priority was lowered.
+    /// Begins work that lowers the priority of its threads once it is long. Called on the thread that does
+    /// the work; if its priority was lowered, the thread should end with the work.
     pub fn begin_long_work(&self) {
         thread::begin_work();
         self.long_work_check_ns.store(self.clock.mono_ns() + LONG_WORK_CPU_NS, Ordering::Relaxed);
@@ -202,18 +202,18 @@ impl ReadContext {
         ReadContext::new(clock, u64::MAX, MemoryBudget::new("query", u64::MAX))
     }
 
-    /// Asks the query to stop at its next check.
+    /// Cancels the query at its next check.
     pub fn cancel(&self) {
         self.canceled.store(true, Ordering::Relaxed);
     }
 
-    /// The flag that [`ReadContext::cancel`] sets, to hand to whoever watches the client.
+    /// The flag that [`ReadContext::cancel`] sets, for the task that watches the client.
     #[must_use]
     pub fn cancel_flag(&self) -> Arc<AtomicBool> {
         self.canceled.clone()
     }
 
-    /// Called at least once a series and once a few thousand samples.
+    /// Checks deadline and cancellation. Called at least once per series and once per few thousand samples.
     ///
     /// # Errors
     /// [`QueryError::Canceled`] or [`QueryError::Timeout`].
@@ -234,7 +234,7 @@ impl ReadContext {
         Ok(())
     }
 
-    /// Lowers the priority of this thread if it has worked long, and otherwise looks again when it may have.
+    /// Lowers the priority of this thread if its work is long, and otherwise schedules the next check.
     #[cold]
     fn lower_priority(&self, now_ns: u64) {
         if let Some(left_ns) = thread::lower_priority_of_long_work(LONG_WORK_CPU_NS) {
@@ -245,23 +245,23 @@ impl ReadContext {
 
 /// Samples of one series of one or several sources.
 pub trait SampleSource: Send + Sync {
-    /// Appends the samples in `range` to `out`: ascending, one a timestamp, later than what `out` holds.
+    /// Appends the samples in `range` to `out`: ascending, one per timestamp, later than what `out` holds.
     /// Decodes only chunks that overlap `range`.
     ///
     /// # Errors
     /// [`QueryError::Corrupt`] if a chunk fails its checksum; samples before it have been appended.
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError>;
 
-    /// About how many samples `read` over the selected range would give (an upper bound, from chunk headers).
+    /// Upper bound of the samples that `read` returns for the selected range, from chunk headers.
     fn sample_count_hint(&self) -> usize;
 
-    /// About how many chunks `read` over the selected range would decode, for reports; 0 if it is not known.
+    /// Estimate of the chunks that `read` decodes for the selected range, for reports; 0 if unknown.
     fn chunk_count_hint(&self) -> usize {
         0
     }
 
-    /// Times, both inclusive, outside of which `read` gives no sample, whatever it is asked for; `None` if they are not
-    /// known without reading. So that sources that do not meet are read one behind the other.
+    /// Bounds (inclusive) of the times of all samples; `None` if they are unknown without reading. Sources
+    /// with disjoint bounds are read one after the other instead of merged.
     fn time_bounds(&self) -> Option<(i64, i64)> {
         None
     }
@@ -280,22 +280,22 @@ pub trait SeriesBatches: Send {
     /// Appends at most [`SERIES_PER_BATCH_MAX`] series to `out`; false when there are no more.
     ///
     /// # Errors
-    /// As the source; the batches are then at their end.
+    /// As the source; no batches follow then.
     fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError>;
 }
 
-/// What reading a selector would take, about; neither is less than half of the truth by intention.
+/// Estimated cost of reading a selector. Neither count is intended to be below half of the actual one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadEstimate {
-    /// Series that fit.
+    /// Selected series.
     pub series: u64,
-    /// Samples of theirs in the range.
+    /// Their samples in the range.
     pub samples: u64,
 }
 
-/// Something that PromQL (and the other languages) can read from.
+/// Source of series for PromQL and other languages.
 pub trait Queryable: Send + Sync {
-    /// Series that fit all matchers and may have samples in the range.
+    /// Returns the series that all matchers select and that may have samples in the range.
     ///
     /// # Errors
     /// As the source.
@@ -305,8 +305,8 @@ pub trait Queryable: Send + Sync {
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError>;
 
-    /// As [`Queryable::select`], for a reader that looks at nothing but the newest sample of each series in the range:
-    /// older ones may be left out. What is cheap to find then, and small to hold, is up to the source.
+    /// As [`Queryable::select`], for a reader that needs only the newest sample of each series in the range:
+    /// the source may leave out older ones.
     ///
     /// # Errors
     /// As the source.
@@ -319,12 +319,12 @@ pub trait Queryable: Send + Sync {
     }
 
     /// As [`Queryable::select`], for `count` and `group`: a reader that groups the series by some of their
-    /// labels and asks of each whether it has a sample that is not a staleness marker.
+    /// labels and checks each for a sample that is not a staleness marker.
     ///
     /// A source may leave out the other labels, the values and the start times; several series then have the
-    /// same labels, and the series of a group come in any order. If only the newest samples are needed, the
-    /// groups come in the order of the first series of each, as `select` yields them, whose newest sample is
-    /// not a staleness marker. Groups without such a series come last. If all samples are needed, the order
+    /// same labels, and the series of a group are in any order. If only the newest samples are needed, the
+    /// groups are in the order of the first series of each, as `select` yields them, whose newest sample is
+    /// not a staleness marker. Groups without such a series are last. If all samples are needed, the order
     /// of the groups is not defined.
     ///
     /// # Errors
@@ -341,8 +341,8 @@ pub trait Queryable: Send + Sync {
         }
     }
 
-    /// What [`Queryable::select`] and reading all of it would take, from postings and counts alone; without
-    /// matchers, from counts alone. `None` if the source cannot tell.
+    /// Estimates [`Queryable::select`] and reading all of it, from postings and counts alone; without
+    /// matchers, from counts alone. `None` if the source has no estimate.
     ///
     /// # Errors
     /// As the source.
@@ -354,7 +354,7 @@ pub trait Queryable: Send + Sync {
         Ok(None)
     }
 
-    /// Label names of the series that fit, sorted, each once; at most `limit` (0 = all).
+    /// Label names of the selected series, sorted and unique; at most `limit` (0 = all).
     ///
     /// # Errors
     /// As the source.
@@ -365,7 +365,7 @@ pub trait Queryable: Send + Sync {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError>;
 
-    /// Values of `name` among the series that fit, sorted, each once; at most `limit` (0 = all).
+    /// Values of `name` of the selected series, sorted and unique; at most `limit` (0 = all).
     ///
     /// # Errors
     /// As the source.
@@ -378,12 +378,12 @@ pub trait Queryable: Send + Sync {
     ) -> Result<Vec<String>, QueryError>;
 }
 
-/// The labels that an aggregation groups by.
+/// Grouping of an aggregation (`by` or `without`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Projection<'a> {
     /// Label names, ascending.
     pub names: &'a [&'a str],
-    /// Whether `names` are the labels that are used; else they are those that are not.
+    /// True for `by`: `names` are the labels of the group; false for `without`.
     pub include: bool,
 }
 
@@ -401,7 +401,7 @@ impl Projection<'_> {
     }
 }
 
-/// The samples of a series that are read.
+/// Samples of a series that a reader needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SampleNeed {
     /// All in the range.
@@ -410,7 +410,7 @@ pub enum SampleNeed {
     Newest,
 }
 
-/// What [`Queryable::select_presence`] is used for.
+/// Needs of a reader of [`Queryable::select_presence`].
 #[derive(Debug, Clone, Copy)]
 pub struct PresenceHints<'a> {
     /// Samples of which time and staleness are read.
@@ -419,7 +419,7 @@ pub struct PresenceHints<'a> {
     pub projection: Projection<'a>,
 }
 
-/// Series of a vector as batches: for sources that have all series at hand.
+/// Batches of a vector of series, for sources that have all series in memory.
 pub struct VecBatches {
     series: std::vec::IntoIter<SeriesRead>,
 }

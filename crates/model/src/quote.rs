@@ -41,7 +41,7 @@ fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
-    // A combining mark is printable where it follows a letter; alone, the standard library escapes it.
+    // A combining mark after a letter is printable; the standard library escapes it only on its own.
     let mut buffer = [0; 8];
     let mark_at = 'a'.encode_utf8(&mut buffer).len();
     let end = mark_at + c.len_utf8();

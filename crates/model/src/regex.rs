@@ -1,11 +1,12 @@
-//! Go RE2 patterns, fully anchored, as Prometheus reads them: `^(?s:pattern)$`.
+//! Go RE2 regular expressions, fully anchored, as Prometheus compiles them: `^(?s:pattern)$`.
 //!
-//! Holds: a pattern that Go refuses is refused with Go's text; one that Go accepts gives Go's matches.
-//! Differences: the Unicode tables are newer than Go's; a pattern whose program is larger than
-//! [`PROGRAM_BYTES_MAX`] is refused as too large, where Go's limit is higher.
-//! Not here: which label a pattern looks at (`matcher`).
+//! Invariants: a pattern that Go refuses is refused with Go's text; one that Go accepts has Go's matches.
+//! Differences: the Unicode tables are newer than Go's; the limit of a program, [`PROGRAM_BYTES_MAX`], is
+//! lower than Go's.
+//! Not here: label matchers (`matcher`).
 
 mod class;
+mod error;
 mod expand;
 mod literal;
 mod parse;
@@ -20,95 +21,19 @@ use std::sync::OnceLock;
 use regex_automata::meta;
 use regex_syntax::hir::{Hir, Look};
 
+pub use error::{RegexError, RegexErrorKind};
+pub use literal::{SET_MATCH_BYTES_MAX, SET_MATCH_COUNT_MAX};
+
 use literal::Glob;
 
-/// Bytes of a pattern at most.
+/// Bytes of a pattern.
 pub const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a compiled pattern at most.
+/// Bytes of a compiled pattern.
 pub const PROGRAM_BYTES_MAX: usize = 16 << 20;
-/// A search for groups keeps a table of every state times every group; about this large at most.
+/// Bytes of the table of states times groups in a search for groups, about.
 pub const GROUP_TABLE_BYTES_MAX: usize = 128 << 20;
-/// Instructions times groups of a pattern that is compiled only when somebody asks for its groups.
+/// Instructions times groups up to which a pattern may be compiled lazily, when its groups are first needed.
 const LAZY_TABLE_SIZE_MAX: u64 = 1 << 16;
-/// Strings that [`GoRegex::set_matches`] gives at most.
-pub const SET_MATCH_COUNT_MAX: usize = 4096;
-/// Bytes of these strings at most.
-pub const SET_MATCH_BYTES_MAX: usize = 1 << 18;
-
-/// Kinds of errors, as Go names them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RegexErrorKind {
-    /// `\p{..}` or `[..]` with a range that cannot be.
-    InvalidCharRange,
-    /// A backslash before a character that has no meaning behind one.
-    InvalidEscape,
-    /// `(?P<name>` without a proper name.
-    InvalidNamedCapture,
-    /// `(?` and something else.
-    InvalidPerlOp,
-    /// `a**`.
-    InvalidRepeatOp,
-    /// Above 1000, or upside down.
-    InvalidRepeatSize,
-    /// `[` without `]`.
-    MissingBracket,
-    /// `(` without `)`.
-    MissingParen,
-    /// `*` behind nothing.
-    MissingRepeatArgument,
-    /// A backslash as the last character.
-    TrailingBackslash,
-    /// `)` without `(`.
-    UnexpectedParen,
-    /// More than 1000 levels.
-    NestingDepth,
-    /// More than the program may have.
-    Large,
-}
-
-impl RegexErrorKind {
-    fn text(self) -> &'static str {
-        match self {
-            RegexErrorKind::InvalidCharRange => "invalid character class range",
-            RegexErrorKind::InvalidEscape => "invalid escape sequence",
-            RegexErrorKind::InvalidNamedCapture => "invalid named capture",
-            RegexErrorKind::InvalidPerlOp => "invalid or unsupported Perl syntax",
-            RegexErrorKind::InvalidRepeatOp => "invalid nested repetition operator",
-            RegexErrorKind::InvalidRepeatSize => "invalid repeat count",
-            RegexErrorKind::MissingBracket => "missing closing ]",
-            RegexErrorKind::MissingParen => "missing closing )",
-            RegexErrorKind::MissingRepeatArgument => "missing argument to repetition operator",
-            RegexErrorKind::TrailingBackslash => "trailing backslash at end of expression",
-            RegexErrorKind::UnexpectedParen => "unexpected )",
-            RegexErrorKind::NestingDepth => "expression nests too deeply",
-            RegexErrorKind::Large => "expression too large",
-        }
-    }
-}
-
-/// Why a pattern is refused; its text is Go's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RegexError {
-    /// What is wrong.
-    pub kind: RegexErrorKind,
-    /// The part of the pattern that is wrong.
-    pub part: String,
-}
-
-impl RegexError {
-    fn new(kind: RegexErrorKind, part: &str) -> RegexError {
-        RegexError { kind, part: part.to_owned() }
-    }
-}
-
-impl fmt::Display for RegexError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error parsing regexp: {}: `{}`", self.kind.text(), self.part)
-    }
-}
-
-impl std::error::Error for RegexError {}
-
 /// A compiled, fully anchored pattern.
 pub struct GoRegex {
     anchored: Hir,
@@ -117,23 +42,23 @@ pub struct GoRegex {
     prefix: String,
     suffix: String,
     contains: Vec<String>,
-    /// Compiled with the pattern, or, where `program` does without, when captures are first asked for.
+    /// Compiled with the pattern, or, if `program` does not need it, when groups are first needed.
     compiled: OnceLock<meta::Regex>,
 }
 
-/// How [`GoRegex::is_match`] finds its answer.
+/// Strategy of [`GoRegex::is_match`].
 enum Program {
     /// Any of these strings, sorted.
     Set(Vec<String>),
-    /// Literals with anything between them.
+    /// Literals with gaps of any text.
     Glob(Glob),
-    /// The compiled pattern, behind a look at its literals.
+    /// The compiled pattern, after a check of its literals.
     Compiled,
 }
 
 impl GoRegex {
-    /// Compiles `pattern`. Patterns that are a set of strings, or strings with `.*` or `.+` between them, cost
-    /// no compilation.
+    /// Compiles `pattern`. Sets of strings, and strings with `.*` or `.+` between them, need no
+    /// compilation.
     ///
     /// # Errors
     /// [`RegexError`].
@@ -165,7 +90,7 @@ impl GoRegex {
         Ok(GoRegex { anchored, group_names, program, prefix, suffix, contains, compiled })
     }
 
-    /// Whether the whole of `text` fits.
+    /// Returns true if the pattern matches all of `text`.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
         match &self.program {
@@ -180,7 +105,7 @@ impl GoRegex {
         }
     }
 
-    /// All strings that fit, ascending, if they are few: `a|b|c`, `(a|b)c`, `[ab]?`.
+    /// Returns all matching strings, ascending, if they are few: `a|b|c`, `(a|b)c`, `[ab]?`.
     #[must_use]
     pub fn set_matches(&self) -> Option<&[String]> {
         match &self.program {
@@ -189,33 +114,34 @@ impl GoRegex {
         }
     }
 
-    /// Whether every string fits: `.*`.
+    /// Returns true if the pattern matches every string: `.*`.
     #[must_use]
     pub fn matches_all(&self) -> bool {
         matches!(&self.program, Program::Glob(glob) if glob.matches_all())
     }
 
-    /// What every string that fits starts with; often empty.
+    /// Common prefix of all matches; may be empty.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// What every string that fits ends with; often empty.
+    /// Common suffix of all matches; may be empty.
     #[must_use]
     pub fn suffix(&self) -> &str {
         &self.suffix
     }
 
-    /// Names of the groups in the order of their opening; the first is the whole match, without a name.
+    /// Names of the groups in order of their opening parenthesis; the first is the whole match, without a
+    /// name.
     #[must_use]
     pub fn group_names(&self) -> &[Option<String>] {
         &self.group_names
     }
 
     /// Fills `template` with the groups of the match: `$1`, `$name`, `${name}`, and `$$` for `$`, as Go's
-    /// `Regexp.Expand` does (the name is as long as it can be; groups that are not there are empty).
-    /// `None` if `text` does not fit.
+    /// `Regexp.Expand` does (names are as long as possible; missing groups are empty).
+    /// `None` if the pattern does not match `text`.
     #[must_use]
     pub fn captures_expand(&self, text: &str, template: &str) -> Option<String> {
         let regex = self.compiled();
@@ -229,7 +155,7 @@ impl GoRegex {
     }
 
     fn compiled(&self) -> &meta::Regex {
-        // Patterns that `new` leaves uncompiled are far below the limits.
+        // Patterns that `new` does not compile are far below the limits.
         self.compiled.get_or_init(|| compile(&self.anchored).expect("a small pattern of literals compiles"))
     }
 }

@@ -1,4 +1,4 @@
-//! What a sample value is: a 64-bit float, bit-exact, with one NaN that means "the series ends here".
+//! Float values of samples: bit-exact, with one NaN as the staleness marker.
 
 /// Bits of Prometheus's staleness marker, a NaN that senders write when a series disappears.
 pub const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
@@ -7,7 +7,7 @@ pub const NORMAL_NAN_BITS: u64 = 0x7ff8_0000_0000_0001;
 /// The staleness marker.
 pub const STALE_NAN: f64 = f64::from_bits(STALE_NAN_BITS);
 
-/// Whether `value` is the staleness marker (other NaNs are ordinary values).
+/// Returns true if `value` is the staleness marker (other NaNs are ordinary values).
 #[must_use]
 pub fn is_stale(value: f64) -> bool {
     value.to_bits() == STALE_NAN_BITS

@@ -1,20 +1,20 @@
-//! Who owns data, and what they may use.
-//! Holds: a tenant id is safe as a directory name. Not here: authentication.
+//! Tenants: ids, limits and storage policies.
+//! Invariants: a tenant id is safe as a directory name. Not here: authentication.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Longest tenant id in bytes.
+/// Bytes of the longest tenant id.
 pub const TENANT_ID_BYTES_MAX: usize = 150;
 
 /// A validated tenant id; cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId(Arc<str>);
 
-/// Why a tenant id is refused.
+/// Reason why a tenant id is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TenantIdError {
-    /// Nothing given.
+    /// Empty id.
     #[error("tenant id is empty")]
     Empty,
     /// Too many bytes.
@@ -44,7 +44,7 @@ impl TenantId {
     /// Checks length, characters and reserved names.
     ///
     /// # Errors
-    /// [`TenantIdError`] says what is wrong.
+    /// [`TenantIdError`].
     pub fn new(id: &str) -> Result<TenantId, TenantIdError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "!-_.*'()".contains(c);
         if id.is_empty() {
@@ -75,27 +75,27 @@ impl fmt::Display for TenantId {
     }
 }
 
-/// What happens to a second value for a series and time.
+/// Policy for a second value of a series and timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DuplicatePolicy {
-    /// The value that was written first stays; a different one is rejected (default: remote write, OTLP).
+    /// The first value stays; a different one is rejected (default: remote write, OTLP).
     #[default]
     KeepFirst,
-    /// The value that was written last replaces the earlier one (line protocol, Graphite).
+    /// The last value replaces earlier ones (line protocol, Graphite).
     LastWins,
 }
 
-/// How float samples of new blocks are encoded.
+/// Encoding of float samples in new blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BlockEncoding {
     /// Smaller and faster to read; only Chronolith reads it.
     #[default]
     Dense,
-    /// XOR, so that Prometheus, Thanos and Mimir read the block as it lies.
+    /// XOR, so that Prometheus, Thanos and Mimir read the block.
     Prometheus,
 }
 
-/// What one tenant may write, and its share of the permits and memory for queries.
+/// Limits and policies of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantLimits {
     /// Series in the head; further ones are rejected.
@@ -106,23 +106,24 @@ pub struct TenantLimits {
     pub label_name_bytes_max: usize,
     /// Bytes of a label value.
     pub label_value_bytes_max: usize,
-    /// How far a sample may lie ahead of the server's clock; 0 = no limit.
+    /// Limit of a sample's time ahead of the server's clock, in milliseconds; 0 = no limit.
     pub future_ms_max: i64,
     /// Age from which samples are rejected and blocks removed; 0 = keep all.
     pub retention_ms: i64,
-    /// How far a sample may lie behind the newest one of its tenant; 0 = as far as the retention allows.
+    /// Out-of-order window: limit of a sample's age relative to the newest one of its tenant, in
+    /// milliseconds; 0 = up to the retention.
     pub out_of_order_ms: i64,
-    /// What happens to a second value for a series and time.
+    /// Policy for a second value of a series and timestamp.
     pub duplicates: DuplicatePolicy,
-    /// How float samples of new blocks are encoded.
+    /// Encoding of float samples in new blocks.
     pub block_encoding: BlockEncoding,
-    /// Samples per second, native histograms included, that requests may bring; 0 = no limit.
+    /// Samples per second, native histograms included, that requests may write; 0 = no limit.
     pub ingestion_rate: u64,
-    /// Samples that requests may bring at once; 0 = ten seconds of the rate.
+    /// Burst of samples above the rate; 0 = ten seconds of the rate.
     pub ingestion_burst: u64,
-    /// Queries of this tenant at once; 0 = the share of a tenant, which the server chooses.
+    /// Concurrent queries of this tenant; 0 = the quota of a tenant, which the server chooses.
     pub query_concurrency_max: usize,
-    /// Memory of all queries of this tenant together; 0 = the share of a tenant, which the server chooses.
+    /// Memory of all queries of this tenant together; 0 = the quota of a tenant, which the server chooses.
     pub query_memory_bytes_max: u64,
 }
 

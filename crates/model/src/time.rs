@@ -1,8 +1,9 @@
-//! Half-open ranges of milliseconds. Holds: `start <= end`; sample times lie in [`TIME_MIN_MS`], [`TIME_MAX_MS`].
+//! Half-open ranges of milliseconds.
+//! Invariants: `start <= end`; sample times are in [`TIME_MIN_MS`], [`TIME_MAX_MS`].
 
-/// Earliest legal sample time (about 146 million years before 1970): leaves room for window arithmetic.
+/// Earliest valid sample time (about 146 million years before 1970): leaves room for window arithmetic.
 pub const TIME_MIN_MS: i64 = i64::MIN / 2;
-/// Latest legal sample time.
+/// Latest valid sample time.
 pub const TIME_MAX_MS: i64 = i64::MAX / 2;
 
 /// Milliseconds `[start, end)`.
@@ -15,7 +16,7 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
-    /// Everything that can be stored.
+    /// All times that can be stored.
     pub const ALL: TimeRange = TimeRange { start: TIME_MIN_MS, end: TIME_MAX_MS + 1 };
 
     /// `[start, end)`; an end before the start gives an empty range at `start`.
@@ -24,37 +25,38 @@ impl TimeRange {
         TimeRange { start, end: end.max(start) }
     }
 
-    /// `[start, last]`, saturating at the end of time.
+    /// `[start, last]`, saturating at `i64::MAX`.
     #[must_use]
     pub fn inclusive(start: i64, last: i64) -> TimeRange {
         TimeRange::new(start, last.saturating_add(1))
     }
 
-    /// Whether `time` lies inside.
+    /// Returns true if `time` is in the range.
     #[must_use]
     pub fn contains(self, time: i64) -> bool {
         self.start <= time && time < self.end
     }
 
-    /// Whether both share a millisecond.
+    /// Returns true if both share a millisecond.
     #[must_use]
     pub fn overlaps(self, other: TimeRange) -> bool {
         self.start < other.end && other.start < self.end && !self.is_empty() && !other.is_empty()
     }
 
-    /// Whether some sample of `[first, last]` may lie inside.
+    /// Returns true if the range shares a millisecond with `[first, last]`.
     #[must_use]
     pub fn overlaps_inclusive(self, first: i64, last: i64) -> bool {
         self.start <= last && first < self.end
     }
 
-    /// Whether nothing lies inside.
+    /// Returns true if the range contains no time.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.start >= self.end
     }
 
-    /// The aligned window of `width_ms` that holds `time`. `time` must be a legal sample time and `width_ms` positive.
+    /// The aligned window of `width_ms` that contains `time`. `time` must be a valid sample time and
+    /// `width_ms` positive.
     #[must_use]
     pub fn window_of(time: i64, width_ms: i64) -> TimeRange {
         let start = time.div_euclid(width_ms) * width_ms;

@@ -1,35 +1,36 @@
-//! What the store must answer: for each tenant, series and time the values that are right.
+//! Ledger: the expected value per tenant, series and timestamp.
 //!
-//! Holds: a value that was acknowledged is the only right one, by the tenant's policy for duplicates; whatever was under
-//! way when something failed may be there or not, until a start after a power cut shows which.
-//! Not here: asking the store (`read`), deciding what was acknowledged (`write`).
+//! Invariants: an acknowledged value is the only expected one, by the tenant's duplicate policy; a write that
+//! failed may be stored or not, until the start after a power cut shows which.
+//! Not here: comparing with the store (`compare`), deciding what was acknowledged (`write`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::{DuplicatePolicy, Labels, Matcher, TenantId, TenantLimits, TimeRange};
 
-use crate::series::labels_of;
+use crate::labels::labels_of;
 use crate::value::Value;
 
-/// What may be found at one time of a series.
+/// Expected sample of one series and timestamp.
 #[derive(Debug, Clone)]
-pub(crate) enum Cell {
-    /// Exactly this.
-    Sure(Value),
-    /// Any of several.
-    Open(Box<Doubt>),
+pub(crate) enum Expected {
+    /// One value.
+    Exactly(Value),
+    /// One of several values, or none.
+    AnyOf(Box<Candidates>),
 }
 
+/// Values that may be stored.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Doubt {
-    /// What may be found; `None` is nothing.
+pub(crate) struct Candidates {
+    /// Values that the store may return; `None` is no sample.
     pub(crate) allowed: Vec<Option<Value>>,
-    /// Values that were taken, do not answer, and may come to light when a deletion fails half way.
+    /// Accepted values that another one hides. A deletion that fails halfway may reveal them.
     hidden: Vec<Value>,
 }
 
-impl Doubt {
+impl Candidates {
     fn allow(&mut self, value: Option<Value>) {
         if !self.allowed.contains(&value) {
             self.allowed.push(value);
@@ -42,109 +43,112 @@ impl Doubt {
         }
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_certain(&self) -> bool {
         self.allowed.len() == 1
     }
 }
 
-impl Cell {
+impl Expected {
     pub(crate) fn allows(&self, found: Option<Value>) -> bool {
         match self {
-            Cell::Sure(value) => found == Some(*value),
-            Cell::Open(doubt) => doubt.allowed.contains(&found),
+            Expected::Exactly(value) => found == Some(*value),
+            Expected::AnyOf(candidates) => candidates.allowed.contains(&found),
         }
     }
 
-    /// Whether there must be a sample.
+    /// Returns true if the store must return a sample.
     pub(crate) fn is_present(&self) -> bool {
         !self.allows(None)
     }
 
-    /// Some value that may be found.
+    /// Returns one of the values, if any.
     pub(crate) fn value(&self) -> Option<Value> {
         match self {
-            Cell::Sure(value) => Some(*value),
-            Cell::Open(doubt) => doubt.allowed.iter().flatten().next().copied(),
+            Expected::Exactly(value) => Some(*value),
+            Expected::AnyOf(candidates) => candidates.allowed.iter().flatten().next().copied(),
         }
     }
 
-    fn doubt(&self) -> Doubt {
+    fn candidates(&self) -> Candidates {
         match self {
-            Cell::Sure(value) => Doubt { allowed: vec![Some(*value)], hidden: Vec::new() },
-            Cell::Open(doubt) => (**doubt).clone(),
+            Expected::Exactly(value) => Candidates { allowed: vec![Some(*value)], hidden: Vec::new() },
+            Expected::AnyOf(candidates) => (**candidates).clone(),
         }
     }
 }
 
-/// What became of a sample.
+/// Acknowledgement of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum AckState {
     /// Acknowledged as stored.
     Acked,
-    /// Stored or refused because of another value; the store says of the whole batch only how many were.
+    /// Stored, or refused as a conflict; the store returns only the number of conflicts per batch.
     AckedOrConflict,
-    /// The write failed.
+    /// The write failed: stored or not.
     InFlight,
 }
 
-/// One series.
+/// Expected samples of one series.
 pub(crate) struct SeriesLedger {
     pub(crate) labels: Labels,
-    pub(crate) cells: BTreeMap<i64, Cell>,
+    pub(crate) samples: BTreeMap<i64, Expected>,
 }
 
 impl SeriesLedger {
-    /// Takes a sample.
-    fn put(&mut self, policy: DuplicatePolicy, fate: Fate, time: i64, value: Value) -> Settled {
-        let cell = self.cells.get_mut(&time);
-        let next = match (cell, policy, fate) {
-            (None, _, Fate::Acked | Fate::AckedOrConflict) => Cell::Sure(value),
-            (None, _, Fate::InFlight) => open(Doubt { allowed: vec![None, Some(value)], hidden: Vec::new() }),
-            (Some(Cell::Sure(old)), _, _) if *old == value => return Settled::Yes,
-            (Some(_), DuplicatePolicy::LastWins, Fate::Acked) => Cell::Sure(value),
-            (Some(cell), DuplicatePolicy::LastWins, _) => {
-                let mut doubt = cell.doubt();
-                doubt.allow(Some(value));
-                open(doubt)
+    /// Records a written sample.
+    fn put(&mut self, policy: DuplicatePolicy, ack: AckState, time: i64, value: Value) -> Certainty {
+        let known = self.samples.get_mut(&time);
+        let next = match (known, policy, ack) {
+            (None, _, AckState::Acked | AckState::AckedOrConflict) => Expected::Exactly(value),
+            (None, _, AckState::InFlight) => {
+                open(Candidates { allowed: vec![None, Some(value)], hidden: Vec::new() })
             }
-            (Some(cell), DuplicatePolicy::KeepFirst, _) => {
-                let mut doubt = cell.doubt();
-                let may_be_empty = doubt.allowed.contains(&None);
-                let has_other = doubt.allowed.iter().any(|v| v.is_some_and(|v| v != value));
+            (Some(Expected::Exactly(old)), _, _) if *old == value => return Certainty::Certain,
+            (Some(_), DuplicatePolicy::LastWins, AckState::Acked) => Expected::Exactly(value),
+            (Some(known), DuplicatePolicy::LastWins, _) => {
+                let mut candidates = known.candidates();
+                candidates.allow(Some(value));
+                open(candidates)
+            }
+            (Some(known), DuplicatePolicy::KeepFirst, _) => {
+                let mut candidates = known.candidates();
+                let may_be_empty = candidates.allowed.contains(&None);
+                let has_other = candidates.allowed.iter().any(|v| v.is_some_and(|v| v != value));
                 if !may_be_empty {
-                    doubt.hide(value);
+                    candidates.hide(value);
                 } else {
-                    doubt.allow(Some(value));
-                    let is_stored = fate == Fate::Acked || (fate == Fate::AckedOrConflict && !has_other);
+                    candidates.allow(Some(value));
+                    let is_stored =
+                        ack == AckState::Acked || (ack == AckState::AckedOrConflict && !has_other);
                     if is_stored {
-                        doubt.allowed.retain(Option::is_some);
+                        candidates.allowed.retain(Option::is_some);
                     }
                 }
-                open(doubt)
+                open(candidates)
             }
         };
-        let settled = if is_settled(&next) { Settled::Yes } else { Settled::No };
-        self.cells.insert(time, next);
-        settled
+        let certainty = if is_certain(&next) { Certainty::Certain } else { Certainty::Uncertain };
+        self.samples.insert(time, next);
+        certainty
     }
 
-    /// The cells in `range`.
-    pub(crate) fn cells_in(&self, range: TimeRange) -> impl Iterator<Item = (i64, &Cell)> {
-        self.cells.range(range.start..range.end.max(range.start)).map(|(time, cell)| (*time, cell))
+    /// Returns the samples in `range`.
+    pub(crate) fn samples_in(&self, range: TimeRange) -> impl Iterator<Item = (i64, &Expected)> {
+        self.samples.range(range.start..range.end.max(range.start)).map(|(time, expected)| (*time, expected))
     }
 
-    /// Takes what was found for what is.
-    fn settle(&mut self, found: &BTreeMap<i64, Value>) {
-        self.cells.retain(|time, cell| {
-            let Cell::Open(doubt) = cell else { return true };
+    /// Expects the found samples from now on, where several were possible.
+    fn resolve(&mut self, found: &BTreeMap<i64, Value>) {
+        self.samples.retain(|time, expected| {
+            let Expected::AnyOf(candidates) = expected else { return true };
             let found = found.get(time).copied();
-            // A value that was taken while it was open whether another one is there may lie behind that.
-            let behind = std::mem::take(&mut doubt.allowed);
-            behind.into_iter().flatten().for_each(|value| doubt.hide(value));
-            doubt.hidden.retain(|value| found.is_some() && Some(*value) != found);
-            doubt.allowed = vec![found];
-            if let (true, Some(value)) = (doubt.hidden.is_empty(), found) {
-                *cell = Cell::Sure(value);
+            // A value that was accepted while another one was possible may be hidden by that.
+            let hidden = std::mem::take(&mut candidates.allowed);
+            hidden.into_iter().flatten().for_each(|value| candidates.hide(value));
+            candidates.hidden.retain(|value| found.is_some() && Some(*value) != found);
+            candidates.allowed = vec![found];
+            if let (true, Some(value)) = (candidates.hidden.is_empty(), found) {
+                *expected = Expected::Exactly(value);
             }
             found.is_some()
         });
@@ -152,52 +156,52 @@ impl SeriesLedger {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Settled {
-    Yes,
-    No,
+enum Certainty {
+    Certain,
+    Uncertain,
 }
 
-fn is_settled(cell: &Cell) -> bool {
-    match cell {
-        Cell::Sure(_) => true,
-        Cell::Open(doubt) => doubt.is_settled(),
+fn is_certain(expected: &Expected) -> bool {
+    match expected {
+        Expected::Exactly(_) => true,
+        Expected::AnyOf(candidates) => candidates.is_certain(),
     }
 }
 
-/// A doubt with one value and nothing hidden is none.
-fn open(doubt: Doubt) -> Cell {
-    match doubt.allowed[..] {
-        [Some(value)] if doubt.hidden.is_empty() => Cell::Sure(value),
-        _ => Cell::Open(Box::new(doubt)),
+/// One value, with none hidden, is certain.
+fn open(candidates: Candidates) -> Expected {
+    match candidates.allowed[..] {
+        [Some(value)] if candidates.hidden.is_empty() => Expected::Exactly(value),
+        _ => Expected::AnyOf(Box::new(candidates)),
     }
 }
 
 impl SeriesLedger {
-    /// Whether a sample may be refused because another value is there.
+    /// Returns true if a sample may be refused because another value is stored.
     pub(crate) fn may_conflict(&self, time: i64, value: Value) -> bool {
-        match self.cells.get(&time) {
+        match self.samples.get(&time) {
             None => false,
-            Some(Cell::Sure(found)) => *found != value,
-            Some(Cell::Open(doubt)) => {
-                doubt.allowed.iter().flatten().chain(&doubt.hidden).any(|found| *found != value)
+            Some(Expected::Exactly(found)) => *found != value,
+            Some(Expected::AnyOf(candidates)) => {
+                candidates.allowed.iter().flatten().chain(&candidates.hidden).any(|found| *found != value)
             }
         }
     }
 }
 
-/// One tenant.
+/// Expected samples of one tenant, or of one writer within a tenant.
 pub(crate) struct TenantLedger {
     pub(crate) id: TenantId,
     pub(crate) limits: TenantLimits,
-    /// Samples before it may have expired: nothing is known of them.
+    /// Older samples may have expired: nothing is expected of them.
     pub(crate) floor_ms: i64,
-    /// No sample that was ever taken is newer.
+    /// Upper bound of the timestamps that were ever accepted.
     pub(crate) newest_ms: i64,
-    /// By number.
+    /// By series number.
     pub(crate) series: BTreeMap<u32, SeriesLedger>,
     by_labels: HashMap<Labels, u32>,
-    unsettled: BTreeSet<u32>,
-    /// Part of the labels of all series, if several ledgers share a tenant.
+    uncertain: BTreeSet<u32>,
+    /// Label of all series, if several ledgers share a tenant.
     owner: Option<usize>,
 }
 
@@ -210,12 +214,12 @@ impl TenantLedger {
             newest_ms: i64::MIN,
             series: BTreeMap::new(),
             by_labels: HashMap::default(),
-            unsettled: BTreeSet::new(),
+            uncertain: BTreeSet::new(),
             owner,
         }
     }
 
-    /// The labels of series `number`.
+    /// Returns the labels of series `number`.
     pub(crate) fn labels(&self, number: u32) -> Labels {
         match self.series.get(&number) {
             Some(series) => series.labels.clone(),
@@ -223,72 +227,75 @@ impl TenantLedger {
         }
     }
 
-    pub(crate) fn put(&mut self, number: u32, fate: Fate, time: i64, value: Value) {
+    pub(crate) fn put(&mut self, number: u32, ack: AckState, time: i64, value: Value) {
         self.newest_ms = self.newest_ms.max(time);
         let owner = self.owner;
         let by_labels = &mut self.by_labels;
         let series = self.series.entry(number).or_insert_with(|| {
             let labels = labels_of(owner, number);
             by_labels.insert(labels.clone(), number);
-            SeriesLedger { labels, cells: BTreeMap::new() }
+            SeriesLedger { labels, samples: BTreeMap::new() }
         });
-        if series.put(self.limits.duplicates, fate, time, value) == Settled::No {
-            self.unsettled.insert(number);
+        if series.put(self.limits.duplicates, ack, time, value) == Certainty::Uncertain {
+            self.uncertain.insert(number);
         }
     }
 
-    /// Number of the series with `labels`, if one was ever written.
+    /// Returns the number of the series with `labels`, if it was ever written.
     pub(crate) fn number_of(&self, labels: &Labels) -> Option<u32> {
         self.by_labels.get(labels).copied()
     }
 
-    /// Numbers of the series that all of `matchers` fit.
+    /// Returns the series that all of `matchers` select.
     pub(crate) fn matching<'a>(
         &'a self,
         matchers: &'a [Matcher],
     ) -> impl Iterator<Item = (u32, &'a SeriesLedger)> {
-        let fits = |series: &SeriesLedger| matchers.iter().all(|m| m.matches_labels(&series.labels));
-        self.series.iter().filter(move |(_, series)| fits(series)).map(|(number, series)| (*number, series))
+        let is_selected = |series: &SeriesLedger| matchers.iter().all(|m| m.matches_labels(&series.labels));
+        self.series
+            .iter()
+            .filter(move |(_, series)| is_selected(series))
+            .map(|(number, series)| (*number, series))
     }
 
-    /// Deletes what fits any of `selectors`.
-    pub(crate) fn delete(&mut self, selectors: &[Vec<Matcher>], range: TimeRange, fate: Fate) {
+    /// Deletes the samples in `range` of series that any of `selectors` selects.
+    pub(crate) fn delete(&mut self, selectors: &[Vec<Matcher>], range: TimeRange, ack: AckState) {
         let range_of = || range.start..range.end.max(range.start);
         for (number, series) in &mut self.series {
             if !selectors.iter().any(|all| all.iter().all(|m| m.matches_labels(&series.labels))) {
                 continue;
             }
-            if fate == Fate::Acked {
-                let gone: Vec<i64> = series.cells.range(range_of()).map(|(time, _)| *time).collect();
-                gone.iter().for_each(|time| {
-                    series.cells.remove(time);
+            if ack == AckState::Acked {
+                let deleted: Vec<i64> = series.samples.range(range_of()).map(|(time, _)| *time).collect();
+                deleted.iter().for_each(|time| {
+                    series.samples.remove(time);
                 });
                 continue;
             }
-            for (_, cell) in series.cells.range_mut(range_of()) {
-                let mut doubt = cell.doubt();
-                doubt.allow(None);
-                doubt.hidden.clone().into_iter().for_each(|value| doubt.allow(Some(value)));
-                *cell = Cell::Open(Box::new(doubt));
-                self.unsettled.insert(*number);
+            for (_, expected) in series.samples.range_mut(range_of()) {
+                let mut candidates = expected.candidates();
+                candidates.allow(None);
+                candidates.hidden.clone().into_iter().for_each(|value| candidates.allow(Some(value)));
+                *expected = Expected::AnyOf(Box::new(candidates));
+                self.uncertain.insert(*number);
             }
         }
     }
 
-    /// Series with something that is not certain.
-    pub(crate) fn unsettled(&self) -> Vec<u32> {
-        self.unsettled.iter().copied().collect()
+    /// Returns the series with uncertain samples.
+    pub(crate) fn uncertain(&self) -> Vec<u32> {
+        self.uncertain.iter().copied().collect()
     }
 
-    /// Takes what was found of a series for what is.
-    pub(crate) fn settle(&mut self, number: u32, found: &BTreeMap<i64, Value>) {
+    /// Expects the found samples of a series from now on, where several were possible.
+    pub(crate) fn resolve(&mut self, number: u32, found: &BTreeMap<i64, Value>) {
         if let Some(series) = self.series.get_mut(&number) {
-            series.settle(found);
+            series.resolve(found);
         }
-        self.unsettled.remove(&number);
+        self.uncertain.remove(&number);
     }
 
-    /// Forgets what may have expired at `now_ms`.
+    /// Removes samples that may have expired at `now_ms`.
     pub(crate) fn expire(&mut self, now_ms: i64) {
         if self.limits.retention_ms == 0 {
             return;
@@ -297,7 +304,7 @@ impl TenantLedger {
         if floor_ms > self.floor_ms {
             self.floor_ms = floor_ms;
             for series in self.series.values_mut() {
-                series.cells = series.cells.split_off(&floor_ms);
+                series.samples = series.samples.split_off(&floor_ms);
             }
         }
     }
@@ -307,17 +314,18 @@ impl TenantLedger {
 mod tests {
     use super::*;
 
-    /// The write of 1 failed, yet it was stored and went to a block; then 2 was taken, and 1 answers.
+    /// The write of 1 failed, but 1 was stored and flushed to a block; then 2 was accepted, and queries
+    /// return 1.
     #[test]
-    fn a_value_behind_the_one_that_answers_is_not_forgotten() {
-        let mut series = SeriesLedger { labels: labels_of(None, 0), cells: BTreeMap::new() };
+    fn a_hidden_value_is_still_expected() {
+        let mut series = SeriesLedger { labels: labels_of(None, 0), samples: BTreeMap::new() };
         let [one, two, three] = [1, 2, 3].map(Value::Float);
-        series.put(DuplicatePolicy::KeepFirst, Fate::InFlight, 10, one);
-        series.put(DuplicatePolicy::KeepFirst, Fate::Acked, 10, two);
-        series.settle(&BTreeMap::from([(10, one)]));
-        assert!(series.cells[&10].allows(Some(one)) && !series.cells[&10].allows(Some(two)));
+        series.put(DuplicatePolicy::KeepFirst, AckState::InFlight, 10, one);
+        series.put(DuplicatePolicy::KeepFirst, AckState::Acked, 10, two);
+        series.resolve(&BTreeMap::from([(10, one)]));
+        assert!(series.samples[&10].allows(Some(one)) && !series.samples[&10].allows(Some(two)));
         assert!(series.may_conflict(10, one), "2 may be in the head");
-        series.put(DuplicatePolicy::KeepFirst, Fate::Acked, 20, three);
+        series.put(DuplicatePolicy::KeepFirst, AckState::Acked, 20, three);
         assert!(!series.may_conflict(20, three));
     }
 }

@@ -1,31 +1,36 @@
-//! The real store in a fake world, against a ledger of what it must answer.
+//! Deterministic simulation of the real store with fault injection, checked against a model (the ledger).
 //!
-//! A world is a disk in memory that loses, tears and refuses, a clock that jumps, and a store over both. A list of
-//! operations is drawn from a seed and carried out; the ledger (a map of sorted maps) is told what was acknowledged,
-//! and everything that the store answers is compared with it.
+//! A test environment is a disk in memory that injects failures, torn writes and power cuts, a clock that
+//! jumps, and a store on both. Operations are drawn from a seed and executed; the ledger (a map of sorted
+//! maps) records acknowledged samples, and every answer of the store is compared with it.
 //!
-//! Holds: what is acknowledged is there with exactly its value until it is deleted or expired; what nobody wrote is
-//! not there; what was under way when the machine or the process ended is there or not, and after a power cut stays
-//! as it is found. One operation is one sample that is written, or one control operation.
-//! Not here: HTTP and PromQL, bytes that rot where they lie (`tsdb::check` and the tests of `format`).
+//! Invariants: an acknowledged sample is returned with exactly its value until it is deleted or expired; a
+//! sample that was never written is not returned; a sample whose write was interrupted is returned or not,
+//! and keeps that state after a power cut. One operation is one written sample or one control operation.
+//! Not here: HTTP and PromQL, bit rot (`tsdb::check` and the tests of `format`).
 
-mod crowd;
+mod batch;
+mod compare;
+mod concurrent;
+mod crash_points;
+mod failure;
+mod labels;
 mod ledger;
 mod op;
-mod points;
-mod read;
 mod runner;
-mod series;
 mod setup;
 mod shrink;
+mod tally;
+mod test_env;
 mod value;
-mod world;
 mod write;
 
-pub use crowd::run_crowd;
-pub use op::{Ending, Mix, Op, Shape, draw_ops};
-pub use points::{PointsTally, run_points};
-pub use runner::{Budget, Failure, Mode, run_worlds};
+pub use concurrent::run_concurrent;
+pub use crash_points::{CrashPointTally, run_crash_points};
+pub use failure::{Failure, Mode};
+pub use op::{CrashKind, Mix, Op, Shape, draw_ops};
+pub use runner::{Budget, run_seeds};
 pub use setup::Setup;
 pub use shrink::shrink;
-pub use world::{Tally, World, run_ops};
+pub use tally::Tally;
+pub use test_env::{TestEnv, run_ops};

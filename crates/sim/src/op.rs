@@ -1,171 +1,171 @@
-//! Operations on a world, and drawing them from a seed.
+//! Operations of a simulation, drawn from a seed.
 //!
-//! Holds: an operation carries all randomness it needs as a seed of its own, so that leaving others out of a list
-//! leaves it meaningful; the list depends on the seed only.
-//! Not here: carrying them out (`world`).
+//! Invariants: an operation has its own seed for all randomness that it needs, so that it keeps its meaning
+//! when others are removed from the list; the list depends on the seed only.
+//! Not here: executing them (`test_env`).
 
 use chronolith_base::Rng;
 
 use crate::setup::{DAY_MS, HOUR_MS, MINUTE_MS, Setup, pick};
 
-/// What a batch looks like.
+/// Shape of a written batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Many series, a sample or few of each, at the present: scrapes.
+    /// Scrape: many series with one to three current samples each.
     Scrape,
-    /// Few series, long ascending runs that end at the present or not long before.
+    /// Few series with long ascending runs that end within the last hour.
     Run,
-    /// Some minutes late, in any order.
-    Late,
-    /// Days late.
+    /// Up to ten minutes old, in any order.
+    OutOfOrder,
+    /// Up to ten days old.
     Old,
     /// A run in random order.
     Shuffled,
-    /// Ahead of the clock, partly beyond what is allowed.
+    /// Ahead of the clock, partly beyond the future limit.
     Future,
-    /// Times that are there already, with the same or other values.
-    Again,
-    /// The ends of time and borders of windows.
-    Extreme,
+    /// Timestamps that are stored, with the same or other values.
+    Repeated,
+    /// Limits of timestamps and borders of windows.
+    Boundary,
 }
 
-/// How a process ends that does not stop.
+/// Kind of crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// The process alone: what was written is there.
+pub enum CrashKind {
+    /// The process only: all written bytes survive.
     Kill,
-    /// Power: what was not synced is lost.
+    /// Power cut: all bytes that were not synced are lost.
     PowerCut,
-    /// Power: any part of what was not synced is there.
+    /// Power cut: any part of the bytes that were not synced survives.
     PowerCutPartly,
 }
 
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// A batch.
+    /// Writes a batch.
     Write {
         /// Index of the tenant.
         tenant: usize,
-        /// What it looks like.
+        /// Shape of the batch.
         shape: Shape,
-        /// Of its content.
+        /// Seed of the content.
         seed: u64,
     },
-    /// Time passes, with so many rounds of background work in it.
-    Pass {
-        /// How much.
+    /// Advances the clock in steps, with maintenance after each.
+    AdvanceClock {
+        /// Total of the steps.
         ms: u64,
-        /// Rounds.
+        /// Steps.
         rounds: u64,
     },
-    /// The clock is set back.
-    StepBack {
-        /// How much.
+    /// Sets the clock back.
+    SetClockBack {
+        /// Difference.
         ms: u64,
     },
-    /// A part of the checkpoint is written.
-    Roll,
-    /// Windows that have ended become blocks.
+    /// Writes a part of the checkpoint.
+    Checkpoint,
+    /// Flushes the head windows that have ended.
     Flush,
-    /// Deletes what random selectors fit in a random range.
+    /// Deletes the samples of random selectors in a random range.
     Delete {
         /// Index of the tenant.
         tenant: usize,
-        /// Of selectors and range.
+        /// Seed of selectors and range.
         seed: u64,
     },
-    /// Rewrites blocks without what is deleted.
-    Clean {
+    /// Rewrites blocks with tombstones.
+    CleanTombstones {
         /// Index of the tenant.
         tenant: usize,
     },
     /// Makes a snapshot, opens and compares it.
     Snapshot,
-    /// Pauses merging of blocks.
-    Pause,
-    /// Goes on merging.
-    Resume,
-    /// Changes the block encoding of a tenant.
-    TurnEncoding {
+    /// Pauses compaction.
+    PauseCompaction,
+    /// Resumes compaction.
+    ResumeCompaction,
+    /// Switches the block encoding of a tenant.
+    SwitchEncoding {
         /// Index of the tenant.
         tenant: usize,
     },
-    /// Compares the answer to random matchers over a random range.
+    /// Compares the samples of random matchers in a random range.
     Query {
-        /// Of matchers and range.
+        /// Seed of matchers and range.
         seed: u64,
     },
     /// Compares label names and values.
     Labels {
-        /// Of matchers and range.
+        /// Seed of matchers and range.
         seed: u64,
     },
-    /// Compares everything.
-    CheckAll,
-    /// Clean stop and start.
+    /// Compares all samples.
+    CompareAll,
+    /// Stops the store cleanly and starts it.
     Close,
-    /// The process or the machine ends between two operations.
-    End {
-        /// How.
-        ending: Ending,
-        /// Of what a power cut leaves.
+    /// Crashes between two operations.
+    Crash {
+        /// Kind of crash.
+        kind: CrashKind,
+        /// Seed of the bytes that survive.
         seed: u64,
     },
-    /// The disk lets so many operations through and refuses all behind them; who notices, ends.
-    Cut {
-        /// Disk operations that work.
+    /// Crashes at a later disk operation, within whatever operation does it.
+    CrashDuring {
+        /// Disk operations that succeed before.
         after: u64,
-        /// How it ends.
-        ending: Ending,
-        /// Of what a power cut leaves.
+        /// Kind of crash.
+        kind: CrashKind,
+        /// Seed of the bytes that survive.
         seed: u64,
-        /// The start after it ends in the same way after so many disk operations.
-        again_after: Option<u64>,
+        /// The start after the crash crashes, too, after this many disk operations.
+        second_after: Option<u64>,
     },
-    /// Single disk operations fail.
-    Fail {
-        /// Disk operations that work before.
+    /// Lets some disk operations fail.
+    FailDisk {
+        /// Disk operations that succeed before.
         after: u64,
-        /// How many fail.
+        /// Disk operations that fail.
         count: u64,
     },
-    /// The disk has so many bytes left.
-    Full {
-        /// Bytes.
+    /// Fills the disk.
+    FillDisk {
+        /// Bytes that remain free.
         slack_bytes: u64,
     },
-    /// It has room again.
-    Room,
+    /// Frees the disk.
+    FreeDisk,
 }
 
-/// How operations are mixed.
+/// Mix of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
-    /// Mostly writes, everything else at times.
+    /// Mostly writes.
     Usual,
-    /// Mostly control operations over little content: for scripts that are cut at every disk operation.
+    /// Mostly control operations and few samples, for scripts that crash at each disk operation.
     Short,
 }
 
-/// A weight and what it draws.
-type Choice = (u64, fn(&Drawing<'_>) -> Op);
+/// Weight and constructor of an operation.
+type Choice = (u64, fn(&OpGenerator<'_>) -> Op);
 
-struct Drawing<'a> {
+struct OpGenerator<'a> {
     rng: &'a Rng,
     setup: &'a Setup,
 }
 
-impl Drawing<'_> {
+impl OpGenerator<'_> {
     fn tenant(&self) -> usize {
         self.rng.below(self.setup.tenants.len() as u64) as usize
     }
 
-    fn ending(&self) -> Ending {
+    fn crash_kind(&self) -> CrashKind {
         if self.setup.survives_power_cut() {
-            pick(self.rng, &[Ending::Kill, Ending::PowerCut, Ending::PowerCutPartly])
+            pick(self.rng, &[CrashKind::Kill, CrashKind::PowerCut, CrashKind::PowerCutPartly])
         } else {
-            Ending::Kill
+            CrashKind::Kill
         }
     }
 
@@ -176,76 +176,76 @@ impl Drawing<'_> {
             Shape::Scrape,
             Shape::Run,
             Shape::Run,
-            Shape::Late,
+            Shape::OutOfOrder,
             Shape::Old,
             Shape::Shuffled,
             Shape::Future,
-            Shape::Again,
-            Shape::Again,
-            Shape::Extreme,
+            Shape::Repeated,
+            Shape::Repeated,
+            Shape::Boundary,
         ];
         let mut shape = pick(self.rng, &SHAPES);
-        // A block for each of many windows far apart is dear, and tells no more than a few of them.
-        if shape == Shape::Extreme && self.rng.below(8) > 0 {
+        // Blocks of many distant windows are slow and find no more than a few of them.
+        if shape == Shape::Boundary && self.rng.below(8) > 0 {
             shape = Shape::Run;
         }
         Op::Write { tenant: self.tenant(), shape, seed: self.rng.next_u64() }
     }
 
-    fn pass(&self) -> Op {
+    fn advance_clock(&self) -> Op {
         let longest = pick(self.rng, &[MINUTE_MS, MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, 4 * HOUR_MS]);
         let longest = if self.rng.below(60) == 0 { 2 * DAY_MS } else { longest };
-        Op::Pass { ms: self.rng.below(longest.unsigned_abs()), rounds: 1 + self.rng.below(6) }
+        Op::AdvanceClock { ms: self.rng.below(longest.unsigned_abs()), rounds: 1 + self.rng.below(6) }
     }
 
-    fn cut(&self) -> Op {
-        let again_after = (self.rng.below(3) == 0).then(|| self.rng.below(60));
+    fn crash_during(&self) -> Op {
+        let second_after = (self.rng.below(3) == 0).then(|| self.rng.below(60));
         let longest = pick(self.rng, &[4, 40, 400]);
-        let (ending, seed) = (self.ending(), self.rng.next_u64());
-        Op::Cut { after: self.rng.below(longest), ending, seed, again_after }
+        let (kind, seed) = (self.crash_kind(), self.rng.next_u64());
+        Op::CrashDuring { after: self.rng.below(longest), kind, seed, second_after }
     }
 }
 
 const USUAL: &[Choice] = &[
     (560, |d| d.write()),
-    (120, |d| d.pass()),
-    (30, |_| Op::Roll),
+    (120, |d| d.advance_clock()),
+    (30, |_| Op::Checkpoint),
     (12, |_| Op::Flush),
     (14, |d| Op::Delete { tenant: d.tenant(), seed: d.rng.next_u64() }),
-    (5, |d| Op::Clean { tenant: d.tenant() }),
+    (5, |d| Op::CleanTombstones { tenant: d.tenant() }),
     (3, |_| Op::Snapshot),
-    (1, |_| Op::Pause),
-    (2, |_| Op::Resume),
-    (2, |d| Op::TurnEncoding { tenant: d.tenant() }),
+    (1, |_| Op::PauseCompaction),
+    (2, |_| Op::ResumeCompaction),
+    (2, |d| Op::SwitchEncoding { tenant: d.tenant() }),
     (60, |d| Op::Query { seed: d.rng.next_u64() }),
     (12, |d| Op::Labels { seed: d.rng.next_u64() }),
-    (1, |_| Op::CheckAll),
+    (1, |_| Op::CompareAll),
     (2, |_| Op::Close),
-    (6, |d| Op::End { ending: d.ending(), seed: d.rng.next_u64() }),
-    (8, |d| d.cut()),
-    (3, |d| Op::Fail { after: d.rng.below(60), count: 1 + d.rng.below(3) }),
-    (2, |d| Op::Full { slack_bytes: d.rng.below(200_000) }),
-    (6, |_| Op::Room),
-    (1, |d| Op::StepBack { ms: d.rng.below(3 * HOUR_MS.unsigned_abs()) }),
+    (6, |d| Op::Crash { kind: d.crash_kind(), seed: d.rng.next_u64() }),
+    (8, |d| d.crash_during()),
+    (3, |d| Op::FailDisk { after: d.rng.below(60), count: 1 + d.rng.below(3) }),
+    (2, |d| Op::FillDisk { slack_bytes: d.rng.below(200_000) }),
+    (6, |_| Op::FreeDisk),
+    (1, |d| Op::SetClockBack { ms: d.rng.below(3 * HOUR_MS.unsigned_abs()) }),
 ];
 
 const SHORT: &[Choice] = &[
     (20, |d| d.write()),
-    (8, |d| d.pass()),
-    (4, |_| Op::Roll),
+    (8, |d| d.advance_clock()),
+    (4, |_| Op::Checkpoint),
     (4, |_| Op::Flush),
     (4, |d| Op::Delete { tenant: d.tenant(), seed: d.rng.next_u64() }),
-    (3, |d| Op::Clean { tenant: d.tenant() }),
+    (3, |d| Op::CleanTombstones { tenant: d.tenant() }),
     (1, |_| Op::Snapshot),
     (2, |_| Op::Close),
-    (2, |d| Op::End { ending: d.ending(), seed: d.rng.next_u64() }),
+    (2, |d| Op::Crash { kind: d.crash_kind(), seed: d.rng.next_u64() }),
 ];
 
 /// Draws `count` operations.
 #[must_use]
 pub fn draw_ops(setup: &Setup, mix: Mix, count: usize) -> Vec<Op> {
     let rng = Rng::from_seed(setup.seed ^ 0x0b5e_55ed);
-    let drawing = Drawing { rng: &rng, setup };
+    let generator = OpGenerator { rng: &rng, setup };
     let choices = match mix {
         Mix::Usual => USUAL,
         Mix::Short => SHORT,
@@ -256,7 +256,7 @@ pub fn draw_ops(setup: &Setup, mix: Mix, count: usize) -> Vec<Op> {
         for (weight, choice) in choices {
             match at.checked_sub(*weight) {
                 Some(rest) => at = rest,
-                None => return choice(&drawing),
+                None => return choice(&generator),
             }
         }
         unreachable!("weights add up")

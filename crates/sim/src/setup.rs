@@ -1,5 +1,6 @@
-//! The world that a seed makes: tenants with their limits, options of the store, how many series there are.
-//! Holds: depends on the seed only. Not here: what happens in it (`op`).
+//! Setup of a simulation: tenants with their limits, options of the store, number of series.
+//!
+//! Invariants: depends on the seed only. Not here: the operations (`op`).
 
 use std::path::PathBuf;
 
@@ -13,44 +14,44 @@ pub(crate) const MINUTE_MS: i64 = 60_000;
 pub(crate) const HOUR_MS: i64 = 60 * MINUTE_MS;
 pub(crate) const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// Series of one tenant at a time are drawn from below this.
+/// Active series of one tenant.
 const SERIES_COUNT_MAX: u64 = 1000;
 
-/// Whether the setup may have what several threads cannot predict.
+/// Number of threads, which restricts the setup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// Everything.
+    /// No restriction.
     One,
-    /// No retention: what is too old depends on a clock that others move.
+    /// No retention, because other threads move the clock.
     Many,
 }
 
 /// One tenant.
 #[derive(Debug, Clone)]
 pub struct TenantSetup {
-    /// Who.
+    /// Identifier.
     pub id: TenantId,
-    /// What holds for it.
+    /// Limits and policies.
     pub limits: TenantLimits,
 }
 
-/// See the module.
+/// Tenants and options.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Of which it was made.
+    /// Seed of the setup and of the operations.
     pub seed: u64,
     /// At least one.
     pub tenants: Vec<TenantSetup>,
-    /// Of the store.
+    /// Options of the store.
     pub options: TsdbOptions,
-    /// Series of a tenant that are written at a time.
+    /// Series of a tenant that are active at a time.
     pub series_count: u32,
-    /// After so much time another series takes the place of one of them.
+    /// Interval at which a new series replaces an active one.
     pub churn_ms: i64,
 }
 
 impl Setup {
-    /// The setup of `seed`.
+    /// Returns the setup of `seed`.
     #[must_use]
     pub fn from_seed(seed: u64) -> Setup {
         Setup::draw(seed, Threads::One)
@@ -69,7 +70,7 @@ impl Setup {
         options.flush.waiting_bytes_max = pick(&rng, &[0, 10_000, 1 << 30]);
         options.compaction.block_bytes_max = pick(&rng, &[0, 1 << 20, 2 << 30, 2 << 30]);
         options.compaction.bytes_per_second = pick(&rng, &[0, 64 << 20]);
-        // The other modes promise to survive a kill, not a power cut; `op` draws what they promise.
+        // The other modes guarantee to survive a kill, not a power cut; `op` draws crashes accordingly.
         options.sync = match rng.below(12) {
             0 => SyncMode::Os,
             1 => SyncMode::Interval(100),
@@ -85,7 +86,7 @@ impl Setup {
         Setup { seed, tenants, options, series_count: series_count as u32, churn_ms }
     }
 
-    /// Whether what is acknowledged survives a power cut.
+    /// Returns true if acknowledged samples survive a power cut.
     pub(crate) fn survives_power_cut(&self) -> bool {
         self.options.sync == SyncMode::Fsync
     }
@@ -101,7 +102,7 @@ fn tenant(rng: &Rng, idx: u64, threads: Threads) -> TenantSetup {
         retention_ms: if threads == Threads::One { retention_ms } else { 0 },
         ..TenantLimits::default()
     };
-    TenantSetup { id: TenantId::new(&format!("t{idx}")).expect("a legal name"), limits }
+    TenantSetup { id: TenantId::new(&format!("t{idx}")).expect("a valid tenant id"), limits }
 }
 
 pub(crate) fn pick<T: Copy>(rng: &Rng, from: &[T]) -> T {

@@ -1,16 +1,18 @@
-//! Making a failing list of operations short: parts are left out as long as it still fails.
-//! Holds: what is given back fails in the same way. Not here: making single operations smaller.
+//! Shrinks a failing list of operations (delta debugging): removes parts while the rest still fails.
+//!
+//! Invariants: the result fails with the same kind of message. Not here: shrinking single operations.
 
+use crate::failure::catch_panic;
 use crate::op::Op;
-use crate::runner::catch;
 use crate::setup::Setup;
-use crate::world::run_ops;
+use crate::test_env::run_ops;
 
-/// Leaves out of `ops`, which fail with `text`, what is not needed, trying at most `tries_max` lists.
+/// Removes operations that are not needed to fail with a message like `text`; tries at most `tries_max`
+/// lists.
 #[must_use]
 pub fn shrink(setup: &Setup, ops: &[Op], text: &str, tries_max: usize) -> Vec<Op> {
     let wanted = kind_of(text);
-    let fails = |ops: &[Op]| match catch(|| run_ops(setup, ops, u64::MAX)) {
+    let fails = |ops: &[Op]| match catch_panic(|| run_ops(setup, ops, u64::MAX)) {
         Ok(_) => false,
         Err((_, text)) => kind_of(&text) == wanted,
     };
@@ -35,7 +37,7 @@ pub fn shrink(setup: &Setup, ops: &[Op], text: &str, tries_max: usize) -> Vec<Op
     }
 }
 
-/// What went wrong, without where and when.
+/// Returns the message without location and numbers.
 fn kind_of(text: &str) -> String {
     let last = text.rsplit(": ").next().unwrap_or(text);
     last.split_whitespace().filter(|word| word.bytes().all(|b| b.is_ascii_alphabetic())).collect()

@@ -1,8 +1,9 @@
-//! The values that are written: floats, and native histograms that are made of a number.
+//! Written values: floats, and native histograms that are derived from a number.
 //!
-//! Holds: a histogram is a pure function of its number, and its sum names the number, so that the ledger keeps eight
-//! bytes for one and knows at once what it finds; staleness markers of both kinds are one value.
-//! Not here: when which is written (`series`).
+//! Invariants: a histogram is a pure function of its number, and its sum encodes the number, so that the
+//! ledger keeps eight bytes per histogram and identifies a found one by its sum; staleness markers of both
+//! kinds are one value.
+//! Not here: choosing values (`batch`).
 
 use std::sync::Arc;
 
@@ -13,25 +14,25 @@ use chronolith_model::{Columns, FloatHistogram, Histogram, IntHistogram};
 
 use crate::setup::{DAY_MS, START_MS};
 
-/// Exponent of the sums: all lie from 1 to 2, and the number is the mantissa.
+/// Exponent of the sums: all are in [1, 2), and the number is the mantissa.
 const SUM_EXPONENT: u64 = 0x3ff << 52;
 const NUMBER_MASK: u64 = (1 << 52) - 1;
 const AGE_BITS: u32 = 32;
 const FAMILY_BITS: u32 = 8;
-/// Times before this are those of extremes; their counters start again.
+/// Only [`Shape::Boundary`](crate::Shape::Boundary) has earlier times; counters start at 0 there.
 const AGE_START_MS: i64 = START_MS - 40 * DAY_MS;
-/// Of so many variations the first means none.
+/// Variations of a histogram, 0 for none.
 const VARIATION_COUNT: u64 = 1 << 12;
 
-/// What is stored at a time of a series.
+/// Value of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// By its bits; [`STALE_NAN`] is the staleness marker of either kind.
+    /// Bits of a float; [`STALE_NAN`] is the staleness marker of either kind.
     Float(u64),
-    /// By its number.
+    /// Number of a histogram.
     Histogram(u64),
-    /// A histogram that nobody wrote, by its sum.
-    Foreign(u64),
+    /// Bits of the sum of a histogram that was never written.
+    Unknown(u64),
 }
 
 impl Value {
@@ -43,7 +44,7 @@ impl Value {
         matches!(self, Value::Float(bits) if is_stale(f64::from_bits(bits)))
     }
 
-    /// A histogram of series `series` at `time`, mostly one that continues those before it.
+    /// Draws a histogram of a series, mostly one that continues the previous ones.
     pub(crate) fn draw_histogram(rng: &Rng, series: u32, time: i64) -> Value {
         let age_s = time.saturating_sub(AGE_START_MS).max(0) / 1000;
         let age_s = age_s.cast_unsigned() & ((1 << AGE_BITS) - 1);
@@ -52,29 +53,30 @@ impl Value {
         Value::Histogram(age_s | family << AGE_BITS | variation << (AGE_BITS + FAMILY_BITS))
     }
 
-    /// What is at `at` of `columns`.
+    /// Returns sample `at` of `columns`.
     pub(crate) fn found(columns: &Columns, at: usize) -> Value {
         let value = columns.values[at];
         let Some(found) = columns.histogram_at(at).filter(|_| !is_stale(value)) else {
             return Value::float(value);
         };
         let number = value.to_bits() & NUMBER_MASK;
-        let wanted = histogram_of(number);
+        let expected = histogram_of(number);
         let is_gauge = |histogram: &Histogram| histogram.reset_hint() == ResetHint::Gauge;
-        if found.says_same(&wanted) && is_gauge(found) == is_gauge(&wanted) {
+        if found.is_equivalent(&expected) && is_gauge(found) == is_gauge(&expected) {
             Value::Histogram(number)
         } else {
-            Value::Foreign(value.to_bits())
+            Value::Unknown(value.to_bits())
         }
     }
 
-    /// Its sum or itself, and the histogram that is written; `is_marked` makes a staleness marker one of a histogram.
-    pub(crate) fn written(self, is_marked: bool) -> (f64, Option<Arc<Histogram>>) {
+    /// Returns the value in columns (a float or the sum) and the histogram to write. `as_histogram` makes a
+    /// staleness marker one of a histogram.
+    pub(crate) fn written(self, as_histogram: bool) -> (f64, Option<Arc<Histogram>>) {
         match self {
-            Value::Float(_) if self.is_stale() && is_marked => {
+            Value::Float(_) if self.is_stale() && as_histogram => {
                 (STALE_NAN, Some(Arc::new(Histogram::stale())))
             }
-            Value::Float(bits) | Value::Foreign(bits) => (f64::from_bits(bits), None),
+            Value::Float(bits) | Value::Unknown(bits) => (f64::from_bits(bits), None),
             Value::Histogram(number) => {
                 let histogram = histogram_of(number);
                 (histogram.sum(), Some(Arc::new(histogram)))
@@ -83,12 +85,12 @@ impl Value {
     }
 }
 
-/// Most series stay in one family.
+/// Family of most histograms of a series.
 fn family_of(series: u32) -> u64 {
     u64::from(series.wrapping_mul(0x9e37_79b9) >> (32 - FAMILY_BITS))
 }
 
-/// The parts of a number.
+/// Fields of a number.
 #[derive(Clone, Copy)]
 struct Number {
     level: u64,
@@ -102,7 +104,7 @@ impl Number {
         let age_s = number & ((1 << AGE_BITS) - 1);
         let family = number >> AGE_BITS & ((1 << FAMILY_BITS) - 1);
         let variation = number >> (AGE_BITS + FAMILY_BITS);
-        // Counters start again at times, at others than those at which their layout changes.
+        // Counters reset at other times than their layout changes.
         let period_s = [u64::MAX, 7200, 1000][(family % 3) as usize];
         Number { level: age_s % period_s / (1 + family / 6 % 7), age_s, family, variation }
     }
@@ -134,7 +136,7 @@ impl Number {
     }
 }
 
-/// The histogram of a number.
+/// Returns the histogram of a number.
 fn histogram_of(number: u64) -> Histogram {
     let parts = Number::of(number);
     let sum = f64::from_bits(SUM_EXPONENT | number & NUMBER_MASK);
@@ -192,15 +194,17 @@ fn custom_values(parts: Number) -> Arc<[f64]> {
     }
 }
 
-/// What is wrong with the hints of what was read: a histogram says that there was no reset since the one before it, and
-/// there was one, or there is none before it.
-pub(crate) fn false_hint(columns: &Columns) -> Option<String> {
+/// Returns the first wrong reset hint: a histogram that denies a counter reset since the previous sample,
+/// although there was one, or the previous sample is not a histogram.
+pub(crate) fn wrong_reset_hint(columns: &Columns) -> Option<String> {
     (0..columns.len()).find_map(|at| {
         let found = columns.histogram_at(at).filter(|one| one.reset_hint() == ResetHint::NotReset)?;
         let before = at.checked_sub(1)?;
         let time = columns.times[at];
         let Some(previous) = columns.histogram_at(before).filter(|one| !is_stale(one.sum())) else {
-            return Some(format!("the histogram @{time} denies a reset since what is no histogram"));
+            return Some(format!(
+                "the histogram @{time} denies a reset since a sample that is not a histogram"
+            ));
         };
         let mut bare = found.to_float().into_owned();
         bare.reset_hint = ResetHint::Unknown;
@@ -215,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_found_again_and_its_histogram_is_valid() {
+    fn histograms_are_valid_and_identified_by_their_sum() {
         let rng = Rng::from_seed(5);
         for _ in 0..20_000 {
             let series = rng.below(300) as u32;

@@ -108,7 +108,7 @@ fn merge_overlapping(parts: &[(usize, Columns)], out: &mut Columns) {
         if last == Some(i) {
             out.push_from(&parts[i].1, next[i]);
         } else {
-            out.push_apart(&parts[i].1, next[i]);
+            out.push_after_gap(&parts[i].1, next[i]);
         }
         last = Some(i);
         for (j, (_, part)) in parts.iter().enumerate() {

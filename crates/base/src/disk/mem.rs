@@ -1,9 +1,10 @@
-//! A disk in memory that can crash, fill up and fail on command.
+//! Disk in memory for tests: can lose power, fill up and fail on request.
 //!
-//! Holds: after [`MemDisk::crash`] a file has the bytes of its last `sync_data`, and a name exists only if
-//! its directory was synced after it was given. That is stricter than most real file systems. After
-//! [`MemDisk::crash_partly`] any part of what was not synced may be there as well, torn anywhere, as real ones do it.
-//! Not here: bytes that rot where they lie.
+//! Invariants: after [`MemDisk::crash`] a file has the bytes of its last `sync_data`, and a name exists only
+//! if its directory was synced after the name was created. That is stricter than most real file systems.
+//! After [`MemDisk::crash_partly`] any part of the bytes that were not synced may survive, torn anywhere, as
+//! on real disks.
+//! Not here: bit rot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,16 +19,16 @@ use parking_lot::Mutex;
 use super::{DirEntry, Disk, DiskFile, LockGuard, Mapped};
 use crate::Rng;
 
-/// What a disk writes whole or not at all, mostly.
+/// Unit that a disk mostly writes atomically.
 const SECTOR_BYTES: usize = 512;
-/// One in so many sectors that survive a power cut does so in part only.
+/// One in this many surviving sectors is torn.
 const TORN_PART: u64 = 16;
 
 #[derive(Default)]
 struct Content {
     live: Vec<u8>,
     synced: Vec<u8>,
-    /// Bytes written since the last sync lie within; a sync copies only these.
+    /// Contains all bytes written since the last sync; a sync copies only these.
     dirty: std::ops::Range<usize>,
 }
 
@@ -48,7 +49,8 @@ impl Content {
         self.dirty = 0..0;
     }
 
-    /// What a power cut leaves: each sector that was not synced is there with a chance of `kept` in 4.
+    /// Returns the bytes after a power cut: each sector that was not synced survives with probability `kept`
+    /// / 4.
     fn after_power_cut(&self, rng: &Rng, kept: u64) -> Vec<u8> {
         let (short, long) = (self.synced.len().min(self.live.len()), self.synced.len().max(self.live.len()));
         let len = match rng.below(3) {
@@ -84,7 +86,7 @@ enum NameChange {
 }
 
 impl NameChange {
-    /// Changes whose target is not there change nothing.
+    /// Changes without an existing target have no effect.
     fn apply(&self, names: &mut BTreeMap<PathBuf, Entry>) {
         match self {
             NameChange::Put(path, entry) => {
@@ -123,8 +125,8 @@ enum Entry {
 struct State {
     live: BTreeMap<PathBuf, Entry>,
     synced: BTreeMap<PathBuf, Entry>,
-    /// All names at the last sync of a directory, and the changes since: a file system with a journal keeps names
-    /// in order and makes all of them durable at once.
+    /// All names at the last sync of a directory, and the changes since: a journaling file system keeps the
+    /// order of name changes and makes all of them durable at once.
     journaled: BTreeMap<PathBuf, Entry>,
     changes: Vec<NameChange>,
     /// Names that changed since the last sync of their directory, by directory.
@@ -161,7 +163,7 @@ impl State {
         self.touched.entry(dir).or_default().insert(path);
     }
 
-    /// The names `names` are all there is, and durable.
+    /// Makes `names` the only names, all durable.
     fn restart_with(&mut self, names: BTreeMap<PathBuf, Entry>) {
         self.changes.clear();
         self.touched.clear();
@@ -186,7 +188,7 @@ struct Shared {
     pause_us_max: AtomicU64,
 }
 
-/// See the module.
+/// Disk in memory.
 #[derive(Clone)]
 pub struct MemDisk(Arc<Shared>);
 
@@ -212,7 +214,7 @@ impl MemDisk {
         }))
     }
 
-    /// Loses power: everything not synced is gone, locks are free, files opened before fail from here on.
+    /// Power cut: everything not synced is lost, locks are released, and files opened before fail.
     pub fn crash(&self) {
         let mut state = self.0.state.lock();
         self.end_process();
@@ -227,8 +229,8 @@ impl MemDisk {
         }
     }
 
-    /// Loses power as [`MemDisk::crash`], but a random part of what was not synced is there afterwards: sectors of
-    /// files, some of them torn, and either names as `crash` leaves them or the first ones of those that changed.
+    /// Power cut as [`MemDisk::crash`], but a random part of what was not synced survives: sectors of files,
+    /// some of them torn, and either the names that `crash` keeps or a prefix of the changes of names.
     pub fn crash_partly(&self, rng: &Rng) {
         let mut state = self.0.state.lock();
         self.end_process();
@@ -245,7 +247,7 @@ impl MemDisk {
         for entry in state.live.values() {
             if let Entry::File(node) = entry {
                 let mut content = node.lock();
-                // A second name of a file that has been dealt with finds nothing that is not synced.
+                // At a second name of the same file everything is synced already.
                 let bytes = content.after_power_cut(rng, kept);
                 content.synced.clone_from(&bytes);
                 content.live = bytes;
@@ -254,8 +256,8 @@ impl MemDisk {
         }
     }
 
-    /// The process ends without the machine: everything written stays, locks are free, files opened before fail from
-    /// here on. What was not synced may still be lost later.
+    /// Process crash: everything written survives, locks are released, and files opened before fail. Bytes
+    /// that were not synced may still be lost by a later power cut.
     pub fn kill(&self) {
         let mut state = self.0.state.lock();
         self.end_process();
@@ -267,24 +269,24 @@ impl MemDisk {
         self.heal();
     }
 
-    /// Lets `op_count` more changing operations through, then fails every one until [`MemDisk::crash`] or `heal`.
+    /// After `op_count` more changing operations, fails every one until [`MemDisk::crash`] or `heal`.
     /// Half of the bytes of a failed write are written.
     pub fn fail_after(&self, op_count: u64) {
         self.fail_some(op_count, u64::MAX);
     }
 
-    /// Lets `op_count` more changing operations through, fails `failure_count`, and works again.
+    /// After `op_count` more changing operations, fails the next `failure_count`.
     pub fn fail_some(&self, op_count: u64, failure_count: u64) {
         self.0.failures_left.store(failure_count, Ordering::SeqCst);
         self.0.fuse.store(op_count, Ordering::SeqCst);
     }
 
-    /// Ends failing.
+    /// Stops failing.
     pub fn heal(&self) {
         self.0.fuse.store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// Operations that were made to fail so far.
+    /// Operations that failed by injection so far.
     #[must_use]
     pub fn refused_count(&self) -> u64 {
         self.0.refused_count.load(Ordering::SeqCst)
@@ -307,8 +309,8 @@ impl MemDisk {
         self.0.op_count.load(Ordering::SeqCst)
     }
 
-    /// From here on every changing operation lets other threads run, and one of four takes up to `pause_us_max`
-    /// microseconds: threads meet in more orders than on a disk that answers at once.
+    /// Adds delays: every changing operation yields to other threads, and one of four takes up to
+    /// `pause_us_max` microseconds, so that thread schedules vary more.
     pub fn slow_down(&self, pause_us_max: u64) {
         self.0.pause_us_max.store(pause_us_max, Ordering::SeqCst);
     }
@@ -318,7 +320,7 @@ impl MemDisk {
         if pause_us_max == 0 {
             return;
         }
-        // Numbers that follow each other are spread over all lengths.
+        // Consecutive numbers give delays of all lengths.
         let spread = op_number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         if spread.is_multiple_of(4) {
             std::thread::sleep(Duration::from_micros(spread / 4 % pause_us_max));
@@ -397,7 +399,7 @@ impl MemFile {
             self.disk.room_for((len - now) as u64)?;
             let mut content = self.node.lock();
             content.live.resize(len, 0);
-            // What was cut off before and not synced since must not come back.
+            // Bytes that were truncated and not synced since must not reappear.
             content.touch(now..len);
         }
         Ok(())
@@ -551,7 +553,7 @@ impl Disk for MemDisk {
         if !state.live.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        // One by one, what is inside first: a power cut may leave a part of it.
+        // One by one, contents first: a power cut may keep some of them.
         let gone: Vec<_> = subtree(&state.live, path).map(|(p, _)| p.clone()).collect();
         gone.into_iter().rev().for_each(|path| state.change(NameChange::Remove(path)));
         Ok(())
@@ -575,7 +577,7 @@ impl Disk for MemDisk {
         let changes = std::mem::take(&mut state.changes);
         changes.iter().for_each(|change| change.apply(&mut state.journaled));
         let touched = state.touched.remove(dir).unwrap_or_default();
-        // A renamed directory carries along what had a durable name under its old name.
+        // A renamed directory keeps entries that had a durable name under its old name.
         let mut carried = Vec::new();
         let is_dir = |p: &&PathBuf| matches!(state.live.get(*p), Some(Entry::Dir));
         if touched.iter().any(|path| is_dir(&path)) {
@@ -591,7 +593,7 @@ impl Disk for MemDisk {
                 Some(entry) => {
                     state.synced.insert(path.clone(), entry.clone());
                 }
-                // A removed subdirectory takes what was below it along.
+                // A removed subdirectory removes its entries.
                 None => {
                     let gone: Vec<_> = subtree(&state.synced, path).map(|(p, _)| p.clone()).collect();
                     gone.iter().for_each(|path| {
@@ -600,8 +602,8 @@ impl Disk for MemDisk {
                 }
             }
         }
-        // Directories above are durable once something in them is: a test that forgets the root is not helped
-        // by losing everything.
+        // Ancestors are durable once an entry in them is, so that a test that never syncs the root does not
+        // lose everything.
         for parent in dir.ancestors().filter(|d| !d.as_os_str().is_empty()) {
             state.synced.entry(parent.to_owned()).or_insert(Entry::Dir);
         }
@@ -628,7 +630,7 @@ impl Disk for MemDisk {
     }
 }
 
-/// `dir` and everything below it: paths are sorted by their parts, so they lie together.
+/// Returns `dir` and everything below it, which is contiguous: paths are sorted by component.
 fn subtree<'a>(
     names: &'a BTreeMap<PathBuf, Entry>,
     dir: &'a Path,
@@ -637,7 +639,7 @@ fn subtree<'a>(
     names.range::<Path, _>(from).take_while(move |(path, _)| path.starts_with(dir))
 }
 
-/// What tells one file from others, whatever its names are.
+/// Identity of a file, independent of its names.
 fn address(entry: &Entry) -> Option<usize> {
     match entry {
         Entry::File(node) => Some(Arc::as_ptr(node).addr()),
@@ -672,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_a_second_name_for_the_same_bytes() {
+    fn hard_links_share_bytes() {
         let disk = MemDisk::new();
         disk.create_dir_all(Path::new("/a")).unwrap();
         disk.create_dir_all(Path::new("/b")).unwrap();
@@ -692,11 +694,11 @@ mod tests {
         disk.remove_file(Path::new("/a/x")).unwrap();
         disk.sync_dir(Path::new("/a")).unwrap();
         disk.crash();
-        assert_eq!(disk.read(Path::new("/b/y")).unwrap(), b"abc", "one name goes, the other stays");
+        assert_eq!(disk.read(Path::new("/b/y")).unwrap(), b"abc", "the file keeps its other name");
     }
 
     #[test]
-    fn a_power_cut_keeps_any_part_of_what_was_not_synced_and_all_that_was() {
+    fn a_partial_power_cut_keeps_synced_bytes_and_any_part_of_the_others() {
         let (mut lost, mut torn, mut whole, mut unnamed) = (0, 0, 0, 0);
         for seed in 0..200 {
             let (disk, rng) = (MemDisk::new(), Rng::from_seed(seed));
@@ -711,20 +713,24 @@ mod tests {
             unnamed += u64::from(disk.exists(Path::new("/d/x")));
             let name = if disk.exists(Path::new("/d/x")) { "/d/x" } else { "/d/y" };
             let bytes = disk.read(Path::new(name)).unwrap();
-            assert_eq!(bytes[..600], [1; 600], "what was synced is there");
-            assert!(bytes[600..].iter().all(|&b| b == 0 || b == 2), "the rest is written or not");
+            assert_eq!(bytes[..600], [1; 600], "synced bytes survive");
+            assert!(bytes[600..].iter().all(|&b| b == 0 || b == 2), "other bytes are written or zero");
             let kept = bytes.iter().filter(|&&b| b == 2).count();
             lost += u64::from(kept == 0);
             whole += u64::from(kept == 2000);
             torn += u64::from(kept > 0 && kept < 2000);
             disk.crash();
-            assert_eq!(disk.read(Path::new(name)).unwrap(), bytes, "what a power cut left is durable");
+            assert_eq!(
+                disk.read(Path::new(name)).unwrap(),
+                bytes,
+                "bytes that survive a power cut are durable"
+            );
         }
         assert!(lost > 10 && torn > 10 && whole > 10 && unnamed > 10, "{lost} {torn} {whole} {unnamed}");
     }
 
     #[test]
-    fn some_operations_fail_and_the_next_ones_work() {
+    fn operations_after_injected_failures_succeed() {
         let disk = MemDisk::new();
         let file = disk.create(Path::new("f")).unwrap();
         disk.fail_some(1, 2);
@@ -733,12 +739,12 @@ mod tests {
         file.sync_data().unwrap();
         assert_eq!((disk.read(Path::new("f")).unwrap(), disk.refused_count()), (vec![2, 2, 1, 1], 2));
         disk.kill();
-        assert!(file.write_at(&[3; 4], 0).is_err(), "the process that had it open is gone");
+        assert!(file.write_at(&[3; 4], 0).is_err(), "the process that opened it was killed");
         assert_eq!(disk.read(Path::new("f")).unwrap(), [2, 2, 1, 1]);
     }
 
     #[test]
-    fn a_full_disk_and_a_blown_fuse_refuse() {
+    fn a_full_disk_and_injected_failures_return_errors() {
         let disk = MemDisk::new();
         let file = disk.create(Path::new("f")).unwrap();
         disk.set_capacity_bytes(10);

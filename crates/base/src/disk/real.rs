@@ -1,5 +1,5 @@
-//! The machine's file system.
-//! Holds: all `unsafe` of this crate; each block names its obligation.
+//! File system of the operating system.
+//! Invariants: all `unsafe` of this crate is here; each block names its obligation.
 #![expect(unsafe_code, reason = "mmap, fallocate and statvfs have no safe interface in std")]
 #![expect(clippy::disallowed_methods, reason = "this is the seam")]
 
@@ -62,14 +62,14 @@ impl DiskFile for RealFile {
 fn start_writeback(file: &File) {
     // SAFETY: the descriptor is open for the lifetime of `file`; the call reads no memory of ours.
     let code = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
-    // A hint; an error of the disk is told by the sync that follows.
+    // A hint; the sync that follows returns errors of the disk.
     let _ = code;
 }
 
 #[cfg(not(target_os = "linux"))]
 fn start_writeback(_: &File) {}
 
-/// Reserves blocks with `allocate`; where the file system cannot, the length alone is the best there is.
+/// Reserves blocks with `allocate`; without support of the file system, only sets the length.
 fn reserve(
     file: &dyn DiskFile,
     len: u64,
@@ -83,11 +83,12 @@ fn reserve(
 }
 
 fn is_unsupported(error: &io::Error) -> bool {
-    // EINVAL: ZFS answers so.
+    // EINVAL: returned by ZFS.
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL))
 }
 
-/// The system call itself: `posix_fallocate` writes a byte into each block where the file system cannot reserve.
+/// The system call itself: `posix_fallocate` writes a byte into each block where the file system cannot
+/// reserve.
 fn fallocate(file: &File, len: libc::off_t) -> io::Result<()> {
     loop {
         // SAFETY: the descriptor is open for the lifetime of `file`; the call reads no memory of ours.
@@ -148,7 +149,7 @@ impl Disk for RealDisk {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            // The directory says what kind its entries are: only files cost a look at the entry itself.
+            // The directory has the type of its entries, so that only files need a `stat`.
             let is_dir = entry.file_type()?.is_dir();
             let len = if is_dir { 0 } else { entry.metadata()?.len() };
             entries.push(DirEntry { name, is_dir, len });
@@ -195,7 +196,7 @@ impl Disk for RealDisk {
         }
         // SAFETY: the call returned 0, so it filled the struct.
         let stat = unsafe { stat.assume_init() };
-        // A file system without a size (some FUSE ones) does not know its free space either.
+        // A file system without a size (some FUSE ones) does not report its free space either.
         if stat.f_blocks == 0 { None } else { stat.f_bavail.checked_mul(stat.f_frsize) }
     }
 
@@ -209,7 +210,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// Random bytes of the operating system; zeros where it has none to give.
+/// Random bytes of the operating system; zeros if it returns an error.
 pub(crate) fn os_random(out: &mut [u8]) {
     let filled = File::open("/dev/urandom").and_then(|mut f| f.read_exact(out));
     if filled.is_err() {

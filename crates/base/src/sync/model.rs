@@ -1,11 +1,11 @@
-//! Loom's locks behind the interface of `parking_lot`'s.
+//! Loom's locks with the interface of `parking_lot`'s.
 //! Fair unlocking is a plain unlock here: loom tries all orders anyway.
 
 use std::ops::{Deref, DerefMut};
 
 use loom::sync;
 
-const POISON: &str = "a panic ends the model, so nobody meets its lock";
+const POISON: &str = "a panic ends the model, so its lock is never used again";
 
 pub struct Mutex<T>(sync::Mutex<T>);
 

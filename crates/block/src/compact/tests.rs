@@ -356,7 +356,7 @@ fn assert_same(got: &Columns, want: &Columns) {
     assert_eq!(got.times, want.times);
     for at in 0..want.len() {
         match (got.histogram_at(at), want.histogram_at(at)) {
-            (Some(got), Some(want)) => assert!(got.says_same(want), "sample {at}: {got:?}, not {want:?}"),
+            (Some(got), Some(want)) => assert!(got.is_equivalent(want), "sample {at}: {got:?}, not {want:?}"),
             (None, None) => assert_eq!(got.values[at].to_bits(), want.values[at].to_bits(), "sample {at}"),
             (got, want) => panic!("sample {at}: {got:?}, not {want:?}"),
         }
@@ -407,7 +407,7 @@ fn deleted_histograms_are_gone_before_and_after_merging() {
     env.disk.create(&block.dir().join(TOMBSTONES_FILE)).unwrap().write_at(&bytes, 0).unwrap();
     let block = Block::open(&env, block.dir()).unwrap();
     let mut want = all.clone();
-    want.remove(want.places(deleted));
+    want.remove(want.indices_in(deleted));
     assert_eq!(want.len(), 160);
     assert_same(&columns_of(&env, &block), &want);
     assert_same(&columns_of(&env, &merge(&env, &[block]).unwrap().unwrap()), &want);

@@ -104,7 +104,7 @@ impl BlockWriter {
     ) -> Result<(FileSink, Tombstones), BlockError> {
         let path = self.dir.path.join(INDEX_FILE);
         let sink = FileSink::create(&self.dir.env, &path)?;
-        let places = used.places(dictionary, ranks);
+        let places = used.indices_in(dictionary, ranks);
         let symbols = used.symbols(dictionary, ranks, &places);
         let mut writer = IndexWriter::begin(sink, symbols).map_err(BlockError::index(&path))?;
         let mut postings = used.postings();

@@ -20,7 +20,7 @@ use crate::BlockError;
 /// Samples of a dense chunk at most: beyond it chunks hardly shrink, and a read of a few minutes decodes more than it
 /// needs (4096 samples: 10 us).
 ///
-/// PERF: `cargo run --release -p chronolith-format --example dense_speed`, bytes a sample of the regular mix:
+/// PERF: `cargo bench -p chronolith-format --bench dense_speed`, bytes a sample of the regular mix:
 /// 0.553 with 1024 samples, 0.534 with 2048, 0.528 with 4096, 0.524 with 8192.
 pub(crate) const DENSE_SAMPLES_MAX: usize = 4096;
 /// Times that take fewer bytes are written again: those of a steady scrape take about ten.

@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(out.values[at].to_bits(), samples.values[at].to_bits());
             assert_eq!(out.start_time_at(at), samples.start_time_at(at));
             match both {
-                (Some(got), Some(want)) => assert!(got.same(want)),
+                (Some(got), Some(want)) => assert!(got.is_identical(want)),
                 (None, None) => {}
                 _ => panic!("kinds differ at {at}"),
             }

@@ -1,24 +1,24 @@
-//! Files of `chunks_head`: chunks of series that are still in Prometheus's head.
+//! Files of `chunks_head`: m-mapped chunks of series in Prometheus's head.
 //!
-//! Holds: a chunk is handed out only after its checksum fits. Not here: what the bytes of a chunk mean (`xor`),
-//! which series a ref is (the log says that).
+//! Invariants: a chunk is returned only after its checksum was verified.
+//! Not here: the content of chunks (`chunk`), the labels of a series ref (`record`).
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 
 /// First four bytes of a file.
 pub const MAGIC: u32 = 0x0130_BC91;
-/// The only version there is.
+/// Supported version.
 pub const VERSION: u8 = 1;
 /// Magic, version, three bytes of padding.
 pub const HEADER_BYTES: usize = 8;
 /// Set in the encoding byte of a chunk of out-of-order samples.
 const OUT_OF_ORDER: u8 = 0x80;
 
-/// One chunk.
+/// A chunk with its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadChunk<'a> {
-    /// Series that it belongs to, as the log names it.
+    /// Series, by its ref in the WAL.
     pub series_ref: u64,
     /// Time of the first sample.
     pub min_time: i64,
@@ -26,15 +26,15 @@ pub struct HeadChunk<'a> {
     pub max_time: i64,
     /// Encoding byte as in blocks.
     pub encoding: u8,
-    /// Whether its samples came out of order.
+    /// The chunk holds out-of-order samples.
     pub out_of_order: bool,
-    /// Its bytes.
+    /// Encoded samples.
     pub bytes: &'a [u8],
-    /// Where it starts in the file.
+    /// Offset in the file.
     pub offset: usize,
 }
 
-/// Chunks of a file, front to back.
+/// Iterates the chunks of a file.
 pub struct HeadChunks<'a> {
     reader: ByteReader<'a>,
     bytes: &'a [u8],
@@ -44,7 +44,7 @@ impl<'a> HeadChunks<'a> {
     /// Checks the header of the file `bytes`.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is none, or of another version.
+    /// [`DecodeError`] for another magic or version.
     pub fn open(bytes: &'a [u8]) -> Result<HeadChunks<'a>, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let magic = reader.be_u32("head chunks magic")?;
@@ -61,14 +61,15 @@ impl<'a> HeadChunks<'a> {
         Ok(HeadChunks { reader, bytes })
     }
 
-    /// The next chunk; `None` at the end of what is written.
+    /// Returns the next chunk; `None` at the end of the written bytes.
     ///
     /// # Errors
-    /// [`DecodeError`]; what follows cannot be found then.
+    /// [`DecodeError`]; the start of the next chunk is unknown then.
     pub fn next_chunk(&mut self) -> Result<Option<HeadChunk<'a>>, DecodeError> {
         let offset = self.reader.offset();
         let rest = self.bytes.get(offset..).unwrap_or_default();
-        // The rest of a file is zeros, and no series has the ref 0: so ref and times of zero are the end.
+        // Preallocated bytes are zeros, and no series has the ref 0, so zeros instead of ref and times are
+        // the end.
         let front = rest.get(..rest.len().min(24)).unwrap_or_default();
         if front.iter().all(|&b| b == 0) {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! Native histogram records of Prometheus's logs: found one by one, with series, time and bytes each.
+//! Native histogram records of Prometheus's WAL and WBL: series, time and encoded histogram of each sample.
 //!
-//! Holds: what [`HistogramRecord::histogram`] gives is valid.
+//! Invariants: [`HistogramRecord::histogram`] returns only valid histograms.
 
 use chronolith_base::DecodeError;
 
@@ -11,15 +11,15 @@ use chronolith_model::histogram::{
 use chronolith_model::sample::is_stale;
 use chronolith_model::{FloatHistogram, Histogram, IntHistogram};
 
-use super::record::{Starts, take8, uvarint, varint};
+use super::record::{StartTimestamps, take8, uvarint, varint};
 
-/// Custom bucket boundaries follow the buckets.
+/// Schema of histograms with custom bounds, which follow the buckets.
 const SCHEMA_CUSTOM: i64 = -53;
 
-/// Whether counts are integers or floats.
+/// Type of the counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counts {
-    /// Varints, buckets as differences.
+    /// Varints, bucket counts as deltas.
     Integer,
     /// Floats.
     Float,
@@ -32,16 +32,17 @@ pub struct HistogramRecord<'a> {
     pub series_ref: u64,
     /// Milliseconds.
     pub time: i64,
-    /// When its counters began; 0 if the record does not say.
+    /// Start timestamp; 0 if unknown.
     pub start_ms: i64,
-    /// Kind of its counts.
+    /// Type of the counts.
     pub counts: Counts,
     /// Reset hint, schema, zero bucket, count, sum, spans, buckets, custom boundaries.
     pub bytes: &'a [u8],
 }
 
 impl HistogramRecord<'_> {
-    /// The histogram; `None` if it contradicts itself. Finer ones than schema 8 are made coarser, as upstream does.
+    /// Decodes the histogram; `None` if it is invalid. Finer ones than schema 8 are reduced to it, as
+    /// Prometheus does.
     #[must_use]
     pub fn histogram(&self) -> Option<Histogram> {
         let mut rest = self.bytes;
@@ -79,14 +80,14 @@ fn is_within_limits(histogram: &Histogram) -> bool {
     }
 }
 
-/// What stands before the counts and behind them, alike for both kinds.
+/// Decodes a histogram with the given decoders of counts and buckets.
 fn frame_of<C: chronolith_model::histogram::Count>(
     rest: &mut &[u8],
     count: impl Fn(&mut &[u8]) -> Option<C>,
     buckets: impl Fn(&mut &[u8], Vec<Span>) -> Option<Buckets<C>>,
 ) -> Option<HistogramOf<C>> {
-    let (&hint, behind) = rest.split_first()?;
-    *rest = behind;
+    let (&hint, tail) = rest.split_first()?;
+    *rest = tail;
     let schema = i32::try_from(varint(rest)?).ok()?;
     let zero_threshold = float(rest)?;
     let (zero_count, all_count) = (count(rest)?, count(rest)?);
@@ -148,7 +149,7 @@ fn spans(rest: &mut &[u8]) -> Option<Vec<Span>> {
 /// Calls `visit` with every histogram of an unpacked record of [`super::record::Kind::Histograms`].
 ///
 /// # Errors
-/// [`DecodeError`] where one cannot be read; those before it have been visited.
+/// [`DecodeError`] for a damaged histogram; those before it have been visited.
 pub fn for_each_histogram<'a>(
     record: &'a [u8],
     visit: &mut dyn FnMut(HistogramRecord<'a>),
@@ -156,19 +157,19 @@ pub fn for_each_histogram<'a>(
     let Some((&kind, mut rest)) = record.split_first() else { return Ok(()) };
     let counts = if matches!(kind, 7 | 9 | 12) { Counts::Integer } else { Counts::Float };
     let has_start = matches!(kind, 12 | 13);
-    let mut place = Place::default();
+    let mut base = DeltaBase::default();
     if !has_start && !rest.is_empty() {
-        let base = (|| Some((take8(&mut rest)?, take8(&mut rest)?)))();
-        let Some((base_ref, base_time)) = base else { return Err(short(record, rest)) };
-        place = Place {
+        let first = (|| Some((take8(&mut rest)?, take8(&mut rest)?)))();
+        let Some((base_ref, base_time)) = first else { return Err(short(record, rest)) };
+        base = DeltaBase {
             series_ref: base_ref,
             first_time: base_time.cast_signed(),
             is_first: false,
-            starts: Starts::default(),
+            starts: StartTimestamps::default(),
         };
     }
     while !rest.is_empty() {
-        let found = if has_start { place.next_with_start(&mut rest) } else { place.next(&mut rest) };
+        let found = if has_start { base.next_with_start(&mut rest) } else { base.next(&mut rest) };
         let Some((series_ref, time, start_ms)) = found else { return Err(short(record, rest)) };
         let front = rest;
         if skip_histogram(&mut rest, counts).is_none() {
@@ -180,21 +181,21 @@ pub fn for_each_histogram<'a>(
     Ok(())
 }
 
-/// What refs and times are differences to.
-struct Place {
+/// Decoder state: bases of the delta-encoded refs, times and start timestamps.
+struct DeltaBase {
     series_ref: u64,
     first_time: i64,
     is_first: bool,
-    starts: Starts,
+    starts: StartTimestamps,
 }
 
-impl Default for Place {
+impl Default for DeltaBase {
     fn default() -> Self {
-        Place { series_ref: 0, first_time: 0, is_first: true, starts: Starts::default() }
+        DeltaBase { series_ref: 0, first_time: 0, is_first: true, starts: StartTimestamps::default() }
     }
 }
 
-impl Place {
+impl DeltaBase {
     fn next(&mut self, rest: &mut &[u8]) -> Option<(u64, i64, i64)> {
         let series_ref = self.series_ref.wrapping_add_signed(varint(rest)?);
         Some((series_ref, self.first_time.wrapping_add(varint(rest)?), 0))
@@ -223,13 +224,13 @@ fn skip_histogram(rest: &mut &[u8], counts: Counts) -> Option<()> {
         Counts::Float => skip(rest, 16)?,
     }
     skip(rest, 8)?;
-    for _spans_of_a_sign in 0..2 {
+    for _sign in 0..2 {
         for _ in 0..uvarint(rest)? {
             varint(rest)?;
             uvarint(rest)?;
         }
     }
-    for _buckets_of_a_sign in 0..2 {
+    for _sign in 0..2 {
         let count = uvarint(rest)?;
         match counts {
             Counts::Integer => {

@@ -1,22 +1,22 @@
-//! Records of Prometheus's logs: what they say, read out of unpacked bytes that they borrow from.
+//! Records of Prometheus's WAL and WBL, decoded from uncompressed bytes that they borrow.
 //!
-//! Holds: a damaged record gives an error with an offset; nothing is allocated per sample.
-//! Not here: native histograms (`histograms`), unpacking (`segment`).
+//! Invariants: a damaged record is an error with an offset; no allocation per sample.
+//! Not here: native histograms (`histograms`), decompression (`segment`).
 
 use chronolith_base::bytes::unzigzag;
 use chronolith_base::{ByteReader, DecodeError};
 
-/// Labels of a series at most: a bound against hostile counts.
+/// Limit of the labels of a series, against hostile counts.
 const LABELS_MAX: usize = 1 << 16;
 
-/// What a record says, by its first byte.
+/// Type of a record, by its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Refs and labels of series.
     Series,
     /// Float samples.
     Samples,
-    /// Float samples that may have start times.
+    /// Float samples that may have start timestamps.
     SamplesWithStart,
     /// Deleted intervals.
     Tombstones,
@@ -26,14 +26,14 @@ pub enum Kind {
     MmapMarkers,
     /// Type, unit and help of series.
     Metadata,
-    /// Native histograms: integer or float, with or without custom buckets or start times.
+    /// Native histograms: integer or float, with or without custom buckets or start timestamps.
     Histograms,
-    /// Of a later version, by its number.
+    /// Unknown type, by its number.
     Unknown(u8),
 }
 
 impl Kind {
-    /// The kind of an unpacked record; `None` for an empty one.
+    /// Returns the type of an uncompressed record; `None` for an empty one.
     #[must_use]
     pub fn of(record: &[u8]) -> Option<Kind> {
         Some(match *record.first()? {
@@ -49,7 +49,7 @@ impl Kind {
         })
     }
 
-    /// Its name in reports.
+    /// Returns the name for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,23 +66,23 @@ impl Kind {
     }
 }
 
-/// Series of a record, one by one.
+/// Iterates the series of a record.
 pub struct SeriesRecords<'a> {
     reader: ByteReader<'a>,
 }
 
 impl<'a> SeriesRecords<'a> {
-    /// Over an unpacked record of [`Kind::Series`].
+    /// Iterates an uncompressed record of [`Kind::Series`].
     #[must_use]
     pub fn new(record: &'a [u8]) -> SeriesRecords<'a> {
         SeriesRecords { reader: ByteReader::at(record, 1) }
     }
 
-    /// The ref of the next series; its labels replace those in `pairs`, in the order of the record, as bytes
-    /// that need not be UTF-8. `None` at the end.
+    /// Returns the ref of the next series and replaces `pairs` by its labels, in the order of the record, as
+    /// bytes that need not be UTF-8. `None` at the end.
     ///
     /// # Errors
-    /// [`DecodeError`]; what follows cannot be read then.
+    /// [`DecodeError`]; the rest of the record cannot be read then.
     pub fn next(&mut self, pairs: &mut Vec<(&'a [u8], &'a [u8])>) -> Result<Option<u64>, DecodeError> {
         pairs.clear();
         if self.reader.is_empty() {
@@ -119,7 +119,7 @@ fn text<'a>(reader: &mut ByteReader<'a>, what: &'static str) -> Result<&'a [u8],
 /// Calls `visit` with ref, time and value bits of every sample of a record of [`Kind::Samples`].
 ///
 /// # Errors
-/// [`DecodeError`] where a sample cannot be read; those before it have been visited.
+/// [`DecodeError`] for a damaged sample; those before it have been visited.
 ///
 /// Refs and times mostly take one or two bytes each, which are read without a loop. `visit` has one call
 /// site, so that the compiler inlines it.
@@ -140,7 +140,7 @@ pub fn for_each_sample(record: &[u8], visit: &mut impl FnMut(u64, i64, u64)) -> 
     Ok(())
 }
 
-/// Calls `visit` with ref, time, value bits and start time (0 if there is none) of every sample of a record
+/// Calls `visit` with ref, time, value bits and start timestamp (0 if unknown) of every sample of a record
 /// of [`Kind::SamplesWithStart`].
 ///
 /// # Errors
@@ -150,7 +150,7 @@ pub fn for_each_with_start(
     visit: &mut impl FnMut(u64, i64, u64, i64),
 ) -> Result<(), DecodeError> {
     let mut rest = record.get(1..).unwrap_or_default();
-    let (mut series_ref, mut first_time, mut starts) = (0i64, None, Starts::default());
+    let (mut series_ref, mut first_time, mut starts) = (0i64, None, StartTimestamps::default());
     while !rest.is_empty() {
         let offset = record.len() - rest.len();
         let sample = (|| {
@@ -167,24 +167,23 @@ pub fn for_each_with_start(
     Ok(())
 }
 
-/// Reads the start times of a record: of the first sample it stands as it is, of later ones a marker says
-/// what it is.
+/// Decoder of the start timestamps of a record: a varint for the first sample, a marker for each later one.
 #[derive(Debug, Default)]
-pub(super) struct Starts {
+pub(super) struct StartTimestamps {
     first: Option<i64>,
     before: i64,
 }
 
-impl Starts {
-    /// The start time of the next sample; 0 if it has none.
+impl StartTimestamps {
+    /// Returns the start timestamp of the next sample; 0 if unknown.
     pub(super) fn next(&mut self, rest: &mut &[u8]) -> Option<i64> {
         const ABSENT: u8 = 0;
         const AS_BEFORE: u8 = 1;
         self.before = match self.first {
             None => *self.first.insert(varint(rest)?),
             Some(first) => {
-                let (&marker, behind) = rest.split_first()?;
-                *rest = behind;
+                let (&marker, tail) = rest.split_first()?;
+                *rest = tail;
                 match marker {
                     ABSENT => 0,
                     AS_BEFORE => self.before,
@@ -202,23 +201,23 @@ fn short_sample(record: &[u8], offset: usize) -> DecodeError {
     DecodeError::Short { what: "sample", offset, needed: left + 1, left }
 }
 
-/// Takes a zig-zag varint off the front.
+/// Reads a zig-zag varint.
 #[inline]
 pub(super) fn varint(rest: &mut &[u8]) -> Option<i64> {
     match **rest {
-        [a, ref behind @ ..] if a < 0x80 => {
-            *rest = behind;
+        [a, ref tail @ ..] if a < 0x80 => {
+            *rest = tail;
             Some(unzigzag(u64::from(a)))
         }
-        [a, b, ref behind @ ..] if b < 0x80 => {
-            *rest = behind;
+        [a, b, ref tail @ ..] if b < 0x80 => {
+            *rest = tail;
             Some(unzigzag(u64::from(a & 0x7f) | u64::from(b) << 7))
         }
         _ => uvarint(rest).map(unzigzag),
     }
 }
 
-/// Takes a varint off the front.
+/// Reads an unsigned varint.
 pub(super) fn uvarint(rest: &mut &[u8]) -> Option<u64> {
     let mut reader = ByteReader::new(rest);
     let value = reader.uvarint("varint").ok()?;
@@ -226,15 +225,15 @@ pub(super) fn uvarint(rest: &mut &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Takes eight big-endian bytes off the front.
+/// Reads eight big-endian bytes.
 #[inline]
 pub(super) fn take8(rest: &mut &[u8]) -> Option<u64> {
-    let (front, behind) = rest.split_first_chunk::<8>()?;
-    *rest = behind;
+    let (front, tail) = rest.split_first_chunk::<8>()?;
+    *rest = tail;
     Some(u64::from_be_bytes(*front))
 }
 
-/// A deleted interval of a series, both ends included.
+/// A deleted interval of a series, inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tombstone {
     /// Series.
@@ -246,14 +245,14 @@ pub struct Tombstone {
 }
 
 impl Tombstone {
-    /// Whether it says that the series left memory altogether, because a block holds all of it.
+    /// Returns true if Prometheus removed the series from its head, because a block holds all of its samples.
     #[must_use]
     pub fn is_whole_series(&self) -> bool {
         (self.first, self.last) == (i64::MIN, i64::MAX)
     }
 }
 
-/// The intervals of a record of [`Kind::Tombstones`].
+/// Returns the intervals of a record of [`Kind::Tombstones`].
 ///
 /// # Errors
 /// [`DecodeError`].
@@ -268,8 +267,8 @@ pub fn tombstones(record: &[u8]) -> Result<Vec<Tombstone>, DecodeError> {
     Ok(out)
 }
 
-/// How many entries a record of [`Kind::Exemplars`], [`Kind::Metadata`] or [`Kind::MmapMarkers`] has; 0 for
-/// others.
+/// Returns the number of entries of a record of [`Kind::Exemplars`], [`Kind::Metadata`] or
+/// [`Kind::MmapMarkers`]; 0 for other types.
 ///
 /// # Errors
 /// [`DecodeError`].

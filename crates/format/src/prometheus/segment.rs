@@ -1,8 +1,10 @@
-//! Segments of Prometheus's logs: pages of 32 KiB, fragments with a checksum each, records put together from them.
+//! Segments of Prometheus's WAL and WBL: pages of 32 KiB, fragments with checksums, records assembled from
+//! them.
 //!
-//! Holds: a record is handed out only if the checksums of all its fragments fit and their order is legal. Behind
-//! damage the rest of its page is left out, and reading goes on with the first record that starts on a later page.
-//! Not here: reading files, what a record says (`record`).
+//! Invariants: a record is returned only if the checksums of all its fragments match and their order is
+//! valid. After damage the rest of the page is skipped, and reading continues with the first record that
+//! starts on a later page.
+//! Not here: reading files (`import`), the content of records (`record`).
 
 use std::io::Read as _;
 
@@ -13,7 +15,7 @@ use chronolith_base::{ByteReader, DecodeError};
 pub const PAGE_BYTES: usize = 32 << 10;
 /// Kind and flags, length, checksum.
 pub const FRAGMENT_HEADER_BYTES: usize = 7;
-/// A record is never longer, packed or unpacked: a bound against hostile lengths, far above what is ever written.
+/// Limit of a record, packed and unpacked, against hostile lengths. Prometheus writes far smaller ones.
 pub const RECORD_BYTES_MAX: usize = 256 << 20;
 
 const KIND_MASK: u8 = 0b0000_0111;
@@ -24,10 +26,10 @@ const KIND_FULL: u8 = 1;
 const KIND_FIRST: u8 = 2;
 const KIND_LAST: u8 = 4;
 
-/// How the bytes of a record are packed.
+/// Compression of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// As they are.
+    /// Uncompressed.
     None,
     /// Snappy block.
     Snappy,
@@ -35,55 +37,55 @@ pub enum Packing {
     Zstd,
 }
 
-/// A record whose checksums fit, packed as it was written.
+/// A record with verified checksums, compressed as it was written.
 #[derive(Debug, Clone, Copy)]
 pub struct PackedRecord<'a> {
-    /// How it is packed.
+    /// Compression.
     pub packing: Packing,
-    /// Its bytes.
+    /// Compressed bytes.
     pub bytes: &'a [u8],
-    /// Where its last fragment starts in the segment.
+    /// Offset of its last fragment in the segment.
     pub offset: u64,
 }
 
-/// A stretch of a segment that gave no record.
+/// Damaged bytes of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Where in the segment.
+    /// Offset in the segment.
     pub offset: u64,
-    /// What is wrong there.
+    /// Reason.
     pub what: String,
 }
 
-/// What a page gives.
+/// Content of a page.
 #[derive(Debug)]
 pub enum Item<'a> {
     /// A record.
     Record(PackedRecord<'a>),
-    /// A stretch without one. Reading goes on behind it.
+    /// Damage. Reading continues after it.
     Damage(Damage),
 }
 
-/// Puts records together, page after page. One reader a segment: records do not span segments.
+/// Assembles records from pages. One reader per segment, since records do not span segments.
 #[derive(Debug, Default)]
 pub struct SegmentReader {
     page_offset: u64,
-    /// Fragments of a record that goes on.
+    /// Fragments of an incomplete record.
     carried: Vec<u8>,
     carrying: bool,
-    /// A record's start was lost with damage that is reported: what goes on with it is left out.
+    /// The start of a record was lost to reported damage: its further fragments are skipped.
     lost: bool,
 }
 
 impl SegmentReader {
-    /// At the start of a segment.
+    /// A reader at the start of a segment.
     #[must_use]
     pub fn new() -> SegmentReader {
         SegmentReader::default()
     }
 
-    /// Reads the next page: [`PAGE_BYTES`], or less at the end of the segment. Calls `visit` with each record, and
-    /// with damage, behind which the rest of the page is left out.
+    /// Reads the next page: [`PAGE_BYTES`], or less at the end of the segment. Calls `visit` with each
+    /// record, and with damage, after which the rest of the page is skipped.
     pub fn page(&mut self, page: &[u8], visit: &mut dyn FnMut(Item<'_>)) {
         let start = self.page_offset;
         self.page_offset += PAGE_BYTES as u64;
@@ -108,7 +110,7 @@ impl SegmentReader {
         }
     }
 
-    /// The end of the segment; calls `visit` if a record goes on behind it, because a crash tore it.
+    /// Ends the segment; calls `visit` if its last record is incomplete, because a crash tore it.
     pub fn finish(&mut self, visit: &mut dyn FnMut(Item<'_>)) {
         if self.carrying {
             visit(self.damage(self.page_offset, "the segment ends before its last record does".to_owned()));
@@ -132,7 +134,7 @@ impl SegmentReader {
         if self.lost && !starts && kind <= KIND_LAST {
             return Ok(());
         }
-        // The kind is under no checksum: where it cannot be right, neither can the bytes be trusted to be a record.
+        // The checksum does not cover the kind: if it is invalid here, the bytes are not a record either.
         if kind > KIND_LAST || starts == self.carrying {
             return Err(format!("a fragment of kind {kind} cannot follow here"));
         }
@@ -165,7 +167,7 @@ impl SegmentReader {
     }
 }
 
-/// The fragment at `at`, its checksum verified.
+/// Returns the fragment at `at` after verifying its checksum.
 fn fragment(page: &[u8], at: usize) -> Result<&[u8], DecodeError> {
     let mut reader = ByteReader::at(page, at);
     reader.u8("fragment kind")?;
@@ -179,7 +181,7 @@ fn fragment(page: &[u8], at: usize) -> Result<&[u8], DecodeError> {
     Ok(bytes)
 }
 
-/// Unpacks records; keeps its tables from record to record.
+/// Decompressor of records; reuses its tables.
 pub struct Unpacker {
     snappy: snap::raw::Decoder,
     zstd: ruzstd::decoding::FrameDecoder,
@@ -192,10 +194,10 @@ impl Default for Unpacker {
 }
 
 impl Unpacker {
-    /// Appends the record's bytes to `out`; nothing if it fails.
+    /// Appends the uncompressed record to `out`, which is unchanged on an error.
     ///
     /// # Errors
-    /// What is wrong with the packed bytes, or that they unpack to more than [`RECORD_BYTES_MAX`].
+    /// If the compressed bytes are damaged, or the record exceeds [`RECORD_BYTES_MAX`].
     pub fn unpack(&mut self, record: &PackedRecord<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         let start = out.len();
         let done = match record.packing {
@@ -214,7 +216,7 @@ impl Unpacker {
 
     fn snappy(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         let len = snap::raw::decompress_len(bytes).map_err(|e| format!("snappy: {e}"))?;
-        // A byte of snappy gives 64 bytes at most, so a larger claim is a lie that must not cost memory.
+        // Snappy expands a byte to 64 bytes at most. Larger lengths are damage and must not allocate memory.
         if len > RECORD_BYTES_MAX || len / 64 > bytes.len() {
             return Err(format!("snappy: a record of {len} bytes out of {}", bytes.len()));
         }

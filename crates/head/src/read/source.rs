@@ -121,7 +121,7 @@ impl HeadChunk {
                 })
             }
             HeadChunk::OutOfOrder(samples, _) => {
-                out.extend_from(samples, samples.places(range));
+                out.extend_from(samples, samples.indices_in(range));
                 Ok(())
             }
             HeadChunk::Newest { time, value } => {

@@ -68,7 +68,7 @@ impl Value<'_> {
             (Some(Value::Word(stored)), Value::Word(new)) => stored == new,
             // Histogram chunks add or drop buckets without observations; the comparison ignores those.
             (Some(Value::Histogram(stored)), Value::Histogram(new)) if !is_stale(stored.sum()) => {
-                stored.says_same(new)
+                stored.is_equivalent(new)
             }
             // A staleness marker ends a series, whatever the kind in which it was written.
             (Some(stored), new) => stored.is_stale() && new.is_stale(),

@@ -1,29 +1,33 @@
 //! Sums, differences and multiples of histograms.
 //!
-//! Two histograms need not have the same buckets: the coarser schema wins, the zero bucket grows until it cuts no
-//! populated bucket of either, and of different custom bounds those stay that both have.
-//! Holds: sums of many go with compensation (Kahan, Neumaier), one value a count, so that they do not depend on
-//! the order beyond the last bits. Exponential buckets and custom bounds do not mix.
+//! Histograms with different buckets are reconciled: both are reduced to the coarser schema, the zero bucket
+//! is widened until it splits no populated bucket of either, and only common custom bounds are kept.
+//! Invariants: sums of many histograms use compensated summation (Kahan, Neumaier), one compensation per
+//! count, so that the order affects only the last bits. Exponential buckets and custom bounds cannot be
+//! combined.
 
 use super::bounds::exponential_bound;
-use super::{Buckets, FloatHistogram, ResetHint};
+use super::buckets::Buckets;
+use super::kahan::kahan_add;
+use super::schema::SCHEMA_CUSTOM;
+use super::sparse::{FloatHistogram, ResetHint};
 
-/// Exponential buckets met custom bounds.
+/// Exponential buckets and custom bounds were combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot apply this operation on histograms with a mix of exponential and custom bucket schemas")]
 pub struct Incompatible;
 
-/// What happened while two histograms were merged.
+/// Annotations of a merge of two histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Merged {
-    /// One hint says that there was a reset, the other that there was none.
+    /// The reset hints contradict each other.
     pub hints_collide: bool,
     /// Custom bounds were different.
     pub bounds_reconciled: bool,
 }
 
 impl Merged {
-    /// What happened in either.
+    /// Union of both.
     #[must_use]
     pub fn or(self, other: Merged) -> Merged {
         Merged {
@@ -33,7 +37,7 @@ impl Merged {
     }
 }
 
-/// What a sum lacks: one rest for every count. Belongs to one histogram, whose buckets it follows.
+/// Compensations of a sum, one per count. Belongs to one histogram and has the same buckets.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Compensation {
     zero_count: f64,
@@ -44,7 +48,7 @@ pub struct Compensation {
 }
 
 impl Compensation {
-    /// Nothing is lacking.
+    /// Zero compensations for `histogram`.
     #[must_use]
     pub fn of(histogram: &FloatHistogram) -> Compensation {
         Compensation {
@@ -54,12 +58,12 @@ impl Compensation {
         }
     }
 
-    /// Multiplies all by `factor`: the histogram has been multiplied as well.
+    /// Multiplies all by `factor`, after the histogram was multiplied.
     pub fn scale(&mut self, factor: f64) {
         self.each(|value| value * factor);
     }
 
-    /// Divides all by `divisor`: the histogram has been divided as well.
+    /// Divides all by `divisor`, after the histogram was divided.
     pub fn divide(&mut self, divisor: f64) {
         self.each(|value| value / divisor);
     }
@@ -78,31 +82,17 @@ impl Compensation {
     }
 }
 
-/// Adds `value` to a sum and its rest.
-#[must_use]
-pub fn kahan_add(value: f64, sum: f64, rest: f64) -> (f64, f64) {
-    let total = sum + value;
-    let rest = if total.is_infinite() {
-        0.0
-    } else if sum.abs() >= value.abs() {
-        rest + ((sum - total) + value)
-    } else {
-        rest + ((value - total) + sum)
-    };
-    (total, rest)
-}
-
-/// A zero bucket that was widened.
+/// A widened zero bucket.
 pub(super) struct WideZero {
     /// Observations in it.
     pub(super) count: f64,
-    /// What the count lacks.
+    /// Compensation of the count.
     pub(super) rest: f64,
-    /// Where it ends: at least where it was asked to.
+    /// Upper bound: at least the requested one.
     pub(super) threshold: f64,
 }
 
-/// Whether the other histogram is added or taken away.
+/// Sign of the other histogram: added or subtracted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
     Plus,
@@ -121,7 +111,7 @@ impl FloatHistogram {
         self.scale(factor, |value| value * factor);
     }
 
-    /// Divides all counts and the sum. By zero no bucket is left.
+    /// Divides all counts and the sum. Division by zero removes all buckets.
     pub fn divide(&mut self, divisor: f64) {
         self.scale(divisor, |value| value / divisor);
         if divisor == 0.0 {
@@ -131,7 +121,7 @@ impl FloatHistogram {
 
     fn scale(&mut self, by: f64, scaled: impl Fn(f64) -> f64) {
         if self.is_custom() {
-            // Custom bounds have no zero bucket. What an infinite factor made of the empty one does not stay.
+            // Custom bounds have no zero bucket; an infinite factor would make its count NaN.
             self.zero_count = 0.0;
         }
         let counts = self.positive.counts.iter_mut().chain(&mut self.negative.counts);
@@ -146,15 +136,15 @@ impl FloatHistogram {
     /// Adds `other`.
     ///
     /// # Errors
-    /// [`Incompatible`]; nothing has changed.
+    /// [`Incompatible`]; the histogram is unchanged.
     pub fn add(&mut self, other: &FloatHistogram) -> Result<Merged, Incompatible> {
         self.merge(other, Sign::Plus)
     }
 
-    /// Takes `other` away. The hint is merged as for a sum; the operator `-` makes it a gauge besides.
+    /// Subtracts `other`. The hint is merged as for a sum; the operator `-` makes it a gauge afterwards.
     ///
     /// # Errors
-    /// [`Incompatible`]; nothing has changed.
+    /// [`Incompatible`]; the histogram is unchanged.
     pub fn subtract(&mut self, other: &FloatHistogram) -> Result<Merged, Incompatible> {
         self.merge(other, Sign::Minus)
     }
@@ -185,10 +175,10 @@ impl FloatHistogram {
         Ok(Merged { hints_collide, bounds_reconciled: false })
     }
 
-    /// Adds `other`, keeping what the sums lack in `rest`, which belongs to this histogram.
+    /// Adds `other` with the compensations `rest` of this histogram.
     ///
     /// # Errors
-    /// [`Incompatible`]; nothing has changed.
+    /// [`Incompatible`]; the histogram is unchanged.
     pub fn add_compensated(
         &mut self,
         other: &FloatHistogram,
@@ -226,8 +216,8 @@ impl FloatHistogram {
         Ok(Merged { hints_collide, bounds_reconciled: false })
     }
 
-    /// Adds what the sums lack.
-    pub fn settle(&mut self, rest: &Compensation) {
+    /// Adds the compensations to the counts and the sum.
+    pub fn add_compensation(&mut self, rest: &Compensation) {
         self.zero_count += rest.zero_count;
         self.count += rest.count;
         self.sum += rest.sum;
@@ -237,14 +227,14 @@ impl FloatHistogram {
         }
     }
 
-    /// Whether a count, or the sum, is infinite.
+    /// Returns true if a count or the sum is infinite.
     #[must_use]
     pub fn has_overflow(&self) -> bool {
         let counts = self.positive.counts.iter().chain(&self.negative.counts);
         counts.chain([&self.zero_count, &self.count, &self.sum]).any(|value| value.is_infinite())
     }
 
-    /// Merges the hint of another histogram into this one's; whether they contradict each other.
+    /// Merges the hint of another histogram into this one's. Returns true if they contradict each other.
     fn merge_hint(&mut self, other: ResetHint) -> bool {
         let (merged, collide) = match (self.reset_hint, other) {
             (a, b) if a == b => (a, false),
@@ -256,7 +246,8 @@ impl FloatHistogram {
         collide
     }
 
-    /// Makes this histogram as coarse as `other`; by how many steps `other` has to be made coarser.
+    /// Reduces this histogram to the schema of `other` if that is coarser; otherwise returns the steps by
+    /// which `other` has to be reduced.
     fn meet_schema(&mut self, other: &FloatHistogram, rest: Option<&mut Compensation>) -> u32 {
         let Ok(steps) = u32::try_from(self.schema - other.schema) else {
             return (other.schema - self.schema).unsigned_abs();
@@ -278,19 +269,20 @@ impl FloatHistogram {
         0
     }
 
-    /// The zero bucket if it ended at `threshold` (not before its own end), or, if that is within a populated
-    /// bucket, at the end of that one.
+    /// Returns the zero bucket widened to `threshold` (at least its own), or, if that splits a populated
+    /// bucket, to the bound of that bucket.
     pub(super) fn widened_zero(&self, threshold: f64, rest: Option<&Compensation>) -> WideZero {
         let own_rest = rest.map_or(0.0, |rest| rest.zero_count);
         let mut zero = WideZero { count: self.zero_count, rest: own_rest, threshold };
-        while threshold != self.zero_threshold && !self.gather_zero(&mut zero, rest) {
+        while threshold != self.zero_threshold && !self.add_zero_buckets(&mut zero, rest) {
             zero = WideZero { count: self.zero_count, rest: own_rest, threshold: zero.threshold };
         }
         zero
     }
 
-    /// Adds the buckets within the threshold; false if a negative one moved it, so that all has to be done again.
-    fn gather_zero(&self, zero: &mut WideZero, rest: Option<&Compensation>) -> bool {
+    /// Adds the buckets within the threshold. Returns false if a negative bucket moved the threshold, so that
+    /// the caller has to start again.
+    fn add_zero_buckets(&self, zero: &mut WideZero, rest: Option<&Compensation>) -> bool {
         let take = |zero: &mut WideZero, count: f64, rest: Option<f64>| {
             (zero.count, zero.rest) = kahan_add(count, zero.count, zero.rest);
             if let Some(rest) = rest {
@@ -325,12 +317,12 @@ impl FloatHistogram {
         true
     }
 
-    /// Widens the zero bucket until it holds that of `other` and cuts no populated bucket of either; returns the
-    /// zero bucket that `other` would have.
+    /// Widens the zero bucket until it contains that of `other` and splits no populated bucket of either;
+    /// returns the zero bucket of `other` with the same bounds.
     fn reconcile_zero(&mut self, other: &FloatHistogram, rest: Option<&mut Compensation>) -> WideZero {
         let mut rest = rest;
         let mut theirs = WideZero { count: other.zero_count, rest: 0.0, threshold: other.zero_threshold };
-        // NaN would never become equal; nobody writes it, but bytes may hold it.
+        // NaN would never become equal. Valid senders do not write it, but stored bytes may have it.
         let ordered = !theirs.threshold.is_nan() && !self.zero_threshold.is_nan();
         while ordered && theirs.threshold != self.zero_threshold {
             if self.zero_threshold > theirs.threshold {
@@ -348,7 +340,7 @@ impl FloatHistogram {
         theirs
     }
 
-    /// Drops the buckets within the zero bucket, whose observations it holds already.
+    /// Removes the buckets within the zero bucket, which includes their observations already.
     fn drop_hidden(&mut self, rest: Option<&mut Compensation>) {
         let threshold = self.zero_threshold;
         let positive = self.positive_buckets().take_while(|b| b.lower < threshold).count();
@@ -370,12 +362,12 @@ impl FloatHistogram {
         }
     }
 
-    /// Merges a histogram with other custom bounds: the bounds that both have stay.
+    /// Merges a histogram with other custom bounds: common bounds are kept.
     fn merge_custom(&mut self, other: &FloatHistogram, sign: Sign, rest: Option<&mut Compensation>) {
         let ours = &self.custom_values;
         let bounds: Vec<f64> = common_bounds(ours, &other.custom_values).collect();
         let mut sums = vec![(0.0, 0.0); bounds.len() + 1];
-        // Of the bucket above all, and of those whose bound is gone, the next bound that stayed is above.
+        // Buckets without a common upper bound go to the bucket of the next common bound.
         let place = |idx: i32, own: &[f64]| {
             let upper = usize::try_from(idx).ok().and_then(|at| own.get(at));
             upper.map_or(bounds.len(), |upper| bounds.partition_point(|bound| bound < upper))
@@ -406,7 +398,7 @@ impl FloatHistogram {
     }
 }
 
-/// The bounds that both have. Both ascend.
+/// Iterates the common bounds. Both ascend.
 pub(super) fn common_bounds<'a>(a: &'a [f64], b: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
     let mut rest = b.iter().peekable();
     a.iter().copied().filter(move |bound| {
@@ -415,7 +407,7 @@ pub(super) fn common_bounds<'a>(a: &'a [f64], b: &'a [f64]) -> impl Iterator<Ite
     })
 }
 
-/// Which buckets the zero bucket hides: those at the start that end within it.
+/// Zero bucket, which hides the buckets at the start that end within it.
 #[derive(Clone, Copy)]
 struct Hidden {
     schema: i32,
@@ -427,9 +419,9 @@ impl Hidden {
         Hidden { schema: histogram.schema, threshold: histogram.zero_threshold }
     }
 
-    /// How many of the other histogram's buckets.
+    /// Number of hidden buckets of the other histogram.
     fn count(self, buckets: &Buckets<f64>) -> usize {
-        if self.schema == super::SCHEMA_CUSTOM {
+        if self.schema == SCHEMA_CUSTOM {
             return 0;
         }
         buckets.walk().take_while(|(idx, _)| exponential_bound(*idx, self.schema) <= self.threshold).count()
@@ -462,7 +454,7 @@ fn merge_plain(
     *side = out;
 }
 
-/// As [`merge_plain`], with what the sums lack. `other_rests` may be empty: then nothing is lacking.
+/// As [`merge_plain`], with compensations. Empty `other_rests` are zeros.
 fn merge_compensated(
     side: &mut Buckets<f64>,
     rests: &mut Vec<f64>,
@@ -502,8 +494,8 @@ fn merge_compensated(
     (*side, *rests) = (out, out_rests);
 }
 
-/// Calls `visit` with every index that `ours` or `theirs` has, ascending, and the place and count in each. The
-/// first `hidden_count` buckets of `theirs` are left out.
+/// Merge join: calls `visit` with every index of `ours` or `theirs`, ascending, and position and count in
+/// each. The first `hidden_count` buckets of `theirs` are skipped.
 fn join(
     ours: &Buckets<f64>,
     theirs: &Buckets<f64>,

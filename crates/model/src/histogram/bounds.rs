@@ -1,14 +1,14 @@
-//! Where buckets end. The finest schema cuts each power of two into 256; coarser ones leave out some.
-//! Holds: bounds have the same bits as everywhere in the Prometheus world, or histograms of two programs would not
-//! add up; that is why they stand in a table.
+//! Bucket bounds. The finest schema divides each power of two into 256 buckets; coarser ones omit bounds.
+//! Invariants: bounds have the same bits as in Prometheus and its clients, so that histograms of different
+//! senders can be added; therefore they are a table.
 
-use super::SCHEMA_CUSTOM;
+use super::schema::{SCHEMA_CUSTOM, SCHEMA_MAX, SCHEMA_MIN};
 
 /// Schema of [`FRACTIONS`].
 const FRACTIONS_SCHEMA: u32 = 8;
 
-/// The upper bound of bucket `idx` (its amount, for negative buckets); that of the one before is the lower bound.
-/// With custom bounds, bucket 0 starts at minus infinity and the last ends at infinity.
+/// Upper bound of bucket `idx` (absolute value for negative buckets); that of the previous one is the lower
+/// bound. With custom bounds, bucket 0 starts at minus infinity, and the last one ends at infinity.
 #[must_use]
 pub fn bound(idx: i32, schema: i32, custom_values: &[f64]) -> f64 {
     if schema != SCHEMA_CUSTOM {
@@ -22,7 +22,7 @@ pub fn bound(idx: i32, schema: i32, custom_values: &[f64]) -> f64 {
 
 /// The upper bound of bucket `idx` of an exponential schema.
 pub(super) fn exponential_bound(idx: i32, schema: i32) -> f64 {
-    let schema = schema.clamp(super::SCHEMA_MIN, super::SCHEMA_MAX);
+    let schema = schema.clamp(SCHEMA_MIN, SCHEMA_MAX);
     let (fraction, exponent) = match u32::try_from(schema) {
         Err(_) => (0.5, (i64::from(idx) << -schema) + 1),
         Ok(schema) => {
@@ -31,14 +31,14 @@ pub(super) fn exponential_bound(idx: i32, schema: i32) -> f64 {
             (fraction, i64::from(idx >> schema) + 1)
         }
     };
-    // The last bucket of finite numbers would end at infinity, which has a bucket of its own.
+    // The last bucket of finite values would end at infinity, which has its own bucket.
     if fraction == 0.5 && exponent == 1025 {
         return f64::MAX;
     }
     scale(fraction, exponent)
 }
 
-/// `fraction * 2^exponent` for a fraction of 0.5 to 1, rounded once where the result is below the normal numbers.
+/// `fraction * 2^exponent` for a fraction of 0.5 to 1, rounded once if the result is subnormal.
 fn scale(fraction: f64, exponent: i64) -> f64 {
     const NORMAL_MIN: i64 = -1021;
     match exponent {

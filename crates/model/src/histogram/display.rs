@@ -1,27 +1,11 @@
-//! Histograms as text: as upstream prints them in results, and as its test scripts write them.
+//! Histograms as text: in Prometheus's format of results, and in that of its test scripts.
 
 use std::fmt;
 
-use super::{Bucket, Buckets, FloatHistogram, ResetHint};
-
-/// `value` as Go's `%g` and `%v` print it: shortest digits, an exponent below 1e-4 and from 1e+06 on.
-#[must_use]
-pub fn go_float(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    let scientific = format!("{value:e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
-    let exponent = exponent.parse::<i32>().unwrap_or(0);
-    if (-4..6).contains(&exponent) {
-        return format!("{value}");
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
-}
+use super::buckets::Buckets;
+use super::go_float::go_float;
+use super::sparse::{FloatHistogram, ResetHint};
+use super::walk::Bucket;
 
 impl fmt::Display for Bucket {
     /// `(1,2]:3`
@@ -34,7 +18,7 @@ impl fmt::Display for Bucket {
 }
 
 impl fmt::Display for FloatHistogram {
-    /// `{count:3, sum:4, (1,2]:3}`; empty buckets are left out.
+    /// `{count:3, sum:4, (1,2]:3}`; empty buckets are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{count:{}, sum:{}", go_float(self.count), go_float(self.sum))?;
         let mut negative: Vec<Bucket> = self.negative_buckets().filter(|b| b.count != 0.0).collect();
@@ -49,7 +33,7 @@ impl fmt::Display for FloatHistogram {
 }
 
 impl FloatHistogram {
-    /// As upstream's test scripts write it: `{{schema:1 count:3 sum:4 offset:1 buckets:[3]}}`.
+    /// Formats as in Prometheus's test scripts: `{{schema:1 count:3 sum:4 offset:1 buckets:[3]}}`.
     #[must_use]
     pub fn test_expression(&self) -> String {
         let mut compact = self.clone();

@@ -1,29 +1,27 @@
-//! What makes a histogram invalid, in upstream's words, and the checks.
-//! Holds: a valid histogram has as many counts as its spans say, no negative count, and bounds for every bucket.
+//! Errors of invalid histograms, with Prometheus's texts.
+//!
+//! Not here: the checks (`validate`).
 
 use std::fmt;
 
-use super::display::go_float;
-use super::{
-    Buckets, FloatHistogram, HistogramOf, IntHistogram, SCHEMA_CUSTOM, SCHEMA_MAX, SCHEMA_MIN, Span,
-};
+use super::schema::{SCHEMA_CUSTOM, SCHEMA_MAX, SCHEMA_MIN};
 
-/// Kinds of faults.
+/// Kinds of invalid histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HistogramFault {
-    /// Fewer observations than in the buckets.
+    /// The count is smaller than the sum of the buckets.
     CountNotBigEnough,
-    /// Not as many observations as in the buckets.
+    /// The count differs from the sum of the buckets.
     CountMismatch,
-    /// A negative number of observations.
+    /// A negative count.
     NegativeCount,
-    /// A negative number of observations in a bucket.
+    /// A negative bucket count.
     NegativeBucketCount,
     /// A count beyond 63 bits.
     CountOverflow,
-    /// A span that starts before the end of the one before.
+    /// A span that overlaps the previous one.
     SpanNegativeOffset,
-    /// Spans for more or fewer buckets than there are.
+    /// Spans with another number of buckets than there are counts.
     SpansBucketsMismatch,
     /// Fewer custom bounds than buckets.
     CustomBoundsTooFew,
@@ -37,11 +35,11 @@ pub enum HistogramFault {
     CustomBoundsExtra,
     /// Custom bounds with an exponential schema.
     ExponentialWithBounds,
-    /// A schema that does not exist.
+    /// An invalid schema.
     Schema,
 }
 
-/// A fault and the message for the sender.
+/// Kind and message for the sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistogramError {
     /// Kind.
@@ -58,7 +56,7 @@ impl fmt::Display for HistogramError {
 impl std::error::Error for HistogramError {}
 
 impl HistogramError {
-    /// With `prefix: ` before the message ("positive side", "negative side", "custom buckets").
+    /// Adds `prefix: ` before the message ("positive side", "negative side", "custom buckets").
     #[must_use]
     pub fn within(mut self, prefix: &str) -> HistogramError {
         self.message = format!("{prefix}: {}", self.message);
@@ -66,7 +64,7 @@ impl HistogramError {
     }
 }
 
-fn error(fault: HistogramFault, message: String) -> HistogramError {
+pub(super) fn error(fault: HistogramFault, message: String) -> HistogramError {
     HistogramError { fault, message }
 }
 
@@ -98,176 +96,17 @@ pub(super) fn reduce_custom() -> HistogramError {
 }
 
 #[cold]
-fn negative_offset(at: usize, offset: i32) -> HistogramError {
+pub(super) fn negative_offset(at: usize, offset: i32) -> HistogramError {
     let message =
         format!("span number {} with offset {offset}: histogram has a span whose offset is negative", at + 1);
     error(HistogramFault::SpanNegativeOffset, message)
 }
 
-/// The message about a schema that cannot be used.
 #[cold]
-fn bad_schema(schema: i32) -> HistogramError {
+pub(super) fn bad_schema(schema: i32) -> HistogramError {
     let message = format!(
         "histogram has an invalid schema, which must be between {SCHEMA_MIN} and {SCHEMA_MAX} for exponential \
          buckets, or {SCHEMA_CUSTOM} for custom buckets, got schema {schema}"
     );
     error(HistogramFault::Schema, message)
-}
-
-fn total_length(spans: &[Span]) -> usize {
-    spans.iter().fold(0usize, |sum, span| sum.saturating_add(span.length as usize))
-}
-
-/// Spans may start anywhere, but not overlap, and are as long as there are counts.
-pub(super) fn check_spans(spans: &[Span], bucket_count: usize) -> Result<(), HistogramError> {
-    if let Some((at, span)) = spans.iter().enumerate().skip(1).find(|(_, span)| span.offset < 0) {
-        return Err(negative_offset(at, span.offset));
-    }
-    let needed = total_length(spans);
-    if needed == bucket_count { Ok(()) } else { Err(spans_mismatch(needed, bucket_count)) }
-}
-
-fn check_custom(bounds: &[f64], spans: &[Span], bucket_count: usize) -> Result<(), HistogramError> {
-    let mut before = f64::NEG_INFINITY;
-    for (at, &bound) in bounds.iter().enumerate() {
-        if bound.is_nan() {
-            let message = "histogram custom bounds must not be NaN".to_owned();
-            return Err(error(HistogramFault::CustomBoundsNan, message));
-        }
-        if at > 0 && bound <= before {
-            let text = "histogram custom bounds must be in strictly increasing order";
-            let message =
-                format!("previous bound is {} and current is {}: {text}", fixed(before), fixed(bound));
-            return Err(error(HistogramFault::CustomBoundsOrder, message));
-        }
-        before = bound;
-    }
-    if before == f64::INFINITY {
-        let text = "histogram custom bounds must be finite";
-        let message = format!("last +Inf bound must not be explicitly defined: {text}");
-        return Err(error(HistogramFault::CustomBoundsInfinite, message));
-    }
-    let mut reach = 0usize;
-    for (at, span) in spans.iter().enumerate() {
-        let offset = usize::try_from(span.offset).map_err(|_| negative_offset(at, span.offset))?;
-        reach = reach.saturating_add(offset).saturating_add(span.length as usize);
-    }
-    let needed = total_length(spans);
-    if needed != bucket_count {
-        return Err(spans_mismatch(needed, bucket_count));
-    }
-    if bounds.len() + 1 < reach {
-        let message = format!(
-            "only {} custom bounds defined which is insufficient to cover total span length of {reach}: histogram \
-             custom bounds are too few",
-            bounds.len()
-        );
-        return Err(error(HistogramFault::CustomBoundsTooFew, message));
-    }
-    Ok(())
-}
-
-/// As Go's `%f`.
-fn fixed(value: f64) -> String {
-    if value.is_finite() { format!("{value:.6}") } else { go_float(value) }
-}
-
-impl<C: super::Count> HistogramOf<C> {
-    /// What does not depend on counts being integers.
-    fn validate_layout(&self) -> Result<(), HistogramError> {
-        if self.is_custom() {
-            check_custom(&self.custom_values, &self.positive.spans, self.positive.counts.len())
-                .map_err(|e| e.within("custom buckets"))?;
-            let extra = if self.zero_count != C::default() {
-                "must have zero count of 0"
-            } else if self.zero_threshold != 0.0 {
-                "must have zero threshold of 0"
-            } else if !self.negative.spans.is_empty() {
-                "must not have negative spans"
-            } else if !self.negative.counts.is_empty() {
-                "must not have negative buckets"
-            } else {
-                return Ok(());
-            };
-            return Err(error(HistogramFault::CustomBoundsExtra, format!("custom buckets: {extra}")));
-        }
-        if !(SCHEMA_MIN..=SCHEMA_MAX).contains(&self.schema) {
-            return Err(bad_schema(self.schema));
-        }
-        let side = |buckets: &Buckets<C>| check_spans(&buckets.spans, buckets.counts.len());
-        side(&self.positive).map_err(|e| e.within("positive side"))?;
-        side(&self.negative).map_err(|e| e.within("negative side"))
-    }
-
-    fn validate_bounds_absent(&self) -> Result<(), HistogramError> {
-        if self.is_custom() || self.custom_values.is_empty() {
-            return Ok(());
-        }
-        let message = "histogram with exponential schema must not have custom bounds".to_owned();
-        Err(error(HistogramFault::ExponentialWithBounds, message))
-    }
-}
-
-impl IntHistogram {
-    /// Checks spans, bounds, and that the observations are those in the buckets (and NaN, if the sum is).
-    ///
-    /// # Errors
-    /// Upstream's text.
-    pub fn validate(&self) -> Result<(), HistogramError> {
-        self.validate_layout()?;
-        self.validate_bounds_absent()?;
-        let buckets = self.negative.counts.iter().chain(&self.positive.counts);
-        let found = buckets.fold(self.zero_count, |sum, &count| sum.saturating_add(count));
-        let (wrong, fault, text) = if self.sum.is_nan() {
-            let text = "histogram's observation count should be at least the number of observations found in the \
-                        buckets";
-            (found > self.count, HistogramFault::CountNotBigEnough, text)
-        } else {
-            let text = "histogram's observation count should equal the number of observations found in the buckets \
-                        (in absence of NaN)";
-            (found != self.count, HistogramFault::CountMismatch, text)
-        };
-        if wrong {
-            let message = format!(
-                "{found} observations found in buckets, but the Count field is {}: {text}",
-                self.count
-            );
-            return Err(error(fault, message));
-        }
-        Ok(())
-    }
-}
-
-impl FloatHistogram {
-    /// Checks spans, bounds, and that no count is negative.
-    ///
-    /// # Errors
-    /// Upstream's text.
-    pub fn validate(&self) -> Result<(), HistogramError> {
-        self.validate_layout()?;
-        let counts = |buckets: &Buckets<f64>, side: &str| match buckets
-            .counts
-            .iter()
-            .enumerate()
-            .find(|(_, count)| **count < 0.0)
-        {
-            Some((at, &count)) => Err(negative_bucket(at + 1, &go_float(count)).within(side)),
-            None => Ok(()),
-        };
-        counts(&self.negative, "negative side")?;
-        if self.zero_count < 0.0 {
-            let text = "histogram has a bucket whose observation count is negative";
-            let message =
-                format!("zero bucket has observation count of {}: {text}", go_float(self.zero_count));
-            return Err(error(HistogramFault::NegativeBucketCount, message));
-        }
-        self.validate_bounds_absent()?;
-        if self.count < 0.0 {
-            // Two spaces, as upstream.
-            let text = "histogram's observation count is negative";
-            let message = format!("observation count is  {}: {text}", go_float(self.count));
-            return Err(error(HistogramFault::NegativeCount, message));
-        }
-        counts(&self.positive, "positive side")
-    }
 }

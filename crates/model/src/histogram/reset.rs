@@ -1,18 +1,20 @@
-//! Whether a counter was reset between two histograms.
+//! Detection of counter resets between two histograms.
 
 use super::arith::common_bounds;
+use super::bounds::{bound, exponential_bound};
+use super::buckets::{BucketWalk, Buckets};
 use super::resolution::coarser_idx;
-use super::{Buckets, FloatHistogram, ResetHint, bound, bounds::exponential_bound};
+use super::sparse::{FloatHistogram, ResetHint};
 
 impl FloatHistogram {
-    /// Whether there was a counter reset between `previous` and this: said by the hint, or a count went down, or
-    /// the layout became finer, which only happens at a reset.
+    /// Returns true if there was a counter reset between `previous` and this histogram: by the hint, because
+    /// a count decreased, or because the layout became finer, which happens only at a reset.
     #[must_use]
     pub fn is_reset_after(&self, previous: &FloatHistogram) -> bool {
         match self.reset_hint {
             ResetHint::Reset => return true,
             ResetHint::NotReset => return false,
-            // Of gauges nobody should ask; they are treated as counters.
+            // Not meaningful for gauges; they are treated as counters.
             ResetHint::Unknown | ResetHint::Gauge => {}
         }
         if self.count < previous.count {
@@ -31,7 +33,7 @@ impl FloatHistogram {
             return true;
         }
         let zero = previous.widened_zero(self.zero_threshold, None);
-        // The threshold lies within a populated bucket of the one before.
+        // The threshold is within a populated bucket of the previous histogram.
         if zero.threshold != self.zero_threshold || self.zero_count < zero.count {
             return true;
         }
@@ -45,7 +47,7 @@ impl FloatHistogram {
     }
 }
 
-/// Buckets in schema `to`, without those at the start that end within the zero bucket.
+/// Returns the buckets in schema `to`, without those at the start that end within the zero bucket.
 fn visible_buckets(buckets: &Buckets<f64>, from: i32, to: i32, zero_threshold: f64) -> Vec<(i32, f64)> {
     let steps = u32::try_from(from - to).unwrap_or(0);
     let mut out: Vec<(i32, f64)> = Vec::with_capacity(buckets.counts.len());
@@ -63,7 +65,7 @@ fn visible_buckets(buckets: &Buckets<f64>, from: i32, to: i32, zero_threshold: f
     out
 }
 
-/// Whether some bucket has fewer observations than before.
+/// Returns true if a bucket has fewer observations than before.
 fn count_fell(mut now: impl Iterator<Item = (i32, f64)>, before: impl Iterator<Item = (i32, f64)>) -> bool {
     let mut current = now.next();
     for (idx, count) in before {
@@ -81,7 +83,7 @@ fn count_fell(mut now: impl Iterator<Item = (i32, f64)>, before: impl Iterator<I
     false
 }
 
-/// The same for histograms with different custom bounds: between bounds that both have.
+/// As [`count_fell`] for different custom bounds: compares the counts between common bounds.
 fn custom_count_fell(now: &FloatHistogram, before: &FloatHistogram) -> bool {
     let mut now_counts = Rollup::new(now);
     let mut before_counts = Rollup::new(before);
@@ -90,10 +92,10 @@ fn custom_count_fell(now: &FloatHistogram, before: &FloatHistogram) -> bool {
         .any(|bound| now_counts.up_to(bound) < before_counts.up_to(bound))
 }
 
-/// Observations between bounds.
+/// Counts between bounds.
 struct Rollup<'a> {
     histogram: &'a FloatHistogram,
-    walk: std::iter::Peekable<super::BucketWalk<'a, f64>>,
+    walk: std::iter::Peekable<BucketWalk<'a, f64>>,
 }
 
 impl<'a> Rollup<'a> {
@@ -101,7 +103,7 @@ impl<'a> Rollup<'a> {
         Rollup { histogram, walk: histogram.positive.walk().peekable() }
     }
 
-    /// The observations up to `limit` that were not asked for before.
+    /// Returns the observations from the previous limit up to `limit`.
     fn up_to(&mut self, limit: f64) -> f64 {
         let mut sum = 0.0;
         let FloatHistogram { schema, custom_values, .. } = self.histogram;

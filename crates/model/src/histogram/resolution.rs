@@ -1,17 +1,20 @@
-//! Coarser schemas: neighbouring buckets become one.
-//! Holds: counts are added in order; compensation (see `arith`) is folded in with the same care.
+//! Resolution reduction: merges adjacent buckets to a coarser schema.
+//! Invariants: counts are added in index order; compensations (see `arith`) are added with compensation, too.
 
-use super::arith::kahan_add;
+use super::buckets::{Buckets, Count};
 use super::fault::{self, HistogramError};
-use super::{Buckets, Count, HistogramOf, SCHEMA_MAX_RESERVED};
+use super::kahan::kahan_add;
+use super::schema::SCHEMA_MAX_RESERVED;
+use super::sparse::HistogramOf;
+use super::validate::check_spans;
 
-/// Index of the bucket that `idx` falls into when the schema gets coarser by `steps`.
+/// Returns the index of bucket `idx` in a schema that is coarser by `steps`.
 pub(super) fn coarser_idx(idx: i32, steps: u32) -> i32 {
     (idx.wrapping_sub(1) >> steps.min(31)).wrapping_add(1)
 }
 
 impl<C: Count> Buckets<C> {
-    /// The same observations in buckets of a schema that is coarser by `steps`.
+    /// Returns the same observations in buckets of a schema that is coarser by `steps`.
     pub(super) fn coarser(&self, steps: u32) -> Buckets<C> {
         let (mut out, mut last) = (Buckets::default(), None);
         for (idx, count) in self.walk() {
@@ -49,11 +52,11 @@ impl Buckets<f64> {
 }
 
 impl<C: Count> HistogramOf<C> {
-    /// Merges buckets until `schema` is reached, where it is coarser than the histogram's. Schemas up to
+    /// Merges buckets down to `schema`, if that is coarser than the histogram's. Schemas up to
     /// [`SCHEMA_MAX_RESERVED`] can be reduced.
     ///
     /// # Errors
-    /// Spans and counts do not fit each other; there are custom bounds.
+    /// If spans and counts do not match, or there are custom bounds.
     pub fn reduce_resolution(&mut self, schema: i32) -> Result<(), HistogramError> {
         if self.is_custom() || self.schema > SCHEMA_MAX_RESERVED {
             return Err(fault::reduce_custom());
@@ -63,7 +66,7 @@ impl<C: Count> HistogramOf<C> {
             return Ok(());
         }
         for side in [&mut self.positive, &mut self.negative] {
-            fault::check_spans(&side.spans, side.counts.len())?;
+            check_spans(&side.spans, side.counts.len())?;
             *side = side.coarser(steps);
         }
         self.schema = schema;

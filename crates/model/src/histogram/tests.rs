@@ -1,10 +1,10 @@
-//! Histograms: layouts, checks, sums, resets, texts. Holds: texts and bits are upstream's.
+//! Histograms: layouts, validation, arithmetic, resets, texts. Invariants: texts and bits equal Prometheus's.
 
 use std::sync::Arc;
 
 use super::{
-    Buckets, Compensation, FloatHistogram, Histogram, HistogramFault, IntHistogram, ResetHint, SCHEMA_CUSTOM,
-    Span, TrimSide, bound,
+    Buckets, Compensation, FloatHistogram, Histogram, HistogramFault, HistogramOf, IntHistogram, ResetHint,
+    SCHEMA_CUSTOM, Span, TrimSide, bound,
 };
 use crate::sample::is_stale;
 use crate::{Columns, Labels, WriteBatch};
@@ -59,7 +59,7 @@ fn check_fault(histogram: Histogram, text: &str) {
 }
 
 #[test]
-fn integer_histograms_are_checked_in_upstreams_words() {
+fn validation_errors_of_integer_histograms_equal_prometheus() {
     let check = |histogram: IntHistogram, text: &str| check_fault(Histogram::Int(histogram), text);
     check(int(&[1, 1], 3), "valid");
     check(
@@ -94,7 +94,7 @@ fn integer_histograms_are_checked_in_upstreams_words() {
 }
 
 #[test]
-fn float_histograms_are_checked_in_upstreams_words() {
+fn validation_errors_of_float_histograms_equal_prometheus() {
     let check = |histogram: FloatHistogram, text: &str| check_fault(Histogram::Float(histogram), text);
     check(plain(-3, &[1.0, 0.5]), "valid");
     check(
@@ -136,7 +136,7 @@ fn float_histograms_are_checked_in_upstreams_words() {
 }
 
 #[test]
-fn bounds_have_upstreams_bits() {
+fn bounds_have_the_bits_of_prometheus() {
     let at = |idx, schema| bound(idx, schema, &[]);
     assert_eq!(at(0, 0), 1.0);
     assert_eq!(at(-1, 2), 0.8408964152537144);
@@ -158,7 +158,7 @@ fn check_sum(a: &FloatHistogram, b: &FloatHistogram, want: &str) {
     assert_eq!(sum.test_expression(), want);
     let (mut careful, mut rest) = (a.clone(), Compensation::of(a));
     careful.add_compensated(b, &mut rest).expect("both are of one kind");
-    careful.settle(&rest);
+    careful.add_compensation(&rest);
     assert_eq!(careful.test_expression(), want, "with compensation");
     sum.subtract(b).expect("both are of one kind");
     sum.compact(0);
@@ -210,7 +210,7 @@ fn compensation_keeps_what_addition_loses() {
         sum.add_compensated(&plain(0, &[1.0]), &mut rest).expect("both are exponential");
         naive.add(&plain(0, &[1.0])).expect("both are exponential");
     }
-    sum.settle(&rest);
+    sum.add_compensation(&rest);
     assert_eq!(sum.positive.counts, [1e16 + 10.0]);
     assert_eq!(naive.positive.counts, [1e16], "this test would show nothing otherwise");
 }
@@ -259,7 +259,7 @@ fn trimming_cuts_by_the_logarithm_or_by_distance() {
 }
 
 #[test]
-fn histograms_print_as_upstream_prints_them() {
+fn display_equals_that_of_prometheus() {
     let histogram = FloatHistogram {
         zero_count: 1.0,
         zero_threshold: 0.001,
@@ -285,9 +285,9 @@ fn empty_spans_make_no_difference() {
     let a = FloatHistogram { positive: buckets(&[(1, 1), (3, 1)], &[1.0, 1.0]), ..plain(0, &[]) };
     let b =
         FloatHistogram { positive: buckets(&[(0, 0), (1, 1), (1, 0), (2, 1)], &[1.0, 1.0]), ..plain(0, &[]) };
-    assert!(a.same(&b));
+    assert!(a.is_identical(&b));
     let c = FloatHistogram { positive: buckets(&[(1, 1), (2, 1)], &[1.0, 1.0]), ..plain(0, &[]) };
-    assert!(!a.same(&c));
+    assert!(!a.is_identical(&c));
 }
 
 #[test]
@@ -311,4 +311,22 @@ fn columns_and_batches_carry_both_kinds_in_order() {
     let found: Vec<usize> = batch.series.iter().map(|s| batch.histograms_of(s).len()).collect();
     assert_eq!(found, [0, 1, 0]);
     assert_eq!(batch.histograms_of(&batch.series[1]), [(1, histogram)]);
+}
+
+#[test]
+fn empty_buckets_do_not_affect_equivalence() {
+    let of = |spans: &[(i32, u32)], counts: &[u64]| {
+        let spans = spans.iter().map(|&(offset, length)| Span { offset, length }).collect();
+        Histogram::Int(HistogramOf {
+            positive: Buckets { spans, counts: counts.to_vec() },
+            ..HistogramOf::default()
+        })
+    };
+    let one = of(&[(1, 2), (3, 1)], &[4, 5, 6]);
+    assert!(one.is_equivalent(&of(&[(0, 7)], &[0, 4, 5, 0, 0, 0, 6])));
+    assert!(one.is_equivalent(&of(&[(1, 1), (0, 1), (3, 2)], &[4, 5, 6, 0])));
+    assert!(!one.is_equivalent(&of(&[(1, 2), (4, 1)], &[4, 5, 6])));
+    assert!(!one.is_equivalent(&of(&[(1, 2)], &[4, 5])));
+    let float = Histogram::Float(HistogramOf::default());
+    assert!(!of(&[], &[]).is_equivalent(&float));
 }

@@ -1,25 +1,27 @@
-//! The operators `</` and `>/`: what lies above, or below, a value is cut off.
-//! Holds: buckets that are cut are taken to be filled evenly (by the logarithm, where they are exponential); the sum
-//! is estimated from the middle of each bucket, but only if something was cut off.
+//! The trim operators `</` and `>/`: remove the observations above or below a value.
+//! Invariants: observations are interpolated within a bucket (linearly, or exponentially for exponential
+//! buckets); the sum is estimated from the middle of each bucket, but only if observations were removed.
 
-use super::{Bucket, Buckets, FloatHistogram};
+use super::buckets::Buckets;
+use super::sparse::FloatHistogram;
+use super::walk::Bucket;
 
-/// What is cut off.
+/// Side that is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrimSide {
-    /// What is above (`</`).
+    /// Observations above (`</`).
     Above,
-    /// What is below (`>/`).
+    /// Observations below (`>/`).
     Below,
 }
 
-/// What stays of a bucket.
+/// Remaining part of a bucket.
 struct Kept {
     count: f64,
     middle: f64,
 }
 
-/// What stays of a histogram.
+/// Remaining part of a histogram.
 #[derive(Default)]
 struct Total {
     count: f64,
@@ -28,8 +30,8 @@ struct Total {
 }
 
 impl FloatHistogram {
-    /// Cuts off what lies on one side of `at`. Count and sum become those of what stays; if nothing goes, all stays
-    /// as it is.
+    /// Removes the observations on one side of `at`. Count and sum become those of the remaining ones; they
+    /// are unchanged if none is removed.
     pub fn trim(&mut self, at: f64, side: TrimSide) {
         let linear = self.is_custom();
         if linear {
@@ -93,7 +95,7 @@ fn trim_buckets(
     }
 }
 
-/// What stays of a bucket that `at` cuts.
+/// Remaining part of a bucket that contains `at`.
 fn bucket_kept(
     bucket: &Bucket,
     at: f64,
@@ -120,8 +122,8 @@ fn bucket_kept(
     }
 }
 
-/// A bucket from minus infinity. With a positive upper end it is taken to start at 0; else nobody knows where its
-/// observations are.
+/// Remaining part of a bucket from minus infinity. With a positive upper bound it is assumed to start at 0;
+/// otherwise the distribution of its observations is unknown.
 fn open_below_kept(bucket: &Bucket, at: f64, side: TrimSide) -> Kept {
     let Bucket { upper, count, .. } = *bucket;
     let gone = Kept { count: 0.0, middle: if upper.is_infinite() { 0.0 } else { upper } };
@@ -140,7 +142,7 @@ fn open_below_kept(bucket: &Bucket, at: f64, side: TrimSide) -> Kept {
     }
 }
 
-/// A bucket to infinity: all of it is above its lower end, and nobody knows how far.
+/// Remaining part of a bucket to infinity, whose distribution is unknown.
 fn open_above_kept(bucket: &Bucket, at: f64, side: TrimSide) -> Kept {
     if side == TrimSide::Below && at >= bucket.lower {
         return Kept { count: bucket.count, middle: at };
@@ -166,7 +168,7 @@ fn zero_kept(bucket: &Bucket, at: f64, side: TrimSide) -> Kept {
     }
 }
 
-/// The value that stands for the observations between two ends.
+/// Estimated average of the observations between two bounds.
 fn middle(lower: f64, upper: f64, sign: f64, linear: bool) -> f64 {
     if lower.is_infinite() {
         return match upper {

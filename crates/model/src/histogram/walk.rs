@@ -1,26 +1,26 @@
-//! Walking over buckets: indices, bounds and counts in order.
-//! Holds: a walk ends where spans or counts end, whichever is first.
+//! Buckets of a float histogram with their bounds, in order.
 
-use super::{Buckets, FloatHistogram, Span, bound};
+use super::bounds::bound;
+use super::sparse::FloatHistogram;
 
 /// One bucket with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
-    /// Lower end.
+    /// Lower bound.
     pub lower: f64,
-    /// Upper end.
+    /// Upper bound.
     pub upper: f64,
-    /// Whether the lower end belongs to it.
+    /// The lower bound is inclusive.
     pub lower_inclusive: bool,
-    /// Whether the upper end belongs to it.
+    /// The upper bound is inclusive.
     pub upper_inclusive: bool,
     /// Observations.
     pub count: f64,
 }
 
 impl Bucket {
-    /// Which share of the bucket lies at or below `value`, which is strictly inside: by distance if `linear`,
-    /// else by the logarithm.
+    /// Interpolates the fraction of the bucket at or below `value`, which is strictly inside: linearly if
+    /// `linear`, else exponentially.
     #[must_use]
     pub fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         if linear {
@@ -31,7 +31,7 @@ impl Bucket {
         if value > 0.0 { (at - lower) / (upper - lower) } else { 1.0 - (at - upper) / (lower - upper) }
     }
 
-    /// How the query API names the ends that belong to it: 0 upper, 1 lower, 2 none, 3 both.
+    /// Code of the query API for the inclusive bounds: 0 upper, 1 lower, 2 none, 3 both.
     #[must_use]
     pub fn boundary_rule(&self) -> u8 {
         match (self.lower_inclusive, self.upper_inclusive) {
@@ -40,54 +40,6 @@ impl Bucket {
             (false, false) => 2,
             (true, true) => 3,
         }
-    }
-}
-
-/// Indices and counts of buckets, ascending by index.
-#[derive(Debug, Clone)]
-pub struct BucketWalk<'a, C> {
-    spans: std::slice::Iter<'a, Span>,
-    counts: std::slice::Iter<'a, C>,
-    /// Of the next bucket.
-    idx: i32,
-    /// Buckets left in the span.
-    left: u32,
-}
-
-impl<C: Copy> Buckets<C> {
-    /// Walks from the lowest index to the highest.
-    #[must_use]
-    pub fn walk(&self) -> BucketWalk<'_, C> {
-        BucketWalk { spans: self.spans.iter(), counts: self.counts.iter(), idx: 0, left: 0 }
-    }
-
-    /// Appends a bucket behind the last one, whose index was `last` (`None` if there is none).
-    pub(super) fn push(&mut self, last: Option<i32>, idx: i32, count: C) {
-        let offset = match last {
-            None => idx,
-            Some(last) => idx.wrapping_sub(last).wrapping_sub(1),
-        };
-        match self.spans.last_mut() {
-            Some(span) if offset == 0 => span.length += 1,
-            _ => self.spans.push(Span { offset, length: 1 }),
-        }
-        self.counts.push(count);
-    }
-}
-
-impl<C: Copy> Iterator for BucketWalk<'_, C> {
-    type Item = (i32, C);
-
-    fn next(&mut self) -> Option<(i32, C)> {
-        while self.left == 0 {
-            let span = self.spans.next()?;
-            self.idx = self.idx.wrapping_add(span.offset);
-            self.left = span.length;
-        }
-        let (idx, count) = (self.idx, *self.counts.next()?);
-        self.idx = idx.wrapping_add(1);
-        self.left -= 1;
-        Some((idx, count))
     }
 }
 
@@ -123,8 +75,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Replaces `out` by all buckets, ascending; the zero bucket only if it is populated. Buckets that the zero
-    /// bucket overlaps end where it begins.
+    /// Replaces `out` by all buckets, ascending; the zero bucket only if it is populated. Buckets that
+    /// overlap the zero bucket are cut at its bounds.
     pub fn all_buckets(&self, out: &mut Vec<Bucket>) {
         out.clear();
         out.extend(self.negative_buckets().map(|mut bucket| {

@@ -1,4 +1,4 @@
-//! `select_refs` against a look at every series, and what it asks an index for.
+//! `select_refs` compared with a scan of all series, and its reads of the index.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,8 +8,7 @@ use chronolith_base::Rng;
 use super::*;
 use crate::Labels;
 
-/// An index in memory that writes down what it is asked for. Refs are positions times two, so that there are
-/// gaps.
+/// An index in memory that records its calls. Refs are positions times two, so that there are gaps.
 #[derive(Default)]
 struct TestIndex {
     series: Vec<Labels>,
@@ -63,7 +62,7 @@ impl LabelIndex for TestIndex {
     ) -> Result<(), QueryError> {
         self.note(format!("{name}:{prefix}"));
         let fits = |key: &&(String, String)| key.0 == name && key.1.starts_with(prefix);
-        // Descending: the order of values says nothing about the order of refs.
+        // Descending: refs are not ordered by values.
         for (_, value) in self.postings.keys().rev().filter(fits) {
             if !visit(value) {
                 break;

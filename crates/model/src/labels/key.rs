@@ -1,21 +1,22 @@
-//! Some labels of a set, written into memory that is used again: what series are grouped and matched by.
+//! Grouping and matching keys: a subset of the labels of a series, in reused memory.
 //!
-//! Holds: a key has the bytes that [`Labels`] of the same pairs would have, so it is compared and hashed as they are.
-//! Cost: a walk over the labels and a copy; nothing is allocated once the memory has grown.
-//! Not here: tables of keys (`promql`).
+//! Invariants: a key has the bytes of [`Labels`] with the same pairs, so that both have the same hash and
+//! order.
+//! Cost: one iteration over the labels and a copy; no allocation once the memory has grown.
+//! Not here: hash tables of keys (`promql`).
 
 use chronolith_base::hash;
 
 use super::{Arc, Labels, LabelsIter, put_str};
 
-/// A selection of labels.
+/// A subset of labels.
 #[derive(Debug, Clone, Default)]
 pub struct LabelsKey {
     text: String,
 }
 
 impl LabelsKey {
-    /// Makes this the labels of `pairs`: names ascend, each once, and no value is empty.
+    /// Sets the key to the labels of `pairs`: names ascend, each once, and no value is empty.
     pub fn set_sorted<'a>(&mut self, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
         self.text.clear();
         let mut last = None;
@@ -30,7 +31,7 @@ impl LabelsKey {
         }
     }
 
-    /// Makes this the labels of these names, which must ascend.
+    /// Sets the key to the labels with these names, which must ascend.
     pub fn keep(&mut self, labels: &Labels, names: &[&str]) {
         debug_assert!(names.is_sorted(), "names ascend");
         self.text.clear();
@@ -45,14 +46,14 @@ impl LabelsKey {
         }
     }
 
-    /// Makes this all labels but those of these names, which must ascend.
+    /// Sets the key to all labels but those with these names, which must ascend.
     pub fn leave_out(&mut self, labels: &Labels, names: &[&str]) {
         self.text.clear();
         labels.runs_without(names, |run| self.text.push_str(run));
     }
 
-    /// Makes this all labels of `labels` but those of the names `left_out`, and those of `others` that have one of the
-    /// names `kept`. Names ascend; labels of both must not have the same name.
+    /// Sets the key to all labels of `labels` but those with names in `left_out`, and those of `others` with
+    /// names in `kept`. Names ascend; the labels of both must have different names.
     pub fn merge(&mut self, labels: &Labels, left_out: &[&str], others: &Labels, kept: &[&str]) {
         debug_assert!(left_out.is_sorted() && kept.is_sorted(), "names ascend");
         self.text.clear();
@@ -66,7 +67,7 @@ impl LabelsKey {
         others.for_each(|(_, other, _)| self.text.push_str(other));
     }
 
-    /// Whether these are all labels of a set.
+    /// Returns true if the key equals the label set.
     #[must_use]
     pub fn is(&self, labels: &Labels) -> bool {
         *self.text == *labels.0
@@ -78,7 +79,7 @@ impl LabelsKey {
         hash::hash_bytes(self.text.as_bytes())
     }
 
-    /// A set of its own.
+    /// Copies the key to a label set.
     #[must_use]
     pub fn to_labels(&self) -> Labels {
         Labels(Arc::from(&*self.text))
@@ -86,7 +87,8 @@ impl LabelsKey {
 }
 
 impl Labels {
-    /// Without the labels of these names, which must ascend; shares memory with `self` if there are none of them.
+    /// Returns all labels but those with these names, which must ascend. Shares memory with `self` if it has
+    /// none of them.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Labels {
         let (mut first, mut more) = ("", String::new());
@@ -110,7 +112,7 @@ impl Labels {
         }
     }
 
-    /// Each name, its pair as bytes of a set, and whether it is among `names`, which ascend.
+    /// Iterates names, encoded pairs, and true for names in `names`, which ascend.
     fn encoded_pairs<'a>(
         &'a self,
         mut names: &'a [&'a str],
@@ -124,7 +126,7 @@ impl Labels {
         })
     }
 
-    /// Gives the bytes between the labels of these names to `take`, in order.
+    /// Calls `take` with the bytes between the labels with these names, in order.
     fn runs_without<'a>(&'a self, mut names: &[&str], mut take: impl FnMut(&'a str)) {
         debug_assert!(names.is_sorted(), "names ascend");
         let text: &str = &self.0;
@@ -145,7 +147,7 @@ impl Labels {
     }
 }
 
-/// Whether `name` is the next of the ascending `names`; those before it are dropped.
+/// Returns true if `name` is the next of the ascending `names`; drops those before it.
 fn is_next(names: &mut &[&str], name: &str) -> bool {
     while let Some((first, rest)) = names.split_first() {
         if *first > name {
@@ -160,7 +162,7 @@ fn is_next(names: &mut &[&str], name: &str) -> bool {
 }
 
 impl LabelsIter<'_> {
-    /// Where in the text of its labels it stands.
+    /// Offset of the next label in the text of its set.
     fn offset_in(&self, text: &str) -> usize {
         text.len() - self.rest.len()
     }
@@ -170,9 +172,9 @@ impl LabelsIter<'_> {
 mod tests {
     use super::*;
 
-    /// Every choice of names, against the slow way.
+    /// Every subset of names, compared with `Labels::filtered`.
     #[test]
-    fn keys_and_sets_agree_for_every_choice_of_names() {
+    fn keys_equal_filtered_sets() {
         let long = "v".repeat(200);
         let all = ["__name__", "__type__", "a", "b", "job", "zone"];
         let pairs = [("__name__", "up"), ("a", "1"), ("b", &*long), ("job", "api"), ("zone", "\u{e9}")];

@@ -1,7 +1,7 @@
-//! Columns that may hold histograms: joining, cutting, runs of one kind.
+//! Columns with histograms: append, remove, merge, runs of one kind.
 //!
-//! Holds: the side column stays with its samples; columns of floats cost what they cost without it. What a histogram
-//! says about a reset since the sample before is kept only where that sample still stands before it.
+//! Invariants: histograms keep the index of their sample; columns of floats have no extra cost. The reset
+//! hint `NotReset` is kept only while the previous sample stays the same.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::Columns;
 use crate::histogram::ResetHint;
 use crate::{Histogram, TimeRange};
 
-/// The histogram as it is behind another sample than the one that its sender or chunk put it behind.
-fn apart(histogram: &Arc<Histogram>) -> Arc<Histogram> {
+/// Returns the histogram for use after another previous sample: a hint that denies a reset becomes unknown.
+fn without_reset_claim(histogram: &Arc<Histogram>) -> Arc<Histogram> {
     if histogram.reset_hint() != ResetHint::NotReset {
         return histogram.clone();
     }
@@ -21,11 +21,11 @@ fn apart(histogram: &Arc<Histogram>) -> Arc<Histogram> {
 }
 
 impl Columns {
-    /// Appends sample `idx` of `other` behind a sample that it did not stand behind there.
+    /// Appends sample `idx` of `other`, whose previous sample was another one.
     ///
     /// # Panics
     /// If `other` has no such sample.
-    pub fn push_apart(&mut self, other: &Columns, idx: usize) {
+    pub fn push_after_gap(&mut self, other: &Columns, idx: usize) {
         self.push_from(other, idx);
         if other.histograms.is_empty() {
             return;
@@ -33,55 +33,55 @@ impl Columns {
         if let Some((at, last)) = self.histograms.last_mut()
             && *at as usize + 1 == self.times.len()
         {
-            *last = apart(last);
+            *last = without_reset_claim(last);
         }
     }
 
-    /// Appends the samples of `other` at `places`, neighbours as they are; the first is [`Columns::push_apart`].
+    /// Appends the samples of `other` at `indices`; the first one as [`Columns::push_after_gap`] does.
     ///
     /// # Panics
     /// If `other` has no such samples.
-    pub fn extend_from(&mut self, other: &Columns, places: Range<usize>) {
+    pub fn extend_from(&mut self, other: &Columns, indices: Range<usize>) {
         if other.histograms.is_empty() && other.start_times.is_empty() {
-            self.times.extend_from_slice(&other.times[places.clone()]);
-            self.values.extend_from_slice(&other.values[places]);
+            self.times.extend_from_slice(&other.times[indices.clone()]);
+            self.values.extend_from_slice(&other.values[indices]);
             return;
         }
-        for idx in places.clone() {
-            if idx == places.start {
-                self.push_apart(other, idx);
+        for idx in indices.clone() {
+            if idx == indices.start {
+                self.push_after_gap(other, idx);
             } else {
                 self.push_from(other, idx);
             }
         }
     }
 
-    /// Where the samples in `range` are.
+    /// Returns the indices of the samples in `range`.
     #[must_use]
-    pub fn places(&self, range: TimeRange) -> Range<usize> {
+    pub fn indices_in(&self, range: TimeRange) -> Range<usize> {
         let start = self.times.partition_point(|&time| time < range.start);
         start..self.times.partition_point(|&time| time < range.end).max(start)
     }
 
-    /// Takes the samples at `places` out; the one behind them stands apart then.
+    /// Removes the samples at `indices`; the hint of the sample after them is adjusted.
     ///
     /// # Panics
     /// If there are no such samples.
-    pub fn remove(&mut self, places: Range<usize>) {
-        self.times.drain(places.clone());
-        self.values.drain(places.clone());
+    pub fn remove(&mut self, indices: Range<usize>) {
+        self.times.drain(indices.clone());
+        self.values.drain(indices.clone());
         if !self.start_times.is_empty() {
-            let end = places.end.min(self.start_times.len());
-            self.start_times.drain(places.start.min(end)..end);
+            let end = indices.end.min(self.start_times.len());
+            self.start_times.drain(indices.start.min(end)..end);
         }
-        let removed = places.len() as u32;
+        let removed = indices.len() as u32;
         self.histograms.retain_mut(|(idx, histogram)| {
-            if places.contains(&(*idx as usize)) {
+            if indices.contains(&(*idx as usize)) {
                 return false;
             }
-            if *idx as usize >= places.end {
-                if *idx as usize == places.end && removed > 0 {
-                    *histogram = apart(histogram);
+            if *idx as usize >= indices.end {
+                if *idx as usize == indices.end && removed > 0 {
+                    *histogram = without_reset_claim(histogram);
                 }
                 *idx -= removed;
             }
@@ -98,7 +98,7 @@ impl Columns {
         self.histograms.truncate(kept);
     }
 
-    /// The stretches of samples of one kind, in order; whether they are histograms.
+    /// Returns the runs of samples of one kind, in order.
     pub fn runs(&self) -> impl Iterator<Item = (Range<usize>, SampleKind)> + '_ {
         let (mut at, mut next) = (0, 0);
         std::iter::from_fn(move || {
@@ -118,15 +118,15 @@ impl Columns {
         })
     }
 
-    /// The histograms of a run, one a sample.
-    pub fn histograms_at(&self, places: Range<usize>) -> impl Iterator<Item = &Arc<Histogram>> {
-        let start = self.histograms.partition_point(|(idx, _)| (*idx as usize) < places.start);
-        let end = self.histograms.partition_point(|(idx, _)| (*idx as usize) < places.end);
+    /// Returns the histograms of a run, one per sample.
+    pub fn histograms_at(&self, indices: Range<usize>) -> impl Iterator<Item = &Arc<Histogram>> {
+        let start = self.histograms.partition_point(|(idx, _)| (*idx as usize) < indices.start);
+        let end = self.histograms.partition_point(|(idx, _)| (*idx as usize) < indices.end);
         self.histograms[start..end].iter().map(|(_, histogram)| histogram)
     }
 }
 
-/// What a sample is.
+/// Kind of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SampleKind {
     /// A float.
@@ -135,7 +135,7 @@ pub enum SampleKind {
     Histogram,
 }
 
-/// Columns that ascend, each, as one: of equal times the sample of the column that comes first counts.
+/// K-way merge of columns that ascend: of equal timestamps, the sample of the first column stays.
 #[must_use]
 pub fn merged(ranked: &[Columns]) -> Columns {
     let mut next = vec![0usize; ranked.len()];
@@ -147,11 +147,11 @@ pub fn merged(ranked: &[Columns]) -> Columns {
         if last == Some(at) {
             out.push_from(&ranked[at], next[at]);
         } else {
-            out.push_apart(&ranked[at], next[at]);
+            out.push_after_gap(&ranked[at], next[at]);
         }
         last = Some(at);
-        for (place, columns) in next.iter_mut().zip(ranked) {
-            *place += usize::from(columns.times.get(*place) == Some(&time));
+        for (next, columns) in next.iter_mut().zip(ranked) {
+            *next += usize::from(columns.times.get(*next) == Some(&time));
         }
     }
 }
@@ -165,7 +165,7 @@ mod tests {
         Arc::new(Histogram::Int(IntHistogram { sum, reset_hint: hint, ..IntHistogram::default() }))
     }
 
-    /// Letters are histograms, digits floats; the time is the place in the text.
+    /// Letters are histograms, digits floats; the time is the offset in the text.
     fn columns(text: &str) -> Columns {
         let mut out = Columns::default();
         for (time, sign) in text.chars().enumerate() {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_removed_with_their_histograms() {
+    fn removed_samples_take_their_histograms_with_them() {
         let whole = columns("ab12c3d");
         for start in 0..7 {
             for end in start..=7 {
@@ -208,14 +208,14 @@ mod tests {
         }
     }
 
-    /// What stands behind a deleted sample said something about that one: a counter that was reset there would have
-    /// gone down without a reset.
+    /// A reset hint refers to the previous sample. If that was deleted, a counter reset at it would be
+    /// denied.
     #[test]
-    fn behind_removed_samples_nothing_is_known_of_resets() {
+    fn the_reset_hint_after_removed_samples_is_unknown() {
         use ResetHint::{NotReset, Unknown};
-        let hints = |places: Range<usize>| {
+        let hints = |indices: Range<usize>| {
             let mut cut = columns("abcd");
-            cut.remove(places);
+            cut.remove(indices);
             cut.histograms.iter().map(|(_, one)| one.reset_hint()).collect::<Vec<_>>()
         };
         assert_eq!(hints(1..3), [NotReset, Unknown]);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_column_counts_and_hints_hold_for_neighbours_only() {
+    fn merging_keeps_the_first_column_and_hints_of_adjacent_samples() {
         let out = merged(&[columns("  x  1"), columns("ab cd "), columns("9  9 9z")]);
         assert_eq!(text(&out), "abxcd1z");
         let hints: Vec<ResetHint> = out.histograms.iter().map(|(_, one)| one.reset_hint()).collect();

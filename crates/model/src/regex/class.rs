@@ -1,13 +1,12 @@
 //! Character classes: `[...]`, `\d`, `[:alpha:]`, and escapes of single characters.
 //!
-//! Holds: `\d`, `\s`, `\w` and the POSIX classes are ASCII, as in Go; in `[...]`, `&&`, `--` and `~~` are
-//! characters like others. Not here: `\p` (`unicode`).
+//! Invariants: `\d`, `\s`, `\w` and the POSIX classes are ASCII, as in Go; in `[...]`, `&&`, `--` and `~~`
+//! are characters like others. Not here: `\p` (`unicode`).
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir};
 
-use super::parse::error;
+use super::error::{RegexError, RegexErrorKind, error};
 use super::unicode;
-use super::{RegexError, RegexErrorKind};
 
 /// Ranges of code points below 0x80.
 type AsciiRanges = &'static [(char, char)];

@@ -1,15 +1,18 @@
-//! What the literals of a pattern say about its matches: finite sets, globs, prefixes, suffixes.
+//! Literal optimizations of a pattern: finite sets, globs, prefixes, suffixes, contained literals.
 //!
-//! Holds: everything is about whole texts, since patterns are anchored at both ends. Looks (`^`, `\b`) only
-//! restrict matches, so prefix, suffix and contained literals may look past them; sets and globs may not.
+//! Invariants: all refer to whole texts, since patterns are anchored at both ends. Assertions (`^`, `\b`)
+//! only restrict matches, so prefix, suffix and contained literals may ignore them; sets and globs may not.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-use super::{SET_MATCH_BYTES_MAX, SET_MATCH_COUNT_MAX};
-
-/// Literals that a text is searched for before the pattern runs.
+/// Strings that [`GoRegex::set_matches`](super::GoRegex::set_matches) returns.
+pub const SET_MATCH_COUNT_MAX: usize = 4096;
+/// Bytes of these strings.
+pub const SET_MATCH_BYTES_MAX: usize = 1 << 18;
+/// Contained literals that are searched before the pattern runs.
 const CONTAINS_COUNT_MAX: usize = 4;
-/// Bytes behind the first of a literal that is searched for byte by byte: bounds what a hostile text costs.
+/// Bytes after the first of a literal up to which the search is byte by byte, which bounds the cost of a
+/// hostile text.
 const PLAIN_SEARCH_BYTES_MAX: usize = 16;
 
 /// The parts of a concatenation, through groups and nested concatenations, without needless outer anchors.
@@ -40,7 +43,7 @@ fn literal_text(hir: &Hir) -> Option<&str> {
     }
 }
 
-/// All texts that fit, ascending and each once, if they are few.
+/// Returns all matching texts, ascending and unique, if they are few.
 pub(super) fn set(hir: &Hir) -> Option<Vec<String>> {
     let mut found = cross(&parts(hir))?;
     found.sort_unstable();
@@ -56,7 +59,7 @@ fn cross(parts: &[&Hir]) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// Every head with every tail behind it.
+/// Cross product: every head followed by every tail.
 fn product(heads: &[String], tails: &[String]) -> Option<Vec<String>> {
     let count = heads.len().checked_mul(tails.len()).filter(|&count| count <= SET_MATCH_COUNT_MAX)?;
     let mut out = Vec::with_capacity(count);
@@ -117,19 +120,19 @@ fn strings(hir: &Hir) -> Option<Vec<String>> {
     }
 }
 
-/// Which end of a text.
+/// End of a text.
 #[derive(Clone, Copy)]
 enum Side {
     Start,
     End,
 }
 
-/// What every text that fits starts with.
+/// Common prefix of all matches.
 pub(super) fn prefix(hir: &Hir) -> String {
     edge(hir, Side::Start).0
 }
 
-/// What every text that fits ends with.
+/// Common suffix of all matches.
 pub(super) fn suffix(hir: &Hir) -> String {
     edge(hir, Side::End).0
 }
@@ -196,7 +199,7 @@ fn common_edge(subs: &[Hir], side: Side) -> String {
     common.unwrap_or_default()
 }
 
-/// Literals that every text that fits has between prefix and suffix, in this order, without overlap.
+/// Literals that every match contains between prefix and suffix, in this order, without overlap.
 pub(super) fn contains(hir: &Hir) -> Vec<String> {
     let parts = parts(hir);
     let is_inner = |idx: &usize| *idx > 0 && *idx + 1 < parts.len();
@@ -205,21 +208,22 @@ pub(super) fn contains(hir: &Hir) -> Vec<String> {
     literals.take(CONTAINS_COUNT_MAX).map(str::to_owned).collect()
 }
 
-/// Whether `text` has all `literals`, one behind the other.
+/// Returns true if `text` contains all `literals`, in order and without overlap.
 pub(super) fn contains_in_order(text: &str, literals: &[String]) -> bool {
     let mut rest = text;
     literals.iter().all(|literal| match after(rest, literal) {
-        Some(behind) => {
-            rest = behind;
+        Some(tail) => {
+            rest = tail;
             true
         }
         None => false,
     })
 }
 
-/// As the method of `str`, without asking anybody about the empty prefix.
-// PERF: the C library compares by loads under a mask, and one at the address of an empty `String`, which is no memory, takes
-// hundreds of cycles even if the mask is empty: 400 000 values against `.*177` took 70 ms for that alone.
+/// As `str::starts_with`, without a call for the empty prefix.
+// PERF: the C library compares by loads under a mask, and one at the address of an empty `String`, which is
+// no memory, takes hundreds of cycles even if the mask is empty: 400 000 values against `.*177` took 70 ms
+// for that alone.
 //   cargo xtask bench queries --only chronolith --series 0 --long-series 0
 pub(super) fn begins_with(text: &str, prefix: &str) -> bool {
     prefix.is_empty() || text.starts_with(prefix)
@@ -230,8 +234,8 @@ pub(super) fn ends_with(text: &str, suffix: &str) -> bool {
     suffix.is_empty() || text.ends_with(suffix)
 }
 
-/// What stands behind the first `literal` in `text`.
-// PERF: a search of the standard library prepares longer than a label value is long.
+/// Returns the text after the first `literal`.
+// PERF: the setup of a standard library search costs more than scanning a label value.
 fn after<'t>(text: &'t str, literal: &str) -> Option<&'t str> {
     let Some((&first, others)) = literal.as_bytes().split_first() else { return Some(text) };
     if others.len() > PLAIN_SEARCH_BYTES_MAX {
@@ -248,10 +252,10 @@ fn after<'t>(text: &'t str, literal: &str) -> Option<&'t str> {
     None
 }
 
-/// Literals with `.*` or `.+` (newlines included) between them.
+/// Glob: literals with `.*` or `.+` (newlines included) between them.
 pub(super) struct Glob {
     first: String,
-    /// What follows, one gap after the other.
+    /// Gaps with the literals after them.
     rest: Vec<GapThen>,
 }
 
@@ -261,7 +265,7 @@ struct GapThen {
     literal: String,
 }
 
-/// The glob that `hir` is, if it is one.
+/// Returns the glob that is equivalent to `hir`, if any.
 pub(super) fn glob(hir: &Hir) -> Option<Glob> {
     let mut glob = Glob { first: String::new(), rest: Vec::new() };
     for part in parts(hir) {
@@ -302,10 +306,11 @@ impl Glob {
         self.first.is_empty() && self.rest.iter().all(is_free)
     }
 
-    /// Takes every inner literal where it comes first, which leaves the most for those behind it.
+    /// Greedy match: every inner literal at its first occurrence, which leaves the most text for those after
+    /// it.
     pub(super) fn is_match(&self, text: &str) -> bool {
         let Some((last, inner)) = self.rest.split_last() else { return false };
-        // Most texts that do not fit end otherwise.
+        // Most texts that do not match have another end.
         if !begins_with(text, &self.first) || !ends_with(text, &last.literal) {
             return false;
         }
@@ -315,12 +320,12 @@ impl Glob {
             if skipped < gap.len_min {
                 return false;
             }
-            let Some(behind) = rest.get(skipped..).and_then(|rest| after(rest, &gap.literal)) else {
+            let Some(tail) = rest.get(skipped..).and_then(|rest| after(rest, &gap.literal)) else {
                 return false;
             };
-            rest = behind;
+            rest = tail;
         }
-        // What the text ends with may begin before the rest does.
+        // The suffix must not overlap the inner literals.
         rest.len() >= last.literal.len() + last.len_min
     }
 }

@@ -1,16 +1,16 @@
 //! Parser for Go's `regexp/syntax` with Perl flags and `.` matching newlines; builds [`Hir`].
 //!
-//! Holds: errors come in the order, and with the part of the pattern, that Go gives; the stack of open groups
+//! Invariants: the first error is Go's, with the same part of the pattern; the stack of open groups
 //! is on the heap, so nesting costs no stack. Go's limits of repeats, depth and size hold here, too.
 //! Not here: character classes (`class`), compilation.
 
 use regex_syntax::hir::{Capture, Hir, Look, Repetition};
 
 use super::class::{self, ClassSet};
+use super::error::{RegexError, RegexErrorKind, error};
 use super::unicode;
-use super::{RegexError, RegexErrorKind};
 
-/// Copies of the innermost item that repeat counts may ask for, alone or nested.
+/// Copies of the innermost item by repeat counts, alone or nested.
 const REPEAT_COUNT_MAX: u32 = 1000;
 /// Levels of a tree.
 const HEIGHT_MAX: u32 = 1000;
@@ -44,7 +44,7 @@ pub(super) fn parse(pattern: &str) -> Result<Parsed, RegexError> {
     parser.finish()
 }
 
-/// What `(?imsU)` sets.
+/// Flags of `(?imsU)`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flags {
     pub(super) fold: bool,
@@ -53,7 +53,7 @@ pub(super) struct Flags {
     lazy: bool,
 }
 
-/// A finished part, with what Go's limits look at.
+/// A finished part with the figures of Go's limits.
 struct Piece {
     hir: Hir,
     height: u32,
@@ -83,7 +83,7 @@ enum Item {
 struct Frame {
     items: Vec<Item>,
     branches: Vec<Piece>,
-    /// Flags that hold again behind the group.
+    /// Flags after the group.
     flags_outside: Flags,
     /// Number of the group, if it captures.
     capture_idx: Option<u32>,
@@ -92,7 +92,7 @@ struct Frame {
 struct Parser<'a> {
     pattern: &'a str,
     flags: Flags,
-    /// Never empty.
+    /// Open groups; never empty.
     frames: Vec<Frame>,
     group_names: Vec<Option<String>>,
     class_range_count: usize,
@@ -101,7 +101,7 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn run(&mut self) -> Result<(), RegexError> {
         let mut rest = self.pattern;
-        // Where the repeat operator begins that ends here.
+        // Start of the repeat operator that ends here.
         let mut last_repeat: Option<&'a str> = None;
         while let Some(c) = rest.chars().next() {
             let tail = &rest[c.len_utf8()..];
@@ -172,7 +172,8 @@ impl<'a> Parser<'a> {
         if self.frames.len() != 1 {
             return Err(RegexError::new(RegexErrorKind::MissingParen, self.pattern));
         }
-        // Prometheus compiles the pattern within `^(?s:` and `)$`; an open quotation swallows the end of that.
+        // Prometheus compiles the pattern within `^(?s:` and `)$`; an open quotation includes the end of
+        // that.
         if has_open_quotation(self.pattern) {
             let whole = format!("^(?s:{})$", self.pattern);
             return Err(RegexError::new(RegexErrorKind::MissingParen, &whole));
@@ -208,7 +209,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Pushes a code point that an escape has named; a surrogate fits nothing.
+    /// Pushes the code point of an escape; a surrogate matches nothing.
     fn push_code(&mut self, code: u32) -> Result<(), RegexError> {
         match char::from_u32(code) {
             Some(c) => self.push_char(c),
@@ -258,7 +259,7 @@ impl<'a> Parser<'a> {
         Ok(after)
     }
 
-    /// What is between `\Q` and `\E` (or the end) stands for itself.
+    /// Text between `\Q` and `\E` (or the end) is literal.
     fn quotation(&mut self, rest: &'a str) -> Result<&'a str, RegexError> {
         let (quoted, after) = rest.split_once(r"\E").unwrap_or((rest, ""));
         quoted.chars().try_for_each(|c| self.push_char(c))?;
@@ -411,7 +412,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Makes one piece of many; `size_between` instructions join two of them.
+/// Joins pieces to one; `size_between` instructions join two of them.
 fn join(mut pieces: Vec<Piece>, combine: fn(Vec<Hir>) -> Hir, size_between: u64) -> Piece {
     if pieces.len() == 1
         && let Some(piece) = pieces.pop()
@@ -437,7 +438,7 @@ fn join(mut pieces: Vec<Piece>, combine: fn(Vec<Hir>) -> Hir, size_between: u64)
 struct Counts {
     min: u32,
     max: Option<u32>,
-    /// Whether it is written with braces.
+    /// Written with braces.
     is_counted: bool,
 }
 
@@ -448,7 +449,7 @@ impl Counts {
             return Some(sub_count);
         }
         match self.max.unwrap_or(self.min) {
-            // Nothing is repeated no times; `{0,}` repeats as a star does.
+            // An item with `{0}` has no copies; `{0,}` repeats as a star does.
             0 if self.max.is_some() => Some(1),
             0 => Some(sub_count),
             times => times.checked_mul(sub_count).filter(|&product| product <= REPEAT_COUNT_MAX),
@@ -494,21 +495,16 @@ fn number(text: &str) -> Option<(u32, &str)> {
     Some((value, after))
 }
 
-/// Whether a `\Q` of an accepted pattern has no `\E`.
+/// Returns true if a `\Q` of an accepted pattern has no `\E`.
 fn has_open_quotation(pattern: &str) -> bool {
     let mut rest = pattern;
     while let Some((_, escaped)) = rest.split_once('\\') {
         rest = match escaped.strip_prefix('Q').map(|quoted| quoted.split_once(r"\E")) {
             Some(None) => return true,
             Some(Some((_, after))) => after,
-            // Behind any other backslash stands a character of the escape.
+            // The character after any other backslash belongs to the escape.
             None => escaped.chars().next().map_or("", |c| &escaped[c.len_utf8()..]),
         };
     }
     false
-}
-
-/// An error about the part of the pattern from `start` to where `after` begins.
-pub(super) fn error(kind: RegexErrorKind, start: &str, after: &str) -> RegexError {
-    RegexError::new(kind, &start[..start.len() - after.len()])
 }

@@ -1,4 +1,4 @@
-//! Against a table of Go's own answers (`tests/go_table.tsv`, from Go 1.26), and the limits.
+//! Comparison with a table of Go's results (`tests/go_table.tsv`, from Go 1.26), and the limits.
 //!
 //! Rows of the table, fields divided by tabs, with `\u{..}` for what would not survive an editor:
 //! `input text`; `match pattern numbers-of-inputs-that-fit`; `error pattern text`;

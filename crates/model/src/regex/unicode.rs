@@ -1,16 +1,15 @@
-//! `\p{Greek}`, `\pL`, `\P{^Lu}`: the names that Go knows, out of regex-syntax's tables.
+//! `\p{Greek}`, `\pL`, `\P{^Lu}`: the names of Go, from regex-syntax's tables.
 //!
-//! Holds: categories by short or long name, scripts by long name, with case, `_`, `-` and spaces ignored (as
-//! Go does since 1.25, but for scripts of several words, too); not the many further properties and spellings
-//! that regex-syntax knows.
+//! Invariants: categories by short or long name, scripts by long name, with case, `_`, `-` and spaces ignored
+//! (as Go does since 1.25, but for scripts of several words, too); not the many further properties and
+//! spellings that regex-syntax knows.
 
 use std::sync::OnceLock;
 
 use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 
 use super::class::ClassSet;
-use super::parse::error;
-use super::{RegexError, RegexErrorKind};
+use super::error::{RegexError, RegexErrorKind, error};
 
 /// `\p` or `\P` class at the start of `rest`, and what follows; `None` if it is something else.
 pub(super) fn escape(rest: &str, fold: bool) -> Result<Option<(ClassSet, &str)>, RegexError> {

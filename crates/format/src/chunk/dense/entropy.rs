@@ -124,7 +124,7 @@ pub(super) fn for_each_piece(
 }
 
 // PERF: batch by batch, so that what is behind the last item wanted stays packed, and no column is held as a whole.
-//   cargo run --release -p chronolith-format --example dense_speed
+//   cargo bench -p chronolith-format --bench dense_speed
 fn read_as<T: Number + Default + Into<i64>>(
     column: Column<'_>,
     skipped_pieces: usize,

@@ -429,7 +429,7 @@ impl Sink<'_, '_> {
 // PERF: what lies before the samples wanted is summed up only, or not even unpacked where nothing depends on it; what lies
 // behind is not looked at. Twenty samples at the front, in the middle and at the end of a chunk of 4096 of a counter:
 // 2.6, 4.4, 6.0 -> 0.2, 1.4, 2.5 us in blocks, 5.2, 9.8, 14.0 -> 2.7, 6.4, 9.8 us entropy-coded.
-//   cargo run --release -p chronolith-format --example dense_speed partial
+//   cargo bench -p chronolith-format --bench dense_speed -- partial
 fn decode_series(
     head: &ValuesHead<'_>,
     reader: &mut ByteReader<'_>,

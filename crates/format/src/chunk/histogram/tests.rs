@@ -104,7 +104,7 @@ fn check_same(found: &Columns, samples: &[(i64, Arc<Histogram>)], name: &str) {
         let same = if stale {
             found.sum().to_bits() == want.sum().to_bits()
         } else {
-            joined(found).same(&joined(want))
+            joined(found).is_identical(&joined(want))
         };
         assert!(same, "{name} at {time}: {found:?} instead of {want:?}");
     }

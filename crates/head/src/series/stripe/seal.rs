@@ -95,7 +95,7 @@ impl Stripe {
             for idx in run {
                 let is_histogram = arrivals.samples.histogram_at(idx).is_some();
                 let part = if is_histogram { &mut histograms } else { &mut words };
-                part.push_apart(&arrivals.samples, idx);
+                part.push_after_gap(&arrivals.samples, idx);
             }
             for part in [words, histograms] {
                 self.push_samples(cx, id, &part, ChunkOrder::OutOfOrder(policy));
@@ -307,7 +307,7 @@ impl Stripe {
         let mut kept = Columns::default();
         for (idx, time) in samples.times.iter().enumerate() {
             if known.times.binary_search(time).is_err() {
-                kept.push_apart(&samples, idx);
+                kept.push_after_gap(&samples, idx);
             }
         }
         if kept.len() == samples.len() {
@@ -369,7 +369,7 @@ impl Stripe {
             if cx.store.decode(cx.disk, node, TimeRange::ALL, &mut samples).is_err() {
                 return 0;
             }
-            samples.remove(samples.places(range));
+            samples.remove(samples.indices_in(range));
         }
         let erased_count = u64::from(node.count()) - samples.len() as u64;
         if erased_count > 0 {
@@ -400,7 +400,7 @@ impl Stripe {
         arrivals.resolve();
         let mut samples = arrivals.samples;
         let visible_count = samples.len();
-        samples.remove(samples.places(range));
+        samples.remove(samples.indices_in(range));
         cx.windows.add_single(window_time, samples.len() as i64 - stored_count as i64);
         self.unlink_sealed(cx, id, |one| nodes.iter().any(|node| node.chunk_ref == one.chunk_ref));
         self.push_samples(cx, id, &samples, ChunkOrder::InOrder);

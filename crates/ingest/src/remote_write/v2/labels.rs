@@ -47,7 +47,7 @@ impl LabelRefs {
     /// Appends the labels to `raw`, up to the first bad reference; `last` are those of the series before.
     ///
     /// PERF: what `last` has is copied in runs, not put together again: 223 -> 204 ns a series of ten labels.
-    ///   cargo run --release -p chronolith-ingest --example decode_speed
+    ///   cargo bench -p chronolith-ingest --bench decode_speed
     pub(super) fn unfold(
         &mut self,
         last: &LabelRefs,
@@ -153,7 +153,7 @@ fn short_varints<'a>(mut bytes: &'a [u8], out: &mut Vec<u32>) -> &'a [u8] {
 /// Appends a label as the senders of remote write 1.0 write it: empty text is left out.
 ///
 /// PERF: inlined though it is called from two places: unfolding ten labels takes 1617 -> 1474 instructions.
-///   cargo run --release -p chronolith-ingest --example decode_speed -- 2.0
+///   cargo bench -p chronolith-ingest --bench decode_speed -- 2.0
 #[inline(always)]
 fn put_label(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.push(0x0a);

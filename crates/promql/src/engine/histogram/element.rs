@@ -53,11 +53,13 @@ pub(crate) fn apply(op: ElementOp, left: Element<'_>, right: Element<'_>) -> Out
             difference.reset_hint = ResetHint::Gauge;
             merged_outcome(difference, merged, BinaryOp::Sub, Operation::Subtraction)
         }
-        ElementOp::FilterLeft(BinaryOp::Equal) if a.same(b) => Outcome::Histogram(a.clone(), None),
-        ElementOp::FilterLeft(BinaryOp::NotEqual) if !a.same(b) => Outcome::Histogram(a.clone(), None),
+        ElementOp::FilterLeft(BinaryOp::Equal) if a.is_identical(b) => Outcome::Histogram(a.clone(), None),
+        ElementOp::FilterLeft(BinaryOp::NotEqual) if !a.is_identical(b) => {
+            Outcome::Histogram(a.clone(), None)
+        }
         ElementOp::FilterLeft(BinaryOp::Equal | BinaryOp::NotEqual) => Outcome::Nothing,
-        ElementOp::Truth(BinaryOp::Equal) => Outcome::Float(f64::from(u8::from(a.same(b)))),
-        ElementOp::Truth(BinaryOp::NotEqual) => Outcome::Float(f64::from(u8::from(!a.same(b)))),
+        ElementOp::Truth(BinaryOp::Equal) => Outcome::Float(f64::from(u8::from(a.is_identical(b)))),
+        ElementOp::Truth(BinaryOp::NotEqual) => Outcome::Float(f64::from(u8::from(!a.is_identical(b)))),
         _ => refused(),
     }
 }

@@ -122,7 +122,7 @@ impl HistogramFold {
 
     /// The sum.
     pub(crate) fn into_sum(mut self) -> FloatHistogram {
-        self.value.settle(&self.rest);
+        self.value.add_compensation(&self.rest);
         self.value
     }
 
@@ -132,7 +132,7 @@ impl HistogramFold {
             self.value.divide(self.count);
             self.rest.divide(self.count);
         }
-        self.value.settle(&self.rest);
+        self.value.add_compensation(&self.rest);
         self.value
     }
 

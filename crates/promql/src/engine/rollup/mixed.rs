@@ -304,7 +304,7 @@ impl MixedWindow<'_> {
                 let (a, b) = (&self.histograms.histograms[before], &self.histograms.histograms[now]);
                 match event {
                     Event::Reset => anew() || b.is_reset_after(a),
-                    Event::Change => !b.same(a),
+                    Event::Change => !b.is_identical(a),
                 }
             }
             _ => true,

@@ -68,7 +68,7 @@ fn golden_chunks_give_samples_and_start_times() {
         let starts: Vec<i64> = (0..got.len()).map(|at| got.start_time_at(at)).collect();
         assert_eq!((&got.times, starts), (&want.times, golden.starts.clone()), "{}", golden.name);
         for (got, want) in got.histograms.iter().zip(&want.histograms) {
-            assert!(got.0 == want.0 && got.1.same(&want.1), "{}", golden.name);
+            assert!(got.0 == want.0 && got.1.is_identical(&want.1), "{}", golden.name);
         }
         let (first, end) = (got.len() / 3, got.len() / 2);
         let part = golden.decoded(TimeRange { start: got.times[first], end: got.times[end] });

@@ -53,7 +53,7 @@ fn histogram(seed: u64) -> Arc<Histogram> {
 fn is_same(a: &SampleValue, b: &SampleValue) -> bool {
     match (a, b) {
         (SampleValue::Word(a), SampleValue::Word(b)) => a == b,
-        (SampleValue::Histogram(a), SampleValue::Histogram(b)) => a.says_same(b),
+        (SampleValue::Histogram(a), SampleValue::Histogram(b)) => a.is_equivalent(b),
         _ => false,
     }
 }

@@ -1,0 +1,166 @@
+//! Sparse buckets of one sign: spans of consecutive indices, and a count per bucket.
+//!
+//! Invariants: an iteration ends where spans or counts end, whichever is first.
+//! Not here: bounds of buckets (`bounds`), validation (`validate`).
+
+use super::fault::{self, HistogramError};
+
+/// Consecutive buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Span {
+    /// Index of the first bucket relative to the end of the previous span; of the first span relative to 0.
+    pub offset: i32,
+    /// Bucket count.
+    pub length: u32,
+}
+
+/// The populated buckets of one sign.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Buckets<C> {
+    /// Indices of the buckets.
+    pub spans: Vec<Span>,
+    /// Observations per bucket, absolute.
+    pub counts: Vec<C>,
+}
+
+impl<C> Default for Buckets<C> {
+    fn default() -> Buckets<C> {
+        Buckets { spans: Vec::new(), counts: Vec::new() }
+    }
+}
+
+/// Count of observations: integer or float.
+pub trait Count: Copy + PartialEq + PartialOrd + Default + std::ops::AddAssign + sealed::Sealed {
+    /// Returns true if both are equal, bit for bit.
+    fn is_identical(self, other: Self) -> bool;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u64 {}
+    impl Sealed for f64 {}
+}
+
+impl Count for u64 {
+    fn is_identical(self, other: u64) -> bool {
+        self == other
+    }
+}
+
+impl Count for f64 {
+    fn is_identical(self, other: f64) -> bool {
+        self.to_bits() == other.to_bits()
+    }
+}
+
+impl<C: Copy> Buckets<C> {
+    /// Iterates from the lowest index to the highest.
+    #[must_use]
+    pub fn walk(&self) -> BucketWalk<'_, C> {
+        BucketWalk { spans: self.spans.iter(), counts: self.counts.iter(), idx: 0, left: 0 }
+    }
+
+    /// Appends a bucket after the last one, whose index is `last` (`None` without one).
+    pub(super) fn push(&mut self, last: Option<i32>, idx: i32, count: C) {
+        let offset = match last {
+            None => idx,
+            Some(last) => idx.wrapping_sub(last).wrapping_sub(1),
+        };
+        match self.spans.last_mut() {
+            Some(span) if offset == 0 => span.length += 1,
+            _ => self.spans.push(Span { offset, length: 1 }),
+        }
+        self.counts.push(count);
+    }
+}
+
+impl<C: Count> Buckets<C> {
+    /// Bytes on the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.spans.len() * size_of::<Span>() + self.counts.len() * size_of::<C>()
+    }
+
+    /// Returns true if both have the same counts in the same buckets.
+    pub(super) fn is_identical(&self, other: &Buckets<C>) -> bool {
+        self.counts.len() == other.counts.len()
+            && self.counts.iter().zip(&other.counts).all(|(&a, &b)| a.is_identical(b))
+            && (self.spans == other.spans || normal_spans(&self.spans).eq(normal_spans(&other.spans)))
+    }
+}
+
+/// Iterates the spans that are not empty; offsets of empty ones are added to the next offset.
+fn normal_spans(spans: &[Span]) -> impl Iterator<Item = Span> + '_ {
+    let mut before = 0i32;
+    spans.iter().filter_map(move |span| {
+        let offset = span.offset.wrapping_add(before);
+        before = if span.length == 0 { offset } else { 0 };
+        (span.length > 0).then_some(Span { offset, length: span.length })
+    })
+}
+
+impl Buckets<u64> {
+    /// Converts from deltas, as on the wire and in chunks: the first count, then the difference of each
+    /// further one.
+    ///
+    /// # Errors
+    /// If a count is negative (Prometheus's text, without the side) or exceeds 63 bits.
+    pub fn from_deltas(
+        spans: Vec<Span>,
+        deltas: impl IntoIterator<Item = i64>,
+    ) -> Result<Buckets<u64>, HistogramError> {
+        let mut count = 0i64;
+        let mut counts = Vec::new();
+        for (at, delta) in deltas.into_iter().enumerate() {
+            count = count.checked_add(delta).ok_or_else(|| fault::count_overflow(at + 1))?;
+            counts.push(u64::try_from(count).map_err(|_| fault::negative_bucket(at + 1, &count))?);
+        }
+        Ok(Buckets { spans, counts })
+    }
+
+    /// Inverse of [`Buckets::from_deltas`]. Counts beyond 63 bits wrap around.
+    pub fn deltas(&self) -> impl Iterator<Item = i64> + '_ {
+        let mut before = 0u64;
+        self.counts.iter().map(move |&count| count.wrapping_sub(std::mem::replace(&mut before, count)) as i64)
+    }
+}
+
+impl<C: Count> Buckets<C> {
+    pub(super) fn is_equivalent(&self, other: &Buckets<C>) -> bool {
+        let observed = |&(_, count): &(i32, C)| count != C::default();
+        let (mut left, mut right) = (self.walk().filter(observed), other.walk().filter(observed));
+        loop {
+            match (left.next(), right.next()) {
+                (None, None) => return true,
+                (Some(a), Some(b)) if a.0 == b.0 && a.1.is_identical(b.1) => {}
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// Indices and counts of buckets, ascending by index.
+#[derive(Debug, Clone)]
+pub struct BucketWalk<'a, C> {
+    spans: std::slice::Iter<'a, Span>,
+    counts: std::slice::Iter<'a, C>,
+    /// Index of the next bucket.
+    idx: i32,
+    /// Buckets left in the span.
+    left: u32,
+}
+
+impl<C: Copy> Iterator for BucketWalk<'_, C> {
+    type Item = (i32, C);
+
+    fn next(&mut self) -> Option<(i32, C)> {
+        while self.left == 0 {
+            let span = self.spans.next()?;
+            self.idx = self.idx.wrapping_add(span.offset);
+            self.left = span.length;
+        }
+        let (idx, count) = (self.idx, *self.counts.next()?);
+        self.idx = idx.wrapping_add(1);
+        self.left -= 1;
+        Some((idx, count))
+    }
+}

@@ -1,0 +1,196 @@
+//! Queries the store and compares its answers with the ledger.
+//!
+//! Invariants: series are sorted and unique, times ascend within the range, every value is one that the
+//! ledger allows, and every sample that must exist is returned. Not here: drawing the queries (`batch`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronolith_base::Clock;
+use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TimeRange};
+use chronolith_tsdb::Tsdb;
+
+use crate::ledger::{SeriesLedger, TenantLedger};
+use crate::value::{Value, wrong_reset_hint};
+
+/// Queries against one store.
+pub(crate) struct Reader<'a> {
+    pub(crate) tsdb: &'a Tsdb,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Reader<'_> {
+    fn select(
+        &self,
+        ledger: &TenantLedger,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<Vec<(Labels, Columns)>, String> {
+        let ctx = ReadContext::unlimited(self.clock.clone());
+        let selector = Selector { matchers, range };
+        let text = |error| format!("a query failed: {error}");
+        let mut batches = self.tsdb.queryable(&ledger.id).select(&selector, &ctx).map_err(text)?;
+        let (mut found, mut series, mut more) = (Vec::new(), Vec::new(), true);
+        while more {
+            more = batches.next_batch(&mut series).map_err(text)?;
+            for one in series.drain(..) {
+                let mut columns = Columns::default();
+                one.samples.read(range, &mut columns).map_err(text)?;
+                if columns.len() > one.samples.sample_count_hint() {
+                    return Err(format!("{}: more samples than `sample_count_hint`", one.labels));
+                }
+                found.push((one.labels, columns));
+            }
+        }
+        if !found.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err("series are not sorted or not unique".to_owned());
+        }
+        Ok(found)
+    }
+
+    /// Compares the samples that `matchers` select in `range`; returns their number.
+    pub(crate) fn compare(
+        &self,
+        ledger: &TenantLedger,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<u64, String> {
+        let mut seen = BTreeSet::new();
+        let mut sample_count = 0;
+        let context = |what: String| format!("tenant {}, {matchers:?} in {range:?}: {what}", ledger.id);
+        for (labels, columns) in self.select(ledger, matchers, range).map_err(context)? {
+            if !matchers.iter().all(|m| m.matches_labels(&labels)) {
+                return Err(context(format!("{labels} does not match")));
+            }
+            let series = ledger.number_of(&labels).inspect(|number| {
+                seen.insert(*number);
+            });
+            let series = series.and_then(|number| ledger.series.get(&number));
+            sample_count += columns.len() as u64;
+            compare_series(series, &columns, ledger.floor_ms, range)
+                .map_err(|what| context(format!("{labels}: {what}")))?;
+        }
+        let clipped = TimeRange::new(range.start.max(ledger.floor_ms), range.end);
+        for (number, series) in ledger.matching(matchers).filter(|(number, _)| !seen.contains(number)) {
+            if let Some((time, expected)) =
+                series.samples_in(clipped).find(|(_, expected)| expected.is_present())
+            {
+                let labels = &series.labels;
+                return Err(context(format!(
+                    "series {number} {labels} is missing: expected {expected:?} @{time}"
+                )));
+            }
+        }
+        Ok(sample_count)
+    }
+
+    /// Compares label names and values of the series that `matchers` select in `range`: those of series that
+    /// must have samples are returned, and none that no such series ever had.
+    pub(crate) fn compare_labels(
+        &self,
+        ledger: &TenantLedger,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<(), String> {
+        let ctx = ReadContext::unlimited(self.clock.clone());
+        let selector = Selector { matchers, range };
+        let queryable = self.tsdb.queryable(&ledger.id);
+        let clipped = TimeRange::new(range.start.max(ledger.floor_ms), range.end);
+        let context = |what: &str, found: &[String]| {
+            format!("tenant {}, {matchers:?} in {range:?}: {what}, found {found:?}", ledger.id)
+        };
+        let names = queryable.label_names(&selector, 0, &ctx).map_err(|e| context(&e.to_string(), &[]))?;
+        let mut lists = vec![(None, names)];
+        for name in ["id", "zone", "__name__"] {
+            let values = queryable.label_values(name, &selector, 0, &ctx);
+            lists.push((Some(name), values.map_err(|e| context(&e.to_string(), &[]))?));
+        }
+        for (name, found) in lists {
+            if !found.is_sorted_by(|a, b| a < b) {
+                return Err(context("not sorted or not unique", &found));
+            }
+            let (mut least, mut most) = (BTreeSet::new(), BTreeSet::new());
+            for (_, series) in ledger.matching(matchers) {
+                let is_present = series.samples_in(clipped).any(|(_, expected)| expected.is_present());
+                for text in label_texts(&series.labels, name) {
+                    most.insert(text.to_owned());
+                    if is_present {
+                        least.insert(text.to_owned());
+                    }
+                }
+            }
+            let found_set: BTreeSet<String> = found.iter().cloned().collect();
+            if let Some(text) = least.difference(&found_set).next() {
+                return Err(context(&format!("{text:?} of label {name:?} is missing"), &found));
+            }
+            // The ledger does not know the series of samples below the floor.
+            if let (Some(text), true) = (found_set.difference(&most).next(), ledger.floor_ms == i64::MIN) {
+                return Err(context(&format!("{text:?} of label {name:?} is of no series"), &found));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns all stored samples of one series.
+    pub(crate) fn read_series(
+        &self,
+        ledger: &TenantLedger,
+        number: u32,
+    ) -> Result<BTreeMap<i64, Value>, String> {
+        let labels = ledger.labels(number);
+        let matchers: Vec<Matcher> = labels.iter().map(|(name, value)| Matcher::equal(name, value)).collect();
+        let mut found = BTreeMap::new();
+        for (one, columns) in self.select(ledger, &matchers, TimeRange::ALL)? {
+            if one == labels {
+                found.extend(
+                    columns.times.iter().enumerate().map(|(at, time)| (*time, Value::found(&columns, at))),
+                );
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn label_texts<'a>(labels: &'a Labels, name: Option<&'a str>) -> impl Iterator<Item = &'a str> {
+    let value = name.and_then(|name| labels.get(name));
+    let names = name.is_none().then(|| labels.iter().map(|(name, _)| name));
+    value.into_iter().chain(names.into_iter().flatten())
+}
+
+fn compare_series(
+    series: Option<&SeriesLedger>,
+    columns: &Columns,
+    floor_ms: i64,
+    range: TimeRange,
+) -> Result<(), String> {
+    if !columns.times.is_sorted_by(|a, b| a < b) {
+        return Err("times do not ascend".to_owned());
+    }
+    if columns.times.iter().any(|&time| !range.contains(time)) {
+        return Err("a time is outside the range".to_owned());
+    }
+    if let Some(what) = wrong_reset_hint(columns) {
+        return Err(what);
+    }
+    let clipped = TimeRange::new(range.start.max(floor_ms), range.end);
+    let mut samples = series.into_iter().flat_map(|series| series.samples_in(clipped)).peekable();
+    for (at, &time) in columns.times.iter().enumerate().filter(|(_, time)| **time >= floor_ms) {
+        while let Some((missing, expected)) = samples.next_if(|(other, _)| *other < time) {
+            if expected.is_present() {
+                return Err(format!("no sample @{missing}, expected {expected:x?}; the next one is @{time}"));
+            }
+        }
+        let found = Some(Value::found(columns, at));
+        match samples.next_if(|(other, _)| *other == time) {
+            Some((_, expected)) if expected.allows(found) => {}
+            Some((_, expected)) => return Err(format!("{found:x?} @{time}, expected {expected:x?}")),
+            None => return Err(format!("{found:x?} @{time}, which was never written")),
+        }
+    }
+    match samples.find(|(_, expected)| expected.is_present()) {
+        Some((time, expected)) => {
+            Err(format!("no sample @{time}, expected {expected:x?}; it is after all others"))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,62 @@
+//! Counts of what a simulation did.
+
+use crate::batch::SeriesSamples;
+use crate::value::Value;
+
+/// Counts of operations and their effects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Written samples, refused ones included.
+    pub samples: u64,
+    /// Native histograms among the samples.
+    pub histograms: u64,
+    /// Control operations: all but writes.
+    pub controls: u64,
+    /// Restarts of the store.
+    pub starts: u64,
+    /// Power cuts.
+    pub power_cuts: u64,
+    /// Crashes of the process alone.
+    pub kills: u64,
+    /// Disk operations that failed by injection.
+    pub refused: u64,
+    /// Samples that were compared with the ledger.
+    pub compared: u64,
+    /// Head windows flushed to blocks.
+    pub flushes: u64,
+    /// Compactions.
+    pub merges: u64,
+    /// Written checkpoint slices.
+    pub slices: u64,
+}
+
+impl Tally {
+    /// Operations: written samples and control operations.
+    #[must_use]
+    pub fn ops(&self) -> u64 {
+        self.samples + self.controls
+    }
+
+    /// Counts the samples of a batch.
+    pub(crate) fn add_batch(&mut self, batch: &[SeriesSamples]) {
+        for (_, value) in batch.iter().flat_map(|(_, samples)| samples) {
+            self.samples += 1;
+            self.histograms += u64::from(matches!(value, Value::Histogram(_)));
+        }
+    }
+
+    /// Adds the counts of another simulation.
+    pub fn add(&mut self, other: &Tally) {
+        self.samples += other.samples;
+        self.histograms += other.histograms;
+        self.controls += other.controls;
+        self.starts += other.starts;
+        self.power_cuts += other.power_cuts;
+        self.kills += other.kills;
+        self.refused += other.refused;
+        self.compared += other.compared;
+        self.flushes += other.flushes;
+        self.merges += other.merges;
+        self.slices += other.slices;
+    }
+}
