@@ -42,5 +42,5 @@ fn main() {
         let again_us = (0..5).map(|_| select().0).min().unwrap_or(0);
         println!("{pattern}: {count} series, {first_us} us, again {again_us} us");
     }
-    println!("{} bytes remembered", block.search_bytes());
+    println!("{} bytes remembered", block.regex_cache_bytes());
 }

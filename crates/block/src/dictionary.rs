@@ -6,7 +6,7 @@
 
 use chronolith_base::hash::{HashTable, hash_bytes};
 
-use crate::writer::symbols::Strings;
+use crate::strings::Strings;
 
 /// Label pairs by number.
 #[derive(Default)]

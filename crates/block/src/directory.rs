@@ -8,7 +8,8 @@ use std::sync::Arc;
 use chronolith_base::Env;
 use chronolith_format::block::meta::Ulid;
 
-use crate::{Block, BlockError, SUFFIX_CREATING, SUFFIX_DELETING};
+use crate::layout::{SUFFIX_CREATING, SUFFIX_DELETING};
+use crate::{Block, BlockError};
 
 /// Opens every block in `dir`, by start time and name. What cannot be opened is reported and left as it is.
 /// Directories that a crash left half written or half removed are removed. No directory is no blocks.

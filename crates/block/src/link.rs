@@ -7,8 +7,8 @@ use std::path::Path;
 use chronolith_base::Env;
 use chronolith_format::block::meta::Ulid;
 
-use crate::entry::block_dir;
-use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE};
+use crate::BlockError;
+use crate::layout::{CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE, block_dir};
 
 /// Links the files of the block `ulid` of `from_parent` into `to_parent`, which exists, under the block's
 /// name; durable when it returns, but for the name itself. A directory of that name must not be there.

@@ -16,7 +16,7 @@ pub(crate) mod symbols;
 pub(crate) mod written;
 
 pub use bulk::{BulkSeries, BulkVisit};
-pub use written::{WrittenBlock, publish};
+pub use written::{BlockSource, WrittenBlock, publish};
 
 use std::path::{Path, PathBuf};
 
@@ -24,41 +24,20 @@ use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError, Env};
 use chronolith_format::block::chunks::ChunkRef;
 use chronolith_format::block::index::{ChunkMeta, IndexWriter, TableEntry};
-use chronolith_format::block::meta::{BlockDesc, BlockMeta, BlockStats, Ulid};
+use chronolith_format::block::meta::{BlockMeta, BlockStats, Ulid};
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::chunk::kinds::ENCODINGS_HISTOGRAM;
 use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{BlockEncoding, Labels, TimeRange};
 
-use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
+use crate::BlockError;
+use crate::layout::{CHUNKS_DIR, INDEX_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
 use samples::SampleEncoder;
 use segments::SegmentsWriter;
 use sink::FileSink;
 use spool::Spool;
 use symbols::{LabelPairs, Sorted};
 use written::CreatingDir;
-
-/// What a block was made of, for its `meta.json`.
-#[derive(Debug, Clone)]
-pub struct BlockSource {
-    /// Window that the block covers; all samples lie in it. For a block from the head that is the aligned
-    /// window, whatever samples there are.
-    pub range: TimeRange,
-    /// 1 from the head, one more than the highest parent otherwise.
-    pub level: u32,
-    /// Head blocks that went in; empty for a block from the head, which then names itself.
-    pub sources: Vec<Ulid>,
-    /// Blocks merged directly.
-    pub parents: Vec<BlockDesc>,
-}
-
-impl BlockSource {
-    /// A block written from the head, covering `range`.
-    #[must_use]
-    pub fn head(range: TimeRange) -> BlockSource {
-        BlockSource { range, level: 1, sources: Vec::new(), parents: Vec::new() }
-    }
-}
 
 /// A finished chunk, wherever its bytes lie.
 pub(crate) struct ChunkView<'a> {
@@ -97,15 +76,6 @@ pub struct BlockWriter {
 
 /// Bytes of a series in a postings list.
 const POSTING_BYTES: usize = 4;
-
-/// Blocks that share no series although they cover the same time.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Split {
-    /// Name of the set.
-    pub(crate) set: Option<Ulid>,
-    /// All blocks that were written together, if there are several.
-    pub(crate) blocks: Vec<Ulid>,
-}
 
 impl BlockWriter {
     /// Starts a block below `parent_dir`, which is created durably if missing (what is above it should exist).

@@ -36,7 +36,7 @@ impl Tsdb {
             store: vec![
                 MemoryPart::new("block_catalogue", BLOCK_ENTRY_BYTES * block_count, block_count),
                 MemoryPart::new("blocks_open", pool.bytes, pool.open_blocks),
-                MemoryPart::new("block_searches", self.blocks.pool.search_bytes(), pool.open_blocks),
+                MemoryPart::new("block_searches", self.blocks.pool.regex_cache_bytes(), pool.open_blocks),
                 MemoryPart::new("exemplars", exemplar_bytes, exemplar_count),
                 MemoryPart::new("metadata", metadata_bytes, metadata_count),
             ],

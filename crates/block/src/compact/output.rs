@@ -11,8 +11,8 @@ use chronolith_base::Env;
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 
 use super::{CompactError, MergeRules};
-use crate::writer::written::publish_set;
-use crate::writer::{Split, WrittenBlock};
+use crate::writer::WrittenBlock;
+use crate::writer::written::{Split, publish_set};
 use crate::{Block, BlockError, BlockSource, BlockWriter, block_dir, directory};
 
 pub(super) struct Outputs<'a> {

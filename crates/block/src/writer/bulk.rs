@@ -10,8 +10,9 @@ use chronolith_format::block::tombstones::{Interval, Tombstones};
 
 use super::sink::FileSink;
 use super::{BlockSource, BlockWriter, publish};
+use crate::BlockError;
 use crate::dictionary::{LabelDictionary, LabelRanks};
-use crate::{BlockError, INDEX_FILE};
+use crate::layout::INDEX_FILE;
 
 const NONE: u32 = u32::MAX;
 

@@ -2,53 +2,10 @@
 //! Holds: each distinct string is stored once, each distinct pair has one number.
 
 use chronolith_base::bytes::put_uvarint;
-use chronolith_base::hash::{HashMap, HashTable, hash_bytes};
+use chronolith_base::hash::HashMap;
 use chronolith_model::Labels;
 
-#[derive(Default)]
-pub(crate) struct Strings {
-    text: String,
-    /// Where each string ends; it starts where the one before ends.
-    ends: Vec<usize>,
-    by_text: HashTable<u32>,
-}
-
-impl Strings {
-    pub(crate) fn get(&self, number: u32) -> &str {
-        get(&self.text, &self.ends, number)
-    }
-
-    /// The number of `text`, which is its place among the strings as they came.
-    pub(crate) fn number(&mut self, text: &str) -> u32 {
-        let hash = hash_bytes(text.as_bytes());
-        let (all, ends) = (&self.text, &self.ends);
-        if let Some(&number) = self.by_text.find(hash, |&n| get(all, ends, n) == text) {
-            return number;
-        }
-        let number = u32::try_from(self.ends.len()).expect("a block has fewer than 2^32 strings");
-        self.text.push_str(text);
-        self.ends.push(self.text.len());
-        let (all, ends) = (&self.text, &self.ends);
-        self.by_text.insert_unique(hash, number, |&n| hash_bytes(get(all, ends, n).as_bytes()));
-        number
-    }
-
-    /// Gives back the hash table: no string may be numbered any more.
-    pub(crate) fn freeze(&mut self) {
-        self.by_text = HashTable::new();
-    }
-
-    /// How many strings there are.
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-}
-
-fn get<'a>(text: &'a str, ends: &[usize], number: u32) -> &'a str {
-    let idx = number as usize;
-    let start = idx.checked_sub(1).map_or(0, |before| ends[before]);
-    &text[start..ends[idx]]
-}
+use crate::strings::Strings;
 
 struct Pair {
     name: u32,
@@ -85,9 +42,9 @@ impl LabelPairs {
         // Nothing refers to the empty string, but Prometheus has it (as key of "all series") among its symbols.
         self.strings.number("");
         self.by_strings = HashMap::default();
-        self.strings.by_text = HashTable::new();
+        self.strings.freeze();
         let strings = &self.strings;
-        let mut by_text: Vec<u32> = (0u32..).take(strings.ends.len()).collect();
+        let mut by_text: Vec<u32> = (0u32..).take(strings.len()).collect();
         by_text.sort_unstable_by(|&a, &b| strings.get(a).cmp(strings.get(b)));
         let mut place_of = vec![0u32; by_text.len()];
         for (place, &number) in (0u32..).zip(&by_text) {

@@ -9,11 +9,43 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
-use chronolith_format::block::meta::{self, BlockMeta, BlockStats, Compaction, Ulid};
+use chronolith_format::block::meta::{self, BlockDesc, BlockMeta, BlockStats, Compaction, Ulid};
+use chronolith_model::TimeRange;
 
 use super::sink::FileSink;
-use super::{BlockSource, Split};
-use crate::{BlockError, CHUNKS_DIR, META_FILE};
+use crate::BlockError;
+use crate::layout::{CHUNKS_DIR, META_FILE};
+
+/// What a block was made of, for its `meta.json`.
+#[derive(Debug, Clone)]
+pub struct BlockSource {
+    /// Window that the block covers; all samples lie in it. For a block from the head that is the aligned
+    /// window, whatever samples there are.
+    pub range: TimeRange,
+    /// 1 from the head, one more than the highest parent otherwise.
+    pub level: u32,
+    /// Head blocks that went in; empty for a block from the head, which then names itself.
+    pub sources: Vec<Ulid>,
+    /// Blocks merged directly.
+    pub parents: Vec<BlockDesc>,
+}
+
+impl BlockSource {
+    /// A block written from the head, covering `range`.
+    #[must_use]
+    pub fn head(range: TimeRange) -> BlockSource {
+        BlockSource { range, level: 1, sources: Vec::new(), parents: Vec::new() }
+    }
+}
+
+/// Blocks that share no series although they cover the same time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Split {
+    /// Name of the set.
+    pub(crate) set: Option<Ulid>,
+    /// All blocks that were written together, if there are several.
+    pub(crate) blocks: Vec<Ulid>,
+}
 
 /// Directory that is removed unless the block was completed.
 pub(super) struct CreatingDir {

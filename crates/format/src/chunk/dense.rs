@@ -22,7 +22,7 @@ use items::{Ending, Packing};
 pub use packed::{
     ENCODING_PACKED, PackedChunk, TimesPlace, decode_packed, encode_packed, shared_times_offset,
 };
-pub use starts::{ENCODING_DENSE_STARTS, decode_starts, encode_starts};
+pub use starts::{ENCODING_DENSE_STARTS, decode_starts, encode_starts, shared_times_offset_of_starts};
 use times::TimesHead;
 
 /// Encoding byte of a dense chunk in a block's segments.

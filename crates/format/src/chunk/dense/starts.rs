@@ -7,7 +7,7 @@ use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
-use super::{ENCODING_DENSE, ENCODING_PACKED, decode, decode_packed, read_count};
+use super::{ENCODING_DENSE, ENCODING_PACKED, decode, decode_packed, read_count, shared_times_offset};
 use crate::block::chunks::RawChunk;
 use crate::chunk::starts::{self, StartRun};
 
@@ -72,6 +72,21 @@ pub fn decode_starts<'a>(
     }
     starts::fill(&runs, first, out);
     Ok(())
+}
+
+/// Offset of the chunk whose times a chunk with start times shares, or `None` if its times are its own.
+///
+/// # Errors
+/// [`DecodeError`] when the head of either part is cut or not one of an encoder.
+pub fn shared_times_offset_of_starts(bytes: &[u8]) -> Result<Option<u32>, DecodeError> {
+    let mut reader = ByteReader::new(bytes);
+    read_count(&mut reader)?;
+    let len = reader.length(WHAT)?;
+    reader.bytes(WHAT, len)?;
+    match reader.u8(WHAT)? {
+        ENCODING_PACKED => shared_times_offset(reader.bytes(WHAT, reader.remaining())?),
+        _ => Ok(None),
+    }
 }
 
 #[cfg(test)]
