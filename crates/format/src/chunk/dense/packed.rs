@@ -13,8 +13,11 @@ use chronolith_model::{Columns, TimeRange};
 
 use super::entropy::NumberType;
 use super::items::{Ending, Packing};
+use super::plain::{ENCODING_DENSE, append_values};
+use super::scratch::DenseScratch;
+use super::sequence::{ascends, read_count};
 use super::times::{self, TimesHead};
-use super::{DenseScratch, ENCODING_DENSE, append_values, ascends, read_count, values};
+use super::values;
 use crate::block::chunks::RawChunk;
 
 /// Encoding byte of a packed chunk in a block's segments.
@@ -69,7 +72,7 @@ pub struct PackedChunk {
 /// Appends one chunk with `values` to `out`.
 ///
 /// # Panics
-/// As [`super::encode`]; for shared times nobody can check them here.
+/// As [`super::plain::encode`]; for shared times nobody can check them here.
 pub fn encode_packed(
     place: TimesPlace<'_>,
     values: &[f64],
@@ -113,7 +116,7 @@ pub fn encode_packed(
     }
     if flags == 0 {
         out.remove(flags_at);
-        debug_assert_eq!(super::sample_count(&out[start..]), Ok(count), "a dense chunk");
+        debug_assert_eq!(super::plain::sample_count(&out[start..]), Ok(count), "a dense chunk");
         return PackedChunk { encoding: ENCODING_DENSE, times_bytes };
     }
     out[flags_at] = flags;

@@ -7,7 +7,9 @@ use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
-use super::{ENCODING_DENSE, ENCODING_PACKED, decode, decode_packed, read_count, shared_times_offset};
+use super::packed::{ENCODING_PACKED, decode_packed, shared_times_offset};
+use super::plain::{ENCODING_DENSE, decode};
+use super::sequence::read_count;
 use crate::block::chunks::RawChunk;
 use crate::chunk::starts::{self, StartRun};
 

@@ -4,9 +4,10 @@ mod twin;
 
 use std::path::Path;
 
-use chronolith_base::Rng;
 use chronolith_base::bytes::put_varint;
+use chronolith_base::{DecodeError, Rng};
 use chronolith_model::sample::STALE_NAN_BITS;
+use chronolith_model::{Columns, TimeRange};
 
 use super::*;
 

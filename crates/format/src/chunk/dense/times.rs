@@ -13,7 +13,8 @@ use chronolith_model::TimeRange;
 use super::block::{BLOCK_ITEMS, estimate_bits, put_blocks};
 use super::entropy::{self, NumberType};
 use super::items::{Ending, Items, Packing};
-use super::{DenseScratch, ascends, put_deltas, read_count};
+use super::scratch::DenseScratch;
+use super::sequence::{ascends, put_deltas, read_count};
 
 const WHAT: &str = "dense chunk times";
 /// Bits 0 and 1 of the first byte.

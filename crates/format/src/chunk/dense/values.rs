@@ -10,9 +10,11 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
 use super::block::{BLOCK_ITEMS, estimate_bits, glance_bits, put_blocks};
+use super::decimal;
 use super::entropy::{self, NumberType};
 use super::items::{Ending, Items, Packing};
-use super::{DenseScratch, decimal, put_deltas};
+use super::scratch::DenseScratch;
+use super::sequence::put_deltas;
 
 const WHAT: &str = "dense chunk values";
 /// Bits 0 and 1 of the first byte.

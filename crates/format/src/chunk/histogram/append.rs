@@ -9,10 +9,10 @@ use chronolith_model::histogram::{
 
 use super::bits::BitWriter;
 use super::counts::ChunkCount;
+use super::header::{HEADER_BYTES, ResetHeader};
 use super::layout::bucket_count;
 use super::spread::{SideFit, compare_counts, compare_spans, spread, union};
 use super::state::{State, Walk};
-use super::{HEADER_BYTES, ResetHeader};
 use crate::chunk::xor::EncodedChunk;
 
 /// An open chunk.

@@ -7,7 +7,7 @@ use chronolith_base::DecodeError;
 use chronolith_model::histogram::Count;
 
 use super::bits::{BitReader, BitWriter, XorTrack};
-use super::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM, ResetHeader};
+use super::header::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM, ResetHeader};
 
 /// A number that is followed from sample to sample.
 #[derive(Debug, Clone, Copy)]

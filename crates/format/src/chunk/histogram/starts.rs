@@ -9,8 +9,9 @@ use chronolith_model::{Columns, TimeRange};
 
 use super::bits::{BitReader, BitWriter};
 use super::counts::ChunkCount;
+use super::decode::decode_plain;
+use super::header::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM, HEADER_BYTES};
 use super::state::State;
-use super::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM, HEADER_BYTES, unknown_encoding};
 use crate::chunk::starts::{fill, runs_of};
 use crate::chunk::xor::EncodedChunk;
 
@@ -157,20 +158,20 @@ fn split<C: ChunkCount>(bytes: &[u8]) -> Result<Split, DecodeError> {
     Ok(Split { bytes: out.bytes, times, start_times })
 }
 
-/// As [`super::decode`] for chunks with start times.
-pub(super) fn decode(
-    encoding: u8,
-    bytes: &[u8],
-    range: TimeRange,
-    out: &mut Columns,
-) -> Result<(), DecodeError> {
+/// Appends the samples of `bytes` that lie in `range` to `out`, with their start times. Custom bounds are shared by the
+/// histograms of the chunk; empty spans are folded into the next. Histograms finer than schema 8 are made coarser.
+///
+/// # Errors
+/// [`DecodeError`] for another encoding, if the stream ends early, if times do not ascend, or if a layout cannot be;
+/// samples before have been appended.
+pub fn decode(encoding: u8, bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
     let (encoding, split) = match encoding {
         ENCODING_HISTOGRAM_STARTS => (ENCODING_HISTOGRAM, split::<u64>(bytes)?),
         ENCODING_FLOAT_HISTOGRAM_STARTS => (ENCODING_FLOAT_HISTOGRAM, split::<f64>(bytes)?),
-        other => return Err(unknown_encoding(other)),
+        other => return decode_plain(other, bytes, range, out),
     };
     let (first, mut runs) = (out.len(), Vec::new());
-    let done = super::decode(encoding, &split.bytes, range, out);
+    let done = decode_plain(encoding, &split.bytes, range, out);
     runs_of(&split.times, &split.start_times, &mut runs);
     fill(&runs, first, out);
     done

@@ -7,8 +7,8 @@ use chronolith_model::sample::is_stale;
 
 use super::bits::{BitReader, BitWriter, XorTrack};
 use super::counts::ChunkCount;
+use super::header::{HEADER_BYTES, ResetHeader};
 use super::layout::{Layout, bucket_count, fold_empty};
-use super::{HEADER_BYTES, ResetHeader};
 
 /// See the module.
 #[derive(Debug, Clone)]

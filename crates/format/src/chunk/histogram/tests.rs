@@ -1,12 +1,15 @@
 //! Golden chunks of Prometheus's library, round trips, resuming, and damage of every kind.
 
+use std::sync::Arc;
+
 use chronolith_base::Rng;
 use chronolith_model::histogram::{Buckets, Count, HistogramOf, ResetHint, Span};
 use chronolith_model::sample::STALE_NAN;
-use chronolith_model::{FloatHistogram, IntHistogram};
+use chronolith_model::{Columns, FloatHistogram, Histogram, IntHistogram, TimeRange};
 
 use super::bits::{BitReader, BitWriter, XorTrack};
 use super::*;
+use crate::chunk::xor::EncodedChunk;
 
 const GOLDEN: &str = include_str!("../../../testdata/histogram/chunks.txt");
 
