@@ -84,7 +84,7 @@ impl Block {
         self.mutable_bytes + index + chunks
     }
 
-    /// Of these, bytes of files that never change.
+    /// Bytes on disk of files that never change.
     #[must_use]
     pub fn immutable_bytes(&self) -> ImmutableBytes {
         let files = self.contents.files();

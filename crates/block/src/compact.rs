@@ -1,12 +1,11 @@
-//! Merges several blocks of one tenant: series by labels, samples by time, into one block or, where that
-//! would grow too large, into several with other series each.
+//! Compaction of several blocks of one tenant: a k-way merge of series by labels and of their samples by time, into one
+//! block or, if that would grow too large, into several with different series.
 //!
-//! Holds: the output answers every query as its inputs did together. Of equal timestamps the block that was
-//! written first wins (`precedence`), or last where that is the tenant's policy; deletions of the inputs are
+//! Invariant: the output answers every query as its inputs did together. Of equal timestamps the block that was
+//! written first wins (`precedence`), or last if that is the tenant's policy; tombstones of the inputs are
 //! applied, each output names its inputs as parents and is complete and durable when `compact` returns.
-//! Memory: one series at a time of every input, 4 bytes a series of every input, and what `BlockWriter`
-//! needs.
-//! Not here: which blocks are merged and when the inputs go (`tsdb`), how chunks are joined (`sweep`).
+//! Memory: one series at a time of every input, 4 bytes per series of every input, and that of `BlockWriter`.
+//! Not here: which blocks are compacted and when the inputs are removed (`tsdb`), the merge of chunks (`series_merge`).
 
 mod output;
 mod series_merge;
@@ -29,7 +28,7 @@ use crate::{Block, BlockError, BlockSource, precedence};
 use output::Outputs;
 use series_merge::{MergeChunk, SeriesMerge};
 
-/// Why blocks are not merged. The inputs are as they were, and nothing of the output is left unless it is said.
+/// Error of a compaction. The inputs are as they were, and unless the error lists outputs, nothing of them is left.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
     /// The output cannot be written; with room on the disk it may be tried again.
@@ -39,12 +38,12 @@ pub enum CompactError {
     #[error("{0}")]
     Read(QueryError),
     /// Outputs were complete when the disk failed, and could not be removed again. They name the inputs as their
-    /// parents; they have to go before one of them is merged into another block.
+    /// parents; they have to be removed before one of the inputs is compacted into another block.
     #[error("{error}; outputs are still to be removed: {dirs:?}")]
     LeftBehind {
-        /// Where they lie.
+        /// Directories of the outputs.
         dirs: Vec<PathBuf>,
-        /// What failed first.
+        /// The first failure.
         error: BlockError,
     },
     /// The caller asked to stop.
@@ -52,25 +51,25 @@ pub enum CompactError {
     Stopped,
 }
 
-/// How fast blocks may be merged.
+/// Rate limit of compaction.
 pub trait Pace {
-    /// Called after every series with the bytes that were read and written for it. Waits as long as they ask for;
-    /// `Break` ends the merge with [`CompactError::Stopped`].
+    /// Called after every series with the bytes that were read and written for it. Waits as long as the limit
+    /// requires; `Break` ends the compaction with [`CompactError::Stopped`].
     fn spend(&self, bytes: u64) -> ControlFlow<()>;
 }
 
-/// How blocks are merged.
+/// Rules of a compaction.
 #[derive(Debug, Clone, Copy)]
 pub struct MergeRules {
-    /// How the samples of the output are encoded.
+    /// Encoding of the output.
     pub encoding: BlockEncoding,
-    /// Which of two samples of a series and time stays.
+    /// Policy for two samples of a series with the same time.
     pub duplicates: DuplicatePolicy,
     /// An output that has so many bytes ends with its series, and the next series begins another one.
     pub output_bytes_max: u64,
 }
 
-/// Merges `inputs` (at least one) into blocks below `parent_dir` whose names sort behind `previous` and all
+/// Compacts `inputs` (at least one) into blocks below `parent_dir` whose names sort after `previous` and all
 /// inputs, and opens them; none if nothing is left of the inputs. Asks `pace` after every series. Cost: one
 /// pass over all bytes; full chunks that overlap nothing are copied, others are decoded and encoded again.
 ///
@@ -96,7 +95,7 @@ pub fn compact(
     outputs.finish()
 }
 
-/// What the output's `meta.json` says about its inputs.
+/// Returns the provenance of the output, for its `meta.json`.
 fn source_of(inputs: &[&Block]) -> BlockSource {
     let metas = || inputs.iter().map(|block| block.meta());
     let start = metas().map(|m| m.min_time).min().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Deletes samples of a block: tombstones beside the index, the block's other files untouched.
+//! Deletion of samples of a block: tombstones next to the index, the block's other files unchanged.
 //!
-//! Holds: the tombstones on disk are either the old ones or old and new together; whoever reads the block
-//! meanwhile goes on with what it has opened. `meta.json` counts the intervals, so that a file that is gone
+//! Invariant: the tombstones on disk are either the old ones or old and new together; queries that read the block
+//! meanwhile keep the tombstones that they opened. `meta.json` counts the intervals, so that a missing file
 //! is not taken for a block without deletions; the tombstones are written first, and a process that ends in
 //! between has not acknowledged the deletion.
-//! Not here: the head, which blocks, when the bytes go (`tsdb`, `compact`).
+//! Not here: the head, the choice of blocks, removing the samples from disk (`tsdb`, `compact`).
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{Block, BlockError};
 /// Deleted intervals of a block at most: the file is read into memory whole.
 const INTERVAL_COUNT_MAX: usize = 50_000_000;
 
-/// Why samples are not deleted; they are as they were.
+/// Error of a deletion; all samples are as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteError {
     /// The series cannot be found.
@@ -42,8 +42,8 @@ pub struct Deleted {
 
 impl Block {
     /// Deletes the samples in `range` of the series that fit any of `selectors`; `None` if there are none.
-    /// Durable when it returns. Not to be called twice at once for one block. Cost: the series that fit, two
-    /// small files, and opening the block anew.
+    /// Durable when it returns. At most one call per block at a time. Cost: the series that fit, two
+    /// small files, and opening the block again.
     ///
     /// # Errors
     /// [`DeleteError`].

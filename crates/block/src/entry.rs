@@ -121,7 +121,7 @@ impl BlockEntry {
         *self.opened.lock() = Some(block);
     }
 
-    /// Empties the slot, whoever reads the block.
+    /// Empties the slot; readers of the block keep it.
     pub(crate) fn close(&self) {
         // The lock ends before the files are closed.
         let block = self.opened.lock().take();
@@ -158,7 +158,7 @@ impl BlockEntry {
     }
 }
 
-/// Returns true if only the slot has the block: under its lock nobody else can get it.
+/// Returns true if only the slot has the block: under its lock no other thread can get it.
 fn is_unread(block: &Arc<Block>) -> bool {
     Arc::strong_count(block) == 1 && !block.has_readers()
 }

@@ -173,7 +173,7 @@ impl ListBatch {
 /// Calls `visit` with each value of label `name` and its postings list, ascending by value, until it returns false.
 ///
 /// # Errors
-/// Those of `visit` and of the source; [`QueryError::Corrupt`] if the postings offset table is damaged.
+/// Errors of `visit` and of the source; [`QueryError::Corrupt`] if the postings offset table is damaged.
 pub(crate) fn for_each_list(
     contents: &BlockContents,
     name: &str,

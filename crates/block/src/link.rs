@@ -1,6 +1,7 @@
-//! A second name for a block in another directory: every file hard-linked, nothing copied, the block not opened.
-//! Holds: files of a block are replaced, never changed, so the copy stays what it is.
-//! Not here: making the new place visible at once (`tsdb`).
+//! Hard links to the files of a block in another directory: nothing copied, the block not opened.
+//!
+//! Invariant: files of a block are replaced, never changed, so that the links stay as they are.
+//! Not here: making the new directory visible at once (`tsdb`).
 
 use std::path::Path;
 

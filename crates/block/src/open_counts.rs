@@ -1,6 +1,6 @@
-//! What all open blocks of a pool take: blocks, maps, bytes.
+//! Counters of all open blocks of a pool: blocks, maps, bytes.
 //!
-//! Invariant: a block counts until the last reader of its files is gone, also after it was removed.
+//! Invariant: a block counts until the last reader of its files is dropped, also after it was removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub(crate) struct OpenSizes {
     pub heap_bytes: u64,
 }
 
-/// Counters of what all open blocks take.
+/// Counters over all open blocks.
 #[derive(Default)]
 pub(crate) struct OpenCounts {
     blocks: AtomicU64,
@@ -39,7 +39,7 @@ impl OpenCounts {
     }
 }
 
-/// The part of one open block, given back when its files are closed.
+/// The share of one open block, subtracted when its files are closed.
 pub(crate) struct OpenPermit {
     counts: Arc<OpenCounts>,
     sizes: OpenSizes,

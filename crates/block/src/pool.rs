@@ -1,11 +1,11 @@
-//! Pool of open blocks: opens on demand, closes the least recently used ones that nobody reads.
+//! LRU pool of open blocks: opens on demand, closes the least recently used idle ones.
 //!
-//! Holds: open blocks and blocks that were removed while a query reads them count alike, until their last
-//! reader is gone (`OpenPermit`). Blocks that nobody reads stay open up to the idle part of the budget;
-//! beyond the whole budget an open is refused, never waited for, because two queries that wait for each
-//! other's blocks would wait for ever. A file descriptor is open only while a file is mapped or copied: as
+//! Invariant: open blocks and blocks that were removed while a query reads them count alike, until their last
+//! reader is dropped (`OpenPermit`). Idle blocks stay open up to the idle part of the budget;
+//! beyond the whole budget opening fails at once: two queries that wait for each other's blocks would wait
+//! for ever. A file descriptor is open only while a file is mapped or copied: as
 //! many at once as threads open blocks.
-//! Not here: which blocks there are (`tsdb`).
+//! Not here: the list of blocks (`tsdb`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ const IDLE_BYTES_PART: u64 = 4;
 /// After a search for idle blocks that found none, the next one comes when this many more blocks are open.
 const SEARCH_AGAIN_AFTER: usize = 64;
 
-/// What open blocks may take.
+/// Limits of all open blocks together.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolLimits {
     /// Memory maps of all open blocks.
     pub maps_max: u64,
-    /// Bytes on the heap of all open blocks: copied files, and what is kept of mapped indexes.
+    /// Bytes on the heap of all open blocks: copied files and index headers.
     pub bytes_max: u64,
     /// Files of at most this size are copied, not mapped.
     pub copy_bytes_max: u64,
@@ -104,7 +104,7 @@ impl BlockPool {
         }
     }
 
-    /// The block of `entry` below `parent_dir`; it stays open as long as the caller has it. Opening verifies
+    /// Returns the block of `entry` below `parent_dir`; it stays open as long as the caller keeps it. Opening verifies
     /// `meta.json`, tombstones and the index but for series and postings, which are verified when read, as
     /// chunks are. Cost: a lock if it is open, else as [`Block::open`].
     ///
@@ -141,7 +141,7 @@ impl BlockPool {
         }
     }
 
-    /// The block of `entry`, which is not kept open beyond the caller if it was closed: for verification, which
+    /// Returns the block of `entry` without keeping it open in the pool if it was closed: for verification, which
     /// leaves others open. Verifies what opening verifies. An entry whose block cannot be opened, for whatever reason
     /// but a lack of descriptors, maps or memory, counts as damaged.
     ///
@@ -163,7 +163,7 @@ impl BlockPool {
         opened
     }
 
-    /// Closes the block of `entry`, which is gone or will be opened under another entry; who reads it goes on.
+    /// Closes the block of `entry`, which was removed or will be opened under another entry. Readers keep their files.
     pub fn close(&self, entry: &BlockEntry) {
         // The pool's list drops the entry at its next search for idle blocks.
         entry.close();
@@ -243,7 +243,7 @@ impl BlockPool {
         Err(BlockError::TooManyOpen { path, maps_max: limits.maps_max, bytes_max: limits.bytes_max })
     }
 
-    /// Closes the least recently used blocks that nobody reads until the idle budget holds with an eighth to
+    /// Closes the least recently used idle blocks until the idle budget holds with an eighth to
     /// spare, so that the search is paid once for many opens; all of them if `all`.
     fn close_idle(&self, all: bool) {
         let (maps_max, bytes_max) =

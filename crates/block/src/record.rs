@@ -10,19 +10,19 @@ use crate::BlockError;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE, is_segment_name};
 use crate::open::{check_name, read_meta, read_tombstones};
 
-/// Sizes of the files of a block, of which none was read.
+/// Sizes of the files of a block, from directory listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSizes {
-    /// `None` if there is none; the same for the others.
+    /// `None` if the file is missing; the same for the others.
     meta: Option<u64>,
     index: Option<u64>,
     tombstones: Option<u64>,
-    /// Of all segments.
+    /// Sum over all segments.
     chunks: u64,
 }
 
 impl FileSizes {
-    /// Of the block in `dir`. Cost: two directories listed.
+    /// Reads the sizes for the block in `dir`. Cost: two directories listed.
     ///
     /// # Errors
     /// [`BlockError::Io`] if one of the directories cannot be listed.
@@ -123,7 +123,7 @@ pub(crate) fn record_of(
     immutable_bytes: Option<ImmutableBytes>,
     tombstone_count: u64,
 ) -> BlockRecord {
-    // A block is younger than its parents; files that say otherwise must not make blocks hide each other.
+    // A block is younger than its parents; files that claim otherwise must not make blocks hide each other.
     let parents = meta.compaction.parents.iter().map(|parent| parent.ulid).filter(|ulid| *ulid < meta.ulid);
     BlockRecord {
         ulid: meta.ulid,
@@ -142,7 +142,7 @@ pub(crate) fn record_of(
 }
 
 /// Sorts blocks by when their samples were written: of two blocks with the same timestamp of a series, the one
-/// with the lower precedence is right. That is the oldest block from the head that went in, so a compacted block has
+/// with the lower precedence wins. That is the oldest block from the head that went in, so a compacted block has
 /// the precedence of its first input, provided that no overlapping block was between its inputs.
 #[must_use]
 pub fn precedence(meta: &BlockMeta) -> (Ulid, Ulid) {

@@ -89,7 +89,7 @@ impl BlockSeries {
     }
 }
 
-/// Removes the samples from index `start` on that lie in one of the ascending intervals.
+/// Removes the samples from index `start` on that are within one of the ascending intervals.
 pub(crate) fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns) {
     if deleted.is_empty() {
         return;
@@ -117,10 +117,10 @@ pub(crate) fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns
 fn drop_deleted_mixed(deleted: &[Interval], start: usize, out: &mut Columns) {
     // From the last to the first, so that positions stay valid.
     for interval in deleted.iter().rev() {
-        let places = out.places(TimeRange::inclusive(interval.first, interval.last));
-        let first = places.start.max(start);
-        if first < places.end {
-            out.remove(first..places.end);
+        let deleted = out.places(TimeRange::inclusive(interval.first, interval.last));
+        let first = deleted.start.max(start);
+        if first < deleted.end {
+            out.remove(first..deleted.end);
         }
     }
 }

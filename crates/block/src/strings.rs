@@ -5,7 +5,7 @@ use chronolith_base::hash::{HashTable, hash_bytes};
 #[derive(Default)]
 pub(crate) struct Strings {
     text: String,
-    /// Where each string ends; it starts where the one before ends.
+    /// End of each string in `text`; it starts at the end of the one before.
     ends: Vec<usize>,
     by_text: HashTable<u32>,
 }
@@ -15,7 +15,7 @@ impl Strings {
         get(&self.text, &self.ends, number)
     }
 
-    /// The number of `text`, which is its place among the strings as they came.
+    /// Returns the number of `text`: strings are numbered in order of their first occurrence.
     pub(crate) fn number(&mut self, text: &str) -> u32 {
         let hash = hash_bytes(text.as_bytes());
         let (all, ends) = (&self.text, &self.ends);
@@ -30,12 +30,12 @@ impl Strings {
         number
     }
 
-    /// Gives back the hash table: no string may be numbered any more.
+    /// Frees the hash table: no string may be numbered afterwards.
     pub(crate) fn freeze(&mut self) {
         self.by_text = HashTable::new();
     }
 
-    /// How many strings there are.
+    /// Number of strings.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }

@@ -1,5 +1,7 @@
-//! Walks all of a block and names every damage, for `chronolith check` and the verification after a start.
-//! Holds: damage to one item does not hide that of others, as far as the index leads to them.
+//! Verification of all of a block: lists every damage, for `chronolith check` and the scrub after a start.
+//!
+//! Invariant: damage to one item does not hide that of others, as far as the index leads to them.
+//! Not here: which blocks are verified, and at what pace (`tsdb`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,21 +19,21 @@ use crate::layout::META_FILE;
 use crate::series_reader::SeriesReader;
 use crate::source::{BlockFile, RangeBytes};
 
-/// Damages that are listed at most; more of them say nothing new.
+/// Damages that are listed at most.
 const DAMAGES_MAX: usize = 1000;
-/// Cost of a series in a step, its chunks aside.
+/// Cost of a series in a step, without its chunks.
 const SERIES_BYTES: usize = 64;
 /// Cost of a histogram in a step.
 const HISTOGRAM_BYTES: usize = 64;
 
-/// Something in a block that is not as it should be.
+/// A damaged item of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// File.
     pub path: PathBuf,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// What is wrong there.
+    /// Item, expected and found.
     pub what: String,
 }
 
@@ -77,7 +79,7 @@ pub struct BlockVerification {
     counts: Counts,
     /// Sum over all (label pair, series) of the postings lists.
     sum_of_postings: u64,
-    /// The same over all labels of all series.
+    /// Sum over all (label pair, series) of the labels of all series.
     sum_of_series: u64,
 }
 

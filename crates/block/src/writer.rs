@@ -1,13 +1,14 @@
 //! Writes a block: chunks as they come, series and postings at the end, everything synced before the rename.
 //!
-//! Holds: `<ULID>` exists only complete and durable; whatever fails leaves at most a `.tmp-for-creation`
+//! Invariant: `<ULID>` exists only complete and durable; a failure leaves at most a `.tmp-for-creation`
 //! directory, which is removed on failure and by `open_dir`.
-//! Memory: each distinct string once, 16 bytes a distinct label pair and its hash entry, 4 bytes a label pair of every
-//! series (postings) and 4 bytes a series. Series entries wait on disk (`spool`), because the index wants all
-//! symbols in front of them. A million series of ten labels: about 45 MB and the strings.
+//! Memory: each distinct string once, 16 bytes per distinct label pair and its hash entry, 4 bytes per label pair of every
+//! series (postings) and 4 bytes per series. Series entries wait on disk (`spool`), because all symbols precede them in
+//! the index. A million series of ten labels: about 45 MB and the strings.
 //! Not here: merging chunks or blocks (`compact`).
 
 mod bulk;
+mod postings;
 pub(crate) mod samples;
 mod segments;
 mod sink;
@@ -32,14 +33,15 @@ use chronolith_model::{BlockEncoding, Labels, TimeRange};
 
 use crate::BlockError;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
+use postings::PostingsBuilder;
 use samples::SampleEncoder;
 use segments::SegmentsWriter;
 use sink::FileSink;
 use spool::Spool;
-use symbols::{LabelPairs, Sorted};
+use symbols::LabelPairs;
 use written::CreatingDir;
 
-/// A finished chunk, wherever its bytes lie.
+/// A finished chunk, its bytes borrowed.
 pub(crate) struct ChunkView<'a> {
     pub(crate) encoding: u8,
     pub(crate) min_time: i64,
@@ -55,7 +57,7 @@ impl<'a> From<&'a EncodedChunk> for ChunkView<'a> {
     }
 }
 
-/// Writes one block; see the module.
+/// Writes one block.
 pub struct BlockWriter {
     dir: CreatingDir,
     parent_dir: PathBuf,
@@ -86,8 +88,8 @@ impl BlockWriter {
         BlockWriter::create_after(env, parent_dir, None)
     }
 
-    /// As [`BlockWriter::create`], under a name that sorts behind `previous` even if the clock went back:
-    /// names tell which of two blocks was written first.
+    /// As [`BlockWriter::create`], under a name that sorts after `previous` even if the clock went back:
+    /// blocks sort by name in the order in which they were written.
     ///
     /// # Errors
     /// [`BlockError::Io`].
@@ -124,7 +126,7 @@ impl BlockWriter {
         })
     }
 
-    /// Sets how [`BlockWriter::add_samples`] encodes; [`BlockEncoding::Dense`] otherwise.
+    /// Sets the encoding of [`BlockWriter::add_samples`]; the default is [`BlockEncoding::Dense`].
     #[must_use]
     pub fn with_encoding(mut self, encoding: BlockEncoding) -> BlockWriter {
         self.samples.encoding = encoding;
@@ -144,14 +146,14 @@ impl BlockWriter {
     /// [`BlockError`]; the block cannot be completed then.
     ///
     /// # Panics
-    /// If series do not ascend by labels, times do not ascend strictly, or there is not one value a time.
+    /// If series do not ascend by labels, times do not ascend strictly, or there is not one value per time.
     pub fn add_samples(&mut self, labels: &Labels, times: &[i64], values: &[f64]) -> Result<(), BlockError> {
         self.push_floats(times, values, &[])?;
         self.end_series(labels)
     }
 
-    /// Adds floats as the next chunks of the series that the next [`BlockWriter::end_series`] names. Where `start_times` say
-    /// 0, or are shorter, nobody knows when their counters began.
+    /// Adds floats as the next chunks of the series that the next [`BlockWriter::end_series`] names. A start time of
+    /// 0, or a missing one, is unknown.
     ///
     /// # Errors
     /// [`BlockError`]; the block cannot be completed then.
@@ -172,7 +174,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Adds a chunk as it is to the series that the next [`BlockWriter::end_series`] names.
+    /// Adds an encoded chunk to the series that the next [`BlockWriter::end_series`] names.
     ///
     /// # Errors
     /// [`BlockError`]; the block cannot be completed then.
@@ -246,7 +248,7 @@ impl BlockWriter {
         put_chunk_metas(&mut self.record, &self.chunk_metas);
         self.chunk_metas.clear();
         self.spool.push(&self.record)?;
-        // An entry takes about what its record does, and each label a place in a postings list.
+        // An entry takes about as much as its record, and each label a ref in a postings list.
         self.index_bytes += (self.record.len() + POSTING_BYTES * labels.len()) as u64;
         self.last_labels = Some(labels.clone());
         Ok(())
@@ -265,7 +267,7 @@ impl BlockWriter {
     /// Completes the block and makes it durable under its name; `None` (and nothing on disk) if no series was added.
     ///
     /// # Errors
-    /// [`BlockError`]; nothing of the block is left then. [`BlockError::OutsideRange`] if samples lie outside
+    /// [`BlockError`]; nothing of the block is left then. [`BlockError::OutsideRange`] if samples are outside
     /// `source.range`. If the last sync fails the block may exist under its name nevertheless; its content is
     /// complete then.
     pub fn finish(self, source: BlockSource) -> Result<Option<BlockMeta>, BlockError> {
@@ -313,18 +315,18 @@ impl BlockWriter {
         let index_error = || BlockError::index(&path);
         let sorted = self.pairs.sort();
         let mut writer = IndexWriter::begin(sink, sorted.symbols()).map_err(index_error())?;
-        let mut postings = PostingsBuild::new(&sorted, self.stats.num_series);
+        let mut postings = PostingsBuilder::new(sorted.pair_counts(), self.stats.num_series);
         let (mut pairs, mut chunks) = (Vec::new(), Vec::new());
         let spool_path = self.spool.path().to_owned();
         self.spool.for_each(&mut |record| {
             read_record(record, &mut pairs, &mut chunks).map_err(BlockError::corrupt(&spool_path))?;
-            let places = pairs.iter().map(|&pair| sorted.places(pair));
-            let series_ref = writer.series(places, &chunks).map_err(BlockError::index(&path))?;
+            let symbols = pairs.iter().map(|&pair| sorted.symbols_of(pair));
+            let series_ref = writer.series(symbols, &chunks).map_err(BlockError::index(&path))?;
             postings.add(series_ref, &pairs);
             Ok(())
         })?;
         writer.end_series().map_err(index_error())?;
-        let all_offset = writer.postings(&postings.all).map_err(index_error())?;
+        let all_offset = writer.postings(postings.all()).map_err(index_error())?;
         let mut offsets = Vec::with_capacity(sorted.order().len());
         for &pair in sorted.order() {
             offsets.push(writer.postings(postings.refs(pair)).map_err(index_error())?);
@@ -335,41 +337,6 @@ impl BlockWriter {
             TableEntry { name, value, offset }
         });
         writer.finish(all.chain(entries)).map_err(index_error())
-    }
-}
-
-/// All postings lists in one vector: sizes are known, so each pair has its stretch from the start.
-struct PostingsBuild {
-    all: Vec<u32>,
-    flat: Vec<u32>,
-    /// Of each pair: where its stretch starts, where the next ref goes.
-    stretches: Vec<(usize, usize)>,
-}
-
-impl PostingsBuild {
-    fn new(sorted: &Sorted<'_>, series_count: u64) -> PostingsBuild {
-        let mut total = 0;
-        let mut stretches = Vec::with_capacity(sorted.order().len());
-        for count in sorted.pair_counts() {
-            stretches.push((total, total));
-            total += count as usize;
-        }
-        let all = Vec::with_capacity(series_count as usize);
-        PostingsBuild { all, flat: vec![0; total], stretches }
-    }
-
-    fn add(&mut self, series_ref: u32, pairs: &[u32]) {
-        self.all.push(series_ref);
-        for &pair in pairs {
-            let (_, next) = &mut self.stretches[pair as usize];
-            self.flat[*next] = series_ref;
-            *next += 1;
-        }
-    }
-
-    fn refs(&self, pair: u32) -> &[u32] {
-        let (start, next) = self.stretches[pair as usize];
-        &self.flat[start..next]
     }
 }
 

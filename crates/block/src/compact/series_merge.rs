@@ -1,10 +1,10 @@
-//! Joins the chunks of one series from several blocks, from early to late.
+//! Merge of the chunks of one series from several blocks: a sweep over their start times.
 //!
-//! Holds: chunks leave in order of time, none overlapping. A chunk in the output's encoding that overlaps nothing and
-//! is full, or has no neighbour to join, is copied byte by byte after its checksum; all others leave as full chunks (the
-//! last with fewer samples). Start times stay with their samples.
-//! Memory: the samples of the chunks that overlap at one moment, and less than one chunk that waits to be filled.
-//! Not here: which chunks (`compact`), chunk bytes (`format`).
+//! Invariant: chunks are written in order of time, none overlapping. A chunk in the output's encoding that overlaps nothing
+//! and is full, or has no neighbour to join, is copied after its checksum was verified; all others are decoded and written
+//! as full chunks (the last with fewer samples). Start times stay with their samples.
+//! Memory: the samples of the chunks that overlap at one time, and less than one chunk that waits to be filled.
+//! Not here: the order of series (`compact`), chunk bytes (`format`).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::source::RangeBytes;
 use crate::writer::ChunkView;
 use crate::writer::samples::DENSE_SAMPLES_MAX;
 
-/// Histograms that wait at most: they leave as chunks of what is full by count or bytes.
+/// Histograms that wait at most; they are cut into chunks by count and bytes.
 const HISTOGRAMS_OPEN_MAX: usize = 1024;
 
 /// A chunk of the series in one of the blocks.
@@ -38,14 +38,14 @@ pub(super) struct MergeChunk<'a> {
     pub(super) meta: ChunkMeta,
     /// Position of its block among the inputs: those that were written earlier have lower ones.
     pub(super) input: u32,
-    /// Position in its block: of two samples of the same time that of the lower one is right.
+    /// Position among the chunks of its block: of two samples with the same time the one of the lower is kept.
     pub(super) idx: u32,
 }
 
 /// A decoded sample that a later chunk may still precede or repeat.
 struct Sample {
     time: i64,
-    /// Of two samples of the same time that of the lower rank is right.
+    /// Of two samples with the same time the one with the lower rank is kept.
     rank: u64,
     value: f64,
     histogram: Option<Arc<Histogram>>,
@@ -71,7 +71,7 @@ impl SeriesMerge {
         SeriesMerge { rules, chunk_samples: 1, pending, open, decoded, starts: HashMap::default() }
     }
 
-    /// Adds the merged chunks of a series to `out`, the caller ends the series; gives the bytes read.
+    /// Adds the merged chunks of a series to `out`; the caller ends the series. Returns the bytes read.
     pub(super) fn run(
         &mut self,
         chunks: &mut [MergeChunk<'_>],
@@ -129,7 +129,7 @@ impl SeriesMerge {
         }
     }
 
-    /// Decodes a chunk to where it waits for the chunks that overlap it.
+    /// Decodes a chunk; its samples wait for the chunks that overlap it.
     fn decode(&mut self, chunk: &MergeChunk<'_>) -> Result<(), CompactError> {
         self.decoded.clear();
         let done = chunk::decode(&chunk.bytes, &chunk.meta, TimeRange::ALL, &mut self.decoded);
@@ -159,9 +159,9 @@ impl SeriesMerge {
 
     /// Moves the samples before `time`, which no later chunk can change, to the open chunk; writes full ones.
     fn settle(&mut self, time: i64, out: &mut BlockWriter) -> Result<(), CompactError> {
-        let settled = self.pending.partition_point(|sample| sample.time < time);
+        let final_count = self.pending.partition_point(|sample| sample.time < time);
         let mut pending = std::mem::take(&mut self.pending);
-        for sample in pending.drain(..settled) {
+        for sample in pending.drain(..final_count) {
             if self.open.times.last() == Some(&sample.time) {
                 continue;
             }
@@ -188,7 +188,7 @@ impl SeriesMerge {
         self.write(full, out)
     }
 
-    /// Writes what waits as a chunk, full or not.
+    /// Writes the open chunk, full or not.
     fn close(&mut self, out: &mut BlockWriter) -> Result<(), CompactError> {
         if !self.open.histograms.is_empty() {
             let mut chunks = Vec::new();

@@ -6,7 +6,7 @@ use chronolith_base::Reservation;
 
 use super::range::{BlockFile, BlockFiles, ByteRange};
 
-/// Bytes of one range, as far as the file goes.
+/// Bytes of one range, up to the end of the file.
 pub struct FetchedPart {
     /// File.
     pub file: BlockFile,

@@ -28,7 +28,7 @@ impl BlockFiles {
         BlockFiles { dir, index_bytes, segment_bytes }
     }
 
-    /// Directory of the block, or what stands for it in errors.
+    /// Directory of the block, or the location that errors name.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -1,5 +1,6 @@
-//! Strings and label pairs of a block being written, numbered as they come and sorted at the end.
-//! Holds: each distinct string is stored once, each distinct pair has one number.
+//! Strings and label pairs of a block being written, numbered in order of occurrence and sorted at the end.
+//!
+//! Invariant: each distinct string is stored once, each distinct pair has one number.
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::hash::HashMap;
@@ -37,7 +38,7 @@ impl LabelPairs {
         }
     }
 
-    /// Ends numbering and finds the order; the hash tables are given back.
+    /// Ends numbering, frees the hash tables and sorts.
     pub(super) fn sort(&mut self) -> Sorted<'_> {
         // Nothing refers to the empty string, but Prometheus has it (as key of "all series") among its symbols.
         self.strings.number("");
@@ -46,17 +47,17 @@ impl LabelPairs {
         let strings = &self.strings;
         let mut by_text: Vec<u32> = (0u32..).take(strings.len()).collect();
         by_text.sort_unstable_by(|&a, &b| strings.get(a).cmp(strings.get(b)));
-        let mut place_of = vec![0u32; by_text.len()];
-        for (place, &number) in (0u32..).zip(&by_text) {
-            place_of[number as usize] = place;
+        let mut symbol_of = vec![0u32; by_text.len()];
+        for (symbol, &number) in (0u32..).zip(&by_text) {
+            symbol_of[number as usize] = symbol;
         }
         let mut order: Vec<u32> = (0u32..).take(self.pairs.len()).collect();
         let key = |&pair: &u32| {
             let pair = &self.pairs[pair as usize];
-            (place_of[pair.name as usize], place_of[pair.value as usize])
+            (symbol_of[pair.name as usize], symbol_of[pair.value as usize])
         };
         order.sort_unstable_by_key(key);
-        Sorted { pairs: self, by_text, place_of, order }
+        Sorted { pairs: self, by_text, symbol_of, order }
     }
 }
 
@@ -64,7 +65,7 @@ impl LabelPairs {
 pub(super) struct Sorted<'a> {
     pairs: &'a LabelPairs,
     by_text: Vec<u32>,
-    place_of: Vec<u32>,
+    symbol_of: Vec<u32>,
     order: Vec<u32>,
 }
 
@@ -84,10 +85,10 @@ impl<'a> Sorted<'a> {
         self.pairs.pairs.iter().map(|p| p.series_count)
     }
 
-    /// Places of a pair's name and value among the sorted strings.
-    pub(super) fn places(&self, pair: u32) -> (u32, u32) {
+    /// Symbols of a pair's name and value: their indices among the sorted strings.
+    pub(super) fn symbols_of(&self, pair: u32) -> (u32, u32) {
         let pair = &self.pairs.pairs[pair as usize];
-        (self.place_of[pair.name as usize], self.place_of[pair.value as usize])
+        (self.symbol_of[pair.name as usize], self.symbol_of[pair.value as usize])
     }
 
     /// Name and value of a pair.

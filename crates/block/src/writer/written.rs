@@ -1,9 +1,9 @@
-//! Blocks whose files are written, on their way to be durable under a name.
+//! Publishing of blocks whose files are written: sync, rename, sync of the directory.
 //!
-//! Holds: a name is given after all files and directories of its block were synced; a block that does not get
+//! Invariant: a block gets its name after all its files and directories were synced; one that does not get
 //! that far is removed, here or by `open_dir`. Several blocks take each step together: a journaling file system
 //! then commits few times for all of them, not eight times for each.
-//! Not here: what the files hold (`writer`).
+//! Not here: content of the files (`writer`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use super::sink::FileSink;
 use crate::BlockError;
 use crate::layout::{CHUNKS_DIR, META_FILE};
 
-/// What a block was made of, for its `meta.json`.
+/// Provenance of a block, for its `meta.json`.
 #[derive(Debug, Clone)]
 pub struct BlockSource {
-    /// Window that the block covers; all samples lie in it. For a block from the head that is the aligned
-    /// window, whatever samples there are.
+    /// Range that the block covers; all samples are within it. For a block from the head that is the aligned
+    /// window, not the range of its samples.
     pub range: TimeRange,
     /// 1 from the head, one more than the highest parent otherwise.
     pub level: u32,
-    /// Head blocks that went in; empty for a block from the head, which then names itself.
+    /// Blocks from the head that were compacted into it; empty for a block from the head, which names itself.
     pub sources: Vec<Ulid>,
-    /// Blocks merged directly.
+    /// Blocks compacted directly.
     pub parents: Vec<BlockDesc>,
 }
 
@@ -67,7 +67,7 @@ impl CreatingDir {
 impl Drop for CreatingDir {
     fn drop(&mut self) {
         if !self.complete && self.env.disk.exists(&self.path) {
-            // What cannot be removed here is a leftover for `open_dir`.
+            // A directory that cannot be removed here is removed by `open_dir`.
             let _ = self.env.disk.remove_dir_all(&self.path);
         }
     }
@@ -167,7 +167,7 @@ fn sync_parent(env: &Env, dir: &Path) -> Result<(), BlockError> {
 /// files should be few and small, as all of them stay open until the first step is done.
 ///
 /// # Errors
-/// Of each block [`BlockError::Io`]; nothing of it is left then, unless the last sync failed: it may exist under its
+/// [`BlockError::Io`] per block; nothing of it is left then, unless the last sync failed: it may exist under its
 /// name and is complete.
 #[must_use]
 pub fn publish(blocks: Vec<(WrittenBlock, BlockSource)>) -> Vec<Result<BlockMeta, BlockError>> {
