@@ -7,7 +7,7 @@
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::block::chunks::{ChunkRef, RawChunk};
-use chronolith_format::chunk::dense::{self, DenseScratch, PackedChunk, TimesPlace};
+use chronolith_format::chunk::dense::{self, ChunkTimes, DenseScratch, PackedChunk};
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::starts::{self, StartRun};
 use chronolith_format::chunk::xor;
@@ -76,13 +76,13 @@ impl SampleEncoder {
         xxh3_128_with_seed(&self.times_bytes, self.hash_seed)
     }
 
-    fn encode(&mut self, place: TimesPlace<'_>, values: &[f64]) -> PackedChunk {
+    fn encode(&mut self, times: ChunkTimes<'_>, values: &[f64]) -> PackedChunk {
         self.bytes.clear();
         if self.runs.is_empty() {
-            return dense::encode_packed(place, values, &mut self.scratch, &mut self.bytes);
+            return dense::encode_packed(times, values, &mut self.scratch, &mut self.bytes);
         }
         self.inner.clear();
-        let chunk = dense::encode_packed(place, values, &mut self.scratch, &mut self.inner);
+        let chunk = dense::encode_packed(times, values, &mut self.scratch, &mut self.inner);
         let inner = RawChunk { encoding: chunk.encoding, bytes: &self.inner };
         dense::encode_starts(&self.runs, inner, &mut self.bytes);
         PackedChunk { encoding: dense::ENCODING_DENSE_STARTS, ..chunk }
@@ -119,13 +119,13 @@ impl BlockWriter {
         if self.segments.segment_idx_of(0) == self.samples.segment_idx {
             shared = self.samples.times_offsets.get(&key).copied();
         }
-        let place = shared.map_or(TimesPlace::Own(times), |offset| TimesPlace::Shared { offset });
-        let mut chunk = self.samples.encode(place, values);
+        let chunk_times = shared.map_or(ChunkTimes::Own(times), |offset| ChunkTimes::Shared { offset });
+        let mut chunk = self.samples.encode(chunk_times, values);
         let segment_idx = self.segments.segment_idx_of(self.samples.bytes.len());
         if shared.is_some() && segment_idx != self.samples.segment_idx {
             // It does not fit into the segment of the chunk that has its times.
             shared = None;
-            chunk = self.samples.encode(TimesPlace::Own(times), values);
+            chunk = self.samples.encode(ChunkTimes::Own(times), values);
         }
         let chunk_ref = self.add_encoded(chunk.encoding, times)?;
         if self.samples.segment_idx != chunk_ref.segment_idx() {

@@ -1,6 +1,6 @@
 //! `meta.json` of a block: who it is, what it covers, what it was made of (`docs/block/meta.md`).
 //!
-//! Holds: fields that this version does not know survive reading and writing, at every level; the text is
+//! Invariant: fields that this version does not know survive reading and writing, at every level; the text is
 //! laid out as Go's `json.MarshalIndent` with a tab does.
 //! Not here: deciding which blocks to merge (`tsdb`).
 
@@ -16,7 +16,7 @@ pub const VERSION: u64 = 1;
 /// A meta.json beyond this is refused: real ones have a few kilobytes.
 pub const META_BYTES_MAX: usize = 16 << 20;
 
-/// What meta.json says.
+/// Content of `meta.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockMeta {
@@ -24,7 +24,7 @@ pub struct BlockMeta {
     pub ulid: Ulid,
     /// First millisecond that the block covers.
     pub min_time: i64,
-    /// First millisecond behind what the block covers.
+    /// First millisecond after the time that the block covers.
     pub max_time: i64,
     /// Counts of its content.
     #[serde(default)]
@@ -104,7 +104,7 @@ pub struct BlockDesc {
     pub ulid: Ulid,
     /// First millisecond covered.
     pub min_time: i64,
-    /// First millisecond behind.
+    /// First millisecond after its time.
     pub max_time: i64,
 }
 
@@ -137,9 +137,9 @@ pub enum MetaError {
     /// It ends before it starts.
     #[error("meta.json: maxTime {max_time} lies before minTime {min_time}")]
     Times {
-        /// As stored.
+        /// Stored value.
         min_time: i64,
-        /// As stored.
+        /// Stored value.
         max_time: i64,
     },
     /// Longer than [`META_BYTES_MAX`].

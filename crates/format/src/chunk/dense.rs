@@ -17,7 +17,7 @@ mod times;
 mod values;
 
 pub use packed::{
-    ENCODING_PACKED, PackedChunk, TimesPlace, decode_packed, encode_packed, shared_times_offset,
+    ChunkTimes, ENCODING_PACKED, PackedChunk, decode_packed, encode_packed, shared_times_offset,
 };
 pub use plain::{ENCODING_DENSE, decode, encode, sample_count, time_bounds};
 pub use scratch::DenseScratch;

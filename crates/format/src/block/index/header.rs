@@ -1,5 +1,5 @@
-//! Index header: the part of an index that an open block keeps in memory. It tells where postings lists and
-//! series entries lie, and decodes series entries, whose labels are symbols.
+//! Index header: the part of an index that an open block keeps in memory. It has the
+//! ranges of postings lists and series entries, and decodes series entries, whose labels are symbols.
 //!
 //! Invariant: table of contents, symbols and postings offset table are verified when the header is made; series
 //! entries and postings lists each time they are decoded.

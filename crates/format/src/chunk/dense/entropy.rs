@@ -1,6 +1,6 @@
 //! A column of integers with the fractions of a bit that packing at one width wastes taken out: bins and tANS of pco.
 //!
-//! Holds: bit-exact; a reader takes untrusted bytes. Only pco's classic mode without delta coding is written and
+//! Invariant: bit-exact; a reader takes untrusted bytes. Only pco's classic mode without delta coding is written and
 //! read: differences are taken here (`values`), and its other modes could be asked for memory without bound.
 //! Not here: when a column is worth it (`packed`).
 
@@ -14,7 +14,7 @@ use pco::{ChunkConfig, DeltaSpec, ModeSpec};
 use super::block::BLOCK_ITEMS;
 
 const WHAT: &str = "packed chunk values";
-/// What pco puts in front of a file: the version of its format. Not stored, as the chunk's version implies it.
+/// Start of a pco file: the version of its format. Not stored, as the chunk's version implies it.
 const HEADER: [u8; 2] = [4, 1];
 /// First byte of a column: classic mode (low four bits), no delta coding (high four bits).
 const FIRST_BYTE: u8 = 0;
@@ -33,7 +33,7 @@ pub(super) enum NumberType {
 }
 
 impl NumberType {
-    /// As two bits of a chunk's flags say it.
+    /// Two bits of a chunk's flags.
     pub(super) fn from_code(code: u8) -> NumberType {
         match code & 3 {
             0 => NumberType::I64,
@@ -98,12 +98,12 @@ fn write<T: Number>(items: &[T], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// An entropy-coded column as it stands in a chunk.
+/// An entropy-coded column of a chunk.
 #[derive(Clone, Copy)]
 pub(super) struct Column<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) number_type: NumberType,
-    /// Where it stands, for errors.
+    /// Offset, for errors.
     pub(super) offset: usize,
     pub(super) item_count: usize,
 }
@@ -123,7 +123,7 @@ pub(super) fn for_each_piece(
     }
 }
 
-// PERF: batch by batch, so that what is behind the last item wanted stays packed, and no column is held as a whole.
+// PERF: batch by batch, so that items after the last wanted one stay packed, and no column is unpacked as a whole.
 //   cargo run --release -p chronolith-format --example dense_speed
 fn read_as<T: Number + Default + Into<i64>>(
     column: Column<'_>,

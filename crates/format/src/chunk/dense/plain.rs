@@ -18,7 +18,7 @@ pub const ENCODING_DENSE: u8 = 0x40;
 /// # Panics
 /// If there is no sample or more than [`SAMPLES_MAX`], the lengths differ, or times do not ascend strictly.
 pub fn encode(times: &[i64], values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u8>) {
-    assert_eq!(times.len(), values.len(), "one value a time");
+    assert_eq!(times.len(), values.len(), "one value per time");
     assert!(!times.is_empty(), "a chunk has a sample");
     let count = u16::try_from(times.len()).expect("the count is a u16");
     assert!(ascends(times), "times ascend strictly");
@@ -27,13 +27,13 @@ pub fn encode(times: &[i64], values: &[f64], scratch: &mut DenseScratch, out: &m
     values::encode(values, scratch, out);
 }
 
-/// Appends the samples of `bytes` that lie in `range` to `out`; nothing when it fails.
+/// Appends the samples of `bytes` in `range` to `out`; nothing when it fails.
 ///
-/// Cost: what lies in `range`, in blocks of 128; blocks before it are unpacked where later ones build on them, those behind
-/// it are not. Nothing when the chunk's first and last time show that it lies outside.
+/// Cost: the samples in `range`, in blocks of 128; blocks before it are unpacked where later ones depend on them, those
+/// after it are not. Nothing when the chunk is outside of the range by its first and last time.
 ///
 /// # Errors
-/// [`DecodeError`] when the bytes end early, or go on behind the last sample, or say what no encoder says.
+/// [`DecodeError`] when the bytes end early, or go on after the last sample, or contain values that no encoder writes.
 pub fn decode(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
     let (time_count, value_count) = (out.times.len(), out.values.len());
     let result = append(bytes, range, out);
@@ -71,10 +71,10 @@ pub(super) fn append_values(
     values::decode(reader, packing, sample_count, wanted, &mut out.values[start..])
 }
 
-/// How many samples the chunk says it has.
+/// Number of samples in the header of the chunk.
 ///
 /// # Errors
-/// [`DecodeError`] for bytes too short to say it, and for none.
+/// [`DecodeError`] for bytes without a header, and for no samples.
 pub fn sample_count(bytes: &[u8]) -> Result<u16, DecodeError> {
     read_count(&mut ByteReader::new(bytes))
 }
@@ -82,7 +82,7 @@ pub fn sample_count(bytes: &[u8]) -> Result<u16, DecodeError> {
 /// Times of the first and the last sample, without decoding those between.
 ///
 /// # Errors
-/// [`DecodeError`] when the head is cut or says what no encoder says.
+/// [`DecodeError`] when the head is cut or contains values that no encoder writes.
 pub fn time_bounds(bytes: &[u8]) -> Result<(i64, i64), DecodeError> {
     let head = TimesHead::read(&mut ByteReader::new(bytes))?;
     Ok((head.first, head.last))

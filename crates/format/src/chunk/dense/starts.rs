@@ -1,6 +1,6 @@
 //! Dense chunk with start times (private encoding byte 0x42): the runs of its start times, then a dense or packed chunk.
 //!
-//! Holds: as for these; where start times are damaged, the chunk is. Other chunks do not share its times.
+//! Invariant: as for these; damaged start times are damage of the chunk. Other chunks do not share its times.
 //! Not here: the runs (`starts`).
 
 use chronolith_base::bytes::put_uvarint;
@@ -34,11 +34,11 @@ pub fn encode_starts(runs: &[StartRun], inner: RawChunk<'_>, out: &mut Vec<u8>) 
     out.extend_from_slice(inner.bytes);
 }
 
-/// Appends the samples of `bytes` that lie in `range`, and their start times, to `out`; nothing when it fails.
+/// Appends the samples of `bytes` in `range`, and their start times, to `out`; nothing when it fails.
 /// `chunk_at` is that of [`decode_packed`].
 ///
 /// # Errors
-/// [`DecodeError`] of either part, and if something stands behind the runs or the counts of both differ.
+/// [`DecodeError`] of either part, and if bytes follow the runs or the counts of both differ.
 pub fn decode_starts<'a>(
     bytes: &'a [u8],
     range: TimeRange,

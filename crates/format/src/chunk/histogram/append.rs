@@ -1,5 +1,6 @@
 //! Appending histograms to a chunk: whether one fits, what has to be written again, where a chunk ends.
-//! Holds: decisions and bytes are upstream's; a chunk never mixes counters and gauges, schemas, thresholds or
+//!
+//! Invariant: decisions and bytes are Prometheus's; a chunk never mixes counters and gauges, schemas, thresholds or
 //! bounds, and after a staleness marker holds only more of them.
 
 use chronolith_base::DecodeError;
@@ -25,7 +26,7 @@ pub(super) struct Appender<C: ChunkCount> {
     state: State<C>,
 }
 
-/// Where an appended sample went.
+/// Result of an append.
 pub(super) enum Appended<C: ChunkCount> {
     /// Into the chunk.
     Stays,
@@ -40,7 +41,7 @@ struct Target {
 }
 
 impl<C: ChunkCount> Appender<C> {
-    /// A chunk that starts with `histogram`, behind `previous`, which is full.
+    /// A chunk that starts with `histogram`, after `previous`, which is full.
     pub(super) fn start(
         previous: Option<&Appender<C>>,
         time: i64,
@@ -58,7 +59,7 @@ impl<C: ChunkCount> Appender<C> {
     }
 
     fn begin(header: ResetHeader, time: i64, histogram: &HistogramOf<C>) -> Appender<C> {
-        let mut bits = BitWriter::behind(vec![0; HEADER_BYTES]);
+        let mut bits = BitWriter::after_bytes(vec![0; HEADER_BYTES]);
         let stale;
         let histogram = if histogram.is_stale() {
             stale = HistogramOf { sum: histogram.sum, ..HistogramOf::default() };
@@ -87,7 +88,7 @@ impl<C: ChunkCount> Appender<C> {
         Ok(Appender { bits: BitWriter::resume(bytes, bit_len), count, first_time, header, state })
     }
 
-    /// Appends a histogram behind the last.
+    /// Appends a histogram.
     pub(super) fn append(&mut self, time: i64, histogram: &HistogramOf<C>) -> Appended<C> {
         assert!(time > self.state.time, "times ascend");
         if self.count == u16::MAX {
@@ -226,7 +227,7 @@ impl<C: ChunkCount> Appender<C> {
                 None => {
                     histogram.positive = Buckets { spans: target.positive.clone(), counts: above };
                     histogram.negative = Buckets { spans: target.negative.clone(), counts: below };
-                    let mut bits = BitWriter::behind(vec![0; HEADER_BYTES]);
+                    let mut bits = BitWriter::after_bytes(vec![0; HEADER_BYTES]);
                     let state = State::put_first(&mut bits, walk.time(), &histogram);
                     recoded = Some((bits, state));
                 }

@@ -20,7 +20,7 @@ enum Kind {
 }
 
 impl HistogramAppender {
-    /// A chunk that starts with `histogram`, behind `previous` if the series has one.
+    /// A chunk that starts with `histogram`, after `previous` if the series has one.
     ///
     /// # Panics
     /// If spans and counts of the histogram do not fit each other, or it is beyond the limits of `model::histogram`.
@@ -30,7 +30,7 @@ impl HistogramAppender {
         time: i64,
         histogram: &Histogram,
     ) -> HistogramAppender {
-        // A chunk of the other kind says nothing about resets.
+        // A chunk of the other kind tells nothing about resets.
         HistogramAppender(match (histogram, previous.map(|previous| &previous.0)) {
             (Histogram::Int(histogram), Some(Kind::Int(previous))) => {
                 Kind::Int(Appender::start(Some(previous), time, histogram))
@@ -55,10 +55,10 @@ impl HistogramAppender {
         }))
     }
 
-    /// Appends a histogram; gives the next chunk if it does not fit this one, which is finished then. Where new
+    /// Appends a histogram; returns the next chunk if it does not fit this one, which is finished then. Where new
     /// buckets appear, all samples are written again, into a layout that has them.
     ///
-    /// Cost: a write of some bits a bucket; with new buckets that of all samples.
+    /// Cost: some bits written per bucket; with new buckets for all samples again.
     ///
     /// # Panics
     /// If `time` is not after the last one, and as [`HistogramAppender::start`].
@@ -95,7 +95,7 @@ impl HistogramAppender {
         }
     }
 
-    /// Bytes on the heap: the chunk, and what is followed of each bucket. Shared bounds are not counted.
+    /// Bytes on the heap: the chunk and the state of each bucket. Shared bounds are not counted.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
@@ -104,7 +104,7 @@ impl HistogramAppender {
         }
     }
 
-    /// How many samples.
+    /// Number of samples.
     #[must_use]
     pub fn count(&self) -> u16 {
         match &self.0 {
@@ -138,7 +138,7 @@ impl HistogramAppender {
 /// If times do not ascend strictly, the lengths differ or `count_max` is 0, and as [`HistogramAppender::start`].
 #[must_use]
 pub fn encode(times: &[i64], histograms: &[Arc<Histogram>], count_max: u16) -> Vec<EncodedChunk> {
-    assert_eq!(times.len(), histograms.len(), "one histogram a time");
+    assert_eq!(times.len(), histograms.len(), "one histogram per time");
     assert!(count_max > 0, "a chunk has room for a sample");
     let mut out = Vec::new();
     let mut open: Option<HistogramAppender> = None;

@@ -1,5 +1,6 @@
 //! Comparing and joining sets of buckets: what a new histogram has more or less than the chunk.
-//! Holds: indices are 64 bits wide, so that no spans overflow them.
+//!
+//! Invariant: indices are 64 bits wide, so that no spans overflow them.
 
 use chronolith_model::histogram::{Count, Span};
 

@@ -1,7 +1,7 @@
 //! Chunks of histograms with start times: encodings 5 (integer counts) and 6 (float counts).
 //!
-//! Holds: the bits of each sample are those of the chunk without start times, which stand between them, so that chunks of
-//! both kinds turn into each other; what is written is what upstream writes of the same samples.
+//! Invariant: the bits of each sample are those of the chunk without start times, which stand between them, so that chunks of
+//! both kinds can be converted; the bytes are those that Prometheus writes for the same samples.
 
 use chronolith_base::DecodeError;
 use chronolith_base::bytes::{unzigzag, zigzag};
@@ -20,7 +20,7 @@ pub const ENCODING_HISTOGRAM_STARTS: u8 = 5;
 /// Encoding byte of a chunk of histograms with float counts and start times.
 pub const ENCODING_FLOAT_HISTOGRAM_STARTS: u8 = 6;
 
-/// Bits of the first byte that say what the third byte of other chunks does; the others count samples.
+/// Bits of the first byte with the content of the third byte of other chunks; the other bits count samples.
 const RESET_MASK: u8 = 0xc0;
 /// Most samples in one chunk.
 const SAMPLES_MAX: u16 = 0x3fff;
@@ -29,7 +29,7 @@ const FIRST_KNOWN: u8 = 0x80;
 /// In the third byte: from which sample on start times follow; 0 = none do.
 const FROM_MASK: u8 = 0x7f;
 
-/// The chunk with the start times of its samples; where they say 0, or are missing, nobody knows.
+/// Returns the chunk with the start times of its samples; 0 or a missing one is unknown.
 ///
 /// # Panics
 /// If the chunk is none of histograms without start times, as it was encoded, or has more than 16383 samples.
@@ -86,7 +86,7 @@ fn header(bytes: &[u8]) -> Result<[u8; HEADER_BYTES], DecodeError> {
 fn woven<C: ChunkCount>(bytes: &[u8], start_times: &[i64]) -> Result<Vec<u8>, DecodeError> {
     let [high, low, reset] = header(bytes)?;
     let mut reader = BitReader::new(bytes, HEADER_BYTES);
-    let mut out = BitWriter::behind(vec![high | reset & RESET_MASK, low, 0]);
+    let mut out = BitWriter::after_bytes(vec![high | reset & RESET_MASK, low, 0]);
     let (mut state, mut before) = (None, Written::default());
     let starts = start_times.iter().copied().chain(std::iter::repeat(0));
     for (idx, start_ms) in (0..u16::from_be_bytes([high, low])).zip(starts) {
@@ -101,7 +101,7 @@ fn woven<C: ChunkCount>(bytes: &[u8], start_times: &[i64]) -> Result<Vec<u8>, De
     Ok(out.bytes)
 }
 
-/// What the start time of one sample leaves for the next.
+/// State of start times that the next sample depends on.
 #[derive(Default)]
 struct Written {
     time: i64,
@@ -139,7 +139,7 @@ fn split<C: ChunkCount>(bytes: &[u8]) -> Result<Split, DecodeError> {
     let [high, low, flags] = header(bytes)?;
     let (from, count_high) = (u16::from(flags & FROM_MASK), high & !RESET_MASK);
     let mut reader = BitReader::new(bytes, HEADER_BYTES);
-    let mut out = BitWriter::behind(vec![count_high, low, high & RESET_MASK]);
+    let mut out = BitWriter::after_bytes(vec![count_high, low, high & RESET_MASK]);
     let (mut state, mut before, mut start_ms, mut age) = (None, 0i64, 0i64, 0i64);
     let (mut times, mut start_times) = (Vec::new(), Vec::new());
     for idx in 0..u16::from_be_bytes([count_high, low]) {
@@ -158,7 +158,7 @@ fn split<C: ChunkCount>(bytes: &[u8]) -> Result<Split, DecodeError> {
     Ok(Split { bytes: out.bytes, times, start_times })
 }
 
-/// Appends the samples of `bytes` that lie in `range` to `out`, with their start times. Custom bounds are shared by the
+/// Appends the samples of `bytes` in `range` to `out`, with their start times. Custom bounds are shared by the
 /// histograms of the chunk; empty spans are folded into the next. Histograms finer than schema 8 are made coarser.
 ///
 /// # Errors
