@@ -1,8 +1,8 @@
 //! Cost of reading one block by kind of query.
 //!
-//! `cargo run --release -p chronolith-block --example read_cost -- [CASE] [COUNT]` writes a block of 20,000 series (10 metrics, 200
-//! pods, 10 paths) with two hours of samples every 15 s to a temporary directory, and prints microseconds of each case, or runs
-//! one case COUNT times (for `valgrind --tool=callgrind`).
+//! `cargo run --release -p chronolith-block --example read_cost -- [CASE] [COUNT]` writes a block of 20,000
+//! series (10 metrics, 200 pods, 10 paths) with two hours of samples every 15 s to a temporary directory, and
+//! prints microseconds of each case, or runs one case COUNT times (for `valgrind --tool=callgrind`).
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! An open block.
 //!
-//! Invariants: chunks, series and postings are verified when read, not when opened; a reader that was returned keeps the
-//! files mapped, so a block may be removed while queries run on it.
+//! Invariants: chunks, series and postings are verified when read, not when opened; a reader that was
+//! returned keeps the files mapped, so a block may be removed while queries run on it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// Opens the block in directory `dir`, its files mapped. Cost: one pass over symbols and postings offset table of
-    /// the index; chunk segments are touched at their first page.
+    /// Opens the block in directory `dir`, its files mapped. Cost: one pass over symbols and postings offset
+    /// table of the index; chunk segments are touched at their first page.
     ///
     /// # Errors
     /// [`BlockError`].
@@ -41,8 +41,8 @@ impl Block {
         open_mapped(env, dir, options).map(Block::new)
     }
 
-    /// Opens a block whose index and chunks are read from `source`, and whose small files (`meta.json`, tombstones) are in
-    /// `dir`. Cost: two waves, and memory for symbols and postings offset table.
+    /// Opens a block whose index and chunks are read from `source`, and whose small files (`meta.json`,
+    /// tombstones) are in `dir`. Cost: two waves, and memory for symbols and postings offset table.
     ///
     /// # Errors
     /// [`BlockError`].
@@ -116,8 +116,8 @@ impl Block {
         }
     }
 
-    /// Compares the name and time range in `meta.json`, which has no checksum, with the record: a query would not look
-    /// for samples outside of the range.
+    /// Compares the name and time range in `meta.json`, which has no checksum, with the record: a query would
+    /// not look for samples outside of the range.
     ///
     /// # Errors
     /// [`BlockError::Mismatch`], [`BlockError::OtherBlock`].
@@ -157,8 +157,8 @@ impl Block {
         Arc::strong_count(&self.contents) > 1 || self.contents.has_readers()
     }
 
-    /// About how many series fit, and how many samples they have in the range: as many as the average series, evenly
-    /// over the block. Cost: postings.
+    /// About how many series fit, and how many samples they have in the range: as many as the average series,
+    /// evenly over the block. Cost: postings.
     ///
     /// # Errors
     /// As [`Queryable::select`].

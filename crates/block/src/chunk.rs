@@ -39,7 +39,8 @@ pub(crate) fn raw_chunk(bytes: &RangeBytes, chunk_ref: ChunkRef) -> Result<RawCh
     decode_chunk(found, chunk_ref.offset())
 }
 
-/// Number of samples that a chunk claims, not verified; 0 if that cannot be read. Only good for sizing buffers.
+/// Number of samples that a chunk claims, not verified; 0 if that cannot be read. Only good for sizing
+/// buffers.
 pub(crate) fn claimed_samples(bytes: &RangeBytes, chunk_ref: ChunkRef) -> usize {
     sample_count_claimed(bytes_at(bytes, chunk_ref), chunk_ref.offset()).map_or(0, usize::from)
 }

@@ -1,11 +1,12 @@
-//! Compaction of several blocks of one tenant: a k-way merge of series by labels and of their samples by time, into one
-//! block or, if that would grow too large, into several with different series.
+//! Compaction of several blocks of one tenant: a k-way merge of series by labels and of their samples by
+//! time, into one block or, if that would grow too large, into several with different series.
 //!
-//! Invariant: the output answers every query as its inputs did together. Of equal timestamps the block that was
-//! written first wins (`precedence`), or last if that is the tenant's policy; tombstones of the inputs are
-//! applied, each output names its inputs as parents and is complete and durable when `compact` returns.
+//! Invariant: the output answers every query as its inputs did together. Of equal timestamps the block that
+//! was written first wins (`precedence`), or last if that is the tenant's policy; tombstones of the inputs
+//! are applied, each output names its inputs as parents and is complete and durable when `compact` returns.
 //! Memory: one series at a time of every input, 4 bytes per series of every input, and that of `BlockWriter`.
-//! Not here: which blocks are compacted and when the inputs are removed (`tsdb`), the merge of chunks (`series_merge`).
+//! Not here: which blocks are compacted and when the inputs are removed (`tsdb`), the merge of chunks
+//! (`series_merge`).
 
 mod output;
 mod series_merge;
@@ -28,7 +29,8 @@ use crate::{Block, BlockError, BlockSource, precedence};
 use output::Outputs;
 use series_merge::{MergeChunk, SeriesMerge};
 
-/// Error of a compaction. The inputs are as they were, and unless the error lists outputs, nothing of them is left.
+/// Error of a compaction. The inputs are as they were, and unless the error lists outputs, nothing of them is
+/// left.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
     /// The output cannot be written; with room on the disk it may be tried again.
@@ -37,8 +39,8 @@ pub enum CompactError {
     /// An input is damaged; trying again gives the same.
     #[error("{0}")]
     Read(QueryError),
-    /// Outputs were complete when the disk failed, and could not be removed again. They name the inputs as their
-    /// parents; they have to be removed before one of the inputs is compacted into another block.
+    /// Outputs were complete when the disk failed, and could not be removed again. They name the inputs as
+    /// their parents; they have to be removed before one of the inputs is compacted into another block.
     #[error("{error}; outputs are still to be removed: {dirs:?}")]
     LeftBehind {
         /// Directories of the outputs.
@@ -112,7 +114,8 @@ fn source_of(inputs: &[&Block]) -> BlockSource {
     BlockSource { range: TimeRange::new(start, end), level, sources, parents }
 }
 
-/// The set that all inputs belong to: what is made of them shares no series with the others of the set either.
+/// The set that all inputs belong to: what is made of them shares no series with the others of the set
+/// either.
 fn set_of(inputs: &[&Block]) -> Option<Ulid> {
     let set = inputs.first()?.meta().compaction.split_set;
     set.filter(|_| inputs.iter().all(|block| block.meta().compaction.split_set == set))

@@ -1,4 +1,5 @@
-//! Contents of an open block: index header, tombstones and meta in memory, everything else read from its source.
+//! Contents of an open block: index header, tombstones and meta in memory, everything else read from its
+//! source.
 //!
 //! Invariant: postings, series and chunks are verified when they are read, not when the block is opened.
 //! Not here: opening (`open`), the waves of a query (`select`).

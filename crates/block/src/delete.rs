@@ -1,9 +1,9 @@
 //! Deletion of samples of a block: tombstones next to the index, the block's other files unchanged.
 //!
-//! Invariant: the tombstones on disk are either the old ones or old and new together; queries that read the block
-//! meanwhile keep the tombstones that they opened. `meta.json` counts the intervals, so that a missing file
-//! is not taken for a block without deletions; the tombstones are written first, and a process that ends in
-//! between has not acknowledged the deletion.
+//! Invariant: the tombstones on disk are either the old ones or old and new together; queries that read the
+//! block meanwhile keep the tombstones that they opened. `meta.json` counts the intervals, so that a missing
+//! file is not taken for a block without deletions; the tombstones are written first, and a process that ends
+//! in between has not acknowledged the deletion.
 //! Not here: the head, the choice of blocks, removing the samples from disk (`tsdb`, `compact`).
 
 use std::sync::Arc;

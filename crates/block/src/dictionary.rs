@@ -113,7 +113,8 @@ pub struct LabelRanks {
 }
 
 impl LabelRanks {
-    /// Rank of a pair among all pairs, by name and value: label sets sort like the sequences of ranks of their pairs.
+    /// Rank of a pair among all pairs, by name and value: label sets sort like the sequences of ranks of
+    /// their pairs.
     ///
     /// # Panics
     /// If the pair was numbered after the ranks were computed.

@@ -13,8 +13,9 @@ use chronolith_format::block::meta::Ulid;
 use crate::layout::{SUFFIX_CREATING, SUFFIX_DELETING};
 use crate::{Block, BlockError};
 
-/// Opens every block in `dir`, by start time and name. Blocks that cannot be opened are returned with their error.
-/// Directories that a crash left half written or half removed are removed. A missing directory has no blocks.
+/// Opens every block in `dir`, by start time and name. Blocks that cannot be opened are returned with their
+/// error. Directories that a crash left half written or half removed are removed. A missing directory has no
+/// blocks.
 #[must_use]
 pub fn open_dir(env: &Env, dir: &Path) -> (Vec<Arc<Block>>, Vec<(PathBuf, BlockError)>) {
     let (mut blocks, mut failed) = (Vec::new(), Vec::new());
@@ -43,15 +44,16 @@ pub fn open_dir(env: &Env, dir: &Path) -> (Vec<Arc<Block>>, Vec<(PathBuf, BlockE
     (blocks, failed)
 }
 
-/// Returns true for names of directories that a writer or remover (of this program or Prometheus) did not finish.
+/// Returns true for names of directories that a writer or remover (of this program or Prometheus) did not
+/// finish.
 #[must_use]
 pub fn is_leftover(name: &str) -> bool {
     let stem = name.strip_suffix(SUFFIX_CREATING).or_else(|| name.strip_suffix(SUFFIX_DELETING));
     stem.is_some_and(|stem| stem.parse::<Ulid>().is_ok())
 }
 
-/// Removes the block in directory `dir`. After a failure it may be called again; a missing block is no error. Open
-/// readers stay usable.
+/// Removes the block in directory `dir`. After a failure it may be called again; a missing block is no error.
+/// Open readers stay usable.
 ///
 /// # Errors
 /// [`BlockError::Io`]; the block either exists as before or no longer has its name.

@@ -11,7 +11,8 @@ use chronolith_model::{QueryError, TimeRange};
 /// Error of writing or opening a block.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockError {
-    /// A disk operation failed. Writing may be tried again once the disk has room; nothing of the block is left.
+    /// A disk operation failed. Writing may be tried again once the disk has room; nothing of the block is
+    /// left.
     #[error("{path}: {error}")]
     Io {
         /// File or directory.
@@ -61,8 +62,8 @@ pub enum BlockError {
         /// Expected path.
         path: PathBuf,
     },
-    /// `meta.json` counts deleted intervals, but their file is missing. Restore the file, or set `numTombstones` in
-    /// `meta.json` to 0 to have the deleted samples back.
+    /// `meta.json` counts deleted intervals, but their file is missing. Restore the file, or set
+    /// `numTombstones` in `meta.json` to 0 to have the deleted samples back.
     #[error(
         "{path}: tombstones file is missing, {count} deleted intervals expected: deleted samples would come back"
     )]

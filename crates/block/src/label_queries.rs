@@ -170,7 +170,8 @@ impl ListBatch {
     }
 }
 
-/// Calls `visit` with each value of label `name` and its postings list, ascending by value, until it returns false.
+/// Calls `visit` with each value of label `name` and its postings list, ascending by value, until it returns
+/// false.
 ///
 /// # Errors
 /// Errors of `visit` and of the source; [`QueryError::Corrupt`] if the postings offset table is damaged.

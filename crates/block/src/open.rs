@@ -1,7 +1,7 @@
 //! Opens the files of a block: mapped or copied whole, or read by range.
 //!
-//! Invariant: `meta.json`, tombstones, both ends of the index, its symbols and its postings offset table and the
-//! headers of chunk segments are verified here; series, postings and chunks when they are read.
+//! Invariant: `meta.json`, tombstones, both ends of the index, its symbols and its postings offset table and
+//! the headers of chunk segments are verified here; series, postings and chunks when they are read.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,8 +62,8 @@ impl FileOpener<'_> {
     }
 }
 
-/// Opens the block in `dir` with its files mapped or copied. Cost: one pass over symbols and postings offset table;
-/// chunk segments are touched at their first page.
+/// Opens the block in `dir` with its files mapped or copied. Cost: one pass over symbols and postings offset
+/// table; chunk segments are touched at their first page.
 ///
 /// # Errors
 /// [`BlockError`].
@@ -90,8 +90,8 @@ pub(crate) fn open_mapped(env: &Env, dir: &Path, options: &OpenOptions) -> Resul
     Ok(Opened { contents, mutable_bytes: meta_bytes + tombstones_bytes })
 }
 
-/// Opens a block of which `source` reads ranges, with its small files in `dir`. Cost: two waves and the memory of
-/// symbols and postings offset table.
+/// Opens a block of which `source` reads ranges, with its small files in `dir`. Cost: two waves and the
+/// memory of symbols and postings offset table.
 ///
 /// # Errors
 /// [`BlockError`].
@@ -114,7 +114,8 @@ impl Wave for ExactWave {
     fn missing(&self, _fetched: &FetchedRanges, _out: &mut Vec<ByteRange>) {}
 }
 
-/// Reads the index header, and verifies the headers of chunk segments in the same wave as both ends of the index.
+/// Reads the index header, and verifies the headers of chunk segments in the same wave as both ends of the
+/// index.
 fn read_header(source: &dyn ByteSource) -> Result<IndexHeader, BlockError> {
     let files = source.files();
     let budget = MemoryBudget::new("opening a block", u64::MAX);
@@ -182,7 +183,8 @@ pub(crate) fn read_tombstones(
             Ok((tombstones, bytes.len() as u64))
         }
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(BlockError::Io { path, error }),
-        // Blocks of old versions of Prometheus, and those that Thanos fetched, have no such file without deletions.
+        // Blocks of old versions of Prometheus, and those that Thanos fetched, have no such file without
+        // deletions.
         Err(_) if count == 0 => Ok((Tombstones::new(), 0)),
         Err(_) => Err(BlockError::TombstonesMissing { path, count }),
     }

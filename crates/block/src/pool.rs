@@ -104,9 +104,9 @@ impl BlockPool {
         }
     }
 
-    /// Returns the block of `entry` below `parent_dir`; it stays open as long as the caller keeps it. Opening verifies
-    /// `meta.json`, tombstones and the index but for series and postings, which are verified when read, as
-    /// chunks are. Cost: a lock if it is open, else as [`Block::open`].
+    /// Returns the block of `entry` below `parent_dir`; it stays open as long as the caller keeps it. Opening
+    /// verifies `meta.json`, tombstones and the index but for series and postings, which are verified when
+    /// read, as chunks are. Cost: a lock if it is open, else as [`Block::open`].
     ///
     /// # Errors
     /// [`BlockError`]; [`BlockError::TooManyOpen`] if the blocks that are being read leave no room.
@@ -141,9 +141,9 @@ impl BlockPool {
         }
     }
 
-    /// Returns the block of `entry` without keeping it open in the pool if it was closed: for verification, which
-    /// leaves others open. Verifies what opening verifies. An entry whose block cannot be opened, for whatever reason
-    /// but a lack of descriptors, maps or memory, counts as damaged.
+    /// Returns the block of `entry` without keeping it open in the pool if it was closed: for verification,
+    /// which leaves others open. Verifies what opening verifies. An entry whose block cannot be opened, for
+    /// whatever reason but a lack of descriptors, maps or memory, counts as damaged.
     ///
     /// # Errors
     /// [`BlockError`].
@@ -163,7 +163,8 @@ impl BlockPool {
         opened
     }
 
-    /// Closes the block of `entry`, which was removed or will be opened under another entry. Readers keep their files.
+    /// Closes the block of `entry`, which was removed or will be opened under another entry. Readers keep
+    /// their files.
     pub fn close(&self, entry: &BlockEntry) {
         // The pool's list drops the entry at its next search for idle blocks.
         entry.close();

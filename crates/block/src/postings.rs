@@ -1,8 +1,8 @@
-//! Postings of a selection: the lists that its matchers need, named before any of them is read, then read in one
-//! wave and combined.
+//! Postings of a selection: the lists that its matchers need, named before any of them is read, then read in
+//! one wave and combined.
 //!
-//! Invariant: a plan names every list that combining it reads. A matcher that needs a label pair which no series has
-//! ends the plan before anything is read.
+//! Invariant: a plan names every list that combining it reads. A matcher that needs a label pair which no
+//! series has ends the plan before anything is read.
 //! Not here: which values a matcher needs, the order of combining (`model::index`), other uses of postings
 //! (`label_queries`, `verify`).
 
@@ -28,8 +28,8 @@ const REGEX_CACHES_BYTES_MAX: u64 = 64 << 20;
 static REGEX_CACHES: LazyLock<MemoryBudget> =
     LazyLock::new(|| MemoryBudget::new("regex caches of blocks", REGEX_CACHES_BYTES_MAX));
 
-/// The regex cache of a block: series refs. An index never changes, so a result stays true; tombstones are applied when
-/// samples are read.
+/// The regex cache of a block: series refs. An index never changes, so a result stays true; tombstones are
+/// applied when samples are read.
 pub(crate) fn new_regex_cache() -> RegexCache {
     RegexCache::new(REGEX_CACHE_LIMITS, REGEX_CACHES.clone())
 }
@@ -183,7 +183,8 @@ pub(crate) fn postings_at<'a>(bytes: &'a RangeBytes, list: &Range<u64>) -> Resul
     decode_postings(bytes.at(BlockFile::Index, list.start), list.start)
 }
 
-/// Refs of the series that fit all `matchers`, ascending. Cost: one wave, of the lists that the matchers need.
+/// Refs of the series that fit all `matchers`, ascending. Cost: one wave, of the lists that the matchers
+/// need.
 ///
 /// # Errors
 /// As the source, and [`QueryError::Corrupt`].

@@ -46,8 +46,8 @@ impl FileSizes {
         self.chunks + rest.into_iter().flatten().sum::<u64>()
     }
 
-    /// Returns true if no file that may change, `meta.json` or the tombstones, has another size than when `record`
-    /// was made.
+    /// Returns true if no file that may change, `meta.json` or the tombstones, has another size than when
+    /// `record` was made.
     #[must_use]
     pub fn has_mutable_bytes_of(&self, record: &BlockRecord) -> bool {
         let Some(ImmutableBytes { index, chunks }) = record.immutable_bytes else {
@@ -90,9 +90,9 @@ impl FileSizes {
     }
 }
 
-/// Makes the record of the block in `dir`, whose directory has the name `ulid`, from `meta.json` and the sizes of its
-/// files: for a block without a catalogue record, or whose record is out of date. Of the other files only tombstones
-/// are read. Also returns its whole `meta.json`.
+/// Makes the record of the block in `dir`, whose directory has the name `ulid`, from `meta.json` and the
+/// sizes of its files: for a block without a catalogue record, or whose record is out of date. Of the other
+/// files only tombstones are read. Also returns its whole `meta.json`.
 ///
 /// # Errors
 /// [`BlockError`] if `meta.json` or the tombstones cannot be read, or a file cannot be found.
@@ -141,9 +141,9 @@ pub(crate) fn record_of(
     }
 }
 
-/// Sorts blocks by when their samples were written: of two blocks with the same timestamp of a series, the one
-/// with the lower precedence wins. That is the oldest block from the head that went in, so a compacted block has
-/// the precedence of its first input, provided that no overlapping block was between its inputs.
+/// Sorts blocks by when their samples were written: of two blocks with the same timestamp of a series, the
+/// one with the lower precedence wins. That is the oldest block from the head that went in, so a compacted
+/// block has the precedence of its first input, provided that no overlapping block was between its inputs.
 #[must_use]
 pub fn precedence(meta: &BlockMeta) -> (Ulid, Ulid) {
     (meta.compaction.sources.iter().min().copied().unwrap_or(meta.ulid), meta.ulid)

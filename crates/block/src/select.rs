@@ -1,8 +1,8 @@
-//! Selection of series with their samples, in three waves: postings lists of the matchers, entries of a batch of series,
-//! chunks of the same batch. A batch is returned when its chunks are at hand.
+//! Selection of series with their samples, in three waves: postings lists of the matchers, entries of a batch
+//! of series, chunks of the same batch. A batch is returned when its chunks are at hand.
 //!
-//! Invariant: series come in order of labels, which the index promises and the reader verifies. Of a map no chunk is
-//! touched before samples are read.
+//! Invariant: series come in order of labels, which the index promises and the reader verifies. Of a map no
+//! chunk is touched before samples are read.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ pub(crate) fn select(
     }))
 }
 
-/// Estimates the series that fit and their samples in the range: as many as the average series has, evenly over the
-/// block. Cost: postings.
+/// Estimates the series that fit and their samples in the range: as many as the average series has, evenly
+/// over the block. Cost: postings.
 pub(crate) fn estimate(
     contents: &BlockContents,
     selector: &Selector<'_>,

@@ -1,7 +1,7 @@
 //! Samples of one series of a block, decoded when they are read.
 //!
-//! Invariants: times ascend, one sample per timestamp, nothing deleted; of two chunks with the same timestamp the one
-//! that starts earlier (at a tie: that comes first in the index) wins.
+//! Invariants: times ascend, one sample per timestamp, nothing deleted; of two chunks with the same timestamp
+//! the one that starts earlier (at a tie: that comes first in the index) wins.
 
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;

@@ -12,8 +12,8 @@ use crate::waves::SeriesWave;
 /// Series entries that are read at once.
 pub(crate) const SERIES_PER_WAVE: usize = 1024;
 
-/// Reads the entries of series in the order of their refs. [`SeriesReader::next_ref`] and [`SeriesReader::decode`]
-/// alternate.
+/// Reads the entries of series in the order of their refs. [`SeriesReader::next_ref`] and
+/// [`SeriesReader::decode`] alternate.
 pub(crate) struct SeriesReader {
     refs: std::vec::IntoIter<u32>,
     bytes: Option<RangeBytes>,

@@ -38,8 +38,9 @@ pub struct Damage {
 }
 
 impl Block {
-    /// Reads and checks everything: every postings list, every series, every chunk down to its samples, and the
-    /// counts of `meta.json`. Returns at most 1000 damages, in order of finding. Cost: one pass over all bytes.
+    /// Reads and checks everything: every postings list, every series, every chunk down to its samples, and
+    /// the counts of `meta.json`. Returns at most 1000 damages, in order of finding. Cost: one pass over all
+    /// bytes.
     #[must_use]
     pub fn verify(&self) -> Vec<Damage> {
         let mut verification = BlockVerification::new(self);
@@ -111,8 +112,8 @@ impl BlockVerification {
         }
     }
 
-    /// Goes on until about `bytes_max` bytes are read: the postings of one label name, or one series, more at most.
-    /// Returns true once everything is verified.
+    /// Goes on until about `bytes_max` bytes are read: the postings of one label name, or one series, more at
+    /// most. Returns true once everything is verified.
     pub fn step(&mut self, bytes_max: u64) -> bool {
         self.left_bytes = bytes_max;
         while self.left_bytes > 0 {
@@ -250,8 +251,8 @@ impl BlockVerification {
         }
     }
 
-    /// A series that is missing in the postings of one of its labels would be invisible to matchers, one too many
-    /// would be found by the wrong ones. Comparing sums finds that in one pass, but not which it is.
+    /// A series that is missing in the postings of one of its labels would be invisible to matchers, one too
+    /// many would be found by the wrong ones. Comparing sums finds that in one pass, but not which it is.
     fn compare_postings(&mut self) {
         if self.damages.is_empty() && self.sum_of_postings != self.sum_of_series {
             let offset = self.contents.header().toc().postings;

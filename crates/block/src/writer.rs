@@ -2,9 +2,9 @@
 //!
 //! Invariant: `<ULID>` exists only complete and durable; a failure leaves at most a `.tmp-for-creation`
 //! directory, which is removed on failure and by `open_dir`.
-//! Memory: each distinct string once, 16 bytes per distinct label pair and its hash entry, 4 bytes per label pair of every
-//! series (postings) and 4 bytes per series. Series entries wait on disk (`spool`), because all symbols precede them in
-//! the index. A million series of ten labels: about 45 MB and the strings.
+//! Memory: each distinct string once, 16 bytes per distinct label pair and its hash entry, 4 bytes per label
+//! pair of every series (postings) and 4 bytes per series. Series entries wait on disk (`spool`), because all
+//! symbols precede them in the index. A million series of ten labels: about 45 MB and the strings.
 //! Not here: merging chunks or blocks (`compact`).
 
 mod bulk;
@@ -80,7 +80,8 @@ pub struct BlockWriter {
 const POSTING_BYTES: usize = 4;
 
 impl BlockWriter {
-    /// Starts a block below `parent_dir`, which is created durably if missing (what is above it should exist).
+    /// Starts a block below `parent_dir`, which is created durably if missing (what is above it should
+    /// exist).
     ///
     /// # Errors
     /// [`BlockError::Io`].
@@ -139,8 +140,8 @@ impl BlockWriter {
         self.ulid
     }
 
-    /// Adds the next series with all its samples, as few chunks as the encoding allows. One without samples is left
-    /// out.
+    /// Adds the next series with all its samples, as few chunks as the encoding allows. One without samples
+    /// is left out.
     ///
     /// # Errors
     /// [`BlockError`]; the block cannot be completed then.
@@ -152,8 +153,8 @@ impl BlockWriter {
         self.end_series(labels)
     }
 
-    /// Adds floats as the next chunks of the series that the next [`BlockWriter::end_series`] names. A start time of
-    /// 0, or a missing one, is unknown.
+    /// Adds floats as the next chunks of the series that the next [`BlockWriter::end_series`] names. A start
+    /// time of 0, or a missing one, is unknown.
     ///
     /// # Errors
     /// [`BlockError`]; the block cannot be completed then.
@@ -191,8 +192,8 @@ impl BlockWriter {
     /// [`BlockError`]; the block cannot be completed then.
     ///
     /// # Panics
-    /// If series do not ascend by labels, or chunks are empty or do not follow one another in time (overlapping chunks are
-    /// merged before they come here: Prometheus refuses them within a series).
+    /// If series do not ascend by labels, or chunks are empty or do not follow one another in time
+    /// (overlapping chunks are merged before they come here: Prometheus refuses them within a series).
     pub fn add(&mut self, labels: &Labels, chunks: &[EncodedChunk]) -> Result<(), BlockError> {
         for chunk in chunks {
             self.add_chunk(&ChunkView::from(chunk))?;
@@ -264,7 +265,8 @@ impl BlockWriter {
         }
     }
 
-    /// Completes the block and makes it durable under its name; `None` (and nothing on disk) if no series was added.
+    /// Completes the block and makes it durable under its name; `None` (and nothing on disk) if no series was
+    /// added.
     ///
     /// # Errors
     /// [`BlockError`]; nothing of the block is left then. [`BlockError::OutsideRange`] if samples are outside
@@ -277,7 +279,8 @@ impl BlockWriter {
         }
     }
 
-    /// Writes all files but `meta.json`; `None` (and nothing on disk) if no series was added. See [`publish`].
+    /// Writes all files but `meta.json`; `None` (and nothing on disk) if no series was added. See
+    /// [`publish`].
     ///
     /// # Errors
     /// As [`BlockWriter::finish`]; nothing of the block is left then.

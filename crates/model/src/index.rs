@@ -19,19 +19,21 @@ pub trait LabelIndex {
     /// As the source.
     fn all(&self, out: &mut Vec<u32>) -> Result<(), QueryError>;
 
-    /// Appends the refs of the series with label `name` = `value` (not empty), ascending; none if there is none.
+    /// Appends the refs of the series with label `name` = `value` (not empty), ascending; none if there is
+    /// none.
     ///
     /// # Errors
     /// As the source.
     fn postings(&self, name: &str, value: &str, out: &mut Vec<u32>) -> Result<(), QueryError>;
 
-    /// How many refs [`LabelIndex::postings`] appends at most, from what is at hand; `None` where that would have to be read.
+    /// How many refs [`LabelIndex::postings`] appends at most, from what is at hand; `None` where that would
+    /// have to be read.
     fn postings_count_max(&self, _name: &str, _value: &str) -> Option<usize> {
         None
     }
 
-    /// Keeps those of `refs`, which ascend and were found here, whose series fit `matcher`, if looking at each of them
-    /// costs less than reading postings. False, and nothing is done, if it does not.
+    /// Keeps those of `refs`, which ascend and were found here, whose series fit `matcher`, if looking at
+    /// each of them costs less than reading postings. False, and nothing is done, if it does not.
     ///
     /// # Errors
     /// As the source.
@@ -39,7 +41,8 @@ pub trait LabelIndex {
         Ok(false)
     }
 
-    /// Calls `visit` with every value of `name` that starts with `prefix`, in any order, until it returns false.
+    /// Calls `visit` with every value of `name` that starts with `prefix`, in any order, until it returns
+    /// false.
     ///
     /// # Errors
     /// As the source.
@@ -50,8 +53,9 @@ pub trait LabelIndex {
         visit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<(), QueryError>;
 
-    /// Appends the refs of the series with a value of the label of `matcher` that is not empty, starts with `prefix` and
-    /// `fits`, which depends on the matcher alone. In any order of values; the refs of each ascend.
+    /// Appends the refs of the series with a value of the label of `matcher` that is not empty, starts with
+    /// `prefix` and `fits`, which depends on the matcher alone. In any order of values; the refs of each
+    /// ascend.
     ///
     /// # Errors
     /// As the source.
@@ -103,8 +107,8 @@ pub fn steps(matchers: &[Matcher]) -> Vec<Step<'_>> {
     steps
 }
 
-/// Series refs of the steps of one selection, for an index that has read or named the postings of all steps before it
-/// evaluates them.
+/// Series refs of the steps of one selection, for an index that has read or named the postings of all steps
+/// before it evaluates them.
 pub trait StepRefs {
     /// Returns all series refs, ascending.
     ///
@@ -185,8 +189,8 @@ pub fn select_steps(source: &dyn StepRefs, steps: &[Step<'_>]) -> Result<Vec<u32
     Ok(found)
 }
 
-/// The refs that fit all `steps`, which name their values; `None` if there are no steps. The shortest postings come
-/// first; they are told without reading the others where the index knows their length.
+/// The refs that fit all `steps`, which name their values; `None` if there are no steps. The shortest
+/// postings come first; they are told without reading the others where the index knows their length.
 fn listed_refs(source: &dyn StepRefs, steps: &[Step<'_>]) -> Result<Option<Vec<u32>>, QueryError> {
     let mut counted = Vec::with_capacity(steps.len());
     let mut lists = Vec::new();

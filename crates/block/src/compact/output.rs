@@ -1,8 +1,8 @@
 //! Blocks that one compaction writes: the next one begins when the current one has its size.
 //!
-//! Invariant: every series is whole in one block, and series ascend from block to block, so that no two blocks
-//! share one. None has a name before all are complete on disk; each names all of them (`splitBlocks` of
-//! `meta.json`), so that a start recognizes a set whose naming was interrupted.
+//! Invariant: every series is whole in one block, and series ascend from block to block, so that no two
+//! blocks share one. None has a name before all are complete on disk; each names all of them (`splitBlocks`
+//! of `meta.json`), so that a start recognizes a set whose naming was interrupted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

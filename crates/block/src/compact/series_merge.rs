@@ -1,9 +1,11 @@
 //! Merge of the chunks of one series from several blocks: a sweep over their start times.
 //!
-//! Invariant: chunks are written in order of time, none overlapping. A chunk in the output's encoding that overlaps nothing
-//! and is full, or has no neighbour to join, is copied after its checksum was verified; all others are decoded and written
-//! as full chunks (the last with fewer samples). Start times stay with their samples.
-//! Memory: the samples of the chunks that overlap at one time, and less than one chunk that waits to be filled.
+//! Invariant: chunks are written in order of time, none overlapping. A chunk in the output's encoding that
+//! overlaps nothing and is full, or has no neighbour to join, is copied after its checksum was verified; all
+//! others are decoded and written as full chunks (the last with fewer samples). Start times stay with their
+//! samples.
+//! Memory: the samples of the chunks that overlap at one time, and less than one chunk that waits to be
+//! filled.
 //! Not here: the order of series (`compact`), chunk bytes (`format`).
 
 use std::sync::Arc;
@@ -38,7 +40,8 @@ pub(super) struct MergeChunk<'a> {
     pub(super) meta: ChunkMeta,
     /// Position of its block among the inputs: those that were written earlier have lower ones.
     pub(super) input: u32,
-    /// Position among the chunks of its block: of two samples with the same time the one of the lower is kept.
+    /// Position among the chunks of its block: of two samples with the same time the one of the lower is
+    /// kept.
     pub(super) idx: u32,
 }
 

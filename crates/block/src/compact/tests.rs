@@ -361,8 +361,8 @@ fn assert_same(got: &Columns, want: &Columns) {
     }
 }
 
-/// A series that changes its kind, in blocks that overlap and in blocks that do not: merged as samples, the block that
-/// was written first counts; what is deleted is gone; chunks that overlap none stay byte by byte.
+/// A series that changes its kind, in blocks that overlap and in blocks that do not: merged as samples, the
+/// block that was written first counts; what is deleted is gone; chunks that overlap none stay byte by byte.
 #[test]
 fn histograms_are_merged_with_floats_and_each_other() {
     let (env, _, _) = Env::fake(WINDOW.end, 1);

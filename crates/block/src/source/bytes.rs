@@ -11,12 +11,12 @@ use super::range::{BlockFile, BlockFiles, ByteRange};
 
 /// Items of a block that are read together.
 pub trait Wave {
-    /// Appends the ranges of all items, from what is known before the wave is read. A range may be shorter than its
-    /// item where the length is only known on average.
+    /// Appends the ranges of all items, from what is known before the wave is read. A range may be shorter
+    /// than its item where the length is only known on average.
     fn ranges(&self, out: &mut Vec<ByteRange>);
 
-    /// Appends the ranges that `fetched` shows to be missing: items that are longer than their ranges, and items
-    /// that others refer to.
+    /// Appends the ranges that `fetched` shows to be missing: items that are longer than their ranges, and
+    /// items that others refer to.
     fn missing(&self, fetched: &FetchedRanges, out: &mut Vec<ByteRange>);
 }
 

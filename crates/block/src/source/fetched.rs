@@ -71,8 +71,8 @@ impl FetchedRanges {
         found.max_by_key(|bytes| bytes.len()).unwrap_or_default()
     }
 
-    /// Returns the range of the item at `offset`, which has `item_bytes` bytes, if not all of them were read that the
-    /// file has.
+    /// Returns the range of the item at `offset`, which has `item_bytes` bytes, if not all of them were read
+    /// that the file has.
     #[must_use]
     pub fn missing(&self, file: BlockFile, offset: u64, item_bytes: u64) -> Option<ByteRange> {
         let end = offset.saturating_add(item_bytes).min(self.files.len(file).unwrap_or(0));

@@ -65,8 +65,8 @@ impl BlockFiles {
     }
 }
 
-/// Part of a file: from `start` up to, and without, `end`. It may go on after the end of the file, where nothing is
-/// read.
+/// Part of a file: from `start` up to, and without, `end`. It may go on after the end of the file, where
+/// nothing is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteRange {
     /// File.
@@ -91,8 +91,8 @@ impl ByteRange {
     }
 }
 
-/// Sorts ranges and joins those that overlap or have at most `gap_bytes` between them: bytes of gaps are read in vain,
-/// but cost less than a request.
+/// Sorts ranges and joins those that overlap or have at most `gap_bytes` between them: bytes of gaps are read
+/// in vain, but cost less than a request.
 pub fn coalesce(ranges: &mut Vec<ByteRange>, gap_bytes: u64) {
     ranges.sort_unstable();
     ranges.dedup_by(|next, last| {

@@ -1,7 +1,7 @@
 //! Files of a block of which ranges are read when they are needed, with positional reads.
 //!
-//! Invariant: a wave is read in rounds; the ranges of a round are all known before its first request. The first
-//! round has the ranges that the wave names, later ones what those bytes show to be missing.
+//! Invariant: a wave is read in rounds; the ranges of a round are all known before its first request. The
+//! first round has the ranges that the wave names, later ones what those bytes show to be missing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use super::range::{BlockFile, BlockFiles, ByteRange, coalesce};
 use crate::BlockError;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, is_segment_name, segment_path};
 
-/// Rounds of a wave at most: ranges as named, longer chunks, chunks that these refer to, longer ones of those.
+/// Rounds of a wave at most: ranges as named, longer chunks, chunks that these refer to, longer ones of
+/// those.
 const ROUND_COUNT_MAX: usize = 4;
 /// Bytes that a wave should read at most.
 const WAVE_BYTES_MAX: u64 = 16 << 20;

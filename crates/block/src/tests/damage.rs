@@ -4,8 +4,8 @@ use super::*;
 
 const CHECKED_FILES: [&str; 3] = ["index", "chunks/000001", "tombstones"];
 
-/// File and item of an error: a range ends before its file does, so that a forged length may lead to another kind
-/// of damage to the same item.
+/// File and item of an error: a range ends before its file does, so that a forged length may lead to another
+/// kind of damage to the same item.
 fn damaged_item(message: &str) -> String {
     message.split(" at offset").next().unwrap_or_default().to_owned()
 }

@@ -6,7 +6,8 @@ use chronolith_model::{BlockEncoding, MatchOp};
 use super::*;
 use crate::source::RangedStats;
 
-/// Metrics `m00` to `m09`, each with 10 paths on 10 pods; values of a counter, so that chunks differ in length.
+/// Metrics `m00` to `m09`, each with 10 paths on 10 pods; values of a counter, so that chunks differ in
+/// length.
 fn counters(env: &Env, encoding: BlockEncoding) -> PathBuf {
     let mut writer = BlockWriter::create(env, Path::new(DIR)).unwrap().with_encoding(encoding);
     let rng = Rng::from_seed(9);
@@ -84,7 +85,8 @@ fn ranges_apart_are_requests_of_the_same_wave() {
     check(&env, &dir, 0, &matchers, [3, 3, 2 + 1 + 10, 10]);
 }
 
-/// The times of a scrape target are stored once per segment: chunks refer to another one, read in a further round.
+/// The times of a scrape target are stored once per segment: chunks refer to another one, read in a further
+/// round.
 #[test]
 fn chunks_with_shared_times_take_one_round_more() {
     let (env, _, _) = Env::fake(WINDOW.end, 7);

@@ -1,5 +1,5 @@
-//! Bulk writer: chunks come in order of arrival, series follow at the end, with label pairs by number of a dictionary that
-//! many blocks share. For imports, where series are known but not in order.
+//! Bulk writer: chunks come in order of arrival, series follow at the end, with label pairs by number of a
+//! dictionary that many blocks share. For imports, where series are known but not in order.
 //!
 //! Invariant: that of `writer`; series ascend by labels, which is checked as they are written.
 //! Memory: that of the dictionary, 4 bytes per label pair of every series, 16 bytes per distinct pair.
@@ -36,8 +36,8 @@ pub struct BulkSeries<'a> {
 pub type BulkVisit<'a> = dyn FnMut(&BulkSeries<'_>) -> Result<(), BlockError> + 'a;
 
 impl BlockWriter {
-    /// Adds a chunk of any series; returns its position, for [`BlockWriter::finish_bulk`]. A chunk that belongs to
-    /// no series there is never read.
+    /// Adds a chunk of any series; returns its position, for [`BlockWriter::finish_bulk`]. A chunk that
+    /// belongs to no series there is never read.
     ///
     /// # Errors
     /// [`BlockError`]; the block cannot be completed then.
@@ -55,8 +55,9 @@ impl BlockWriter {
         Ok(ChunkMeta { min_time, max_time, chunk_ref })
     }
 
-    /// Completes the block of all chunks put: `walk` calls its argument with every series that has any, ascending by
-    /// labels. It is called twice and must visit the same series. `None` (and nothing on disk) if there is no series.
+    /// Completes the block of all chunks put: `walk` calls its argument with every series that has any,
+    /// ascending by labels. It is called twice and must visit the same series. `None` (and nothing on disk)
+    /// if there is no series.
     ///
     /// # Errors
     /// As [`BlockWriter::finish`].
@@ -198,8 +199,8 @@ impl UsedPairs {
         symbol_of
     }
 
-    /// Symbols of the block, ascending. Nothing refers to the empty string, but Prometheus has it (as key of "all
-    /// series") among its symbols.
+    /// Symbols of the block, ascending. Nothing refers to the empty string, but Prometheus has it (as key of
+    /// "all series") among its symbols.
     fn symbols<'a>(
         &self,
         dictionary: &'a LabelDictionary,

@@ -1,5 +1,5 @@
-//! Postings lists of a block being written, all in one vector: their lengths are known, so each pair has its range from
-//! the start.
+//! Postings lists of a block being written, all in one vector: their lengths are known, so each pair has its
+//! range from the start.
 
 /// Refs of all series, and of those with each label pair.
 pub(super) struct PostingsBuilder {

@@ -1,7 +1,7 @@
 //! Encoder of samples to chunks of a block being written, in the block's encoding.
 //!
-//! Invariant: series with the same times (those of one scrape target) have them once per segment, if the encoding
-//! supports it; a chunk refers to times only in its own segment, and to a chunk that has its own.
+//! Invariant: series with the same times (those of one scrape target) have them once per segment, if the
+//! encoding supports it; a chunk refers to times only in its own segment, and to a chunk that has its own.
 //! Memory: 24 bytes for each distinct column of times of a segment, at most 6 MiB.
 //! Not here: the choice of samples (`compact`, `tsdb`), chunk bytes (`format`).
 
@@ -17,11 +17,11 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 use super::{BlockWriter, ChunkView};
 use crate::BlockError;
 
-/// Samples of a dense chunk at most: beyond it chunks hardly shrink, and a read of a few minutes decodes more than it
-/// needs (4096 samples: 10 us).
+/// Samples of a dense chunk at most: beyond it chunks hardly shrink, and a read of a few minutes decodes more
+/// than it needs (4096 samples: 10 us).
 ///
-/// PERF: `cargo run --release -p chronolith-format --example dense_speed`, bytes per sample of the regular mix:
-/// 0.553 with 1024 samples, 0.534 with 2048, 0.528 with 4096, 0.524 with 8192.
+/// PERF: `cargo run --release -p chronolith-format --example dense_speed`, bytes per sample of the regular
+/// mix: 0.553 with 1024 samples, 0.534 with 2048, 0.528 with 4096, 0.524 with 8192.
 pub(crate) const DENSE_SAMPLES_MAX: usize = 4096;
 /// Times that take fewer bytes are written again: those of a steady scrape take about ten.
 const SHARED_TIMES_BYTES_MIN: usize = 24;

@@ -1,7 +1,8 @@
-//! Chunk segments of a block being written: appends chunks, cuts a new file where the next chunk would not fit.
+//! Chunk segments of a block being written: appends chunks, cuts a new file where the next chunk would not
+//! fit.
 //!
-//! Invariant: a full segment is synced before the next one is begun; the last one is synced with the other files of
-//! the block.
+//! Invariant: a full segment is synced before the next one is begun; the last one is synced with the other
+//! files of the block.
 
 use std::path::PathBuf;
 

@@ -40,7 +40,8 @@ impl LabelPairs {
 
     /// Ends numbering, frees the hash tables and sorts.
     pub(super) fn sort(&mut self) -> Sorted<'_> {
-        // Nothing refers to the empty string, but Prometheus has it (as key of "all series") among its symbols.
+        // Nothing refers to the empty string, but Prometheus has it (as key of "all series") among its
+        // symbols.
         self.strings.number("");
         self.by_strings = HashMap::default();
         self.strings.freeze();

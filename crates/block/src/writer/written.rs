@@ -1,8 +1,8 @@
 //! Publishing of blocks whose files are written: sync, rename, sync of the directory.
 //!
 //! Invariant: a block gets its name after all its files and directories were synced; one that does not get
-//! that far is removed, here or by `open_dir`. Several blocks take each step together: a journaling file system
-//! then commits few times for all of them, not eight times for each.
+//! that far is removed, here or by `open_dir`. Several blocks take each step together: a journaling file
+//! system then commits few times for all of them, not eight times for each.
 //! Not here: content of the files (`writer`).
 
 use std::collections::BTreeSet;
@@ -163,12 +163,12 @@ fn sync_parent(env: &Env, dir: &Path) -> Result<(), BlockError> {
     env.disk.sync_dir(dir).map_err(BlockError::io(dir))
 }
 
-/// Makes blocks durable under their names, each with its source; one that fails does not stop the others. Cost: their
-/// files should be few and small, as all of them stay open until the first step is done.
+/// Makes blocks durable under their names, each with its source; one that fails does not stop the others.
+/// Cost: their files should be few and small, as all of them stay open until the first step is done.
 ///
 /// # Errors
-/// [`BlockError::Io`] per block; nothing of it is left then, unless the last sync failed: it may exist under its
-/// name and is complete.
+/// [`BlockError::Io`] per block; nothing of it is left then, unless the last sync failed: it may exist under
+/// its name and is complete.
 #[must_use]
 pub fn publish(blocks: Vec<(WrittenBlock, BlockSource)>) -> Vec<Result<BlockMeta, BlockError>> {
     // Collected after each step: all blocks take it before the next one begins.

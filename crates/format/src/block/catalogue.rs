@@ -1,8 +1,8 @@
 //! The block catalogue: what a start has to know of every block of every tenant, as frames that are only
 //! appended.
 //!
-//! Invariant: frames are those of the log, under a key of the file; readers take untrusted bytes, never panic and
-//! allocate no more than the bytes they read. Layout: `docs/block/catalogue.md`.
+//! Invariant: frames are those of the log, under a key of the file; readers take untrusted bytes, never panic
+//! and allocate no more than the bytes they read. Layout: `docs/block/catalogue.md`.
 //! Not here: when a record is written, what a start does with it (`tsdb`).
 
 use chronolith_base::bytes::{put_uvarint, put_varint};

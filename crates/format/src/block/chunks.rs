@@ -86,8 +86,8 @@ pub struct RawChunk<'a> {
 }
 
 impl RawChunk<'_> {
-    /// Number of samples: a big-endian u16 at the start of every encoding. In those of histograms with start times
-    /// the upper two bits are not part of it.
+    /// Number of samples: a big-endian u16 at the start of every encoding. In those of histograms with start
+    /// times the upper two bits are not part of it.
     ///
     /// # Errors
     /// [`DecodeError`] for a chunk that is shorter.
@@ -117,11 +117,12 @@ pub fn check_header(bytes: &[u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// Returns the chunk that `bytes` begin with, its checksum verified; they start at `offset` of the segment and may
-/// go on after the chunk. Cost: one pass over its bytes.
+/// Returns the chunk that `bytes` begin with, its checksum verified; they start at `offset` of the segment
+/// and may go on after the chunk. Cost: one pass over its bytes.
 ///
 /// # Errors
-/// [`DecodeError`] with an offset of the segment if the chunk is longer than `bytes` or its checksum is wrong.
+/// [`DecodeError`] with an offset of the segment if the chunk is longer than `bytes` or its checksum is
+/// wrong.
 pub fn decode_chunk(bytes: &[u8], offset: u32) -> Result<RawChunk<'_>, DecodeError> {
     let file_offset = u64::from(offset);
     let (chunk, mut r) = read_chunk(bytes, offset).map_err(|error| in_file(error, file_offset))?;
@@ -141,7 +142,8 @@ pub fn sample_count_claimed(bytes: &[u8], offset: u32) -> Option<u16> {
     chunk.sample_count().ok()
 }
 
-/// Returns the number of bytes of the chunk that `bytes` begin with; `None` if there are too few bytes to tell.
+/// Returns the number of bytes of the chunk that `bytes` begin with; `None` if there are too few bytes to
+/// tell.
 #[must_use]
 pub fn chunk_len(bytes: &[u8]) -> Option<u64> {
     let mut r = ByteReader::new(bytes);

@@ -2,8 +2,8 @@
 
 use chronolith_base::DecodeError;
 
-/// Returns `error`, whose offset counts from the start of a slice, with an offset that counts from the start of
-/// the file; the slice starts at `file_offset`.
+/// Returns `error`, whose offset counts from the start of a slice, with an offset that counts from the start
+/// of the file; the slice starts at `file_offset`.
 #[cold]
 pub(crate) fn in_file(error: DecodeError, file_offset: u64) -> DecodeError {
     let add = |offset: usize| offset.saturating_add(usize::try_from(file_offset).unwrap_or(usize::MAX));

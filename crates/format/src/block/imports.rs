@@ -1,4 +1,5 @@
-//! `import.json` of a tenant: what imports have brought, so that a second one brings nothing twice (`docs/block/imports.md`).
+//! `import.json` of a tenant: what imports have brought, so that a second one brings nothing twice
+//! (`docs/block/imports.md`).
 //!
 //! Invariant: text of a later version is refused. Not here: writing the file (`import`).
 

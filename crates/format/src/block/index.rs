@@ -1,4 +1,5 @@
-//! Index of a block, as Prometheus writes it (`docs/block/index.md`): symbols, series, postings, table of contents.
+//! Index of a block, as Prometheus writes it (`docs/block/index.md`): symbols, series, postings, table of
+//! contents.
 //!
 //! Invariants: a decoder never panics, loops or allocates beyond the file's size on any bytes; checksums are
 //! verified before content is returned; the writer emits version 2 without label indices, as Prometheus 3

@@ -85,7 +85,8 @@ pub struct Compaction {
     /// Name of the set of blocks that a compaction split by series: no two blocks of a set share a series.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "splitSet")]
     pub split_set: Option<Ulid>,
-    /// All blocks that one compaction wrote, this one included, in order of their series; empty if it wrote one.
+    /// All blocks that one compaction wrote, this one included, in order of their series; empty if it wrote
+    /// one.
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "splitBlocks")]
     pub split_blocks: Vec<Ulid>,
     /// Such as `from-out-of-order`.

@@ -1,5 +1,5 @@
-//! `retention-clock`: the time that retention went by last, so that a restart does not make it forget that the clock has jumped
-//! (`docs/block/retention_clock.md`).
+//! `retention-clock`: the time that retention went by last, so that a restart does not make it forget that
+//! the clock has jumped (`docs/block/retention_clock.md`).
 //!
 //! Invariant: fixed length, checksum over all. Not here: when a jump is trusted (`tsdb`).
 

@@ -1,6 +1,8 @@
-//! Deleted intervals of series, as Prometheus stores them next to a block's index (`docs/block/tombstones.md`).
+//! Deleted intervals of series, as Prometheus stores them next to a block's index
+//! (`docs/block/tombstones.md`).
 //!
-//! Invariant: the intervals of a series are sorted, disjoint and not adjacent; bounds are inclusive, as on disk.
+//! Invariant: the intervals of a series are sorted, disjoint and not adjacent; bounds are inclusive, as on
+//! disk.
 //! Not here: applying them (`block`), the delete request (`tsdb`).
 
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Dense float chunk (private encoding byte 0x40): all times, then all values of a chunk, in blocks of 128.
 //!
-//! Invariants: any `f64` bits and any strictly ascending `i64` times round-trip, 1 to 65535 of them; the decoder takes
-//! untrusted bytes, allocates for no more samples than a `u16` counts, and returns ascending times or an error.
+//! Invariants: any `f64` bits and any strictly ascending `i64` times round-trip, 1 to 65535 of them; the
+//! decoder takes untrusted bytes, allocates for no more samples than a `u16` counts, and returns ascending
+//! times or an error.
 //! Not here: when a chunk is encoded (`head`, `block`), checksums (the container's).
 
 mod block;

@@ -1,10 +1,10 @@
-//! Prometheus's chunks of native histograms, bit for bit: integer counts (encoding 2) and float counts (3), and the same
-//! with start times (5 and 6, `starts`).
+//! Prometheus's chunks of native histograms, bit for bit: integer counts (encoding 2) and float counts (3),
+//! and the same with start times (5 and 6, `starts`).
 //!
-//! Invariants: a sequence of histograms becomes the chunks that Prometheus makes of it, re-coded where new buckets appear,
-//! cut with the right header where a counter starts again; any valid histogram and any ascending times round-trip;
-//! decoders take untrusted bytes, allocate in proportion to them, and read exactly as many samples as the header
-//! counts.
+//! Invariants: a sequence of histograms becomes the chunks that Prometheus makes of it, re-coded where new
+//! buckets appear, cut with the right header where a counter starts again; any valid histogram and any
+//! ascending times round-trip; decoders take untrusted bytes, allocate in proportion to them, and read
+//! exactly as many samples as the header counts.
 //! Not here: the number of samples of a chunk (`head`), chunk files.
 
 mod append;

@@ -1,6 +1,7 @@
 //! Samples of both kinds as chunks, of which each holds one kind.
 //!
-//! Invariant: chunks are in order of time; decoding returns what was encoded, as far as the encodings keep it.
+//! Invariant: chunks are in order of time; decoding returns what was encoded, as far as the encodings keep
+//! it.
 //! Not here: the encodings (`xor`, `histogram`), dense chunks and their choice (`block`).
 
 use chronolith_base::DecodeError;
@@ -19,8 +20,8 @@ pub const ENCODINGS_HISTOGRAM: [u8; 4] = [2, 3, 5, 6];
 
 /// Bytes at which a chunk of histograms is full.
 ///
-/// As Prometheus cuts them: the bytes that a query decodes for one sample, and that are written again when new buckets
-/// appear, stay few.
+/// As Prometheus cuts them: the bytes that a query decodes for one sample, and that are written again when
+/// new buckets appear, stay few.
 const HISTOGRAM_BYTES_FULL: usize = 1024;
 /// A chunk with fewer histograms is not full, however long they are: the layout is stored once per chunk.
 const HISTOGRAMS_MIN: u16 = 10;
@@ -62,15 +63,15 @@ pub fn encode_histograms<'a>(
     out.extend(open.map(|open| open.encoded()));
 }
 
-/// Returns the start times of the samples in `range` of a column that may be shorter than those of its samples; `None` if
-/// all are unknown.
+/// Returns the start times of the samples in `range` of a column that may be shorter than those of its
+/// samples; `None` if all are unknown.
 fn known(start_times: &[i64], range: Range<usize>) -> Option<&[i64]> {
     let part = start_times.get(range.start..range.end.min(start_times.len()))?;
     part.iter().any(|&start_ms| start_ms != 0).then_some(part)
 }
 
-/// Appends chunks of floats of ascending times to `out`: XOR2 chunks where start times are known, XOR chunks elsewhere.
-/// A start time of 0, or a missing one, is unknown.
+/// Appends chunks of floats of ascending times to `out`: XOR2 chunks where start times are known, XOR chunks
+/// elsewhere. A start time of 0, or a missing one, is unknown.
 ///
 /// # Panics
 /// If times do not ascend strictly, or there is not one value per time.
@@ -89,7 +90,8 @@ pub fn encode_floats(times: &[i64], values: &[f64], start_times: &[i64], out: &m
     }
 }
 
-/// Appends chunks of all samples to `out`: chunks of floats, chunks of histograms, with start times where they are known.
+/// Appends chunks of all samples to `out`: chunks of floats, chunks of histograms, with start times where
+/// they are known.
 ///
 /// # Panics
 /// If times do not ascend strictly, and as [`HistogramAppender::start`].

@@ -1,8 +1,10 @@
-//! Start times as a step function of time: runs "from this time on, the counter began then" (`docs/chunk/starts.md`).
+//! Start times as a step function of time: runs "from this time on, the counter began then"
+//! (`docs/chunk/starts.md`).
 //!
-//! Invariant: times of runs ascend strictly; before the first run, and in a run of start 0, they are unknown; the decoder takes
-//! untrusted bytes and allocates in proportion to them.
-//! Not here: which samples there are (`head`, `block`), Prometheus's own codes for start times (`xor2`, `histogram`).
+//! Invariant: times of runs ascend strictly; before the first run, and in a run of start 0, they are unknown;
+//! the decoder takes untrusted bytes and allocates in proportion to them.
+//! Not here: which samples there are (`head`, `block`), Prometheus's own codes for start times (`xor2`,
+//! `histogram`).
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
@@ -92,8 +94,8 @@ pub fn fill(runs: &[StartRun], first: usize, columns: &mut Columns) {
     }
 }
 
-/// The runs that say what `start_times` do, as far as they go, of samples at `times`; appended to `out`. None if no start
-/// is known.
+/// The runs that say what `start_times` do, as far as they go, of samples at `times`; appended to `out`. None
+/// if no start is known.
 pub fn runs_of(times: &[i64], start_times: &[i64], out: &mut Vec<StartRun>) {
     let mut current = 0;
     let known = start_times.iter().copied().chain(std::iter::repeat(0));

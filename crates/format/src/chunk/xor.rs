@@ -1,7 +1,7 @@
 //! Prometheus's XOR float chunk (encoding 1), bit for bit: append, resume, decode.
 //!
-//! Invariant: any `f64` bits and any strictly ascending `i64` times round-trip; the decoder takes untrusted bytes
-//! and reads exactly as many samples as the header counts.
+//! Invariant: any `f64` bits and any strictly ascending `i64` times round-trip; the decoder takes untrusted
+//! bytes and reads exactly as many samples as the header counts.
 //! Not here: when a chunk is cut (`head`), chunk files (`chunks`, `sealed`).
 
 pub(crate) mod bits;

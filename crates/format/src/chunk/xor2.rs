@@ -1,7 +1,7 @@
 //! Prometheus's XOR2 float chunk (encoding 4): samples with optional start timestamps (`docs/chunk/xor2.md`).
 //!
-//! Invariant: the decoder takes untrusted bytes, reads exactly as many samples as the header counts, and returns ascending
-//! times or an error; the encoder writes the same bytes as Prometheus's.
+//! Invariant: the decoder takes untrusted bytes, reads exactly as many samples as the header counts, and
+//! returns ascending times or an error; the encoder writes the same bytes as Prometheus's.
 //! Not here: which chunks are written so (`chunks::kinds`: those that have start times).
 
 mod encode;
@@ -171,8 +171,8 @@ fn new_window(reader: &mut BitReader<'_>, state: &mut State) -> Result<u64, Deco
     same_window(reader, state)
 }
 
-/// What a start timestamp's distance is more than the one before: of classes of bits, each of which reaches one further up
-/// than two's complement does.
+/// What a start timestamp's distance is more than the one before: of classes of bits, each of which reaches
+/// one further up than two's complement does.
 fn start_change(reader: &mut BitReader<'_>) -> Result<i64, DecodeError> {
     match prefix(reader, 8)? {
         0 => Ok(0),

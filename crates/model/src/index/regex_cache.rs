@@ -1,9 +1,9 @@
 //! Regex cache: numbers that a regex matcher selected in an index, for the regexes that were used last.
 //!
-//! Invariant: a result is found only by the label name, operator and text of its matcher. Dashboards and rules
-//! use the same few regexes every few seconds, so that all values of a label are matched only once.
-//! Memory: at most [`RegexCacheLimits::regex_count_max`] results of limited size, reserved from a budget that several
-//! caches may share; without room a result is not cached and results of other caches stay.
+//! Invariant: a result is found only by the label name, operator and text of its matcher. Dashboards and
+//! rules use the same few regexes every few seconds, so that all values of a label are matched only once.
+//! Memory: at most [`RegexCacheLimits::regex_count_max`] results of limited size, reserved from a budget that
+//! several caches may share; without room a result is not cached and results of other caches stay.
 //! Not here: the numbers (series refs, positions in a list), regex semantics (`regex`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,8 @@ pub struct RegexCacheLimits {
 /// A result of the cache.
 #[derive(Debug, Clone)]
 pub struct CachedMatches {
-    /// Number of values that were matched, from the first. In an index that only appends values, later ones are
-    /// still to be matched.
+    /// Number of values that were matched, from the first. In an index that only appends values, later ones
+    /// are still to be matched.
     pub value_count: usize,
     /// Numbers that were selected.
     pub found: Arc<[u32]>,

@@ -3,8 +3,8 @@
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 
-/// Verifies a section or list framed as `u32 length, content, checksum`, which starts at `start`; returns a reader
-/// of the content, with offsets of `bytes`.
+/// Verifies a section or list framed as `u32 length, content, checksum`, which starts at `start`; returns a
+/// reader of the content, with offsets of `bytes`.
 pub(super) fn framed<'a>(
     bytes: &'a [u8],
     start: usize,

@@ -1,8 +1,8 @@
 //! Index header: the part of an index that an open block keeps in memory. It has the
 //! ranges of postings lists and series entries, and decodes series entries, whose labels are symbols.
 //!
-//! Invariant: table of contents, symbols and postings offset table are verified when the header is made; series
-//! entries and postings lists each time they are decoded.
+//! Invariant: table of contents, symbols and postings offset table are verified when the header is made;
+//! series entries and postings lists each time they are decoded.
 //! Memory: that of the samples of both tables; the tables themselves stay in the bytes of their sections.
 
 use std::ops::Range;
@@ -29,8 +29,8 @@ pub struct IndexHeader {
 }
 
 impl IndexHeader {
-    /// Makes the header of an index of which all bytes are at hand. Cost: one pass over table of contents, symbols
-    /// and postings offset table.
+    /// Makes the header of an index of which all bytes are at hand. Cost: one pass over table of contents,
+    /// symbols and postings offset table.
     ///
     /// # Errors
     /// [`DecodeError`] with an offset of the file.
@@ -42,8 +42,8 @@ impl IndexHeader {
         IndexHeader::of_sections(version, toc, file_len, [whole.clone(), whole])
     }
 
-    /// Makes the header from the sections with symbols and postings offset table, in this order. Cost: one pass
-    /// over both.
+    /// Makes the header from the sections with symbols and postings offset table, in this order. Cost: one
+    /// pass over both.
     ///
     /// # Errors
     /// [`DecodeError`] with an offset of the file.
@@ -141,8 +141,8 @@ impl IndexHeader {
         start..end.max(start)
     }
 
-    /// Decodes the entry of `series_ref` into `out`, replacing its content; `bytes` are those of the file from
-    /// [`IndexHeader::series_offset`] on.
+    /// Decodes the entry of `series_ref` into `out`, replacing its content; `bytes` are those of the file
+    /// from [`IndexHeader::series_offset`] on.
     ///
     /// # Errors
     /// [`DecodeError`] with an offset of the file if there is no such series or the entry is damaged.

@@ -61,7 +61,8 @@ fn decode(bytes: &[u8]) -> Result<Postings<'_>, DecodeError> {
     Ok(postings)
 }
 
-/// Returns the number of bytes of the list that `bytes` begin with; `None` if there are too few bytes to tell.
+/// Returns the number of bytes of the list that `bytes` begin with; `None` if there are too few bytes to
+/// tell.
 #[must_use]
 pub fn postings_len(bytes: &[u8]) -> Option<u64> {
     let len = ByteReader::new(bytes).be_u32("postings list").ok()?;

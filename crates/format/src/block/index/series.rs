@@ -57,8 +57,8 @@ impl SeriesEntry {
         self.chunks.clear();
     }
 
-    /// Decodes the entry that `bytes` begin with; `self` must be empty. Offsets of errors count in `bytes`, but for
-    /// those of symbols, which count in the file.
+    /// Decodes the entry that `bytes` begin with; `self` must be empty. Offsets of errors count in `bytes`,
+    /// but for those of symbols, which count in the file.
     pub(super) fn decode(&mut self, bytes: &[u8], symbols: &Symbols) -> Result<(), EntryError> {
         let mut r = content(bytes)?;
         let content_start = r.offset();
@@ -109,7 +109,8 @@ fn content(bytes: &[u8]) -> Result<ByteReader<'_>, DecodeError> {
     Ok(ByteReader::at(bytes.get(..start + len).unwrap_or_default(), start))
 }
 
-/// Returns the number of bytes of the entry that `bytes` begin with; `None` if there are too few bytes to tell.
+/// Returns the number of bytes of the entry that `bytes` begin with; `None` if there are too few bytes to
+/// tell.
 #[must_use]
 pub fn series_len(bytes: &[u8]) -> Option<u64> {
     let mut r = ByteReader::new(bytes);

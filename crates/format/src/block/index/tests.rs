@@ -218,8 +218,8 @@ fn writing_the_content_of_golden_blocks_again_gives_the_same_bytes() {
             let mut columns = Columns::default();
             xor::decode(chunk.bytes, TimeRange::ALL, &mut columns).unwrap();
             let again = encode_one(&columns);
-            // Prometheus 2.42 begins the next byte as soon as one is full, so a chunk whose bits end with a byte
-            // has a zero byte more there than with Prometheus 3 and here.
+            // Prometheus 2.42 begins the next byte as soon as one is full, so a chunk whose bits end with a
+            // byte has a zero byte more there than with Prometheus 3 and here.
             let next_byte_begun =
                 index == INDEX_2 && chunk.bytes.strip_suffix(&[0]) == Some(again.as_slice());
             let same = if next_byte_begun { chunk.bytes } else { again.as_slice() };

@@ -116,8 +116,8 @@ impl Toc {
         [self.symbols, self.series, indices, table, self.postings, self.postings_table]
     }
 
-    /// Returns the range of the section that starts at `start` in a file of `file_len` bytes: it ends where the
-    /// next one starts, or before the table of contents.
+    /// Returns the range of the section that starts at `start` in a file of `file_len` bytes: it ends where
+    /// the next one starts, or before the table of contents.
     #[must_use]
     pub fn section(&self, start: u64, file_len: u64) -> Range<u64> {
         let next = self.offsets().into_iter().filter(|offset| *offset > start).min();

@@ -1,7 +1,7 @@
 //! Writes an index front to back into any `io::Write`: symbols, series, postings, postings offset table.
 //!
-//! Invariants: nothing but counters is kept here, so the memory of writing is that of the caller's tables; the
-//! order of calls is asserted. Sections that begin with their length are measured first, then written.
+//! Invariants: nothing but counters is kept here, so the memory of writing is that of the caller's tables;
+//! the order of calls is asserted. Sections that begin with their length are measured first, then written.
 //! Not here: the order of series and of label pairs (`block`).
 
 use std::io;
@@ -147,8 +147,8 @@ impl<W: io::Write> IndexWriter<W> {
         Ok(())
     }
 
-    /// Writes a postings list and returns its offset, for [`IndexWriter::finish`]. Prometheus's order: all series
-    /// first, then by name and value.
+    /// Writes a postings list and returns its offset, for [`IndexWriter::finish`]. Prometheus's order: all
+    /// series first, then by name and value.
     ///
     /// # Errors
     /// [`IndexWriteError`].

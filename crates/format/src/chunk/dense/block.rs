@@ -1,6 +1,7 @@
 //! Runs of up to 128 integers as bytes: a base, bits of one width, and patches for what does not fit.
 //!
-//! Invariant: any `i64`s survive (arithmetic wraps); a reader takes untrusted bytes and never reads beyond them.
+//! Invariant: any `i64`s survive (arithmetic wraps); a reader takes untrusted bytes and never reads beyond
+//! them.
 //! Not here: which integers (`times`, `values`).
 
 use std::ops::Range;

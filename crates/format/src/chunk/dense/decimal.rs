@@ -1,7 +1,7 @@
 //! Floats as scaled decimal integers: `value == integer / (10^exponent / 2^shift)`, bit for bit.
 //!
-//! Invariant: an integer is returned only when the inverse returns the very same bits. Division by a power of ten up to
-//! 10^14 rounds once, as parsing the decimal text does, so every short decimal passes.
+//! Invariant: an integer is returned only when the inverse returns the very same bits. Division by a power of
+//! ten up to 10^14 rounds once, as parsing the decimal text does, so every short decimal passes.
 //! Not here: what happens to values that do not fit (`values`).
 
 /// Largest decimal exponent.
@@ -100,7 +100,8 @@ struct Needs {
 }
 
 impl Needs {
-    /// Counts an ordinary value; markers, infinities and -0 fit no exponent and tell nothing about the others.
+    /// Counts an ordinary value; markers, infinities and -0 fit no exponent and tell nothing about the
+    /// others.
     fn add(&mut self, value: f64) {
         if !value.is_finite() || value.to_bits() == (-0.0f64).to_bits() {
             return;

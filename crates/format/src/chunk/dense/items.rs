@@ -1,6 +1,6 @@
 //! Integers after the head of a column: in blocks, or entropy-coded as one run of bytes.
-//! Invariant: a reader takes untrusted bytes; unwanted pieces are not unpacked, except before wanted ones where
-//! the coding has no other way. Not here: what the integers mean (`times`, `values`).
+//! Invariant: a reader takes untrusted bytes; unwanted pieces are not unpacked, except before wanted ones
+//! where the coding has no other way. Not here: what the integers mean (`times`, `values`).
 
 use std::ops::ControlFlow;
 
@@ -25,7 +25,8 @@ pub(super) enum Packing {
 pub(super) enum Ending {
     /// With the chunk: bytes after the last wanted integer are not read.
     WithChunk,
-    /// Before something that the reader continues with. Entropy-coded integers begin with their length in bytes.
+    /// Before something that the reader continues with. Entropy-coded integers begin with their length in
+    /// bytes.
     Before,
 }
 
@@ -38,8 +39,8 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// Hands the integers to `visit` in pieces of [`BLOCK_ITEMS`] (the last one has the rest), until it breaks. The first
-    /// `skipped_pieces` are left out.
+    /// Hands the integers to `visit` in pieces of [`BLOCK_ITEMS`] (the last one has the rest), until it
+    /// breaks. The first `skipped_pieces` are left out.
     pub(super) fn for_each_piece(
         self,
         reader: &mut ByteReader<'_>,

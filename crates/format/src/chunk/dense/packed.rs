@@ -1,8 +1,9 @@
-//! Packed dense chunk (private encoding byte 0x41): a dense chunk whose times may be those of another chunk of its segment,
-//! and whose columns may be entropy-coded. For long chunks of blocks: series of one scrape target share their times.
+//! Packed dense chunk (private encoding byte 0x41): a dense chunk whose times may be those of another chunk
+//! of its segment, and whose columns may be entropy-coded. For long chunks of blocks: series of one scrape
+//! target share their times.
 //!
-//! Invariant: as for dense chunks. A chunk whose times are shared names one that has its own, so looking them up ends
-//! after one step.
+//! Invariant: as for dense chunks. A chunk whose times are shared names one that has its own, so looking them
+//! up ends after one step.
 //! Not here: which chunk has the same times, the bytes of another chunk (`block`).
 
 use std::ops::Range;
@@ -40,7 +41,8 @@ const FLAGS: u8 =
 
 /// Fewer values than this do not pay for the tables of entropy coding.
 const ENTROPY_SAMPLES_MIN: usize = 512;
-/// Entropy coding is for columns that take at least so many bits a value when packed; below there is little to win.
+/// Entropy coding is for columns that take at least so many bits a value when packed; below there is little
+/// to win.
 const ENTROPY_BITS_MIN: usize = 1;
 /// It has to save at least one part in so many of a column's bytes: it takes about twice as long to decode.
 const ENTROPY_SAVING_PART: usize = 100;
@@ -195,8 +197,8 @@ fn read_head(reader: &mut ByteReader<'_>) -> Result<Head, DecodeError> {
     Ok(Head { count, shared_offset, times, values: packing(ENTROPY, VALUES_TYPE_SHIFT) })
 }
 
-/// Appends the samples of `bytes` in `range` to `out`; nothing when it fails. `chunk_at` returns the chunk at an
-/// offset of the same segment. Cost: as for dense chunks; entropy-coded values take about twice as long.
+/// Appends the samples of `bytes` in `range` to `out`; nothing when it fails. `chunk_at` returns the chunk at
+/// an offset of the same segment. Cost: as for dense chunks; entropy-coded values take about twice as long.
 ///
 /// # Errors
 /// [`DecodeError`] as for dense chunks, of `chunk_at`, and when the chunk named has no times of its own or

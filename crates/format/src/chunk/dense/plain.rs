@@ -29,11 +29,12 @@ pub fn encode(times: &[i64], values: &[f64], scratch: &mut DenseScratch, out: &m
 
 /// Appends the samples of `bytes` in `range` to `out`; nothing when it fails.
 ///
-/// Cost: the samples in `range`, in blocks of 128; blocks before it are unpacked where later ones depend on them, those
-/// after it are not. Nothing when the chunk is outside of the range by its first and last time.
+/// Cost: the samples in `range`, in blocks of 128; blocks before it are unpacked where later ones depend on
+/// them, those after it are not. Nothing when the chunk is outside of the range by its first and last time.
 ///
 /// # Errors
-/// [`DecodeError`] when the bytes end early, or go on after the last sample, or contain values that no encoder writes.
+/// [`DecodeError`] when the bytes end early, or go on after the last sample, or contain values that no
+/// encoder writes.
 pub fn decode(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
     let (time_count, value_count) = (out.times.len(), out.values.len());
     let result = append(bytes, range, out);

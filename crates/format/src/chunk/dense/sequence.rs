@@ -17,8 +17,8 @@ pub(super) fn read_count(reader: &mut ByteReader<'_>) -> Result<u16, DecodeError
 
 /// Returns true if `times` ascend strictly.
 ///
-/// Looks at all of them and keeps the sign bit of "less than", spelled in bit operations that every 64-bit vector
-/// unit has; a compare of two i64 is not among them on plain x86-64.
+/// Looks at all of them and keeps the sign bit of "less than", spelled in bit operations that every 64-bit
+/// vector unit has; a compare of two i64 is not among them on plain x86-64.
 pub(super) fn ascends(times: &[i64]) -> bool {
     let less = |a: i64, b: i64| (a & !b) | (!(a ^ b) & a.wrapping_sub(b));
     times.iter().zip(times.iter().skip(1)).fold(-1, |all, (&a, &b)| all & less(a, b)) < 0

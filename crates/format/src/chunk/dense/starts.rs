@@ -1,4 +1,5 @@
-//! Dense chunk with start times (private encoding byte 0x42): the runs of its start times, then a dense or packed chunk.
+//! Dense chunk with start times (private encoding byte 0x42): the runs of its start times, then a dense or
+//! packed chunk.
 //!
 //! Invariant: as for these; damaged start times are damage of the chunk. Other chunks do not share its times.
 //! Not here: the runs (`starts`).

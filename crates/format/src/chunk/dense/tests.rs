@@ -1,4 +1,5 @@
-//! Dense chunks: any samples survive bit for bit, any bytes end in samples or an error, golden files stay readable.
+//! Dense chunks: any samples survive bit for bit, any bytes end in samples or an error, golden files stay
+//! readable.
 
 mod twin;
 

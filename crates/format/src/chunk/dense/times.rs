@@ -1,7 +1,7 @@
 //! The times of a dense chunk: a grid with gaps, residuals to it, deltas, or deltas of deltas.
 //!
-//! Invariant: the head alone has the first and the last time; arithmetic wraps, so any bytes decode to some times; those that
-//! are handed out are checked to ascend.
+//! Invariant: the head alone has the first and the last time; arithmetic wraps, so any bytes decode to some
+//! times; those that are handed out are checked to ascend.
 //! Not here: values.
 
 use std::ops::{ControlFlow, Range};
@@ -430,8 +430,8 @@ impl<'a> GridWalk<'a> {
     }
 }
 
-/// Appends the times in `range` to `out`; returns the indices of their samples in the chunk. Columns that end before
-/// something else are read to their end, but only what may be in the range is unpacked.
+/// Appends the times in `range` to `out`; returns the indices of their samples in the chunk. Columns that end
+/// before something else are read to their end, but only what may be in the range is unpacked.
 pub(super) fn append(
     head: &TimesHead<'_>,
     (packing, ending): (Packing, Ending),
@@ -502,7 +502,8 @@ impl Picked<'_> {
 
     /// Counts samples of which the first `before` are before the range.
     fn pass(&mut self, count: usize, before: usize) {
-        // Times that do not ascend (forged ones) are found out later; they must not shift what was taken before.
+        // Times that do not ascend (forged ones) are found out later; they must not shift what was taken
+        // before.
         if self.skipped == self.idx {
             self.skipped += before;
         }

@@ -1,6 +1,8 @@
-//! The values of a dense chunk: decimal integers or ordered float bits; constant, raw, deltas, deltas of deltas.
+//! The values of a dense chunk: decimal integers or ordered float bits; constant, raw, deltas, deltas of
+//! deltas.
 //!
-//! Invariant: every bit pattern survives; a value of a decimal column that is no decimal is listed as an exception.
+//! Invariant: every bit pattern survives; a value of a decimal column that is no decimal is listed as an
+//! exception.
 //! Not here: the search for decimals (`decimal`), packing (`block`).
 
 use std::ops::{ControlFlow, Range};
@@ -170,7 +172,8 @@ fn put_series(transform: u8, scratch: &mut DenseScratch, out: &mut Vec<u8>) {
 
 /// The cheapest way to write `scratch.series`.
 ///
-/// Two of the three codings are mostly far worse, which a rough estimate shows; only close ones are estimated in full.
+/// Two of the three codings are mostly far worse, which a rough estimate shows; only close ones are estimated
+/// in full.
 fn choose(scratch: &mut DenseScratch) -> Choice {
     let series = &scratch.series;
     if series.iter().all(|&item| item == series[0]) {
@@ -197,7 +200,8 @@ fn choose(scratch: &mut DenseScratch) -> Choice {
     best
 }
 
-/// Leaves decimal integers in `scratch.series`: exponent, shift and cost. None when the values are no decimals.
+/// Leaves decimal integers in `scratch.series`: exponent, shift and cost. None when the values are no
+/// decimals.
 fn try_decimals(values: &[f64], scratch: &mut DenseScratch) -> Option<(u8, u8, Choice)> {
     let mut exponent = decimal::exponent_of(values)?;
     let mut misfit_count = decimal::put_integers(values, exponent, &mut scratch.series);
@@ -367,7 +371,8 @@ fn walk_exceptions(
     Ok(())
 }
 
-/// Decodes the values of the samples `wanted` (at least one) of `sample_count` into `out`, which has room for just them.
+/// Decodes the values of the samples `wanted` (at least one) of `sample_count` into `out`, which has room for
+/// just them.
 pub(super) fn decode(
     reader: &mut ByteReader<'_>,
     packing: Packing,
@@ -428,10 +433,10 @@ impl Sink<'_, '_> {
     }
 }
 
-// PERF: integers before the wanted samples are only summed up, or not even unpacked if nothing depends on them; later
-// ones are not read. Twenty samples at the front, in the middle and at the end of a chunk of 4096 of a counter:
-// 2.6, 4.4, 6.0 -> 0.2, 1.4, 2.5 us in blocks, 5.2, 9.8, 14.0 -> 2.7, 6.4, 9.8 us entropy-coded.
-//   cargo run --release -p chronolith-format --example dense_speed partial
+// PERF: integers before the wanted samples are only summed up, or not even unpacked if nothing depends on
+// them; later ones are not read. Twenty samples at the front, in the middle and at the end of a chunk of 4096
+// of a counter: 2.6, 4.4, 6.0 -> 0.2, 1.4, 2.5 us in blocks, 5.2, 9.8, 14.0 -> 2.7, 6.4, 9.8 us
+// entropy-coded. cargo run --release -p chronolith-format --example dense_speed partial
 fn decode_series(
     head: &ValuesHead<'_>,
     reader: &mut ByteReader<'_>,

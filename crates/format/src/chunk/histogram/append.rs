@@ -1,7 +1,7 @@
 //! Appending histograms to a chunk: whether one fits, what has to be written again, where a chunk ends.
 //!
-//! Invariant: decisions and bytes are Prometheus's; a chunk never mixes counters and gauges, schemas, thresholds or
-//! bounds, and after a staleness marker holds only more of them.
+//! Invariant: decisions and bytes are Prometheus's; a chunk never mixes counters and gauges, schemas,
+//! thresholds or bounds, and after a staleness marker holds only more of them.
 
 use chronolith_base::DecodeError;
 use chronolith_model::histogram::{
@@ -129,8 +129,8 @@ impl<C: ChunkCount> Appender<C> {
         Appended::Stays
     }
 
-    /// The spans that hold the buckets of the chunk and of the histogram, unless that is beyond the limits. Which of
-    /// equal spans are taken shows in the bytes.
+    /// The spans that hold the buckets of the chunk and of the histogram, unless that is beyond the limits.
+    /// Which of equal spans are taken shows in the bytes.
     fn target(
         &self,
         histogram: &HistogramOf<C>,
@@ -274,8 +274,8 @@ impl<C: ChunkCount> Appender<C> {
     }
 }
 
-/// A histogram whose counts were more or fewer than its buckets would be stored as another one, and one beyond the
-/// limits could not be read again.
+/// A histogram whose counts were more or fewer than its buckets would be stored as another one, and one
+/// beyond the limits could not be read again.
 fn check_shape<C: ChunkCount>(histogram: &HistogramOf<C>) {
     for side in [&histogram.positive, &histogram.negative] {
         assert_eq!(bucket_count(&side.spans), side.counts.len(), "spans and counts fit each other");

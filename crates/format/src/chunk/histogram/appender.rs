@@ -23,7 +23,8 @@ impl HistogramAppender {
     /// A chunk that starts with `histogram`, after `previous` if the series has one.
     ///
     /// # Panics
-    /// If spans and counts of the histogram do not fit each other, or it is beyond the limits of `model::histogram`.
+    /// If spans and counts of the histogram do not fit each other, or it is beyond the limits of
+    /// `model::histogram`.
     #[must_use]
     pub fn start(
         previous: Option<&HistogramAppender>,
@@ -55,8 +56,8 @@ impl HistogramAppender {
         }))
     }
 
-    /// Appends a histogram; returns the next chunk if it does not fit this one, which is finished then. Where new
-    /// buckets appear, all samples are written again, into a layout that has them.
+    /// Appends a histogram; returns the next chunk if it does not fit this one, which is finished then. Where
+    /// new buckets appear, all samples are written again, into a layout that has them.
     ///
     /// Cost: some bits written per bucket; with new buckets for all samples again.
     ///
@@ -135,7 +136,8 @@ impl HistogramAppender {
 /// Encodes histograms of ascending times into chunks of at most `count_max` samples.
 ///
 /// # Panics
-/// If times do not ascend strictly, the lengths differ or `count_max` is 0, and as [`HistogramAppender::start`].
+/// If times do not ascend strictly, the lengths differ or `count_max` is 0, and as
+/// [`HistogramAppender::start`].
 #[must_use]
 pub fn encode(times: &[i64], histograms: &[Arc<Histogram>], count_max: u16) -> Vec<EncodedChunk> {
     assert_eq!(times.len(), histograms.len(), "one histogram per time");

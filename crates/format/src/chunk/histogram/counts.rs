@@ -1,4 +1,5 @@
-//! The two kinds of counts and how a chunk follows them: integers by the change of their change, floats by XOR.
+//! The two kinds of counts and how a chunk follows them: integers by the change of their change, floats by
+//! XOR.
 //!
 //! Invariant: integer buckets are written as differences to the bucket before, float buckets as they are.
 

@@ -1,4 +1,5 @@
-//! Layout that the histograms of a chunk share, written before the first one: zero threshold, schema, spans, bounds.
+//! Layout that the histograms of a chunk share, written before the first one: zero threshold, schema, spans,
+//! bounds.
 //!
 //! Invariant: what is read is bounded by the bits at hand and by the limits of a chunk.
 

@@ -1,7 +1,8 @@
 //! Chunks of histograms with start times: encodings 5 (integer counts) and 6 (float counts).
 //!
-//! Invariant: the bits of each sample are those of the chunk without start times, which stand between them, so that chunks of
-//! both kinds can be converted; the bytes are those that Prometheus writes for the same samples.
+//! Invariant: the bits of each sample are those of the chunk without start times, which stand between them,
+//! so that chunks of both kinds can be converted; the bytes are those that Prometheus writes for the same
+//! samples.
 
 use chronolith_base::DecodeError;
 use chronolith_base::bytes::{unzigzag, zigzag};
@@ -158,12 +159,13 @@ fn split<C: ChunkCount>(bytes: &[u8]) -> Result<Split, DecodeError> {
     Ok(Split { bytes: out.bytes, times, start_times })
 }
 
-/// Appends the samples of `bytes` in `range` to `out`, with their start times. Custom bounds are shared by the
-/// histograms of the chunk; empty spans are folded into the next. Histograms finer than schema 8 are made coarser.
+/// Appends the samples of `bytes` in `range` to `out`, with their start times. Custom bounds are shared by
+/// the histograms of the chunk; empty spans are folded into the next. Histograms finer than schema 8 are made
+/// coarser.
 ///
 /// # Errors
-/// [`DecodeError`] for another encoding, if the stream ends early, if times do not ascend, or if a layout cannot be;
-/// samples before have been appended.
+/// [`DecodeError`] for another encoding, if the stream ends early, if times do not ascend, or if a layout
+/// cannot be; samples before have been appended.
 pub fn decode(encoding: u8, bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
     let (encoding, split) = match encoding {
         ENCODING_HISTOGRAM_STARTS => (ENCODING_HISTOGRAM, split::<u64>(bytes)?),

@@ -7,7 +7,8 @@ use chronolith_model::sample::STALE_NAN_BITS;
 use super::{FIRST_START_KNOWN, HEADER_BYTES};
 use crate::chunk::histogram::bits::BitWriter;
 
-/// The sample from which on start timestamps are written, whether they change or not: no later one fits the header.
+/// The sample from which on start timestamps are written, whether they change or not: no later one fits the
+/// header.
 const START_FROM_MAX: usize = 0x7f;
 /// Marks "no window of significant bits yet".
 const NO_WINDOW: u8 = 0xff;
@@ -29,7 +30,8 @@ struct Encoder {
     start_from: usize,
 }
 
-/// Appends one chunk with all samples to `out`; of samples beyond `start_times`, and where they say 0, nobody knows.
+/// Appends one chunk with all samples to `out`; of samples beyond `start_times`, and where they say 0, nobody
+/// knows.
 ///
 /// # Panics
 /// If there is no sample or more than a u16 counts, or the lengths of times and values differ.

@@ -1,4 +1,5 @@
-//! Chunks with start times round-trip; cut and flipped ones are errors or samples; the golden chunk reads as ever.
+//! Chunks with start times round-trip; cut and flipped ones are errors or samples; the golden chunk reads as
+//! ever.
 
 use super::*;
 use crate::chunk::dense::{ChunkTimes, DenseScratch, encode_packed};
