@@ -1,8 +1,9 @@
 //! Cost of reading one block by kind of query.
 //!
-//! `cargo run --release -p chronolith-block --example read_cost -- [CASE] [COUNT]` writes a block of 20,000
-//! series (10 metrics, 200 pods, 10 paths) with two hours of samples every 15 s to a temporary directory, and
-//! prints microseconds of each case, or runs one case COUNT times (for `valgrind --tool=callgrind`).
+//! `cargo run --release -p chronolith-block --example read_cost -- [CASE] [COUNT] [DIR]` writes a block of
+//! 20,000 series (10 metrics, 200 pods, 10 paths) with two hours of samples every 15 s to a temporary
+//! directory, and prints microseconds of each case (`all`), or runs one case COUNT times (for `valgrind
+//! --tool=callgrind`). With DIR it reads that block instead of writing one.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -84,9 +85,10 @@ fn main() {
     let (case, count) = (args.next(), args.next().and_then(|text| text.parse().ok()).unwrap_or(1_usize));
     let env = Env::real();
     let parent = std::env::temp_dir().join(format!("read-cost-{}", std::process::id()));
-    let dir = write(&env, &parent);
+    let given = args.next().map(PathBuf::from);
+    let dir = given.clone().unwrap_or_else(|| write(&env, &parent));
     let block = Block::open(&env, &dir).expect("opens");
-    if let Some(case) = case {
+    if let Some(case) = case.filter(|case| CASES.contains(&case.as_str())) {
         for _ in 0..count {
             black_box(run(&env, &dir, &block, &case));
         }
@@ -103,5 +105,7 @@ fn main() {
         }
     }
     drop(block);
-    env.disk.remove_dir_all(&parent).expect("is removed");
+    if given.is_none() {
+        env.disk.remove_dir_all(&parent).expect("is removed");
+    }
 }

@@ -10,11 +10,10 @@ use std::ops::Range;
 use chronolith_base::{DecodeError, Mapped};
 
 use super::section::SectionBytes;
-use super::series::{EntryError, SeriesEntry};
+use super::series::SeriesEntry;
 use super::symbols::Symbols;
 use super::table::PostingsTable;
 use super::toc::{HEADER_BYTES, SERIES_ALIGN_BYTES, TOC_BYTES, Toc, decode_version};
-use crate::block::file_offset::in_file;
 
 /// Bytes that a series entry is taken to have: most have ten labels of two symbols and a few chunks.
 const SERIES_BYTES_ESTIMATE: u64 = 512;
@@ -159,9 +158,6 @@ impl IndexHeader {
             let offset = usize::try_from(offset).unwrap_or(usize::MAX);
             return Err(DecodeError::Invalid { what, offset, expected, found: u64::from(series_ref) });
         }
-        out.decode(bytes, &self.symbols).map_err(|error| match error {
-            EntryError::Entry(error) => in_file(error, offset),
-            EntryError::Symbol(error) => error,
-        })
+        out.decode(bytes, offset, &self.symbols)
     }
 }

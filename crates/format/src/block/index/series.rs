@@ -10,6 +10,7 @@ use chronolith_model::{Labels, LabelsBuilder};
 
 use super::symbols::Symbols;
 use crate::block::chunks::ChunkRef;
+use crate::block::file_offset::in_file;
 
 /// Label text of one series beyond this is damage: a forged entry may repeat one long symbol many times.
 const LABEL_TEXT_BYTES_MAX: usize = 16 << 20;
@@ -57,42 +58,31 @@ impl SeriesEntry {
         self.chunks.clear();
     }
 
-    /// Decodes the entry that `bytes` begin with; `self` must be empty. Offsets of errors count in `bytes`,
-    /// but for those of symbols, which count in the file.
-    pub(super) fn decode(&mut self, bytes: &[u8], symbols: &Symbols) -> Result<(), EntryError> {
-        let mut r = content(bytes)?;
+    /// Decodes the entry that `bytes` begin with; they start at `file_offset`. `self` must be empty.
+    pub(super) fn decode(
+        &mut self,
+        bytes: &[u8],
+        file_offset: u64,
+        symbols: &Symbols,
+    ) -> Result<(), DecodeError> {
+        let in_file = |error| in_file(error, file_offset);
+        let mut r = content(bytes).map_err(in_file)?;
         let content_start = r.offset();
-        let pair_count = r.length("series label count")?;
+        let pair_count = r.length("series label count").map_err(in_file)?;
         let mut text_bytes = 0usize;
         for _ in 0..pair_count {
-            let name = r.uvarint("series label name")?;
-            let value = r.uvarint("series label value")?;
-            let name = symbols.get(name).map_err(EntryError::Symbol)?;
-            let value = symbols.get(value).map_err(EntryError::Symbol)?;
+            let name = r.uvarint("series label name").map_err(in_file)?;
+            let value = r.uvarint("series label value").map_err(in_file)?;
+            let (name, value) = (symbols.get(name)?, symbols.get(value)?);
             text_bytes = text_bytes.saturating_add(name.len()).saturating_add(value.len());
             if text_bytes > LABEL_TEXT_BYTES_MAX {
                 let (what, expected) = ("series label text", "at most 16 MiB");
                 let found = text_bytes as u64;
-                let error = DecodeError::Invalid { what, offset: content_start, expected, found };
-                return Err(EntryError::Entry(error));
+                return Err(in_file(DecodeError::Invalid { what, offset: content_start, expected, found }));
             }
             self.builder.push(name, value);
         }
-        Ok(decode_chunk_metas(&mut r, &mut self.chunks)?)
-    }
-}
-
-/// The part of the file that a series entry cannot be decoded for.
-pub(super) enum EntryError {
-    /// The entry; the offset counts in its slice.
-    Entry(DecodeError),
-    /// The symbol table; the offset counts in the file.
-    Symbol(DecodeError),
-}
-
-impl From<DecodeError> for EntryError {
-    fn from(error: DecodeError) -> EntryError {
-        EntryError::Entry(error)
+        decode_chunk_metas(&mut r, &mut self.chunks).map_err(in_file)
     }
 }
 
