@@ -117,14 +117,30 @@ impl PostingsTable {
 
     /// Range in the file of the postings list of `name` = `value`; see [`PostingsTable::visit_from`].
     pub(super) fn find(&self, name: &str, value: &str) -> Result<Option<Range<u64>>, DecodeError> {
-        let mut found = None;
-        self.visit_from(name, value, &mut |v, list| {
-            if v == value {
-                found = Some(list);
+        let Some(entries) = self.name(name) else { return Ok(None) };
+        self.find_value(entries, value).map_err(|error| in_file(error, self.section.file_offset()))
+    }
+
+    fn find_value(&self, entries: &NameEntries, value: &str) -> Result<Option<Range<u64>>, DecodeError> {
+        let Some(first) = self.floor(entries, value)? else { return Ok(None) };
+        let Some(sample) = entries.samples.get(first) else { return Ok(None) };
+        let mut r = self.reader(*sample);
+        let entry_count = if self.is_ordered { entries.value_count - first * STRIDE } else { 1 };
+        for _ in 0..entry_count.min(STRIDE) {
+            let entry = read_entry(&mut r)?;
+            match entry.value.cmp(value) {
+                Ordering::Less => {}
+                Ordering::Greater => break,
+                Ordering::Equal if !self.is_ordered => return Ok(Some(list_range(entry.list_offset, 0))),
+                Ordering::Equal if r.is_empty() => {
+                    return Ok(Some(list_range(entry.list_offset, self.lists_end)));
+                }
+                Ordering::Equal => {
+                    return Ok(Some(list_range(entry.list_offset, read_entry(&mut r)?.list_offset)));
+                }
             }
-            v.cmp(value) == Ordering::Less
-        })?;
-        Ok(found)
+        }
+        Ok(None)
     }
 
     /// Calls `visit` with values of `name` and the ranges of their lists, ascending, from at the latest the
