@@ -1,8 +1,9 @@
 //! Bytes of a block of a day by part: `cargo run --release -p chronolith-block --example block_bytes`.
 //!
-//! Twenty targets scraped every 15 s, each with sixty series of six families in the weights of a mix, ten labels a
-//! series. Times: steady with missed scrapes; jittered, the same for all series of a target; jittered, each series on
-//! its own (senders that stamp every series apart). XOR chunks stand for what Prometheus writes.
+//! Twenty targets scraped every 15 s, each with sixty series of six families in the weights of a mix, ten
+//! labels a series. Times: steady with missed scrapes; jittered, the same for all series of a target;
+//! jittered, each series on its own (senders that stamp every series apart). XOR chunks stand for what
+//! Prometheus writes.
 
 #[path = "../../format/benches/dense_speed/families.rs"]
 mod families;

@@ -1,7 +1,8 @@
 //! What a pattern over many values costs, the first time and again.
 //!
-//! `cargo run --release -p chronolith-block --example search_cost -- [VALUES]` writes a block of so many series (200 000 by
-//! default), each with a value of its own of `path`, into memory, and prints microseconds of selecting by patterns.
+//! `cargo run --release -p chronolith-block --example search_cost -- [VALUES]` writes a block of so many
+//! series (200 000 by default), each with a value of its own of `path`, into memory, and prints microseconds
+//! of selecting by patterns.
 
 use std::path::Path;
 
@@ -42,5 +43,5 @@ fn main() {
         let again_us = (0..5).map(|_| select().0).min().unwrap_or(0);
         println!("{pattern}: {count} series, {first_us} us, again {again_us} us");
     }
-    println!("{} bytes remembered", block.search_bytes());
+    println!("{} bytes remembered", block.regex_cache_bytes());
 }

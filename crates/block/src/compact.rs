@@ -1,15 +1,15 @@
-//! Merges several blocks of one tenant: series by labels, samples by time, into one block or, where that
-//! would grow too large, into several with other series each.
+//! Compaction of several blocks of one tenant: a k-way merge of series by labels and of their samples by
+//! time, into one block or, if that would grow too large, into several with different series.
 //!
-//! Holds: the output answers every query as its inputs did together. Of equal timestamps the block that was
-//! written first wins (`precedence`), or last where that is the tenant's policy; deletions of the inputs are
-//! applied, each output names its inputs as parents and is complete and durable when `compact` returns.
-//! Memory: one series at a time of every input, 4 bytes a series of every input, and what `BlockWriter`
-//! needs.
-//! Not here: which blocks are merged and when the inputs go (`tsdb`), how chunks are joined (`sweep`).
+//! Invariant: the output answers every query as its inputs did together. Of equal timestamps the block that
+//! was written first wins (`precedence`), or last if that is the tenant's policy; tombstones of the inputs
+//! are applied, each output names its inputs as parents and is complete and durable when `compact` returns.
+//! Memory: one series at a time of every input, 4 bytes per series of every input, and that of `BlockWriter`.
+//! Not here: which blocks are compacted and when the inputs are removed (`tsdb`), the merge of chunks
+//! (`series_merge`).
 
 mod output;
-mod sweep;
+mod series_merge;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,18 +17,20 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chronolith_base::Env;
-use chronolith_format::block::index::SeriesEntry;
+use chronolith_base::{Env, MemoryBudget};
+use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::meta::{BlockDesc, BlockMeta, Ulid};
 use chronolith_model::{BlockEncoding, DuplicatePolicy, Labels, QueryError, TimeRange};
 
-use crate::block::BlockFiles;
-use crate::select::{has_repeated_chunk, is_deleted};
-use crate::{Block, BlockError, BlockSource, INDEX_FILE};
+use crate::contents::BlockContents;
+use crate::postings::all_refs;
+use crate::series_reader::{SeriesReader, is_deleted};
+use crate::{Block, BlockError, BlockSource, precedence};
 use output::Outputs;
-use sweep::{Piece, Sweep};
+use series_merge::{MergeChunk, SeriesMerge};
 
-/// Why blocks are not merged. The inputs are as they were, and nothing of the output is left unless it is said.
+/// Error of a compaction. The inputs are as they were, and unless the error lists outputs, nothing of them is
+/// left.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
     /// The output cannot be written; with room on the disk it may be tried again.
@@ -37,13 +39,13 @@ pub enum CompactError {
     /// An input is damaged; trying again gives the same.
     #[error("{0}")]
     Read(QueryError),
-    /// Outputs were complete when the disk failed, and could not be removed again. They name the inputs as their
-    /// parents; they have to go before one of them is merged into another block.
+    /// Outputs were complete when the disk failed, and could not be removed again. They name the inputs as
+    /// their parents; they have to be removed before one of the inputs is compacted into another block.
     #[error("{error}; outputs are still to be removed: {dirs:?}")]
     LeftBehind {
-        /// Where they lie.
+        /// Directories of the outputs.
         dirs: Vec<PathBuf>,
-        /// What failed first.
+        /// The first failure.
         error: BlockError,
     },
     /// The caller asked to stop.
@@ -51,33 +53,25 @@ pub enum CompactError {
     Stopped,
 }
 
-/// How fast blocks may be merged.
+/// Rate limit of compaction.
 pub trait Pace {
-    /// Called after every series with the bytes that were read and written for it. Waits as long as they ask for;
-    /// `Break` ends the merge with [`CompactError::Stopped`].
+    /// Called after every series with the bytes that were read and written for it. Waits as long as the limit
+    /// requires; `Break` ends the compaction with [`CompactError::Stopped`].
     fn spend(&self, bytes: u64) -> ControlFlow<()>;
 }
 
-/// How blocks are merged.
+/// Rules of a compaction.
 #[derive(Debug, Clone, Copy)]
 pub struct MergeRules {
-    /// How the samples of the output are encoded.
+    /// Encoding of the output.
     pub encoding: BlockEncoding,
-    /// Which of two samples of a series and time stays.
+    /// Policy for two samples of a series with the same time.
     pub duplicates: DuplicatePolicy,
     /// An output that has so many bytes ends with its series, and the next series begins another one.
     pub output_bytes_max: u64,
 }
 
-/// Sorts blocks by when their samples were written: of two blocks with the same timestamp of a series, the one
-/// with the lower precedence is right. That is the oldest block from the head that went in, so a merged block stands
-/// where its first input stood, provided that no overlapping block stood between its inputs.
-#[must_use]
-pub fn precedence(meta: &BlockMeta) -> (Ulid, Ulid) {
-    (meta.compaction.sources.iter().min().copied().unwrap_or(meta.ulid), meta.ulid)
-}
-
-/// Merges `inputs` (at least one) into blocks below `parent_dir` whose names sort behind `previous` and all
+/// Compacts `inputs` (at least one) into blocks below `parent_dir` whose names sort after `previous` and all
 /// inputs, and opens them; none if nothing is left of the inputs. Asks `pace` after every series. Cost: one
 /// pass over all bytes; full chunks that overlap nothing are copied, others are decoded and encoded again.
 ///
@@ -96,14 +90,14 @@ pub fn compact(
     let newest = inputs.iter().map(|block| block.meta().ulid).chain(previous).max();
     let mut outputs = Outputs::new(env, parent_dir, newest, source_of(&inputs), set_of(&inputs), rules)?;
     let mut cursors = Vec::with_capacity(inputs.len());
-    for (place, block) in (0u32..).zip(&inputs) {
-        cursors.push(Cursor::new(&block.files, place)?);
+    for (input, block) in (0u32..).zip(&inputs) {
+        cursors.push(Cursor::new(block.contents(), input)?);
     }
     merge_series(&mut cursors, &mut outputs, rules, pace)?;
     outputs.finish()
 }
 
-/// What the output's `meta.json` says about its inputs.
+/// Returns the provenance of the output, for its `meta.json`.
 fn source_of(inputs: &[&Block]) -> BlockSource {
     let metas = || inputs.iter().map(|block| block.meta());
     let start = metas().map(|m| m.min_time).min().unwrap_or_default();
@@ -120,7 +114,8 @@ fn source_of(inputs: &[&Block]) -> BlockSource {
     BlockSource { range: TimeRange::new(start, end), level, sources, parents }
 }
 
-/// The set that all inputs belong to: what is made of them shares no series with the others of the set either.
+/// The set that all inputs belong to: what is made of them shares no series with the others of the set
+/// either.
 fn set_of(inputs: &[&Block]) -> Option<Ulid> {
     let set = inputs.first()?.meta().compaction.split_set;
     set.filter(|_| inputs.iter().all(|block| block.meta().compaction.split_set == set))
@@ -133,29 +128,29 @@ fn merge_series(
     pace: &dyn Pace,
 ) -> Result<(), CompactError> {
     let mut order = BinaryHeap::with_capacity(cursors.len());
-    for (place, cursor) in cursors.iter_mut().enumerate() {
-        order.extend(cursor.next()?.map(|labels| Reverse((labels, place))));
+    for (input, cursor) in cursors.iter_mut().enumerate() {
+        order.extend(cursor.next()?.map(|labels| Reverse((labels, input))));
     }
-    let mut pieces = Vec::new();
-    let mut sweep = Sweep::new(rules);
+    let mut chunks = Vec::new();
+    let mut merge = SeriesMerge::new(rules);
     while let Some(Reverse((labels, first))) = order.pop() {
-        pieces.clear();
-        let mut place = first;
+        chunks.clear();
+        let mut input = first;
         loop {
-            // Equal labels come in order of the inputs, so the pieces of the block written first come first.
-            if let Some(cursor) = cursors.get_mut(place) {
-                cursor.put_pieces(&mut pieces);
-                order.extend(cursor.next()?.map(|labels| Reverse((labels, place))));
+            // Equal labels come in order of the inputs, so the chunks of the block written first come first.
+            if let Some(cursor) = cursors.get_mut(input) {
+                cursor.push_chunks(&mut chunks)?;
+                order.extend(cursor.next()?.map(|labels| Reverse((labels, input))));
             }
             match order.peek() {
-                Some(Reverse((next, same))) if *next == labels => place = *same,
+                Some(Reverse((next, same))) if *next == labels => input = *same,
                 _ => break,
             }
             order.pop();
         }
         let writer = outputs.next()?;
         let written_before = writer.chunk_bytes();
-        let read_bytes = sweep.run(&mut pieces, writer)?;
+        let read_bytes = merge.run(&mut chunks, writer)?;
         writer.end_series(&labels)?;
         if pace.spend(read_bytes + writer.chunk_bytes() - written_before).is_break() {
             return Err(CompactError::Stopped);
@@ -166,56 +161,49 @@ fn merge_series(
 
 /// The series of one input, in order.
 struct Cursor<'a> {
-    files: &'a BlockFiles,
-    /// Among the inputs.
-    place: u32,
-    refs: std::vec::IntoIter<u32>,
+    contents: &'a BlockContents,
+    budget: MemoryBudget,
+    /// Position among the inputs.
+    input: u32,
+    series: SeriesReader,
     series_ref: u32,
-    entry: SeriesEntry,
-    labels: Option<Labels>,
+    chunks: Vec<ChunkMeta>,
 }
 
 impl<'a> Cursor<'a> {
-    fn new(files: &'a BlockFiles, place: u32) -> Result<Cursor<'a>, CompactError> {
-        let postings = files.index.all_postings().map_err(|e| CompactError::Read(files.index_error(&e)))?;
-        let refs: Vec<u32> = postings.iter().collect();
-        let refs = refs.into_iter();
-        Ok(Cursor { files, place, refs, series_ref: 0, entry: SeriesEntry::new(), labels: None })
+    fn new(contents: &'a BlockContents, input: u32) -> Result<Cursor<'a>, CompactError> {
+        let budget = MemoryBudget::new("compaction", u64::MAX);
+        let refs = all_refs(contents, &budget).map_err(CompactError::Read)?;
+        let series = SeriesReader::new(refs);
+        Ok(Cursor { contents, budget, input, series, series_ref: 0, chunks: Vec::new() })
     }
 
-    /// Goes to the next series.
+    /// Goes to the next series; returns its labels.
     fn next(&mut self) -> Result<Option<Labels>, CompactError> {
-        let Some(series_ref) = self.refs.next() else { return Ok(None) };
+        self.next_series().map_err(CompactError::Read)
+    }
+
+    fn next_series(&mut self) -> Result<Option<Labels>, QueryError> {
+        let contents = self.contents;
+        let Some(series_ref) = self.series.next_ref(contents, &self.budget)? else { return Ok(None) };
         self.series_ref = series_ref;
-        let read = self.files.index.series(series_ref, &mut self.entry);
-        read.map_err(|e| CompactError::Read(self.files.index_error(&e)))?;
-        if has_repeated_chunk(&self.entry.chunks) {
-            return Err(self.corrupt("names a chunk twice"));
-        }
-        let labels = self.entry.labels();
-        if self.labels.as_ref().is_some_and(|last| *last >= labels) {
-            return Err(self.corrupt("is out of order"));
-        }
-        self.labels = Some(labels.clone());
-        Ok(Some(labels))
+        let entry = self.series.decode_checked(contents, series_ref)?;
+        std::mem::swap(&mut self.chunks, &mut entry.chunks);
+        self.series.ascending_labels(contents, series_ref).map(Some)
     }
 
     /// Appends the chunks of the current series that are not wholly deleted, by start.
-    fn put_pieces(&mut self, out: &mut Vec<Piece<'a>>) {
-        let files = self.files;
-        let deleted = files.tombstones.get(u64::from(self.series_ref));
-        self.entry.chunks.sort_by_key(|chunk| chunk.min_time);
-        let kept = self.entry.chunks.iter().filter(|chunk| !is_deleted(deleted, chunk));
-        for (place, chunk) in (0u32..).zip(kept) {
-            out.push(Piece { files, deleted, chunk: *chunk, block: self.place, place });
+    fn push_chunks(&mut self, out: &mut Vec<MergeChunk<'a>>) -> Result<(), CompactError> {
+        let deleted = self.contents.deleted(self.series_ref);
+        self.chunks.retain(|chunk| !is_deleted(deleted, chunk));
+        self.chunks.sort_by_key(|chunk| chunk.min_time);
+        let wave = [self.chunks.as_slice()];
+        let read = self.contents.read(&self.contents.chunk_wave(&wave), &self.budget);
+        let bytes = read.map_err(CompactError::Read)?;
+        for (idx, chunk) in (0u32..).zip(&self.chunks) {
+            out.push(MergeChunk { bytes: bytes.clone(), deleted, meta: *chunk, input: self.input, idx });
         }
-    }
-
-    #[cold]
-    fn corrupt(&self, what: &str) -> CompactError {
-        let path = self.files.dir.join(INDEX_FILE).display().to_string();
-        let offset = self.files.index.series_offset(self.series_ref);
-        CompactError::Read(QueryError::Corrupt { path, what: format!("series at offset {offset} {what}") })
+        Ok(())
     }
 }
 

@@ -1,26 +1,27 @@
-//! Deletes samples of a block: tombstones beside the index, the block's other files untouched.
+//! Deletion of samples of a block: tombstones next to the index, the block's other files unchanged.
 //!
-//! Holds: the tombstones on disk are either the old ones or old and new together; whoever reads the block
-//! meanwhile goes on with what it has opened. `meta.json` counts the intervals, so that a file that is gone
-//! is not taken for a block without deletions; the tombstones are written first, and a process that ends in
-//! between has not acknowledged the deletion.
-//! Not here: the head, which blocks, when the bytes go (`tsdb`, `compact`).
+//! Invariant: the tombstones on disk are either the old ones or old and new together; queries that read the
+//! block meanwhile keep the tombstones that they opened. `meta.json` counts the intervals, so that a missing
+//! file is not taken for a block without deletions; the tombstones are written first, and a process that ends
+//! in between has not acknowledged the deletion.
+//! Not here: the head, the choice of blocks, removing the samples from disk (`tsdb`, `compact`).
 
 use std::sync::Arc;
 
-use chronolith_base::Env;
-use chronolith_format::block::index::SeriesEntry;
+use chronolith_base::{Env, MemoryBudget};
 use chronolith_format::block::tombstones::{Interval, Tombstones};
-use chronolith_model::index::select_refs;
 use chronolith_model::{Matcher, QueryError, TimeRange};
 
-use crate::block::BlockFiles;
-use crate::{Block, BlockError, META_FILE, TOMBSTONES_FILE};
+use crate::contents::BlockContents;
+use crate::layout::{META_FILE, TOMBSTONES_FILE};
+use crate::postings::select_refs;
+use crate::series_reader::SeriesReader;
+use crate::{Block, BlockError};
 
 /// Deleted intervals of a block at most: the file is read into memory whole.
 const INTERVAL_COUNT_MAX: usize = 50_000_000;
 
-/// Why samples are not deleted; they are as they were.
+/// Error of a deletion; all samples are as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteError {
     /// The series cannot be found.
@@ -41,8 +42,8 @@ pub struct Deleted {
 
 impl Block {
     /// Deletes the samples in `range` of the series that fit any of `selectors`; `None` if there are none.
-    /// Durable when it returns. Not to be called twice at once for one block. Cost: the series that fit, two
-    /// small files, and opening the block anew.
+    /// Durable when it returns. At most one call per block at a time. Cost: the series that fit, two
+    /// small files, and opening the block again.
     ///
     /// # Errors
     /// [`DeleteError`].
@@ -52,18 +53,18 @@ impl Block {
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<Option<Deleted>, DeleteError> {
-        let files = &self.files;
-        if !range.overlaps(files.range()) {
+        let contents = self.contents();
+        if !range.overlaps(contents.range()) {
             return Ok(None);
         }
-        let mut tombstones = files.tombstones.clone();
-        let series_count = add_intervals(files, selectors, range, &mut tombstones)?;
-        let path = files.dir.join(TOMBSTONES_FILE);
-        let is_counted = files.meta.stats.num_tombstones == tombstones.interval_count() as u64;
-        if tombstones == files.tombstones && is_counted {
+        let mut tombstones = contents.tombstones().clone();
+        let series_count = add_intervals(contents, selectors, range, &mut tombstones)?;
+        let path = contents.dir().join(TOMBSTONES_FILE);
+        let is_counted = contents.meta().stats.num_tombstones == tombstones.interval_count() as u64;
+        if tombstones == *contents.tombstones() && is_counted {
             if series_count > 0 {
                 // A process that wrote them may have ended before their name was durable.
-                env.disk.sync_dir(&files.dir).map_err(BlockError::io(&path))?;
+                env.disk.sync_dir(contents.dir()).map_err(BlockError::io(&path))?;
             }
             return Ok(None);
         }
@@ -74,39 +75,34 @@ impl Block {
         let mut bytes = Vec::new();
         tombstones.encode(&mut bytes);
         env.disk.write_atomic(&path, &bytes).map_err(BlockError::io(&path))?;
-        let mut meta = files.meta.clone();
+        let mut meta = contents.meta().clone();
         meta.stats.num_tombstones = tombstones.interval_count() as u64;
         bytes.clear();
         meta.encode(&mut bytes);
-        let path = files.dir.join(META_FILE);
+        let path = contents.dir().join(META_FILE);
         env.disk.write_atomic(&path, &bytes).map_err(BlockError::io(&path))?;
-        let block = Block::open(env, &files.dir)?;
+        let block = Block::open(env, contents.dir())?;
         Ok(Some(Deleted { block, series_count }))
-    }
-
-    /// Deleted intervals of all its series.
-    #[must_use]
-    pub fn tombstone_count(&self) -> usize {
-        self.files.tombstones.interval_count()
     }
 }
 
 fn add_intervals(
-    files: &BlockFiles,
+    contents: &BlockContents,
     selectors: &[Vec<Matcher>],
     range: TimeRange,
     tombstones: &mut Tombstones,
 ) -> Result<u64, QueryError> {
+    let budget = MemoryBudget::new("deleting samples", u64::MAX);
     let mut refs = Vec::new();
     for matchers in selectors {
-        refs.extend(select_refs(files, matchers)?);
+        refs.extend(select_refs(contents, matchers, &budget)?);
     }
     refs.sort_unstable();
     refs.dedup();
-    let mut entry = SeriesEntry::new();
+    let mut series = SeriesReader::new(refs);
     let mut series_count = 0;
-    for series_ref in refs {
-        files.index.series(series_ref, &mut entry).map_err(|e| files.index_error(&e))?;
+    while let Some(series_ref) = series.next_ref(contents, &budget)? {
+        let entry = series.decode(contents, series_ref).map_err(|e| contents.index_error(&e))?;
         let touched = entry.chunks.iter().filter(|c| range.overlaps_inclusive(c.min_time, c.max_time));
         let ends = touched.fold(None, |ends: Option<(i64, i64)>, chunk| {
             let (first, last) = ends.unwrap_or((chunk.min_time, chunk.max_time));

@@ -1,12 +1,12 @@
 //! Label pairs of many series by number, shared by the blocks that these series go to.
 //!
-//! Holds: each distinct pair has one number, each distinct string is stored once. Memory: the strings, 8 bytes a
-//! pair and two hash entries.
-//! Not here: which series there are, which pairs a block holds (`writer::bulk`).
+//! Invariant: each distinct pair has one number, each distinct string is stored once.
+//! Memory: the strings, 8 bytes per pair and two hash entries.
+//! Not here: series, the pairs of one block (`writer::bulk`).
 
 use chronolith_base::hash::{HashTable, hash_bytes};
 
-use crate::writer::symbols::Strings;
+use crate::strings::Strings;
 
 /// Label pairs by number.
 #[derive(Default)]
@@ -17,13 +17,13 @@ pub struct LabelDictionary {
 }
 
 impl LabelDictionary {
-    /// Without pairs.
+    /// A dictionary without pairs.
     #[must_use]
     pub fn new() -> LabelDictionary {
         LabelDictionary::default()
     }
 
-    /// The number of a pair, given out ascending from 0.
+    /// Returns the number of a pair, adding it if it is new; numbers ascend from 0.
     ///
     /// # Panics
     /// Beyond 2^32 strings or pairs.
@@ -50,25 +50,25 @@ impl LabelDictionary {
         (self.strings.get(name), self.strings.get(value))
     }
 
-    /// How many pairs there are.
+    /// Number of pairs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no pairs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// Gives back the hash tables: no pair may be numbered any more.
+    /// Frees the hash tables: no pair may be numbered afterwards.
     pub fn freeze(&mut self) {
         self.by_strings = HashTable::new();
         self.strings.freeze();
     }
 
-    /// The order of all strings and pairs. Cost: sorts both.
+    /// Ranks all strings and pairs. Cost: sorts both.
     #[must_use]
     pub fn ranks(&self) -> LabelRanks {
         let strings = &self.strings;
@@ -113,11 +113,11 @@ pub struct LabelRanks {
 }
 
 impl LabelRanks {
-    /// Place of a pair among all of them, by name and value: label sets sort as the ranks of their pairs, pair after
-    /// pair.
+    /// Rank of a pair among all pairs, by name and value: label sets sort like the sequences of ranks of
+    /// their pairs.
     ///
     /// # Panics
-    /// If the pair was numbered later.
+    /// If the pair was numbered after the ranks were computed.
     #[must_use]
     pub fn of(&self, pair: u32) -> u32 {
         self.pair_ranks[pair as usize]

@@ -1,5 +1,7 @@
-//! A directory of blocks: opens all, clears what a crash left behind, removes one.
-//! Holds: a block disappears under its name at once (rename), its files afterwards.
+//! A directory of blocks: opens all, removes leftovers of a crash, removes one.
+//!
+//! Invariant: a removed block disappears under its name at once (rename), its files afterwards.
+//! Not here: which blocks are removed (`tsdb`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,10 +10,12 @@ use std::sync::Arc;
 use chronolith_base::Env;
 use chronolith_format::block::meta::Ulid;
 
-use crate::{Block, BlockError, SUFFIX_CREATING, SUFFIX_DELETING};
+use crate::layout::{SUFFIX_CREATING, SUFFIX_DELETING};
+use crate::{Block, BlockError};
 
-/// Opens every block in `dir`, by start time and name. What cannot be opened is reported and left as it is.
-/// Directories that a crash left half written or half removed are removed. No directory is no blocks.
+/// Opens every block in `dir`, by start time and name. Blocks that cannot be opened are returned with their
+/// error. Directories that a crash left half written or half removed are removed. A missing directory has no
+/// blocks.
 #[must_use]
 pub fn open_dir(env: &Env, dir: &Path) -> (Vec<Arc<Block>>, Vec<(PathBuf, BlockError)>) {
     let (mut blocks, mut failed) = (Vec::new(), Vec::new());
@@ -40,31 +44,31 @@ pub fn open_dir(env: &Env, dir: &Path) -> (Vec<Arc<Block>>, Vec<(PathBuf, BlockE
     (blocks, failed)
 }
 
-/// Returns true if this version's or Prometheus's writer or remover named it; other names are not ours to
-/// remove.
+/// Returns true for names of directories that a writer or remover (of this program or Prometheus) did not
+/// finish.
 #[must_use]
 pub fn is_leftover(name: &str) -> bool {
     let stem = name.strip_suffix(SUFFIX_CREATING).or_else(|| name.strip_suffix(SUFFIX_DELETING));
     stem.is_some_and(|stem| stem.parse::<Ulid>().is_ok())
 }
 
-/// Removes the block in directory `dir`; after a failure it may be called again, and one that is gone is no error. Open
-/// readers of it stay usable.
+/// Removes the block in directory `dir`. After a failure it may be called again; a missing block is no error.
+/// Open readers stay usable.
 ///
 /// # Errors
-/// [`BlockError::Io`]; the block is either there as before or gone under its name.
+/// [`BlockError::Io`]; the block either exists as before or no longer has its name.
 pub fn remove(env: &Env, dir: &Path) -> Result<(), BlockError> {
-    let mut doomed = dir.as_os_str().to_owned();
-    doomed.push(SUFFIX_DELETING);
-    let doomed = PathBuf::from(doomed);
+    let mut deleting = dir.as_os_str().to_owned();
+    deleting.push(SUFFIX_DELETING);
+    let deleting = PathBuf::from(deleting);
     if env.disk.exists(dir) {
-        env.disk.rename(dir, &doomed).map_err(BlockError::io(dir))?;
-    } else if !env.disk.exists(&doomed) {
+        env.disk.rename(dir, &deleting).map_err(BlockError::io(dir))?;
+    } else if !env.disk.exists(&deleting) {
         return Ok(());
     }
     // A call before may have come as far as the rename without making it durable.
     if let Some(parent) = dir.parent() {
         env.disk.sync_dir(parent).map_err(BlockError::io(parent))?;
     }
-    env.disk.remove_dir_all(&doomed).map_err(BlockError::io(&doomed))
+    env.disk.remove_dir_all(&deleting).map_err(BlockError::io(&deleting))
 }

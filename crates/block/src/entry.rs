@@ -1,38 +1,34 @@
-//! A block that is known, whether it is open or not: its catalogue record and a slot for the open block.
+//! A catalogued block, open or not: its record and a slot for the open block.
 //!
-//! Holds: the slot is filled and emptied by [`crate::BlockPool`] only; a block that was handed out stays
+//! Invariant: the slot is filled and emptied by [`crate::BlockPool`] only; a block that was returned stays
 //! usable after the slot was emptied and after its files were removed.
 //! Not here: which blocks a tenant has (`tsdb`), when a block is closed (`pool`).
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use chronolith_base::Env;
-use chronolith_format::block::catalogue::{BlockRecord, ImmutableBytes};
-use chronolith_format::block::meta::{BlockMeta, Ulid};
-use chronolith_format::block::tombstones::Tombstones;
+use chronolith_format::block::catalogue::BlockRecord;
+use chronolith_format::block::meta::Ulid;
 use chronolith_model::TimeRange;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::block::{check_name, is_segment_name, read_meta, tombstones_missing};
-use crate::{Block, BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE, precedence};
+use crate::Block;
 
-/// A block that is known, open or not.
+/// A catalogued block, open or not.
 pub struct BlockEntry {
     record: BlockRecord,
-    pub(crate) opened: Mutex<Option<Arc<Block>>>,
+    opened: Mutex<Option<Arc<Block>>>,
     /// Held while the block is opened, so that two queries do not open it twice.
-    pub(crate) opening: Mutex<()>,
+    opening: Mutex<()>,
     /// Ascends with each use of any block.
-    pub(crate) last_use: AtomicU64,
-    /// Opening it failed, the last time.
-    pub(crate) is_unreadable: AtomicBool,
+    last_use: AtomicU64,
+    /// The last attempt to open it failed.
+    is_unreadable: AtomicBool,
     /// Damage that opening does not find: in series, postings or chunks, or a file of another size.
     has_damaged_contents: AtomicBool,
-    /// Opened, or tried to, since the start.
-    pub(crate) is_verified: AtomicBool,
-    /// All of it was read, or tried to, since the start.
+    /// An attempt to open it was made since the start.
+    is_verified: AtomicBool,
+    /// An attempt to read all of it was made since the start.
     are_contents_verified: AtomicBool,
 }
 
@@ -52,7 +48,7 @@ impl BlockEntry {
         })
     }
 
-    /// What is known of it.
+    /// Its catalogue record.
     #[must_use]
     pub fn record(&self) -> &BlockRecord {
         &self.record
@@ -76,7 +72,7 @@ impl BlockEntry {
         self.record.size_bytes
     }
 
-    /// As [`precedence`] of its `meta.json`.
+    /// As [`crate::precedence`] of its `meta.json`.
     #[must_use]
     pub fn precedence(&self) -> (Ulid, Ulid) {
         (self.record.oldest_source, self.record.ulid)
@@ -109,155 +105,60 @@ impl BlockEntry {
     pub fn is_verified(&self) -> bool {
         self.is_verified.load(Ordering::Relaxed)
     }
-}
 
-impl Block {
-    /// What a catalogue keeps of it.
-    #[must_use]
-    pub fn record(&self) -> BlockRecord {
-        let bytes = Some(self.immutable_bytes());
-        record_of(self.meta(), self.size_bytes(), bytes, self.tombstone_count() as u64)
-    }
-}
-
-/// Sizes of the files of a block, of which none was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileSizes {
-    /// `None` if there is none; the same for the others.
-    meta: Option<u64>,
-    index: Option<u64>,
-    tombstones: Option<u64>,
-    /// Of all segments.
-    chunks: u64,
-}
-
-impl FileSizes {
-    /// Of the block in `dir`. Cost: two directories listed.
-    ///
-    /// # Errors
-    /// [`BlockError::Io`] if one of the directories cannot be listed.
-    pub fn of(env: &Env, dir: &Path) -> Result<FileSizes, BlockError> {
-        let files = env.disk.list(dir).map_err(BlockError::io(dir))?;
-        let len =
-            |name: &str| files.iter().find(|file| !file.is_dir && file.name == name).map(|file| file.len);
-        let chunks_dir = dir.join(CHUNKS_DIR);
-        let segments = env.disk.list(&chunks_dir).map_err(BlockError::io(&chunks_dir))?;
-        let segments = segments.iter().filter(|file| !file.is_dir && is_segment_name(&file.name));
-        Ok(FileSizes {
-            meta: len(META_FILE),
-            index: len(INDEX_FILE),
-            tombstones: len(TOMBSTONES_FILE),
-            chunks: segments.map(|file| file.len).sum(),
-        })
+    /// Returns the block if it is open.
+    pub(crate) fn opened(&self) -> Option<Arc<Block>> {
+        self.opened.lock().clone()
     }
 
-    fn total(&self) -> u64 {
-        let rest = [self.meta, self.index, self.tombstones];
-        self.chunks + rest.into_iter().flatten().sum::<u64>()
+    /// Returns true if the block is open and nothing but the slot uses it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.opened.lock().as_ref().is_some_and(is_unread)
     }
 
-    /// Returns true if no file that may change, `meta.json` or the tombstones, has another size than when `record`
-    /// was made.
-    #[must_use]
-    pub fn has_mutable_bytes_of(&self, record: &BlockRecord) -> bool {
-        let Some(ImmutableBytes { index, chunks }) = record.immutable_bytes else {
-            return self.total() == record.size_bytes;
-        };
-        let found = self.meta.unwrap_or(0) + self.tombstones.unwrap_or(0);
-        Some(found) == record.size_bytes.checked_sub(index.saturating_add(chunks))
+    /// Fills the slot.
+    pub(crate) fn set_opened(&self, block: Arc<Block>) {
+        *self.opened.lock() = Some(block);
     }
 
-    /// Compares the files of the block in `dir` with its record.
-    ///
-    /// # Errors
-    /// [`BlockError`] with the first file that is missing, or that never changes and has another size.
-    pub fn compare(&self, dir: &Path, record: &BlockRecord) -> Result<(), BlockError> {
-        for (name, len) in [(META_FILE, self.meta), (INDEX_FILE, self.index)] {
-            if len.is_none() {
-                return Err(BlockError::Io {
-                    path: dir.join(name),
-                    error: std::io::ErrorKind::NotFound.into(),
-                });
-            }
+    /// Empties the slot; readers of the block keep it.
+    pub(crate) fn close(&self) {
+        // The lock ends before the files are closed.
+        let block = self.opened.lock().take();
+        drop(block);
+    }
+
+    /// Empties the slot if nothing else uses the block; returns true if it did.
+    pub(crate) fn close_if_idle(&self) -> bool {
+        let mut opened = self.opened.lock();
+        let is_idle = opened.as_ref().is_some_and(is_unread);
+        if is_idle {
+            *opened = None;
         }
-        if record.tombstone_count > 0 && self.tombstones.is_none() {
-            let (path, count) = (dir.join(TOMBSTONES_FILE), record.tombstone_count);
-            return Err(BlockError::TombstonesMissing { path, count });
-        }
-        let Some(expected) = record.immutable_bytes else { return Ok(()) };
-        let mismatch = |name: &str, expected: u64, found: u64| {
-            let path = dir.join(name);
-            BlockError::Mismatch { path, what: "bytes", expected: expected as i64, found: found as i64 }
-        };
-        let index = self.index.unwrap_or(0);
-        if index != expected.index {
-            return Err(mismatch(INDEX_FILE, expected.index, index));
-        }
-        if self.chunks != expected.chunks {
-            return Err(mismatch(CHUNKS_DIR, expected.chunks, self.chunks));
-        }
-        Ok(())
+        is_idle
+    }
+
+    /// Waits for other threads that open the block.
+    pub(crate) fn lock_opening(&self) -> MutexGuard<'_, ()> {
+        self.opening.lock()
+    }
+
+    pub(crate) fn last_use(&self) -> u64 {
+        self.last_use.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_last_use(&self, number: u64) {
+        self.last_use.store(number, Ordering::Relaxed);
+    }
+
+    /// Notes the result of an attempt to open the block.
+    pub(crate) fn note_verified(&self, is_readable: bool) {
+        self.is_verified.store(true, Ordering::Relaxed);
+        self.is_unreadable.store(!is_readable, Ordering::Relaxed);
     }
 }
 
-/// What `meta.json` and the sizes of the files in `dir` say of a block, for a block that no catalogue names or
-/// whose record is out of date, and whose directory has the name `ulid`. Of the other files only tombstones are read. Also gives its whole `meta.json`.
-///
-/// # Errors
-/// [`BlockError`] if `meta.json` or the tombstones cannot be read, or a file cannot be found.
-pub fn read_record(env: &Env, dir: &Path, ulid: Ulid) -> Result<(BlockRecord, BlockMeta), BlockError> {
-    let (meta, _) = read_meta(env, dir)?;
-    check_name(dir, ulid, &meta)?;
-    let (path, mut tombstone_count) = (dir.join(TOMBSTONES_FILE), 0);
-    if env.disk.exists(&path) {
-        let bytes = env.disk.read(&path).map_err(BlockError::io(&path))?;
-        let tombstones = Tombstones::decode(&bytes).map_err(BlockError::corrupt(&path))?;
-        tombstone_count = tombstones.interval_count() as u64;
-    } else if meta.stats.num_tombstones > 0 {
-        return Err(tombstones_missing(path, &meta));
-    }
-    let sizes = FileSizes::of(env, dir)?;
-    let immutable_bytes = ImmutableBytes { index: sizes.index.unwrap_or(0), chunks: sizes.chunks };
-    let record = record_of(&meta, sizes.total(), Some(immutable_bytes), tombstone_count);
-    sizes.compare(dir, &record)?;
-    Ok((record, meta))
-}
-
-/// The record of a block whose `meta.json` can be read while other files cannot: it covers time that cannot
-/// be answered.
-#[must_use]
-pub fn damaged_record(env: &Env, dir: &Path, ulid: Ulid) -> Option<(BlockRecord, BlockMeta)> {
-    let (meta, _) = read_meta(env, dir).ok()?;
-    check_name(dir, ulid, &meta).ok()?;
-    Some((record_of(&meta, 0, None, meta.stats.num_tombstones), meta))
-}
-
-fn record_of(
-    meta: &BlockMeta,
-    size_bytes: u64,
-    immutable_bytes: Option<ImmutableBytes>,
-    tombstone_count: u64,
-) -> BlockRecord {
-    // A block is younger than its parents; files that say otherwise must not make blocks hide each other.
-    let parents = meta.compaction.parents.iter().map(|parent| parent.ulid).filter(|ulid| *ulid < meta.ulid);
-    BlockRecord {
-        ulid: meta.ulid,
-        oldest_source: precedence(meta).0,
-        min_time: meta.min_time,
-        max_time: meta.max_time,
-        size_bytes,
-        immutable_bytes,
-        series_count: meta.stats.num_series,
-        sample_count: Some(meta.stats.num_samples),
-        tombstone_count,
-        compaction_failed: meta.compaction.failed,
-        split_set: meta.compaction.split_set,
-        parents: parents.collect(),
-    }
-}
-
-/// Where the block `ulid` of the directory `parent_dir` lies.
-#[must_use]
-pub fn block_dir(parent_dir: &Path, ulid: Ulid) -> PathBuf {
-    parent_dir.join(ulid.to_string())
+/// Returns true if only the slot has the block: under its lock no other thread can get it.
+fn is_unread(block: &Arc<Block>) -> bool {
+    Arc::strong_count(block) == 1 && !block.has_readers()
 }

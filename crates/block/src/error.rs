@@ -1,4 +1,4 @@
-//! Why a block cannot be written or opened.
+//! Errors of writing and opening blocks.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,16 @@ use chronolith_format::block::index::IndexWriteError;
 use chronolith_format::block::meta::{MetaError, Ulid};
 use chronolith_model::{QueryError, TimeRange};
 
-/// Why a block cannot be written or opened.
+/// Error of writing or opening a block.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockError {
-    /// The disk refused. Writing may be tried again once it has room; nothing of the block is left.
+    /// A disk operation failed. Writing may be tried again once the disk has room; nothing of the block is
+    /// left.
     #[error("{path}: {error}")]
     Io {
         /// File or directory.
         path: PathBuf,
-        /// As the operating system says.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// Bytes are damaged; the block has to be restored or removed.
@@ -24,7 +25,7 @@ pub enum BlockError {
     Corrupt {
         /// File.
         path: PathBuf,
-        /// What, where, expected and found.
+        /// Item, offset, expected and found.
         error: DecodeError,
     },
     /// `meta.json` is damaged or from a newer version.
@@ -32,7 +33,7 @@ pub enum BlockError {
     Meta {
         /// File.
         path: PathBuf,
-        /// What is wrong.
+        /// Field or version at fault.
         error: MetaError,
     },
     /// The files are not those that the block catalogue has recorded.
@@ -47,7 +48,7 @@ pub enum BlockError {
         /// In the file.
         found: i64,
     },
-    /// `meta.json` is of another block than the directory's name says.
+    /// `meta.json` names another block than the directory does.
     #[error("{path}: names the block {found}")]
     OtherBlock {
         /// `meta.json`.
@@ -55,19 +56,19 @@ pub enum BlockError {
         /// Name of that block.
         found: Ulid,
     },
-    /// A chunk segment between others is not there.
+    /// A chunk segment between others is missing.
     #[error("{path}: chunk segment is missing")]
     SegmentMissing {
-        /// Where it should be.
+        /// Expected path.
         path: PathBuf,
     },
-    /// `meta.json` counts deleted intervals, but their file is not there. Restore the file, or set `numTombstones` in
-    /// `meta.json` to 0 to have the deleted samples back.
+    /// `meta.json` counts deleted intervals, but their file is missing. Restore the file, or set
+    /// `numTombstones` in `meta.json` to 0 to have the deleted samples back.
     #[error(
         "{path}: tombstones file is missing, {count} deleted intervals expected: deleted samples would come back"
     )]
     TombstonesMissing {
-        /// Where it should be.
+        /// Expected path.
         path: PathBuf,
         /// Intervals that it had.
         count: u64,
@@ -87,12 +88,12 @@ pub enum BlockError {
     TooLarge {
         /// File.
         path: PathBuf,
-        /// What is too large.
+        /// Item that is too large.
         what: &'static str,
         /// The limit.
         limit: u64,
     },
-    /// The samples do not lie in the window that the block is to cover, so readers would not look for them.
+    /// Samples are outside of the range that the block covers, so readers would not look for them.
     #[error("samples from {first} to {last} lie outside the block range {}..{}", range.start, range.end)]
     OutsideRange {
         /// First sample.
@@ -108,7 +109,7 @@ pub enum BlockError {
 const EXHAUSTED: [i32; 3] = [24, 23, 12];
 
 impl BlockError {
-    /// Returns true if the block itself is at fault: trying again gives the same.
+    /// Returns true if the block itself is at fault: trying again fails the same way.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self {
@@ -142,7 +143,7 @@ impl BlockError {
         }
     }
 
-    /// Returns true if a file or directory of the block is not there.
+    /// Returns true if a file or directory of the block is missing.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, BlockError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)

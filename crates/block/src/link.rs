@@ -1,14 +1,15 @@
-//! A second name for a block in another directory: every file hard-linked, nothing copied, the block not opened.
-//! Holds: files of a block are replaced, never changed, so the copy stays what it is.
-//! Not here: making the new place visible at once (`tsdb`).
+//! Hard links to the files of a block in another directory: nothing copied, the block not opened.
+//!
+//! Invariant: files of a block are replaced, never changed, so that the links stay as they are.
+//! Not here: making the new directory visible at once (`tsdb`).
 
 use std::path::Path;
 
 use chronolith_base::Env;
 use chronolith_format::block::meta::Ulid;
 
-use crate::entry::block_dir;
-use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE};
+use crate::BlockError;
+use crate::layout::{CHUNKS_DIR, INDEX_FILE, META_FILE, TOMBSTONES_FILE, block_dir};
 
 /// Links the files of the block `ulid` of `from_parent` into `to_parent`, which exists, under the block's
 /// name; durable when it returns, but for the name itself. A directory of that name must not be there.

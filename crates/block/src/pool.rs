@@ -1,11 +1,11 @@
-//! Pool of open blocks: opens on demand, closes the least recently used ones that nobody reads.
+//! LRU pool of open blocks: opens on demand, closes the least recently used idle ones.
 //!
-//! Holds: open blocks and blocks that were removed while a query reads them count alike, until their last
-//! reader is gone (`OpenPermit`). Blocks that nobody reads stay open up to the idle part of the budget;
-//! beyond the whole budget an open is refused, never waited for, because two queries that wait for each
-//! other's blocks would wait for ever. A file descriptor is open only while a file is mapped or copied: as
+//! Invariant: open blocks and blocks that were removed while a query reads them count alike, until their last
+//! reader is dropped (`OpenPermit`). Idle blocks stay open up to the idle part of the budget;
+//! beyond the whole budget opening fails at once: two queries that wait for each other's blocks would wait
+//! for ever. A file descriptor is open only while a file is mapped or copied: as
 //! many at once as threads open blocks.
-//! Not here: which blocks there are (`tsdb`).
+//! Not here: the list of blocks (`tsdb`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use chronolith_base::Env;
 use chronolith_model::QueryError;
 use parking_lot::Mutex;
 
-use crate::block::OpenOptions;
-use crate::entry::block_dir;
+use crate::layout::block_dir;
+use crate::open::OpenOptions;
+use crate::open_counts::OpenCounts;
 use crate::{Block, BlockEntry, BlockError};
 
 /// Files of at most this size are copied into memory instead of mapped.
@@ -27,12 +28,12 @@ const IDLE_BYTES_PART: u64 = 4;
 /// After a search for idle blocks that found none, the next one comes when this many more blocks are open.
 const SEARCH_AGAIN_AFTER: usize = 64;
 
-/// What open blocks may take.
+/// Limits of all open blocks together.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolLimits {
     /// Memory maps of all open blocks.
     pub maps_max: u64,
-    /// Bytes on the heap of all open blocks: copied files, and what is kept of mapped indexes.
+    /// Bytes on the heap of all open blocks: copied files and index headers.
     pub bytes_max: u64,
     /// Files of at most this size are copied, not mapped.
     pub copy_bytes_max: u64,
@@ -42,42 +43,6 @@ impl Default for PoolLimits {
     /// An eighth of the maps that Linux grants a process (65,530), and 512 MiB.
     fn default() -> PoolLimits {
         PoolLimits { maps_max: 8192, bytes_max: 512 << 20, copy_bytes_max: COPY_BYTES_MAX }
-    }
-}
-
-/// What all open blocks take, those of removed blocks included.
-#[derive(Default)]
-pub(crate) struct OpenCounts {
-    blocks: AtomicU64,
-    maps: AtomicU64,
-    mapped_bytes: AtomicU64,
-    bytes: AtomicU64,
-}
-
-/// The part of one open block, given back when it is closed.
-pub(crate) struct OpenPermit {
-    counts: Arc<OpenCounts>,
-    maps: u64,
-    mapped_bytes: u64,
-    bytes: u64,
-}
-
-impl OpenPermit {
-    pub(crate) fn new(counts: Arc<OpenCounts>, maps: u64, mapped_bytes: u64, bytes: u64) -> OpenPermit {
-        counts.blocks.fetch_add(1, Ordering::Relaxed);
-        counts.maps.fetch_add(maps, Ordering::Relaxed);
-        counts.mapped_bytes.fetch_add(mapped_bytes, Ordering::Relaxed);
-        counts.bytes.fetch_add(bytes, Ordering::Relaxed);
-        OpenPermit { counts, maps, mapped_bytes, bytes }
-    }
-}
-
-impl Drop for OpenPermit {
-    fn drop(&mut self) {
-        self.counts.blocks.fetch_sub(1, Ordering::Relaxed);
-        self.counts.maps.fetch_sub(self.maps, Ordering::Relaxed);
-        self.counts.mapped_bytes.fetch_sub(self.mapped_bytes, Ordering::Relaxed);
-        self.counts.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -139,9 +104,9 @@ impl BlockPool {
         }
     }
 
-    /// The block of `entry` below `parent_dir`; it stays open as long as the caller has it. Opening verifies
-    /// `meta.json`, tombstones and the index but for series and postings, which are verified when read, as
-    /// chunks are. Cost: a lock if it is open, else as [`Block::open`].
+    /// Returns the block of `entry` below `parent_dir`; it stays open as long as the caller keeps it. Opening
+    /// verifies `meta.json`, tombstones and the index but for series and postings, which are verified when
+    /// read, as chunks are. Cost: a lock if it is open, else as [`Block::open`].
     ///
     /// # Errors
     /// [`BlockError`]; [`BlockError::TooManyOpen`] if the blocks that are being read leave no room.
@@ -149,7 +114,7 @@ impl BlockPool {
         if let Some(block) = self.opened(entry) {
             return Ok(block);
         }
-        let _opening = entry.opening.lock();
+        let _opening = entry.lock_opening();
         // Another thread may have opened it meanwhile.
         if let Some(block) = self.opened(entry) {
             return Ok(block);
@@ -159,10 +124,9 @@ impl BlockPool {
         match opened {
             Ok(block) => {
                 self.opens.fetch_add(1, Ordering::Relaxed);
-                entry.is_verified.store(true, Ordering::Relaxed);
-                entry.is_unreadable.store(false, Ordering::Relaxed);
-                entry.last_use.store(self.next_use(), Ordering::Relaxed);
-                *entry.opened.lock() = Some(block.clone());
+                entry.note_verified(true);
+                entry.set_last_use(self.next_use());
+                entry.set_opened(block.clone());
                 self.open.lock().entries.push(entry.clone());
                 self.close_idle(false);
                 Ok(block)
@@ -170,17 +134,16 @@ impl BlockPool {
             Err(error) => {
                 self.open_failures.fetch_add(1, Ordering::Relaxed);
                 if error.is_damage() {
-                    entry.is_verified.store(true, Ordering::Relaxed);
-                    entry.is_unreadable.store(true, Ordering::Relaxed);
+                    entry.note_verified(false);
                 }
                 Err(error)
             }
         }
     }
 
-    /// The block of `entry`, which is not kept open beyond the caller if it was closed: for verification, which
-    /// leaves others open. Verifies what opening verifies. An entry whose block cannot be opened, for whatever reason
-    /// but a lack of descriptors, maps or memory, counts as damaged.
+    /// Returns the block of `entry` without keeping it open in the pool if it was closed: for verification,
+    /// which leaves others open. Verifies what opening verifies. An entry whose block cannot be opened, for
+    /// whatever reason but a lack of descriptors, maps or memory, counts as damaged.
     ///
     /// # Errors
     /// [`BlockError`].
@@ -195,28 +158,28 @@ impl BlockPool {
         let dir = block_dir(parent_dir, entry.ulid());
         let opened = self.open_once(&dir, entry);
         if !opened.as_ref().is_err_and(BlockError::is_exhaustion) {
-            entry.is_verified.store(true, Ordering::Relaxed);
-            entry.is_unreadable.store(opened.is_err(), Ordering::Relaxed);
+            entry.note_verified(opened.is_ok());
         }
         opened
     }
 
-    /// Closes the block of `entry`, which is gone or will be opened under another entry; who reads it goes on.
+    /// Closes the block of `entry`, which was removed or will be opened under another entry. Readers keep
+    /// their files.
     pub fn close(&self, entry: &BlockEntry) {
-        // The pool's list lets go of the entry at its next search.
-        let block = entry.opened.lock().take();
-        drop(block);
+        // The pool's list drops the entry at its next search for idle blocks.
+        entry.close();
     }
 
     /// Counters and sizes.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let open = self.counts.sizes();
         PoolStats {
-            open_blocks: load(&self.counts.blocks),
-            maps: load(&self.counts.maps),
-            mapped_bytes: load(&self.counts.mapped_bytes),
-            bytes: load(&self.counts.bytes),
+            open_blocks: open.blocks,
+            maps: open.maps,
+            mapped_bytes: open.mapped_bytes,
+            bytes: open.heap_bytes,
             opens: load(&self.opens),
             open_failures: load(&self.open_failures),
             refusals: load(&self.refusals),
@@ -224,18 +187,17 @@ impl BlockPool {
         }
     }
 
-    /// Bytes of what all open blocks remember of regex matchers.
+    /// Memory of the regex caches of all open blocks.
     #[must_use]
-    pub fn search_bytes(&self) -> u64 {
+    pub fn regex_cache_bytes(&self) -> u64 {
         let open: Vec<_> = self.open.lock().entries.clone();
-        let of_entry =
-            |entry: &Arc<BlockEntry>| entry.opened.lock().as_ref().map(|block| block.search_bytes());
+        let of_entry = |entry: &Arc<BlockEntry>| entry.opened().map(|block| block.regex_cache_bytes());
         open.iter().filter_map(of_entry).sum::<usize>() as u64
     }
 
     fn opened(&self, entry: &BlockEntry) -> Option<Arc<Block>> {
-        let block = entry.opened.lock().clone()?;
-        entry.last_use.store(self.next_use(), Ordering::Relaxed);
+        let block = entry.opened()?;
+        entry.set_last_use(self.next_use());
         Some(block)
     }
 
@@ -267,8 +229,8 @@ impl BlockPool {
 
     fn make_room(&self, dir: &Path) -> Result<(), BlockError> {
         let is_full = || {
-            self.counts.maps.load(Ordering::Relaxed) >= self.limits.maps_max
-                || self.counts.bytes.load(Ordering::Relaxed) >= self.limits.bytes_max
+            let open = self.counts.sizes();
+            open.maps >= self.limits.maps_max || open.heap_bytes >= self.limits.bytes_max
         };
         if !is_full() {
             return Ok(());
@@ -282,14 +244,14 @@ impl BlockPool {
         Err(BlockError::TooManyOpen { path, maps_max: limits.maps_max, bytes_max: limits.bytes_max })
     }
 
-    /// Closes the least recently used blocks that nobody reads until the idle budget holds with an eighth to
+    /// Closes the least recently used idle blocks until the idle budget holds with an eighth to
     /// spare, so that the search is paid once for many opens; all of them if `all`.
     fn close_idle(&self, all: bool) {
         let (maps_max, bytes_max) =
             (self.limits.maps_max / IDLE_MAPS_PART, self.limits.bytes_max / IDLE_BYTES_PART);
         let fits = |part: u64| {
-            self.counts.maps.load(Ordering::Relaxed) <= maps_max - maps_max / 8 * part
-                && self.counts.bytes.load(Ordering::Relaxed) <= bytes_max - bytes_max / 8 * part
+            let open = self.counts.sizes();
+            open.maps <= maps_max - maps_max / 8 * part && open.heap_bytes <= bytes_max - bytes_max / 8 * part
         };
         if fits(0) && !all {
             return;
@@ -298,34 +260,21 @@ impl BlockPool {
         if !all && open.entries.len() < open.search_at {
             return;
         }
-        let mut idle: Vec<_> = open.entries.iter().filter(|entry| is_idle(entry)).cloned().collect();
-        idle.sort_unstable_by_key(|entry| entry.last_use.load(Ordering::Relaxed));
+        let mut idle: Vec<_> = open.entries.iter().filter(|entry| entry.is_idle()).cloned().collect();
+        idle.sort_unstable_by_key(|entry| entry.last_use());
         let mut closed_count = 0u64;
         for entry in idle {
             if !all && fits(1) {
                 break;
             }
-            let mut opened = entry.opened.lock();
-            // A query may have taken it since the search.
-            if opened.as_ref().is_some_and(is_unread) {
-                *opened = None;
-                closed_count += 1;
-            }
+            // A query may have begun to read it since the search.
+            closed_count += u64::from(entry.close_if_idle());
         }
         self.evictions.fetch_add(closed_count, Ordering::Relaxed);
-        open.entries.retain(|entry| entry.opened.lock().is_some());
+        open.entries.retain(|entry| entry.opened().is_some());
         let open_count = open.entries.len();
         open.search_at = if fits(0) { 0 } else { open_count + SEARCH_AGAIN_AFTER.max(open_count / 8) };
     }
-}
-
-fn is_idle(entry: &BlockEntry) -> bool {
-    entry.opened.lock().as_ref().is_some_and(is_unread)
-}
-
-/// Returns true if only the pool has the block: under the lock of its slot nobody else can get it.
-fn is_unread(block: &Arc<Block>) -> bool {
-    Arc::strong_count(block) == 1 && Arc::strong_count(&block.files) == 1
 }
 
 /// The answer to a query that needs a block which cannot be opened.

@@ -1,22 +1,23 @@
-//! Samples of one series of a block, decoded when asked for.
+//! Samples of one series of a block, decoded when they are read.
 //!
-//! Holds: ascending, one sample a timestamp, nothing deleted; of two chunks with the same timestamp the one that
-//! starts earlier (at a tie: that the index names first) wins.
-
-use std::sync::Arc;
+//! Invariants: times ascend, one sample per timestamp, nothing deleted; of two chunks with the same timestamp
+//! the one that starts earlier (at a tie: that comes first in the index) wins.
 
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
-use crate::block::BlockFiles;
+use crate::chunk::{self, chunk_error, claimed_samples};
+use crate::source::RangeBytes;
 
+/// A selected series, its chunks at hand.
 pub(crate) struct BlockSeries {
-    pub(crate) files: Arc<BlockFiles>,
+    /// Chunks; keeps the files of a map open.
+    bytes: RangeBytes,
     /// By start time.
-    pub(crate) chunks: Box<[ChunkMeta]>,
+    chunks: Box<[ChunkMeta]>,
     /// Deleted intervals.
-    pub(crate) deleted: Box<[Interval]>,
+    deleted: Box<[Interval]>,
 }
 
 impl SampleSource for BlockSeries {
@@ -28,11 +29,7 @@ impl SampleSource for BlockSeries {
     }
 
     fn sample_count_hint(&self) -> usize {
-        let count = |chunk: &ChunkMeta| {
-            let segment = self.files.segments.get(chunk.chunk_ref.segment_idx() as usize)?;
-            segment.sample_count_claimed(chunk.chunk_ref.offset())
-        };
-        self.chunks.iter().filter_map(count).map(usize::from).sum()
+        self.chunks.iter().map(|chunk| claimed_samples(&self.bytes, chunk.chunk_ref)).sum()
     }
 
     fn chunk_count_hint(&self) -> usize {
@@ -46,6 +43,11 @@ impl SampleSource for BlockSeries {
 }
 
 impl BlockSeries {
+    /// `chunks` are sorted by start time, and in `bytes`.
+    pub(crate) fn new(bytes: RangeBytes, chunks: Box<[ChunkMeta]>, deleted: Box<[Interval]>) -> BlockSeries {
+        BlockSeries { bytes, chunks, deleted }
+    }
+
     fn read_chunks(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
         let mut chunks = self.chunks.iter().filter(wanted).peekable();
@@ -67,7 +69,8 @@ impl BlockSeries {
     }
 
     fn decode(&self, chunk: &ChunkMeta, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
-        self.files.decode(chunk, range, out).map_err(|error| self.files.chunk_error(chunk, error))
+        let decoded = chunk::decode(&self.bytes, chunk, range, out);
+        decoded.map_err(|error| chunk_error(&self.bytes, chunk.chunk_ref, error))
     }
 
     /// Overlapping chunks are rare (out-of-order blocks of other writers), so they are decoded and sorted.
@@ -86,7 +89,7 @@ impl BlockSeries {
     }
 }
 
-/// Removes the samples from index `start` on that lie in one of the ascending intervals.
+/// Removes the samples from index `start` on that are within one of the ascending intervals.
 pub(crate) fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns) {
     if deleted.is_empty() {
         return;
@@ -112,12 +115,12 @@ pub(crate) fn drop_deleted(deleted: &[Interval], start: usize, out: &mut Columns
 
 /// As [`drop_deleted`] for samples that have more than times and values.
 fn drop_deleted_mixed(deleted: &[Interval], start: usize, out: &mut Columns) {
-    // From the last to the first, so that places stay true.
+    // From the last to the first, so that positions stay valid.
     for interval in deleted.iter().rev() {
-        let places = out.indices_in(TimeRange::inclusive(interval.first, interval.last));
-        let first = places.start.max(start);
-        if first < places.end {
-            out.remove(first..places.end);
+        let deleted = out.indices_in(TimeRange::inclusive(interval.first, interval.last));
+        let first = deleted.start.max(start);
+        if first < deleted.end {
+            out.remove(first..deleted.end);
         }
     }
 }

@@ -3,8 +3,9 @@
 mod damage;
 mod dense;
 mod golden;
-mod patterns;
 pub(crate) mod promtool;
+mod ranged;
+mod regexes;
 mod round_trip;
 mod shapes;
 mod starts;
@@ -14,13 +15,18 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use chronolith_base::Env;
+use chronolith_base::{Env, MemoryBudget};
+use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::meta::BlockMeta;
 use chronolith_format::chunk::xor;
 use chronolith_model::{Columns, Labels, Matcher, QueryError, Queryable, ReadContext, Selector, TimeRange};
 
-use crate::{Block, BlockSource, BlockWriter};
+use crate::postings::all_refs;
+use crate::series_reader::SeriesReader;
+use crate::source::{RangeBytes, RangedFiles, RangedMeter};
+use crate::{Block, BlockError, BlockSource, BlockWriter};
 
 pub(crate) const DIR: &str = "/blocks";
 pub(crate) const WINDOW: TimeRange = TimeRange { start: 1_600_000_000_000, end: 1_600_007_200_000 };
@@ -78,7 +84,68 @@ pub(crate) fn context(env: &Env) -> ReadContext {
     ReadContext::unlimited(env.clock.clone())
 }
 
+/// Ranges of a block that tests read by range are joined over gaps of at most so many bytes.
+const GAP_BYTES: u64 = 64;
+
+/// Opens the block in `dir` so that ranges of its files are read.
+pub(crate) fn open_ranged(env: &Env, dir: &Path) -> Result<(Arc<Block>, RangedMeter), BlockError> {
+    let files = RangedFiles::open(env, dir, GAP_BYTES)?;
+    let meter = files.meter();
+    Ok((Block::open_source(env, dir, Box::new(files))?, meter))
+}
+
+/// Answers of a mapped block, after those of the same block read by range were found to be equal.
+fn same_answer<T: PartialEq + std::fmt::Debug>(
+    env: &Env,
+    block: &Block,
+    ask: impl Fn(&Block) -> Result<T, QueryError>,
+) -> Result<T, QueryError> {
+    let answer = ask(block);
+    match open_ranged(env, block.dir()) {
+        Ok((ranged, _)) => {
+            let found = ask(&ranged).map_err(|error| error.to_string());
+            match &answer {
+                Ok(want) => assert_eq!(found.as_ref(), Ok(want), "read by range"),
+                Err(want) => assert_eq!(found, Err(want.to_string()), "read by range"),
+            }
+        }
+        Err(error) => assert!(Block::open(env, block.dir()).is_err(), "only by range: {error}"),
+    }
+    answer
+}
+
+/// Label names, from a map and read by range.
+pub(crate) fn label_names(
+    env: &Env,
+    block: &Block,
+    selector: &Selector<'_>,
+    limit: usize,
+) -> Result<Vec<String>, QueryError> {
+    same_answer(env, block, |block| block.label_names(selector, limit, &context(env)))
+}
+
+/// Label values, from a map and read by range.
+pub(crate) fn label_values(
+    env: &Env,
+    block: &Block,
+    name: &str,
+    selector: &Selector<'_>,
+    limit: usize,
+) -> Result<Vec<String>, QueryError> {
+    same_answer(env, block, |block| block.label_values(name, selector, limit, &context(env)))
+}
+
+/// Selected series with their samples, from a map and read by range.
 pub(crate) fn read_selected(
+    env: &Env,
+    block: &Block,
+    matchers: &[Matcher],
+    range: TimeRange,
+) -> Result<Bits, QueryError> {
+    same_answer(env, block, |block| read_one_source(env, block, matchers, range))
+}
+
+pub(crate) fn read_one_source(
     env: &Env,
     block: &Block,
     matchers: &[Matcher],
@@ -107,4 +174,29 @@ pub(crate) fn read_selected(
 
 pub(crate) fn read_all(env: &Env, block: &Block) -> Result<Bits, QueryError> {
     read_selected(env, block, &[], TimeRange::ALL)
+}
+
+/// A series as the index has it.
+pub(crate) struct StoredSeries {
+    pub(crate) series_ref: u32,
+    pub(crate) labels: Labels,
+    pub(crate) chunks: Vec<ChunkMeta>,
+}
+
+/// All series of the index.
+pub(crate) fn stored_series(block: &Block) -> Vec<StoredSeries> {
+    let (contents, budget) = (block.contents(), MemoryBudget::new("test", u64::MAX));
+    let mut series = SeriesReader::new(all_refs(contents, &budget).unwrap());
+    let mut out = Vec::new();
+    while let Some(series_ref) = series.next_ref(contents, &budget).unwrap() {
+        let entry = series.decode(contents, series_ref).unwrap();
+        out.push(StoredSeries { series_ref, labels: entry.labels(), chunks: entry.chunks.clone() });
+    }
+    out
+}
+
+/// Bytes of a block's chunks.
+pub(crate) fn chunk_bytes(block: &Block, chunks: &[ChunkMeta]) -> RangeBytes {
+    let (contents, budget) = (block.contents(), MemoryBudget::new("test", u64::MAX));
+    contents.read(&contents.chunk_wave(&[chunks]), &budget).unwrap()
 }

@@ -1,38 +1,46 @@
-//! Walks all of a block and names every damage, for `chronolith check` and the verification after a start.
-//! Holds: damage to one item does not hide that of others, as far as the index leads to them.
+//! Verification of all of a block: lists every damage, for `chronolith check` and the scrub after a start.
+//!
+//! Invariant: damage to one item does not hide that of others, as far as the index leads to them.
+//! Not here: which blocks are verified, and at what pace (`tsdb`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use chronolith_base::DecodeError;
 use chronolith_base::hash::hash_bytes;
+use chronolith_base::{DecodeError, MemoryBudget};
 use chronolith_format::block::index::{ChunkMeta, SeriesEntry};
-use chronolith_model::{Columns, Labels, TimeRange};
+use chronolith_model::{Columns, Labels, QueryError, TimeRange};
 
-use crate::block::{BlockFiles, ChunkError};
-use crate::{Block, INDEX_FILE, META_FILE};
+use crate::Block;
+use crate::chunk::{self, ChunkError};
+use crate::contents::BlockContents;
+use crate::label_queries::for_each_list;
+use crate::layout::META_FILE;
+use crate::series_reader::SeriesReader;
+use crate::source::{BlockFile, RangeBytes};
 
-/// Damages that are listed at most; more of them say nothing new.
+/// Damages that are listed at most.
 const DAMAGES_MAX: usize = 1000;
-/// Cost of a series in a step, its chunks aside.
+/// Cost of a series in a step, without its chunks.
 const SERIES_BYTES: usize = 64;
 /// Cost of a histogram in a step.
 const HISTOGRAM_BYTES: usize = 64;
 
-/// Something in a block that is not as it should be.
+/// A damaged item of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// File.
     pub path: PathBuf,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// What is wrong there.
+    /// Item, expected and found.
     pub what: String,
 }
 
 impl Block {
-    /// Reads and checks everything: every postings list, every series, every chunk down to its samples, and the
-    /// counts of `meta.json`. Returns at most 1000 damages, in order of finding. Cost: one pass over all bytes.
+    /// Reads and checks everything: every postings list, every series, every chunk down to its samples, and
+    /// the counts of `meta.json`. Returns at most 1000 damages, in order of finding. Cost: one pass over all
+    /// bytes.
     #[must_use]
     pub fn verify(&self) -> Vec<Damage> {
         let mut verification = BlockVerification::new(self);
@@ -41,13 +49,12 @@ impl Block {
     }
 }
 
-/// The next step of a verification.
-#[derive(Debug, Clone, Copy)]
+/// The next part that a verification reads.
 enum Phase {
     /// Postings of the label name with this index.
     Postings(usize),
-    /// Series from this index on.
-    Series(usize),
+    /// The rest of the series.
+    Series(Box<SeriesReader>),
     Done,
 }
 
@@ -61,19 +68,19 @@ struct Counts {
 
 /// Verification of all of a block, as [`Block::verify`] does it, in steps of bounded cost.
 pub struct BlockVerification {
-    files: Arc<BlockFiles>,
+    contents: Arc<BlockContents>,
+    budget: MemoryBudget,
     phase: Phase,
     damages: Vec<Damage>,
     /// Labels of the series before.
     last: Option<Labels>,
-    entry: SeriesEntry,
     scratch: Columns,
     /// Bytes that the step may still read.
     left_bytes: u64,
     counts: Counts,
     /// Sum over all (label pair, series) of the postings lists.
     sum_of_postings: u64,
-    /// The same over all labels of all series.
+    /// Sum over all (label pair, series) of the labels of all series.
     sum_of_series: u64,
 }
 
@@ -88,15 +95,15 @@ fn membership_hash(pair: u64, series_ref: u32) -> u64 {
 }
 
 impl BlockVerification {
-    /// Begins with nothing read.
+    /// A verification that has read nothing yet.
     #[must_use]
     pub fn new(block: &Block) -> BlockVerification {
         BlockVerification {
-            files: block.files.clone(),
+            contents: block.contents().clone(),
+            budget: MemoryBudget::new("verification", u64::MAX),
             phase: Phase::Postings(0),
             damages: Vec::new(),
             last: None,
-            entry: SeriesEntry::new(),
             scratch: Columns::default(),
             left_bytes: 0,
             counts: Counts::default(),
@@ -105,14 +112,14 @@ impl BlockVerification {
         }
     }
 
-    /// Goes on until about `bytes_max` bytes are read: the postings of one label name, or one series, more at most.
-    /// Returns true once everything is verified.
+    /// Goes on until about `bytes_max` bytes are read: the postings of one label name, or one series, more at
+    /// most. Returns true once everything is verified.
     pub fn step(&mut self, bytes_max: u64) -> bool {
         self.left_bytes = bytes_max;
         while self.left_bytes > 0 {
-            self.phase = match self.phase {
+            self.phase = match std::mem::replace(&mut self.phase, Phase::Done) {
                 Phase::Postings(name_idx) => self.postings(name_idx),
-                Phase::Series(first) => self.series(first),
+                Phase::Series(series) => self.series(series),
                 Phase::Done => return true,
             };
         }
@@ -136,15 +143,21 @@ impl BlockVerification {
     }
 
     fn index_damage(&mut self, error: &DecodeError) {
-        self.report(self.files.dir.join(INDEX_FILE), error.offset() as u64, error.to_string());
+        let path = self.contents.files().path(BlockFile::Index);
+        self.report(path, error.offset() as u64, error.to_string());
+    }
+
+    /// A part that cannot be read; errors of the disk count as damage.
+    fn read_damage(&mut self, error: &QueryError) {
+        self.report(self.contents.files().path(BlockFile::Index), 0, error.to_string());
     }
 
     fn postings(&mut self, name_idx: usize) -> Phase {
-        let files = self.files.clone();
-        let Some(name) = files.index.label_names().nth(name_idx) else { return Phase::Series(0) };
+        let contents = self.contents.clone();
+        let Some(name) = contents.header().label_names().nth(name_idx) else { return self.all_series() };
         let (mut errors, mut bytes) = (Vec::new(), name.len());
-        let visited = files.index.for_each_value(name, "", &mut |value| {
-            match files.index.postings(name, value) {
+        let visited = for_each_list(&contents, name, &self.budget, &mut |value, list| {
+            match list {
                 Ok(list) => {
                     bytes += value.len() + size_of::<u32>() * list.len();
                     let pair = pair_hash(name, value);
@@ -153,51 +166,73 @@ impl BlockVerification {
                 }
                 Err(error) => errors.push(error),
             }
-            errors.len() < DAMAGES_MAX
+            Ok(errors.len() < DAMAGES_MAX)
         });
-        errors.iter().chain(visited.err().as_ref()).for_each(|error| self.index_damage(error));
+        errors.iter().for_each(|error| self.index_damage(error));
+        if let Err(error) = visited {
+            self.read_damage(&error);
+        }
         self.count_bytes(bytes);
         Phase::Postings(name_idx + 1)
     }
 
-    fn series(&mut self, first: usize) -> Phase {
-        let files = self.files.clone();
-        let postings = match files.index.all_postings() {
-            Ok(postings) => postings,
+    /// Begins to read the series.
+    fn all_series(&mut self) -> Phase {
+        let contents = self.contents.clone();
+        let mut refs = Ok(Vec::new());
+        let visited = for_each_list(&contents, "", &self.budget, &mut |_, list| {
+            refs = list.map(|list| list.iter().collect());
+            Ok(false)
+        });
+        if let Err(error) = visited {
+            self.read_damage(&error);
+            return Phase::Done;
+        }
+        match refs {
+            Ok(refs) => Phase::Series(Box::new(SeriesReader::new(refs))),
             Err(error) => {
                 self.index_damage(&error);
-                return Phase::Done;
+                Phase::Done
             }
-        };
-        for (series_idx, series_ref) in postings.iter().enumerate().skip(first) {
-            if self.left_bytes == 0 {
-                return Phase::Series(series_idx);
-            }
-            self.one_series(series_ref);
         }
-        self.compare_postings();
-        if self.damages.is_empty() {
-            self.meta();
-        }
-        Phase::Done
     }
 
-    fn one_series(&mut self, series_ref: u32) {
-        let mut entry = std::mem::take(&mut self.entry);
+    fn series(&mut self, mut series: Box<SeriesReader>) -> Phase {
+        let contents = self.contents.clone();
+        while self.left_bytes > 0 {
+            match series.next_ref(&contents, &self.budget) {
+                Ok(Some(series_ref)) => self.one_series(&mut series, series_ref),
+                Ok(None) => {
+                    self.compare_postings();
+                    if self.damages.is_empty() {
+                        self.meta();
+                    }
+                    return Phase::Done;
+                }
+                Err(error) => {
+                    self.read_damage(&error);
+                    return Phase::Done;
+                }
+            }
+        }
+        Phase::Series(series)
+    }
+
+    fn one_series(&mut self, series: &mut SeriesReader, series_ref: u32) {
+        let contents = self.contents.clone();
         self.count_bytes(SERIES_BYTES);
-        match self.files.index.series(series_ref, &mut entry) {
-            Ok(()) => self.series_entry(series_ref, &mut entry),
+        match series.decode(&contents, series_ref) {
+            Ok(entry) => self.series_entry(series_ref, entry),
             Err(error) => self.index_damage(&error),
         }
-        self.entry = entry;
     }
 
     fn series_entry(&mut self, series_ref: u32, entry: &mut SeriesEntry) {
         let labels = entry.labels();
-        let offset = self.files.index.series_offset(series_ref);
         if self.last.as_ref().is_some_and(|last| *last >= labels) {
+            let offset = self.contents.header().series_offset(series_ref);
             let what = format!("series {labels} is out of order");
-            self.report(self.files.dir.join(INDEX_FILE), offset, what);
+            self.report(self.contents.files().path(BlockFile::Index), offset, what);
         }
         for (name, value) in labels.iter() {
             let hash = membership_hash(pair_hash(name, value), series_ref);
@@ -205,28 +240,33 @@ impl BlockVerification {
         }
         self.last = Some(labels);
         self.counts.series += 1;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        entry.chunks.iter().for_each(|chunk| self.chunk(chunk, &mut scratch));
-        self.scratch = scratch;
-    }
-
-    /// A series that is missing in the postings of one of its labels would be invisible to matchers, one too many
-    /// would be found by the wrong ones. Comparing sums finds that in one pass, but not which it is.
-    fn compare_postings(&mut self) {
-        if self.damages.is_empty() && self.sum_of_postings != self.sum_of_series {
-            let offset = self.files.index.toc().postings;
-            let what = "postings do not agree with the labels of the series".to_owned();
-            self.report(self.files.dir.join(INDEX_FILE), offset, what);
+        let wave = [entry.chunks.as_slice()];
+        match self.contents.read(&self.contents.chunk_wave(&wave), &self.budget) {
+            Ok(bytes) => {
+                let mut scratch = std::mem::take(&mut self.scratch);
+                entry.chunks.iter().for_each(|chunk| self.chunk(&bytes, chunk, &mut scratch));
+                self.scratch = scratch;
+            }
+            Err(error) => self.read_damage(&error),
         }
     }
 
-    fn chunk(&mut self, chunk: &ChunkMeta, scratch: &mut Columns) {
+    /// A series that is missing in the postings of one of its labels would be invisible to matchers, one too
+    /// many would be found by the wrong ones. Comparing sums finds that in one pass, but not which it is.
+    fn compare_postings(&mut self) {
+        if self.damages.is_empty() && self.sum_of_postings != self.sum_of_series {
+            let offset = self.contents.header().toc().postings;
+            let what = "postings do not agree with the labels of the series".to_owned();
+            self.report(self.contents.files().path(BlockFile::Index), offset, what);
+        }
+    }
+
+    fn chunk(&mut self, bytes: &RangeBytes, chunk: &ChunkMeta, scratch: &mut Columns) {
         self.counts.chunks += 1;
-        let files = self.files.clone();
         let offset = u64::from(chunk.chunk_ref.offset());
-        let path = files.segment_path(chunk.chunk_ref);
+        let path = bytes.files().path(BlockFile::Segment(chunk.chunk_ref.segment_idx()));
         scratch.clear();
-        match files.decode(chunk, TimeRange::ALL, scratch) {
+        match chunk::decode(bytes, chunk, TimeRange::ALL, scratch) {
             Ok(()) => {}
             Err(ChunkError::Segment(error)) => {
                 return self.report(path, error.offset() as u64, error.to_string());
@@ -245,15 +285,15 @@ impl BlockVerification {
                 format!("chunk times: expected {min_time} to {max_time} as in the index, found {ends:?}");
             return self.report(path, offset, what);
         }
-        let range = files.range();
+        let range = self.contents.range();
         if !range.contains(chunk.min_time) || !range.contains(chunk.max_time) {
-            let what = "chunk lies outside the time of meta.json".to_owned();
+            let what = "chunk is outside the time range of meta.json".to_owned();
             self.report(path, offset, what);
         }
     }
 
     fn meta(&mut self) {
-        let stats = &self.files.meta.stats;
+        let stats = &self.contents.meta().stats;
         let floats = stats.num_samples.saturating_sub(stats.num_histogram_samples);
         let histograms_unknown = stats.num_float_samples == 0 && stats.num_histogram_samples == 0;
         let counts = &self.counts;
@@ -271,7 +311,7 @@ impl BlockVerification {
         .map(|(what, expected, found)| format!("{what}: expected {expected}, found {found}"))
         .collect::<Vec<_>>();
         for what in wrong {
-            self.report(self.files.dir.join(META_FILE), 0, what);
+            self.report(self.contents.dir().join(META_FILE), 0, what);
         }
     }
 }

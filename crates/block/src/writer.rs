@@ -1,13 +1,14 @@
 //! Writes a block: chunks as they come, series and postings at the end, everything synced before the rename.
 //!
-//! Holds: `<ULID>` exists only complete and durable; whatever fails leaves at most a `.tmp-for-creation`
+//! Invariant: `<ULID>` exists only complete and durable; a failure leaves at most a `.tmp-for-creation`
 //! directory, which is removed on failure and by `open_dir`.
-//! Memory: each distinct string once, 16 bytes a distinct label pair and its hash entry, 4 bytes a label pair of every
-//! series (postings) and 4 bytes a series. Series entries wait on disk (`spool`), because the index wants all
-//! symbols in front of them. A million series of ten labels: about 45 MB and the strings.
+//! Memory: each distinct string once, 16 bytes per distinct label pair and its hash entry, 4 bytes per label
+//! pair of every series (postings) and 4 bytes per series. Series entries wait on disk (`spool`), because all
+//! symbols precede them in the index. A million series of ten labels: about 45 MB and the strings.
 //! Not here: merging chunks or blocks (`compact`).
 
 mod bulk;
+mod postings;
 pub(crate) mod samples;
 mod segments;
 mod sink;
@@ -16,7 +17,7 @@ pub(crate) mod symbols;
 pub(crate) mod written;
 
 pub use bulk::{BulkSeries, BulkVisit};
-pub use written::{WrittenBlock, publish};
+pub use written::{BlockSource, WrittenBlock, publish};
 
 use std::path::{Path, PathBuf};
 
@@ -24,43 +25,23 @@ use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError, Env};
 use chronolith_format::block::chunks::ChunkRef;
 use chronolith_format::block::index::{ChunkMeta, IndexWriter, TableEntry};
-use chronolith_format::block::meta::{BlockDesc, BlockMeta, BlockStats, Ulid};
+use chronolith_format::block::meta::{BlockMeta, BlockStats, Ulid};
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::chunk::kinds::ENCODINGS_HISTOGRAM;
 use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{BlockEncoding, Labels, TimeRange};
 
-use crate::{BlockError, CHUNKS_DIR, INDEX_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
+use crate::BlockError;
+use crate::layout::{CHUNKS_DIR, INDEX_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
+use postings::PostingsBuilder;
 use samples::SampleEncoder;
 use segments::SegmentsWriter;
 use sink::FileSink;
 use spool::Spool;
-use symbols::{LabelPairs, Sorted};
+use symbols::LabelPairs;
 use written::CreatingDir;
 
-/// What a block was made of, for its `meta.json`.
-#[derive(Debug, Clone)]
-pub struct BlockSource {
-    /// Window that the block covers; all samples lie in it. For a block from the head that is the aligned
-    /// window, whatever samples there are.
-    pub range: TimeRange,
-    /// 1 from the head, one more than the highest parent otherwise.
-    pub level: u32,
-    /// Head blocks that went in; empty for a block from the head, which then names itself.
-    pub sources: Vec<Ulid>,
-    /// Blocks merged directly.
-    pub parents: Vec<BlockDesc>,
-}
-
-impl BlockSource {
-    /// A block written from the head, covering `range`.
-    #[must_use]
-    pub fn head(range: TimeRange) -> BlockSource {
-        BlockSource { range, level: 1, sources: Vec::new(), parents: Vec::new() }
-    }
-}
-
-/// A finished chunk, wherever its bytes lie.
+/// A finished chunk, its bytes borrowed.
 pub(crate) struct ChunkView<'a> {
     pub(crate) encoding: u8,
     pub(crate) min_time: i64,
@@ -76,7 +57,7 @@ impl<'a> From<&'a EncodedChunk> for ChunkView<'a> {
     }
 }
 
-/// Writes one block; see the module.
+/// Writes one block.
 pub struct BlockWriter {
     dir: CreatingDir,
     parent_dir: PathBuf,
@@ -98,17 +79,9 @@ pub struct BlockWriter {
 /// Bytes of a series in a postings list.
 const POSTING_BYTES: usize = 4;
 
-/// Blocks that share no series although they cover the same time.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Split {
-    /// Name of the set.
-    pub(crate) set: Option<Ulid>,
-    /// All blocks that were written together, if there are several.
-    pub(crate) blocks: Vec<Ulid>,
-}
-
 impl BlockWriter {
-    /// Starts a block below `parent_dir`, which is created durably if missing (what is above it should exist).
+    /// Starts a block below `parent_dir`, which is created durably if missing (what is above it should
+    /// exist).
     ///
     /// # Errors
     /// [`BlockError::Io`].
@@ -116,8 +89,8 @@ impl BlockWriter {
         BlockWriter::create_after(env, parent_dir, None)
     }
 
-    /// As [`BlockWriter::create`], under a name that sorts behind `previous` even if the clock went back:
-    /// names tell which of two blocks was written first.
+    /// As [`BlockWriter::create`], under a name that sorts after `previous` even if the clock went back:
+    /// blocks sort by name in the order in which they were written.
     ///
     /// # Errors
     /// [`BlockError::Io`].
@@ -154,7 +127,7 @@ impl BlockWriter {
         })
     }
 
-    /// Sets how [`BlockWriter::add_samples`] encodes; [`BlockEncoding::Dense`] otherwise.
+    /// Sets the encoding of [`BlockWriter::add_samples`]; the default is [`BlockEncoding::Dense`].
     #[must_use]
     pub fn with_encoding(mut self, encoding: BlockEncoding) -> BlockWriter {
         self.samples.encoding = encoding;
@@ -167,21 +140,21 @@ impl BlockWriter {
         self.ulid
     }
 
-    /// Adds the next series with all its samples, as few chunks as the encoding allows. One without samples is left
-    /// out.
+    /// Adds the next series with all its samples, as few chunks as the encoding allows. One without samples
+    /// is left out.
     ///
     /// # Errors
     /// [`BlockError`]; the block cannot be completed then.
     ///
     /// # Panics
-    /// If series do not ascend by labels, times do not ascend strictly, or there is not one value a time.
+    /// If series do not ascend by labels, times do not ascend strictly, or there is not one value per time.
     pub fn add_samples(&mut self, labels: &Labels, times: &[i64], values: &[f64]) -> Result<(), BlockError> {
         self.push_floats(times, values, &[])?;
         self.end_series(labels)
     }
 
-    /// Adds floats as the next chunks of the series that the next [`BlockWriter::end_series`] names. Where `start_times` say
-    /// 0, or are shorter, nobody knows when their counters began.
+    /// Adds floats as the next chunks of the series that the next [`BlockWriter::end_series`] names. A start
+    /// time of 0, or a missing one, is unknown.
     ///
     /// # Errors
     /// [`BlockError`]; the block cannot be completed then.
@@ -202,7 +175,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Adds a chunk as it is to the series that the next [`BlockWriter::end_series`] names.
+    /// Adds an encoded chunk to the series that the next [`BlockWriter::end_series`] names.
     ///
     /// # Errors
     /// [`BlockError`]; the block cannot be completed then.
@@ -219,8 +192,8 @@ impl BlockWriter {
     /// [`BlockError`]; the block cannot be completed then.
     ///
     /// # Panics
-    /// If series do not ascend by labels, or chunks are empty or do not follow one another in time (overlapping chunks are
-    /// merged before they come here: Prometheus refuses them within a series).
+    /// If series do not ascend by labels, or chunks are empty or do not follow one another in time
+    /// (overlapping chunks are merged before they come here: Prometheus refuses them within a series).
     pub fn add(&mut self, labels: &Labels, chunks: &[EncodedChunk]) -> Result<(), BlockError> {
         for chunk in chunks {
             self.add_chunk(&ChunkView::from(chunk))?;
@@ -276,7 +249,7 @@ impl BlockWriter {
         put_chunk_metas(&mut self.record, &self.chunk_metas);
         self.chunk_metas.clear();
         self.spool.push(&self.record)?;
-        // An entry takes about what its record does, and each label a place in a postings list.
+        // An entry takes about as much as its record, and each label a ref in a postings list.
         self.index_bytes += (self.record.len() + POSTING_BYTES * labels.len()) as u64;
         self.last_labels = Some(labels.clone());
         Ok(())
@@ -292,10 +265,11 @@ impl BlockWriter {
         }
     }
 
-    /// Completes the block and makes it durable under its name; `None` (and nothing on disk) if no series was added.
+    /// Completes the block and makes it durable under its name; `None` (and nothing on disk) if no series was
+    /// added.
     ///
     /// # Errors
-    /// [`BlockError`]; nothing of the block is left then. [`BlockError::OutsideRange`] if samples lie outside
+    /// [`BlockError`]; nothing of the block is left then. [`BlockError::OutsideRange`] if samples are outside
     /// `source.range`. If the last sync fails the block may exist under its name nevertheless; its content is
     /// complete then.
     pub fn finish(self, source: BlockSource) -> Result<Option<BlockMeta>, BlockError> {
@@ -305,7 +279,8 @@ impl BlockWriter {
         }
     }
 
-    /// Writes all files but `meta.json`; `None` (and nothing on disk) if no series was added. See [`publish`].
+    /// Writes all files but `meta.json`; `None` (and nothing on disk) if no series was added. See
+    /// [`publish`].
     ///
     /// # Errors
     /// As [`BlockWriter::finish`]; nothing of the block is left then.
@@ -343,18 +318,18 @@ impl BlockWriter {
         let index_error = || BlockError::index(&path);
         let sorted = self.pairs.sort();
         let mut writer = IndexWriter::begin(sink, sorted.symbols()).map_err(index_error())?;
-        let mut postings = PostingsBuild::new(&sorted, self.stats.num_series);
+        let mut postings = PostingsBuilder::new(sorted.pair_counts(), self.stats.num_series);
         let (mut pairs, mut chunks) = (Vec::new(), Vec::new());
         let spool_path = self.spool.path().to_owned();
         self.spool.for_each(&mut |record| {
             read_record(record, &mut pairs, &mut chunks).map_err(BlockError::corrupt(&spool_path))?;
-            let places = pairs.iter().map(|&pair| sorted.indices_in(pair));
-            let series_ref = writer.series(places, &chunks).map_err(BlockError::index(&path))?;
+            let symbols = pairs.iter().map(|&pair| sorted.symbols_of(pair));
+            let series_ref = writer.series(symbols, &chunks).map_err(BlockError::index(&path))?;
             postings.add(series_ref, &pairs);
             Ok(())
         })?;
         writer.end_series().map_err(index_error())?;
-        let all_offset = writer.postings(&postings.all).map_err(index_error())?;
+        let all_offset = writer.postings(postings.all()).map_err(index_error())?;
         let mut offsets = Vec::with_capacity(sorted.order().len());
         for &pair in sorted.order() {
             offsets.push(writer.postings(postings.refs(pair)).map_err(index_error())?);
@@ -365,41 +340,6 @@ impl BlockWriter {
             TableEntry { name, value, offset }
         });
         writer.finish(all.chain(entries)).map_err(index_error())
-    }
-}
-
-/// All postings lists in one vector: sizes are known, so each pair has its stretch from the start.
-struct PostingsBuild {
-    all: Vec<u32>,
-    flat: Vec<u32>,
-    /// Of each pair: where its stretch starts, where the next ref goes.
-    stretches: Vec<(usize, usize)>,
-}
-
-impl PostingsBuild {
-    fn new(sorted: &Sorted<'_>, series_count: u64) -> PostingsBuild {
-        let mut total = 0;
-        let mut stretches = Vec::with_capacity(sorted.order().len());
-        for count in sorted.pair_counts() {
-            stretches.push((total, total));
-            total += count as usize;
-        }
-        let all = Vec::with_capacity(series_count as usize);
-        PostingsBuild { all, flat: vec![0; total], stretches }
-    }
-
-    fn add(&mut self, series_ref: u32, pairs: &[u32]) {
-        self.all.push(series_ref);
-        for &pair in pairs {
-            let (_, next) = &mut self.stretches[pair as usize];
-            self.flat[*next] = series_ref;
-            *next += 1;
-        }
-    }
-
-    fn refs(&self, pair: u32) -> &[u32] {
-        let (start, next) = self.stretches[pair as usize];
-        &self.flat[start..next]
     }
 }
 

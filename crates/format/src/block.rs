@@ -4,6 +4,7 @@
 
 pub mod catalogue;
 pub mod chunks;
+mod file_offset;
 pub mod imports;
 pub mod index;
 pub mod meta;

@@ -3,8 +3,11 @@
 //! Invariants: refs ascend; only postings of values that affect the result are read; all refs are read only
 //! if every matcher selects series without the label. Not here: storage of postings.
 
+mod regex_cache;
 #[cfg(test)]
 mod tests;
+
+pub use regex_cache::{CachedMatches, RegexCache, RegexCacheLimits};
 
 use crate::{MatchOp, Matcher, QueryError};
 
@@ -92,35 +95,95 @@ pub fn search_values<I: LabelIndex + ?Sized>(
 /// # Errors
 /// As the index.
 pub fn select_refs(index: &dyn LabelIndex, matchers: &[Matcher]) -> Result<Vec<u32>, QueryError> {
+    select_steps(&index, &steps(matchers))
+}
+
+/// The steps that evaluate `matchers`, in the order of [`select_refs`].
+#[must_use]
+pub fn steps(matchers: &[Matcher]) -> Vec<Step<'_>> {
     let mut steps = matchers.iter().map(Step::new).collect::<Vec<_>>();
     steps.sort_by_key(Step::rank);
+    (0..).zip(&mut steps).for_each(|(idx, step)| step.idx = idx);
+    steps
+}
+
+/// Series refs of the steps of one selection, for an index that has read or named the postings of all steps
+/// before it evaluates them.
+pub trait StepRefs {
+    /// Returns all series refs, ascending.
+    ///
+    /// # Errors
+    /// As the source.
+    fn all(&self) -> Result<Vec<u32>, QueryError>;
+
+    /// Returns the refs of the series with the values of `step`, ascending, each once.
+    ///
+    /// # Errors
+    /// As the source.
+    fn refs(&self, step: &Step<'_>) -> Result<Vec<u32>, QueryError>;
+
+    /// Upper bound of the number of refs of `step`; `None` if only its postings tell.
+    fn count_max(&self, _step: &Step<'_>) -> Option<usize> {
+        None
+    }
+
+    /// As [`LabelIndex::retain_few`] for the matcher of `step`.
+    ///
+    /// # Errors
+    /// As the source.
+    fn retain_few(&self, _step: &Step<'_>, _refs: &mut Vec<u32>) -> Result<bool, QueryError> {
+        Ok(false)
+    }
+}
+
+impl StepRefs for &dyn LabelIndex {
+    fn all(&self) -> Result<Vec<u32>, QueryError> {
+        let mut all = Vec::new();
+        LabelIndex::all(*self, &mut all)?;
+        Ok(all)
+    }
+
+    fn refs(&self, step: &Step<'_>) -> Result<Vec<u32>, QueryError> {
+        step.refs(*self)
+    }
+
+    fn count_max(&self, step: &Step<'_>) -> Option<usize> {
+        step.count_max(*self)
+    }
+
+    fn retain_few(&self, step: &Step<'_>, refs: &mut Vec<u32>) -> Result<bool, QueryError> {
+        LabelIndex::retain_few(*self, step.matcher, refs)
+    }
+}
+
+/// As [`select_refs`], with the refs of each step from `source`.
+///
+/// # Errors
+/// As the source.
+pub fn select_steps(source: &dyn StepRefs, steps: &[Step<'_>]) -> Result<Vec<u32>, QueryError> {
     let narrowing_count = steps.partition_point(|step| !step.takes_away);
     let (narrowing, taking) = steps.split_at(narrowing_count);
     let listed_count = narrowing.partition_point(|step| step.values.is_listed());
     let (listed, searched) = narrowing.split_at(listed_count);
 
-    let mut found = listed_refs(index, listed)?;
+    let mut found = listed_refs(source, listed)?;
     for step in searched {
         found = match found {
             Some(found) if found.is_empty() => return Ok(found),
-            Some(found) => Some(step.narrow(index, found)?),
-            None => Some(step.refs(index)?),
+            Some(found) => Some(narrow(source, step, found)?),
+            None => Some(source.refs(step)?),
         };
     }
     let mut found = match found {
         Some(found) => found,
-        None => {
-            let mut all = Vec::new();
-            index.all(&mut all)?;
-            all
-        }
+        None => source.all()?,
     };
     for step in taking {
         if found.is_empty() {
             break;
         }
-        if !index.retain_few(step.matcher, &mut found)? {
-            subtract(&mut found, &step.refs(index)?);
+        if !source.retain_few(step, &mut found)? {
+            subtract(&mut found, &source.refs(step)?);
         }
     }
     Ok(found)
@@ -128,15 +191,15 @@ pub fn select_refs(index: &dyn LabelIndex, matchers: &[Matcher]) -> Result<Vec<u
 
 /// Intersects the postings of `steps` with known values; `None` if there are no steps. The shortest postings
 /// are first; if the index knows their lengths, the others are not read for that.
-fn listed_refs(index: &dyn LabelIndex, steps: &[Step<'_>]) -> Result<Option<Vec<u32>>, QueryError> {
+fn listed_refs(source: &dyn StepRefs, steps: &[Step<'_>]) -> Result<Option<Vec<u32>>, QueryError> {
     let mut counted = Vec::with_capacity(steps.len());
     let mut lists = Vec::new();
     for step in steps {
-        match step.count_max(index) {
+        match source.count_max(step) {
             Some(0) => return Ok(Some(Vec::new())),
             Some(count) => counted.push((count, step)),
             None => {
-                let refs = step.refs(index)?;
+                let refs = source.refs(step)?;
                 if refs.is_empty() {
                     return Ok(Some(refs));
                 }
@@ -149,8 +212,8 @@ fn listed_refs(index: &dyn LabelIndex, steps: &[Step<'_>]) -> Result<Option<Vec<
     counted.sort_by_key(|(count, _)| *count);
     for (_, step) in counted {
         found = Some(match found {
-            Some(found) => step.narrow(index, found)?,
-            None => step.refs(index)?,
+            Some(found) => narrow(source, step, found)?,
+            None => source.refs(step)?,
         });
     }
     Ok(found)
@@ -161,23 +224,26 @@ fn listed_refs(index: &dyn LabelIndex, steps: &[Step<'_>]) -> Result<Option<Vec<
 /// A series without the label has the empty value, for which there are no postings. So a matcher that does
 /// not select the empty value retains the series with selected values, and one that does removes those with
 /// values that it does not select. Either way these are the values with another result than the empty one.
-struct Step<'a> {
+#[derive(Debug)]
+pub struct Step<'a> {
+    idx: usize,
     matcher: &'a Matcher,
     takes_away: bool,
     values: Values<'a>,
 }
 
-/// Values with another result than the empty one.
-enum Values<'a> {
+/// Label values of which a [`Step`] needs the postings.
+#[derive(Debug, Clone, Copy)]
+pub enum Values<'a> {
     /// One value.
     One(&'a str),
-    /// Several values.
+    /// Several values, which a regex lists.
     Set(&'a [String]),
-    /// Values with a prefix, to be searched.
+    /// Values that start with this prefix and for which [`Step::needs`] returns true.
     Search(&'a str),
-    /// All.
+    /// All values.
     Every,
-    /// None.
+    /// No value.
     Nothing,
 }
 
@@ -201,7 +267,37 @@ impl<'a> Step<'a> {
                 None => Values::Search(regex.prefix()),
             },
         };
-        Step { matcher, takes_away: matcher.matches_empty(), values }
+        Step { idx: 0, matcher, takes_away: matcher.matches_empty(), values }
+    }
+
+    /// Position among the steps of its selection.
+    #[must_use]
+    pub fn idx(&self) -> usize {
+        self.idx
+    }
+
+    /// The matcher that the step evaluates.
+    #[must_use]
+    pub fn matcher(&self) -> &'a Matcher {
+        self.matcher
+    }
+
+    /// Returns true if series with the values are removed from the result instead of kept.
+    #[must_use]
+    pub fn excludes(&self) -> bool {
+        self.takes_away
+    }
+
+    /// Values of which the postings are needed.
+    #[must_use]
+    pub fn values(&self) -> Values<'a> {
+        self.values
+    }
+
+    /// Returns true if the postings of `value`, which is not empty, are needed.
+    #[must_use]
+    pub fn needs(&self, value: &str) -> bool {
+        self.matcher.matches(value) != self.takes_away
     }
 
     /// Sort key: cheap and selective steps first.
@@ -225,15 +321,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Intersects `found` with the step; only for steps that retain.
-    fn narrow(&self, index: &dyn LabelIndex, mut found: Vec<u32>) -> Result<Vec<u32>, QueryError> {
-        if found.is_empty() || index.retain_few(self.matcher, &mut found)? {
-            return Ok(found);
-        }
-        Ok(intersection(found, self.refs(index)?))
-    }
-
-    /// Reads the series with the values, ascending.
+    /// The series with the values, ascending.
     fn refs(&self, index: &dyn LabelIndex) -> Result<Vec<u32>, QueryError> {
         let name = &*self.matcher.name;
         let mut refs = Vec::new();
@@ -246,22 +334,33 @@ impl<'a> Step<'a> {
                 }
             }
             Values::Search(prefix) => {
-                let matcher = self.matcher;
-                let fits = |value: &str| matcher.matches(value) != self.takes_away;
-                index.search(matcher, prefix, &fits, &mut refs)?;
+                index.search(self.matcher, prefix, &|value| self.needs(value), &mut refs)?;
             }
             Values::Every => index.search(self.matcher, "", &|_| true, &mut refs)?,
         }
-        // The stable sort merges the postings, which are ascending runs.
-        if !refs.is_sorted() {
-            refs.sort();
-        }
-        refs.dedup();
+        sort_refs(&mut refs);
         Ok(refs)
     }
 }
 
-/// Values back to back.
+/// Returns those of `found` that are refs of `step` too; for steps that keep series.
+fn narrow(source: &dyn StepRefs, step: &Step<'_>, mut found: Vec<u32>) -> Result<Vec<u32>, QueryError> {
+    if found.is_empty() || source.retain_few(step, &mut found)? {
+        return Ok(found);
+    }
+    Ok(intersection(found, source.refs(step)?))
+}
+
+/// Sorts the concatenation of ascending lists and removes repeated refs.
+pub fn sort_refs(refs: &mut Vec<u32>) {
+    // The stable sort merges the postings, which are ascending runs.
+    if !refs.is_sorted() {
+        refs.sort();
+    }
+    refs.dedup();
+}
+
+/// Concatenated values.
 #[derive(Default)]
 struct ValueList {
     text: String,

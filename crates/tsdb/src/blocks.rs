@@ -292,7 +292,7 @@ impl BlockStore {
 
     /// Returns the memory of the regex caches of open blocks.
     pub(crate) fn regex_cache_bytes(&self) -> u64 {
-        self.pool.search_bytes()
+        self.pool.regex_cache_bytes()
     }
 
     /// Returns the latest end of a block.

@@ -163,7 +163,7 @@ impl Queryable for TenantQueryable {
             || head,
             |all, block| {
                 ctx.check()?;
-                let one = block.estimate_read(selector)?;
+                let one = block.estimate_read(selector, ctx)?;
                 all.series = all.series.max(one.series);
                 all.samples = all.samples.saturating_add(one.samples);
                 Ok(())

@@ -1,8 +1,8 @@
 //! Blocks that one compaction writes: the next one begins when the current one has its size.
 //!
-//! Holds: every series is whole in one block, and the blocks hold ascending series, so that no two of them
-//! share one. None has a name before all are complete on disk; each names all of them (`splitBlocks` of
-//! `meta.json`), so that a start can tell a set whose naming was interrupted from a whole one.
+//! Invariant: every series is whole in one block, and series ascend from block to block, so that no two
+//! blocks share one. None has a name before all are complete on disk; each names all of them (`splitBlocks`
+//! of `meta.json`), so that a start recognizes a set whose naming was interrupted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use chronolith_base::Env;
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 
 use super::{CompactError, MergeRules};
-use crate::writer::written::publish_set;
-use crate::writer::{Split, WrittenBlock};
+use crate::writer::WrittenBlock;
+use crate::writer::written::{Split, publish_set};
 use crate::{Block, BlockError, BlockSource, BlockWriter, block_dir, directory};
 
 pub(super) struct Outputs<'a> {
@@ -39,7 +39,7 @@ impl<'a> Outputs<'a> {
         Ok(Outputs { env, parent_dir, rules, source, set, written: Vec::new(), writer })
     }
 
-    /// Where the next series goes.
+    /// Returns the writer of the block that the next series goes to.
     pub(super) fn next(&mut self) -> Result<&mut BlockWriter, BlockError> {
         if self.writer.size_bytes() >= self.rules.output_bytes_max {
             let next = begin(self.env, self.parent_dir, Some(self.writer.ulid()), self.rules)?;
@@ -62,7 +62,7 @@ impl<'a> Outputs<'a> {
         let named = publish_set(written, &source, &split);
         let opened = named.and_then(|metas| metas.into_iter().map(open).collect());
         opened.map_err(|error| {
-            // Also the one whose last sync failed may have its name.
+            // A block whose last sync failed may have its name, too.
             let dirs = ulids.iter().map(|&ulid| block_dir(parent_dir, ulid));
             let left: Vec<PathBuf> = dirs.filter(|dir| directory::remove(env, dir).is_err()).collect();
             if left.is_empty() {

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use chronolith_base::Rng;
-use chronolith_format::block::index::SeriesEntry;
 use chronolith_format::block::tombstones::{Interval, Tombstones};
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::xor::{self, EncodedChunk};
@@ -12,10 +11,13 @@ use chronolith_model::time::TimeRange;
 use chronolith_model::{Columns, Histogram, Queryable as _, Selector};
 
 use super::*;
+use crate::BlockWriter;
+use crate::chunk::raw_chunk;
+use crate::layout::TOMBSTONES_FILE;
 use crate::tests::{
-    Bits, DIR, WINDOW, add_all, context, fake_block, labels, promtool::promtool, read_all, some_series, write,
+    Bits, DIR, StoredSeries, WINDOW, add_all, chunk_bytes, context, fake_block, labels, promtool::promtool,
+    read_all, some_series, stored_series, write,
 };
-use crate::{BlockWriter, TOMBSTONES_FILE};
 
 /// Per series and time the bits of the value.
 type Model = std::collections::BTreeMap<Labels, std::collections::BTreeMap<i64, u64>>;
@@ -72,14 +74,13 @@ fn chunk(first: i64, count: i64) -> EncodedChunk {
 }
 
 fn chunks_of(block: &Block) -> Vec<(u8, i64, Vec<u8>)> {
-    let mut entry = SeriesEntry::new();
-    let refs: Vec<u32> = block.files.index.all_postings().unwrap().iter().collect();
-    block.files.index.series(refs[0], &mut entry).unwrap();
-    let one = |chunk: &chronolith_format::block::index::ChunkMeta| {
-        let raw = block.files.chunk(chunk.chunk_ref).unwrap();
+    let series = &stored_series(block)[0];
+    let bytes = chunk_bytes(block, &series.chunks);
+    let one = |chunk: &ChunkMeta| {
+        let raw = raw_chunk(&bytes, chunk.chunk_ref).unwrap();
         (raw.encoding, (chunk.min_time - WINDOW.start) / 1000, raw.bytes.to_vec())
     };
-    entry.chunks.iter().map(one).collect()
+    series.chunks.iter().map(one).collect()
 }
 
 fn counts_of(block: &Block) -> Vec<u16> {
@@ -89,10 +90,7 @@ fn counts_of(block: &Block) -> Vec<u16> {
 /// Deletes random intervals of random series of a block, on disk and in `kept`.
 fn delete_some(env: &Env, rng: &Rng, block: &Block, kept: &mut Bits) -> Arc<Block> {
     let mut tombstones = Tombstones::new();
-    let mut entry = SeriesEntry::new();
-    for series_ref in block.files.index.all_postings().unwrap().iter() {
-        block.files.index.series(series_ref, &mut entry).unwrap();
-        let labels = entry.labels();
+    for StoredSeries { series_ref, labels, .. } in stored_series(block) {
         for _ in 0..rng.below(3) {
             let first = WINDOW.start + rng.below(7_000_000).cast_signed();
             let last = first + rng.below(3_000_000).cast_signed();
@@ -283,7 +281,7 @@ fn a_stop_and_an_empty_result_leave_nothing() {
     let stopped = compact(&env, Path::new(DIR), None, std::slice::from_ref(&block), rules, &Stop);
     assert!(matches!(stopped, Err(CompactError::Stopped)));
     let mut tombstones = Tombstones::new();
-    for series_ref in block.files.index.all_postings().unwrap().iter() {
+    for StoredSeries { series_ref, .. } in stored_series(&block) {
         tombstones.add(u64::from(series_ref), Interval { first: i64::MIN, last: i64::MAX });
     }
     let mut bytes = Vec::new();
@@ -363,8 +361,8 @@ fn assert_same(got: &Columns, want: &Columns) {
     }
 }
 
-/// A series that changes its kind, in blocks that overlap and in blocks that do not: merged as samples, the block that
-/// was written first counts; what is deleted is gone; chunks that overlap none stay byte by byte.
+/// A series that changes its kind, in blocks that overlap and in blocks that do not: merged as samples, the
+/// block that was written first counts; what is deleted is gone; chunks that overlap none stay byte by byte.
 #[test]
 fn histograms_are_merged_with_floats_and_each_other() {
     let (env, _, _) = Env::fake(WINDOW.end, 1);
@@ -398,7 +396,7 @@ fn deleted_histograms_are_gone_before_and_after_merging() {
     let block = block_with(&env, &chunks_of_columns(&all));
     let deleted = TimeRange::new(WINDOW.start + 30_000, WINDOW.start + 70_000);
     let mut tombstones = Tombstones::new();
-    for series_ref in block.files.index.all_postings().unwrap().iter() {
+    for StoredSeries { series_ref, .. } in stored_series(&block) {
         let interval = Interval { first: deleted.start, last: deleted.end - 1 };
         tombstones.add(u64::from(series_ref), interval);
     }

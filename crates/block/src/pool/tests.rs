@@ -6,8 +6,9 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_model::TimeRange;
 
 use super::*;
+use crate::layout::TOMBSTONES_FILE;
+use crate::read_record;
 use crate::tests::{DIR, WINDOW, read_all, some_series, write};
-use crate::{TOMBSTONES_FILE, read_record};
 
 /// Blocks in memory, and a pool that has room for `bytes_max` bytes of them.
 fn pool_of(block_count: usize, blocks_max: u64) -> (Env, BlockPool, Vec<Arc<BlockEntry>>) {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use chronolith_format::block::index::SeriesEntry;
 use chronolith_format::chunk::dense::{ENCODING_DENSE, ENCODING_PACKED, shared_times_offset};
 use chronolith_model::BlockEncoding;
 
 use super::*;
+use crate::chunk::raw_chunk;
 
 /// Times of a scrape that jitters, the same for all series of target `target`.
 fn times_of(target: i64, count: i64) -> Vec<i64> {
@@ -39,11 +39,10 @@ fn write_targets(env: &Env, series_count: i64, segment_bytes_max: Option<u64>) -
 /// Encodings of all chunks, and how many of them have their times elsewhere.
 fn encodings_of(block: &Block) -> (Vec<u8>, usize) {
     let (mut encodings, mut shared_count) = (Vec::new(), 0);
-    let mut entry = SeriesEntry::new();
-    for series_ref in block.files.index.all_postings().unwrap().iter() {
-        block.files.index.series(series_ref, &mut entry).unwrap();
-        for chunk in &entry.chunks {
-            let raw = block.files.chunk(chunk.chunk_ref).unwrap();
+    for series in stored_series(block) {
+        let bytes = chunk_bytes(block, &series.chunks);
+        for chunk in &series.chunks {
+            let raw = raw_chunk(&bytes, chunk.chunk_ref).unwrap();
             encodings.push(raw.encoding);
             let is_shared = || shared_times_offset(raw.bytes).unwrap().is_some();
             shared_count += usize::from(raw.encoding == ENCODING_PACKED && is_shared());
@@ -67,11 +66,12 @@ fn series_of_one_target_have_their_times_once() {
 fn times_are_shared_within_a_segment_only() {
     let (env, _, _) = Env::fake(WINDOW.end, 1);
     let (block, want) = write_targets(&env, 60, Some(1500));
-    assert!(block.files.segments.len() > 4, "{} segments", block.files.segments.len());
+    let segment_count = block.contents().files().segment_count();
+    assert!(segment_count > 4, "{segment_count} segments");
     assert_eq!(read_all(&env, &block).unwrap(), want);
     assert_eq!(block.verify(), []);
     let own_count = 60 - encodings_of(&block).1;
-    assert!(own_count >= block.files.segments.len(), "{own_count} chunks with their own times");
+    assert!(own_count >= segment_count, "{own_count} chunks with their own times");
 }
 
 /// A flipped bit in the times that others share is found where each of them is read.

@@ -73,7 +73,8 @@ fn writing_the_content_again_gives_the_same_index_and_samples() {
     let again = Block::open(&env, &Path::new("/again").join(meta.ulid.to_string())).unwrap();
     assert_eq!(read_all(&env, &again).unwrap(), series);
     assert_eq!(again.verify(), []);
-    // The format tests compare bytes; chunk offsets differ here by the zero bytes of 2.42, so only symbols do.
+    // The format tests compare bytes; chunk offsets differ here by the zero bytes of 2.42, so only symbols
+    // do.
     let ours = env.disk.read(&again.dir().join("index")).unwrap();
     assert_eq!(ours[..392], files[1].1[..392], "header and symbols");
     assert_eq!(meta.stats.num_chunks, 82);

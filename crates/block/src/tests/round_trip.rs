@@ -60,11 +60,11 @@ proptest! {
         let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
         let chosen = fits(&series, &matchers, TimeRange::ALL);
         let names: BTreeSet<&str> = chosen.keys().flat_map(|l| l.iter().map(|(n, _)| n)).collect();
-        let found = block.label_names(&selector, 0, &context(&env)).unwrap();
+        let found = label_names(&env, &block, &selector, 0).unwrap();
         prop_assert!(found.iter().eq(&names), "{:?} {:?}", found, names);
         for name in ["a", "z", "nothing", "__name__"] {
             let values: BTreeSet<&str> = chosen.keys().filter_map(|l| l.get(name)).collect();
-            let found = block.label_values(name, &selector, 0, &context(&env)).unwrap();
+            let found = label_values(&env, &block, name, &selector, 0).unwrap();
             prop_assert!(found.iter().eq(&values), "{:?} {:?}", found, values);
         }
     }
@@ -75,15 +75,15 @@ fn label_queries_without_matchers_and_with_limits() {
     let (env, dir) = fake_block(&some_series(40, 2));
     let block = Block::open(&env, &dir).unwrap();
     let all = Selector { matchers: &[], range: TimeRange::ALL };
-    let names = |limit| block.label_names(&all, limit, &context(&env)).unwrap();
+    let names = |limit| label_names(&env, &block, &all, limit).unwrap();
     assert_eq!(names(0), ["__name__", "even", "i"]);
     assert_eq!(names(2), ["__name__", "even"]);
-    let values = |name, limit| block.label_values(name, &all, limit, &context(&env)).unwrap();
+    let values = |name, limit| label_values(&env, &block, name, &all, limit).unwrap();
     assert_eq!(values("i", 3), ["000", "001", "002"]);
     assert_eq!(values("i", 0).len(), 40);
     assert_eq!(values("", 0), [""; 0]);
     let elsewhere = Selector { matchers: &[], range: TimeRange::new(0, 5) };
-    assert!(block.label_values("i", &elsewhere, 0, &context(&env)).unwrap().is_empty());
+    assert!(label_values(&env, &block, "i", &elsewhere, 0).unwrap().is_empty());
     assert!(read_selected(&env, &block, &[], TimeRange::new(0, 5)).unwrap().is_empty());
 }
 

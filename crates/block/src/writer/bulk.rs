@@ -1,17 +1,19 @@
-//! A block whose chunks come in the order of arrival and whose series are named at the end, by the pairs of a
-//! dictionary that many blocks share: for imports, where series are known but not in order.
+//! Bulk writer: chunks come in order of arrival, series follow at the end, with label pairs by number of a
+//! dictionary that many blocks share. For imports, where series are known but not in order.
 //!
-//! Holds: what `writer` holds; series ascend by labels, which is checked as they are written.
-//! Memory: that of the dictionary, 4 bytes a label pair of every series, 16 bytes a distinct pair.
+//! Invariant: that of `writer`; series ascend by labels, which is checked as they are written.
+//! Memory: that of the dictionary, 4 bytes per label pair of every series, 16 bytes per distinct pair.
 
 use chronolith_format::block::index::{ChunkMeta, IndexWriter, TableEntry};
 use chronolith_format::block::meta::BlockMeta;
 use chronolith_format::block::tombstones::{Interval, Tombstones};
 
+use super::postings::PostingsBuilder;
 use super::sink::FileSink;
 use super::{BlockSource, BlockWriter, publish};
+use crate::BlockError;
 use crate::dictionary::{LabelDictionary, LabelRanks};
-use crate::{BlockError, INDEX_FILE};
+use crate::layout::INDEX_FILE;
 
 const NONE: u32 = u32::MAX;
 
@@ -24,24 +26,24 @@ pub struct BulkSeries<'a> {
     pub chunks: &'a [ChunkMeta],
     /// Samples in them.
     pub sample_count: u64,
-    /// Of those, native histograms.
+    /// Native histograms among them.
     pub histogram_count: u64,
     /// Deleted intervals.
     pub deleted: &'a [Interval],
 }
 
-/// What a walk over the series calls with each of them.
+/// Called with each series of a block.
 pub type BulkVisit<'a> = dyn FnMut(&BulkSeries<'_>) -> Result<(), BlockError> + 'a;
 
 impl BlockWriter {
-    /// Adds a chunk of any series and tells where it lies, for [`BlockWriter::finish_bulk`]. One that no series
-    /// names there is never read.
+    /// Adds a chunk of any series; returns its position, for [`BlockWriter::finish_bulk`]. A chunk that
+    /// belongs to no series there is never read.
     ///
     /// # Errors
     /// [`BlockError`]; the block cannot be completed then.
     ///
     /// # Panics
-    /// If the last time lies before the first.
+    /// If the last time is before the first.
     pub fn put_chunk(
         &mut self,
         encoding: u8,
@@ -53,8 +55,9 @@ impl BlockWriter {
         Ok(ChunkMeta { min_time, max_time, chunk_ref })
     }
 
-    /// Completes the block of all chunks put: `walk` calls its argument with every series that has any, ascending by
-    /// labels. It is called twice and must say the same. `None` (and nothing on disk) if there is no series.
+    /// Completes the block of all chunks put: `walk` calls its argument with every series that has any,
+    /// ascending by labels. It is called twice and must visit the same series. `None` (and nothing on disk)
+    /// if there is no series.
     ///
     /// # Errors
     /// As [`BlockWriter::finish`].
@@ -104,8 +107,8 @@ impl BlockWriter {
     ) -> Result<(FileSink, Tombstones), BlockError> {
         let path = self.dir.path.join(INDEX_FILE);
         let sink = FileSink::create(&self.dir.env, &path)?;
-        let places = used.indices_in(dictionary, ranks);
-        let symbols = used.symbols(dictionary, ranks, &places);
+        let symbol_of = used.symbol_table(dictionary, ranks);
+        let symbols = used.symbols(dictionary, ranks, &symbol_of);
         let mut writer = IndexWriter::begin(sink, symbols).map_err(BlockError::index(&path))?;
         let mut postings = used.postings();
         let mut tombstones = Tombstones::new();
@@ -119,11 +122,11 @@ impl BlockWriter {
             assert!(ascends(&last, series.pairs, ranks), "series must ascend by labels");
             last.clear();
             last.extend_from_slice(series.pairs);
-            let pair_places = series.pairs.iter().map(|&pair| {
+            let pair_symbols = series.pairs.iter().map(|&pair| {
                 let (name, value) = dictionary.strings_of(pair);
-                (places[name as usize], places[value as usize])
+                (symbol_of[name as usize], symbol_of[value as usize])
             });
-            let written = writer.series(pair_places, series.chunks).map_err(BlockError::index(&path))?;
+            let written = writer.series(pair_symbols, series.chunks).map_err(BlockError::index(&path))?;
             postings.add(written, series.pairs);
             for &interval in series.deleted {
                 tombstones.add(u64::from(written), interval);
@@ -131,7 +134,7 @@ impl BlockWriter {
             Ok(())
         })?;
         writer.end_series().map_err(BlockError::index(&path))?;
-        let all_offset = writer.postings(&postings.all).map_err(BlockError::index(&path))?;
+        let all_offset = writer.postings(postings.all()).map_err(BlockError::index(&path))?;
         let mut offsets = Vec::new();
         for &pair in ranks.by_pair.iter().filter(|&&pair| used.has(pair)) {
             offsets.push((pair, writer.postings(postings.refs(pair)).map_err(BlockError::index(&path))?));
@@ -153,7 +156,7 @@ fn ascends(last: &[u32], next: &[u32], ranks: &LabelRanks) -> bool {
     last.is_empty() || last.iter().skip(shared).map(rank).lt(next.iter().skip(shared).map(rank))
 }
 
-/// Which pairs of the dictionary a block holds, and how often.
+/// Label pairs of the dictionary that a block has, with the number of series of each.
 struct UsedPairs {
     series_counts: Vec<u32>,
     series_count: u64,
@@ -177,70 +180,39 @@ impl UsedPairs {
         self.series_counts[pair as usize] > 0
     }
 
-    /// Place of each string among the symbols of the block.
-    fn places(&self, dictionary: &LabelDictionary, ranks: &LabelRanks) -> Vec<u32> {
-        let mut places = vec![NONE; dictionary.string_count()];
+    /// Symbol of each string: its index among the strings of the block.
+    fn symbol_table(&self, dictionary: &LabelDictionary, ranks: &LabelRanks) -> Vec<u32> {
+        let mut symbol_of = vec![NONE; dictionary.string_count()];
         for pair in (0u32..).take(dictionary.len()).filter(|&pair| self.has(pair)) {
             let (name, value) = dictionary.strings_of(pair);
-            (places[name as usize], places[value as usize]) = (0, 0);
+            (symbol_of[name as usize], symbol_of[value as usize]) = (0, 0);
         }
-        // The empty string stands first: see `symbols`.
-        let mut place = 1;
+        // The empty string is the first: see `symbols`.
+        let mut symbol = 1;
         for &string in ranks.by_text.iter().filter(|&&string| !dictionary.string(string).is_empty()) {
-            let entry = &mut places[string as usize];
+            let entry = &mut symbol_of[string as usize];
             if *entry != NONE {
-                *entry = place;
-                place += 1;
+                *entry = symbol;
+                symbol += 1;
             }
         }
-        places
+        symbol_of
     }
 
-    /// Symbols of the block, ascending. Nothing refers to the empty string, but Prometheus has it (as key of "all
-    /// series") among its symbols.
+    /// Symbols of the block, ascending. Nothing refers to the empty string, but Prometheus has it (as key of
+    /// "all series") among its symbols.
     fn symbols<'a>(
         &self,
         dictionary: &'a LabelDictionary,
         ranks: &'a LabelRanks,
-        places: &'a [u32],
+        symbol_of: &'a [u32],
     ) -> impl Iterator<Item = &'a str> + Clone {
-        let used = ranks.by_text.iter().filter(|&&string| places[string as usize] != NONE);
+        let used = ranks.by_text.iter().filter(|&&string| symbol_of[string as usize] != NONE);
         let texts = used.map(|&string| dictionary.string(string)).filter(|text| !text.is_empty());
         std::iter::once("").chain(texts)
     }
 
-    fn postings(&self) -> BulkPostings {
-        let mut total = 0;
-        let mut next = Vec::with_capacity(self.series_counts.len());
-        for &count in &self.series_counts {
-            next.push(total);
-            total += count as usize;
-        }
-        let all = Vec::with_capacity(self.series_count as usize);
-        let starts = next.clone();
-        BulkPostings { all, flat: vec![0; total], starts, next }
-    }
-}
-
-/// All postings lists in one vector; of each pair where its stretch starts and where the next ref goes.
-struct BulkPostings {
-    all: Vec<u32>,
-    flat: Vec<u32>,
-    starts: Vec<usize>,
-    next: Vec<usize>,
-}
-
-impl BulkPostings {
-    fn add(&mut self, series_ref: u32, pairs: &[u32]) {
-        self.all.push(series_ref);
-        for &pair in pairs {
-            let next = &mut self.next[pair as usize];
-            self.flat[*next] = series_ref;
-            *next += 1;
-        }
-    }
-
-    fn refs(&self, pair: u32) -> &[u32] {
-        &self.flat[self.starts[pair as usize]..self.next[pair as usize]]
+    fn postings(&self) -> PostingsBuilder {
+        PostingsBuilder::new(self.series_counts.iter().copied(), self.series_count)
     }
 }

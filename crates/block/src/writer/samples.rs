@@ -1,13 +1,13 @@
-//! Samples to chunks of a block being written, in the block's encoding.
+//! Encoder of samples to chunks of a block being written, in the block's encoding.
 //!
-//! Holds: series with the same times (those of one scrape target) have them once in a segment, as far as the encoding
-//! can say that; a chunk refers to times only in its own segment, and to a chunk that has its own.
+//! Invariant: series with the same times (those of one scrape target) have them once per segment, if the
+//! encoding supports it; a chunk refers to times only in its own segment, and to a chunk that has its own.
 //! Memory: 24 bytes for each distinct column of times of a segment, at most 6 MiB.
-//! Not here: which samples (`compact`, `tsdb`), chunk bytes (`format`).
+//! Not here: the choice of samples (`compact`, `tsdb`), chunk bytes (`format`).
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::block::chunks::{ChunkRef, RawChunk};
-use chronolith_format::chunk::dense::{self, DenseScratch, PackedChunk, TimesPlace};
+use chronolith_format::chunk::dense::{self, ChunkTimes, DenseScratch, PackedChunk};
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::starts::{self, StartRun};
 use chronolith_format::chunk::xor;
@@ -17,15 +17,15 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 use super::{BlockWriter, ChunkView};
 use crate::BlockError;
 
-/// Samples of a dense chunk at most: beyond it chunks hardly shrink, and a read of a few minutes decodes more than it
-/// needs (4096 samples: 10 us).
+/// Samples of a dense chunk at most: beyond it chunks hardly shrink, and a read of a few minutes decodes more
+/// than it needs (4096 samples: 10 us).
 ///
-/// PERF: `cargo bench -p chronolith-format --bench dense_speed`, bytes a sample of the regular mix:
-/// 0.553 with 1024 samples, 0.534 with 2048, 0.528 with 4096, 0.524 with 8192.
+/// PERF: `cargo bench -p chronolith-format --bench dense_speed`, bytes per sample of the regular
+/// mix: 0.553 with 1024 samples, 0.534 with 2048, 0.528 with 4096, 0.524 with 8192.
 pub(crate) const DENSE_SAMPLES_MAX: usize = 4096;
 /// Times that take fewer bytes are written again: those of a steady scrape take about ten.
 const SHARED_TIMES_BYTES_MIN: usize = 24;
-/// Distinct columns of times that are remembered; others are written where they occur.
+/// Distinct columns of times that are shared; further ones are written where they occur.
 const TIMES_COLUMNS_MAX: usize = 1 << 18;
 
 const _: () = assert!(DENSE_SAMPLES_MAX <= dense::SAMPLES_MAX, "the count of a chunk is a u16");
@@ -38,20 +38,20 @@ pub(crate) fn chunk_samples(encoding: BlockEncoding, total: usize) -> usize {
     }
 }
 
-/// Encodes chunk after chunk with memory used again.
+/// Encodes chunk after chunk with reused buffers.
 pub(super) struct SampleEncoder {
     pub(super) encoding: BlockEncoding,
     scratch: DenseScratch,
     bytes: Vec<u8>,
     /// Columns of times in the current segment: their keyed hash, and the offset of the chunk that has them.
-    times_places: HashMap<u128, u32>,
+    times_offsets: HashMap<u128, u32>,
     segment_idx: u32,
-    /// Whoever does not know it cannot make two columns collide.
+    /// Secret, so that no client can make two columns collide.
     hash_seed: u64,
     times_bytes: Vec<u8>,
     /// Start times of the chunk; none if nothing is known.
     runs: Vec<StartRun>,
-    /// Bytes of a chunk that is to get start times.
+    /// Bytes of a chunk before start times are added.
     inner: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl SampleEncoder {
             encoding,
             scratch: DenseScratch::new(),
             bytes: Vec::new(),
-            times_places: HashMap::default(),
+            times_offsets: HashMap::default(),
             segment_idx: 0,
             hash_seed,
             times_bytes: Vec::new(),
@@ -76,13 +76,13 @@ impl SampleEncoder {
         xxh3_128_with_seed(&self.times_bytes, self.hash_seed)
     }
 
-    fn encode(&mut self, place: TimesPlace<'_>, values: &[f64]) -> PackedChunk {
+    fn encode(&mut self, times: ChunkTimes<'_>, values: &[f64]) -> PackedChunk {
         self.bytes.clear();
         if self.runs.is_empty() {
-            return dense::encode_packed(place, values, &mut self.scratch, &mut self.bytes);
+            return dense::encode_packed(times, values, &mut self.scratch, &mut self.bytes);
         }
         self.inner.clear();
-        let chunk = dense::encode_packed(place, values, &mut self.scratch, &mut self.inner);
+        let chunk = dense::encode_packed(times, values, &mut self.scratch, &mut self.inner);
         let inner = RawChunk { encoding: chunk.encoding, bytes: &self.inner };
         dense::encode_starts(&self.runs, inner, &mut self.bytes);
         PackedChunk { encoding: dense::ENCODING_DENSE_STARTS, ..chunk }
@@ -90,14 +90,14 @@ impl SampleEncoder {
 }
 
 impl BlockWriter {
-    /// How many of the `total` samples of a series go into one chunk.
+    /// Number of samples per chunk for a series of `total` samples.
     pub(crate) fn chunk_samples(&self, total: usize) -> usize {
         chunk_samples(self.samples.encoding, total)
     }
 
     /// Adds samples as the next chunk of the series; at most [`BlockWriter::chunk_samples`], at least one.
     ///
-    /// Where `start_times` say 0, or are shorter, nobody knows.
+    /// A start time of 0, or a missing one, is unknown.
     pub(crate) fn add_chunk_of(
         &mut self,
         times: &[i64],
@@ -117,26 +117,26 @@ impl BlockWriter {
         let key = self.samples.key_of(times);
         let mut shared = None;
         if self.segments.segment_idx_of(0) == self.samples.segment_idx {
-            shared = self.samples.times_places.get(&key).copied();
+            shared = self.samples.times_offsets.get(&key).copied();
         }
-        let place = shared.map_or(TimesPlace::Own(times), |offset| TimesPlace::Shared { offset });
-        let mut chunk = self.samples.encode(place, values);
+        let chunk_times = shared.map_or(ChunkTimes::Own(times), |offset| ChunkTimes::Shared { offset });
+        let mut chunk = self.samples.encode(chunk_times, values);
         let segment_idx = self.segments.segment_idx_of(self.samples.bytes.len());
         if shared.is_some() && segment_idx != self.samples.segment_idx {
-            // It does not fit behind the chunk that has its times.
+            // It does not fit into the segment of the chunk that has its times.
             shared = None;
-            chunk = self.samples.encode(TimesPlace::Own(times), values);
+            chunk = self.samples.encode(ChunkTimes::Own(times), values);
         }
         let chunk_ref = self.add_encoded(chunk.encoding, times)?;
         if self.samples.segment_idx != chunk_ref.segment_idx() {
             self.samples.segment_idx = chunk_ref.segment_idx();
-            self.samples.times_places.clear();
+            self.samples.times_offsets.clear();
         }
-        // A chunk with start times is none that others refer to.
+        // Chunks do not refer to a chunk with start times.
         let is_new =
             shared.is_none() && self.samples.runs.is_empty() && chunk.times_bytes >= SHARED_TIMES_BYTES_MIN;
-        if is_new && self.samples.times_places.len() < TIMES_COLUMNS_MAX {
-            self.samples.times_places.insert(key, chunk_ref.offset());
+        if is_new && self.samples.times_offsets.len() < TIMES_COLUMNS_MAX {
+            self.samples.times_offsets.insert(key, chunk_ref.offset());
         }
         Ok(())
     }

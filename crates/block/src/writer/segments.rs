@@ -1,6 +1,8 @@
-//! Chunk segments of a block being written: appends chunks, cuts a new file where the next chunk would not fit.
-//! Holds: a full segment is synced before the next one is begun; the last one is synced with the other files of
-//! the block.
+//! Chunk segments of a block being written: appends chunks, cuts a new file where the next chunk would not
+//! fit.
+//!
+//! Invariant: a full segment is synced before the next one is begun; the last one is synced with the other
+//! files of the block.
 
 use std::path::PathBuf;
 
@@ -29,7 +31,7 @@ impl SegmentsWriter {
         SegmentsWriter { env: env.clone(), dir, current: None, segment_count: 0, bytes_max, written_bytes: 0 }
     }
 
-    /// Writes a chunk and tells where.
+    /// Writes a chunk; returns its position.
     pub(super) fn add(&mut self, encoding: u8, bytes: &[u8]) -> Result<ChunkRef, BlockError> {
         let chunk_bytes_max = bytes.len() as u64 + CHUNK_OVERHEAD_BYTES_MAX;
         if HEADER_BYTES as u64 + chunk_bytes_max > self.bytes_max {
@@ -53,7 +55,7 @@ impl SegmentsWriter {
         Ok(ChunkRef::new(self.segment_count - 1, offset))
     }
 
-    /// The segment that a chunk of `len` bytes goes to.
+    /// Returns the segment that a chunk of `len` bytes would be written to.
     pub(super) fn segment_idx_of(&self, len: usize) -> u32 {
         let chunk_bytes_max = len as u64 + CHUNK_OVERHEAD_BYTES_MAX;
         match &self.current {

@@ -1,4 +1,5 @@
-//! Records that wait until the symbols are known: in memory while few, behind that in a file that is never synced.
+//! Spool of series records that wait until the symbols are known: in memory while few, beyond that in a file
+//! that is never synced.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,8 @@ use chronolith_base::{DiskFile, Env};
 
 use crate::BlockError;
 
-/// What is kept in memory before it goes to the file, and the unit of reading it back: most blocks never have a file.
+/// Bytes that are kept in memory before they are written to the file, and the unit of reading back: most
+/// blocks never have a file.
 const SPOOL_BYTES_MAX: usize = 4 << 20;
 const LENGTH_BYTES: usize = 4;
 

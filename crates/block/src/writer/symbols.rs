@@ -1,54 +1,12 @@
-//! Strings and label pairs of a block being written, numbered as they come and sorted at the end.
-//! Holds: each distinct string is stored once, each distinct pair has one number.
+//! Strings and label pairs of a block being written, numbered in order of occurrence and sorted at the end.
+//!
+//! Invariant: each distinct string is stored once, each distinct pair has one number.
 
 use chronolith_base::bytes::put_uvarint;
-use chronolith_base::hash::{HashMap, HashTable, hash_bytes};
+use chronolith_base::hash::HashMap;
 use chronolith_model::Labels;
 
-#[derive(Default)]
-pub(crate) struct Strings {
-    text: String,
-    /// Where each string ends; it starts where the one before ends.
-    ends: Vec<usize>,
-    by_text: HashTable<u32>,
-}
-
-impl Strings {
-    pub(crate) fn get(&self, number: u32) -> &str {
-        get(&self.text, &self.ends, number)
-    }
-
-    /// The number of `text`, which is its place among the strings as they came.
-    pub(crate) fn number(&mut self, text: &str) -> u32 {
-        let hash = hash_bytes(text.as_bytes());
-        let (all, ends) = (&self.text, &self.ends);
-        if let Some(&number) = self.by_text.find(hash, |&n| get(all, ends, n) == text) {
-            return number;
-        }
-        let number = u32::try_from(self.ends.len()).expect("a block has fewer than 2^32 strings");
-        self.text.push_str(text);
-        self.ends.push(self.text.len());
-        let (all, ends) = (&self.text, &self.ends);
-        self.by_text.insert_unique(hash, number, |&n| hash_bytes(get(all, ends, n).as_bytes()));
-        number
-    }
-
-    /// Gives back the hash table: no string may be numbered any more.
-    pub(crate) fn freeze(&mut self) {
-        self.by_text = HashTable::new();
-    }
-
-    /// How many strings there are.
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-}
-
-fn get<'a>(text: &'a str, ends: &[usize], number: u32) -> &'a str {
-    let idx = number as usize;
-    let start = idx.checked_sub(1).map_or(0, |before| ends[before]);
-    &text[start..ends[idx]]
-}
+use crate::strings::Strings;
 
 struct Pair {
     name: u32,
@@ -80,26 +38,27 @@ impl LabelPairs {
         }
     }
 
-    /// Ends numbering and finds the order; the hash tables are given back.
+    /// Ends numbering, frees the hash tables and sorts.
     pub(super) fn sort(&mut self) -> Sorted<'_> {
-        // Nothing refers to the empty string, but Prometheus has it (as key of "all series") among its symbols.
+        // Nothing refers to the empty string, but Prometheus has it (as key of "all series") among its
+        // symbols.
         self.strings.number("");
         self.by_strings = HashMap::default();
-        self.strings.by_text = HashTable::new();
+        self.strings.freeze();
         let strings = &self.strings;
-        let mut by_text: Vec<u32> = (0u32..).take(strings.ends.len()).collect();
+        let mut by_text: Vec<u32> = (0u32..).take(strings.len()).collect();
         by_text.sort_unstable_by(|&a, &b| strings.get(a).cmp(strings.get(b)));
-        let mut place_of = vec![0u32; by_text.len()];
-        for (place, &number) in (0u32..).zip(&by_text) {
-            place_of[number as usize] = place;
+        let mut symbol_of = vec![0u32; by_text.len()];
+        for (symbol, &number) in (0u32..).zip(&by_text) {
+            symbol_of[number as usize] = symbol;
         }
         let mut order: Vec<u32> = (0u32..).take(self.pairs.len()).collect();
         let key = |&pair: &u32| {
             let pair = &self.pairs[pair as usize];
-            (place_of[pair.name as usize], place_of[pair.value as usize])
+            (symbol_of[pair.name as usize], symbol_of[pair.value as usize])
         };
         order.sort_unstable_by_key(key);
-        Sorted { pairs: self, by_text, place_of, order }
+        Sorted { pairs: self, by_text, symbol_of, order }
     }
 }
 
@@ -107,7 +66,7 @@ impl LabelPairs {
 pub(super) struct Sorted<'a> {
     pairs: &'a LabelPairs,
     by_text: Vec<u32>,
-    place_of: Vec<u32>,
+    symbol_of: Vec<u32>,
     order: Vec<u32>,
 }
 
@@ -127,10 +86,10 @@ impl<'a> Sorted<'a> {
         self.pairs.pairs.iter().map(|p| p.series_count)
     }
 
-    /// Places of a pair's name and value among the sorted strings.
-    pub(super) fn places(&self, pair: u32) -> (u32, u32) {
+    /// Symbols of a pair's name and value: their indices among the sorted strings.
+    pub(super) fn symbols_of(&self, pair: u32) -> (u32, u32) {
         let pair = &self.pairs.pairs[pair as usize];
-        (self.place_of[pair.name as usize], self.place_of[pair.value as usize])
+        (self.symbol_of[pair.name as usize], self.symbol_of[pair.value as usize])
     }
 
     /// Name and value of a pair.

@@ -1,19 +1,51 @@
-//! Blocks whose files are written, on their way to be durable under a name.
+//! Publishing of blocks whose files are written: sync, rename, sync of the directory.
 //!
-//! Holds: a name is given after all files and directories of its block were synced; a block that does not get
-//! that far is removed, here or by `open_dir`. Several blocks take each step together: a journaling file system
-//! then commits few times for all of them, not eight times for each.
-//! Not here: what the files hold (`writer`).
+//! Invariant: a block gets its name after all its files and directories were synced; one that does not get
+//! that far is removed, here or by `open_dir`. Several blocks take each step together: a journaling file
+//! system then commits few times for all of them, not eight times for each.
+//! Not here: content of the files (`writer`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
-use chronolith_format::block::meta::{self, BlockMeta, BlockStats, Compaction, Ulid};
+use chronolith_format::block::meta::{self, BlockDesc, BlockMeta, BlockStats, Compaction, Ulid};
+use chronolith_model::TimeRange;
 
 use super::sink::FileSink;
-use super::{BlockSource, Split};
-use crate::{BlockError, CHUNKS_DIR, META_FILE};
+use crate::BlockError;
+use crate::layout::{CHUNKS_DIR, META_FILE};
+
+/// Provenance of a block, for its `meta.json`.
+#[derive(Debug, Clone)]
+pub struct BlockSource {
+    /// Range that the block covers; all samples are within it. For a block from the head that is the aligned
+    /// window, not the range of its samples.
+    pub range: TimeRange,
+    /// 1 from the head, one more than the highest parent otherwise.
+    pub level: u32,
+    /// Blocks from the head that were compacted into it; empty for a block from the head, which names itself.
+    pub sources: Vec<Ulid>,
+    /// Blocks compacted directly.
+    pub parents: Vec<BlockDesc>,
+}
+
+impl BlockSource {
+    /// A block written from the head, covering `range`.
+    #[must_use]
+    pub fn head(range: TimeRange) -> BlockSource {
+        BlockSource { range, level: 1, sources: Vec::new(), parents: Vec::new() }
+    }
+}
+
+/// Blocks that share no series although they cover the same time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Split {
+    /// Name of the set.
+    pub(crate) set: Option<Ulid>,
+    /// All blocks that were written together, if there are several.
+    pub(crate) blocks: Vec<Ulid>,
+}
 
 /// Directory that is removed unless the block was completed.
 pub(super) struct CreatingDir {
@@ -35,7 +67,7 @@ impl CreatingDir {
 impl Drop for CreatingDir {
     fn drop(&mut self) {
         if !self.complete && self.env.disk.exists(&self.path) {
-            // What cannot be removed here is a leftover for `open_dir`.
+            // A directory that cannot be removed here is removed by `open_dir`.
             let _ = self.env.disk.remove_dir_all(&self.path);
         }
     }
@@ -131,12 +163,12 @@ fn sync_parent(env: &Env, dir: &Path) -> Result<(), BlockError> {
     env.disk.sync_dir(dir).map_err(BlockError::io(dir))
 }
 
-/// Makes blocks durable under their names, each with its source; one that fails does not stop the others. Cost: their
-/// files should be few and small, as all of them stay open until the first step is done.
+/// Makes blocks durable under their names, each with its source; one that fails does not stop the others.
+/// Cost: their files should be few and small, as all of them stay open until the first step is done.
 ///
 /// # Errors
-/// Of each block [`BlockError::Io`]; nothing of it is left then, unless the last sync failed: it may exist under its
-/// name and is complete.
+/// [`BlockError::Io`] per block; nothing of it is left then, unless the last sync failed: it may exist under
+/// its name and is complete.
 #[must_use]
 pub fn publish(blocks: Vec<(WrittenBlock, BlockSource)>) -> Vec<Result<BlockMeta, BlockError>> {
     // Collected after each step: all blocks take it before the next one begins.

@@ -52,7 +52,7 @@ fn encode_packed(columns: &Columns, count: usize, scratch: &mut dense::DenseScra
     for (times, values) in columns.times.chunks(count).zip(columns.values.chunks(count)) {
         let start = out.bytes.len();
         out.bytes.push(0);
-        let chunk = dense::encode_packed(dense::TimesPlace::Own(times), values, scratch, &mut out.bytes);
+        let chunk = dense::encode_packed(dense::ChunkTimes::Own(times), values, scratch, &mut out.bytes);
         out.bytes[start] = chunk.encoding;
         out.ends.push(out.bytes.len());
     }

@@ -1,8 +1,8 @@
 //! The block catalogue: what a start has to know of every block of every tenant, as frames that are only
 //! appended.
 //!
-//! Holds: frames are those of the log, under a key of the file; readers take untrusted bytes, never panic and
-//! allocate no more than the bytes they read. Layout: `docs/block/catalogue.md`.
+//! Invariant: frames are those of the log, under a key of the file; readers take untrusted bytes, never panic
+//! and allocate no more than the bytes they read. Layout: `docs/block/catalogue.md`.
 //! Not here: when a record is written, what a start does with it (`tsdb`).
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
@@ -33,13 +33,13 @@ const FLAG_SAMPLE_COUNT: u8 = 8;
 /// Sizes of the files of a block that are written once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImmutableBytes {
-    /// Of `index`.
+    /// Bytes of `index`.
     pub index: u64,
-    /// Of all segments in `chunks/`.
+    /// Bytes of all segments in `chunks/`.
     pub chunks: u64,
 }
 
-/// What is known of a block without opening it.
+/// Record of a block: what planning and queries need without opening it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockRecord {
     /// Name of the block.
@@ -48,7 +48,7 @@ pub struct BlockRecord {
     pub oldest_source: Ulid,
     /// First millisecond covered.
     pub min_time: i64,
-    /// First millisecond behind what is covered.
+    /// First millisecond after the covered time.
     pub max_time: i64,
     /// Bytes of all its files.
     pub size_bytes: u64,
@@ -166,29 +166,29 @@ pub fn put_frame(key: u128, sequence: u64, payload: &[u8], out: &mut Vec<u8>) {
     FrameHeader { sequence, ..header }.put_frame(key, payload, out);
 }
 
-/// Bytes behind the last good frame, or between two.
+/// Bytes after the last good frame, or between two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
-    /// Where they start.
+    /// Offset of the first one.
     pub offset: usize,
-    /// How many.
+    /// Their number.
     pub len: usize,
-    /// Whether a good frame follows: then changes are missing in the middle. Otherwise it is a torn end.
+    /// True if a good frame follows: changes are missing in the middle. Otherwise the end is torn.
     pub followed: bool,
 }
 
-/// What a file says, read from its start to its end.
+/// Content of a catalogue file.
 #[derive(Debug)]
 pub struct Contents {
     /// Key of the file.
     pub key: u128,
     /// Returns true if the file is of an earlier version, which must not be appended to.
     pub is_earlier_version: bool,
-    /// Of the last frame.
+    /// Sequence of the last frame.
     pub sequence: u64,
-    /// Where the last good frame ends.
+    /// End of the last good frame.
     pub end: usize,
-    /// Damaged places, ascending.
+    /// Damaged ranges, ascending.
     pub damages: Vec<Damage>,
 }
 

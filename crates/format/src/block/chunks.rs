@@ -1,27 +1,31 @@
 //! Chunk segment files of a block, as Prometheus writes them (`docs/block/chunks.md`).
 //!
-//! Holds: a reader never panics on any bytes; a chunk is handed out only after its checksum fits.
-//! Not here: what the bytes of a chunk mean (`xor`), which segment a chunk goes to (`block`).
+//! Invariants: a decoder never panics on any bytes; a chunk is returned only after its checksum was verified.
+//! Not here: encodings of chunks (`chunk`), the segment that a chunk is written to, reading bytes (`block`).
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::Crc32c;
-use chronolith_base::{ByteReader, DecodeError, Mapped};
+use chronolith_base::{ByteReader, DecodeError};
+
+use super::file_offset::in_file;
 
 /// First four bytes of a segment.
 pub const MAGIC: u32 = 0x85BD_40DD;
-/// The only version there is.
+/// Version that is written and read.
 pub const VERSION: u8 = 1;
 /// Magic, version, three bytes of padding.
 pub const HEADER_BYTES: usize = 8;
-/// A segment is cut before it grows beyond this.
+/// A segment ends before the chunk that would make it longer.
 pub const SEGMENT_BYTES_MAX: u64 = 512 << 20;
-/// What a chunk adds to its data at most: length (5), encoding (1), checksum (4).
+/// Bytes of a chunk besides its data, at most: length (5), encoding (1), checksum (4).
 pub const CHUNK_OVERHEAD_BYTES_MAX: u64 = 10;
+const ENCODING_BYTES: usize = 1;
+const CHECKSUM_BYTES: usize = 4;
 
 /// Histograms with start times, whose count has 14 bits.
 const ENCODINGS_SHORT_COUNT: [u8; 2] = [5, 6];
 
-/// Where a chunk lies: number of its segment (from 0) and offset in it.
+/// Position of a chunk: number of its segment (from 0) and offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChunkRef(pub u64);
 
@@ -82,83 +86,82 @@ pub struct RawChunk<'a> {
 }
 
 impl RawChunk<'_> {
-    /// Number of samples, with which every encoding begins: a big-endian u16, of which those of histograms with start
-    /// times use the upper two bits for something else.
+    /// Number of samples: a big-endian u16 at the start of every encoding. In those of histograms with start
+    /// times the upper two bits are not part of it.
     ///
     /// # Errors
-    /// [`DecodeError`] for a chunk that is too short to say it.
+    /// [`DecodeError`] for a chunk that is shorter.
     pub fn sample_count(&self) -> Result<u16, DecodeError> {
         let count = ByteReader::new(self.bytes).be_u16("chunk sample count")?;
         Ok(if ENCODINGS_SHORT_COUNT.contains(&self.encoding) { count & 0x3fff } else { count })
     }
 }
 
-/// Reads one segment.
-pub struct Segment {
-    bytes: Mapped,
+/// Verifies the first [`HEADER_BYTES`] of a segment.
+///
+/// # Errors
+/// [`DecodeError`] if they are not those of a segment, or of a version that cannot be read.
+pub fn check_header(bytes: &[u8]) -> Result<(), DecodeError> {
+    let mut r = ByteReader::new(bytes);
+    let magic = r.be_u32("chunk segment magic")?;
+    if magic != MAGIC {
+        let (what, expected) = ("chunk segment magic", "0x85bd40dd");
+        return Err(DecodeError::Invalid { what, offset: 0, expected, found: u64::from(magic) });
+    }
+    let version = r.u8("chunk segment version")?;
+    if version != VERSION {
+        let (what, expected) = ("chunk segment version", "1");
+        return Err(DecodeError::Invalid { what, offset: 4, expected, found: u64::from(version) });
+    }
+    r.bytes("chunk segment padding", 3)?;
+    Ok(())
 }
 
-impl Segment {
-    /// Checks the header. Cost: one page.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if it is no segment of a known version.
-    pub fn open(bytes: Mapped) -> Result<Segment, DecodeError> {
-        let mut r = ByteReader::new(&bytes);
-        let magic = r.be_u32("chunk segment magic")?;
-        if magic != MAGIC {
-            let (what, expected) = ("chunk segment magic", "0x85bd40dd");
-            return Err(DecodeError::Invalid { what, offset: 0, expected, found: u64::from(magic) });
-        }
-        let version = r.u8("chunk segment version")?;
-        if version != VERSION {
-            let (what, expected) = ("chunk segment version", "1");
-            return Err(DecodeError::Invalid { what, offset: 4, expected, found: u64::from(version) });
-        }
-        r.bytes("chunk segment padding", 3)?;
-        Ok(Segment { bytes })
+/// Returns the chunk that `bytes` begin with, its checksum verified; they start at `offset` of the segment
+/// and may go on after the chunk. Cost: one pass over its bytes.
+///
+/// # Errors
+/// [`DecodeError`] with an offset of the segment if the chunk is longer than `bytes` or its checksum is
+/// wrong.
+pub fn decode_chunk(bytes: &[u8], offset: u32) -> Result<RawChunk<'_>, DecodeError> {
+    let file_offset = u64::from(offset);
+    let (chunk, mut r) = read_chunk(bytes, offset).map_err(|error| in_file(error, file_offset))?;
+    let found = r.be_u32("chunk checksum").map_err(|error| in_file(error, file_offset))?;
+    let expected = checksum(chunk.encoding, chunk.bytes);
+    if found != expected {
+        let offset = offset as usize;
+        return Err(DecodeError::Checksum { what: "chunk checksum", offset, expected, found });
     }
+    Ok(chunk)
+}
 
-    /// Size of the file.
-    #[must_use]
-    pub fn size_bytes(&self) -> u64 {
-        self.bytes.len() as u64
-    }
+/// Number of samples that the chunk at `offset` claims, not verified. Only good for sizing buffers.
+#[must_use]
+pub fn sample_count_claimed(bytes: &[u8], offset: u32) -> Option<u16> {
+    let (chunk, _) = read_chunk(bytes, offset).ok()?;
+    chunk.sample_count().ok()
+}
 
-    /// The chunk at `offset`, its checksum verified. Cost: one pass over its bytes.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if it does not fit the file or its checksum does not fit its bytes.
-    pub fn chunk(&self, offset: u32) -> Result<RawChunk<'_>, DecodeError> {
-        let (chunk, mut r) = self.unchecked(offset)?;
-        let found = r.be_u32("chunk checksum")?;
-        let expected = checksum(chunk.encoding, chunk.bytes);
-        if found != expected {
-            let offset = offset as usize;
-            return Err(DecodeError::Checksum { what: "chunk checksum", offset, expected, found });
-        }
-        Ok(chunk)
-    }
+/// Returns the number of bytes of the chunk that `bytes` begin with; `None` if there are too few bytes to
+/// tell.
+#[must_use]
+pub fn chunk_len(bytes: &[u8]) -> Option<u64> {
+    let mut r = ByteReader::new(bytes);
+    let len = r.uvarint("chunk length").ok()?;
+    len.checked_add((r.offset() + ENCODING_BYTES + CHECKSUM_BYTES) as u64)
+}
 
-    /// Number of samples that the chunk at `offset` claims, unchecked. Only good for sizing buffers.
-    #[must_use]
-    pub fn sample_count_claimed(&self, offset: u32) -> Option<u16> {
-        let (chunk, _) = self.unchecked(offset).ok()?;
-        chunk.sample_count().ok()
+/// Reads a chunk without its checksum; offsets of errors count in `bytes`.
+fn read_chunk(bytes: &[u8], offset: u32) -> Result<(RawChunk<'_>, ByteReader<'_>), DecodeError> {
+    if (offset as usize) < HEADER_BYTES {
+        let (what, expected) = ("chunk offset", "after the segment header");
+        return Err(DecodeError::Invalid { what, offset: 0, expected, found: u64::from(offset) });
     }
-
-    fn unchecked(&self, offset: u32) -> Result<(RawChunk<'_>, ByteReader<'_>), DecodeError> {
-        let start = offset as usize;
-        if start < HEADER_BYTES {
-            let (what, expected) = ("chunk offset", "behind the segment header");
-            return Err(DecodeError::Invalid { what, offset: start, expected, found: u64::from(offset) });
-        }
-        let mut r = ByteReader::at(&self.bytes, start);
-        let len = r.length("chunk length")?;
-        let encoding = r.u8("chunk encoding")?;
-        let bytes = r.bytes("chunk bytes", len)?;
-        Ok((RawChunk { encoding, bytes }, r))
-    }
+    let mut r = ByteReader::new(bytes);
+    let len = r.length("chunk length")?;
+    let encoding = r.u8("chunk encoding")?;
+    let bytes = r.bytes("chunk bytes", len)?;
+    Ok((RawChunk { encoding, bytes }, r))
 }
 
 #[cfg(test)]

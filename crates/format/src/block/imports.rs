@@ -1,6 +1,7 @@
-//! `import.json` of a tenant: what imports have brought, so that a second one brings nothing twice (`docs/block/imports.md`).
+//! `import.json` of a tenant: what imports have brought, so that a second one brings nothing twice
+//! (`docs/block/imports.md`).
 //!
-//! Holds: text of a later version is refused. Not here: writing the file (`import`).
+//! Invariant: text of a later version is refused. Not here: writing the file (`import`).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,7 @@ use crate::block::meta::Ulid;
 /// The only version there is.
 pub const VERSION: u64 = 1;
 
-/// What imports have brought to one tenant.
+/// Imports of one tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportState {
     /// [`VERSION`].

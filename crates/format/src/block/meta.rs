@@ -1,6 +1,6 @@
 //! `meta.json` of a block: who it is, what it covers, what it was made of (`docs/block/meta.md`).
 //!
-//! Holds: fields that this version does not know survive reading and writing, at every level; the text is
+//! Invariant: fields that this version does not know survive reading and writing, at every level; the text is
 //! laid out as Go's `json.MarshalIndent` with a tab does.
 //! Not here: deciding which blocks to merge (`tsdb`).
 
@@ -16,7 +16,7 @@ pub const VERSION: u64 = 1;
 /// A meta.json beyond this is refused: real ones have a few kilobytes.
 pub const META_BYTES_MAX: usize = 16 << 20;
 
-/// What meta.json says.
+/// Content of `meta.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockMeta {
@@ -24,7 +24,7 @@ pub struct BlockMeta {
     pub ulid: Ulid,
     /// First millisecond that the block covers.
     pub min_time: i64,
-    /// First millisecond behind what the block covers.
+    /// First millisecond after the time that the block covers.
     pub max_time: i64,
     /// Counts of its content.
     #[serde(default)]
@@ -85,7 +85,8 @@ pub struct Compaction {
     /// Name of the set of blocks that a compaction split by series: no two blocks of a set share a series.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "splitSet")]
     pub split_set: Option<Ulid>,
-    /// All blocks that one compaction wrote, this one included, in order of their series; empty if it wrote one.
+    /// All blocks that one compaction wrote, this one included, in order of their series; empty if it wrote
+    /// one.
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "splitBlocks")]
     pub split_blocks: Vec<Ulid>,
     /// Such as `from-out-of-order`.
@@ -104,7 +105,7 @@ pub struct BlockDesc {
     pub ulid: Ulid,
     /// First millisecond covered.
     pub min_time: i64,
-    /// First millisecond behind.
+    /// First millisecond after its time.
     pub max_time: i64,
 }
 
@@ -137,9 +138,9 @@ pub enum MetaError {
     /// It ends before it starts.
     #[error("meta.json: maxTime {max_time} lies before minTime {min_time}")]
     Times {
-        /// As stored.
+        /// Stored value.
         min_time: i64,
-        /// As stored.
+        /// Stored value.
         max_time: i64,
     },
     /// Longer than [`META_BYTES_MAX`].

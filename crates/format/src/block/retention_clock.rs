@@ -1,7 +1,7 @@
-//! `retention-clock`: the time that retention went by last, so that a restart does not make it forget that the clock has jumped
-//! (`docs/block/retention_clock.md`).
+//! `retention-clock`: the time that retention went by last, so that a restart does not make it forget that
+//! the clock has jumped (`docs/block/retention_clock.md`).
 //!
-//! Holds: fixed length, checksum over all. Not here: when a jump is trusted (`tsdb`).
+//! Invariant: fixed length, checksum over all. Not here: when a jump is trusted (`tsdb`).
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
@@ -11,10 +11,10 @@ const VERSION: u8 = 1;
 /// Stands for "the clock is trusted".
 const WAITED_NONE: u64 = u64::MAX;
 
-/// What retention knows of the clock.
+/// Clock of retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionClock {
-    /// Milliseconds since 1970 that retention goes by.
+    /// Milliseconds since 1970 by which blocks expire.
     pub trusted_ms: i64,
     /// How long removal has waited since the clock jumped; `None` = the clock is trusted.
     pub waited_ms: Option<u64>,

@@ -1,6 +1,8 @@
-//! Deleted intervals of series, as Prometheus stores them next to a block's index (`docs/block/tombstones.md`).
+//! Deleted intervals of series, as Prometheus stores them next to a block's index
+//! (`docs/block/tombstones.md`).
 //!
-//! Holds: the intervals of a series are sorted, disjoint and not adjacent; bounds are inclusive, as on disk.
+//! Invariant: the intervals of a series are sorted, disjoint and not adjacent; bounds are inclusive, as on
+//! disk.
 //! Not here: applying them (`block`), the delete request (`tsdb`).
 
 use std::collections::BTreeMap;
@@ -64,7 +66,7 @@ impl Tombstones {
         self.by_series.get(&series_ref).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether nothing is deleted.
+    /// Returns true if nothing is deleted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_series.is_empty()

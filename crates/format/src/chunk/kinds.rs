@@ -1,6 +1,7 @@
 //! Samples of both kinds as chunks, of which each holds one kind.
 //!
-//! Holds: chunks leave in order of time; what is decoded is what was encoded, as far as the encodings say so.
+//! Invariant: chunks are in order of time; decoding returns what was encoded, as far as the encodings keep
+//! it.
 //! Not here: the encodings (`xor`, `histogram`), dense chunks and their choice (`block`).
 
 use chronolith_base::DecodeError;
@@ -19,19 +20,19 @@ pub const ENCODINGS_HISTOGRAM: [u8; 4] = [2, 3, 5, 6];
 
 /// Bytes at which a chunk of histograms is full.
 ///
-/// As upstream cuts them: what a query decodes to see one sample, and what is written again when new buckets appear,
-/// stays small.
+/// As Prometheus cuts them: the bytes that a query decodes for one sample, and that are written again when
+/// new buckets appear, stay few.
 const HISTOGRAM_BYTES_FULL: usize = 1024;
-/// A chunk with fewer histograms is not full, however long they are: the layout is paid once a chunk.
+/// A chunk with fewer histograms is not full, however long they are: the layout is stored once per chunk.
 const HISTOGRAMS_MIN: u16 = 10;
 
-/// Whether a chunk of this encoding holds histograms.
+/// Returns true if a chunk of this encoding has histograms.
 #[must_use]
 pub fn is_histogram(encoding: u8) -> bool {
     ENCODINGS_HISTOGRAM.contains(&encoding)
 }
 
-/// Whether the next histogram starts a new chunk.
+/// Returns true if the next histogram starts a new chunk.
 #[must_use]
 pub fn is_full(open: &HistogramAppender) -> bool {
     let count = open.count();
@@ -62,34 +63,35 @@ pub fn encode_histograms<'a>(
     out.extend(open.map(|open| open.encoded()));
 }
 
-/// The part of a column of start times, which may be shorter than those of its samples, that is of the samples at `places`;
-/// `None` if it says nothing.
-fn known(start_times: &[i64], places: Range<usize>) -> Option<&[i64]> {
-    let part = start_times.get(places.start..places.end.min(start_times.len()))?;
+/// Returns the start times of the samples in `range` of a column that may be shorter than those of its
+/// samples; `None` if all are unknown.
+fn known(start_times: &[i64], range: Range<usize>) -> Option<&[i64]> {
+    let part = start_times.get(range.start..range.end.min(start_times.len()))?;
     part.iter().any(|&start_ms| start_ms != 0).then_some(part)
 }
 
-/// Appends chunks of floats of ascending times to `out`: XOR2 chunks where start times are known, XOR chunks elsewhere.
-/// Where `start_times` say 0, or are shorter, nobody knows.
+/// Appends chunks of floats of ascending times to `out`: XOR2 chunks where start times are known, XOR chunks
+/// elsewhere. A start time of 0, or a missing one, is unknown.
 ///
 /// # Panics
-/// If times do not ascend strictly, or there is not one value a time.
+/// If times do not ascend strictly, or there is not one value per time.
 pub fn encode_floats(times: &[i64], values: &[f64], start_times: &[i64], out: &mut Vec<EncodedChunk>) {
     let chunk_count = out.len();
     out.extend(xor::encode(times, values));
-    let mut places = 0..0;
+    let mut range = 0..0;
     for chunk in out.iter_mut().skip(chunk_count) {
-        places = places.end..places.end + usize::from(chunk.count);
-        if let Some(start_times) = known(start_times, places.clone()) {
+        range = range.end..range.end + usize::from(chunk.count);
+        if let Some(start_times) = known(start_times, range.clone()) {
             chunk.encoding = ENCODING_XOR2;
             chunk.bytes.clear();
-            let (times, values) = (times.get(places.clone()), values.get(places.clone()));
+            let (times, values) = (times.get(range.clone()), values.get(range.clone()));
             xor2::encode(times.unwrap_or(&[]), values.unwrap_or(&[]), start_times, &mut chunk.bytes);
         }
     }
 }
 
-/// Appends chunks of all samples to `out`: chunks of floats, chunks of histograms, with start times where they are known.
+/// Appends chunks of all samples to `out`: chunks of floats, chunks of histograms, with start times where
+/// they are known.
 ///
 /// # Panics
 /// If times do not ascend strictly, and as [`HistogramAppender::start`].
@@ -105,10 +107,10 @@ pub fn encode(samples: &Columns, out: &mut Vec<EncodedChunk>) {
             SampleKind::Histogram => {
                 let chunk_count = out.len();
                 encode_histograms(times.iter().copied().zip(samples.histograms_at(run)), out);
-                let mut places = 0..0;
+                let mut range = 0..0;
                 for chunk in out.iter_mut().skip(chunk_count) {
-                    places = places.end..places.end + usize::from(chunk.count);
-                    if let Some(start_times) = known(start_times, places.clone()) {
+                    range = range.end..range.end + usize::from(chunk.count);
+                    if let Some(start_times) = known(start_times, range.clone()) {
                         *chunk = histogram::with_starts(chunk, start_times);
                     }
                 }

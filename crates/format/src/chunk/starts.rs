@@ -1,23 +1,25 @@
-//! Start times as a step function of time: runs "from this time on, the counter began then" (`docs/chunk/starts.md`).
+//! Start times as a step function of time: runs "from this time on, the counter began then"
+//! (`docs/chunk/starts.md`).
 //!
-//! Holds: times of runs ascend strictly; before the first run, and in a run of start 0, nobody knows; the decoder takes
-//! untrusted bytes and allocates in proportion to them.
-//! Not here: which samples there are (`head`, `block`), Prometheus's own codes for start times (`xor2`, `histogram`).
+//! Invariant: times of runs ascend strictly; before the first run, and in a run of start 0, they are unknown;
+//! the decoder takes untrusted bytes and allocates in proportion to them.
+//! Not here: which samples there are (`head`, `block`), Prometheus's own codes for start times (`xor2`,
+//! `histogram`).
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::Columns;
 
-/// From a time on, when the counter of the samples began.
+/// Start of the counter of all samples from a time on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartRun {
     /// Milliseconds.
     pub time: i64,
-    /// Milliseconds; 0 where nobody knows.
+    /// Milliseconds; 0 = unknown.
     pub start_ms: i64,
 }
 
-/// What of a run is written as a difference to the run before.
+/// Fields of a run that are written as a difference to the run before.
 #[derive(Default)]
 struct Steps {
     time: i64,
@@ -66,20 +68,20 @@ pub fn decode(reader: &mut ByteReader<'_>, out: &mut Vec<StartRun>) -> Result<()
     Ok(())
 }
 
-/// When the counter of a sample of `time` began.
+/// Start of the counter of a sample of `time`.
 #[must_use]
 pub fn start_at(runs: &[StartRun], time: i64) -> i64 {
-    let behind = runs.partition_point(|run| run.time <= time);
-    runs.get(..behind).and_then(<[StartRun]>::last).map_or(0, |run| run.start_ms)
+    let next = runs.partition_point(|run| run.time <= time);
+    runs.get(..next).and_then(<[StartRun]>::last).map_or(0, |run| run.start_ms)
 }
 
 /// Says of the samples from `first` on when their counters began.
 pub fn fill(runs: &[StartRun], first: usize, columns: &mut Columns) {
     let times = columns.times.get(first..).unwrap_or(&[]);
     let Some(&earliest) = times.first() else { return };
-    let behind = runs.partition_point(|run| run.time <= earliest);
-    let mut start_ms = runs.get(..behind).and_then(<[StartRun]>::last).map_or(0, |run| run.start_ms);
-    let mut rest = runs.get(behind..).unwrap_or(&[]).iter().peekable();
+    let next = runs.partition_point(|run| run.time <= earliest);
+    let mut start_ms = runs.get(..next).and_then(<[StartRun]>::last).map_or(0, |run| run.start_ms);
+    let mut rest = runs.get(next..).unwrap_or(&[]).iter().peekable();
     columns.start_times.truncate(first);
     for (idx, &time) in (first..).zip(times) {
         while let Some(run) = rest.next_if(|run| run.time <= time) {
@@ -92,8 +94,8 @@ pub fn fill(runs: &[StartRun], first: usize, columns: &mut Columns) {
     }
 }
 
-/// The runs that say what `start_times` do, as far as they go, of samples at `times`; appended to `out`. None if no start
-/// is known.
+/// The runs that say what `start_times` do, as far as they go, of samples at `times`; appended to `out`. None
+/// if no start is known.
 pub fn runs_of(times: &[i64], start_times: &[i64], out: &mut Vec<StartRun>) {
     let mut current = 0;
     let known = start_times.iter().copied().chain(std::iter::repeat(0));

@@ -1,7 +1,7 @@
 //! Prometheus's XOR float chunk (encoding 1), bit for bit: append, resume, decode.
 //!
-//! Holds: any `f64` bits and any strictly ascending `i64` times round-trip; the decoder takes untrusted bytes
-//! and reads exactly as many samples as the header counts.
+//! Invariant: any `f64` bits and any strictly ascending `i64` times round-trip; the decoder takes untrusted
+//! bytes and reads exactly as many samples as the header counts.
 //! Not here: when a chunk is cut (`head`), chunk files (`chunks`, `sealed`).
 
 pub(crate) mod bits;
@@ -29,7 +29,7 @@ pub const STATE_BYTES: usize = 32;
 
 /// Marks "no window of significant bits yet".
 const NO_WINDOW: u8 = 0xff;
-/// More leading zeros than five bits can say.
+/// More leading zeros than five bits can count.
 const LEADING_MAX: u8 = 31;
 
 /// A finished chunk with what readers must know without decoding it.
@@ -47,7 +47,7 @@ pub struct EncodedChunk {
     pub bytes: Vec<u8>,
 }
 
-/// Where an open chunk stands: all that the next append needs besides the chunk's last byte.
+/// State of an open chunk: all that the next append needs besides the chunk's last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XorState {
     pub(crate) t: i64,
@@ -157,7 +157,7 @@ impl XorState {
     }
 
     /// Appends a sample to the chunk in `buf`, whose first [`XorState::byte_len`] bytes earlier appends
-    /// wrote; bytes behind them may hold anything.
+    /// wrote; bytes after them may have any content.
     ///
     /// # Panics
     /// If `buf` is shorter than [`XorState::byte_len_needed`] or the chunk has 65535 samples.
@@ -167,7 +167,7 @@ impl XorState {
     }
 
     /// As [`XorState::append`] where only the part of the chunk from byte `base` on is in `buf`, the last
-    /// byte in use among it. The sample count in the header is left as it is: whoever puts the parts together
+    /// byte in use among it. The sample count in the header is not changed: the caller that joins the parts
     /// fills it in from [`XorState::count`].
     ///
     /// # Panics
@@ -205,7 +205,7 @@ impl XorState {
         put_wide(buf, &mut self.bit_len, field, field_bits);
     }
 
-    /// Third sample and later: time and value make one field of up to 101 bits behind the bits in use, which
+    /// Third sample and later: time and value make one field of up to 101 bits after the bits in use, which
     /// two words hold; only a delta of deltas beyond 20 bits takes the long way.
     fn append_tail(&mut self, buf: &mut [u8], time: i64, value_bits: u64) {
         let t_delta = time.wrapping_sub(self.t).cast_unsigned();
@@ -228,7 +228,7 @@ impl XorState {
         put_field(buf, &mut self.bit_len, field, time_bits + value_field_bits);
     }
 
-    /// The bits that say `value_bits`, and how many; at most 77.
+    /// The bits that encode `value_bits`, and their number; at most 77.
     fn value_field(&mut self, value_bits: u64) -> (u128, u32) {
         let delta = value_bits ^ self.value_bits;
         if delta == 0 {
@@ -249,7 +249,7 @@ impl XorState {
     /// The state after the samples of `bytes`, which must be a whole chunk and nothing else.
     ///
     /// # Errors
-    /// [`DecodeError`] as [`decode`], and for bytes behind the last sample.
+    /// [`DecodeError`] as [`decode`], and for bytes after the last sample.
     pub fn resume(bytes: &[u8]) -> Result<XorState, DecodeError> {
         let state = walk(bytes, |_, _| ControlFlow::Continue(()))?;
         let len = state.byte_len().max(HEADER_BYTES);
@@ -284,7 +284,7 @@ fn put_field(buf: &mut [u8], bit_len: &mut u32, field: u128, count: u32) {
     *bit_len += count;
 }
 
-/// Appends the samples of `bytes` that lie in `range` to `out`.
+/// Appends the samples of `bytes` in `range` to `out`.
 ///
 /// # Errors
 /// [`DecodeError`] when the stream ends early or its times do not ascend; samples before have been appended.
@@ -315,7 +315,7 @@ pub fn first_time(bytes: &[u8]) -> Result<i64, DecodeError> {
     Ok(state.t)
 }
 
-/// Calls `visit` with every sample until it breaks; gives the state behind the last one visited.
+/// Calls `visit` with every sample until it breaks; returns the state after the last one visited.
 fn walk(bytes: &[u8], mut visit: impl FnMut(i64, u64) -> ControlFlow<()>) -> Result<XorState, DecodeError> {
     let (mut reader, count) = BitReader::new(bytes)?;
     let mut state = XorState::new();
@@ -359,7 +359,7 @@ fn walk(bytes: &[u8], mut visit: impl FnMut(i64, u64) -> ControlFlow<()>) -> Res
 /// If times do not ascend strictly or the lengths differ.
 #[must_use]
 pub fn encode(times: &[i64], values: &[f64]) -> Vec<EncodedChunk> {
-    assert_eq!(times.len(), values.len(), "one value a time");
+    assert_eq!(times.len(), values.len(), "one value per time");
     assert!(times.is_sorted_by(|a, b| a < b), "times ascend strictly");
     let mut buf = [0u8; CHUNK_BYTES_MAX];
     let mut out = Vec::with_capacity(times.len().div_ceil(SAMPLES_PER_CHUNK));
@@ -385,7 +385,7 @@ pub fn encode(times: &[i64], values: &[f64]) -> Vec<EncodedChunk> {
 /// As [`encode`], and beyond 65535 samples.
 #[must_use]
 pub fn encode_whole(times: &[i64], values: &[f64]) -> Vec<u8> {
-    assert_eq!(times.len(), values.len(), "one value a time");
+    assert_eq!(times.len(), values.len(), "one value per time");
     assert!(times.is_sorted_by(|a, b| a < b), "times ascend strictly");
     let mut state = XorState::new();
     let mut buf = vec![0; HEADER_BYTES + SAMPLE_BYTES_MAX * (times.len() + 1)];

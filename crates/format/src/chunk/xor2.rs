@@ -1,7 +1,7 @@
 //! Prometheus's XOR2 float chunk (encoding 4): samples with optional start timestamps (`docs/chunk/xor2.md`).
 //!
-//! Holds: the decoder takes untrusted bytes, reads exactly as many samples as the header counts, and gives ascending
-//! times or an error; the encoder writes what upstream's does of the same samples.
+//! Invariant: the decoder takes untrusted bytes, reads exactly as many samples as the header counts, and
+//! returns ascending times or an error; the encoder writes the same bytes as Prometheus's.
 //! Not here: which chunks are written so (`chunks::kinds`: those that have start times).
 
 mod encode;
@@ -25,11 +25,11 @@ const FIRST_START_KNOWN: u8 = 0x80;
 const START_FROM_MASK: u8 = 0x7f;
 const WHAT: &str = "XOR2 chunk";
 
-/// What one sample leaves for the next.
+/// State that the next sample depends on.
 struct State {
     time: i64,
     time_delta: u64,
-    /// Of the last value that was no staleness marker.
+    /// Bits of the last value that was no staleness marker.
     baseline: u64,
     leading: u8,
     trailing: u8,
@@ -39,7 +39,7 @@ struct State {
     start_age: i64,
 }
 
-/// Appends the samples of `bytes` that lie in `range` to `out`.
+/// Appends the samples of `bytes` in `range` to `out`.
 ///
 /// # Errors
 /// [`DecodeError`] when the stream ends early or its times do not ascend; samples before have been appended.
@@ -49,7 +49,7 @@ pub fn decode(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), D
         return Err(DecodeError::Short { what: WHAT, offset: 0, needed: HEADER_BYTES, left });
     };
     let start_from = u16::from(start_flags & START_FROM_MASK);
-    let mut reader = BitReader::behind(bytes, HEADER_BYTES);
+    let mut reader = BitReader::after_header(bytes, HEADER_BYTES);
     let mut state =
         State { time: 0, time_delta: 0, baseline: 0, leading: 0, trailing: 0, start_ms: 0, start_age: 0 };
     for sample_idx in 0..u16::from_be_bytes([high, low]) {
@@ -102,7 +102,7 @@ fn first_sample(
     Ok(value_bits)
 }
 
-/// Third sample and later: a prefix says what of time step and value changes.
+/// Third sample and later: a prefix tells the changes of time step and value apart.
 fn next_sample(reader: &mut BitReader<'_>, state: &mut State) -> Result<u64, DecodeError> {
     let ones = prefix(reader, 5)?;
     let change = match ones {
@@ -122,7 +122,7 @@ fn next_sample(reader: &mut BitReader<'_>, state: &mut State) -> Result<u64, Dec
     }
 }
 
-/// How many of the next bits are ones before a zero, which is read too; at most `max`.
+/// Counts the one bits before the next zero, which is read too; at most `max`.
 fn prefix(reader: &mut BitReader<'_>, max: u32) -> Result<u32, DecodeError> {
     for ones in 0..max {
         if reader.bits(1)? == 0 {
@@ -171,8 +171,8 @@ fn new_window(reader: &mut BitReader<'_>, state: &mut State) -> Result<u64, Deco
     same_window(reader, state)
 }
 
-/// What a start timestamp's distance is more than the one before: of classes of bits, each of which reaches one further up
-/// than two's complement does.
+/// What a start timestamp's distance is more than the one before: of classes of bits, each of which reaches
+/// one further up than two's complement does.
 fn start_change(reader: &mut BitReader<'_>) -> Result<i64, DecodeError> {
     match prefix(reader, 8)? {
         0 => Ok(0),

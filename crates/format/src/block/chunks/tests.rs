@@ -2,8 +2,17 @@
 
 use super::*;
 
-fn segment(bytes: &[u8]) -> Result<Segment, DecodeError> {
-    Segment::open(Mapped::from_slice(bytes))
+fn chunk(segment: &[u8], offset: u32) -> Result<RawChunk<'_>, DecodeError> {
+    decode_chunk(segment.get(offset as usize..).unwrap_or_default(), offset)
+}
+
+fn claimed(segment: &[u8], offset: u32) -> Option<u16> {
+    sample_count_claimed(segment.get(offset as usize..).unwrap_or_default(), offset)
+}
+
+/// Returns true if the header and all chunks can be read.
+fn reads(segment: &[u8], offsets: &[u32]) -> bool {
+    check_header(segment).is_ok() && offsets.iter().all(|&offset| chunk(segment, offset).is_ok())
 }
 
 fn sample() -> (Vec<u8>, Vec<u32>) {
@@ -20,12 +29,12 @@ fn sample() -> (Vec<u8>, Vec<u32>) {
 #[test]
 fn chunks_come_back_as_written() {
     let (bytes, offsets) = sample();
-    let segment = segment(&bytes).unwrap();
-    assert_eq!(segment.chunk(offsets[0]).unwrap(), RawChunk { encoding: 1, bytes: b"\x00\x02ab" });
-    assert_eq!(segment.chunk(offsets[1]).unwrap(), RawChunk { encoding: 64, bytes: b"" });
-    assert_eq!(segment.chunk(offsets[2]).unwrap().bytes.len(), 300);
-    assert_eq!(segment.sample_count_claimed(offsets[0]), Some(2));
-    assert_eq!(segment.sample_count_claimed(offsets[1]), None);
+    check_header(&bytes).unwrap();
+    assert_eq!(chunk(&bytes, offsets[0]).unwrap(), RawChunk { encoding: 1, bytes: b"\x00\x02ab" });
+    assert_eq!(chunk(&bytes, offsets[1]).unwrap(), RawChunk { encoding: 64, bytes: b"" });
+    assert_eq!(chunk(&bytes, offsets[2]).unwrap().bytes.len(), 300);
+    assert_eq!(claimed(&bytes, offsets[0]), Some(2));
+    assert_eq!(claimed(&bytes, offsets[1]), None);
 }
 
 #[test]
@@ -34,12 +43,11 @@ fn every_flipped_or_missing_byte_is_noticed() {
     for at in 0..bytes.len() {
         let mut bad = bytes.clone();
         bad[at] ^= 0x55;
-        // Padding carries nothing, so nobody looks at it.
+        // Padding has no content and is not verified.
         let harmless = (5..8).contains(&at);
-        let all_read = segment(&bad).is_ok_and(|s| offsets.iter().all(|&o| s.chunk(o).is_ok()));
+        let all_read = reads(&bad, &offsets);
         assert_eq!(all_read, harmless, "byte {at}");
-        let cut = segment(&bytes[..at]).is_ok_and(|s| offsets.iter().all(|&o| s.chunk(o).is_ok()));
-        assert!(!cut, "cut at {at}");
+        assert!(!reads(&bytes[..at], &offsets), "cut at {at}");
     }
 }
 
@@ -48,10 +56,9 @@ fn forged_lengths_and_offsets_are_errors() {
     let mut bytes = Vec::new();
     put_header(&mut bytes);
     bytes.extend_from_slice(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 1, 2, 3]);
-    let segment = segment(&bytes).unwrap();
     for offset in [0, 7, 8, 9, 20, 21, u32::MAX] {
-        assert!(segment.chunk(offset).is_err(), "offset {offset}");
-        assert!(segment.sample_count_claimed(offset).is_none());
+        assert!(chunk(&bytes, offset).is_err(), "offset {offset}");
+        assert!(claimed(&bytes, offset).is_none());
     }
 }
 
@@ -61,4 +68,15 @@ fn names_and_refs() {
     assert_eq!(segment_name(u32::MAX), "4294967296");
     let chunk_ref = ChunkRef::new(3, 9);
     assert_eq!((chunk_ref.0, chunk_ref.segment_idx(), chunk_ref.offset()), (3 << 32 | 9, 3, 9));
+}
+
+#[test]
+fn lengths_of_chunks_lead_from_one_to_the_next() {
+    let (bytes, offsets) = sample();
+    let ends = offsets.iter().skip(1).copied().chain([bytes.len() as u32]);
+    for (&offset, end) in offsets.iter().zip(ends) {
+        assert_eq!(chunk_len(&bytes[offset as usize..]), Some(u64::from(end - offset)));
+    }
+    assert_eq!(chunk_len(&[]), None);
+    assert_eq!(chunk_len(&[0x80]), None);
 }

@@ -1,15 +1,20 @@
 //! Symbol table of an index: strings by ordinal (versions 2 and 3) or by offset (version 1).
-//! Holds: every string was checked to be UTF-8 when the table was opened.
-//! Memory: 4 bytes for every [`STRIDE`] symbols; the strings stay in the map.
+//!
+//! Invariant: every string was checked to be UTF-8 when the table was opened.
+//! Memory: 4 bytes for every [`STRIDE`] symbols; the strings stay in the bytes of the section.
 
 use chronolith_base::{ByteReader, DecodeError};
 
-use super::{framed, text};
+use super::frame::{framed, text};
+use super::section::SectionBytes;
+use crate::block::file_offset::in_file;
 
-/// Every how many symbols the offset is kept: a look-up skips half as many lengths on average.
+/// Every how many symbols the offset is kept: a lookup skips half as many lengths on average.
 const STRIDE: usize = 8;
 
 pub(super) struct Symbols {
+    section: SectionBytes,
+    /// Index of the first string within the bytes of the section.
     start: usize,
     end: usize,
     /// Relative to `start`, of every `STRIDE`th symbol; empty in version 1.
@@ -19,9 +24,14 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Cost: one pass over the table.
-    pub(super) fn open(bytes: &[u8], offset: u64, version: u8) -> Result<Symbols, DecodeError> {
-        let mut r = framed(bytes, offset, "symbol table")?;
+    /// Verifies the table at `offset` of the file. Cost: one pass over it.
+    pub(super) fn open(section: SectionBytes, offset: u64, version: u8) -> Result<Symbols, DecodeError> {
+        let file_offset = section.file_offset();
+        Symbols::scan(section, offset, version).map_err(|error| in_file(error, file_offset))
+    }
+
+    fn scan(section: SectionBytes, offset: u64, version: u8) -> Result<Symbols, DecodeError> {
+        let mut r = framed(section.bytes(), section.idx_of(offset), "symbol table")?;
         let count = r.be_u32("symbol count")? as usize;
         let start = r.offset();
         let end = start + r.remaining();
@@ -34,29 +44,34 @@ impl Symbols {
             text(&mut r, "symbol")?;
         }
         samples.shrink_to_fit();
-        Ok(Symbols { start, end, samples, count, by_offset })
+        Ok(Symbols { section, start, end, samples, count, by_offset })
     }
 
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The symbol that a series entry names `symbol_ref`.
-    pub(super) fn get<'a>(&self, bytes: &'a [u8], symbol_ref: u64) -> Result<&'a str, DecodeError> {
+    /// Returns the symbol that a series entry refers to by `symbol_ref`.
+    pub(super) fn get(&self, symbol_ref: u64) -> Result<&str, DecodeError> {
+        self.find(symbol_ref).map_err(|error| in_file(error, self.section.file_offset()))
+    }
+
+    fn find(&self, symbol_ref: u64) -> Result<&str, DecodeError> {
         let refuse = |expected| DecodeError::Invalid {
             what: "symbol reference",
             offset: self.start,
             expected,
             found: symbol_ref,
         };
-        let table = bytes.get(..self.end).unwrap_or_default();
-        let wanted = usize::try_from(symbol_ref).unwrap_or(usize::MAX);
+        let table = self.section.get(0..self.end);
         if self.by_offset {
-            if wanted < self.start {
+            let wanted = self.section.idx_of(symbol_ref);
+            if wanted < self.start || wanted == usize::MAX {
                 return Err(refuse("an offset within the symbol table"));
             }
             return text(&mut ByteReader::at(table, wanted), "symbol");
         }
+        let wanted = usize::try_from(symbol_ref).unwrap_or(usize::MAX);
         let sample = self.samples.get(wanted / STRIDE).filter(|_| wanted < self.count);
         let sample = sample.ok_or_else(|| refuse("below the number of symbols"))?;
         let mut r = ByteReader::at(table, self.start + *sample as usize);
@@ -67,7 +82,7 @@ impl Symbols {
         text(&mut r, "symbol")
     }
 
-    /// Bytes on the heap.
+    /// Bytes on the heap, without those of the file.
     pub(super) fn heap_bytes(&self) -> usize {
         self.samples.capacity() * 4
     }

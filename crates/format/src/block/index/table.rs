@@ -1,42 +1,49 @@
-//! Postings offset table of an index: (label name, value) to the place of its postings list.
+//! Postings offset table of an index: (label name, value) to the position of its postings list.
 //!
-//! Holds: names ascend; within a name the kept offsets ascend by value. A table in order (what every writer
-//! since version 2 makes) keeps every [`STRIDE`]th value of a name, another one keeps all.
-//! Memory: a name's text and 4 bytes for every kept value; values are read from the map.
+//! Invariants: names ascend; within a name the sampled offsets ascend by value. An ordered table (which every
+//! writer since version 2 makes) has every [`STRIDE`]th value of a name sampled, another one has all.
+//! Memory: a name's text and 4 bytes for every sampled value; values stay in the bytes of the section.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use chronolith_base::{ByteReader, DecodeError};
 
-use super::{framed, text};
+use super::frame::{framed, text};
+use super::section::SectionBytes;
+use crate::block::file_offset::in_file;
 
-/// Every how many values of a name one is kept, as Prometheus does.
+/// Every how many values of a name one is sampled, as Prometheus does.
 const STRIDE: usize = 32;
+/// Bytes that a list is taken to have if the table does not tell where the next one starts.
+const LIST_BYTES_ESTIMATE: u64 = 4096;
 
 pub(super) struct PostingsTable {
-    /// Where entries start and end in the file.
-    start: usize,
-    end: usize,
+    section: SectionBytes,
+    /// Entries, within the bytes of the section.
+    entries: Range<usize>,
+    /// File offset of the end of the last list, as far as the table of contents tells.
+    lists_end: u64,
+    is_ordered: bool,
     names: Vec<NameEntries>,
 }
 
 struct NameEntries {
     name: Box<str>,
-    /// Relative to the table's start.
-    kept: Vec<u32>,
+    /// Offsets of sampled entries, relative to the first entry.
+    samples: Vec<u32>,
     value_count: usize,
-    /// `STRIDE`, or 1 when the file is not in order.
-    stride: usize,
 }
 
-/// One entry as it stands in the file.
+/// One entry of the table.
+#[derive(Clone, Copy)]
 struct Entry<'a> {
     name: &'a str,
     value: &'a str,
-    offset: u64,
+    list_offset: u64,
 }
 
-fn entry<'a>(r: &mut ByteReader<'a>) -> Result<Entry<'a>, DecodeError> {
+fn read_entry<'a>(r: &mut ByteReader<'a>) -> Result<Entry<'a>, DecodeError> {
     let at = r.offset();
     let found = r.uvarint("postings table key count")?;
     if found != 2 {
@@ -45,93 +52,37 @@ fn entry<'a>(r: &mut ByteReader<'a>) -> Result<Entry<'a>, DecodeError> {
     }
     let name = text(r, "postings table label name")?;
     let value = text(r, "postings table label value")?;
-    let offset = r.uvarint("postings table offset")?;
-    Ok(Entry { name, value, offset })
+    let list_offset = r.uvarint("postings table offset")?;
+    Ok(Entry { name, value, list_offset })
 }
 
 impl PostingsTable {
-    /// Cost: one pass over the table.
-    pub(super) fn open(bytes: &[u8], offset: u64) -> Result<PostingsTable, DecodeError> {
-        let mut r = framed(bytes, offset, "postings offset table")?;
+    /// Verifies the table at `offset` of the file. Cost: one pass over it.
+    pub(super) fn open(
+        section: SectionBytes,
+        offset: u64,
+        lists_end: u64,
+    ) -> Result<PostingsTable, DecodeError> {
+        let file_offset = section.file_offset();
+        PostingsTable::scan(section, offset, lists_end).map_err(|error| in_file(error, file_offset))
+    }
+
+    fn scan(section: SectionBytes, offset: u64, lists_end: u64) -> Result<PostingsTable, DecodeError> {
+        let mut r = framed(section.bytes(), section.idx_of(offset), "postings offset table")?;
         let count = r.be_u32("postings table entry count")? as usize;
-        let start = r.offset();
-        let mut table = PostingsTable { start, end: start + r.remaining(), names: Vec::new() };
-        if table.scan_ordered(&mut r.clone(), count)? == Order::Broken {
-            table.names.clear();
-            table.scan_unordered(&mut r, bytes, count)?;
-        }
-        Ok(table)
-    }
-
-    fn scan_ordered(&mut self, r: &mut ByteReader<'_>, count: usize) -> Result<Order, DecodeError> {
-        let mut last: Option<(&str, &str)> = None;
-        for _ in 0..count {
-            let at = self.relative(r.offset());
-            let entry = entry(r)?;
-            let key = (entry.name, entry.value);
-            if last.is_some_and(|last| last >= key) {
-                return Ok(Order::Broken);
-            }
-            if last.is_none_or(|(name, _)| name != entry.name) {
-                self.names.push(NameEntries::new(entry.name, STRIDE));
-            }
-            if let Some(name) = self.names.last_mut() {
-                if name.value_count.is_multiple_of(STRIDE) {
-                    name.kept.push(at);
-                }
-                name.value_count += 1;
-            }
-            last = Some(key);
-        }
-        Ok(Order::Kept)
-    }
-
-    fn scan_unordered(
-        &mut self,
-        r: &mut ByteReader<'_>,
-        bytes: &[u8],
-        count: usize,
-    ) -> Result<(), DecodeError> {
-        let start = r.offset();
-        let mut kept = Vec::new();
-        for _ in 0..count {
-            kept.push(self.relative(r.offset()));
-            entry(r)?;
-        }
-        // Every entry was just read, so reading it again cannot fail.
-        let key = |at: &u32| {
-            let entry = self.entry_at(bytes, *at).ok().map(|(e, _)| (e.name, e.value));
-            entry.unwrap_or_default()
+        let entries = r.offset()..r.offset() + r.remaining();
+        let ordered = scan_ordered(&mut r.clone(), count)?;
+        let is_ordered = ordered.is_some();
+        let names = match ordered {
+            Some(names) => names,
+            None => scan_unordered(&mut r, section.get(entries.clone()), count)?,
         };
-        kept.sort_by(|a, b| key(a).cmp(&key(b)));
-        if kept.windows(2).any(|w| matches!(w, [a, b] if key(a) == key(b))) {
-            let (what, expected) = ("postings offset table", "each label pair once");
-            return Err(DecodeError::Invalid { what, offset: start, expected, found: count as u64 });
-        }
-        let mut names: Vec<NameEntries> = Vec::new();
-        for at in &kept {
-            let (name, _) = key(at);
-            if names.last().is_none_or(|last| *last.name != *name) {
-                names.push(NameEntries::new(name, 1));
-            }
-            if let Some(last) = names.last_mut() {
-                last.kept.push(*at);
-                last.value_count += 1;
-            }
-        }
-        self.names = names;
-        Ok(())
+        Ok(PostingsTable { section, entries, lists_end, is_ordered, names })
     }
 
-    fn relative(&self, offset: usize) -> u32 {
-        // A section's length is a u32 on disk.
-        u32::try_from(offset - self.start).unwrap_or(u32::MAX)
-    }
-
-    fn entry_at<'a>(&self, bytes: &'a [u8], at: u32) -> Result<(Entry<'a>, ByteReader<'a>), DecodeError> {
-        let table = bytes.get(..self.end).unwrap_or_default();
-        let mut r = ByteReader::at(table, self.start + at as usize);
-        Ok((entry(&mut r)?, r))
+    /// A reader of the entries from the one at `sample` on.
+    fn reader(&self, sample: u32) -> ByteReader<'_> {
+        ByteReader::at(self.section.get(0..self.entries.end), self.entries.start + sample as usize)
     }
 
     fn name(&self, name: &str) -> Option<&NameEntries> {
@@ -139,7 +90,7 @@ impl PostingsTable {
         self.names.get(found)
     }
 
-    /// Label names, ascending, without the empty one under which all series stand.
+    /// Label names, ascending, without the empty one that leads to the list of all series.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|n| &*n.name).filter(|n| !n.is_empty())
     }
@@ -149,13 +100,13 @@ impl PostingsTable {
         self.name(name).map_or(0, |n| n.value_count)
     }
 
-    /// Index into `kept` of the last kept value that is at most `value`.
-    fn floor(&self, bytes: &[u8], entries: &NameEntries, value: &str) -> Result<Option<usize>, DecodeError> {
-        let (mut low, mut high) = (0, entries.kept.len());
+    /// Index of the last sampled entry whose value is at most `value`.
+    fn floor(&self, entries: &NameEntries, value: &str) -> Result<Option<usize>, DecodeError> {
+        let (mut low, mut high) = (0, entries.samples.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            let Some(at) = entries.kept.get(middle) else { break };
-            if self.entry_at(bytes, *at)?.0.value <= value {
+            let Some(sample) = entries.samples.get(middle) else { break };
+            if read_entry(&mut self.reader(*sample))?.value <= value {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -164,62 +115,171 @@ impl PostingsTable {
         Ok(low.checked_sub(1))
     }
 
-    /// Offset of the postings list of `name` = `value`.
-    pub(super) fn find(&self, bytes: &[u8], name: &str, value: &str) -> Result<Option<u64>, DecodeError> {
-        let mut found = None;
-        self.visit_from(bytes, name, value, &mut |v, offset| {
-            if v == value {
-                found = Some(offset);
-            }
-            v.cmp(value) == Ordering::Less
-        })?;
-        Ok(found)
+    /// Range in the file of the postings list of `name` = `value`; see [`PostingsTable::visit_from`].
+    pub(super) fn find(&self, name: &str, value: &str) -> Result<Option<Range<u64>>, DecodeError> {
+        let Some(entries) = self.name(name) else { return Ok(None) };
+        self.find_value(entries, value).map_err(|error| in_file(error, self.section.file_offset()))
     }
 
-    /// Calls `visit` with values of `name` and the offsets of their lists, ascending, from at the latest the
-    /// first value that is at least `from`, until it returns false.
+    fn find_value(&self, entries: &NameEntries, value: &str) -> Result<Option<Range<u64>>, DecodeError> {
+        let Some(first) = self.floor(entries, value)? else { return Ok(None) };
+        let Some(sample) = entries.samples.get(first) else { return Ok(None) };
+        let mut r = self.reader(*sample);
+        let entry_count = if self.is_ordered { entries.value_count - first * STRIDE } else { 1 };
+        for _ in 0..entry_count.min(STRIDE) {
+            let entry = read_entry(&mut r)?;
+            match entry.value.cmp(value) {
+                Ordering::Less => {}
+                Ordering::Greater => break,
+                Ordering::Equal if !self.is_ordered => return Ok(Some(list_range(entry.list_offset, 0))),
+                Ordering::Equal if r.is_empty() => {
+                    return Ok(Some(list_range(entry.list_offset, self.lists_end)));
+                }
+                Ordering::Equal => {
+                    return Ok(Some(list_range(entry.list_offset, read_entry(&mut r)?.list_offset)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls `visit` with values of `name` and the ranges of their lists, ascending, from at the latest the
+    /// first value that is at least `from`, until it returns false. A range ends where the next list of the
+    /// table starts, else it is an estimate.
     pub(super) fn visit_from(
         &self,
-        bytes: &[u8],
         name: &str,
         from: &str,
-        visit: &mut dyn FnMut(&str, u64) -> bool,
+        visit: &mut dyn FnMut(&str, Range<u64>) -> bool,
     ) -> Result<(), DecodeError> {
         let Some(entries) = self.name(name) else { return Ok(()) };
-        let first = self.floor(bytes, entries, from)?.unwrap_or(0);
-        let mut value_idx = first * entries.stride;
-        for at in entries.kept.iter().skip(first) {
-            let (mut entry_now, mut r) = self.entry_at(bytes, *at)?;
-            let stride_end = (value_idx + entries.stride).min(entries.value_count);
-            loop {
-                if !visit(entry_now.value, entry_now.offset) {
-                    return Ok(());
-                }
-                value_idx += 1;
-                if value_idx >= stride_end {
-                    break;
-                }
-                entry_now = entry(&mut r)?;
+        let visited = self.floor(entries, from).and_then(|floor| {
+            let first = floor.unwrap_or(0);
+            match self.is_ordered {
+                true => self.visit_ordered(entries, first, visit),
+                false => self.visit_unordered(entries, first, visit),
+            }
+        });
+        visited.map_err(|error| in_file(error, self.section.file_offset()))
+    }
+
+    /// Entries of an ordered table follow one another, those of the next name after those of this one.
+    fn visit_ordered(
+        &self,
+        entries: &NameEntries,
+        first: usize,
+        visit: &mut dyn FnMut(&str, Range<u64>) -> bool,
+    ) -> Result<(), DecodeError> {
+        let Some(sample) = entries.samples.get(first) else { return Ok(()) };
+        let mut r = self.reader(*sample);
+        let mut entry = read_entry(&mut r)?;
+        for _ in first * STRIDE..entries.value_count {
+            let next = if r.is_empty() { None } else { Some(read_entry(&mut r)?) };
+            let end = next.map_or(self.lists_end, |next| next.list_offset);
+            if !visit(entry.value, list_range(entry.list_offset, end)) {
+                break;
+            }
+            let Some(next) = next else { break };
+            entry = next;
+        }
+        Ok(())
+    }
+
+    fn visit_unordered(
+        &self,
+        entries: &NameEntries,
+        first: usize,
+        visit: &mut dyn FnMut(&str, Range<u64>) -> bool,
+    ) -> Result<(), DecodeError> {
+        for sample in entries.samples.iter().skip(first) {
+            let entry = read_entry(&mut self.reader(*sample))?;
+            if !visit(entry.value, list_range(entry.list_offset, 0)) {
+                break;
             }
         }
         Ok(())
     }
 
-    /// Bytes on the heap.
+    /// Bytes on the heap, without those of the file.
     pub(super) fn heap_bytes(&self) -> usize {
-        let one = |n: &NameEntries| n.name.len() + n.kept.capacity() * 4 + size_of::<NameEntries>();
+        let one = |n: &NameEntries| n.name.len() + n.samples.capacity() * 4 + size_of::<NameEntries>();
         self.names.iter().map(one).sum()
     }
 }
 
-impl NameEntries {
-    fn new(name: &str, stride: usize) -> NameEntries {
-        NameEntries { name: Box::from(name), kept: Vec::new(), value_count: 0, stride }
-    }
+fn list_range(start: u64, end: u64) -> Range<u64> {
+    if end > start { start..end } else { start..start.saturating_add(LIST_BYTES_ESTIMATE) }
 }
 
-#[derive(PartialEq, Eq)]
-enum Order {
-    Kept,
-    Broken,
+/// Samples the entries of an ordered table; `None` if it is not ordered.
+fn scan_ordered(r: &mut ByteReader<'_>, count: usize) -> Result<Option<Vec<NameEntries>>, DecodeError> {
+    let start = r.offset();
+    let mut names: Vec<NameEntries> = Vec::new();
+    let mut last: Option<(&str, &str)> = None;
+    for _ in 0..count {
+        let sample = relative(start, r);
+        let entry = read_entry(r)?;
+        let key = (entry.name, entry.value);
+        if last.is_some_and(|last| last >= key) {
+            return Ok(None);
+        }
+        if last.is_none_or(|(name, _)| name != entry.name) {
+            names.push(NameEntries::new(entry.name));
+        }
+        if let Some(name) = names.last_mut() {
+            if name.value_count.is_multiple_of(STRIDE) {
+                name.samples.push(sample);
+            }
+            name.value_count += 1;
+        }
+        last = Some(key);
+    }
+    Ok(Some(names))
+}
+
+/// Samples all entries of a table, whose bytes are `table`, and sorts them.
+fn scan_unordered(
+    r: &mut ByteReader<'_>,
+    table: &[u8],
+    count: usize,
+) -> Result<Vec<NameEntries>, DecodeError> {
+    let start = r.offset();
+    let mut samples = Vec::new();
+    for _ in 0..count {
+        samples.push(relative(start, r));
+        read_entry(r)?;
+    }
+    // Every entry was just read, so reading it again cannot fail.
+    let key = |sample: &u32| {
+        let entry = read_entry(&mut ByteReader::at(table, *sample as usize)).ok();
+        entry.map(|entry| (entry.name, entry.value)).unwrap_or_default()
+    };
+    samples.sort_by(|a, b| key(a).cmp(&key(b)));
+    if samples.windows(2).any(|w| matches!(w, [a, b] if key(a) == key(b))) {
+        let (what, expected) = ("postings offset table", "each label pair once");
+        return Err(DecodeError::Invalid { what, offset: start, expected, found: count as u64 });
+    }
+    let mut names: Vec<NameEntries> = Vec::new();
+    for sample in &samples {
+        let (name, _) = key(sample);
+        if names.last().is_none_or(|last| *last.name != *name) {
+            names.push(NameEntries::new(name));
+        }
+        if let Some(last) = names.last_mut() {
+            last.samples.push(*sample);
+            last.value_count += 1;
+        }
+    }
+    Ok(names)
+}
+
+fn relative(start: usize, r: &ByteReader<'_>) -> u32 {
+    // A section's length is a u32 on disk.
+    u32::try_from(r.offset() - start).unwrap_or(u32::MAX)
+}
+
+impl NameEntries {
+    fn new(name: &str) -> NameEntries {
+        NameEntries { name: Box::from(name), samples: Vec::new(), value_count: 0 }
+    }
 }

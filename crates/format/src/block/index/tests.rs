@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use chronolith_model::{Columns, TimeRange};
 
 use super::*;
-use crate::block::chunks::{self, Segment};
+use crate::block::chunks::{self, ChunkRef};
 use crate::chunk::xor;
-use chronolith_base::Mapped;
 use chronolith_base::bytes::{put_uvarint, put_varint};
+use chronolith_base::crc::crc32c;
+use chronolith_base::{DecodeError, Mapped};
 use chronolith_model::Labels;
 
 #[path = "../../../testdata/golden/text.rs"]
@@ -20,13 +21,59 @@ const CHUNKS_2: &[u8] = include_bytes!("../../../testdata/golden/prometheus-2.42
 const INDEX_3: &[u8] = include_bytes!("../../../testdata/golden/prometheus-3/index");
 const CHUNKS_3: &[u8] = include_bytes!("../../../testdata/golden/prometheus-3/chunks/000001");
 
-fn open(bytes: &[u8]) -> Result<IndexReader, DecodeError> {
-    IndexReader::open(Mapped::from_slice(bytes))
+/// An index of which all bytes are at hand.
+struct Index {
+    bytes: Mapped,
+    header: IndexHeader,
+}
+
+fn open(bytes: &[u8]) -> Result<Index, DecodeError> {
+    let bytes = Mapped::from_slice(bytes);
+    Ok(Index { header: IndexHeader::of_file(&bytes)?, bytes })
+}
+
+impl Index {
+    fn bytes_from(&self, offset: u64) -> &[u8] {
+        usize::try_from(offset).ok().and_then(|start| self.bytes.get(start..)).unwrap_or_default()
+    }
+
+    fn postings(&self, name: &str, value: &str) -> Result<Postings<'_>, DecodeError> {
+        match self.header.postings_range(name, value)? {
+            Some(list) => decode_postings(self.bytes_from(list.start), list.start),
+            None => Ok(Postings::EMPTY),
+        }
+    }
+
+    fn all_postings(&self) -> Result<Postings<'_>, DecodeError> {
+        self.postings("", "")
+    }
+
+    fn series(&self, series_ref: u32, out: &mut SeriesEntry) -> Result<(), DecodeError> {
+        let bytes = self.bytes_from(self.header.series_offset(series_ref));
+        self.header.decode_series(series_ref, bytes, out)
+    }
+
+    fn toc(&self) -> &Toc {
+        self.header.toc()
+    }
+
+    fn label_names(&self) -> impl Iterator<Item = &str> {
+        self.header.label_names()
+    }
+
+    fn for_each_value(
+        &self,
+        name: &str,
+        prefix: &str,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), DecodeError> {
+        self.header.for_each_value(name, prefix, &mut |value, _| visit(value))
+    }
 }
 
 type Stored = Vec<(Labels, Vec<ChunkMeta>)>;
 
-fn all_series(index: &IndexReader) -> Result<Stored, DecodeError> {
+fn all_series(index: &Index) -> Result<Stored, DecodeError> {
     let mut entry = SeriesEntry::new();
     let mut out = Vec::new();
     for series_ref in index.all_postings()?.iter() {
@@ -36,13 +83,18 @@ fn all_series(index: &IndexReader) -> Result<Stored, DecodeError> {
     Ok(out)
 }
 
+fn chunk_at(segment: &[u8], chunk_ref: ChunkRef) -> chunks::RawChunk<'_> {
+    let offset = chunk_ref.offset();
+    chunks::decode_chunk(&segment[offset as usize..], offset).unwrap()
+}
+
 /// Float samples with their bits, and how many chunks hold something else.
-fn decode_all(stored: &Stored, segment: &Segment) -> (BTreeMap<Labels, Vec<(i64, u64)>>, usize) {
+fn decode_all(stored: &Stored, segment: &[u8]) -> (BTreeMap<Labels, Vec<(i64, u64)>>, usize) {
     let (mut out, mut others) = (BTreeMap::new(), 0);
     for (labels, metas) in stored {
         let mut columns = Columns::default();
         for meta in metas {
-            let chunk = segment.chunk(meta.chunk_ref.offset()).unwrap();
+            let chunk = chunk_at(segment, meta.chunk_ref);
             if chunk.encoding == xor::ENCODING_XOR {
                 let start = columns.len();
                 xor::decode(chunk.bytes, TimeRange::ALL, &mut columns).unwrap();
@@ -71,11 +123,11 @@ fn text_bits() -> BTreeMap<Labels, Vec<(i64, u64)>> {
 fn prometheus_blocks_hold_what_their_text_says() {
     for (index, segment, others_wanted) in [(INDEX_2, CHUNKS_2, 0), (INDEX_3, CHUNKS_3, 2)] {
         let index = open(index).unwrap();
-        let segment = Segment::open(Mapped::from_slice(segment)).unwrap();
-        let (found, others) = decode_all(&all_series(&index).unwrap(), &segment);
+        chunks::check_header(segment).unwrap();
+        let (found, others) = decode_all(&all_series(&index).unwrap(), segment);
         assert_eq!(found, text_bits());
         assert_eq!(others, others_wanted);
-        assert_eq!(index.version(), 2);
+        assert_eq!(index.header.version(), 2);
     }
 }
 
@@ -109,7 +161,7 @@ fn label_values_and_postings_of_golden_blocks_agree_with_their_series() {
         };
         index.for_each_value("id", "03", collect).unwrap();
         assert_eq!(with_prefix, ["030", "031", "032", "033", "034", "035", "036"]);
-        assert_eq!(index.label_value_count("id"), 70);
+        assert_eq!(index.header.label_value_count("id"), 70);
         assert!(index.postings("id", "0305").unwrap().is_empty());
         assert!(index.postings("nothing", "x").unwrap().is_empty());
     }
@@ -153,11 +205,10 @@ fn writing_the_content_of_golden_blocks_again_gives_the_same_bytes() {
     assert_eq!(all_series(&open(&ours).unwrap()).unwrap(), all_series(&theirs).unwrap());
 
     for (index, segment) in [(INDEX_2, CHUNKS_2), (INDEX_3, CHUNKS_3)] {
-        let reader = Segment::open(Mapped::from_slice(segment)).unwrap();
         let mut ours = Vec::new();
         chunks::put_header(&mut ours);
         for meta in all_series(&open(index).unwrap()).unwrap().iter().flat_map(|(_, metas)| metas) {
-            let chunk = reader.chunk(meta.chunk_ref.offset()).unwrap();
+            let chunk = chunk_at(segment, meta.chunk_ref);
             assert_eq!(ours.len() as u32, meta.chunk_ref.offset());
             if chunk.encoding != xor::ENCODING_XOR {
                 // Histogram encoders come with native histograms; the bytes are taken over.
@@ -167,8 +218,8 @@ fn writing_the_content_of_golden_blocks_again_gives_the_same_bytes() {
             let mut columns = Columns::default();
             xor::decode(chunk.bytes, TimeRange::ALL, &mut columns).unwrap();
             let again = encode_one(&columns);
-            // Prometheus 2.42 begins the next byte as soon as one is full, so a chunk whose bits end with a byte
-            // has a zero byte more there than with Prometheus 3 and here.
+            // Prometheus 2.42 begins the next byte as soon as one is full, so a chunk whose bits end with a
+            // byte has a zero byte more there than with Prometheus 3 and here.
             let next_byte_begun =
                 index == INDEX_2 && chunk.bytes.strip_suffix(&[0]) == Some(again.as_slice());
             let same = if next_byte_begun { chunk.bytes } else { again.as_slice() };
@@ -287,7 +338,7 @@ fn no_byte_forged_behind_a_good_checksum_panics() {
         }
     }
     for series_ref in index.all_postings().unwrap().iter() {
-        let start = usize::try_from(index.series_offset(series_ref)).unwrap();
+        let start = usize::try_from(index.header.series_offset(series_ref)).unwrap();
         let len = usize::from(bytes[start]);
         for at in start + 1..start + 1 + len {
             for with in [0, 1, 0x7f, 0x80, 0xff, bytes[at] ^ 1] {
@@ -416,5 +467,62 @@ fn an_empty_index_is_an_index() {
     let index = open(&bytes).unwrap();
     assert!(index.all_postings().unwrap().is_empty());
     assert_eq!(index.label_names().count(), 0);
-    assert_eq!(index.symbol_count(), 0);
+    assert_eq!(index.header.symbol_count(), 0);
+}
+
+/// Ranges that end where the next list starts are those of the lists, padding included.
+#[test]
+fn ranges_of_lists_hold_the_whole_list() {
+    for bytes in [INDEX_2, INDEX_3, &write(&small())] {
+        let index = open(bytes).unwrap();
+        let mut list_count = 0;
+        for name in index.label_names().chain([""]) {
+            let visit = &mut |value: &str, list: std::ops::Range<u64>| {
+                assert_eq!(index.header.postings_range(name, value).unwrap(), Some(list.clone()));
+                let len = postings_len(index.bytes_from(list.start)).unwrap();
+                assert!((len..len + 4).contains(&(list.end - list.start)), "{name}={value}: {list:?}, {len}");
+                list_count += 1;
+                true
+            };
+            index.header.for_each_value(name, "", visit).unwrap();
+        }
+        assert!(list_count > 40);
+    }
+}
+
+/// A part of the file decodes like the whole file, and errors have the same offsets.
+#[test]
+fn parts_of_the_file_decode_like_the_whole() {
+    for bytes in [INDEX_3, &write(&small())] {
+        let whole = open(bytes).unwrap();
+        let (version, toc, file_len) = (whole.header.version(), *whole.toc(), bytes.len() as u64);
+        let sections = |bytes: &[u8]| {
+            [toc.symbols, toc.postings_table].map(|start| {
+                let section = toc.section(start, file_len);
+                let part = &bytes[section.start as usize..section.end as usize];
+                SectionBytes::new(Mapped::from_slice(part), start)
+            })
+        };
+        let header = IndexHeader::of_sections(version, toc, file_len, sections(bytes)).unwrap();
+        let (mut entry, mut want) = (SeriesEntry::new(), SeriesEntry::new());
+        for series_ref in whole.all_postings().unwrap().iter() {
+            let start = header.series_offset(series_ref);
+            let len = series_len(whole.bytes_from(start)).unwrap();
+            let part = &bytes[start as usize..(start + len) as usize];
+            header.decode_series(series_ref, part, &mut entry).unwrap();
+            whole.series(series_ref, &mut want).unwrap();
+            assert_eq!((entry.labels(), &entry.chunks), (want.labels(), &want.chunks));
+            let mut bad = bytes.to_vec();
+            bad[start as usize + 2] ^= 1;
+            let bad_part = &bad[start as usize..(start + len) as usize];
+            let error = header.decode_series(series_ref, bad_part, &mut entry).unwrap_err();
+            assert_eq!(Err(error), open(&bad).unwrap().series(series_ref, &mut want));
+        }
+        for at in [toc.symbols as usize + 9, toc.postings_table as usize + 9] {
+            let mut bad = bytes.to_vec();
+            bad[at] ^= 1;
+            let error = IndexHeader::of_sections(version, toc, file_len, sections(&bad)).err();
+            assert_eq!(error, open(&bad).err());
+        }
+    }
 }

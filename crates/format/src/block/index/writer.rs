@@ -1,34 +1,36 @@
 //! Writes an index front to back into any `io::Write`: symbols, series, postings, postings offset table.
 //!
-//! Holds: nothing but counters is kept here, so the memory of writing is that of the caller's tables; the
-//! order of calls is asserted. Sections whose length stands in front are announced with their size.
+//! Invariants: nothing but counters is kept here, so the memory of writing is that of the caller's tables;
+//! the order of calls is asserted. Sections that begin with their length are measured first, then written.
+//! Not here: the order of series and of label pairs (`block`).
 
 use std::io;
 
-use chronolith_base::bytes::{put_uvarint, put_varint};
+use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::{Crc32c, crc32c};
 
-use super::{ChunkMeta, MAGIC, SERIES_ALIGN_BYTES, Toc, VERSION_WRITTEN};
+use super::series::{ChunkMeta, put_chunk_metas};
+use super::toc::{MAGIC, SERIES_ALIGN_BYTES, Toc, VERSION_WRITTEN};
 
 /// Why an index cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexWriteError {
-    /// The sink refused.
+    /// Writing to the sink failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Longer than its length field can say.
+    /// Longer than its length field can hold.
     #[error("index {what} of {len} exceeds {limit}")]
     TooLarge {
         /// Section.
         what: &'static str,
-        /// What it would be.
+        /// Its length.
         len: u64,
-        /// What the format allows.
+        /// Longest that the format allows.
         limit: u64,
     },
 }
 
-/// Places between the calls, in order.
+/// Sections in the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Series,
@@ -43,11 +45,11 @@ pub struct TableEntry<'a> {
     pub name: &'a str,
     /// Label value.
     pub value: &'a str,
-    /// What [`IndexWriter::postings`] returned for it.
+    /// Offset that [`IndexWriter::postings`] returned.
     pub offset: u64,
 }
 
-/// Writes one index; see the module.
+/// Writes one index.
 pub struct IndexWriter<W> {
     sink: W,
     position: u64,
@@ -57,7 +59,7 @@ pub struct IndexWriter<W> {
 }
 
 impl<W: io::Write> IndexWriter<W> {
-    /// Writes header and symbol table. `symbols` ascend, each once; series refer to them by place.
+    /// Writes header and symbol table. `symbols` ascend, each once; series refer to them by index.
     ///
     /// # Errors
     /// [`IndexWriteError`].
@@ -92,7 +94,7 @@ impl<W: io::Write> IndexWriter<W> {
         Ok(w)
     }
 
-    /// Writes the next series, in order of labels; `pairs` are places of symbols. Returns its ref.
+    /// Writes the next series, in order of labels; `pairs` are indices of symbols. Returns its ref.
     ///
     /// # Errors
     /// [`IndexWriteError`]; `TooLarge` beyond 64 GiB of series.
@@ -106,10 +108,10 @@ impl<W: io::Write> IndexWriter<W> {
     ) -> Result<u32, IndexWriteError> {
         assert!(self.stage == Stage::Series, "series come before postings");
         self.pad_to(SERIES_ALIGN_BYTES)?;
-        let place = self.position / SERIES_ALIGN_BYTES;
-        let series_ref = u32::try_from(place).map_err(|_| IndexWriteError::TooLarge {
+        let unit_count = self.position / SERIES_ALIGN_BYTES;
+        let series_ref = u32::try_from(unit_count).map_err(|_| IndexWriteError::TooLarge {
             what: "series section",
-            len: place,
+            len: unit_count,
             limit: u64::from(u32::MAX),
         })?;
         let mut entry = std::mem::take(&mut self.scratch);
@@ -139,14 +141,14 @@ impl<W: io::Write> IndexWriter<W> {
     pub fn end_series(&mut self) -> Result<(), IndexWriteError> {
         assert!(self.stage == Stage::Series, "series end once");
         self.stage = Stage::Postings;
-        // Nobody reads label indices any more: the section is empty, as Prometheus 3 leaves it.
+        // Readers do not use label indices: the section is empty, as in files of Prometheus 3.
         self.toc.label_indices = self.position;
         self.toc.postings = self.position;
         Ok(())
     }
 
-    /// Writes a postings list and returns its offset, for [`IndexWriter::finish`]. Upstream's order: all series
-    /// first, then by name and value.
+    /// Writes a postings list and returns its offset, for [`IndexWriter::finish`]. Prometheus's order: all
+    /// series first, then by name and value.
     ///
     /// # Errors
     /// [`IndexWriteError`].
@@ -168,7 +170,7 @@ impl<W: io::Write> IndexWriter<W> {
     }
 
     /// Writes the postings offset table (ascending by name and value, all series under two empty strings
-    /// first) and the table of contents; gives the sink back, not flushed.
+    /// first) and the table of contents; returns the sink, not flushed.
     ///
     /// # Errors
     /// [`IndexWriteError`].
@@ -205,7 +207,7 @@ impl<W: io::Write> IndexWriter<W> {
         Ok(self.sink)
     }
 
-    /// Writes `u32 length, u32 count`; `len` counts the count field in.
+    /// Writes `u32 length, u32 count`; `len` includes the count field.
     fn begin_framed(&mut self, what: &'static str, len: u64, count: u64) -> Result<Crc32c, IndexWriteError> {
         let narrow = |what, len: u64| {
             let limit = u64::from(u32::MAX);
@@ -246,28 +248,6 @@ impl<W: io::Write> IndexWriter<W> {
         self.sink.write_all(bytes)?;
         self.position += bytes.len() as u64;
         Ok(())
-    }
-}
-
-fn put_chunk_metas(out: &mut Vec<u8>, chunks: &[ChunkMeta]) {
-    put_uvarint(out, chunks.len() as u64);
-    let mut last: Option<&ChunkMeta> = None;
-    for chunk in chunks {
-        assert!(chunk.min_time <= chunk.max_time, "a chunk ends after it starts");
-        let width = chunk.max_time.wrapping_sub(chunk.min_time).cast_unsigned();
-        match last {
-            None => {
-                put_varint(out, chunk.min_time);
-                put_uvarint(out, width);
-                put_uvarint(out, chunk.chunk_ref.0);
-            }
-            Some(last) => {
-                put_uvarint(out, chunk.min_time.wrapping_sub(last.max_time).cast_unsigned());
-                put_uvarint(out, width);
-                put_varint(out, chunk.chunk_ref.0.wrapping_sub(last.chunk_ref.0).cast_signed());
-            }
-        }
-        last = Some(chunk);
     }
 }
 

@@ -1,5 +1,5 @@
 //! Block names: 48 bits of milliseconds, 80 random bits, as 26 characters of Crockford's base 32.
-//! Holds: text order is number order is order of creation (to the millisecond).
+//! Invariant: text order is number order is order of creation (to the millisecond).
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub struct Ulid(u128);
 pub struct UlidError(String);
 
 impl Ulid {
-    /// From a time (clamped to the 48 bits there are) and 128 random bits, of which the low 80 are used.
+    /// A name from a time (clamped to 48 bits) and 128 random bits, of which the low 80 are used.
     #[must_use]
     pub fn new(time_ms: i64, random: u128) -> Ulid {
         const TIME_MAX: u64 = (1 << 48) - 1;
@@ -34,7 +34,7 @@ impl Ulid {
         i64::try_from(self.0 >> 80).unwrap_or(i64::MAX)
     }
 
-    /// Its 16 bytes; their order is its order.
+    /// Its 16 bytes; they sort as the name does.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()

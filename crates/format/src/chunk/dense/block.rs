@@ -1,6 +1,7 @@
 //! Runs of up to 128 integers as bytes: a base, bits of one width, and patches for what does not fit.
 //!
-//! Holds: any `i64`s survive (arithmetic wraps); a reader takes untrusted bytes and never reads beyond them.
+//! Invariant: any `i64`s survive (arithmetic wraps); a reader takes untrusted bytes and never reads beyond
+//! them.
 //! Not here: which integers (`times`, `values`).
 
 use std::ops::Range;
@@ -10,7 +11,7 @@ use chronolith_base::{ByteReader, DecodeError};
 
 /// Integers in a whole block.
 pub(super) const BLOCK_ITEMS: usize = 128;
-/// The integers of a block; those behind its length mean nothing.
+/// The integers of a block; those beyond its length are undefined.
 pub(super) type Block = [i64; BLOCK_ITEMS];
 
 /// Head of a block in which a bitmap says which items equal the most common one.
@@ -22,7 +23,7 @@ const WHAT: &str = "dense block";
 /// Bytes of the longest payload, and what an 8-byte load at its last byte may touch.
 const PAYLOAD_BYTES_MAX: usize = BLOCK_ITEMS * 8;
 const WORD_BYTES: usize = 8;
-/// Widest item that one 8-byte load holds wherever its first bit lies.
+/// Widest item that one 8-byte load holds whatever the position of its first bit.
 const LOAD_BITS: u32 = 57;
 
 /// How to pack a block: items are `base` plus `width` bits, others are patched.
@@ -51,7 +52,7 @@ fn put_block(items: &[i64], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a block as the cheapest plan says that a search finds.
+/// Writes a block by the cheapest plan that a search finds.
 fn put_searched(items: &[i64], out: &mut Vec<u8>) {
     let mut sorted = [0i64; BLOCK_ITEMS];
     let sorted = &mut sorted[..items.len()];
@@ -79,7 +80,7 @@ const BUCKETS_LOG: u32 = 5;
 const BUCKET_COUNT: usize = 1 << BUCKETS_LOG;
 /// Bits that a patch takes at least: its position and its high part.
 const PATCH_BITS_MIN: usize = 16;
-/// Bits of a patched block in front of its items at least: head, patch count, base.
+/// Bits of a patched block before its items at least: head, patch count, base.
 const PATCHED_HEAD_BITS_MIN: usize = 24;
 
 /// Histogram of the items of a block in buckets of equal width: a lower bound of the cost of all patched and
@@ -95,7 +96,7 @@ struct Histogram {
 }
 
 impl Histogram {
-    /// Of items, at least one, that lie within `width` bits above `low`; `width` is more than
+    /// Number of items, at least one, that are within `width` bits above `low`; `width` is more than
     /// [`BUCKETS_LOG`].
     fn of(items: &[i64], low: i64, width: u32) -> Histogram {
         let shift = width - BUCKETS_LOG;
@@ -130,7 +131,7 @@ impl Histogram {
             PATCHED_HEAD_BITS_MIN + item_bits + patch_bits < unpatched.cost_bits
         };
         let outside_bits = |inside: usize| (self.item_count - inside) * PATCH_BITS_MIN;
-        // A window of half the width lies in 17 buckets, one of a quarter in 9.
+        // A window of half the width is within 17 buckets, one of a quarter in 9.
         if saves(1, outside_bits(self.most_in::<17>()))
             || saves(2, outside_bits(self.most_in::<9>()))
             || saves(3, outside_bits(self.most_in::<5>()))
@@ -138,7 +139,7 @@ impl Histogram {
         {
             return false;
         }
-        // All narrower ones lie in two. High parts of items beyond the neighbours of these have at least
+        // All narrower ones are within two. High parts of items beyond the neighbours of these have at least
         // `saved - 3` bits.
         let near_bits = outside_bits(self.most_in::<2>());
         let far_count = self.item_count - self.most_in::<4>();
@@ -205,15 +206,15 @@ impl Plan {
     }
 }
 
-/// Where `len` neighbours of `sorted` lie closest together, and the width that they need.
+/// Start of the `len` neighbours of `sorted` that are closest together, and the width that they need.
 fn narrowest_window(sorted: &[i64], len: usize) -> (usize, u32) {
-    let places = sorted.iter().zip(&sorted[len - 1..]).map(|(&low, &high)| distance(low, high));
+    let widths = sorted.iter().zip(&sorted[len - 1..]).map(|(&low, &high)| distance(low, high));
     let (start, narrowest) =
-        places.enumerate().fold((0, u64::MAX), |best, place| if place.1 < best.1 { place } else { best });
+        widths.enumerate().fold((0, u64::MAX), |best, one| if one.1 < best.1 { one } else { best });
     (start, width_of(narrowest))
 }
 
-/// The longest part of `sorted` whose items lie within `limit` of its first.
+/// The longest part of `sorted` whose items are within `limit` of its first.
 fn fullest_window(sorted: &[i64], limit: u64) -> Range<usize> {
     let mut start = 0;
     let mut best = 0..0;
@@ -228,7 +229,7 @@ fn fullest_window(sorted: &[i64], limit: u64) -> Range<usize> {
     best
 }
 
-/// Equal items that are at least a quarter of all, if some are; they lie on two neighbouring eighths.
+/// Equal items that are at least a quarter of all, if some are; they cover two neighbouring eighths.
 fn long_run(sorted: &[i64]) -> Option<Range<usize>> {
     let eighth = sorted.len() / 8;
     if eighth == 0 {
@@ -252,7 +253,7 @@ fn varint_bits(value: i64) -> usize {
     8 * (width_of(zigzag(value)) as usize).div_ceil(7).max(1)
 }
 
-/// What of `item` lies beyond the packed bits; not for width 64.
+/// Part of `item` beyond the packed bits; not for width 64.
 fn high_part(item: i64, base: i64, width: u32) -> i64 {
     item.wrapping_sub(base) >> width
 }
@@ -328,7 +329,7 @@ pub(super) fn read_block(
     read_packed(reader, (head, offset), len, out)
 }
 
-/// Moves behind the next block, which has `len` items, without unpacking it.
+/// Skips the next block, which has `len` items, without unpacking it.
 pub(super) fn skip_block(reader: &mut ByteReader<'_>, len: usize) -> Result<(), DecodeError> {
     let offset = reader.offset();
     let head = reader.u8(WHAT)?;
@@ -361,7 +362,7 @@ fn skip_packed(
     Ok(())
 }
 
-/// The width that the head of a block without a bitmap says.
+/// Returns the width in the head of a block without a bitmap.
 fn width_in(head: u8, offset: usize) -> Result<u8, DecodeError> {
     let width = head & !PATCHED;
     if width > WIDTH_MAX || head == WIDTH_MAX | PATCHED {
@@ -378,7 +379,7 @@ fn read_sparse(reader: &mut ByteReader<'_>, len: usize, out: &mut Block) -> Resu
     let offset = reader.offset();
     let head = reader.u8(WHAT)?;
     let mut rest = [0i64; BLOCK_ITEMS];
-    // Forged bits behind the last item are counted too: their items are read and go nowhere.
+    // Forged bits after the last item are counted too: their items are read and dropped.
     read_packed(reader, (head, offset), rest_len, &mut rest)?;
     out.fill(common);
     let mut rest = rest.iter();
@@ -430,13 +431,13 @@ fn patch(reader: &mut ByteReader<'_>, width: u32, len: usize, out: &mut Block) -
     Ok(())
 }
 
-/// Unpacks all 128 items; those behind the payload's end come out as `base` or a part of the last byte.
+/// Unpacks all 128 items; those after the payload's end are `base` or a part of the last byte.
 fn unpack(payload: &[u8], width: u32, base: i64, out: &mut Block) {
     if width == 0 {
         out.fill(base);
         return;
     }
-    // Behind the payload stand zeros, so that a load at its last byte needs no check.
+    // The payload is followed by zeros, so that a load at its last byte needs no check.
     let mut padded = [0u8; PAYLOAD_BYTES_MAX + WORD_BYTES];
     padded[..payload.len()].copy_from_slice(payload);
     if width <= LOAD_BITS {
@@ -485,7 +486,7 @@ fn unpack_wide(padded: &[u8; PAYLOAD_BYTES_MAX + WORD_BYTES], width: u32, base: 
     }
 }
 
-/// Eight bytes at `at`. Reduced to the buffer, as items behind a short block's payload may ask for more.
+/// Eight bytes at `at`. Reduced to the buffer, as items after a short block's payload may need more.
 fn load(padded: &[u8; PAYLOAD_BYTES_MAX + WORD_BYTES], at: usize) -> u64 {
     let at = at & (PAYLOAD_BYTES_MAX - 1);
     let mut word = [0u8; WORD_BYTES];
@@ -523,7 +524,7 @@ const GLANCE_BLOCKS: usize = 2;
 ///
 /// Neighbours mostly have the same width, and adding to a count waits for the one before.
 const COUNT_LANES: usize = 4;
-/// Bits of a block in front of its items, as the estimate assumes.
+/// Bits of a block before its items, as the estimate assumes.
 const BLOCK_HEAD_BITS: usize = 16;
 /// Bits of a patch that the estimate assumes beyond the bits that stick out.
 const PATCH_BITS: usize = 12;

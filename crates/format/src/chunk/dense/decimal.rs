@@ -1,19 +1,19 @@
 //! Floats as scaled decimal integers: `value == integer / (10^exponent / 2^shift)`, bit for bit.
 //!
-//! Holds: an integer is given only when the way back gives the very same bits. Division by a power of ten up to
-//! 10^14 rounds once, as parsing the decimal text does, so every short decimal passes.
+//! Invariant: an integer is returned only when the inverse returns the very same bits. Division by a power of
+//! ten up to 10^14 rounds once, as parsing the decimal text does, so every short decimal passes.
 //! Not here: what happens to values that do not fit (`values`).
 
 /// Largest decimal exponent.
 pub(super) const EXPONENT_MAX: u8 = 14;
 /// Largest common power of two: integers have no more bits.
 pub(super) const SHIFT_MAX: u8 = 51;
-/// What stands for a value that does not fit; beyond all integers that fit.
+/// Stands for a value that does not fit; beyond all integers that fit.
 pub(super) const MISFIT: i64 = i64::MIN;
 
 const POWERS: [f64; EXPONENT_MAX as usize + 1] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14];
-/// Integers lie between plus and minus this.
+/// Integers are between plus and minus this.
 const LIMIT: f64 = (1u64 << 51) as f64;
 /// 1.5 * 2^52: added to a float of the above range it leaves the nearest integer in the low bits, and taken
 /// away again that integer as a float; both ways without a conversion instruction, so the loops vectorise.
@@ -36,7 +36,7 @@ fn integer(value: f64, power: f64) -> (i64, bool) {
     (if fits { integer } else { MISFIT }, fits)
 }
 
-/// Replaces `out` with the integers of `values`; gives how many do not fit.
+/// Replaces `out` with the integers of `values`; returns the number of values that do not fit.
 pub(super) fn put_integers(values: &[f64], exponent: u8, out: &mut Vec<i64>) -> usize {
     let power = POWERS[usize::from(exponent)];
     out.clear();
@@ -80,7 +80,7 @@ pub(super) fn exponent_of(values: &[f64]) -> Option<u8> {
     needs.best()
 }
 
-/// A second look at all values that do not fit `exponent`, for when they are more than the sample told.
+/// A second look at all values that do not fit `exponent`, for when they are more than in the sample.
 pub(super) fn exponent_above(values: &[f64], integers: &[i64], exponent: u8) -> Option<u8> {
     let mut needs = Needs::default();
     for (&value, &integer) in values.iter().zip(integers) {
@@ -93,14 +93,15 @@ pub(super) fn exponent_above(values: &[f64], integers: &[i64], exponent: u8) -> 
     needs.best()
 }
 
-/// How many values need which exponent at least; the last count is for those that fit none.
+/// Number of values by the exponent that they need at least; the last count is for those that fit none.
 #[derive(Default)]
 struct Needs {
     counts: [usize; EXPONENT_MAX as usize + 2],
 }
 
 impl Needs {
-    /// Counts an ordinary value; markers, infinities and -0 fit no exponent and say nothing about the others.
+    /// Counts an ordinary value; markers, infinities and -0 fit no exponent and tell nothing about the
+    /// others.
     fn add(&mut self, value: f64) {
         if !value.is_finite() || value.to_bits() == (-0.0f64).to_bits() {
             return;

@@ -1,7 +1,9 @@
-//! A column of integers with the fractions of a bit that packing at one width wastes taken out: bins and tANS of pco.
+//! A column of integers with the fractions of a bit that packing at one width wastes taken out: bins and tANS
+//! of pco.
 //!
-//! Holds: bit-exact; a reader takes untrusted bytes. Only pco's classic mode without delta coding is written and
-//! read: differences are taken here (`values`), and its other modes could be asked for memory without bound.
+//! Invariant: bit-exact; a reader takes untrusted bytes. Only pco's classic mode without delta coding is
+//! written and read: differences are taken here (`values`), and its other modes could be asked for memory
+//! without bound.
 //! Not here: when a column is worth it (`packed`).
 
 use std::ops::ControlFlow;
@@ -14,7 +16,7 @@ use pco::{ChunkConfig, DeltaSpec, ModeSpec};
 use super::block::BLOCK_ITEMS;
 
 const WHAT: &str = "packed chunk values";
-/// What pco puts in front of a file: the version of its format. Not stored, as the chunk's version implies it.
+/// Start of a pco file: the version of its format. Not stored, as the chunk's version implies it.
 const HEADER: [u8; 2] = [4, 1];
 /// First byte of a column: classic mode (low four bits), no delta coding (high four bits).
 const FIRST_BYTE: u8 = 0;
@@ -23,7 +25,8 @@ const BATCH_ITEMS: usize = 256;
 /// Effort of the encoder: more finds nothing worth its time in chunks of a few thousand numbers.
 const LEVEL: usize = 8;
 
-/// The type of the numbers of a column: bounds of bins take as many bits, so it is the narrowest that holds all.
+/// The type of the numbers of a column: bounds of bins take as many bits, so it is the narrowest that holds
+/// all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NumberType {
     I64,
@@ -33,7 +36,7 @@ pub(super) enum NumberType {
 }
 
 impl NumberType {
-    /// As two bits of a chunk's flags say it.
+    /// Two bits of a chunk's flags.
     pub(super) fn from_code(code: u8) -> NumberType {
         match code & 3 {
             0 => NumberType::I64,
@@ -65,7 +68,8 @@ impl NumberType {
     }
 }
 
-/// Appends `items` as a column of the narrowest type; none (and nothing appended) when pco has no form for them.
+/// Appends `items` as a column of the narrowest type; none (and nothing appended) when pco has no form for
+/// them.
 pub(super) fn put(items: &[i64], out: &mut Vec<u8>) -> Option<NumberType> {
     let start = out.len();
     let number_type = NumberType::of(items);
@@ -98,18 +102,18 @@ fn write<T: Number>(items: &[T], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// An entropy-coded column as it stands in a chunk.
+/// An entropy-coded column of a chunk.
 #[derive(Clone, Copy)]
 pub(super) struct Column<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) number_type: NumberType,
-    /// Where it stands, for errors.
+    /// Offset, for errors.
     pub(super) offset: usize,
     pub(super) item_count: usize,
 }
 
-/// Hands the items to `visit` in pieces of [`BLOCK_ITEMS`] (the last one has the rest), until it breaks. The first
-/// `skipped_pieces` are left out; they have to be decoded, though.
+/// Hands the items to `visit` in pieces of [`BLOCK_ITEMS`] (the last one has the rest), until it breaks. The
+/// first `skipped_pieces` are left out; they have to be decoded, though.
 pub(super) fn for_each_piece(
     column: Column<'_>,
     skipped_pieces: usize,
@@ -123,8 +127,8 @@ pub(super) fn for_each_piece(
     }
 }
 
-// PERF: batch by batch, so that what is behind the last item wanted stays packed, and no column is held as a whole.
-//   cargo bench -p chronolith-format --bench dense_speed
+// PERF: batch by batch, so that items after the last wanted one stay packed, and no column is unpacked as a
+// whole. cargo bench -p chronolith-format --bench dense_speed
 fn read_as<T: Number + Default + Into<i64>>(
     column: Column<'_>,
     skipped_pieces: usize,

@@ -1,6 +1,6 @@
-//! Integers behind the head of a column: in blocks, or entropy-coded as one run of bytes.
-//! Holds: a reader takes untrusted bytes; pieces that nobody wants are not unpacked, except in front of wanted ones where
-//! the coding has no other way. Not here: what the integers mean (`times`, `values`).
+//! Integers after the head of a column: in blocks, or entropy-coded as one run of bytes.
+//! Invariant: a reader takes untrusted bytes; unwanted pieces are not unpacked, except before wanted ones
+//! where the coding has no other way. Not here: what the integers mean (`times`, `values`).
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use super::entropy::{self, Column, NumberType};
 
 const WHAT: &str = "dense chunk column";
 
-/// How integers stand behind their head.
+/// Coding of the integers of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Packing {
     /// In blocks of bits of one width.
@@ -20,12 +20,13 @@ pub(super) enum Packing {
     Entropy(NumberType),
 }
 
-/// Where a column of integers ends.
+/// End of a column of integers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// With the chunk: what stands behind the last integer that is wanted is not looked at.
+    /// With the chunk: bytes after the last wanted integer are not read.
     WithChunk,
-    /// Something follows, at which the reader is to stand. In front of entropy-coded integers is their length in bytes.
+    /// Before something that the reader continues with. Entropy-coded integers begin with their length in
+    /// bytes.
     Before,
 }
 
@@ -38,8 +39,8 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// Hands the integers to `visit` in pieces of [`BLOCK_ITEMS`] (the last one has the rest), until it breaks. The first
-    /// `skipped_pieces` are left out.
+    /// Hands the integers to `visit` in pieces of [`BLOCK_ITEMS`] (the last one has the rest), until it
+    /// breaks. The first `skipped_pieces` are left out.
     pub(super) fn for_each_piece(
         self,
         reader: &mut ByteReader<'_>,

@@ -1,8 +1,9 @@
-//! Packed dense chunk (private encoding byte 0x41): a dense chunk whose times may stand in another chunk of its segment,
-//! and whose columns may be entropy-coded. For long chunks of blocks: series of one scrape target share their times.
+//! Packed dense chunk (private encoding byte 0x41): a dense chunk whose times may be those of another chunk
+//! of its segment, and whose columns may be entropy-coded. For long chunks of blocks: series of one scrape
+//! target share their times.
 //!
-//! Holds: as for dense chunks. A chunk whose times are shared names one that has its own, so looking them up ends
-//! after one step.
+//! Invariant: as for dense chunks. A chunk whose times are shared names one that has its own, so looking them
+//! up ends after one step.
 //! Not here: which chunk has the same times, the bytes of another chunk (`block`).
 
 use std::ops::Range;
@@ -13,8 +14,11 @@ use chronolith_model::{Columns, TimeRange};
 
 use super::entropy::NumberType;
 use super::items::{Ending, Packing};
+use super::plain::{ENCODING_DENSE, append_values};
+use super::scratch::DenseScratch;
+use super::sequence::{ascends, read_count};
 use super::times::{self, TimesHead};
-use super::{DenseScratch, ENCODING_DENSE, append_values, ascends, read_count, values};
+use super::values;
 use crate::block::chunks::RawChunk;
 
 /// Encoding byte of a packed chunk in a block's segments.
@@ -37,7 +41,8 @@ const FLAGS: u8 =
 
 /// Fewer values than this do not pay for the tables of entropy coding.
 const ENTROPY_SAMPLES_MIN: usize = 512;
-/// Entropy coding is for columns that take at least so many bits a value when packed; below there is little to win.
+/// Entropy coding is for columns that take at least so many bits a value when packed; below there is little
+/// to win.
 const ENTROPY_BITS_MIN: usize = 1;
 /// It has to save at least one part in so many of a column's bytes: it takes about twice as long to decode.
 const ENTROPY_SAVING_PART: usize = 100;
@@ -47,10 +52,10 @@ const ENTROPY_SHORT_SAMPLES_MAX: usize = 2047;
 
 /// Whose times a chunk has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimesPlace<'a> {
-    /// These, ascending strictly; they stand in the chunk.
+pub enum ChunkTimes<'a> {
+    /// These, ascending strictly; they are stored in the chunk.
     Own(&'a [i64]),
-    /// Those of the chunk with its own times at this offset of the same segment.
+    /// The times of the chunk at this offset of the same segment, which has its own.
     Shared {
         /// Offset of the chunk in its segment.
         offset: u32,
@@ -60,18 +65,18 @@ pub enum TimesPlace<'a> {
 /// A chunk as it has been written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedChunk {
-    /// Its encoding: the plain dense one where nothing is gained.
+    /// Its encoding: the plain dense one if packing gains nothing.
     pub encoding: u8,
-    /// What its times took.
+    /// Bytes of its times.
     pub times_bytes: usize,
 }
 
 /// Appends one chunk with `values` to `out`.
 ///
 /// # Panics
-/// As [`super::encode`]; for shared times nobody can check them here.
+/// As [`super::plain::encode`]; shared times are not checked.
 pub fn encode_packed(
-    place: TimesPlace<'_>,
+    times: ChunkTimes<'_>,
     values: &[f64],
     scratch: &mut DenseScratch,
     out: &mut Vec<u8>,
@@ -83,20 +88,20 @@ pub fn encode_packed(
     let flags_at = out.len();
     let mut flags = 0;
     out.push(0);
-    match place {
-        TimesPlace::Own(times) => {
-            assert_eq!(times.len(), values.len(), "one value a time");
+    match times {
+        ChunkTimes::Own(times) => {
+            assert_eq!(times.len(), values.len(), "one value per time");
             assert!(ascends(times), "times ascend strictly");
             let written = times::encode(times, scratch, out);
             if is_worth_a_try(times.len(), out.len() - written.head_end)
                 && let Some(number_type) = times::put_entropy(written, scratch)
                 && saves_enough(times.len(), written.head_end, &scratch.entropy, out)
             {
-                replace(written.head_end, Length::InFront, &scratch.entropy, out);
+                replace(written.head_end, Length::Before, &scratch.entropy, out);
                 flags |= ENTROPY_TIMES | number_type.code() << TIMES_TYPE_SHIFT;
             }
         }
-        TimesPlace::Shared { offset } => {
+        ChunkTimes::Shared { offset } => {
             flags |= SHARED_TIMES;
             put_uvarint(out, u64::from(offset));
         }
@@ -113,7 +118,7 @@ pub fn encode_packed(
     }
     if flags == 0 {
         out.remove(flags_at);
-        debug_assert_eq!(super::sample_count(&out[start..]), Ok(count), "a dense chunk");
+        debug_assert_eq!(super::plain::sample_count(&out[start..]), Ok(count), "a dense chunk");
         return PackedChunk { encoding: ENCODING_DENSE, times_bytes };
     }
     out[flags_at] = flags;
@@ -124,14 +129,14 @@ fn is_worth_a_try(count: usize, packed_bytes: usize) -> bool {
     count >= ENTROPY_SAMPLES_MIN && packed_bytes * 8 >= count * ENTROPY_BITS_MIN
 }
 
-/// How a reader knows where an entropy-coded column ends.
+/// How a reader finds the end of an entropy-coded column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Length {
-    InFront,
+    Before,
     UpToEnd,
 }
 
-/// Whether `column` is worth standing in place of what stands in `out` from `start` on.
+/// Returns true if `column` saves enough to replace the bytes of `out` from `start` on.
 fn saves_enough(sample_count: usize, start: usize, column: &[u8], out: &[u8]) -> bool {
     let packed_bytes = out.len() - start;
     let is_short = sample_count <= ENTROPY_SHORT_SAMPLES_MAX;
@@ -139,19 +144,19 @@ fn saves_enough(sample_count: usize, start: usize, column: &[u8], out: &[u8]) ->
     column.len() + packed_bytes / part <= packed_bytes
 }
 
-/// Puts `column` in place of what stands in `out` from `start` on.
+/// Replaces the bytes of `out` from `start` on by `column`.
 fn replace(start: usize, length: Length, column: &[u8], out: &mut Vec<u8>) {
     out.truncate(start);
-    if length == Length::InFront {
+    if length == Length::Before {
         put_uvarint(out, column.len() as u64);
     }
     out.extend_from_slice(column);
 }
 
-/// Where the times of the chunk `bytes` stand if they are those of another chunk.
+/// Offset of the chunk whose times the chunk `bytes` shares, or `None` if its times are its own.
 ///
 /// # Errors
-/// [`DecodeError`] when the head is cut or says what no encoder says.
+/// [`DecodeError`] when the head is cut or contains values that no encoder writes.
 pub fn shared_times_offset(bytes: &[u8]) -> Result<Option<u32>, DecodeError> {
     let mut reader = ByteReader::new(bytes);
     Ok(read_head(&mut reader)?.shared_offset)
@@ -181,9 +186,8 @@ fn read_head(reader: &mut ByteReader<'_>) -> Result<Head, DecodeError> {
         let offset = reader.offset();
         let found = reader.uvarint(WHAT)?;
         let expected = "an offset within a segment";
-        let place =
-            u32::try_from(found).map_err(|_| DecodeError::Invalid { what: WHAT, offset, expected, found })?;
-        shared_offset = Some(place);
+        let invalid = |_| DecodeError::Invalid { what: WHAT, offset, expected, found };
+        shared_offset = Some(u32::try_from(found).map_err(invalid)?);
     }
     let packing = |flag, shift| match flags & flag {
         0 => Packing::Blocks,
@@ -193,8 +197,8 @@ fn read_head(reader: &mut ByteReader<'_>) -> Result<Head, DecodeError> {
     Ok(Head { count, shared_offset, times, values: packing(ENTROPY, VALUES_TYPE_SHIFT) })
 }
 
-/// Appends the samples of `bytes` that lie in `range` to `out`; nothing when it fails. `chunk_at` gives the chunk at an
-/// offset of the same segment. Cost: as for dense chunks; entropy-coded values take about twice as long.
+/// Appends the samples of `bytes` in `range` to `out`; nothing when it fails. `chunk_at` returns the chunk at
+/// an offset of the same segment. Cost: as for dense chunks; entropy-coded values take about twice as long.
 ///
 /// # Errors
 /// [`DecodeError`] as for dense chunks, of `chunk_at`, and when the chunk named has no times of its own or
@@ -235,7 +239,7 @@ fn append<'a>(
     append_values(&mut reader, head.values, usize::from(head.count), wanted, out)
 }
 
-/// Appends the times of another chunk that lie in `range`; gives the indices of their samples.
+/// Appends the times of another chunk in `range`; gives the indices of their samples.
 fn append_shared(
     chunk: RawChunk<'_>,
     count: u16,
@@ -259,7 +263,7 @@ fn append_shared(
     if !range.overlaps_inclusive(head.first, head.last) {
         return Ok(0..0);
     }
-    // Whatever follows in blocks is of no interest here; an entropy-coded column has its length in front.
+    // Blocks that follow are not read here; an entropy-coded column begins with its length.
     let ending = if packing == Packing::Blocks { Ending::WithChunk } else { Ending::Before };
     times::append(&head, (packing, ending), &mut reader, range, out)
 }

@@ -1,13 +1,16 @@
-//! Dense chunk with start times (private encoding byte 0x42): the runs of its start times, then a dense or packed chunk.
+//! Dense chunk with start times (private encoding byte 0x42): the runs of its start times, then a dense or
+//! packed chunk.
 //!
-//! Holds: as for these; where start times are damaged, the chunk is. Other chunks do not share its times.
+//! Invariant: as for these; damaged start times are damage of the chunk. Other chunks do not share its times.
 //! Not here: the runs (`starts`).
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
-use super::{ENCODING_DENSE, ENCODING_PACKED, decode, decode_packed, read_count};
+use super::packed::{ENCODING_PACKED, decode_packed, shared_times_offset};
+use super::plain::{ENCODING_DENSE, decode};
+use super::sequence::read_count;
 use crate::block::chunks::RawChunk;
 use crate::chunk::starts::{self, StartRun};
 
@@ -32,11 +35,11 @@ pub fn encode_starts(runs: &[StartRun], inner: RawChunk<'_>, out: &mut Vec<u8>) 
     out.extend_from_slice(inner.bytes);
 }
 
-/// Appends the samples of `bytes` that lie in `range`, and their start times, to `out`; nothing when it fails.
+/// Appends the samples of `bytes` in `range`, and their start times, to `out`; nothing when it fails.
 /// `chunk_at` is that of [`decode_packed`].
 ///
 /// # Errors
-/// [`DecodeError`] of either part, and if something stands behind the runs or the counts of both differ.
+/// [`DecodeError`] of either part, and if bytes follow the runs or the counts of both differ.
 pub fn decode_starts<'a>(
     bytes: &'a [u8],
     range: TimeRange,
@@ -72,6 +75,21 @@ pub fn decode_starts<'a>(
     }
     starts::fill(&runs, first, out);
     Ok(())
+}
+
+/// Offset of the chunk whose times a chunk with start times shares, or `None` if its times are its own.
+///
+/// # Errors
+/// [`DecodeError`] when the head of either part is cut or not one of an encoder.
+pub fn shared_times_offset_of_starts(bytes: &[u8]) -> Result<Option<u32>, DecodeError> {
+    let mut reader = ByteReader::new(bytes);
+    read_count(&mut reader)?;
+    let len = reader.length(WHAT)?;
+    reader.bytes(WHAT, len)?;
+    match reader.u8(WHAT)? {
+        ENCODING_PACKED => shared_times_offset(reader.bytes(WHAT, reader.remaining())?),
+        _ => Ok(None),
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
-//! Dense chunks: any samples survive bit for bit, any bytes end in samples or an error, golden files stay readable.
+//! Dense chunks: any samples survive bit for bit, any bytes end in samples or an error, golden files stay
+//! readable.
 
 mod twin;
 
 use std::path::Path;
 
-use chronolith_base::Rng;
 use chronolith_base::bytes::put_varint;
+use chronolith_base::{DecodeError, Rng};
 use chronolith_model::sample::STALE_NAN_BITS;
+use chronolith_model::{Columns, TimeRange};
 
 use super::*;
 

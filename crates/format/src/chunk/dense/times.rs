@@ -1,7 +1,7 @@
 //! The times of a dense chunk: a grid with gaps, residuals to it, deltas, or deltas of deltas.
 //!
-//! Holds: the head alone gives the first and the last time; arithmetic wraps, so any bytes decode to some times; those that
-//! are handed out are checked to ascend.
+//! Invariant: the head alone has the first and the last time; arithmetic wraps, so any bytes decode to some
+//! times; those that are handed out are checked to ascend.
 //! Not here: values.
 
 use std::ops::{ControlFlow, Range};
@@ -13,7 +13,8 @@ use chronolith_model::TimeRange;
 use super::block::{BLOCK_ITEMS, estimate_bits, put_blocks};
 use super::entropy::{self, NumberType};
 use super::items::{Ending, Items, Packing};
-use super::{DenseScratch, ascends, put_deltas, read_count};
+use super::scratch::DenseScratch;
+use super::sequence::{ascends, put_deltas, read_count};
 
 const WHAT: &str = "dense chunk times";
 /// Bits 0 and 1 of the first byte.
@@ -30,7 +31,7 @@ const STEP_IN_SECONDS: u8 = 1 << 3;
 const VERSION_SHIFT: u32 = 4;
 const SECOND_MS: u64 = 1000;
 
-/// What a gap costs about: one or two bytes of index, one of length.
+/// Estimated bits of a gap: one or two bytes of index, one of length.
 const GAP_BITS: usize = 20;
 /// Beyond one gap in so many samples a grid is the wrong picture.
 const SAMPLES_PER_GAP_MIN: usize = 4;
@@ -45,7 +46,7 @@ const ROUND_STEP_MS: u64 = 500;
 #[derive(Clone, Copy)]
 pub(super) struct Written {
     mode: u8,
-    /// Where the blocks begin.
+    /// Start of the blocks.
     pub(super) head_end: usize,
 }
 
@@ -125,7 +126,7 @@ fn put_grid_head(mode: u8, times: &[i64], step: u64, gaps: &[(u16, i64)], out: &
     }
 }
 
-/// The step of a grid that the times lie on or near, if there is one: its gaps go to `scratch.gaps`, the
+/// The step of a grid that the times are on or near, if there is one: its gaps go to `scratch.gaps`, the
 /// distances of all times but the first to `scratch.series`, none if all are 0.
 fn find_grid(times: &[i64], scratch: &mut DenseScratch) -> Option<u64> {
     scratch.gaps.clear();
@@ -162,7 +163,7 @@ fn find_grid(times: &[i64], scratch: &mut DenseScratch) -> Option<u64> {
     Some(fitted)
 }
 
-/// Whether all times lie on the grid.
+/// Returns true if all times are on the grid.
 ///
 /// Looks at all of them without a branch, and spares most chunks the search for gaps and the residuals.
 fn is_regular(times: &[i64], step: i64) -> bool {
@@ -183,7 +184,7 @@ fn guess_step(times: &[i64]) -> u64 {
     deltas[sampled / 2]
 }
 
-/// Lists the samples that are not one step behind the one before; false when they are too many.
+/// Lists the samples that are not one step after the one before; returns false when they are too many.
 fn find_gaps(times: &[i64], step: u64, gaps: &mut Vec<(u16, i64)>) -> bool {
     let gap_count_max = times.len() / SAMPLES_PER_GAP_MIN + 1;
     for (sample_idx, pair) in (1..=u16::MAX).zip(times.windows(2)) {
@@ -242,11 +243,11 @@ fn fill_grid(first: i64, step: i64, gaps: impl Iterator<Item = (u16, i64)>, out:
     let mut filled = 0;
     for (sample_idx, missing) in gaps {
         let run_len = usize::from(sample_idx).saturating_sub(filled).min(rest.len());
-        let (run, behind) = rest.split_at_mut(run_len);
+        let (run, after) = rest.split_at_mut(run_len);
         fill_run(time, step, run);
         time = time.wrapping_add(step.wrapping_mul(missing.wrapping_add(run_len as i64)));
         filled += run_len;
-        rest = behind;
+        rest = after;
     }
     fill_run(time, step, rest);
 }
@@ -334,7 +335,7 @@ impl<'a> TimesHead<'a> {
         Ok(())
     }
 
-    /// How many times the head alone gives.
+    /// Number of times that the head alone determines.
     fn known_count(&self) -> usize {
         let known = match self.mode {
             MODE_GRID => usize::from(self.count),
@@ -378,12 +379,12 @@ impl Iterator for Gaps<'_> {
     }
 }
 
-/// The places of the grid, one a sample, as runs between gaps.
+/// The points of the grid, one per sample, as runs between gaps.
 struct GridWalk<'a> {
     gaps: Gaps<'a>,
     next_gap: Option<(u16, i64)>,
     step: i64,
-    /// The sample that comes next, and its place.
+    /// The next sample and its point.
     sample_idx: usize,
     time: i64,
     count: usize,
@@ -397,40 +398,40 @@ impl<'a> GridWalk<'a> {
         GridWalk { gaps, next_gap, step: head.step, sample_idx: 0, time: head.first, count }
     }
 
-    /// The next samples up to a gap, `len_max` at most: how many, and the place of the first.
+    /// The next samples up to a gap, `len_max` at most: their number, and the point of the first.
     fn next_run(&mut self, len_max: usize) -> (usize, i64) {
         let first = self.time;
         let end = self.next_gap.map_or(self.count, |gap| usize::from(gap.0).min(self.count));
         let len = end.saturating_sub(self.sample_idx).min(len_max);
         self.sample_idx += len;
-        self.time = self.place(first, len as i64);
+        self.time = self.point_after(first, len as i64);
         if self.sample_idx == end
             && let Some((_, missing)) = self.next_gap
         {
-            self.time = self.place(self.time, missing);
+            self.time = self.point_after(self.time, missing);
             self.next_gap = self.gaps.next();
         }
         (len, first)
     }
 
-    fn place(&self, from: i64, steps: i64) -> i64 {
+    fn point_after(&self, from: i64, steps: i64) -> i64 {
         from.wrapping_add(self.step.wrapping_mul(steps))
     }
 
-    /// Fills `out` with the next places.
+    /// Fills `out` with the next points.
     fn fill(&mut self, out: &mut [i64]) {
         let mut rest = out;
         while !rest.is_empty() && self.sample_idx < self.count {
             let (len, first) = self.next_run(rest.len());
-            let (run, behind) = rest.split_at_mut(len);
+            let (run, after) = rest.split_at_mut(len);
             fill_run(first, self.step, run);
-            rest = behind;
+            rest = after;
         }
     }
 }
 
-/// Appends the times in `range` to `out`; gives the indices of their samples in the chunk. Columns that end before
-/// something else are read to their end, but only what may be in the range is unpacked.
+/// Appends the times in `range` to `out`; returns the indices of their samples in the chunk. Columns that end
+/// before something else are read to their end, but only what may be in the range is unpacked.
 pub(super) fn append(
     head: &TimesHead<'_>,
     (packing, ending): (Packing, Ending),
@@ -473,14 +474,14 @@ struct Picked<'o> {
     times: &'o mut Vec<i64>,
     /// Samples that have passed.
     idx: usize,
-    /// Those before the range.
+    /// Samples before the range.
     skipped: usize,
     /// The time of the last one.
     last: i64,
 }
 
 impl Picked<'_> {
-    /// Takes what is in the range of `times`, which should ascend; breaks when the rest lies behind it.
+    /// Takes what is in the range of `times`, which should ascend; breaks when the rest is after it.
     fn take(&mut self, times: &[i64]) -> ControlFlow<()> {
         let Some(&last) = times.last() else { return ControlFlow::Continue(()) };
         self.last = last;
@@ -499,25 +500,26 @@ impl Picked<'_> {
         if last < self.range.end { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// Counts samples of which the first `before` lie before the range.
+    /// Counts samples of which the first `before` are before the range.
     fn pass(&mut self, count: usize, before: usize) {
-        // Times that do not ascend (forged ones) are found out later; they must not shift what was taken before.
+        // Times that do not ascend (forged ones) are found out later; they must not shift what was taken
+        // before.
         if self.skipped == self.idx {
             self.skipped += before;
         }
         self.idx += count;
     }
 
-    /// The times that stand in the head, of the modes that count differences.
+    /// The times in the head, for the modes that count differences.
     fn take_known(&mut self, head: &TimesHead<'_>) {
         let second = head.first.wrapping_add(head.first_delta);
         let known = [head.first, second];
-        // Whether more is wanted shows at the next ones.
+        // The next ones decide if more is wanted.
         let _ = self.take(known.get(..head.known_count().min(usize::from(head.count))).unwrap_or_default());
     }
 }
 
-/// All times lie on the grid: those in the range are told by arithmetic.
+/// All times are on the grid: those in the range follow by arithmetic.
 fn append_grid(head: &TimesHead<'_>, picked: &mut Picked<'_>) -> Result<(), DecodeError> {
     let mut walk = GridWalk::new(head);
     let step = i128::from(head.step);
@@ -560,14 +562,14 @@ fn append_near_grid(
     picked: &mut Picked<'_>,
 ) -> Result<(), DecodeError> {
     let mut walk = GridWalk::new(head);
-    let mut places = [0i64; BLOCK_ITEMS];
-    walk.fill(&mut places[..1]);
-    let _ = picked.take(&places[..1]);
+    let mut points = [0i64; BLOCK_ITEMS];
+    walk.fill(&mut points[..1]);
+    let _ = picked.take(&points[..1]);
     items.for_each_piece(reader, 0, &mut |residuals| {
-        let places = places.get_mut(..residuals.len()).unwrap_or_default();
-        walk.fill(places);
-        places.iter_mut().zip(residuals).for_each(|(time, residual)| *time = time.wrapping_add(*residual));
-        picked.take(places)
+        let points = points.get_mut(..residuals.len()).unwrap_or_default();
+        walk.fill(points);
+        points.iter_mut().zip(residuals).for_each(|(time, residual)| *time = time.wrapping_add(*residual));
+        picked.take(points)
     })
 }
 

@@ -1,6 +1,8 @@
-//! The values of a dense chunk: decimal integers or ordered float bits; constant, raw, deltas, deltas of deltas.
+//! The values of a dense chunk: decimal integers or ordered float bits; constant, raw, deltas, deltas of
+//! deltas.
 //!
-//! Holds: every bit pattern survives; what is no decimal in a decimal column is listed as an exception.
+//! Invariant: every bit pattern survives; a value of a decimal column that is no decimal is listed as an
+//! exception.
 //! Not here: the search for decimals (`decimal`), packing (`block`).
 
 use std::ops::{ControlFlow, Range};
@@ -10,9 +12,11 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
 use super::block::{BLOCK_ITEMS, estimate_bits, glance_bits, put_blocks};
+use super::decimal;
 use super::entropy::{self, NumberType};
 use super::items::{Ending, Items, Packing};
-use super::{DenseScratch, decimal, put_deltas};
+use super::scratch::DenseScratch;
+use super::sequence::put_deltas;
 
 const WHAT: &str = "dense chunk values";
 /// Bits 0 and 1 of the first byte.
@@ -33,10 +37,10 @@ const HAS_EXCEPTIONS: u8 = 1 << 7;
 
 const SIGN_BIT: u64 = 1 << 63;
 const MAGNITUDE: u64 = !SIGN_BIT;
-/// Largest shift of ordered bits: something must be left beside the sign.
+/// Largest shift of ordered bits: a bit besides the sign must be left.
 const BITS_SHIFT_MAX: u8 = 62;
 
-/// Low bits of an exception's first number say which value it is.
+/// Low bits of an exception's first number: its kind of value.
 const CODE_BITS: u32 = 3;
 const CODE_RAW: u64 = 0;
 const CODE_REPEAT: u64 = 7;
@@ -60,7 +64,7 @@ const VALUES_PER_MISFIT_SURE: usize = 32;
 /// A way that a glance finds dearer by more than one part in so many is left out.
 const FAR_PART: usize = 16;
 
-/// How a series of integers is written, and about how many bits it takes.
+/// Coding of a series of integers, with the estimated number of bits.
 #[derive(Clone, Copy)]
 struct Choice {
     transform: u8,
@@ -71,7 +75,7 @@ struct Choice {
 #[derive(Clone, Copy)]
 pub(super) struct Written {
     transform: u8,
-    /// Where the series begins.
+    /// Start of the series.
     pub(super) head_end: usize,
 }
 
@@ -168,7 +172,8 @@ fn put_series(transform: u8, scratch: &mut DenseScratch, out: &mut Vec<u8>) {
 
 /// The cheapest way to write `scratch.series`.
 ///
-/// Two of the three ways are mostly far behind, which a glance shows; only what is close is looked at in full.
+/// Two of the three codings are mostly far worse, which a rough estimate shows; only close ones are estimated
+/// in full.
 fn choose(scratch: &mut DenseScratch) -> Choice {
     let series = &scratch.series;
     if series.iter().all(|&item| item == series[0]) {
@@ -195,7 +200,8 @@ fn choose(scratch: &mut DenseScratch) -> Choice {
     best
 }
 
-/// Leaves decimal integers in `scratch.series`: exponent, shift and cost. None when the values are no decimals.
+/// Leaves decimal integers in `scratch.series`: exponent, shift and cost. None when the values are no
+/// decimals.
 fn try_decimals(values: &[f64], scratch: &mut DenseScratch) -> Option<(u8, u8, Choice)> {
     let mut exponent = decimal::exponent_of(values)?;
     let mut misfit_count = decimal::put_integers(values, exponent, &mut scratch.series);
@@ -214,18 +220,18 @@ fn try_decimals(values: &[f64], scratch: &mut DenseScratch) -> Option<(u8, u8, C
     Some((exponent, shift, Choice { cost_bits: choice.cost_bits + exception_bits, ..choice }))
 }
 
-/// Fills `scratch.series` and `scratch.exceptions`; gives the shift.
+/// Fills `scratch.series` and `scratch.exceptions`; returns the shift.
 fn decimals(values: &[f64], exponent: u8, scratch: &mut DenseScratch) -> u8 {
     let misfit_count = decimal::put_integers(values, exponent, &mut scratch.series);
     settle(values, misfit_count, scratch)
 }
 
-/// Moves what does not fit from `scratch.series` to `scratch.exceptions`; gives the shift.
+/// Moves values that do not fit from `scratch.series` to `scratch.exceptions`; returns the shift.
 fn settle(values: &[f64], misfit_count: usize, scratch: &mut DenseScratch) -> u8 {
     scratch.exceptions.clear();
     let series = &mut scratch.series;
     if misfit_count > 0 {
-        // An exception's place in the series holds what makes the smallest delta.
+        // An exception is replaced in the series by the value with the smallest delta.
         let mut filler = series.iter().copied().find(|&item| item != decimal::MISFIT).unwrap_or(0);
         for ((sample_idx, item), value) in (0u16..=u16::MAX).zip(series.iter_mut()).zip(values) {
             if *item == decimal::MISFIT {
@@ -287,7 +293,7 @@ fn put_exceptions(exceptions: &[(u16, u64)], out: &mut Vec<u8>) {
     }
 }
 
-/// What stands before the series.
+/// Head of a column, before the series.
 struct ValuesHead<'a> {
     transform: u8,
     kind: u8,
@@ -365,7 +371,8 @@ fn walk_exceptions(
     Ok(())
 }
 
-/// Decodes the values of the samples `wanted` (at least one) of `sample_count` into `out`, which has room for just them.
+/// Decodes the values of the samples `wanted` (at least one) of `sample_count` into `out`, which has room for
+/// just them.
 pub(super) fn decode(
     reader: &mut ByteReader<'_>,
     packing: Packing,
@@ -391,14 +398,14 @@ pub(super) fn decode(
     }
     let mut exceptions = head.exceptions.clone();
     walk_exceptions(&mut exceptions, head.exception_count, sample_count, |sample_idx, bits| {
-        let place = sample_idx.checked_sub(wanted.start);
-        if let Some(value) = place.and_then(|place| out.get_mut(place)) {
+        let idx = sample_idx.checked_sub(wanted.start);
+        if let Some(value) = idx.and_then(|idx| out.get_mut(idx)) {
             *value = f64::from_bits(bits);
         }
     })
 }
 
-/// What of a series of integers becomes values.
+/// The part of a series of integers that becomes values.
 struct Sink<'o, 'h> {
     head: &'o ValuesHead<'h>,
     wanted: Range<usize>,
@@ -408,7 +415,7 @@ struct Sink<'o, 'h> {
 }
 
 impl Sink<'_, '_> {
-    /// Whether a piece of so many samples has one that is wanted.
+    /// Returns true if a piece of so many samples has one that is wanted.
     fn wants(&self, len: usize) -> bool {
         self.done + len > self.wanted.start && self.done < self.wanted.end
     }
@@ -426,10 +433,10 @@ impl Sink<'_, '_> {
     }
 }
 
-// PERF: what lies before the samples wanted is summed up only, or not even unpacked where nothing depends on it; what lies
-// behind is not looked at. Twenty samples at the front, in the middle and at the end of a chunk of 4096 of a counter:
-// 2.6, 4.4, 6.0 -> 0.2, 1.4, 2.5 us in blocks, 5.2, 9.8, 14.0 -> 2.7, 6.4, 9.8 us entropy-coded.
-//   cargo bench -p chronolith-format --bench dense_speed -- partial
+// PERF: integers before the wanted samples are only summed up, or not even unpacked if nothing depends on
+// them; later ones are not read. Twenty samples at the front, in the middle and at the end of a chunk of 4096
+// of a counter: 2.6, 4.4, 6.0 -> 0.2, 1.4, 2.5 us in blocks, 5.2, 9.8, 14.0 -> 2.7, 6.4, 9.8 us
+// entropy-coded. cargo bench -p chronolith-format --bench dense_speed -- partial
 fn decode_series(
     head: &ValuesHead<'_>,
     reader: &mut ByteReader<'_>,
@@ -473,7 +480,7 @@ fn decode_series(
         } else {
             sink.done += piece.len();
         }
-        // The last piece is read to its end, where damage behind it shows.
+        // The last piece is read to its end, where damage after it is detected.
         let is_enough = sink.done >= sink.wanted.end && sink.wanted.end < sample_count;
         if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
@@ -487,7 +494,7 @@ fn sum(items: &mut [i64], total: &mut i64) {
     }
 }
 
-/// Where steps of steps lead to: the last step and the last item.
+/// Sum of deltas of deltas: the last delta and the last item.
 fn sum_twice(items: &[i64], delta: i64, item: i64) -> (i64, i64) {
     items.iter().fold((delta, item), |(delta, item), &step| {
         let delta = delta.wrapping_add(step);

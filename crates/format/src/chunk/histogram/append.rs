@@ -1,6 +1,7 @@
 //! Appending histograms to a chunk: whether one fits, what has to be written again, where a chunk ends.
-//! Holds: decisions and bytes are upstream's; a chunk never mixes counters and gauges, schemas, thresholds or
-//! bounds, and after a staleness marker holds only more of them.
+//!
+//! Invariant: decisions and bytes are Prometheus's; a chunk never mixes counters and gauges, schemas,
+//! thresholds or bounds, and after a staleness marker holds only more of them.
 
 use chronolith_base::DecodeError;
 use chronolith_model::histogram::{
@@ -9,10 +10,10 @@ use chronolith_model::histogram::{
 
 use super::bits::BitWriter;
 use super::counts::ChunkCount;
+use super::header::{HEADER_BYTES, ResetHeader};
 use super::layout::bucket_count;
 use super::spread::{SideFit, compare_counts, compare_spans, spread, union};
 use super::state::{State, Walk};
-use super::{HEADER_BYTES, ResetHeader};
 use crate::chunk::xor::EncodedChunk;
 
 /// An open chunk.
@@ -25,7 +26,7 @@ pub(super) struct Appender<C: ChunkCount> {
     state: State<C>,
 }
 
-/// Where an appended sample went.
+/// Result of an append.
 pub(super) enum Appended<C: ChunkCount> {
     /// Into the chunk.
     Stays,
@@ -40,7 +41,7 @@ struct Target {
 }
 
 impl<C: ChunkCount> Appender<C> {
-    /// A chunk that starts with `histogram`, behind `previous`, which is full.
+    /// A chunk that starts with `histogram`, after `previous`, which is full.
     pub(super) fn start(
         previous: Option<&Appender<C>>,
         time: i64,
@@ -58,7 +59,7 @@ impl<C: ChunkCount> Appender<C> {
     }
 
     fn begin(header: ResetHeader, time: i64, histogram: &HistogramOf<C>) -> Appender<C> {
-        let mut bits = BitWriter::behind(vec![0; HEADER_BYTES]);
+        let mut bits = BitWriter::after_bytes(vec![0; HEADER_BYTES]);
         let stale;
         let histogram = if histogram.is_stale() {
             stale = HistogramOf { sum: histogram.sum, ..HistogramOf::default() };
@@ -87,7 +88,7 @@ impl<C: ChunkCount> Appender<C> {
         Ok(Appender { bits: BitWriter::resume(bytes, bit_len), count, first_time, header, state })
     }
 
-    /// Appends a histogram behind the last.
+    /// Appends a histogram.
     pub(super) fn append(&mut self, time: i64, histogram: &HistogramOf<C>) -> Appended<C> {
         assert!(time > self.state.time, "times ascend");
         if self.count == u16::MAX {
@@ -128,8 +129,8 @@ impl<C: ChunkCount> Appender<C> {
         Appended::Stays
     }
 
-    /// The spans that hold the buckets of the chunk and of the histogram, unless that is beyond the limits. Which of
-    /// equal spans are taken shows in the bytes.
+    /// The spans that hold the buckets of the chunk and of the histogram, unless that is beyond the limits.
+    /// Which of equal spans are taken shows in the bytes.
     fn target(
         &self,
         histogram: &HistogramOf<C>,
@@ -226,7 +227,7 @@ impl<C: ChunkCount> Appender<C> {
                 None => {
                     histogram.positive = Buckets { spans: target.positive.clone(), counts: above };
                     histogram.negative = Buckets { spans: target.negative.clone(), counts: below };
-                    let mut bits = BitWriter::behind(vec![0; HEADER_BYTES]);
+                    let mut bits = BitWriter::after_bytes(vec![0; HEADER_BYTES]);
                     let state = State::put_first(&mut bits, walk.time(), &histogram);
                     recoded = Some((bits, state));
                 }
@@ -273,8 +274,8 @@ impl<C: ChunkCount> Appender<C> {
     }
 }
 
-/// A histogram whose counts were more or fewer than its buckets would be stored as another one, and one beyond the
-/// limits could not be read again.
+/// A histogram whose counts were more or fewer than its buckets would be stored as another one, and one
+/// beyond the limits could not be read again.
 fn check_shape<C: ChunkCount>(histogram: &HistogramOf<C>) {
     for side in [&histogram.positive, &histogram.negative] {
         assert_eq!(bucket_count(&side.spans), side.counts.len(), "spans and counts fit each other");

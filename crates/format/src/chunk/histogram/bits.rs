@@ -1,14 +1,15 @@
 //! Bits of histogram chunks, most significant first: raw, in varbit classes, XORed with the value before.
-//! Holds: the reader never reads behind its bytes; running out is an error.
+//!
+//! Invariant: the reader never reads beyond its bytes; running out of bits is an error.
 
 use chronolith_base::DecodeError;
 
 const WHAT: &str = "histogram chunk";
 /// Marks "no window of significant bits yet".
 const NO_WINDOW: u8 = 0xff;
-/// More leading zeros than five bits can say.
+/// More leading zeros than five bits can count.
 const LEADING_MAX: u32 = 31;
-/// Bits of a varbit number by the count of ones in front of it.
+/// Bits of a varbit number by the number of ones before it.
 const VARBIT_WIDTHS: [u32; 9] = [0, 3, 6, 9, 12, 18, 25, 56, 64];
 
 /// A float and the window of significant bits that its last change had.
@@ -34,12 +35,12 @@ pub(crate) struct BitWriter {
 }
 
 impl BitWriter {
-    /// Goes on behind whole bytes.
-    pub(crate) fn behind(bytes: Vec<u8>) -> BitWriter {
+    /// A writer that appends to whole bytes.
+    pub(crate) fn after_bytes(bytes: Vec<u8>) -> BitWriter {
         BitWriter { bytes, free: 0 }
     }
 
-    /// Goes on behind the first `bit_len` bits of `bytes`.
+    /// A writer that appends to the first `bit_len` bits of `bytes`.
     pub(super) fn resume(bytes: &[u8], bit_len: usize) -> BitWriter {
         let mut bytes = bytes.get(..bit_len.div_ceil(8)).unwrap_or(bytes).to_vec();
         let free = (8 * bytes.len() - bit_len) as u32;
@@ -149,7 +150,7 @@ impl<'a> BitReader<'a> {
         BitReader { bytes, next: start.min(bytes.len()), buffer: 0, valid: 0 }
     }
 
-    /// How many bits have been read, those before the start included.
+    /// Number of bits that were read, including those before the start.
     pub(super) fn bit_offset(&self) -> usize {
         self.next * 8 - self.valid as usize
     }

@@ -1,5 +1,7 @@
-//! The two kinds of counts and how a chunk follows them: integers by the change of their change, floats by XOR.
-//! Holds: integer buckets are written as differences to the bucket before, float buckets as they are.
+//! The two kinds of counts and how a chunk follows them: integers by the change of their change, floats by
+//! XOR.
+//!
+//! Invariant: integer buckets are written as differences to the bucket before, float buckets as they are.
 
 use std::fmt::Debug;
 
@@ -7,7 +9,7 @@ use chronolith_base::DecodeError;
 use chronolith_model::histogram::Count;
 
 use super::bits::{BitReader, BitWriter, XorTrack};
-use super::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM, ResetHeader};
+use super::header::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM, ResetHeader};
 
 /// A number that is followed from sample to sample.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +24,7 @@ pub(super) trait ChunkCount: Count + Debug {
     const ENCODING: u8;
     /// Bits of a bucket in the first sample at least.
     const FIRST_BUCKET_BITS: usize;
-    /// What is kept of a number between samples.
+    /// State of a number between samples.
     type Track: Copy + Debug;
 
     fn put_first(bits: &mut BitWriter, value: Self) -> Self::Track;
@@ -38,7 +40,7 @@ pub(super) trait ChunkCount: Count + Debug {
 
     /// The number.
     fn value(track: &Self::Track) -> Self;
-    /// Observations of a bucket behind one of `before`; `None` if that is negative.
+    /// Observations of a bucket that follows one of `before`; `None` if that is negative.
     fn bucket(track: &Self::Track, before: Self) -> Option<Self>;
 
     /// The header of a chunk that is cut because its first sample does not fit the one before.
@@ -161,7 +163,7 @@ impl ChunkCount for f64 {
         Some(f64::value(track))
     }
 
-    // Upstream's float chunks tell fewer reasons apart than its integer chunks.
+    // Float chunks of Prometheus distinguish fewer reasons than its integer chunks.
     fn cut_header(reason: ResetHeader) -> ResetHeader {
         if reason == ResetHeader::Reset { reason } else { ResetHeader::Unknown }
     }

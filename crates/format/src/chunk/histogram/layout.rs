@@ -1,5 +1,7 @@
-//! What the histograms of a chunk share, written in front of the first: zero threshold, schema, spans, bounds.
-//! Holds: what is read is bounded by the bits that are there and by the limits of a chunk.
+//! Layout that the histograms of a chunk share, written before the first one: zero threshold, schema, spans,
+//! bounds.
+//!
+//! Invariant: what is read is bounded by the bits at hand and by the limits of a chunk.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! Comparing and joining sets of buckets: what a new histogram has more or less than the chunk.
-//! Holds: indices are 64 bits wide, so that no spans overflow them.
+//!
+//! Invariant: indices are 64 bits wide, so that no spans overflow them.
 
 use chronolith_model::histogram::{Count, Span};
 
@@ -22,8 +23,8 @@ pub(super) fn indices(spans: &[Span]) -> impl Iterator<Item = i64> + '_ {
     })
 }
 
-/// Compares buckets; `None` if a count of the chunk (`old`) is larger than that of the histogram (`new`), which
-/// counts 0 where it has no bucket.
+/// Compares buckets; `None` if a count of the chunk (`old`) is larger than that of the histogram (`new`),
+/// which counts 0 where it has no bucket.
 pub(super) fn compare_counts<C: Count>(
     old_spans: &[Span],
     old: impl Iterator<Item = C>,

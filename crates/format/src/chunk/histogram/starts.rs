@@ -1,7 +1,8 @@
 //! Chunks of histograms with start times: encodings 5 (integer counts) and 6 (float counts).
 //!
-//! Holds: the bits of each sample are those of the chunk without start times, which stand between them, so that chunks of
-//! both kinds turn into each other; what is written is what upstream writes of the same samples.
+//! Invariant: the bits of each sample are those of the chunk without start times, which stand between them,
+//! so that chunks of both kinds can be converted; the bytes are those that Prometheus writes for the same
+//! samples.
 
 use chronolith_base::DecodeError;
 use chronolith_base::bytes::{unzigzag, zigzag};
@@ -9,8 +10,9 @@ use chronolith_model::{Columns, TimeRange};
 
 use super::bits::{BitReader, BitWriter};
 use super::counts::ChunkCount;
+use super::decode::decode_plain;
+use super::header::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM, HEADER_BYTES};
 use super::state::State;
-use super::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM, HEADER_BYTES, unknown_encoding};
 use crate::chunk::starts::{fill, runs_of};
 use crate::chunk::xor::EncodedChunk;
 
@@ -19,7 +21,7 @@ pub const ENCODING_HISTOGRAM_STARTS: u8 = 5;
 /// Encoding byte of a chunk of histograms with float counts and start times.
 pub const ENCODING_FLOAT_HISTOGRAM_STARTS: u8 = 6;
 
-/// Bits of the first byte that say what the third byte of other chunks does; the others count samples.
+/// Bits of the first byte with the content of the third byte of other chunks; the other bits count samples.
 const RESET_MASK: u8 = 0xc0;
 /// Most samples in one chunk.
 const SAMPLES_MAX: u16 = 0x3fff;
@@ -28,7 +30,7 @@ const FIRST_KNOWN: u8 = 0x80;
 /// In the third byte: from which sample on start times follow; 0 = none do.
 const FROM_MASK: u8 = 0x7f;
 
-/// The chunk with the start times of its samples; where they say 0, or are missing, nobody knows.
+/// Returns the chunk with the start times of its samples; 0 or a missing one is unknown.
 ///
 /// # Panics
 /// If the chunk is none of histograms without start times, as it was encoded, or has more than 16383 samples.
@@ -85,7 +87,7 @@ fn header(bytes: &[u8]) -> Result<[u8; HEADER_BYTES], DecodeError> {
 fn woven<C: ChunkCount>(bytes: &[u8], start_times: &[i64]) -> Result<Vec<u8>, DecodeError> {
     let [high, low, reset] = header(bytes)?;
     let mut reader = BitReader::new(bytes, HEADER_BYTES);
-    let mut out = BitWriter::behind(vec![high | reset & RESET_MASK, low, 0]);
+    let mut out = BitWriter::after_bytes(vec![high | reset & RESET_MASK, low, 0]);
     let (mut state, mut before) = (None, Written::default());
     let starts = start_times.iter().copied().chain(std::iter::repeat(0));
     for (idx, start_ms) in (0..u16::from_be_bytes([high, low])).zip(starts) {
@@ -100,7 +102,7 @@ fn woven<C: ChunkCount>(bytes: &[u8], start_times: &[i64]) -> Result<Vec<u8>, De
     Ok(out.bytes)
 }
 
-/// What the start time of one sample leaves for the next.
+/// State of start times that the next sample depends on.
 #[derive(Default)]
 struct Written {
     time: i64,
@@ -138,7 +140,7 @@ fn split<C: ChunkCount>(bytes: &[u8]) -> Result<Split, DecodeError> {
     let [high, low, flags] = header(bytes)?;
     let (from, count_high) = (u16::from(flags & FROM_MASK), high & !RESET_MASK);
     let mut reader = BitReader::new(bytes, HEADER_BYTES);
-    let mut out = BitWriter::behind(vec![count_high, low, high & RESET_MASK]);
+    let mut out = BitWriter::after_bytes(vec![count_high, low, high & RESET_MASK]);
     let (mut state, mut before, mut start_ms, mut age) = (None, 0i64, 0i64, 0i64);
     let (mut times, mut start_times) = (Vec::new(), Vec::new());
     for idx in 0..u16::from_be_bytes([count_high, low]) {
@@ -157,20 +159,21 @@ fn split<C: ChunkCount>(bytes: &[u8]) -> Result<Split, DecodeError> {
     Ok(Split { bytes: out.bytes, times, start_times })
 }
 
-/// As [`super::decode`] for chunks with start times.
-pub(super) fn decode(
-    encoding: u8,
-    bytes: &[u8],
-    range: TimeRange,
-    out: &mut Columns,
-) -> Result<(), DecodeError> {
+/// Appends the samples of `bytes` in `range` to `out`, with their start times. Custom bounds are shared by
+/// the histograms of the chunk; empty spans are folded into the next. Histograms finer than schema 8 are made
+/// coarser.
+///
+/// # Errors
+/// [`DecodeError`] for another encoding, if the stream ends early, if times do not ascend, or if a layout
+/// cannot be; samples before have been appended.
+pub fn decode(encoding: u8, bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
     let (encoding, split) = match encoding {
         ENCODING_HISTOGRAM_STARTS => (ENCODING_HISTOGRAM, split::<u64>(bytes)?),
         ENCODING_FLOAT_HISTOGRAM_STARTS => (ENCODING_FLOAT_HISTOGRAM, split::<f64>(bytes)?),
-        other => return Err(unknown_encoding(other)),
+        other => return decode_plain(other, bytes, range, out),
     };
     let (first, mut runs) = (out.len(), Vec::new());
-    let done = super::decode(encoding, &split.bytes, range, out);
+    let done = decode_plain(encoding, &split.bytes, range, out);
     runs_of(&split.times, &split.start_times, &mut runs);
     fill(&runs, first, out);
     done

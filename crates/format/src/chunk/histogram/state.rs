@@ -1,5 +1,6 @@
-//! What is followed from sample to sample of a chunk, written by the appender and read by the walk.
-//! Holds: both change it alike, so that a walk to the end gives the state to append with.
+//! State of a histogram chunk between samples, written by the appender and read by the walk.
+//!
+//! Invariant: both change it in the same way, so that a walk to the end returns the state to append with.
 
 use chronolith_base::DecodeError;
 use chronolith_model::histogram::{Buckets, HistogramOf, ResetHint, SCHEMA_MAX, Span};
@@ -7,8 +8,8 @@ use chronolith_model::sample::is_stale;
 
 use super::bits::{BitReader, BitWriter, XorTrack};
 use super::counts::ChunkCount;
+use super::header::{HEADER_BYTES, ResetHeader};
 use super::layout::{Layout, bucket_count, fold_empty};
-use super::{HEADER_BYTES, ResetHeader};
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -133,7 +134,7 @@ impl<C: ChunkCount> State<C> {
         tracks * size_of::<C::Track>() + spans * size_of::<Span>()
     }
 
-    /// Whether the last sample is the staleness marker.
+    /// Returns true if the last sample is the staleness marker.
     pub(super) fn is_stale(&self) -> bool {
         is_stale(f64::from_bits(self.sum.bits))
     }
@@ -205,7 +206,7 @@ impl<'a, C: ChunkCount> Walk<'a, C> {
         })
     }
 
-    /// Goes to the next sample; false behind the last.
+    /// Goes to the next sample; returns false after the last one.
     pub(super) fn advance(&mut self) -> Result<bool, DecodeError> {
         if self.read == self.total {
             return Ok(false);
@@ -257,7 +258,7 @@ impl<'a, C: ChunkCount> Walk<'a, C> {
         self.state.as_ref().and_then(State::histogram)
     }
 
-    /// Samples read, header, state and the bit behind the last sample.
+    /// Samples read, header, state and the bit after the last sample.
     pub(super) fn finish(self) -> Option<(u16, ResetHeader, State<C>, usize)> {
         Some((self.read, self.header, self.state?, self.reader.bit_offset()))
     }

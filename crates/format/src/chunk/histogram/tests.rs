@@ -1,12 +1,15 @@
 //! Golden chunks of Prometheus's library, round trips, resuming, and damage of every kind.
 
+use std::sync::Arc;
+
 use chronolith_base::Rng;
 use chronolith_model::histogram::{Buckets, Count, HistogramOf, ResetHint, Span};
 use chronolith_model::sample::STALE_NAN;
-use chronolith_model::{FloatHistogram, IntHistogram};
+use chronolith_model::{Columns, FloatHistogram, Histogram, IntHistogram, TimeRange};
 
 use super::bits::{BitReader, BitWriter, XorTrack};
 use super::*;
+use crate::chunk::xor::EncodedChunk;
 
 const GOLDEN: &str = include_str!("../../../testdata/histogram/chunks.txt");
 
@@ -223,7 +226,7 @@ fn any_numbers_round_trip() {
         numbers.extend([(1u64 << shift) - 1, 1 << shift, (1 << shift) + 1]);
         numbers.push(rng.next_u64() >> shift);
     }
-    let mut bits = BitWriter::behind(Vec::new());
+    let mut bits = BitWriter::after_bytes(Vec::new());
     let mut track = XorTrack::new(0);
     for &number in &numbers {
         bits.put_varbit_uint(number);
@@ -394,7 +397,7 @@ fn damaged_chunks_are_errors_or_chunks_but_no_panic() {
 #[test]
 fn what_a_layout_claims_is_bounded_by_what_is_there() {
     let layout = |put: &dyn Fn(&mut BitWriter)| {
-        let mut bits = BitWriter::behind(vec![0, 1, 0]);
+        let mut bits = BitWriter::after_bytes(vec![0, 1, 0]);
         bits.put(0, 8);
         put(&mut bits);
         (0..8).for_each(|_| bits.put(0, 64));
@@ -463,7 +466,7 @@ fn fine_schemas_are_made_coarser_and_empty_spans_folded() {
 #[test]
 fn counts_below_zero_are_damage() {
     let chunk = encode_samples(&[(5, Arc::new(Histogram::Int(IntHistogram::default())))], 120);
-    let mut bits = BitWriter::behind(vec![0, 1, 0]);
+    let mut bits = BitWriter::after_bytes(vec![0, 1, 0]);
     bits.put(0, 8);
     bits.put_varbit_int(0);
     bits.put_varbit_uint(1);

@@ -49,7 +49,7 @@ pub(crate) struct BitReader<'a> {
 }
 
 impl<'a> BitReader<'a> {
-    /// Reads the header; gives the reader behind it and the sample count.
+    /// Reads the header; returns the reader after it and the sample count.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<(BitReader<'a>, u16), DecodeError> {
         let Some((&header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             let left = bytes.len();
@@ -58,12 +58,12 @@ impl<'a> BitReader<'a> {
         Ok((BitReader { bytes, next: HEADER_BYTES, buffer: 0, valid: 0 }, u16::from_be_bytes(header)))
     }
 
-    /// Starts behind a header of `header_bytes`, which the caller has read.
-    pub(crate) fn behind(bytes: &'a [u8], header_bytes: usize) -> BitReader<'a> {
+    /// A reader that starts after a header of `header_bytes`, which the caller has read.
+    pub(crate) fn after_header(bytes: &'a [u8], header_bytes: usize) -> BitReader<'a> {
         BitReader { bytes, next: header_bytes, buffer: 0, valid: 0 }
     }
 
-    /// How many bits have been read, the header included.
+    /// Number of bits that were read, including the header.
     pub(crate) fn bit_offset(&self) -> u32 {
         (self.next as u32) * 8 - self.valid
     }

@@ -1,5 +1,5 @@
 //! Writing XOR2 chunks.
-//! Holds: bit for bit what upstream's appender writes of the same samples.
+//! Invariant: bit for bit what upstream's appender writes of the same samples.
 
 use chronolith_base::bytes::zigzag;
 use chronolith_model::sample::STALE_NAN_BITS;
@@ -7,19 +7,20 @@ use chronolith_model::sample::STALE_NAN_BITS;
 use super::{FIRST_START_KNOWN, HEADER_BYTES};
 use crate::chunk::histogram::bits::BitWriter;
 
-/// The sample from which on start timestamps are written, whether they change or not: no later one fits the header.
+/// The sample from which on start timestamps are written, whether they change or not: no later one fits the
+/// header.
 const START_FROM_MAX: usize = 0x7f;
 /// Marks "no window of significant bits yet".
 const NO_WINDOW: u8 = 0xff;
-/// More leading zeros than five bits can say.
+/// More leading zeros than five bits can count.
 const LEADING_MAX: u32 = 31;
 
-/// What one sample leaves for the next.
+/// State that the next sample depends on.
 struct Encoder {
     bits: BitWriter,
     time: i64,
     time_delta: u64,
-    /// Of the last value that was no staleness marker.
+    /// Bits of the last value that was no staleness marker.
     baseline: u64,
     leading: u8,
     trailing: u8,
@@ -29,17 +30,18 @@ struct Encoder {
     start_from: usize,
 }
 
-/// Appends one chunk with all samples to `out`; of samples beyond `start_times`, and where they say 0, nobody knows.
+/// Appends one chunk with all samples to `out`; of samples beyond `start_times`, and where they say 0, nobody
+/// knows.
 ///
 /// # Panics
 /// If there is no sample or more than a u16 counts, or the lengths of times and values differ.
 pub fn encode(times: &[i64], values: &[f64], start_times: &[i64], out: &mut Vec<u8>) {
-    assert_eq!(times.len(), values.len(), "one value a time");
+    assert_eq!(times.len(), values.len(), "one value per time");
     let count = u16::try_from(times.len()).expect("the count is a u16");
     assert!(count > 0, "a chunk has a sample");
     let starts = start_times.iter().copied().chain(std::iter::repeat(0));
     let mut encoder = Encoder {
-        bits: BitWriter::behind(vec![0; HEADER_BYTES]),
+        bits: BitWriter::after_bytes(vec![0; HEADER_BYTES]),
         time: 0,
         time_delta: 0,
         baseline: 0,

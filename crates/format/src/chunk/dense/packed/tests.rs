@@ -1,4 +1,5 @@
-//! Packed chunks: any samples survive bit for bit, with own and with shared times; any bytes end in samples or an error.
+//! Packed chunks: any samples survive bit for bit, with own and with shared times; any bytes end in samples
+//! or an error.
 
 use chronolith_base::Rng;
 
@@ -9,7 +10,7 @@ use crate::chunk::dense::tests::{EVERYTHING, random_times, random_values, steady
 /// Offset that stands for the chunk with the times.
 const PLACE: u32 = 70_000;
 
-fn packed(place: TimesPlace<'_>, values: &[f64]) -> (u8, Vec<u8>) {
+fn packed(place: ChunkTimes<'_>, values: &[f64]) -> (u8, Vec<u8>) {
     let mut out = vec![1, 2, 3];
     let encoding = encode_packed(place, values, &mut DenseScratch::new(), &mut out).encoding;
     (encoding, out.split_off(3))
@@ -74,8 +75,8 @@ fn samples_of_all_habits_round_trip() {
         let count = if seed % 3 == 0 { 1 + rng.below(300) } else { 500 + rng.below(3000) };
         let times = random_times(&rng, count as usize);
         let values = if seed % 2 == 0 { walk(&rng, times.len()) } else { random_values(&rng, times.len()) };
-        let own = packed(TimesPlace::Own(&times), &values);
-        let shared = packed(TimesPlace::Shared { offset: PLACE }, &values);
+        let own = packed(ChunkTimes::Own(&times), &values);
+        let shared = packed(ChunkTimes::Shared { offset: PLACE }, &values);
         entropy_count += u32::from(own.0 == ENCODING_PACKED);
         assert_eq!(shared.0, ENCODING_PACKED);
         assert_eq!(shared_times_offset(&shared.1), Ok(Some(PLACE)));
@@ -106,8 +107,8 @@ fn any_bytes_end_in_samples_or_an_error() {
                 .for_each(|time| *time += ((rng.next_u64() >> (50 + rng.below(14))) % 15_000) as i64);
         }
         let values = if round % 2 == 0 { walk(&rng, times.len()) } else { random_values(&rng, times.len()) };
-        let own = packed(TimesPlace::Own(&times), &values);
-        let shared = packed(TimesPlace::Shared { offset: PLACE }, &values).1;
+        let own = packed(ChunkTimes::Own(&times), &values);
+        let shared = packed(ChunkTimes::Shared { offset: PLACE }, &values).1;
         let owner = Some((own.0, own.1.as_slice()));
         entropy_times_count += u32::from(own.0 == ENCODING_PACKED && own.1[2] & ENTROPY_TIMES != 0);
         for cut in (0..shared.len()).step_by(shared.len() / 40 + 1) {
@@ -141,20 +142,20 @@ fn any_bytes_end_in_samples_or_an_error() {
 fn times_are_looked_up_once_and_must_fit() {
     let times = steady(100);
     let values: Vec<f64> = (0..100).map(f64::from).collect();
-    let shared = packed(TimesPlace::Shared { offset: PLACE }, &values);
-    let other = packed(TimesPlace::Own(&times[..99]), &values[..99]);
+    let shared = packed(ChunkTimes::Shared { offset: PLACE }, &values);
+    let other = packed(ChunkTimes::Own(&times[..99]), &values[..99]);
     let decode = |owner: (u8, &[u8])| decoded((shared.0, &shared.1), EVERYTHING, Some(owner));
     assert!(decode((other.0, &other.1)).is_err(), "another count");
     assert!(decode((shared.0, &shared.1)).is_err(), "one that has no times of its own");
     assert!(decode((1, &other.1)).is_err(), "another encoding");
-    let own = packed(TimesPlace::Own(&times), &values);
+    let own = packed(ChunkTimes::Own(&times), &values);
     assert_eq!(decode((own.0, &own.1)).unwrap(), (times, bits(&values)));
 }
 
 #[test]
 fn what_gains_nothing_stays_a_dense_chunk() {
     let values = vec![1.0; 1000];
-    let (encoding, bytes) = packed(TimesPlace::Own(&steady(1000)), &values);
+    let (encoding, bytes) = packed(ChunkTimes::Own(&steady(1000)), &values);
     assert_eq!(encoding, ENCODING_DENSE);
     let mut plain = Vec::new();
     dense::encode(&steady(1000), &values, &mut DenseScratch::new(), &mut plain);
@@ -165,7 +166,7 @@ fn what_gains_nothing_stays_a_dense_chunk() {
 fn steps_of_many_sizes_get_smaller() {
     let rng = Rng::from_seed(9);
     let (times, values) = (steady(4000), walk(&rng, 4000));
-    let (encoding, bytes) = packed(TimesPlace::Own(&times), &values);
+    let (encoding, bytes) = packed(ChunkTimes::Own(&times), &values);
     let mut plain = Vec::new();
     dense::encode(&times, &values, &mut DenseScratch::new(), &mut plain);
     assert_eq!(encoding, ENCODING_PACKED);
@@ -212,9 +213,10 @@ fn golden_values(name: &str) -> Vec<f64> {
     (0..GOLDEN_SAMPLES).map(&mut value).collect()
 }
 
-/// Times, values and the flags of each golden file; bit 0 of them says whether the times are shared. Those whose
-/// columns have 64-bit numbers, whatever they hold, were written before columns had narrower ones. A file for a new
-/// case is written by `GOLDEN_ADD=1 cargo test -p chronolith-format golden_chunks`; none is ever edited.
+/// Times, values and the flags of each golden file; bit 0 of them says whether the times are shared. Those
+/// whose columns have 64-bit numbers, whatever they hold, were written before columns had narrower ones. A
+/// file for a new case is written by `GOLDEN_ADD=1 cargo test -p chronolith-format golden_chunks`; none is
+/// ever edited.
 const GOLDEN: [(&str, &str, u8); 12] = [
     ("steady", "walk", 2),
     ("steady", "constant", 1),
@@ -242,8 +244,8 @@ fn golden_chunks_decode() {
         let path = dir.join(format!("packed-{flags:02x}-{times_name}-{values_name}.chunk"));
         if std::env::var_os("GOLDEN_ADD").is_some() && !path.exists() {
             let place = match flags & SHARED_TIMES {
-                0 => TimesPlace::Own(&times),
-                _ => TimesPlace::Shared { offset: PLACE },
+                0 => ChunkTimes::Own(&times),
+                _ => ChunkTimes::Shared { offset: PLACE },
             };
             let (encoding, bytes) = packed(place, &values);
             assert_eq!((encoding, bytes[2]), (ENCODING_PACKED, flags), "{times_name} {values_name}");
@@ -251,7 +253,7 @@ fn golden_chunks_decode() {
         }
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes[2], flags, "{times_name} {values_name}");
-        let owner = packed(TimesPlace::Own(&times), &[1.0; GOLDEN_SAMPLES]);
+        let owner = packed(ChunkTimes::Own(&times), &[1.0; GOLDEN_SAMPLES]);
         let found = decoded((ENCODING_PACKED, &bytes), EVERYTHING, Some((owner.0, &owner.1)));
         assert_eq!(found.unwrap(), (times, bits(&values)), "{times_name} {values_name}");
     }

@@ -1,7 +1,8 @@
-//! Chunks with start times round-trip; cut and flipped ones are errors or samples; the golden chunk reads as ever.
+//! Chunks with start times round-trip; cut and flipped ones are errors or samples; the golden chunk reads as
+//! ever.
 
 use super::*;
-use crate::chunk::dense::{DenseScratch, TimesPlace, encode_packed};
+use crate::chunk::dense::{ChunkTimes, DenseScratch, encode_packed};
 
 fn samples() -> Columns {
     let mut out = Columns::default();
@@ -20,7 +21,7 @@ fn samples() -> Columns {
 fn chunk(samples: &Columns) -> Vec<u8> {
     let (mut inner, mut runs, mut out) = (Vec::new(), Vec::new(), Vec::new());
     let packed =
-        encode_packed(TimesPlace::Own(&samples.times), &samples.values, &mut DenseScratch::new(), &mut inner);
+        encode_packed(ChunkTimes::Own(&samples.times), &samples.values, &mut DenseScratch::new(), &mut inner);
     starts::runs_of(&samples.times, &samples.start_times, &mut runs);
     encode_starts(&runs, RawChunk { encoding: packed.encoding, bytes: &inner }, &mut out);
     out

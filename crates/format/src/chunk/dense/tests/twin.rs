@@ -1,4 +1,5 @@
-//! A second decoder, written from `docs/chunk/dense.md` alone: slow, over lists of bits, and for good chunks only.
+//! A second decoder, written from `docs/chunk/dense.md` alone: slow, over lists of bits, and for good chunks
+//! only.
 
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 

@@ -1,4 +1,5 @@
-//! Chunks of Prometheus's library with start times are made of, and give, its chunks without; damage is an error.
+//! Chunks of Prometheus's library with start times are made of, and give, its chunks without; damage is an
+//! error.
 
 use chronolith_base::Rng;
 use chronolith_model::{Columns, TimeRange};

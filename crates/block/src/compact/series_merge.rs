@@ -1,10 +1,12 @@
-//! Joins the chunks of one series from several blocks, from early to late.
+//! Merge of the chunks of one series from several blocks: a sweep over their start times.
 //!
-//! Holds: chunks leave in order of time, none overlapping. A chunk in the output's encoding that overlaps nothing and
-//! is full, or has no neighbour to join, is copied byte by byte after its checksum; all others leave as full chunks (the
-//! last with fewer samples). Start times stay with their samples.
-//! Memory: the samples of the chunks that overlap at one moment, and less than one chunk that waits to be filled.
-//! Not here: which chunks (`compact`), chunk bytes (`format`).
+//! Invariant: chunks are written in order of time, none overlapping. A chunk in the output's encoding that
+//! overlaps nothing and is full, or has no neighbour to join, is copied after its checksum was verified; all
+//! others are decoded and written as full chunks (the last with fewer samples). Start times stay with their
+//! samples.
+//! Memory: the samples of the chunks that overlap at one time, and less than one chunk that waits to be
+//! filled.
+//! Not here: the order of series (`compact`), chunk bytes (`format`).
 
 use std::sync::Arc;
 
@@ -20,37 +22,40 @@ use chronolith_model::{BlockEncoding, Columns, DuplicatePolicy, Histogram, TimeR
 
 use super::{CompactError, MergeRules};
 use crate::BlockWriter;
-use crate::block::{BlockFiles, ChunkError};
+use crate::chunk::{self, ChunkError, chunk_error, claimed_samples, raw_chunk};
 use crate::series::drop_deleted;
+use crate::source::RangeBytes;
 use crate::writer::ChunkView;
 use crate::writer::samples::DENSE_SAMPLES_MAX;
 
-/// Histograms that wait at most: they leave as chunks of what is full by count or bytes.
+/// Histograms that wait at most; they are cut into chunks by count and bytes.
 const HISTOGRAMS_OPEN_MAX: usize = 1024;
 
 /// A chunk of the series in one of the blocks.
-pub(super) struct Piece<'a> {
-    pub(super) files: &'a BlockFiles,
+pub(super) struct MergeChunk<'a> {
+    /// Bytes of the series' chunks in that block.
+    pub(super) bytes: RangeBytes,
     /// Deleted intervals of the series in that block.
     pub(super) deleted: &'a [Interval],
-    pub(super) chunk: ChunkMeta,
-    /// Place of its block: those that were written earlier have lower ones.
-    pub(super) block: u32,
-    /// Place in its block: of two samples of the same time that of the lower one is right.
-    pub(super) place: u32,
+    pub(super) meta: ChunkMeta,
+    /// Position of its block among the inputs: those that were written earlier have lower ones.
+    pub(super) input: u32,
+    /// Position among the chunks of its block: of two samples with the same time the one of the lower is
+    /// kept.
+    pub(super) idx: u32,
 }
 
 /// A decoded sample that a later chunk may still precede or repeat.
 struct Sample {
     time: i64,
-    /// Of two samples of the same time that of the lower rank is right.
+    /// Of two samples with the same time the one with the lower rank is kept.
     rank: u64,
     value: f64,
     histogram: Option<Arc<Histogram>>,
 }
 
 /// Buffers, reused from series to series.
-pub(super) struct Sweep {
+pub(super) struct SeriesMerge {
     rules: MergeRules,
     /// Samples of a full chunk of the current series.
     chunk_samples: usize,
@@ -63,39 +68,39 @@ pub(super) struct Sweep {
     starts: HashMap<(i64, u64), i64>,
 }
 
-impl Sweep {
-    pub(super) fn new(rules: MergeRules) -> Sweep {
+impl SeriesMerge {
+    pub(super) fn new(rules: MergeRules) -> SeriesMerge {
         let (pending, open, decoded) = (Vec::new(), Columns::default(), Columns::default());
-        Sweep { rules, chunk_samples: 1, pending, open, decoded, starts: HashMap::default() }
+        SeriesMerge { rules, chunk_samples: 1, pending, open, decoded, starts: HashMap::default() }
     }
 
-    /// Adds the merged chunks of a series to `out`, the caller ends the series; gives the bytes read.
+    /// Adds the merged chunks of a series to `out`; the caller ends the series. Returns the bytes read.
     pub(super) fn run(
         &mut self,
-        pieces: &mut [Piece<'_>],
+        chunks: &mut [MergeChunk<'_>],
         out: &mut BlockWriter,
     ) -> Result<u64, CompactError> {
-        pieces.sort_by_key(|piece| (piece.chunk.min_time, piece.block, piece.place));
-        self.chunk_samples = out.chunk_samples(pieces.iter().map(Piece::sample_count_claimed).sum());
+        chunks.sort_by_key(|chunk| (chunk.meta.min_time, chunk.input, chunk.idx));
+        self.chunk_samples = out.chunk_samples(chunks.iter().map(MergeChunk::sample_count_claimed).sum());
         let (mut reached, mut read_bytes) = (None, 0);
-        for (i, piece) in pieces.iter().enumerate() {
-            let next = pieces.get(i + 1);
-            self.settle(piece.chunk.min_time, out)?;
-            let raw = piece.raw()?;
-            let count = piece.sample_count(raw)?;
+        for (i, chunk) in chunks.iter().enumerate() {
+            let next = chunks.get(i + 1);
+            self.settle(chunk.meta.min_time, out)?;
+            let raw = chunk.raw()?;
+            let count = chunk.sample_count(raw)?;
             read_bytes += raw.bytes.len() as u64;
-            let overlaps = reached.is_some_and(|last| piece.chunk.min_time <= last)
-                || next.is_some_and(|next| next.chunk.min_time <= piece.chunk.max_time);
-            reached = reached.max(Some(piece.chunk.max_time));
+            let overlaps = reached.is_some_and(|last| chunk.meta.min_time <= last)
+                || next.is_some_and(|next| next.meta.min_time <= chunk.meta.max_time);
+            reached = reached.max(Some(chunk.meta.max_time));
             if count == 0 {
                 continue;
             }
             let joins = !self.open.is_empty() || next.is_some();
-            if overlaps || piece.is_cut() || !self.keeps(raw, count, joins, next) {
-                self.decode(piece)?;
+            if overlaps || chunk.is_cut() || !self.keeps(raw, count, joins, next) {
+                self.decode(chunk)?;
             } else {
                 self.close(out)?;
-                let ChunkMeta { min_time, max_time, .. } = piece.chunk;
+                let ChunkMeta { min_time, max_time, .. } = chunk.meta;
                 let (encoding, bytes) = (raw.encoding, raw.bytes);
                 out.add_chunk(&ChunkView { encoding, min_time, max_time, count, bytes })?;
             }
@@ -105,12 +110,12 @@ impl Sweep {
         Ok(read_bytes)
     }
 
-    /// Whether a chunk that overlaps nothing stays as it is.
-    fn keeps(&self, raw: RawChunk<'_>, count: u16, joins: bool, next: Option<&Piece<'_>>) -> bool {
+    /// Returns true if a chunk that overlaps nothing is copied.
+    fn keeps(&self, raw: RawChunk<'_>, count: u16, joins: bool, next: Option<&MergeChunk<'_>>) -> bool {
         let count = usize::from(count);
         match (self.rules.encoding, raw.encoding) {
             (BlockEncoding::Prometheus, ENCODING_XOR) => {
-                let joins = !self.open.is_empty() || next.is_some_and(Piece::is_small);
+                let joins = !self.open.is_empty() || next.is_some_and(MergeChunk::is_small);
                 count >= SAMPLES_PER_CHUNK || !joins
             }
             (_, ENCODING_DENSE_STARTS) | (BlockEncoding::Prometheus, ENCODING_DENSE | ENCODING_PACKED) => {
@@ -127,18 +132,18 @@ impl Sweep {
         }
     }
 
-    /// Decodes a chunk to where it waits for the chunks that overlap it.
-    fn decode(&mut self, piece: &Piece<'_>) -> Result<(), CompactError> {
+    /// Decodes a chunk; its samples wait for the chunks that overlap it.
+    fn decode(&mut self, chunk: &MergeChunk<'_>) -> Result<(), CompactError> {
         self.decoded.clear();
-        let done = piece.files.decode(&piece.chunk, TimeRange::ALL, &mut self.decoded);
-        done.map_err(|error| piece.error(error))?;
-        drop_deleted(piece.deleted, 0, &mut self.decoded);
+        let done = chunk::decode(&chunk.bytes, &chunk.meta, TimeRange::ALL, &mut self.decoded);
+        done.map_err(|error| chunk.error(error))?;
+        drop_deleted(chunk.deleted, 0, &mut self.decoded);
         let sorted = self.pending.is_empty();
         let block_rank = match self.rules.duplicates {
-            DuplicatePolicy::KeepFirst => piece.block,
-            DuplicatePolicy::LastWins => u32::MAX - piece.block,
+            DuplicatePolicy::KeepFirst => chunk.input,
+            DuplicatePolicy::LastWins => u32::MAX - chunk.input,
         };
-        let rank = u64::from(block_rank) << 32 | u64::from(piece.place);
+        let rank = u64::from(block_rank) << 32 | u64::from(chunk.idx);
         let Columns { times, values, histograms, start_times } = &mut self.decoded;
         let known = times.iter().zip(start_times.iter()).filter(|(_, start_ms)| **start_ms != 0);
         self.starts.extend(known.map(|(&time, &start_ms)| ((time, rank), start_ms)));
@@ -157,9 +162,9 @@ impl Sweep {
 
     /// Moves the samples before `time`, which no later chunk can change, to the open chunk; writes full ones.
     fn settle(&mut self, time: i64, out: &mut BlockWriter) -> Result<(), CompactError> {
-        let settled = self.pending.partition_point(|sample| sample.time < time);
+        let final_count = self.pending.partition_point(|sample| sample.time < time);
         let mut pending = std::mem::take(&mut self.pending);
-        for sample in pending.drain(..settled) {
+        for sample in pending.drain(..final_count) {
             if self.open.times.last() == Some(&sample.time) {
                 continue;
             }
@@ -186,7 +191,7 @@ impl Sweep {
         self.write(full, out)
     }
 
-    /// Writes what waits as a chunk, full or not.
+    /// Writes the open chunk, full or not.
     fn close(&mut self, out: &mut BlockWriter) -> Result<(), CompactError> {
         if !self.open.histograms.is_empty() {
             let mut chunks = Vec::new();
@@ -218,40 +223,39 @@ impl Sweep {
     }
 }
 
-impl<'a> Piece<'a> {
-    fn raw(&self) -> Result<RawChunk<'a>, CompactError> {
-        self.files.chunk(self.chunk.chunk_ref).map_err(|error| self.error(ChunkError::Segment(error)))
+impl MergeChunk<'_> {
+    fn raw(&self) -> Result<RawChunk<'_>, CompactError> {
+        let raw = raw_chunk(&self.bytes, self.meta.chunk_ref);
+        raw.map_err(|error| self.error(ChunkError::Segment(error)))
     }
 
     fn sample_count(&self, raw: RawChunk<'_>) -> Result<u16, CompactError> {
         raw.sample_count().map_err(|error| self.error(ChunkError::Segment(error)))
     }
 
-    /// As its segment has it, unchecked: good for sizing only.
+    /// Number of samples that it claims, not verified: only good for sizing.
     fn sample_count_claimed(&self) -> usize {
-        let chunk_ref = self.chunk.chunk_ref;
-        let segment = self.files.segments.get(chunk_ref.segment_idx() as usize);
-        segment.and_then(|s| s.sample_count_claimed(chunk_ref.offset())).map_or(0, usize::from)
+        claimed_samples(&self.bytes, self.meta.chunk_ref)
     }
 
-    /// Whether part of it is deleted.
+    /// Returns true if some of its samples are deleted.
     fn is_cut(&self) -> bool {
-        let touches = |d: &Interval| d.first <= self.chunk.max_time && self.chunk.min_time <= d.last;
+        let touches = |d: &Interval| d.first <= self.meta.max_time && self.meta.min_time <= d.last;
         self.deleted.iter().any(touches)
     }
 
-    /// Whether it has room for samples of its neighbours. Damage is reported when its turn comes.
+    /// Returns true if it has room for samples of its neighbours. Damage is reported when it is merged.
     fn is_small(&self) -> bool {
         self.raw().is_ok_and(|raw| self.sample_count(raw).is_ok_and(|count| is_small(raw.encoding, count)))
     }
 
     #[cold]
     fn error(&self, error: ChunkError) -> CompactError {
-        CompactError::Read(self.files.chunk_error(&self.chunk, error))
+        CompactError::Read(chunk_error(&self.bytes, self.meta.chunk_ref, error))
     }
 }
 
-/// Whether an XOR chunk has room; other encodings are left as their writer cut them.
+/// Returns true if an XOR chunk has room; chunks of other encodings stay as their writer cut them.
 fn is_small(encoding: u8, count: u16) -> bool {
     encoding == ENCODING_XOR && usize::from(count) < SAMPLES_PER_CHUNK
 }

@@ -1,0 +1,118 @@
+//! Contents of an open block: index header, tombstones and meta in memory, everything else read from its
+//! source.
+//!
+//! Invariant: postings, series and chunks are verified when they are read, not when the block is opened.
+//! Not here: opening (`open`), the waves of a query (`select`).
+
+use std::path::Path;
+
+use chronolith_base::{DecodeError, MemoryBudget};
+use chronolith_format::block::index::{ChunkMeta, IndexHeader};
+use chronolith_format::block::meta::BlockMeta;
+use chronolith_format::block::tombstones::{Interval, Tombstones};
+use chronolith_model::index::RegexCache;
+use chronolith_model::{QueryError, TimeRange};
+
+use crate::error::query_error;
+use crate::source::{BlockFile, BlockFiles, ByteSource, RangeBytes, Wave};
+use crate::waves::ChunkWave;
+
+/// Bounds of the length that a chunk is taken to have: twice the average, so that most are not longer.
+const CHUNK_BYTES_ESTIMATE_MIN: u64 = 128;
+const CHUNK_BYTES_ESTIMATE_MAX: u64 = 64 << 10;
+
+/// Contents of an open block.
+pub(crate) struct BlockContents {
+    meta: BlockMeta,
+    header: IndexHeader,
+    tombstones: Tombstones,
+    source: Box<dyn ByteSource>,
+    regex_cache: RegexCache,
+    chunk_bytes_estimate: u64,
+}
+
+impl BlockContents {
+    pub(crate) fn new(
+        meta: BlockMeta,
+        header: IndexHeader,
+        tombstones: Tombstones,
+        source: Box<dyn ByteSource>,
+        regex_cache: RegexCache,
+    ) -> BlockContents {
+        let average = source.files().chunks_bytes() / meta.stats.num_chunks.max(1);
+        let chunk_bytes_estimate = (2 * average).clamp(CHUNK_BYTES_ESTIMATE_MIN, CHUNK_BYTES_ESTIMATE_MAX);
+        BlockContents { meta, header, tombstones, source, regex_cache, chunk_bytes_estimate }
+    }
+
+    pub(crate) fn meta(&self) -> &BlockMeta {
+        &self.meta
+    }
+
+    pub(crate) fn header(&self) -> &IndexHeader {
+        &self.header
+    }
+
+    pub(crate) fn tombstones(&self) -> &Tombstones {
+        &self.tombstones
+    }
+
+    /// Deleted intervals of a series.
+    pub(crate) fn deleted(&self, series_ref: u32) -> &[Interval] {
+        self.tombstones.get(u64::from(series_ref))
+    }
+
+    pub(crate) fn regex_cache(&self) -> &RegexCache {
+        &self.regex_cache
+    }
+
+    pub(crate) fn files(&self) -> &BlockFiles {
+        self.source.files()
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.source.files().dir()
+    }
+
+    pub(crate) fn range(&self) -> TimeRange {
+        TimeRange::new(self.meta.min_time, self.meta.max_time)
+    }
+
+    /// Returns true if readers hold files of the block open.
+    pub(crate) fn has_readers(&self) -> bool {
+        self.source.has_readers()
+    }
+
+    /// Bytes that the chunks of one wave should have at most, if that matters.
+    pub(crate) fn wave_bytes_max(&self) -> Option<u64> {
+        self.source.wave_bytes_max()
+    }
+
+    /// Bytes that a chunk is taken to have if no chunk of its series follows it.
+    pub(crate) fn chunk_bytes_estimate(&self) -> u64 {
+        self.chunk_bytes_estimate
+    }
+
+    /// Reads the items of `wave`.
+    pub(crate) fn read(&self, wave: &dyn Wave, budget: &MemoryBudget) -> Result<RangeBytes, QueryError> {
+        self.source.read(wave, budget)
+    }
+
+    /// The wave of the chunks of `series`.
+    pub(crate) fn chunk_wave<'a, S: AsRef<[ChunkMeta]>>(&self, series: &'a [S]) -> ChunkWave<'a, S> {
+        ChunkWave { series, chunk_bytes_estimate: self.chunk_bytes_estimate }
+    }
+
+    /// The answer to a query that needs a damaged part of the index.
+    #[cold]
+    pub(crate) fn index_error(&self, error: &DecodeError) -> QueryError {
+        query_error(&self.files().path(BlockFile::Index), error)
+    }
+
+    /// The answer to a query that needs a series whose entry contradicts itself or others.
+    #[cold]
+    pub(crate) fn series_error(&self, series_ref: u32, what: &str) -> QueryError {
+        let path = self.files().path(BlockFile::Index).display().to_string();
+        let offset = self.header.series_offset(series_ref);
+        QueryError::Corrupt { path, what: format!("series at offset {offset} {what}") }
+    }
+}

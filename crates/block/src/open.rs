@@ -1,0 +1,191 @@
+//! Opens the files of a block: mapped or copied whole, or read by range.
+//!
+//! Invariant: `meta.json`, tombstones, both ends of the index, its symbols and its postings offset table and
+//! the headers of chunk segments are verified here; series, postings and chunks when they are read.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chronolith_base::{DecodeError, Env, Mapped, MemoryBudget};
+use chronolith_format::block::chunks;
+use chronolith_format::block::index::{self, IndexHeader, SectionBytes, Toc};
+use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_format::block::tombstones::Tombstones;
+use chronolith_model::QueryError;
+
+use crate::BlockError;
+use crate::contents::BlockContents;
+use crate::layout::{INDEX_FILE, META_FILE, TOMBSTONES_FILE};
+use crate::open_counts::{OpenCounts, OpenPermit, OpenSizes};
+use crate::postings::new_regex_cache;
+use crate::source::{
+    BlockFile, BlockFiles, ByteRange, ByteSource, FetchedRanges, MappedFiles, Wave, segment_paths,
+};
+
+/// Memory of an open block besides its files and index: `meta.json`, paths, tombstones.
+const BLOCK_BYTES: u64 = 2048;
+
+/// How a block is opened.
+#[derive(Default)]
+pub(crate) struct OpenOptions {
+    /// Files of at most this size are copied, not mapped.
+    pub copy_bytes_max: u64,
+    /// Counters of what open blocks take.
+    pub counts: Option<Arc<OpenCounts>>,
+}
+
+/// A block with the bytes on disk of its small files.
+pub(crate) struct Opened {
+    pub contents: BlockContents,
+    /// Bytes of `meta.json` and tombstones.
+    pub mutable_bytes: u64,
+}
+
+/// Files of a block as they are opened, and what they take.
+struct FileOpener<'a> {
+    env: &'a Env,
+    copy_bytes_max: u64,
+    sizes: OpenSizes,
+}
+
+impl FileOpener<'_> {
+    fn open(&mut self, path: &Path) -> Result<Mapped, BlockError> {
+        let bytes = self.env.disk.map_or_copy(path, self.copy_bytes_max).map_err(BlockError::io(path))?;
+        match bytes.copied_bytes() {
+            Some(len) => self.sizes.heap_bytes += len as u64,
+            None => {
+                self.sizes.maps += 1;
+                self.sizes.mapped_bytes += bytes.len() as u64;
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// Opens the block in `dir` with its files mapped or copied. Cost: one pass over symbols and postings offset
+/// table; chunk segments are touched at their first page.
+///
+/// # Errors
+/// [`BlockError`].
+pub(crate) fn open_mapped(env: &Env, dir: &Path, options: &OpenOptions) -> Result<Opened, BlockError> {
+    let sizes = OpenSizes { blocks: 1, ..OpenSizes::default() };
+    let mut opener = FileOpener { env, copy_bytes_max: options.copy_bytes_max, sizes };
+    let (meta, meta_bytes) = read_meta(env, dir)?;
+    let index_path = dir.join(INDEX_FILE);
+    let index = opener.open(&index_path)?;
+    let header = IndexHeader::of_file(&index).map_err(BlockError::corrupt(&index_path))?;
+    let (tombstones, tombstones_bytes) = read_tombstones(env, dir, &meta)?;
+    let mut segments = Vec::new();
+    for path in segment_paths(env, dir)? {
+        let segment = opener.open(&path)?;
+        chunks::check_header(&segment).map_err(BlockError::corrupt(&path))?;
+        segments.push(segment);
+    }
+    opener.sizes.heap_bytes += header.heap_bytes() as u64 + tombstones_bytes + BLOCK_BYTES;
+    let permit = options.counts.as_ref().map(|counts| OpenPermit::new(counts.clone(), opener.sizes));
+    let segment_bytes = segments.iter().map(|segment| segment.len() as u64).collect();
+    let files = BlockFiles::new(dir.to_owned(), index.len() as u64, segment_bytes);
+    let source = Box::new(Arc::new(MappedFiles::new(files, index, segments, permit)));
+    let contents = BlockContents::new(meta, header, tombstones, source, new_regex_cache());
+    Ok(Opened { contents, mutable_bytes: meta_bytes + tombstones_bytes })
+}
+
+/// Opens a block of which `source` reads ranges, with its small files in `dir`. Cost: two waves and the
+/// memory of symbols and postings offset table.
+///
+/// # Errors
+/// [`BlockError`].
+pub(crate) fn open_ranged(env: &Env, dir: &Path, source: Box<dyn ByteSource>) -> Result<Opened, BlockError> {
+    let (meta, meta_bytes) = read_meta(env, dir)?;
+    let (tombstones, tombstones_bytes) = read_tombstones(env, dir, &meta)?;
+    let header = read_header(&*source)?;
+    let contents = BlockContents::new(meta, header, tombstones, source, new_regex_cache());
+    Ok(Opened { contents, mutable_bytes: meta_bytes + tombstones_bytes })
+}
+
+/// Ranges whose length is known.
+struct ExactWave(Vec<ByteRange>);
+
+impl Wave for ExactWave {
+    fn ranges(&self, out: &mut Vec<ByteRange>) {
+        out.extend_from_slice(&self.0);
+    }
+
+    fn missing(&self, _fetched: &FetchedRanges, _out: &mut Vec<ByteRange>) {}
+}
+
+/// Reads the index header, and verifies the headers of chunk segments in the same wave as both ends of the
+/// index.
+fn read_header(source: &dyn ByteSource) -> Result<IndexHeader, BlockError> {
+    let files = source.files();
+    let budget = MemoryBudget::new("opening a block", u64::MAX);
+    let (file, segment_count) = (BlockFile::Index, files.segment_count());
+    let file_len = files.len(file).unwrap_or(0);
+    let toc_start = file_len.saturating_sub(index::TOC_BYTES as u64);
+    let segments = (0u32..).take(segment_count).map(BlockFile::Segment);
+    let mut ends: Vec<_> =
+        segments.clone().map(|file| ByteRange { file, start: 0, end: chunks::HEADER_BYTES as u64 }).collect();
+    ends.push(ByteRange { file, start: 0, end: index::HEADER_BYTES as u64 });
+    ends.push(ByteRange { file, start: toc_start, end: file_len });
+    let bytes = source.read(&ExactWave(ends), &budget).map_err(read_error)?;
+    for segment in segments {
+        chunks::check_header(bytes.at(segment, 0)).map_err(BlockError::corrupt(&files.path(segment)))?;
+    }
+    let corrupt = |error: DecodeError| BlockError::corrupt(&files.path(file))(error);
+    let version = index::decode_version(bytes.at(file, 0)).map_err(corrupt)?;
+    let toc = Toc::decode(bytes.at(file, toc_start), file_len).map_err(corrupt)?;
+    let sections = [toc.symbols, toc.postings_table].map(|start| toc.section(start, file_len));
+    let ranges = sections.clone().map(|section| ByteRange { file, start: section.start, end: section.end });
+    let bytes = source.read(&ExactWave(ranges.to_vec()), &budget).map_err(read_error)?;
+    let sections = sections.map(|section| {
+        let read = bytes.at(file, section.start);
+        let len = usize::try_from(section.end - section.start).unwrap_or(usize::MAX);
+        SectionBytes::new(Mapped::from_slice(read.get(..len).unwrap_or(read)), section.start)
+    });
+    IndexHeader::of_sections(version, toc, file_len, sections).map_err(corrupt)
+}
+
+fn read_error(error: QueryError) -> BlockError {
+    match error {
+        QueryError::Io { path, error } => BlockError::Io { path: PathBuf::from(path), error },
+        other => BlockError::Io { path: PathBuf::new(), error: std::io::Error::other(other) },
+    }
+}
+
+/// Reads `meta.json` of the block in `dir`; also returns the size of the file.
+pub(crate) fn read_meta(env: &Env, dir: &Path) -> Result<(BlockMeta, u64), BlockError> {
+    let path = dir.join(META_FILE);
+    let text = env.disk.read(&path).map_err(BlockError::io(&path))?;
+    let meta = BlockMeta::decode(&text).map_err(|error| BlockError::Meta { path, error })?;
+    Ok((meta, text.len() as u64))
+}
+
+/// # Errors
+/// [`BlockError::OtherBlock`] if `meta.json` of the block in `dir` names another block than `ulid`.
+pub(crate) fn check_name(dir: &Path, ulid: Ulid, meta: &BlockMeta) -> Result<(), BlockError> {
+    if meta.ulid == ulid {
+        return Ok(());
+    }
+    Err(BlockError::OtherBlock { path: dir.join(META_FILE), found: meta.ulid })
+}
+
+/// Reads the tombstones of the block in `dir`; also returns the size of the file.
+pub(crate) fn read_tombstones(
+    env: &Env,
+    dir: &Path,
+    meta: &BlockMeta,
+) -> Result<(Tombstones, u64), BlockError> {
+    let path = dir.join(TOMBSTONES_FILE);
+    let count = meta.stats.num_tombstones;
+    match env.disk.read(&path) {
+        Ok(bytes) => {
+            let tombstones = Tombstones::decode(&bytes).map_err(BlockError::corrupt(&path))?;
+            Ok((tombstones, bytes.len() as u64))
+        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(BlockError::Io { path, error }),
+        // Blocks of old versions of Prometheus, and those that Thanos fetched, have no such file without
+        // deletions.
+        Err(_) if count == 0 => Ok((Tombstones::new(), 0)),
+        Err(_) => Err(BlockError::TombstonesMissing { path, count }),
+    }
+}

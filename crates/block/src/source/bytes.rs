@@ -1,0 +1,87 @@
+//! A source of bytes and the waves that are read from it.
+
+use std::sync::Arc;
+
+use chronolith_base::MemoryBudget;
+use chronolith_model::QueryError;
+
+use super::fetched::FetchedRanges;
+use super::mapped::MappedFiles;
+use super::range::{BlockFile, BlockFiles, ByteRange};
+
+/// Items of a block that are read together.
+pub trait Wave {
+    /// Appends the ranges of all items, from what is known before the wave is read. A range may be shorter
+    /// than its item where the length is only known on average.
+    fn ranges(&self, out: &mut Vec<ByteRange>);
+
+    /// Appends the ranges that `fetched` shows to be missing: items that are longer than their ranges, and
+    /// items that others refer to.
+    fn missing(&self, fetched: &FetchedRanges, out: &mut Vec<ByteRange>);
+}
+
+/// Index and chunk segments of one block.
+pub trait ByteSource: Send + Sync {
+    /// Paths and lengths of the files.
+    fn files(&self) -> &BlockFiles;
+
+    /// Reads the items of `wave`. Bytes after the end of a file are left out: decoding finds them missing.
+    /// Memory of what is copied is reserved from `budget` until the bytes are dropped.
+    ///
+    /// # Errors
+    /// [`QueryError::Io`] if a file cannot be read, [`QueryError::Memory`] without room in the budget.
+    fn read(&self, wave: &dyn Wave, budget: &MemoryBudget) -> Result<RangeBytes, QueryError>;
+
+    /// Bytes that one wave should read at most; `None` if a wave copies nothing.
+    fn wave_bytes_max(&self) -> Option<u64>;
+
+    /// Returns true if bytes that the source returned are in use and keep files open.
+    fn has_readers(&self) -> bool;
+}
+
+/// Bytes of a wave. Cheap to clone; they stay readable whatever becomes of the block.
+#[derive(Clone)]
+pub enum RangeBytes {
+    /// All bytes of the files.
+    Mapped(Arc<MappedFiles>),
+    /// The ranges of the wave.
+    Fetched(Arc<FetchedRanges>),
+}
+
+impl RangeBytes {
+    /// Bytes of a file from `offset` on, as far as they are at hand.
+    #[must_use]
+    pub fn at(&self, file: BlockFile, offset: u64) -> &[u8] {
+        match self {
+            RangeBytes::Mapped(files) => files.at(file, offset),
+            RangeBytes::Fetched(ranges) => ranges.at(file, offset),
+        }
+    }
+
+    /// Paths and lengths of the files.
+    #[must_use]
+    pub fn files(&self) -> &BlockFiles {
+        match self {
+            RangeBytes::Mapped(files) => files.files(),
+            RangeBytes::Fetched(ranges) => ranges.files(),
+        }
+    }
+}
+
+impl ByteSource for Arc<MappedFiles> {
+    fn files(&self) -> &BlockFiles {
+        MappedFiles::files(self)
+    }
+
+    fn read(&self, _wave: &dyn Wave, _budget: &MemoryBudget) -> Result<RangeBytes, QueryError> {
+        Ok(RangeBytes::Mapped(self.clone()))
+    }
+
+    fn wave_bytes_max(&self) -> Option<u64> {
+        None
+    }
+
+    fn has_readers(&self) -> bool {
+        Arc::strong_count(self) > 1
+    }
+}

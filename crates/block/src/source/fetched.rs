@@ -1,0 +1,82 @@
+//! Ranges of a block's files that were read into memory.
+
+use std::sync::Arc;
+
+use chronolith_base::Reservation;
+
+use super::range::{BlockFile, BlockFiles, ByteRange};
+
+/// Bytes of one range, up to the end of the file.
+pub struct FetchedPart {
+    /// File.
+    pub file: BlockFile,
+    /// Offset of the first byte in the file.
+    pub start: u64,
+    /// The bytes.
+    pub bytes: Box<[u8]>,
+}
+
+/// Parts that were read at once.
+pub struct FetchedBatch {
+    /// By file and offset; none overlaps another.
+    parts: Vec<FetchedPart>,
+    /// Memory of the parts.
+    _memory: Reservation,
+}
+
+impl FetchedBatch {
+    /// A batch of `parts`, none of which overlaps another, with the reservation of their memory.
+    #[must_use]
+    pub fn new(mut parts: Vec<FetchedPart>, memory: Reservation) -> FetchedBatch {
+        parts.sort_unstable_by_key(|part| (part.file, part.start));
+        FetchedBatch { parts, _memory: memory }
+    }
+
+    fn at(&self, file: BlockFile, offset: u64) -> &[u8] {
+        let next = self.parts.partition_point(|part| (part.file, part.start) <= (file, offset));
+        let part = next.checked_sub(1).and_then(|idx| self.parts.get(idx)).filter(|part| part.file == file);
+        let bytes = part.and_then(|part| part.bytes.get((offset - part.start) as usize..));
+        bytes.unwrap_or_default()
+    }
+}
+
+/// The ranges of one wave, in one batch or, where items are longer than expected or refer to others, several.
+pub struct FetchedRanges {
+    files: Arc<BlockFiles>,
+    batches: Vec<FetchedBatch>,
+}
+
+impl FetchedRanges {
+    /// Without any range.
+    #[must_use]
+    pub fn new(files: Arc<BlockFiles>) -> FetchedRanges {
+        FetchedRanges { files, batches: Vec::new() }
+    }
+
+    /// Adds ranges that were read.
+    pub fn push(&mut self, batch: FetchedBatch) {
+        self.batches.push(batch);
+    }
+
+    /// Paths and lengths of the files.
+    #[must_use]
+    pub fn files(&self) -> &BlockFiles {
+        &self.files
+    }
+
+    /// Bytes of a file from `offset` on, as far as they were read without a gap.
+    #[must_use]
+    pub fn at(&self, file: BlockFile, offset: u64) -> &[u8] {
+        let found = self.batches.iter().map(|batch| batch.at(file, offset));
+        found.max_by_key(|bytes| bytes.len()).unwrap_or_default()
+    }
+
+    /// Returns the range of the item at `offset`, which has `item_bytes` bytes, if not all of them were read
+    /// that the file has.
+    #[must_use]
+    pub fn missing(&self, file: BlockFile, offset: u64, item_bytes: u64) -> Option<ByteRange> {
+        let end = offset.saturating_add(item_bytes).min(self.files.len(file).unwrap_or(0));
+        let read_end = offset + self.at(file, offset).len() as u64;
+        (read_end < end).then_some(ByteRange { file, start: offset, end })
+    }
+}

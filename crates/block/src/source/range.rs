@@ -1,0 +1,134 @@
+//! Ranges of bytes in the files of a block.
+
+use std::path::{Path, PathBuf};
+
+use crate::layout::{INDEX_FILE, segment_path};
+
+/// A file of a block of which ranges are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BlockFile {
+    /// The index.
+    Index,
+    /// The chunk segment with this number, from 0.
+    Segment(u32),
+}
+
+/// The files of a block of which ranges are read.
+#[derive(Debug, Clone)]
+pub struct BlockFiles {
+    dir: PathBuf,
+    index_bytes: u64,
+    segment_bytes: Vec<u64>,
+}
+
+impl BlockFiles {
+    /// The files of the block in `dir`, with the length of the index and of each segment.
+    #[must_use]
+    pub fn new(dir: PathBuf, index_bytes: u64, segment_bytes: Vec<u64>) -> BlockFiles {
+        BlockFiles { dir, index_bytes, segment_bytes }
+    }
+
+    /// Directory of the block, or the location that errors name.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Path of a file, for errors.
+    #[must_use]
+    pub fn path(&self, file: BlockFile) -> PathBuf {
+        match file {
+            BlockFile::Index => self.dir.join(INDEX_FILE),
+            BlockFile::Segment(idx) => segment_path(&self.dir, idx),
+        }
+    }
+
+    /// Length of a file in bytes; `None` if there is no such segment.
+    #[must_use]
+    pub fn len(&self, file: BlockFile) -> Option<u64> {
+        match file {
+            BlockFile::Index => Some(self.index_bytes),
+            BlockFile::Segment(idx) => self.segment_bytes.get(idx as usize).copied(),
+        }
+    }
+
+    /// Number of chunk segments.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.segment_bytes.len()
+    }
+
+    /// Bytes of all chunk segments.
+    #[must_use]
+    pub fn chunks_bytes(&self) -> u64 {
+        self.segment_bytes.iter().sum()
+    }
+}
+
+/// Part of a file: from `start` up to, and without, `end`. It may go on after the end of the file, where
+/// nothing is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteRange {
+    /// File.
+    pub file: BlockFile,
+    /// Offset of the first byte.
+    pub start: u64,
+    /// Offset after the last byte.
+    pub end: u64,
+}
+
+impl ByteRange {
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Returns true if no byte is in the range.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Sorts ranges and joins those that overlap or have at most `gap_bytes` between them: bytes of gaps are read
+/// in vain, but cost less than a request.
+pub fn coalesce(ranges: &mut Vec<ByteRange>, gap_bytes: u64) {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let joins = next.file == last.file && next.start <= last.end.saturating_add(gap_bytes);
+        if joins {
+            last.end = last.end.max(next.end);
+        }
+        joins
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(file: BlockFile, start: u64, end: u64) -> ByteRange {
+        ByteRange { file, start, end }
+    }
+
+    #[test]
+    fn ranges_near_each_other_are_joined_within_a_file() {
+        let (index, segment) = (BlockFile::Index, BlockFile::Segment(0));
+        let mut ranges = vec![
+            range(segment, 10, 20),
+            range(index, 100, 120),
+            range(index, 0, 50),
+            range(index, 60, 70),
+            range(index, 65, 66),
+        ];
+        let mut joined = ranges.clone();
+        coalesce(&mut joined, 10);
+        assert_eq!(joined, [range(index, 0, 70), range(index, 100, 120), range(segment, 10, 20)]);
+        coalesce(&mut ranges, 0);
+        let apart = [range(index, 0, 50), range(index, 60, 70), range(index, 100, 120)];
+        assert_eq!(ranges[..3], apart);
+        coalesce(&mut ranges, u64::MAX);
+        assert_eq!(ranges, [range(index, 0, 120), range(segment, 10, 20)]);
+    }
+}

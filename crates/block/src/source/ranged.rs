@@ -1,0 +1,176 @@
+//! Files of a block of which ranges are read when they are needed, with positional reads.
+//!
+//! Invariant: a wave is read in rounds; the ranges of a round are all known before its first request. The
+//! first round has the ranges that the wave names, later ones what those bytes show to be missing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_base::{DiskFile, Env, MemoryBudget};
+use chronolith_format::block::chunks;
+use chronolith_model::QueryError;
+
+use super::bytes::{ByteSource, RangeBytes, Wave};
+use super::fetched::{FetchedBatch, FetchedPart, FetchedRanges};
+use super::range::{BlockFile, BlockFiles, ByteRange, coalesce};
+use crate::BlockError;
+use crate::layout::{CHUNKS_DIR, INDEX_FILE, is_segment_name, segment_path};
+
+/// Rounds of a wave at most: ranges as named, longer chunks, chunks that these refer to, longer ones of
+/// those.
+const ROUND_COUNT_MAX: usize = 4;
+/// Bytes that a wave should read at most.
+const WAVE_BYTES_MAX: u64 = 16 << 20;
+
+/// Requests and bytes of a [`RangedFiles`] so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RangedStats {
+    /// Waves that read anything.
+    pub waves: u64,
+    /// Rounds of requests that were made at once.
+    pub rounds: u64,
+    /// Requests, each for one range.
+    pub requests: u64,
+    /// Bytes that were read, those of gaps included.
+    pub bytes: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    waves: AtomicU64,
+    rounds: AtomicU64,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Index and chunk segments of a block, read by range.
+pub struct RangedFiles {
+    files: Arc<BlockFiles>,
+    index: Box<dyn DiskFile>,
+    segments: Vec<Box<dyn DiskFile>>,
+    gap_bytes: u64,
+    counters: Arc<Counters>,
+}
+
+/// Reads the counters of a [`RangedFiles`] that a block owns.
+#[derive(Clone)]
+pub struct RangedMeter(Arc<Counters>);
+
+impl RangedMeter {
+    /// Requests and bytes so far.
+    #[must_use]
+    pub fn stats(&self) -> RangedStats {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { waves, rounds, requests, bytes } = &*self.0;
+        RangedStats { waves: load(waves), rounds: load(rounds), requests: load(requests), bytes: load(bytes) }
+    }
+}
+
+impl RangedFiles {
+    /// Opens the files of the block in `dir`. Ranges with at most `gap_bytes` between them are read together.
+    ///
+    /// # Errors
+    /// [`BlockError::Io`]; [`BlockError::SegmentMissing`] if segments are not numbered without a gap.
+    pub fn open(env: &Env, dir: &Path, gap_bytes: u64) -> Result<RangedFiles, BlockError> {
+        let open = |path: &Path| -> Result<(Box<dyn DiskFile>, u64), BlockError> {
+            let file = env.disk.open_read(path).map_err(BlockError::io(path))?;
+            let len = file.len().map_err(BlockError::io(path))?;
+            Ok((file, len))
+        };
+        let (index, index_bytes) = open(&dir.join(INDEX_FILE))?;
+        let (mut segments, mut segment_bytes) = (Vec::new(), Vec::new());
+        for path in segment_paths(env, dir)? {
+            let (file, len) = open(&path)?;
+            segments.push(file);
+            segment_bytes.push(len);
+        }
+        let files = Arc::new(BlockFiles::new(dir.to_owned(), index_bytes, segment_bytes));
+        Ok(RangedFiles { files, index, segments, gap_bytes, counters: Arc::default() })
+    }
+
+    /// A reader of the counters.
+    #[must_use]
+    pub fn meter(&self) -> RangedMeter {
+        RangedMeter(self.counters.clone())
+    }
+
+    fn file(&self, file: BlockFile) -> Option<&dyn DiskFile> {
+        match file {
+            BlockFile::Index => Some(&*self.index),
+            BlockFile::Segment(idx) => self.segments.get(idx as usize).map(|file| &**file),
+        }
+    }
+
+    /// Makes the requests of one round.
+    fn fetch(&self, mut ranges: Vec<ByteRange>, budget: &MemoryBudget) -> Result<FetchedBatch, QueryError> {
+        for range in &mut ranges {
+            range.end = range.end.min(self.files.len(range.file).unwrap_or(0));
+        }
+        ranges.retain(|range| !range.is_empty());
+        coalesce(&mut ranges, self.gap_bytes);
+        let memory = budget.reserve(ranges.iter().map(ByteRange::len).sum())?;
+        let mut parts = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let Some(file) = self.file(range.file) else { continue };
+            let mut bytes = vec![0; range.len() as usize].into_boxed_slice();
+            file.read_at(&mut bytes, range.start).map_err(|error| {
+                let path = self.files.path(range.file).display().to_string();
+                QueryError::Io { path, error }
+            })?;
+            self.counters.requests.fetch_add(1, Ordering::Relaxed);
+            self.counters.bytes.fetch_add(range.len(), Ordering::Relaxed);
+            parts.push(FetchedPart { file: range.file, start: range.start, bytes });
+        }
+        self.counters.rounds.fetch_add(u64::from(!parts.is_empty()), Ordering::Relaxed);
+        Ok(FetchedBatch::new(parts, memory))
+    }
+}
+
+/// Paths of the chunk segments in order.
+///
+/// # Errors
+/// [`BlockError::Io`]; [`BlockError::SegmentMissing`] if one between others is not there.
+pub(crate) fn segment_paths(env: &Env, dir: &Path) -> Result<Vec<PathBuf>, BlockError> {
+    let chunks_dir = dir.join(CHUNKS_DIR);
+    let entries = env.disk.list(&chunks_dir).map_err(BlockError::io(&chunks_dir))?;
+    let names = entries.iter().filter(|e| !e.is_dir && is_segment_name(&e.name)).map(|e| &e.name);
+    let mut paths = Vec::new();
+    for (segment_idx, name) in (0u32..).zip(names) {
+        let path = segment_path(dir, segment_idx);
+        if *name != chunks::segment_name(segment_idx) {
+            return Err(BlockError::SegmentMissing { path });
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+impl ByteSource for RangedFiles {
+    fn files(&self) -> &BlockFiles {
+        &self.files
+    }
+
+    fn read(&self, wave: &dyn Wave, budget: &MemoryBudget) -> Result<RangeBytes, QueryError> {
+        let mut fetched = FetchedRanges::new(self.files.clone());
+        let mut ranges = Vec::new();
+        wave.ranges(&mut ranges);
+        self.counters.waves.fetch_add(u64::from(!ranges.is_empty()), Ordering::Relaxed);
+        for _ in 0..ROUND_COUNT_MAX {
+            if ranges.is_empty() {
+                break;
+            }
+            fetched.push(self.fetch(std::mem::take(&mut ranges), budget)?);
+            wave.missing(&fetched, &mut ranges);
+        }
+        Ok(RangeBytes::Fetched(Arc::new(fetched)))
+    }
+
+    fn wave_bytes_max(&self) -> Option<u64> {
+        Some(WAVE_BYTES_MAX)
+    }
+
+    fn has_readers(&self) -> bool {
+        false
+    }
+}

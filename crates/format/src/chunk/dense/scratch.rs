@@ -1,0 +1,23 @@
+//! Buffers of the encoder of dense chunks.
+
+/// Buffers of the encoder, kept from chunk to chunk.
+#[derive(Debug, Default)]
+pub struct DenseScratch {
+    /// Steps of the time grid that are missing before a sample: sample index, number of steps.
+    pub(super) gaps: Vec<(u16, i64)>,
+    /// Samples whose value is no decimal: sample index, bits.
+    pub(super) exceptions: Vec<(u16, u64)>,
+    pub(super) series: Vec<i64>,
+    pub(super) deltas: Vec<i64>,
+    pub(super) deltas_of_deltas: Vec<i64>,
+    /// A column without its head, entropy-coded.
+    pub(super) entropy: Vec<u8>,
+}
+
+impl DenseScratch {
+    /// Empty buffers; the first chunk allocates them.
+    #[must_use]
+    pub fn new() -> DenseScratch {
+        DenseScratch::default()
+    }
+}
