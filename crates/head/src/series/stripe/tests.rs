@@ -243,7 +243,7 @@ fn a_replaced_last_sample_is_known_after_sealing() {
     let mut stripe = Stripe::new();
     stripe.create(1, 0);
     assert_eq!(stripe.append(&mut cx, 1, 500, Value::Word(1)), AppendOutcome::InOrder);
-    stripe.seal_open(&mut cx, 1);
+    stripe.seal_open(&cx, 1);
     assert_eq!(stripe.append(&mut cx, 1, 500, Value::Word(2)), AppendOutcome::Replaced);
     stripe.seal_out_of_order(&mut cx, 1, TimeRange::ALL);
     assert_eq!(stripe.append(&mut cx, 1, 500, Value::Word(2)), AppendOutcome::Duplicate);
