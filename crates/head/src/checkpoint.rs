@@ -28,6 +28,7 @@ use crate::options::wal_dir;
 use crate::series::sealed::ChunkRef;
 use crate::series::stripe::PAGE_SLOTS;
 use crate::state::HeadState;
+use chronolith_wal::WalPosition;
 
 /// Cost of a checkpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -262,7 +263,7 @@ impl Checkpointer {
             return Ok(round);
         }
         // As for the round: a slice must not cover frames that the WAL may lose.
-        self.state.wal.sync()?;
+        self.state.wal.sync_through(WalPosition(mark.sequence))?;
         Ok(mark)
     }
 

@@ -134,6 +134,18 @@ impl Wal {
         self.commit.wait(position, |segments, bytes| segments.commit(bytes, &self.counters))
     }
 
+    /// Returns once everything up to `position` is synced, whatever the sync mode. In mode `fsync` that joins
+    /// the commits of appenders instead of adding a sync to theirs.
+    ///
+    /// # Errors
+    /// [`WalError`]: the frames may or may not become durable.
+    pub fn sync_through(&self, position: WalPosition) -> Result<(), WalError> {
+        match self.sync {
+            SyncMode::Fsync if !self.is_disk_full() => self.wait_durable(position),
+            _ => self.sync(),
+        }
+    }
+
     /// Writes and syncs everything queued, whatever the sync mode.
     ///
     /// # Errors
