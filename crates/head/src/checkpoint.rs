@@ -25,7 +25,7 @@ pub(crate) use slices::{Durability, SliceState, slice_of, slice_path};
 use crate::index::ids::{GivenIds, IdMark};
 use crate::options::HeadError;
 use crate::options::wal_dir;
-use crate::series::sealed::ChunkRef;
+use crate::series::sealed_chunks::ChunkRef;
 use crate::series::stripe::PAGE_SLOTS;
 use crate::state::HeadState;
 use chronolith_wal::WalPosition;

@@ -7,6 +7,7 @@
 pub(crate) mod chunk_buffer;
 pub(crate) mod decide;
 pub(crate) mod sealed;
+pub(crate) mod sealed_chunks;
 pub(crate) mod slots;
 pub(crate) mod stripe;
 pub(crate) mod verify;

@@ -15,7 +15,7 @@ use chronolith_model::DuplicatePolicy;
 use super::{CheckpointMark, CheckpointState, CheckpointStats, Checkpointer};
 use crate::options::HeadError;
 use crate::options::wal_dir;
-use crate::series::sealed::ChunkRef;
+use crate::series::sealed_chunks::ChunkRef;
 use crate::series::stripe::{PAGE_SLOTS, STRIPE_COUNT, SampleValue, SeriesState, Stripe};
 
 /// Pages of a stripe per slice: some 2.5 MB at 300 bytes per series.

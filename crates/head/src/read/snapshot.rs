@@ -19,7 +19,7 @@ use crate::index::tables::sort_by_labels;
 use crate::index::tenant::TenantHead;
 use crate::options::HeadError;
 use crate::read::source::{HeadChunk, RecentFiles, copy_chunks, merge_chunks, overlapping_len};
-use crate::series::sealed::ChunkRef;
+use crate::series::sealed_chunks::ChunkRef;
 use crate::series::stripe::Stripe;
 use crate::series::{SeriesStore, page_runs};
 use crate::state::HeadState;

@@ -12,8 +12,10 @@ use chronolith_format::chunk::starts::{self, StartRun};
 use chronolith_format::chunk::xor::{ENCODING_XOR, EncodedChunk};
 use chronolith_model::{Columns, DuplicatePolicy, QueryError, SampleSource, TimeRange};
 
-use crate::series::sealed::{ChunkRef, SealedFile, SealedStore};
-use crate::series::stripe::{Arrivals, ChunkOrder, OooSample, SampleValue, SealedChunk, SeriesState, Stripe};
+use crate::series::sealed::{SealedFile, SealedStore};
+use crate::series::sealed_chunks::ChunkRef;
+use crate::series::sealed_chunks::{ChunkOrder, SealedChunk};
+use crate::series::stripe::{Arrivals, OooSample, SampleValue, SeriesState, Stripe};
 
 /// One chunk of a series.
 pub(crate) enum HeadChunk {

@@ -17,10 +17,9 @@ use chronolith_model::TimeRange;
 
 use crate::series::SeriesStore;
 use crate::series::chunk_buffer::ChunkBuffer;
-use crate::series::sealed::ChunkRef;
-use crate::series::stripe::{
-    ChunkMeta, HISTOGRAM_BITS, OooSample, SampleValue, SealedChunk, Stripe, split_stored_count,
-};
+use crate::series::sealed_chunks::ChunkRef;
+use crate::series::sealed_chunks::{ChunkMeta, SealedChunk, split_stored_count};
+use crate::series::stripe::{HISTOGRAM_BITS, OooSample, SampleValue, Stripe};
 use crate::series::windows::WindowTally;
 
 /// Parts of entries that are not usable.

@@ -21,7 +21,7 @@ pub(crate) use file::SealedFile;
 
 use crate::memory_part::MemoryPart;
 use crate::options::HeadError;
-use crate::series::stripe::SealedChunk;
+use crate::series::sealed_chunks::{ChunkRef, SealedChunk};
 
 /// Buffered bytes at which the next appender writes them to disk.
 const UNWRITTEN_BYTES_MAX: u64 = 256 << 10;
@@ -30,18 +30,6 @@ const WAITING_BYTES_MAX: u64 = 16 << 20;
 
 /// Bytes from which the current file is closed once no chunk of it is referenced.
 const DEAD_BYTES_MIN: u64 = 1 << 20;
-
-/// Position of a sealed chunk: file number and byte offset. Ascends in the order of sealing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct ChunkRef {
-    pub(crate) file: u32,
-    pub(crate) offset: u32,
-}
-
-impl ChunkRef {
-    /// After all others.
-    pub(crate) const MAX: ChunkRef = ChunkRef { file: u32::MAX, offset: u32::MAX };
-}
 
 /// All sealed files of the head.
 pub(crate) struct SealedStore {

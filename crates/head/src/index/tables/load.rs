@@ -10,7 +10,8 @@ use chronolith_format::head::series_file::SeriesReader;
 
 use parking_lot::Mutex;
 
-use super::{Members, Pair, TenantIndex, hash_members, members_in};
+use super::members::Members;
+use super::tenant_index::{Pair, TenantIndex, hash_members, members_in};
 use crate::index::split_table::SplitTable;
 
 /// Series below which the passes run one after another.

@@ -7,7 +7,7 @@ use chronolith_base::hash::HashSet;
 use chronolith_model::index::LabelIndex;
 use chronolith_model::{GoRegex, Matcher, QueryError};
 
-use super::TenantIndex;
+use super::tenant_index::TenantIndex;
 
 /// Cost of checking one series, in ids of postings read: a search, and a cache line or two.
 const SERIES_COST: usize = 16;
@@ -278,18 +278,6 @@ impl TenantIndex {
 /// Comparing with an empty prefix is not free (see `model::regex`), and there are many values.
 fn begins_with(value: &str, prefix: &str) -> bool {
     prefix.is_empty() || value.starts_with(prefix)
-}
-
-/// Galloping search: returns the position of `id` in ascending `ids`, at or after `from`. Steps double, so
-/// intersecting two lists costs the length of the shorter one.
-pub(super) fn position_from(ids: &[u32], from: usize, id: u32) -> usize {
-    let (mut low, mut step) = (from, 1);
-    while ids.get(low + step).is_some_and(|&other| other < id) {
-        low += step;
-        step *= 2;
-    }
-    let end = ids.len().min(low + step + 1);
-    low + ids[low..end].partition_point(|&other| other < id)
 }
 
 /// Set of ids as a bitmap.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use chronolith_base::sync::RwLock;
 
-use super::TenantIndex;
+use super::tenant_index::TenantIndex;
 
 /// Items that are sorted, or comparisons that are made, under one lock.
 const SLICE_COUNT: usize = 1024;

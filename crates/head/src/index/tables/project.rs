@@ -8,7 +8,7 @@ use chronolith_model::Labels;
 use chronolith_model::labels::LabelsKey;
 use chronolith_model::query::Projection;
 
-use super::TenantIndex;
+use super::tenant_index::TenantIndex;
 
 /// Groups of series, and the least label set among the recorded series of each.
 pub(crate) struct Groups<'a> {

@@ -4,8 +4,6 @@
 //! Invariants: a live series has one row; most indexes have one run; `dead_count` is the number of bits set
 //! in `dead`.
 
-use super::lookup;
-
 /// Ids of series by row.
 #[derive(Default)]
 pub(super) struct Rows {
@@ -117,7 +115,7 @@ impl Rows {
         if !self.has_one_run() {
             return self.live_row(id);
         }
-        *from = lookup::position_from(&self.ids, *from, id);
+        *from = position_from(&self.ids, *from, id);
         (self.ids.get(*from) == Some(&id) && !self.is_dead(*from)).then_some(*from)
     }
 
@@ -162,4 +160,16 @@ impl Rows {
     pub(super) fn row_after(&self, is_known: impl Fn(u32) -> bool) -> usize {
         self.ids.partition_point(|&id| is_known(id))
     }
+}
+
+/// Galloping search: returns the position of `id` in ascending `ids`, at or after `from`. Steps double, so
+/// intersecting two lists costs the length of the shorter one.
+fn position_from(ids: &[u32], from: usize, id: u32) -> usize {
+    let (mut low, mut step) = (from, 1);
+    while ids.get(low + step).is_some_and(|&other| other < id) {
+        low += step;
+        step *= 2;
+    }
+    let end = ids.len().min(low + step + 1);
+    low + ids[low..end].partition_point(|&other| other < id)
 }

@@ -5,6 +5,10 @@ use chronolith_model::{MatchOp, Matcher};
 
 use chronolith_base::sync::RwLock;
 
+use chronolith_model::Labels;
+use chronolith_model::labels::LabelsBuilder;
+
+use super::tenant_index::DEAD_COUNT_MIN;
 use super::*;
 
 fn pairs(i: u32) -> [(&'static str, String); 2] {

@@ -16,7 +16,7 @@ use chronolith_model::{Columns, QueryError, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
 use super::is_short_of_files;
-use crate::series::stripe::SealedChunk;
+use crate::series::sealed_chunks::SealedChunk;
 
 /// Written bytes after the end of the map at which it is made again; fewer are read with positional reads.
 const REMAP_BYTES: u64 = 1 << 20;

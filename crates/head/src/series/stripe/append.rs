@@ -16,71 +16,16 @@ use chronolith_format::chunk::xor::{self, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, DuplicatePolicy, Histogram, TimeRange};
 
+use super::decoded::{DecodedChunk, OutOfBudget, Source, UNLIMITED};
+use super::histograms::{HISTOGRAM_BITS, open_samples};
+use super::layout::slot_of;
 use super::ooo_log::SampleValue;
-use super::sealed_chunks::{ChunkOrder, SealedChunk};
-use super::{AppendContext, SeriesState, Stripe, slot_of};
+use super::state::{AppendContext, SeriesState, Stripe};
 use crate::series::decide::{AppendOutcome, Position, Value, decide};
-use crate::series::sealed::ChunkRef;
+use crate::series::sealed_chunks::{ChunkOrder, SealedChunk};
 
-/// Bits of the last value of a series whose newest sample is a histogram. A word may have them too.
-pub(crate) const HISTOGRAM_BITS: u64 = 0x7ff4_c8d0_4815_7061;
 /// Sealed chunks of a series that a lookup visits.
 const LOOKUP_CHUNKS_MAX: usize = 256;
-
-/// Lookups of a caller that needs the answer.
-pub(crate) const UNLIMITED: u32 = u32::MAX;
-
-/// Identity of the chunk that was decoded last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
-    /// Series, first timestamp and sample count of an open chunk.
-    Open(u32, i64, u16),
-    Sealed(ChunkRef),
-}
-
-/// Cache of the chunk that was decoded last: a sender that repeats a batch needs one chunk for many samples
-/// in a row.
-#[derive(Default)]
-pub(super) struct DecodedChunk {
-    source: Option<Source>,
-    samples: Columns,
-}
-
-impl DecodedChunk {
-    /// Empties the cache: a chunk has changed under the same identity.
-    pub(super) fn clear(&mut self) {
-        self.source = None;
-    }
-
-    /// Returns the sample at `time` of the chunk that `decode` decodes, unless it was decoded last and needs
-    /// none of `budget`.
-    fn find(
-        &mut self,
-        source: Source,
-        time: i64,
-        budget: &mut u32,
-        decode: impl FnOnce(&mut Columns) -> bool,
-    ) -> Result<Option<SampleValue>, OutOfBudget> {
-        if self.source != Some(source) {
-            *budget = budget.checked_sub(1).ok_or(OutOfBudget)?;
-            self.source = None;
-            self.samples.clear();
-            // A chunk that cannot be read cannot refuse a sample either; queries report the damage.
-            if !decode(&mut self.samples) {
-                return Ok(None);
-            }
-            self.source = Some(source);
-        }
-        let Ok(at) = self.samples.times.binary_search(&time) else { return Ok(None) };
-        Ok(Some(match self.samples.histogram_at(at) {
-            Some(histogram) => SampleValue::Histogram(histogram.clone()),
-            None => SampleValue::Word(self.samples.values[at].to_bits()),
-        }))
-    }
-}
-
-/// The append has no lookups left.
-struct OutOfBudget;
 
 impl Stripe {
     /// Appends one sample to series `id`.
@@ -334,7 +279,7 @@ impl Stripe {
         {
             let (first, count) = (open.appender.times().0, open.appender.count());
             found = decoded.find(Source::Open(id, first, count), time, budget, |out| {
-                *out = super::seal::open_histograms(&open.appender);
+                *out = open_samples(&open.appender);
                 true
             })?;
         }

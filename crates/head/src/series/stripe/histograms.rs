@@ -7,12 +7,15 @@
 mod budget;
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::chunk::histogram::HistogramAppender;
+use chronolith_format::chunk::histogram::{self, HistogramAppender};
+use chronolith_model::{Columns, TimeRange};
 
 use crate::memory_part::MemoryPart;
 
 pub(crate) use budget::HistogramBudget;
 
+/// Bits of the last value of a series whose newest sample is a histogram. A word may have them too.
+pub(crate) const HISTOGRAM_BITS: u64 = 0x7ff4_c8d0_4815_7061;
 /// Open chunk of histograms of one series.
 pub(crate) struct OpenHistograms {
     pub(crate) appender: HistogramAppender,
@@ -97,4 +100,13 @@ impl Histograms {
         let bytes = open + buffered_bytes + self.by_series.capacity() * entry_bytes;
         MemoryPart::new("histograms", bytes as u64, self.count())
     }
+}
+
+/// Returns the samples of an open chunk of histograms.
+pub(super) fn open_samples(open: &HistogramAppender) -> Columns {
+    let mut samples = Columns::default();
+    // Decoding cannot fail: this process encoded the bytes.
+    let decoded = histogram::decode(open.encoding(), open.bytes(), TimeRange::ALL, &mut samples);
+    debug_assert!(decoded.is_ok(), "open chunks decode");
+    samples
 }

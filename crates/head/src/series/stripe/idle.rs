@@ -5,7 +5,7 @@
 //! active again.
 //! Not here: the end of generations, the eviction of idle series (`crate::evict::idle`).
 
-use super::PAGE_SLOTS;
+use super::layout::PAGE_SLOTS;
 
 const WORD_COUNT: usize = PAGE_SLOTS / 64;
 

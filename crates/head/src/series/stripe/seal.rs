@@ -9,21 +9,21 @@
 
 use std::collections::BTreeMap;
 
-use chronolith_format::chunk::histogram::{self, HistogramAppender};
+use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK, XorState};
 use chronolith_format::head::sealed::RecordHeader;
 use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, DuplicatePolicy, TimeRange};
 
-use super::append::HISTOGRAM_BITS;
+use super::histograms::HISTOGRAM_BITS;
+use super::layout::NONE;
 use super::ooo_log::{OooList, OooSample, SampleValue};
 use super::resolve::Arrivals;
-use super::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk};
-use super::{AppendContext, Stripe};
+use super::state::{AppendContext, Stripe};
 use crate::series::chunk_buffer::ChunkBuffer;
 use crate::series::decide::Value;
-use crate::series::sealed::ChunkRef;
+use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, ChunkRef, SealedChunk};
 
 /// Result of a deletion for one series.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,15 +32,6 @@ pub(crate) struct Erased {
     pub(crate) sample_count: u64,
     /// Set if anything has changed, the last sample in the hot record included.
     pub(crate) has_changed: bool,
-}
-
-/// Returns the samples of an open chunk of histograms.
-pub(super) fn open_histograms(open: &HistogramAppender) -> Columns {
-    let mut samples = Columns::default();
-    // Decoding cannot fail: this process encoded the bytes.
-    let decoded = histogram::decode(open.encoding(), open.bytes(), TimeRange::ALL, &mut samples);
-    debug_assert!(decoded.is_ok(), "open chunks decode");
-    samples
 }
 
 impl Stripe {
@@ -332,7 +323,7 @@ impl Stripe {
         self.seal_out_of_order(cx, id, TimeRange::ALL);
         self.decoded.clear();
         let mut windows: BTreeMap<i64, Vec<SealedChunk>> = BTreeMap::new();
-        let sealed = self.series(id).map_or(super::NONE, |series| series.sealed);
+        let sealed = self.series(id).map_or(NONE, |series| series.sealed);
         for node in self.sealed_chunks.list(sealed) {
             let window = TimeRange::window_of(node.min_time, cx.window_ms);
             if window.overlaps(range) {
@@ -523,7 +514,7 @@ impl Stripe {
         self.ooo.times(series.ooo).for_each(|time| visit(time, 1, None));
         self.ooo.free(series.ooo);
         if let Some(series) = self.series_mut(id) {
-            (series.open, series.sealed, series.ooo) = (ChunkBuffer::NONE, super::NONE, OooList::EMPTY);
+            (series.open, series.sealed, series.ooo) = (ChunkBuffer::NONE, NONE, OooList::EMPTY);
         }
         self.remove(id);
     }

@@ -5,10 +5,15 @@ mod model;
 use chronolith_base::Env;
 use chronolith_format::chunk::xor::{ENCODING_XOR, SAMPLES_PER_CHUNK};
 
+use chronolith_model::{DuplicatePolicy, TimeRange};
+
 use super::*;
 use crate::series::decide::{AppendOutcome, Value};
-use crate::series::sealed::ChunkRef;
+use crate::series::sealed::SealedStore;
+use crate::series::sealed_chunks::ChunkRef;
+use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk, SealedChunks, split_stored_count};
 use crate::series::stripe::ooo_log::OOO_COUNT_MAX;
+use crate::series::windows::WindowTally;
 
 static NO_BUDGET: HistogramBudget = HistogramBudget::new(u64::MAX);
 

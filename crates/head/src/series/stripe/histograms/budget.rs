@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::STRIPE_COUNT;
+use super::super::layout::STRIPE_COUNT;
 
 /// Divisor of the limit below which a stripe is exempt: a quarter of its even share.
 const KEPT_PARTS: u64 = 4 * STRIPE_COUNT as u64;

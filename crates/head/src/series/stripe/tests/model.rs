@@ -13,6 +13,7 @@ use super::super::*;
 use super::{context_of, store_of};
 use crate::read::source::{RecentFiles, copy_chunks, merge_chunks};
 use crate::series::decide::{AppendOutcome, Value};
+use crate::series::sealed_chunks::SealedChunk;
 
 /// Returns a histogram whose buckets come and go with `seed`, of integers or floats.
 fn histogram(seed: u64) -> Arc<Histogram> {

@@ -1,15 +1,25 @@
 //! References to sealed chunks of every kind: one linked list per series in a shared slab, the newest first.
 //!
-//! Invariants: a list ends at [`super::NONE`]; an element belongs to one list; an out-of-order chunk was
+//! Invariants: a list ends at [`SLOT_NONE`]; an element belongs to one list; an out-of-order chunk was
 //! sealed after every in-order chunk with one of its timestamps was begun.
 
 use chronolith_format::chunk::histogram::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM};
 use chronolith_format::chunk::xor::ENCODING_XOR;
 use chronolith_model::DuplicatePolicy;
 
-use super::NONE;
-use crate::series::sealed::ChunkRef;
 use crate::series::slots::{SLOT_NONE, Slot, Slots};
+
+/// Position of a sealed chunk: file number and byte offset. Ascends in the order of sealing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct ChunkRef {
+    pub(crate) file: u32,
+    pub(crate) offset: u32,
+}
+
+impl ChunkRef {
+    /// After all others.
+    pub(crate) const MAX: ChunkRef = ChunkRef { file: u32::MAX, offset: u32::MAX };
+}
 
 /// Encodings of sealed chunks, by their number in [`SealedChunk::tag`].
 const ENCODINGS: [u8; 3] = [ENCODING_XOR, ENCODING_HISTOGRAM, ENCODING_FLOAT_HISTOGRAM];
@@ -72,7 +82,7 @@ impl SealedChunk {
         };
         let tag = meta.count | encoding << COUNT_BITS | order;
         let len = u16::try_from(meta.len).unwrap_or(0);
-        Some(SealedChunk { min_time: meta.min_time, span_ms, chunk_ref, len, tag, next: NONE })
+        Some(SealedChunk { min_time: meta.min_time, span_ms, chunk_ref, len, tag, next: SLOT_NONE })
     }
 
     pub(crate) fn max_time(&self) -> i64 {
@@ -123,7 +133,7 @@ impl Slot for SealedChunk {
         chunk_ref: ChunkRef { file: 0, offset: 0 },
         len: 0,
         tag: 0,
-        next: NONE,
+        next: SLOT_NONE,
     };
     const PAGE_BITS: u32 = 11;
 
@@ -135,8 +145,6 @@ impl Slot for SealedChunk {
         self.next = link;
     }
 }
-
-const _: () = assert!(NONE == SLOT_NONE);
 
 /// Slab of the sealed chunks of a stripe.
 pub(crate) struct SealedChunks {
@@ -166,22 +174,22 @@ impl SealedChunks {
 
     /// Unlinks the chunks for which `is_gone` returns true; returns the new start.
     pub(crate) fn remove(&mut self, start: u32, mut is_gone: impl FnMut(&SealedChunk) -> bool) -> u32 {
-        let mut kept_start = NONE;
-        let mut kept_last = NONE;
+        let mut kept_start = SLOT_NONE;
+        let mut kept_last = SLOT_NONE;
         let mut at = start;
         while let Some(&node) = self.nodes.get(at) {
             if is_gone(&node) {
                 self.nodes.free(at);
             } else {
                 match kept_last {
-                    NONE => kept_start = at,
+                    SLOT_NONE => kept_start = at,
                     last => self.link(last, at),
                 }
                 kept_last = at;
             }
             at = node.next;
         }
-        self.link(kept_last, NONE);
+        self.link(kept_last, SLOT_NONE);
         kept_start
     }
 

@@ -1,0 +1,63 @@
+//! Cache of the chunk that a lookup has decoded last, and the budget of lookups.
+//!
+//! Not here: the order in which chunks are searched (`append`).
+
+use chronolith_model::Columns;
+
+use super::ooo_log::SampleValue;
+use crate::series::sealed_chunks::ChunkRef;
+
+/// Lookups of a caller that needs the answer.
+pub(crate) const UNLIMITED: u32 = u32::MAX;
+
+/// Identity of the chunk that was decoded last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Series, first timestamp and sample count of an open chunk.
+    Open(u32, i64, u16),
+    Sealed(ChunkRef),
+}
+
+/// Cache of the chunk that was decoded last: a sender that repeats a batch needs one chunk for many samples
+/// in a row.
+#[derive(Default)]
+pub(super) struct DecodedChunk {
+    source: Option<Source>,
+    samples: Columns,
+}
+
+impl DecodedChunk {
+    /// Empties the cache: a chunk has changed under the same identity.
+    pub(super) fn clear(&mut self) {
+        self.source = None;
+    }
+
+    /// Returns the sample at `time` of the chunk that `decode` decodes, unless it was decoded last and needs
+    /// none of `budget`.
+    pub(super) fn find(
+        &mut self,
+        source: Source,
+        time: i64,
+        budget: &mut u32,
+        decode: impl FnOnce(&mut Columns) -> bool,
+    ) -> Result<Option<SampleValue>, OutOfBudget> {
+        if self.source != Some(source) {
+            *budget = budget.checked_sub(1).ok_or(OutOfBudget)?;
+            self.source = None;
+            self.samples.clear();
+            // A chunk that cannot be read cannot refuse a sample either; queries report the damage.
+            if !decode(&mut self.samples) {
+                return Ok(None);
+            }
+            self.source = Some(source);
+        }
+        let Ok(at) = self.samples.times.binary_search(&time) else { return Ok(None) };
+        Ok(Some(match self.samples.histogram_at(at) {
+            Some(histogram) => SampleValue::Histogram(histogram.clone()),
+            None => SampleValue::Word(self.samples.values[at].to_bits()),
+        }))
+    }
+}
+
+/// The append has no lookups left.
+pub(super) struct OutOfBudget;

@@ -1,0 +1,382 @@
+//! One of sixteen stripes of series: hot records in pages, open chunks, the out-of-order log, references to
+//! sealed chunks; start times in side storage for the series that have some.
+//!
+//! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
+//! series is newer than the last one in its hot record; runs of 1024 consecutive ids share a stripe, so a
+//! batch takes few locks.
+//! Not here: appends (`append`), sealing and deletion (`seal`), locking, the WAL (`write`), labels of series
+//! (`index`).
+
+use chronolith_base::Disk;
+use chronolith_base::hash::HashMap;
+use chronolith_format::chunk::starts::StartRun;
+use chronolith_format::chunk::xor::XorState;
+use chronolith_model::{DuplicatePolicy, TimeRange};
+
+use super::decoded::DecodedChunk;
+use super::histograms::{HistogramBudget, Histograms, OpenHistograms};
+use super::idle::ActivityBits;
+use super::layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, slot_of};
+use super::ooo_log::{OooList, OooLog};
+use super::starts::{StartTimestamps, Starts};
+use crate::memory_part::MemoryPart;
+use crate::series::chunk_buffer::{ChunkBuffer, ChunkBuffers};
+use crate::series::sealed::SealedStore;
+use crate::series::sealed_chunks::SealedChunks;
+use crate::series::windows::WindowTally;
+
+/// Hot record of a series: all that an in-order append touches, in one cache line.
+#[derive(Clone)]
+pub(crate) struct SeriesState {
+    /// The open chunk of words; without one, the last sample alone.
+    pub(crate) xor: XorState,
+    /// Timestamp of the first sample of the open chunk.
+    pub(crate) open_min: i64,
+    /// End of the window of the open chunk.
+    pub(crate) window_end: i64,
+    /// Bytes of the open chunk; none between sealing and the next word.
+    pub(crate) open: ChunkBuffer,
+    /// Slot of the newest sealed chunk.
+    pub(crate) sealed: u32,
+    /// Samples in the out-of-order log.
+    pub(crate) ooo: OooList,
+    /// Index of the tenant; [`NONE`] for a free slot.
+    pub(crate) tenant: u32,
+}
+
+const _: () = assert!(size_of::<SeriesState>() <= 64, "a hot record is one cache line");
+
+impl SeriesState {
+    const EMPTY: SeriesState = SeriesState {
+        xor: XorState::new(),
+        open_min: 0,
+        window_end: 0,
+        open: ChunkBuffer::NONE,
+        sealed: NONE,
+        ooo: OooList::EMPTY,
+        tenant: NONE,
+    };
+
+    /// Returns true if the series had a sample that was not deleted since.
+    pub(crate) fn has_sample(&self) -> bool {
+        self.xor.count() > 0
+    }
+
+    /// Returns true if the record refers to no samples; there may be an open chunk of histograms.
+    fn has_no_chunk(&self) -> bool {
+        self.open.is_none() && self.sealed == NONE && self.ooo.is_empty()
+    }
+}
+
+pub(super) struct Page {
+    pub(super) slots: [SeriesState; PAGE_SLOTS],
+    live_count: u32,
+    pub(super) activity: ActivityBits,
+}
+
+/// Series of one stripe, guarded by one lock.
+pub(crate) struct Stripe {
+    /// Eight bytes per 1024 ids, up to the highest page in use.
+    pub(super) pages: Vec<Option<Box<Page>>>,
+    /// Pages in use.
+    page_count: usize,
+    pub(crate) chunk_buffers: ChunkBuffers,
+    pub(crate) sealed_chunks: SealedChunks,
+    pub(super) ooo: OooLog,
+    pub(super) histograms: Histograms,
+    starts: Starts,
+    pub(super) decoded: DecodedChunk,
+    /// Number of running appends per series that continue after they released the lock.
+    pinned: HashMap<u32, u32>,
+    /// Out-of-order samples that were sealed.
+    pub(crate) ooo_sealed_count: u64,
+    /// Scratch copy of an open chunk.
+    pub(super) chunk: Vec<u8>,
+}
+
+/// Parameters of changes to a stripe, and the samples counted by window so far.
+pub(crate) struct AppendContext<'a> {
+    pub(crate) store: &'a SealedStore,
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) histograms: &'a HistogramBudget,
+    pub(crate) window_ms: i64,
+    /// Applies to a second value at a timestamp.
+    pub(crate) duplicates: DuplicatePolicy,
+    /// Chunks that may still be decoded to compare out-of-order samples with stored ones.
+    pub(crate) lookups_left: u32,
+    /// Changes of the sample count, to be added to the windows of the tenant.
+    pub(crate) windows: WindowTally,
+}
+
+impl AppendContext<'_> {
+    /// Limits the chunks that may be decoded to compare out-of-order samples with stored ones.
+    pub(crate) fn with_lookups(self, lookups_left: u32) -> Self {
+        AppendContext { lookups_left, ..self }
+    }
+}
+
+impl Stripe {
+    pub(crate) fn new() -> Stripe {
+        Stripe {
+            pages: Vec::new(),
+            page_count: 0,
+            chunk_buffers: ChunkBuffers::new(),
+            sealed_chunks: SealedChunks::new(),
+            ooo: OooLog::default(),
+            histograms: Histograms::default(),
+            starts: Starts::default(),
+            decoded: DecodedChunk::default(),
+            pinned: HashMap::default(),
+            ooo_sealed_count: 0,
+            chunk: Vec::new(),
+        }
+    }
+
+    /// Creates the series `id` of `tenant`, without samples.
+    pub(crate) fn create(&mut self, id: u32, tenant: u32) {
+        let (page, slot) = slot_of(id);
+        if self.pages.len() <= page {
+            self.pages.resize_with(page + 1, || None);
+        }
+        let page_count = &mut self.page_count;
+        let page = self.pages[page].get_or_insert_with(|| {
+            *page_count += 1;
+            Box::new(Page {
+                slots: [const { SeriesState::EMPTY }; PAGE_SLOTS],
+                live_count: 0,
+                activity: ActivityBits::default(),
+            })
+        });
+        assert_eq!(page.slots[slot].tenant, NONE, "an id has one series");
+        page.slots[slot].tenant = tenant;
+        page.live_count += 1;
+        page.activity.touch(slot);
+    }
+
+    /// Removes a series that has no chunk.
+    pub(crate) fn remove(&mut self, id: u32) {
+        let (page_idx, slot) = slot_of(id);
+        let Some(Some(page)) = self.pages.get_mut(page_idx) else { return };
+        let is_empty = page.slots[slot].has_no_chunk() && self.histograms.get(id).is_none();
+        assert!(is_empty, "chunks are removed before their series");
+        page.slots[slot] = SeriesState::EMPTY;
+        page.live_count -= 1;
+        self.starts.remove(id);
+        // The id may be given to another series.
+        self.decoded.clear();
+        if page.live_count == 0 {
+            self.pages[page_idx] = None;
+            self.page_count -= 1;
+            while self.pages.last().is_some_and(Option::is_none) {
+                self.pages.pop();
+            }
+        }
+    }
+
+    /// Returns the highest id of a series of this stripe, whose index is `stripe`.
+    pub(crate) fn last_id(&self, stripe: usize) -> Option<u32> {
+        let page = self.pages.iter().rposition(Option::is_some)?;
+        let slot = self.pages[page].as_ref()?.slots.iter().rposition(|series| series.tenant != NONE)?;
+        Some(((page * STRIPE_COUNT + stripe) * PAGE_SLOTS + slot) as u32)
+    }
+
+    /// Returns true if page `page` of this stripe has a series.
+    pub(crate) fn has_page(&self, page: usize) -> bool {
+        self.pages.get(page).is_some_and(Option::is_some)
+    }
+
+    /// Returns the hot record of a live series.
+    pub(crate) fn series(&self, id: u32) -> Option<&SeriesState> {
+        let (page, slot) = slot_of(id);
+        let series = self.pages.get(page)?.as_ref()?.slots.get(slot)?;
+        (series.tenant != NONE).then_some(series)
+    }
+
+    pub(crate) fn series_mut(&mut self, id: u32) -> Option<&mut SeriesState> {
+        let (page, slot) = slot_of(id);
+        let series = self.pages.get_mut(page)?.as_mut()?.slots.get_mut(slot)?;
+        (series.tenant != NONE).then_some(series)
+    }
+
+    /// Appends the bytes of the open chunk to `out`; none if there is no open chunk.
+    pub(crate) fn copy_open(&self, series: &SeriesState, out: &mut Vec<u8>) {
+        self.chunk_buffers.copy(series.open, &series.xor, out);
+    }
+
+    /// Returns the open chunk of histograms of a series.
+    pub(crate) fn open_histograms(&self, id: u32) -> Option<&OpenHistograms> {
+        self.histograms.get(id)
+    }
+
+    /// Returns true if the series, which exists, has no samples here.
+    pub(crate) fn is_empty(&self, id: u32) -> bool {
+        self.series(id).is_none_or(SeriesState::has_no_chunk) && self.histograms.get(id).is_none()
+    }
+
+    /// Returns true if a series has a sample, in a chunk or in the log, that may lie in `range`.
+    pub(crate) fn overlaps(&self, id: u32, range: TimeRange) -> bool {
+        let Some(series) = self.series(id) else { return false };
+        let open = match self.histograms.get(id) {
+            Some(open) => Some(open.appender.times()),
+            None => (!series.open.is_none()).then_some((series.open_min, series.xor.time())),
+        };
+        open.is_some_and(|(first, last)| range.overlaps_inclusive(first, last))
+            || self.ooo.times(series.ooo).any(|time| range.contains(time))
+            || self
+                .sealed_chunks
+                .list(series.sealed)
+                .any(|node| range.overlaps_inclusive(node.min_time, node.max_time()))
+    }
+
+    /// Returns the timestamp of the newest sample of a series.
+    pub(crate) fn newest_time(&self, id: u32) -> Option<i64> {
+        self.series(id).filter(|series| series.has_sample()).map(|series| series.xor.time())
+    }
+
+    /// Returns the timestamp of the oldest sample of a series.
+    fn oldest_time(&self, id: u32) -> Option<i64> {
+        let series = self.series(id)?;
+        let open = (!series.open.is_none()).then_some(series.open_min);
+        let histograms = self.histograms.get(id).map(|open| open.appender.times().0);
+        let ooo = self.ooo.times(series.ooo).min();
+        let sealed = self.sealed_chunks.list(series.sealed).map(|node| node.min_time).min();
+        [open, histograms, ooo, sealed].into_iter().flatten().min()
+    }
+
+    pub(super) fn touch(&mut self, id: u32) {
+        let (page, slot) = slot_of(id);
+        if let Some(Some(page)) = self.pages.get_mut(page) {
+            page.activity.touch(slot);
+        }
+    }
+
+    /// Returns true if any series of the stripe has start timestamps.
+    pub(crate) fn has_starts(&self) -> bool {
+        !self.starts.is_empty()
+    }
+
+    /// Returns the start timestamps of a series, if it has some.
+    pub(crate) fn starts_of(&self, id: u32) -> Option<&StartTimestamps> {
+        self.starts.get(id)
+    }
+
+    /// Returns the runs that may affect samples in `range`; empty if no start is known.
+    pub(crate) fn copy_starts(&self, id: u32, range: TimeRange) -> Vec<StartRun> {
+        self.starts.copy(id, range)
+    }
+
+    /// Sets the start timestamp of the sample at `time` of the existing series `id`; 0 = unknown.
+    pub(crate) fn set_start(&mut self, id: u32, time: i64, start_ms: i64) {
+        let newest = self.newest_time(id);
+        self.starts.set(id, time, start_ms, newest);
+    }
+
+    /// Ends the start timestamps of the series for which `is_hit` returns true at their newest sample: starts
+    /// of later ones were lost, and those of earlier ones would be wrong for them.
+    pub(crate) fn forget_later_starts(&mut self, is_hit: impl FnMut(u32) -> bool) {
+        let mut starts = std::mem::take(&mut self.starts);
+        starts.forget_later(is_hit, |id| self.newest_time(id));
+        self.starts = starts;
+    }
+
+    /// Restores the start timestamps of a series, whose chunks are restored already.
+    pub(crate) fn restore_starts(&mut self, id: u32, runs: &[StartRun]) {
+        let newest = self.newest_time(id);
+        self.starts.restore(id, runs, newest);
+    }
+
+    /// Drops start timestamps of samples that have left the series.
+    pub(crate) fn trim_starts(&mut self, id: u32) {
+        if self.starts.get(id).is_some() {
+            let oldest = self.oldest_time(id);
+            self.starts.trim(id, oldest);
+        }
+    }
+
+    /// Keeps the series in the stripe until [`Stripe::unpin`], with or without samples: an append that
+    /// releases the lock has more samples for it.
+    pub(crate) fn pin(&mut self, id: u32) {
+        *self.pinned.entry(id).or_insert(0) += 1;
+    }
+
+    /// Reverts one [`Stripe::pin`].
+    pub(crate) fn unpin(&mut self, id: u32) {
+        if let Some(count) = self.pinned.get_mut(&id) {
+            *count -= 1;
+            if *count == 0 {
+                self.pinned.remove(&id);
+            }
+        }
+    }
+
+    pub(crate) fn is_pinned(&self, id: u32) -> bool {
+        !self.pinned.is_empty() && self.pinned.contains_key(&id)
+    }
+
+    /// Number of live series.
+    pub(crate) fn series_count(&self) -> u64 {
+        self.pages.iter().flatten().map(|page| u64::from(page.live_count)).sum()
+    }
+
+    /// Number of chunks: open, out-of-order, sealed. The out-of-order samples of a series count as one.
+    pub(crate) fn chunk_count(&self) -> u64 {
+        self.chunk_buffers.count()
+            + self.ooo.list_count()
+            + self.sealed_chunks.count()
+            + self.histograms.count()
+    }
+
+    /// As [`Stripe::chunk_count`], of one series.
+    pub(crate) fn chunk_count_of(&self, id: u32) -> u64 {
+        let Some(series) = self.series(id) else { return 0 };
+        let others = [!series.open.is_none(), !series.ooo.is_empty(), self.histograms.get(id).is_some()];
+        let other_count = others.into_iter().filter(|&is_there| is_there).count();
+        (self.sealed_chunks.list(series.sealed).count() + other_count) as u64
+    }
+
+    /// Memory of hot records, open chunks, out-of-order samples, references to sealed chunks, histograms,
+    /// start times.
+    pub(crate) fn memory(&self) -> [MemoryPart; 6] {
+        let pages = self.page_count * size_of::<Page>();
+        let records = (pages + self.pages.capacity() * size_of::<Option<Box<Page>>>()) as u64;
+        [
+            MemoryPart::new("hot_records", records, self.series_count()),
+            MemoryPart::new("open_chunks", self.chunk_buffers.heap_bytes(), self.chunk_buffers.count()),
+            MemoryPart::new("ooo_buffers", self.ooo.heap_bytes(), self.ooo.list_count()),
+            MemoryPart::new("sealed_places", self.sealed_chunks.heap_bytes(), self.sealed_chunks.count()),
+            self.histograms.memory(self.ooo.histogram_bytes()),
+            self.starts.memory(),
+        ]
+    }
+
+    /// Appends the ids of the live series of page `page` of stripe `stripe` to `out`; `None` after the last
+    /// page.
+    pub(crate) fn page_ids(&self, stripe: usize, page: usize, out: &mut Vec<u32>) -> Option<()> {
+        let slots = self.pages.get(page)?;
+        let base = (page * STRIPE_COUNT + stripe) * PAGE_SLOTS;
+        let live = slots.iter().flat_map(|p| p.slots.iter().enumerate()).filter(|(_, h)| h.tenant != NONE);
+        out.extend(live.map(|(slot, _)| (base + slot) as u32));
+        Some(())
+    }
+
+    /// Returns true if no sample was offered to the series in this generation and the one before.
+    pub(crate) fn is_idle(&self, id: u32) -> bool {
+        let (page_idx, slot) = slot_of(id);
+        let Some(Some(page)) = self.pages.get(page_idx) else { return false };
+        page.slots[slot].tenant != NONE && page.activity.is_idle(slot)
+    }
+
+    /// Calls `visit` with tenant and slot of each idle series of page `page_idx` and ends the generation of
+    /// the page; `None` after the last page.
+    pub(crate) fn age_page(&mut self, page_idx: usize, mut visit: impl FnMut(u32, usize)) -> Option<()> {
+        if let Some(page) = self.pages.get_mut(page_idx)? {
+            for (slot, series) in page.slots.iter().enumerate() {
+                if page.activity.is_idle(slot) && series.tenant != NONE {
+                    visit(series.tenant, slot);
+                }
+            }
+            page.activity.end_generation();
+        }
+        Some(())
+    }
+}
