@@ -238,7 +238,10 @@ impl Life {
             .collect();
         // Out-of-order samples with the timestamp of another count as well.
         assert!(got.keys().eq(counts.keys()), "windows {got:?}, not {counts:?}");
-        assert!(got.values().zip(counts.values()).all(|(got, least)| got >= least));
+        assert!(
+            got.values().zip(counts.values()).all(|(got, least)| got >= least),
+            "windows have {got:?}, at least {counts:?} is stored"
+        );
     }
 
     fn compare_part(&mut self) {

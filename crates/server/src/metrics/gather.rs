@@ -372,11 +372,6 @@ fn tsdb_counters(stats: &TsdbStats, sheet: &mut Sheet) {
         ("head_samples_with_start_total", "Samples stored with a start time.", stats.samples.with_start),
         ("flushes_total", "Windows flushed to blocks.", stats.maintenance.flush_count),
         (
-            "maintenance_failures_total",
-            "Flushes, checkpoints, retention runs failed.",
-            stats.maintenance.error_count,
-        ),
-        (
             "retention_removed_blocks_total",
             "Blocks removed by retention.",
             stats.maintenance.retention_removed_count,

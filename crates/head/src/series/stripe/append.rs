@@ -224,7 +224,7 @@ impl Stripe {
         if self.ooo.is_full(count) {
             self.seal_out_of_order(cx, id, TimeRange::ALL);
             for id in self.ooo.sparse_series() {
-                self.seal_out_of_order(cx, id, TimeRange::ALL);
+                self.move_out_of_order(id);
             }
         }
         if matches!(value, Value::Histogram(_)) {

@@ -195,7 +195,7 @@ impl OooLog {
     }
 
     /// Returns the series with samples in the page with the fewest of them, if at least half of the entries
-    /// of the log are not in use: encoding them frees the page.
+    /// of the log are not in use: moving them frees the page.
     pub(crate) fn sparse_series(&self) -> Vec<u32> {
         let capacity = (self.page_count * PAGE_ENTRIES) as u64;
         if self.page_count < SPARSE_PAGE_COUNT || 2 * self.used_count > capacity {

@@ -79,6 +79,39 @@ impl Stripe {
             taken.iter().for_each(|one| cx.windows.add_single(one.time, -1));
             arrivals.samples.times.iter().for_each(|&time| cx.windows.add_single(time, 1));
         }
+        self.push_out_of_order_chunks(cx, id, &arrivals);
+    }
+
+    /// As [`Stripe::seal_out_of_order`] for all samples of a series that may belong to another tenant than the
+    /// append: samples of one timestamp go to several chunks, so that no count of a window changes.
+    fn seal_out_of_order_unresolved(&mut self, cx: &AppendContext<'_>, id: u32) {
+        let mut taken = self.take_out_of_order(id, TimeRange::ALL);
+        // Stable: samples of one timestamp stay in the order of their arrival.
+        taken.sort_by_key(|one| one.time);
+        let mut layers: Vec<Arrivals> = Vec::new();
+        for run in taken.chunk_by(|a, b| a.time == b.time) {
+            layers.resize_with(layers.len().max(run.len()), Arrivals::default);
+            for (layer, one) in layers.iter_mut().zip(run) {
+                layer.add(one.duplicates == DuplicatePolicy::LastWins, |samples| push_sample(samples, one));
+            }
+        }
+        layers.iter().for_each(|layer| self.push_out_of_order_chunks(cx, id, layer));
+    }
+
+    /// Moves the samples of a series to the end of the log, which frees their entries.
+    pub(super) fn move_out_of_order(&mut self, id: u32) {
+        let taken = self.take_out_of_order(id, TimeRange::ALL);
+        let Some(mut list) = self.series(id).map(|series| series.ooo) else { return };
+        for one in &taken {
+            list = self.ooo.push(list, id, one.time, one.value.as_value(), one.duplicates).0;
+        }
+        if let Some(series) = self.series_mut(id) {
+            series.ooo = list;
+        }
+    }
+
+    /// Seals samples without equal timestamps.
+    fn push_out_of_order_chunks(&mut self, cx: &AppendContext<'_>, id: u32, arrivals: &Arrivals) {
         self.ooo_sealed_count += arrivals.samples.len() as u64;
         for (run, replaces) in arrivals.runs(|time| TimeRange::window_of(time, cx.window_ms).start) {
             let policy = if replaces { DuplicatePolicy::LastWins } else { DuplicatePolicy::KeepFirst };
@@ -134,7 +167,7 @@ impl Stripe {
 
     /// Seals histograms of the stripe while all stripes together exceed the budget. Cost: none below the
     /// limit; above it, a scan of all series with histograms per half of the bytes of the stripe.
-    pub(super) fn keep_histogram_budget(&mut self, cx: &mut AppendContext<'_>) {
+    pub(super) fn keep_histogram_budget(&mut self, cx: &AppendContext<'_>) {
         if !self.histograms.report(cx.histograms, self.ooo.histogram_bytes()) {
             return;
         }
@@ -146,7 +179,7 @@ impl Stripe {
             if bytes(self) <= kept {
                 break;
             }
-            self.seal_out_of_order(cx, id, TimeRange::ALL);
+            self.seal_out_of_order_unresolved(cx, id);
             if self.histograms.get(id).is_some() {
                 self.seal_open(cx, id);
             }
