@@ -1,5 +1,5 @@
-//! Interfaces to the operating system (clock, disk, randomness, threads, memory budget) and byte tools, append files,
-//! k-way merge.
+//! Interfaces to the operating system (clock, disk, randomness, threads, memory budget), byte tools, append
+//! files, k-way merge.
 //!
 //! Invariants: no other crate gets time, files, randomness or threads from the operating system, so that a
 //! test with fakes for these is replayed from its seed.

@@ -125,7 +125,7 @@ impl Stripe {
         time: i64,
         histogram: &Arc<Histogram>,
     ) {
-        // Where the open chunk cannot go on, the next one may know how: with more buckets, for example.
+        // A histogram that the open chunk cannot take, because of new buckets for example, starts the next one.
         let next = self.histograms.update(id, |open| {
             if time >= open.window_end || kinds::is_full(&open.appender) {
                 return Some(None);

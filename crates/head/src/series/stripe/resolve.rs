@@ -11,7 +11,7 @@ use chronolith_model::{Columns, TimeRange};
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) samples: Columns,
-    /// Returns true at an index if the sample replaces earlier ones of its timestamp.
+    /// Per sample: set if it was accepted under last-wins, so it replaces earlier ones of its timestamp.
     replaces: Vec<bool>,
 }
 
