@@ -134,6 +134,12 @@ impl Block {
         }
     }
 
+    /// Returns true if a series of the block has the label.
+    #[must_use]
+    pub fn has_label_name(&self, name: &str) -> bool {
+        self.contents.header().label_value_count(name) > 0
+    }
+
     /// Memory of the index header.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {

@@ -135,7 +135,7 @@ impl Refused {
 /// An empty batch for this protocol.
 #[must_use]
 pub fn new_batch() -> WriteBatch {
-    WriteBatch::new(LabelSource { protocol: PROTOCOL, parse: parse_labels })
+    WriteBatch::new(LabelSource { protocol: PROTOCOL, parse: parse_labels, is_typed: false })
 }
 
 /// Decompresses `body` and fills `batch` (cleared first), which keeps its memory between calls.

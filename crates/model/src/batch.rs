@@ -22,6 +22,8 @@ pub struct LabelSource {
     pub protocol: u8,
     /// The parser.
     pub parse: LabelParser,
+    /// Set if the protocol has typed values: its series may have reserved labels.
+    pub is_typed: bool,
 }
 
 /// Reason why a sample or a series is not stored. One byte, no heap.
@@ -60,11 +62,13 @@ pub enum Reject {
     StartTimeLimit,
     /// The server has no free series id, regardless of the tenant's limit.
     SeriesIdsExhausted,
+    /// A label name that only Chronolith sets.
+    ReservedLabel,
 }
 
 impl Reject {
     /// Number of kinds.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 17;
 
     /// All kinds, in order of their numbers.
     pub const ALL: [Reject; Reject::COUNT] = [
@@ -84,6 +88,7 @@ impl Reject {
         Reject::HistogramInvalid,
         Reject::StartTimeLimit,
         Reject::SeriesIdsExhausted,
+        Reject::ReservedLabel,
     ];
 
     /// Returns the value of the `reason` label of metrics.
@@ -106,6 +111,7 @@ impl Reject {
             Reject::HistogramInvalid => "histogram_invalid",
             Reject::StartTimeLimit => "start_time_limit",
             Reject::SeriesIdsExhausted => "series_ids_exhausted",
+            Reject::ReservedLabel => "reserved_label",
         }
     }
 
@@ -137,6 +143,7 @@ impl Reject {
             Reject::SeriesIdsExhausted => {
                 "the server has no series id left until ids of departed series can be used again"
             }
+            Reject::ReservedLabel => "label names __kind__ and __field__ are reserved",
         }
     }
 }
@@ -252,7 +259,7 @@ impl WriteBatch {
     /// after its length as little-endian u32.
     #[must_use]
     pub fn from_labels() -> WriteBatch {
-        WriteBatch::new(LabelSource { protocol: 0, parse: parse_plain })
+        WriteBatch::new(LabelSource { protocol: 0, parse: parse_plain, is_typed: true })
     }
 
     /// Adds a series to a batch of [`WriteBatch::from_labels`].

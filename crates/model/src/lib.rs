@@ -7,6 +7,7 @@ pub mod batch;
 pub mod change;
 pub mod histogram;
 pub mod index;
+pub mod kind;
 pub mod labels;
 pub mod matcher;
 pub mod metadata;
@@ -19,6 +20,7 @@ pub mod time;
 
 pub use batch::{BatchSeries, LabelSource, Reject, WriteBatch, WriteOutcome};
 pub use histogram::{FloatHistogram, Histogram, IntHistogram, ResetHint, Span};
+pub use kind::{KIND_LABEL, WordKind};
 pub use labels::{Labels, LabelsBuilder, METRIC_NAME};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::{Exemplar, MetadataEntry, MetricKind};

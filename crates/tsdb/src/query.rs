@@ -3,7 +3,9 @@
 //!
 //! Invariants: the head is read before the list of blocks, so a window that is being flushed is seen at least
 //! once; its samples are deduplicated if it is seen twice.
-//! Not here: evaluation (`promql`), the merge of samples (`merge`).
+//! Not here: evaluation (`promql`), the merge of samples (`merge`), hidden labels (`kinds`).
+
+mod kinds;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,8 +15,8 @@ use chronolith_block::Block;
 use chronolith_head::Head;
 use chronolith_model::query::{PresenceHints, ReadEstimate, SERIES_PER_BATCH_MAX, SampleNeed, VecBatches};
 use chronolith_model::{
-    DuplicatePolicy, Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
-    SeriesRead, TenantId, TimeRange,
+    DuplicatePolicy, KIND_LABEL, Labels, QueryError, Queryable, ReadContext, SampleSource, Selector,
+    SeriesBatches, SeriesRead, TenantId, TimeRange,
 };
 
 use crate::blocks::BlockStore;
@@ -56,21 +58,46 @@ impl TenantQueryable {
         Ok(all)
     }
 
-    /// Merges the series of the head with those that `from_block` selects from each block.
-    fn select_from(
+    /// Returns true if the head has series with values other than floats.
+    fn has_typed_head(&self) -> bool {
+        self.head.reader().has_label_name(&self.tenant, KIND_LABEL)
+    }
+
+    /// Merges the series of the head with those of each block, and those of each kind with the others.
+    fn select_samples(
         &self,
-        head: Vec<SeriesRead>,
-        range: TimeRange,
+        selector: &Selector<'_>,
+        need: SampleNeed,
         ctx: &ReadContext,
-        from_block: impl Fn(&Block) -> Result<Box<dyn SeriesBatches>, QueryError>,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        let Some(matchers) = kinds::visible(selector.matchers) else {
+            return Ok(Box::new(VecBatches::new(Vec::new())));
+        };
+        let of_kind = |kind| kinds::with_kind(&matchers, kind);
+        let (range, reader) = (selector.range, self.head.reader());
+        let mut from_head: Vec<Box<dyn SeriesBatches>> = Vec::new();
+        for kind in kinds::kinds_in(self.has_typed_head()) {
+            let selector = &Selector { matchers: &of_kind(kind), range };
+            let series = match need {
+                SampleNeed::All => reader.select(&self.tenant, selector, ctx)?,
+                SampleNeed::Newest => reader.select_newest(&self.tenant, selector, ctx)?,
+            };
+            if !series.is_empty() {
+                from_head.push(kinds::without_label(kind, Box::new(VecBatches::new(series))));
+            }
+        }
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
         for block in self.blocks.open_in_range(&self.tenant, range)? {
-            sources.push(from_block(&block)?);
+            for kind in kinds::kinds_in(block.has_label_name(KIND_LABEL)) {
+                let selector = &Selector { matchers: &of_kind(kind), range };
+                let batches = match need {
+                    SampleNeed::All => block.select(selector, ctx)?,
+                    SampleNeed::Newest => block.select_newest(selector, ctx)?,
+                };
+                sources.push(kinds::without_label(kind, batches));
+            }
         }
-        if !head.is_empty() {
-            sources.push(Box::new(VecBatches::new(head)));
-        }
+        sources.extend(from_head);
         match sources.len() {
             0 => Ok(Box::new(VecBatches::new(Vec::new()))),
             1 => Ok(sources.remove(0)),
@@ -108,8 +135,7 @@ impl Queryable for TenantQueryable {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let head = self.head.reader().select(&self.tenant, selector, ctx)?;
-        self.select_from(head, selector.range, ctx, |block| block.select(selector, ctx))
+        self.select_samples(selector, SampleNeed::All, ctx)
     }
 
     fn select_newest(
@@ -117,11 +143,11 @@ impl Queryable for TenantQueryable {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let head = self.head.reader().select_newest(&self.tenant, selector, ctx)?;
-        self.select_from(head, selector.range, ctx, |block| block.select_newest(selector, ctx))
+        self.select_samples(selector, SampleNeed::Newest, ctx)
     }
 
-    /// Reads the head alone if no block has samples in the range, as a merge needs all labels.
+    /// Reads the head alone if no block has samples in the range and no label is hidden, as a merge needs all
+    /// labels.
     fn select_presence(
         &self,
         selector: &Selector<'_>,
@@ -129,17 +155,15 @@ impl Queryable for TenantQueryable {
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         let has_blocks = || self.blocks.any_in_range(&self.tenant, selector.range);
-        if !has_blocks() {
+        let names_kind = selector.matchers.iter().any(|matcher| *matcher.name == *KIND_LABEL);
+        if !has_blocks() && !names_kind && !self.has_typed_head() {
             let head = self.head.reader().select_presence(&self.tenant, selector, hints, ctx)?;
             // A window may have been flushed meanwhile, and its series may have left the head.
             if !has_blocks() {
                 return Ok(head);
             }
         }
-        match hints.samples {
-            SampleNeed::All => self.select(selector, ctx),
-            SampleNeed::Newest => self.select_newest(selector, ctx),
-        }
+        self.select_samples(selector, hints.samples, ctx)
     }
 
     /// Estimates the series of the source with most of them, since most series are in all sources, and all
@@ -149,6 +173,10 @@ impl Queryable for TenantQueryable {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Option<ReadEstimate>, QueryError> {
+        let Some(matchers) = kinds::visible(selector.matchers) else {
+            return Ok(Some(ReadEstimate::default()));
+        };
+        let selector = &Selector { matchers: &matchers, range: selector.range };
         let head = self.head.reader().estimate(&self.tenant, selector)?;
         if selector.matchers.is_empty() && selector.range == TimeRange::ALL {
             // Every query asks this: no block is opened for it.
@@ -178,8 +206,16 @@ impl Queryable for TenantQueryable {
         limit: usize,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
-        let head = self.head.reader().label_names(&self.tenant, selector, limit, ctx)?;
-        self.union(selector.range, limit, head, |b| b.label_names(selector, limit, ctx))
+        let Some(matchers) = kinds::visible(selector.matchers) else { return Ok(Vec::new()) };
+        let selector = &Selector { matchers: &matchers, range: selector.range };
+        // One more name in case that one of them is hidden.
+        let limit_each = if limit == 0 { 0 } else { limit.saturating_add(1) };
+        let head = self.head.reader().label_names(&self.tenant, selector, limit_each, ctx)?;
+        let names = |block: &Block| block.label_names(selector, limit_each, ctx);
+        let mut all = self.union(selector.range, limit_each, head, names)?;
+        all.retain(|name| name != KIND_LABEL);
+        all.truncate(if limit == 0 { usize::MAX } else { limit });
+        Ok(all)
     }
 
     fn label_values(
@@ -189,6 +225,9 @@ impl Queryable for TenantQueryable {
         limit: usize,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
+        let matchers = kinds::visible(selector.matchers).filter(|_| name != KIND_LABEL);
+        let Some(matchers) = matchers else { return Ok(Vec::new()) };
+        let selector = &Selector { matchers: &matchers, range: selector.range };
         let head = self.head.reader().label_values(&self.tenant, name, selector, limit, ctx)?;
         self.union(selector.range, limit, head, |b| b.label_values(name, selector, limit, ctx))
     }

@@ -15,8 +15,8 @@ use chronolith_head::{
 };
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::{
-    Exemplar, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits, TimeRange,
-    WriteBatch, WriteOutcome,
+    Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits,
+    TimeRange, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::error::AdminError;
@@ -412,7 +412,12 @@ impl Tsdb {
     /// Returns the head cardinality of `tenant`, `limit` entries per list.
     #[must_use]
     pub fn cardinality(&self, tenant: &TenantId, limit: usize) -> Cardinality {
-        self.storage.head().statistics().cardinality(tenant, limit)
+        let mut all = self.storage.head().statistics().cardinality(tenant, limit);
+        all.values_by_label.retain(|(name, _)| name != KIND_LABEL);
+        all.bytes_by_label.retain(|(name, _)| name != KIND_LABEL);
+        let is_kind = |pair: &str| pair.strip_prefix(KIND_LABEL).is_some_and(|rest| rest.starts_with('='));
+        all.series_by_pair.retain(|(pair, _)| !is_kind(pair));
+        all
     }
 
     /// Returns sizes of `tenant` in the head. Walks its series.

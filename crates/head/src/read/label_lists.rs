@@ -57,6 +57,12 @@ impl HeadReader {
         Ok(names.into_iter().take(limit).collect())
     }
 
+    /// Returns true if a series of the tenant has the label, or had it since the index was last rebuilt.
+    pub fn has_label_name(&self, tenant: &TenantId, name: &str) -> bool {
+        let tenant = self.state.index.tenant(tenant);
+        tenant.is_some_and(|tenant| !tenant.tables.read().pairs_of_name(name).is_empty())
+    }
+
     /// Returns the values of `name` among the selected series, sorted and distinct; at most `limit` (0 =
     /// all). Cost: the values; with matchers, the series.
     ///

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use chronolith_format::head::wal::{self, SeriesRecord};
+use chronolith_model::kind::is_reserved;
 use chronolith_model::{LabelsBuilder, METRIC_NAME, Reject, TenantLimits};
 
 use super::job::{AppendJob, AppendScratch, series_text};
@@ -84,6 +85,9 @@ fn resolve_one(
     (job.batch.source.parse)(job.batch.raw_of(series), builder)?;
     builder.sort();
     let pairs = check_labels(builder, job.limits)?;
+    if !job.batch.source.is_typed && pairs.iter().any(|(name, _)| is_reserved(name)) {
+        return Err(Reject::ReservedLabel);
+    }
     if let Some(id) = tables.find(pairs.iter().copied(), &mut scratch.members) {
         return Ok(id);
     }

@@ -1,0 +1,69 @@
+//! View of typed series for PromQL: the reserved label of the kind is hidden, and series of all kinds are
+//! numbers.
+//!
+//! Invariants: series of one kind are selected apart from those of others and stay sorted without the label;
+//! a source without typed series is asked exactly what the reader asked.
+//! Not here: the kinds and their label (`model::kind`), the merge of the sources.
+
+use std::borrow::Cow;
+
+use chronolith_model::{KIND_LABEL, MatchOp, Matcher, QueryError, SeriesBatches, SeriesRead, WordKind};
+
+/// Returns the matchers on labels that readers see; `None` if the others select no series, because a hidden
+/// label matches like a missing one.
+pub(super) fn visible(matchers: &[Matcher]) -> Option<Cow<'_, [Matcher]>> {
+    let is_hidden = |matcher: &&Matcher| *matcher.name == *KIND_LABEL;
+    if !matchers.iter().any(|matcher| is_hidden(&matcher)) {
+        return Some(Cow::Borrowed(matchers));
+    }
+    let selects_all = matchers.iter().filter(is_hidden).all(Matcher::matches_empty);
+    selects_all.then(|| matchers.iter().filter(|matcher| !is_hidden(matcher)).cloned().collect())
+}
+
+/// Returns the kinds to select apart in a source: all of them if it has typed series, else `None` for floats,
+/// which are all its series.
+pub(super) fn kinds_in(has_typed_series: bool) -> impl Iterator<Item = Option<WordKind>> {
+    let typed = [WordKind::Float].into_iter().chain(WordKind::LABELED).filter(move |_| has_typed_series);
+    let untyped = (!has_typed_series).then_some(None);
+    typed.map(Some).chain(untyped)
+}
+
+/// Adds matchers for series of `kind`, unless it is `None`. Series with a label value of a later version are
+/// selected with the floats and keep their label.
+pub(super) fn with_kind(matchers: &[Matcher], kind: Option<WordKind>) -> Cow<'_, [Matcher]> {
+    let of_kind = |op, kind: WordKind| {
+        Matcher::new(KIND_LABEL, op, kind.label_value()).expect("no regex that could be invalid")
+    };
+    let added: Vec<Matcher> = match kind {
+        None => return Cow::Borrowed(matchers),
+        Some(WordKind::Float) => {
+            WordKind::LABELED.into_iter().map(|other| of_kind(MatchOp::NotEqual, other)).collect()
+        }
+        Some(kind) => vec![of_kind(MatchOp::Equal, kind)],
+    };
+    matchers.iter().cloned().chain(added).collect()
+}
+
+/// Returns the series of `kind` without the label of the kind.
+pub(super) fn without_label(
+    kind: Option<WordKind>,
+    batches: Box<dyn SeriesBatches>,
+) -> Box<dyn SeriesBatches> {
+    match kind {
+        None | Some(WordKind::Float) => batches,
+        Some(_) => Box::new(WithoutLabel(batches)),
+    }
+}
+
+struct WithoutLabel(Box<dyn SeriesBatches>);
+
+impl SeriesBatches for WithoutLabel {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        let start = out.len();
+        let has_more = self.0.next_batch(out);
+        for series in out.iter_mut().skip(start) {
+            series.labels = series.labels.filtered(|name| name != KIND_LABEL);
+        }
+        has_more
+    }
+}
