@@ -70,6 +70,7 @@ pub(crate) fn decode(
     let decoded = match raw.encoding {
         xor::ENCODING_XOR => xor::decode(raw.bytes, range, out),
         dense::ENCODING_DENSE => dense::decode(raw.bytes, range, out),
+        dense::ENCODING_BOOLEAN => dense::decode_boolean(raw.bytes, range, out),
         dense::ENCODING_PACKED => dense::decode_packed(raw.bytes, range, times_chunk, out),
         dense::ENCODING_DENSE_STARTS => dense::decode_starts(raw.bytes, range, times_chunk, out),
         xor2::ENCODING_XOR2 => xor2::decode(raw.bytes, range, out),

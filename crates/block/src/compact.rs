@@ -20,7 +20,7 @@ use std::sync::Arc;
 use chronolith_base::{Env, MemoryBudget};
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::meta::{BlockDesc, BlockMeta, Ulid};
-use chronolith_model::{BlockEncoding, DuplicatePolicy, Labels, QueryError, TimeRange};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, Labels, QueryError, TimeRange, WordKind};
 
 use crate::contents::BlockContents;
 use crate::postings::all_refs;
@@ -150,6 +150,7 @@ fn merge_series(
         }
         let writer = outputs.next()?;
         let written_before = writer.chunk_bytes();
+        writer.set_kind(WordKind::of(&labels));
         let read_bytes = merge.run(&mut chunks, writer)?;
         writer.end_series(&labels)?;
         if pace.spend(read_bytes + writer.chunk_bytes() - written_before).is_break() {

@@ -29,7 +29,7 @@ use chronolith_format::block::meta::{BlockMeta, BlockStats, Ulid};
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::chunk::kinds::ENCODINGS_HISTOGRAM;
 use chronolith_format::chunk::xor::EncodedChunk;
-use chronolith_model::{BlockEncoding, Labels, TimeRange};
+use chronolith_model::{BlockEncoding, Labels, TimeRange, WordKind};
 
 use crate::BlockError;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
@@ -134,6 +134,11 @@ impl BlockWriter {
         self
     }
 
+    /// Sets the kind of the words of the next series; without a call they are floats.
+    pub fn set_kind(&mut self, kind: WordKind) {
+        self.samples.kind = kind;
+    }
+
     /// Name that the block will have.
     #[must_use]
     pub fn ulid(&self) -> Ulid {
@@ -235,6 +240,7 @@ impl BlockWriter {
     /// # Panics
     /// If series do not ascend by labels.
     pub fn end_series(&mut self, labels: &Labels) -> Result<(), BlockError> {
+        self.samples.kind = WordKind::Float;
         let (Some(first), Some(last)) = (self.chunk_metas.first(), self.chunk_metas.last()) else {
             return Ok(());
         };

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Exemplar, Histogram, Labels, LabelsBuilder, MetadataEntry};
+use crate::{Exemplar, Histogram, KIND_LABEL, Labels, LabelsBuilder, MetadataEntry, WordKind};
 
 /// Parser from the wire key of a series to labels, one per protocol; `head` calls it on a cache miss.
 ///
@@ -282,6 +282,18 @@ impl WriteBatch {
 }
 
 impl WriteBatch {
+    /// As [`WriteBatch::push_labels`], for a series of booleans.
+    ///
+    /// # Panics
+    /// Beyond 4 GiB of names or 4 G samples.
+    pub fn push_booleans(&mut self, labels: &Labels, samples: &[(i64, bool)]) {
+        let mut builder = labels.to_builder();
+        builder.set(KIND_LABEL, WordKind::Boolean.label_value());
+        let samples: Vec<(i64, f64)> =
+            samples.iter().map(|&(time, value)| (time, f64::from(u8::from(value)))).collect();
+        self.push_labels(&builder.finish(), &samples);
+    }
+
     /// As [`WriteBatch::push_labels`], for samples that are histograms.
     ///
     /// # Panics

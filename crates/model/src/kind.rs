@@ -24,17 +24,20 @@ pub enum WordKind {
     /// Any `f64`, bit for bit.
     #[default]
     Float,
+    /// +0.0 for false and 1.0 for true.
+    Boolean,
 }
 
 impl WordKind {
     /// All kinds that a label names.
-    pub const LABELED: [WordKind; 0] = [];
+    pub const LABELED: [WordKind; 1] = [WordKind::Boolean];
 
     /// Value of the label; empty for floats, which have none.
     #[must_use]
     pub fn label_value(self) -> &'static str {
         match self {
             WordKind::Float => "",
+            WordKind::Boolean => "bool",
         }
     }
 

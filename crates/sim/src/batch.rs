@@ -6,8 +6,9 @@
 use chronolith_base::Rng;
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{MatchOp, Matcher, TimeRange};
+use chronolith_model::{MatchOp, Matcher, TimeRange, WordKind};
 
+use crate::labels::kind_of;
 use crate::ledger::TenantLedger;
 use crate::op::Shape;
 use crate::setup::{DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Setup, pick};
@@ -78,6 +79,11 @@ impl BatchGenerator<'_> {
     }
 
     fn value(&self, number: u32, time: i64) -> Value {
+        if kind_of(number) == WordKind::Boolean {
+            // Values of sensors: mostly as before, some that change all the time.
+            let is_on = time.div_euclid(7 * MINUTE_MS) % 2 == 0;
+            return Value::float(f64::from(u8::from(is_on != (self.rng.below(9) == 0))));
+        }
         if self.is_histogram(number, time) {
             let is_end = self.rng.below(40) == 0;
             return if is_end {
@@ -89,7 +95,7 @@ impl BatchGenerator<'_> {
         Value::float(self.float(number, time))
     }
 
-    /// A tenth of the series has histograms, another tenth alternates between both kinds.
+    /// A tenth of the series of words has histograms, another tenth alternates between both kinds.
     fn is_histogram(&self, number: u32, time: i64) -> bool {
         let usual = match number % 10 {
             3 => true,

@@ -1,6 +1,18 @@
 //! Labels of the simulated series: a pure function of their number and owner.
 
-use chronolith_model::Labels;
+use chronolith_model::{KIND_LABEL, Labels, WordKind};
+
+/// Returns the kind of the words of series `number`.
+pub(crate) fn kind_of(number: u32) -> WordKind {
+    if number % 13 == 5 { WordKind::Boolean } else { WordKind::Float }
+}
+
+/// Returns the labels of series `number` with the label of its kind, which only writers use.
+pub(crate) fn typed(labels: &Labels, number: u32) -> Labels {
+    let mut builder = labels.to_builder();
+    builder.set(KIND_LABEL, kind_of(number).label_value());
+    builder.finish()
+}
 
 /// Returns the labels of series `number`; `owner` is a label if several ledgers share a tenant.
 pub(crate) fn labels_of(owner: Option<usize>, number: u32) -> Labels {

@@ -8,6 +8,7 @@ use chronolith_model::{DuplicatePolicy, Reject, TenantLimits, WriteBatch, WriteO
 use chronolith_tsdb::{Tsdb, WriteError};
 
 use crate::batch::SeriesSamples;
+use crate::labels::typed;
 use crate::ledger::{AckState, TenantLedger};
 use crate::value::Value;
 
@@ -72,7 +73,7 @@ fn push_series(batch: &mut WriteBatch, ledger: &TenantLedger, number: u32, sampl
         ((time, float), histogram)
     };
     let (floats, histograms): (Vec<_>, Vec<_>) = samples.iter().map(written).unzip();
-    batch.push_labels(&ledger.labels(number), &floats);
+    batch.push_labels(&typed(&ledger.labels(number), number), &floats);
     let placed = histograms.into_iter().enumerate();
     batch.histograms.extend(placed.filter_map(|(at, one)| Some(((start + at) as u32, one?))));
 }

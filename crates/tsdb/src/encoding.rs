@@ -9,7 +9,7 @@ use chronolith_block::{BlockError, BlockWriter};
 use chronolith_format::chunk::xor::{self, EncodedChunk, SAMPLES_PER_CHUNK};
 use chronolith_format::{chunk::histogram, chunk::kinds};
 use chronolith_model::query::SampleKind;
-use chronolith_model::{Columns, Labels, TimeRange};
+use chronolith_model::{Columns, Labels, TimeRange, WordKind};
 
 /// Encodes one series after the other, with reused buffers.
 #[derive(Default)]
@@ -25,6 +25,7 @@ impl SeriesEncoder {
         chunks: &[EncodedChunk],
         out: &mut BlockWriter,
     ) -> Result<(), E> {
+        out.set_kind(WordKind::of(labels));
         let is_histogram = |chunk: &EncodedChunk| kinds::is_histogram(chunk.encoding);
         for run in chunks.chunk_by(|a, b| is_histogram(a) == is_histogram(b)) {
             if run.first().is_none_or(is_histogram) {

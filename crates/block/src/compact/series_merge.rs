@@ -14,7 +14,9 @@ use chronolith_base::hash::HashMap;
 use chronolith_format::block::chunks::RawChunk;
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;
-use chronolith_format::chunk::dense::{self, ENCODING_DENSE, ENCODING_DENSE_STARTS, ENCODING_PACKED};
+use chronolith_format::chunk::dense::{
+    self, ENCODING_BOOLEAN, ENCODING_DENSE, ENCODING_DENSE_STARTS, ENCODING_PACKED,
+};
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::xor::{ENCODING_XOR, SAMPLES_PER_CHUNK};
 use chronolith_format::chunk::xor2::ENCODING_XOR2;
@@ -118,13 +120,12 @@ impl SeriesMerge {
                 let joins = !self.open.is_empty() || next.is_some_and(MergeChunk::is_small);
                 count >= SAMPLES_PER_CHUNK || !joins
             }
-            (_, ENCODING_DENSE_STARTS) | (BlockEncoding::Prometheus, ENCODING_DENSE | ENCODING_PACKED) => {
-                false
-            }
+            (_, ENCODING_DENSE_STARTS)
+            | (BlockEncoding::Prometheus, ENCODING_DENSE | ENCODING_PACKED | ENCODING_BOOLEAN) => false,
             (BlockEncoding::Dense, ENCODING_XOR | ENCODING_XOR2) => false,
-            (BlockEncoding::Dense, ENCODING_DENSE | ENCODING_PACKED) => {
+            (BlockEncoding::Dense, ENCODING_DENSE | ENCODING_PACKED | ENCODING_BOOLEAN) => {
                 // A reference to times in another chunk holds in its own segment only.
-                let has_times = raw.encoding == ENCODING_DENSE
+                let has_times = raw.encoding != ENCODING_PACKED
                     || dense::shared_times_offset(raw.bytes).is_ok_and(|offset| offset.is_none());
                 has_times && (!joins || count >= DENSE_SAMPLES_MAX / 2)
             }

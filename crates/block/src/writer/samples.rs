@@ -11,7 +11,7 @@ use chronolith_format::chunk::dense::{self, ChunkTimes, DenseScratch, PackedChun
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::starts::{self, StartRun};
 use chronolith_format::chunk::xor;
-use chronolith_model::BlockEncoding;
+use chronolith_model::{BlockEncoding, WordKind};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::{BlockWriter, ChunkView};
@@ -41,6 +41,8 @@ pub(crate) fn chunk_samples(encoding: BlockEncoding, total: usize) -> usize {
 /// Encodes chunk after chunk with reused buffers.
 pub(super) struct SampleEncoder {
     pub(super) encoding: BlockEncoding,
+    /// Of the words of the current series.
+    pub(super) kind: WordKind,
     scratch: DenseScratch,
     bytes: Vec<u8>,
     /// Columns of times in the current segment: their keyed hash, and the offset of the chunk that has them.
@@ -59,6 +61,7 @@ impl SampleEncoder {
     pub(super) fn new(encoding: BlockEncoding, hash_seed: u64) -> SampleEncoder {
         SampleEncoder {
             encoding,
+            kind: WordKind::Float,
             scratch: DenseScratch::new(),
             bytes: Vec::new(),
             times_offsets: HashMap::default(),
@@ -74,6 +77,19 @@ impl SampleEncoder {
         self.times_bytes.clear();
         self.times_bytes.extend(times.iter().flat_map(|time| time.to_le_bytes()));
         xxh3_128_with_seed(&self.times_bytes, self.hash_seed)
+    }
+
+    /// Encodes words of a kind that has its own encoding and returns true; false for floats, and for words with
+    /// start times or that the encoding does not hold.
+    fn encode_typed(&mut self, times: &[i64], values: &[f64]) -> bool {
+        self.bytes.clear();
+        let is_plain = self.runs.is_empty();
+        match self.kind {
+            WordKind::Boolean if is_plain => {
+                dense::encode_boolean(times, values, &mut self.scratch, &mut self.bytes)
+            }
+            WordKind::Boolean | WordKind::Float => false,
+        }
     }
 
     fn encode(&mut self, times: ChunkTimes<'_>, values: &[f64]) -> PackedChunk {
@@ -114,6 +130,9 @@ impl BlockWriter {
         }
         self.samples.runs.clear();
         starts::runs_of(times, start_times, &mut self.samples.runs);
+        if self.samples.encode_typed(times, values) {
+            return self.add_encoded(dense::ENCODING_BOOLEAN, times).map(drop);
+        }
         let key = self.samples.key_of(times);
         let mut shared = None;
         if self.segments.segment_idx_of(0) == self.samples.segment_idx {

@@ -6,6 +6,7 @@
 //! Not here: when a chunk is encoded (`head`, `block`), checksums (the container's).
 
 mod block;
+mod boolean;
 mod decimal;
 mod entropy;
 mod items;
@@ -17,6 +18,7 @@ mod starts;
 mod times;
 mod values;
 
+pub use boolean::{ENCODING_BOOLEAN, decode_boolean, encode_boolean};
 pub use packed::{
     ChunkTimes, ENCODING_PACKED, PackedChunk, decode_packed, encode_packed, shared_times_offset,
 };

@@ -2,6 +2,7 @@
 //! answer.
 
 mod blocks;
+mod booleans;
 mod clock_guard;
 mod compaction;
 mod damage;

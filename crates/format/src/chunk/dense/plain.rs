@@ -18,13 +18,18 @@ pub const ENCODING_DENSE: u8 = 0x40;
 /// # Panics
 /// If there is no sample or more than [`SAMPLES_MAX`], the lengths differ, or times do not ascend strictly.
 pub fn encode(times: &[i64], values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u8>) {
+    put_times(times, values, scratch, out);
+    values::encode(values, scratch, out);
+}
+
+/// Appends the number of samples and their times.
+pub(super) fn put_times(times: &[i64], values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u8>) {
     assert_eq!(times.len(), values.len(), "one value per time");
     assert!(!times.is_empty(), "a chunk has a sample");
     let count = u16::try_from(times.len()).expect("the count is a u16");
     assert!(ascends(times), "times ascend strictly");
     out.extend_from_slice(&count.to_be_bytes());
     times::encode(times, scratch, out);
-    values::encode(values, scratch, out);
 }
 
 /// Appends the samples of `bytes` in `range` to `out`; nothing when it fails.
