@@ -230,15 +230,15 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> R
     let mut ack_us = written.into_iter().collect::<Result<Vec<Vec<u32>>>>()?.concat();
     ack_us.sort_unstable();
     let after = tsdb.stats();
-    let appended = after.samples.appended - before.samples.appended;
+    let appended = after.head.samples.appended - before.head.samples.appended;
     ensure!(appended == (ack_us.len() * case.batch_len) as u64, "the store counts {appended} samples");
     Ok(Measured {
         case,
         seconds: elapsed_seconds,
         batch_count: ack_us.len(),
         cpu_seconds,
-        sync_count: after.wal.sync_count - before.wal.sync_count,
-        written_bytes: after.wal.written_bytes - before.wal.written_bytes,
+        sync_count: after.head.wal.sync_count - before.head.wal.sync_count,
+        written_bytes: after.head.wal.written_bytes - before.head.wal.written_bytes,
         ack_us,
         commit_us: Vec::new(),
     })

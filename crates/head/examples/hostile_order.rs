@@ -100,7 +100,7 @@ fn run(dir: &std::path::Path, order: &str, count: usize, batch_len: usize, is_hi
     let found = head.reader().select(&tenant, &selector, &ctx).expect("selects");
     found[0].samples.read(TimeRange::ALL, &mut columns).expect("reads");
     assert_eq!(columns.len(), count, "all are there");
-    let moves = head.statistics().stats().samples_ooo_sealed as f64 / count as f64;
+    let moves = head.statistics().stats().samples.ooo_sealed as f64 / count as f64;
     let _ = env.disk.remove_dir_all(dir);
     let kind = if is_histogram { "histograms" } else { "samples" };
     println!(

@@ -83,7 +83,7 @@ fn write(dir: &Path, series_count: usize, rounds: usize, tail_rounds: usize, uni
         "{} series, {} chunks, {} bytes of WAL; RSS of the head {} MB",
         stats.series,
         stats.chunks,
-        stats.wal_segment_bytes,
+        stats.wal.segment_bytes,
         status_bytes(&env, "VmRSS:").saturating_sub(before) >> 20,
     );
 }

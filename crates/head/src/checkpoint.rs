@@ -22,6 +22,7 @@ pub(crate) use definitions::{DefinitionsFile, definitions_path};
 pub(crate) use pace::Pace;
 pub(crate) use slices::{Durability, SliceState, slice_of, slice_path};
 
+use crate::counters::Counter;
 use crate::index::ids::{GivenIds, IdMark};
 use crate::options::HeadError;
 use crate::options::wal_dir;
@@ -140,7 +141,7 @@ pub struct Checkpointer {
 
 impl Checkpointer {
     pub(crate) fn new(state: Arc<HeadState>, rolling: CheckpointState) -> Checkpointer {
-        state.counters.checkpoint_bytes.store(rolling.bytes(), Ordering::Relaxed);
+        state.counters.set(Counter::CheckpointBytes, rolling.bytes());
         Checkpointer { state, rolling: Mutex::new(rolling) }
     }
 
@@ -200,7 +201,7 @@ impl Checkpointer {
             self.compact_definitions(rolling, mark, &mut stats)?;
         }
         self.note_written(rolling, &stats);
-        self.state.counters.checkpoint_count.fetch_add(1, Ordering::Relaxed);
+        self.state.counters.add(Counter::Checkpoints, 1);
         stats.duration_ns = self.state.env.clock.mono_ns().saturating_sub(start_ns);
         Ok(stats)
     }
@@ -228,8 +229,8 @@ impl Checkpointer {
         let tail_bytes = mark.log_bytes - rolling.oldest_log_bytes().unwrap_or(mark.log_bytes);
         let state_bytes = rolling.slices.values().map(|slice_state| slice_state.bytes).sum();
         let allowance = rolling.pace.allow(start_ns, mark.log_bytes, tail_bytes, slice_count, state_bytes);
-        self.state.counters.tail_bytes.store(tail_bytes.max(0).unsigned_abs(), Ordering::Relaxed);
-        self.state.counters.tail_ns.store(rolling.pace.tail_ns(tail_bytes), Ordering::Relaxed);
+        self.state.counters.set(Counter::TailBytes, tail_bytes.max(0).unsigned_abs());
+        self.state.counters.set(Counter::TailNs, rolling.pace.tail_ns(tail_bytes));
         // Replaying a series record from the WAL costs far more than a sample.
         self.extend_definitions(rolling, mark, &mut stats)?;
         let dead_change = (!rolling.dead_files.is_empty()).then_some(rolling.dead_change);
@@ -275,7 +276,7 @@ impl Checkpointer {
     pub fn settle_drops(&self) -> Result<(), HeadError> {
         let alone = self.state.maintenance.lock();
         let mut rolling = self.rolling.lock();
-        let change_count = self.state.counters.change_count.load(Ordering::Relaxed);
+        let change_count = self.state.counters.get(Counter::Changes);
         let has_all = rolling.ids == self.state.index.ids.mark();
         // Older copies of an earlier process may have windows that its newest ones do not have.
         let is_settled =
@@ -295,7 +296,7 @@ impl Checkpointer {
     fn mark(&self, sequence: u64) -> CheckpointMark {
         let log_bytes = self.state.wal.written_bytes().cast_signed();
         // Read after the position: an id is assigned before the first frame with it is queued.
-        let change_count = self.state.counters.change_count.load(Ordering::Relaxed);
+        let change_count = self.state.counters.get(Counter::Changes);
         CheckpointMark { sequence, ids: self.state.index.ids.mark(), log_bytes, change_count }
     }
 
@@ -359,9 +360,9 @@ impl Checkpointer {
     fn note_dead_files(&self, rolling: &mut CheckpointState) {
         rolling.dead_files = self.state.series.store.dead_files();
         if !rolling.dead_files.is_empty() {
-            self.state.counters.change_count.fetch_add(1, Ordering::Relaxed);
+            self.state.counters.add(Counter::Changes, 1);
         }
-        rolling.dead_change = self.state.counters.change_count.load(Ordering::Relaxed);
+        rolling.dead_change = self.state.counters.get(Counter::Changes);
     }
 
     /// Removes the WAL segments that no copy of a slice needs.
@@ -405,7 +406,7 @@ impl Checkpointer {
     pub(crate) fn invalidate(&self) {
         self.rolling.lock().definitions.is_broken = true;
         // No slice is up to date any more.
-        self.state.counters.change_count.fetch_add(1, Ordering::Relaxed);
+        self.state.counters.add(Counter::Changes, 1);
     }
 
     /// Makes released ids assignable again, and adds the slices of ids assigned since the last checkpoint.
@@ -424,8 +425,8 @@ impl Checkpointer {
 
     fn note_written(&self, rolling: &CheckpointState, stats: &CheckpointStats) {
         let counters = &self.state.counters;
-        counters.checkpoint_bytes.store(rolling.bytes(), Ordering::Relaxed);
-        counters.slice_count.fetch_add(stats.slice_count, Ordering::Relaxed);
-        counters.slice_bytes.fetch_add(stats.bytes, Ordering::Relaxed);
+        counters.set(Counter::CheckpointBytes, rolling.bytes());
+        counters.add(Counter::Slices, stats.slice_count);
+        counters.add(Counter::SliceBytes, stats.bytes);
     }
 }

@@ -51,7 +51,7 @@ impl Head {
             "a window is between a millisecond and 49 days long"
         );
         let Recovered { state, rolling, report, has_defined } = recover(env, options, progress)?;
-        let head = Head::new(state, rolling, report.clone());
+        let head = Head::new(state, rolling);
         if has_defined {
             head.checkpointer.settle_definitions_of_log()?;
         }
@@ -67,7 +67,7 @@ impl Head {
         Ok((head, report))
     }
 
-    fn new(state: Arc<HeadState>, rolling: CheckpointState, replay: ReplayReport) -> Head {
+    fn new(state: Arc<HeadState>, rolling: CheckpointState) -> Head {
         let writer = Arc::new(Writer::new(state.clone()));
         let verification = Arc::new(SealedVerification::new(state.series.store.finished_files()));
         Head {
@@ -75,7 +75,7 @@ impl Head {
             windows: HeadWindows::new(state.clone()),
             checkpointer: Checkpointer::new(state.clone(), rolling),
             id_reclaimer: IdReclaimer::new(state.clone()),
-            statistics: HeadStatistics::new(state.clone(), writer.clone(), verification.clone(), replay),
+            statistics: HeadStatistics::new(state.clone(), writer.clone(), verification.clone()),
             sealed_verification: verification,
             writer,
             state,

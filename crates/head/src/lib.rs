@@ -6,6 +6,7 @@
 //! (`format`).
 
 mod checkpoint;
+mod counters;
 mod evict;
 mod head;
 mod index;
@@ -31,8 +32,10 @@ pub use read::select::HeadReader;
 pub use read::snapshot::{WindowSeries, WindowSnapshot};
 pub use recovery::progress::{ReplayProgress, ReplayReport};
 pub use series::windows::WindowStat;
-pub use statistics::{HeadStatistics, HeadStats, TenantMemory, TenantStats};
+pub use statistics::{
+    CheckpointTotals, HeadStatistics, HeadStats, HistogramStats, SampleStats, TenantMemory, TenantStats,
+};
 pub use windows::HeadWindows;
 pub use write::delete::{DeleteProgress, DeleteStats};
 
-pub use chronolith_wal::{SyncMode, WalError, WalPosition};
+pub use chronolith_wal::{SyncMode, WalError, WalPosition, WalStats};

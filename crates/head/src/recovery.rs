@@ -28,6 +28,7 @@ use chronolith_wal::{Recovery, SegmentEnd, Wal};
 use parking_lot::Mutex;
 
 use crate::checkpoint::{CheckpointState, Pace, SliceState, slice_of};
+use crate::counters::{Counter, Counters};
 use crate::index::HeadIndex;
 use crate::index::ids::SeriesIds;
 use crate::index::key_hash::KeyHash;
@@ -36,7 +37,7 @@ use crate::index::tenant::Tenants;
 use crate::options::{HeadError, HeadOptions};
 use crate::recovery::progress::{ReplayProgress, ReplayReport};
 use crate::series::SeriesStore;
-use crate::state::{Counters, HeadState};
+use crate::state::HeadState;
 
 use definitions::LoadedDefinitions;
 use files::CheckpointFiles;
@@ -280,7 +281,7 @@ fn build(env: &Env, options: HeadOptions, opened: Opened, has_defined: bool) -> 
     let key_hash = KeyHash::new(opened.wal.key());
     let ids = SeriesIds::new(opened.next_id, options.series_id_limit);
     let counters = Counters::default();
-    counters.series_live.store(opened.report.series, Ordering::Relaxed);
+    counters.set(Counter::SeriesLive, opened.report.series);
     let state = Arc::new(HeadState {
         env: env.clone(),
         options,

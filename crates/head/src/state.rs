@@ -12,32 +12,11 @@ use chronolith_base::Env;
 use chronolith_wal::Wal;
 use parking_lot::Mutex;
 
+use crate::counters::Counters;
 use crate::index::HeadIndex;
 use crate::options::{HeadError, HeadOptions, WriteError};
 use crate::series::SeriesStore;
 use crate::series::sealed::is_short_of_files;
-
-/// Counters since startup.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) samples_appended: AtomicU64,
-    pub(crate) samples_out_of_order: AtomicU64,
-    pub(crate) samples_repeated: AtomicU64,
-    pub(crate) samples_replaced: AtomicU64,
-    pub(crate) samples_with_start: AtomicU64,
-    pub(crate) samples_deleted: AtomicU64,
-    pub(crate) series_created: AtomicU64,
-    /// Series in the head.
-    pub(crate) series_live: AtomicU64,
-    pub(crate) checkpoint_count: AtomicU64,
-    pub(crate) checkpoint_bytes: AtomicU64,
-    /// Changes without a frame in the WAL: dropped windows, sealed files found without chunks.
-    pub(crate) change_count: AtomicU64,
-    pub(crate) slice_count: AtomicU64,
-    pub(crate) slice_bytes: AtomicU64,
-    pub(crate) tail_bytes: AtomicU64,
-    pub(crate) tail_ns: AtomicU64,
-}
 
 /// Index, series and WAL of the head.
 pub(crate) struct HeadState {

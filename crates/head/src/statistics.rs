@@ -1,14 +1,14 @@
 //! Counters and sizes of the head, for metrics and status pages.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use chronolith_model::TenantId;
+use chronolith_wal::WalStats;
 
+use crate::counters::Counter;
 use crate::index::tables::Cardinality;
 use crate::index::tenant::TenantHead;
 use crate::memory_part::MemoryPart;
-use crate::recovery::progress::ReplayReport;
 use crate::series::page_runs;
 use crate::series::stripe::SeriesState;
 use crate::series::verify::SealedVerification;
@@ -28,59 +28,61 @@ pub struct HeadStats {
     pub min_time_ms: Option<i64>,
     /// Timestamp of the newest sample of all tenants.
     pub max_time_ms: Option<i64>,
-    /// Bytes of WAL segments and checkpoint.
-    pub wal_bytes: u64,
-    /// Bytes of WAL segments alone: what a checkpoint would free.
-    pub wal_segment_bytes: u64,
-    /// Syncs of the WAL.
-    pub wal_sync_count: u64,
-    /// Nanoseconds spent in syncs of the WAL.
-    pub wal_sync_ns: u64,
-    /// Writes of the WAL, each for one or more batches.
-    pub wal_batch_count: u64,
-    /// Bytes written to the WAL.
-    pub wal_written_bytes: u64,
-    /// Spare WAL segments, prepared or recycled.
-    pub wal_spare_count: u64,
-    /// Bytes of spare WAL segments.
-    pub wal_spare_bytes: u64,
-    /// Segments created from a spare.
-    pub wal_spare_used_count: u64,
-    /// Segments created without one, because none was ready.
-    pub wal_spare_missing_count: u64,
-    /// Bytes queued for the WAL.
-    pub wal_pending_bytes: u64,
-    /// Set if the WAL is poisoned.
-    pub wal_poisoned: bool,
-    /// Set if writes are refused because the disk is full.
-    pub disk_full: bool,
-    /// Samples accepted since startup, duplicates included.
-    pub samples_appended: u64,
-    /// Accepted samples that were out of order.
-    pub samples_out_of_order: u64,
-    /// Out-of-order samples encoded as chunks since startup.
-    pub samples_ooo_sealed: u64,
     /// Ids available for new series.
     pub series_ids_left: u64,
+    /// Samples written since startup.
+    pub samples: SampleStats,
+    /// Native histograms in memory.
+    pub histograms: HistogramStats,
+    /// Write-ahead log.
+    pub wal: WalStats,
+    /// Rolling checkpoint.
+    pub checkpoint: CheckpointTotals,
+    /// Files of sealed chunks.
+    pub sealed_files: u64,
+    /// Bytes of these files.
+    pub sealed_bytes: u64,
+    /// Damaged files of sealed chunks found after startup, as messages.
+    pub sealed_damages: Vec<String>,
+}
+
+/// Samples written since startup.
+#[derive(Debug, Clone, Default)]
+pub struct SampleStats {
+    /// Accepted samples, duplicates included.
+    pub appended: u64,
+    /// Accepted samples that were out of order.
+    pub out_of_order: u64,
+    /// Out-of-order samples encoded as chunks.
+    pub ooo_sealed: u64,
     /// Accepted samples that were duplicates.
-    pub samples_repeated: u64,
+    pub repeated: u64,
     /// Accepted samples that replaced another value.
-    pub samples_replaced: u64,
+    pub replaced: u64,
     /// Accepted samples whose start timestamp was stored.
-    pub samples_with_start: u64,
-    /// Samples deleted since startup.
-    pub samples_deleted: u64,
-    /// Bytes of open chunks and out-of-order samples of native histograms.
-    pub histogram_bytes: u64,
-    /// Number of times that histograms of a series were sealed early because of the memory limit for
-    /// histograms.
-    pub histograms_sealed_early: u64,
-    /// Series created since startup.
+    pub with_start: u64,
+    /// Deleted samples.
+    pub deleted: u64,
+    /// Created series.
     pub series_created: u64,
+}
+
+/// Native histograms in memory.
+#[derive(Debug, Clone, Default)]
+pub struct HistogramStats {
+    /// Bytes of open chunks and out-of-order samples.
+    pub bytes: u64,
+    /// Number of times that those of a series were sealed early because of the memory limit.
+    pub sealed_early_count: u64,
+}
+
+/// Rolling checkpoint.
+#[derive(Debug, Clone, Default)]
+pub struct CheckpointTotals {
     /// Whole checkpoints written since startup.
-    pub checkpoint_count: u64,
+    pub count: u64,
     /// Bytes of the newest copies of all slices, and of the series file.
-    pub checkpoint_bytes: u64,
+    pub bytes: u64,
     /// Slices written since startup.
     pub slice_count: u64,
     /// Bytes of slices and series records written since startup.
@@ -89,16 +91,6 @@ pub struct HeadStats {
     pub tail_bytes: u64,
     /// Estimated milliseconds of that replay.
     pub tail_ms: u64,
-    /// Number of sealed files.
-    pub sealed_files: u64,
-    /// Bytes of sealed files.
-    pub sealed_bytes: u64,
-    /// Duration of the replay at startup in milliseconds.
-    pub replay_ms: u64,
-    /// Damage found by the replay, as messages.
-    pub replay_notes: Vec<String>,
-    /// Damaged sealed files found after startup, as messages.
-    pub sealed_damages: Vec<String>,
 }
 
 /// Sizes of one tenant in the head.
@@ -128,7 +120,6 @@ pub struct HeadStatistics {
     state: Arc<HeadState>,
     writer: Arc<Writer>,
     sealed_verification: Arc<SealedVerification>,
-    replay: ReplayReport,
 }
 
 impl HeadStatistics {
@@ -136,51 +127,43 @@ impl HeadStatistics {
         state: Arc<HeadState>,
         writer: Arc<Writer>,
         sealed_verification: Arc<SealedVerification>,
-        replay: ReplayReport,
     ) -> HeadStatistics {
-        HeadStatistics { state, writer, sealed_verification, replay }
+        HeadStatistics { state, writer, sealed_verification }
     }
 
     /// Returns counters and sizes. Cost: visits each stripe and tenant.
     #[must_use]
     pub fn stats(&self) -> HeadStats {
-        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let (counters, wal) = (&self.state.counters, self.state.wal.stats());
-        let (sealed_files, sealed_bytes) = self.state.series.store.sizes();
+        let counters = &self.state.counters;
+        let series = &self.state.series;
+        let (sealed_files, sealed_bytes) = series.store.sizes();
         let mut stats = HeadStats {
-            wal_segment_bytes: wal.segment_bytes,
-            wal_bytes: wal.segment_bytes + load(&counters.checkpoint_bytes),
-            wal_sync_count: wal.sync_count,
-            wal_sync_ns: wal.sync_ns,
-            wal_batch_count: wal.batch_count,
-            wal_written_bytes: wal.written_bytes,
-            wal_spare_count: wal.spare_count,
-            wal_spare_bytes: wal.spare_bytes,
-            wal_spare_used_count: wal.spare_used_count,
-            wal_spare_missing_count: wal.spare_missing_count,
-            wal_pending_bytes: wal.pending_bytes,
-            wal_poisoned: self.state.wal.is_poisoned(),
-            disk_full: self.state.wal.is_disk_full(),
-            samples_appended: load(&counters.samples_appended),
-            samples_out_of_order: load(&counters.samples_out_of_order),
-            samples_replaced: load(&counters.samples_replaced),
-            samples_with_start: load(&counters.samples_with_start),
-            samples_deleted: load(&counters.samples_deleted),
-            histogram_bytes: self.state.series.histograms.used_bytes(),
-            histograms_sealed_early: self.state.series.histograms.sealed_early_count(),
-            samples_repeated: load(&counters.samples_repeated),
-            series_created: load(&counters.series_created),
-            checkpoint_count: load(&counters.checkpoint_count),
-            checkpoint_bytes: load(&counters.checkpoint_bytes),
-            slice_count: load(&counters.slice_count),
-            slice_bytes: load(&counters.slice_bytes),
-            tail_bytes: load(&counters.tail_bytes),
-            tail_ms: load(&counters.tail_ns) / 1_000_000,
             series_ids_left: self.state.index.ids.left_count(),
+            samples: SampleStats {
+                appended: counters.get(Counter::SamplesAppended),
+                out_of_order: counters.get(Counter::SamplesOutOfOrder),
+                ooo_sealed: 0,
+                repeated: counters.get(Counter::SamplesRepeated),
+                replaced: counters.get(Counter::SamplesReplaced),
+                with_start: counters.get(Counter::SamplesWithStart),
+                deleted: counters.get(Counter::SamplesDeleted),
+                series_created: counters.get(Counter::SeriesCreated),
+            },
+            histograms: HistogramStats {
+                bytes: series.histograms.used_bytes(),
+                sealed_early_count: series.histograms.sealed_early_count(),
+            },
+            wal: self.state.wal.stats(),
+            checkpoint: CheckpointTotals {
+                count: counters.get(Counter::Checkpoints),
+                bytes: counters.get(Counter::CheckpointBytes),
+                slice_count: counters.get(Counter::Slices),
+                slice_bytes: counters.get(Counter::SliceBytes),
+                tail_bytes: counters.get(Counter::TailBytes),
+                tail_ms: counters.get(Counter::TailNs) / 1_000_000,
+            },
             sealed_files,
             sealed_bytes,
-            replay_ms: self.replay.duration_ns / 1_000_000,
-            replay_notes: self.replay.notes.clone(),
             sealed_damages: self.sealed_verification.damages(),
             ..HeadStats::default()
         };
@@ -188,7 +171,7 @@ impl HeadStatistics {
         for stripe in self.state.series.stripes() {
             let stripe = stripe.lock();
             stats.chunks += stripe.chunk_count();
-            stats.samples_ooo_sealed += stripe.ooo_sealed_count;
+            stats.samples.ooo_sealed += stripe.ooo_sealed_count;
         }
         stats
     }

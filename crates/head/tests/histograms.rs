@@ -318,12 +318,12 @@ fn a_flood_of_buckets_stays_within_the_memory_for_histograms() {
             }
             let outcome = test_env.write(&head, &tenant("a"), &batch).expect("written");
             assert_eq!(outcome.accepted_count, 50);
-            let used = head.statistics().stats().histogram_bytes;
+            let used = head.statistics().stats().histograms.bytes;
             assert!(used <= BYTES_MAX / 4 * 5 + (1 << 20), "{used} bytes");
         }
     }
     let stats = head.statistics().stats();
-    assert!(stats.histograms_sealed_early > 1000, "{stats:?}");
+    assert!(stats.histograms.sealed_early_count > 1000, "{stats:?}");
     let parts = head.statistics().memory();
     let part = parts.iter().find(|part| part.name == "histograms").expect("is there");
     assert!(part.bytes < 3 * BYTES_MAX, "places and tracks of a thousand series beside it: {part:?}");
@@ -332,7 +332,7 @@ fn a_flood_of_buckets_stays_within_the_memory_for_histograms() {
     drop(head);
     (head, _) = test_env.open();
     assert!(read_all(&test_env, &head) == want, "every sample is there after a start");
-    assert!(head.statistics().stats().histogram_bytes <= BYTES_MAX / 4 * 5 + (1 << 20));
+    assert!(head.statistics().stats().histograms.bytes <= BYTES_MAX / 4 * 5 + (1 << 20));
 }
 
 /// The first sample of a chunk is read without a counter reset hint, as in Prometheus; the hint of its sender

@@ -45,10 +45,10 @@ fn a_full_disk_refuses_and_recovers_without_loss() {
     );
     assert_eq!(read_all(&test_env, &head, &["a"]), before, "a refused batch does not touch memory");
     head.recover_space();
-    assert!(head.statistics().stats().disk_full, "still no space");
+    assert!(head.statistics().stats().wal.is_disk_full, "still no space");
     test_env.disk.set_capacity_bytes(u64::MAX);
     head.recover_space();
-    assert!(!head.statistics().stats().disk_full);
+    assert!(!head.statistics().stats().wal.is_disk_full);
     test_env.write(&head, &tenant("a"), &one(NOW_MS + 600_000)).unwrap();
     let all = read_all(&test_env, &head, &["a"]);
     drop(head);
@@ -200,7 +200,7 @@ fn writers_readers_and_maintenance_run_together() {
     let count: usize = found.values().map(std::collections::BTreeMap::len).sum();
     assert_eq!(count as i64, WRITERS * ROUNDS * 20);
     let stats = head.statistics().stats();
-    assert!(stats.wal_sync_count <= stats.wal_batch_count + 100);
+    assert!(stats.wal.sync_count <= stats.wal.batch_count + 100);
     drop(head);
     test_env.disk.crash();
     let (head, report) = test_env.open();
@@ -304,10 +304,10 @@ fn a_checkpoint_frees_a_disk_that_the_wal_has_filled() {
     let all = read_all(&test_env, &head, &["a"]);
     test_env.disk.set_capacity_bytes((128 + 62) << 10);
     head.recover_space();
-    assert!(head.statistics().stats().disk_full, "a segment needs more");
+    assert!(head.statistics().stats().wal.is_disk_full, "a segment needs more");
     assert!(head.checkpointer().checkpoint().expect("fits").removed_bytes >= 128 << 10);
     head.recover_space();
-    assert!(!head.statistics().stats().disk_full);
+    assert!(!head.statistics().stats().wal.is_disk_full);
     test_env.write(&head, &tenant("a"), &batch(&[(labels(77), vec![(NOW_MS, 1.0)])])).unwrap();
     drop(head);
     test_env.disk.crash();

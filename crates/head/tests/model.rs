@@ -340,7 +340,7 @@ fn names_values_and_cardinality() {
     assert_eq!(cardinality.series_by_pair, [("__name__=up".to_owned(), 10), ("job=job-0".to_owned(), 4)]);
     assert_eq!(head.statistics().tenants(), [tenant("a")]);
     let stats = head.statistics().stats();
-    assert_eq!((stats.series, stats.chunks, stats.samples_appended), (10, 10, 10));
+    assert_eq!((stats.series, stats.chunks, stats.samples.appended), (10, 10, 10));
 }
 
 #[test]

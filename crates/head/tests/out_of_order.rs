@@ -129,7 +129,7 @@ fn check_samples(test_env: &TestEnv, head: &Head, want: &BTreeMap<i64, u64>) {
 /// The bound: each out-of-order sample is encoded once, in whatever order and batches the samples arrive.
 #[track_caller]
 fn check_encoded(head: &Head, count: usize, what: &str) {
-    let encoded = head.statistics().stats().samples_ooo_sealed;
+    let encoded = head.statistics().stats().samples.ooo_sealed;
     assert!(encoded <= count as u64, "{what}: {encoded} samples were encoded of {count}");
 }
 

@@ -99,7 +99,7 @@ fn a_power_failure_at_any_operation_replays_no_frame_of_an_earlier_use() {
         test_env.disk.fail_after(op_count);
         let head = life(&test_env, &mut ledger, 0..50);
         if let Some(head) = &head {
-            let used = head.statistics().stats().wal_spare_used_count;
+            let used = head.statistics().stats().wal.spare_used_count;
             assert!(used > 3 || test_env.disk.op_count() > op_count, "segments are used again: {used}");
         }
         let is_over = test_env.disk.op_count() <= op_count;
@@ -253,11 +253,11 @@ fn a_clean_stop_leaves_spares_and_nothing_to_note() {
         let head = life(&test_env, &mut ledger, round * 50..round * 50 + 50).expect("opens");
         head.close().expect("closed");
         let stats = head.statistics().stats();
-        assert!(stats.wal_spare_count > 0 && stats.wal_spare_count <= 3, "{}", stats.wal_spare_count);
+        assert!(stats.wal.spare_count > 0 && stats.wal.spare_count <= 3, "{}", stats.wal.spare_count);
         drop(head);
         let (head, report) = test_env.open();
         assert_eq!(report.notes, Vec::<String>::new());
-        assert!(head.statistics().stats().wal_spare_count >= stats.wal_spare_count, "spares outlive a stop");
+        assert!(head.statistics().stats().wal.spare_count >= stats.wal.spare_count, "spares outlive a stop");
         ledger.check(&read_all(&test_env, &head, &["a"]), "after a clean stop");
         head.close().expect("closed");
     }
@@ -271,12 +271,12 @@ fn spares_are_removed_when_the_disk_is_full() {
     test_env.disk.set_capacity_bytes(1 << 20);
     let mut ledger = Ledger::default();
     let head = life(&test_env, &mut ledger, 0..45).expect("opens");
-    assert!(head.statistics().stats().wal_spare_count > 0);
+    assert!(head.statistics().stats().wal.spare_count > 0);
     test_env.disk.set_capacity_bytes(test_env.disk.len_bytes() + (63 << 10));
     test_env.clock.advance(std::time::Duration::from_secs(2));
     ledger.write(&test_env, &head, 45);
     head.recover_space();
-    assert_eq!(head.statistics().stats().wal_spare_count, 0);
+    assert_eq!(head.statistics().stats().wal.spare_count, 0);
 }
 
 /// A disk on which writes of sealed chunks panic.
@@ -300,6 +300,6 @@ fn a_panic_of_the_interval_sync_poisons_the_log() {
     let row = (0..300).map(|i| (NOW_MS + i, i as f64)).collect();
     test_env.write(&head, &tenant("a"), &batch(&[(labels(1), row)])).expect("written");
     head.poison_on_panic("the interval's sync", || head.recover_space());
-    assert!(head.statistics().stats().wal_poisoned, "sealed chunks were written");
+    assert!(head.statistics().stats().wal.is_poisoned, "sealed chunks were written");
     test_env.write(&head, &tenant("a"), &batch(&[(labels(2), vec![(NOW_MS, 1.0)])])).expect_err("poisoned");
 }

@@ -70,7 +70,7 @@ fn a_retry_after_a_panic_is_not_acknowledged() {
 
     let retry = test_env.write(&head, &tenant("a"), &batch(&[(labels(0), vec![fresh])]));
     assert!(matches!(retry, Err(WriteError::Wal(WalError::Poisoned(_)))), "{retry:?}");
-    assert!(head.statistics().stats().wal_poisoned);
+    assert!(head.statistics().stats().wal.is_poisoned);
     drop(head);
     test_env.disk.crash();
     let (head, _) = test_env.open();
@@ -102,7 +102,7 @@ fn writes_resume_after_a_shortage_of_file_descriptors() {
     }
     assert_eq!(refused, Some(WriteError::NoFileDescriptor), "memory is bounded, after {round} batches");
     assert!(round > 1, "a few chunks may wait");
-    assert!(!head.statistics().stats().wal_poisoned);
+    assert!(!head.statistics().stats().wal.is_poisoned);
     assert!(head.checkpointer().checkpoint().is_err(), "nothing is promised of chunks that no file has");
     let host = [Matcher::new("instance", MatchOp::Equal, "host-0").expect("compiles")];
     let selector = Selector { matchers: &host, range: TimeRange::ALL };

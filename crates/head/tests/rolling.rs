@@ -384,7 +384,7 @@ fn startup_replays_only_frames_after_the_slices() {
     ledger.write(&test_env, &head, &rows(1, 0..2));
     ledger.write(&test_env, &head, &rows(2, 200..201));
     let stats = head.statistics().stats();
-    assert!(stats.slice_count > 0 && stats.checkpoint_count == 0);
+    assert!(stats.checkpoint.slice_count > 0 && stats.checkpoint.count == 0);
     drop(head);
     test_env.disk.crash();
     let (head, report) = test_env.open();

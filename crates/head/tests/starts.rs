@@ -349,7 +349,7 @@ fn memory_is_counted_and_freed() {
     assert_eq!(count(&head), (0, 0));
     let row: Vec<_> = (0..600).map(|k| (NOW_MS - k * 100, 1.0, NOW_MS - k * 100 - 50)).rev().collect();
     test_env.write(&head, &tenant("a"), &one(&labels(1), &row)).expect("written");
-    assert_eq!(head.statistics().stats().samples_with_start, 600);
+    assert_eq!(head.statistics().stats().samples.with_start, 600);
     let (series, bytes) = count(&head);
     assert!(series == 1 && bytes < 600 * 10 + 8000, "{bytes}");
     for window in head.windows().list() {

@@ -313,7 +313,7 @@ impl TestEnv {
             tsdb.sync_log();
         }
         let is_refused = self.disk.refused_count() > self.refused_before;
-        if tsdb.stats().disk_full && !is_refused {
+        if tsdb.stats().head.wal.is_disk_full && !is_refused {
             return Err("the disk was freed, and writes are still refused".to_owned());
         }
         Ok(())
@@ -365,7 +365,7 @@ impl TestEnv {
         if let Some(tsdb) = &self.tsdb {
             let stats = tsdb.stats();
             self.tally.flushes += stats.maintenance.flush_count;
-            self.tally.slices += stats.checkpoint.slice_count;
+            self.tally.slices += stats.head.checkpoint.slice_count;
             self.tally.merges += stats.metric("compaction_runs_total").unwrap_or(0.0) as u64;
         }
         match kind {

@@ -46,7 +46,5 @@ pub use options::{
     WalOptions,
 };
 pub use snapshot::SnapshotHead;
-pub use stats::{
-    CheckpointStats, HeadStats, MaintenanceStats, ReplayStats, SampleStats, TsdbStats, WalStats,
-};
+pub use stats::{MaintenanceStats, ReplayStats, TsdbStats};
 pub use tsdb::Tsdb;

@@ -2,6 +2,7 @@
 //!
 //! Not here: metrics of the server (`server::metrics`).
 
+use chronolith_head::HeadStats;
 use chronolith_model::TenantId;
 
 use crate::admin::AdminCounters;
@@ -13,88 +14,20 @@ use crate::storage::Storage;
 /// Statistics of the database, for `/metrics`, `/api/v1/status/tsdb` and the start page.
 #[derive(Debug, Clone, Default)]
 pub struct TsdbStats {
-    /// Samples in the head.
+    /// Head, with its WAL and checkpoint.
     pub head: HeadStats,
-    /// Samples written since the start.
-    pub samples: SampleStats,
     /// Tenants with data.
     pub tenants: u64,
     /// Blocks of all tenants.
     pub blocks: u64,
     /// Size of these blocks.
     pub block_bytes: u64,
-    /// Write-ahead log.
-    pub wal: WalStats,
-    /// Writes are refused for lack of disk space.
-    pub disk_full: bool,
-    /// Checkpoint of the head.
-    pub checkpoint: CheckpointStats,
     /// Background work.
     pub maintenance: MaintenanceStats,
     /// Last start.
     pub replay: ReplayStats,
     /// Further metrics, each with its type and help text.
     pub metrics: Vec<Metric>,
-}
-
-/// Samples in the head.
-#[derive(Debug, Clone, Default)]
-pub struct HeadStats {
-    /// Series of all tenants.
-    pub series: u64,
-    /// Chunks: open, out-of-order, sealed.
-    pub chunks: u64,
-    /// Time of the oldest sample; `None` if the head is empty.
-    pub min_time_ms: Option<i64>,
-    /// Time of the newest sample.
-    pub max_time_ms: Option<i64>,
-}
-
-/// Samples written since the start.
-#[derive(Debug, Clone, Default)]
-pub struct SampleStats {
-    /// Accepted samples.
-    pub appended: u64,
-    /// Accepted samples that were out of order.
-    pub out_of_order: u64,
-    /// Out-of-order samples encoded as chunks.
-    pub ooo_sealed: u64,
-    /// Samples with a start timestamp.
-    pub with_start: u64,
-}
-
-/// Write-ahead log.
-#[derive(Debug, Clone, Default)]
-pub struct WalStats {
-    /// Size of segments and checkpoint.
-    pub bytes: u64,
-    /// Syncs.
-    pub sync_count: u64,
-    /// Time spent in syncs.
-    pub sync_ns: u64,
-    /// Batches made durable.
-    pub batch_count: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Size of segments that are prepared or kept for reuse.
-    pub spare_bytes: u64,
-    /// Segments made of one of these.
-    pub spare_used_count: u64,
-    /// Segments made when there was none.
-    pub spare_missing_count: u64,
-    /// All writes are refused until a restart, because a write or sync has failed.
-    pub is_poisoned: bool,
-}
-
-/// Checkpoint of the head.
-#[derive(Debug, Clone, Default)]
-pub struct CheckpointStats {
-    /// Complete checkpoints written.
-    pub count: u64,
-    /// Slices written.
-    pub slice_count: u64,
-    /// Bytes of slices and series files written.
-    pub slice_bytes: u64,
 }
 
 /// Background work since the start.
@@ -154,38 +87,9 @@ pub(crate) fn collect(sources: &StatsSources<'_>) -> TsdbStats {
     let blocks = storage.blocks().totals();
     let notes = sources.start.notes.iter().chain(&head.sealed_damages).cloned();
     TsdbStats {
-        head: HeadStats {
-            series: head.series,
-            chunks: head.chunks,
-            min_time_ms: head.min_time_ms,
-            max_time_ms: head.max_time_ms,
-        },
-        samples: SampleStats {
-            appended: head.samples_appended,
-            out_of_order: head.samples_out_of_order,
-            ooo_sealed: head.samples_ooo_sealed,
-            with_start: head.samples_with_start,
-        },
         tenants: tenants(storage).len() as u64,
         blocks: blocks.count,
         block_bytes: blocks.bytes,
-        wal: WalStats {
-            bytes: head.wal_bytes,
-            sync_count: head.wal_sync_count,
-            sync_ns: head.wal_sync_ns,
-            batch_count: head.wal_batch_count,
-            written_bytes: head.wal_written_bytes,
-            spare_bytes: head.wal_spare_bytes,
-            spare_used_count: head.wal_spare_used_count,
-            spare_missing_count: head.wal_spare_missing_count,
-            is_poisoned: head.wal_poisoned,
-        },
-        disk_full: head.disk_full,
-        checkpoint: CheckpointStats {
-            count: head.checkpoint_count,
-            slice_count: head.slice_count,
-            slice_bytes: head.slice_bytes,
-        },
         maintenance: MaintenanceStats {
             flush_count: counters.flush.windows.get(),
             error_count: counters.errors.get(),
@@ -197,6 +101,7 @@ pub(crate) fn collect(sources: &StatsSources<'_>) -> TsdbStats {
             notes: notes.chain(sources.maintenance.scrub().notes()).collect(),
         },
         metrics: metrics(sources, &head),
+        head,
     }
 }
 
@@ -210,7 +115,7 @@ pub(crate) fn tenants(storage: &Storage) -> Vec<TenantId> {
     all
 }
 
-fn metrics(sources: &StatsSources<'_>, head: &chronolith_head::HeadStats) -> Vec<Metric> {
+fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
     let counters = sources.maintenance.counters();
     let (gauge, counter) = (Metric::gauge, Metric::counter);
     let (used_bytes, limit_bytes) = sources.storage.head().statistics().memory_used_and_limit();
@@ -231,21 +136,25 @@ fn metrics(sources: &StatsSources<'_>, head: &chronolith_head::HeadStats) -> Vec
         gauge(
             "head_histograms_bytes",
             "Memory of open chunks and out-of-order samples of native histograms.",
-            head.histogram_bytes as f64,
+            head.histograms.bytes as f64,
         ),
         counter(
             "head_histograms_sealed_early_total",
             "Chunks of native histograms that were sealed early because of histogram-memory.",
-            head.histograms_sealed_early as f64,
+            head.histograms.sealed_early_count as f64,
         ),
-        gauge("checkpoint_bytes", "Size of the checkpoint.", head.checkpoint_bytes as f64),
-        gauge("checkpoint_tail_bytes", "Bytes of WAL that a start would replay.", head.tail_bytes as f64),
+        gauge("checkpoint_bytes", "Size of the checkpoint.", head.checkpoint.bytes as f64),
+        gauge(
+            "checkpoint_tail_bytes",
+            "Bytes of WAL that a start would replay.",
+            head.checkpoint.tail_bytes as f64,
+        ),
         gauge(
             "checkpoint_tail_replay_seconds",
             "Expected duration of that replay.",
-            head.tail_ms as f64 / 1000.0,
+            head.checkpoint.tail_ms as f64 / 1000.0,
         ),
-        gauge("wal_pending_bytes", "Bytes queued for the WAL.", head.wal_pending_bytes as f64),
+        gauge("wal_pending_bytes", "Bytes queued for the WAL.", head.wal.pending_bytes as f64),
         counter(
             "flush_damaged_chunks_total",
             "Damaged chunks that a flush left out of its block.",

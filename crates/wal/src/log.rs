@@ -41,6 +41,10 @@ pub struct WalStats {
     pub pending_bytes: u64,
     /// Capacity of the buffers of the queue in bytes.
     pub buffer_bytes: u64,
+    /// Set if a write or sync has failed: appends are refused until a restart.
+    pub is_poisoned: bool,
+    /// Set if appends are refused because the disk is full.
+    pub is_disk_full: bool,
 }
 
 /// Counters of the log.
@@ -328,6 +332,8 @@ impl Wal {
             spare_missing_count: load(&counters.spare_missing_count),
             pending_bytes: self.commit.pending_bytes(),
             buffer_bytes: self.commit.buffer_bytes(),
+            is_poisoned: self.is_poisoned(),
+            is_disk_full: self.is_disk_full(),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use chronolith_base::sync::{MutexGuard, RwLockWriteGuard};
 
+use crate::counters::Counter;
 use crate::index::compact_index;
 use crate::index::tenant::{EMPTY_NONE, EMPTY_SOME, TenantHead};
 use crate::read::snapshot::WindowSnapshot;
@@ -59,11 +60,11 @@ pub(crate) fn drop_window(state: &HeadState, snapshot: WindowSnapshot) -> DropSt
     drop(order);
     tally.merge(&mut cx.windows);
     // The drop has no frame in the WAL, so slices are not up to date by their position alone.
-    state.counters.change_count.fetch_add(1, Ordering::Relaxed);
+    state.counters.add(Counter::Changes, 1);
     snapshot.tenant.windows.lock().merge(&mut tally, i64::MAX);
     let gone = remove_empty_series(state, &snapshot.tenant);
     stats.series_count = gone.len() as u64;
-    state.counters.series_live.fetch_sub(stats.series_count, Ordering::Relaxed);
+    state.counters.sub(Counter::SeriesLive, stats.series_count);
     if !gone.is_empty() {
         compact_index(&snapshot.tenant);
         state.index.forget_keys_later(&gone);

@@ -16,6 +16,7 @@ use super::job::{AppendJob, AppendScratch, BatchSample, Target, record_outcome, 
 use super::mixed::{append_mixed, is_mixed, may_have_mixed};
 use super::resolve::resolve_misses;
 use super::slices::{queue_pending, slice_at, yield_stripe};
+use crate::counters::Counter;
 use crate::index::series_keys::ID_NONE;
 use crate::series::decide::{AppendOutcome, Value};
 use crate::series::stripe::{STRIPE_COUNT, stripe_of};
@@ -173,12 +174,12 @@ pub(super) fn count_outcome(job: &mut AppendJob<'_>) {
     job.tenant.newest_ms.fetch_max(job.newest_ms, Ordering::Relaxed);
     let counters = &job.state.counters;
     let outcome = &job.outcome;
-    counters.samples_appended.fetch_add(outcome.accepted_count, Ordering::Relaxed);
-    counters.samples_repeated.fetch_add(outcome.repeated_count, Ordering::Relaxed);
-    counters.samples_out_of_order.fetch_add(job.ooo_count, Ordering::Relaxed);
-    counters.samples_replaced.fetch_add(job.replaced_count, Ordering::Relaxed);
-    counters.samples_with_start.fetch_add(job.starts_count, Ordering::Relaxed);
-    counters.series_created.fetch_add(outcome.series_created_count, Ordering::Relaxed);
+    counters.add(Counter::SamplesAppended, outcome.accepted_count);
+    counters.add(Counter::SamplesRepeated, outcome.repeated_count);
+    counters.add(Counter::SamplesOutOfOrder, job.ooo_count);
+    counters.add(Counter::SamplesReplaced, job.replaced_count);
+    counters.add(Counter::SamplesWithStart, job.starts_count);
+    counters.add(Counter::SeriesCreated, outcome.series_created_count);
 }
 
 /// Groups the resolved series by stripe, in the order of the batch (counting sort); returns the start of each

@@ -16,6 +16,7 @@ use chronolith_format::head::wal;
 use chronolith_model::index::select_refs;
 use chronolith_model::{Matcher, TenantId, TimeRange};
 
+use crate::counters::Counter;
 use crate::index::tenant::EMPTY_SOME;
 use crate::options::WriteError;
 use crate::series::page_runs;
@@ -96,6 +97,6 @@ pub(super) fn delete(
         // append.
         let _ = state.write_sealed_if_many();
     }
-    state.counters.samples_deleted.fetch_add(stats.sample_count, Ordering::Relaxed);
+    state.counters.add(Counter::SamplesDeleted, stats.sample_count);
     Ok((stats, state.wal.position()))
 }

@@ -4,13 +4,13 @@
 //! Invariant: a series is in the index and its series record is queued for the WAL before any append can use
 //! it.
 
-use std::sync::atomic::Ordering;
 
 use chronolith_format::head::wal::{self, SeriesRecord};
 use chronolith_model::kind::is_reserved;
 use chronolith_model::{LabelsBuilder, METRIC_NAME, Reject, TenantLimits};
 
 use super::job::{AppendJob, AppendScratch, series_text};
+use crate::counters::Counter;
 use crate::index::series_keys::key_count_max;
 use crate::index::tables::TenantIndex;
 use crate::series::stripe::stripe_of;
@@ -67,7 +67,7 @@ pub(super) fn resolve_misses(job: &mut AppendJob<'_>, scratch: &mut AppendScratc
 
 /// Caches the wire keys of resolved series.
 fn cache_keys(state: &HeadState, scratch: &AppendScratch, slice: &[u32]) {
-    let count_max = key_count_max(state.counters.series_live.load(Ordering::Relaxed));
+    let count_max = key_count_max(state.counters.get(Counter::SeriesLive));
     let keys = slice.iter().map(|&idx| (scratch.keys[idx as usize], scratch.ids[idx as usize]));
     state.index.cache_keys(keys, count_max);
 }
@@ -116,7 +116,7 @@ fn resolve_one(
 /// Creates the hot records of new series and queues their series records. The caller holds the lock of the
 /// index.
 fn publish(job: &AppendJob<'_>, scratch: &mut AppendScratch, empty_len: usize) {
-    job.state.counters.series_live.fetch_add(scratch.created.len() as u64, Ordering::Relaxed);
+    job.state.counters.add(Counter::SeriesLive, scratch.created.len() as u64);
     for run in scratch.created.chunk_by(|&a, &b| stripe_of(a) == stripe_of(b)) {
         let mut stripe = job.state.series.lock(run[0]);
         run.iter().for_each(|&id| stripe.create(id, job.tenant.idx));

@@ -224,13 +224,13 @@ fn storage_value(app: &App) -> Value {
         "headMaxTime": stats.head.max_time_ms,
         "blocks": stats.blocks,
         "blockBytes": stats.block_bytes,
-        "walBytes": stats.wal.bytes,
-        "samplesAppended": stats.samples.appended,
+        "walBytes": stats.head.wal.segment_bytes + stats.head.checkpoint.bytes,
+        "samplesAppended": stats.head.samples.appended,
         "samplesRejected": app.metrics.write.samples_rejected.iter().map(crate::metrics::Counter::get).sum::<u64>(),
         "replayMs": stats.replay.ms,
         "replayNotes": stats.replay.notes,
-        "walPoisoned": stats.wal.is_poisoned,
-        "diskFull": stats.disk_full,
+        "walPoisoned": stats.head.wal.is_poisoned,
+        "diskFull": stats.head.wal.is_disk_full,
         "multitenancy": app.options.multitenancy,
     })
 }

@@ -300,19 +300,27 @@ fn tsdb(stats: &TsdbStats, sheet: &mut Sheet) {
     sheet.gauge("tenants", "Tenants with data.", stats.tenants as f64);
     sheet.gauge("blocks", "Blocks of all tenants.", stats.blocks as f64);
     sheet.gauge("block_bytes", "Bytes of all blocks.", stats.block_bytes as f64);
-    sheet.gauge("wal_bytes", "Bytes of WAL segments and checkpoint.", stats.wal.bytes as f64);
-    let spare_bytes = stats.wal.spare_bytes as f64;
+    sheet.gauge(
+        "wal_bytes",
+        "Bytes of WAL segments and checkpoint.",
+        (stats.head.wal.segment_bytes + stats.head.checkpoint.bytes) as f64,
+    );
+    let spare_bytes = stats.head.wal.spare_bytes as f64;
     sheet.gauge("wal_spare_bytes", "Bytes of WAL segments prepared or kept for reuse.", spare_bytes);
-    let sync_seconds = stats.wal.sync_ns as f64 / 1e9;
+    let sync_seconds = stats.head.wal.sync_ns as f64 / 1e9;
     sheet.counter("wal_sync_seconds_total", "Time spent in syncs of the WAL.", sync_seconds);
     tsdb_counters(stats, sheet);
     let flag = |set: bool| f64::from(u8::from(set));
     sheet.gauge(
         "wal_poisoned",
         "Whether the WAL refuses writes until a restart.",
-        flag(stats.wal.is_poisoned),
+        flag(stats.head.wal.is_poisoned),
     );
-    sheet.gauge("disk_full", "Whether writes are refused for lack of space.", flag(stats.disk_full));
+    sheet.gauge(
+        "disk_full",
+        "Whether writes are refused for lack of space.",
+        flag(stats.head.wal.is_disk_full),
+    );
     sheet.gauge("replay_duration_seconds", "Duration of the last replay.", stats.replay.ms as f64 / 1000.0);
     let notes = stats.replay.notes.len() as f64;
     sheet.gauge("replay_notes", "Findings of the last replay (torn tail, damaged frames).", notes);
@@ -349,39 +357,39 @@ fn maintenance_jobs(jobs: &[JobStats], sheet: &mut Sheet) {
 
 fn tsdb_counters(stats: &TsdbStats, sheet: &mut Sheet) {
     for (name, help, value) in [
-        ("wal_syncs_total", "Syncs of the WAL.", stats.wal.sync_count),
-        ("wal_batches_total", "Batches made durable.", stats.wal.batch_count),
-        ("wal_written_bytes_total", "Bytes written to the WAL.", stats.wal.written_bytes),
+        ("wal_syncs_total", "Syncs of the WAL.", stats.head.wal.sync_count),
+        ("wal_batches_total", "Batches made durable.", stats.head.wal.batch_count),
+        ("wal_written_bytes_total", "Bytes written to the WAL.", stats.head.wal.written_bytes),
         (
             "wal_segments_prepared_total",
             "WAL segments begun in a file that was prepared ahead.",
-            stats.wal.spare_used_count,
+            stats.head.wal.spare_used_count,
         ),
         (
             "wal_segments_unprepared_total",
             "WAL segments begun when no file was prepared: their commits take longer.",
-            stats.wal.spare_missing_count,
+            stats.head.wal.spare_missing_count,
         ),
-        ("head_samples_appended_total", "Samples accepted by the head.", stats.samples.appended),
-        ("head_samples_late_total", "Samples that came out of order.", stats.samples.out_of_order),
+        ("head_samples_appended_total", "Samples accepted by the head.", stats.head.samples.appended),
+        ("head_samples_late_total", "Samples that came out of order.", stats.head.samples.out_of_order),
         (
             "head_samples_ooo_sealed_total",
             "Out-of-order samples encoded as chunks.",
-            stats.samples.ooo_sealed,
+            stats.head.samples.ooo_sealed,
         ),
-        ("head_samples_with_start_total", "Samples stored with a start time.", stats.samples.with_start),
+        ("head_samples_with_start_total", "Samples stored with a start time.", stats.head.samples.with_start),
         ("flushes_total", "Windows flushed to blocks.", stats.maintenance.flush_count),
         (
             "retention_removed_blocks_total",
             "Blocks removed by retention.",
             stats.maintenance.retention_removed_count,
         ),
-        ("checkpoints_total", "Whole checkpoints written.", stats.checkpoint.count),
-        ("checkpoint_slices_total", "Slices of the checkpoint written.", stats.checkpoint.slice_count),
+        ("checkpoints_total", "Whole checkpoints written.", stats.head.checkpoint.count),
+        ("checkpoint_slices_total", "Slices of the checkpoint written.", stats.head.checkpoint.slice_count),
         (
             "checkpoint_written_bytes_total",
             "Bytes written to slices and definitions.",
-            stats.checkpoint.slice_bytes,
+            stats.head.checkpoint.slice_bytes,
         ),
     ] {
         sheet.counter(name, help, value as f64);

@@ -30,5 +30,5 @@ impl JobRunner for CheckpointJobs {
 
 /// Returns true if the WAL is larger than the setting allows.
 fn is_wal_large(storage: &Storage) -> bool {
-    storage.head().statistics().stats().wal_segment_bytes > storage.options().wal.checkpoint_bytes
+    storage.head().statistics().stats().wal.segment_bytes > storage.options().wal.checkpoint_bytes
 }
