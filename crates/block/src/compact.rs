@@ -11,13 +11,11 @@
 mod output;
 mod series_merge;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chronolith_base::{Env, MemoryBudget};
+use chronolith_base::{Env, KWayMerge, MemoryBudget};
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::meta::{BlockDesc, BlockMeta, Ulid};
 use chronolith_model::{BlockEncoding, DuplicatePolicy, Labels, QueryError, TimeRange, WordKind};
@@ -127,26 +125,23 @@ fn merge_series(
     rules: MergeRules,
     pace: &dyn Pace,
 ) -> Result<(), CompactError> {
-    let mut order = BinaryHeap::with_capacity(cursors.len());
+    let mut order = KWayMerge::with_capacity(cursors.len());
     for (input, cursor) in cursors.iter_mut().enumerate() {
-        order.extend(cursor.next()?.map(|labels| Reverse((labels, input))));
+        if let Some(labels) = cursor.next()? {
+            order.push(labels, input);
+        }
     }
-    let mut chunks = Vec::new();
+    let (mut chunks, mut equal) = (Vec::new(), Vec::new());
     let mut merge = SeriesMerge::new(rules);
-    while let Some(Reverse((labels, first))) = order.pop() {
+    while let Some(labels) = order.pop(&mut equal) {
         chunks.clear();
-        let mut input = first;
-        loop {
-            // Equal labels come in order of the inputs, so the chunks of the block written first come first.
-            if let Some(cursor) = cursors.get_mut(input) {
-                cursor.push_chunks(&mut chunks)?;
-                order.extend(cursor.next()?.map(|labels| Reverse((labels, input))));
+        // In order of the inputs: the chunks of the block written first come first.
+        for &input in &equal {
+            let Some(cursor) = cursors.get_mut(input) else { continue };
+            cursor.push_chunks(&mut chunks)?;
+            if let Some(labels) = cursor.next()? {
+                order.push(labels, input);
             }
-            match order.peek() {
-                Some(Reverse((next, same))) if *next == labels => input = *same,
-                _ => break,
-            }
-            order.pop();
         }
         let writer = outputs.next()?;
         let written_before = writer.chunk_bytes();

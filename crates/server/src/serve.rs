@@ -120,7 +120,7 @@ impl Server {
         thread::spawn("replay", open).map_err(RunError::Threads)?;
         self.spawn_rounds("maintenance", |_| TICK_PAUSE, |store| store.run_maintenance())?;
         // A thread of its own: a block that takes a minute to write must not hold up the interval's sync.
-        self.spawn_rounds("wal-pulse", |store| store.sync_pause(), |store| store.sync_log())?;
+        self.spawn_rounds("wal-sync", |store| store.sync_pause(), |store| store.sync_log())?;
         // Writing zeros waits for the disk, and must hold up neither syncs nor blocks.
         self.spawn_rounds("wal-prepare", |_| Tsdb::PREPARE_PAUSE, |store| store.prepare_log())?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
@@ -330,9 +330,9 @@ mod tests {
     #[test]
     fn a_panic_in_a_round_is_counted_and_does_not_end_its_thread() {
         let fixture = Fixture::ready();
-        guarded(&fixture.app, "wal-pulse", || panic!("a bug"));
+        guarded(&fixture.app, "wal-sync", || panic!("a bug"));
         let mut ran = false;
-        guarded(&fixture.app, "wal-pulse", || ran = true);
+        guarded(&fixture.app, "wal-sync", || ran = true);
         assert_eq!((ran, fixture.app.metrics.thread_panics.get()), (true, 1));
     }
 }

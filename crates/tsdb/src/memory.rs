@@ -35,7 +35,7 @@ pub(crate) fn collect(storage: &Storage, exemplars: &ExemplarRing, tenant_count:
         store: vec![
             MemoryPart::new("block_catalogue", BLOCK_ENTRY_BYTES * block_count, block_count),
             MemoryPart::new("blocks_open", pool.bytes, pool.open_blocks),
-            MemoryPart::new("block_searches", blocks.regex_cache_bytes(), pool.open_blocks),
+            MemoryPart::new("block_regex_cache", blocks.regex_cache_bytes(), pool.open_blocks),
             MemoryPart::new("exemplars", exemplar_bytes, exemplar_count),
             MemoryPart::new("metadata", metadata_bytes, metadata_count),
         ],
