@@ -38,7 +38,7 @@ pub(crate) fn drop_window(state: &HeadState, snapshot: WindowSnapshot) -> DropSt
     let mut stats = DropStats::default();
     let mut cx = state.series.replay_context();
     let mut tally = WindowTally::new(state.options.window_ms);
-    let mut order = snapshot.ids.clone();
+    let mut order = snapshot.ids().to_vec();
     order.sort_unstable();
     for run in page_runs(&order) {
         let mut stripe = state.series.lock(run[0]);
@@ -61,12 +61,12 @@ pub(crate) fn drop_window(state: &HeadState, snapshot: WindowSnapshot) -> DropSt
     tally.merge(&mut cx.windows);
     // The drop has no frame in the WAL, so slices are not up to date by their position alone.
     state.counters.add(Counter::Changes, 1);
-    snapshot.tenant.windows.lock().merge(&mut tally, i64::MAX);
-    let gone = remove_empty_series(state, &snapshot.tenant);
+    snapshot.head_of_tenant().windows.lock().merge(&mut tally, i64::MAX);
+    let gone = remove_empty_series(state, snapshot.head_of_tenant());
     stats.series_count = gone.len() as u64;
     state.counters.sub(Counter::SeriesLive, stats.series_count);
     if !gone.is_empty() {
-        compact_index(&snapshot.tenant);
+        compact_index(snapshot.head_of_tenant());
         state.index.forget_keys_later(&gone);
     }
     stats

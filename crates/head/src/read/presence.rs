@@ -77,7 +77,7 @@ impl HeadReader {
                 self.copy_page(&mut files, run, selector.range, hints.samples);
             let reserved = ctx.budget.reserve(SelectedChunks::heap_bytes(&chunks))?;
             let disk = self.state.env.disk.clone();
-            selection.pages.push(Arc::new(SelectedChunks { chunks, disk, _memory: reserved }));
+            selection.pages.push(SelectedChunks::new(chunks, disk, reserved));
             selection.add_page(&tenant, &found)?;
         }
         ctx.check()?;
@@ -123,11 +123,11 @@ impl Selection<'_> {
     /// Returns true if a series has a newest sample that is not a staleness marker.
     fn is_present(&mut self, page: usize, start: u32, end: u32) -> Result<bool, QueryError> {
         let selected = &self.pages[page];
-        match &selected.chunks[start as usize..end as usize] {
+        match selected.chunks(&(start..end)) {
             [] => Ok(false),
             [HeadChunk::Newest { value, .. }] => Ok(!is_stale(*value)),
             _ => {
-                let samples = HeadSamples { selected: selected.clone(), start, end, starts: None };
+                let samples = HeadSamples::new(selected.clone(), start..end);
                 self.columns.clear();
                 samples.read(self.range, &mut self.columns)?;
                 Ok(self.columns.values.last().is_some_and(|&value| !is_stale(value)))
@@ -161,7 +161,7 @@ impl SeriesBatches for PresenceBatches {
     fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
         for Entry { group, page, start, end } in self.entries.by_ref().take(SERIES_PER_BATCH_MAX) {
             let selected = self.pages[page as usize].clone();
-            let samples = Box::new(HeadSamples { selected, start, end, starts: None });
+            let samples = Box::new(HeadSamples::new(selected, start..end));
             out.push(SeriesRead { labels: self.labels[group as usize].clone(), samples });
         }
         Ok(self.entries.len() > 0)

@@ -24,13 +24,13 @@ use chronolith_base::sync::RwLockReadGuard;
 const SERIES_BYTES: usize = size_of::<SeriesRead>() + size_of::<HeadSamples>() + 16;
 
 /// Copy of the chunks of the series of a page.
-pub(crate) struct PageCopy {
+pub(super) struct PageCopy {
     /// Grouped by series, oldest first.
-    pub(crate) chunks: Vec<HeadChunk>,
+    pub(super) chunks: Vec<HeadChunk>,
     /// Start timestamps of some series, by the first chunk of each.
-    pub(crate) starts: Vec<(u32, Arc<[StartRun]>)>,
+    pub(super) starts: Vec<(u32, Arc<[StartRun]>)>,
     /// Series ids, each with the end of its chunks.
-    pub(crate) found: Vec<(u32, u32)>,
+    pub(super) found: Vec<(u32, u32)>,
 }
 
 /// Reads of the head: series with their samples, label names and values.
@@ -108,13 +108,13 @@ impl HeadReader {
             let bytes = |one: &(Labels, u32, u32)| one.0.heap_bytes() + SERIES_BYTES;
             memory.grow(labelled.iter().map(bytes).sum::<usize>() as u64)?;
             let disk = self.state.env.disk.clone();
-            let selected = Arc::new(SelectedChunks { chunks, disk, _memory: memory });
+            let selected = SelectedChunks::new(chunks, disk, memory);
             let mut starts = starts.into_iter().peekable();
             out.extend(labelled.into_iter().map(|(labels, start, end)| {
                 // Start timestamps of a series that has left meanwhile may be in between.
                 while starts.next_if(|(first, _)| *first < start).is_some() {}
                 let starts = starts.next_if(|(first, _)| *first == start).map(|(_, runs)| runs);
-                let samples = HeadSamples { selected: selected.clone(), start, end, starts };
+                let samples = HeadSamples::new(selected.clone(), start..end).with_starts(starts);
                 SeriesRead { labels, samples: Box::new(samples) }
             }));
         }

@@ -37,11 +37,11 @@ pub struct WindowSeries {
 
 /// Chunks of one window of one tenant.
 pub struct WindowSnapshot {
-    pub(crate) tenant: Arc<TenantHead>,
+    tenant: Arc<TenantHead>,
     series: Arc<SeriesStore>,
     window: TimeRange,
     /// Series with chunks in the window, in label order.
-    pub(crate) ids: Vec<u32>,
+    ids: Vec<u32>,
     end: ChunkRef,
     _ids: IdUse,
 }
@@ -98,6 +98,15 @@ pub(crate) fn take_window(
 }
 
 impl WindowSnapshot {
+    pub(crate) fn head_of_tenant(&self) -> &TenantHead {
+        &self.tenant
+    }
+
+    /// Returns the series with chunks in the window, in label order.
+    pub(crate) fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
     /// Returns the tenant of the window.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {

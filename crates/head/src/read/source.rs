@@ -4,6 +4,7 @@
 //! Invariant: a read returns the samples at the time of the selection; overlapping chunks are resolved in the
 //! order of their arrival: in-order chunks, out-of-order chunks by age, the out-of-order log.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use chronolith_base::{Disk, Reservation};
@@ -283,13 +284,27 @@ pub(crate) fn merge_chunks(
 
 /// Chunks of series that were selected together.
 pub(crate) struct SelectedChunks {
-    pub(crate) chunks: Vec<HeadChunk>,
-    pub(crate) disk: Arc<dyn Disk>,
-    /// Reservation for the memory of all of them, and of the labels of their series.
-    pub(crate) _memory: Reservation,
+    chunks: Vec<HeadChunk>,
+    disk: Arc<dyn Disk>,
+    _memory: Reservation,
 }
 
 impl SelectedChunks {
+    /// Keeps `memory`, the reservation for all chunks and the labels of their series, as long as one of them
+    /// may be read.
+    pub(crate) fn new(
+        chunks: Vec<HeadChunk>,
+        disk: Arc<dyn Disk>,
+        memory: Reservation,
+    ) -> Arc<SelectedChunks> {
+        Arc::new(SelectedChunks { chunks, disk, _memory: memory })
+    }
+
+    /// Returns the chunks of one series.
+    pub(super) fn chunks(&self, range: &Range<u32>) -> &[HeadChunk] {
+        &self.chunks[range.start as usize..range.end as usize]
+    }
+
     /// Returns the bytes that `chunks` take.
     pub(crate) fn heap_bytes(chunks: &[HeadChunk]) -> u64 {
         chunks.iter().map(|c| c.heap_bytes() as u64).sum()
@@ -298,17 +313,26 @@ impl SelectedChunks {
 
 /// Samples of a selected series of the head.
 pub(crate) struct HeadSamples {
-    pub(crate) selected: Arc<SelectedChunks>,
-    /// Range of its chunks in `selected`.
-    pub(crate) start: u32,
-    pub(crate) end: u32,
+    selected: Arc<SelectedChunks>,
+    /// Its chunks in `selected`.
+    range: Range<u32>,
     /// Its start timestamps, if some are known.
-    pub(crate) starts: Option<Arc<[StartRun]>>,
+    starts: Option<Arc<[StartRun]>>,
 }
 
 impl HeadSamples {
+    /// Samples of the chunks `range` of `selected`, without start timestamps.
+    pub(crate) fn new(selected: Arc<SelectedChunks>, range: Range<u32>) -> HeadSamples {
+        HeadSamples { selected, range, starts: None }
+    }
+
+    /// Adds start timestamps, if some are known.
+    pub(crate) fn with_starts(self, starts: Option<Arc<[StartRun]>>) -> HeadSamples {
+        HeadSamples { starts, ..self }
+    }
+
     fn chunks(&self) -> &[HeadChunk] {
-        &self.selected.chunks[self.start as usize..self.end as usize]
+        self.selected.chunks(&self.range)
     }
 
     fn read_chunks(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {

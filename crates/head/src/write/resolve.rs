@@ -4,7 +4,6 @@
 //! Invariant: a series is in the index and its series record is queued for the WAL before any append can use
 //! it.
 
-
 use chronolith_format::head::wal::{self, SeriesRecord};
 use chronolith_model::kind::is_reserved;
 use chronolith_model::{LabelsBuilder, METRIC_NAME, Reject, TenantLimits};

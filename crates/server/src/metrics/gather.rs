@@ -371,7 +371,11 @@ fn tsdb_counters(stats: &TsdbStats, sheet: &mut Sheet) {
             stats.head.wal.spare_missing_count,
         ),
         ("head_samples_appended_total", "Samples accepted by the head.", stats.head.samples.appended),
-        ("head_samples_out_of_order_total", "Accepted samples that were out of order.", stats.head.samples.out_of_order),
+        (
+            "head_samples_out_of_order_total",
+            "Accepted samples that were out of order.",
+            stats.head.samples.out_of_order,
+        ),
         (
             "head_samples_ooo_sealed_total",
             "Out-of-order samples encoded as chunks.",
