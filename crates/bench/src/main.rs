@@ -24,6 +24,7 @@ mod many_tenants;
 mod memory;
 mod neighbours;
 mod observed_disk;
+mod pairs;
 mod proc;
 mod queries;
 mod remote_write;
@@ -67,6 +68,8 @@ enum Name {
     /// A tenant with a dashboard and a writer, alone and beside tenants with 300 clients of heavy queries and
     /// 50 writers.
     Neighbours(neighbours::Options),
+    /// A benchmark of this binary and of another one in alternation: every figure of both, and their ratio.
+    Pairs(pairs::Options),
     /// Ten slow shapes of query: time and memory of each, answers compared.
     Queries(queries::Options),
     /// A query far beyond the limits is refused at once while dashboards keep their latency.
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Name::ManyBlocks(options) => many_blocks::run(&options),
         Name::Memory(options) => memory::run(&options),
         Name::Neighbours(options) => neighbours::run(&options),
+        Name::Pairs(options) => pairs::run(&options),
         Name::Queries(options) => queries::run(&options),
         Name::QueryLimits(options) => queries::limits::run(&options),
         Name::RateKernel(options) => queries::kernel::run(&options),

@@ -256,6 +256,12 @@ fn report(options: &Options, measured: &[(&str, Measured)]) -> Result<()> {
         "{tenants} tenants with {days} blocks of a day each; one tenant with {windows} blocks of two hours"
     );
     let notes = vec![shape, if options.quick { "--quick: a part of that".to_owned() } else { String::new() }];
-    Report { name: "many-blocks", kinds: vec![Kind::Chronolith], notes, tables: vec![table], targets }
-        .write(&options.out)
+    Report {
+        name: "many-blocks".to_owned(),
+        kinds: vec![Kind::Chronolith],
+        notes,
+        tables: vec![table],
+        targets,
+    }
+    .write(&options.out)
 }

@@ -125,7 +125,7 @@ impl Target {
 /// A finished benchmark.
 pub(crate) struct Report {
     /// Name of the benchmark.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// Servers that took part; empty for what runs in this process.
     pub(crate) kinds: Vec<Kind>,
     /// What was loaded and how, a line each.

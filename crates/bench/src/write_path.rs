@@ -8,7 +8,7 @@
 //! Not here: background work (no windows are cut, no checkpoints are written while the clock runs); only
 //! segments of the log are prepared, as in a server.
 
-mod against;
+pub(crate) mod against;
 mod commit_clock;
 mod report;
 mod writer;

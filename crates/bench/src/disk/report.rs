@@ -89,5 +89,5 @@ pub(super) fn write(options: &Options, extent: Extent, kinds: &[Kind], measured:
         "Chronolith: `--block-encoding dense`; all of it read back and equal bit by bit".to_owned(),
         "VictoriaMetrics: after a forced merge; it rounds values on purpose, see the tables of changed values".to_owned(),
     ];
-    Report { name: "disk", kinds: kinds.to_vec(), notes, tables, targets }.write(&options.out)
+    Report { name: "disk".to_owned(), kinds: kinds.to_vec(), notes, tables, targets }.write(&options.out)
 }

@@ -70,7 +70,7 @@ pub(super) fn write(options: &Options, kinds: &[Kind], measured: &[Measured]) ->
             .enumerate()
             .map(|(idx, query)| format!("query {}: {query}, over all but the first hour", idx + 1)),
     );
-    Report { name: "late", kinds: kinds.to_vec(), notes, tables, targets }.write(&options.out)
+    Report { name: "late".to_owned(), kinds: kinds.to_vec(), notes, tables, targets }.write(&options.out)
 }
 
 fn table(kind: Kind, measured: &[Measured]) -> Table {

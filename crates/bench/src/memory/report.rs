@@ -90,5 +90,5 @@ pub(super) fn write(options: &Options, kinds: &[Kind], measured: &[Measured]) ->
         "RSS is VmRSS 5 s after the last sample, divided by the series that are active then".to_owned(),
     ];
     let targets = vec![target(Content::Mix, "mix"), target(Content::Noisy, "noisy")];
-    Report { name: "memory", kinds: kinds.to_vec(), notes, tables, targets }.write(&options.out)
+    Report { name: "memory".to_owned(), kinds: kinds.to_vec(), notes, tables, targets }.write(&options.out)
 }

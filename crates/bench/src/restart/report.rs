@@ -81,5 +81,5 @@ pub(super) fn write(
         ),
         "files stay in the page cache across the kill; no power cut".to_owned(),
     ];
-    Report { name: "restart", kinds, notes, tables: vec![table], targets }.write(&options.out)
+    Report { name: "restart".to_owned(), kinds, notes, tables: vec![table], targets }.write(&options.out)
 }

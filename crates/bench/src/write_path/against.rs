@@ -48,7 +48,7 @@ pub(super) fn run(options: &Options, binary: &Path) -> Result<()> {
             100.0 * interval(options.pairs).1
         ),
     ];
-    Report { name: "write-path-against", kinds: Vec::new(), notes, tables, targets: Vec::new() }
+    Report { name: "write-path-against".to_owned(), kinds: Vec::new(), notes, tables, targets: Vec::new() }
         .write(&options.out)
 }
 
@@ -96,7 +96,7 @@ fn tables(before: &[Value], after: &[Value]) -> Result<Vec<Table>> {
 }
 
 /// Median, lowest and highest of both; the median of the ratios of pairs and its interval.
-fn compare(before: &[f64], after: &[f64]) -> [f64; 9] {
+pub(crate) fn compare(before: &[f64], after: &[f64]) -> [f64; 9] {
     let spread = |values: &[f64]| {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);

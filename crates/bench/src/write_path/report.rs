@@ -112,5 +112,6 @@ pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
         "a commit is the write and sync of the log that one or more batches wait for".to_owned(),
         "values: half counters, half random walks with two decimals; ten labels a series".to_owned(),
     ];
-    Report { name: "write-path", kinds: Vec::new(), notes, tables, targets: Vec::new() }.write(&options.out)
+    Report { name: "write-path".to_owned(), kinds: Vec::new(), notes, tables, targets: Vec::new() }
+        .write(&options.out)
 }
