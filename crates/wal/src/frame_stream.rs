@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::crc::crc32c;
+use chronolith_base::sync::Mutex;
 use chronolith_base::{Disk, DiskFile, Mapped};
 use chronolith_format::head::wal::{Damage, FRAME_HEADER_BYTES, FrameHeader, FrameRef, scan_recycled};
 
@@ -55,14 +56,34 @@ impl FrameBlock {
     }
 }
 
+/// Memory of blocks that were read, for the next ones.
+#[derive(Default)]
+pub struct BlockBuffers(Mutex<Vec<(Vec<u8>, Vec<FrameRef>)>>);
+
+impl BlockBuffers {
+    /// Keeps the memory of a block.
+    pub fn put(&self, block: FrameBlock) {
+        if let BlockBytes::Read(bytes) = block.bytes {
+            self.0.lock().push((bytes, block.frames));
+        }
+    }
+
+    fn take(&self) -> (Vec<u8>, Vec<FrameRef>) {
+        self.0.lock().pop().unwrap_or_default()
+    }
+}
+
 /// Reads the frames of one file.
 pub struct FrameStream<'a> {
     disk: &'a dyn Disk,
+    buffers: &'a BlockBuffers,
     path: PathBuf,
     file: Box<dyn DiskFile>,
     len: u64,
     key: u128,
     at: u64,
+    /// Length of the frame at `at`, as far as it is known.
+    next_frame_len: usize,
     /// Offset after the last valid frame.
     pub end: u64,
     /// Sequence of the first frame; 0 before it.
@@ -84,8 +105,9 @@ impl<'a> FrameStream<'a> {
         path: &Path,
         key: u128,
         header_len: usize,
+        buffers: &'a BlockBuffers,
     ) -> Result<FrameStream<'a>, FileError> {
-        FrameStream::open_recycled(disk, path, key, header_len, 0)
+        FrameStream::open_recycled(disk, path, key, header_len, 0, buffers)
     }
 
     /// As [`FrameStream::open`]; frames up to `stale_sequence` belong to an earlier use of the file.
@@ -98,18 +120,21 @@ impl<'a> FrameStream<'a> {
         key: u128,
         header_len: usize,
         stale_sequence: u64,
+        buffers: &'a BlockBuffers,
     ) -> Result<FrameStream<'a>, FileError> {
         let file = disk.open(path).map_err(FileError::at(path))?;
         let len = file.len().map_err(FileError::at(path))?;
         let at = header_len as u64;
         Ok(FrameStream {
             disk,
+            buffers,
             path: path.to_owned(),
             file,
             len,
             key,
             at,
             end: at,
+            next_frame_len: 0,
             first_sequence: 0,
             sequence: stale_sequence,
             stale_sequence,
@@ -128,15 +153,19 @@ impl<'a> FrameStream<'a> {
     /// # Errors
     /// [`FileError`] if the disk reports an error; damage is not an error, see `damage`.
     pub fn next_block(&mut self) -> Result<Option<FrameBlock>, FileError> {
-        let mut want = BLOCK_BYTES;
+        let (mut bytes, mut frames) = self.buffers.take();
         loop {
             let left = usize::try_from(self.len.saturating_sub(self.at)).unwrap_or(usize::MAX);
             if left == 0 {
                 return Ok(None);
             }
-            let mut bytes = vec![0; want.min(left)];
+            // The header of the frame after the last whole one is read as well: it has its length.
+            let want = BLOCK_BYTES.max(self.next_frame_len) + FRAME_HEADER_BYTES;
+            bytes.resize(want.min(left), 0);
             self.file.read_at(&mut bytes, self.at).map_err(FileError::at(&self.path))?;
-            let (frames, end) = frames_of(&bytes, self.key, self.sequence);
+            let end = read_frames(&bytes, self.key, self.sequence, &mut frames);
+            let next = bytes.get(end..).and_then(|rest| FrameHeader::decode(rest, self.key));
+            self.next_frame_len = next.map_or(0, |header| header.frame_len());
             if let (Some(first), Some(last)) = (frames.first(), frames.last()) {
                 if self.first_sequence == 0 {
                     self.first_sequence = first.header.sequence;
@@ -147,10 +176,9 @@ impl<'a> FrameStream<'a> {
                 self.end = self.at.min(self.len);
                 return Ok(Some(FrameBlock { bytes: BlockBytes::Read(bytes), frames, offset }));
             }
-            match FrameHeader::decode(&bytes, self.key).map(|h| h.frame_len()) {
-                // A frame at the very end of a file may lack its padding.
-                Some(frame_len) if bytes.len() < left && bytes.len() < frame_len => want = frame_len,
-                _ => return self.rest(),
+            // A frame at the very end of a file may lack its padding.
+            if bytes.len() == left || self.next_frame_len <= bytes.len() {
+                return self.rest();
             }
         }
     }
@@ -178,9 +206,11 @@ impl<'a> FrameStream<'a> {
     }
 }
 
-/// Returns the valid frames at the start of `bytes` with sequences above `sequence`, and their end.
-fn frames_of(bytes: &[u8], key: u128, mut sequence: u64) -> (Vec<FrameRef>, usize) {
-    let (mut frames, mut at) = (Vec::new(), 0);
+/// Replaces `frames` by the valid frames at the start of `bytes` with sequences above `sequence`; returns their
+/// end.
+fn read_frames(bytes: &[u8], key: u128, mut sequence: u64, frames: &mut Vec<FrameRef>) -> usize {
+    let mut at = 0;
+    frames.clear();
     while let Some(header) = bytes.get(at..).and_then(|b| FrameHeader::decode(b, key)) {
         let start = at + FRAME_HEADER_BYTES;
         let payload = start..start + header.payload_len as usize;
@@ -192,7 +222,7 @@ fn frames_of(bytes: &[u8], key: u128, mut sequence: u64) -> (Vec<FrameRef>, usiz
         at += header.frame_len();
         frames.push(FrameRef { header, payload });
     }
-    (frames, at)
+    at
 }
 
 /// Returns true if all bytes of `file` from `at` to `len` are zeros.

@@ -17,7 +17,7 @@ mod segment;
 mod skip;
 mod spare;
 
-pub use frame_stream::{FrameBlock, FrameStream, zeros_to_end};
+pub use frame_stream::{BlockBuffers, FrameBlock, FrameStream, zeros_to_end};
 pub use group_commit::WalPosition;
 pub use log::{Wal, WalStats};
 pub use options::{FileError, SyncMode, WalError, WalOptions};

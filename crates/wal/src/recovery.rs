@@ -11,7 +11,7 @@ use chronolith_base::{Disk, Env};
 use chronolith_format::head::wal::{ControlRecord, LostFrames, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::control::{ControlFile, control_path};
-use crate::frame_stream::{FrameBlock, FrameStream, zeros_to_end};
+use crate::frame_stream::{BlockBuffers, FrameBlock, FrameStream, zeros_to_end};
 use crate::log::{Wal, WalStart};
 use crate::options::{FileError, WalOptions};
 use crate::segment::{SegmentFile, opened_record};
@@ -174,6 +174,7 @@ impl Recovery {
     }
 
     /// Reads the frames of all segments in order and passes them to `visit`, with the index of their segment.
+    /// The memory of blocks that `visit` puts into `buffers` is used again.
     /// Segments whose frames all lie at or before `needed_after` are not read, if the log proves it; frames
     /// of other segments are passed on whatever their sequence.
     ///
@@ -183,6 +184,7 @@ impl Recovery {
         &self,
         disk: &dyn Disk,
         needed_after: u64,
+        buffers: &BlockBuffers,
         notes: &mut Vec<String>,
         mut visit: impl FnMut(usize, FrameBlock) -> Result<(), E>,
     ) -> Result<Vec<SegmentEnd>, E> {
@@ -194,7 +196,7 @@ impl Recovery {
                 continue;
             }
             let before = ends.iter().map(|end| end.last_sequence).max().unwrap_or(0);
-            let mut stream = self.open_segment(disk, segment, before)?;
+            let mut stream = self.open_segment(disk, segment, before, buffers)?;
             while let Some(block) = stream.next_block()? {
                 visit(idx, block)?;
             }
@@ -212,10 +214,11 @@ impl Recovery {
         disk: &'a dyn Disk,
         segment: &Segment,
         sequence_before: u64,
+        buffers: &'a BlockBuffers,
     ) -> Result<FrameStream<'a>, FileError> {
         let key = segment.header.map_or(self.key, |header| header.key);
         let stale = self.stale_sequence(segment, sequence_before);
-        FrameStream::open_recycled(disk, &segment.path, key, SEGMENT_HEADER_BYTES, stale)
+        FrameStream::open_recycled(disk, &segment.path, key, SEGMENT_HEADER_BYTES, stale, buffers)
     }
 
     /// Returns the sequence up to which frames cannot belong to `segment`: they are of an earlier use of the
