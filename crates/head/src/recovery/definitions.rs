@@ -22,7 +22,6 @@ use super::restore::discard;
 use super::slices::LoadedSlices;
 use super::threads::replay_thread_count;
 use crate::checkpoint::{DefinitionsFile, definitions_path, slice_of};
-use crate::index::ids::IdMark;
 use crate::index::series_keys::{LoadedKeys, SeriesKeyCache};
 use crate::index::tables::{LoadScratch, TenantIndex};
 use crate::index::tenant::{TenantHead, Tenants};
@@ -35,7 +34,14 @@ use crate::series::windows::WindowTally;
 
 /// Result of loading the series file.
 pub(super) struct LoadedDefinitions {
+    /// Without files until [`LoadedDefinitions::open_copies`].
     pub(super) file: DefinitionsFile,
+    generation: u64,
+    /// Set if the next checkpoint must rewrite the file.
+    is_broken: bool,
+    round: RoundEnd,
+    /// Series read so far.
+    series_count: u64,
     /// The last mark.
     pub(super) mark: Mark,
     /// Above all ids of the file.
@@ -53,6 +59,10 @@ impl LoadedDefinitions {
     fn none() -> LoadedDefinitions {
         LoadedDefinitions {
             file: DefinitionsFile::none(),
+            generation: 0,
+            is_broken: false,
+            round: RoundEnd::default(),
+            series_count: 0,
             mark: Mark::default(),
             next_id: 0,
             is_whole: false,
@@ -65,7 +75,7 @@ impl LoadedDefinitions {
 
     /// Opens both copies for appending after the last mark, unless the next checkpoint rewrites them.
     fn open_copies(&mut self, env: &Env, files: &CheckpointFiles) -> Result<(), HeadError> {
-        let (generation, end) = (self.file.generation, self.file.offset);
+        let (generation, end) = (self.generation, self.round.end);
         let open = |copy_idx| {
             let path = definitions_path(&files.dir, generation, copy_idx);
             let cut = || -> std::io::Result<Arc<dyn DiskFile>> {
@@ -77,15 +87,16 @@ impl LoadedDefinitions {
             };
             cut().map_err(HeadError::io(&path))
         };
-        if !self.file.is_broken {
-            self.file.files = Some([open(0)?, open(1)?]);
-        }
+        let copies = if self.is_broken { None } else { Some([open(0)?, open(1)?]) };
+        let RoundEnd { sequence, series_count, .. } = self.round;
+        self.file =
+            DefinitionsFile::opened(copies, generation, end, sequence, self.mark.next_id, series_count);
         Ok(())
     }
 
     /// Records that something could not be read: the WAL may still have it.
     fn note_loss(&mut self) {
-        (self.is_whole, self.file.is_broken) = (false, true);
+        (self.is_whole, self.is_broken) = (false, true);
         self.mark.sequence = 0;
     }
 }
@@ -98,7 +109,7 @@ pub(super) fn load(
 ) -> Result<LoadedDefinitions, HeadError> {
     if let Some(copy) = copies::usual(env, files)? {
         let mut loaded = load_copy(env, files, tenants, &copy, LoadedDefinitions::none())?;
-        let is_usual = loaded.is_whole && loaded.file.offset == copy.len && loaded.notes.is_empty();
+        let is_usual = loaded.is_whole && loaded.round.end == copy.len && loaded.notes.is_empty();
         if is_usual && copies::are_equal(env, files, copy.generation)? {
             loaded.open_copies(env, files)?;
             return Ok(loaded);
@@ -124,8 +135,8 @@ fn load_copy(
     mut loaded: LoadedDefinitions,
 ) -> Result<LoadedDefinitions, HeadError> {
     let newest = files.definitions.last_key_value().map_or(copy.generation, |(&newest, _)| newest);
-    (loaded.file.generation, loaded.is_whole) = (newest, true);
-    loaded.file.is_broken = !copy.is_mirrored;
+    (loaded.generation, loaded.is_whole) = (newest, true);
+    loaded.is_broken = !copy.is_mirrored;
     let (path, disk) = (&copy.path, &*env.disk);
     if let Some(damage) = &copy.header_damage {
         loaded.notes.push(format!("{}: {damage}", path.display()));
@@ -133,7 +144,7 @@ fn load_copy(
     reserve(env, &copy.counts, tenants, &mut loaded);
     let buffers = BlockBuffers::default();
     let mut stream = FrameStream::open(disk, path, files.key, FILE_HEADER_BYTES, &buffers)?;
-    let round = load_frames(env, &mut stream, &buffers, tenants, &mut loaded)?;
+    load_frames(env, &mut stream, &buffers, tenants, &mut loaded)?;
     for damage in stream.damage.iter().filter(|d| d.followed) {
         let (offset, len) = (damage.offset, damage.len);
         loaded
@@ -146,11 +157,8 @@ fn load_copy(
     if loaded.is_whole {
         // Appended by an unfinished checkpoint; the WAL has the same records, and the next checkpoint writes
         // them again.
-        loaded.series_keys.truncate(round.raw_key_count);
+        loaded.series_keys.truncate(loaded.round.raw_key_count);
     }
-    (loaded.file.offset, loaded.file.frame_sequence) = (round.end, round.sequence);
-    loaded.file.series_count = round.series_count;
-    (loaded.file.ids, loaded.file.is_dirty) = (IdMark::fresh(loaded.mark.next_id), true);
     Ok(loaded)
 }
 
@@ -169,8 +177,7 @@ fn load_frames(
     buffers: &BlockBuffers,
     tenants: &Mutex<Tenants>,
     loaded: &mut LoadedDefinitions,
-) -> Result<RoundEnd, HeadError> {
-    let mut round = RoundEnd::default();
+) -> Result<(), HeadError> {
     let mut scratch = LoadScratch::default();
     while let Some(block) = stream.next_block()? {
         for frame in &block.frames {
@@ -183,10 +190,10 @@ fn load_frames(
                 KIND_MARK => {
                     loaded.mark = Mark::decode(payload).unwrap_or(loaded.mark);
                     let start = block.offset + (frame.payload.start - FRAME_HEADER_BYTES) as u64;
-                    round = RoundEnd {
+                    loaded.round = RoundEnd {
                         end: start + frame.header.frame_len() as u64,
                         sequence: frame.header.sequence,
-                        series_count: loaded.file.series_count,
+                        series_count: loaded.series_count,
                         raw_key_count: loaded.series_keys.len(),
                     };
                 }
@@ -196,10 +203,10 @@ fn load_frames(
         buffers.put(block);
     }
     // A file gets its name after its first mark is written.
-    if round.end == 0 {
+    if loaded.round.end == 0 {
         loaded.note_loss();
     }
-    Ok(round)
+    Ok(())
 }
 
 /// Reserves memory for the wire keys, and for the label pairs and series of each tenant.
@@ -230,7 +237,7 @@ fn load_series(
         let tenant = tenants.lock().get_or_create(&id, env.rng.next_u64()).ok_or("too many tenants")?;
         let mut tables = tenant.tables.write();
         let skipped_count = tables.load(&mut series, scratch).map_err(|e| e.to_string())?;
-        loaded.file.series_count += series.series_count as u64;
+        loaded.series_count += series.series_count as u64;
         loaded.next_id = loaded.next_id.max(tables.id_end());
         if skipped_count > 0 {
             return Err(format!("{skipped_count} series are duplicates or exceed the index size"));
