@@ -175,7 +175,25 @@ impl<'a> ByteReader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Short`], or [`DecodeError::Invalid`] when it does not fit 64 bits.
+    // PERF: most integers have one or two bytes; without a loop over single bytes, decoding 50,000 series of a
+    // series file takes 15 instead of 23 M instructions.
+    //   valgrind --tool=callgrind target/release/deps/restart_speed-* open DIR
+    #[inline]
     pub fn uvarint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
+        match *self.bytes.get(self.offset..).unwrap_or(&[]) {
+            [only, ..] if only < 0x80 => {
+                self.offset += 1;
+                Ok(u64::from(only))
+            }
+            [low, high, ..] if high < 0x80 => {
+                self.offset += 2;
+                Ok(u64::from(low & 0x7f) | u64::from(high) << 7)
+            }
+            _ => self.long_uvarint(what),
+        }
+    }
+
+    fn long_uvarint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         let start = self.offset;
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {

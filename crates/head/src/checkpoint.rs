@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 pub(crate) use definitions::{DefinitionsFile, definitions_path};
 pub(crate) use pace::Pace;
-pub(crate) use slices::{Durability, SliceState, slice_of, slice_path};
+pub(crate) use slices::{SliceState, slice_of, slice_path};
 
 use crate::counters::Counter;
 use crate::index::ids::{GivenIds, IdMark};
@@ -49,12 +49,12 @@ pub struct CheckpointStats {
 /// State of the checkpoint. Locked after `HeadState::maintenance`.
 pub(crate) struct CheckpointState {
     /// Existing slices by number. A slice without an entry whose ids were assigned has no series.
-    pub(crate) slices: BTreeMap<u32, SliceState>,
-    pub(crate) definitions: DefinitionsFile,
-    pub(crate) pace: Pace,
+    slices: BTreeMap<u32, SliceState>,
+    definitions: DefinitionsFile,
+    pace: Pace,
     /// Ids assigned at the last scan of pages, and the WAL position before that scan.
-    pub(crate) ids: IdMark,
-    pub(crate) sequence: u64,
+    ids: IdMark,
+    sequence: u64,
     /// Sealed chunks before this reference are durable.
     sealed_synced: ChunkRef,
     /// Sealed files that may be deleted once all slices were written after `dead_change`.
@@ -90,6 +90,11 @@ impl CheckpointState {
         }
     }
 
+    /// Returns true if a checkpoint was written, or if there are series.
+    pub(crate) fn has_slices(&self) -> bool {
+        !self.slices.is_empty()
+    }
+
     /// Returns the position before which no copy of a slice needs the WAL.
     pub(crate) fn kept_sequence(&self) -> Option<u64> {
         self.slices.values().map(SliceState::kept_sequence).min()
@@ -115,13 +120,13 @@ impl CheckpointState {
 #[derive(Clone, Copy)]
 pub(crate) struct CheckpointMark {
     /// All frames queued up to here are in memory.
-    pub(crate) sequence: u64,
+    sequence: u64,
     /// Every series with samples queued by then has an assigned id.
-    pub(crate) ids: IdMark,
+    ids: IdMark,
     /// Bytes of the WAL so far.
-    pub(crate) log_bytes: i64,
+    log_bytes: i64,
     /// Changes so far without a frame in the WAL.
-    pub(crate) change_count: u64,
+    change_count: u64,
 }
 
 /// Copies of the slices that a checkpoint writes.
@@ -321,7 +326,8 @@ impl Checkpointer {
         let log_bytes = self.state.wal.written_bytes().cast_signed();
         // Before the last scan the slice had no series, so no samples either.
         let slice_state = SliceState::unwritten(rolling.sequence, log_bytes);
-        let fresh = rolling.ids.id_end / PAGE_SLOTS as u32..given.mark().id_end.div_ceil(PAGE_SLOTS as u32);
+        let fresh =
+            rolling.ids.id_end() / PAGE_SLOTS as u32..given.mark().id_end().div_ceil(PAGE_SLOTS as u32);
         for page in fresh.chain(given.reused_since(rolling.ids).iter().copied()) {
             rolling.slices.entry(slice_of(page * PAGE_SLOTS as u32)).or_insert(slice_state);
         }

@@ -114,7 +114,7 @@ pub(crate) fn recover(
     let ends = log.run(progress, &mut report)?;
     let LogReplay { tenants, aliases, series_keys, next_id, defined_count, has_reused, .. } = log;
     note_lost_tail(&files, &slices, &ends, &mut report);
-    let newest = slices.slices.values().map(|s| s.sequence).max().unwrap_or(0);
+    let newest = slices.slices.values().map(SliceState::sequence).max().unwrap_or(0);
     recovery.note_lost(&ends, positions.oldest.saturating_add(1), &mut report.notes);
     let wal = recovery.finish(env, &options.wal(), &ends, newest.max(definitions.mark.sequence))?;
     let log_bytes: u64 = ends.iter().map(|e| e.end).sum();
@@ -125,7 +125,9 @@ pub(crate) fn recover(
     let alias_sequence = if aliases.into_inner().is_empty() { 0 } else { wal.position().0 };
     let tail = Tail { ends, bytes: log_bytes, alias_sequence };
     // The series file finds missing series by id order, which reused ids break: it must be rewritten.
-    definitions.file.is_broken |= has_reused;
+    if has_reused {
+        definitions.file.set_broken();
+    }
     let rolling = rolling_of(&series, slices, definitions, &tail, next_id, pace);
     let tenants = tenants.into_inner();
     report.series = tenants.all().map(|t| t.tables.read().live_count() as u64).sum();
@@ -207,7 +209,7 @@ fn occupied_slices(series: &SeriesStore) -> Vec<u32> {
 fn positions_of(series: &SeriesStore, slices: &LoadedSlices, definitions: &LoadedDefinitions) -> Positions {
     let mut by_slice = HashMap::default();
     for (&slice, slice_state) in &slices.slices {
-        let sequence = slice_state.sequence;
+        let sequence = slice_state.sequence();
         let copied_until = slices.copied_until.get(&slice).copied().unwrap_or(sequence);
         by_slice.insert(slice, SlicePosition { sequence, copied_until });
     }
@@ -219,7 +221,7 @@ fn positions_of(series: &SeriesStore, slices: &LoadedSlices, definitions: &Loade
         && is_complete
         && slices.slices.values().all(SliceState::is_whole)
         && occupied_slices(series).into_iter().all(is_whole);
-    let oldest = slices.slices.values().map(|s| s.sequence).min().filter(|_| all_whole).unwrap_or(0);
+    let oldest = slices.slices.values().map(SliceState::sequence).min().filter(|_| all_whole).unwrap_or(0);
     Positions::new(by_slice, oldest, definitions.mark.sequence, definitions.mark.next_id)
 }
 
@@ -231,13 +233,13 @@ fn note_lost_tail(
     ends: &[SegmentEnd],
     report: &mut ReplayReport,
 ) {
-    let newest = slices.slices.values().map(|s| s.sequence).max().unwrap_or(0);
+    let newest = slices.slices.values().map(SliceState::sequence).max().unwrap_or(0);
     let first = ends.iter().find(|e| e.last_sequence > 0).map_or(newest + 1, |e| e.first_sequence);
     for (slice, slice_state) in
-        slices.slices.iter().filter(|(_, slice_state)| slice_state.sequence + 1 < first)
+        slices.slices.iter().filter(|(_, slice_state)| slice_state.sequence() + 1 < first)
     {
-        let path = crate::checkpoint::slice_path(&files.dir, *slice, slice_state.copy_idx.unwrap_or(0));
-        let (from, to) = (slice_state.sequence + 1, first - 1);
+        let path = crate::checkpoint::slice_path(&files.dir, *slice, slice_state.copy_idx().unwrap_or(0));
+        let (from, to) = (slice_state.sequence() + 1, first - 1);
         report
             .notes
             .push(format!("{}: frames {from} to {to} after it are missing in the WAL", path.display()));
@@ -260,13 +262,13 @@ fn rolling_of(
     let (ends, alias_sequence) = (&tail.ends, tail.alias_sequence);
     let tail = -tail.bytes.cast_signed();
     let before = ends.iter().find(|e| e.last_sequence > 0).map_or(0, |e| e.first_sequence - 1);
-    let newest = slices.values().map(|s| s.sequence).max().unwrap_or(0);
+    let newest = slices.values().map(SliceState::sequence).max().unwrap_or(0);
     let last = ends.iter().map(|e| e.last_sequence).max().unwrap_or(0).max(newest);
     for slice_state in slices.values_mut() {
         // Estimates the WAL bytes after the position, as if all frames had one length.
-        let after = last.saturating_sub(slice_state.sequence.max(before)) as f64;
+        let after = last.saturating_sub(slice_state.sequence().max(before)) as f64;
         let all = last.saturating_sub(before).max(1) as f64;
-        slice_state.log_bytes = (tail as f64 * (after / all).min(1.0)) as i64;
+        slice_state.set_log_bytes((tail as f64 * (after / all).min(1.0)) as i64);
     }
     for slice in occupied_slices(series) {
         slices.entry(slice).or_insert_with(|| SliceState::unwritten(before, tail));
@@ -276,7 +278,7 @@ fn rolling_of(
 
 fn build(env: &Env, options: HeadOptions, opened: Opened, has_defined: bool) -> Recovered {
     // Slices may have more than the WAL, and may be in the page cache only.
-    let relogs = opened.has_tail || !opened.rolling.slices.is_empty();
+    let relogs = opened.has_tail || opened.rolling.has_slices();
     let relog_before = if relogs { opened.wal.position().0.max(1) } else { 0 };
     let key_hash = KeyHash::new(opened.wal.key());
     let ids = SeriesIds::new(opened.next_id, options.series_id_limit);

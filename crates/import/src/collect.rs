@@ -132,7 +132,7 @@ impl Collector {
     /// group. Anything else is a function call, so that this one is a few loads and compares, inlined into
     /// the loop over the record: 15 -> 12 % of the CPU time of an import (`perf`, CPU clock, 10 000 series x
     /// 10 000 samples).
-    ///   cargo run --release -p chronolith-import --example import_speed
+    ///   cargo bench -p chronolith-import --bench import_speed
     #[inline]
     fn append_float(&mut self, series_ref: u64, time: i64, bits: u64) {
         if self.series.has_ref(self.next_series, series_ref)

@@ -1,40 +1,27 @@
 //! Reads the frames of a file in blocks of bounded size, so that a log may be larger than memory.
 //!
-//! Invariant: a block has whole frames with valid checksums. After the first bytes that are no frame, the
-//! rest of the file is mapped and scanned by `format::head::wal`.
+//! Invariants: a block has whole frames with valid checksums and ascending sequences. After bytes that are no
+//! frame, reading continues at the next aligned offset with a frame; the rules are those of
+//! `format::head::wal::scan_recycled`, which scans a file in memory.
 
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::crc::crc32c;
-use chronolith_base::{Disk, DiskFile, Mapped};
-use chronolith_format::head::wal::{Damage, FRAME_HEADER_BYTES, FrameHeader, FrameRef, scan_recycled};
+use chronolith_base::sync::Mutex;
+use chronolith_base::{Disk, DiskFile};
+use chronolith_format::head::wal::{Damage, FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameRef};
 
 use crate::options::FileError;
 
 /// Bytes per read; a longer frame is read alone.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Bytes of a block: read, or mapped for the rest of a damaged file.
-enum BlockBytes {
-    Read(Vec<u8>),
-    Mapped(Mapped),
-}
-
-impl Deref for BlockBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            BlockBytes::Read(bytes) => bytes,
-            BlockBytes::Mapped(bytes) => bytes,
-        }
-    }
-}
+/// Bytes that are compared with zeros at a time.
+static ZEROS: [u8; 4096] = [0; 4096];
 
 /// Consecutive frames of a file.
 pub struct FrameBlock {
-    bytes: BlockBytes,
+    bytes: Vec<u8>,
     /// Frames in order; their payloads are ranges of the block.
     pub frames: Vec<FrameRef>,
     /// Offset of the block in the file.
@@ -55,14 +42,36 @@ impl FrameBlock {
     }
 }
 
+/// Memory of blocks that were read, for the next ones.
+pub struct BlockBuffers(Mutex<Vec<(Vec<u8>, Vec<FrameRef>)>>);
+
+impl Default for BlockBuffers {
+    fn default() -> Self {
+        BlockBuffers(Mutex::new(Vec::new()))
+    }
+}
+
+impl BlockBuffers {
+    /// Keeps the memory of a block.
+    pub fn put(&self, block: FrameBlock) {
+        self.0.lock().push((block.bytes, block.frames));
+    }
+
+    fn take(&self) -> (Vec<u8>, Vec<FrameRef>) {
+        self.0.lock().pop().unwrap_or_default()
+    }
+}
+
 /// Reads the frames of one file.
 pub struct FrameStream<'a> {
-    disk: &'a dyn Disk,
+    buffers: &'a BlockBuffers,
     path: PathBuf,
     file: Box<dyn DiskFile>,
     len: u64,
     key: u128,
     at: u64,
+    /// Length of the frame at `at`, as far as it is known.
+    next_frame_len: usize,
     /// Offset after the last valid frame.
     pub end: u64,
     /// Sequence of the first frame; 0 before it.
@@ -84,8 +93,9 @@ impl<'a> FrameStream<'a> {
         path: &Path,
         key: u128,
         header_len: usize,
+        buffers: &'a BlockBuffers,
     ) -> Result<FrameStream<'a>, FileError> {
-        FrameStream::open_recycled(disk, path, key, header_len, 0)
+        FrameStream::open_recycled(disk, path, key, header_len, 0, buffers)
     }
 
     /// As [`FrameStream::open`]; frames up to `stale_sequence` belong to an earlier use of the file.
@@ -98,18 +108,20 @@ impl<'a> FrameStream<'a> {
         key: u128,
         header_len: usize,
         stale_sequence: u64,
+        buffers: &'a BlockBuffers,
     ) -> Result<FrameStream<'a>, FileError> {
         let file = disk.open(path).map_err(FileError::at(path))?;
         let len = file.len().map_err(FileError::at(path))?;
         let at = header_len as u64;
         Ok(FrameStream {
-            disk,
+            buffers,
             path: path.to_owned(),
             file,
             len,
             key,
             at,
             end: at,
+            next_frame_len: 0,
             first_sequence: 0,
             sequence: stale_sequence,
             stale_sequence,
@@ -128,15 +140,15 @@ impl<'a> FrameStream<'a> {
     /// # Errors
     /// [`FileError`] if the disk reports an error; damage is not an error, see `damage`.
     pub fn next_block(&mut self) -> Result<Option<FrameBlock>, FileError> {
-        let mut want = BLOCK_BYTES;
-        loop {
-            let left = usize::try_from(self.len.saturating_sub(self.at)).unwrap_or(usize::MAX);
-            if left == 0 {
-                return Ok(None);
-            }
-            let mut bytes = vec![0; want.min(left)];
-            self.file.read_at(&mut bytes, self.at).map_err(FileError::at(&self.path))?;
-            let (frames, end) = frames_of(&bytes, self.key, self.sequence);
+        let (mut bytes, mut frames) = self.buffers.take();
+        while self.at < self.len {
+            let left = usize::try_from(self.len - self.at).unwrap_or(usize::MAX);
+            // The header of the frame after the last whole one is read as well: it has its length.
+            let want = BLOCK_BYTES.max(self.next_frame_len) + FRAME_HEADER_BYTES;
+            self.read(self.at, want, &mut bytes)?;
+            let end = read_frames(&bytes, self.key, self.sequence, &mut frames);
+            let next = bytes.get(end..).and_then(|rest| FrameHeader::decode(rest, self.key));
+            self.next_frame_len = next.map_or(0, |header| header.frame_len());
             if let (Some(first), Some(last)) = (frames.first(), frames.last()) {
                 if self.first_sequence == 0 {
                     self.first_sequence = first.header.sequence;
@@ -145,42 +157,111 @@ impl<'a> FrameStream<'a> {
                 let offset = self.at;
                 self.at += end as u64;
                 self.end = self.at.min(self.len);
-                return Ok(Some(FrameBlock { bytes: BlockBytes::Read(bytes), frames, offset }));
+                return Ok(Some(FrameBlock { bytes, frames, offset }));
             }
-            match FrameHeader::decode(&bytes, self.key).map(|h| h.frame_len()) {
-                // A frame at the very end of a file may lack its padding.
-                Some(frame_len) if bytes.len() < left && bytes.len() < frame_len => want = frame_len,
-                _ => return self.rest(),
+            // A frame at the very end of a file may lack its padding.
+            let is_cut = bytes.len() < left && bytes.len() < self.next_frame_len;
+            if !is_cut {
+                self.skip_to_next_frame(&mut bytes)?;
             }
         }
+        Ok(None)
     }
 
-    /// Handles bytes that are no frame: the unused end of the file, or damage.
+    /// Replaces `out` by the bytes from `at` on, `want` of them or all that are left.
+    fn read(&self, at: u64, want: usize, out: &mut Vec<u8>) -> Result<(), FileError> {
+        let left = usize::try_from(self.len.saturating_sub(at)).unwrap_or(usize::MAX);
+        out.resize(want.min(left), 0);
+        self.file.read_at(out, at).map_err(FileError::at(&self.path))
+    }
+
+    /// Skips bytes that are no frame, up to the next valid one or the end of the file, and records them as
+    /// damage. Bytes of an earlier use of the file, and zeros at its end, are none.
     #[cold]
-    fn rest(&mut self) -> Result<Option<FrameBlock>, FileError> {
-        let (at, sequence) = (self.at, self.sequence);
-        self.at = self.len;
-        if zeros_to_end(&*self.file, at, self.len).map_err(FileError::at(&self.path))? {
-            return Ok(None);
-        }
-        let bytes = self.disk.map(&self.path).map_err(FileError::at(&self.path))?;
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
-        let scan = scan_recycled(&bytes, self.key, at, sequence, self.stale_sequence);
-        self.damage = scan.damage;
-        if let (Some(first), Some(last)) = (scan.frames.first(), scan.frames.last()) {
-            if self.first_sequence == 0 {
-                self.first_sequence = first.header.sequence;
+    fn skip_to_next_frame(&mut self, bytes: &mut Vec<u8>) -> Result<(), FileError> {
+        let start = self.at;
+        let (mut used_end, mut want) = (start, BLOCK_BYTES);
+        self.next_frame_len = 0;
+        while self.at < self.len {
+            self.read(self.at, want, bytes)?;
+            if let used @ 1.. = used_len(bytes) {
+                used_end = used_end.max(self.at + used as u64);
             }
-            self.sequence = last.header.sequence;
-            self.end = scan.end as u64;
+            let (skipped, found) = self.search(bytes);
+            self.at += skipped as u64;
+            want = BLOCK_BYTES;
+            match found {
+                Found::Frame => {
+                    self.note_damage(start, self.at, true);
+                    return Ok(());
+                }
+                Found::Header { frame_len } if self.at + frame_len as u64 <= self.len => want = frame_len,
+                // Its payload does not fit the file.
+                Found::Header { .. } => self.at += FRAME_ALIGN_BYTES as u64,
+                Found::Nothing if skipped == 0 => self.at = self.len,
+                Found::Nothing => {}
+            }
         }
-        Ok(Some(FrameBlock { bytes: BlockBytes::Mapped(bytes), frames: scan.frames, offset: 0 }))
+        self.at = self.len;
+        if self.stale_sequence == 0 && used_end > start {
+            self.note_damage(start, used_end, false);
+        }
+        Ok(())
+    }
+
+    /// Searches `bytes`, which start at an aligned offset, for a frame above the last sequence. Whole frames of
+    /// an earlier use are skipped: a frame that was written later within one would break its checksum. Returns
+    /// the offset at which to continue.
+    fn search(&self, bytes: &[u8]) -> (usize, Found) {
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= FRAME_HEADER_BYTES) {
+            if rest.starts_with(&ZEROS) {
+                at += ZEROS.len();
+                continue;
+            }
+            // No kind is 0, and most gaps are zeros.
+            let header =
+                rest.get(4).filter(|&&kind| kind != 0).and_then(|_| FrameHeader::decode(rest, self.key));
+            let Some(header) = header else {
+                at += FRAME_ALIGN_BYTES;
+                continue;
+            };
+            let end = FRAME_HEADER_BYTES + header.payload_len as usize;
+            let Some(payload) = rest.get(FRAME_HEADER_BYTES..end) else {
+                return (at, Found::Header { frame_len: end });
+            };
+            let is_whole = crc32c(payload) == header.payload_crc;
+            if is_whole && header.sequence > self.sequence {
+                return (at, Found::Frame);
+            }
+            let is_stale = is_whole && header.sequence <= self.stale_sequence;
+            at += if is_stale { header.frame_len() } else { FRAME_ALIGN_BYTES };
+        }
+        (at, Found::Nothing)
+    }
+
+    fn note_damage(&mut self, start: u64, end: u64, followed: bool) {
+        let offset = usize::try_from(start).unwrap_or(usize::MAX);
+        let len = usize::try_from(end - start).unwrap_or(usize::MAX);
+        self.damage.push(Damage { offset, len, followed });
     }
 }
 
-/// Returns the valid frames at the start of `bytes` with sequences above `sequence`, and their end.
-fn frames_of(bytes: &[u8], key: u128, mut sequence: u64) -> (Vec<FrameRef>, usize) {
-    let (mut frames, mut at) = (Vec::new(), 0);
+/// Result of a search for a frame.
+enum Found {
+    Frame,
+    /// A valid header whose payload is not in the bytes; a frame without padding has `frame_len` bytes.
+    Header {
+        frame_len: usize,
+    },
+    Nothing,
+}
+
+/// Replaces `frames` by the valid frames at the start of `bytes` with sequences above `sequence`; returns their
+/// end.
+fn read_frames(bytes: &[u8], key: u128, mut sequence: u64, frames: &mut Vec<FrameRef>) -> usize {
+    let mut at = 0;
+    frames.clear();
     while let Some(header) = bytes.get(at..).and_then(|b| FrameHeader::decode(b, key)) {
         let start = at + FRAME_HEADER_BYTES;
         let payload = start..start + header.payload_len as usize;
@@ -192,7 +273,15 @@ fn frames_of(bytes: &[u8], key: u128, mut sequence: u64) -> (Vec<FrameRef>, usiz
         at += header.frame_len();
         frames.push(FrameRef { header, payload });
     }
-    (frames, at)
+    at
+}
+
+/// Returns the length of `bytes` without the zeros at their end.
+fn used_len(mut bytes: &[u8]) -> usize {
+    while let Some(rest) = bytes.strip_suffix(&ZEROS) {
+        bytes = rest;
+    }
+    bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
 }
 
 /// Returns true if all bytes of `file` from `at` to `len` are zeros.
@@ -212,3 +301,6 @@ pub fn zeros_to_end(file: &dyn DiskFile, mut at: u64, len: u64) -> std::io::Resu
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 //! Not here: content and bytes of frames (`format`), which frames a restart still needs (`head`).
 
 mod control;
+mod counters;
 mod frame_stream;
 mod group_commit;
 mod log;
@@ -17,9 +18,10 @@ mod segment;
 mod skip;
 mod spare;
 
-pub use frame_stream::{FrameBlock, FrameStream, zeros_to_end};
+pub use counters::WalStats;
+pub use frame_stream::{BlockBuffers, FrameBlock, FrameStream, zeros_to_end};
 pub use group_commit::WalPosition;
-pub use log::{Wal, WalStats};
+pub use log::Wal;
 pub use options::{FileError, SyncMode, WalError, WalOptions};
 pub use poison::PoisonOnPanic;
 pub use recovery::{Recovery, Segment, SegmentEnd};

@@ -3,71 +3,15 @@
 //! Invariant: frames reach the segments in the order in which they were appended.
 //! Not here: leader election (`group_commit`), files (`segment`, `spare`, `control`), replay (`recovery`).
 
-use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
 use chronolith_format::head::wal::FrameHeader;
 
-use crate::control::ControlFile;
+use crate::counters::{WalCounters, WalStats};
 use crate::group_commit::{GroupCommit, WalPosition, WriteFailure};
 use crate::options::{SyncMode, WalError, WalOptions};
-use crate::segment::{SegmentFile, Segments, segment_path};
-use crate::spare::Spare;
-
-/// Counters and sizes of the log since startup.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct WalStats {
-    /// Syncs of segments.
-    pub sync_count: u64,
-    /// Nanoseconds spent in syncs.
-    pub sync_ns: u64,
-    /// Group commits that wrote at least one frame.
-    pub batch_count: u64,
-    /// Bytes of frames written.
-    pub written_bytes: u64,
-    /// Size of all segments, preallocated space included.
-    pub segment_bytes: u64,
-    /// Recycled segments ready for use.
-    pub spare_count: u64,
-    /// Size of the recycled segments.
-    pub spare_bytes: u64,
-    /// Segments created from a recycled one.
-    pub spare_used_count: u64,
-    /// Segments created without one, because none was ready.
-    pub spare_missing_count: u64,
-    /// Bytes appended and not yet written.
-    pub pending_bytes: u64,
-    /// Capacity of the buffers of the queue in bytes.
-    pub buffer_bytes: u64,
-    /// Set if a write or sync has failed: appends are refused until a restart.
-    pub is_poisoned: bool,
-    /// Set if appends are refused because the disk is full.
-    pub is_disk_full: bool,
-}
-
-/// Counters of the log.
-#[derive(Debug, Default)]
-pub(crate) struct WalCounters {
-    pub(crate) sync_count: AtomicU64,
-    pub(crate) sync_ns: AtomicU64,
-    pub(crate) commit_count: AtomicU64,
-    pub(crate) written_bytes: AtomicU64,
-    pub(crate) segment_bytes: AtomicU64,
-    pub(crate) spare_count: AtomicU64,
-    pub(crate) spare_bytes: AtomicU64,
-    pub(crate) spare_used_count: AtomicU64,
-    pub(crate) spare_missing_count: AtomicU64,
-}
-
-impl WalCounters {
-    pub(crate) fn note_spares(&self, spares: &VecDeque<Spare>, segment_bytes: u64) {
-        let count = spares.len() as u64;
-        self.spare_count.store(count, Ordering::Relaxed);
-        self.spare_bytes.store(count * segment_bytes, Ordering::Relaxed);
-    }
-}
+use crate::segment::{Segments, WalStart};
 
 /// The write-ahead log.
 pub struct Wal {
@@ -77,26 +21,13 @@ pub struct Wal {
     counters: WalCounters,
 }
 
-/// State of the log at the end of recovery.
-pub(crate) struct WalStart {
-    pub(crate) key: u128,
-    pub(crate) sequence: u64,
-    /// Number of the first segment to write.
-    pub(crate) segment: u64,
-    /// Older segments that are still needed.
-    pub(crate) kept: Vec<SegmentFile>,
-    pub(crate) control: ControlFile,
-    pub(crate) spares: VecDeque<Spare>,
-}
-
 impl Wal {
     /// Returns a log that continues after `start`. The first write creates the first segment.
     pub(crate) fn new(env: &Env, options: &WalOptions, start: WalStart) -> Wal {
-        let (key, sequence) = (start.key, start.sequence);
         let counters = WalCounters::default();
-        counters.note_spares(&start.spares, options.segment_bytes);
-        counters.segment_bytes.store(start.kept.iter().map(|s| s.bytes).sum(), Ordering::Relaxed);
-        let commit = GroupCommit::new(Segments::new(env, options, start), sequence);
+        let segments = Segments::new(env, options, start, &counters);
+        let (key, sequence) = (segments.key(), segments.last_sequence());
+        let commit = GroupCommit::new(segments, sequence);
         Wal { commit, key, sync: options.sync, counters }
     }
 
@@ -208,21 +139,15 @@ impl Wal {
         // Without the lock: a rename takes longer than a commit.
         let (mut retired, mut removed_bytes) = (Vec::new(), 0);
         for (idx, segment) in segments.iter().enumerate() {
-            let path = segment_path(&dir, segment.number);
-            let is_wanted = !is_full && self.commit.sink().wants_freed(segment.bytes, retired.len());
-            let spare = if is_wanted {
-                Spare::retire(&*disk, &dir, &path, segment.number, segment.last_sequence).ok()
-            } else {
-                None
-            };
-            match spare {
+            let is_wanted = !is_full && self.commit.sink().wants_freed(segment, retired.len());
+            match is_wanted.then(|| segment.retire(&*disk, &dir).ok()).flatten() {
                 Some(spare) => retired.push(spare),
-                None => disk.remove_file(&path).inspect_err(|_| {
+                None => disk.remove_file(&segment.path(&dir)).inspect_err(|_| {
                     self.commit.sink().put_back(segments.get(idx..).unwrap_or_default());
                 })?,
             }
-            removed_bytes += segment.bytes;
-            self.counters.segment_bytes.fetch_sub(segment.bytes, Ordering::Relaxed);
+            removed_bytes += segment.bytes();
+            self.counters.note_freed(segment.bytes());
         }
         if !retired.is_empty() {
             disk.sync_dir(&dir)?;
@@ -238,14 +163,14 @@ impl Wal {
     /// The disk reported an error; the next segment is then created when it is needed.
     pub fn prepare_segment(&self) -> io::Result<()> {
         let goes_on = || self.commit.is_open();
-        if self.counters.spare_count.load(Ordering::Relaxed) > 0 || !goes_on() {
+        if self.counters.has_spare() || !goes_on() {
             return Ok(());
         }
         let sink = self.commit.sink();
         let Some(order) = sink.spare_order() else { return Ok(()) };
         let (disk, dir) = sink.disk_and_dir();
         drop(sink);
-        let spare = Spare::zeroed(&*disk, &dir, order.number, order.len, goes_on)?;
+        let spare = order.fill(&*disk, &dir, goes_on)?;
         spare.into_iter().for_each(|spare| self.commit.sink().add_spare(spare, &self.counters));
         Ok(())
     }
@@ -312,28 +237,18 @@ impl Wal {
 
     /// Returns the bytes of frames written since startup.
     pub fn written_bytes(&self) -> u64 {
-        self.counters.written_bytes.load(Ordering::Relaxed)
+        self.counters.written_bytes()
     }
 
     /// Returns counters and sizes since startup.
     #[must_use]
     pub fn stats(&self) -> WalStats {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &self.counters;
         WalStats {
-            sync_count: load(&counters.sync_count),
-            sync_ns: load(&counters.sync_ns),
-            batch_count: load(&counters.commit_count),
-            written_bytes: load(&counters.written_bytes),
-            segment_bytes: load(&counters.segment_bytes),
-            spare_count: load(&counters.spare_count),
-            spare_bytes: load(&counters.spare_bytes),
-            spare_used_count: load(&counters.spare_used_count),
-            spare_missing_count: load(&counters.spare_missing_count),
             pending_bytes: self.commit.pending_bytes(),
             buffer_bytes: self.commit.buffer_bytes(),
             is_poisoned: self.is_poisoned(),
             is_disk_full: self.is_disk_full(),
+            ..self.counters.stats()
         }
     }
 }

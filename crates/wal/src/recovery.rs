@@ -11,10 +11,10 @@ use chronolith_base::{Disk, Env};
 use chronolith_format::head::wal::{ControlRecord, LostFrames, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::control::{ControlFile, control_path};
-use crate::frame_stream::{FrameBlock, FrameStream, zeros_to_end};
-use crate::log::{Wal, WalStart};
+use crate::frame_stream::{BlockBuffers, FrameBlock, FrameStream, zeros_to_end};
+use crate::log::Wal;
 use crate::options::{FileError, WalOptions};
-use crate::segment::{SegmentFile, opened_record};
+use crate::segment::{SegmentFile, WalStart, opened_record};
 use crate::skip;
 use crate::spare::{is_spare, keep_spares};
 
@@ -27,10 +27,15 @@ pub struct Segment {
     /// Size in bytes.
     pub len: u64,
     /// `None` if it cannot be read.
-    pub(crate) header: Option<SegmentHeader>,
+    header: Option<SegmentHeader>,
 }
 
 impl Segment {
+    /// Returns its header, if it can be read.
+    pub(crate) fn header(&self) -> Option<SegmentHeader> {
+        self.header
+    }
+
     /// Returns true if the file was used before: bytes after the last frame are then no damage.
     fn is_recycled(&self) -> bool {
         self.header.is_some_and(|header| header.stale_sequence > 0)
@@ -174,6 +179,7 @@ impl Recovery {
     }
 
     /// Reads the frames of all segments in order and passes them to `visit`, with the index of their segment.
+    /// The memory of blocks that `visit` puts into `buffers` is used again.
     /// Segments whose frames all lie at or before `needed_after` are not read, if the log proves it; frames
     /// of other segments are passed on whatever their sequence.
     ///
@@ -183,6 +189,7 @@ impl Recovery {
         &self,
         disk: &dyn Disk,
         needed_after: u64,
+        buffers: &BlockBuffers,
         notes: &mut Vec<String>,
         mut visit: impl FnMut(usize, FrameBlock) -> Result<(), E>,
     ) -> Result<Vec<SegmentEnd>, E> {
@@ -194,7 +201,7 @@ impl Recovery {
                 continue;
             }
             let before = ends.iter().map(|end| end.last_sequence).max().unwrap_or(0);
-            let mut stream = self.open_segment(disk, segment, before)?;
+            let mut stream = self.open_segment(disk, segment, before, buffers)?;
             while let Some(block) = stream.next_block()? {
                 visit(idx, block)?;
             }
@@ -212,10 +219,11 @@ impl Recovery {
         disk: &'a dyn Disk,
         segment: &Segment,
         sequence_before: u64,
+        buffers: &'a BlockBuffers,
     ) -> Result<FrameStream<'a>, FileError> {
         let key = segment.header.map_or(self.key, |header| header.key);
         let stale = self.stale_sequence(segment, sequence_before);
-        FrameStream::open_recycled(disk, &segment.path, key, SEGMENT_HEADER_BYTES, stale)
+        FrameStream::open_recycled(disk, &segment.path, key, SEGMENT_HEADER_BYTES, stale, buffers)
     }
 
     /// Returns the sequence up to which frames cannot belong to `segment`: they are of an earlier use of the
@@ -281,10 +289,10 @@ impl Recovery {
         let recorded = self.control.unwrap_or_default();
         let (mut kept, mut unused) = (Vec::new(), Vec::new());
         let mut sequence = sequence.max(recorded.sequence);
-        let mut next_segment = 1;
+        let (mut next_segment, mut last_segment) = (1, 0);
         for (idx, (segment, end)) in self.segments.iter().zip(ends).enumerate() {
             let Segment { number, path, len, .. } = segment;
-            let keep = |bytes| SegmentFile { number: *number, bytes, last_sequence: end.last_sequence };
+            let keep = |bytes| SegmentFile::new(*number, bytes, end.last_sequence);
             sequence = sequence.max(end.last_sequence);
             if end.last_sequence == 0 && !end.is_damaged {
                 // Its number is reused, so that the log has no gap.
@@ -292,7 +300,7 @@ impl Recovery {
                 unused.push(path);
                 continue;
             }
-            next_segment = next_segment.max(number + 1);
+            (next_segment, last_segment) = (next_segment.max(number + 1), *number);
             if end.last_sequence == 0 {
                 kept.push(keep(*len));
             } else if idx + 1 == self.segments.len() {
@@ -303,7 +311,6 @@ impl Recovery {
         }
         let first =
             ends.iter().find(|end| end.last_sequence > 0).map(|end| end.first_sequence.saturating_sub(1));
-        let last_segment = kept.last().map_or(0, |segment| segment.number);
         let record = opened_record(self.key, first.unwrap_or(sequence), sequence, last_segment);
         let record = ControlRecord { generation: recorded.generation, ..record };
         let control = ControlFile::create(disk, &self.dir, record).map_err(FileError::at(&self.dir))?;
@@ -312,7 +319,7 @@ impl Recovery {
         }
         let spares = keep_spares(disk, &self.dir, &self.spares, options.segment_bytes, sequence);
         let spares = spares.map_err(FileError::at(&self.dir))?;
-        let start = WalStart { key: self.key, sequence, segment: next_segment, kept, control, spares };
+        let start = WalStart::new(self.key, sequence, next_segment, kept, control, spares);
         Ok(Wal::new(env, options, start))
     }
 }

@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use chronolith_base::{Clock, Disk, DiskFile, Env};
 use chronolith_format::head::wal::ControlRecord;
@@ -18,10 +17,10 @@ use chronolith_format::head::wal::{
 };
 
 use crate::control::ControlFile;
+use crate::counters::WalCounters;
 use crate::group_commit::WriteFailure;
-use crate::log::{WalCounters, WalStart};
 use crate::options::{SyncMode, WalOptions};
-use crate::spare::{SPARE_COUNT_MAX, Spare};
+use crate::spare::{SPARE_COUNT_MAX, Spare, SpareOrder};
 
 /// Shortest time between two checks of the free space.
 const FREE_CHECK_NS: u64 = 1_000_000_000;
@@ -29,10 +28,57 @@ const FREE_CHECK_NS: u64 = 1_000_000_000;
 /// A finished segment.
 #[derive(Debug, Clone)]
 pub(crate) struct SegmentFile {
-    pub(crate) number: u64,
-    pub(crate) bytes: u64,
+    number: u64,
+    bytes: u64,
     /// Sequence of its last frame; 0 if it has none.
-    pub(crate) last_sequence: u64,
+    last_sequence: u64,
+}
+
+impl SegmentFile {
+    pub(crate) fn new(number: u64, bytes: u64, last_sequence: u64) -> SegmentFile {
+        SegmentFile { number, bytes, last_sequence }
+    }
+
+    /// Length of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn path(&self, dir: &Path) -> PathBuf {
+        segment_path(dir, self.number)
+    }
+
+    /// Turns the file into a spare. The caller syncs the directory before the spare is used.
+    pub(crate) fn retire(&self, disk: &dyn Disk, dir: &Path) -> io::Result<Spare> {
+        Spare::retire(disk, dir, &self.path(dir), self.number, self.last_sequence)
+    }
+}
+
+/// State of the log at the end of recovery.
+pub(crate) struct WalStart {
+    key: u128,
+    sequence: u64,
+    /// Number of the first segment to write.
+    segment: u64,
+    /// Older segments that are still needed.
+    kept: Vec<SegmentFile>,
+    control: ControlFile,
+    spares: VecDeque<Spare>,
+}
+
+impl WalStart {
+    /// Returns a start after frame `sequence`: `segment` is the number of the first segment to write, `kept`
+    /// are older ones that are still needed.
+    pub(crate) fn new(
+        key: u128,
+        sequence: u64,
+        segment: u64,
+        kept: Vec<SegmentFile>,
+        control: ControlFile,
+        spares: VecDeque<Spare>,
+    ) -> WalStart {
+        WalStart { key, sequence, segment, kept, control, spares }
+    }
 }
 
 struct Current {
@@ -62,14 +108,10 @@ pub(crate) struct Segments {
     space_checked_ns: Option<u64>,
 }
 
-/// Number and size of a spare to create.
-pub(crate) struct SpareOrder {
-    pub(crate) number: u64,
-    pub(crate) len: u64,
-}
-
 impl Segments {
-    pub(crate) fn new(env: &Env, options: &WalOptions, start: WalStart) -> Segments {
+    pub(crate) fn new(env: &Env, options: &WalOptions, start: WalStart, counters: &WalCounters) -> Segments {
+        counters.set_spares(start.spares.len(), options.segment_bytes);
+        counters.note_segments(start.kept.iter().map(SegmentFile::bytes).sum());
         Segments {
             disk: env.disk.clone(),
             clock: env.clock.clone(),
@@ -156,10 +198,12 @@ impl Segments {
             })?;
             current.offset += len as u64;
             self.last_sequence = sequence;
-            counters.written_bytes.fetch_add(len as u64, Ordering::Relaxed);
+            counters.note_write(len);
             at += len;
         }
-        counters.commit_count.fetch_add(u64::from(!bytes.is_empty()), Ordering::Relaxed);
+        if !bytes.is_empty() {
+            counters.note_commit();
+        }
         Ok(())
     }
 
@@ -177,8 +221,7 @@ impl Segments {
         current.is_dirty = false;
         self.control.record_durable(self.last_sequence);
         self.synced_ns = self.clock.mono_ns();
-        counters.sync_count.fetch_add(1, Ordering::Relaxed);
-        counters.sync_ns.fetch_add(self.synced_ns - start_ns, Ordering::Relaxed);
+        counters.note_sync(self.synced_ns - start_ns);
         Ok(())
     }
 
@@ -194,6 +237,11 @@ impl Segments {
         }
     }
 
+    /// Returns the key that all frames carry.
+    pub(crate) fn key(&self) -> u128 {
+        self.key
+    }
+
     pub(crate) fn last_sequence(&self) -> u64 {
         self.last_sequence
     }
@@ -204,7 +252,7 @@ impl Segments {
         let path = segment_path(&self.dir, number);
         let len = self.segment_bytes.max(needed);
         let spare = if len == self.segment_bytes { self.spares.pop_front() } else { None };
-        counters.note_spares(&self.spares, self.segment_bytes);
+        counters.set_spares(self.spares.len(), self.segment_bytes);
         let made = self.make_segment(&path, number, len, spare, counters).and_then(|file| {
             self.control.record_synced(|record| record.last_segment = header_number(number))?;
             Ok(file)
@@ -224,7 +272,7 @@ impl Segments {
         let offset = SEGMENT_HEADER_BYTES as u64;
         self.current = Some(Current { file, number, offset, len, is_dirty: false });
         self.next_number = number + 1;
-        counters.segment_bytes.fetch_add(len, Ordering::Relaxed);
+        counters.note_segments(len);
         Ok(())
     }
 
@@ -237,28 +285,14 @@ impl Segments {
         spare: Option<Spare>,
         counters: &WalCounters,
     ) -> io::Result<Box<dyn DiskFile>> {
-        let made_of =
-            if spare.is_some() { &counters.spare_used_count } else { &counters.spare_missing_count };
-        made_of.fetch_add(1, Ordering::Relaxed);
+        counters.note_origin(spare.is_some());
         let spare = match spare {
             Some(spare) => spare,
-            None => {
-                let tmp = path.with_extension("tmp");
-                let file = self.disk.create(&tmp)?;
-                file.allocate(len).inspect_err(|_| drop(self.disk.remove_file(&tmp)))?;
-                Spare { path: tmp, file, stale_sequence: 0 }
-            }
+            None => Spare::reserved(&*self.disk, &path.with_extension("tmp"), len)?,
         };
-        let segment = header_number(number);
-        let header = SegmentHeader { segment, key: self.key, stale_sequence: spare.stale_sequence };
-        let make = || {
-            spare.file.write_at(&header.encode(), 0)?;
-            spare.file.sync_data()?;
-            self.disk.rename(&spare.path, path)?;
-            self.disk.sync_dir(&self.dir)
-        };
-        make().inspect_err(|_| drop(self.disk.remove_file(&spare.path)))?;
-        Ok(spare.file)
+        let stale_sequence = spare.stale_sequence();
+        let header = SegmentHeader { segment: header_number(number), key: self.key, stale_sequence };
+        spare.into_segment(&*self.disk, &self.dir, path, &header.encode())
     }
 
     /// Returns true if a finished segment has no frame after `sequence`.
@@ -286,16 +320,16 @@ impl Segments {
         segments.iter().rev().for_each(|segment| self.older.push_front(segment.clone()));
     }
 
-    /// Returns true if a freed segment of `bytes` should become a spare, in addition to `more` others.
-    pub(crate) fn wants_freed(&self, bytes: u64, more: usize) -> bool {
-        bytes == self.segment_bytes && self.spares.len() + more < SPARE_COUNT_MAX
+    /// Returns true if a freed segment should become a spare, in addition to `more` others.
+    pub(crate) fn wants_freed(&self, segment: &SegmentFile, more: usize) -> bool {
+        segment.bytes == self.segment_bytes && self.spares.len() + more < SPARE_COUNT_MAX
     }
 
     /// Returns the spare to create ahead of need, if none is left.
     pub(crate) fn spare_order(&self) -> Option<SpareOrder> {
         let has_room = |free: u64| free >= self.free_bytes_min.saturating_add(2 * self.segment_bytes);
         let is_wanted = self.spares.is_empty() && self.disk.free_bytes(&self.dir).is_none_or(has_room);
-        is_wanted.then_some(SpareOrder { number: self.next_number, len: self.segment_bytes })
+        is_wanted.then(|| SpareOrder::new(self.next_number, self.segment_bytes))
     }
 
     /// Adds a spare whose name is durable, or may be lost.
@@ -303,18 +337,17 @@ impl Segments {
         if self.spares.len() < SPARE_COUNT_MAX {
             self.spares.push_back(spare);
         } else {
-            let _ = self.disk.remove_file(&spare.path);
+            spare.remove(&*self.disk);
         }
-        counters.note_spares(&self.spares, self.segment_bytes);
+        counters.set_spares(self.spares.len(), self.segment_bytes);
     }
 
     /// Removes all spares to free their space.
     pub(crate) fn remove_spares(&mut self, counters: &WalCounters) {
         for spare in self.spares.drain(..) {
-            // A file that remains is removed at the next startup.
-            let _ = self.disk.remove_file(&spare.path);
+            spare.remove(&*self.disk);
         }
-        counters.note_spares(&self.spares, self.segment_bytes);
+        counters.set_spares(self.spares.len(), self.segment_bytes);
     }
 
     /// Records that the log is closed and complete.

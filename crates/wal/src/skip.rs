@@ -44,7 +44,7 @@ pub(crate) fn ends_of_skipped(
 /// Returns the sequence of the first frame of a segment; `None` if it has no valid one.
 fn first_sequence(disk: &dyn Disk, segment: &Segment) -> Result<Option<u64>, FileError> {
     // Without the header, frames of an earlier use of the file cannot be recognised.
-    let Some(SegmentHeader { key, stale_sequence, .. }) = segment.header else { return Ok(None) };
+    let Some(SegmentHeader { key, stale_sequence, .. }) = segment.header() else { return Ok(None) };
     let head = read_head(disk, &segment.path, SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES)?;
     let frame = head.get(SEGMENT_HEADER_BYTES..).unwrap_or(&[]);
     let first = FrameHeader::decode(frame, key).map(|header| header.sequence);

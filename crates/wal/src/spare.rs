@@ -20,25 +20,33 @@ const EXTENSION: &str = "spare";
 
 /// A file ready to become a segment.
 pub(crate) struct Spare {
-    pub(crate) path: PathBuf,
-    pub(crate) file: Box<dyn DiskFile>,
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
     /// Sequence of the last frame that it may contain; 0 if it is all zeros.
-    pub(crate) stale_sequence: u64,
+    stale_sequence: u64,
 }
 
-impl Spare {
-    /// Creates a spare filled with zeros; returns `None` if `goes_on` returns false between two pieces.
-    pub(crate) fn zeroed(
+/// Number and size of a spare to create.
+pub(crate) struct SpareOrder {
+    number: u64,
+    len: u64,
+}
+
+impl SpareOrder {
+    pub(crate) fn new(number: u64, len: u64) -> SpareOrder {
+        SpareOrder { number, len }
+    }
+
+    /// Creates the spare, filled with zeros; returns `None` if `goes_on` returns false between two pieces.
+    pub(crate) fn fill(
+        &self,
         disk: &dyn Disk,
         dir: &Path,
-        number: u64,
-        len: u64,
         goes_on: impl Fn() -> bool,
     ) -> io::Result<Option<Spare>> {
-        let path = spare_path(dir, number, 0);
+        let path = spare_path(dir, self.number, 0);
         let tmp = path.with_extension("tmp");
-        let made = write_zeros(disk, &tmp, len, goes_on);
-        let file = match made {
+        let file = match write_zeros(disk, &tmp, self.len, goes_on) {
             Ok(Some(file)) => file,
             other => {
                 let _ = disk.remove_file(&tmp);
@@ -47,6 +55,15 @@ impl Spare {
         };
         disk.rename(&tmp, &path)?;
         Ok(Some(Spare { path, file, stale_sequence: 0 }))
+    }
+}
+
+impl Spare {
+    /// Creates a file of `len` bytes whose blocks are reserved, not written.
+    pub(crate) fn reserved(disk: &dyn Disk, path: &Path, len: u64) -> io::Result<Spare> {
+        let file = disk.create(path)?;
+        file.allocate(len).inspect_err(|_| drop(disk.remove_file(path)))?;
+        Ok(Spare { path: path.to_owned(), file, stale_sequence: 0 })
     }
 
     /// Renames the freed segment `from`. The caller syncs the directory before the spare is used.
@@ -60,6 +77,39 @@ impl Spare {
         let path = spare_path(dir, number, last_sequence);
         disk.rename(from, &path)?;
         Ok(Spare { file: disk.open(&path)?, path, stale_sequence: last_sequence })
+    }
+
+    /// Sequence of the last frame that the file may contain; 0 if there is none.
+    pub(crate) fn stale_sequence(&self) -> u64 {
+        self.stale_sequence
+    }
+
+    /// Turns the file into a durable segment of the log named `path`, in `dir`.
+    pub(crate) fn into_segment(
+        self,
+        disk: &dyn Disk,
+        dir: &Path,
+        path: &Path,
+        header: &[u8],
+    ) -> io::Result<Box<dyn DiskFile>> {
+        let make = || {
+            self.file.write_at(header, 0)?;
+            self.file.sync_data()?;
+            disk.rename(&self.path, path)?;
+            disk.sync_dir(dir)
+        };
+        match make() {
+            Ok(()) => Ok(self.file),
+            Err(error) => {
+                self.remove(disk);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the file; one that remains is removed at the next startup.
+    pub(crate) fn remove(self, disk: &dyn Disk) {
+        let _ = disk.remove_file(&self.path);
     }
 }
 

@@ -30,20 +30,20 @@ const WRITE_BYTES: usize = 1 << 20;
 /// The current series file.
 pub(crate) struct DefinitionsFile {
     /// Both copies; `None` before the first checkpoint, or if the next one rewrites them.
-    pub(crate) files: Option<[Arc<dyn DiskFile>; 2]>,
-    pub(crate) generation: u64,
+    pub(super) files: Option<[Arc<dyn DiskFile>; 2]>,
+    pub(super) generation: u64,
     /// Offset of the next frame.
-    pub(crate) offset: u64,
+    pub(super) offset: u64,
     /// Sequence of the last frame.
-    pub(crate) frame_sequence: u64,
+    pub(super) frame_sequence: u64,
     /// Series whose ids were assigned by then are in the file.
-    pub(crate) ids: IdMark,
+    pub(super) ids: IdMark,
     /// Series in the file, dead ones included.
-    pub(crate) series_count: u64,
+    pub(super) series_count: u64,
     /// Set if the file must be rewritten: it is damaged, or a write to it has failed.
-    pub(crate) is_broken: bool,
+    pub(super) is_broken: bool,
     /// Set if bytes of an earlier process may not be durable.
-    pub(crate) is_dirty: bool,
+    pub(super) is_dirty: bool,
 }
 
 impl DefinitionsFile {
@@ -59,6 +59,26 @@ impl DefinitionsFile {
             is_broken: false,
             is_dirty: false,
         }
+    }
+
+    /// Returns the state after startup: the last frame has `frame_sequence` and ends at `offset`, and the file
+    /// has `series_count` series with ids below `next_id`. Without `files`, the next checkpoint rewrites it.
+    pub(crate) fn opened(
+        files: Option<[Arc<dyn DiskFile>; 2]>,
+        generation: u64,
+        offset: u64,
+        frame_sequence: u64,
+        next_id: u32,
+        series_count: u64,
+    ) -> DefinitionsFile {
+        let (ids, is_broken) = (IdMark::fresh(next_id), files.is_none());
+        let is_dirty = true;
+        DefinitionsFile { files, generation, offset, frame_sequence, ids, series_count, is_broken, is_dirty }
+    }
+
+    /// Makes the next checkpoint rewrite the file.
+    pub(crate) fn set_broken(&mut self) {
+        self.is_broken = true;
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -197,8 +217,8 @@ impl Checkpointer {
         let dir = wal_dir(&self.state.options.dir);
         // A slice without assignable ids stays empty.
         let given = self.state.index.ids.given_at(mark.ids);
-        let has_open = |slice: u32| given.end_in(super::slices::pages_of(slice)) < mark.ids.id_end;
-        let open_first = super::slice_of(mark.ids.id_end) / STRIPE_COUNT as u32 * STRIPE_COUNT as u32;
+        let has_open = |slice: u32| given.end_in(super::slices::pages_of(slice)) < mark.ids.id_end();
+        let open_first = super::slice_of(mark.ids.id_end()) / STRIPE_COUNT as u32 * STRIPE_COUNT as u32;
         let is_gone = |slice: u32, slice_state: &SliceState| {
             slice < open_first
                 && !has_open(slice)
@@ -302,7 +322,7 @@ impl Checkpointer {
             }
             output.put(KIND_RAW_KEYS, &payload)?;
         }
-        let mark = Mark { sequence: mark.sequence, next_id: mark.ids.id_end, series_count: count };
+        let mark = Mark { sequence: mark.sequence, next_id: mark.ids.id_end(), series_count: count };
         mark.encode(&mut payload);
         output.put(KIND_MARK, &payload)?;
         output.flush()?;

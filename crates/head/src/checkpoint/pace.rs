@@ -37,9 +37,9 @@ pub(crate) struct Pace {
 /// Budget of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allowance {
-    pub(crate) slice_count: usize,
+    pub(super) slice_count: usize,
     /// No further slice is begun once this is exceeded.
-    pub(crate) bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl Pace {

@@ -60,24 +60,24 @@ pub(crate) enum Durability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SliceState {
     /// WAL sequence that the newest copy (or its absence) covers: replay skips frames up to it.
-    pub(crate) sequence: u64,
+    pub(super) sequence: u64,
     /// Bytes of the WAL at that position.
-    pub(crate) log_bytes: i64,
-    pub(crate) generation: u64,
+    pub(super) log_bytes: i64,
+    pub(super) generation: u64,
     /// Index of the newest copy; `None` if there is no valid one.
-    pub(crate) copy_idx: Option<usize>,
+    pub(super) copy_idx: Option<usize>,
     /// Existing files, by copy.
-    pub(crate) exists: [bool; 2],
-    pub(crate) durability: Durability,
-    pub(crate) bytes: u64,
-    pub(crate) series_count: u32,
+    pub(super) exists: [bool; 2],
+    pub(super) durability: Durability,
+    pub(super) bytes: u64,
+    pub(super) series_count: u32,
     /// Changes without a frame in the WAL before it was written.
-    pub(crate) change_count: u64,
+    pub(super) change_count: u64,
     /// Position from which the WAL restores the slice together with the older copy, or without a copy if
     /// there is no older one; 0 if the older one is not usable.
-    pub(crate) older_sequence: u64,
+    pub(super) older_sequence: u64,
     /// As `change_count`, of the older copy; `None` if an earlier process wrote it.
-    pub(crate) older_change_count: Option<u64>,
+    pub(super) older_change_count: Option<u64>,
 }
 
 impl SliceState {
@@ -96,6 +96,51 @@ impl SliceState {
             older_sequence: sequence,
             older_change_count: None,
         }
+    }
+
+    /// Returns a slice of which startup found files, none of them read.
+    pub(crate) fn found(exists: [bool; 2], generation: u64) -> SliceState {
+        SliceState {
+            exists,
+            generation,
+            durability: Durability::Unknown,
+            ..SliceState::unwritten(0, i64::MIN / 2)
+        }
+    }
+
+    /// Makes `copy_idx` with `header` the newest valid copy; `older_sequence` is that of the other one.
+    pub(crate) fn set_copy(&mut self, copy_idx: usize, header: &SliceHeader, older_sequence: u64) {
+        self.copy_idx = Some(copy_idx);
+        self.older_sequence = older_sequence;
+        (self.sequence, self.bytes) = (header.sequence, header.byte_len);
+        self.series_count = header.series_count;
+    }
+
+    /// Returns the index of the copy that should exist next to the newest one and does not. A single file is
+    /// left if a crash came between the first writes of both copies, or if the other file is lost.
+    pub(crate) fn missing_copy(&self) -> Option<usize> {
+        let other = 1 - self.copy_idx?;
+        (!self.exists[other] && self.generation > 1).then_some(other)
+    }
+
+    /// WAL sequence that the newest copy (or its absence) covers.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Index of the newest copy.
+    pub(crate) fn copy_idx(&self) -> Option<usize> {
+        self.copy_idx
+    }
+
+    /// Bytes of the newest copy.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Sets the bytes of the WAL at the position of the newest copy.
+    pub(crate) fn set_log_bytes(&mut self, log_bytes: i64) {
+        self.log_bytes = log_bytes;
     }
 
     /// Returns true if writing the slice again would change nothing.

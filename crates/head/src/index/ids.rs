@@ -21,10 +21,15 @@ pub(crate) struct IdMark {
     /// Next id.
     next_id: u32,
     /// Above every id that was ever assigned.
-    pub(crate) id_end: u32,
+    id_end: u32,
 }
 
 impl IdMark {
+    /// Returns an id above every id that was ever assigned.
+    pub(crate) fn id_end(self) -> u32 {
+        self.id_end
+    }
+
     /// Returns a mark for all ids below `next_id` assigned and no released page.
     pub(crate) fn fresh(next_id: u32) -> IdMark {
         IdMark { page_idx: 0, next_id, id_end: next_id }

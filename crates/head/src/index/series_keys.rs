@@ -25,6 +25,48 @@ pub(crate) fn key_count_max(series_count: u64) -> usize {
     KEY_COUNT_MIN + KEYS_PER_SERIES_MAX * series_count as usize
 }
 
+/// Keys of series files in their order, before the cache is built.
+#[derive(Default)]
+pub(crate) struct LoadedKeys {
+    hashes: Vec<u128>,
+    ids: Vec<u32>,
+}
+
+impl LoadedKeys {
+    /// Reserves memory for exactly `count` more keys.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.hashes.reserve_exact(count);
+        self.ids.reserve_exact(count);
+    }
+
+    pub(crate) fn push(&mut self, hash: u128, id: u32) {
+        self.hashes.push(hash);
+        self.ids.push(id);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Removes all keys but the first `count`.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.hashes.truncate(count);
+        self.ids.truncate(count);
+    }
+
+    /// Removes the keys of series for which `is_live` returns false.
+    pub(crate) fn retain(&mut self, mut is_live: impl FnMut(u32) -> bool) {
+        let mut kept = 0;
+        for idx in 0..self.ids.len() {
+            if is_live(self.ids[idx]) {
+                (self.hashes[kept], self.ids[kept]) = (self.hashes[idx], self.ids[idx]);
+                kept += 1;
+            }
+        }
+        self.truncate(kept);
+    }
+}
+
 /// Cache of wire keys, append-only between rebuilds.
 #[derive(Default)]
 pub(crate) struct SeriesKeyCache {
@@ -37,24 +79,23 @@ pub(crate) struct SeriesKeyCache {
 }
 
 impl SeriesKeyCache {
-    /// Loads the keys of series files, in their order; of equal ones the last wins.
-    pub(crate) fn load(keys: impl Iterator<Item = (u128, u32)>) -> SeriesKeyCache {
-        let (hashes, ids): (Vec<u128>, Vec<u32>) = keys.unzip();
-        let mut loaded = SeriesKeyCache { hashes, ids, ..SeriesKeyCache::default() };
-        let SeriesKeyCache { hashes, ids, table, dead_count, .. } = &mut loaded;
-        table.reserve(hashes.len(), |_| 0);
-        for entry in 0..hashes.len() {
-            let hash = hashes[entry];
-            let is_it = |i: u32| hashes[i as usize] == hash;
-            let hash_of = |i: u32| hashes[i as usize] as u64;
-            if let Some(known) = table.find_or_insert(hash as u64, entry as u32, is_it, hash_of) {
-                ids[known as usize] = ids[entry];
-                ids[entry] = ID_NONE;
-                *dead_count += 1;
-            }
-        }
-        loaded.stored_count = loaded.hashes.len();
-        loaded
+    /// Builds the cache of the keys of series files; of equal ones the last wins.
+    pub(crate) fn load(keys: LoadedKeys) -> SeriesKeyCache {
+        let LoadedKeys { hashes, mut ids } = keys;
+        let (mut table, mut dead_count) = (SplitTable::default(), 0);
+        let hash_of = |entry: u32| hashes[entry as usize] as u64;
+        table.load(
+            hashes.len(),
+            (0..hashes.len() as u32).map(|entry| (hash_of(entry), entry)),
+            |a, b| hashes[a as usize] == hashes[b as usize],
+            hash_of,
+            |older, _| {
+                ids[older as usize] = ID_NONE;
+                dead_count += 1;
+            },
+        );
+        let stored_count = hashes.len();
+        SeriesKeyCache { hashes, ids, table, dead_count, stored_count }
     }
 
     /// Visits at most `count` entries that no series file has, up to the first of an unknown series, and

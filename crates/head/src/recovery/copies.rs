@@ -1,8 +1,8 @@
 //! Chooses which of the two identical copies of a series file startup reads.
 //!
-//! Invariants: usually one copy is read, and only the length of the other is compared. Once anything is
-//! unusual, all copies of all generations are verified, and the whole one with the newest mark is chosen.
-//! Damage to one copy loses nothing.
+//! Invariants: usually one copy is loaded, and the other one is compared with it. Once anything is unusual,
+//! all copies of all generations are verified, and the whole one with the newest mark is chosen. Damage to
+//! one copy loses nothing.
 //! Not here: loading the copy (`definitions`).
 
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
 use chronolith_format::head::series_file::{
-    FILE_HEADER_BYTES, FileHeader, KIND_MARK, KIND_SERIES, SeriesReader,
+    FILE_HEADER_BYTES, FileHeader, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, RAW_KEY_BYTES, SeriesReader,
 };
-use chronolith_format::head::wal::FRAME_HEADER_BYTES;
-use chronolith_wal::FrameStream;
+use chronolith_format::head::wal::{FRAME_HEADER_BYTES, FrameHeader};
+use chronolith_wal::{BlockBuffers, FrameStream};
 
 use super::files::{CheckpointFiles, read_head};
 use crate::checkpoint::definitions_path;
@@ -27,8 +27,32 @@ pub(super) struct ChosenCopy {
     pub(super) is_mirrored: bool,
     /// Damage of the header, if any.
     pub(super) header_damage: Option<String>,
+    /// Length in bytes.
+    pub(super) len: u64,
+    pub(super) counts: Counts,
+}
+
+/// Amounts in a copy, for which memory is reserved.
+#[derive(Default)]
+pub(super) struct Counts {
     /// Label pairs and series by tenant.
-    pub(super) counts: HashMap<String, (usize, usize)>,
+    pub(super) tenants: HashMap<String, (usize, usize)>,
+    /// Wire keys.
+    pub(super) key_count: usize,
+}
+
+impl Counts {
+    /// Adds a frame; one that cannot be read is reported when the copy is loaded.
+    fn add(&mut self, kind: u8, payload: &[u8]) {
+        if kind == KIND_RAW_KEYS {
+            self.key_count += payload.len() / RAW_KEY_BYTES;
+        } else if kind == KIND_SERIES
+            && let Ok(series) = SeriesReader::decode(payload)
+        {
+            let known = self.tenants.entry(series.tenant.to_owned()).or_default();
+            *known = (known.0 + series.pairs.len(), known.1 + series.series_count);
+        }
+    }
 }
 
 /// Result of verifying one copy.
@@ -43,7 +67,7 @@ struct Inspection {
     damage: Option<String>,
     /// False for a file of a version that wrote one copy only.
     has_mirror: bool,
-    counts: HashMap<String, (usize, usize)>,
+    counts: Counts,
 }
 
 impl Inspection {
@@ -52,23 +76,33 @@ impl Inspection {
     }
 }
 
+/// Returns the first copy if there is nothing unusual about names and headers. Its frames, and that the
+/// second copy has the same bytes, are verified after it is loaded.
+pub(super) fn usual(env: &Env, files: &CheckpointFiles) -> Result<Option<ChosenCopy>, HeadError> {
+    let Some((&generation, [true, true])) = files.definitions.last_key_value() else { return Ok(None) };
+    let path = definitions_path(&files.dir, generation, 0);
+    let bytes = env.disk.map(&path).map_err(HeadError::io(&path))?;
+    let expected = FileHeader { generation, key: files.key, is_mirrored: true };
+    if files.definitions.len() > 1 || FileHeader::decode(&bytes) != Ok(expected) {
+        return Ok(None);
+    }
+    let (mut counts, mut offset) = (Counts::default(), FILE_HEADER_BYTES);
+    while let Some(header) = bytes.get(offset..).and_then(|rest| FrameHeader::decode(rest, files.key)) {
+        let payload = offset + FRAME_HEADER_BYTES..offset + FRAME_HEADER_BYTES + header.payload_len as usize;
+        counts.add(header.kind, bytes.get(payload).unwrap_or(&[]));
+        offset += header.frame_len();
+    }
+    let len = bytes.len() as u64;
+    Ok(Some(ChosenCopy { generation, path, is_mirrored: true, header_damage: None, len, counts }))
+}
+
 /// Chooses a copy; `None` if there is no series file.
 pub(super) fn choose(
     env: &Env,
     files: &CheckpointFiles,
     notes: &mut Vec<String>,
 ) -> Result<Option<ChosenCopy>, HeadError> {
-    let Some((&newest, exists)) = files.definitions.last_key_value() else { return Ok(None) };
-    if files.definitions.len() == 1 && exists[0] {
-        let primary = inspect(env, files, newest, 0)?;
-        let is_usual = primary.is_whole() && primary.mark_end == primary.len;
-        if is_usual && !primary.has_mirror {
-            return Ok(Some(chosen(primary, false)));
-        }
-        if is_usual && exists[1] && are_equal(env, files, newest)? {
-            return Ok(Some(chosen(primary, true)));
-        }
-    }
+    let Some((&newest, _)) = files.definitions.last_key_value() else { return Ok(None) };
     let mut copies = Vec::new();
     for (&generation, exists) in files.definitions.iter().rev() {
         for copy_idx in (0..2).filter(|&copy_idx| exists[copy_idx]) {
@@ -85,8 +119,8 @@ pub(super) fn choose(
 }
 
 fn chosen(copy: Inspection, is_mirrored: bool) -> ChosenCopy {
-    let Inspection { generation, path, header_damage, counts, .. } = copy;
-    ChosenCopy { generation, path, is_mirrored, header_damage, counts }
+    let Inspection { generation, path, header_damage, len, counts, .. } = copy;
+    ChosenCopy { generation, path, is_mirrored, header_damage, len, counts }
 }
 
 /// Notes damaged copies that another one replaces; damage of all copies is noted when one is loaded.
@@ -111,7 +145,7 @@ fn note_damage(files: &CheckpointFiles, newest: u64, copies: &[Inspection], note
 
 /// Returns true if both copies have the same bytes. A power failure may leave one of them with half of an
 /// unsynced append at its full length, so lengths alone prove nothing.
-fn are_equal(env: &Env, files: &CheckpointFiles, generation: u64) -> Result<bool, HeadError> {
+pub(super) fn are_equal(env: &Env, files: &CheckpointFiles, generation: u64) -> Result<bool, HeadError> {
     let map = |copy_idx| {
         let path = definitions_path(&files.dir, generation, copy_idx);
         env.disk.map(&path).map_err(HeadError::io(&path))
@@ -141,20 +175,18 @@ fn inspect(
     let has_mirror = header.is_ok_and(|header| header.is_mirrored);
     let len = copy_len(env, files, generation, copy_idx)?;
     // The frames carry the key, so they are recognised without the header.
-    let mut stream = FrameStream::open(disk, &path, files.key, FILE_HEADER_BYTES)?;
-    let (mut mark_end, mut counts) = (0, HashMap::<String, (usize, usize)>::default());
+    let buffers = BlockBuffers::default();
+    let mut stream = FrameStream::open(disk, &path, files.key, FILE_HEADER_BYTES, &buffers)?;
+    let (mut mark_end, mut counts) = (0, Counts::default());
     while let Some(block) = stream.next_block()? {
         for frame in &block.frames {
             if frame.header.kind == KIND_MARK {
                 let start = block.offset + (frame.payload.start - FRAME_HEADER_BYTES) as u64;
                 mark_end = start + frame.header.frame_len() as u64;
-            } else if frame.header.kind == KIND_SERIES {
-                // Unreadable frames are reported when the copy is loaded.
-                let Ok(series) = SeriesReader::decode(block.payload(frame)) else { continue };
-                let known = counts.entry(series.tenant.to_owned()).or_default();
-                *known = (known.0 + series.pairs.len(), known.1 + series.series_count);
             }
+            counts.add(frame.header.kind, block.payload(frame));
         }
+        buffers.put(block);
     }
     let damage = stream.damage.iter().find(|damage| damage.followed);
     let damage = damage.map(|d| format!("{} bytes at offset {} are damaged", d.len, d.offset));

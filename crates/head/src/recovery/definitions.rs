@@ -7,24 +7,23 @@
 use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
-use chronolith_base::{Disk, DiskFile, Env};
+use chronolith_base::{DiskFile, Env};
 use chronolith_format::head::series_file::{
     FILE_HEADER_BYTES, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, SeriesReader, raw_keys,
 };
 use chronolith_format::head::wal::FRAME_HEADER_BYTES;
 use chronolith_model::TenantId;
-use chronolith_wal::FrameStream;
+use chronolith_wal::{BlockBuffers, FrameStream};
 use parking_lot::Mutex;
 
-use super::copies;
+use super::copies::{self, ChosenCopy, Counts};
 use super::files::CheckpointFiles;
 use super::restore::discard;
 use super::slices::LoadedSlices;
 use super::threads::replay_thread_count;
 use crate::checkpoint::{DefinitionsFile, definitions_path, slice_of};
-use crate::index::ids::IdMark;
-use crate::index::series_keys::SeriesKeyCache;
-use crate::index::tables::LoadScratch;
+use crate::index::series_keys::{LoadedKeys, SeriesKeyCache};
+use crate::index::tables::{LoadScratch, TenantIndex};
 use crate::index::tenant::{TenantHead, Tenants};
 use crate::options::HeadError;
 use crate::recovery::progress::ReplayReport;
@@ -35,14 +34,21 @@ use crate::series::windows::WindowTally;
 
 /// Result of loading the series file.
 pub(super) struct LoadedDefinitions {
+    /// Without files until [`LoadedDefinitions::open_copies`].
     pub(super) file: DefinitionsFile,
+    generation: u64,
+    /// Set if the next checkpoint must rewrite the file.
+    is_broken: bool,
+    round: RoundEnd,
+    /// Series read so far.
+    series_count: u64,
     /// The last mark.
     pub(super) mark: Mark,
     /// Above all ids of the file.
     pub(super) next_id: u32,
     /// Set if there is a file and all of it could be read.
     pub(super) is_whole: bool,
-    pub(super) series_keys: Vec<(u128, u32)>,
+    pub(super) series_keys: LoadedKeys,
     pub(super) bytes: u64,
     pub(super) notes: Vec<String>,
     /// Damaged copies of which the other one is whole.
@@ -50,9 +56,47 @@ pub(super) struct LoadedDefinitions {
 }
 
 impl LoadedDefinitions {
+    fn none() -> LoadedDefinitions {
+        LoadedDefinitions {
+            file: DefinitionsFile::none(),
+            generation: 0,
+            is_broken: false,
+            round: RoundEnd::default(),
+            series_count: 0,
+            mark: Mark::default(),
+            next_id: 0,
+            is_whole: false,
+            series_keys: LoadedKeys::default(),
+            bytes: 0,
+            notes: Vec::new(),
+            repaired: Vec::new(),
+        }
+    }
+
+    /// Opens both copies for appending after the last mark, unless the next checkpoint rewrites them.
+    fn open_copies(&mut self, env: &Env, files: &CheckpointFiles) -> Result<(), HeadError> {
+        let (generation, end) = (self.generation, self.round.end);
+        let open = |copy_idx| {
+            let path = definitions_path(&files.dir, generation, copy_idx);
+            let cut = || -> std::io::Result<Arc<dyn DiskFile>> {
+                let file = env.disk.open(&path)?;
+                if file.len()? > end {
+                    file.set_len(end)?;
+                }
+                Ok(file.into())
+            };
+            cut().map_err(HeadError::io(&path))
+        };
+        let copies = if self.is_broken { None } else { Some([open(0)?, open(1)?]) };
+        let RoundEnd { sequence, series_count, .. } = self.round;
+        self.file =
+            DefinitionsFile::opened(copies, generation, end, sequence, self.mark.next_id, series_count);
+        Ok(())
+    }
+
     /// Records that something could not be read: the WAL may still have it.
     fn note_loss(&mut self) {
-        (self.is_whole, self.file.is_broken) = (false, true);
+        (self.is_whole, self.is_broken) = (false, true);
         self.mark.sequence = 0;
     }
 }
@@ -63,27 +107,44 @@ pub(super) fn load(
     files: &CheckpointFiles,
     tenants: &Mutex<Tenants>,
 ) -> Result<LoadedDefinitions, HeadError> {
-    let mut loaded = LoadedDefinitions {
-        file: DefinitionsFile::none(),
-        mark: Mark::default(),
-        next_id: 0,
-        is_whole: false,
-        series_keys: Vec::new(),
-        bytes: 0,
-        notes: Vec::new(),
-        repaired: Vec::new(),
-    };
+    if let Some(copy) = copies::usual(env, files)? {
+        let mut loaded = load_copy(env, files, tenants, &copy, LoadedDefinitions::none())?;
+        let is_usual = loaded.is_whole && loaded.round.end == copy.len && loaded.notes.is_empty();
+        if is_usual && copies::are_equal(env, files, copy.generation)? {
+            loaded.open_copies(env, files)?;
+            return Ok(loaded);
+        }
+        // Another copy may be better.
+        for tenant in tenants.lock().all() {
+            *tenant.tables.write() = TenantIndex::new(env.rng.next_u64());
+        }
+    }
+    let mut loaded = LoadedDefinitions::none();
     let Some(copy) = copies::choose(env, files, &mut loaded.repaired)? else { return Ok(loaded) };
+    let mut loaded = load_copy(env, files, tenants, &copy, loaded)?;
+    loaded.open_copies(env, files)?;
+    Ok(loaded)
+}
+
+/// Loads one copy; `loaded` is empty but for notes.
+fn load_copy(
+    env: &Env,
+    files: &CheckpointFiles,
+    tenants: &Mutex<Tenants>,
+    copy: &ChosenCopy,
+    mut loaded: LoadedDefinitions,
+) -> Result<LoadedDefinitions, HeadError> {
     let newest = files.definitions.last_key_value().map_or(copy.generation, |(&newest, _)| newest);
-    (loaded.file.generation, loaded.is_whole) = (newest, true);
-    loaded.file.is_broken = !copy.is_mirrored;
+    (loaded.generation, loaded.is_whole) = (newest, true);
+    loaded.is_broken = !copy.is_mirrored;
     let (path, disk) = (&copy.path, &*env.disk);
     if let Some(damage) = &copy.header_damage {
         loaded.notes.push(format!("{}: {damage}", path.display()));
     }
-    reserve(env, &copy.counts, tenants);
-    let mut stream = FrameStream::open(disk, path, files.key, FILE_HEADER_BYTES)?;
-    let round = load_frames(env, &mut stream, tenants, &mut loaded)?;
+    reserve(env, &copy.counts, tenants, &mut loaded);
+    let buffers = BlockBuffers::default();
+    let mut stream = FrameStream::open(disk, path, files.key, FILE_HEADER_BYTES, &buffers)?;
+    load_frames(env, &mut stream, &buffers, tenants, &mut loaded)?;
     for damage in stream.damage.iter().filter(|d| d.followed) {
         let (offset, len) = (damage.offset, damage.len);
         loaded
@@ -96,36 +157,9 @@ pub(super) fn load(
     if loaded.is_whole {
         // Appended by an unfinished checkpoint; the WAL has the same records, and the next checkpoint writes
         // them again.
-        loaded.series_keys.truncate(round.raw_key_count);
+        loaded.series_keys.truncate(loaded.round.raw_key_count);
     }
-    if !loaded.file.is_broken {
-        loaded.file.files = Some(open_copies(disk, files, newest, round.end)?);
-    }
-    (loaded.file.offset, loaded.file.frame_sequence) = (round.end, round.sequence);
-    loaded.file.series_count = round.series_count;
-    (loaded.file.ids, loaded.file.is_dirty) = (IdMark::fresh(loaded.mark.next_id), true);
     Ok(loaded)
-}
-
-/// Opens both copies for appending at `end`.
-fn open_copies(
-    disk: &dyn Disk,
-    files: &CheckpointFiles,
-    generation: u64,
-    end: u64,
-) -> Result<[Arc<dyn DiskFile>; 2], HeadError> {
-    let open = |copy_idx| {
-        let path = definitions_path(&files.dir, generation, copy_idx);
-        let cut = || -> std::io::Result<Arc<dyn DiskFile>> {
-            let file = disk.open(&path)?;
-            if file.len()? > end {
-                file.set_len(end)?;
-            }
-            Ok(file.into())
-        };
-        cut().map_err(HeadError::io(&path))
-    };
-    Ok([open(0)?, open(1)?])
 }
 
 /// State of the file at its last mark: the end of the last finished checkpoint.
@@ -140,44 +174,48 @@ struct RoundEnd {
 fn load_frames(
     env: &Env,
     stream: &mut FrameStream<'_>,
+    buffers: &BlockBuffers,
     tenants: &Mutex<Tenants>,
     loaded: &mut LoadedDefinitions,
-) -> Result<RoundEnd, HeadError> {
-    let mut round = RoundEnd::default();
+) -> Result<(), HeadError> {
     let mut scratch = LoadScratch::default();
     while let Some(block) = stream.next_block()? {
         for frame in &block.frames {
             let payload = block.payload(frame);
             match frame.header.kind {
                 KIND_SERIES => load_series(env, payload, tenants, loaded, &mut scratch),
-                KIND_RAW_KEYS => loaded.series_keys.extend(raw_keys(payload)),
+                KIND_RAW_KEYS => {
+                    raw_keys(payload).for_each(|(hash, id)| loaded.series_keys.push(hash, id));
+                }
                 KIND_MARK => {
                     loaded.mark = Mark::decode(payload).unwrap_or(loaded.mark);
                     let start = block.offset + (frame.payload.start - FRAME_HEADER_BYTES) as u64;
-                    round = RoundEnd {
+                    loaded.round = RoundEnd {
                         end: start + frame.header.frame_len() as u64,
                         sequence: frame.header.sequence,
-                        series_count: loaded.file.series_count,
+                        series_count: loaded.series_count,
                         raw_key_count: loaded.series_keys.len(),
                     };
                 }
                 _ => {}
             }
         }
+        buffers.put(block);
     }
     // A file gets its name after its first mark is written.
-    if round.end == 0 {
+    if loaded.round.end == 0 {
         loaded.note_loss();
     }
-    Ok(round)
+    Ok(())
 }
 
-/// Reserves memory for the label pairs and series of each tenant.
-// PERF: reading the file twice costs 20 ms at 1M series with a distinct value each; growing the table of
-// pairs step by step cost 350 ms of 1.3 s of CPU time.
-//   cargo run --release -p chronolith-head --example restart_speed -- 1000000 10 1 1
-fn reserve(env: &Env, counts: &HashMap<String, (usize, usize)>, tenants: &Mutex<Tenants>) {
-    for (name, &(pair_count, series_count)) in counts {
+/// Reserves memory for the wire keys, and for the label pairs and series of each tenant.
+// PERF: at 1M series with a distinct value each, growing the table of pairs step by step cost 350 ms of 1.3 s
+// of CPU time.
+//   cargo bench -p chronolith-head --bench restart_speed -- 1000000 10 1 1
+fn reserve(env: &Env, counts: &Counts, tenants: &Mutex<Tenants>, loaded: &mut LoadedDefinitions) {
+    loaded.series_keys.reserve(counts.key_count);
+    for (name, &(pair_count, series_count)) in &counts.tenants {
         let Ok(id) = TenantId::new(name) else { continue };
         let seed = env.rng.next_u64();
         if let Some(tenant) = tenants.lock().get_or_create(&id, seed) {
@@ -199,7 +237,7 @@ fn load_series(
         let tenant = tenants.lock().get_or_create(&id, env.rng.next_u64()).ok_or("too many tenants")?;
         let mut tables = tenant.tables.write();
         let skipped_count = tables.load(&mut series, scratch).map_err(|e| e.to_string())?;
-        loaded.file.series_count += series.series_count as u64;
+        loaded.series_count += series.series_count as u64;
         loaded.next_id = loaded.next_id.max(tables.id_end());
         if skipped_count > 0 {
             return Err(format!("{skipped_count} series are duplicates or exceed the index size"));
@@ -218,7 +256,7 @@ pub(super) fn finish(
     files: &CheckpointFiles,
     series: &SeriesStore,
     tenants: &Tenants,
-    keys: Vec<(u128, u32)>,
+    keys: LoadedKeys,
     slices: &mut LoadedSlices,
     report: &mut ReplayReport,
 ) -> (HashMap<u32, u32>, SeriesKeyCache) {
@@ -338,12 +376,16 @@ fn untally(slices: &mut LoadedSlices, tenant: u32, mut tally: WindowTally, windo
 }
 
 /// Returns the wire keys of live series.
-fn live_wire_keys(series: &SeriesStore, keys: Vec<(u128, u32)>) -> SeriesKeyCache {
-    let mut live = Vec::with_capacity(keys.len());
-    for run in keys.chunk_by(|a, b| stripe_of(a.1) == stripe_of(b.1)) {
-        let stripe = series.lock(run[0].1);
-        live.extend(run.iter().filter(|(_, id)| stripe.series(*id).is_some()));
-    }
-    drop(keys);
-    SeriesKeyCache::load(live.into_iter())
+fn live_wire_keys(series: &SeriesStore, mut keys: LoadedKeys) -> SeriesKeyCache {
+    let mut locked = None;
+    keys.retain(|id| {
+        let stripe_idx = stripe_of(id);
+        if !matches!(locked, Some((idx, _)) if idx == stripe_idx) {
+            locked = None;
+            locked = Some((stripe_idx, series.lock(id)));
+        }
+        locked.as_ref().is_some_and(|(_, stripe)| stripe.series(id).is_some())
+    });
+    drop(locked);
+    SeriesKeyCache::load(keys)
 }

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::files::{CheckpointFiles, read_head};
 use super::restore::{Damage, restore};
 use super::threads::replay_thread_count;
-use crate::checkpoint::{Durability, SliceState, slice_of, slice_path};
+use crate::checkpoint::{SliceState, slice_of, slice_path};
 use crate::index::tenant::Tenants;
 use crate::options::HeadError;
 use crate::recovery::progress::ReplayProgress;
@@ -142,17 +142,12 @@ impl<'a> SliceLoader<'a> {
         // A newest copy that is not valid cannot serve as the older one either.
         let older_sequence = copies.get(1).map_or(0, |copy| copy.0.sequence);
         let mut bytes = std::mem::take(&mut work.bytes);
-        let mut slice_state =
-            SliceState { exists, generation: newest, ..SliceState::unwritten(0, i64::MIN / 2) };
-        slice_state.durability = Durability::Unknown;
+        let mut slice_state = SliceState::found(exists, newest);
         for (idx, (_, copy_idx, path)) in copies.into_iter().enumerate() {
             read_whole(disk, &path, &mut bytes)?;
             match decode_slice(&bytes) {
                 Ok((header, frames)) => {
-                    slice_state.copy_idx = Some(copy_idx);
-                    slice_state.older_sequence = if idx == 0 { older_sequence } else { 0 };
-                    (slice_state.sequence, slice_state.bytes) = (header.sequence, header.byte_len);
-                    slice_state.series_count = header.series_count;
+                    slice_state.set_copy(copy_idx, &header, if idx == 0 { older_sequence } else { 0 });
                     let copied_until = match header.later_frames {
                         LATER_FRAMES_UNKNOWN => u64::MAX,
                         count => header.sequence.saturating_add(u64::from(count)),
@@ -165,19 +160,15 @@ impl<'a> SliceLoader<'a> {
             }
         }
         work.bytes = bytes;
-        // A single file is left if a crash came between the first writes of both copies, or if the other file
-        // is lost.
-        if let Some(copy_idx) =
-            slice_state.copy_idx.filter(|copy_idx| !exists[1 - copy_idx] && slice_state.generation > 1)
-        {
-            notes.push(format!("{}: is missing", slice_path(&self.files.dir, slice, 1 - copy_idx).display()));
+        if let Some(copy_idx) = slice_state.missing_copy() {
+            notes.push(format!("{}: is missing", slice_path(&self.files.dir, slice, copy_idx).display()));
         }
         let mut found = self.found.lock();
         found
             .repaired
             .extend(notes.into_iter().map(|note| format!("{note}; the other copy and the WAL are used")));
-        found.bytes += slice_state.bytes;
-        self.progress.bytes_done.fetch_add(slice_state.bytes, Ordering::Relaxed);
+        found.bytes += slice_state.bytes();
+        self.progress.bytes_done.fetch_add(slice_state.bytes(), Ordering::Relaxed);
         found.slices.insert(slice, slice_state);
         Ok(())
     }

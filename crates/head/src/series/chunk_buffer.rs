@@ -14,7 +14,7 @@ use crate::series::slots::{SLOT_NONE, Slot, Slots};
 // PERF: chunks of a fleet of counters and gauges take 5.3 bytes per sample, so nodes of 32, 48 and 64 bytes
 // waste the same on average (links in the small ones, unused ends in the large ones); only the large ones
 // cost a single cache miss.
-//   cargo run --release -p chronolith-head --example append_speed -- 100000 130 10
+//   cargo bench -p chronolith-head --bench append_speed -- 100000 130 10
 pub(crate) const NODE_BYTES: usize = 60;
 /// Room for the last byte in use, one more sample, and a split at any byte.
 const SPILL_BYTES: usize = 1 + 2 * SAMPLE_BYTES_MAX;

@@ -86,7 +86,7 @@ pub(super) fn may_have_mixed(batch: &WriteBatch, stripe: &Stripe) -> bool {
 /// Returns true if `samples` contain histograms, or if the series has or `samples` contain start timestamps.
 // PERF: out of line; in the loop over the series of a batch it takes registers from plain series: 7
 // instructions per sample.
-//   valgrind --tool=callgrind target/release/examples/append_speed 20000 46 100
+//   cargo bench -p chronolith-head --bench append_speed -- 20000 46 100, below callgrind
 #[cold]
 pub(super) fn is_mixed(
     batch: &WriteBatch,

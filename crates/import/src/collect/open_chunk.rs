@@ -139,7 +139,7 @@ impl OpenChunk {
     /// PERF: whole groups without a change of the step, nearly all, are written directly to the slab from
     /// registers. A buffer on the stack that is read back in other widths would wait for all earlier stores
     /// (no store forwarding), and those miss the cache.
-    ///   cargo run --release -p chronolith-import --example import_speed
+    ///   cargo bench -p chronolith-import --bench import_speed
     fn pack(&mut self, slab: &mut Slab, next_step: i64) {
         let group_len = usize::from(self.group_len);
         if group_len == usize::from(self.count) {

@@ -138,17 +138,14 @@ impl Columns<'_> {
 /// Fills the table of label sets; returns series whose labels a younger one has, each with that one.
 fn build_labels(table: &mut SplitTable, columns: &Columns<'_>) -> Vec<(u32, u32)> {
     let mut replaced = Vec::new();
-    table.reserve(columns.ids.len(), |_| 0);
-    for idx in columns.live() {
-        let members = columns.members_of(idx);
-        let hash = hash_members(members);
-        let is_it = |i: u32| columns.members_of(i as usize) == members;
-        let hash_of = |i: u32| hash_members(columns.members_of(i as usize));
-        if let Some(older) = table.find_or_insert(hash, idx as u32, is_it, hash_of) {
-            table.replace(hash, older, idx as u32);
-            replaced.push((older, idx as u32));
-        }
-    }
+    let hash_of = |idx: u32| hash_members(columns.members_of(idx as usize));
+    table.load(
+        columns.ids.len(),
+        columns.live().map(|idx| (hash_of(idx as u32), idx as u32)),
+        |a, b| columns.members_of(a as usize) == columns.members_of(b as usize),
+        hash_of,
+        |older, younger| replaced.push((older, younger)),
+    );
     replaced
 }
 

@@ -48,7 +48,7 @@ impl Arrivals {
     /// after all of them; both are resolved.
     // PERF: runs between two out-of-order samples are copied whole, and nothing is sorted: with a tenth out of
     // order, reading takes 11.1 instead of 20.2 ns per sample.
-    //   cargo run --release -p chronolith-head --example late_speed -- 4000 1440 10 withheld 60000
+    //   cargo bench -p chronolith-head --bench late_speed -- 4000 1440 10 withheld 60000
     pub(crate) fn merge(&self, later: &Arrivals, range: TimeRange, out: &mut Columns) {
         let (samples, end) = (&self.samples, self.samples.indices_in(range).end);
         let mut done = self.samples.indices_in(range).start;

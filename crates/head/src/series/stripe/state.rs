@@ -74,6 +74,20 @@ pub(super) struct Page {
     pub(super) activity: ActivityBits,
 }
 
+impl Page {
+    /// Returns a page without series.
+    // PERF: inlined into `Stripe::create`, its stack frame of a whole page is probed for each series: 57 ns.
+    #[cold]
+    #[inline(never)]
+    fn empty() -> Box<Page> {
+        Box::new(Page {
+            slots: [const { SeriesState::EMPTY }; PAGE_SLOTS],
+            live_count: 0,
+            activity: ActivityBits::default(),
+        })
+    }
+}
+
 /// Series of one stripe, guarded by one lock.
 pub(crate) struct Stripe {
     /// Eight bytes per 1024 ids, up to the highest page in use.
@@ -141,11 +155,7 @@ impl Stripe {
         let page_count = &mut self.page_count;
         let page = self.pages[page].get_or_insert_with(|| {
             *page_count += 1;
-            Box::new(Page {
-                slots: [const { SeriesState::EMPTY }; PAGE_SLOTS],
-                live_count: 0,
-                activity: ActivityBits::default(),
-            })
+            Page::empty()
         });
         assert_eq!(page.slots[slot].tenant, NONE, "an id has one series");
         page.slots[slot].tenant = tenant;

@@ -5,8 +5,8 @@
 //! millisecond of the last 24 hours; `slight` ones are two neighbours in the wrong order; `withheld` ones
 //! arrive in any later round instead, after the others of it; `shuffled` ones arrive like `withheld` ones,
 //! but with in-order timestamps: the cost of the series order alone.
-//! `cargo run --release -p chronolith-head --example late_speed -- [series] [rounds] [late percent] [kind]
-//! [step ms]`
+//! `cargo bench -p chronolith-head --bench late_speed -- [series] [rounds] [late percent] [kind] [step ms]`;
+//! `cargo test` runs a few small rounds.
 
 use chronolith_base::{Env, Rng};
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
@@ -55,9 +55,13 @@ struct Cost {
 }
 
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo bench` passes the flag, `cargo test` does not.
+    let (flags, args): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
+    let defaults = if flags.is_empty() { (200, 12) } else { (100_000, 130) };
     let number = |at: usize, or: u64| args.get(at).and_then(|a| a.parse().ok()).unwrap_or(or);
-    let (series_count, rounds, late_percent) = (number(0, 100_000), number(1, 130), number(2, 10));
+    let (series_count, rounds) = (number(0, defaults.0), number(1, defaults.1));
+    let late_percent = number(2, 10);
     let lateness = match args.get(3).map(String::as_str) {
         Some("slight") => Lateness::Slight,
         Some("withheld") => Lateness::Withheld,

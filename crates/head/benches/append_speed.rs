@@ -3,9 +3,9 @@
 //!
 //! Half of the series are counters, half are gauges with two decimals; a round is one scrape of all, 15 s
 //! apart.
-//! `cargo run --release -p chronolith-head --example append_speed -- [series] [rounds] [print every] [drop]`
+//! `cargo bench -p chronolith-head --bench append_speed -- [series] [rounds] [print every] [drop]`
 //! If the last argument is not 0, the oldest window is dropped at the end while other threads measure their
-//! waits.
+//! waits. `cargo test` runs a few small rounds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -35,10 +35,13 @@ struct Cost {
 }
 
 fn main() {
-    let mut args = std::env::args().skip(1).filter_map(|a| a.parse::<usize>().ok());
-    let (series_count, rounds) = (args.next().unwrap_or(100_000), args.next().unwrap_or(20));
-    let print_every = args.next().unwrap_or(1).max(1);
-    let with_drop = args.next().is_some_and(|a| a != 0);
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo bench` passes the flag, `cargo test` does not.
+    let defaults = if args.iter().any(|arg| arg == "--bench") { [100_000, 20, 1, 0] } else { [600, 4, 2, 0] };
+    let numbers: Vec<usize> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
+    let number = |idx: usize| numbers.get(idx).copied().unwrap_or(defaults[idx]);
+    let (series_count, rounds, print_every) = (number(0), number(1), number(2).max(1));
+    let with_drop = number(3) != 0;
     let dir = std::env::temp_dir().join(format!("append-speed-{}", std::process::id()));
     let env = Env::real();
     let options = HeadOptions { sync: SyncMode::Os, ..HeadOptions::new(dir.clone()) };

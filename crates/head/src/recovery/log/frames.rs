@@ -1,0 +1,296 @@
+//! Replay of frames of samples and deletions under the lock of their stripe.
+//!
+//! Invariants: the frames of a stripe are applied in the order of the log, but for samples that do not depend
+//! on their order (`by_series`); samples that a slice of the checkpoint has already are not applied again.
+//! Not here: reading blocks (the parent), threads (`workers`).
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use chronolith_base::hash::HashMap;
+use chronolith_format::head::wal::{DeletesRef, FrameRef, KIND_DELETES, Samples, decode_samples, is_samples};
+use chronolith_model::TimeRange;
+use chronolith_wal::{FrameBlock, Segment};
+use parking_lot::{Mutex, RwLock};
+
+use super::by_series::BySeries;
+use super::workers::SegmentBlock;
+use crate::index::tenant::Tenants;
+use crate::options::HeadError;
+use crate::recovery::positions::Positions;
+use crate::recovery::threads::replay_thread_count;
+use crate::series::SeriesStore;
+use crate::series::decide::{AppendOutcome, Value};
+use crate::series::stripe::stripe_of;
+use crate::series::windows::WindowTally;
+
+/// State shared by all threads.
+pub(super) struct Shared<'a> {
+    pub(super) series: &'a SeriesStore,
+    pub(super) positions: &'a Positions,
+    pub(super) tenants: &'a RwLock<Tenants>,
+    pub(super) aliases: &'a RwLock<HashMap<u32, u32>>,
+    pub(super) sample_count: AtomicU64,
+    pub(super) unknown_count: AtomicU64,
+    /// Above every id of the WAL that has no series record.
+    pub(super) unknown_end: AtomicU32,
+    pub(super) notes: Mutex<Vec<String>>,
+    pub(super) failure: Mutex<Option<HeadError>>,
+    /// Sequence of the last frame that each worker has seen, or from which on frames are needed; 0 if
+    /// unknown.
+    worker_sequences: Vec<AtomicU64>,
+}
+
+impl<'a> Shared<'a> {
+    pub(super) fn new(
+        series: &'a SeriesStore,
+        positions: &'a Positions,
+        tenants: &'a RwLock<Tenants>,
+        aliases: &'a RwLock<HashMap<u32, u32>>,
+    ) -> Shared<'a> {
+        let worker_count = replay_thread_count().max(1);
+        Shared {
+            series,
+            positions,
+            tenants,
+            aliases,
+            sample_count: AtomicU64::new(0),
+            unknown_count: AtomicU64::new(0),
+            unknown_end: AtomicU32::new(0),
+            notes: Mutex::default(),
+            failure: Mutex::default(),
+            worker_sequences: (0..worker_count).map(|_| AtomicU64::new(positions.oldest)).collect(),
+        }
+    }
+
+    /// Counts samples of a series without a record.
+    pub(super) fn note_unknown(&self, id: u32, sample_count: usize) {
+        let count = if self.positions.is_known_dead(id) { 0 } else { sample_count as u64 };
+        self.unknown_count.fetch_add(count, Ordering::Relaxed);
+        self.sample_count.fetch_add(count, Ordering::Relaxed);
+        self.unknown_end.fetch_max(id.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Adds the counts of `tally` to the windows of a tenant.
+    pub(super) fn put_windows(&self, tenant: Option<u32>, tally: &mut WindowTally, arrival_ms: i64) {
+        let Some(idx) = tenant else { return };
+        let tenant = self.tenants.read().by_idx(idx).cloned();
+        if let Some(tenant) = tenant {
+            tenant.windows.lock().merge(tally, arrival_ms);
+        }
+    }
+
+    /// Returns true if frames are missing between those that worker `worker` has seen and the end of `blocks`.
+    fn has_gap(&self, blocks: &[SegmentBlock], worker: usize) -> bool {
+        let mut before = self.worker_sequences.get(worker).map_or(0, |last| last.load(Ordering::Relaxed));
+        let frames = blocks.iter().flat_map(|(block, _)| &block.frames);
+        frames.map(|frame| frame.header.sequence).any(|sequence| {
+            let is_gap = before > 0 && sequence > before + 1;
+            before = sequence.max(before);
+            is_gap
+        })
+    }
+}
+
+/// Scratch memory of a worker.
+#[derive(Default)]
+pub(super) struct Scratch {
+    samples: Samples,
+    by_series: BySeries,
+}
+
+/// Replays the frames of the stripes that are `worker` modulo `worker_count`, one stripe after the other.
+pub(super) fn replay_blocks(
+    blocks: &[SegmentBlock],
+    segments: &[Segment],
+    shared: &Shared<'_>,
+    worker: usize,
+    worker_count: usize,
+    scratch: &mut Scratch,
+) {
+    if shared.has_gap(blocks, worker) || !shared.aliases.read().is_empty() {
+        for (block, segment) in blocks {
+            replay_in_log_order(block, &segments[*segment], shared, worker, worker_count, scratch);
+        }
+        return;
+    }
+    let mut frames: Vec<(&SegmentBlock, &FrameRef)> = Vec::new();
+    for block in blocks {
+        let is_mine = |f: &&FrameRef| usize::from(f.header.stripe) % worker_count == worker;
+        frames.extend(block.0.frames.iter().filter(is_mine).map(|frame| (block, frame)));
+        if let Some((last, frame)) = shared.worker_sequences.get(worker).zip(block.0.frames.last()) {
+            last.fetch_max(frame.header.sequence, Ordering::Relaxed);
+        }
+    }
+    // Stable: the frames of a stripe stay in the order of the log.
+    frames.sort_by_key(|(_, frame)| frame.header.stripe);
+    for run in frames.chunk_by(|a, b| a.1.header.stripe == b.1.header.stripe) {
+        for &((block, segment), frame) in run {
+            if frame.header.sequence > shared.positions.oldest {
+                replay_frame(block, frame, &segments[*segment], shared, scratch);
+            }
+        }
+        scratch.by_series.apply(shared);
+    }
+    write_sealed(shared);
+}
+
+/// As [`replay_blocks`] with all frames in the order of the log: those of a series with two ids may lie in two
+/// stripes, and a gap between frames ends start timestamps.
+fn replay_in_log_order(
+    block: &FrameBlock,
+    segment: &Segment,
+    shared: &Shared<'_>,
+    worker: usize,
+    worker_count: usize,
+    scratch: &mut Scratch,
+) {
+    let is_mine = |f: &&FrameRef| {
+        let is_due = f.header.sequence > shared.positions.oldest;
+        is_due && usize::from(f.header.stripe) % worker_count == worker
+    };
+    for frame in &block.frames {
+        note_sequence(frame.header.sequence, shared, worker, worker_count);
+        if is_mine(&frame) {
+            replay_frame(block, frame, segment, shared, scratch);
+            scratch.by_series.apply(shared);
+        }
+    }
+    write_sealed(shared);
+}
+
+fn replay_frame(
+    block: &FrameBlock,
+    frame: &FrameRef,
+    segment: &Segment,
+    shared: &Shared<'_>,
+    scratch: &mut Scratch,
+) {
+    let Scratch { samples, by_series } = scratch;
+    let (payload, sequence) = (block.payload(frame), frame.header.sequence);
+    let outcome = match frame.header.kind {
+        kind if is_samples(kind) => decode_samples(kind, payload, samples).map(|()| {
+            if !by_series.add(samples, sequence, shared) {
+                by_series.apply(shared);
+                apply_samples(samples, sequence, shared);
+            }
+        }),
+        KIND_DELETES => DeletesRef::decode(payload).map(|deletes| {
+            by_series.apply(shared);
+            apply_deletes(&deletes, sequence, shared);
+        }),
+        // Series records are applied by the reader, kinds of later versions are ignored.
+        _ => Ok(()),
+    };
+    if let Err(error) = outcome {
+        let (path, offset) = (segment.path.display(), block.offset + frame.payload.start as u64);
+        shared.notes.lock().push(format!("{path}: frame at offset {offset}: {error}"));
+    }
+}
+
+fn write_sealed(shared: &Shared<'_>) {
+    if let Err(error) = shared.series.store.write_if_many() {
+        *shared.failure.lock() = Some(error);
+    }
+}
+
+/// Records the sequence of the next frame of worker `worker`. Where frames are missing, start timestamps that
+/// they may have changed end: an earlier start would be wrong for the samples after the gap.
+fn note_sequence(sequence: u64, shared: &Shared<'_>, worker: usize, worker_count: usize) {
+    let Some(last) = shared.worker_sequences.get(worker) else { return };
+    // Only this worker reads and writes it.
+    let before = last.load(Ordering::Relaxed);
+    last.store(sequence.max(before), Ordering::Relaxed);
+    if before == 0 || sequence <= before + 1 {
+        return;
+    }
+    for stripe in shared.series.stripes().iter().skip(worker).step_by(worker_count) {
+        let mut position = shared.positions.cursor();
+        stripe.lock().forget_later_starts(|id| position.of(id) + 1 < sequence);
+    }
+}
+
+/// Appends the samples of a frame under the duplicate policy under which they were accepted: samples that a
+/// slice has beyond its position are duplicates here.
+fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
+    let series = shared.series;
+    let mut cx = series.context(samples.duplicates);
+    // Duplicates that are not looked up cost memory until their window is flushed, but are not wrong.
+    let mut lookups_left = u32::try_from(samples.ids.len()).unwrap_or(u32::MAX);
+    let aliases = shared.aliases.read();
+    let mut tenant = None;
+    let mut applied_count = 0;
+    let mut at = 0;
+    let mut histograms = samples.histograms.iter().peekable();
+    let target = |id: u32| if aliases.is_empty() { id } else { aliases.get(&id).copied().unwrap_or(id) };
+    let mut position = shared.positions.cursor();
+    while let Some(&first) = samples.ids.get(at) {
+        let stripe_idx = stripe_of(target(first));
+        let mut stripe = series.stripes()[stripe_idx].lock();
+        while let Some(&id) = samples.ids.get(at) {
+            let canonical = target(id);
+            if stripe_of(canonical) != stripe_idx {
+                break;
+            }
+            let idx = at;
+            let (time, bits) = (samples.times[idx], samples.values.get(idx).copied());
+            let histogram = histograms.next_if(|(of, _)| *of as usize == idx);
+            at += 1;
+            // Samples in the slice of the series are not applied again: later frames that the slice also
+            // covers would not follow to revert a change made here.
+            let slice = position.slice_of(canonical);
+            if sequence <= slice.sequence {
+                continue;
+            }
+            let owner = stripe.series(canonical).map(|record| record.tenant);
+            if owner.is_none() || !TimeRange::ALL.contains(time) {
+                shared.note_unknown(id, usize::from(bits.is_some()));
+                continue;
+            }
+            if tenant != owner {
+                shared.put_windows(tenant, &mut cx.windows, samples.arrival_ms);
+                tenant = owner;
+            }
+            if let Some(bits) = bits {
+                let value = histogram.map_or(Value::Word(bits), |(_, one)| Value::Histogram(one));
+                // Only samples that were appended while the slice was copied may be in it already.
+                let is_looked_up = sequence <= slice.copied_until;
+                cx.lookups_left = if is_looked_up { lookups_left } else { 0 };
+                let outcome = stripe.append(&mut cx, canonical, time, value);
+                if is_looked_up {
+                    lookups_left = cx.lookups_left;
+                }
+                debug_assert!(outcome != AppendOutcome::SeriesGone, "the stripe is locked");
+                applied_count += 1;
+            }
+            if let Some(&start_ms) = samples.start_times.get(idx)
+                // A series without start timestamps needs none that is unknown. Only frames of start
+                // timestamps alone, which come before the samples, must record which of the samples have
+                // none.
+                && (start_ms != 0 || bits.is_none() || stripe.starts_of(canonical).is_some())
+            {
+                stripe.set_start(canonical, time, start_ms);
+            }
+        }
+    }
+    shared.put_windows(tenant, &mut cx.windows, samples.arrival_ms);
+    shared.sample_count.fetch_add(applied_count, Ordering::Relaxed);
+}
+
+/// Deletes at the same point of the order as when the frame was written.
+fn apply_deletes(deletes: &DeletesRef, sequence: u64, shared: &Shared<'_>) {
+    let series = shared.series;
+    let mut cx = series.replay_context();
+    let aliases = shared.aliases.read();
+    let mut position = shared.positions.cursor();
+    for &id in &deletes.ids {
+        let id = aliases.get(&id).copied().unwrap_or(id);
+        if sequence <= position.of(id) {
+            continue;
+        }
+        let mut stripe = series.lock(id);
+        // An unknown series has lost its record, or left the head with all its samples.
+        let Some(tenant) = stripe.series(id).map(|record| record.tenant) else { continue };
+        stripe.erase(&mut cx, id, deletes.range);
+        shared.put_windows(Some(tenant), &mut cx.windows, i64::MAX);
+    }
+}
