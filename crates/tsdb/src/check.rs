@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use chronolith_base::hash::HashSet;
+use chronolith_base::hash::{HashSet, hash_bytes};
 use chronolith_base::{DecodeError, Env, Mapped};
 use chronolith_block::{Block, FileSizes};
 use chronolith_format::block::catalogue;
@@ -112,7 +112,7 @@ fn check_wal(env: &Env, dir: &Path, report: &mut CheckReport) {
         .filter_map(|n| n.strip_suffix(".definitions").or(n.strip_suffix(".definitions-mirror")))
         .collect();
     generations.dedup();
-    let mut defined = HashSet::default();
+    let mut defined = Vec::new();
     for generation in &generations {
         let copies =
             ["definitions", "definitions-mirror"].map(|kind| wal_dir.join(format!("{generation}.{kind}")));
@@ -123,7 +123,9 @@ fn check_wal(env: &Env, dir: &Path, report: &mut CheckReport) {
         check_missing_copy(env, &copies, generations.len() == 1 && is_mirrored.contains(&true), report);
     }
     let stored = check_slices(env, dir, &all, report);
-    let undefined_count = stored.difference(&defined).count();
+    // A start reads one of the copies.
+    let undefined_counts = defined.iter().map(|of_copy| stored.difference(of_copy).count());
+    let undefined_count = undefined_counts.min().unwrap_or(stored.len());
     if undefined_count > 0 {
         let generation = generations.last().copied().unwrap_or("00000001");
         let path = wal_dir.join(format!("{generation}.definitions"));
@@ -209,8 +211,13 @@ fn check_log_end(env: &Env, dir: &Path, names: &[String], found: &[(u64, u64)], 
     }
 }
 
-/// Adds the ids of the series to `defined`. Returns true if the header records a second copy.
-fn check_definitions(env: &Env, path: &Path, defined: &mut HashSet<u32>, report: &mut CheckReport) -> bool {
+/// Adds the series of the copy to `defined`. Returns true if the header records a second copy.
+fn check_definitions(
+    env: &Env,
+    path: &Path,
+    defined: &mut Vec<HashSet<SeriesKey>>,
+    report: &mut CheckReport,
+) -> bool {
     let Some(bytes) = map_if_there(env, path, report) else { return false };
     report.bytes += bytes.len() as u64;
     let header = match series_file::FileHeader::decode(&bytes) {
@@ -221,10 +228,11 @@ fn check_definitions(env: &Env, path: &Path, defined: &mut HashSet<u32>, report:
         }
     };
     let is_primary = path.extension().is_some_and(|extension| extension == "definitions");
+    let mut keys = HashSet::default();
     let scan = wal::scan_segment_from(&bytes, header.key, series_file::FILE_HEADER_BYTES, 0);
     for frame in scan.frames.iter().filter(|f| f.header.kind == series_file::KIND_SERIES) {
         let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
-        match series_ids(payload, defined) {
+        match series_keys(payload, &mut keys) {
             Ok(count) => report.definitions += if is_primary { count } else { 0 },
             Err(error) => report.damage(path, frame.payload.start as u64, error),
         }
@@ -240,15 +248,24 @@ fn check_definitions(env: &Env, path: &Path, defined: &mut HashSet<u32>, report:
                 .push(format!("{place}: unfinished round of the checkpoint, {text} (the log has them)"));
         }
     }
+    defined.push(keys);
     header.is_mirrored
 }
 
-/// Adds the ids of the series in a payload to `ids` and returns their number.
-fn series_ids(payload: &[u8], ids: &mut HashSet<u32>) -> Result<u64, DecodeError> {
+/// Hash of the tenant and id of a series: an id may have belonged to a series of another tenant before.
+type SeriesKey = (u64, u32);
+
+fn tenant_hash(tenant: &str) -> u64 {
+    hash_bytes(tenant.as_bytes())
+}
+
+/// Adds the series in a payload to `keys` and returns their number.
+fn series_keys(payload: &[u8], keys: &mut HashSet<SeriesKey>) -> Result<u64, DecodeError> {
     let mut series = series_file::SeriesReader::decode(payload)?;
+    let tenant = tenant_hash(series.tenant);
     let mut members = Vec::new();
     while let Some(id) = series.next(&mut members)? {
-        ids.insert(id);
+        keys.insert((tenant, id));
     }
     Ok(series.series_count as u64)
 }
@@ -315,7 +332,7 @@ fn entry_count(payload: &[u8]) -> Result<u64, DecodeError> {
 /// Verifies both copies of each slice, and that the WAL continues where the newest complete copy ends. A copy
 /// gets its name when it is complete, so a bad copy is damaged, and a single copy after the second write has
 /// lost the other. Returns the ids of all series.
-fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckReport) -> HashSet<u32> {
+fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckReport) -> HashSet<SeriesKey> {
     let wal_dir = dir.join("wal");
     let mut wanted: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut stored = HashSet::default();
@@ -378,22 +395,27 @@ fn log_start(env: &Env, wal_dir: &Path, names: &[String]) -> Option<u64> {
     })
 }
 
-/// Adds the positions of the sealed chunks that a good copy refers to, and the ids of its series.
+/// Adds the positions of the sealed chunks that a good copy refers to, and its series.
 fn collect_series(
     path: &Path,
     bytes: &[u8],
     wanted: &mut BTreeMap<u32, Vec<u32>>,
-    stored: &mut HashSet<u32>,
+    stored: &mut HashSet<SeriesKey>,
     report: &mut CheckReport,
 ) {
     let Ok((_, frames)) = slice::decode_slice(bytes) else { return };
+    let tenants = frames.iter().filter(|(kind, _)| *kind == slice::KIND_TENANTS);
+    let tenants = tenants.flat_map(|(_, payload)| slice::decode_tenants(payload).unwrap_or_default());
+    let tenants: Vec<u64> = tenants.map(|(name, _)| tenant_hash(name)).collect();
     for &(kind, payload) in frames.iter().filter(|(kind, _)| slice::is_series(*kind)) {
         let (mut reader, mut entry) = (slice::EntryReader::new(kind, payload), slice::SeriesEntry::default());
         loop {
             match reader.next(&mut entry) {
                 Ok(false) => break,
                 Ok(true) => {
-                    stored.insert(entry.id);
+                    // A slice without its list of tenants is reported when it is decoded.
+                    let tenant = tenants.get(entry.tenant as usize);
+                    stored.extend(tenant.map(|&tenant| (tenant, entry.id)));
                     for chunk in &entry.sealed {
                         wanted.entry(chunk.file).or_default().push(chunk.offset);
                     }

@@ -62,6 +62,8 @@ struct Inspection {
     len: u64,
     /// End of the last mark; 0 if there is none.
     mark_end: u64,
+    /// End of the last valid frame.
+    frames_end: u64,
     header_damage: Option<String>,
     /// First damage that is followed by valid frames.
     damage: Option<String>,
@@ -110,7 +112,10 @@ pub(super) fn choose(
         }
     }
     note_damage(files, newest, &copies, notes);
-    copies.sort_by_key(|copy| std::cmp::Reverse((copy.is_whole(), copy.generation, copy.mark_end)));
+    // Of copies that lost the same marks, one may have series that the other one lost with them.
+    copies.sort_by_key(|copy| {
+        std::cmp::Reverse((copy.is_whole(), copy.generation, copy.mark_end, copy.frames_end))
+    });
     let is_twin = |a: &Inspection, b: &Inspection| {
         a.is_whole() && b.is_whole() && (a.generation, a.mark_end) == (b.generation, b.mark_end)
     };
@@ -191,5 +196,6 @@ fn inspect(
     let damage = stream.damage.iter().find(|damage| damage.followed);
     let damage = damage.map(|d| format!("{} bytes at offset {} are damaged", d.len, d.offset));
     let mark_end = mark_end.min(len);
-    Ok(Inspection { generation, path, len, mark_end, header_damage, damage, has_mirror, counts })
+    let frames_end = stream.end;
+    Ok(Inspection { generation, path, len, mark_end, frames_end, header_damage, damage, has_mirror, counts })
 }
