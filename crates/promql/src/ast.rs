@@ -8,6 +8,10 @@
 
 use std::mem;
 
+pub use chronolith_exec::arith::BinaryOp;
+pub use chronolith_exec::join::matching::{Cardinality as MatchCardinality, Matching as VectorMatching};
+use chronolith_exec::position::{Origin, Position};
+pub use chronolith_exec::rollup::extended::RangeExtension;
 use chronolith_model::Matcher;
 
 use crate::functions::Function;
@@ -19,6 +23,23 @@ pub struct Span {
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
+}
+
+impl Span {
+    /// The position that annotations carry.
+    pub(crate) fn position(self) -> Position {
+        Position(u64::from(self.start) << 32 | u64::from(self.end))
+    }
+
+    /// Origin of annotations that point here.
+    pub(crate) fn emitted_by(self, emitter: Span) -> Origin {
+        Origin { position: self.position(), emitter: emitter.position() }
+    }
+
+    /// The span of a position.
+    pub(crate) fn of(position: Position) -> Span {
+        Span { start: (position.0 >> 32) as u32, end: position.0 as u32 }
+    }
 }
 
 /// Type of an expression's value.
@@ -78,6 +99,26 @@ impl Expr {
                 ExprKind::Binary(_) => return ValueType::Vector,
             }
         }
+    }
+
+    /// The expression within any parentheses around it.
+    pub(crate) fn unwrap_parens(&self) -> &Expr {
+        let mut expr = self;
+        while let ExprKind::Paren(inner) = &expr.kind {
+            expr = inner;
+        }
+        expr
+    }
+
+    /// The innermost left operand of a chain of binary operators, and the operators from there outwards.
+    pub(crate) fn left_spine(&self) -> (&Expr, Vec<&Binary>) {
+        let (mut expr, mut spine) = (self, Vec::new());
+        while let ExprKind::Binary(binary) = &expr.kind {
+            spine.push(&**binary);
+            expr = &binary.lhs;
+        }
+        spine.reverse();
+        (expr, spine)
     }
 
     /// A zero without a place: what stands where an expression has been taken out.
@@ -169,15 +210,6 @@ pub enum AtModifier {
     Start,
     /// `@ end()`
     End,
-}
-
-/// Extended range selectors (experimental upstream).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RangeExtension {
-    /// `anchored`
-    Anchored,
-    /// `smoothed`
-    Smoothed,
 }
 
 /// A duration, possibly computed (`5m * 2`, `step()`), positions included for messages.
@@ -388,103 +420,6 @@ impl PartialEq for Binary {
             }
         }
     }
-}
-
-/// Binary operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "named as in the language")]
-pub enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Mod,
-    Pow,
-    Atan2,
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-    And,
-    Or,
-    Unless,
-    /// `</` (native histograms)
-    TrimUpper,
-    /// `>/` (native histograms)
-    TrimLower,
-}
-
-impl BinaryOp {
-    /// `== != < <= > >=`
-    #[must_use]
-    pub fn is_comparison(self) -> bool {
-        use BinaryOp::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
-        matches!(self, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
-    }
-
-    /// As written in a query.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "+",
-            BinaryOp::Sub => "-",
-            BinaryOp::Mul => "*",
-            BinaryOp::Div => "/",
-            BinaryOp::Mod => "%",
-            BinaryOp::Pow => "^",
-            BinaryOp::Atan2 => "atan2",
-            BinaryOp::Equal => "==",
-            BinaryOp::NotEqual => "!=",
-            BinaryOp::Less => "<",
-            BinaryOp::LessEqual => "<=",
-            BinaryOp::Greater => ">",
-            BinaryOp::GreaterEqual => ">=",
-            BinaryOp::And => "and",
-            BinaryOp::Or => "or",
-            BinaryOp::Unless => "unless",
-            BinaryOp::TrimUpper => "</",
-            BinaryOp::TrimLower => ">/",
-        }
-    }
-
-    /// `and or unless`
-    #[must_use]
-    pub fn is_set(self) -> bool {
-        matches!(self, BinaryOp::And | BinaryOp::Or | BinaryOp::Unless)
-    }
-}
-
-/// How the sides of a vector operation find each other.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct VectorMatching {
-    /// Cardinality.
-    pub card: MatchCardinality,
-    /// Labels of `on` or `ignoring`.
-    pub labels: Vec<String>,
-    /// `on` instead of `ignoring`.
-    pub on: bool,
-    /// Labels of `group_left`/`group_right` that come over from the "one" side.
-    pub include: Vec<String>,
-    /// `fill`/`fill_left`: value for a missing left side (experimental).
-    pub fill_left: Option<f64>,
-    /// `fill`/`fill_right`: value for a missing right side (experimental).
-    pub fill_right: Option<f64>,
-}
-
-/// Cardinality of a vector operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum MatchCardinality {
-    /// Default for arithmetic and comparison.
-    #[default]
-    OneToOne,
-    /// `group_left`
-    ManyToOne,
-    /// `group_right`
-    OneToMany,
-    /// `and or unless`
-    ManyToMany,
 }
 
 /// Sign in front of an expression.

@@ -10,7 +10,7 @@
 
 mod collision;
 
-use super::EngineOptions;
+use super::query::EngineOptions;
 use crate::ast::{DurationExpr, Expr, ExprKind, VectorSelector};
 
 /// Samples within `[time - behind_ms, time + ahead_ms]` decide the value at `time`.

@@ -4,13 +4,17 @@
 
 mod agree;
 mod presence;
+mod share;
+mod trace;
 
 use std::sync::Arc;
 
 use chronolith_base::{MemoryBudget, SystemClock};
 
+use chronolith_model::METRIC_NAME;
+
 use super::*;
-use crate::parser::parse_expr;
+use crate::parser::{ParserOptions, parse_expr};
 use crate::testing::MemQueryable;
 
 /// Series `name{labels}` with a value at 0 s, 10 s, 20 s, ...

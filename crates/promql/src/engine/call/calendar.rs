@@ -41,6 +41,20 @@ impl CalendarField {
         })
     }
 
+    /// A function of seconds since 1970 that returns this field.
+    pub(crate) fn function(self) -> fn(f64) -> f64 {
+        match self {
+            CalendarField::Minute => |seconds| CalendarField::Minute.of(seconds),
+            CalendarField::Hour => |seconds| CalendarField::Hour.of(seconds),
+            CalendarField::DayOfWeek => |seconds| CalendarField::DayOfWeek.of(seconds),
+            CalendarField::DayOfMonth => |seconds| CalendarField::DayOfMonth.of(seconds),
+            CalendarField::DayOfYear => |seconds| CalendarField::DayOfYear.of(seconds),
+            CalendarField::DaysInMonth => |seconds| CalendarField::DaysInMonth.of(seconds),
+            CalendarField::Month => |seconds| CalendarField::Month.of(seconds),
+            CalendarField::Year => |seconds| CalendarField::Year.of(seconds),
+        }
+    }
+
     /// The field at `seconds` since 1970. NaN and what does not fit 64 bits count as the least number of 64 bits,
     /// as they do upstream on x86.
     pub(crate) fn of(self, seconds: f64) -> f64 {

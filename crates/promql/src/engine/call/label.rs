@@ -1,10 +1,10 @@
 //! `label_replace` and `label_join`.
 //! Holds: results with equal labels are the caller's to merge.
 
+use chronolith_exec::column::StepSeries;
+use chronolith_exec::error::Error;
+use chronolith_exec::operator::{BoxOperator, SeriesOperator};
 use chronolith_model::{GoRegex, METRIC_NAME};
-
-use crate::engine::EvalError;
-use crate::engine::series::{BoxOperator, SeriesOperator, StepSeries};
 
 /// `label_replace`
 pub(crate) struct LabelReplace<'q> {
@@ -16,7 +16,7 @@ pub(crate) struct LabelReplace<'q> {
 }
 
 impl SeriesOperator for LabelReplace<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
         if !self.inner.next(out)? {
             return Ok(false);
         }
@@ -37,7 +37,7 @@ pub(crate) struct LabelJoin<'q> {
 }
 
 impl SeriesOperator for LabelJoin<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
         if !self.inner.next(out)? {
             return Ok(false);
         }
@@ -62,8 +62,7 @@ fn set_label(series: &mut StepSeries, name: &str, value: &str) {
 ///
 /// # Errors
 /// The pattern is no regular expression.
-pub(crate) fn compile(pattern: &str) -> Result<GoRegex, EvalError> {
-    GoRegex::new(pattern).map_err(|_| {
-        EvalError::Execution(format!("invalid regular expression in label_replace(): {pattern}"))
-    })
+pub(crate) fn compile(pattern: &str) -> Result<GoRegex, Error> {
+    GoRegex::new(pattern)
+        .map_err(|_| Error::Language(format!("invalid regular expression in label_replace(): {pattern}")))
 }

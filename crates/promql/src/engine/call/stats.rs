@@ -1,13 +1,13 @@
 //! Functions of native histograms that give one number each: `histogram_count` and its like.
 //! Holds: floats are dropped.
 
+use chronolith_exec::column::{ABSENT, StepSeries, is_absent};
+use chronolith_exec::error::Error;
+use chronolith_exec::execution::Execution;
+use chronolith_exec::histogram::measure;
+use chronolith_exec::operator::{BoxOperator, SeriesOperator};
 use chronolith_model::FloatHistogram;
 use chronolith_model::histogram::Bucket;
-
-use crate::engine::EvalError;
-use crate::engine::histogram::measure;
-use crate::engine::run::Run;
-use crate::engine::series::{ABSENT, BoxOperator, SeriesOperator, StepSeries, is_absent};
 
 /// Which number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,14 +55,14 @@ impl HistogramStat {
 
 /// Yields the numbers of the histograms of its argument.
 pub(crate) struct Stats<'q> {
-    pub(crate) run: &'q Run<'q>,
+    pub(crate) execution: &'q Execution<'q>,
     pub(crate) inner: BoxOperator<'q>,
     pub(crate) stat: HistogramStat,
     pub(crate) buckets: Vec<Bucket>,
 }
 
 impl SeriesOperator for Stats<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
         while self.inner.next(out)? {
             if !out.has_histograms() {
                 continue;
@@ -76,7 +76,7 @@ impl SeriesOperator for Stats<'_> {
             out.histograms.clear();
             if any {
                 // As upstream: what else says what the histogram was stays, as long as names go at once.
-                self.run.drop_name(out);
+                self.execution.drop_name(out);
                 return Ok(true);
             }
         }

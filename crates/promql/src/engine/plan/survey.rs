@@ -8,14 +8,18 @@
 
 use chronolith_base::hash::{HashMap, HashSet};
 
-use super::{Planner, left_spine, value_type};
+use chronolith_exec::error::Error;
+use chronolith_exec::grid::Grid;
+use chronolith_exec::selection::{MatcherSet, matcher_set};
+use chronolith_exec::share::PositionMap;
+
+use super::properties::is_step_invariant;
 use crate::ast::{
     Aggregate, AggregateOp, AtModifier, Binary, BinaryOp, DurationExpr, Expr, ExprKind, MatchCardinality,
-    RangeExtension, Span, UnaryOp, ValueType, VectorMatching, VectorSelector,
+    RangeExtension, UnaryOp, ValueType, VectorMatching, VectorSelector,
 };
-use crate::engine::grid::Grid;
-use crate::engine::share::selection::{MatcherSet, matcher_set};
-use crate::engine::{EvalError, duration};
+use crate::engine::duration;
+use crate::engine::evaluation::Evaluation;
 
 /// Number of a class of equal expressions.
 pub(super) type Class = u32;
@@ -52,7 +56,7 @@ enum Grouped {
 #[derive(PartialEq, Eq, Hash)]
 enum Answer {
     Element,
-    Truth,
+    Bool,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -76,11 +80,11 @@ pub(super) struct Survey {
 
 impl Survey {
     /// Of a whole query; nothing is shared in one that cannot be planned, or has a single selector.
-    pub(super) fn of<'q>(planner: &Planner<'q>, expr: &'q Expr, grid: Grid) -> Survey {
+    pub(super) fn of(evaluation: &Evaluation<'_>, expr: &Expr, grid: Grid) -> Survey {
         if selector_count_at_most_two(expr) < 2 {
             return Survey::default();
         }
-        let mut surveyor = Surveyor { planner, shapes: HashMap::default(), survey: Survey::default() };
+        let mut surveyor = Surveyor { evaluation, shapes: HashMap::default(), survey: Survey::default() };
         match surveyor.visit(expr, grid) {
             Ok(()) => surveyor.survey,
             Err(_) => Survey::default(),
@@ -105,15 +109,15 @@ fn address(expr: &Expr) -> usize {
     std::ptr::from_ref(expr).addr()
 }
 
-struct Surveyor<'s, 'q> {
-    planner: &'s Planner<'q>,
+struct Surveyor<'q> {
+    evaluation: &'q Evaluation<'q>,
     shapes: HashMap<Shape, Class>,
     survey: Survey,
 }
 
-impl<'q> Surveyor<'_, 'q> {
+impl Surveyor<'_> {
     /// Counts the uses in an expression that is planned on `grid`.
-    fn visit(&mut self, expr: &'q Expr, grid: Grid) -> Result<(), EvalError> {
+    fn visit(&mut self, expr: &Expr, grid: Grid) -> Result<(), Error> {
         match &expr.kind {
             ExprKind::Number(_) | ExprKind::String(_) => return Ok(()),
             ExprKind::Matrix(matrix) => {
@@ -122,14 +126,14 @@ impl<'q> Surveyor<'_, 'q> {
             }
             ExprKind::Paren(inner) | ExprKind::Unary(UnaryOp::Plus, inner) => return self.visit(inner, grid),
             ExprKind::Subquery(subquery) => {
-                return match self.planner.subquery_grid(subquery, grid)?.0 {
+                return match self.evaluation.subquery_grid(subquery, grid)?.0 {
                     Some(inner_grid) => self.visit(&subquery.expr, inner_grid),
                     None => Ok(()),
                 };
             }
             _ => {}
         }
-        let is_vector = value_type(expr) != ValueType::Scalar;
+        let is_vector = expr.value_type() != ValueType::Scalar;
         if is_vector {
             let class = self.class_of(expr)?;
             let uses = self.survey.uses.entry((class, grid)).or_default();
@@ -138,7 +142,7 @@ impl<'q> Surveyor<'_, 'q> {
                 return Ok(());
             }
         }
-        let once = is_vector && grid.start_ms != grid.end_ms && self.planner.is_step_invariant(expr);
+        let once = is_vector && grid.start_ms != grid.end_ms && is_step_invariant(self.evaluation, expr);
         let grid = if once { Grid::instant(grid.start_ms) } else { grid };
         match &expr.kind {
             ExprKind::Selector(selector) => {
@@ -156,7 +160,7 @@ impl<'q> Surveyor<'_, 'q> {
                 self.visit(&aggregate.expr, grid)
             }
             ExprKind::Binary(_) => {
-                let (base, spine) = left_spine(expr);
+                let (base, spine) = expr.left_spine();
                 self.visit(base, grid)?;
                 spine.into_iter().try_for_each(|binary| self.visit(&binary.rhs, grid))
             }
@@ -168,7 +172,7 @@ impl<'q> Surveyor<'_, 'q> {
         *self.survey.selections.entry(matcher_set(&selector.matchers)).or_default() += 1;
     }
 
-    fn class_of(&mut self, expr: &Expr) -> Result<Class, EvalError> {
+    fn class_of(&mut self, expr: &Expr) -> Result<Class, Error> {
         if let Some(&class) = self.survey.classes.get(&address(expr)) {
             return Ok(class);
         }
@@ -203,7 +207,7 @@ impl<'q> Surveyor<'_, 'q> {
     }
 
     /// A chain may be long: from the innermost left side outwards.
-    fn class_of_chain(&mut self, expr: &Expr) -> Result<Class, EvalError> {
+    fn class_of_chain(&mut self, expr: &Expr) -> Result<Class, Error> {
         let mut spine = Vec::new();
         let mut base = expr;
         while let ExprKind::Binary(binary) = &base.kind {
@@ -213,7 +217,7 @@ impl<'q> Surveyor<'_, 'q> {
         let mut class = self.class_of(base)?;
         for (node, binary) in spine.into_iter().rev() {
             let Binary { op, rhs, return_bool, matching, .. } = binary;
-            let answer = if *return_bool { Answer::Truth } else { Answer::Element };
+            let answer = if *return_bool { Answer::Bool } else { Answer::Element };
             let right = self.class_of(rhs)?;
             let shape = Shape::Binary(*op, class, right, answer, matching.as_ref().map(shape_of_matching));
             class = self.class(node, shape);
@@ -228,17 +232,17 @@ impl<'q> Surveyor<'_, 'q> {
         class
     }
 
-    fn ms(&self, duration: &DurationExpr) -> Result<i64, EvalError> {
-        duration::offset_ms(self.planner.run.query, duration)
+    fn ms(&self, duration: &DurationExpr) -> Result<i64, Error> {
+        duration::offset_ms(self.evaluation.query, duration)
     }
 
-    fn shape_of(&self, selector: &VectorSelector) -> Result<SelectorShape, EvalError> {
+    fn shape_of(&self, selector: &VectorSelector) -> Result<SelectorShape, Error> {
         let matchers = matcher_set(&selector.matchers);
         let (at, extension) = (selector.at, selector.extension);
         Ok(SelectorShape { matchers, offset_ms: self.ms(&selector.offset)?, at, extension })
     }
 
-    fn shape_of_aggregate(&mut self, aggregate: &Aggregate) -> Result<Shape, EvalError> {
+    fn shape_of_aggregate(&mut self, aggregate: &Aggregate) -> Result<Shape, Error> {
         let param = aggregate.param.as_ref().map(|param| self.class_of(param)).transpose()?;
         let inner = self.class_of(&aggregate.expr)?;
         let mut labels = aggregate.grouping.clone();
@@ -288,12 +292,12 @@ fn push_parts<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
     }
 }
 
-/// From places in one expression to those in another one of its class.
-pub(super) fn places(from: &Expr, to: &Expr) -> HashMap<Span, Span> {
-    let (mut all, mut left) = (HashMap::default(), vec![(from, to)]);
+/// From positions in one expression to those in another one of its class.
+pub(super) fn positions(from: &Expr, to: &Expr) -> PositionMap {
+    let (mut all, mut left) = (PositionMap::default(), vec![(from, to)]);
     let (mut from_parts, mut to_parts) = (Vec::new(), Vec::new());
     while let Some((from, to)) = left.pop() {
-        all.insert(from.span, to.span);
+        all.insert(from.span.position(), to.span.position());
         push_parts(from, &mut from_parts);
         push_parts(to, &mut to_parts);
         debug_assert_eq!(from_parts.len(), to_parts.len(), "expressions of one class have equal parts");

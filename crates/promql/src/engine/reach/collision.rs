@@ -5,10 +5,11 @@
 //! Holds: errs on the side of "possible". An expression that names its metrics and does not mix them cannot
 //! collide.
 
+use chronolith_exec::metric_name::NameRemoval;
 use chronolith_model::{METRIC_NAME, MatchOp};
 
 use crate::ast::{Aggregate, AggregateOp, Binary, Call, Expr, ExprKind, ValueType, VectorSelector};
-use crate::engine::{EngineOptions, NameRemoval};
+use crate::engine::query::EngineOptions;
 
 /// Deeper expressions are taken for colliding ones.
 const DEPTH_MAX: usize = 200;

@@ -1,0 +1,8 @@
+//! What the engine computes of native histograms: sums and means (`fold`), operators (`element`), quantiles and the
+//! like (`measure`), growth (`growth`).
+//! Not here: histograms themselves (`model::histogram`), classic buckets (`call::buckets`).
+
+pub mod element;
+pub mod fold;
+pub mod growth;
+pub mod measure;
