@@ -18,7 +18,6 @@ mod duration;
 mod grammar;
 mod lexer;
 mod number;
-mod postfix;
 mod pretty;
 mod print;
 mod quote;
