@@ -1,5 +1,5 @@
-//! Aggregations: series are folded into the columns of their group as they come.
-//! Holds: the inner vector is never held as a whole; only `quantile` keeps its values.
+//! Aggregations that fold series into the columns of their group.
+//! Invariants: the input is never collected; only `quantile` keeps its values.
 //! Not here: the table of groups (`hash_aggregate`), `topk` and its like (`topk`).
 
 pub mod hash_aggregate;
@@ -130,7 +130,7 @@ impl Columns {
         }
     }
 
-    /// Whether a sum or mean has something in a step.
+    /// Returns true if a sum or mean has a value in a step.
     fn has_float(&self, step: usize) -> bool {
         match self {
             Columns::Sum(sums) => !is_absent(sums.values[step]),

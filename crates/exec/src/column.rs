@@ -9,18 +9,18 @@ use std::sync::Arc;
 use chronolith_model::sample::{STALE_NAN, is_stale};
 use chronolith_model::{FloatHistogram, Labels};
 
-/// "No value at this step": the staleness marker, which no selector lets through as a value.
+/// "No value at this step": the staleness marker, which no selector returns as a value.
 pub const ABSENT: f64 = STALE_NAN;
 
-/// A time and a number: what a histogram is measured in against the limit of samples.
+/// Bytes of a float sample; histograms count as several against the limit of samples.
 pub const SAMPLE_BYTES: u64 = 16;
 
-/// Whether a step has no value.
+/// Returns true if a step has no value.
 pub fn is_absent(value: f64) -> bool {
     is_stale(value)
 }
 
-/// What stands among the values where a step is a histogram.
+/// Value of a step that is a histogram.
 pub const HISTOGRAM: f64 = f64::NAN;
 const _: () = assert!(HISTOGRAM.to_bits() != STALE_NAN.to_bits());
 
@@ -40,9 +40,9 @@ pub struct StepSeries {
     pub labels: Labels,
     /// The metric name is to be dropped at the end of the query (delayed name removal).
     pub drop_name: bool,
-    /// One value a step; [`HISTOGRAM`] where it is one.
+    /// One value per step; [`HISTOGRAM`] if the step is a histogram.
     pub values: Vec<f64>,
-    /// Empty, or one a step. Counts only where the value is not [`ABSENT`].
+    /// Empty, or one per step. Counts only if the value is not [`ABSENT`].
     pub histograms: Vec<Option<Arc<FloatHistogram>>>,
 }
 
@@ -58,12 +58,12 @@ impl StepSeries {
         StepSeries { labels, drop_name: false, values, histograms: Vec::new() }
     }
 
-    /// Whether some step may be a histogram.
+    /// Returns true if some step may be a histogram.
     pub fn has_histograms(&self) -> bool {
         !self.histograms.is_empty()
     }
 
-    /// What a step holds; `None` if it is absent.
+    /// Element of a step; `None` if it is absent.
     pub fn element(&self, step: usize) -> Option<Element<'_>> {
         let value = self.values.get(step).copied().filter(|&value| !is_absent(value))?;
         Some(match self.histograms.get(step) {
@@ -113,7 +113,7 @@ impl StepSeries {
         self.histograms.clear();
     }
 
-    /// Copies the steps of `from` into absent ones; false if both have something in some step.
+    /// Copies the steps of `from` into absent ones; returns false if both have a value in some step.
     pub fn merge(&mut self, from: StepSeries) -> bool {
         if !self.has_histograms() && !from.has_histograms() {
             return merge_values(&mut self.values, &from.values);
@@ -131,7 +131,7 @@ impl StepSeries {
         true
     }
 
-    /// Whether no step has a value.
+    /// Returns true if no step has a value.
     pub fn is_void(&self) -> bool {
         self.values.iter().all(|&v| is_absent(v))
     }
@@ -151,7 +151,7 @@ impl StepSeries {
         self.histograms.iter().map(bytes).sum()
     }
 
-    /// How many samples it counts for against the limit: a histogram for as many as take its memory.
+    /// Samples counted against the limit: a histogram counts as many as take its memory.
     pub fn sample_count(&self) -> u64 {
         self.values.len() as u64 + self.histogram_bytes() / SAMPLE_BYTES
     }
@@ -162,7 +162,7 @@ impl StepSeries {
 pub enum StepScalar {
     /// The same in all steps.
     Constant(f64),
-    /// One a step.
+    /// One per step.
     PerStep(Vec<f64>),
 }
 
@@ -175,7 +175,7 @@ impl StepScalar {
         }
     }
 
-    /// The different values in order, for checks that speak once about a parameter.
+    /// The values in order of steps, one if all are the same.
     pub fn values(&self) -> &[f64] {
         match self {
             StepScalar::Constant(value) => std::slice::from_ref(value),
@@ -208,7 +208,7 @@ impl StepScalar {
     }
 }
 
-/// Copies the values of `from` into absent steps of `into`; false if both have a value in some step.
+/// Copies the values of `from` into absent steps of `into`; returns false if both have a value in some step.
 fn merge_values(into: &mut [f64], from: &[f64]) -> bool {
     for (into, &from) in into.iter_mut().zip(from) {
         if is_absent(from) {

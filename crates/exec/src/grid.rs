@@ -1,5 +1,5 @@
-//! The times at which an expression is computed, and how a selector sees them.
-//! Holds: a grid has at least one step; times ascend.
+//! Grid of evaluation times, and the windows of selectors over it.
+//! Invariants: a grid has at least one step; times ascend.
 
 use chronolith_model::TimeRange;
 
@@ -10,9 +10,9 @@ pub struct Grid {
     pub start_ms: i64,
     /// Distance; 1 or more.
     pub step_ms: i64,
-    /// How many times; 1 or more.
+    /// Number of times; 1 or more.
     pub count: usize,
-    /// The end that was asked for: on the last time or, if steps do not meet it, after it.
+    /// The requested end: the last time, or less than a step after it.
     pub end_ms: i64,
 }
 
@@ -37,7 +37,7 @@ impl Grid {
         self.start_ms.saturating_add(self.step_ms.saturating_mul(step as i64))
     }
 
-    /// Bytes of a column of values.
+    /// Bytes of one column.
     pub fn column_bytes(&self) -> u64 {
         (self.count as u64).saturating_mul(size_of::<f64>() as u64)
     }
@@ -48,7 +48,7 @@ impl Grid {
     }
 }
 
-/// What `offset` and `@` make of an evaluation time.
+/// Shift of evaluation times by `offset` and `@`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeShift {
     /// Time of `@`.
@@ -58,13 +58,13 @@ pub struct TimeShift {
 }
 
 impl TimeShift {
-    /// The time that is looked at when the expression is computed at `time_ms`.
+    /// The shifted time of `time_ms`.
     pub fn at(&self, time_ms: i64) -> i64 {
         self.fixed_ms.unwrap_or(time_ms).saturating_sub(self.offset_ms)
     }
 }
 
-/// The window `(end - width, end]` that a selector looks at in each step.
+/// The windows `(end - width, end]` of a selector, one per step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     /// Evaluation times.
@@ -73,9 +73,9 @@ pub struct Windows {
     pub shift: TimeShift,
     /// Width.
     pub width_ms: i64,
-    /// How far before the window samples are needed.
+    /// Range before the window in which samples are needed.
     pub before_ms: i64,
-    /// How far after it.
+    /// Range after the window in which samples are needed.
     pub after_ms: i64,
 }
 

@@ -1,6 +1,6 @@
-//! What the engine computes of native histograms: sums and means (`fold`), operators (`element`), quantiles and the
+//! Computations on native histograms: sums and means (`fold`), operators (`element`), quantiles and the
 //! like (`measure`), growth (`growth`).
-//! Not here: histograms themselves (`model::histogram`), classic buckets (`call::buckets`).
+//! Not here: histograms themselves (`model::histogram`), classic buckets, which are series.
 
 pub mod element;
 pub mod fold;

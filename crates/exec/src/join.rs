@@ -1,5 +1,5 @@
-//! Operators between a vector and a scalar, and between two vectors.
-//! Holds: vectors meet step by step: a match in one step says nothing about another.
+//! Binary operators between a vector and a scalar, and hash joins of two vectors.
+//! Invariants: vectors are joined step by step; a match in one step implies none in another.
 //! Not here: the operators on two numbers (`arith`), matching of labels (`binary::matching`), `and or unless`
 //! (`binary::set`).
 
@@ -170,7 +170,7 @@ struct Join<'j> {
     origin: Origin,
     /// Series of the "one" side by number of their signature.
     groups: Vec<Vec<StepSeries>>,
-    /// Where they are in `groups`, in the order in which they came.
+    /// Their indices in `groups`, in input order.
     one_order: Vec<(usize, usize)>,
     signatures: Signatures<'j>,
     /// Signatures of both sides.
@@ -191,7 +191,7 @@ impl<'m> Many<'m> {
     }
 }
 
-/// What has been matched so far, and memory to work in.
+/// Matches so far, and scratch memory.
 struct Matched {
     step_count: usize,
     /// Steps in which a signature has been matched, signature by signature.
@@ -242,7 +242,7 @@ impl Matched {
         number
     }
 
-    /// Marks a step of a signature, and of a result; whether it had been marked.
+    /// Marks a step of a signature, and of a result; returns true if it was marked before.
     fn mark(&mut self, signature: usize, result: Option<usize>, step: usize) -> bool {
         let taken = std::mem::replace(&mut self.steps[signature * self.step_count + step], true);
         match result {
@@ -252,8 +252,8 @@ impl Matched {
     }
 }
 
-/// Two elements that must not meet have met.
-struct Met;
+/// Two elements match the same element of the other side.
+struct Conflict;
 
 impl<'j> Join<'j> {
     fn new(
@@ -297,7 +297,7 @@ impl<'j> Join<'j> {
         }
     }
 
-    /// What stands for a missing element of the "one" and of the "many" side.
+    /// Values that replace missing elements of the "one" and of the "many" side.
     fn fills(&self) -> (Option<f64>, Option<f64>) {
         let Matching { fill_left, fill_right, .. } = *self.matching;
         if self.matching.is_one_to_many() { (fill_left, fill_right) } else { (fill_right, fill_left) }
@@ -314,11 +314,11 @@ impl<'j> Join<'j> {
         }
         match self.pairs(&many)? {
             Ok(results) => Ok(results),
-            Err(Met) => Err(self.conflict(&many)),
+            Err(Conflict) => Err(self.conflict(&many)),
         }
     }
 
-    /// Whether two series of the "one" side meet in a step in which the other side has anything.
+    /// Returns true if two series of the "one" side have values in a step in which the other side has any.
     fn duplicates_meet(&self, many: &[StepSeries]) -> bool {
         let fills = self.fills() != (None, None);
         self.groups.iter().filter(|group| group.len() > 1).any(|group| {
@@ -329,8 +329,8 @@ impl<'j> Join<'j> {
         })
     }
 
-    fn pairs(&self, many: &Many<'_>) -> Result<Result<Vec<StepSeries>, Met>, Error> {
-        let mut matched = Matched::new(self.sets.len(), self.step_count);
+    fn pairs(&self, many: &Many<'_>) -> Result<Result<Vec<StepSeries>, Conflict>, Error> {
+        let mut matched = Matched::new(self.sets.count(), self.step_count);
         let results = self.matched_pairs(many, &mut matched)?;
         matched.notes.emit(self.execution, self.origin);
         Ok(results)
@@ -340,7 +340,7 @@ impl<'j> Join<'j> {
         &self,
         many: &Many<'_>,
         matched: &mut Matched,
-    ) -> Result<Result<Vec<StepSeries>, Met>, Error> {
+    ) -> Result<Result<Vec<StepSeries>, Conflict>, Error> {
         let mut results: Vec<StepSeries> = Vec::with_capacity(many.series.len());
         let (one_fill, many_fill) = self.fills();
         for (left, signature) in many.iter() {
@@ -350,16 +350,16 @@ impl<'j> Join<'j> {
                 let pairs = |step: usize| left.element(step).zip(right.element(step));
                 match self.pair(left, &right.labels, pairs, signature, matched) {
                     Ok(series) => results.extend(series),
-                    Err(met) => return Ok(Err(met)),
+                    Err(conflict) => return Ok(Err(conflict)),
                 }
             }
             if let Some(fill) = one_fill {
-                let lonely = |step: usize| group.iter().all(|right| is_absent(right.values[step]));
-                let filled = |step: usize| lonely(step).then_some(Element::Float(fill));
+                let is_unmatched = |step: usize| group.iter().all(|right| is_absent(right.values[step]));
+                let filled = |step: usize| is_unmatched(step).then_some(Element::Float(fill));
                 let pairs = |step: usize| left.element(step).zip(filled(step));
                 match self.pair(left, self.sets.labels(signature), pairs, signature, matched) {
                     Ok(series) => results.extend(series),
-                    Err(met) => return Ok(Err(met)),
+                    Err(conflict) => return Ok(Err(conflict)),
                 }
             }
         }
@@ -373,7 +373,7 @@ impl<'j> Join<'j> {
             let pairs = |step: usize| filled(step).zip(right.element(step));
             match self.pair(&left, &right.labels, pairs, signature, matched) {
                 Ok(series) => results.extend(series),
-                Err(met) => return Ok(Err(met)),
+                Err(conflict) => return Ok(Err(conflict)),
             }
         }
         Ok(Ok(results))
@@ -388,7 +388,7 @@ impl<'j> Join<'j> {
         pairs: impl Fn(usize) -> Option<(Element<'e>, Element<'e>)>,
         signature: usize,
         matched: &mut Matched,
-    ) -> Result<Option<StepSeries>, Met> {
+    ) -> Result<Option<StepSeries>, Conflict> {
         let labels = self.result_labels.of(&many.labels, one_labels, &mut matched.key);
         let one_to_one = self.matching.card == Cardinality::OneToOne;
         let result = (!one_to_one).then(|| matched.result(signature, &labels));
@@ -403,7 +403,7 @@ impl<'j> Join<'j> {
                 continue;
             }
             if matched.mark(signature, result, step) {
-                return Err(Met);
+                return Err(Conflict);
             }
             match outcome {
                 Outcome::Float(value) => series.set_float(step, value),
@@ -417,12 +417,12 @@ impl<'j> Join<'j> {
             }
             any = true;
         }
-        // A filter gives back a name that was to go: so does upstream.
+        // A filter restores a name that was marked for removal, as in Prometheus.
         series.drop_name = matches!(self.op, ElementOp::Bool(_)) && self.execution.delays_names();
         Ok(any.then_some(series))
     }
 
-    /// What becomes of two elements.
+    /// Result of two elements.
     fn meet(&self, of_many: Element<'_>, of_one: Element<'_>) -> Outcome {
         let (left, right) =
             if self.matching.is_one_to_many() { (of_one, of_many) } else { (of_many, of_one) };

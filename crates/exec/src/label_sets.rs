@@ -1,8 +1,8 @@
-//! Label sets by number: groups of aggregations, signatures of matching.
+//! Hash table of label sets, numbered: groups of aggregations, signatures of joins.
 //!
-//! Holds: numbers count from 0 in the order in which sets first appear. Looking a set up allocates nothing, and hashes
+//! Invariants: numbers count from 0 in the order in which sets first appear. Looking a set up allocates nothing, and hashes
 //! nothing if it is the one that was looked up last: series come sorted, so it often is.
-//! Not here: which labels count (`aggregate::Grouping`, `binary::matching`).
+//! Not here: which labels count (`grouping`, `join::matching`).
 
 use chronolith_base::hash::HashTable;
 use chronolith_model::Labels;
@@ -18,12 +18,12 @@ pub struct LabelSets {
     key: LabelsKey,
 }
 
-/// Whether a set was there before.
+/// Result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// It was.
+    /// The set has this number already.
     Old(usize),
-    /// It got this number.
+    /// The set is new and got this number.
     New(usize),
 }
 
@@ -64,8 +64,8 @@ impl LabelSets {
         &self.sets[number]
     }
 
-    /// How many sets there are.
-    pub fn len(&self) -> usize {
+    /// Number of sets.
+    pub fn count(&self) -> usize {
         self.sets.len()
     }
 

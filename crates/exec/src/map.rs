@@ -1,7 +1,6 @@
-//! Functions of instant vectors.
-//! Holds: each operator here yields the series of its argument with other values or other labels; absent steps
-//! stay absent unless the function is about absence.
-//! Not here: functions of range vectors (`rollup`), which function is meant by a name (`plan`).
+//! Map operators: the series of an instant vector with other values; `absent` and scalars of vectors.
+//! Invariants: absent steps stay absent, except in `absent`.
+//! Not here: functions of range vectors (`rollup`), names of functions, which are the language's.
 
 use std::sync::Arc;
 
@@ -12,12 +11,12 @@ use crate::column::{ABSENT, StepScalar, StepSeries, is_absent};
 use crate::error::Error;
 use crate::execution::Execution;
 use crate::grid::Grid;
-use crate::operator::{BoxOperator, SeriesOperator};
+use crate::operator::{Blocking, BoxOperator, filter_map};
 
-/// What happens to every value of a vector.
+/// A function of one value.
 #[derive(Debug, Clone)]
 pub enum ElementFn {
-    /// A plain function.
+    /// A function without parameters.
     Plain(fn(f64) -> f64),
     /// `-x`
     Negate,
@@ -32,7 +31,7 @@ pub enum ElementFn {
 }
 
 impl ElementFn {
-    /// The result for a value that is there; [`ABSENT`] drops it.
+    /// The result for a value that is present; [`ABSENT`] drops it.
     pub fn apply(&self, step: usize, value: f64) -> f64 {
         match self {
             ElementFn::Plain(function) => function(value),
@@ -52,147 +51,90 @@ impl ElementFn {
     }
 }
 
-/// Applies a function to every value.
-pub struct MapValues<'q> {
+/// Applies a function to every value, which is then no longer one of the metric.
+pub fn map_values<'q>(
     execution: &'q Execution<'q>,
     inner: BoxOperator<'q>,
     function: ElementFn,
-}
-
-impl<'q> MapValues<'q> {
-    /// Applies `function` to the series of `inner`.
-    #[must_use]
-    pub fn new(execution: &'q Execution<'q>, inner: BoxOperator<'q>, function: ElementFn) -> MapValues<'q> {
-        MapValues { execution, inner, function }
-    }
-
-    /// Takes the histograms out; negation, the only function for which there is more to do, gives them back.
-    fn negate_histograms(&self, series: &mut StepSeries) -> Vec<(usize, Arc<FloatHistogram>)> {
-        let negate = |step| {
-            let mut negated = FloatHistogram::clone(series.histogram(step)?);
-            negated.multiply(-1.0);
-            Some((step, Arc::new(negated)))
-        };
-        let negated = match self.function {
-            ElementFn::Negate => (0..series.values.len()).filter_map(negate).collect(),
-            _ => Vec::new(),
-        };
-        series.drop_histograms();
-        negated
-    }
-}
-
-impl SeriesOperator for MapValues<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
-        while self.inner.next(out)? {
-            let negated = if out.has_histograms() { self.negate_histograms(out) } else { Vec::new() };
-            let mut any = !negated.is_empty();
-            for (step, value) in out.values.iter_mut().enumerate() {
-                if !is_absent(*value) {
-                    *value = self.function.apply(step, *value);
-                    any |= !is_absent(*value);
-                }
-            }
-            for (step, histogram) in negated {
-                out.set_histogram(step, histogram);
-            }
-            if any {
-                self.execution.drop_name(out);
-                return Ok(true);
+) -> BoxOperator<'q> {
+    filter_map(inner, move |series| {
+        let negated = if series.has_histograms() { take_negated(&function, series) } else { Vec::new() };
+        let mut any = !negated.is_empty();
+        for (step, value) in series.values.iter_mut().enumerate() {
+            if !is_absent(*value) {
+                *value = function.apply(step, *value);
+                any |= !is_absent(*value);
             }
         }
-        Ok(false)
-    }
-}
-
-/// `timestamp` of a computed vector: the evaluation time.
-pub struct StepTimes<'q> {
-    execution: &'q Execution<'q>,
-    inner: BoxOperator<'q>,
-    grid: Grid,
-}
-
-impl<'q> StepTimes<'q> {
-    /// The times of the steps of `grid` in which `inner` has values.
-    #[must_use]
-    pub fn new(execution: &'q Execution<'q>, inner: BoxOperator<'q>, grid: Grid) -> StepTimes<'q> {
-        StepTimes { execution, inner, grid }
-    }
-}
-
-impl SeriesOperator for StepTimes<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
-        if !self.inner.next(out)? {
-            return Ok(false);
+        for (step, histogram) in negated {
+            series.set_histogram(step, histogram);
         }
-        for (value, time) in out.values.iter_mut().zip(self.grid.times()) {
+        if any {
+            execution.drop_name(series);
+        }
+        any
+    })
+}
+
+/// Drops the histograms of a series and returns those that the function keeps: negation negates them.
+fn take_negated(function: &ElementFn, series: &mut StepSeries) -> Vec<(usize, Arc<FloatHistogram>)> {
+    let negate = |step| {
+        let mut negated = FloatHistogram::clone(series.histogram(step)?);
+        negated.multiply(-1.0);
+        Some((step, Arc::new(negated)))
+    };
+    let negated = match function {
+        ElementFn::Negate => (0..series.values.len()).filter_map(negate).collect(),
+        _ => Vec::new(),
+    };
+    series.drop_histograms();
+    negated
+}
+
+/// The times of the steps of `grid` in which `inner` has values.
+pub fn step_times<'q>(execution: &'q Execution<'q>, inner: BoxOperator<'q>, grid: Grid) -> BoxOperator<'q> {
+    filter_map(inner, move |series| {
+        for (value, time) in series.values.iter_mut().zip(grid.times()) {
             if !is_absent(*value) {
                 *value = time as f64 / 1000.0;
             }
         }
-        out.histograms.clear();
-        self.execution.drop_name(out);
-        Ok(true)
-    }
+        series.histograms.clear();
+        execution.drop_name(series);
+        true
+    })
 }
 
-/// `timestamp` of a selector, whose values are sample times already: only the name goes.
-pub struct DropName<'q> {
+/// The series of `inner` without metric names.
+pub fn drop_name<'q>(execution: &'q Execution<'q>, inner: BoxOperator<'q>) -> BoxOperator<'q> {
+    filter_map(inner, move |series| {
+        execution.drop_name(series);
+        true
+    })
+}
+
+/// A series with these labels and the value 1 in steps in which `inner` has none.
+pub fn absent<'q>(
     execution: &'q Execution<'q>,
-    inner: BoxOperator<'q>,
-}
-
-impl<'q> DropName<'q> {
-    /// The series of `inner` without metric names.
-    #[must_use]
-    pub fn new(execution: &'q Execution<'q>, inner: BoxOperator<'q>) -> DropName<'q> {
-        DropName { execution, inner }
-    }
-}
-
-impl SeriesOperator for DropName<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
-        if !self.inner.next(out)? {
-            return Ok(false);
-        }
-        self.execution.drop_name(out);
-        Ok(true)
-    }
-}
-
-/// `absent`: 1 where no series has a value.
-pub struct Absent<'q> {
-    inner: BoxOperator<'q>,
+    mut inner: BoxOperator<'q>,
     step_count: usize,
-    /// Taken when the result is returned.
-    labels: Option<Labels>,
-}
-
-impl<'q> Absent<'q> {
-    /// A series with these labels and a value where `inner` has none.
-    #[must_use]
-    pub fn new(inner: BoxOperator<'q>, step_count: usize, labels: Labels) -> Absent<'q> {
-        Absent { inner, step_count, labels: Some(labels) }
-    }
-}
-
-impl SeriesOperator for Absent<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
-        let Some(labels) = self.labels.take() else { return Ok(false) };
-        let mut values = vec![1.0; self.step_count];
-        while self.inner.next(out)? {
-            for (value, &other) in values.iter_mut().zip(&out.values) {
+    labels: Labels,
+) -> BoxOperator<'q> {
+    Blocking::boxed(execution, move |_| {
+        let (mut result, mut series) =
+            (StepSeries::floats(labels, vec![1.0; step_count]), StepSeries::default());
+        while inner.next(&mut series)? {
+            for (value, &other) in result.values.iter_mut().zip(&series.values) {
                 if !is_absent(other) {
                     *value = ABSENT;
                 }
             }
         }
-        *out = StepSeries::floats(labels, values);
-        Ok(!out.is_void())
-    }
+        Ok(if result.is_void() { Vec::new() } else { vec![result] })
+    })
 }
 
-/// `scalar`: the value of the only element, NaN where there is none or more than one.
+/// The value of the only element of each step, NaN if there is none or more than one.
 pub fn to_scalar(mut inner: BoxOperator<'_>, step_count: usize) -> Result<StepScalar, Error> {
     let mut values = vec![f64::NAN; step_count];
     let mut seen = vec![0_u8; step_count];

@@ -23,7 +23,7 @@ pub enum ElementKind {
     Histogram,
 }
 
-/// How serious a note is.
+/// Severity of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// The query is likely to be wrong.
@@ -78,7 +78,7 @@ pub enum Note {
 }
 
 impl Note {
-    /// How serious it is.
+    /// Its severity.
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {

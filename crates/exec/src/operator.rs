@@ -58,6 +58,30 @@ impl SeriesOperator for Blocking<'_> {
     }
 }
 
+/// Applies `map` to the series of `inner` and returns those for which it is true.
+pub fn filter_map<'q>(
+    inner: BoxOperator<'q>,
+    map: impl FnMut(&mut StepSeries) -> bool + 'q,
+) -> BoxOperator<'q> {
+    Box::new(FilterMap { inner, map })
+}
+
+struct FilterMap<'q, F> {
+    inner: BoxOperator<'q>,
+    map: F,
+}
+
+impl<F: FnMut(&mut StepSeries) -> bool> SeriesOperator for FilterMap<'_, F> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
+        while self.inner.next(out)? {
+            if (self.map)(out) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 /// Returns the series of a list.
 pub struct Ready(std::vec::IntoIter<StepSeries>);
 

@@ -1,5 +1,5 @@
-//! Samples of one series as rollups take them: floats and histograms apart, staleness markers gone.
-//! Holds: for a series of floats nothing is copied.
+//! Samples of one series as rollups need them: floats and histograms apart, without staleness markers.
+//! Invariants: nothing is copied for a series of floats.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use chronolith_model::{Columns, FloatHistogram, Histogram, ResetHint};
 
 use crate::column::{Element, SAMPLE_BYTES, StepSeries};
 
-/// Samples that are looked at together.
-const STRETCH_LEN: usize = 256;
+/// Values that are checked together.
+const BLOCK_LEN: usize = 256;
 
-/// Which parts of samples a function looks at.
+/// Parts of samples that a function needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SampleParts {
-    /// Of histograms only count, sum and resets are asked for.
+    /// True if only count, sum and resets of histograms are needed.
     pub stats_only: bool,
-    /// Start times of counters are asked for.
+    /// True if start timestamps are needed.
     pub start_times: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct HistogramSamples {
 }
 
 impl HistogramSamples {
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
@@ -141,8 +141,7 @@ impl RangeSamples {
         }
     }
 
-    /// Forgets what is known of resets: hints of samples that a subquery yields tell of others that may not be their
-    /// neighbours.
+    /// Removes reset hints: those of samples that a subquery returns refer to samples that may not be their neighbours.
     pub fn forget_hints(&mut self) {
         for histogram in &mut self.histograms.histograms {
             if matches!(histogram.reset_hint, ResetHint::Reset | ResetHint::NotReset) {
@@ -151,7 +150,7 @@ impl RangeSamples {
         }
     }
 
-    /// How many samples it counts for against the limit.
+    /// Samples counted against the limit.
     pub fn sample_count(&self) -> u64 {
         self.floats.len() as u64 + self.histograms.heap_bytes() as u64 / SAMPLE_BYTES
     }
@@ -163,12 +162,12 @@ impl RangeSamples {
     }
 }
 
-/// Whether a staleness marker is among `values`.
-// PERF: no early end within a stretch, so that several values are compared an instruction:
+/// Returns true if a staleness marker is among `values`.
+// PERF: no early end within a block, so that several values are compared per instruction:
 //   cargo xtask bench rate-kernel
 fn any_stale(values: &[f64]) -> bool {
-    let any = |stretch: &[f64]| stretch.iter().fold(false, |any, &value| any | is_stale(value));
-    values.chunks(STRETCH_LEN).any(any)
+    let any = |block: &[f64]| block.iter().fold(false, |any, &value| any | is_stale(value));
+    values.chunks(BLOCK_LEN).any(any)
 }
 
 /// A histogram to compute with.
@@ -179,8 +178,8 @@ fn to_float(histogram: Arc<Histogram>) -> Arc<FloatHistogram> {
     })
 }
 
-/// Count, sum and hint of a histogram. The hint has to say what the buckets would have shown, as far as the one
-/// before is known.
+/// Count, sum and hint of a histogram. The hint is the one that the buckets would give, as far as the previous
+/// histogram is known.
 fn stats_of(histogram: &FloatHistogram, previous: Option<&FloatHistogram>) -> Arc<FloatHistogram> {
     let reset_hint = match (histogram.reset_hint, previous) {
         (ResetHint::Unknown, Some(previous)) if histogram.is_reset_after(previous) => ResetHint::Reset,

@@ -1,6 +1,6 @@
-//! Leaves: selectors, and functions of range selectors, computed while the samples are read.
-//! Holds: series come in the order of the source, whether one thread computes them or several; several do only
-//! when there are enough samples to pay for starting them, and as many as other queries leave (`threads`).
+//! Scan: selectors, and functions of range selectors fused with reading the samples.
+//! Invariants: series are in the order of the source, whether one thread computes them or several. Several threads
+//! share a batch by morsels if it has enough samples to pay for starting them, as far as threads are free.
 //! Not here: functions of subqueries (`window`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,36 +21,36 @@ use crate::samples::{RangeSamples, SampleParts};
 use crate::select::{InstantField, latest, latest_idx, latest_mixed};
 use crate::window::{RangeFn, RangeScratch, emit_notes};
 
-/// Fewer samples are computed by the calling thread: starting threads takes a tenth as long.
+/// Fewer samples are computed by the calling thread: starting threads takes a tenth of that time.
 const PARALLEL_SAMPLES_MIN: usize = 100_000;
-/// Batches are put together until they have as many samples, for threads to be started seldom.
+/// Batches are joined until they have as many samples, so that threads are started rarely.
 const PARALLEL_SAMPLES_WANTED: usize = 1_000_000;
-/// But not beyond as many values of results, which are held until they are taken.
+/// But at most to as many result values, which are kept until they are pulled.
 const PARALLEL_VALUES_MAX: usize = 2_000_000;
-/// Series that a thread takes at a time: few enough that all end together, many enough not to meet often.
+/// Series per morsel: few enough that all threads end together, many enough to avoid contention.
 const MORSEL_SERIES_COUNT: usize = 16;
 
 /// A time and a value.
 const SAMPLE_BYTES: usize = size_of::<i64>() + size_of::<f64>();
 
-/// What is computed of the samples of a series.
+/// Function of the samples of a series.
 pub enum ScanFn<'q> {
     /// The latest sample of each window.
     Instant(InstantField),
-    /// A value interpolated between the samples around each step; where the selector stands in the query.
+    /// A value interpolated between the samples around each step; notes have this origin.
     Smoothed(Origin),
     /// A rollup.
     Range(RangeFn<'q>),
 }
 
-/// Memory that a thread uses again from series to series.
+/// Memory that a thread reuses from series to series.
 #[derive(Default)]
 struct Scratch {
     samples: RangeSamples,
     range: RangeScratch,
 }
 
-/// A selector and what is computed of it.
+/// A selector and the function of its samples.
 pub struct Scan<'q> {
     execution: &'q Execution<'q>,
     windows: Windows,
@@ -103,7 +103,7 @@ impl<'q> Scan<'q> {
     ) -> Result<Scan<'q>, Error> {
         let range = windows.read_range();
         let selector = Selector { matchers, range };
-        // Resets of histograms may be told by the sample before.
+        // Resets of histograms may depend on the sample before.
         let newest_is_enough = windows.grid.count == 1
             && (!parts.stats_only || counted_by.is_some())
             && matches!(function, ScanFn::Instant(InstantField::Value | InstantField::Time));
@@ -129,7 +129,7 @@ impl<'q> Scan<'q> {
         })
     }
 
-    /// Gets the next batch, and has it computed if that takes several threads; false at the end.
+    /// Reads the next batch, and computes it if that takes several threads; returns false at the end.
     fn fill(&mut self) -> Result<bool, Error> {
         if !self.more {
             return Ok(false);
@@ -184,11 +184,11 @@ impl<'q> Scan<'q> {
         let work = || compute_morsels(&work_of, batch, &next);
         let wanted =
             execution.settings.threads.min(batch.len().div_ceil(MORSEL_SERIES_COUNT)).saturating_sub(1);
-        let leave = execution.spare_threads.take(wanted);
+        let permits = execution.spare_threads.take(wanted);
         let mut parts = std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().name("query".to_owned()).spawn_scoped(scope, work);
-            // Where no thread can be had, the calling one does all.
-            let helpers: Vec<_> = (0..leave.count()).filter_map(|idx| start(idx).ok()).collect();
+            // If no thread can be started, the calling one does all.
+            let helpers: Vec<_> = (0..permits.count()).filter_map(|idx| start(idx).ok()).collect();
             let mut parts = vec![work()];
             for helper in helpers {
                 match helper.join() {
@@ -215,7 +215,7 @@ impl SeriesOperator for Scan<'_> {
                 return Ok(true);
             }
             for series in self.batch.by_ref() {
-                // What is read is reserved before, so that one huge series cannot go beyond the budget.
+                // Memory is reserved before reading, so that one huge series cannot exceed the budget.
                 let bytes = series.samples.sample_count_hint().saturating_mul(SAMPLE_BYTES);
                 self.memory.raise_to(0, bytes as u64)?;
                 let work = Work {
@@ -238,7 +238,7 @@ impl SeriesOperator for Scan<'_> {
     }
 }
 
-/// What is to be done with a series.
+/// Computation of a scan, for the threads that run it.
 struct Work<'w, 'q> {
     execution: &'w Execution<'q>,
     windows: Windows,
@@ -246,7 +246,7 @@ struct Work<'w, 'q> {
     function: &'w ScanFn<'q>,
 }
 
-/// Takes morsels of `batch` until none is left; results come with their place in the batch.
+/// Takes morsels of `batch` until none is left; results carry their index in the batch.
 fn compute_morsels(
     work: &Work<'_, '_>,
     batch: &[SeriesRead],
@@ -268,7 +268,7 @@ fn compute_morsels(
     }
 }
 
-/// Reads a series and computes all its steps; false if none has a value.
+/// Reads a series and computes all its steps; returns false if none has a value.
 fn compute(
     work: &Work<'_, '_>,
     series: &SeriesRead,

@@ -1,6 +1,5 @@
-//! Reading series: the latest sample of a window (instant selectors), and all samples of all windows as columns
-//! (range selectors whose samples are wanted as they are).
-//! Holds: a staleness marker ends a series for an instant selector and is dropped by a range selector.
+//! Instant selectors (the latest sample of each window) and range selectors (all samples of all windows, as columns).
+//! Invariants: a staleness marker ends a series for an instant selector and is dropped by a range selector.
 
 use std::sync::Arc;
 
@@ -76,18 +75,18 @@ impl<'q> SeriesReader<'q> {
     }
 }
 
-/// What an instant selector yields of a sample.
+/// Field of a sample that an instant selector returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstantField {
     /// Its value.
     Value,
     /// Its time in seconds, for `timestamp()`.
     Time,
-    /// When its counter started, in seconds, for `start_timestamp()`.
+    /// Its start timestamp in seconds, for `start_timestamp()`.
     StartTime,
 }
 
-/// Appends, for each window, the latest sample inside; whether there is any at all.
+/// Appends the latest sample of each window; returns true if there is any.
 pub fn latest(
     columns: &Columns,
     windows: &Windows,
@@ -114,7 +113,7 @@ pub fn latest(
     any
 }
 
-/// As [`latest`], of a series with histograms.
+/// As [`latest`], for a series with histograms.
 pub fn latest_mixed(columns: &Columns, windows: &Windows, parts: SampleParts, out: &mut StepSeries) -> bool {
     let any = latest_idx(columns, windows, |at| out.values.push(at.map_or(ABSENT, |at| columns.values[at])));
     // A histogram that several steps see is made ready once.
@@ -134,7 +133,7 @@ pub fn latest_mixed(columns: &Columns, windows: &Windows, parts: SampleParts, ou
     any
 }
 
-/// Calls `visit` for each window with the index of the latest sample inside; whether there is any at all.
+/// Calls `visit` for each window with the index of its latest sample; returns true if there is any.
 pub fn latest_idx(columns: &Columns, windows: &Windows, mut visit: impl FnMut(Option<usize>)) -> bool {
     let times = &columns.times[..];
     let (mut after, mut any) = (0, false);

@@ -1,8 +1,8 @@
-//! Equal selections under different functions: series are looked up once, and their samples decoded once.
+//! Shared selections: equal selections under different functions look series up once and decode their samples once.
 //!
-//! Holds: all readers of a selection get the same series; decoded samples are kept until the last reader has them, within
-//! a bound, beyond which they are decoded again. A selection with one reader is that of the source, without any cost.
-//! Not here: equal functions of equal selections (`share`), which selections occur more than once (`plan::survey`).
+//! Invariants: all readers of a selection get the same series; decoded samples are kept until the last reader has them,
+//! within a bound, beyond which they are decoded again. A selection with one reader costs nothing more.
+//! Not here: equal functions of equal selections (`share`), which selections occur more than once, which the language knows.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use crate::error::duplicate_query_error;
 
 /// Memory of the decoded samples of one selection.
 const KEPT_BYTES_MAX: u64 = 128 << 20;
-/// And the share of the query's memory that they may use: one of so many parts.
+/// They may use this fraction of the query's memory: one of so many parts.
 const KEPT_BUDGET_PARTS: u64 = 4;
 
 /// Memory of a series that some reader has not taken, beside its labels: its samples as the source keeps them.
@@ -119,7 +119,7 @@ pub fn matcher_set(matchers: &[Matcher]) -> MatcherSet {
 struct Selection {
     state: Mutex<State>,
     range: TimeRange,
-    room: Arc<Room>,
+    cache: Arc<SampleCache>,
 }
 
 struct State {
@@ -129,7 +129,7 @@ struct State {
     readers: usize,
     /// Series that some reader has not taken, and how many have.
     series: VecDeque<(Arc<SharedSeries>, usize)>,
-    /// How many came before them.
+    /// Number of series before them.
     first: usize,
     has_begun: bool,
     /// Memory of these series. If there is none, the query is evaluated again without sharing.
@@ -149,22 +149,22 @@ impl Selection {
             memory: budget.reserve(0).ok(),
         });
         let bytes_max = KEPT_BYTES_MAX.min(budget.limit_bytes() / KEPT_BUDGET_PARTS);
-        let room = Arc::new(Room { memory: Mutex::new(budget.reserve(0).ok()), bytes_max });
-        Selection { state, range, room }
+        let cache = Arc::new(SampleCache { memory: Mutex::new(budget.reserve(0).ok()), bytes_max });
+        Selection { state, range, cache }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a reader; false if it would miss series.
+    /// Adds a reader; returns false if it would miss series.
     fn join(&self) -> bool {
         let mut state = self.lock();
         state.readers += usize::from(!state.has_begun);
         !state.has_begun
     }
 
-    /// Reads a batch from the source: into `out` if there is one reader, else behind the series that are shared.
+    /// Reads a batch from the source: to `out` if there is one reader, else to the shared series.
     fn pull(&self, state: &mut State, out: &mut Vec<SeriesRead>) -> Result<(), QueryError> {
         if let Some(error) = &state.failure {
             return Err(duplicate_query_error(error));
@@ -195,7 +195,7 @@ impl Selection {
                 range: self.range,
                 kept: Mutex::new(None),
                 reads_left: AtomicUsize::new(state.readers),
-                room: self.room.clone(),
+                cache: self.cache.clone(),
             };
             state.series.push_back((Arc::new(shared), 0));
         }
@@ -241,20 +241,20 @@ impl SeriesBatches for Reader {
     }
 }
 
-/// Memory for decoded samples.
-struct Room {
+/// Memory budget of decoded samples.
+struct SampleCache {
     memory: Mutex<Option<Reservation>>,
     bytes_max: u64,
 }
 
-impl Room {
-    fn take(&self, bytes: u64) -> bool {
+impl SampleCache {
+    fn try_reserve(&self, bytes: u64) -> bool {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(memory) = memory.as_mut() else { return false };
         memory.bytes().saturating_add(bytes) <= self.bytes_max && memory.grow(bytes).is_ok()
     }
 
-    fn give(&self, bytes: u64) {
+    fn release(&self, bytes: u64) {
         if let Some(memory) = self.memory.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             memory.shrink(bytes);
         }
@@ -268,7 +268,7 @@ struct SharedSeries {
     range: TimeRange,
     kept: Mutex<Option<Columns>>,
     reads_left: AtomicUsize,
-    room: Arc<Room>,
+    cache: Arc<SampleCache>,
 }
 
 impl SharedSeries {
@@ -280,7 +280,7 @@ impl SharedSeries {
 impl Drop for SharedSeries {
     fn drop(&mut self) {
         if let Some(kept) = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            self.room.give(columns_bytes(&kept));
+            self.cache.release(columns_bytes(&kept));
         }
     }
 }
@@ -297,14 +297,14 @@ impl SampleSource for SharedSamples {
         let mut kept = series.kept.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *kept {
             Some(columns) if is_last => {
-                series.room.give(columns_bytes(columns));
+                series.cache.release(columns_bytes(columns));
                 *out = std::mem::take(columns);
                 *kept = None;
             }
             Some(columns) => copy(columns, out),
             None => {
                 series.samples.read(range, out)?;
-                if !is_last && series.room.take(columns_bytes(out)) {
+                if !is_last && series.cache.try_reserve(columns_bytes(out)) {
                     *kept = Some(out.clone());
                 }
             }

@@ -1,12 +1,12 @@
-//! Parts of a query that occur more than once are computed once: their series go to every place where they are used.
+//! Shared subplans: equal parts of a query are computed once, and all readers get the series.
 //!
-//! Holds: every use sees the same series in the same order, and says what there is to say about its own place, as if it
-//! had computed them. Aggregations over a shared part take its series as they are computed (whoever asks first drives
-//! all of them), so nothing is kept for them; other uses read a [`Log`], and compute by themselves what it has lost.
-//! A query that ends at a limit of memory or samples is evaluated once more without sharing (`engine`).
-//! Not here: which parts are equal (`plan::survey`).
+//! Invariants: every reader sees the same series in the same order, and emits the annotations at its own positions, as if
+//! it had computed them. Aggregations over a shared subplan are sinks: the first that is pulled drives the subplan, and
+//! each series goes to all sinks at once, so nothing is buffered for them. Other readers read a [`SeriesBuffer`], and
+//! compute series that it has dropped.
+//! Not here: which subplans are equal, and the second try of a query that runs out of memory, which are the language's.
 
-mod log;
+mod buffer;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,17 +20,16 @@ use crate::execution::Execution;
 use crate::operator::{BoxOperator, SeriesOperator};
 use crate::position::Position;
 use crate::trace::{Node, NodeHandle};
+use buffer::{After, Found, SeriesBuffer};
 use chronolith_base::hash::HashMap;
-use log::{After, Found, Log};
 
-/// How often something is said about a shared part, as far as it is kept for uses that come later; one that comes too
-/// late for a note computes by itself.
+/// Annotation sets kept for readers that come later; a reader that misses one computes by itself.
 const NOTES_MAX: usize = 10_000;
 
-/// A reader that needs nothing more.
+/// Progress of a reader that needs nothing more.
 const DONE: usize = usize::MAX;
 
-/// Where a use stands: from positions of the first use to its own.
+/// From positions of the first reader to those of another one.
 pub type PositionMap = HashMap<Position, Position>;
 
 /// Takes series as they are computed.
@@ -41,64 +40,64 @@ pub trait SeriesSink {
     /// Limits.
     fn take(&mut self, series: &StepSeries) -> Result<(), Error>;
 
-    /// Forgets all it took.
-    fn forget(&mut self);
+    /// Drops all it took.
+    fn clear(&mut self);
 }
 
-/// A sink and what is said at its place.
+/// A sink and the annotations at its positions.
 struct SinkUse<'q> {
     sink: Rc<RefCell<dyn SeriesSink + 'q>>,
     positions: Option<PositionMap>,
-    said: AnnotationSet,
+    set: AnnotationSet,
     notes_taken: usize,
     failure: Option<Error>,
     node: Option<NodeHandle<'q>>,
 }
 
-/// A part of a query that is used more than once.
+/// A subplan that has more than one reader.
 pub struct SharedPart<'q> {
     execution: &'q Execution<'q>,
-    /// What was said when it was planned.
-    annotations_of_plan: AnnotationSet,
-    /// Where it is computed, for reports.
+    /// Annotations of building it.
+    build_annotations: AnnotationSet,
+    /// The node in which it is computed, for reports.
     node: Option<Arc<Node>>,
     id: u32,
     state: RefCell<State<'q>>,
 }
 
 struct State<'q> {
-    /// `None` while it is at work, and after its end.
+    /// `None` while it runs, and after its end.
     inner: Option<BoxOperator<'q>>,
     end: Option<Result<(), Error>>,
     /// Series so far.
     count: usize,
-    log: Log<'q>,
+    buffer: SeriesBuffer<'q>,
     notes: Notes,
     sinks: Vec<SinkUse<'q>>,
-    /// How far each reader is.
+    /// Series that each reader has read.
     readers: Vec<usize>,
-    /// Uses that are still to be planned.
+    /// Readers that are still to be built.
     awaited: usize,
 }
 
-/// What was said, and before which series; positions are those of the first use.
+/// Annotation sets with the number of the series that follows; positions are those of the first reader.
 #[derive(Default)]
 struct Notes {
     kept: VecDeque<(usize, Arc<AnnotationSet>)>,
-    /// How many came before those that are kept.
+    /// Number of sets before those that are kept.
     first: usize,
 }
 
 impl Notes {
-    /// How many there were.
+    /// Number of all sets.
     fn count(&self) -> usize {
         self.first + self.kept.len()
     }
 
-    fn push(&mut self, series_idx: usize, said: AnnotationSet) {
+    fn push(&mut self, series_idx: usize, set: AnnotationSet) {
         let last = self.kept.back().map(|(_, last)| last);
-        let same = last.filter(|last| ***last == said).cloned();
-        self.kept.push_back((series_idx, same.unwrap_or_else(|| Arc::new(said))));
+        let same = last.filter(|last| ***last == set).cloned();
+        self.kept.push_back((series_idx, same.unwrap_or_else(|| Arc::new(set))));
         if self.kept.len() > NOTES_MAX {
             self.kept.pop_front();
             self.first += 1;
@@ -112,11 +111,11 @@ impl Notes {
 }
 
 impl<'q> SharedPart<'q> {
-    /// Its first use has been planned as `inner`, and `uses` are expected in all.
+    /// A subplan that is built as `inner` for its first reader; `uses` readers are expected.
     pub fn new(
         execution: &'q Execution<'q>,
         inner: BoxOperator<'q>,
-        annotations_of_plan: AnnotationSet,
+        build_annotations: AnnotationSet,
         (id, uses): (u32, usize),
         node: Option<Arc<Node>>,
     ) -> Rc<SharedPart<'q>> {
@@ -124,13 +123,13 @@ impl<'q> SharedPart<'q> {
             inner: Some(inner),
             end: None,
             count: 0,
-            log: Log::new(execution),
+            buffer: SeriesBuffer::new(execution),
             notes: Notes::default(),
             sinks: Vec::new(),
             readers: Vec::new(),
             awaited: uses,
         });
-        Rc::new(SharedPart { execution, annotations_of_plan, node, id, state })
+        Rc::new(SharedPart { execution, build_annotations, node, id, state })
     }
 
     /// Its number in reports, for its second and later uses.
@@ -141,25 +140,25 @@ impl<'q> SharedPart<'q> {
         self.id
     }
 
-    /// What was said when it was planned, about positions of the first use.
-    pub fn annotations_of_plan(&self) -> &AnnotationSet {
-        &self.annotations_of_plan
+    /// Annotations of building it, at positions of the first reader.
+    pub fn build_annotations(&self) -> &AnnotationSet {
+        &self.build_annotations
     }
 
-    /// Whether series have been taken already, so that a sink would miss them.
+    /// Returns true if series have been read already, so that a sink would miss them.
     pub fn has_begun(&self) -> bool {
         let state = self.state.borrow();
         state.count > 0 || state.end.is_some()
     }
 
-    /// No further uses will come.
+    /// No further readers will be added.
     pub fn seal(&self) {
         let mut state = self.state.borrow_mut();
         state.awaited = 0;
         state.trim();
     }
 
-    /// Adds a use that takes series as they come; what it is called with later.
+    /// Adds a sink and returns its number.
     pub fn add_sink(
         &self,
         sink: Rc<RefCell<dyn SeriesSink + 'q>>,
@@ -168,8 +167,8 @@ impl<'q> SharedPart<'q> {
     ) -> usize {
         let mut state = self.state.borrow_mut();
         state.awaited = state.awaited.saturating_sub(1);
-        let (said, notes_taken, failure) = (AnnotationSet::default(), 0, None);
-        state.sinks.push(SinkUse { sink, positions, said, notes_taken, failure, node });
+        let (set, notes_taken, failure) = (AnnotationSet::default(), 0, None);
+        state.sinks.push(SinkUse { sink, positions, set, notes_taken, failure, node });
         state.sinks.len() - 1
     }
 
@@ -180,10 +179,10 @@ impl<'q> SharedPart<'q> {
         state.readers.len() - 1
     }
 
-    /// Computes all that is left, and says what there is to say about the place of a sink.
+    /// Computes all series that are left, and emits the annotations of a sink.
     ///
     /// # Errors
-    /// Those of the part. What went wrong in the sink, if `None` is the answer, may not go wrong where it is alone.
+    /// Those of the subplan. `None` if the sink failed: it may succeed alone.
     pub fn fill(&self, sink: usize) -> Result<Option<()>, Error> {
         let mut series = StepSeries::default();
         while self.advance(None, &mut series)? {}
@@ -192,27 +191,27 @@ impl<'q> SharedPart<'q> {
         if used.failure.is_some() {
             return Ok(None);
         }
-        let said = std::mem::take(&mut used.said);
-        self.execution.annotations.append(said);
+        let set = std::mem::take(&mut used.set);
+        self.execution.annotations.append(set);
         Ok(Some(()))
     }
 
-    /// Computes the next series, and gives it to all who want it; `reader` has it in `out`.
+    /// Computes the next series for all readers; `reader` gets it in `out`.
     fn advance(&self, reader: Option<usize>, out: &mut StepSeries) -> Result<bool, Error> {
         let Some(mut inner) = self.state.borrow_mut().inner.take() else {
             return match &self.state.borrow().end {
                 Some(Ok(())) => Ok(false),
                 Some(Err(error)) => Err(error.duplicate()),
-                None => unreachable!("no part of a query stands within itself"),
+                None => unreachable!("no subplan contains itself"),
             };
         };
         let before = self.execution.annotations.start_new();
         let any = inner.next(out);
-        let said = self.execution.annotations.restore(before);
+        let set = self.execution.annotations.restore(before);
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
-        if !said.is_empty() {
-            state.notes.push(state.count, said);
+        if !set.is_empty() {
+            state.notes.push(state.count, set);
         }
         match any {
             Ok(true) => {
@@ -220,7 +219,7 @@ impl<'q> SharedPart<'q> {
                 let idx = state.count;
                 state.count += 1;
                 if state.is_wanted(idx, reader) {
-                    state.log.push(idx, out);
+                    state.buffer.push(idx, out);
                 }
                 self.feed(state, Some(out));
                 Ok(true)
@@ -237,17 +236,17 @@ impl<'q> SharedPart<'q> {
         }
     }
 
-    /// Gives a series, and what was said before it, to all sinks.
+    /// Feeds a series, and the annotations before it, to all sinks.
     fn feed(&self, state: &mut State<'q>, series: Option<&StepSeries>) {
         for used in state.sinks.iter_mut().filter(|used| used.failure.is_none()) {
             let notes_from = std::mem::replace(&mut used.notes_taken, state.notes.count());
             let silent = notes_from == used.notes_taken;
             let mixed = series.is_some_and(StepSeries::has_histograms);
-            // Of floats there is nothing to say.
-            let before = (mixed || !silent)
-                .then(|| self.execution.annotations.restore(std::mem::take(&mut used.said)));
-            for (_, said) in state.notes.since(notes_from) {
-                self.execution.annotations.append(moved(said, used.positions.as_ref()));
+            // Floats cause no annotations.
+            let before =
+                (mixed || !silent).then(|| self.execution.annotations.restore(std::mem::take(&mut used.set)));
+            for (_, set) in state.notes.since(notes_from) {
+                self.execution.annotations.append(moved(set, used.positions.as_ref()));
             }
             if let Some(series) = series {
                 used.failure = used.sink.borrow_mut().take(series).err();
@@ -256,27 +255,27 @@ impl<'q> SharedPart<'q> {
                 }
             }
             if let Some(before) = before {
-                used.said = self.execution.annotations.restore(before);
+                used.set = self.execution.annotations.restore(before);
             }
             if used.failure.is_some() {
-                used.sink.borrow_mut().forget();
+                used.sink.borrow_mut().clear();
             }
         }
     }
 }
 
 impl State<'_> {
-    /// Whether anybody but `reader` may ask for series number `idx`.
+    /// Returns true if another reader than `reader` may read series number `idx`.
     fn is_wanted(&self, idx: usize, reader: Option<usize>) -> bool {
         let wants = |(id, &at): (usize, &usize)| Some(id) != reader && at <= idx;
         self.awaited > 0 || self.readers.iter().enumerate().any(wants)
     }
 
-    /// Series that no reader will ask for go.
+    /// Drops series that no reader will read.
     fn trim(&mut self) {
         if self.awaited == 0 {
             let least = self.readers.iter().copied().min().unwrap_or(DONE);
-            self.log.trim(least);
+            self.buffer.trim(least);
         }
     }
 }
@@ -290,10 +289,10 @@ pub fn moved(set: &AnnotationSet, positions: Option<&PositionMap>) -> Annotation
     }
 }
 
-/// Plans a use by itself, where what was shared is lost.
+/// Builds the subplan for one reader alone.
 pub type BuildAlone<'q> = Box<dyn Fn() -> Result<BoxOperator<'q>, Error> + 'q>;
 
-/// A use that reads series one by one.
+/// A reader that pulls series one by one.
 pub struct SharedReader<'q> {
     part: Rc<SharedPart<'q>>,
     id: usize,
@@ -316,17 +315,17 @@ impl<'q> SharedReader<'q> {
         SharedReader { part, id, positions, build_alone, alone: None, count: 0, notes_taken: 0 }
     }
 
-    /// Reads what the log has of the next series.
-    fn read_log(&self, out: &mut StepSeries) -> Found {
+    /// Reads the next series from the buffer.
+    fn read_buffer(&self, out: &mut StepSeries) -> Found {
         let mut state = self.part.state.borrow_mut();
         let wanted = state.is_wanted(self.count, Some(self.id));
-        state.log.read(self.count, if wanted { After::Others } else { After::Nobody }, out)
+        state.buffer.read(self.count, if wanted { After::Others } else { After::None }, out)
     }
 
     /// Computes the series by itself, from the one that is next.
-    fn go_alone(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
+    fn continue_alone(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
         self.retire();
-        // What there is to say about the plan, and about the series before, has been said.
+        // Annotations of building, and of the series before, are emitted already.
         let annotations = &self.part.execution.annotations;
         let before = annotations.start_new();
         let planned = (self.build_alone)();
@@ -352,18 +351,18 @@ impl<'q> SharedReader<'q> {
         alone.next(out)
     }
 
-    fn say(&mut self) {
+    fn emit(&mut self) {
         let state = self.part.state.borrow();
-        for (at, said) in state.notes.since(self.notes_taken) {
+        for (at, set) in state.notes.since(self.notes_taken) {
             if *at > self.count {
                 break;
             }
             self.notes_taken += 1;
-            self.part.execution.annotations.append(moved(said, self.positions.as_ref()));
+            self.part.execution.annotations.append(moved(set, self.positions.as_ref()));
         }
     }
 
-    /// Nothing more is needed of the part.
+    /// The reader needs nothing more.
     fn retire(&mut self) {
         let mut state = self.part.state.borrow_mut();
         if let Some(at) = state.readers.get_mut(self.id) {
@@ -379,19 +378,19 @@ impl SeriesOperator for SharedReader<'_> {
             return alone.next(out);
         }
         self.part.execution.ctx.check()?;
-        let (is_behind, lacks_notes) = {
+        let (is_buffered, lacks_notes) = {
             let state = self.part.state.borrow();
             (self.count < state.count, self.notes_taken < state.notes.first)
         };
-        let any = if is_behind {
-            match if lacks_notes { Found::Lost } else { self.read_log(out) } {
-                Found::Lost => return self.go_alone(out),
+        let any = if is_buffered {
+            match if lacks_notes { Found::Lost } else { self.read_buffer(out) } {
+                Found::Lost => return self.continue_alone(out),
                 Found::Series => true,
             }
         } else {
             self.part.advance(Some(self.id), out)?
         };
-        self.say();
+        self.emit();
         if !any {
             self.retire();
             return Ok(false);

@@ -1,16 +1,16 @@
-//! Threads that help queries: how many may be at work for all of them together.
-//! Holds: never more than the engine was given; a query that finds none left does its work alone.
+//! Semaphore of helper threads that all queries of an engine share.
+//! Invariants: never more threads than the engine was given; a query that gets none runs on its own thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Helping threads that are free.
+/// Helper threads that are free.
 #[derive(Debug, Default)]
 pub struct SpareThreads {
     free_count: AtomicUsize,
 }
 
-/// Leave to run some threads; given back when it goes.
-pub struct Leave<'h> {
+/// Permits to run some threads; returned when dropped.
+pub struct ThreadPermits<'h> {
     spare: &'h SpareThreads,
     count: usize,
 }
@@ -22,21 +22,21 @@ impl SpareThreads {
     }
 
     /// As many as are free, `wanted` at most.
-    pub fn take(&self, wanted: usize) -> Leave<'_> {
+    pub fn take(&self, wanted: usize) -> ThreadPermits<'_> {
         let fewer = |free: usize| Some(free - free.min(wanted));
         let before = self.free_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
-        Leave { spare: self, count: before.unwrap_or_default().min(wanted) }
+        ThreadPermits { spare: self, count: before.unwrap_or_default().min(wanted) }
     }
 }
 
-impl Leave<'_> {
-    /// How many threads.
+impl ThreadPermits<'_> {
+    /// Number of threads.
     pub fn count(&self) -> usize {
         self.count
     }
 }
 
-impl Drop for Leave<'_> {
+impl Drop for ThreadPermits<'_> {
     fn drop(&mut self) {
         self.spare.free_count.fetch_add(self.count, Ordering::Relaxed);
     }

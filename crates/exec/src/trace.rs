@@ -1,8 +1,8 @@
-//! What a query does while it runs: totals for everybody, counts by node of the tree for EXPLAIN and the slow query
-//! log, samples by step for statistics.
+//! Counts of a running query: totals, counts per operator for EXPLAIN and the slow query log, samples per step for
+//! query statistics.
 //!
-//! Holds: totals cost one atomic add a series; nodes (two readings of the clock a series and node) and steps are
-//! counted only when they were asked for. Times of a node include those of the nodes below it.
+//! Invariants: totals cost one atomic add per series; nodes (two clock readings per series and node) and steps are
+//! counted only on request. Times of a node include those of the nodes below it.
 //! Not here: which operators have a node, how a report is printed.
 
 mod steps;
@@ -17,7 +17,7 @@ use crate::grid::{Grid, Windows};
 pub use steps::StepSamples;
 use steps::StepTally;
 
-/// Nodes of one report; what further ones do counts in the node above them.
+/// Nodes of one report; work of further ones counts in the node above them.
 pub const TRACE_NODES_MAX: usize = 2000;
 /// Bytes of the text of a node.
 pub const TRACE_TEXT_BYTES_MAX: usize = 240;
@@ -31,7 +31,7 @@ pub struct Trace {
     steps: OnceLock<StepTally>,
 }
 
-/// What a node, or a query, has done so far.
+/// Counts of a node, or of a query.
 #[derive(Default)]
 struct Counts {
     series_selected: AtomicU64,
@@ -45,7 +45,7 @@ struct Counts {
 struct Nodes {
     clock: Arc<dyn Clock>,
     list: Mutex<Vec<Arc<Node>>>,
-    /// Index of the node whose operator is at work.
+    /// Index of the node whose operator runs.
     current: AtomicUsize,
 }
 
@@ -54,18 +54,18 @@ pub struct Node {
     op: &'static str,
     text: String,
     parent: usize,
-    /// Which shared part it is, from 1; 0 if it is none.
+    /// Number of the shared subplan, from 1; 0 if it is none.
     shared: AtomicU32,
     use_of_shared: Use,
     counts: Counts,
 }
 
-/// Which use of a shared part of the query a node is.
+/// Use of a shared subplan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// Where it is computed.
+    /// It is computed here.
     First,
-    /// Where the series that were computed there are used again.
+    /// The series of the first use are read again.
     Again,
 }
 
@@ -74,11 +74,11 @@ pub enum Use {
 pub struct TraceNode {
     /// Kind of the operator: `query` for the whole, `select`, or the word in the query.
     pub op: &'static str,
-    /// Its place in the query, cut at [`TRACE_TEXT_BYTES_MAX`].
+    /// Its text in the query, cut at [`TRACE_TEXT_BYTES_MAX`].
     pub text: String,
-    /// Series that its selector found.
+    /// Series that its selector selected.
     pub series_selected: u64,
-    /// Series that it gave to the node above.
+    /// Series that it returned to the node above.
     pub series: u64,
     /// Chunks of the selected series in the range that was read.
     pub chunks: u64,
@@ -90,7 +90,7 @@ pub struct TraceNode {
     pub time_ns: u64,
     /// Time in it alone.
     pub self_ns: u64,
-    /// Which shared part of the query this is (numbers from 1), and which use of it.
+    /// Number of the shared subplan, from 1, and its use.
     pub shared: Option<(u32, Use)>,
     /// Nodes below, in the order of the plan.
     pub children: Vec<TraceNode>,
@@ -103,7 +103,7 @@ impl Trace {
         Trace::default()
     }
 
-    /// Counts by node, too.
+    /// Counts per node as well.
     #[must_use]
     pub fn with_nodes(mut self, clock: Arc<dyn Clock>) -> Trace {
         let root = Node::new("query", "", 0, Use::First);
@@ -112,7 +112,7 @@ impl Trace {
         self
     }
 
-    /// Counts samples by step, too.
+    /// Counts samples per step as well.
     #[must_use]
     pub fn with_steps(mut self) -> Trace {
         self.wants_steps = true;
@@ -131,18 +131,18 @@ impl Trace {
         self.totals.samples.load(Ordering::Relaxed)
     }
 
-    /// Samples by step, if they were asked for and the query has begun.
+    /// Samples per step, if requested and if the query has begun.
     #[must_use]
     pub fn step_samples(&self) -> Option<StepSamples> {
         self.steps.get().map(StepTally::report)
     }
 
-    /// The tree of nodes, if it was asked for. `text` is that of the query.
+    /// The tree of nodes, if requested. `text` is that of the query.
     #[must_use]
     pub fn report(&self, text: &str) -> Option<TraceNode> {
         let nodes = self.nodes.as_ref()?;
         let list = nodes.list.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // Children stand behind their parents, so one walk from the end hands all of them upwards.
+        // Children come after their parents, so one walk from the end hands all of them upwards.
         let mut built: Vec<TraceNode> = list.iter().map(|node| node.report()).collect();
         while let Some(mut node) = built.pop() {
             node.children.reverse();
@@ -161,19 +161,19 @@ impl Trace {
         None
     }
 
-    /// The query begins: its steps are known.
+    /// Starts counting with the steps of the query.
     pub fn begin(&self, grid: Grid) {
         if self.wants_steps {
             self.steps.get_or_init(|| StepTally::new(grid));
         }
     }
 
-    /// Whether samples are counted by step.
+    /// Returns true if samples are counted per step.
     pub fn counts_steps(&self) -> bool {
         self.wants_steps
     }
 
-    /// Makes a node below the one at work; `None` if nodes are not counted, or not any more.
+    /// A new node below the one that runs; `None` if nodes are not counted, or too many.
     pub fn node(&self, op: &'static str, text: &str, of_shared: Use) -> Option<NodeHandle<'_>> {
         let nodes = self.nodes.as_ref()?;
         let mut list = nodes.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,7 +197,7 @@ impl Trace {
         });
     }
 
-    /// Counts samples that came from the source.
+    /// Counts samples that were read from the source.
     pub fn count_read(&self, samples: u64) {
         self.totals.samples.fetch_add(samples, Ordering::Relaxed);
         self.at_current(|counts| {
@@ -212,7 +212,7 @@ impl Trace {
         });
     }
 
-    /// Counts the values of an instant selector, one a step.
+    /// Counts the values of an instant selector, one per step.
     pub fn tally_values(&self, grid: Grid, values: &[f64]) {
         if let Some(steps) = self.steps.get() {
             steps.add_values(grid, values);
@@ -243,7 +243,7 @@ impl Trace {
     }
 }
 
-/// A node and how to be at work in it.
+/// Handle of a node: work that is run by it is counted in the node.
 pub struct NodeHandle<'t> {
     nodes: &'t Nodes,
     idx: usize,
@@ -251,7 +251,7 @@ pub struct NodeHandle<'t> {
 }
 
 impl NodeHandle<'_> {
-    /// Does `work` as this node.
+    /// Runs `work` and counts it in this node.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = self.nodes.current.swap(self.idx, Ordering::Relaxed);
         let started_ns = self.nodes.clock.mono_ns();
@@ -267,7 +267,7 @@ impl NodeHandle<'_> {
         self.node.clone()
     }
 
-    /// Counts a series that goes to the node above.
+    /// Counts a series that is returned to the node above.
     pub fn count_yielded(&self) {
         self.node.counts.series_yielded.fetch_add(1, Ordering::Relaxed);
     }
@@ -279,7 +279,7 @@ impl Node {
         Node { op, text: cut(text), parent, shared, use_of_shared, counts }
     }
 
-    /// This is shared part `id` of the query.
+    /// Marks the node as shared subplan `id`.
     pub fn mark_shared(&self, id: u32) {
         self.shared.store(id, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
 //! Range vectors: series with the samples of all their windows, and rollups over them.
-//! Holds: samples of a series are decoded once, however many windows see them.
+//! Invariants: samples of a series are decoded once, however many windows contain them.
 
 use chronolith_model::Labels;
 
@@ -10,7 +10,7 @@ use crate::execution::{Execution, OperatorMemory};
 use crate::grid::{Grid, Windows};
 use crate::histogram::growth::RangeNotes;
 use crate::note::{Note, NotedValue, Operation};
-use crate::operator::{BoxOperator, SeriesOperator};
+use crate::operator::{Blocking, BoxOperator, SeriesOperator};
 use crate::position::Origin;
 use crate::rollup::extended::RangeExtension;
 use crate::rollup::integral::is_bad_strategy;
@@ -39,7 +39,7 @@ impl Default for WindowSeries {
     }
 }
 
-/// Yields the series of a range vector.
+/// Source of the series of a range vector.
 pub enum WindowSource<'q> {
     /// A range selector.
     Selector(SeriesReader<'q>),
@@ -54,7 +54,7 @@ pub enum WindowSource<'q> {
         /// Memory of that series.
         memory: OperatorMemory<'q>,
     },
-    /// A subquery whose window holds no step.
+    /// A subquery whose window contains no step.
     Void,
 }
 
@@ -84,7 +84,7 @@ impl WindowSource<'_> {
     }
 }
 
-/// A function of a range vector that yields one value a window.
+/// A function of a range vector that returns one value per window.
 pub struct RangeFn<'q> {
     /// State of the query.
     pub execution: &'q Execution<'q>,
@@ -94,7 +94,7 @@ pub struct RangeFn<'q> {
     pub rollup: Rollup,
     /// How the ends of a range get a value.
     pub extension: Option<RangeExtension>,
-    /// Where the range vector stands in the query; for a subquery the beginning, as upstream has it.
+    /// Origin of notes: the range vector; for a subquery the beginning of the query, as in Prometheus.
     pub origin: Origin,
     /// Origin of notes about the parameter: the quantile, the strategy of an integral.
     pub param_origin: Origin,
@@ -111,10 +111,10 @@ pub struct RangeScratch {
 }
 
 impl RangeFn<'_> {
-    /// Computes all windows of a series; false if none has a value.
+    /// Computes all windows of a series; returns false if none has a value.
     ///
     /// # Errors
-    /// The query is to stop.
+    /// Cancellation and deadline, and invalid arguments.
     pub fn apply(
         &self,
         labels: &Labels,
@@ -140,7 +140,7 @@ impl RangeFn<'_> {
         Ok(true)
     }
 
-    /// Fills the columns; false if no step has anything.
+    /// Fills the columns; returns false if no step has a value.
     fn fill(
         &self,
         labels: &Labels,
@@ -166,12 +166,12 @@ impl RangeFn<'_> {
         Ok(any)
     }
 
-    /// Where the first argument stands, which is what is pointed at where histograms are left out.
+    /// Origin of notes about ignored histograms: the first argument.
     fn first_origin(&self) -> Origin {
         if matches!(self.rollup, Rollup::Quantile(_)) { self.param_origin } else { self.origin }
     }
 
-    /// Says what is wrong with parameters in steps whose windows hold samples: others do not matter.
+    /// Checks parameters in steps whose windows contain samples: others do not matter.
     fn check_params(&self, samples: &RangeSamples, scratch: &mut RangeScratch) -> Result<(), Error> {
         let bad_quantile = |value: f64| !(0.0..=1.0).contains(&value);
         // NaN is let through, and gives NaN.
@@ -189,7 +189,7 @@ impl RangeFn<'_> {
         }
         let mut counts = StepSeries::default();
         if matches!(self.rollup, Rollup::Quantile(_) | Rollup::Integral(_)) {
-            // Of histograms alone there is no quantile, and no integral.
+            // Histograms have neither quantile over time nor integral.
             let (floats, buffer) = (&samples.floats, &mut scratch.buffer);
             Rollup::Count.roll(floats, &self.windows, self.execution.ctx, buffer, &mut counts.values)?;
         } else {
@@ -326,34 +326,20 @@ impl SeriesOperator for RangeCall<'_> {
     }
 }
 
-/// `absent_over_time`: 1 where no series has a sample.
-pub struct AbsentOverTime<'q> {
-    source: WindowSource<'q>,
+/// A series with these labels and the value 1 in windows without samples.
+pub fn absent_over_time<'q>(
+    execution: &'q Execution<'q>,
+    mut source: WindowSource<'q>,
     windows: Windows,
-    /// Taken when the result is returned.
-    labels: Option<Labels>,
-}
-
-impl<'q> AbsentOverTime<'q> {
-    /// A series with these labels and a value in windows without samples.
-    #[must_use]
-    pub fn new(source: WindowSource<'q>, windows: Windows, labels: Labels) -> AbsentOverTime<'q> {
-        AbsentOverTime { source, windows, labels: Some(labels) }
-    }
-}
-
-impl SeriesOperator for AbsentOverTime<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
-        let Some(labels) = self.labels.take() else { return Ok(false) };
+    labels: Labels,
+) -> BoxOperator<'q> {
+    Blocking::boxed(execution, move |_| {
+        let mut result = StepSeries::floats(labels, vec![1.0; windows.grid.count]);
         let mut series = WindowSeries::default();
-        out.clear_steps();
-        out.values.resize(self.windows.grid.count, 1.0);
-        while self.source.next(&mut series)? {
-            mark_present(&series.samples.floats.times, &self.windows, &mut out.values);
-            mark_present(&series.samples.histograms.times, &self.windows, &mut out.values);
+        while source.next(&mut series)? {
+            mark_present(&series.samples.floats.times, &windows, &mut result.values);
+            mark_present(&series.samples.histograms.times, &windows, &mut result.values);
         }
-        out.labels = labels;
-        out.drop_name = false;
-        Ok(!out.is_void())
-    }
+        Ok(if result.is_void() { Vec::new() } else { vec![result] })
+    })
 }

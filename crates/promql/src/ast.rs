@@ -8,6 +8,8 @@
 
 use std::mem;
 
+pub use chronolith_exec::aggregate::Aggregation;
+pub use chronolith_exec::aggregate::topk::Selection;
 pub use chronolith_exec::arith::BinaryOp;
 pub use chronolith_exec::join::matching::{Cardinality as MatchCardinality, Matching as VectorMatching};
 use chronolith_exec::position::{Origin, Position};
@@ -282,64 +284,43 @@ pub struct Aggregate {
     pub without: bool,
 }
 
+/// Aggregation operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AggregateOp {
+    /// One series per group: `sum`, `avg`, `quantile` and others.
+    Fold(Aggregation),
+    /// Some series of each group: `topk` and others.
+    Select(Selection),
+    /// `count_values`
+    CountValues,
+}
+
 impl AggregateOp {
     /// The word in a query.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            AggregateOp::Sum => "sum",
-            AggregateOp::Avg => "avg",
-            AggregateOp::Count => "count",
-            AggregateOp::Min => "min",
-            AggregateOp::Max => "max",
-            AggregateOp::Group => "group",
-            AggregateOp::Stddev => "stddev",
-            AggregateOp::Stdvar => "stdvar",
-            AggregateOp::Topk => "topk",
-            AggregateOp::Bottomk => "bottomk",
+            AggregateOp::Fold(op) => op.name(),
+            AggregateOp::Select(op) => op.name(),
             AggregateOp::CountValues => "count_values",
-            AggregateOp::Quantile => "quantile",
-            AggregateOp::Limitk => "limitk",
-            AggregateOp::LimitRatio => "limit_ratio",
         }
     }
 
     /// Type of the first of two arguments, `None` for an operator with one argument.
     #[must_use]
     pub fn param_type(self) -> Option<ValueType> {
-        use AggregateOp::{Bottomk, CountValues, LimitRatio, Limitk, Quantile, Topk};
         match self {
-            Topk | Bottomk | Quantile | Limitk | LimitRatio => Some(ValueType::Scalar),
-            CountValues => Some(ValueType::String),
-            _ => None,
+            AggregateOp::Fold(Aggregation::Quantile) | AggregateOp::Select(_) => Some(ValueType::Scalar),
+            AggregateOp::CountValues => Some(ValueType::String),
+            AggregateOp::Fold(_) => None,
         }
     }
 
     /// Behind `promql-experimental-functions`.
     #[must_use]
     pub fn is_experimental(self) -> bool {
-        matches!(self, AggregateOp::Limitk | AggregateOp::LimitRatio)
+        matches!(self, AggregateOp::Select(Selection::Limitk | Selection::LimitRatio))
     }
-}
-
-/// Aggregation operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "named as in the language")]
-pub enum AggregateOp {
-    Sum,
-    Avg,
-    Count,
-    Min,
-    Max,
-    Group,
-    Stddev,
-    Stdvar,
-    Topk,
-    Bottomk,
-    CountValues,
-    Quantile,
-    Limitk,
-    LimitRatio,
 }
 
 /// `lhs op rhs`

@@ -83,28 +83,6 @@ impl Engine {
         self.run(source, &query, ctx)
     }
 
-    /// Computes `expr` at `start_ms`, `start_ms + step_ms`, ... up to `end_ms`.
-    ///
-    /// # Errors
-    /// [`EvalError`]; also if the step is not positive or the end is before the start.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a range query has this many parts; `run` takes them as one"
-    )]
-    pub fn range(
-        &self,
-        source: &dyn Queryable,
-        expr: &Expr,
-        start_ms: i64,
-        end_ms: i64,
-        step_ms: i64,
-        lookback_ms: Option<i64>,
-        ctx: &ReadContext,
-    ) -> Result<QueryResult, EvalError> {
-        let query = Query { text: "", expr, start_ms, end_ms, step_ms: step_ms.max(1), lookback_ms };
-        self.run(source, &query, ctx)
-    }
-
     /// Computes a query: a range query if `step_ms` is positive, else an instant query at `start_ms`.
     ///
     /// # Errors

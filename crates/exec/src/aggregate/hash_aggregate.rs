@@ -1,6 +1,6 @@
-//! The aggregations that yield one series a group.
-//! Holds: groups are in order of first appearance; a series whose group is known costs no allocation.
-//! Not here: what is done with the values of a group (`aggregate`).
+//! Hash aggregate: folds series into a table of groups and returns one series per group.
+//! Invariants: groups are in order of first appearance; a series of a known group costs no allocation.
+//! Not here: the arithmetic of a group (`aggregate`).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ struct Group {
     histograms: Vec<Option<Box<HistogramFold>>>,
 }
 
-/// What an aggregation folds.
+/// Input of an aggregation.
 pub enum AggregateInput<'q> {
     /// Series that are computed for it.
     Alone(BoxOperator<'q>),
@@ -41,25 +41,25 @@ pub enum AggregateInput<'q> {
         positions: Option<PositionMap>,
         /// For reports.
         node: Option<NodeHandle<'q>>,
-        /// If nothing can be shared after all.
+        /// Builds the input for this reader alone, if nothing can be shared.
         alone: BuildAlone<'q>,
     },
 }
 
-/// Where an aggregation stands.
+/// Progress of an aggregation.
 enum Stage<'q> {
     Alone(BoxOperator<'q>),
     Shared { part: Rc<SharedPart<'q>>, sink: usize, alone: BuildAlone<'q> },
     Folded,
 }
 
-/// What has been folded so far.
+/// Table of groups, and the columns folded so far.
 struct Folding<'q> {
     execution: &'q Execution<'q>,
     op: Aggregation,
     grouping: Grouping<'q>,
     step_count: usize,
-    /// The inner vector in the query, for what is to be said.
+    /// Origin of notes: the inner vector.
     origin: Origin,
     sets: LabelSets,
     groups: Vec<Group>,
@@ -68,7 +68,7 @@ struct Folding<'q> {
     memory: OperatorMemory<'q>,
 }
 
-/// One of the aggregations that yield one series a group.
+/// An aggregation that returns one series per group.
 pub struct HashAggregate<'q> {
     folding: Rc<RefCell<Folding<'q>>>,
     stage: Stage<'q>,
@@ -110,7 +110,7 @@ impl<'q> HashAggregate<'q> {
         HashAggregate { folding, stage, param, results: Vec::new().into_iter().enumerate() }
     }
 
-    /// Folds all series; false if that has been done.
+    /// Folds all series; returns false if that has been done.
     fn fold(&mut self) -> Result<bool, Error> {
         let inner = match std::mem::replace(&mut self.stage, Stage::Folded) {
             Stage::Folded => return Ok(false),
@@ -141,7 +141,7 @@ impl SeriesSink for Folding<'_> {
         self.add_floats(series)
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         (self.sets, self.groups) = (LabelSets::default(), Vec::new());
         self.has_histograms = false;
         self.memory = self.execution.operator_memory();
@@ -149,7 +149,7 @@ impl SeriesSink for Folding<'_> {
 }
 
 impl Folding<'_> {
-    /// Folds a series in; what of it does not fit goes.
+    /// Folds a series in; values that do not fit are dropped.
     fn add(&mut self, series: &mut StepSeries) -> Result<(), Error> {
         if !series.has_histograms() && !self.has_histograms {
             return self.add_floats(series);
@@ -216,8 +216,8 @@ impl Folding<'_> {
     }
 }
 
-/// Adds the histograms of a series to a group, where the aggregation takes them; they are floats, or gone, then.
-/// How many bytes that takes.
+/// Adds the histograms of a series to a group, or drops them if the aggregation ignores histograms, so that only floats
+/// are left. Returns the bytes that the group grew by.
 fn add_mixed(
     execution: &Execution<'_>,
     (aggregate, origin): (Aggregation, Origin),

@@ -1,7 +1,7 @@
-//! `topk`, `bottomk`, `limitk`, `limit_ratio`: aggregations that choose series instead of folding them.
-//! Holds: per group and step at most k values are kept, and the labels of series that some step chose, if only for
-//! a while.
-//! Ties fall as upstream's binary heap lets them fall.
+//! topk, bottomk, limitk and limit_ratio: aggregations that select series instead of folding them.
+//! Invariants: per group and step at most k values are kept in a heap, and the labels of series that some step
+//! selected, if only temporarily.
+//! Ties are broken as by Prometheus's binary heap.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ struct Chosen {
     histogram_idx: Option<usize>,
 }
 
-/// What became of the values of a series.
+/// Outcome of offering the values of a series.
 #[derive(Debug, Clone, Copy, Default)]
 struct Offered {
     /// Steps that took one.
@@ -74,7 +74,7 @@ pub struct TopK<'q> {
     grouping: Grouping<'q>,
     param: StepScalar,
     step_count: usize,
-    /// The aggregation, for what is to be said.
+    /// Origin of notes.
     origin: Origin,
     /// Histograms that were chosen, if only for a while.
     histograms: Vec<Arc<FloatHistogram>>,
@@ -192,7 +192,7 @@ impl SeriesOperator for TopK<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
         if let Some(mut inner) = self.inner.take() {
             if let Err(error) = check_param(self.op, &self.param) {
-                // What is wrong with the vector is said before what is wrong with the parameter.
+                // Errors of the vector come before those of the parameter.
                 while inner.next(out)? {}
                 return Err(error);
             }
@@ -300,16 +300,16 @@ fn sort_by_rank(list: &mut [Chosen], op: Selection) {
     }
 }
 
-/// Whether a series belongs to the given share of all series; a negative ratio takes the complement.
+/// Returns true if a series is in the given ratio of all series; a negative ratio takes the complement.
 fn in_ratio(ratio: f64, labels: &Labels) -> bool {
     let ratio = ratio.clamp(-1.0, 1.0);
-    let place = share_hash(labels) as f64 / u64::MAX as f64;
+    let place = sampling_hash(labels) as f64 / u64::MAX as f64;
     if ratio >= 0.0 { place < ratio } else { place >= 1.0 + ratio }
 }
 
-/// The hash by which upstream shares series out: xxHash64 over names and values with their lengths before them,
+/// Hash by which Prometheus samples series: xxHash64 over names and values with their lengths before them,
 /// one byte, or 255 and three bytes.
-fn share_hash(labels: &Labels) -> u64 {
+fn sampling_hash(labels: &Labels) -> u64 {
     let mut bytes = Vec::new();
     for text in labels.iter().flat_map(|(name, value)| [name, value]) {
         match u8::try_from(text.len()) {

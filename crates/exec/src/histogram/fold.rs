@@ -45,7 +45,7 @@ impl HistogramFold {
         fold
     }
 
-    /// What stands for histograms behind a float.
+    /// A fold that ignores histograms, for a group that has a float.
     pub fn inert() -> HistogramFold {
         HistogramFold { inert: true, ..HistogramFold::new(&FloatHistogram::default()) }
     }
@@ -55,7 +55,7 @@ impl HistogramFold {
         self.not_reset_seen |= hint == ResetHint::NotReset;
     }
 
-    /// Whether hints contradicted each other.
+    /// Returns true if reset hints contradict each other.
     pub fn hints_collide(&self) -> bool {
         self.reset_seen && self.not_reset_seen
     }

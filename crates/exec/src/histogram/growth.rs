@@ -1,5 +1,5 @@
-//! Growth of histograms within a range: what `rate`, `increase`, `delta`, `irate` and `idelta` are made of.
-//! Holds: a reset counts as a fall to nothing; buckets are reconciled to the coarsest of the range.
+//! Growth of histograms within a range, for `rate`, `increase`, `delta`, `irate` and `idelta`.
+//! Invariants: a reset counts as a fall to nothing; buckets are reconciled to the coarsest of the range.
 //! Not here: extension to the ends of the range (`rollup::rate`).
 
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use chronolith_model::histogram::{Incompatible, Merged};
 use chronolith_model::{FloatHistogram, ResetHint};
 
-/// Whether falls count as resets.
+/// Treatment of decreases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrowthKind {
-    /// They do: `rate`, `increase`, `irate`.
+    /// They are counter resets: `rate`, `increase`, `irate`.
     Counter,
-    /// They do not: `delta`, `idelta`.
+    /// They are changes: `delta`, `idelta`.
     Gauge,
 }
 
-/// What is to be said about a range of histograms; collected over many.
+/// Notes about a range of histograms, collected over many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RangeNotes {
     /// Floats and histograms in one range.
@@ -42,7 +42,7 @@ pub struct RangeNotes {
 }
 
 impl RangeNotes {
-    /// Only that exponential buckets and custom bounds met: upstream forgets the rest then.
+    /// Exponential buckets and custom bounds alone: Prometheus drops all other notes then.
     pub fn only_mixed_schemas() -> RangeNotes {
         RangeNotes { mixed_schemas: true, ..RangeNotes::default() }
     }
@@ -74,7 +74,7 @@ pub struct HistogramRange<'a> {
 }
 
 impl HistogramRange<'_> {
-    /// Whether the sample at `at` starts a counter anew, as start times tell.
+    /// Returns true if the sample at `at` belongs to a new counter, by start timestamps.
     fn starts_anew(&self, at: usize) -> bool {
         starts_anew(self.start_times, self.times, at)
     }
@@ -185,7 +185,7 @@ fn at_schema(histogram: &FloatHistogram, schema: i32) -> FloatHistogram {
     copy
 }
 
-/// Whether start times say that the counter of sample `at` is another one than that of the sample before.
+/// Returns true if the counter of sample `at` is another one than that of the previous sample, by start timestamps.
 pub fn starts_anew(start_times: &[i64], times: &[i64], at: usize) -> bool {
     let started = |at: usize| Some(Started { start_ms: *start_times.get(at)?, time_ms: *times.get(at)? });
     let (Some(before), Some(after)) = (started(at - 1), started(at)) else { return false };
@@ -202,8 +202,8 @@ pub struct Started {
 }
 
 impl Started {
-    /// Returns true if this counter is another one than that of the sample before. A start time that does not change
-    /// says nothing.
+    /// Returns true if this counter is another one than that of the sample before. An unchanged start timestamp is no
+    /// evidence.
     pub fn is_restart_after(self, before: Started) -> bool {
         let Started { start_ms, time_ms } = self;
         if start_ms == before.start_ms || start_ms == 0 || start_ms >= time_ms || start_ms < before.time_ms {
@@ -217,7 +217,8 @@ impl Started {
     }
 }
 
-/// Whether some sample starts before the sample before it, and elsewhere than that one.
+/// Returns true if the counter of some sample starts before the previous sample, but not where the previous counter
+/// started.
 pub fn any_overlap(start_times: &[i64], times: &[i64]) -> bool {
     start_times
         .windows(2)

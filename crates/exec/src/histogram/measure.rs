@@ -1,11 +1,11 @@
-//! Numbers out of one histogram: quantile, share between two values, variance.
-//! Holds: results are upstream's, order of additions included. Observations are taken to be spread evenly within a
+//! Statistics of one histogram: quantile, fraction between two values, variance.
+//! Invariants: results are Prometheus's, order of additions included. Observations are taken to be spread evenly within a
 //! bucket, by the logarithm in exponential buckets.
 
 use chronolith_model::FloatHistogram;
 use chronolith_model::histogram::{Bucket, kahan_add};
 
-/// What is to be said about observations that are NaN.
+/// Effect of observations that are NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NanEffect {
     /// The result is NaN.
@@ -14,7 +14,7 @@ pub enum NanEffect {
     Skews,
 }
 
-/// The value below which this share of observations lies. `buckets` is memory to be used again.
+/// The value below which this fraction of observations is. `buckets` is memory to be used again.
 pub fn quantile(
     quantile: f64,
     histogram: &FloatHistogram,
@@ -108,7 +108,7 @@ fn interpolate(bucket: &Bucket, fraction: f64, custom: bool) -> f64 {
     }
 }
 
-/// The share of observations between two values, and whether NaN observations are missing in it.
+/// The fraction of observations between two values; true if it lacks NaN observations.
 pub fn fraction(
     lower: f64,
     upper: f64,
@@ -126,7 +126,7 @@ pub fn fraction(
     let (mut count, mut rank) = (0.0, 0.0);
     let (mut lower_rank, mut upper_rank) = (None, None);
     for bucket in buckets.iter() {
-        // As upstream, once both ranks are known the other buckets only count if there are NaN observations.
+        // As in Prometheus, once both ranks are known the other buckets only count if there are NaN observations.
         if lower_rank.is_some() && upper_rank.is_some() && !histogram.sum.is_nan() {
             break;
         }

@@ -1,6 +1,6 @@
-//! Which error a join ends with, where elements meet that must not.
-//! Holds: the first one in the order of steps, and within a step that of the "one" side before pairs, and pairs before
-//! results of equal labels; so the text does not depend on how the join walks. Looked for only after a join has failed.
+//! Error of a join whose matches are not unique.
+//! Invariants: the first conflict in order of steps is reported; within a step the "one" side comes before pairs, and
+//! pairs before results with equal labels. It is searched only after a join has failed.
 
 use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_model::Labels;
@@ -18,7 +18,7 @@ impl Join<'_> {
     pub(super) fn conflict(&self, many: &Many<'_>) -> Error {
         (0..self.step_count)
             .find_map(|step| self.conflict_at(step, many))
-            .unwrap_or_else(|| Error::AmbiguousMatch(self.matching.card))
+            .unwrap_or(Error::AmbiguousMatch(self.matching.card))
     }
 
     fn conflict_at(&self, step: usize, many: &Many<'_>) -> Option<Error> {

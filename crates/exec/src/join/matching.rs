@@ -1,4 +1,4 @@
-//! Which series of two vectors belong together, and what labels their result has.
+//! Matching of a join: labels by which series are matched, and labels of the results.
 
 use chronolith_model::Labels;
 use chronolith_model::labels::LabelsKey;
@@ -53,7 +53,7 @@ pub struct Signatures<'m> {
 }
 
 impl<'m> Signatures<'m> {
-    /// As `on` or `ignoring` says; name, type and unit of the metric only count if `on` names them.
+    /// The signatures of a matching; name, type and unit of the metric only count if `on` names them.
     pub fn new(matching: &'m Matching) -> Signatures<'m> {
         let mut names: Vec<&str> = matching.labels.iter().map(String::as_str).collect();
         if !matching.on {
@@ -105,7 +105,7 @@ impl<'m> ResultLabels<'m> {
             }
             _ if matching.include.is_empty() => ResultLabels::LeaveOut(sorted(left_out().collect())),
             _ => {
-                // What is included comes after names have gone, unless they go at the end.
+                // Labels are included after names are removed, unless those are removed at the end.
                 ResultLabels::Merge(
                     sorted(left_out().chain(included()).collect()),
                     sorted(included().collect()),
@@ -130,11 +130,11 @@ impl<'m> ResultLabels<'m> {
     }
 }
 
-/// Whether results lose their names at once.
+/// Removal of names from results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nameless {
-    /// They do.
+    /// Names are removed by the join.
     Yes,
-    /// Names stay, or go at the end of the query.
+    /// Names stay, or are removed at the end of the query.
     No,
 }

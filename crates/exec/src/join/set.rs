@@ -1,5 +1,5 @@
-//! `and`, `or`, `unless`: which elements stay depends on which signatures the other side has in that step.
-//! Holds: of the side that only decides, nothing but the presence of signatures is kept.
+//! Set operators: `and`, `or`, `unless` keep elements by the signatures that the other side has in the same step.
+//! Invariants: only the presence of signatures is kept of the side that decides.
 
 use chronolith_model::Labels;
 
@@ -10,7 +10,7 @@ use crate::execution::{Execution, OperatorMemory};
 use crate::label_sets::{Entry, LabelSets};
 use crate::operator::{BoxOperator, SeriesOperator};
 
-/// Which steps signatures are present in.
+/// Steps in which signatures are present.
 #[derive(Default)]
 struct Presence {
     sets: LabelSets,
@@ -44,12 +44,12 @@ impl Presence {
     }
 }
 
-/// Which elements of the kept side stay.
+/// Elements that a set operator keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// Those whose signature the other side has: `and`.
+    /// Elements whose signature the other side has: `and`.
     Matched,
-    /// Those whose signature the other side lacks: `unless`.
+    /// Elements whose signature the other side lacks: `unless`.
     Unmatched,
 }
 
@@ -100,7 +100,7 @@ impl SeriesOperator for SetFilter<'_> {
         if let Some(mut other) = self.other.take()
             && let Err(error) = self.note_all(&mut other)
         {
-            // What is wrong with the left side is said before what is wrong with the right one.
+            // Errors of the left side come before those of the right one.
             while self.kept.next(out)? {}
             return Err(error);
         }

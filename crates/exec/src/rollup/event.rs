@@ -1,22 +1,22 @@
 //! Events between neighbours: resets and changes.
-//! Holds: they are found once a series, so that a window costs only the events inside; an event is the index of the
-//! sample behind it, and lies in a window if the sample before it does, too.
+//! Invariants: they are found once per series, so that a window costs only its events; an event is the index of the
+//! sample after it, and is inside a window if the sample before it is, too.
 
 use super::window::Window;
 
-/// Samples that are looked at together: most have no event.
-const STRETCH_LEN: usize = 256;
+/// Samples that are checked together: most have no event.
+const BLOCK_LEN: usize = 256;
 
-/// Replaces `events` by the indices of samples of which `happened` says so, with the value before and its own.
-// PERF: whole stretches are asked without leaving early, which compares several pairs an instruction:
+/// Replaces `events` by the indices of samples for which `happened`, given the value before and its own, is true.
+// PERF: whole blocks are compared without an early end, several pairs per instruction:
 //   cargo xtask bench rate-kernel
 pub(super) fn find(values: &[f64], happened: impl Fn(f64, f64) -> bool, events: &mut Vec<usize>) {
     events.clear();
     let after = values.get(1..).unwrap_or(&[]);
-    for (stretch, (before, after)) in values.chunks(STRETCH_LEN).zip(after.chunks(STRETCH_LEN)).enumerate() {
+    for (block, (before, after)) in values.chunks(BLOCK_LEN).zip(after.chunks(BLOCK_LEN)).enumerate() {
         let pairs = || before.iter().zip(after).map(|(&before, &after)| happened(before, after));
         if pairs().fold(false, |any, event| any | event) {
-            let first = stretch * STRETCH_LEN + 1;
+            let first = block * BLOCK_LEN + 1;
             events.extend(pairs().enumerate().filter(|(_, event)| *event).map(|(at, _)| first + at));
         }
     }
@@ -41,7 +41,7 @@ impl<'e> Inside<'e> {
         Inside { events, start: 0, end: 0 }
     }
 
-    /// Those of the next window. Cost: the events that it leaves behind.
+    /// The events of the next window. Cost: the events that it passes.
     pub(super) fn of(&mut self, window: &Window<'_>) -> &'e [usize] {
         if self.events.is_empty() {
             return &[];

@@ -1,6 +1,6 @@
 //! `anchored` and `smoothed` ranges: the ends of a range get a value, the one of the sample before (anchored), or one
 //! interpolated between neighbours (smoothed). Nothing is extrapolated.
-//! Holds: windows bring the samples outside that are needed ([`Windows::before_ms`], [`Windows::after_ms`]).
+//! Invariants: windows bring the samples outside that are needed ([`Windows::before_ms`], [`Windows::after_ms`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Point {
         Started { start_ms: self.started_ms, time_ms: self.time }
     }
 
-    /// Returns true if start times say that this sample belongs to another counter than the one before.
+    /// Returns true if this sample belongs to another counter than the one before, by start timestamps.
     fn restarts_after(self, before: Point) -> bool {
         self.started().is_restart_after(before.started())
     }
@@ -65,7 +65,7 @@ impl Point {
         self.time > limit_ms && self.started_ms > limit_ms && self.started().is_restart_after(limit)
     }
 
-    /// A start beyond the end of the range says nothing about the value there.
+    /// A start beyond the end of the range does not affect the value there.
     fn known_until(self, limit_ms: i64) -> i64 {
         if self.started_ms > limit_ms { 0 } else { self.started_ms }
     }
@@ -105,7 +105,7 @@ fn ends_before(times: &[i64], first: usize, ends: &Ends) -> bool {
 }
 
 impl Rollup {
-    /// Fills the columns of `out`; whether any step has something.
+    /// Fills the columns of `out`; returns true if any step has a value.
     ///
     /// # Errors
     /// The query is to stop.
@@ -272,7 +272,7 @@ fn float_growth(floats: Floats<'_>, ends: &Ends) -> Option<f64> {
         }
     }
     let (left, right) = (left_end(floats, first, ends), right_end(floats, last, ends));
-    // Apart until the end, as upstream: the sum of a large and a small number depends on the order.
+    // Apart until the end, as in Prometheus: the sum of a large and a small number depends on the order.
     let mut lost = 0.0;
     if ends.counter {
         let mut before = left;
@@ -294,7 +294,7 @@ fn inside(times: &[i64], first: usize, last: usize, ends: &Ends) -> Range<usize>
     from..to
 }
 
-/// What a bare range selector yields: the samples inside with values at both ends; empty if there is nothing.
+/// Samples of a bare range selector: those inside, with values at both ends; empty if there are none.
 pub fn extend(
     extension: RangeExtension,
     times: &[i64],
@@ -303,7 +303,7 @@ pub fn extend(
     end_ms: i64,
 ) -> (Vec<i64>, Vec<f64>) {
     let smoothed = extension == RangeExtension::Smoothed;
-    // Whether it is a counter is not known here, so start times do not matter.
+    // It is not known to be a counter, so start timestamps do not matter.
     let ends = Ends { start_ms, end_ms, lookback_start_ms: start_ms, smoothed, counter: false };
     let floats = Floats { times, values, start_times: &[] };
     let Some((first, last)) = decisive(times, &ends) else { return (Vec::new(), Vec::new()) };
@@ -462,7 +462,7 @@ fn smooth_histogram(range: &HistogramRange<'_>, time: i64, notes: &mut RangeNote
     let Some(before) = after.checked_sub(1) else { return StepResult::Nothing };
     if after == range.times.len() {
         let mut last = FloatHistogram::clone(&range.histograms[before]);
-        // The hint tells of the sample and the one before it, not of the value at this time.
+        // The hint is about the sample and the one before it, not about the value at this time.
         last.reset_hint = ResetHint::Unknown;
         return StepResult::Histogram(Arc::new(last));
     }

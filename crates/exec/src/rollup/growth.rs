@@ -1,10 +1,10 @@
 //! `rate`, `increase` and `delta` of windows that slide over a series.
 //!
-//! Holds: the growth within a window is extended to its ends: fully where the series seems to go on beyond the end,
-//! else by half an average distance; a counter never to before it was zero. Operations come in upstream's order, since
-//! the last bits show it. What depends on times alone is computed again only when a window lies otherwise over its
-//! samples than the one before it. Where samples are evenly apart and steps are a multiple of that, all windows that the
-//! series fills lie alike: then times are not looked at any more.
+//! Invariants: the growth within a window is extended to its ends: fully where the series seems to go on beyond the end,
+//! else by half an average distance; a counter never to before it was zero. The order of operations is Prometheus's, since
+//! it decides the last bits. Factors that depend on times alone are computed again only if a window is placed over its
+//! samples in another way than the one before it. Where samples are evenly apart and steps are a multiple of that, all windows that the
+//! series fills are placed alike, and times are not read any more.
 
 use std::ops::Range;
 
@@ -16,9 +16,9 @@ use super::window::{Window, slide, slide_steps};
 use crate::column::ABSENT;
 use crate::grid::Windows;
 
-/// How samples lie in a window.
+/// Placement of samples in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Lie {
+struct Placement {
     /// From the start of the window to the first sample.
     before_ms: i64,
     /// From the first to the last sample.
@@ -28,7 +28,7 @@ struct Lie {
     sample_count: usize,
 }
 
-/// What follows from that.
+/// Factors that follow from a placement.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     covered: f64,
@@ -36,11 +36,11 @@ struct Scale {
     before: f64,
     after: f64,
     width: f64,
-    /// What growth is multiplied with, unless the counter was zero within `before`.
+    /// Growth is multiplied by it, unless the counter was zero within `before`.
     factor: f64,
 }
 
-/// Appends the growth in each window to `out`; whether any window has one. `resets` are the indices of samples that are
+/// Appends the growth in each window to `out`; returns true if any window has one. `resets` are the indices of samples that are
 /// lower than the one before.
 ///
 /// # Errors
@@ -68,7 +68,7 @@ pub(super) fn roll(
 /// Fewer samples are not worth a look at their distances.
 const EVEN_SAMPLES_MIN: usize = 8;
 
-/// Windows that lie alike over samples that are evenly apart.
+/// Windows that are placed alike over samples at even distances.
 #[derive(Debug, PartialEq, Eq)]
 struct Even {
     /// Steps of these windows.
@@ -77,7 +77,7 @@ struct Even {
     first_idx: usize,
     /// From a window to the next, in samples.
     stride: usize,
-    lie: Lie,
+    placement: Placement,
 }
 
 impl Even {
@@ -89,7 +89,7 @@ impl Even {
         if times.len() < EVEN_SAMPLES_MIN || is_fixed || step_ms % distance_ms != 0 {
             return None;
         }
-        // Windows at the ends of time are cut off there, and so do not lie alike.
+        // Windows at the ends of time are cut off, so they are placed differently.
         let last_step = windows.grid.count - 1;
         let span_ms = step_ms.checked_mul(i64::try_from(last_step).ok()?)?;
         let first_end_ms = windows.end(0);
@@ -116,21 +116,21 @@ impl Even {
         }
         let first_idx = usize::try_from(low.checked_add(i64::try_from(first * stride).ok()?)?).ok()?;
         let (first_time, last_time) = (*times.get(first_idx)?, *times.get(first_idx + sample_count - 1)?);
-        let lie = Lie {
+        let placement = Placement {
             before_ms: first_time - windows.start(first),
             covered_ms: last_time - first_time,
             after_ms: windows.end(first) - last_time,
             sample_count,
         };
-        Some(Even { steps, first_idx, stride, lie })
+        Some(Even { steps, first_idx, stride, placement })
     }
 
     /// Appends the growth in each of the windows; whether there is any.
     // PERF: two loads, a subtraction, two comparisons and a product a window: cargo xtask bench rate-kernel
     fn roll(&self, values: &[f64], kind: Extrapolation, out: &mut Vec<f64>) -> bool {
-        let scale = Scale::new(self.lie, kind);
+        let scale = Scale::new(self.placement, kind);
         let behind = |idx: usize| values.get(idx..).unwrap_or(&[]).iter().step_by(self.stride);
-        let pairs = behind(self.first_idx).zip(behind(self.first_idx + self.lie.sample_count - 1));
+        let pairs = behind(self.first_idx).zip(behind(self.first_idx + self.placement.sample_count - 1));
         let before = out.len();
         out.extend(pairs.take(self.steps.len()).map(|(&first, &last)| scale.of(kind, first, last - first)));
         debug_assert_eq!(out.len() - before, self.steps.len(), "one value a window");
@@ -138,7 +138,7 @@ impl Even {
     }
 }
 
-/// Whether all neighbours are `distance_ms` apart.
+/// Returns true if all neighbours are `distance_ms` apart.
 fn is_even(times: &[i64], distance_ms: i64) -> bool {
     let after = times.get(1..).unwrap_or(&[]);
     let is_even = |(before, after): (&[i64], &[i64])| {
@@ -148,7 +148,7 @@ fn is_even(times: &[i64], distance_ms: i64) -> bool {
     times.chunks(EVEN_STRETCH_LEN).zip(after.chunks(EVEN_STRETCH_LEN)).all(is_even)
 }
 
-/// Distances that are looked at together.
+/// Distances that are compared together.
 const EVEN_STRETCH_LEN: usize = 256;
 
 /// Windows one by one.
@@ -156,7 +156,7 @@ struct Growth<'s> {
     series: &'s [f64],
     resets: Inside<'s>,
     kind: Extrapolation,
-    last: Option<(Lie, Scale)>,
+    last: Option<(Placement, Scale)>,
 }
 
 impl<'s> Growth<'s> {
@@ -170,17 +170,17 @@ impl<'s> Growth<'s> {
         let (&[first_time, .., last_time], &[first, .., last]) = (window.times, window.values) else {
             return ABSENT;
         };
-        let lie = Lie {
+        let placement = Placement {
             before_ms: first_time - window.start_ms,
             covered_ms: last_time - first_time,
             after_ms: window.end_ms - last_time,
             sample_count: window.times.len(),
         };
         let scale = match self.last {
-            Some((of, scale)) if of == lie => scale,
+            Some((of, scale)) if of == placement => scale,
             _ => {
-                let scale = Scale::new(lie, self.kind);
-                self.last = Some((lie, scale));
+                let scale = Scale::new(placement, self.kind);
+                self.last = Some((placement, scale));
                 scale
             }
         };
@@ -193,17 +193,17 @@ impl<'s> Growth<'s> {
 }
 
 impl Scale {
-    fn new(lie: Lie, kind: Extrapolation) -> Scale {
+    fn new(placement: Placement, kind: Extrapolation) -> Scale {
         let seconds = |ms: i64| ms as f64 / 1000.0;
-        let covered = seconds(lie.covered_ms);
-        let distance = covered / (lie.sample_count - 1) as f64;
+        let covered = seconds(placement.covered_ms);
+        let distance = covered / (placement.sample_count - 1) as f64;
         let limit = distance * EXTRAPOLATION_FACTOR;
         let extend = |gap_ms: i64| {
             let gap = seconds(gap_ms);
             if gap >= limit { distance / 2.0 } else { gap }
         };
-        let (before, after) = (extend(lie.before_ms), extend(lie.after_ms));
-        let width = seconds(lie.before_ms + lie.covered_ms + lie.after_ms);
+        let (before, after) = (extend(placement.before_ms), extend(placement.after_ms));
+        let width = seconds(placement.before_ms + placement.covered_ms + placement.after_ms);
         let scale = Scale { covered, before, after, width, factor: 0.0 };
         Scale { factor: scale.factor_after(before, kind), ..scale }
     }
@@ -223,7 +223,7 @@ impl Scale {
         growth * self.factor
     }
 
-    /// What growth is multiplied with if it is extended by `before` seconds into the past.
+    /// Growth is multiplied by it if it is extended by `before` seconds into the past.
     fn factor_after(&self, before: f64, kind: Extrapolation) -> f64 {
         let factor = (self.covered + before + self.after) / self.covered;
         if kind == Extrapolation::CounterPerSecond { factor / self.width } else { factor }

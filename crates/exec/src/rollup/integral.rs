@@ -4,7 +4,7 @@
 
 use chronolith_model::histogram::kahan_add;
 
-/// Which value stands for the interval between two samples.
+/// Value of the interval between two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// That of the sample at its start.

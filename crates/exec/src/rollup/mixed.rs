@@ -1,6 +1,6 @@
-//! Rollups of series with histograms, or whose counters say when they started.
-//! Holds: a window of floats gives what it gives without histograms elsewhere in the series; what a window of both
-//! kinds gives, and what is said about it, is upstream's.
+//! Rollups of series with histograms or start timestamps.
+//! Invariants: the result of a window of floats does not depend on histograms elsewhere in the series; results of
+//! windows of both kinds, and notes about them, are Prometheus's.
 //! Not here: `anchored` and `smoothed` (`extended`).
 
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::samples::RangeSamples;
 pub struct MixedWindow<'a> {
     /// The floats.
     pub floats: Window<'a>,
-    /// When their counters started, one a float; may be empty.
+    /// Their start timestamps, one per float; may be empty.
     pub float_starts: &'a [i64],
     /// The histograms.
     pub histograms: HistogramRange<'a>,
 }
 
-/// What a window gives.
+/// Result of a window.
 pub enum StepResult {
     /// Nothing.
     Nothing,
@@ -53,7 +53,7 @@ impl StepResult {
 }
 
 impl Rollup {
-    /// Fills the columns of `out`; whether any step has something.
+    /// Fills the columns of `out`; returns true if any step has a value.
     ///
     /// # Errors
     /// The query is to stop.
@@ -154,7 +154,7 @@ impl Rollup {
         StepResult::of(if mean { fold.into_mean() } else { fold.into_sum() })
     }
 
-    /// The first or last sample, whatever it is.
+    /// The first or last sample, of either kind.
     fn edge(&self, window: &MixedWindow<'_>) -> StepResult {
         let (floats, histograms) = (&window.floats, &window.histograms);
         let (float, histogram, float_wins) = if *self == Rollup::First {
@@ -172,7 +172,7 @@ impl Rollup {
     }
 }
 
-/// What is counted between neighbours.
+/// Event between two neighbours.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A counter fell, or the kind changed.
@@ -232,7 +232,7 @@ impl MixedWindow<'_> {
         }
     }
 
-    /// `irate` and `idelta`: of the last two samples, which have to be of one kind.
+    /// `irate` and `idelta`: growth between the last two samples, which have to be of one kind.
     fn last_step(&self, kind: GrowthKind, alone: StepResult, notes: &mut RangeNotes) -> StepResult {
         let (floats, range) = (&self.floats, &self.histograms);
         let time_from_end = |times: &[i64], back: usize| {
@@ -272,13 +272,13 @@ impl MixedWindow<'_> {
                 (self.floats.times.get(float_at), self.histograms.times.get(histogram_at));
             let now = match (float, histogram) {
                 (None, None) => return count as f64,
-                (Some(float), Some(histogram)) if float > histogram => Place::Histogram(histogram_at),
-                (None, Some(_)) => Place::Histogram(histogram_at),
-                (Some(_), _) => Place::Float(float_at),
+                (Some(float), Some(histogram)) if float > histogram => SampleIdx::Histogram(histogram_at),
+                (None, Some(_)) => SampleIdx::Histogram(histogram_at),
+                (Some(_), _) => SampleIdx::Float(float_at),
             };
             match now {
-                Place::Float(_) => float_at += 1,
-                Place::Histogram(_) => histogram_at += 1,
+                SampleIdx::Float(_) => float_at += 1,
+                SampleIdx::Histogram(_) => histogram_at += 1,
             }
             if let Some(before) = before {
                 count += u64::from(self.happened(before, now, event));
@@ -287,21 +287,21 @@ impl MixedWindow<'_> {
         }
     }
 
-    fn happened(&self, before: Place, now: Place, event: Event) -> bool {
+    fn happened(&self, before: SampleIdx, now: SampleIdx, event: Event) -> bool {
         let anew = || {
             let (start, time) = self.start_of(now);
             let (start_before, time_before) = self.start_of(before);
             growth::starts_anew(&[start_before, start], &[time_before, time], 1)
         };
         match (before, now) {
-            (Place::Float(before), Place::Float(now)) => {
+            (SampleIdx::Float(before), SampleIdx::Float(now)) => {
                 let (a, b) = (self.floats.values[before], self.floats.values[now]);
                 match event {
                     Event::Reset => b < a || anew(),
                     Event::Change => a != b && !(a.is_nan() && b.is_nan()),
                 }
             }
-            (Place::Histogram(before), Place::Histogram(now)) => {
+            (SampleIdx::Histogram(before), SampleIdx::Histogram(now)) => {
                 let (a, b) = (&self.histograms.histograms[before], &self.histograms.histograms[now]);
                 match event {
                     Event::Reset => anew() || b.is_reset_after(a),
@@ -312,11 +312,11 @@ impl MixedWindow<'_> {
         }
     }
 
-    /// When the counter of a sample started (0 if unknown), and the sample's time.
-    fn start_of(&self, place: Place) -> (i64, i64) {
-        match place {
-            Place::Float(at) => (self.float_starts.get(at).copied().unwrap_or(0), self.floats.times[at]),
-            Place::Histogram(at) => {
+    /// The start timestamp of a sample (0 if unknown), and its time.
+    fn start_of(&self, sample: SampleIdx) -> (i64, i64) {
+        match sample {
+            SampleIdx::Float(at) => (self.float_starts.get(at).copied().unwrap_or(0), self.floats.times[at]),
+            SampleIdx::Histogram(at) => {
                 let range = &self.histograms;
                 (range.start_times.get(at).copied().unwrap_or(0), range.times[at])
             }
@@ -326,7 +326,7 @@ impl MixedWindow<'_> {
 
 /// A sample of a window.
 #[derive(Clone, Copy)]
-enum Place {
+enum SampleIdx {
     Float(usize),
     Histogram(usize),
 }
@@ -369,16 +369,15 @@ pub fn for_each_window<'a>(
     Ok(())
 }
 
-/// Windows between two questions whether the query is to stop.
+/// Windows between two checks for cancellation.
 const STEPS_BETWEEN_CHECKS: usize = 64;
 
-/// The start times of a window; none at all if the series has none. Those that are lacking at the end are unknown,
-/// which is what lacking means to those who ask.
+/// The start timestamps of a window; missing ones at the end are unknown.
 fn part(start_times: &[i64], low: usize, high: usize) -> &[i64] {
     &start_times[low.min(start_times.len())..high.min(start_times.len())]
 }
 
-/// Which samples lie in a window that slides forwards.
+/// Indices of the samples in a window that slides forwards.
 #[derive(Default)]
 struct Slider {
     low: usize,

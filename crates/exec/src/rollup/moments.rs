@@ -76,7 +76,7 @@ impl Mean {
         }
     }
 
-    /// Whether nothing was added.
+    /// Returns true if nothing was added.
     pub fn is_empty(&self) -> bool {
         self.count == 0.0
     }

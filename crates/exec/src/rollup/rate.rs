@@ -1,5 +1,5 @@
 //! Slopes: rate, increase, delta and their instant forms, linear regression.
-//! Holds: results equal Prometheus 3's, extrapolation included, bit for bit where the order of operations shows.
+//! Invariants: results equal Prometheus 3's, extrapolation included, bit for bit where the order of operations shows.
 
 use super::moments::{Sum, fold_sum};
 use super::window::Window;
@@ -9,7 +9,7 @@ use crate::histogram::growth::starts_anew;
 /// A gap at an end of the window of up to this many average distances counts as covered by the series.
 pub(super) const EXTRAPOLATION_FACTOR: f64 = 1.1;
 
-/// Which of rate, increase and delta.
+/// Kind of growth: rate, increase or delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extrapolation {
     /// `rate`
@@ -38,7 +38,7 @@ impl Extent {
         Some(Extent { first_ms, last_ms, gap_count: times.len() - 1, start_ms, end_ms })
     }
 
-    /// When the counter of the first sample started, if that is known and within the window: it was zero then.
+    /// The start timestamp of the first sample, if it is known and within the window: the counter was zero then.
     pub fn origin(&self, kind: Extrapolation, start_times: &[i64]) -> Option<i64> {
         let start = start_times.first().copied().filter(|&start| start != 0)?;
         (kind != Extrapolation::Gauge && start > self.start_ms && start < self.first_ms).then_some(start)
@@ -56,7 +56,7 @@ impl Extent {
         if gap >= distance * EXTRAPOLATION_FACTOR { distance / 2.0 } else { gap }
     }
 
-    /// Of what is covered, and of what is added before and after it: in this order, as upstream, to the last bit.
+    /// Covered range plus the extensions before and after it, added in Prometheus's order, to the last bit.
     fn scale(&self, covered: f64, (before, after): (f64, f64), kind: Extrapolation) -> f64 {
         let factor = if covered == 0.0 { 1.0 } else { (covered + before + after) / covered };
         if kind != Extrapolation::CounterPerSecond {
@@ -65,7 +65,7 @@ impl Extent {
         factor / ((self.end_ms - self.start_ms) as f64 / 1000.0)
     }
 
-    /// What growth is to be multiplied with. `zero_share` is the first value divided by the growth, where that tells
+    /// Factor of the growth. `zero_share` is the first value divided by the growth, where that tells
     /// when the counter was zero.
     pub fn factor(&self, kind: Extrapolation, zero_share: Option<f64>) -> f64 {
         let covered = (self.last_ms - self.first_ms) as f64 / 1000.0;
@@ -87,7 +87,7 @@ impl Extent {
     }
 }
 
-/// As [`extrapolated`] for counters that say when they started.
+/// As [`extrapolated`] for counters with start timestamps.
 pub fn extrapolated_with_starts(
     window: &Window<'_>,
     start_times: &[i64],

@@ -8,7 +8,7 @@ use chronolith_model::{Columns, QueryError, ReadContext};
 use crate::column::{ABSENT, is_absent};
 use crate::grid::Windows;
 
-/// Samples that kernels look at between two questions whether the query is to stop.
+/// Samples that kernels process between two checks for cancellation.
 const SAMPLES_BETWEEN_CHECKS: usize = 1 << 16;
 
 /// The samples of one window.
@@ -24,12 +24,14 @@ pub struct Window<'a> {
     pub end_ms: i64,
     /// Index of the first sample within the series.
     pub first_idx: usize,
-    /// Which step it belongs to.
+    /// Index of its step.
     pub step: usize,
 }
 
-/// Calls `kernel` for each window that has samples and appends what it returns, [`ABSENT`] for the others;
-/// whether any window has a value.
+/// Calls `kernel` for each window that has samples and appends its result, [`ABSENT`] for the others; returns true
+/// if any window has a value.
+// PERF: inlined, so that each kernel gets a loop of its own.
+#[inline]
 pub(super) fn slide<'a>(
     columns: &'a Columns,
     windows: &Windows,
@@ -75,7 +77,7 @@ pub(super) fn slide_steps<'a>(
 }
 
 /// The first index from `from` on whose time is after `limit_ms`; `times` ascend, and those before `from` are not after
-/// it. `stride` is how far it was last time: samples and steps are regular, so it is most often right again.
+/// it. `stride` is the distance of the last call: samples and steps are regular, so it is mostly right again.
 fn first_after(times: &[i64], from: usize, stride: &mut usize, limit_ms: i64) -> usize {
     let guess = from + *stride;
     let reached = guess == from || times.get(guess - 1).is_some_and(|&time| time <= limit_ms);
@@ -94,7 +96,7 @@ fn first_after(times: &[i64], from: usize, stride: &mut usize, limit_ms: i64) ->
     at
 }
 
-/// Sets [`ABSENT`] in every step whose window holds one of `times`.
+/// Sets [`ABSENT`] in every step whose window contains one of `times`.
 pub fn mark_present(times: &[i64], windows: &Windows, steps: &mut [f64]) {
     let mut high = 0;
     for (step, value) in steps.iter_mut().enumerate() {

@@ -1,10 +1,10 @@
-//! Samples by step, as upstream's query statistics count them.
+//! Samples per step, counted as in Prometheus's query statistics.
 //!
-//! Holds: `total` counts a sample in every window that sees it; `read` counts it once, in the first window that does.
+//! Invariants: `total` counts a sample in every window that sees it; `read` counts it once, in the first window that does.
 //! Work that is done once for all steps (`@`) counts fully in each of them, and as read in the first. Samples that a
 //! function takes from a subquery count as its windows see them; those that the subquery reads count as read in the
 //! step that first sees their evaluation.
-//! Not here: native histograms, which upstream counts by their size.
+//! Not here: native histograms, which Prometheus counts by size.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,9 +14,9 @@ use crate::grid::{Grid, Windows};
 /// Samples of every step of a query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StepSamples {
-    /// `(time in ms, samples looked at)`, one a step.
+    /// `(time in ms, samples seen by windows)`, one per step.
     pub total: Vec<(i64, u64)>,
-    /// `(time in ms, samples read)`, one a step.
+    /// `(time in ms, samples read)`, one per step.
     pub read: Vec<(i64, u64)>,
 }
 
@@ -26,8 +26,8 @@ pub(super) struct StepTally {
     read: Vec<AtomicU64>,
 }
 
-/// How the steps of a selector stand to those of the query.
-enum Place {
+/// Relation of the steps of a selector to those of the query.
+enum StepRelation {
     Same,
     /// Computed once for all.
     Once,
@@ -71,36 +71,36 @@ impl StepTally {
         }
     }
 
-    fn place(&self, grid: Grid) -> Place {
+    fn relation(&self, grid: Grid) -> StepRelation {
         let root = self.grid;
         if (grid.start_ms, grid.count, grid.step_ms) == (root.start_ms, root.count, root.step_ms) {
-            Place::Same
+            StepRelation::Same
         } else if grid.count == 1 && grid.start_ms == root.start_ms {
-            Place::Once
+            StepRelation::Once
         } else {
-            Place::Inner
+            StepRelation::Inner
         }
     }
 
     fn add_total(&self, grid: Grid, step: usize, count: u64) {
-        match self.place(grid) {
-            Place::Same => add(&self.total, step, count),
-            Place::Once => {
+        match self.relation(grid) {
+            StepRelation::Same => add(&self.total, step, count),
+            StepRelation::Once => {
                 for step in 0..self.total.len() {
                     add(&self.total, step, count);
                 }
             }
-            Place::Inner => {}
+            StepRelation::Inner => {}
         }
     }
 
     fn add_read_at(&self, grid: Grid, step: usize, count: u64) {
-        match self.place(grid) {
-            Place::Same => add(&self.read, step, count),
-            Place::Once => add(&self.read, 0, count),
-            Place::Inner => {
-                let behind_ms = grid.time(step).saturating_sub(self.grid.start_ms).max(0);
-                let outer = behind_ms.saturating_add(self.grid.step_ms - 1) / self.grid.step_ms;
+        match self.relation(grid) {
+            StepRelation::Same => add(&self.read, step, count),
+            StepRelation::Once => add(&self.read, 0, count),
+            StepRelation::Inner => {
+                let after_start_ms = grid.time(step).saturating_sub(self.grid.start_ms).max(0);
+                let outer = after_start_ms.saturating_add(self.grid.step_ms - 1) / self.grid.step_ms;
                 let last = self.grid.count - 1;
                 add(&self.read, usize::try_from(outer).map_or(last, |outer| outer.min(last)), count);
             }
@@ -114,7 +114,7 @@ fn add(counts: &[AtomicU64], step: usize, count: u64) {
     }
 }
 
-/// How many of the ascending `times` lie in `(start, end]`.
+/// Number of the ascending `times` lie in `(start, end]`.
 fn count_in(times: &[i64], start: i64, end: i64) -> u64 {
     let from = times.partition_point(|&time| time <= start);
     times.partition_point(|&time| time <= end).saturating_sub(from) as u64

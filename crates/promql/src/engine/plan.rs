@@ -13,9 +13,8 @@ mod survey;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use chronolith_exec::aggregate::Aggregation;
 use chronolith_exec::aggregate::hash_aggregate::HashAggregate;
-use chronolith_exec::aggregate::topk::{Selection, TopK};
+use chronolith_exec::aggregate::topk::TopK;
 use chronolith_exec::arith::{ElementOp, FilterSide, go_max, go_min, scalar_op};
 use chronolith_exec::column::{StepScalar, StepSeries};
 use chronolith_exec::error::Error;
@@ -24,7 +23,7 @@ use chronolith_exec::grid::{Grid, Windows};
 use chronolith_exec::grouping::Grouping;
 use chronolith_exec::join::set::{Keep, SetFilter, SetUnion};
 use chronolith_exec::join::{ScalarSide, VectorScalar, vector_vector};
-use chronolith_exec::map::{ElementFn, MapValues};
+use chronolith_exec::map::{ElementFn, map_values};
 use chronolith_exec::note::{Note, NotedValue, Severity};
 use chronolith_exec::operator::{Blocking, BoxOperator, Repeat, Traced};
 use chronolith_exec::position::Origin;
@@ -43,8 +42,8 @@ use self::shared::Shared;
 use super::call::count_values::count_values;
 use super::evaluation::Evaluation;
 use crate::ast::{
-    Aggregate, AggregateOp, Binary, BinaryOp, Expr, ExprKind, RangeExtension, Span, Subquery, UnaryOp,
-    ValueType, VectorSelector,
+    Aggregate, AggregateOp, Aggregation, Binary, BinaryOp, Expr, ExprKind, RangeExtension, Selection, Span,
+    Subquery, UnaryOp, ValueType, VectorSelector,
 };
 
 /// Builds operators of one query.
@@ -148,8 +147,8 @@ impl<'q> Planner<'q> {
             ExprKind::Selector(selector) => self.select(selector, grid, InstantField::Value),
             ExprKind::Unary(UnaryOp::Plus, inner) => self.vector(inner, grid),
             ExprKind::Unary(UnaryOp::Minus, inner) => {
-                let operator = MapValues::new(self.execution(), self.vector(inner, grid)?, ElementFn::Negate);
-                Ok(self.merged(Box::new(operator), inner))
+                let operator = map_values(self.execution(), self.vector(inner, grid)?, ElementFn::Negate);
+                Ok(self.merged(operator, inner))
             }
             ExprKind::Aggregate(aggregate) => self.aggregate(aggregate, expr.span, grid),
             ExprKind::Binary(_) => self.chain(expr, grid),
@@ -235,15 +234,15 @@ impl<'q> Planner<'q> {
     fn aggregate(&self, aggregate: &'q Aggregate, span: Span, grid: Grid) -> Result<BoxOperator<'q>, Error> {
         let execution = self.execution();
         let grouping = Grouping::new(&aggregate.grouping, aggregate.without);
-        match operator_of(aggregate.op) {
-            AggregateOperator::Select(op) => {
+        match aggregate.op {
+            AggregateOp::Select(op) => {
                 let param = self.param(aggregate, grid)?;
                 let inner = self.vector(&aggregate.expr, grid)?;
                 self.warn_of_ratio(aggregate, span, &param);
                 let origin = Origin::own(span.position());
                 Ok(Box::new(TopK::new(execution, inner, op, grouping, param, grid.count, origin)))
             }
-            AggregateOperator::CountValues => {
+            AggregateOp::CountValues => {
                 let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
                 if !is_label_name(label) {
                     let name = aggregate.param.as_ref().and_then(|param| self.literal(param));
@@ -255,7 +254,7 @@ impl<'q> Planner<'q> {
                     count_values(&mut *inner, &grouping, label, memory)
                 }))
             }
-            AggregateOperator::Group(op) => {
+            AggregateOp::Fold(op) => {
                 let param = match op {
                     Aggregation::Quantile => self.param(aggregate, grid)?,
                     _ => StepScalar::Constant(f64::NAN),
@@ -286,7 +285,9 @@ impl<'q> Planner<'q> {
     }
 
     fn warn_of_ratio(&self, aggregate: &Aggregate, emitter: Span, param: &StepScalar) {
-        let Some(expr) = aggregate.param.as_ref().filter(|_| aggregate.op == AggregateOp::LimitRatio) else {
+        let Some(expr) =
+            aggregate.param.as_ref().filter(|_| aggregate.op == AggregateOp::Select(Selection::LimitRatio))
+        else {
             return;
         };
         for &ratio in beyond(param, -1.0, 1.0).values().iter().filter(|ratio| !ratio.is_nan()) {
@@ -402,32 +403,6 @@ impl<'q> Planner<'q> {
         let execution = self.execution();
         if execution.delays_names() || distinct { operator } else { Blocking::merge(execution, operator) }
     }
-}
-
-/// Operator that computes an aggregation.
-enum AggregateOperator {
-    Group(Aggregation),
-    Select(Selection),
-    CountValues,
-}
-
-fn operator_of(op: AggregateOp) -> AggregateOperator {
-    AggregateOperator::Group(match op {
-        AggregateOp::Topk => return AggregateOperator::Select(Selection::Topk),
-        AggregateOp::Bottomk => return AggregateOperator::Select(Selection::Bottomk),
-        AggregateOp::Limitk => return AggregateOperator::Select(Selection::Limitk),
-        AggregateOp::LimitRatio => return AggregateOperator::Select(Selection::LimitRatio),
-        AggregateOp::CountValues => return AggregateOperator::CountValues,
-        AggregateOp::Sum => Aggregation::Sum,
-        AggregateOp::Avg => Aggregation::Avg,
-        AggregateOp::Count => Aggregation::Count,
-        AggregateOp::Min => Aggregation::Min,
-        AggregateOp::Max => Aggregation::Max,
-        AggregateOp::Group => Aggregation::Group,
-        AggregateOp::Stddev => Aggregation::Stddev,
-        AggregateOp::Stdvar => Aggregation::Stdvar,
-        AggregateOp::Quantile => Aggregation::Quantile,
-    })
 }
 
 /// Origin of an operator's annotations: they point at its left operand.

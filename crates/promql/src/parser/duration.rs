@@ -5,12 +5,12 @@
 //! Not here: the value of computed durations (engine).
 
 use crate::ast::{BinaryOp, DurationExpr, DurationNode, Span, UnaryOp};
-use crate::parser::DURATION_OPERATORS_MAX;
 use crate::parser::grammar::{
     POWER_SIGN, Parser, binding_power, number_literal, offset, right_power, sign_of, token_span, unexpected,
 };
 use crate::parser::lexer::Failure;
 use crate::parser::number::seconds_to_ms;
+use crate::parser::options::DURATION_OPERATORS_MAX;
 use crate::parser::token::{TokenKind, Word};
 
 /// Where a duration stands, which decides what is let through.

@@ -11,9 +11,9 @@ use crate::ast::{
 use crate::functions::lookup;
 use crate::parser::lexer::{Failure, Lexer};
 use crate::parser::number::{parse_duration, parse_number};
+use crate::parser::options::{NESTING_MAX, OPERATORS_MAX, ParserOptions};
 use crate::parser::quote::{unquote, write_go_quoted};
 use crate::parser::token::{Token, TokenKind, Word};
-use crate::parser::{NESTING_MAX, OPERATORS_MAX, ParserOptions};
 
 /// How a message goes on behind "unexpected ...".
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 //!
 //! Not here: cutting the text into tokens (lexer).
 
-use crate::ast::{AggregateOp, BinaryOp};
+use crate::ast::{AggregateOp, Aggregation, BinaryOp, Selection};
 use crate::parser::quote::write_go_quoted;
 
 /// A piece of the query.
@@ -129,20 +129,20 @@ pub(super) fn keyword(text: &str) -> Option<TokenKind> {
         "or" => TokenKind::Operator(BinaryOp::Or),
         "unless" => TokenKind::Operator(BinaryOp::Unless),
         "atan2" => TokenKind::Operator(BinaryOp::Atan2),
-        "sum" => TokenKind::Aggregator(AggregateOp::Sum),
-        "avg" => TokenKind::Aggregator(AggregateOp::Avg),
-        "count" => TokenKind::Aggregator(AggregateOp::Count),
-        "min" => TokenKind::Aggregator(AggregateOp::Min),
-        "max" => TokenKind::Aggregator(AggregateOp::Max),
-        "group" => TokenKind::Aggregator(AggregateOp::Group),
-        "stddev" => TokenKind::Aggregator(AggregateOp::Stddev),
-        "stdvar" => TokenKind::Aggregator(AggregateOp::Stdvar),
-        "topk" => TokenKind::Aggregator(AggregateOp::Topk),
-        "bottomk" => TokenKind::Aggregator(AggregateOp::Bottomk),
+        "sum" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Sum)),
+        "avg" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Avg)),
+        "count" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Count)),
+        "min" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Min)),
+        "max" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Max)),
+        "group" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Group)),
+        "stddev" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Stddev)),
+        "stdvar" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Stdvar)),
+        "topk" => TokenKind::Aggregator(AggregateOp::Select(Selection::Topk)),
+        "bottomk" => TokenKind::Aggregator(AggregateOp::Select(Selection::Bottomk)),
         "count_values" => TokenKind::Aggregator(AggregateOp::CountValues),
-        "quantile" => TokenKind::Aggregator(AggregateOp::Quantile),
-        "limitk" => TokenKind::Aggregator(AggregateOp::Limitk),
-        "limit_ratio" => TokenKind::Aggregator(AggregateOp::LimitRatio),
+        "quantile" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Quantile)),
+        "limitk" => TokenKind::Aggregator(AggregateOp::Select(Selection::Limitk)),
+        "limit_ratio" => TokenKind::Aggregator(AggregateOp::Select(Selection::LimitRatio)),
         "offset" => TokenKind::Word(Word::Offset),
         "smoothed" => TokenKind::Word(Word::Smoothed),
         "anchored" => TokenKind::Word(Word::Anchored),

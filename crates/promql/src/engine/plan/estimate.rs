@@ -134,16 +134,8 @@ impl<'p, 'q> Estimator<'p, 'q> {
             ExprKind::Call(call) => self.need_of_call(call, grid),
             ExprKind::Aggregate(aggregate) => {
                 let inner = self.need(&aggregate.expr, grid)?;
-                let one = aggregate.grouping.is_empty()
-                    && !aggregate.without
-                    && !matches!(
-                        aggregate.op,
-                        AggregateOp::Topk
-                            | AggregateOp::Bottomk
-                            | AggregateOp::Limitk
-                            | AggregateOp::LimitRatio
-                            | AggregateOp::CountValues
-                    );
+                let is_fold = matches!(aggregate.op, AggregateOp::Fold(_));
+                let one = is_fold && aggregate.grouping.is_empty() && !aggregate.without;
                 Ok(Need { series: u64::from(one && inner.series > 0), ..inner })
             }
             ExprKind::Binary(_) => self.need_of_chain(expr, grid),

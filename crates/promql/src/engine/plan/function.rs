@@ -5,13 +5,13 @@ use chronolith_exec::arith::{go_max, go_min};
 use chronolith_exec::column::{StepScalar, StepSeries};
 use chronolith_exec::error::Error;
 use chronolith_exec::grid::{Grid, Windows};
-use chronolith_exec::map::{Absent, DropName, ElementFn, MapValues, StepTimes, to_scalar};
+use chronolith_exec::map::{ElementFn, absent, drop_name, map_values, step_times, to_scalar};
 use chronolith_exec::note::{Note, Severity};
 use chronolith_exec::operator::{Blocking, BoxOperator, Ready};
 use chronolith_exec::rollup::Rollup;
 use chronolith_exec::scan::{Scan, ScanFn};
 use chronolith_exec::select::InstantField;
-use chronolith_exec::window::{AbsentOverTime, RangeCall, RangeFn};
+use chronolith_exec::window::{RangeCall, RangeFn, absent_over_time};
 use chronolith_model::Labels;
 
 use super::properties::{is_label_name, stays_distinct, string_of};
@@ -22,10 +22,10 @@ use crate::engine::call::absent::labels_of_absent;
 use crate::engine::call::buckets::{BucketCall, BucketFn};
 use crate::engine::call::calendar::CalendarField;
 use crate::engine::call::counter_check;
-use crate::engine::call::label::{self, LabelJoin, LabelReplace};
+use crate::engine::call::label::{self, label_join, label_replace};
 use crate::engine::call::math::element_fn;
 use crate::engine::call::order::{Direction, SortKey, sort};
-use crate::engine::call::stats::{HistogramStat, Stats};
+use crate::engine::call::stats::{HistogramStat, histogram_stats};
 use crate::engine::call::target_info::TargetInfo;
 
 impl<'q> Planner<'q> {
@@ -69,7 +69,7 @@ impl<'q> Planner<'q> {
                 let is_selector = matches!(vector.unwrap_parens().kind, ExprKind::Selector(_));
                 let scope = if is_selector { StatsScope::Open } else { StatsScope::StatsOnly };
                 let inner = self.scoped(scope, || self.vector(vector, grid))?;
-                Ok(Box::new(Absent::new(inner, grid.count, labels)))
+                Ok(absent(self.execution(), inner, grid.count, labels))
             }
             ("timestamp", [vector]) => self.timestamp(vector, grid),
             ("start_timestamp", [vector]) => self.start_timestamp(vector, grid),
@@ -78,14 +78,12 @@ impl<'q> Planner<'q> {
                 self.sort(call, vector, labels, span, grid)
             }
             ("label_replace", [vector, target, template, source, pattern]) => {
-                let operator = LabelReplace {
-                    inner: self.vector(vector, grid)?,
-                    regex: label::compile(string_of(pattern)?)?,
-                    target: label_name(target, name)?,
-                    template: string_of(template)?,
-                    source: string_of(source)?,
-                };
-                Ok(Blocking::merge(self.execution(), Box::new(operator)))
+                let inner = self.vector(vector, grid)?;
+                let regex = label::compile(string_of(pattern)?)?;
+                let target = label_name(target, name)?;
+                let (template, source) = (string_of(template)?, string_of(source)?);
+                let operator = label_replace(inner, regex, target, template, source);
+                Ok(Blocking::merge(self.execution(), operator))
             }
             ("label_join", [vector, target, separator, sources @ ..]) => {
                 let inner = self.vector(vector, grid)?;
@@ -95,8 +93,8 @@ impl<'q> Planner<'q> {
                     return Err(Error::Language(message));
                 }
                 let (target, separator) = (label_name(target, name)?, string_of(separator)?);
-                let operator = LabelJoin { inner, target, separator, sources };
-                Ok(Blocking::merge(self.execution(), Box::new(operator)))
+                let operator = label_join(inner, target, separator, sources);
+                Ok(Blocking::merge(self.execution(), operator))
             }
             ("histogram_quantile" | "histogram_quantiles" | "histogram_fraction", args) => {
                 self.bucket_call(call, args, span, grid)
@@ -110,8 +108,8 @@ impl<'q> Planner<'q> {
             (_, [vector]) if HistogramStat::named(name).is_some() => self.histogram_stat(name, vector, grid),
             (_, [vector, params @ ..]) => {
                 let function = self.element_fn(call, params, grid)?;
-                let operator = MapValues::new(self.execution(), self.vector(vector, grid)?, function);
-                Ok(self.merged(Box::new(operator), vector))
+                let operator = map_values(self.execution(), self.vector(vector, grid)?, function);
+                Ok(self.merged(operator, vector))
             }
         }
     }
@@ -134,11 +132,11 @@ impl<'q> Planner<'q> {
         let execution = self.execution();
         let operator: BoxOperator<'q> = match &vector.unwrap_parens().kind {
             ExprKind::Selector(selector) => {
-                Box::new(DropName::new(execution, self.select(selector, grid, InstantField::Time)?))
+                drop_name(execution, self.select(selector, grid, InstantField::Time)?)
             }
             _ => {
                 let inner = self.scoped(StatsScope::StatsOnly, || self.vector(vector, grid))?;
-                Box::new(StepTimes::new(execution, inner, grid))
+                step_times(execution, inner, grid)
             }
         };
         Ok(self.merged(operator, vector))
@@ -149,7 +147,7 @@ impl<'q> Planner<'q> {
         match &vector.unwrap_parens().kind {
             ExprKind::Selector(selector) if self.evaluation.options.start_times => {
                 let inner = self.select(selector, grid, InstantField::StartTime)?;
-                Ok(self.merged(Box::new(DropName::new(self.execution(), inner)), vector))
+                Ok(self.merged(drop_name(self.execution(), inner), vector))
             }
             _ => {
                 let mut inner = self.scoped(StatsScope::StatsOnly, || self.vector(vector, grid))?;
@@ -185,8 +183,7 @@ impl<'q> Planner<'q> {
         } else {
             self.scoped(StatsScope::Buckets, || self.vector(vector, grid))?
         };
-        let operator = Stats { execution: self.execution(), inner, stat, buckets: Vec::new() };
-        Ok(self.merged(Box::new(operator), vector))
+        Ok(self.merged(histogram_stats(self.execution(), inner, stat), vector))
     }
 
     fn sort(
@@ -261,7 +258,7 @@ impl<'q> Planner<'q> {
             }
             let (source, windows) = self.windows(matrix, grid)?;
             let labels = absent_labels(matrix);
-            return Ok(Box::new(AbsentOverTime::new(source, windows, labels)));
+            return Ok(absent_over_time(self.execution(), source, windows, labels));
         }
         let (execution, rollup) = (self.execution(), self.rollup(call, grid)?);
         let span = matrix.unwrap_parens().span;

@@ -115,9 +115,7 @@ pub(super) fn stays_distinct(expr: &Expr) -> bool {
         // The name is gone already.
         ExprKind::Unary(op, inner) => *op == UnaryOp::Minus || stays_distinct(inner),
         ExprKind::Aggregate(aggregate) => match aggregate.op {
-            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk | AggregateOp::LimitRatio => {
-                stays_distinct(&aggregate.expr)
-            }
+            AggregateOp::Select(_) => stays_distinct(&aggregate.expr),
             // Values become names.
             AggregateOp::CountValues
                 if aggregate

@@ -132,7 +132,7 @@ impl<'q> Planner<'q> {
     ) -> Result<(Rc<SharedPart<'q>>, &'q Expr), Error> {
         let annotations = &self.execution().annotations;
         if let Some(Planned { first, part }) = self.shared.parts.borrow().get(&key) {
-            let set = part.annotations_of_plan();
+            let set = part.build_annotations();
             if !set.is_empty() {
                 annotations.append(moved(set, Some(&positions(first, expr))));
             }

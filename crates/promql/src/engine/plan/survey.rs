@@ -33,8 +33,10 @@ enum Shape {
     Matrix(SelectorShape, i64),
     Subquery(Class, i64, Option<i64>, i64, Option<AtModifier>),
     Call(&'static str, Vec<Class>),
-    Aggregate(AggregateOp, Option<Class>, Class, Vec<String>, Grouped),
-    Binary(BinaryOp, Class, Class, Answer, Option<MatchingShape>),
+    /// Operator, parameter, operand, labels, `without`.
+    Aggregate(AggregateOp, Option<Class>, Class, Vec<String>, bool),
+    /// Operator, operands, bool modifier.
+    Binary(BinaryOp, Class, Class, bool, Option<MatchingShape>),
     Unary(UnaryOp, Class),
     Paren(Class),
 }
@@ -45,18 +47,6 @@ struct SelectorShape {
     offset_ms: i64,
     at: Option<AtModifier>,
     extension: Option<RangeExtension>,
-}
-
-#[derive(PartialEq, Eq, Hash)]
-enum Grouped {
-    By,
-    Without,
-}
-
-#[derive(PartialEq, Eq, Hash)]
-enum Answer {
-    Element,
-    Bool,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -217,9 +207,9 @@ impl Surveyor<'_> {
         let mut class = self.class_of(base)?;
         for (node, binary) in spine.into_iter().rev() {
             let Binary { op, rhs, return_bool, matching, .. } = binary;
-            let answer = if *return_bool { Answer::Bool } else { Answer::Element };
             let right = self.class_of(rhs)?;
-            let shape = Shape::Binary(*op, class, right, answer, matching.as_ref().map(shape_of_matching));
+            let shape =
+                Shape::Binary(*op, class, right, *return_bool, matching.as_ref().map(shape_of_matching));
             class = self.class(node, shape);
         }
         Ok(class)
@@ -247,8 +237,7 @@ impl Surveyor<'_> {
         let inner = self.class_of(&aggregate.expr)?;
         let mut labels = aggregate.grouping.clone();
         labels.sort_unstable();
-        let grouped = if aggregate.without { Grouped::Without } else { Grouped::By };
-        Ok(Shape::Aggregate(aggregate.op, param, inner, labels, grouped))
+        Ok(Shape::Aggregate(aggregate.op, param, inner, labels, aggregate.without))
     }
 }
 

@@ -128,8 +128,7 @@ fn names_of_aggregate<'e>(
 }
 
 fn keeps_series(op: AggregateOp) -> bool {
-    use AggregateOp::{Bottomk, LimitRatio, Limitk, Topk};
-    matches!(op, Topk | Bottomk | Limitk | LimitRatio)
+    matches!(op, AggregateOp::Select(_))
 }
 
 /// Operators between vectors look at one step at a time; one with a number is taken for a function.

@@ -12,27 +12,27 @@ use chronolith_model::{
 
 /// A sample of any kind.
 #[derive(Debug, Clone, PartialEq)]
-pub struct MemSample {
+pub(crate) struct MemSample {
     /// When.
-    pub time_ms: i64,
+    pub(crate) time_ms: i64,
     /// The value of a float.
-    pub value: f64,
+    pub(crate) value: f64,
     /// The value of a histogram.
-    pub histogram: Option<FloatHistogram>,
+    pub(crate) histogram: Option<FloatHistogram>,
     /// When the counter started; 0 if nobody knows.
-    pub start_ms: i64,
+    pub(crate) start_ms: i64,
 }
 
 impl MemSample {
     /// A number.
     #[must_use]
-    pub fn float(time_ms: i64, value: f64) -> MemSample {
+    pub(crate) fn float(time_ms: i64, value: f64) -> MemSample {
         MemSample { time_ms, value, histogram: None, start_ms: 0 }
     }
 
     /// A native histogram.
     #[must_use]
-    pub fn histogram(time_ms: i64, histogram: FloatHistogram) -> MemSample {
+    pub(crate) fn histogram(time_ms: i64, histogram: FloatHistogram) -> MemSample {
         MemSample { time_ms, value: histogram.sum, histogram: Some(histogram), start_ms: 0 }
     }
 }
@@ -70,25 +70,25 @@ fn stored_hint(columns: &Columns, histogram: &FloatHistogram) -> ResetHint {
 
 /// Series in memory, sorted by labels.
 #[derive(Debug, Clone, Default)]
-pub struct MemQueryable {
+pub(crate) struct MemQueryable {
     series: BTreeMap<Labels, Arc<Columns>>,
 }
 
 impl MemQueryable {
     /// Without series.
     #[must_use]
-    pub fn new() -> MemQueryable {
+    pub(crate) fn new() -> MemQueryable {
         MemQueryable::default()
     }
 
     /// Adds floats in any order; of two samples with equal times the later call wins.
-    pub fn add(&mut self, labels: &Labels, samples: impl IntoIterator<Item = (i64, f64)>) {
+    pub(crate) fn add(&mut self, labels: &Labels, samples: impl IntoIterator<Item = (i64, f64)>) {
         self.add_samples(labels, samples.into_iter().map(|(time, value)| MemSample::float(time, value)));
     }
 
     /// Adds samples in any order; of two samples with equal times the later call wins. Hints about resets are set as
     /// upstream's chunks give them back: known only within a run of histograms that fit one chunk.
-    pub fn add_samples(&mut self, labels: &Labels, samples: impl IntoIterator<Item = MemSample>) {
+    pub(crate) fn add_samples(&mut self, labels: &Labels, samples: impl IntoIterator<Item = MemSample>) {
         let columns = Arc::make_mut(self.series.entry(labels.clone()).or_default());
         for sample in samples {
             let last = columns.times.last();
@@ -106,12 +106,12 @@ impl MemQueryable {
     }
 
     /// All series with their samples, sorted by labels.
-    pub fn iter(&self) -> impl Iterator<Item = (&Labels, &Columns)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Labels, &Columns)> {
         self.series.iter().map(|(labels, columns)| (labels, &**columns))
     }
 
     /// Forgets everything.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.series.clear();
     }
 

@@ -1,7 +1,7 @@
-//! Series of a shared part of a query, kept for readers that come later.
+//! Buffer of the series of a shared subplan, for readers that come later.
 //!
-//! Holds: a log that grows too large forgets all it has, and readers compute what they miss by themselves.
-//! Not here: who reads what (`share`), what becomes of a query that needs the memory for something else (`engine`).
+//! Invariants: a buffer that grows too large drops all its series, and readers compute the missing ones themselves.
+//! Not here: readers (`share`).
 
 use std::collections::VecDeque;
 
@@ -10,68 +10,75 @@ use chronolith_base::Reservation;
 use crate::column::StepSeries;
 use crate::execution::Execution;
 
-/// Memory of one log; beyond, a part is computed again instead.
-const LOG_BYTES_MAX: u64 = 256 << 20;
-/// And the share of the query's memory that it may use: one of so many parts.
-const LOG_BUDGET_PARTS: u64 = 4;
+/// Memory of one buffer; beyond, the subplan is computed again instead.
+const BUFFER_BYTES_MAX: u64 = 256 << 20;
+/// A buffer may use this fraction of the query's memory: one of so many parts.
+const BUFFER_BUDGET_PARTS: u64 = 4;
 
-/// The series from `first` on.
-pub(super) struct Log<'q> {
+/// The series from number `first` on.
+pub(super) struct SeriesBuffer<'q> {
     execution: &'q Execution<'q>,
     series: VecDeque<StepSeries>,
-    /// Place of the first of them among all that were computed.
+    /// Number of the first of them.
     first: usize,
-    is_given_up: bool,
+    is_dropped: bool,
     memory: Option<Reservation>,
     samples: u64,
 }
 
-/// What a log had for a reader.
+/// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The series, now in the reader's hands.
+    /// The series was read.
     Series,
-    /// Nothing: it was given up.
+    /// The buffer has dropped it.
     Lost,
 }
 
-/// Whether others read a series after this reader.
+/// Readers of a series after the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum After {
-    /// Somebody may.
+    /// There may be some.
     Others,
-    /// Nobody does: it can be moved out.
-    Nobody,
+    /// None: the series can be moved out.
+    None,
 }
 
-impl<'q> Log<'q> {
+impl<'q> SeriesBuffer<'q> {
     /// Empty.
-    pub(super) fn new(execution: &'q Execution<'q>) -> Log<'q> {
-        Log { execution, series: VecDeque::new(), first: 0, is_given_up: false, memory: None, samples: 0 }
+    pub(super) fn new(execution: &'q Execution<'q>) -> SeriesBuffer<'q> {
+        SeriesBuffer {
+            execution,
+            series: VecDeque::new(),
+            first: 0,
+            is_dropped: false,
+            memory: None,
+            samples: 0,
+        }
     }
 
-    /// Appends series number `idx`, or gives all up.
+    /// Appends series number `idx`, or drops all series if there is no memory for it.
     pub(super) fn push(&mut self, idx: usize, series: &StepSeries) {
-        if self.is_given_up {
+        if self.is_dropped {
             return;
         }
         if self.series.is_empty() {
             self.first = idx;
         }
         debug_assert_eq!(self.first + self.series.len(), idx, "series are kept without gaps");
-        if self.take_room(series) {
+        if self.try_reserve(series) {
             self.series.push_back(series.clone());
         } else {
-            self.give_up();
+            self.drop_all();
         }
     }
 
-    fn take_room(&mut self, series: &StepSeries) -> bool {
+    fn try_reserve(&mut self, series: &StepSeries) -> bool {
         let (bytes, samples) = (series.heap_bytes(), series.sample_count());
         let budget = &self.execution.ctx.budget;
-        let bytes_max = LOG_BYTES_MAX.min(budget.limit_bytes() / LOG_BUDGET_PARTS);
-        let held = self.memory.as_ref().map_or(0, Reservation::bytes);
-        if held.saturating_add(bytes) > bytes_max || !self.execution.try_hold_samples(samples) {
+        let bytes_max = BUFFER_BYTES_MAX.min(budget.limit_bytes() / BUFFER_BUDGET_PARTS);
+        let reserved = self.memory.as_ref().map_or(0, Reservation::bytes);
+        if reserved.saturating_add(bytes) > bytes_max || !self.execution.try_hold_samples(samples) {
             return false;
         }
         self.samples += samples;
@@ -87,7 +94,7 @@ impl<'q> Log<'q> {
     /// Puts series number `idx` into `out`.
     pub(super) fn read(&mut self, idx: usize, after: After, out: &mut StepSeries) -> Found {
         let Some(at) = idx.checked_sub(self.first) else { return Found::Lost };
-        if at == 0 && after == After::Nobody {
+        if at == 0 && after == After::None {
             let Some(series) = self.pop() else { return Found::Lost };
             *out = series;
         } else {
@@ -97,7 +104,7 @@ impl<'q> Log<'q> {
         Found::Series
     }
 
-    /// Forgets the series before number `idx`.
+    /// Drops the series before number `idx`.
     pub(super) fn trim(&mut self, idx: usize) {
         while self.first < idx && self.pop().is_some() {}
     }
@@ -114,15 +121,15 @@ impl<'q> Log<'q> {
         Some(series)
     }
 
-    fn give_up(&mut self) {
-        self.is_given_up = true;
+    fn drop_all(&mut self) {
+        self.is_dropped = true;
         self.series = VecDeque::new();
         self.memory = None;
         self.execution.release_samples(std::mem::take(&mut self.samples));
     }
 }
 
-impl Drop for Log<'_> {
+impl Drop for SeriesBuffer<'_> {
     fn drop(&mut self) {
         self.execution.release_samples(self.samples);
     }
