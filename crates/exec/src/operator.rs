@@ -82,25 +82,6 @@ impl<F: FnMut(&mut StepSeries) -> bool> SeriesOperator for FilterMap<'_, F> {
     }
 }
 
-/// Returns the series of a list.
-pub struct Ready(std::vec::IntoIter<StepSeries>);
-
-impl Ready {
-    /// An operator over `series`.
-    #[must_use]
-    pub fn boxed<'q>(series: Vec<StepSeries>) -> BoxOperator<'q> {
-        Box::new(Ready(series.into_iter()))
-    }
-}
-
-impl SeriesOperator for Ready {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
-        let Some(series) = self.0.next() else { return Ok(false) };
-        *out = series;
-        Ok(true)
-    }
-}
-
 /// Collects all series of `inner`, counted in `memory`.
 ///
 /// # Errors

@@ -67,33 +67,12 @@ pub struct Scan<'q> {
 }
 
 impl<'q> Scan<'q> {
-    /// Selects; samples are read as series are asked for.
+    /// Selects; samples are read when series are pulled. `counted_by` is the grouping of an aggregation above that only
+    /// counts the series of its groups: presence of values is then exact, values and other labels are not.
+    ///
+    /// # Errors
+    /// Those of the source.
     pub fn new(
-        execution: &'q Execution<'q>,
-        matchers: &'q [Matcher],
-        windows: Windows,
-        parts: SampleParts,
-        function: ScanFn<'q>,
-    ) -> Result<Scan<'q>, Error> {
-        Scan::with_hint(execution, matchers, windows, parts, function, None)
-    }
-
-    /// An instant selector below an aggregation that counts the series of its groups: which steps have a
-    /// value is exact, what it is and the labels that do not make a group are not.
-    pub fn counted(
-        execution: &'q Execution<'q>,
-        matchers: &'q [Matcher],
-        windows: Windows,
-        parts: SampleParts,
-        grouping: &Grouping<'_>,
-    ) -> Result<Scan<'q>, Error> {
-        // The groups of several steps would have to be ordered by their first series with a value in any
-        // step.
-        let hint = Some(grouping).filter(|grouping| grouping.is_one() || windows.grid.count == 1);
-        Scan::with_hint(execution, matchers, windows, parts, ScanFn::Instant(InstantField::Value), hint)
-    }
-
-    fn with_hint(
         execution: &'q Execution<'q>,
         matchers: &'q [Matcher],
         windows: Windows,
@@ -101,6 +80,8 @@ impl<'q> Scan<'q> {
         function: ScanFn<'q>,
         counted_by: Option<&Grouping<'_>>,
     ) -> Result<Scan<'q>, Error> {
+        // The groups of several steps would have to be ordered by their first series with a value in any step.
+        let counted_by = counted_by.filter(|grouping| grouping.is_one() || windows.grid.count == 1);
         let range = windows.read_range();
         let selector = Selector { matchers, range };
         // Resets of histograms may depend on the sample before.

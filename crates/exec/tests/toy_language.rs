@@ -156,7 +156,7 @@ fn evaluate<'q>(
         "avg" => (Aggregation::Avg, ScanFn::Instant(InstantField::Value)),
         _ => (Aggregation::Sum, ScanFn::Instant(InstantField::Value)),
     };
-    let scan = Scan::new(execution, &sentence.matchers, windows, SampleParts::default(), function)?;
+    let scan = Scan::new(execution, &sentence.matchers, windows, SampleParts::default(), function, None)?;
     let input = AggregateInput::Alone(Box::new(scan));
     let grouping = Grouping::new(&sentence.labels, false);
     let param = StepScalar::Constant(f64::NAN);

@@ -9,7 +9,7 @@
 use std::mem;
 
 pub use chronolith_exec::aggregate::Aggregation;
-pub use chronolith_exec::aggregate::topk::Selection;
+pub use chronolith_exec::aggregate::topk::TopKOp;
 pub use chronolith_exec::arith::BinaryOp;
 pub use chronolith_exec::join::matching::{Cardinality as MatchCardinality, Matching as VectorMatching};
 use chronolith_exec::position::{Origin, Position};
@@ -47,7 +47,7 @@ impl Span {
 /// Type of an expression's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValueType {
-    /// Nothing (not a value of the language; upstream names it in messages).
+    /// Nothing (not a value of the language; Prometheus names it in messages).
     None,
     /// One number a step.
     Scalar,
@@ -60,7 +60,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// The word in upstream's messages ("instant vector").
+    /// The name in Prometheus's messages ("instant vector").
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -123,7 +123,7 @@ impl Expr {
         (expr, spine)
     }
 
-    /// A zero without a place: what stands where an expression has been taken out.
+    /// A zero without a position, which replaces an expression that is moved out.
     pub(crate) fn placeholder() -> Expr {
         let zero = NumberLiteral { value: 0.0, is_duration: false };
         Expr { kind: ExprKind::Number(zero), span: Span::default() }
@@ -290,7 +290,7 @@ pub enum AggregateOp {
     /// One series per group: `sum`, `avg`, `quantile` and others.
     Fold(Aggregation),
     /// Some series of each group: `topk` and others.
-    Select(Selection),
+    Select(TopKOp),
     /// `count_values`
     CountValues,
 }
@@ -319,7 +319,7 @@ impl AggregateOp {
     /// Behind `promql-experimental-functions`.
     #[must_use]
     pub fn is_experimental(self) -> bool {
-        matches!(self, AggregateOp::Select(Selection::Limitk | Selection::LimitRatio))
+        matches!(self, AggregateOp::Select(TopKOp::Limitk | TopKOp::LimitRatio))
     }
 }
 

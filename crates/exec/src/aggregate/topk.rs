@@ -13,12 +13,12 @@ use crate::execution::{Execution, OperatorMemory};
 use crate::grouping::Grouping;
 use crate::label_sets::{Entry, LabelSets};
 use crate::note::Note;
-use crate::operator::{BoxOperator, SeriesOperator};
+use crate::operator::{Blocking, BoxOperator, SeriesOperator};
 use crate::position::Origin;
 
 /// Aggregations that select series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Selection {
+pub enum TopKOp {
     /// The k greatest values.
     Topk,
     /// The k least values.
@@ -29,26 +29,26 @@ pub enum Selection {
     LimitRatio,
 }
 
-impl Selection {
+impl TopKOp {
     /// Its name in notes and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Selection::Topk => "topk",
-            Selection::Bottomk => "bottomk",
-            Selection::Limitk => "limitk",
-            Selection::LimitRatio => "limit_ratio",
+            TopKOp::Topk => "topk",
+            TopKOp::Bottomk => "bottomk",
+            TopKOp::Limitk => "limitk",
+            TopKOp::LimitRatio => "limit_ratio",
         }
     }
 }
 
-/// A value that is in the choice, and the series it is of.
+/// A selected value and its series.
 #[derive(Debug, Clone, Copy)]
 struct Chosen {
     /// 0 for a histogram.
     value: f64,
     series_idx: usize,
-    /// Where it is in [`TopK::histograms`], if it is one.
+    /// Index in [`TopK::histograms`], if it is one.
     histogram_idx: Option<usize>,
 }
 
@@ -57,49 +57,55 @@ struct Chosen {
 struct Offered {
     /// Steps that took one.
     taken_count: usize,
-    /// Of those, steps that gave none up for it.
+    /// Of those, steps that dropped none for it.
     grown_count: usize,
 }
 
-/// Choice of one group: one list a step.
+/// Selection of one group: one heap per step.
 struct Choice {
     steps: Vec<Vec<Chosen>>,
 }
 
-/// One of the choosing aggregations.
-pub struct TopK<'q> {
+/// An aggregation that selects series.
+struct TopK<'q> {
     execution: &'q Execution<'q>,
-    inner: Option<BoxOperator<'q>>,
-    op: Selection,
+    op: TopKOp,
     grouping: Grouping<'q>,
     param: StepScalar,
     step_count: usize,
     /// Origin of notes.
     origin: Origin,
-    /// Histograms that were chosen, if only for a while.
+    /// Histograms that were selected, if only temporarily.
     histograms: Vec<Arc<FloatHistogram>>,
-    results: std::vec::IntoIter<StepSeries>,
-    memory: OperatorMemory<'q>,
 }
 
-impl<'q> TopK<'q> {
-    /// `param` is k, or the ratio.
-    pub fn new(
-        execution: &'q Execution<'q>,
-        inner: BoxOperator<'q>,
-        op: Selection,
-        grouping: Grouping<'q>,
-        param: StepScalar,
-        step_count: usize,
-        origin: Origin,
-    ) -> TopK<'q> {
-        let results = Vec::new().into_iter();
-        let (inner, memory) = (Some(inner), execution.operator_memory());
-        let histograms = Vec::new();
-        TopK { execution, inner, op, grouping, param, step_count, origin, histograms, results, memory }
-    }
+/// Selects series of `inner`; `param` is k, or the ratio.
+pub fn top_k<'q>(
+    execution: &'q Execution<'q>,
+    mut inner: BoxOperator<'q>,
+    op: TopKOp,
+    grouping: Grouping<'q>,
+    param: StepScalar,
+    step_count: usize,
+    origin: Origin,
+) -> BoxOperator<'q> {
+    Blocking::boxed(execution, move |memory| {
+        if let Err(error) = check_param(op, &param) {
+            // Errors of the vector come before those of the parameter.
+            while inner.next(&mut StepSeries::default())? {}
+            return Err(error);
+        }
+        let top_k = TopK { execution, op, grouping, param, step_count, origin, histograms: Vec::new() };
+        top_k.select(&mut *inner, memory)
+    })
+}
 
-    fn choose(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, Error> {
+impl TopK<'_> {
+    fn select(
+        mut self,
+        inner: &mut dyn SeriesOperator,
+        memory: &mut OperatorMemory<'_>,
+    ) -> Result<Vec<StepSeries>, Error> {
         let mut sets = LabelSets::default();
         let mut groups: Vec<Choice> = Vec::new();
         let mut chosen: Vec<(Labels, bool)> = Vec::new();
@@ -109,22 +115,22 @@ impl<'q> TopK<'q> {
             let entry = sets.number(|key| self.grouping.key_of(&series.labels, key));
             if let Entry::New(_) = entry {
                 let bytes = self.step_count * size_of::<Vec<Chosen>>();
-                self.memory.grow(0, bytes as u64)?;
+                memory.grow(0, bytes as u64)?;
                 groups.push(Choice { steps: vec![Vec::new(); self.step_count] });
             }
             let offered = self.offer(&series, chosen.len(), &mut groups[entry.number()]);
             if offered.taken_count > 0 {
                 let bytes = offered.grown_count * size_of::<Chosen>() + series.labels.heap_bytes();
-                self.memory.grow(offered.grown_count as u64, bytes as u64)?;
+                memory.grow(offered.grown_count as u64, bytes as u64)?;
                 chosen.push((series.labels.clone(), series.drop_name));
             }
         }
         let results = self.assemble(groups, chosen);
-        self.memory.grow(0, results.iter().map(StepSeries::heap_bytes).sum())?;
+        memory.grow(0, results.iter().map(StepSeries::heap_bytes).sum())?;
         Ok(results)
     }
 
-    /// Offers each value of a series to the choice of its step.
+    /// Offers each value of a series to the heap of its step.
     fn offer(&mut self, series: &StepSeries, series_idx: usize, choice: &mut Choice) -> Offered {
         let mut offered = Offered::default();
         for step in 0..series.values.len() {
@@ -133,8 +139,8 @@ impl<'q> TopK<'q> {
             let mut new = Chosen { value: 0.0, series_idx, histogram_idx: None };
             match element {
                 Element::Float(value) => new.value = value,
-                Element::Histogram(_) if matches!(self.op, Selection::Topk | Selection::Bottomk) => {
-                    // Steps that choose nothing do not look.
+                Element::Histogram(_) if matches!(self.op, TopKOp::Topk | TopKOp::Bottomk) => {
+                    // Steps that select nothing emit nothing.
                     if param >= 1.0 {
                         self.execution.annotations.add(Note::IgnoredInGroup(self.op.name()), self.origin);
                     }
@@ -147,9 +153,9 @@ impl<'q> TopK<'q> {
             }
             let count = list.len();
             let taken = match self.op {
-                Selection::Topk => offer_heap(list, new, param, |a, b| a.is_nan() || a < b),
-                Selection::Bottomk => offer_heap(list, new, param, |a, b| a.is_nan() || a > b),
-                Selection::Limitk => (count as f64) < param.floor() && push_heap(list, new),
+                TopKOp::Topk => offer_heap(list, new, param, |a, b| a.is_nan() || a < b),
+                TopKOp::Bottomk => offer_heap(list, new, param, |a, b| a.is_nan() || a > b),
+                TopKOp::Limitk => (count as f64) < param.floor() && push_heap(list, new),
                 _ => in_ratio(param, &series.labels) && push_heap(list, new),
             };
             offered.taken_count += usize::from(taken);
@@ -158,7 +164,7 @@ impl<'q> TopK<'q> {
         offered
     }
 
-    /// Makes series of the choice. With one step they come in order of rank, group by group.
+    /// Builds the series of all heaps. With one step they are in order of rank, group by group.
     fn assemble(&self, groups: Vec<Choice>, series: Vec<(Labels, bool)>) -> Vec<StepSeries> {
         let mut all = vec![StepSeries::default(); series.len()];
         let mut order = Vec::new();
@@ -188,25 +194,9 @@ impl<'q> TopK<'q> {
     }
 }
 
-impl SeriesOperator for TopK<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
-        if let Some(mut inner) = self.inner.take() {
-            if let Err(error) = check_param(self.op, &self.param) {
-                // Errors of the vector come before those of the parameter.
-                while inner.next(out)? {}
-                return Err(error);
-            }
-            self.results = self.choose(inner)?.into_iter();
-        }
-        let Some(series) = self.results.next() else { return Ok(false) };
-        *out = series;
-        Ok(true)
-    }
-}
-
-fn check_param(op: Selection, param: &StepScalar) -> Result<(), Error> {
+fn check_param(op: TopKOp, param: &StepScalar) -> Result<(), Error> {
     let fail = |argument, value| Err(Error::Argument(argument, value));
-    if op == Selection::LimitRatio {
+    if op == TopKOp::LimitRatio {
         let nan = param.values().iter().any(|v| v.is_nan());
         return if nan { fail(ArgumentError::NanRatio, f64::NAN) } else { Ok(()) };
     }
@@ -227,14 +217,14 @@ fn check_param(op: Selection, param: &StepScalar) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds without a choice: the order is that of a heap all the same.
+/// Adds without comparing; the order is that of a heap nevertheless.
 fn push_heap(heap: &mut Vec<Chosen>, new: Chosen) -> bool {
     heap.push(new);
     sift_up(heap, |a, b| a.is_nan() || a < b);
     true
 }
 
-/// Keeps the k values that are not `less` than the others, the least of them at index 0; whether the new one is kept.
+/// Keeps the k values that are not `less` than the others, the least of them at index 0; returns true if the new one is kept.
 fn offer_heap(heap: &mut Vec<Chosen>, new: Chosen, k: f64, less: impl Fn(f64, f64) -> bool + Copy) -> bool {
     if k < 1.0 {
         return false;
@@ -284,16 +274,16 @@ fn sift_down(heap: &mut [Chosen], less: impl Fn(f64, f64) -> bool) {
 }
 
 /// Best first; NaN last either way. `limitk` and `limit_ratio` have no rank.
-fn sort_by_rank(list: &mut [Chosen], op: Selection) {
+fn sort_by_rank(list: &mut [Chosen], op: TopKOp) {
     let rank = |a: &Chosen, b: &Chosen| {
         let by_value = match op {
-            Selection::Topk => b.value.partial_cmp(&a.value),
+            TopKOp::Topk => b.value.partial_cmp(&a.value),
             _ => a.value.partial_cmp(&b.value),
         };
         by_value.unwrap_or_else(|| a.value.is_nan().cmp(&b.value.is_nan()))
     };
     match op {
-        Selection::Topk | Selection::Bottomk => {
+        TopKOp::Topk | TopKOp::Bottomk => {
             list.sort_by(|a, b| rank(a, b).then(a.series_idx.cmp(&b.series_idx)))
         }
         _ => {}
@@ -303,8 +293,8 @@ fn sort_by_rank(list: &mut [Chosen], op: Selection) {
 /// Returns true if a series is in the given ratio of all series; a negative ratio takes the complement.
 fn in_ratio(ratio: f64, labels: &Labels) -> bool {
     let ratio = ratio.clamp(-1.0, 1.0);
-    let place = sampling_hash(labels) as f64 / u64::MAX as f64;
-    if ratio >= 0.0 { place < ratio } else { place >= 1.0 + ratio }
+    let position = sampling_hash(labels) as f64 / u64::MAX as f64;
+    if ratio >= 0.0 { position < ratio } else { position >= 1.0 + ratio }
 }
 
 /// Hash by which Prometheus samples series: xxHash64 over names and values with their lengths before them,

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io::Result;
 
 use chronolith_promql::ast::{
-    Aggregate, AggregateOp, Aggregation, AtModifier, BinaryOp, Call, DurationExpr, Expr, ExprKind, Selection,
+    Aggregate, AggregateOp, Aggregation, AtModifier, BinaryOp, Call, DurationExpr, Expr, ExprKind, TopKOp,
 };
 use chronolith_promql::parser::{ParserOptions, parse_expr};
 
@@ -175,7 +175,7 @@ fn explain_error(
 fn picks_among_equals(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Result<bool> {
     for part in parts {
         let ExprKind::Aggregate(aggregate) = &part.kind else { continue };
-        if aggregate.op != AggregateOp::Select(Selection::Limitk) || !any_part(&aggregate.expr, is_rank) {
+        if aggregate.op != AggregateOp::Select(TopKOp::Limitk) || !any_part(&aggregate.expr, is_rank) {
             continue;
         }
         let inner = Case { query: aggregate.expr.to_string(), ..case.clone() };
@@ -192,7 +192,7 @@ fn picks_among_equals(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Re
 }
 
 fn is_rank(expr: &Expr) -> bool {
-    matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(a.op, AggregateOp::Select(Selection::Topk) | AggregateOp::Select(Selection::Bottomk)))
+    matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(a.op, AggregateOp::Select(TopKOp::Topk) | AggregateOp::Select(TopKOp::Bottomk)))
 }
 
 /// Whether a series of the answer has a float and a histogram at one time.

@@ -1,5 +1,5 @@
 //! Durations that depend on the query: `[step() * 2]`.
-//! Holds: what is wrong with one is said before anything else is computed, as upstream does.
+//! Invariants: errors of durations are reported before anything else is computed, as in Prometheus.
 
 use chronolith_exec::arith::{go_max, go_min, scalar_op};
 use chronolith_exec::error::Error;
@@ -8,7 +8,7 @@ use crate::ast::{BinaryOp, DurationExpr, DurationNode, ExprKind, Span};
 
 use super::query::Query;
 
-/// Longest duration: some 292 years, as upstream's nanoseconds hold.
+/// Longest duration: some 292 years, the range of Prometheus's nanoseconds.
 const SECONDS_MAX: f64 = (i64::MAX / 1_000_000_000) as f64;
 
 /// Checks all durations of a query, from the outside inwards.
@@ -56,13 +56,13 @@ pub(crate) fn offset_ms(query: &Query<'_>, duration: &DurationExpr) -> Result<i6
     if seconds.abs() > SECONDS_MAX {
         return Err(fail("duration is out of range", span));
     }
-    // What is left below a millisecond is cut, as upstream does.
+    // Fractions of a millisecond are cut, as in Prometheus.
     Ok((seconds * 1000.0) as i64)
 }
 
 /// Milliseconds of a duration that has to be positive (a range, a step).
 pub(crate) fn positive_ms(query: &Query<'_>, duration: &DurationExpr) -> Result<i64, Error> {
-    // Less than a millisecond is none: ranges and steps are milliseconds here.
+    // Ranges and steps are whole milliseconds.
     match offset_ms(query, duration)? {
         ..=0 => Err(fail("duration must be greater than 0", duration.span())),
         ms => Ok(ms),

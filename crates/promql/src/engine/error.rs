@@ -77,7 +77,7 @@ fn invalid_factor(what: &str, factor: f64) -> String {
     format!("invalid {what}, got: {factor}")
 }
 
-/// All labels in braces, the metric name among them, as upstream prints them in messages.
+/// All labels in braces, the metric name among them, as Prometheus prints them in messages.
 pub(crate) fn braced(labels: &Labels) -> String {
     let mut text = String::from("{");
     for (at, (name, value)) in labels.iter().enumerate() {

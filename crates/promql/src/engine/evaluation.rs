@@ -19,7 +19,7 @@ pub(crate) struct Evaluation<'q> {
 }
 
 impl Evaluation<'_> {
-    /// How far an instant selector looks back.
+    /// Lookback of instant selectors.
     pub(crate) fn lookback_ms(&self) -> i64 {
         self.query.lookback_ms.unwrap_or(self.options.lookback_ms)
     }
@@ -37,7 +37,7 @@ impl Evaluation<'_> {
         Ok(Windows { before_ms, after_ms, ..Windows::new(grid, shift, width_ms) })
     }
 
-    /// Times at which a subquery computes its expression (`None`: none), and the windows over them.
+    /// Evaluation times of a subquery (`None` if there are none), and the windows over them.
     pub(crate) fn subquery_grid(
         &self,
         subquery: &Subquery,

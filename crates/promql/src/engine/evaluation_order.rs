@@ -31,8 +31,8 @@ impl Order {
     }
 }
 
-/// Adds the operands of an expression in order of evaluation.
-fn push_operands<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
+/// Appends the operands of an expression in order of evaluation.
+pub(super) fn push_operands<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
     match &expr.kind {
         ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Selector(_) | ExprKind::Matrix(_) => {}
         ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => out.push(inner),
@@ -43,11 +43,10 @@ fn push_operands<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
         }
         ExprKind::Binary(binary) => out.extend([&binary.lhs, &binary.rhs]),
         ExprKind::Call(call) => {
-            // Ranges come before the arguments beside them.
-            let (ranges, others): (Vec<&Expr>, Vec<&Expr>) =
-                call.args.iter().partition(|arg| arg.value_type() == ValueType::Matrix);
-            out.extend(ranges);
-            out.extend(others);
+            // Ranges come before the other arguments.
+            let is_range = |arg: &&Expr| arg.value_type() == ValueType::Matrix;
+            out.extend(call.args.iter().filter(is_range));
+            out.extend(call.args.iter().filter(|arg| !is_range(arg)));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! From the tree to operators.
-//! Holds: an expression that is the same in all steps is computed once and repeated; series that may become
-//! equal when their names go are merged.
+//! Builds the operators of a syntax tree.
+//! Invariants: a step-invariant expression is computed once and repeated; series that may become equal when metric
+//! names are removed are merged.
 //! Not here: functions by name (`plan::function`).
 
 mod estimate;
@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use chronolith_exec::aggregate::hash_aggregate::HashAggregate;
-use chronolith_exec::aggregate::topk::TopK;
+use chronolith_exec::aggregate::topk::top_k;
 use chronolith_exec::arith::{ElementOp, FilterSide, go_max, go_min, scalar_op};
 use chronolith_exec::column::{StepScalar, StepSeries};
 use chronolith_exec::error::Error;
@@ -42,29 +42,29 @@ use self::shared::Shared;
 use super::call::count_values::count_values;
 use super::evaluation::Evaluation;
 use crate::ast::{
-    Aggregate, AggregateOp, Aggregation, Binary, BinaryOp, Expr, ExprKind, RangeExtension, Selection, Span,
-    Subquery, UnaryOp, ValueType, VectorSelector,
+    Aggregate, AggregateOp, Aggregation, Binary, BinaryOp, Expr, ExprKind, RangeExtension, Span, Subquery,
+    TopKOp, UnaryOp, ValueType, VectorSelector,
 };
 
 /// Builds operators of one query.
 pub(crate) struct Planner<'q> {
     evaluation: &'q Evaluation<'q>,
-    /// Whether selectors stand below a function that asks for nothing but count and sum of histograms.
+    /// Parts of histograms that functions above the current selector need.
     stats: Cell<StatsScope>,
-    /// The `count` or `group` whose operand is planned next, until that operand is: only a selector uses it.
+    /// The `count` or `group` whose operand is planned next: only a selector uses it.
     counted_by: Cell<Option<&'q Aggregate>>,
-    /// Parts that are computed once; none where one use is planned by itself.
+    /// Shared subplans; none if one use is planned alone.
     shared: Shared<'q>,
 }
 
-/// How much of histograms is asked for above a selector.
+/// Parts of histograms that functions above a selector need.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum StatsScope {
-    /// Nothing has been said.
+    /// Unknown: no function above decides.
     Open,
     /// Only count and sum.
     StatsOnly,
-    /// Buckets, whatever is asked for below.
+    /// Buckets, whatever functions below need.
     Buckets,
 }
 
@@ -73,7 +73,7 @@ impl<'q> Planner<'q> {
         &self.evaluation.execution
     }
 
-    /// Builds something in a scope. Buckets that something further up asks for are needed all the same.
+    /// Builds operators in a scope. Buckets that functions further up need stay needed.
     fn scoped<T>(&self, scope: StatsScope, build: impl FnOnce() -> T) -> T {
         let before = self.stats.get();
         if before != StatsScope::Buckets {
@@ -142,6 +142,7 @@ impl<'q> Planner<'q> {
                     windows,
                     self.parts(),
                     function,
+                    None,
                 )?))
             }
             ExprKind::Selector(selector) => self.select(selector, grid, InstantField::Value),
@@ -212,23 +213,12 @@ impl<'q> Planner<'q> {
         field: InstantField,
     ) -> Result<BoxOperator<'q>, Error> {
         let windows = self.evaluation.instant_windows(selector, grid)?;
-        if let (InstantField::Value, Some(aggregate)) = (field, self.counted_by.take()) {
-            let grouping = Grouping::new(&aggregate.grouping, aggregate.without);
-            return Ok(Box::new(Scan::counted(
-                self.execution(),
-                &selector.matchers,
-                windows,
-                self.parts(),
-                &grouping,
-            )?));
-        }
-        Ok(Box::new(Scan::new(
-            self.execution(),
-            &selector.matchers,
-            windows,
-            self.parts(),
-            ScanFn::Instant(field),
-        )?))
+        let counted_by = if field == InstantField::Value { self.counted_by.take() } else { None };
+        let grouping = counted_by.map(|aggregate| Grouping::new(&aggregate.grouping, aggregate.without));
+        let function = ScanFn::Instant(field);
+        let matchers = &selector.matchers;
+        let scan = Scan::new(self.execution(), matchers, windows, self.parts(), function, grouping.as_ref());
+        Ok(Box::new(scan?))
     }
 
     fn aggregate(&self, aggregate: &'q Aggregate, span: Span, grid: Grid) -> Result<BoxOperator<'q>, Error> {
@@ -240,7 +230,7 @@ impl<'q> Planner<'q> {
                 let inner = self.vector(&aggregate.expr, grid)?;
                 self.warn_of_ratio(aggregate, span, &param);
                 let origin = Origin::own(span.position());
-                Ok(Box::new(TopK::new(execution, inner, op, grouping, param, grid.count, origin)))
+                Ok(top_k(execution, inner, op, grouping, param, grid.count, origin))
             }
             AggregateOp::CountValues => {
                 let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
@@ -278,7 +268,7 @@ impl<'q> Planner<'q> {
         }
     }
 
-    /// A text as it is written in the query: bytes that are not UTF-8 are lost in the tree.
+    /// A string literal as written in the query: bytes that are not UTF-8 are lost in the tree.
     fn literal(&self, expr: &Expr) -> Option<&'q str> {
         let Span { start, end } = expr.unwrap_parens().span;
         self.evaluation.query.text.get(start as usize..end as usize).filter(|text| text.starts_with('"'))
@@ -286,7 +276,7 @@ impl<'q> Planner<'q> {
 
     fn warn_of_ratio(&self, aggregate: &Aggregate, emitter: Span, param: &StepScalar) {
         let Some(expr) =
-            aggregate.param.as_ref().filter(|_| aggregate.op == AggregateOp::Select(Selection::LimitRatio))
+            aggregate.param.as_ref().filter(|_| aggregate.op == AggregateOp::Select(TopKOp::LimitRatio))
         else {
             return;
         };
@@ -394,7 +384,7 @@ impl<'q> Planner<'q> {
         })
     }
 
-    /// Merges what an operator yields that dropped the names of `inner`'s series, if two of them may be equal then.
+    /// Merges the series of an operator that removed metric names, if two of `inner`'s series may be equal then.
     fn merged(&self, operator: BoxOperator<'q>, inner: &Expr) -> BoxOperator<'q> {
         self.merged_unless(stays_distinct(inner), operator)
     }
@@ -411,8 +401,8 @@ fn origin_of(binary: &Binary) -> Origin {
     left.emitted_by(Span { start: left.start, end: right.end })
 }
 
-/// What an aggregation warns of in its parameter: NaN if there is one, the least value if it is below `low` and the
-/// greatest if it is above `high`. Beside a NaN only infinities are told from it, as Go's minimum and maximum do.
+/// Parameter values that an aggregation warns of: NaN if there is one, the least value if it is below `low` and the
+/// greatest if it is above `high`. With a NaN only infinities are reported, by the rules of Go's minimum and maximum.
 fn beyond(param: &StepScalar, low: f64, high: f64) -> StepScalar {
     let values = param.values();
     let nan = values.iter().copied().find(|v| v.is_nan());
@@ -426,7 +416,7 @@ enum Side<'q> {
     Scalar(StepScalar),
     Vector {
         operator: BoxOperator<'q>,
-        /// As [`stays_distinct`] says.
+        /// True if [`stays_distinct`].
         distinct: bool,
     },
 }
@@ -436,7 +426,7 @@ fn reads_buckets(op: BinaryOp) -> bool {
     matches!(op, BinaryOp::TrimLower | BinaryOp::TrimUpper | BinaryOp::Equal | BinaryOp::NotEqual)
 }
 
-/// The word for an operator in reports; `None` for what is no operator.
+/// Name of an operator in reports; `None` if the expression is not an operator.
 fn name_of(expr: &Expr) -> Option<&'static str> {
     match &expr.kind {
         ExprKind::Selector(_) => Some("select"),

@@ -5,10 +5,10 @@ use chronolith_exec::metric_name::NameRemoval;
 use crate::ast::Expr;
 use crate::parser::ParserOptions;
 
-/// Whether parts of a query that occur more than once are computed once.
+/// Sharing of parts of a query that occur more than once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
-    /// Where it pays, except where samples are counted by step: they count wherever they are used.
+    /// Computed once, except while samples are counted per step: they count for every use.
     #[default]
     Auto,
     /// Never.
@@ -18,32 +18,32 @@ pub enum Sharing {
 /// Limits and switches of an engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineOptions {
-    /// How far an instant selector looks back for a sample.
+    /// Lookback of instant selectors.
     pub lookback_ms: i64,
     /// Step of subqueries that do not name one.
     pub subquery_step_ms: i64,
     /// Samples that one query may hold at a time.
     pub samples_max: u64,
-    /// Memory that one query may use. For whoever makes the [`ReadContext`].
+    /// Memory that one query may use. For the caller that makes the `ReadContext`.
     pub query_memory_bytes_max: u64,
     /// Samples, in bytes, that one query may read by estimate before it starts.
     pub read_bytes_max: u64,
-    /// How long one query may run. For whoever makes the [`ReadContext`].
+    /// Timeout of one query. For the caller that makes the `ReadContext`.
     pub timeout_ms: u64,
     /// Steps that a range query may have. For the server, which checks it before the query is parsed.
     pub points_per_series_max: u64,
-    /// When metric names go.
+    /// When metric names are removed.
     pub name_removal: NameRemoval,
-    /// What the parser lets through.
+    /// Experimental parts that the parser accepts.
     pub parser: ParserOptions,
     /// Threads that one query may use; as many more help all queries of an engine together.
     pub threads: usize,
-    /// Whether `rate` and its like look at when counters started, and `start_timestamp` tells it (upstream's feature
-    /// `use-start-timestamps`).
+    /// True if `rate` and similar functions use start timestamps, and `start_timestamp` returns them (Prometheus's
+    /// feature `use-start-timestamps`).
     pub start_times: bool,
-    /// Whether the label `__type__` says what a counter is (upstream's feature `type-and-unit-labels`).
+    /// True if the label `__type__` declares counters (Prometheus's feature `type-and-unit-labels`).
     pub type_and_unit_labels: bool,
-    /// Whether equal parts of a query are computed once.
+    /// Sharing of equal parts of a query.
     pub sharing: Sharing,
 }
 
@@ -67,7 +67,7 @@ impl Default for EngineOptions {
     }
 }
 
-/// What to compute, and when.
+/// An expression and its evaluation times.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
     /// The text that was parsed, for line and column in annotations; may be empty.
@@ -78,8 +78,8 @@ pub struct Query<'a> {
     pub start_ms: i64,
     /// Last time; equal to `start_ms` for an instant query.
     pub end_ms: i64,
-    /// Distance of times; 0 for an instant query.
+    /// Distance between times; 0 for an instant query.
     pub step_ms: i64,
-    /// Instead of the engine's.
+    /// Replaces the lookback of the engine.
     pub lookback_ms: Option<i64>,
 }

@@ -25,27 +25,27 @@ pub struct MatrixSeries {
     pub labels: Labels,
     /// Ascending.
     pub times: Vec<i64>,
-    /// One a time.
+    /// One per time.
     pub values: Vec<f64>,
     /// Native histograms with their times, ascending; none of these times is among `times`.
     pub histograms: Vec<(i64, Arc<FloatHistogram>)>,
 }
 
-/// What a query gives.
+/// Value of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// A number.
+    /// A scalar.
     Scalar {
         /// The evaluation time.
         time_ms: i64,
-        /// The number.
+        /// Its value.
         value: f64,
     },
-    /// A text.
+    /// A string.
     String {
         /// The evaluation time.
         time_ms: i64,
-        /// The text.
+        /// Its text.
         value: String,
     },
     /// Elements in the order of evaluation (`sort` and `topk` give them one).
@@ -54,12 +54,12 @@ pub enum Value {
     Matrix(Vec<MatrixSeries>),
 }
 
-/// A value and what is to be said about it.
+/// A value and its annotations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryResult {
     /// The value.
     pub value: Value,
-    /// Likely mistakes, with upstream's texts ("PromQL warning: ...").
+    /// Likely mistakes, with Prometheus's texts ("PromQL warning: ...").
     pub warnings: Vec<String>,
     /// Possible mistakes ("PromQL info: ...").
     pub infos: Vec<String>,

@@ -2,7 +2,7 @@
 //!
 //! Not here: cutting the text into tokens (lexer).
 
-use crate::ast::{AggregateOp, Aggregation, BinaryOp, Selection};
+use crate::ast::{AggregateOp, Aggregation, BinaryOp, TopKOp};
 use crate::parser::quote::write_go_quoted;
 
 /// A piece of the query.
@@ -137,12 +137,12 @@ pub(super) fn keyword(text: &str) -> Option<TokenKind> {
         "group" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Group)),
         "stddev" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Stddev)),
         "stdvar" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Stdvar)),
-        "topk" => TokenKind::Aggregator(AggregateOp::Select(Selection::Topk)),
-        "bottomk" => TokenKind::Aggregator(AggregateOp::Select(Selection::Bottomk)),
+        "topk" => TokenKind::Aggregator(AggregateOp::Select(TopKOp::Topk)),
+        "bottomk" => TokenKind::Aggregator(AggregateOp::Select(TopKOp::Bottomk)),
         "count_values" => TokenKind::Aggregator(AggregateOp::CountValues),
         "quantile" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Quantile)),
-        "limitk" => TokenKind::Aggregator(AggregateOp::Select(Selection::Limitk)),
-        "limit_ratio" => TokenKind::Aggregator(AggregateOp::Select(Selection::LimitRatio)),
+        "limitk" => TokenKind::Aggregator(AggregateOp::Select(TopKOp::Limitk)),
+        "limit_ratio" => TokenKind::Aggregator(AggregateOp::Select(TopKOp::LimitRatio)),
         "offset" => TokenKind::Word(Word::Offset),
         "smoothed" => TokenKind::Word(Word::Smoothed),
         "anchored" => TokenKind::Word(Word::Anchored),

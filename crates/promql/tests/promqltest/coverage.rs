@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use chronolith_promql::ast::{
-    AggregateOp, Aggregation, Binary, BinaryOp, Expr, ExprKind, MatchCardinality, Selection,
+    AggregateOp, Aggregation, Binary, BinaryOp, Expr, ExprKind, MatchCardinality, TopKOp,
 };
 use chronolith_promql::functions;
 
@@ -20,12 +20,12 @@ const AGGREGATIONS: [AggregateOp; 14] = [
     AggregateOp::Fold(Aggregation::Group),
     AggregateOp::Fold(Aggregation::Stddev),
     AggregateOp::Fold(Aggregation::Stdvar),
-    AggregateOp::Select(Selection::Topk),
-    AggregateOp::Select(Selection::Bottomk),
+    AggregateOp::Select(TopKOp::Topk),
+    AggregateOp::Select(TopKOp::Bottomk),
     AggregateOp::CountValues,
     AggregateOp::Fold(Aggregation::Quantile),
-    AggregateOp::Select(Selection::Limitk),
-    AggregateOp::Select(Selection::LimitRatio),
+    AggregateOp::Select(TopKOp::Limitk),
+    AggregateOp::Select(TopKOp::LimitRatio),
 ];
 
 /// Every operator that computes or compares, for which all forms of matching exist.

@@ -1,6 +1,6 @@
 //! `histogram_quantile`, `histogram_quantiles` and `histogram_fraction` over classic buckets (label `le`) and native
 //! histograms.
-//! Holds: where one histogram comes in both forms in a step, there is no result.
+//! Invariants: a histogram that is present in both forms in a step has no result.
 //! Not here: the arithmetic of native histograms (`histogram::measure`).
 
 use chronolith_base::hash::HashMap;
@@ -23,14 +23,14 @@ use crate::engine::annotation::named;
 
 /// Label that holds the upper bound of a bucket.
 const BUCKET_LABEL: &str = "le";
-/// Counts that differ by no more than this share are taken for equal: rates of equal counters do.
+/// Counts that differ by no more than this ratio are equal: rates of equal counters differ so.
 const COUNT_TOLERANCE: f64 = 1e-12;
 
-/// What is computed from the buckets.
+/// Function of the buckets.
 pub(crate) enum BucketFn {
     /// The value below which this share of observations lies.
     Quantile(StepScalar),
-    /// Several of them, told apart by a label.
+    /// Several quantiles, distinguished by a label.
     Quantiles(String, Vec<StepScalar>),
     /// Share of observations between two values.
     Fraction(StepScalar, StepScalar),
@@ -50,7 +50,7 @@ struct Histogram {
     buckets: Vec<(f64, Vec<f64>)>,
 }
 
-/// What was found in the vector.
+/// Histograms of the vector.
 #[derive(Default)]
 struct Found {
     classic: Vec<Histogram>,
@@ -62,7 +62,7 @@ struct Found {
 pub(crate) struct BucketCall<'q> {
     pub(crate) execution: &'q Execution<'q>,
     pub(crate) function: BucketFn,
-    /// Where the vector stands in the query.
+    /// Origin of notes: the vector.
     pub(crate) origin: Origin,
     /// Evaluation times.
     pub(crate) grid: Grid,
@@ -371,7 +371,7 @@ pub(crate) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
     (rank_of(upper, buckets, total) - rank_of(lower, buckets, total)) / total
 }
 
-/// How many observations are at most `value`.
+/// Number of observations that are at most `value`.
 fn rank_of(value: f64, buckets: &[Bucket], total: f64) -> f64 {
     let (mut start, mut rank) = (f64::NEG_INFINITY, 0.0);
     for (at, bucket) in buckets.iter().enumerate() {

@@ -30,7 +30,7 @@ pub(crate) fn element_fn(name: &str) -> Option<ElementFn> {
         "deg" => |v| v * DEGREES_PER_RADIAN,
         "rad" => |v| v * RADIANS_PER_DEGREE,
         "sgn" => sign,
-        _ => return CalendarField::named(name).map(|field| ElementFn::Plain(field.function())),
+        _ => CalendarField::function(name)?,
     };
     Some(ElementFn::Plain(function))
 }

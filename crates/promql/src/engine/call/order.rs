@@ -1,4 +1,4 @@
-//! `sort` and its like: they order the elements of an instant query.
+//! `sort`, `sort_by_label` and their descending forms: order of the elements of an instant query.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ pub(crate) enum SortKey {
     Labels(Vec<String>, Direction),
 }
 
-/// Which way.
+/// Direction of sorting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// Least first.

@@ -1,5 +1,5 @@
-//! Functions of native histograms that give one number each: `histogram_count` and its like.
-//! Holds: floats are dropped.
+//! Functions of native histograms that return one number each: `histogram_count` and similar.
+//! Invariants: floats are dropped.
 
 use chronolith_exec::column::{ABSENT, is_absent};
 use chronolith_exec::execution::Execution;
@@ -8,7 +8,7 @@ use chronolith_exec::operator::{BoxOperator, filter_map};
 use chronolith_model::FloatHistogram;
 use chronolith_model::histogram::Bucket;
 
-/// Which number.
+/// Statistic of a native histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HistogramStat {
     /// `histogram_count`
@@ -36,7 +36,7 @@ impl HistogramStat {
         })
     }
 
-    /// Whether buckets do not matter.
+    /// Returns true if buckets are not needed.
     pub(crate) fn is_stats_only(self) -> bool {
         matches!(self, HistogramStat::Count | HistogramStat::Sum | HistogramStat::Avg)
     }

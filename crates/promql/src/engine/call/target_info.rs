@@ -1,6 +1,6 @@
-//! `info`: adds the labels of info series (`target_info`) to the series that they describe, told by `instance` and
+//! `info`: adds the labels of info series (`target_info`) to the series with the same `instance` and
 //! `job`.
-//! Holds: of info series with one identity the newest sample wins, step by step; two that are equally new are an
+//! Invariants: of info series with one identity the newest sample wins, step by step; two that are equally new are an
 //! error. Info series among the argument stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, Matcher, SeriesRead};
 
 use crate::engine::error::braced;
 
-/// Labels that say which target a series is of.
+/// Labels that identify the target of a series.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
 /// The info metric that is meant if none is named.
 const TARGET_INFO: &str = "target_info";
@@ -161,7 +161,7 @@ impl TargetInfo<'_> {
         Ok(any.then(|| InfoSeries { labels: series.labels.clone(), times }))
     }
 
-    /// Which series has the newest sample of an identity in each step.
+    /// The series with the newest sample of an identity in each step.
     fn newest(
         &self,
         infos: &[InfoSeries],
@@ -277,7 +277,7 @@ fn identity(labels: &Labels) -> Labels {
     labels.filtered(|name| IDENTIFYING.contains(&name))
 }
 
-/// Which names info series have: as the second argument says, where it says anything positive.
+/// Matchers for the names of info series: those of the second argument, if one of them is positive.
 fn name_matchers(matchers: &[Matcher]) -> Result<Vec<Matcher>, Error> {
     let names: Vec<Matcher> = matchers.iter().filter(|m| &*m.name == METRIC_NAME).cloned().collect();
     if names.is_empty() {

@@ -1,9 +1,9 @@
-//! What a query would take, from postings alone: so that one that cannot end well is refused before it reads.
+//! Estimate of a query's cost from postings alone, so that a query that cannot succeed is refused before it reads.
 //!
-//! Holds: series are those that selectors fit, as far as functions and operators keep them; where nobody can know
-//! (an aggregation by labels, operators between vectors, filters) they count as none. An estimate is compared with
-//! a limit times [`SLACK`], because a series that fits need not have a value.
-//! Not here: limits while running (`run`), how a source counts (`model::query::Queryable::estimate`).
+//! Invariants: series are those that selectors match, as far as functions and operators keep them; unknown numbers (an
+//! aggregation by labels, operators between vectors, filters) count as none. An estimate is compared with
+//! a limit times [`SLACK`], because a series that matches need not have a value.
+//! Not here: limits while running (`exec::execution`), how a source counts (`model::query::Queryable::estimate`).
 
 use chronolith_base::hash::HashMap;
 use chronolith_exec::error::Error;
@@ -18,12 +18,12 @@ use crate::engine::evaluation::Evaluation;
 
 /// A query is refused beyond this many times its limit.
 const SLACK: u64 = 2;
-/// Memory of a series in a result beside its values.
+/// Memory of a series in a result without its values.
 const SERIES_BYTES: u64 = 200;
 /// A decoded sample.
 const SAMPLE_BYTES: u64 = 16;
 
-/// What an expression takes.
+/// Cost of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Need {
     /// Series that it yields.
@@ -90,7 +90,7 @@ impl<'p, 'q> Estimator<'p, 'q> {
         Ok(())
     }
 
-    /// Whether all series that there are would be too many: only then matchers are looked at.
+    /// Returns true if all stored series would be too many: only then matchers are estimated.
     fn may_be_too_large(&self, grid: Grid) -> Result<bool, Error> {
         let all = Selector { matchers: &[], range: chronolith_model::TimeRange::ALL };
         let Some(all) = self.evaluation.execution.source.estimate(&all, self.evaluation.execution.ctx)?
@@ -104,7 +104,7 @@ impl<'p, 'q> Estimator<'p, 'q> {
         Ok(all.series.saturating_mul(per_series).max(read) > memory_max || read > read_max)
     }
 
-    /// What an expression takes. What is computed once is read once.
+    /// Cost of an expression. A repeated expression is read once.
     fn need(&mut self, expr: &'q Expr, grid: Grid) -> Result<Need, Error> {
         let repeated = self.survey.repeated(expr, grid).map(|(class, _)| (class, grid));
         if let Some(&series) = repeated.and_then(|key| self.known.get(&key)) {

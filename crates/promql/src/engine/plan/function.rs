@@ -1,5 +1,5 @@
-//! Functions by name: which operator computes them.
-//! Holds: every function of the language is here or refused with its name; none is silently wrong.
+//! Functions by name: the operators that compute them.
+//! Invariants: every function of the language is here or refused with its name; none is silently wrong.
 
 use chronolith_exec::arith::{go_max, go_min};
 use chronolith_exec::column::{StepScalar, StepSeries};
@@ -7,7 +7,7 @@ use chronolith_exec::error::Error;
 use chronolith_exec::grid::{Grid, Windows};
 use chronolith_exec::map::{ElementFn, absent, drop_name, map_values, step_times, to_scalar};
 use chronolith_exec::note::{Note, Severity};
-use chronolith_exec::operator::{Blocking, BoxOperator, Ready};
+use chronolith_exec::operator::{Blocking, BoxOperator};
 use chronolith_exec::rollup::Rollup;
 use chronolith_exec::scan::{Scan, ScanFn};
 use chronolith_exec::select::InstantField;
@@ -61,7 +61,7 @@ impl<'q> Planner<'q> {
         match (name, &call.args[..]) {
             ("vector", [scalar]) => {
                 let scalar = self.scalar(scalar, grid)?;
-                Ok(constant((0..grid.count).map(|step| scalar.at(step)).collect()))
+                Ok(self.constant((0..grid.count).map(|step| scalar.at(step)).collect()))
             }
             ("absent", [vector]) => {
                 let labels = absent_labels(vector);
@@ -99,9 +99,9 @@ impl<'q> Planner<'q> {
             ("histogram_quantile" | "histogram_quantiles" | "histogram_fraction", args) => {
                 self.bucket_call(call, args, span, grid)
             }
-            (_, []) => match CalendarField::named(name) {
+            (_, []) => match CalendarField::function(name) {
                 Some(field) => {
-                    Ok(constant(grid.times().map(|time| field.of((time / 1000) as f64)).collect()))
+                    Ok(self.constant(grid.times().map(|time| field((time / 1000) as f64)).collect()))
                 }
                 None => Err(unsupported(call)),
             },
@@ -112,6 +112,11 @@ impl<'q> Planner<'q> {
                 Ok(self.merged(operator, vector))
             }
         }
+    }
+
+    /// One series without labels.
+    fn constant(&self, values: Vec<f64>) -> BoxOperator<'q> {
+        Blocking::boxed(self.execution(), |_| Ok(vec![StepSeries::floats(Labels::empty(), values)]))
     }
 
     fn element_fn(&self, call: &'q Call, params: &'q [Expr], grid: Grid) -> Result<ElementFn, Error> {
@@ -151,9 +156,9 @@ impl<'q> Planner<'q> {
             }
             _ => {
                 let mut inner = self.scoped(StatsScope::StatsOnly, || self.vector(vector, grid))?;
-                // What is wrong with the argument is said all the same.
+                // Errors and annotations of the argument are reported nevertheless.
                 while inner.next(&mut StepSeries::default())? {}
-                Ok(Ready::boxed(Vec::new()))
+                Ok(Blocking::boxed(self.execution(), |_| Ok(Vec::new())))
             }
         }
     }
@@ -195,7 +200,7 @@ impl<'q> Planner<'q> {
         grid: Grid,
     ) -> Result<BoxOperator<'q>, Error> {
         let inner = self.vector(vector, grid)?;
-        // Where steps and end are one, as in an instant query, elements do have an order.
+        // With one step, as in an instant query, elements have an order.
         if grid.start_ms != grid.end_ms {
             let text = "sort is ineffective for range queries since results are always ordered by labels";
             let note = Note::Language(Severity::Warning, text.into());
@@ -277,7 +282,8 @@ impl<'q> Planner<'q> {
             let extension = selector.selector.extension;
             check_extension(call.function.name, extension)?;
             let function = ScanFn::Range(function(windows, extension, span));
-            Box::new(Scan::new(execution, &selector.selector.matchers, windows, self.parts(), function)?)
+            let matchers = &selector.selector.matchers;
+            Box::new(Scan::new(execution, matchers, windows, self.parts(), function, None)?)
         } else {
             let (source, windows) = self.windows(matrix, grid)?;
             Box::new(RangeCall::new(source, function(windows, None, Span::default())))
@@ -342,10 +348,6 @@ fn check_extension(name: &str, extension: Option<RangeExtension>) -> Result<(), 
 
 fn unsupported(call: &Call) -> Error {
     Error::Language(format!("function {}() is not supported by this version", call.function.name))
-}
-
-fn constant<'q>(values: Vec<f64>) -> BoxOperator<'q> {
-    Ready::boxed(vec![StepSeries::floats(Labels::empty(), values)])
 }
 
 fn absent_labels(expr: &Expr) -> Labels {

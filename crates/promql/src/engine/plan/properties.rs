@@ -19,7 +19,7 @@ pub(super) fn unexpected(want: ValueType, expr: &Expr) -> Error {
 /// The text of a string expression.
 ///
 /// # Errors
-/// It is none.
+/// The expression is not a string.
 pub(crate) fn string_of(expr: &Expr) -> Result<&str, Error> {
     match &expr.unwrap_parens().kind {
         ExprKind::String(text) => Ok(text),
@@ -27,13 +27,13 @@ pub(crate) fn string_of(expr: &Expr) -> Result<&str, Error> {
     }
 }
 
-/// Whether a text can name a label. The parser leaves U+FFFD where a literal holds bytes that are not UTF-8, so a
+/// Returns true if a text can name a label. The parser leaves U+FFFD where a literal holds bytes that are not UTF-8, so a
 /// name with that character in it counts as one of those.
 pub(crate) fn is_label_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER)
 }
 
-/// Whether the result of an operator stays distinct without metric names; `None`: as its left side.
+/// Returns true if the result of an operator stays distinct without metric names; `None` if its left side decides.
 pub(super) fn binary_stays_distinct(binary: &Binary) -> Option<bool> {
     match binary.op {
         BinaryOp::And | BinaryOp::Unless => None,
@@ -51,13 +51,12 @@ pub(super) fn binary_stays_distinct(binary: &Binary) -> Option<bool> {
     }
 }
 
-/// Whether an operator passes on elements, or parts of them, of one side.
+/// Returns true if an operator returns elements, or parts of them, of one side.
 fn keeps_names(op: BinaryOp) -> bool {
     op.is_comparison() || matches!(op, BinaryOp::TrimLower | BinaryOp::TrimUpper)
 }
 
-/// Whether `group_left(__name__)`, or an element that stands for a missing one, may give results other names than those
-/// of the series.
+/// Returns true if `group_left(__name__)`, or a fill value, may give results other names than those of the series.
 fn brings_names(matching: &VectorMatching) -> bool {
     matching.include.iter().any(|label| label == METRIC_NAME)
         || matching.fill_left.is_some()
@@ -69,7 +68,7 @@ pub(crate) fn columns_bytes(expr: &Expr, grid: Grid) -> u64 {
     grid.column_bytes().saturating_mul(vector_depth(expr) as u64 + 1)
 }
 
-/// How many operators over vectors stand inside each other at most.
+/// Greatest nesting depth of operators over vectors.
 pub(crate) fn vector_depth(expr: &Expr) -> usize {
     let (mut deepest, mut left) = (0, vec![(expr, 1)]);
     while let Some((expr, depth)) = left.pop() {
@@ -101,7 +100,7 @@ pub(crate) fn vector_depth(expr: &Expr) -> usize {
     deepest
 }
 
-/// Whether series of `expr` stay different from each other without their metric names.
+/// Returns true if series of `expr` stay distinct without their metric names.
 pub(super) fn stays_distinct(expr: &Expr) -> bool {
     let one_name = |matchers: &[Matcher]| {
         matchers.iter().any(|m| &*m.name == METRIC_NAME && m.op == MatchOp::Equal && !m.value.is_empty())
@@ -176,14 +175,14 @@ pub(super) fn is_step_invariant(evaluation: &Evaluation<'_>, expr: &Expr) -> boo
     }
 }
 
-/// Whether a function has another value at another time, its arguments being the same.
+/// Returns true if a function depends on the evaluation time, its arguments being the same.
 fn depends_on_time(call: &Call) -> bool {
     let name = call.function.name;
-    // Parts of a date do not depend on it if they have an argument, but upstream takes them so.
-    matches!(name, "time" | "timestamp" | "predict_linear") || CalendarField::named(name).is_some()
+    // Parts of a date do not depend on it if they have an argument, but Prometheus treats them so.
+    matches!(name, "time" | "timestamp" | "predict_linear") || CalendarField::function(name).is_some()
 }
 
-/// Whether the series that a function yields differ by more than their metric names.
+/// Returns true if the series that a function returns stay distinct without their metric names.
 fn result_stays_distinct(call: &Call) -> bool {
     match call.function.name {
         "label_replace" | "label_join" | "info" => false,

@@ -1,8 +1,8 @@
-//! Planning of parts that occur more than once: computed at the first use, read at the others.
+//! Planning of repeated parts: computed at the first use, read at the others.
 //!
-//! Holds: a use stands for a shared part only if expression, grid and what is asked of histograms are equal; a use that
-//! finds its part's series lost is planned by itself, without sharing anything.
-//! Not here: which expressions are equal (`survey`), how series get to the uses (`engine::share`).
+//! Invariants: uses share a subplan only if expression, grid and needed parts of histograms are equal; a use whose series
+//! were dropped is planned alone, without sharing.
+//! Not here: equality of expressions (`survey`), reading shared series (`exec::share`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use super::{Planner, StatsScope};
 use crate::ast::{Expr, ExprKind};
 use crate::engine::evaluation::Evaluation;
 
-/// What makes two uses one part.
+/// Key of a shared subplan: uses with equal keys share it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct PartKey {
     class: Class,
@@ -65,12 +65,12 @@ impl<'q> Planner<'q> {
         Estimator::new(self.evaluation, &self.shared.survey).admit(expr, grid)
     }
 
-    /// All is planned: parts know their uses now.
+    /// Ends planning: no subplan gets further readers.
     pub(crate) fn seal(&self) {
         self.shared.parts.borrow().values().for_each(|planned| planned.part.seal());
     }
 
-    /// What to share an expression by, if it is used more than once.
+    /// Key and number of uses of an expression that is used more than once.
     pub(super) fn repeated(&self, expr: &Expr, grid: Grid) -> Option<(PartKey, usize)> {
         let (class, uses) = self.shared.survey.repeated(expr, grid)?;
         Some((PartKey { class, grid, stats: self.stats.get() }, uses))
@@ -97,7 +97,7 @@ impl<'q> Planner<'q> {
         Ok(Traced::boxed(Box::new(reader), node))
     }
 
-    /// What an aggregation folds: a shared part gives its series to the aggregation as they are computed.
+    /// Input of an aggregation: a shared subplan feeds its series to the aggregation as they are computed.
     pub(super) fn aggregate_input(&self, expr: &'q Expr, grid: Grid) -> Result<AggregateInput<'q>, Error> {
         let expr = expr.unwrap_parens();
         let counted_by = self.counted_by.take();
@@ -122,8 +122,8 @@ impl<'q> Planner<'q> {
         Ok(AggregateInput::Shared { part, positions, node, alone })
     }
 
-    /// The part that an expression is, planned if this is its first use; and that first use. What is to be said about
-    /// the plan is said.
+    /// The shared subplan of an expression, built if this is its first use, and that first use. Annotations of building
+    /// it are emitted.
     fn part_of(
         &self,
         expr: &'q Expr,

@@ -1,10 +1,10 @@
-//! Which parts of a query are equal, so that they can be computed once.
+//! Common subexpression elimination: finds equal parts of a query, so that they are computed once.
 //!
-//! Holds: two expressions have one class exactly if they differ in nothing but places, the order of matchers and
+//! Invariants: two expressions have one class exactly if they differ in nothing but positions, the order of matchers and
 //! grouping labels, and how durations are written. Uses are counted by class and grid, in the order in which the query
-//! is planned; what is inside of a second use does not count, since the use as a whole is served. A count may be too
-//! high (`timestamp(x)` does not plan `x`), never too low for what is planned: users must not rely on it.
-//! Not here: computing once (`share`).
+//! is planned; parts of a second use do not count, since it is shared as a whole. A count may be too
+//! high (`timestamp(x)` does not plan `x`), never too low for what is planned: readers must not rely on it.
+//! Not here: the shared subplan (`exec::share`).
 
 use chronolith_base::hash::{HashMap, HashSet};
 
@@ -20,11 +20,12 @@ use crate::ast::{
 };
 use crate::engine::duration;
 use crate::engine::evaluation::Evaluation;
+use crate::engine::evaluation_order::push_operands;
 
 /// Number of a class of equal expressions.
 pub(super) type Class = u32;
 
-/// What a node is made of; parts of it by their class.
+/// Structure of a node; its operands by their class.
 #[derive(PartialEq, Eq, Hash)]
 enum Shape {
     Number(u64),
@@ -64,7 +65,7 @@ pub(super) struct Survey {
     /// By address of the expression, which stays where it is for as long as the query.
     classes: HashMap<usize, Class>,
     uses: HashMap<(Class, Grid), usize>,
-    /// How often matchers are selected by.
+    /// Selections per set of matchers.
     selections: HashMap<MatcherSet, usize>,
 }
 
@@ -189,7 +190,7 @@ impl Surveyor<'_> {
             }
             ExprKind::Aggregate(aggregate) => self.shape_of_aggregate(aggregate)?,
             ExprKind::Unary(op, inner) => Shape::Unary(*op, self.class_of(inner)?),
-            // They count, so that equal expressions have equally many places.
+            // Parentheses count, so that equal expressions have equally many positions.
             ExprKind::Paren(inner) => Shape::Paren(self.class_of(inner)?),
             ExprKind::Binary(_) => return self.class_of_chain(expr),
         };
@@ -251,7 +252,7 @@ fn shape_of_matching(matching: &VectorMatching) -> MatchingShape {
     }
 }
 
-/// How many selectors there are, counted up to two: most queries have one, and nothing to share.
+/// Number of selectors, counted up to two: most queries have one, and nothing to share.
 fn selector_count_at_most_two(expr: &Expr) -> usize {
     let (mut count, mut left) = (0, vec![expr]);
     while let Some(expr) = left.pop() {
@@ -261,36 +262,21 @@ fn selector_count_at_most_two(expr: &Expr) -> usize {
                 break;
             }
         }
-        push_parts(expr, &mut left);
+        push_operands(expr, &mut left);
     }
     count
-}
-
-/// Appends the expressions that an expression is made of.
-fn push_parts<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
-    match &expr.kind {
-        ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Selector(_) | ExprKind::Matrix(_) => {}
-        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => out.push(inner),
-        ExprKind::Subquery(subquery) => out.push(&subquery.expr),
-        ExprKind::Call(call) => out.extend(&call.args),
-        ExprKind::Aggregate(aggregate) => {
-            out.extend(&aggregate.param);
-            out.push(&aggregate.expr);
-        }
-        ExprKind::Binary(binary) => out.extend([&binary.lhs, &binary.rhs]),
-    }
 }
 
 /// From positions in one expression to those in another one of its class.
 pub(super) fn positions(from: &Expr, to: &Expr) -> PositionMap {
     let (mut all, mut left) = (PositionMap::default(), vec![(from, to)]);
-    let (mut from_parts, mut to_parts) = (Vec::new(), Vec::new());
+    let (mut from_operands, mut to_operands) = (Vec::new(), Vec::new());
     while let Some((from, to)) = left.pop() {
         all.insert(from.span.position(), to.span.position());
-        push_parts(from, &mut from_parts);
-        push_parts(to, &mut to_parts);
-        debug_assert_eq!(from_parts.len(), to_parts.len(), "expressions of one class have equal parts");
-        left.extend(from_parts.drain(..).zip(to_parts.drain(..)));
+        push_operands(from, &mut from_operands);
+        push_operands(to, &mut to_operands);
+        debug_assert_eq!(from_operands.len(), to_operands.len(), "expressions of one class have equal parts");
+        left.extend(from_operands.drain(..).zip(to_operands.drain(..)));
     }
     all
 }

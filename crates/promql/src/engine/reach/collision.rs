@@ -1,8 +1,8 @@
-//! Whether two different series of an expression may get the same labels when the name of the metric is
-//! removed or labels are rewritten. Such a query fails if the two have a value at the same step, which may be
+//! Collisions: two different series of an expression that get the same labels when the metric name is removed or labels
+//! are rewritten. Such a query fails if the two have a value at the same step, which may be
 //! one of a subquery between the windows that the query looks at.
 //!
-//! Holds: errs on the side of "possible". An expression that names its metrics and does not mix them cannot
+//! Invariants: errs on the side of "possible". An expression that names its metrics and does not mix them cannot
 //! collide.
 
 use chronolith_exec::metric_name::NameRemoval;
@@ -72,7 +72,7 @@ fn names_of_selector<'e>(selector: &'e VectorSelector, options: &EngineOptions) 
     }
 }
 
-/// Most functions remove the name; which one does not is not looked at.
+/// Functions are taken to remove the name, as most do.
 fn names_of_call<'e>(call: &'e Call, options: &EngineOptions, depth: usize) -> Result<Names<'e>, Possible> {
     if matches!(call.function.name, "label_replace" | "label_join") {
         return names_of_rewritten(call, options, depth);
@@ -88,7 +88,7 @@ fn names_of_call<'e>(call: &'e Call, options: &EngineOptions, depth: usize) -> R
     Ok(if is_scalar { Names::None } else { all })
 }
 
-/// A label that is written over may have been what told two series apart: only one that cannot be there is safe.
+/// An overwritten label may be the only difference of two series: only one that cannot be present is safe.
 fn names_of_rewritten<'e>(
     call: &'e Call,
     options: &EngineOptions,
