@@ -166,7 +166,7 @@ impl Columns {
     }
 }
 
-/// Running sums, one a step, each with what rounding took from it; [`ABSENT`] before the first value.
+/// Running sums, one per step, each with its rounding error; [`ABSENT`] before the first value.
 struct Sums {
     values: Vec<f64>,
     rests: Vec<f64>,

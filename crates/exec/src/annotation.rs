@@ -144,7 +144,8 @@ impl<'q> Annotations<'q> {
         }
     }
 
-    /// Starts a new, empty set of annotations and returns the current one; [`Annotations::restore`] swaps them back.
+    /// Starts a new, empty set of annotations and returns the current one; [`Annotations::restore`] swaps
+    /// them back.
     #[must_use]
     pub fn start_new(&self) -> AnnotationSet {
         std::mem::take(&mut *self.lock())

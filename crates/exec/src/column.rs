@@ -1,7 +1,7 @@
 //! Columns: one series with a value per step of a grid, and scalars per step.
 //! Invariants: a column has as many values as the grid has steps; a step without a value holds [`ABSENT`].
-//! Native histograms are in a second column, which is empty for series of floats. A step is a histogram if its value
-//! is not [`ABSENT`] and the second column has one, so presence is decided by the values alone.
+//! Native histograms are in a second column, which is empty for series of floats. A step is a histogram if
+//! its value is not [`ABSENT`] and the second column has one, so presence is decided by the values alone.
 //! Not here: samples with their own timestamps (`samples`).
 
 use std::sync::Arc;

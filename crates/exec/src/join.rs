@@ -145,7 +145,8 @@ impl SeriesOperator for VectorScalar<'_> {
 /// Joins two vectors on the same grid by an arithmetic operator or a comparison.
 pub fn vector_vector<'q>(
     execution: &'q Execution<'q>,
-    (mut left, mut right): (BoxOperator<'q>, BoxOperator<'q>),
+    mut left: BoxOperator<'q>,
+    mut right: BoxOperator<'q>,
     matching: &'q Matching,
     op: ElementOp,
     origin: Origin,
@@ -397,7 +398,7 @@ impl<'j> Join<'j> {
         for step in 0..self.step_count {
             let Some((of_many, of_one)) = pairs(step) else { continue };
             let outcome = self.meet(of_many, of_one);
-            // Elements that an operator refuses have not met.
+            // Elements that an operator refuses have not matched.
             if let Outcome::Refused(note) = outcome {
                 matched.notes.set(step, self.step_count, note);
                 continue;

@@ -1,9 +1,10 @@
-//! Query operators over columns, for every query language: scan, windows and rollups, hash aggregate, topk, joins, sets,
-//! shared subplans, with memory reservations, deadline, cancellation and a trace.
+//! Query operators over columns, for every query language: scan, windows and rollups, hash aggregate, topk,
+//! joins, sets, shared subplans, with memory reservations, deadline, cancellation and a trace.
 //!
-//! Invariants: operators know no syntax tree and no text of a language. Positions in a query are opaque, and notes and
-//! errors are typed: the language resolves and words them.
-//! Not here: parsing, functions that only one language has (they implement [`operator::SeriesOperator`]), storage.
+//! Invariants: operators know no syntax tree and no text of a language. Positions in a query are opaque, and
+//! notes and errors are typed: the language resolves and words them.
+//! Not here: parsing, functions that only one language has (they implement [`operator::SeriesOperator`]),
+//! storage.
 
 pub mod aggregate;
 pub mod annotation;

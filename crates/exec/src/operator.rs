@@ -1,6 +1,6 @@
 //! Operators pull series one by one from the operators below them.
-//! Invariants: all series of an operator have the steps of its grid; a series that is returned has a value in at least
-//! one step.
+//! Invariants: all series of an operator have the steps of its grid; a series that is returned has a value in
+//! at least one step.
 
 use chronolith_base::hash::HashTable;
 

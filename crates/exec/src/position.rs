@@ -1,6 +1,6 @@
 //! Positions in the text of a query, at which annotations point.
-//! Invariants: opaque to operators, which only store and compare them. The language makes positions and resolves
-//! them to line and column.
+//! Invariants: opaque to operators, which only store and compare them. The language makes positions and
+//! resolves them to line and column.
 
 /// A position in the text of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -1,6 +1,6 @@
 //! Rollups: one value from the samples of a window, for every window of a series.
-//! Invariants: samples are sorted by time; windows slide forwards, so a series is walked once; a window without a
-//! result has the value [`ABSENT`].
+//! Invariants: samples are sorted by time; windows slide forwards, so a series is walked once; a window
+//! without a result has the value [`ABSENT`].
 //! Not here: names of functions, which are the language's; kernels (`rate`, `moments`).
 
 mod event;
@@ -192,8 +192,8 @@ impl Rollup {
         }
     }
 
-    /// Rollups that count events between neighbours: events are found once per series, so that a window costs only
-    /// its events.
+    /// Rollups that count events between neighbours: events are found once per series, so that a window costs
+    /// only its events.
     fn roll_events(
         &self,
         columns: &Columns,
@@ -225,8 +225,9 @@ impl Rollup {
     }
 }
 
-/// The least or greatest value of windows that slide forwards: each sample is processed once, however many windows
-/// contain it. Invariants: `queue` ascends, and no sample in it is beaten by a later one; NaN never enters.
+/// The least or greatest value of windows that slide forwards: each sample is processed once, however many
+/// windows contain it. Invariants: `queue` ascends, and no sample in it is beaten by a later one; NaN never
+/// enters.
 struct Extreme<'a> {
     series: &'a [f64],
     queue: &'a mut VecDeque<usize>,
@@ -240,9 +241,10 @@ impl<'a> Extreme<'a> {
         Extreme { series, queue, next_idx: 0 }
     }
 
-    /// `beaten(before, new)`: the new value takes the place of the one before. Of equal values the first stays; NaN
-    /// only if there is nothing else.
-    // PERF: inlined into the loop over windows: max_over_time takes 20 % fewer instructions (example cost of promql).
+    /// `beaten(before, new)`: the new value takes the place of the one before. Of equal values the first
+    /// stays; NaN only if there is nothing else.
+    // PERF: inlined into the loop over windows: max_over_time takes 20 % fewer instructions (example cost of
+    // promql).
     #[inline(always)]
     fn of(&mut self, window: &Window<'_>, beaten: impl Fn(f64, f64) -> bool) -> f64 {
         for at in self.next_idx.max(window.first_idx)..window.first_idx + window.values.len() {

@@ -39,9 +39,9 @@ impl SampleParts {
 pub struct HistogramSamples {
     /// Milliseconds, ascending.
     pub times: Vec<i64>,
-    /// One a time.
+    /// One per time.
     pub histograms: Vec<Arc<FloatHistogram>>,
-    /// As in [`Columns::start_times`], but empty or one a time.
+    /// As in [`Columns::start_times`], but empty or one per time.
     pub start_times: Vec<i64>,
 }
 
@@ -67,7 +67,7 @@ impl HistogramSamples {
 /// Samples of one series.
 #[derive(Debug, Default)]
 pub struct RangeSamples {
-    /// Floats; what a source reads goes here first, histograms included.
+    /// Floats; a source reads all samples to it first, histograms included.
     pub floats: Columns,
     /// Histograms.
     pub histograms: HistogramSamples,
@@ -141,7 +141,8 @@ impl RangeSamples {
         }
     }
 
-    /// Removes reset hints: those of samples that a subquery returns refer to samples that may not be their neighbours.
+    /// Removes reset hints: those of samples that a subquery returns refer to samples that may not be their
+    /// neighbours.
     pub fn forget_hints(&mut self) {
         for histogram in &mut self.histograms.histograms {
             if matches!(histogram.reset_hint, ResetHint::Reset | ResetHint::NotReset) {
@@ -178,8 +179,8 @@ fn to_float(histogram: Arc<Histogram>) -> Arc<FloatHistogram> {
     })
 }
 
-/// Count, sum and hint of a histogram. The hint is the one that the buckets would give, as far as the previous
-/// histogram is known.
+/// Count, sum and hint of a histogram. The hint is the one that the buckets would give, as far as the
+/// previous histogram is known.
 fn stats_of(histogram: &FloatHistogram, previous: Option<&FloatHistogram>) -> Arc<FloatHistogram> {
     let reset_hint = match (histogram.reset_hint, previous) {
         (ResetHint::Unknown, Some(previous)) if histogram.is_reset_after(previous) => ResetHint::Reset,

@@ -1,6 +1,7 @@
 //! Scan: selectors, and functions of range selectors fused with reading the samples.
-//! Invariants: series are in the order of the source, whether one thread computes them or several. Several threads
-//! share a batch by morsels if it has enough samples to pay for starting them, as far as threads are free.
+//! Invariants: series are in the order of the source, whether one thread computes them or several. Several
+//! threads share a batch by morsels if it has enough samples to pay for starting them, as far as threads are
+//! free.
 //! Not here: functions of subqueries (`window`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,8 +68,9 @@ pub struct Scan<'q> {
 }
 
 impl<'q> Scan<'q> {
-    /// Selects; samples are read when series are pulled. `counted_by` is the grouping of an aggregation above that only
-    /// counts the series of its groups: presence of values is then exact, values and other labels are not.
+    /// Selects; samples are read when series are pulled. `counted_by` is the grouping of an aggregation above
+    /// that only counts the series of its groups: presence of values is then exact, values and other labels
+    /// are not.
     ///
     /// # Errors
     /// Those of the source.
@@ -80,7 +82,8 @@ impl<'q> Scan<'q> {
         function: ScanFn<'q>,
         counted_by: Option<&Grouping<'_>>,
     ) -> Result<Scan<'q>, Error> {
-        // The groups of several steps would have to be ordered by their first series with a value in any step.
+        // The groups of several steps would have to be ordered by their first series with a value in any
+        // step.
         let counted_by = counted_by.filter(|grouping| grouping.is_one() || windows.grid.count == 1);
         let range = windows.read_range();
         let selector = Selector { matchers, range };

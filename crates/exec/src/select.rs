@@ -1,4 +1,5 @@
-//! Instant selectors (the latest sample of each window) and range selectors (all samples of all windows, as columns).
+//! Instant selectors (the latest sample of each window) and range selectors (all samples of all windows, as
+//! columns).
 //! Invariants: a staleness marker ends a series for an instant selector and is dropped by a range selector.
 
 use std::sync::Arc;

@@ -1,8 +1,11 @@
-//! Shared selections: equal selections under different functions look series up once and decode their samples once.
+//! Shared selections: equal selections under different functions look series up once and decode their samples
+//! once.
 //!
-//! Invariants: all readers of a selection get the same series; decoded samples are kept until the last reader has them,
-//! within a bound, beyond which they are decoded again. A selection with one reader costs nothing more.
-//! Not here: equal functions of equal selections (`share`), which selections occur more than once, which the language knows.
+//! Invariants: all readers of a selection get the same series; decoded samples are kept until the last reader
+//! has them, within a bound, beyond which they are decoded again. A selection with one reader costs nothing
+//! more.
+//! Not here: equal functions of equal selections (`share`), which selections occur more than once, which the
+//! language knows.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +26,8 @@ const KEPT_BYTES_MAX: u64 = 128 << 20;
 /// They may use this fraction of the query's memory: one of so many parts.
 const KEPT_BUDGET_PARTS: u64 = 4;
 
-/// Memory of a series that some reader has not taken, beside its labels: its samples as the source keeps them.
+/// Memory of a series that some reader has not taken, beside its labels: its samples as the source keeps
+/// them.
 const SERIES_BYTES: usize = 512;
 
 /// Matchers in an order that does not depend on how they are written.
@@ -91,8 +95,8 @@ impl Selections {
         Ok(Box::new(Reader { selection, at: 0 }))
     }
 
-    /// Selects without values, and without labels that `hints` does not name. Matchers that occur more than once are
-    /// selected with all labels, so that series are looked up once.
+    /// Selects without values, and without labels that `hints` does not name. Matchers that occur more than
+    /// once are selected with all labels, so that series are looked up once.
     pub(crate) fn select_presence(
         &self,
         source: &dyn Queryable,

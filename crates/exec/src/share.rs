@@ -1,10 +1,11 @@
 //! Shared subplans: equal parts of a query are computed once, and all readers get the series.
 //!
-//! Invariants: every reader sees the same series in the same order, and emits the annotations at its own positions, as if
-//! it had computed them. Aggregations over a shared subplan are sinks: the first that is pulled drives the subplan, and
-//! each series goes to all sinks at once, so nothing is buffered for them. Other readers read a [`SeriesBuffer`], and
-//! compute series that it has dropped.
-//! Not here: which subplans are equal, and the second try of a query that runs out of memory, which are the language's.
+//! Invariants: every reader sees the same series in the same order, and emits the annotations at its own
+//! positions, as if it had computed them. Aggregations over a shared subplan are sinks: the first that is
+//! pulled drives the subplan, and each series goes to all sinks at once, so nothing is buffered for them.
+//! Other readers read a [`SeriesBuffer`], and compute series that it has dropped.
+//! Not here: which subplans are equal, and the second try of a query that runs out of memory, which are the
+//! language's.
 
 mod buffer;
 
@@ -116,7 +117,8 @@ impl<'q> SharedPart<'q> {
         execution: &'q Execution<'q>,
         inner: BoxOperator<'q>,
         build_annotations: AnnotationSet,
-        (id, uses): (u32, usize),
+        id: u32,
+        uses: usize,
         node: Option<Arc<Node>>,
     ) -> Rc<SharedPart<'q>> {
         let state = RefCell::new(State {

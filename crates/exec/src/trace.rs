@@ -1,8 +1,8 @@
-//! Counts of a running query: totals, counts per operator for EXPLAIN and the slow query log, samples per step for
-//! query statistics.
+//! Counts of a running query: totals, counts per operator for EXPLAIN and the slow query log, samples per
+//! step for query statistics.
 //!
-//! Invariants: totals cost one atomic add per series; nodes (two clock readings per series and node) and steps are
-//! counted only on request. Times of a node include those of the nodes below it.
+//! Invariants: totals cost one atomic add per series; nodes (two clock readings per series and node) and
+//! steps are counted only on request. Times of a node include those of the nodes below it.
 //! Not here: which operators have a node, how a report is printed.
 
 mod steps;

@@ -20,7 +20,8 @@ use crate::samples::RangeSamples;
 use crate::select::SeriesReader;
 use crate::step_set::{StepRun, StepSet};
 
-/// Returns a note about a series to which a function of counters is applied although it does not look like one.
+/// Returns a note about a series to which a function of counters is applied although it does not look like
+/// one.
 pub type CounterCheck = fn(&Labels) -> Option<Note>;
 
 /// One series of a range vector.
@@ -174,7 +175,7 @@ impl RangeFn<'_> {
     /// Checks parameters in steps whose windows contain samples: others do not matter.
     fn check_params(&self, samples: &RangeSamples, scratch: &mut RangeScratch) -> Result<(), Error> {
         let bad_quantile = |value: f64| !(0.0..=1.0).contains(&value);
-        // NaN is let through, and gives NaN.
+        // NaN is accepted, and results in NaN.
         let bad_factor = |value: f64| value <= 0.0 || value >= 1.0;
         let any_bad = match &self.rollup {
             Rollup::Quantile(quantile) => quantile.values().iter().any(|&v| bad_quantile(v)),
@@ -262,7 +263,8 @@ impl RangeFn<'_> {
     }
 }
 
-/// Adds the notes about the ranges of metric `name`. `first_origin` points at the first argument of the function.
+/// Adds the notes about the ranges of metric `name`. `first_origin` points at the first argument of the
+/// function.
 pub(crate) fn emit_notes(
     execution: &Execution<'_>,
     notes: RangeNotes,

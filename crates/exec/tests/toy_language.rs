@@ -1,7 +1,7 @@
 //! A query language of one sentence, computed by the operators of `exec`: proof that they need no PromQL.
 //!
-//! `sum of NAME by LABEL every 60 s` groups the latest values of a metric; `rate of NAME ...` sums rates over two minutes.
-//! Positions are word numbers, and notes have the language's own texts.
+//! `sum of NAME by LABEL every 60 s` groups the latest values of a metric; `rate of NAME ...` sums rates over
+//! two minutes. Positions are word numbers, and notes have the language's own texts.
 
 use std::sync::Arc;
 

@@ -336,8 +336,8 @@ pub struct Binary {
     pub return_bool: bool,
     /// How vectors are matched; `Some` exactly when both sides are vectors.
     pub matching: Option<VectorMatching>,
-    /// Where the operator stands; as upstream, with what is between it and the span of the left side but blanks: a
-    /// comment, `anchored`.
+    /// Where the operator stands; as upstream, with what is between it and the span of the left side but
+    /// blanks: a comment, `anchored`.
     pub op_span: Span,
 }
 

@@ -1,7 +1,7 @@
 //! Evaluation of a checked syntax tree over any [`Queryable`].
 //!
-//! Invariants: limits of samples, memory and time are checked while running; texts of warnings, infos and errors are
-//! Prometheus's.
+//! Invariants: limits of samples, memory and time are checked while running; texts of warnings, infos and
+//! errors are Prometheus's.
 //! Not here: operators (`chronolith_exec`), parsing, HTTP.
 
 mod annotation;

@@ -1,7 +1,7 @@
 //! Text to a checked tree: lexer, Pratt parser, type checker, printer.
 //!
-//! Holds: every error has a position and upstream's text; the first error in reading order wins, and types are
-//! checked only where the whole text could be read. Whatever the text, the stack stays small: nesting is
+//! Holds: every error has a position and upstream's text; the first error in reading order wins, and types
+//! are checked only where the whole text could be read. Whatever the text, the stack stays small: nesting is
 //! bounded by [`NESTING_MAX`], and chains of operators are built, checked and printed in loops.
 //! Not here: evaluation.
 
@@ -26,8 +26,8 @@ mod quote;
 mod selector;
 mod token;
 
-/// Why a query is refused. `Display` is `1:8: parse error: ...` (line:column, both from 1; columns count bytes).
-/// An empty text has no positions: both are 0, and the message begins with `unknown position`.
+/// Why a query is refused. `Display` is `1:8: parse error: ...` (line:column, both from 1; columns count
+/// bytes). An empty text has no positions: both are 0, and the message begins with `unknown position`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: parse error: {message}", self.position())]
 pub struct ParseError {

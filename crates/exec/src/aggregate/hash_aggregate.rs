@@ -25,7 +25,7 @@ use crate::trace::NodeHandle;
 struct Group {
     drop_name: bool,
     columns: Columns,
-    /// Sums or means of histograms: empty, or one a step.
+    /// Sums or means of histograms: empty, or one per step.
     histograms: Vec<Option<Box<HistogramFold>>>,
 }
 
@@ -35,7 +35,7 @@ pub enum AggregateInput<'q> {
     Alone(BoxOperator<'q>),
     /// Series that others use, too.
     Shared {
-        /// The part of the query that yields them.
+        /// The subplan that computes them.
         part: Rc<SharedPart<'q>>,
         /// From positions of its first reader to those of this one.
         positions: Option<PositionMap>,
@@ -157,7 +157,7 @@ impl Folding<'_> {
         self.has_histograms = true;
         let at = self.group_of(&series.labels)?;
         let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
-        let bytes = add_mixed(self.execution, (self.op, self.origin), self.step_count, group, series);
+        let bytes = add_mixed(self.execution, self.op, self.origin, self.step_count, group, series);
         self.memory.grow(bytes / SAMPLE_BYTES, bytes)?;
         self.add_floats(series)
     }
@@ -216,11 +216,12 @@ impl Folding<'_> {
     }
 }
 
-/// Adds the histograms of a series to a group, or drops them if the aggregation ignores histograms, so that only floats
-/// are left. Returns the bytes that the group grew by.
+/// Adds the histograms of a series to a group, or drops them if the aggregation ignores histograms, so that
+/// only floats are left. Returns the bytes that the group grew by.
 fn add_mixed(
     execution: &Execution<'_>,
-    (aggregate, origin): (Aggregation, Origin),
+    aggregate: Aggregation,
+    origin: Origin,
     step_count: usize,
     group: &mut Group,
     series: &mut StepSeries,

@@ -1,7 +1,6 @@
 //! topk, bottomk, limitk and limit_ratio: aggregations that select series instead of folding them.
-//! Invariants: per group and step at most k values are kept in a heap, and the labels of series that some step
-//! selected, if only temporarily.
-//! Ties are broken as by Prometheus's binary heap.
+//! Invariants: per group and step at most k values are kept in a heap, and the labels of series that some
+//! step selected, if only temporarily. Ties are broken as by Prometheus's binary heap.
 
 use std::sync::Arc;
 
@@ -224,7 +223,8 @@ fn push_heap(heap: &mut Vec<Chosen>, new: Chosen) -> bool {
     true
 }
 
-/// Keeps the k values that are not `less` than the others, the least of them at index 0; returns true if the new one is kept.
+/// Keeps the k values that are not `less` than the others, the least of them at index 0; returns true if the
+/// new one is kept.
 fn offer_heap(heap: &mut Vec<Chosen>, new: Chosen, k: f64, less: impl Fn(f64, f64) -> bool + Copy) -> bool {
     if k < 1.0 {
         return false;

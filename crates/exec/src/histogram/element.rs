@@ -19,7 +19,7 @@ pub enum Outcome {
     Histogram(Arc<FloatHistogram>, Option<Note>),
     /// Nothing: a comparison does not hold.
     Nothing,
-    /// Nothing, as if the elements had not met.
+    /// Nothing, as if the elements had not matched.
     Refused(Note),
 }
 

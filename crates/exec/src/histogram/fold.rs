@@ -1,6 +1,7 @@
 //! Sums and means of histograms.
-//! Holds: sums are compensated; a mean is the sum divided by the count as long as the sum is finite, from then on the
-//! mean itself is carried along; hints that contradict each other are noticed over all histograms that were added.
+//! Holds: sums are compensated; a mean is the sum divided by the count as long as the sum is finite, from
+//! then on the mean itself is carried along; hints that contradict each other are noticed over all histograms
+//! that were added.
 
 use chronolith_model::FloatHistogram;
 use chronolith_model::ResetHint;
@@ -21,7 +22,7 @@ pub struct HistogramFold {
     not_reset_seen: bool,
     /// Some custom bounds were different.
     pub reconciled: bool,
-    /// Exponential buckets met custom bounds: there is no result.
+    /// Exponential buckets and custom bounds in one fold: there is no result.
     pub incompatible: bool,
     /// A float came first: there will be no result, and nothing is added.
     inert: bool,

@@ -23,9 +23,9 @@ pub struct RangeNotes {
     pub mixed: bool,
     /// Exponential buckets and custom bounds in one range.
     pub mixed_schemas: bool,
-    /// A function of counters met a gauge.
+    /// A function of counters was applied to a gauge.
     pub not_counter: bool,
-    /// A function of gauges met a counter.
+    /// A function of gauges was applied to a counter.
     pub not_gauge: bool,
     /// Custom bounds differed in an addition.
     pub reconciled_add: bool,
@@ -67,9 +67,9 @@ impl RangeNotes {
 pub struct HistogramRange<'a> {
     /// Milliseconds, ascending.
     pub times: &'a [i64],
-    /// One a time.
+    /// One per time.
     pub histograms: &'a [Arc<FloatHistogram>],
-    /// When counters started, one a time, 0 if unknown; empty if nobody knows any, or nobody is to ask.
+    /// Start timestamps, one per time, 0 if unknown; empty if none is known or needed.
     pub start_times: &'a [i64],
 }
 
@@ -185,7 +185,8 @@ fn at_schema(histogram: &FloatHistogram, schema: i32) -> FloatHistogram {
     copy
 }
 
-/// Returns true if the counter of sample `at` is another one than that of the previous sample, by start timestamps.
+/// Returns true if the counter of sample `at` is another one than that of the previous sample, by start
+/// timestamps.
 pub fn starts_anew(start_times: &[i64], times: &[i64], at: usize) -> bool {
     let started = |at: usize| Some(Started { start_ms: *start_times.get(at)?, time_ms: *times.get(at)? });
     let (Some(before), Some(after)) = (started(at - 1), started(at)) else { return false };
@@ -202,8 +203,8 @@ pub struct Started {
 }
 
 impl Started {
-    /// Returns true if this counter is another one than that of the sample before. An unchanged start timestamp is no
-    /// evidence.
+    /// Returns true if this counter is another one than that of the sample before. An unchanged start
+    /// timestamp is no evidence.
     pub fn is_restart_after(self, before: Started) -> bool {
         let Started { start_ms, time_ms } = self;
         if start_ms == before.start_ms || start_ms == 0 || start_ms >= time_ms || start_ms < before.time_ms {
@@ -212,13 +213,13 @@ impl Started {
         if start_ms > before.time_ms {
             return true;
         }
-        // It starts where the sample before is: so do deltas, and counters whose start nobody knows.
+        // It starts where the sample before is: so do deltas, and counters with an unknown start.
         before.start_ms <= before.time_ms && before.start_ms != 0 && before.start_ms != before.time_ms
     }
 }
 
-/// Returns true if the counter of some sample starts before the previous sample, but not where the previous counter
-/// started.
+/// Returns true if the counter of some sample starts before the previous sample, but not where the previous
+/// counter started.
 pub fn any_overlap(start_times: &[i64], times: &[i64]) -> bool {
     start_times
         .windows(2)

@@ -1,6 +1,6 @@
 //! Statistics of one histogram: quantile, fraction between two values, variance.
-//! Invariants: results are Prometheus's, order of additions included. Observations are taken to be spread evenly within a
-//! bucket, by the logarithm in exponential buckets.
+//! Invariants: results are Prometheus's, order of additions included. Observations are taken to be spread
+//! evenly within a bucket, by the logarithm in exponential buckets.
 
 use chronolith_model::FloatHistogram;
 use chronolith_model::histogram::{Bucket, kahan_add};
@@ -126,7 +126,8 @@ pub fn fraction(
     let (mut count, mut rank) = (0.0, 0.0);
     let (mut lower_rank, mut upper_rank) = (None, None);
     for bucket in buckets.iter() {
-        // As in Prometheus, once both ranks are known the other buckets only count if there are NaN observations.
+        // As in Prometheus, once both ranks are known the other buckets only count if there are NaN
+        // observations.
         if lower_rank.is_some() && upper_rank.is_some() && !histogram.sum.is_nan() {
             break;
         }
@@ -139,7 +140,8 @@ pub fn fraction(
         if zero {
             narrow_zero(&mut bucket, histogram);
         } else if custom && bucket.lower == f64::NEG_INFINITY && bucket.upper > 0.0 {
-            // As in classic histograms, observations of a first bucket with a positive bound are taken to be positive.
+            // As in classic histograms, observations of a first bucket with a positive bound are taken to be
+            // positive.
             bucket.lower = 0.0;
         }
         for (value, found) in [(lower, &mut lower_rank), (upper, &mut upper_rank)] {

@@ -1,6 +1,6 @@
 //! Error of a join whose matches are not unique.
-//! Invariants: the first conflict in order of steps is reported; within a step the "one" side comes before pairs, and
-//! pairs before results with equal labels. It is searched only after a join has failed.
+//! Invariants: the first conflict in order of steps is reported; within a step the "one" side comes before
+//! pairs, and pairs before results with equal labels. It is searched only after a join has failed.
 
 use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_model::Labels;
@@ -61,7 +61,7 @@ impl Join<'_> {
             }
             equal |= !matches!(outcome, Outcome::Nothing) && !results.insert(labels);
         }
-        // With one step and names that go late, equal labels are looked for at the end.
+        // With one step and delayed name removal, equal labels are checked at the end.
         let looks = self.step_count > 1 || !self.execution.delays_names();
         (equal && looks).then_some(Error::SameLabels)
     }

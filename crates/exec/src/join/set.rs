@@ -1,4 +1,5 @@
-//! Set operators: `and`, `or`, `unless` keep elements by the signatures that the other side has in the same step.
+//! Set operators: `and`, `or`, `unless` keep elements by the signatures that the other side has in the same
+//! step.
 //! Invariants: only the presence of signatures is kept of the side that decides.
 
 use chronolith_model::Labels;
@@ -56,7 +57,7 @@ pub enum Keep {
 /// `kept and other`, `kept unless other`.
 pub struct SetFilter<'q> {
     kept: BoxOperator<'q>,
-    /// Taken when the first series is asked for.
+    /// Taken when the first series is pulled.
     other: Option<BoxOperator<'q>>,
     signatures: Signatures<'q>,
     keep: Keep,

@@ -1,13 +1,14 @@
 //! Events between neighbours: resets and changes.
-//! Invariants: they are found once per series, so that a window costs only its events; an event is the index of the
-//! sample after it, and is inside a window if the sample before it is, too.
+//! Invariants: they are found once per series, so that a window costs only its events; an event is the index
+//! of the sample after it, and is inside a window if the sample before it is, too.
 
 use super::window::Window;
 
 /// Samples that are checked together: most have no event.
 const BLOCK_LEN: usize = 256;
 
-/// Replaces `events` by the indices of samples for which `happened`, given the value before and its own, is true.
+/// Replaces `events` by the indices of samples for which `happened`, given the value before and its own, is
+/// true.
 // PERF: whole blocks are compared without an early end, several pairs per instruction:
 //   cargo xtask bench rate-kernel
 pub(super) fn find(values: &[f64], happened: impl Fn(f64, f64) -> bool, events: &mut Vec<usize>) {

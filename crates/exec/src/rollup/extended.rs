@@ -1,6 +1,7 @@
-//! `anchored` and `smoothed` ranges: the ends of a range get a value, the one of the sample before (anchored), or one
-//! interpolated between neighbours (smoothed). Nothing is extrapolated.
-//! Invariants: windows bring the samples outside that are needed ([`Windows::before_ms`], [`Windows::after_ms`]).
+//! `anchored` and `smoothed` ranges: the ends of a range get a value, the one of the sample before
+//! (anchored), or one interpolated between neighbours (smoothed). Nothing is extrapolated.
+//! Invariants: windows bring the samples outside that are needed ([`Windows::before_ms`],
+//! [`Windows::after_ms`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -250,7 +251,8 @@ fn right_end(floats: Floats<'_>, last: usize, ends: &Ends) -> Point {
     end(value, started_ms)
 }
 
-/// The value at an end that lies before the first sample: zero where a counter had not started, else the sample's.
+/// The value at an end that lies before the first sample: zero where a counter had not started, else the
+/// sample's.
 fn value_before_first(sample: Point, end_ms: i64, ends: &Ends) -> f64 {
     if !ends.counter || !sample.started_after(ends.lookback_start_ms) {
         return sample.value;
@@ -414,8 +416,8 @@ fn grow_between(
     Ok(growth)
 }
 
-/// `x smoothed` as an instant selector: a value at each step, interpolated between the samples around it, or that of
-/// the sample before.
+/// `x smoothed` as an instant selector: a value at each step, interpolated between the samples around it, or
+/// that of the sample before.
 ///
 /// # Errors
 /// The query is to stop.

@@ -1,10 +1,11 @@
 //! `rate`, `increase` and `delta` of windows that slide over a series.
 //!
-//! Invariants: the growth within a window is extended to its ends: fully where the series seems to go on beyond the end,
-//! else by half an average distance; a counter never to before it was zero. The order of operations is Prometheus's, since
-//! it decides the last bits. Factors that depend on times alone are computed again only if a window is placed over its
-//! samples in another way than the one before it. Where samples are evenly apart and steps are a multiple of that, all windows that the
-//! series fills are placed alike, and times are not read any more.
+//! Invariants: the growth within a window is extended to its ends: fully where the series seems to go on
+//! beyond the end, else by half an average distance; a counter never to before it was zero. The order of
+//! operations is Prometheus's, since it decides the last bits. Factors that depend on times alone are
+//! computed again only if a window is placed over its samples in another way than the one before it. Where
+//! samples are evenly apart and steps are a multiple of that, all windows that the series fills are placed
+//! alike, and times are not read any more.
 
 use std::ops::Range;
 
@@ -40,8 +41,8 @@ struct Scale {
     factor: f64,
 }
 
-/// Appends the growth in each window to `out`; returns true if any window has one. `resets` are the indices of samples that are
-/// lower than the one before.
+/// Appends the growth in each window to `out`; returns true if any window has one. `resets` are the indices
+/// of samples that are lower than the one before.
 ///
 /// # Errors
 /// The query is to stop.
@@ -210,8 +211,9 @@ impl Scale {
 
     /// The growth from the value `first` on, extended.
     fn of(&self, kind: Extrapolation, first: f64, growth: f64) -> f64 {
-        // A counter that stands at twice its growth was zero longer ago than any gap is wide: the samples cover at
-        // least one distance, and gaps are filled up to 1.1 distances. That spares most windows a division.
+        // A counter that stands at twice its growth was zero longer ago than any gap is wide: the samples
+        // cover at least one distance, and gaps are filled up to 1.1 distances. That spares most windows a
+        // division.
         let may_reach_zero =
             kind != Extrapolation::Gauge && growth > 0.0 && first >= 0.0 && first < 2.0 * growth;
         if may_reach_zero {

@@ -1,6 +1,6 @@
 //! `integral`: the area below the samples of a window, in value times seconds.
-//! Holds: NaN counts as zero; the first sample of a window opens an interval and adds nothing itself. Sums are
-//! compensated, value by value in Prometheus's order, since the last bits show it.
+//! Holds: NaN counts as zero; the first sample of a window opens an interval and adds nothing itself. Sums
+//! are compensated, value by value in Prometheus's order, since the last bits show it.
 
 use chronolith_model::histogram::kahan_add;
 

@@ -1,6 +1,6 @@
 //! Rollups of series with histograms or start timestamps.
-//! Invariants: the result of a window of floats does not depend on histograms elsewhere in the series; results of
-//! windows of both kinds, and notes about them, are Prometheus's.
+//! Invariants: the result of a window of floats does not depend on histograms elsewhere in the series;
+//! results of windows of both kinds, and notes about them, are Prometheus's.
 //! Not here: `anchored` and `smoothed` (`extended`).
 
 use std::sync::Arc;

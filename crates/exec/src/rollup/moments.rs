@@ -39,7 +39,8 @@ pub fn sum(values: &[f64]) -> f64 {
     fold_sum(values.iter().copied()).total()
 }
 
-/// A running mean: sum divided by count while the sum is finite, from then on the mean itself is carried along.
+/// A running mean: sum divided by count while the sum is finite, from then on the mean itself is carried
+/// along.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Mean {
     count: f64,

@@ -1,5 +1,6 @@
 //! Slopes: rate, increase, delta and their instant forms, linear regression.
-//! Invariants: results equal Prometheus 3's, extrapolation included, bit for bit where the order of operations shows.
+//! Invariants: results equal Prometheus 3's, extrapolation included, bit for bit where the order of
+//! operations shows.
 
 use super::moments::{Sum, fold_sum};
 use super::window::Window;
@@ -38,7 +39,8 @@ impl Extent {
         Some(Extent { first_ms, last_ms, gap_count: times.len() - 1, start_ms, end_ms })
     }
 
-    /// The start timestamp of the first sample, if it is known and within the window: the counter was zero then.
+    /// The start timestamp of the first sample, if it is known and within the window: the counter was zero
+    /// then.
     pub fn origin(&self, kind: Extrapolation, start_times: &[i64]) -> Option<i64> {
         let start = start_times.first().copied().filter(|&start| start != 0)?;
         (kind != Extrapolation::Gauge && start > self.start_ms && start < self.first_ms).then_some(start)

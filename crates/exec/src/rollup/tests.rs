@@ -50,7 +50,8 @@ fn huge_values_that_cancel_leave_the_small_ones() {
     check(Rollup::Avg, &samples, windows(4, 1, 1, 10), &[0.5]);
 }
 
-/// The time of a last sample before 1970 was reported as 0: a kind of sample that a window lacks counted as one at 0.
+/// The time of a last sample before 1970 was reported as 0: a kind of sample that a window lacks counted as
+/// one at 0.
 #[test]
 fn last_sample_may_be_before_1970() {
     check(Rollup::TimeOfLast, &[(-20_000, 1.0), (-10_000, 1.0)], windows(-5_000, 1, 1, 60_000), &[-10.0]);

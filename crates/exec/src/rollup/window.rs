@@ -28,8 +28,8 @@ pub struct Window<'a> {
     pub step: usize,
 }
 
-/// Calls `kernel` for each window that has samples and appends its result, [`ABSENT`] for the others; returns true
-/// if any window has a value.
+/// Calls `kernel` for each window that has samples and appends its result, [`ABSENT`] for the others; returns
+/// true if any window has a value.
 // PERF: inlined, so that each kernel gets a loop of its own.
 #[inline]
 pub(super) fn slide<'a>(
@@ -76,8 +76,9 @@ pub(super) fn slide_steps<'a>(
     Ok(any)
 }
 
-/// The first index from `from` on whose time is after `limit_ms`; `times` ascend, and those before `from` are not after
-/// it. `stride` is the distance of the last call: samples and steps are regular, so it is mostly right again.
+/// The first index from `from` on whose time is after `limit_ms`; `times` ascend, and those before `from` are
+/// not after it. `stride` is the distance of the last call: samples and steps are regular, so it is mostly
+/// right again.
 fn first_after(times: &[i64], from: usize, stride: &mut usize, limit_ms: i64) -> usize {
     let guess = from + *stride;
     let reached = guess == from || times.get(guess - 1).is_some_and(|&time| time <= limit_ms);

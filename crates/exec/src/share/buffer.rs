@@ -1,6 +1,7 @@
 //! Buffer of the series of a shared subplan, for readers that come later.
 //!
-//! Invariants: a buffer that grows too large drops all its series, and readers compute the missing ones themselves.
+//! Invariants: a buffer that grows too large drops all its series, and readers compute the missing ones
+//! themselves.
 //! Not here: readers (`share`).
 
 use std::collections::VecDeque;

@@ -1,9 +1,9 @@
 //! Samples per step, counted as in Prometheus's query statistics.
 //!
-//! Invariants: `total` counts a sample in every window that sees it; `read` counts it once, in the first window that does.
-//! Work that is done once for all steps (`@`) counts fully in each of them, and as read in the first. Samples that a
-//! function takes from a subquery count as its windows see them; those that the subquery reads count as read in the
-//! step that first sees their evaluation.
+//! Invariants: `total` counts a sample in every window that sees it; `read` counts it once, in the first
+//! window that does. Work that is done once for all steps (`@`) counts fully in each of them, and as read in
+//! the first. Samples that a function takes from a subquery count as its windows see them; those that the
+//! subquery reads count as read in the step that first sees their evaluation.
 //! Not here: native histograms, which Prometheus counts by size.
 
 use std::sync::atomic::{AtomicU64, Ordering};

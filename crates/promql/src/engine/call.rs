@@ -1,6 +1,6 @@
 //! Functions that only PromQL has, as operators and computations on series.
-//! Not here: functions of one number and of range vectors, which are operators of every language (`exec`); which
-//! function a name means (`plan`).
+//! Not here: functions of one number and of range vectors, which are operators of every language (`exec`);
+//! which function a name means (`plan`).
 
 pub(crate) mod absent;
 pub(crate) mod buckets;

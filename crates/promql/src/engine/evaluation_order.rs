@@ -1,5 +1,5 @@
-//! Order in which Prometheus evaluates the parts of a query: operands before their operator. Of two positions of one
-//! annotation, that of the part evaluated last is reported.
+//! Order in which Prometheus evaluates the parts of a query: operands before their operator. Of two positions
+//! of one annotation, that of the part evaluated last is reported.
 
 use chronolith_base::hash::HashMap;
 use chronolith_exec::position::Position;

@@ -1,6 +1,6 @@
 //! Builds the operators of a syntax tree.
-//! Invariants: a step-invariant expression is computed once and repeated; series that may become equal when metric
-//! names are removed are merged.
+//! Invariants: a step-invariant expression is computed once and repeated; series that may become equal when
+//! metric names are removed are merged.
 //! Not here: functions by name (`plan::function`).
 
 mod estimate;
@@ -299,8 +299,8 @@ impl<'q> Planner<'q> {
         }
     }
 
-    /// A chain `((a + b) - c) * d`, built from the innermost left side outwards: chains may be long, and a loop
-    /// needs no stack.
+    /// A chain `((a + b) - c) * d`, built from the innermost left side outwards: chains may be long, and a
+    /// loop needs no stack.
     fn chain(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, Error> {
         let (base, spine) = expr.left_spine();
         // An operand stands below its own operator and all that follow.
@@ -379,12 +379,13 @@ impl<'q> Planner<'q> {
             }
             op => {
                 let element_op = ElementOp::new(op, binary.return_bool, FilterSide::Left);
-                vector_vector(execution, (left, right), matching, element_op, origin_of(binary))
+                vector_vector(execution, left, right, matching, element_op, origin_of(binary))
             }
         })
     }
 
-    /// Merges the series of an operator that removed metric names, if two of `inner`'s series may be equal then.
+    /// Merges the series of an operator that removed metric names, if two of `inner`'s series may be equal
+    /// then.
     fn merged(&self, operator: BoxOperator<'q>, inner: &Expr) -> BoxOperator<'q> {
         self.merged_unless(stays_distinct(inner), operator)
     }
@@ -401,8 +402,9 @@ fn origin_of(binary: &Binary) -> Origin {
     left.emitted_by(Span { start: left.start, end: right.end })
 }
 
-/// Parameter values that an aggregation warns of: NaN if there is one, the least value if it is below `low` and the
-/// greatest if it is above `high`. With a NaN only infinities are reported, by the rules of Go's minimum and maximum.
+/// Parameter values that an aggregation warns of: NaN if there is one, the least value if it is below `low`
+/// and the greatest if it is above `high`. With a NaN only infinities are reported, by the rules of Go's
+/// minimum and maximum.
 fn beyond(param: &StepScalar, low: f64, high: f64) -> StepScalar {
     let values = param.values();
     let nan = values.iter().copied().find(|v| v.is_nan());

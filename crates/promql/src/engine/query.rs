@@ -38,8 +38,8 @@ pub struct EngineOptions {
     pub parser: ParserOptions,
     /// Threads that one query may use; as many more help all queries of an engine together.
     pub threads: usize,
-    /// True if `rate` and similar functions use start timestamps, and `start_timestamp` returns them (Prometheus's
-    /// feature `use-start-timestamps`).
+    /// True if `rate` and similar functions use start timestamps, and `start_timestamp` returns them
+    /// (Prometheus's feature `use-start-timestamps`).
     pub start_times: bool,
     /// True if the label `__type__` declares counters (Prometheus's feature `type-and-unit-labels`).
     pub type_and_unit_labels: bool,

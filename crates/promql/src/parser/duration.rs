@@ -103,8 +103,8 @@ impl Parser<'_> {
         Ok(lhs)
     }
 
-    /// Behind `offset`, an operator belongs to the duration only where the text opens with a parenthesis or with
-    /// two signs: `x offset 5m * y` multiplies `x`.
+    /// Behind `offset`, an operator belongs to the duration only where the text opens with a parenthesis or
+    /// with two signs: `x offset 5m * y` multiplies `x`.
     fn offset_part(&mut self, operators_left: &mut usize) -> Result<Part, Failure> {
         let token = self.peek()?;
         let Some(sign) = sign_of(token.kind) else {
@@ -149,8 +149,8 @@ impl Parser<'_> {
             TokenKind::LeftParen => {
                 let inner = self.duration_part(0, operators_left)?;
                 self.expect(TokenKind::RightParen)?;
-                // Positions in messages, as Prometheus reports them: of a computed duration without its parentheses,
-                // of a literal with the opening one.
+                // Positions in messages, as Prometheus reports them: of a computed duration without its
+                // parentheses, of a literal with the opening one.
                 let start = if inner.is_literal() { offset(token.start) } else { inner.span.start };
                 span = Some(Span { start, end: inner.span.end });
                 match inner.into_node() {

@@ -1,7 +1,8 @@
 //! Operators, operands, calls and aggregations.
 //!
-//! Holds: one token is looked at before it is taken, so that a bad character is reported where upstream reports
-//! it. `context` is the innermost construct that has a message of its own for what does not fit into it.
+//! Holds: one token is looked at before it is taken, so that a bad character is reported where upstream
+//! reports it. `context` is the innermost construct that has a message of its own for what does not fit into
+//! it.
 //! Not here: selectors, what may follow an operand (postfix), types (check).
 
 use crate::ast::{
@@ -42,7 +43,8 @@ pub(super) struct Parser<'a> {
     last_end: usize,
 }
 
-/// Left binding power of an operator; the right side binds one tighter, but for `^`, which is read from the right.
+/// Left binding power of an operator; the right side binds one tighter, but for `^`, which is read from the
+/// right.
 pub(super) fn binding_power(op: BinaryOp) -> u8 {
     use BinaryOp::{
         Add, And, Atan2, Div, Equal, Greater, GreaterEqual, Less, LessEqual, Mod, Mul, NotEqual, Or, Pow,

@@ -1,8 +1,9 @@
 //! Prints a query over several lines, as upstream's `format_query` does: a node that is longer than
 //! [`LINE_BYTES_MAX`] is split, its parts indented.
 //!
-//! Holds: without long nodes the text is that of `Display`; it reads back to the same tree. A chain of more than
-//! [`CHAIN_SPLIT_MAX`] operators stays on one line: each level is indented further, so its text would be quadratic.
+//! Holds: without long nodes the text is that of `Display`; it reads back to the same tree. A chain of more
+//! than [`CHAIN_SPLIT_MAX`] operators stays on one line: each level is indented further, so its text would be
+//! quadratic.
 //! Not here: the text of one line (`parser::print`).
 
 use std::fmt::Write as _;

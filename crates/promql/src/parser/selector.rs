@@ -1,8 +1,8 @@
-//! Selectors: a name, matchers in braces, and the modifiers that may follow an operand: `[range]`, `[range:step]`,
-//! `offset`, `@`, `anchored`, `smoothed`.
+//! Selectors: a name, matchers in braces, and the modifiers that may follow an operand: `[range]`,
+//! `[range:step]`, `offset`, `@`, `anchored`, `smoothed`.
 //!
-//! Invariants: a name in front of the braces is the last matcher, so that the checker can tell it from one inside;
-//! `offset` and `@` are kept with the innermost selector they belong to, once each.
+//! Invariants: a name in front of the braces is the last matcher, so that the checker can tell it from one
+//! inside; `offset` and `@` are kept with the innermost selector they belong to, once each.
 //! Not here: durations (`duration`).
 
 use chronolith_model::{MatchOp, Matcher};

@@ -1,5 +1,5 @@
-//! `histogram_quantile`, `histogram_quantiles` and `histogram_fraction` over classic buckets (label `le`) and native
-//! histograms.
+//! `histogram_quantile`, `histogram_quantiles` and `histogram_fraction` over classic buckets (label `le`) and
+//! native histograms.
 //! Invariants: a histogram that is present in both forms in a step has no result.
 //! Not here: the arithmetic of native histograms (`histogram::measure`).
 
@@ -404,7 +404,8 @@ fn join_equal_bounds(buckets: &mut Vec<Bucket>) {
     });
 }
 
-/// Raises counts that are lower than that of a smaller bucket; differences of rounding are evened out silently.
+/// Raises counts that are lower than that of a smaller bucket; differences of rounding are evened out
+/// silently.
 fn make_monotonic(buckets: &mut [Bucket]) -> Option<Raised> {
     let mut raised: Option<Raised> = None;
     let mut before = buckets[0].count;

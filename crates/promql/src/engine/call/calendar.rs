@@ -1,5 +1,5 @@
-//! Parts of a date in UTC. Invariants: works for every time that fits the calendar arithmetic of 64 bits; values are
-//! cut to whole seconds first.
+//! Parts of a date in UTC. Invariants: works for every time that fits the calendar arithmetic of 64 bits;
+//! values are cut to whole seconds first.
 
 /// A part of a date or of a time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +41,8 @@ impl CalendarField {
         })
     }
 
-    /// The field at `seconds` since 1970. NaN and what does not fit 64 bits count as the least number of 64 bits,
-    /// as in Prometheus on x86.
+    /// The field at `seconds` since 1970. NaN and what does not fit 64 bits count as the least number of 64
+    /// bits, as in Prometheus on x86.
     fn of(self, seconds: f64) -> f64 {
         let fits = (-(2.0_f64.powi(63))..2.0_f64.powi(63)).contains(&seconds);
         let seconds = if fits { seconds as i64 } else { i64::MIN };
@@ -77,8 +77,8 @@ pub(crate) fn rfc3339(time_ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
 }
 
-/// Year, month and day of the month of a day counted from 1970-01-01. Years are taken to begin in March, so that
-/// the leap day is the last of its year.
+/// Year, month and day of the month of a day counted from 1970-01-01. Years are taken to begin in March, so
+/// that the leap day is the last of its year.
 fn civil(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let era = day.div_euclid(146_097);

@@ -1,7 +1,7 @@
 //! `info`: adds the labels of info series (`target_info`) to the series with the same `instance` and
 //! `job`.
-//! Invariants: of info series with one identity the newest sample wins, step by step; two that are equally new are an
-//! error. Info series among the argument stay as they are.
+//! Invariants: of info series with one identity the newest sample wins, step by step; two that are equally
+//! new are an error. Info series among the argument stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,11 @@
-//! Estimate of a query's cost from postings alone, so that a query that cannot succeed is refused before it reads.
+//! Estimate of a query's cost from postings alone, so that a query that cannot succeed is refused before it
+//! reads.
 //!
-//! Invariants: series are those that selectors match, as far as functions and operators keep them; unknown numbers (an
-//! aggregation by labels, operators between vectors, filters) count as none. An estimate is compared with
-//! a limit times [`SLACK`], because a series that matches need not have a value.
-//! Not here: limits while running (`exec::execution`), how a source counts (`model::query::Queryable::estimate`).
+//! Invariants: series are those that selectors match, as far as functions and operators keep them; unknown
+//! numbers (an aggregation by labels, operators between vectors, filters) count as none. An estimate is
+//! compared with a limit times [`SLACK`], because a series that matches need not have a value.
+//! Not here: limits while running (`exec::execution`), how a source counts
+//! (`model::query::Queryable::estimate`).
 
 use chronolith_base::hash::HashMap;
 use chronolith_exec::error::Error;

@@ -27,13 +27,14 @@ pub(crate) fn string_of(expr: &Expr) -> Result<&str, Error> {
     }
 }
 
-/// Returns true if a text can name a label. The parser leaves U+FFFD where a literal holds bytes that are not UTF-8, so a
-/// name with that character in it counts as one of those.
+/// Returns true if a text can name a label. The parser leaves U+FFFD where a literal holds bytes that are not
+/// UTF-8, so a name with that character in it counts as one of those.
 pub(crate) fn is_label_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER)
 }
 
-/// Returns true if the result of an operator stays distinct without metric names; `None` if its left side decides.
+/// Returns true if the result of an operator stays distinct without metric names; `None` if its left side
+/// decides.
 pub(super) fn binary_stays_distinct(binary: &Binary) -> Option<bool> {
     match binary.op {
         BinaryOp::And | BinaryOp::Unless => None,
@@ -56,7 +57,8 @@ fn keeps_names(op: BinaryOp) -> bool {
     op.is_comparison() || matches!(op, BinaryOp::TrimLower | BinaryOp::TrimUpper)
 }
 
-/// Returns true if `group_left(__name__)`, or a fill value, may give results other names than those of the series.
+/// Returns true if `group_left(__name__)`, or a fill value, may give results other names than those of the
+/// series.
 fn brings_names(matching: &VectorMatching) -> bool {
     matching.include.iter().any(|label| label == METRIC_NAME)
         || matching.fill_left.is_some()

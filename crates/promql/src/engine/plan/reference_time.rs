@@ -1,7 +1,7 @@
 //! Reference time of an expression: the time at which its selectors look, where that is one.
 //!
-//! Holds: selectors share a reference if their time minus their offset is the same in every step. Scalars do not
-//! count, nor does the second argument of `info`, which selects labels.
+//! Holds: selectors share a reference if their time minus their offset is the same in every step. Scalars do
+//! not count, nor does the second argument of `info`, which selects labels.
 //! Not here: what `info` does with it (`call::target_info`).
 
 use chronolith_exec::error::Error;
@@ -40,8 +40,8 @@ pub(super) fn reference_shift(evaluation: &Evaluation<'_>, expr: &Expr) -> Resul
     Ok(shared_reference(evaluation, expr)?.unwrap_or(evaluation_time))
 }
 
-/// Returns true if all selectors of a vector share a reference. A duration that cannot be computed is reported when
-/// the selector is planned.
+/// Returns true if all selectors of a vector share a reference. A duration that cannot be computed is
+/// reported when the selector is planned.
 pub(super) fn shares_reference(evaluation: &Evaluation<'_>, expr: &Expr) -> bool {
     matches!(shared_reference(evaluation, expr), Ok(Some(_)))
 }

@@ -1,7 +1,7 @@
 //! Planning of repeated parts: computed at the first use, read at the others.
 //!
-//! Invariants: uses share a subplan only if expression, grid and needed parts of histograms are equal; a use whose series
-//! were dropped is planned alone, without sharing.
+//! Invariants: uses share a subplan only if expression, grid and needed parts of histograms are equal; a use
+//! whose series were dropped is planned alone, without sharing.
 //! Not here: equality of expressions (`survey`), reading shared series (`exec::share`).
 
 use std::cell::{Cell, RefCell};
@@ -122,8 +122,8 @@ impl<'q> Planner<'q> {
         Ok(AggregateInput::Shared { part, positions, node, alone })
     }
 
-    /// The shared subplan of an expression, built if this is its first use, and that first use. Annotations of building
-    /// it are emitted.
+    /// The shared subplan of an expression, built if this is its first use, and that first use. Annotations
+    /// of building it are emitted.
     fn part_of(
         &self,
         expr: &'q Expr,
@@ -146,7 +146,7 @@ impl<'q> Planner<'q> {
         let (inner, node) = planned?;
         let mut parts = self.shared.parts.borrow_mut();
         let id = parts.len() as u32 + 1;
-        let part = SharedPart::new(self.execution(), inner, of_plan, (id, uses), node);
+        let part = SharedPart::new(self.execution(), inner, of_plan, id, uses, node);
         parts.insert(key, Planned { first: expr, part: part.clone() });
         Ok((part, expr))
     }

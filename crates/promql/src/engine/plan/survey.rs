@@ -1,9 +1,10 @@
 //! Common subexpression elimination: finds equal parts of a query, so that they are computed once.
 //!
-//! Invariants: two expressions have one class exactly if they differ in nothing but positions, the order of matchers and
-//! grouping labels, and how durations are written. Uses are counted by class and grid, in the order in which the query
-//! is planned; parts of a second use do not count, since it is shared as a whole. A count may be too
-//! high (`timestamp(x)` does not plan `x`), never too low for what is planned: readers must not rely on it.
+//! Invariants: two expressions have one class exactly if they differ in nothing but positions, the order of
+//! matchers and grouping labels, and how durations are written. Uses are counted by class and grid, in the
+//! order in which the query is planned; parts of a second use do not count, since it is shared as a whole. A
+//! count may be too high (`timestamp(x)` does not plan `x`), never too low for what is planned: readers must
+//! not rely on it.
 //! Not here: the shared subplan (`exec::share`).
 
 use chronolith_base::hash::{HashMap, HashSet};

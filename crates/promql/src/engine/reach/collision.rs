@@ -1,9 +1,9 @@
-//! Collisions: two different series of an expression that get the same labels when the metric name is removed or labels
-//! are rewritten. Such a query fails if the two have a value at the same step, which may be
-//! one of a subquery between the windows that the query looks at.
+//! Collisions: two different series of an expression that get the same labels when the metric name is removed
+//! or labels are rewritten. Such a query fails if the two have a value at the same step, which may be one of
+//! a subquery between the windows that the query looks at.
 //!
-//! Invariants: errs on the side of "possible". An expression that names its metrics and does not mix them cannot
-//! collide.
+//! Invariants: errs on the side of "possible". An expression that names its metrics and does not mix them
+//! cannot collide.
 
 use chronolith_exec::metric_name::NameRemoval;
 use chronolith_model::{METRIC_NAME, MatchOp};
