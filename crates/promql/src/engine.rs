@@ -10,9 +10,9 @@ mod duration;
 mod error;
 mod evaluation;
 mod evaluation_order;
+pub mod lookback;
 mod plan;
 mod query;
-pub mod reach;
 mod value;
 
 use std::sync::{Arc, OnceLock};

@@ -54,7 +54,7 @@ enum Stage<'q> {
 }
 
 /// Table of groups, and the columns folded so far.
-struct Folding<'q> {
+struct GroupTable<'q> {
     execution: &'q Execution<'q>,
     op: Aggregation,
     grouping: Grouping<'q>,
@@ -70,7 +70,7 @@ struct Folding<'q> {
 
 /// An aggregation that returns one series per group.
 pub struct HashAggregate<'q> {
-    folding: Rc<RefCell<Folding<'q>>>,
+    table: Rc<RefCell<GroupTable<'q>>>,
     stage: Stage<'q>,
     /// The quantile.
     param: StepScalar,
@@ -89,7 +89,7 @@ impl<'q> HashAggregate<'q> {
         step_count: usize,
         origin: Origin,
     ) -> HashAggregate<'q> {
-        let folding = Rc::new(RefCell::new(Folding {
+        let table = Rc::new(RefCell::new(GroupTable {
             execution,
             op,
             grouping,
@@ -103,11 +103,11 @@ impl<'q> HashAggregate<'q> {
         let stage = match input {
             AggregateInput::Alone(inner) => Stage::Alone(inner),
             AggregateInput::Shared { part, positions, node, alone } => {
-                let sink = part.add_sink(folding.clone(), positions, node);
+                let sink = part.add_sink(table.clone(), positions, node);
                 Stage::Shared { part, sink, alone }
             }
         };
-        HashAggregate { folding, stage, param, results: Vec::new().into_iter().enumerate() }
+        HashAggregate { table, stage, param, results: Vec::new().into_iter().enumerate() }
     }
 
     /// Folds all series; returns false if that has been done.
@@ -120,21 +120,21 @@ impl<'q> HashAggregate<'q> {
                 None => Some(alone()?),
             },
         };
-        let mut folding = self.folding.borrow_mut();
+        let mut table = self.table.borrow_mut();
         if let Some(mut inner) = inner {
             let mut series = StepSeries::default();
             while inner.next(&mut series)? {
-                folding.add(&mut series)?;
+                table.add(&mut series)?;
             }
         }
-        self.results = std::mem::take(&mut folding.groups).into_iter().enumerate();
+        self.results = std::mem::take(&mut table.groups).into_iter().enumerate();
         Ok(true)
     }
 }
 
-impl SeriesSink for Folding<'_> {
+impl SeriesSink for GroupTable<'_> {
     fn take(&mut self, series: &StepSeries) -> Result<(), Error> {
-        // Where there are histograms, folding takes away what does not fit, and others are to see it.
+        // Where there are histograms, table takes away what does not fit, and others are to see it.
         if series.has_histograms() || self.has_histograms {
             return self.add(&mut series.clone());
         }
@@ -148,7 +148,7 @@ impl SeriesSink for Folding<'_> {
     }
 }
 
-impl Folding<'_> {
+impl GroupTable<'_> {
     /// Folds a series in; values that do not fit are dropped.
     fn add(&mut self, series: &mut StepSeries) -> Result<(), Error> {
         if !series.has_histograms() && !self.has_histograms {
@@ -275,13 +275,13 @@ fn add_mixed(
 impl SeriesOperator for HashAggregate<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
         self.fold()?;
-        let folding = self.folding.borrow();
+        let table = self.table.borrow();
         for (number, group) in self.results.by_ref() {
-            out.labels = folding.sets.labels(number).clone();
+            out.labels = table.sets.labels(number).clone();
             out.drop_name = group.drop_name;
             out.clear_steps();
-            group.columns.finish(folding.op, &self.param, &mut out.values);
-            folding.finish_histograms(group.histograms, out);
+            group.columns.finish(table.op, &self.param, &mut out.values);
+            table.finish_histograms(group.histograms, out);
             // Histograms may have been ignored, or fit nothing.
             if !out.is_void() {
                 return Ok(true);

@@ -3,12 +3,12 @@
 //! metric names are removed are merged.
 //! Not here: functions by name (`plan::function`).
 
+mod cse;
 mod estimate;
 mod function;
 pub(super) mod properties;
 mod reference_time;
 mod shared;
-mod survey;
 
 use std::cell::Cell;
 use std::sync::Arc;

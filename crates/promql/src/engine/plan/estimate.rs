@@ -13,8 +13,8 @@ use chronolith_exec::grid::{Grid, Windows};
 use chronolith_model::query::ReadEstimate;
 use chronolith_model::{Matcher, Selector};
 
+use super::cse::{Class, CommonSubexpressions};
 use super::properties::unexpected;
-use super::survey::{Class, Survey};
 use crate::ast::{AggregateOp, Binary, BinaryOp, Call, Expr, ExprKind, ValueType};
 use crate::engine::evaluation::Evaluation;
 
@@ -47,15 +47,15 @@ impl Need {
 /// Estimates one query.
 pub(super) struct Estimator<'p, 'q> {
     evaluation: &'q Evaluation<'q>,
-    survey: &'p Survey,
+    common: &'p CommonSubexpressions,
     /// Series of repeated expressions whose selections are counted already.
     known: HashMap<(Class, Grid), u64>,
 }
 
 impl<'p, 'q> Estimator<'p, 'q> {
     /// Repeated expressions are read once.
-    pub(super) fn new(evaluation: &'q Evaluation<'q>, survey: &'p Survey) -> Estimator<'p, 'q> {
-        Estimator { evaluation, survey, known: HashMap::default() }
+    pub(super) fn new(evaluation: &'q Evaluation<'q>, common: &'p CommonSubexpressions) -> Estimator<'p, 'q> {
+        Estimator { evaluation, common, known: HashMap::default() }
     }
 
     /// Refuses a query that would need far more than its limits allow.
@@ -108,7 +108,7 @@ impl<'p, 'q> Estimator<'p, 'q> {
 
     /// Cost of an expression. A repeated expression is read once.
     fn need(&mut self, expr: &'q Expr, grid: Grid) -> Result<Need, Error> {
-        let repeated = self.survey.repeated(expr, grid).map(|(class, _)| (class, grid));
+        let repeated = self.common.repeated(expr, grid).map(|(class, _)| (class, grid));
         if let Some(&series) = repeated.and_then(|key| self.known.get(&key)) {
             return Ok(Need { series, samples: 0 });
         }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: uses share a subplan only if expression, grid and needed parts of histograms are equal; a use
 //! whose series were dropped is planned alone, without sharing.
-//! Not here: equality of expressions (`survey`), reading shared series (`exec::share`).
+//! Not here: equality of expressions (`cse`), reading shared series (`exec::share`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,8 +16,8 @@ use chronolith_exec::operator::{BoxOperator, Traced};
 use chronolith_exec::share::{BuildAlone, SharedPart, SharedReader, moved};
 use chronolith_exec::trace::Use;
 
+use super::cse::{Class, CommonSubexpressions, positions};
 use super::estimate::Estimator;
-use super::survey::{Class, Survey, positions};
 use super::{Planner, StatsScope};
 use crate::ast::{Expr, ExprKind};
 use crate::engine::evaluation::Evaluation;
@@ -33,7 +33,7 @@ pub(super) struct PartKey {
 /// The parts of a query that are used more than once.
 #[derive(Default)]
 pub(super) struct Shared<'q> {
-    survey: Survey,
+    common: CommonSubexpressions,
     parts: RefCell<HashMap<PartKey, Planned<'q>>>,
 }
 
@@ -48,8 +48,8 @@ impl<'q> Planner<'q> {
         let mut planner = Planner::alone(evaluation, StatsScope::Open);
         let execution = &evaluation.execution;
         if execution.settings.shares && !execution.trace.counts_steps() {
-            planner.shared.survey = Survey::of(evaluation, expr, grid);
-            execution.selections.expect(planner.shared.survey.repeated_selections());
+            planner.shared.common = CommonSubexpressions::of(evaluation, expr, grid);
+            execution.selections.expect(planner.shared.common.repeated_selections());
         }
         planner
     }
@@ -62,7 +62,7 @@ impl<'q> Planner<'q> {
 
     /// Refuses a query that would need far more than its limits allow, by [`Estimator::admit`].
     pub(crate) fn admit(&self, expr: &'q Expr, grid: Grid) -> Result<(), Error> {
-        Estimator::new(self.evaluation, &self.shared.survey).admit(expr, grid)
+        Estimator::new(self.evaluation, &self.shared.common).admit(expr, grid)
     }
 
     /// Ends planning: no subplan gets further readers.
@@ -72,7 +72,7 @@ impl<'q> Planner<'q> {
 
     /// Key and number of uses of an expression that is used more than once.
     pub(super) fn repeated(&self, expr: &Expr, grid: Grid) -> Option<(PartKey, usize)> {
-        let (class, uses) = self.shared.survey.repeated(expr, grid)?;
+        let (class, uses) = self.shared.common.repeated(expr, grid)?;
         Some((PartKey { class, grid, stats: self.stats.get() }, uses))
     }
 

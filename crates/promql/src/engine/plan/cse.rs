@@ -62,7 +62,7 @@ struct MatchingShape {
 
 /// Classes of the expressions of a query, and how often each is used.
 #[derive(Default)]
-pub(super) struct Survey {
+pub(super) struct CommonSubexpressions {
     /// By address of the expression, which stays where it is for as long as the query.
     classes: HashMap<usize, Class>,
     uses: HashMap<(Class, Grid), usize>,
@@ -70,16 +70,17 @@ pub(super) struct Survey {
     selections: HashMap<MatcherSet, usize>,
 }
 
-impl Survey {
+impl CommonSubexpressions {
     /// Of a whole query; nothing is shared in one that cannot be planned, or has a single selector.
-    pub(super) fn of(evaluation: &Evaluation<'_>, expr: &Expr, grid: Grid) -> Survey {
+    pub(super) fn of(evaluation: &Evaluation<'_>, expr: &Expr, grid: Grid) -> CommonSubexpressions {
         if selector_count_at_most_two(expr) < 2 {
-            return Survey::default();
+            return CommonSubexpressions::default();
         }
-        let mut surveyor = Surveyor { evaluation, shapes: HashMap::default(), survey: Survey::default() };
-        match surveyor.visit(expr, grid) {
-            Ok(()) => surveyor.survey,
-            Err(_) => Survey::default(),
+        let mut pass =
+            CsePass { evaluation, shapes: HashMap::default(), common: CommonSubexpressions::default() };
+        match pass.visit(expr, grid) {
+            Ok(()) => pass.common,
+            Err(_) => CommonSubexpressions::default(),
         }
     }
 
@@ -101,13 +102,13 @@ fn address(expr: &Expr) -> usize {
     std::ptr::from_ref(expr).addr()
 }
 
-struct Surveyor<'q> {
+struct CsePass<'q> {
     evaluation: &'q Evaluation<'q>,
     shapes: HashMap<Shape, Class>,
-    survey: Survey,
+    common: CommonSubexpressions,
 }
 
-impl Surveyor<'_> {
+impl CsePass<'_> {
     /// Counts the uses in an expression that is planned on `grid`.
     fn visit(&mut self, expr: &Expr, grid: Grid) -> Result<(), Error> {
         match &expr.kind {
@@ -128,7 +129,7 @@ impl Surveyor<'_> {
         let is_vector = expr.value_type() != ValueType::Scalar;
         if is_vector {
             let class = self.class_of(expr)?;
-            let uses = self.survey.uses.entry((class, grid)).or_default();
+            let uses = self.common.uses.entry((class, grid)).or_default();
             *uses += 1;
             if *uses > 1 {
                 return Ok(());
@@ -161,11 +162,11 @@ impl Surveyor<'_> {
     }
 
     fn count_selection(&mut self, selector: &VectorSelector) {
-        *self.survey.selections.entry(matcher_set(&selector.matchers)).or_default() += 1;
+        *self.common.selections.entry(matcher_set(&selector.matchers)).or_default() += 1;
     }
 
     fn class_of(&mut self, expr: &Expr) -> Result<Class, Error> {
-        if let Some(&class) = self.survey.classes.get(&address(expr)) {
+        if let Some(&class) = self.common.classes.get(&address(expr)) {
             return Ok(class);
         }
         if let ExprKind::Binary(_) = &expr.kind {
@@ -220,7 +221,7 @@ impl Surveyor<'_> {
     fn class(&mut self, expr: &Expr, shape: Shape) -> Class {
         let next = self.shapes.len() as Class;
         let class = *self.shapes.entry(shape).or_insert(next);
-        self.survey.classes.insert(address(expr), class);
+        self.common.classes.insert(address(expr), class);
         class
     }
 

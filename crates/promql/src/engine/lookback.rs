@@ -1,7 +1,7 @@
-//! Range of samples around an evaluation time that decide the value of an expression (its reach), for the
+//! Range of samples around an evaluation time that decide the value of an expression (its lookback), for the
 //! result cache.
 //!
-//! Invariants: if there is a reach, the value of a step is a function of the samples within it, whatever the
+//! Invariants: if there is a lookback, the value of a step is a function of the samples within it, whatever the
 //! first and last step of the query are. An error is not: two series with the same labels fail a query even
 //! in a step of a subquery that no step of the query looks at, so results are joined only if no two series
 //! can become equal. `@` and functions of the query's own range or step (`start()`, `end()`, `range()`,
@@ -13,13 +13,13 @@ mod collision;
 use super::query::EngineOptions;
 use crate::ast::{DurationExpr, Expr, ExprKind, VectorSelector};
 
-/// Samples within `[time - behind_ms, time + ahead_ms]` decide the value at `time`.
+/// Samples within `[time - past_ms, time + future_ms]` decide the value at `time`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reach {
+pub struct Lookback {
     /// Into the past; 0 or more.
-    pub behind_ms: i64,
+    pub past_ms: i64,
     /// Into the future (negative offsets); 0 or more.
-    pub ahead_ms: i64,
+    pub future_ms: i64,
     /// The result over a range equals the joined results over its parts. If not, a query over the whole range
     /// may fail ("vector cannot contain metrics with the same labelset") where none over a part does.
     pub joins: bool,
@@ -32,19 +32,19 @@ struct Shift {
     latest_ms: i64,
 }
 
-/// The reach of `expr`; `None` if its steps are not independent of each other and of the query's range.
+/// The lookback of `expr`; `None` if its steps are not independent of each other and of the query's range.
 /// Cost: the nodes of the tree.
 #[must_use]
-pub fn reach(expr: &Expr, lookback_ms: i64, options: &EngineOptions) -> Option<Reach> {
-    let mut reach = Reach { behind_ms: 0, ahead_ms: 0, joins: !collision::is_possible(expr, options) };
+pub fn lookback(expr: &Expr, lookback_ms: i64, options: &EngineOptions) -> Option<Lookback> {
+    let mut lookback = Lookback { past_ms: 0, future_ms: 0, joins: !collision::is_possible(expr, options) };
     let mut left = vec![(expr, Shift { earliest_ms: 0, latest_ms: 0 })];
     while let Some((expr, shift)) = left.pop() {
         match &expr.kind {
             ExprKind::Number(_) | ExprKind::String(_) => {}
             ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => left.push((inner, shift)),
-            ExprKind::Selector(selector) => reach.add_selector(selector, lookback_ms, shift)?,
+            ExprKind::Selector(selector) => lookback.add_selector(selector, lookback_ms, shift)?,
             ExprKind::Matrix(matrix) => {
-                reach.add_selector(&matrix.selector, literal(&matrix.range)?, shift)?;
+                lookback.add_selector(&matrix.selector, literal(&matrix.range)?, shift)?;
             }
             ExprKind::Subquery(subquery) => {
                 if subquery.at.is_some() {
@@ -80,10 +80,10 @@ pub fn reach(expr: &Expr, lookback_ms: i64, options: &EngineOptions) -> Option<R
             }
         }
     }
-    Some(reach)
+    Some(lookback)
 }
 
-impl Reach {
+impl Lookback {
     fn add_selector(&mut self, selector: &VectorSelector, width_ms: i64, shift: Shift) -> Option<()> {
         if selector.at.is_some() || selector.extension.is_some() {
             return None;
@@ -91,8 +91,8 @@ impl Reach {
         let offset_ms = literal(&selector.offset)?;
         let earliest_ms = shift.earliest_ms.saturating_sub(offset_ms).saturating_sub(width_ms);
         let latest_ms = shift.latest_ms.saturating_sub(offset_ms);
-        self.behind_ms = self.behind_ms.max(earliest_ms.saturating_neg());
-        self.ahead_ms = self.ahead_ms.max(latest_ms);
+        self.past_ms = self.past_ms.max(earliest_ms.saturating_neg());
+        self.future_ms = self.future_ms.max(latest_ms);
         Some(())
     }
 }
@@ -109,13 +109,13 @@ mod tests {
     use super::*;
     use crate::parser::{ParserOptions, parse_expr};
 
-    /// Reach in seconds with a lookback of 5 m.
+    /// Lookback in seconds with a lookback of 5 m.
     #[track_caller]
     fn check(text: &str, want: Option<(i64, i64)>) {
         let all = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
         let expr = parse_expr(text, all).unwrap_or_else(|error| panic!("{text}: {error}"));
-        let got = reach(&expr, 300_000, &EngineOptions::default());
-        assert_eq!(got.map(|reach| (reach.behind_ms / 1000, reach.ahead_ms / 1000)), want, "{text}");
+        let got = lookback(&expr, 300_000, &EngineOptions::default());
+        assert_eq!(got.map(|lookback| (lookback.past_ms / 1000, lookback.future_ms / 1000)), want, "{text}");
     }
 
     #[test]
