@@ -197,3 +197,6 @@ impl<'q> Annotations<'q> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;
