@@ -1,6 +1,6 @@
 //! The typed tree of a query, with positions.
 //!
-//! Holds: a tree that the parser returned is type-checked: arguments have the types that functions and
+//! Invariants: a tree that the parser returned is type-checked: arguments have the types that functions and
 //! operators ask for. Positions are byte offsets into the query text.
 //! A chain of left-associative operators (`a + b + c + ...`) is as deep as it is long: dropping, cloning,
 //! comparing and typing it walk the left side in a loop. Every other nesting is bounded by the parser.
@@ -76,9 +76,9 @@ impl ValueType {
 /// An expression and where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// Its kind.
     pub kind: ExprKind,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
@@ -130,7 +130,7 @@ impl Expr {
     }
 }
 
-/// What an expression is.
+/// Kind of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExprKind {
     /// A number.
@@ -191,7 +191,7 @@ pub struct MatrixSelector {
 /// A range over a computed vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subquery {
-    /// What is computed.
+    /// The inner expression.
     pub expr: Expr,
     /// Length of the range.
     pub range: DurationExpr,
@@ -276,7 +276,7 @@ pub struct Aggregate {
     pub op: AggregateOp,
     /// First argument of topk, quantile, count_values and the like.
     pub param: Option<Expr>,
-    /// What is aggregated.
+    /// The operand.
     pub expr: Expr,
     /// Labels of `by` or `without`, as written.
     pub grouping: Vec<String>,
@@ -336,7 +336,7 @@ pub struct Binary {
     pub return_bool: bool,
     /// How vectors are matched; `Some` exactly when both sides are vectors.
     pub matching: Option<VectorMatching>,
-    /// Where the operator stands; as upstream, with what is between it and the span of the left side but
+    /// Where the operator stands; as in Prometheus, with what is between it and the span of the left side but
     /// blanks: a comment, `anchored`.
     pub op_span: Span,
 }

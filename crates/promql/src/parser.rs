@@ -1,8 +1,8 @@
 //! Text to a checked tree: lexer, Pratt parser, type checker, printer.
 //!
-//! Holds: every error has a position and upstream's text; the first error in reading order wins, and types
-//! are checked only where the whole text could be read. Whatever the text, the stack stays small: nesting is
-//! bounded by [`NESTING_MAX`], and chains of operators are built, checked and printed in loops.
+//! Invariants: every error has a position and Prometheus's text; the first error in reading order wins, and
+//! types are checked only where the whole text could be read. Whatever the text, the stack stays small:
+//! nesting is bounded by [`NESTING_MAX`], and chains of operators are built, checked and printed in loops.
 //! Not here: evaluation.
 
 use chronolith_model::Matcher;
@@ -35,7 +35,7 @@ pub struct ParseError {
     pub line: usize,
     /// From 1.
     pub column: usize,
-    /// Upstream's text.
+    /// Prometheus's text.
     pub message: String,
 }
 

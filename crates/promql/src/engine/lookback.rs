@@ -1,11 +1,11 @@
 //! Range of samples around an evaluation time that decide the value of an expression (its lookback), for the
 //! result cache.
 //!
-//! Invariants: if there is a lookback, the value of a step is a function of the samples within it, whatever the
-//! first and last step of the query are. An error is not: two series with the same labels fail a query even
-//! in a step of a subquery that no step of the query looks at, so results are joined only if no two series
-//! can become equal. `@` and functions of the query's own range or step (`start()`, `end()`, `range()`,
-//! `step()`, computed durations) have none.
+//! Invariants: if there is a lookback, the value of a step is a function of the samples within it, whatever
+//! the first and last step of the query are. An error is not: two series with the same labels fail a query
+//! even in a step of a subquery that no step of the query looks at, so results are joined only if no two
+//! series can become equal. `@` and functions of the query's own range or step (`start()`, `end()`,
+//! `range()`, `step()`, computed durations) have none.
 //! Not here: the cache (`server`).
 
 mod collision;

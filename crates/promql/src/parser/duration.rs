@@ -1,7 +1,7 @@
 //! Durations in brackets and behind `offset`: literals, and arithmetic on them.
 //!
-//! Holds: a duration without operators is a literal of milliseconds; one with operators is a small tree whose
-//! size is bounded by [`DURATION_OPERATORS_MAX`].
+//! Invariants: a duration without operators is a literal of milliseconds; one with operators is a small tree
+//! whose size is bounded by [`DURATION_OPERATORS_MAX`].
 //! Not here: the value of computed durations (engine).
 
 use crate::ast::{BinaryOp, DurationExpr, DurationNode, Span, UnaryOp};

@@ -1,9 +1,9 @@
 //! Operators, operands, calls and aggregations.
 //!
-//! Holds: one token is looked at before it is taken, so that a bad character is reported where upstream
-//! reports it. `context` is the innermost construct that has a message of its own for what does not fit into
-//! it.
-//! Not here: selectors, what may follow an operand (postfix), types (check).
+//! Invariants: one token is looked at before it is taken, so that a bad character is reported where
+//! Prometheus reports it. `context` is the innermost construct that has a message of its own for what does
+//! not fit into it.
+//! Not here: selectors and modifiers (`selector`), types (`check`).
 
 use crate::ast::{
     Aggregate, AggregateOp, Binary, BinaryOp, Call, Expr, ExprKind, MatchCardinality, NumberLiteral, Span,
@@ -16,7 +16,7 @@ use crate::parser::options::{NESTING_MAX, OPERATORS_MAX, ParserOptions};
 use crate::parser::quote::{unquote, write_go_quoted};
 use crate::parser::token::{Token, TokenKind, Word};
 
-/// How a message goes on behind "unexpected ...".
+/// The rest of a message after "unexpected ...".
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context {
     pub(super) place: &'static str,

@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         Ok(Expr { kind, span })
     }
 
-    /// What stands between `:` and `]`, the bracket included.
+    /// The step between `:` and `]`, the bracket included.
     fn step(&mut self) -> Result<Option<DurationExpr>, Failure> {
         if self.take(TokenKind::RightBracket)? {
             return Ok(None);
@@ -244,7 +244,7 @@ impl<'a> Parser<'a> {
         if extension.is_some_and(|present| present != wanted) {
             return Err(Failure::new(start, "anchored and smoothed modifiers cannot be used together"));
         }
-        // The span stays: upstream's does not reach over the word either, and errors name columns.
+        // The span does not include the word, as in Prometheus: errors name columns.
         *extension = Some(wanted);
         Ok(())
     }

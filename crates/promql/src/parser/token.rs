@@ -15,7 +15,7 @@ pub(super) struct Token<'a> {
     pub(super) start: usize,
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenKind {
     End,
@@ -74,7 +74,7 @@ impl Token<'_> {
         self.start + self.text.len()
     }
 
-    /// How "unexpected ..." names the token.
+    /// Its name in "unexpected ...".
     pub(super) fn describe(&self) -> String {
         match self.kind {
             TokenKind::End => "end of input".to_owned(),
@@ -94,7 +94,7 @@ impl Token<'_> {
         }
     }
 
-    /// Whether the token can stand as the name of a metric.
+    /// Returns true if the token can be the name of a metric.
     pub(super) fn is_metric_name(&self) -> bool {
         match self.kind {
             TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregator(_) => true,
@@ -106,7 +106,7 @@ impl Token<'_> {
         }
     }
 
-    /// Whether the token can stand as a label name in a list of labels.
+    /// Returns true if the token can be a label name in a list of labels.
     pub(super) fn is_grouping_label(&self) -> bool {
         match self.kind {
             TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregator(_) => true,

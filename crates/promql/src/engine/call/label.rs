@@ -1,5 +1,5 @@
 //! `label_replace` and `label_join`.
-//! Holds: results with equal labels are the caller's to merge.
+//! Invariants: results with equal labels are the caller's to merge.
 
 use chronolith_exec::column::StepSeries;
 use chronolith_exec::error::Error;

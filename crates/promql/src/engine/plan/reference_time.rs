@@ -1,7 +1,7 @@
 //! Reference time of an expression: the time at which its selectors look, where that is one.
 //!
-//! Holds: selectors share a reference if their time minus their offset is the same in every step. Scalars do
-//! not count, nor does the second argument of `info`, which selects labels.
+//! Invariants: selectors share a reference if their time minus their offset is the same in every step.
+//! Scalars do not count, nor does the second argument of `info`, which selects labels.
 //! Not here: what `info` does with it (`call::target_info`).
 
 use chronolith_exec::error::Error;
