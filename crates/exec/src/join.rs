@@ -108,27 +108,22 @@ impl<'q> VectorScalar<'q> {
 impl SeriesOperator for VectorScalar<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
         while self.inner.next(out)? {
-            if out.has_histograms() || matches!(self.op, ElementOp::Trim(_)) {
-                if self.apply_elements(out) {
-                    if self.op.drops_name() {
-                        self.execution.drop_name(out);
-                    }
-                    return Ok(true);
-                }
-                continue;
-            }
             let mut any = false;
-            for (step, value) in out.values.iter_mut().enumerate() {
-                if is_absent(*value) {
-                    continue;
+            if out.has_histograms() || matches!(self.op, ElementOp::Trim(_)) {
+                any = self.apply_elements(out);
+            } else {
+                for (step, value) in out.values.iter_mut().enumerate() {
+                    if is_absent(*value) {
+                        continue;
+                    }
+                    let scalar = self.scalar.at(step);
+                    let result = match self.side {
+                        ScalarSide::Left => self.op.apply(scalar, *value),
+                        ScalarSide::Right => self.op.apply(*value, scalar),
+                    };
+                    any |= result.is_some();
+                    *value = result.unwrap_or(ABSENT);
                 }
-                let scalar = self.scalar.at(step);
-                let result = match self.side {
-                    ScalarSide::Left => self.op.apply(scalar, *value),
-                    ScalarSide::Right => self.op.apply(*value, scalar),
-                };
-                any |= result.is_some();
-                *value = result.unwrap_or(ABSENT);
             }
             if any {
                 if self.op.drops_name() {
