@@ -6,14 +6,18 @@
 //! Under a profiler `--times 1` against `--times 0` leaves the query alone.
 //! Holds: one thread. Not here: storage (`bench`).
 
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../tests/support/testing.rs"]
+mod testing;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use chronolith_base::{Clock, SystemClock};
 use chronolith_model::{Labels, ReadContext};
 use chronolith_promql::parser::{ParserOptions, parse_expr};
-use chronolith_promql::testing::MemQueryable;
 use chronolith_promql::{Engine, EngineOptions, Query, Sharing, Value};
+use testing::MemQueryable;
 
 const INTERVAL_MS: i64 = 15_000;
 /// Series that one instance has of a metric.

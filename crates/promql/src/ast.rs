@@ -1,6 +1,6 @@
 //! The typed tree of a query, with positions.
 //!
-//! Holds: a tree that the parser returned is type-checked: arguments have the types that functions and
+//! Invariants: a tree that the parser returned is type-checked: arguments have the types that functions and
 //! operators ask for. Positions are byte offsets into the query text.
 //! A chain of left-associative operators (`a + b + c + ...`) is as deep as it is long: dropping, cloning,
 //! comparing and typing it walk the left side in a loop. Every other nesting is bounded by the parser.
@@ -8,6 +8,12 @@
 
 use std::mem;
 
+pub use chronolith_exec::aggregate::Aggregation;
+pub use chronolith_exec::aggregate::topk::TopKOp;
+pub use chronolith_exec::arith::BinaryOp;
+pub use chronolith_exec::join::matching::{Cardinality as MatchCardinality, Matching as VectorMatching};
+use chronolith_exec::position::{Origin, Position};
+pub use chronolith_exec::rollup::extended::RangeExtension;
 use chronolith_model::Matcher;
 
 use crate::functions::Function;
@@ -21,10 +27,27 @@ pub struct Span {
     pub end: u32,
 }
 
+impl Span {
+    /// The position that annotations carry.
+    pub(crate) fn position(self) -> Position {
+        Position(u64::from(self.start) << 32 | u64::from(self.end))
+    }
+
+    /// Origin of annotations that point here.
+    pub(crate) fn emitted_by(self, emitter: Span) -> Origin {
+        Origin { position: self.position(), emitter: emitter.position() }
+    }
+
+    /// The span of a position.
+    pub(crate) fn of(position: Position) -> Span {
+        Span { start: (position.0 >> 32) as u32, end: position.0 as u32 }
+    }
+}
+
 /// Type of an expression's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValueType {
-    /// Nothing (not a value of the language; upstream names it in messages).
+    /// Nothing (not a value of the language; Prometheus names it in messages).
     None,
     /// One number a step.
     Scalar,
@@ -37,7 +60,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// The word in upstream's messages ("instant vector").
+    /// The name in Prometheus's messages ("instant vector").
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -53,9 +76,9 @@ impl ValueType {
 /// An expression and where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// Its kind.
     pub kind: ExprKind,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
@@ -80,14 +103,34 @@ impl Expr {
         }
     }
 
-    /// A zero without a place: what stands where an expression has been taken out.
+    /// The expression within any parentheses around it.
+    pub(crate) fn unwrap_parens(&self) -> &Expr {
+        let mut expr = self;
+        while let ExprKind::Paren(inner) = &expr.kind {
+            expr = inner;
+        }
+        expr
+    }
+
+    /// The innermost left operand of a chain of binary operators, and the operators from there outwards.
+    pub(crate) fn left_spine(&self) -> (&Expr, Vec<&Binary>) {
+        let (mut expr, mut spine) = (self, Vec::new());
+        while let ExprKind::Binary(binary) = &expr.kind {
+            spine.push(&**binary);
+            expr = &binary.lhs;
+        }
+        spine.reverse();
+        (expr, spine)
+    }
+
+    /// A zero without a position, which replaces an expression that is moved out.
     pub(crate) fn placeholder() -> Expr {
         let zero = NumberLiteral { value: 0.0, is_duration: false };
         Expr { kind: ExprKind::Number(zero), span: Span::default() }
     }
 }
 
-/// What an expression is.
+/// Kind of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExprKind {
     /// A number.
@@ -148,7 +191,7 @@ pub struct MatrixSelector {
 /// A range over a computed vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subquery {
-    /// What is computed.
+    /// The inner expression.
     pub expr: Expr,
     /// Length of the range.
     pub range: DurationExpr,
@@ -169,15 +212,6 @@ pub enum AtModifier {
     Start,
     /// `@ end()`
     End,
-}
-
-/// Extended range selectors (experimental upstream).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RangeExtension {
-    /// `anchored`
-    Anchored,
-    /// `smoothed`
-    Smoothed,
 }
 
 /// A duration, possibly computed (`5m * 2`, `step()`), positions included for messages.
@@ -242,7 +276,7 @@ pub struct Aggregate {
     pub op: AggregateOp,
     /// First argument of topk, quantile, count_values and the like.
     pub param: Option<Expr>,
-    /// What is aggregated.
+    /// The operand.
     pub expr: Expr,
     /// Labels of `by` or `without`, as written.
     pub grouping: Vec<String>,
@@ -250,64 +284,43 @@ pub struct Aggregate {
     pub without: bool,
 }
 
+/// Aggregation operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AggregateOp {
+    /// One series per group: `sum`, `avg`, `quantile` and others.
+    Fold(Aggregation),
+    /// Some series of each group: `topk` and others.
+    Select(TopKOp),
+    /// `count_values`
+    CountValues,
+}
+
 impl AggregateOp {
     /// The word in a query.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            AggregateOp::Sum => "sum",
-            AggregateOp::Avg => "avg",
-            AggregateOp::Count => "count",
-            AggregateOp::Min => "min",
-            AggregateOp::Max => "max",
-            AggregateOp::Group => "group",
-            AggregateOp::Stddev => "stddev",
-            AggregateOp::Stdvar => "stdvar",
-            AggregateOp::Topk => "topk",
-            AggregateOp::Bottomk => "bottomk",
+            AggregateOp::Fold(op) => op.name(),
+            AggregateOp::Select(op) => op.name(),
             AggregateOp::CountValues => "count_values",
-            AggregateOp::Quantile => "quantile",
-            AggregateOp::Limitk => "limitk",
-            AggregateOp::LimitRatio => "limit_ratio",
         }
     }
 
     /// Type of the first of two arguments, `None` for an operator with one argument.
     #[must_use]
     pub fn param_type(self) -> Option<ValueType> {
-        use AggregateOp::{Bottomk, CountValues, LimitRatio, Limitk, Quantile, Topk};
         match self {
-            Topk | Bottomk | Quantile | Limitk | LimitRatio => Some(ValueType::Scalar),
-            CountValues => Some(ValueType::String),
-            _ => None,
+            AggregateOp::Fold(Aggregation::Quantile) | AggregateOp::Select(_) => Some(ValueType::Scalar),
+            AggregateOp::CountValues => Some(ValueType::String),
+            AggregateOp::Fold(_) => None,
         }
     }
 
     /// Behind `promql-experimental-functions`.
     #[must_use]
     pub fn is_experimental(self) -> bool {
-        matches!(self, AggregateOp::Limitk | AggregateOp::LimitRatio)
+        matches!(self, AggregateOp::Select(TopKOp::Limitk | TopKOp::LimitRatio))
     }
-}
-
-/// Aggregation operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "named as in the language")]
-pub enum AggregateOp {
-    Sum,
-    Avg,
-    Count,
-    Min,
-    Max,
-    Group,
-    Stddev,
-    Stdvar,
-    Topk,
-    Bottomk,
-    CountValues,
-    Quantile,
-    Limitk,
-    LimitRatio,
 }
 
 /// `lhs op rhs`
@@ -323,8 +336,8 @@ pub struct Binary {
     pub return_bool: bool,
     /// How vectors are matched; `Some` exactly when both sides are vectors.
     pub matching: Option<VectorMatching>,
-    /// Where the operator stands; as upstream, with what is between it and the span of the left side but blanks: a
-    /// comment, `anchored`.
+    /// Where the operator stands; as in Prometheus, with what is between it and the span of the left side but
+    /// blanks: a comment, `anchored`.
     pub op_span: Span,
 }
 
@@ -388,103 +401,6 @@ impl PartialEq for Binary {
             }
         }
     }
-}
-
-/// Binary operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "named as in the language")]
-pub enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Mod,
-    Pow,
-    Atan2,
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-    And,
-    Or,
-    Unless,
-    /// `</` (native histograms)
-    TrimUpper,
-    /// `>/` (native histograms)
-    TrimLower,
-}
-
-impl BinaryOp {
-    /// `== != < <= > >=`
-    #[must_use]
-    pub fn is_comparison(self) -> bool {
-        use BinaryOp::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
-        matches!(self, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
-    }
-
-    /// As written in a query.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "+",
-            BinaryOp::Sub => "-",
-            BinaryOp::Mul => "*",
-            BinaryOp::Div => "/",
-            BinaryOp::Mod => "%",
-            BinaryOp::Pow => "^",
-            BinaryOp::Atan2 => "atan2",
-            BinaryOp::Equal => "==",
-            BinaryOp::NotEqual => "!=",
-            BinaryOp::Less => "<",
-            BinaryOp::LessEqual => "<=",
-            BinaryOp::Greater => ">",
-            BinaryOp::GreaterEqual => ">=",
-            BinaryOp::And => "and",
-            BinaryOp::Or => "or",
-            BinaryOp::Unless => "unless",
-            BinaryOp::TrimUpper => "</",
-            BinaryOp::TrimLower => ">/",
-        }
-    }
-
-    /// `and or unless`
-    #[must_use]
-    pub fn is_set(self) -> bool {
-        matches!(self, BinaryOp::And | BinaryOp::Or | BinaryOp::Unless)
-    }
-}
-
-/// How the sides of a vector operation find each other.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct VectorMatching {
-    /// Cardinality.
-    pub card: MatchCardinality,
-    /// Labels of `on` or `ignoring`.
-    pub labels: Vec<String>,
-    /// `on` instead of `ignoring`.
-    pub on: bool,
-    /// Labels of `group_left`/`group_right` that come over from the "one" side.
-    pub include: Vec<String>,
-    /// `fill`/`fill_left`: value for a missing left side (experimental).
-    pub fill_left: Option<f64>,
-    /// `fill`/`fill_right`: value for a missing right side (experimental).
-    pub fill_right: Option<f64>,
-}
-
-/// Cardinality of a vector operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum MatchCardinality {
-    /// Default for arithmetic and comparison.
-    #[default]
-    OneToOne,
-    /// `group_left`
-    ManyToOne,
-    /// `group_right`
-    OneToMany,
-    /// `and or unless`
-    ManyToMany,
 }
 
 /// Sign in front of an expression.

@@ -1,6 +1,6 @@
 //! The functions of the language and their types.
 //!
-//! Holds: the table ascends by name, so that a look-up is a binary search; names, argument types and
+//! Invariants: the table ascends by name, so that a look-up is a binary search; names, argument types and
 //! variadic rules are those of Prometheus 3.16.
 //! Not here: what the functions compute (engine).
 
@@ -13,7 +13,8 @@ pub struct Function {
     pub name: &'static str,
     /// Types of the arguments that must or may be given.
     pub args: &'static [ValueType],
-    /// 0: exactly `args`; n > 0: up to n of the last may be left out or added as upstream counts; -1: the last repeats.
+    /// 0: exactly `args`; n > 0: up to n of the last may be left out or added as Prometheus counts; -1: the
+    /// last repeats.
     pub variadic: i32,
     /// Type of the result.
     pub returns: ValueType,

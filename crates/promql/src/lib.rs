@@ -6,7 +6,10 @@ pub mod ast;
 pub mod engine;
 pub mod functions;
 pub mod parser;
-pub mod testing;
+#[cfg(test)]
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../tests/support/testing.rs"]
+mod testing;
 
 pub use engine::{
     Engine, EngineOptions, EvalError, MatrixSeries, NameRemoval, Query, QueryResult, Sharing, Value,

@@ -1,8 +1,8 @@
 //! Text to a checked tree: lexer, Pratt parser, type checker, printer.
 //!
-//! Holds: every error has a position and upstream's text; the first error in reading order wins, and types are
-//! checked only where the whole text could be read. Whatever the text, the stack stays small: nesting is
-//! bounded by [`NESTING_MAX`], and chains of operators are built, checked and printed in loops.
+//! Invariants: every error has a position and Prometheus's text; the first error in reading order wins, and
+//! types are checked only where the whole text could be read. Whatever the text, the stack stays small:
+//! nesting is bounded by [`NESTING_MAX`], and chains of operators are built, checked and printed in loops.
 //! Not here: evaluation.
 
 use chronolith_model::Matcher;
@@ -11,6 +11,7 @@ use crate::ast::Expr;
 use crate::parser::grammar::Parser;
 use crate::parser::lexer::Failure;
 
+pub use options::{DURATION_OPERATORS_MAX, NESTING_MAX, OPERATORS_MAX, ParserOptions, QUERY_BYTES_MAX};
 pub use pretty::pretty;
 
 mod check;
@@ -18,36 +19,15 @@ mod duration;
 mod grammar;
 mod lexer;
 mod number;
-mod postfix;
+mod options;
 mod pretty;
 mod print;
 mod quote;
 mod selector;
 mod token;
 
-/// Levels of parentheses, signs, calls, subqueries and right sides inside each other.
-pub const NESTING_MAX: usize = 256;
-
-/// Operators with two sides in one query.
-pub const OPERATORS_MAX: usize = 10_000;
-
-/// Operators in one computed duration.
-pub const DURATION_OPERATORS_MAX: usize = 128;
-
-/// Bytes of a query: positions are 32 bits wide.
-pub const QUERY_BYTES_MAX: usize = 1 << 30;
-
-/// Which experimental parts are on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ParserOptions {
-    /// Functions and aggregators marked experimental.
-    pub experimental_functions: bool,
-    /// `fill`, `fill_left`, `fill_right`.
-    pub binop_fill_modifiers: bool,
-}
-
-/// Why a query is refused. `Display` is `1:8: parse error: ...` (line:column, both from 1; columns count bytes).
-/// An empty text has no positions: both are 0, and the message begins with `unknown position`.
+/// Why a query is refused. `Display` is `1:8: parse error: ...` (line:column, both from 1; columns count
+/// bytes). An empty text has no positions: both are 0, and the message begins with `unknown position`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: parse error: {message}", self.position())]
 pub struct ParseError {
@@ -55,7 +35,7 @@ pub struct ParseError {
     pub line: usize,
     /// From 1.
     pub column: usize,
-    /// Upstream's text.
+    /// Prometheus's text.
     pub message: String,
 }
 

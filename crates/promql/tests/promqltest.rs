@@ -15,6 +15,9 @@ mod outcome;
 mod script;
 #[path = "promqltest/sharing.rs"]
 mod sharing;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "support/testing.rs"]
+mod testing;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,11 +26,11 @@ use std::sync::Arc;
 use chronolith_base::SystemClock;
 use chronolith_model::ReadContext;
 use chronolith_promql::parser::{ParserOptions, parse_expr};
-use chronolith_promql::testing::{MemQueryable, MemSample};
 use chronolith_promql::{Engine, EngineOptions, NameRemoval, Query, QueryResult};
 use histogram::Conversion;
 use literal::Point;
 use script::{Command, Eval, EvalKind, Load};
+use testing::{MemQueryable, MemSample};
 
 /// Prometheus's scripts are not part of this repository: the folder that this variable names, or
 /// `shared/promqltest` beside the checkout.

@@ -10,6 +10,9 @@ mod generate;
 #[expect(dead_code, reason = "some of it is the example's")]
 #[path = "../examples/differential/series.rs"]
 mod series;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "support/testing.rs"]
+mod testing;
 
 use chronolith_base::Rng;
 use chronolith_promql::parser::ParserOptions;

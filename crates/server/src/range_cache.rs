@@ -1,11 +1,11 @@
 //! Results of range queries, kept to compute only what is new of the next one.
 //!
 //! Holds: what is handed out equals what a fresh evaluation would give: a step is used again only if no
-//! sample within its reach has been written, deleted or removed since the entry was computed (ADR 0025).
+//! sample within its lookback has been written, deleted or removed since the entry was computed (ADR 0025).
 //! Memory of all entries stays below the setting; the extent that was used longest ago goes first. A partial
-//! hit needs an expression that joins (`Reach::joins`); infos are handed out for the steps that they are
+//! hit needs an expression that joins (`Lookback::joins`); infos are handed out for the steps that they are
 //! about.
-//! Not here: which expressions have a reach (`promql::engine::reach`), what changed (`model::change`).
+//! Not here: which expressions have a lookback (`promql::engine::lookback`), what changed (`model::change`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_model::change::Changed;
 use chronolith_model::{FloatHistogram, TenantId};
-use chronolith_promql::engine::reach::Reach;
+use chronolith_promql::engine::lookback::Lookback;
 use chronolith_promql::engine::{MatrixSeries, StepSet};
 use parking_lot::Mutex;
 
@@ -69,7 +69,7 @@ pub(crate) struct Reused {
 /// What is asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
-    pub(crate) reach: Reach,
+    pub(crate) lookback: Lookback,
     pub(crate) first_ms: i64,
     pub(crate) last_ms: i64,
     /// The query as it was written.
@@ -242,19 +242,19 @@ impl Entries {
 impl Extent {
     /// The part that is wanted and still right.
     fn usable(&self, step_ms: i64, wanted: Wanted<'_>, changed: Changed) -> Option<Reused> {
-        let Wanted { reach, first_ms, last_ms, text } = wanted;
-        let oldest = changed.removed_before_ms.saturating_add(reach.behind_ms);
+        let Wanted { lookback, first_ms, last_ms, text } = wanted;
+        let oldest = changed.removed_before_ms.saturating_add(lookback.past_ms);
         if first_ms < self.first_ms || first_ms < oldest {
             return None;
         }
-        let newest = changed.written_from_ms.saturating_sub(reach.ahead_ms).saturating_sub(1);
+        let newest = changed.written_from_ms.saturating_sub(lookback.future_ms).saturating_sub(1);
         let end = self.last_ms.min(last_ms).min(newest);
         if end < first_ms {
             return None;
         }
         // The last step that is not after the end.
         let end = first_ms + (end - first_ms) / step_ms * step_ms;
-        if end < last_ms && !reach.joins {
+        if end < last_ms && !lookback.joins {
             return None;
         }
         let infos = self.infos.within(first_ms, end, text)?;
@@ -344,10 +344,10 @@ mod tests {
     use chronolith_model::LabelsBuilder;
     use chronolith_promql::engine::StepRun;
 
-    const REACH: Reach = Reach { behind_ms: 300, ahead_ms: 0, joins: true };
+    const LOOKBACK: Lookback = Lookback { past_ms: 300, future_ms: 0, joins: true };
 
     fn wanted((first_ms, last_ms): (i64, i64)) -> Wanted<'static> {
-        Wanted { reach: REACH, first_ms, last_ms, text: "m" }
+        Wanted { lookback: LOOKBACK, first_ms, last_ms, text: "m" }
     }
 
     fn key(text: &str) -> CacheKey {
@@ -448,9 +448,9 @@ mod tests {
 
     #[test]
     fn an_expression_that_may_collide_is_used_whole_or_not_at_all() {
-        let reach = Reach { joins: false, ..REACH };
+        let lookback = Lookback { joins: false, ..LOOKBACK };
         let find = |range| {
-            let wanted = Wanted { reach, ..wanted(range) };
+            let wanted = Wanted { lookback, ..wanted(range) };
             filled().find(&key("m"), wanted, |_| Changed::NOTHING).map(|reused| reused.last_ms)
         };
         assert_eq!(find((1010, 1100)), Some(1100));

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io::Result;
 
 use chronolith_promql::ast::{
-    Aggregate, AggregateOp, AtModifier, BinaryOp, Call, DurationExpr, Expr, ExprKind,
+    Aggregate, AggregateOp, Aggregation, AtModifier, BinaryOp, Call, DurationExpr, Expr, ExprKind, TopKOp,
 };
 use chronolith_promql::parser::{ParserOptions, parse_expr};
 
@@ -175,7 +175,7 @@ fn explain_error(
 fn picks_among_equals(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Result<bool> {
     for part in parts {
         let ExprKind::Aggregate(aggregate) = &part.kind else { continue };
-        if aggregate.op != AggregateOp::Limitk || !any_part(&aggregate.expr, is_rank) {
+        if aggregate.op != AggregateOp::Select(TopKOp::Limitk) || !any_part(&aggregate.expr, is_rank) {
             continue;
         }
         let inner = Case { query: aggregate.expr.to_string(), ..case.clone() };
@@ -192,7 +192,7 @@ fn picks_among_equals(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Re
 }
 
 fn is_rank(expr: &Expr) -> bool {
-    matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(a.op, AggregateOp::Topk | AggregateOp::Bottomk))
+    matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(a.op, AggregateOp::Select(TopKOp::Topk) | AggregateOp::Select(TopKOp::Bottomk)))
 }
 
 /// Whether a series of the answer has a float and a histogram at one time.
@@ -339,7 +339,7 @@ fn varies(expr: &Expr) -> bool {
 }
 
 fn is_quantile(expr: &Expr) -> bool {
-    let is_aggregation = matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(**a, Aggregate { op: AggregateOp::Quantile, .. }));
+    let is_aggregation = matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(**a, Aggregate { op: AggregateOp::Fold(Aggregation::Quantile), .. }));
     is_aggregation || is_call(expr, &["quantile_over_time", "mad_over_time"])
 }
 

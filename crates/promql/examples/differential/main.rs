@@ -16,6 +16,9 @@ mod mutate;
 mod oracle;
 mod series;
 mod shrink;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../tests/support/testing.rs"]
+mod testing;
 
 use std::collections::BTreeMap;
 use std::fmt;

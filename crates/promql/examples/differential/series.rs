@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use chronolith_base::Rng;
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::{Labels, LabelsBuilder};
-use chronolith_promql::testing::{MemQueryable, MemSample};
+
+use crate::testing::{MemQueryable, MemSample};
 
 /// Samples a series has at most.
 const SAMPLES_MAX: u64 = 60;

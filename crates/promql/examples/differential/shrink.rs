@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::io::Result;
 
 use chronolith_model::sample::is_stale;
-use chronolith_promql::testing::MemSample;
 
 use crate::Bench;
 use crate::case::{Answer, Case, Times};
 use crate::compare::{Difference, exact_difference};
 use crate::generate::Node;
 use crate::series::{Dataset, Series};
+use crate::testing::MemSample;
 
 /// Questions asked for one difference.
 const TRIES_MAX: usize = 3000;

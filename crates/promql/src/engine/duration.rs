@@ -1,19 +1,21 @@
 //! Durations that depend on the query: `[step() * 2]`.
-//! Holds: what is wrong with one is said before anything else is computed, as upstream does.
+//! Invariants: errors of durations are reported before anything else is computed, as in Prometheus.
+
+use chronolith_exec::arith::{go_max, go_min, scalar_op};
+use chronolith_exec::error::Error;
 
 use crate::ast::{BinaryOp, DurationExpr, DurationNode, ExprKind, Span};
 
-use super::arith::{go_max, go_min};
-use super::{EvalError, Query};
+use super::query::Query;
 
-/// Longest duration: some 292 years, as upstream's nanoseconds hold.
+/// Longest duration: some 292 years, the range of Prometheus's nanoseconds.
 const SECONDS_MAX: f64 = (i64::MAX / 1_000_000_000) as f64;
 
 /// Checks all durations of a query, from the outside inwards.
 ///
 /// # Errors
 /// The first that cannot be.
-pub(crate) fn check(query: &Query<'_>) -> Result<(), EvalError> {
+pub(crate) fn check(query: &Query<'_>) -> Result<(), Error> {
     let mut left = vec![query.expr];
     while let Some(expr) = left.pop() {
         match &expr.kind {
@@ -42,7 +44,7 @@ pub(crate) fn check(query: &Query<'_>) -> Result<(), EvalError> {
 }
 
 /// Milliseconds of a duration that may be negative (an offset).
-pub(crate) fn offset_ms(query: &Query<'_>, duration: &DurationExpr) -> Result<i64, EvalError> {
+pub(crate) fn offset_ms(query: &Query<'_>, duration: &DurationExpr) -> Result<i64, Error> {
     let (node, span) = match duration {
         DurationExpr::Literal(ms) => return Ok(*ms),
         DurationExpr::Computed(node, span) => (node, *span),
@@ -54,24 +56,24 @@ pub(crate) fn offset_ms(query: &Query<'_>, duration: &DurationExpr) -> Result<i6
     if seconds.abs() > SECONDS_MAX {
         return Err(fail("duration is out of range", span));
     }
-    // What is left below a millisecond is cut, as upstream does.
+    // Fractions of a millisecond are cut, as in Prometheus.
     Ok((seconds * 1000.0) as i64)
 }
 
 /// Milliseconds of a duration that has to be positive (a range, a step).
-pub(crate) fn positive_ms(query: &Query<'_>, duration: &DurationExpr) -> Result<i64, EvalError> {
-    // Less than a millisecond is none: ranges and steps are milliseconds here.
+pub(crate) fn positive_ms(query: &Query<'_>, duration: &DurationExpr) -> Result<i64, Error> {
+    // Ranges and steps are whole milliseconds.
     match offset_ms(query, duration)? {
         ..=0 => Err(fail("duration must be greater than 0", duration.span())),
         ms => Ok(ms),
     }
 }
 
-fn fail(message: &str, Span { start, end }: Span) -> EvalError {
-    EvalError::Execution(format!("{start}:{end}: {message}"))
+fn fail(message: &str, Span { start, end }: Span) -> Error {
+    Error::Language(format!("{start}:{end}: {message}"))
 }
 
-fn compute(node: &DurationNode, query: &Query<'_>) -> Result<f64, EvalError> {
+fn compute(node: &DurationNode, query: &Query<'_>) -> Result<f64, Error> {
     Ok(match node {
         DurationNode::Number(seconds) | DurationNode::Units(seconds) => *seconds,
         DurationNode::Step => query.step_ms as f64 / 1000.0,
@@ -85,7 +87,7 @@ fn compute(node: &DurationNode, query: &Query<'_>) -> Result<f64, EvalError> {
             match op {
                 BinaryOp::Div if b == 0.0 => return Err(fail("division by zero", *span)),
                 BinaryOp::Mod if b == 0.0 => return Err(fail("modulo by zero", *span)),
-                op => super::arith::scalar_op(*op, a, b),
+                op => scalar_op(*op, a, b),
             }
         }
     })

@@ -1,16 +1,20 @@
-//! The engine through its public API, with queries as text.
-//! The scripts in `tests/promqltest` cover the language; here stand the things that they leave out: names that go
-//! at once, matching of vectors, limits, hostile sizes.
+//! The engine through its public API, with queries as text. The scripts in `tests/promqltest` cover the
+//! language; here stand the things that they leave out: names that go at once, matching of vectors, limits,
+//! hostile sizes.
 
 mod agree;
 mod presence;
+mod share;
+mod trace;
 
 use std::sync::Arc;
 
 use chronolith_base::{MemoryBudget, SystemClock};
 
+use chronolith_model::METRIC_NAME;
+
 use super::*;
-use crate::parser::parse_expr;
+use crate::parser::{ParserOptions, parse_expr};
 use crate::testing::MemQueryable;
 
 /// Series `name{labels}` with a value at 0 s, 10 s, 20 s, ...
@@ -112,8 +116,8 @@ fn equal_series_are_refused_in_one_step_and_joined_over_steps() {
     ] {
         check_error(&both, text, "vector cannot contain metrics with the same labelset");
     }
-    // Inside of an aggregation, too, where nothing of it would be seen: values that become names, names that come
-    // from the "many" side.
+    // Inside of an aggregation, too, where nothing of it would be seen: values that become names, names that
+    // come from the "many" side.
     let three =
         source(&[("a{x=1}", &[1.0, 2.0, 4.0]), ("b{x=1}", &[5.0, 5.0, 5.0]), ("c{x=1}", &[9.0, 9.0, 9.0])]);
     for text in

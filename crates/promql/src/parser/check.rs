@@ -1,7 +1,7 @@
 //! Types of arguments and operands, and the rules for selectors and vector matching.
 //!
-//! Holds: checks run in upstream's order, so that the first error is the same one; afterwards `matching` is
-//! `Some` exactly where both sides are vectors.
+//! Invariants: checks run in Prometheus's order, so that the first error is the same one; afterwards
+//! `matching` is `Some` exactly where both sides are vectors.
 //! Not here: anything a reader of the text alone could refuse (grammar).
 
 use crate::ast::{
@@ -51,7 +51,7 @@ fn wrong_type(at: usize, wanted: ValueType, place: &str, got: ValueType) -> Fail
     Failure::new(at, format!("expected type {} in {place}, got {}", wanted.describe(), got.describe()))
 }
 
-/// Upstream's internal word, which slips into one message.
+/// Prometheus's internal word, which slips into one message.
 fn raw_name(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::Matrix => "matrix",

@@ -1,16 +1,16 @@
 //! Durations in brackets and behind `offset`: literals, and arithmetic on them.
 //!
-//! Holds: a duration without operators is a literal of milliseconds; one with operators is a small tree whose
-//! size is bounded by [`DURATION_OPERATORS_MAX`].
+//! Invariants: a duration without operators is a literal of milliseconds; one with operators is a small tree
+//! whose size is bounded by [`DURATION_OPERATORS_MAX`].
 //! Not here: the value of computed durations (engine).
 
 use crate::ast::{BinaryOp, DurationExpr, DurationNode, Span, UnaryOp};
-use crate::parser::DURATION_OPERATORS_MAX;
 use crate::parser::grammar::{
     POWER_SIGN, Parser, binding_power, number_literal, offset, right_power, sign_of, token_span, unexpected,
 };
 use crate::parser::lexer::Failure;
 use crate::parser::number::seconds_to_ms;
+use crate::parser::options::DURATION_OPERATORS_MAX;
 use crate::parser::token::{TokenKind, Word};
 
 /// Where a duration stands, which decides what is let through.
@@ -103,8 +103,8 @@ impl Parser<'_> {
         Ok(lhs)
     }
 
-    /// Behind `offset`, an operator belongs to the duration only where the text opens with a parenthesis or with
-    /// two signs: `x offset 5m * y` multiplies `x`.
+    /// Behind `offset`, an operator belongs to the duration only where the text opens with a parenthesis or
+    /// with two signs: `x offset 5m * y` multiplies `x`.
     fn offset_part(&mut self, operators_left: &mut usize) -> Result<Part, Failure> {
         let token = self.peek()?;
         let Some(sign) = sign_of(token.kind) else {
@@ -149,8 +149,8 @@ impl Parser<'_> {
             TokenKind::LeftParen => {
                 let inner = self.duration_part(0, operators_left)?;
                 self.expect(TokenKind::RightParen)?;
-                // Positions in messages, as Prometheus reports them: of a computed duration without its parentheses,
-                // of a literal with the opening one.
+                // Positions in messages, as Prometheus reports them: of a computed duration without its
+                // parentheses, of a literal with the opening one.
                 let start = if inner.is_literal() { offset(token.start) } else { inner.span.start };
                 span = Some(Span { start, end: inner.span.end });
                 match inner.into_node() {

@@ -1,8 +1,9 @@
 //! Operators, operands, calls and aggregations.
 //!
-//! Holds: one token is looked at before it is taken, so that a bad character is reported where upstream reports
-//! it. `context` is the innermost construct that has a message of its own for what does not fit into it.
-//! Not here: selectors, what may follow an operand (postfix), types (check).
+//! Invariants: one token is looked at before it is taken, so that a bad character is reported where
+//! Prometheus reports it. `context` is the innermost construct that has a message of its own for what does
+//! not fit into it.
+//! Not here: selectors and modifiers (`selector`), types (`check`).
 
 use crate::ast::{
     Aggregate, AggregateOp, Binary, BinaryOp, Call, Expr, ExprKind, MatchCardinality, NumberLiteral, Span,
@@ -11,11 +12,11 @@ use crate::ast::{
 use crate::functions::lookup;
 use crate::parser::lexer::{Failure, Lexer};
 use crate::parser::number::{parse_duration, parse_number};
+use crate::parser::options::{NESTING_MAX, OPERATORS_MAX, ParserOptions};
 use crate::parser::quote::{unquote, write_go_quoted};
 use crate::parser::token::{Token, TokenKind, Word};
-use crate::parser::{NESTING_MAX, OPERATORS_MAX, ParserOptions};
 
-/// How a message goes on behind "unexpected ...".
+/// The rest of a message after "unexpected ...".
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context {
     pub(super) place: &'static str,
@@ -42,7 +43,8 @@ pub(super) struct Parser<'a> {
     last_end: usize,
 }
 
-/// Left binding power of an operator; the right side binds one tighter, but for `^`, which is read from the right.
+/// Left binding power of an operator; the right side binds one tighter, but for `^`, which is read from the
+/// right.
 pub(super) fn binding_power(op: BinaryOp) -> u8 {
     use BinaryOp::{
         Add, And, Atan2, Div, Equal, Greater, GreaterEqual, Less, LessEqual, Mod, Mul, NotEqual, Or, Pow,

@@ -1,8 +1,8 @@
 //! Cuts a query into tokens, one at a time, on demand.
 //!
-//! Holds: tokens come in order and never overlap; a failure names the byte offset it is reported at. The lexer
-//! knows whether it stands inside braces or brackets, where other rules hold.
-//! Copying it is how the parser looks two tokens ahead.
+//! Invariants: tokens come in order and never overlap; a failure names the byte offset it is reported at. The
+//! lexer knows whether it stands inside braces or brackets, where other rules hold. Copying it is how the
+//! parser looks two tokens ahead.
 //! Not here: the value of literals (number, quote).
 
 use crate::ast::BinaryOp;
@@ -14,7 +14,7 @@ use crate::parser::token::{Token, TokenKind, Word, keyword};
 pub(super) struct Failure {
     /// Byte offset.
     pub(super) at: usize,
-    /// Upstream's text.
+    /// Prometheus's text.
     pub(super) message: String,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Lexer<'a> {
     /// Place that `}` leads back to.
     place_outside: Place,
     paren_depth: usize,
-    /// Whether some brackets before held a number: what a colon behind `[` is told to be depends on it, as upstream.
+    /// True after brackets with a number: the message about a colon after `[` depends on it, as in Prometheus.
     duration_seen: bool,
 }
 
@@ -228,7 +228,7 @@ impl<'a> Lexer<'a> {
                 self.paren_depth = depth;
                 Ok(self.token(TokenKind::RightParen))
             }
-            // Upstream reports the place behind it.
+            // Prometheus reports the place behind it.
             None => Err(Failure::new(self.pos, "unexpected right parenthesis ')'")),
         }
     }
@@ -352,8 +352,9 @@ impl<'a> Lexer<'a> {
         Err(self.failed(format!("bad number or duration syntax: \"{}\"", self.taken())))
     }
 
-    /// Takes what can belong to a number; false where it is none, or not only that. As upstream, a point behind a
-    /// leading 0 does not count as one, and an `e` behind the first digit of a hexadecimal number is an exponent.
+    /// Takes what can belong to a number; false where it is none, or not only that. As in Prometheus, a point
+    /// behind a leading 0 does not count as one, and an `e` behind the first digit of a hexadecimal number is
+    /// an exponent.
     fn scan_number(&mut self) -> bool {
         let hex = self.accept('0') && (self.accept('x') || self.accept('X'));
         if hex {

@@ -1,7 +1,7 @@
 //! Numbers and durations as Go and Prometheus read them.
 //!
-//! Holds: a duration is counted in nanoseconds that fit 63 bits, as upstream counts it, so that rounding and
-//! refusals agree.
+//! Invariants: a duration is counted in nanoseconds that fit 63 bits, as Prometheus counts it, so that
+//! rounding and refusals agree.
 //! Not here: where a number ends (lexer).
 
 use std::fmt;
@@ -27,7 +27,7 @@ const UNITS: [(&str, u64); 7] = [
 /// Reads a number literal.
 ///
 /// # Errors
-/// Upstream's text.
+/// Prometheus's text.
 pub(super) fn parse_number(text: &str) -> Result<f64, String> {
     if text.eq_ignore_ascii_case("inf") {
         return Ok(f64::INFINITY);
@@ -67,7 +67,7 @@ fn parse_integer(digits: &str) -> Option<i64> {
 /// Reads a duration with units (`1h30m`) to seconds.
 ///
 /// # Errors
-/// Upstream's text.
+/// Prometheus's text.
 pub(super) fn parse_duration(text: &str) -> Result<f64, String> {
     const OUT_OF_RANGE: &str = "duration out of range";
     let invalid = || format!("not a valid duration string: \"{text}\"");

@@ -1,8 +1,9 @@
-//! Prints a query over several lines, as upstream's `format_query` does: a node that is longer than
+//! Prints a query over several lines, as Prometheus's `format_query` does: a node that is longer than
 //! [`LINE_BYTES_MAX`] is split, its parts indented.
 //!
-//! Holds: without long nodes the text is that of `Display`; it reads back to the same tree. A chain of more than
-//! [`CHAIN_SPLIT_MAX`] operators stays on one line: each level is indented further, so its text would be quadratic.
+//! Invariants: without long nodes the text is that of `Display`; it reads back to the same tree. A chain of
+//! more than [`CHAIN_SPLIT_MAX`] operators stays on one line: each level is indented further, so its text
+//! would be quadratic.
 //! Not here: the text of one line (`parser::print`).
 
 use std::fmt::Write as _;
@@ -39,7 +40,7 @@ fn put(expr: &Expr, level: usize, out: &mut String) {
     let plain = expr.to_string();
     let is_short = plain.len() <= LINE_BYTES_MAX;
     match &expr.kind {
-        // Upstream does not indent a short subquery.
+        // Prometheus does not indent a short subquery.
         ExprKind::Subquery(_) if is_short => out.push_str(&plain),
         ExprKind::Subquery(subquery) => {
             put(&subquery.expr, level, out);

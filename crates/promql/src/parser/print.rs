@@ -1,6 +1,6 @@
-//! Prints a tree as a query: upstream's form, which reads back to the same tree.
+//! Prints a tree as a query: Prometheus's form, which reads back to the same tree.
 //!
-//! Holds: no parentheses are added or dropped; matchers are sorted as upstream sorts them.
+//! Invariants: no parentheses are added or dropped; matchers are sorted as Prometheus sorts them.
 //! Not here: indented output (`parser::pretty`).
 
 use std::fmt::{self, Display, Formatter, Write as _};
@@ -84,7 +84,7 @@ fn write_subquery(f: &mut Formatter<'_>, subquery: &Subquery) -> fmt::Result {
     write!(f, "{}{}", subquery.expr, SubqueryTail(subquery))
 }
 
-/// What stands behind the expression of a subquery.
+/// The text after the expression of a subquery.
 pub(super) struct SubqueryTail<'a>(pub(super) &'a Subquery);
 
 impl Display for SubqueryTail<'_> {
@@ -166,7 +166,7 @@ fn write_call(f: &mut Formatter<'_>, call: &Call) -> fmt::Result {
     f.write_char(')')
 }
 
-/// What stands in front of the parentheses of an aggregation.
+/// The text before the parentheses of an aggregation.
 pub(super) struct AggregateHead<'a>(pub(super) &'a Aggregate);
 
 impl Display for AggregateHead<'_> {

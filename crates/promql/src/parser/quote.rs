@@ -1,6 +1,6 @@
 //! String literals: Go's quoting for printing, and the reading of escapes.
 //!
-//! Holds: what [`write_go_quoted`] writes, [`unquote`] reads back to the same text.
+//! Invariants: what [`write_go_quoted`] writes, [`unquote`] reads back to the same text.
 //! Not here: finding the end of a literal (lexer).
 
 use chronolith_model::quote::write_quoted;
@@ -56,7 +56,7 @@ fn unescape(text: &str, out: &mut Vec<u8>) -> usize {
     1
 }
 
-/// How many digits of which base an escape has.
+/// Number and base of the digits of an escape.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EscapeShape {
     /// Letters between the backslash and the digits.

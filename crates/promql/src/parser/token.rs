@@ -2,7 +2,7 @@
 //!
 //! Not here: cutting the text into tokens (lexer).
 
-use crate::ast::{AggregateOp, BinaryOp};
+use crate::ast::{AggregateOp, Aggregation, BinaryOp, TopKOp};
 use crate::parser::quote::write_go_quoted;
 
 /// A piece of the query.
@@ -15,7 +15,7 @@ pub(super) struct Token<'a> {
     pub(super) start: usize,
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenKind {
     End,
@@ -74,7 +74,7 @@ impl Token<'_> {
         self.start + self.text.len()
     }
 
-    /// How "unexpected ..." names the token.
+    /// Its name in "unexpected ...".
     pub(super) fn describe(&self) -> String {
         match self.kind {
             TokenKind::End => "end of input".to_owned(),
@@ -94,7 +94,7 @@ impl Token<'_> {
         }
     }
 
-    /// Whether the token can stand as the name of a metric.
+    /// Returns true if the token can be the name of a metric.
     pub(super) fn is_metric_name(&self) -> bool {
         match self.kind {
             TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregator(_) => true,
@@ -106,7 +106,7 @@ impl Token<'_> {
         }
     }
 
-    /// Whether the token can stand as a label name in a list of labels.
+    /// Returns true if the token can be a label name in a list of labels.
     pub(super) fn is_grouping_label(&self) -> bool {
         match self.kind {
             TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregator(_) => true,
@@ -129,20 +129,20 @@ pub(super) fn keyword(text: &str) -> Option<TokenKind> {
         "or" => TokenKind::Operator(BinaryOp::Or),
         "unless" => TokenKind::Operator(BinaryOp::Unless),
         "atan2" => TokenKind::Operator(BinaryOp::Atan2),
-        "sum" => TokenKind::Aggregator(AggregateOp::Sum),
-        "avg" => TokenKind::Aggregator(AggregateOp::Avg),
-        "count" => TokenKind::Aggregator(AggregateOp::Count),
-        "min" => TokenKind::Aggregator(AggregateOp::Min),
-        "max" => TokenKind::Aggregator(AggregateOp::Max),
-        "group" => TokenKind::Aggregator(AggregateOp::Group),
-        "stddev" => TokenKind::Aggregator(AggregateOp::Stddev),
-        "stdvar" => TokenKind::Aggregator(AggregateOp::Stdvar),
-        "topk" => TokenKind::Aggregator(AggregateOp::Topk),
-        "bottomk" => TokenKind::Aggregator(AggregateOp::Bottomk),
+        "sum" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Sum)),
+        "avg" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Avg)),
+        "count" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Count)),
+        "min" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Min)),
+        "max" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Max)),
+        "group" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Group)),
+        "stddev" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Stddev)),
+        "stdvar" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Stdvar)),
+        "topk" => TokenKind::Aggregator(AggregateOp::Select(TopKOp::Topk)),
+        "bottomk" => TokenKind::Aggregator(AggregateOp::Select(TopKOp::Bottomk)),
         "count_values" => TokenKind::Aggregator(AggregateOp::CountValues),
-        "quantile" => TokenKind::Aggregator(AggregateOp::Quantile),
-        "limitk" => TokenKind::Aggregator(AggregateOp::Limitk),
-        "limit_ratio" => TokenKind::Aggregator(AggregateOp::LimitRatio),
+        "quantile" => TokenKind::Aggregator(AggregateOp::Fold(Aggregation::Quantile)),
+        "limitk" => TokenKind::Aggregator(AggregateOp::Select(TopKOp::Limitk)),
+        "limit_ratio" => TokenKind::Aggregator(AggregateOp::Select(TopKOp::LimitRatio)),
         "offset" => TokenKind::Word(Word::Offset),
         "smoothed" => TokenKind::Word(Word::Smoothed),
         "anchored" => TokenKind::Word(Word::Anchored),

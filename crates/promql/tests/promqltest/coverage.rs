@@ -5,25 +5,27 @@
 
 use std::collections::BTreeSet;
 
-use chronolith_promql::ast::{AggregateOp, Binary, BinaryOp, Expr, ExprKind, MatchCardinality};
+use chronolith_promql::ast::{
+    AggregateOp, Aggregation, Binary, BinaryOp, Expr, ExprKind, MatchCardinality, TopKOp,
+};
 use chronolith_promql::functions;
 
 /// Every aggregation.
 const AGGREGATIONS: [AggregateOp; 14] = [
-    AggregateOp::Sum,
-    AggregateOp::Avg,
-    AggregateOp::Count,
-    AggregateOp::Min,
-    AggregateOp::Max,
-    AggregateOp::Group,
-    AggregateOp::Stddev,
-    AggregateOp::Stdvar,
-    AggregateOp::Topk,
-    AggregateOp::Bottomk,
+    AggregateOp::Fold(Aggregation::Sum),
+    AggregateOp::Fold(Aggregation::Avg),
+    AggregateOp::Fold(Aggregation::Count),
+    AggregateOp::Fold(Aggregation::Min),
+    AggregateOp::Fold(Aggregation::Max),
+    AggregateOp::Fold(Aggregation::Group),
+    AggregateOp::Fold(Aggregation::Stddev),
+    AggregateOp::Fold(Aggregation::Stdvar),
+    AggregateOp::Select(TopKOp::Topk),
+    AggregateOp::Select(TopKOp::Bottomk),
     AggregateOp::CountValues,
-    AggregateOp::Quantile,
-    AggregateOp::Limitk,
-    AggregateOp::LimitRatio,
+    AggregateOp::Fold(Aggregation::Quantile),
+    AggregateOp::Select(TopKOp::Limitk),
+    AggregateOp::Select(TopKOp::LimitRatio),
 ];
 
 /// Every operator that computes or compares, for which all forms of matching exist.

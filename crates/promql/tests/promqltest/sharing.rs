@@ -5,8 +5,9 @@ use std::sync::Arc;
 use chronolith_base::SystemClock;
 use chronolith_model::ReadContext;
 use chronolith_promql::parser::parse_expr;
-use chronolith_promql::testing::MemQueryable;
 use chronolith_promql::{Engine, EngineOptions, Query, QueryResult, Sharing, Value};
+
+use crate::testing::MemQueryable;
 
 /// Queries in which a query occurs more than once; `#` stands for it.
 pub(crate) const FORMS: &[&str] = &[

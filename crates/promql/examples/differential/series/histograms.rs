@@ -7,9 +7,10 @@ use chronolith_base::Rng;
 use chronolith_model::histogram::{Buckets, SCHEMA_CUSTOM};
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::{FloatHistogram, LabelsBuilder, ResetHint, Span};
-use chronolith_promql::testing::MemSample;
 
 use super::Series;
+
+use crate::testing::MemSample;
 
 /// Samples a series has at most.
 const SAMPLES_MAX: u64 = 40;

@@ -1,33 +1,36 @@
-//! `histogram_quantile`, `histogram_quantiles` and `histogram_fraction` over classic buckets (label `le`) and native
-//! histograms.
-//! Holds: where one histogram comes in both forms in a step, there is no result.
+//! `histogram_quantile`, `histogram_quantiles` and `histogram_fraction` over classic buckets (label `le`) and
+//! native histograms.
+//! Invariants: a histogram that is present in both forms in a step has no result.
 //! Not here: the arithmetic of native histograms (`histogram::measure`).
 
 use chronolith_base::hash::HashMap;
+use chronolith_exec::annotation::Tally;
+use chronolith_exec::column::{ABSENT, StepScalar, StepSeries, is_absent};
+use chronolith_exec::error::Error;
+use chronolith_exec::execution::{Execution, OperatorMemory};
+use chronolith_exec::grid::Grid;
+use chronolith_exec::histogram::measure::{self, NanEffect};
+use chronolith_exec::metric_name::without_name;
+use chronolith_exec::note::{Note, Severity};
+use chronolith_exec::operator::SeriesOperator;
+use chronolith_exec::position::Origin;
 use chronolith_model::Labels;
-use chronolith_model::quote::write_quoted;
-
-use crate::engine::annotation::Repair;
-use crate::engine::annotation::note::Note;
-use crate::engine::annotation::order::Origin;
-use crate::engine::grid::Grid;
-use crate::engine::histogram::measure::{self, NanEffect};
-use crate::engine::run::{Hold, Run};
-use crate::engine::series::{ABSENT, BoxOperator, Ready, SeriesOperator, StepScalar, StepSeries, is_absent};
-use crate::engine::{EvalError, without_name};
 use chronolith_model::histogram::Bucket as NativeBucket;
 use chronolith_model::histogram::go_float;
+use chronolith_model::quote::write_quoted;
+
+use crate::engine::annotation::named;
 
 /// Label that holds the upper bound of a bucket.
 const BUCKET_LABEL: &str = "le";
-/// Counts that differ by no more than this share are taken for equal: rates of equal counters do.
+/// Counts that differ by no more than this ratio are equal: rates of equal counters differ so.
 const COUNT_TOLERANCE: f64 = 1e-12;
 
-/// What is computed from the buckets.
+/// Function of the buckets.
 pub(crate) enum BucketFn {
     /// The value below which this share of observations lies.
     Quantile(StepScalar),
-    /// Several of them, told apart by a label.
+    /// Several quantiles, distinguished by a label.
     Quantiles(String, Vec<StepScalar>),
     /// Share of observations between two values.
     Fraction(StepScalar, StepScalar),
@@ -47,7 +50,7 @@ struct Histogram {
     buckets: Vec<(f64, Vec<f64>)>,
 }
 
-/// What was found in the vector.
+/// Histograms of the vector.
 #[derive(Default)]
 struct Found {
     classic: Vec<Histogram>,
@@ -57,20 +60,22 @@ struct Found {
 
 /// One of the histogram functions.
 pub(crate) struct BucketCall<'q> {
-    pub(crate) run: &'q Run<'q>,
-    pub(crate) inner: Option<BoxOperator<'q>>,
+    pub(crate) execution: &'q Execution<'q>,
     pub(crate) function: BucketFn,
-    /// Where the vector stands in the query.
+    /// Origin of notes: the vector.
     pub(crate) origin: Origin,
     /// Evaluation times.
     pub(crate) grid: Grid,
-    pub(crate) results: Ready,
-    pub(crate) hold: Hold<'q>,
 }
 
 impl BucketCall<'_> {
-    fn compute(&mut self, inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
-        let found = self.gather(inner)?;
+    /// The results for all series of `inner`.
+    pub(crate) fn compute(
+        &self,
+        inner: &mut dyn SeriesOperator,
+        memory: &mut OperatorMemory<'_>,
+    ) -> Result<Vec<StepSeries>, Error> {
+        let found = self.gather(inner, memory)?;
         let mut scratch = Vec::new();
         let mut results = Vec::new();
         let parts = match &self.function {
@@ -86,17 +91,17 @@ impl BucketCall<'_> {
             }
             _ => labels.clone(),
         };
-        let drop_name = self.run.delays_names();
+        let drop_name = self.execution.delays_names();
         let result = |labels, values| StepSeries { drop_name, ..StepSeries::floats(labels, values) };
         for (told_apart, param) in parts {
             for series in &found.native {
-                self.run.ctx.check()?;
+                self.execution.ctx.check()?;
                 let Some(values) = self.native_column(series, param, &mut scratch) else { continue };
                 let labels = if drop_name { series.labels.clone() } else { without_name(&series.labels) };
                 results.push(result(told(&labels, told_apart), values));
             }
             for histogram in &found.classic {
-                self.run.ctx.check()?;
+                self.execution.ctx.check()?;
                 let Some(values) = self.column(histogram, param) else { continue };
                 results.push(result(told(&histogram.labels, told_apart), values));
             }
@@ -111,7 +116,7 @@ impl BucketCall<'_> {
         param: &StepScalar,
         scratch: &mut Vec<NativeBucket>,
     ) -> Option<Vec<f64>> {
-        let name = if self.run.delays_names() { series.labels.metric_name().unwrap_or("") } else { "" };
+        let name = if self.execution.delays_names() { series.labels.metric_name().unwrap_or("") } else { "" };
         let mut effects = [None; 2];
         let mut lacks_nan = false;
         let values: Vec<f64> = (0..series.values.len())
@@ -124,29 +129,40 @@ impl BucketCall<'_> {
                 }
                 let (value, effect) = measure::quantile(param.at(step), histogram, scratch);
                 match effect {
-                    Some(NanEffect::IsNan) => effects[0] = Some(Note::QuantileIsNan(name)),
-                    Some(NanEffect::Skews) => effects[1] = Some(Note::QuantileIsSkewed(name)),
+                    Some(NanEffect::IsNan) => {
+                        effects[0] = Some("input to histogram_quantile has NaN observations, result is NaN")
+                    }
+                    Some(NanEffect::Skews) => {
+                        effects[1] =
+                            Some("input to histogram_quantile has NaN observations, result is skewed higher")
+                    }
                     None => {}
                 }
                 value
             })
             .collect();
-        let lacking = lacks_nan.then_some(Note::FractionLacksNan(name));
-        for note in effects.into_iter().flatten().chain(lacking) {
-            self.run.annotations.note(note, self.origin);
+        let lacking = lacks_nan.then_some(
+            "input to histogram_fraction has NaN observations, which are excluded from all fractions",
+        );
+        for text in effects.into_iter().flatten().chain(lacking) {
+            self.note(Severity::Info, text, name);
         }
         values.iter().any(|&v| !is_absent(v)).then_some(values)
     }
 
     /// All buckets, by histogram, in order of first appearance, and all native histograms.
-    fn gather(&mut self, mut inner: BoxOperator<'_>) -> Result<Found, EvalError> {
+    fn gather(
+        &self,
+        inner: &mut dyn SeriesOperator,
+        memory: &mut OperatorMemory<'_>,
+    ) -> Result<Found, Error> {
         let mut index: HashMap<Labels, usize> = HashMap::default();
         let mut found = Found::default();
         let histograms = &mut found.classic;
         let mut series = StepSeries::default();
         while inner.next(&mut series)? {
             if series.has_histograms() {
-                self.hold.grow(series.sample_count(), series.heap_bytes())?;
+                memory.grow(series.sample_count(), series.heap_bytes())?;
                 found.native.push(natives_of(&series));
                 series.drop_histograms();
                 if series.is_void() {
@@ -154,17 +170,18 @@ impl BucketCall<'_> {
                 }
             }
             let text = series.labels.get(BUCKET_LABEL).unwrap_or("");
-            let name = if self.run.delays_names() { series.labels.metric_name().unwrap_or("") } else { "" };
+            let name =
+                if self.execution.delays_names() { series.labels.metric_name().unwrap_or("") } else { "" };
             let Some(bound) = parse_bound(text) else {
-                self.run.annotations.warn(&bad_bound(text, name), self.origin);
+                self.note(Severity::Warning, &bad_bound(text), name);
                 continue;
             };
-            self.hold.grow(series.values.len() as u64, series.heap_bytes())?;
+            memory.grow(series.values.len() as u64, series.heap_bytes())?;
             let key = series.labels.filtered(|label| label != BUCKET_LABEL);
             let at = *index.entry(key).or_insert(histograms.len());
             if at == histograms.len() {
                 let labels = series.labels.filtered(|label| label != BUCKET_LABEL);
-                let labels = if self.run.delays_names() { labels } else { without_name(&labels) };
+                let labels = if self.execution.delays_names() { labels } else { without_name(&labels) };
                 histograms.push(Histogram { name: name.to_owned(), labels, buckets: Vec::new() });
             }
             histograms[at].buckets.push((bound, std::mem::take(&mut series.values)));
@@ -192,8 +209,9 @@ impl BucketCall<'_> {
             }
         }
         if any {
-            let name = if self.run.delays_names() { native.labels.metric_name().unwrap_or("") } else { "" };
-            self.run.annotations.note(Note::MixedClassic(name), self.origin);
+            let name =
+                if self.execution.delays_names() { native.labels.metric_name().unwrap_or("") } else { "" };
+            self.note(Severity::Warning, "vector contains a mix of classic and native histograms", name);
         }
     }
 
@@ -202,7 +220,7 @@ impl BucketCall<'_> {
         let step_count = histogram.buckets.first().map_or(0, |(_, counts)| counts.len());
         let mut values = Vec::with_capacity(step_count);
         let mut buckets = Vec::new();
-        let mut repair: Option<Repair> = None;
+        let mut repair: Option<Tally> = None;
         for step in 0..step_count {
             buckets.clear();
             let present = histogram.buckets.iter().filter(|(_, counts)| !is_absent(counts[step]));
@@ -228,22 +246,15 @@ impl BucketCall<'_> {
         values.iter().any(|&v| !is_absent(v)).then_some(values)
     }
 
-    fn inform_of_repair(&self, name: &str, repair: Repair) {
-        let mut message = String::from(
-            "input to histogram_quantile needed to be fixed for monotonicity (see \
-             https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)",
-        );
-        add_name(&mut message, name);
-        self.run.annotations.inform_of_repair(&message, self.origin, repair);
+    fn inform_of_repair(&self, name: &str, repair: Tally) {
+        const TEXT: &str = "input to histogram_quantile needed to be fixed for monotonicity (see \
+             https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)";
+        let note = Note::Language(Severity::Info, named(TEXT, name).into());
+        self.execution.annotations.count(note, self.origin, repair);
     }
-}
 
-impl SeriesOperator for BucketCall<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
-        if let Some(inner) = self.inner.take() {
-            self.results = Ready(self.compute(inner)?.into_iter());
-        }
-        self.results.next(out)
+    fn note(&self, severity: Severity, text: &str, name: &str) {
+        self.execution.annotations.add(Note::Language(severity, named(text, name).into()), self.origin);
     }
 }
 
@@ -258,19 +269,11 @@ fn natives_of(series: &StepSeries) -> StepSeries {
     native
 }
 
-fn bad_bound(text: &str, name: &str) -> String {
+fn bad_bound(text: &str) -> String {
     let mut message = String::from("bucket label \"le\" is missing or has a malformed value of ");
     // Writing to a String cannot fail.
     let _ = write_quoted(&mut message, text);
-    add_name(&mut message, name);
     message
-}
-
-fn add_name(message: &mut String, name: &str) {
-    if !name.is_empty() {
-        message.push_str(" for metric name ");
-        let _ = write_quoted(message, name);
-    }
 }
 
 /// A number as OpenMetrics writes it: never without a point.
@@ -300,9 +303,16 @@ pub(crate) struct Raised {
 }
 
 impl Raised {
-    fn at(self, time_ms: i64) -> Repair {
+    fn at(self, time_ms: i64) -> Tally {
         let Raised { bound_min, bound_max, raise_max } = self;
-        Repair { bound_min, bound_max, raise_max, count: 1, first_ms: time_ms, last_ms: time_ms }
+        Tally {
+            count: 1,
+            value_min: bound_min,
+            value_max: bound_max,
+            change_max: raise_max,
+            first_ms: time_ms,
+            last_ms: time_ms,
+        }
     }
 }
 
@@ -361,7 +371,7 @@ pub(crate) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
     (rank_of(upper, buckets, total) - rank_of(lower, buckets, total)) / total
 }
 
-/// How many observations are at most `value`.
+/// Number of observations that are at most `value`.
 fn rank_of(value: f64, buckets: &[Bucket], total: f64) -> f64 {
     let (mut start, mut rank) = (f64::NEG_INFINITY, 0.0);
     for (at, bucket) in buckets.iter().enumerate() {
@@ -394,7 +404,8 @@ fn join_equal_bounds(buckets: &mut Vec<Bucket>) {
     });
 }
 
-/// Raises counts that are lower than that of a smaller bucket; differences of rounding are evened out silently.
+/// Raises counts that are lower than that of a smaller bucket; differences of rounding are evened out
+/// silently.
 fn make_monotonic(buckets: &mut [Bucket]) -> Option<Raised> {
     let mut raised: Option<Raised> = None;
     let mut before = buckets[0].count;

@@ -1,5 +1,5 @@
-//! Parts of a date in UTC. Holds: works for every time that fits the calendar arithmetic of 64 bits; values are
-//! cut to whole seconds first.
+//! Parts of a date in UTC. Invariants: works for every time that fits the calendar arithmetic of 64 bits;
+//! values are cut to whole seconds first.
 
 /// A part of a date or of a time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,24 +26,24 @@ pub(crate) enum CalendarField {
 const EPOCH_DAY: i64 = 292_277_022_400 / 400 * 146_097 + 306 + 719_162;
 
 impl CalendarField {
-    /// The field that a function of the language yields.
-    pub(crate) fn named(name: &str) -> Option<CalendarField> {
+    /// The function of this name: a field of seconds since 1970.
+    pub(crate) fn function(name: &str) -> Option<fn(f64) -> f64> {
         Some(match name {
-            "minute" => CalendarField::Minute,
-            "hour" => CalendarField::Hour,
-            "day_of_week" => CalendarField::DayOfWeek,
-            "day_of_month" => CalendarField::DayOfMonth,
-            "day_of_year" => CalendarField::DayOfYear,
-            "days_in_month" => CalendarField::DaysInMonth,
-            "month" => CalendarField::Month,
-            "year" => CalendarField::Year,
+            "minute" => |seconds| CalendarField::Minute.of(seconds),
+            "hour" => |seconds| CalendarField::Hour.of(seconds),
+            "day_of_week" => |seconds| CalendarField::DayOfWeek.of(seconds),
+            "day_of_month" => |seconds| CalendarField::DayOfMonth.of(seconds),
+            "day_of_year" => |seconds| CalendarField::DayOfYear.of(seconds),
+            "days_in_month" => |seconds| CalendarField::DaysInMonth.of(seconds),
+            "month" => |seconds| CalendarField::Month.of(seconds),
+            "year" => |seconds| CalendarField::Year.of(seconds),
             _ => return None,
         })
     }
 
-    /// The field at `seconds` since 1970. NaN and what does not fit 64 bits count as the least number of 64 bits,
-    /// as they do upstream on x86.
-    pub(crate) fn of(self, seconds: f64) -> f64 {
+    /// The field at `seconds` since 1970. NaN and what does not fit 64 bits count as the least number of 64
+    /// bits, as in Prometheus on x86.
+    fn of(self, seconds: f64) -> f64 {
         let fits = (-(2.0_f64.powi(63))..2.0_f64.powi(63)).contains(&seconds);
         let seconds = if fits { seconds as i64 } else { i64::MIN };
         let wrapped = (seconds as u64).wrapping_add((EPOCH_DAY as u64).wrapping_mul(86_400));
@@ -77,8 +77,8 @@ pub(crate) fn rfc3339(time_ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
 }
 
-/// Year, month and day of the month of a day counted from 1970-01-01. Years are taken to begin in March, so that
-/// the leap day is the last of its year.
+/// Year, month and day of the month of a day counted from 1970-01-01. Years are taken to begin in March, so
+/// that the leap day is the last of its year.
 fn civil(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let era = day.div_euclid(146_097);

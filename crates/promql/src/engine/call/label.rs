@@ -1,51 +1,41 @@
 //! `label_replace` and `label_join`.
-//! Holds: results with equal labels are the caller's to merge.
+//! Invariants: results with equal labels are the caller's to merge.
 
+use chronolith_exec::column::StepSeries;
+use chronolith_exec::error::Error;
+use chronolith_exec::operator::{BoxOperator, filter_map};
 use chronolith_model::{GoRegex, METRIC_NAME};
 
-use crate::engine::EvalError;
-use crate::engine::series::{BoxOperator, SeriesOperator, StepSeries};
-
-/// `label_replace`
-pub(crate) struct LabelReplace<'q> {
-    pub(crate) inner: BoxOperator<'q>,
-    pub(crate) target: &'q str,
-    pub(crate) template: &'q str,
-    pub(crate) source: &'q str,
-    pub(crate) regex: GoRegex,
+/// `label_replace`: sets `target` to the expanded `template` if `regex` matches the label `source`.
+pub(crate) fn label_replace<'q>(
+    inner: BoxOperator<'q>,
+    regex: GoRegex,
+    target: &'q str,
+    template: &'q str,
+    source: &'q str,
+) -> BoxOperator<'q> {
+    filter_map(inner, move |series| {
+        let value = series.labels.get(source).unwrap_or("");
+        if let Some(replaced) = regex.captures_expand(value, template) {
+            set_label(series, target, &replaced);
+        }
+        true
+    })
 }
 
-impl SeriesOperator for LabelReplace<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
-        if !self.inner.next(out)? {
-            return Ok(false);
-        }
-        let value = out.labels.get(self.source).unwrap_or("");
-        if let Some(replaced) = self.regex.captures_expand(value, self.template) {
-            set_label(out, self.target, &replaced);
-        }
-        Ok(true)
-    }
-}
-
-/// `label_join`
-pub(crate) struct LabelJoin<'q> {
-    pub(crate) inner: BoxOperator<'q>,
-    pub(crate) target: &'q str,
-    pub(crate) separator: &'q str,
-    pub(crate) sources: Vec<&'q str>,
-}
-
-impl SeriesOperator for LabelJoin<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
-        if !self.inner.next(out)? {
-            return Ok(false);
-        }
-        let values: Vec<&str> = self.sources.iter().map(|name| out.labels.get(name).unwrap_or("")).collect();
-        let joined = values.join(self.separator);
-        set_label(out, self.target, &joined);
-        Ok(true)
-    }
+/// `label_join`: sets `target` to the values of the labels `sources`.
+pub(crate) fn label_join<'q>(
+    inner: BoxOperator<'q>,
+    target: &'q str,
+    separator: &'q str,
+    sources: Vec<&'q str>,
+) -> BoxOperator<'q> {
+    filter_map(inner, move |series| {
+        let values: Vec<&str> = sources.iter().map(|name| series.labels.get(name).unwrap_or("")).collect();
+        let joined = values.join(separator);
+        set_label(series, target, &joined);
+        true
+    })
 }
 
 /// Sets a label; a metric name that is set on purpose stays.
@@ -62,8 +52,7 @@ fn set_label(series: &mut StepSeries, name: &str, value: &str) {
 ///
 /// # Errors
 /// The pattern is no regular expression.
-pub(crate) fn compile(pattern: &str) -> Result<GoRegex, EvalError> {
-    GoRegex::new(pattern).map_err(|_| {
-        EvalError::Execution(format!("invalid regular expression in label_replace(): {pattern}"))
-    })
+pub(crate) fn compile(pattern: &str) -> Result<GoRegex, Error> {
+    GoRegex::new(pattern)
+        .map_err(|_| Error::Language(format!("invalid regular expression in label_replace(): {pattern}")))
 }

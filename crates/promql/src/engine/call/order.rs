@@ -1,10 +1,10 @@
-//! `sort` and its like: they order the elements of an instant query.
+//! `sort`, `sort_by_label` and their descending forms: order of the elements of an instant query.
 
 use std::cmp::Ordering;
 
-use crate::engine::EvalError;
-use crate::engine::run::Hold;
-use crate::engine::series::{ABSENT, BoxOperator, Ready, SeriesOperator, StepSeries, collect};
+use chronolith_exec::column::{ABSENT, StepSeries};
+use chronolith_exec::execution::Execution;
+use chronolith_exec::operator::{Blocking, BoxOperator, collect};
 
 /// By what elements are ordered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum SortKey {
     Labels(Vec<String>, Direction),
 }
 
-/// Which way.
+/// Direction of sorting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// Least first.
@@ -33,29 +33,23 @@ impl Direction {
     }
 }
 
-/// Yields the series of its argument in order; on grids of several steps as they come.
-pub(crate) struct Sort<'q> {
-    pub(crate) inner: Option<BoxOperator<'q>>,
-    pub(crate) key: SortKey,
-    pub(crate) results: Ready,
-    pub(crate) hold: Hold<'q>,
-}
-
-impl SeriesOperator for Sort<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
-        if let Some(mut inner) = self.inner.take() {
-            let mut all = collect(&mut *inner, &mut self.hold)?;
-            if matches!(self.key, SortKey::Value(_)) && all.iter().any(StepSeries::has_histograms) {
-                all.iter_mut().for_each(StepSeries::drop_histograms);
-                all.retain(|series| !series.is_void());
-            }
-            if all.first().is_some_and(|series| series.values.len() == 1) {
-                all.sort_by(|a, b| self.key.compare(a, b));
-            }
-            self.results = Ready(all.into_iter());
+/// Sorts the series of a vector; on grids of several steps they stay as they come.
+pub(crate) fn sort<'q>(
+    execution: &'q Execution<'q>,
+    mut inner: BoxOperator<'q>,
+    key: SortKey,
+) -> BoxOperator<'q> {
+    Blocking::boxed(execution, move |memory| {
+        let mut all = collect(&mut *inner, memory)?;
+        if matches!(key, SortKey::Value(_)) && all.iter().any(StepSeries::has_histograms) {
+            all.iter_mut().for_each(StepSeries::drop_histograms);
+            all.retain(|series| !series.is_void());
         }
-        self.results.next(out)
-    }
+        if all.first().is_some_and(|series| series.values.len() == 1) {
+            all.sort_by(|a, b| key.compare(a, b));
+        }
+        Ok(all)
+    })
 }
 
 impl SortKey {

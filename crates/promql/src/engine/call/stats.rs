@@ -1,15 +1,14 @@
-//! Functions of native histograms that give one number each: `histogram_count` and its like.
-//! Holds: floats are dropped.
+//! Functions of native histograms that return one number each: `histogram_count` and similar.
+//! Invariants: floats are dropped.
 
+use chronolith_exec::column::{ABSENT, is_absent};
+use chronolith_exec::execution::Execution;
+use chronolith_exec::histogram::measure;
+use chronolith_exec::operator::{BoxOperator, filter_map};
 use chronolith_model::FloatHistogram;
 use chronolith_model::histogram::Bucket;
 
-use crate::engine::EvalError;
-use crate::engine::histogram::measure;
-use crate::engine::run::Run;
-use crate::engine::series::{ABSENT, BoxOperator, SeriesOperator, StepSeries, is_absent};
-
-/// Which number.
+/// Statistic of a native histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HistogramStat {
     /// `histogram_count`
@@ -37,7 +36,7 @@ impl HistogramStat {
         })
     }
 
-    /// Whether buckets do not matter.
+    /// Returns true if buckets are not needed.
     pub(crate) fn is_stats_only(self) -> bool {
         matches!(self, HistogramStat::Count | HistogramStat::Sum | HistogramStat::Avg)
     }
@@ -53,33 +52,27 @@ impl HistogramStat {
     }
 }
 
-/// Yields the numbers of the histograms of its argument.
-pub(crate) struct Stats<'q> {
-    pub(crate) run: &'q Run<'q>,
-    pub(crate) inner: BoxOperator<'q>,
-    pub(crate) stat: HistogramStat,
-    pub(crate) buckets: Vec<Bucket>,
-}
-
-impl SeriesOperator for Stats<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
-        while self.inner.next(out)? {
-            if !out.has_histograms() {
-                continue;
-            }
-            let mut any = false;
-            for step in 0..out.values.len() {
-                let value = out.histogram(step).map_or(ABSENT, |h| self.stat.of(h, &mut self.buckets));
-                any |= !is_absent(value);
-                out.values[step] = value;
-            }
-            out.histograms.clear();
-            if any {
-                // As upstream: what else says what the histogram was stays, as long as names go at once.
-                self.run.drop_name(out);
-                return Ok(true);
-            }
+/// The statistic of the histograms of each series; floats are dropped.
+pub(crate) fn histogram_stats<'q>(
+    execution: &'q Execution<'q>,
+    inner: BoxOperator<'q>,
+    stat: HistogramStat,
+) -> BoxOperator<'q> {
+    let mut buckets = Vec::new();
+    filter_map(inner, move |series| {
+        if !series.has_histograms() {
+            return false;
         }
-        Ok(false)
-    }
+        let mut any = false;
+        for step in 0..series.values.len() {
+            let value = series.histogram(step).map_or(ABSENT, |h| stat.of(h, &mut buckets));
+            any |= !is_absent(value);
+            series.values[step] = value;
+        }
+        series.histograms.clear();
+        if any {
+            execution.drop_name(series);
+        }
+        any
+    })
 }

@@ -1,24 +1,24 @@
-//! `info`: adds the labels of info series (`target_info`) to the series that they describe, told by `instance` and
+//! `info`: adds the labels of info series (`target_info`) to the series with the same `instance` and
 //! `job`.
-//! Holds: of info series with one identity the newest sample wins, step by step; two that are equally new are an
-//! error. Info series among the argument stay as they are.
+//! Invariants: of info series with one identity the newest sample wins, step by step; two that are equally
+//! new are an error. Info series among the argument stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_base::hash::HashMap;
+use chronolith_exec::column::{ABSENT, Element, StepSeries, is_absent};
+use chronolith_exec::error::Error;
+use chronolith_exec::execution::{Execution, OperatorMemory};
+use chronolith_exec::grid::Windows;
+use chronolith_exec::metric_name::METADATA_LABELS;
+use chronolith_exec::operator::{SeriesOperator, collect, merge_equal_labels};
+use chronolith_exec::select::latest_idx;
 use chronolith_model::matcher::MatchOp;
 use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, Matcher, SeriesRead};
 
-use crate::engine::binary::matching::braced;
-use crate::engine::grid::Windows;
-use crate::engine::run::{Hold, Run};
-use crate::engine::select::latest_idx;
-use crate::engine::series::{
-    BoxOperator, Element, Ready, SeriesOperator, StepSeries, collect, is_absent, merge_equal_labels,
-};
-use crate::engine::{EvalError, METADATA_LABELS};
+use crate::engine::error::braced;
 
-/// Labels that say which target a series is of.
+/// Labels that identify the target of a series.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
 /// The info metric that is meant if none is named.
 const TARGET_INFO: &str = "target_info";
@@ -27,15 +27,11 @@ const SELECTED_VALUES_MAX: usize = 256;
 
 /// The call.
 pub(crate) struct TargetInfo<'q> {
-    pub(crate) run: &'q Run<'q>,
-    /// Taken when the first series is asked for.
-    pub(crate) inner: Option<BoxOperator<'q>>,
+    pub(crate) execution: &'q Execution<'q>,
     /// Matchers of the second argument.
     pub(crate) matchers: &'q [Matcher],
     /// Instant windows in which info series are looked up: at the reference time of the argument.
     pub(crate) windows: Windows,
-    pub(crate) results: Ready,
-    pub(crate) hold: Hold<'q>,
 }
 
 /// A series that describes a target: when its sample was taken, for each step.
@@ -51,32 +47,28 @@ type IdentifyingValues = [BTreeSet<String>; IDENTIFYING.len()];
 /// Name of the info metric, and the identifying labels.
 type Identity = (String, Labels);
 
-impl SeriesOperator for TargetInfo<'_> {
-    fn next(&mut self, out: &mut StepSeries) -> Result<bool, EvalError> {
-        if let Some(inner) = self.inner.take() {
-            self.results = Ready(self.compute(inner)?.into_iter());
-        }
-        self.results.next(out)
-    }
-}
-
 impl TargetInfo<'_> {
-    fn compute(&mut self, mut inner: BoxOperator<'_>) -> Result<Vec<StepSeries>, EvalError> {
-        let base = collect(&mut *inner, &mut self.hold)?;
+    /// The series of `inner` with the labels of their info series.
+    pub(crate) fn compute(
+        &self,
+        inner: &mut dyn SeriesOperator,
+        memory: &mut OperatorMemory<'_>,
+    ) -> Result<Vec<StepSeries>, Error> {
+        let base = collect(inner, memory)?;
         let names = name_matchers(self.matchers)?;
         let is_info = |series: &StepSeries| {
             let name = series.labels.metric_name().unwrap_or("");
             names.iter().all(|matcher| matcher.matches(name))
         };
-        let infos = self.fetch(base.iter().filter(|series| !is_info(series)), &names)?;
+        let infos = self.fetch(base.iter().filter(|series| !is_info(series)), &names, memory)?;
         let newest = self.newest(&infos, &base)?;
         let mut results = Vec::with_capacity(base.len());
         for series in base {
-            self.run.ctx.check()?;
+            self.execution.ctx.check()?;
             if is_info(&series) {
                 results.push(series);
             } else {
-                self.enrich(&series, &infos, &newest, &mut results)?;
+                self.enrich(&series, &infos, &newest, &mut results, memory)?;
             }
         }
         merge_equal_labels(results)
@@ -88,10 +80,11 @@ impl TargetInfo<'_> {
 
     /// The info series of the targets of `base`.
     fn fetch<'s>(
-        &mut self,
+        &self,
         base: impl Iterator<Item = &'s StepSeries>,
         names: &[Matcher],
-    ) -> Result<Vec<InfoSeries>, EvalError> {
+        memory: &mut OperatorMemory<'_>,
+    ) -> Result<Vec<InfoSeries>, Error> {
         // By which labels are there: a target without `instance` is described by info series without it.
         let mut groups: BTreeMap<[bool; IDENTIFYING.len()], IdentifyingValues> = BTreeMap::new();
         for series in base {
@@ -103,29 +96,30 @@ impl TargetInfo<'_> {
         }
         let mut infos = Vec::new();
         for values in groups.values().filter(|values| values.iter().any(|values| !values.is_empty())) {
-            self.fetch_group(values, names, &mut infos)?;
+            self.fetch_group(values, names, &mut infos, memory)?;
         }
         Ok(infos)
     }
 
     /// Appends the info series that have one of `values` each, and lack the labels without values.
     fn fetch_group(
-        &mut self,
+        &self,
         values: &IdentifyingValues,
         names: &[Matcher],
         infos: &mut Vec<InfoSeries>,
-    ) -> Result<(), EvalError> {
+        memory: &mut OperatorMemory<'_>,
+    ) -> Result<(), Error> {
         let mut matchers: Vec<Matcher> = names.to_vec();
         matchers.extend(self.data_matchers().cloned());
         for (label, values) in IDENTIFYING.iter().zip(values) {
             if values.len() <= SELECTED_VALUES_MAX {
                 let pattern: Vec<String> = values.iter().map(|value| escape(value)).collect();
                 let matcher = Matcher::new(label, MatchOp::Regex, &pattern.join("|"));
-                matchers.push(matcher.map_err(|error| EvalError::Execution(error.to_string()))?);
+                matchers.push(matcher.map_err(|error| Error::Language(error.to_string()))?);
             }
         }
         let selector = chronolith_model::Selector { matchers: &matchers, range: self.windows.read_range() };
-        let mut batches = self.run.source.select(&selector, self.run.ctx)?;
+        let mut batches = self.execution.source.select(&selector, self.execution.ctx)?;
         let (mut batch, mut more) = (Vec::new(), true);
         while more {
             more = batches.next_batch(&mut batch)?;
@@ -135,7 +129,7 @@ impl TargetInfo<'_> {
                     if values.is_empty() { value.is_empty() } else { values.contains(value) }
                 });
                 if known {
-                    infos.extend(self.read(&series)?);
+                    infos.extend(self.read(&series, memory)?);
                 }
             }
         }
@@ -143,11 +137,15 @@ impl TargetInfo<'_> {
     }
 
     /// When each step's sample was taken; `None` if no step has one.
-    fn read(&mut self, series: &SeriesRead) -> Result<Option<InfoSeries>, EvalError> {
-        self.run.ctx.check()?;
+    fn read(
+        &self,
+        series: &SeriesRead,
+        memory: &mut OperatorMemory<'_>,
+    ) -> Result<Option<InfoSeries>, Error> {
+        self.execution.ctx.check()?;
         let mut columns = chronolith_model::Columns::default();
         series.samples.read(self.windows.read_range(), &mut columns)?;
-        self.run.count_read(columns.len());
+        self.execution.trace.count_read(columns.len() as u64);
         let mut times = Vec::with_capacity(self.windows.grid.count);
         let mut histogram = false;
         let any = latest_idx(&columns, &self.windows, |at| {
@@ -157,18 +155,18 @@ impl TargetInfo<'_> {
         if histogram {
             let message =
                 format!("this should be an info metric, with float samples: {}", braced(&series.labels));
-            return Err(EvalError::Execution(message));
+            return Err(Error::Language(message));
         }
-        self.hold.grow(times.len() as u64, (times.len() * 16 + series.labels.heap_bytes()) as u64)?;
+        memory.grow(times.len() as u64, (times.len() * 16 + series.labels.heap_bytes()) as u64)?;
         Ok(any.then(|| InfoSeries { labels: series.labels.clone(), times }))
     }
 
-    /// Which series has the newest sample of an identity in each step.
+    /// The series with the newest sample of an identity in each step.
     fn newest(
         &self,
         infos: &[InfoSeries],
         base: &[StepSeries],
-    ) -> Result<HashMap<Identity, Vec<Option<usize>>>, EvalError> {
+    ) -> Result<HashMap<Identity, Vec<Option<usize>>>, Error> {
         let has_base =
             |step: usize| base.iter().any(|series| series.values.get(step).is_some_and(|v| !is_absent(*v)));
         let mut newest: HashMap<Identity, Vec<Option<usize>>> = HashMap::default();
@@ -198,19 +196,20 @@ impl TargetInfo<'_> {
             }
         }
         match conflict {
-            Some((_, text)) => Err(EvalError::Execution(text)),
+            Some((_, text)) => Err(Error::Language(text)),
             None => Ok(newest),
         }
     }
 
     /// Adds a series for each set of info series that it meets.
     fn enrich(
-        &mut self,
+        &self,
         series: &StepSeries,
         infos: &[InfoSeries],
         newest: &HashMap<Identity, Vec<Option<usize>>>,
         results: &mut Vec<StepSeries>,
-    ) -> Result<(), EvalError> {
+        memory: &mut OperatorMemory<'_>,
+    ) -> Result<(), Error> {
         let own = identity(&series.labels);
         let mut names: Vec<&Identity> = newest.keys().filter(|(_, labels)| *labels == own).collect();
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -224,7 +223,7 @@ impl TargetInfo<'_> {
                 None => {
                     let labels = self.labels(&series.labels, &met, infos)?;
                     let place = labels.map(|labels| {
-                        let values = vec![crate::engine::series::ABSENT; series.values.len()];
+                        let values = vec![ABSENT; series.values.len()];
                         let drop_name = series.drop_name;
                         results.push(StepSeries { drop_name, ..StepSeries::floats(labels, values) });
                         results.len() - 1 - first
@@ -241,18 +240,13 @@ impl TargetInfo<'_> {
             }
         }
         for result in results.iter().skip(first) {
-            self.hold.grow(result.sample_count(), result.heap_bytes())?;
+            memory.grow(result.sample_count(), result.heap_bytes())?;
         }
         Ok(())
     }
 
     /// Labels of a series that meets these info series; `None` if it has to go.
-    fn labels(
-        &self,
-        base: &Labels,
-        met: &[usize],
-        infos: &[InfoSeries],
-    ) -> Result<Option<Labels>, EvalError> {
+    fn labels(&self, base: &Labels, met: &[usize], infos: &[InfoSeries]) -> Result<Option<Labels>, Error> {
         if met.is_empty() {
             let optional = self.data_matchers().all(Matcher::matches_empty);
             return Ok(optional.then(|| base.clone()));
@@ -267,7 +261,7 @@ impl TargetInfo<'_> {
                 continue;
             }
             if added.get(name).is_some_and(|before| *before != value) {
-                return Err(EvalError::Execution(format!("conflicting label: {name}")));
+                return Err(Error::Language(format!("conflicting label: {name}")));
             }
             if base.get(name).is_none() {
                 added.insert(name, value);
@@ -283,8 +277,8 @@ fn identity(labels: &Labels) -> Labels {
     labels.filtered(|name| IDENTIFYING.contains(&name))
 }
 
-/// Which names info series have: as the second argument says, where it says anything positive.
-fn name_matchers(matchers: &[Matcher]) -> Result<Vec<Matcher>, EvalError> {
+/// Matchers for the names of info series: those of the second argument, if one of them is positive.
+fn name_matchers(matchers: &[Matcher]) -> Result<Vec<Matcher>, Error> {
     let names: Vec<Matcher> = matchers.iter().filter(|m| &*m.name == METRIC_NAME).cloned().collect();
     if names.is_empty() {
         return Ok(vec![Matcher::equal(METRIC_NAME, TARGET_INFO)]);
@@ -293,7 +287,7 @@ fn name_matchers(matchers: &[Matcher]) -> Result<Vec<Matcher>, EvalError> {
         return Ok(names);
     }
     let any_info = Matcher::new(METRIC_NAME, MatchOp::Regex, ".+_info");
-    let mut all = vec![any_info.map_err(|error| EvalError::Execution(error.to_string()))?];
+    let mut all = vec![any_info.map_err(|error| Error::Language(error.to_string()))?];
     all.extend(names);
     Ok(all)
 }

@@ -1,26 +1,31 @@
-//! What a query would take, from postings alone: so that one that cannot end well is refused before it reads.
+//! Estimate of a query's cost from postings alone, so that a query that cannot succeed is refused before it
+//! reads.
 //!
-//! Holds: series are those that selectors fit, as far as functions and operators keep them; where nobody can know
-//! (an aggregation by labels, operators between vectors, filters) they count as none. An estimate is compared with
-//! a limit times [`SLACK`], because a series that fits need not have a value.
-//! Not here: limits while running (`run`), how a source counts (`model::query::Queryable::estimate`).
+//! Invariants: series are those that selectors match, as far as functions and operators keep them; unknown
+//! numbers (an aggregation by labels, operators between vectors, filters) count as none. An estimate is
+//! compared with a limit times [`SLACK`], because a series that matches need not have a value.
+//! Not here: limits while running (`exec::execution`), how a source counts
+//! (`model::query::Queryable::estimate`).
 
+use chronolith_base::hash::HashMap;
+use chronolith_exec::error::Error;
+use chronolith_exec::grid::{Grid, Windows};
 use chronolith_model::query::ReadEstimate;
 use chronolith_model::{Matcher, Selector};
 
-use super::{Planner, left_spine, unexpected, value_type};
+use super::cse::{Class, CommonSubexpressions};
+use super::properties::unexpected;
 use crate::ast::{AggregateOp, Binary, BinaryOp, Call, Expr, ExprKind, ValueType};
-use crate::engine::grid::{Grid, Windows};
-use crate::engine::{EvalError, unwrap_parens};
+use crate::engine::evaluation::Evaluation;
 
 /// A query is refused beyond this many times its limit.
 const SLACK: u64 = 2;
-/// Memory of a series in a result beside its values.
+/// Memory of a series in a result without its values.
 const SERIES_BYTES: u64 = 200;
 /// A decoded sample.
 const SAMPLE_BYTES: u64 = 16;
 
-/// What an expression takes.
+/// Cost of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Need {
     /// Series that it yields.
@@ -39,18 +44,32 @@ impl Need {
     }
 }
 
-impl<'q> Planner<'q> {
+/// Estimates one query.
+pub(super) struct Estimator<'p, 'q> {
+    evaluation: &'q Evaluation<'q>,
+    common: &'p CommonSubexpressions,
+    /// Series of repeated expressions whose selections are counted already.
+    known: HashMap<(Class, Grid), u64>,
+}
+
+impl<'p, 'q> Estimator<'p, 'q> {
+    /// Repeated expressions are read once.
+    pub(super) fn new(evaluation: &'q Evaluation<'q>, common: &'p CommonSubexpressions) -> Estimator<'p, 'q> {
+        Estimator { evaluation, common, known: HashMap::default() }
+    }
+
     /// Refuses a query that would need far more than its limits allow.
     ///
     /// # Errors
-    /// [`EvalError::Execution`] with the estimate, the limit and a way out; and what keeps the query from being
+    /// [`Error::Language`] with the estimate, the limit and a way out; and what keeps the query from being
     /// planned at all.
-    pub(crate) fn admit(&self, expr: &'q Expr, grid: Grid) -> Result<(), EvalError> {
-        let limits = (self.run.ctx.budget.limit_bytes(), self.run.options.read_bytes_max);
+    pub(super) fn admit(mut self, expr: &'q Expr, grid: Grid) -> Result<(), Error> {
+        let limits =
+            (self.evaluation.execution.ctx.budget.limit_bytes(), self.evaluation.options.read_bytes_max);
         if limits == (u64::MAX, u64::MAX) || !self.may_be_too_large(grid)? {
             return Ok(());
         }
-        let is_matrix = value_type(expr) == ValueType::Matrix;
+        let is_matrix = expr.value_type() == ValueType::Matrix;
         let need = self.need(expr, grid)?;
         let values = if is_matrix { 2 * need.samples } else { need.series.saturating_mul(grid.count as u64) };
         let result = values.saturating_mul(8).saturating_add(need.series.saturating_mul(SERIES_BYTES));
@@ -58,14 +77,14 @@ impl<'q> Planner<'q> {
         let narrow = "select fewer series, aggregate them, or ask for a shorter range or a longer step";
         if result / SLACK > limits.0 {
             let (result, limit) = (show_bytes(result), show_bytes(limits.0));
-            return Err(EvalError::Execution(format!(
+            return Err(Error::Language(format!(
                 "query would need about {result} for its result ({} series, {} steps), the limit is {limit}: {narrow}",
                 need.series, grid.count
             )));
         }
         if read / SLACK > limits.1 {
             let (read, limit) = (show_bytes(read), show_bytes(limits.1));
-            return Err(EvalError::Execution(format!(
+            return Err(Error::Language(format!(
                 "query would read about {read} ({} samples), the limit is {limit}: {narrow}",
                 need.samples
             )));
@@ -73,70 +92,69 @@ impl<'q> Planner<'q> {
         Ok(())
     }
 
-    /// Whether all series that there are would be too many: only then matchers are looked at.
-    fn may_be_too_large(&self, grid: Grid) -> Result<bool, EvalError> {
+    /// Returns true if all stored series would be too many: only then matchers are estimated.
+    fn may_be_too_large(&self, grid: Grid) -> Result<bool, Error> {
         let all = Selector { matchers: &[], range: chronolith_model::TimeRange::ALL };
-        let Some(all) = self.run.source.estimate(&all, self.run.ctx)? else { return Ok(false) };
+        let Some(all) = self.evaluation.execution.source.estimate(&all, self.evaluation.execution.ctx)?
+        else {
+            return Ok(false);
+        };
         let per_series = (grid.count as u64).saturating_mul(8).saturating_add(SERIES_BYTES);
         let read = all.samples.saturating_mul(2 * SAMPLE_BYTES);
-        let (memory_max, read_max) = (self.run.ctx.budget.limit_bytes(), self.run.options.read_bytes_max);
+        let (memory_max, read_max) =
+            (self.evaluation.execution.ctx.budget.limit_bytes(), self.evaluation.options.read_bytes_max);
         Ok(all.series.saturating_mul(per_series).max(read) > memory_max || read > read_max)
     }
 
-    /// What an expression takes. What is computed once is read once.
-    fn need(&self, expr: &'q Expr, grid: Grid) -> Result<Need, EvalError> {
-        if let Some(series) = self.estimated_before(expr, grid) {
+    /// Cost of an expression. A repeated expression is read once.
+    fn need(&mut self, expr: &'q Expr, grid: Grid) -> Result<Need, Error> {
+        let repeated = self.common.repeated(expr, grid).map(|(class, _)| (class, grid));
+        if let Some(&series) = repeated.and_then(|key| self.known.get(&key)) {
             return Ok(Need { series, samples: 0 });
         }
         let need = self.need_of_node(expr, grid)?;
-        self.remember_estimate(expr, grid, need.series);
+        if let Some(key) = repeated {
+            self.known.insert(key, need.series);
+        }
         Ok(need)
     }
 
-    fn need_of_node(&self, expr: &'q Expr, grid: Grid) -> Result<Need, EvalError> {
+    fn need_of_node(&mut self, expr: &'q Expr, grid: Grid) -> Result<Need, Error> {
         match &expr.kind {
             ExprKind::Number(_) | ExprKind::String(_) => Ok(Need::default()),
             ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => self.need(inner, grid),
             ExprKind::Selector(selector) => {
-                self.need_of(&selector.matchers, self.instant_windows(selector, grid)?)
+                self.need_of(&selector.matchers, self.evaluation.instant_windows(selector, grid)?)
             }
             ExprKind::Matrix(matrix) => {
-                self.need_of(&matrix.selector.matchers, self.range_windows(matrix, grid)?)
+                self.need_of(&matrix.selector.matchers, self.evaluation.range_windows(matrix, grid)?)
             }
-            ExprKind::Subquery(subquery) => match self.subquery_grid(subquery, grid)?.0 {
+            ExprKind::Subquery(subquery) => match self.evaluation.subquery_grid(subquery, grid)?.0 {
                 Some(inner_grid) => self.need(&subquery.expr, inner_grid),
                 None => Ok(Need::default()),
             },
             ExprKind::Call(call) => self.need_of_call(call, grid),
             ExprKind::Aggregate(aggregate) => {
                 let inner = self.need(&aggregate.expr, grid)?;
-                let one = aggregate.grouping.is_empty()
-                    && !aggregate.without
-                    && !matches!(
-                        aggregate.op,
-                        AggregateOp::Topk
-                            | AggregateOp::Bottomk
-                            | AggregateOp::Limitk
-                            | AggregateOp::LimitRatio
-                            | AggregateOp::CountValues
-                    );
+                let is_fold = matches!(aggregate.op, AggregateOp::Fold(_));
+                let one = is_fold && aggregate.grouping.is_empty() && !aggregate.without;
                 Ok(Need { series: u64::from(one && inner.series > 0), ..inner })
             }
             ExprKind::Binary(_) => self.need_of_chain(expr, grid),
         }
     }
 
-    fn need_of(&self, matchers: &[Matcher], windows: Windows) -> Result<Need, EvalError> {
+    fn need_of(&self, matchers: &[Matcher], windows: Windows) -> Result<Need, Error> {
         let selector = Selector { matchers, range: windows.read_range() };
-        let found = self.run.source.estimate(&selector, self.run.ctx)?;
+        let found = self.evaluation.execution.source.estimate(&selector, self.evaluation.execution.ctx)?;
         let ReadEstimate { series, samples } = found.unwrap_or_default();
         Ok(Need { series, samples })
     }
 
-    fn need_of_call(&self, call: &'q Call, grid: Grid) -> Result<Need, EvalError> {
+    fn need_of_call(&mut self, call: &'q Call, grid: Grid) -> Result<Need, Error> {
         let mut need = Need::default();
         for arg in &call.args {
-            let of_arg = self.need(unwrap_parens(arg), grid)?;
+            let of_arg = self.need(arg.unwrap_parens(), grid)?;
             need = Need { series: need.series.max(of_arg.series), ..need.and(of_arg) };
         }
         let yields_less = call.function.returns != ValueType::Vector
@@ -145,12 +163,12 @@ impl<'q> Planner<'q> {
         Ok(if yields_less { need.of_unknown_series() } else { need })
     }
 
-    fn need_of_chain(&self, expr: &'q Expr, grid: Grid) -> Result<Need, EvalError> {
-        let (base, spine) = left_spine(expr);
+    fn need_of_chain(&mut self, expr: &'q Expr, grid: Grid) -> Result<Need, Error> {
+        let (base, spine) = expr.left_spine();
         let mut need = self.need(base, grid)?;
-        let mut is_scalar = value_type(base) == ValueType::Scalar;
+        let mut is_scalar = base.value_type() == ValueType::Scalar;
         for binary in spine {
-            let right_is_scalar = value_type(&binary.rhs) == ValueType::Scalar;
+            let right_is_scalar = binary.rhs.value_type() == ValueType::Scalar;
             let right = self.need(&binary.rhs, grid)?;
             let both = need.and(right);
             need = match (is_scalar, right_is_scalar) {
@@ -164,7 +182,7 @@ impl<'q> Planner<'q> {
             };
             is_scalar &= right_is_scalar;
         }
-        match value_type(expr) {
+        match expr.value_type() {
             ValueType::Scalar | ValueType::Vector => Ok(need),
             _ => Err(unexpected(ValueType::Vector, expr)),
         }

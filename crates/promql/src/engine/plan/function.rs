@@ -1,34 +1,37 @@
-//! Functions by name: which operator computes them.
-//! Holds: every function of the language is here or refused with its name; none is silently wrong.
+//! Functions by name: the operators that compute them.
+//! Invariants: every function of the language is here or refused with its name; none is silently wrong.
 
+use chronolith_exec::arith::{go_max, go_min};
+use chronolith_exec::column::{StepScalar, StepSeries};
+use chronolith_exec::error::Error;
+use chronolith_exec::grid::{Grid, Windows};
+use chronolith_exec::map::{ElementFn, absent, drop_name, map_values, step_times, to_scalar};
+use chronolith_exec::note::{Note, Severity};
+use chronolith_exec::operator::{Blocking, BoxOperator};
+use chronolith_exec::rollup::Rollup;
+use chronolith_exec::scan::{Scan, ScanFn};
+use chronolith_exec::select::InstantField;
+use chronolith_exec::window::{RangeCall, RangeFn, absent_over_time};
 use chronolith_model::Labels;
 
+use super::properties::{is_label_name, stays_distinct, string_of};
+use super::reference_time::reference_shift;
 use super::{Planner, StatsScope};
-use super::{is_label_name, string_of};
 use crate::ast::{Call, Expr, ExprKind, RangeExtension, Span, ValueType};
-use crate::engine::annotation::order::Origin;
-use crate::engine::arith::{go_max, go_min};
+use crate::engine::call::absent::labels_of_absent;
 use crate::engine::call::buckets::{BucketCall, BucketFn};
 use crate::engine::call::calendar::CalendarField;
-use crate::engine::call::label::{self, LabelJoin, LabelReplace};
-use crate::engine::call::math::ElementFn;
-use crate::engine::call::order::{Direction, Sort, SortKey};
-use crate::engine::call::stats::{HistogramStat, Stats};
+use crate::engine::call::counter_check;
+use crate::engine::call::label::{self, label_join, label_replace};
+use crate::engine::call::math::element_fn;
+use crate::engine::call::order::{Direction, SortKey, sort};
+use crate::engine::call::stats::{HistogramStat, histogram_stats};
 use crate::engine::call::target_info::TargetInfo;
-use crate::engine::call::{Absent, DropName, MapValues, StepTimes, labels_of_absent, to_scalar};
-use crate::engine::grid::{Grid, Windows};
-use crate::engine::leaf::{Leaf, LeafFn};
-use crate::engine::rollup::Rollup;
-use crate::engine::select::InstantField;
-use crate::engine::series::{BoxOperator, Merge, Ready, StepScalar, StepSeries};
-use crate::engine::window::{AbsentOverTime, RangeCall, RangeFn};
-
-use crate::engine::{EvalError, unwrap_parens};
 
 impl<'q> Planner<'q> {
     /// A function that yields a scalar.
-    pub(super) fn scalar_call(&self, call: &'q Call, grid: Grid) -> Result<StepScalar, EvalError> {
-        let query = self.run.query;
+    pub(super) fn scalar_call(&self, call: &'q Call, grid: Grid) -> Result<StepScalar, Error> {
+        let query = self.evaluation.query;
         let seconds = |ms: i64| ms as f64 / 1000.0;
         Ok(match (call.function.name, &call.args[..]) {
             ("time", _) => StepScalar::PerStep(grid.times().map(seconds).collect()),
@@ -47,7 +50,7 @@ impl<'q> Planner<'q> {
     }
 
     /// A function that yields a vector.
-    pub(super) fn call(&self, call: &'q Call, span: Span, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+    pub(super) fn call(&self, call: &'q Call, span: Span, grid: Grid) -> Result<BoxOperator<'q>, Error> {
         let name = call.function.name;
         if name == "changes" {
             return self.scoped(StatsScope::Buckets, || self.range_call(call, span, grid));
@@ -58,15 +61,15 @@ impl<'q> Planner<'q> {
         match (name, &call.args[..]) {
             ("vector", [scalar]) => {
                 let scalar = self.scalar(scalar, grid)?;
-                Ok(constant((0..grid.count).map(|step| scalar.at(step)).collect()))
+                Ok(self.constant((0..grid.count).map(|step| scalar.at(step)).collect()))
             }
             ("absent", [vector]) => {
-                let labels = Some(absent_labels(vector));
+                let labels = absent_labels(vector);
                 // Of a selector itself not even that much is read.
-                let is_selector = matches!(unwrap_parens(vector).kind, ExprKind::Selector(_));
+                let is_selector = matches!(vector.unwrap_parens().kind, ExprKind::Selector(_));
                 let scope = if is_selector { StatsScope::Open } else { StatsScope::StatsOnly };
                 let inner = self.scoped(scope, || self.vector(vector, grid))?;
-                Ok(Box::new(Absent { inner, step_count: grid.count, labels }))
+                Ok(absent(self.execution(), inner, grid.count, labels))
             }
             ("timestamp", [vector]) => self.timestamp(vector, grid),
             ("start_timestamp", [vector]) => self.start_timestamp(vector, grid),
@@ -75,45 +78,48 @@ impl<'q> Planner<'q> {
                 self.sort(call, vector, labels, span, grid)
             }
             ("label_replace", [vector, target, template, source, pattern]) => {
-                let operator = LabelReplace {
-                    inner: self.vector(vector, grid)?,
-                    regex: label::compile(string_of(pattern)?)?,
-                    target: label_name(target, name)?,
-                    template: string_of(template)?,
-                    source: string_of(source)?,
-                };
-                Ok(Merge::boxed(Box::new(operator), self.run))
+                let inner = self.vector(vector, grid)?;
+                let regex = label::compile(string_of(pattern)?)?;
+                let target = label_name(target, name)?;
+                let (template, source) = (string_of(template)?, string_of(source)?);
+                let operator = label_replace(inner, regex, target, template, source);
+                Ok(Blocking::merge(self.execution(), operator))
             }
             ("label_join", [vector, target, separator, sources @ ..]) => {
                 let inner = self.vector(vector, grid)?;
                 let sources: Vec<&str> = sources.iter().map(string_of).collect::<Result<_, _>>()?;
                 if let Some(bad) = sources.iter().find(|source| !is_label_name(source)) {
                     let message = format!("invalid source label name in {name}(): {bad}");
-                    return Err(EvalError::Execution(message));
+                    return Err(Error::Language(message));
                 }
                 let (target, separator) = (label_name(target, name)?, string_of(separator)?);
-                let operator = LabelJoin { inner, target, separator, sources };
-                Ok(Merge::boxed(Box::new(operator), self.run))
+                let operator = label_join(inner, target, separator, sources);
+                Ok(Blocking::merge(self.execution(), operator))
             }
             ("histogram_quantile" | "histogram_quantiles" | "histogram_fraction", args) => {
                 self.bucket_call(call, args, span, grid)
             }
-            (_, []) => match CalendarField::named(name) {
+            (_, []) => match CalendarField::function(name) {
                 Some(field) => {
-                    Ok(constant(grid.times().map(|time| field.of((time / 1000) as f64)).collect()))
+                    Ok(self.constant(grid.times().map(|time| field((time / 1000) as f64)).collect()))
                 }
                 None => Err(unsupported(call)),
             },
             (_, [vector]) if HistogramStat::named(name).is_some() => self.histogram_stat(name, vector, grid),
             (_, [vector, params @ ..]) => {
                 let function = self.element_fn(call, params, grid)?;
-                let operator = MapValues { run: self.run, inner: self.vector(vector, grid)?, function };
-                Ok(self.merged(Box::new(operator), vector))
+                let operator = map_values(self.execution(), self.vector(vector, grid)?, function);
+                Ok(self.merged(operator, vector))
             }
         }
     }
 
-    fn element_fn(&self, call: &'q Call, params: &'q [Expr], grid: Grid) -> Result<ElementFn, EvalError> {
+    /// One series without labels.
+    fn constant(&self, values: Vec<f64>) -> BoxOperator<'q> {
+        Blocking::boxed(self.execution(), |_| Ok(vec![StepSeries::floats(Labels::empty(), values)]))
+    }
+
+    fn element_fn(&self, call: &'q Call, params: &'q [Expr], grid: Grid) -> Result<ElementFn, Error> {
         Ok(match (call.function.name, params) {
             ("clamp", [least, greatest]) => {
                 ElementFn::Clamp(self.scalar(least, grid)?, self.scalar(greatest, grid)?)
@@ -122,38 +128,37 @@ impl<'q> Planner<'q> {
             ("clamp_max", [greatest]) => ElementFn::ClampMax(self.scalar(greatest, grid)?),
             ("round", []) => ElementFn::Round(StepScalar::Constant(1.0)),
             ("round", [unit]) => ElementFn::Round(self.scalar(unit, grid)?),
-            (name, []) => ElementFn::plain(name).ok_or_else(|| unsupported(call))?,
+            (name, []) => element_fn(name).ok_or_else(|| unsupported(call))?,
             _ => return Err(unsupported(call)),
         })
     }
 
-    fn timestamp(&self, vector: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
-        let run = self.run;
-        let operator: BoxOperator<'q> = match &unwrap_parens(vector).kind {
+    fn timestamp(&self, vector: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, Error> {
+        let execution = self.execution();
+        let operator: BoxOperator<'q> = match &vector.unwrap_parens().kind {
             ExprKind::Selector(selector) => {
-                Box::new(DropName { run, inner: self.select(selector, grid, InstantField::Time)? })
+                drop_name(execution, self.select(selector, grid, InstantField::Time)?)
             }
             _ => {
                 let inner = self.scoped(StatsScope::StatsOnly, || self.vector(vector, grid))?;
-                Box::new(StepTimes { run, inner, grid })
+                step_times(execution, inner, grid)
             }
         };
         Ok(self.merged(operator, vector))
     }
 
     /// Only selectors know when counters started; of anything else there is no result.
-    fn start_timestamp(&self, vector: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
-        let run = self.run;
-        match &unwrap_parens(vector).kind {
-            ExprKind::Selector(selector) if run.options.start_times => {
+    fn start_timestamp(&self, vector: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, Error> {
+        match &vector.unwrap_parens().kind {
+            ExprKind::Selector(selector) if self.evaluation.options.start_times => {
                 let inner = self.select(selector, grid, InstantField::StartTime)?;
-                Ok(self.merged(Box::new(DropName { run, inner }), vector))
+                Ok(self.merged(drop_name(self.execution(), inner), vector))
             }
             _ => {
                 let mut inner = self.scoped(StatsScope::StatsOnly, || self.vector(vector, grid))?;
-                // What is wrong with the argument is said all the same.
+                // Errors and annotations of the argument are reported nevertheless.
                 while inner.next(&mut StepSeries::default())? {}
-                Ok(Ready::boxed(Vec::new()))
+                Ok(Blocking::boxed(self.execution(), |_| Ok(Vec::new())))
             }
         }
     }
@@ -163,32 +168,27 @@ impl<'q> Planner<'q> {
         vector: &'q Expr,
         selector: Option<&'q Expr>,
         grid: Grid,
-    ) -> Result<BoxOperator<'q>, EvalError> {
-        let matchers = match selector.map(|selector| &unwrap_parens(selector).kind) {
+    ) -> Result<BoxOperator<'q>, Error> {
+        let matchers = match selector.map(|selector| &selector.unwrap_parens().kind) {
             Some(ExprKind::Selector(selector)) => &selector.matchers[..],
             _ => &[],
         };
-        let shift = self.reference_shift(vector)?;
-        let windows = Windows::new(grid, shift, self.run.lookback_ms());
-        Ok(Box::new(TargetInfo {
-            run: self.run,
-            inner: Some(self.vector(vector, grid)?),
-            matchers,
-            windows,
-            results: Ready(Vec::new().into_iter()),
-            hold: self.run.hold(),
-        }))
+        let shift = reference_shift(self.evaluation, vector)?;
+        let windows = Windows::new(grid, shift, self.evaluation.lookback_ms());
+        let execution = self.execution();
+        let info = TargetInfo { execution, matchers, windows };
+        let mut inner = self.vector(vector, grid)?;
+        Ok(Blocking::boxed(execution, move |memory| info.compute(&mut *inner, memory)))
     }
 
-    fn histogram_stat(&self, name: &str, vector: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
+    fn histogram_stat(&self, name: &str, vector: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, Error> {
         let stat = HistogramStat::named(name).unwrap_or(HistogramStat::Count);
         let inner = if stat.is_stats_only() {
             self.scoped(StatsScope::StatsOnly, || self.vector(vector, grid))?
         } else {
             self.scoped(StatsScope::Buckets, || self.vector(vector, grid))?
         };
-        let operator = Stats { run: self.run, inner, stat, buckets: Vec::new() };
-        Ok(self.merged(Box::new(operator), vector))
+        Ok(self.merged(histogram_stats(self.execution(), inner, stat), vector))
     }
 
     fn sort(
@@ -198,12 +198,13 @@ impl<'q> Planner<'q> {
         labels: &'q [Expr],
         span: Span,
         grid: Grid,
-    ) -> Result<BoxOperator<'q>, EvalError> {
-        let inner = Some(self.vector(vector, grid)?);
-        // Where steps and end are one, as in an instant query, elements do have an order.
+    ) -> Result<BoxOperator<'q>, Error> {
+        let inner = self.vector(vector, grid)?;
+        // With one step, as in an instant query, elements have an order.
         if grid.start_ms != grid.end_ms {
-            let message = "sort is ineffective for range queries since results are always ordered by labels";
-            self.run.annotations.warn(message, Origin::own(span));
+            let text = "sort is ineffective for range queries since results are always ordered by labels";
+            let note = Note::Language(Severity::Warning, text.into());
+            self.execution().annotations.add(note, span.emitted_by(span));
         }
         let name = call.function.name;
         let direction = if name.ends_with("_desc") { Direction::Descending } else { Direction::Ascending };
@@ -213,31 +214,30 @@ impl<'q> Planner<'q> {
         } else {
             SortKey::Value(direction)
         };
-        let results = Ready(Vec::new().into_iter());
-        Ok(Box::new(Sort { inner, key, results, hold: self.run.hold() }))
+        Ok(sort(self.execution(), inner, key))
     }
 
     fn bucket_call(
         &self,
         call: &'q Call,
         args: &'q [Expr],
-        speaker: Span,
+        emitter: Span,
         grid: Grid,
-    ) -> Result<BoxOperator<'q>, EvalError> {
-        let vector = args.iter().find(|arg| super::value_type(arg) == ValueType::Vector);
+    ) -> Result<BoxOperator<'q>, Error> {
+        let vector = args.iter().find(|arg| arg.value_type() == ValueType::Vector);
         let Some(vector) = vector else { return Err(unsupported(call)) };
-        let inner = Some(self.scoped(StatsScope::Buckets, || self.vector(vector, grid))?);
+        let mut inner = self.scoped(StatsScope::Buckets, || self.vector(vector, grid))?;
         let function = match (call.function.name, args) {
             ("histogram_quantile", [quantile, _]) => {
                 let values = self.scalar(quantile, grid)?;
-                self.warn_of_quantile(&values, quantile, speaker);
+                self.warn_of_quantile(&values, quantile, emitter);
                 BucketFn::Quantile(values)
             }
             ("histogram_quantiles", [_, label, quantiles @ ..]) => {
                 let mut all = Vec::new();
                 for quantile in quantiles {
                     let values = self.scalar(quantile, grid)?;
-                    self.warn_of_quantile(&values, quantile, speaker);
+                    self.warn_of_quantile(&values, quantile, emitter);
                     all.push(values);
                 }
                 BucketFn::Quantiles(label_name(label, call.function.name)?.to_owned(), all)
@@ -247,54 +247,52 @@ impl<'q> Planner<'q> {
             }
             _ => return Err(unsupported(call)),
         };
-        let origin = |arg: &Expr| Origin { span: unwrap_parens(arg).span, speaker };
-        let operator = BucketCall {
-            run: self.run,
-            inner,
-            function,
-            origin: origin(vector),
-            grid,
-            results: Ready(Vec::new().into_iter()),
-            hold: self.run.hold(),
-        };
-        Ok(Merge::boxed(Box::new(operator), self.run))
+        let execution = self.execution();
+        let origin = vector.unwrap_parens().span.emitted_by(emitter);
+        let call = BucketCall { execution, function, origin, grid };
+        let computed = Blocking::boxed(execution, move |memory| call.compute(&mut *inner, memory));
+        Ok(Blocking::merge(execution, computed))
     }
 
-    fn range_call(&self, call: &'q Call, speaker: Span, grid: Grid) -> Result<BoxOperator<'q>, EvalError> {
-        let of_matrix = |arg: &&Expr| super::value_type(arg) == ValueType::Matrix;
+    fn range_call(&self, call: &'q Call, emitter: Span, grid: Grid) -> Result<BoxOperator<'q>, Error> {
+        let of_matrix = |arg: &&Expr| arg.value_type() == ValueType::Matrix;
         let Some(matrix) = call.args.iter().find(of_matrix) else { return Err(unsupported(call)) };
         if call.function.name == "absent_over_time" {
-            if let ExprKind::Matrix(selector) = &unwrap_parens(matrix).kind {
+            if let ExprKind::Matrix(selector) = &matrix.unwrap_parens().kind {
                 check_extension(call.function.name, selector.selector.extension)?;
             }
             let (source, windows) = self.windows(matrix, grid)?;
-            let labels = Some(absent_labels(matrix));
-            return Ok(Box::new(AbsentOverTime { source, windows, labels }));
+            let labels = absent_labels(matrix);
+            return Ok(absent_over_time(self.execution(), source, windows, labels));
         }
-        let (run, rollup) = (self.run, self.rollup(call, grid)?);
-        let origin = Origin { span: unwrap_parens(matrix).span, speaker };
+        let (execution, rollup) = (self.execution(), self.rollup(call, grid)?);
+        let span = matrix.unwrap_parens().span;
         // The parameter that may be warned of stands last in `integral`, else first.
         let param = if call.function.name == "integral" { call.args.last() } else { call.args.first() };
-        let param_span = param.map_or(origin.span, |param| unwrap_parens(param).span);
-        let param_origin = Origin { span: param_span, speaker };
+        let param_span = param.map_or(span, |param| param.unwrap_parens().span);
+        let param_origin = param_span.emitted_by(emitter);
         let keeps_name = rollup.keeps_name();
-        let operator: BoxOperator<'q> = if let ExprKind::Matrix(selector) = &unwrap_parens(matrix).kind {
-            let windows = self.range_windows(selector, grid)?;
+        let counter_check = counter_check::of(self.evaluation.options);
+        let function = |windows, extension, position: Span| {
+            let origin = position.emitted_by(emitter);
+            RangeFn { execution, windows, rollup, extension, origin, param_origin, counter_check }
+        };
+        let operator: BoxOperator<'q> = if let ExprKind::Matrix(selector) = &matrix.unwrap_parens().kind {
+            let windows = self.evaluation.range_windows(selector, grid)?;
             let extension = selector.selector.extension;
             check_extension(call.function.name, extension)?;
-            let function = LeafFn::Range(RangeFn { run, windows, rollup, extension, origin, param_origin });
-            Box::new(Leaf::new(run, &selector.selector, windows, self.parts(), function)?)
+            let function = ScanFn::Range(function(windows, extension, span));
+            let matchers = &selector.selector.matchers;
+            Box::new(Scan::new(execution, matchers, windows, self.parts(), function, None)?)
         } else {
             let (source, windows) = self.windows(matrix, grid)?;
-            let origin = Origin { span: Span::default(), speaker };
-            let function = RangeFn { run, windows, rollup, extension: None, origin, param_origin };
-            Box::new(RangeCall::new(source, function))
+            Box::new(RangeCall::new(source, function(windows, None, Span::default())))
         };
-        let distinct = keeps_name || self.run.delays_names() || super::stays_distinct(matrix);
-        Ok(if distinct { operator } else { Merge::boxed(operator, self.run) })
+        let distinct = keeps_name || execution.delays_names() || stays_distinct(matrix);
+        Ok(if distinct { operator } else { Blocking::merge(execution, operator) })
     }
 
-    fn rollup(&self, call: &'q Call, grid: Grid) -> Result<Rollup, EvalError> {
+    fn rollup(&self, call: &'q Call, grid: Grid) -> Result<Rollup, Error> {
         Ok(match (call.function.name, &call.args[..]) {
             ("rate", _) => Rollup::Rate,
             ("increase", _) => Rollup::Increase,
@@ -332,7 +330,7 @@ impl<'q> Planner<'q> {
 }
 
 /// Functions that know what to do with samples outside of the range.
-fn check_extension(name: &str, extension: Option<RangeExtension>) -> Result<(), EvalError> {
+fn check_extension(name: &str, extension: Option<RangeExtension>) -> Result<(), Error> {
     const ANCHORED: &[&str] = &["changes", "delta", "increase", "rate", "resets"];
     const SMOOTHED: &[&str] = &["delta", "increase", "rate"];
     let (word, functions) = match extension {
@@ -345,19 +343,15 @@ fn check_extension(name: &str, extension: Option<RangeExtension>) -> Result<(), 
     }
     let functions = functions.join(", ");
     let message = format!("{word} modifier can only be used with: {functions} - not with {name}");
-    Err(EvalError::Execution(message))
+    Err(Error::Language(message))
 }
 
-fn unsupported(call: &Call) -> EvalError {
-    EvalError::Execution(format!("function {}() is not supported by this version", call.function.name))
-}
-
-fn constant<'q>(values: Vec<f64>) -> BoxOperator<'q> {
-    Ready::boxed(vec![StepSeries::floats(Labels::empty(), values)])
+fn unsupported(call: &Call) -> Error {
+    Error::Language(format!("function {}() is not supported by this version", call.function.name))
 }
 
 fn absent_labels(expr: &Expr) -> Labels {
-    match &unwrap_parens(expr).kind {
+    match &expr.unwrap_parens().kind {
         ExprKind::Selector(selector) => labels_of_absent(&selector.matchers),
         ExprKind::Matrix(matrix) => labels_of_absent(&matrix.selector.matchers),
         _ => Labels::empty(),
@@ -365,27 +359,10 @@ fn absent_labels(expr: &Expr) -> Labels {
 }
 
 /// The name of a label that a function is to set.
-fn label_name<'e>(expr: &'e Expr, function: &str) -> Result<&'e str, EvalError> {
+fn label_name<'e>(expr: &'e Expr, function: &str) -> Result<&'e str, Error> {
     let name = string_of(expr)?;
     if !is_label_name(name) {
-        return Err(EvalError::Execution(format!("invalid destination label name in {function}(): {name}")));
+        return Err(Error::Language(format!("invalid destination label name in {function}(): {name}")));
     }
     Ok(name)
-}
-
-/// Whether a function has another value at another time, its arguments being the same.
-pub(super) fn depends_on_time(call: &Call) -> bool {
-    let name = call.function.name;
-    // Parts of a date do not depend on it if they have an argument, but upstream takes them so.
-    matches!(name, "time" | "timestamp" | "predict_linear") || CalendarField::named(name).is_some()
-}
-
-/// Whether the series that a function yields differ by more than their metric names.
-pub(super) fn result_stays_distinct(call: &Call) -> bool {
-    match call.function.name {
-        "label_replace" | "label_join" | "info" => false,
-        "last_over_time" | "first_over_time" | "sort" | "sort_desc" | "sort_by_label"
-        | "sort_by_label_desc" => call.args.iter().all(super::stays_distinct),
-        _ => true,
-    }
 }

@@ -1,28 +1,28 @@
-//! Planning of parts that occur more than once: computed at the first use, read at the others.
+//! Planning of repeated parts: computed at the first use, read at the others.
 //!
-//! Holds: a use stands for a shared part only if expression, grid and what is asked of histograms are equal; a use that
-//! finds its part's series lost is planned by itself, without sharing anything.
-//! Not here: which expressions are equal (`survey`), how series get to the uses (`engine::share`).
+//! Invariants: uses share a subplan only if expression, grid and needed parts of histograms are equal; a use
+//! whose series were dropped is planned alone, without sharing.
+//! Not here: equality of expressions (`cse`), reading shared series (`exec::share`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use chronolith_base::hash::HashMap;
 
-use super::survey::{Class, Survey, places};
-use super::traced::watched;
+use chronolith_exec::aggregate::hash_aggregate::AggregateInput;
+use chronolith_exec::error::Error;
+use chronolith_exec::grid::Grid;
+use chronolith_exec::operator::{BoxOperator, Traced};
+use chronolith_exec::share::{BuildAlone, SharedPart, SharedReader, moved};
+use chronolith_exec::trace::Use;
+
+use super::cse::{Class, CommonSubexpressions, positions};
+use super::estimate::Estimator;
 use super::{Planner, StatsScope};
 use crate::ast::{Expr, ExprKind};
-use crate::engine::aggregate::fold::FoldInput;
-use crate::engine::annotation::SetAside;
-use crate::engine::grid::Grid;
-use crate::engine::run::Run;
-use crate::engine::series::BoxOperator;
-use crate::engine::share::{PlanAlone, SharedPart, SharedReader, at_place};
-use crate::engine::trace::Use;
-use crate::engine::{EvalError, Sharing, unwrap_parens};
+use crate::engine::evaluation::Evaluation;
 
-/// What makes two uses one part.
+/// Key of a shared subplan: uses with equal keys share it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct PartKey {
     class: Class,
@@ -33,10 +33,8 @@ pub(super) struct PartKey {
 /// The parts of a query that are used more than once.
 #[derive(Default)]
 pub(super) struct Shared<'q> {
-    survey: Survey,
+    common: CommonSubexpressions,
     parts: RefCell<HashMap<PartKey, Planned<'q>>>,
-    /// What selections of a part take has been counted in the estimate.
-    estimated: RefCell<HashMap<(Class, Grid), u64>>,
 }
 
 struct Planned<'q> {
@@ -45,43 +43,37 @@ struct Planned<'q> {
 }
 
 impl<'q> Planner<'q> {
-    /// For a query; equal parts of it are computed once, if the engine's options say so.
-    pub(crate) fn sharing(run: &'q Run<'q>, expr: &'q Expr, grid: Grid) -> Planner<'q> {
-        let mut planner = Planner::alone(run, StatsScope::Open);
-        if run.sharing == Sharing::Auto && !run.trace.counts_steps() {
-            planner.shared.survey = Survey::of(&planner, expr, grid);
-            run.selections.expect(planner.shared.survey.repeated_selections());
+    /// For a query; equal parts of it are computed once, if the settings allow it.
+    pub(crate) fn sharing(evaluation: &'q Evaluation<'q>, expr: &'q Expr, grid: Grid) -> Planner<'q> {
+        let mut planner = Planner::alone(evaluation, StatsScope::Open);
+        let execution = &evaluation.execution;
+        if execution.settings.shares && !execution.trace.counts_steps() {
+            planner.shared.common = CommonSubexpressions::of(evaluation, expr, grid);
+            execution.selections.expect(planner.shared.common.repeated_selections());
         }
         planner
     }
 
     /// Shares nothing.
-    fn alone(run: &'q Run<'q>, stats: StatsScope) -> Planner<'q> {
-        Planner { run, stats: Cell::new(stats), counted_by: Cell::new(None), shared: Shared::default() }
+    fn alone(evaluation: &'q Evaluation<'q>, stats: StatsScope) -> Planner<'q> {
+        let shared = Shared::default();
+        Planner { evaluation, stats: Cell::new(stats), counted_by: Cell::new(None), shared }
     }
 
-    /// All is planned: parts know their uses now.
+    /// Refuses a query that would need far more than its limits allow, by [`Estimator::admit`].
+    pub(crate) fn admit(&self, expr: &'q Expr, grid: Grid) -> Result<(), Error> {
+        Estimator::new(self.evaluation, &self.shared.common).admit(expr, grid)
+    }
+
+    /// Ends planning: no subplan gets further readers.
     pub(crate) fn seal(&self) {
         self.shared.parts.borrow().values().for_each(|planned| planned.part.seal());
     }
 
-    /// What to share an expression by, if it is used more than once.
+    /// Key and number of uses of an expression that is used more than once.
     pub(super) fn repeated(&self, expr: &Expr, grid: Grid) -> Option<(PartKey, usize)> {
-        let (class, uses) = self.shared.survey.repeated(expr, grid)?;
+        let (class, uses) = self.shared.common.repeated(expr, grid)?;
         Some((PartKey { class, grid, stats: self.stats.get() }, uses))
-    }
-
-    /// Series of an expression whose selections the estimate has counted already; else remembers `count`'s answer.
-    pub(super) fn estimated_before(&self, expr: &Expr, grid: Grid) -> Option<u64> {
-        let (class, _) = self.shared.survey.repeated(expr, grid)?;
-        self.shared.estimated.borrow().get(&(class, grid)).copied()
-    }
-
-    /// Remembers the series that an expression is estimated to have.
-    pub(super) fn remember_estimate(&self, expr: &Expr, grid: Grid, series: u64) {
-        if let Some((class, _)) = self.shared.survey.repeated(expr, grid) {
-            self.shared.estimated.borrow_mut().insert((class, grid), series);
-        }
     }
 
     /// A use of an expression that is used more than once.
@@ -90,77 +82,77 @@ impl<'q> Planner<'q> {
         expr: &'q Expr,
         grid: Grid,
         (key, uses): (PartKey, usize),
-    ) -> Result<BoxOperator<'q>, EvalError> {
+    ) -> Result<BoxOperator<'q>, Error> {
         let (part, first) = self.part_of(expr, grid, (key, uses))?;
         let again = !std::ptr::eq(first, expr);
-        let places = again.then(|| places(first, expr));
-        let reader = SharedReader::new(part.clone(), places, self.plan_alone(expr, grid));
+        let positions = again.then(|| positions(first, expr));
+        let reader = SharedReader::new(part.clone(), positions, self.plan_alone(expr, grid));
         if !again {
             return Ok(Box::new(reader));
         }
-        let place = self.place(expr, Use::Again);
-        if let Some(place) = &place {
-            place.node().mark_shared(part.marked());
+        let node = self.node(expr, Use::Again);
+        if let Some(node) = &node {
+            node.node().mark_shared(part.marked());
         }
-        Ok(watched(Box::new(reader), place))
+        Ok(Traced::boxed(Box::new(reader), node))
     }
 
-    /// What an aggregation folds: a shared part gives its series to the aggregation as they are computed.
-    pub(super) fn fold_input(&self, expr: &'q Expr, grid: Grid) -> Result<FoldInput<'q>, EvalError> {
-        let expr = unwrap_parens(expr);
+    /// Input of an aggregation: a shared subplan feeds its series to the aggregation as they are computed.
+    pub(super) fn aggregate_input(&self, expr: &'q Expr, grid: Grid) -> Result<AggregateInput<'q>, Error> {
+        let expr = expr.unwrap_parens();
         let counted_by = self.counted_by.take();
         let Some(key) = self.repeated(expr, grid) else {
             self.counted_by.set(counted_by.filter(|_| matches!(expr.kind, ExprKind::Selector(_))));
             let inner = self.vector(expr, grid);
             self.counted_by.set(None);
-            return Ok(FoldInput::Alone(inner?));
+            return Ok(AggregateInput::Alone(inner?));
         };
         let begun = self.shared.parts.borrow().get(&key.0).is_some_and(|planned| planned.part.has_begun());
         if begun {
-            return Ok(FoldInput::Alone(self.shared_vector(expr, grid, key)?));
+            return Ok(AggregateInput::Alone(self.shared_vector(expr, grid, key)?));
         }
         let (part, first) = self.part_of(expr, grid, key)?;
         let again = !std::ptr::eq(first, expr);
-        let places = again.then(|| places(first, expr));
-        let place = if again { self.place(expr, Use::Again) } else { None };
-        if let Some(place) = &place {
-            place.node().mark_shared(part.marked());
+        let positions = again.then(|| positions(first, expr));
+        let node = if again { self.node(expr, Use::Again) } else { None };
+        if let Some(node) = &node {
+            node.node().mark_shared(part.marked());
         }
         let alone = self.plan_alone(expr, grid);
-        Ok(FoldInput::Shared { part, places, place, alone })
+        Ok(AggregateInput::Shared { part, positions, node, alone })
     }
 
-    /// The part that an expression is, planned if this is its first use; and that first use. What is to be said about
-    /// the plan is said.
+    /// The shared subplan of an expression, built if this is its first use, and that first use. Annotations
+    /// of building it are emitted.
     fn part_of(
         &self,
         expr: &'q Expr,
         grid: Grid,
         (key, uses): (PartKey, usize),
-    ) -> Result<(Rc<SharedPart<'q>>, &'q Expr), EvalError> {
-        let annotations = &self.run.annotations;
+    ) -> Result<(Rc<SharedPart<'q>>, &'q Expr), Error> {
+        let annotations = &self.execution().annotations;
         if let Some(Planned { first, part }) = self.shared.parts.borrow().get(&key) {
-            let said: &SetAside = part.said_at_plan();
-            if !said.is_empty() {
-                annotations.append(at_place(said, Some(&places(first, expr))));
+            let set = part.build_annotations();
+            if !set.is_empty() {
+                annotations.append(moved(set, Some(&positions(first, expr))));
             }
             return Ok((part.clone(), first));
         }
-        self.run.note_shared();
-        let before = annotations.set_aside();
+        self.execution().record_shared();
+        let before = annotations.start_new();
         let planned = self.traced(expr, grid);
-        let said = annotations.restore(before);
-        annotations.append(said.clone());
+        let of_plan = annotations.restore(before);
+        annotations.append(of_plan.clone());
         let (inner, node) = planned?;
         let mut parts = self.shared.parts.borrow_mut();
         let id = parts.len() as u32 + 1;
-        let part = SharedPart::new(self.run, inner, said, (id, uses), node);
+        let part = SharedPart::new(self.execution(), inner, of_plan, id, uses, node);
         parts.insert(key, Planned { first: expr, part: part.clone() });
         Ok((part, expr))
     }
 
-    fn plan_alone(&self, expr: &'q Expr, grid: Grid) -> PlanAlone<'q> {
-        let (run, stats) = (self.run, self.stats.get());
-        Box::new(move || Planner::alone(run, stats).vector_untraced(expr, grid))
+    fn plan_alone(&self, expr: &'q Expr, grid: Grid) -> BuildAlone<'q> {
+        let (evaluation, stats) = (self.evaluation, self.stats.get());
+        Box::new(move || Planner::alone(evaluation, stats).vector_untraced(expr, grid))
     }
 }

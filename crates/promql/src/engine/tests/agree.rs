@@ -1,5 +1,5 @@
-//! A range query has at each step what an instant query has at that time, bit for bit: whatever slides, repeats,
-//! folds or merges over steps must not show.
+//! A range query has at each step what an instant query has at that time, bit for bit: whatever slides,
+//! repeats, folds or merges over steps must not show.
 
 use std::collections::BTreeMap;
 

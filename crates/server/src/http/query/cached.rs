@@ -1,11 +1,11 @@
 //! Range queries through the cache of results.
 //! Holds: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an expression without
-//! a reach; a result with warnings is not kept, nor one with infos about unknown steps.
+//! a lookback; a result with warnings is not kept, nor one with infos about unknown steps.
 //! Not here: the cache (`range_cache`), its exactness (ADR 0025).
 
 use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::{QueryError, Queryable};
-use chronolith_promql::engine::reach::reach;
+use chronolith_promql::engine::lookback::lookback;
 use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
 
 use super::explain::StatsWish;
@@ -31,8 +31,8 @@ impl Running<'_> {
             || request.explain == Explain::Plan
             || matches!(request.call.params.get("nocache"), Some("1" | "true"));
         let lookback_ms = query.lookback_ms.unwrap_or(app.options.query.lookback_ms);
-        let reach = if bypassed { None } else { reach(query.expr, lookback_ms, app.engine.options()) };
-        let Some(reach) = reach else { return run(query) };
+        let lookback = if bypassed { None } else { lookback(query.expr, lookback_ms, app.engine.options()) };
+        let Some(lookback) = lookback else { return run(query) };
         let last_ms =
             query.start_ms + query.end_ms.saturating_sub(query.start_ms) / query.step_ms * query.step_ms;
         let key = CacheKey {
@@ -45,7 +45,7 @@ impl Running<'_> {
         let store = app.store()?;
         // Before anything is read: what is written from here on counts as changed for the next reader.
         let generation = store.generation(&request.call.tenant);
-        let wanted = Wanted { reach, first_ms: query.start_ms, last_ms, text: self.text() };
+        let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: self.text() };
         let changed = |since| store.changed_since(&request.call.tenant, since);
         let result = match app.range_cache.find(&key, wanted, changed) {
             None => run(query)?,

@@ -1,6 +1,6 @@
 //! What a query did, for people: the tree beside its result (`explain=1`), the line of the slow query log, and the
 //! statistics that upstream gives (`stats`).
-//! Holds: names of statistics are upstream's. Not here: what is counted (`promql::engine::trace`).
+//! Invariants: names of statistics are Prometheus's. Not here: counting (`exec::trace`).
 
 use chronolith_promql::engine::trace::{Trace, TraceNode, Use};
 use serde_json::{Value, json};

@@ -1,0 +1,104 @@
+//! Grid of evaluation times, and the windows of selectors over it.
+//! Invariants: a grid has at least one step; times ascend.
+
+use chronolith_model::TimeRange;
+
+/// Evaluation times: `start_ms`, `start_ms + step_ms`, ...
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Grid {
+    /// First time.
+    pub start_ms: i64,
+    /// Distance; 1 or more.
+    pub step_ms: i64,
+    /// Number of times; 1 or more.
+    pub count: usize,
+    /// The requested end: the last time, or less than a step after it.
+    pub end_ms: i64,
+}
+
+impl Grid {
+    /// A single time.
+    pub fn instant(time_ms: i64) -> Grid {
+        Grid { start_ms: time_ms, step_ms: 1, count: 1, end_ms: time_ms }
+    }
+
+    /// All steps from `start_ms` that are not after `end_ms`; `None` if there is none.
+    pub fn between(start_ms: i64, end_ms: i64, step_ms: i64) -> Option<Grid> {
+        if end_ms < start_ms {
+            return None;
+        }
+        let step_ms = step_ms.max(1);
+        let last_idx = end_ms.saturating_sub(start_ms) / step_ms;
+        Some(Grid { start_ms, step_ms, count: usize::try_from(last_idx).ok()?.checked_add(1)?, end_ms })
+    }
+
+    /// Time of step `step`.
+    pub fn time(&self, step: usize) -> i64 {
+        self.start_ms.saturating_add(self.step_ms.saturating_mul(step as i64))
+    }
+
+    /// Bytes of one column.
+    pub fn column_bytes(&self) -> u64 {
+        (self.count as u64).saturating_mul(size_of::<f64>() as u64)
+    }
+
+    /// All times.
+    pub fn times(&self) -> impl Iterator<Item = i64> + '_ {
+        (0..self.count).map(|step| self.time(step))
+    }
+}
+
+/// Shift of evaluation times by `offset` and `@`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeShift {
+    /// Time of `@`.
+    pub fixed_ms: Option<i64>,
+    /// `offset`.
+    pub offset_ms: i64,
+}
+
+impl TimeShift {
+    /// The shifted time of `time_ms`.
+    pub fn at(&self, time_ms: i64) -> i64 {
+        self.fixed_ms.unwrap_or(time_ms).saturating_sub(self.offset_ms)
+    }
+}
+
+/// The windows `(end - width, end]` of a selector, one per step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windows {
+    /// Evaluation times.
+    pub grid: Grid,
+    /// From evaluation time to the end of the window.
+    pub shift: TimeShift,
+    /// Width.
+    pub width_ms: i64,
+    /// Range before the window in which samples are needed.
+    pub before_ms: i64,
+    /// Range after the window in which samples are needed.
+    pub after_ms: i64,
+}
+
+impl Windows {
+    /// Windows that need no samples outside.
+    pub fn new(grid: Grid, shift: TimeShift, width_ms: i64) -> Windows {
+        Windows { grid, shift, width_ms, before_ms: 0, after_ms: 0 }
+    }
+
+    /// End of the window of `step`, inside the window.
+    pub fn end(&self, step: usize) -> i64 {
+        self.shift.at(self.grid.time(step))
+    }
+
+    /// Start of the window of `step`, outside the window.
+    pub fn start(&self, step: usize) -> i64 {
+        self.end(step).saturating_sub(self.width_ms)
+    }
+
+    /// Everything that any window needs.
+    pub fn read_range(&self) -> TimeRange {
+        let first = self.start(0).saturating_sub(self.before_ms).saturating_add(1);
+        let last = self.end(self.grid.count - 1).saturating_add(self.after_ms);
+        TimeRange::inclusive(first.max(TimeRange::ALL.start), last)
+    }
+}

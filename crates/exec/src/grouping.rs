@@ -1,0 +1,63 @@
+//! Labels that make the groups of an aggregation.
+
+use chronolith_model::Labels;
+use chronolith_model::labels::LabelsKey;
+use chronolith_model::query::Projection;
+
+use crate::metric_name::METADATA_LABELS;
+
+/// Labels that make a group.
+#[derive(Debug, Clone)]
+pub struct Grouping<'q> {
+    /// Ascending; for `without`, metric name, type and unit are among them.
+    names: Vec<&'q str>,
+    without: bool,
+}
+
+impl<'q> Grouping<'q> {
+    /// Groups by the labels of these names; if `without`, by all others.
+    #[must_use]
+    pub fn new(labels: &'q [String], without: bool) -> Grouping<'q> {
+        let mut names: Vec<&str> = labels.iter().map(String::as_str).collect();
+        if without {
+            names.extend(METADATA_LABELS);
+        }
+        names.sort_unstable();
+        Grouping { names, without }
+    }
+
+    /// The labels of a group, for a source.
+    #[must_use]
+    pub fn projection(&self) -> Projection<'_> {
+        Projection { names: &self.names, include: !self.without }
+    }
+
+    /// Returns true if all series are in one group.
+    #[must_use]
+    pub fn is_one(&self) -> bool {
+        !self.without && self.names.is_empty()
+    }
+
+    /// Writes the labels of the group of a series to `key`.
+    pub fn key_of(&self, labels: &Labels, key: &mut LabelsKey) {
+        if self.without {
+            key.leave_out(labels, &self.names);
+        } else {
+            key.keep(labels, &self.names);
+        }
+    }
+
+    /// The labels of the group of a series.
+    #[must_use]
+    pub fn of(&self, labels: &Labels) -> Labels {
+        let mut key = LabelsKey::default();
+        self.key_of(labels, &mut key);
+        key.to_labels()
+    }
+
+    /// Returns true if `without` removes this label.
+    #[must_use]
+    pub fn excludes(&self, name: &str) -> bool {
+        self.without && self.names.binary_search(&name).is_ok()
+    }
+}

@@ -1,0 +1,297 @@
+//! Scan: selectors, and functions of range selectors fused with reading the samples.
+//! Invariants: series are in the order of the source, whether one thread computes them or several. Several
+//! threads share a batch by morsels if it has enough samples to pay for starting them, as far as threads are
+//! free.
+//! Not here: functions of subqueries (`window`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use chronolith_model::query::{PresenceHints, SampleNeed};
+use chronolith_model::{Matcher, Selector, SeriesBatches, SeriesRead};
+
+use crate::column::{ABSENT, StepSeries};
+use crate::error::Error;
+use crate::execution::{Execution, OperatorMemory};
+use crate::grid::Windows;
+use crate::grouping::Grouping;
+use crate::histogram::growth::RangeNotes;
+use crate::operator::SeriesOperator;
+use crate::position::Origin;
+use crate::rollup::extended;
+use crate::samples::{RangeSamples, SampleParts};
+use crate::select::{InstantField, latest, latest_idx, latest_mixed};
+use crate::window::{RangeFn, RangeScratch, emit_notes};
+
+/// Fewer samples are computed by the calling thread: starting threads takes a tenth of that time.
+const PARALLEL_SAMPLES_MIN: usize = 100_000;
+/// Batches are joined until they have as many samples, so that threads are started rarely.
+const PARALLEL_SAMPLES_WANTED: usize = 1_000_000;
+/// But at most to as many result values, which are kept until they are pulled.
+const PARALLEL_VALUES_MAX: usize = 2_000_000;
+/// Series per morsel: few enough that all threads end together, many enough to avoid contention.
+const MORSEL_SERIES_COUNT: usize = 16;
+
+/// A time and a value.
+const SAMPLE_BYTES: usize = size_of::<i64>() + size_of::<f64>();
+
+/// Function of the samples of a series.
+pub enum ScanFn<'q> {
+    /// The latest sample of each window.
+    Instant(InstantField),
+    /// A value interpolated between the samples around each step; notes have this origin.
+    Smoothed(Origin),
+    /// A rollup.
+    Range(RangeFn<'q>),
+}
+
+/// Memory that a thread reuses from series to series.
+#[derive(Default)]
+struct Scratch {
+    samples: RangeSamples,
+    range: RangeScratch,
+}
+
+/// A selector and the function of its samples.
+pub struct Scan<'q> {
+    execution: &'q Execution<'q>,
+    windows: Windows,
+    parts: SampleParts,
+    function: ScanFn<'q>,
+    batches: Box<dyn SeriesBatches + 'q>,
+    more: bool,
+    /// Series of the batch that are still to be computed.
+    batch: std::vec::IntoIter<SeriesRead>,
+    /// Series that other threads have computed.
+    computed: std::vec::IntoIter<StepSeries>,
+    scratch: Scratch,
+    memory: OperatorMemory<'q>,
+}
+
+impl<'q> Scan<'q> {
+    /// Selects; samples are read when series are pulled. `counted_by` is the grouping of an aggregation above
+    /// that only counts the series of its groups: presence of values is then exact, values and other labels
+    /// are not.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn new(
+        execution: &'q Execution<'q>,
+        matchers: &'q [Matcher],
+        windows: Windows,
+        parts: SampleParts,
+        function: ScanFn<'q>,
+        counted_by: Option<&Grouping<'_>>,
+    ) -> Result<Scan<'q>, Error> {
+        // The groups of several steps would have to be ordered by their first series with a value in any
+        // step.
+        let counted_by = counted_by.filter(|grouping| grouping.is_one() || windows.grid.count == 1);
+        let range = windows.read_range();
+        let selector = Selector { matchers, range };
+        // Resets of histograms may depend on the sample before.
+        let newest_is_enough = windows.grid.count == 1
+            && (!parts.stats_only || counted_by.is_some())
+            && matches!(function, ScanFn::Instant(InstantField::Value | InstantField::Time));
+        let samples = if newest_is_enough { SampleNeed::Newest } else { SampleNeed::All };
+        let batches = match counted_by {
+            None => execution.select(&selector, samples)?,
+            Some(grouping) => {
+                let hints = PresenceHints { samples, projection: grouping.projection() };
+                execution.select_presence(&selector, &hints)?
+            }
+        };
+        Ok(Scan {
+            execution,
+            windows,
+            parts,
+            function,
+            batches,
+            more: true,
+            batch: Vec::new().into_iter(),
+            computed: Vec::new().into_iter(),
+            scratch: Scratch::default(),
+            memory: execution.operator_memory(),
+        })
+    }
+
+    /// Reads the next batch, and computes it if that takes several threads; returns false at the end.
+    fn fill(&mut self) -> Result<bool, Error> {
+        if !self.more {
+            return Ok(false);
+        }
+        let mut batch = Vec::new();
+        self.take_batch(&mut batch)?;
+        if self.execution.settings.threads == 1 {
+            self.batch = batch.into_iter();
+            return Ok(true);
+        }
+        let count_samples = |batch: &[SeriesRead]| {
+            batch.iter().map(|series| series.samples.sample_count_hint()).sum::<usize>()
+        };
+        let mut samples = count_samples(&batch);
+        // One sample per series: handing series to threads, and results back, takes longer than computing
+        // them.
+        if samples <= batch.len() {
+            self.batch = batch.into_iter();
+            return Ok(true);
+        }
+        let step_count = self.windows.grid.count;
+        let values = |batch: &[SeriesRead]| batch.len().saturating_mul(step_count);
+        while self.more && samples < PARALLEL_SAMPLES_WANTED && values(&batch) < PARALLEL_VALUES_MAX {
+            let counted = batch.len();
+            self.take_batch(&mut batch)?;
+            samples += count_samples(&batch[counted..]);
+        }
+        if samples >= PARALLEL_SAMPLES_MIN {
+            self.computed = self.compute_batch(&batch)?.into_iter();
+        } else {
+            self.batch = batch.into_iter();
+        }
+        Ok(true)
+    }
+
+    fn take_batch(&mut self, batch: &mut Vec<SeriesRead>) -> Result<(), Error> {
+        let first = batch.len();
+        self.more = self.batches.next_batch(batch)?;
+        self.execution.trace.count_selected(&batch[first..]);
+        Ok(())
+    }
+
+    fn compute_batch(&mut self, batch: &[SeriesRead]) -> Result<Vec<StepSeries>, Error> {
+        let count = batch.len() as u64;
+        self.memory.raise_to(
+            count * self.windows.grid.count as u64,
+            count.saturating_mul(self.windows.grid.column_bytes()),
+        )?;
+        let execution = self.execution;
+        let work_of = Work { execution, windows: self.windows, parts: self.parts, function: &self.function };
+        let next = AtomicUsize::new(0);
+        let work = || compute_morsels(&work_of, batch, &next);
+        let wanted =
+            execution.settings.threads.min(batch.len().div_ceil(MORSEL_SERIES_COUNT)).saturating_sub(1);
+        let permits = execution.spare_threads.take(wanted);
+        let mut parts = std::thread::scope(|scope| {
+            let start = |_| std::thread::Builder::new().name("query".to_owned()).spawn_scoped(scope, work);
+            // If no thread can be started, the calling one does all.
+            let helpers: Vec<_> = (0..permits.count()).filter_map(|idx| start(idx).ok()).collect();
+            let mut parts = vec![work()];
+            for helper in helpers {
+                match helper.join() {
+                    Ok(part) => parts.push(part),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            parts
+        })
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
+        let mut results: Vec<(usize, StepSeries)> = parts.pop().unwrap_or_default();
+        results.extend(parts.into_iter().flatten());
+        results.sort_unstable_by_key(|(at, _)| *at);
+        Ok(results.into_iter().map(|(_, series)| series).collect())
+    }
+}
+
+impl SeriesOperator for Scan<'_> {
+    fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
+        loop {
+            if let Some(series) = self.computed.next() {
+                *out = series;
+                return Ok(true);
+            }
+            for series in self.batch.by_ref() {
+                // Memory is reserved before reading, so that one huge series cannot exceed the budget.
+                let bytes = series.samples.sample_count_hint().saturating_mul(SAMPLE_BYTES);
+                self.memory.raise_to(0, bytes as u64)?;
+                let work = Work {
+                    execution: self.execution,
+                    windows: self.windows,
+                    parts: self.parts,
+                    function: &self.function,
+                };
+                let any = compute(&work, &series, &mut self.scratch, out)?;
+                let samples = &self.scratch.samples;
+                self.memory.raise_to(samples.sample_count(), samples.heap_bytes())?;
+                if any {
+                    return Ok(true);
+                }
+            }
+            if !self.fill()? {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Computation of a scan, for the threads that run it.
+struct Work<'w, 'q> {
+    execution: &'w Execution<'q>,
+    windows: Windows,
+    parts: SampleParts,
+    function: &'w ScanFn<'q>,
+}
+
+/// Takes morsels of `batch` until none is left; results carry their index in the batch.
+fn compute_morsels(
+    work: &Work<'_, '_>,
+    batch: &[SeriesRead],
+    next: &AtomicUsize,
+) -> Result<Vec<(usize, StepSeries)>, Error> {
+    let (mut results, mut scratch) = (Vec::new(), Scratch::default());
+    loop {
+        let start = next.fetch_add(MORSEL_SERIES_COUNT, Ordering::Relaxed);
+        if start >= batch.len() {
+            return Ok(results);
+        }
+        let end = batch.len().min(start + MORSEL_SERIES_COUNT);
+        for (at, series) in batch.iter().enumerate().take(end).skip(start) {
+            let mut out = StepSeries::default();
+            if compute(work, series, &mut scratch, &mut out)? {
+                results.push((at, out));
+            }
+        }
+    }
+}
+
+/// Reads a series and computes all its steps; returns false if none has a value.
+fn compute(
+    work: &Work<'_, '_>,
+    series: &SeriesRead,
+    scratch: &mut Scratch,
+    out: &mut StepSeries,
+) -> Result<bool, Error> {
+    let Work { execution, windows, parts, function } = work;
+    execution.ctx.check()?;
+    let samples = &mut scratch.samples;
+    samples.clear();
+    series.samples.read(windows.read_range(), &mut samples.floats)?;
+    execution.trace.count_read(samples.floats.len() as u64);
+    if let ScanFn::Range(function) = function {
+        samples.split(*parts);
+        execution.trace.tally_read(windows, &samples.floats.times);
+        execution.trace.tally_read(windows, &samples.histograms.times);
+        return function.apply(&series.labels, false, samples, &mut scratch.range, out);
+    }
+    out.clear_steps();
+    out.labels = series.labels.clone();
+    out.drop_name = false;
+    let columns = &samples.floats;
+    let any = match function {
+        ScanFn::Smoothed(origin) => {
+            samples.split(*parts);
+            let mut notes = RangeNotes::default();
+            let any = extended::smooth(samples, windows, execution.ctx, out, &mut notes)?;
+            emit_notes(execution, notes, series.labels.metric_name().unwrap_or(""), *origin, *origin);
+            any
+        }
+        ScanFn::Instant(InstantField::Time) => {
+            latest(columns, windows, &mut out.values, |time, _| time as f64 / 1000.0)
+        }
+        ScanFn::Instant(InstantField::StartTime) => latest_idx(columns, windows, |at| {
+            out.values.push(at.map_or(ABSENT, |at| columns.start_time_at(at) as f64 / 1000.0));
+        }),
+        _ if !columns.histograms.is_empty() => latest_mixed(columns, windows, *parts, out),
+        _ => latest(columns, windows, &mut out.values, |_, value| value),
+    };
+    execution.trace.tally_values(windows.grid, &out.values);
+    Ok(any)
+}

@@ -1,0 +1,152 @@
+//! Instant selectors (the latest sample of each window) and range selectors (all samples of all windows, as
+//! columns).
+//! Invariants: a staleness marker ends a series for an instant selector and is dropped by a range selector.
+
+use std::sync::Arc;
+
+use chronolith_model::query::SampleNeed;
+use chronolith_model::sample::is_stale;
+use chronolith_model::{Columns, FloatHistogram, Matcher, QueryError, Selector, SeriesBatches, SeriesRead};
+
+use crate::column::{ABSENT, StepSeries};
+use crate::error::Error;
+use crate::execution::{Execution, OperatorMemory};
+use crate::grid::Windows;
+use crate::samples::{RangeSamples, SampleParts};
+
+/// Series of a selector with the samples of their windows, one series at a time.
+pub struct SeriesReader<'q> {
+    execution: &'q Execution<'q>,
+    windows: Windows,
+    parts: SampleParts,
+    batches: Box<dyn SeriesBatches + 'q>,
+    batch: std::vec::IntoIter<SeriesRead>,
+    more: bool,
+    memory: OperatorMemory<'q>,
+}
+
+impl<'q> SeriesReader<'q> {
+    /// Selects; samples are read by [`SeriesReader::next`].
+    pub fn new(
+        execution: &'q Execution<'q>,
+        matchers: &'q [Matcher],
+        windows: Windows,
+        parts: SampleParts,
+    ) -> Result<SeriesReader<'q>, Error> {
+        let selector = Selector { matchers, range: windows.read_range() };
+        let batches = execution.select(&selector, SampleNeed::All)?;
+        Ok(SeriesReader {
+            execution,
+            windows,
+            parts,
+            batches,
+            batch: Vec::new().into_iter(),
+            more: true,
+            memory: execution.operator_memory(),
+        })
+    }
+
+    /// The next series with its samples in `samples`; `None` at the end.
+    pub fn next(&mut self, samples: &mut RangeSamples) -> Result<Option<chronolith_model::Labels>, Error> {
+        let Some(series) = self.next_series()? else { return Ok(None) };
+        self.execution.ctx.check()?;
+        samples.clear();
+        series.samples.read(self.windows.read_range(), &mut samples.floats)?;
+        self.execution.trace.count_read(samples.floats.len() as u64);
+        samples.split(self.parts);
+        self.execution.trace.tally_read(&self.windows, &samples.floats.times);
+        self.execution.trace.tally_read(&self.windows, &samples.histograms.times);
+        self.memory.raise_to(samples.sample_count(), samples.heap_bytes())?;
+        Ok(Some(series.labels))
+    }
+
+    fn next_series(&mut self) -> Result<Option<SeriesRead>, QueryError> {
+        loop {
+            if let Some(series) = self.batch.next() {
+                return Ok(Some(series));
+            }
+            if !self.more {
+                return Ok(None);
+            }
+            let mut batch = Vec::new();
+            self.more = self.batches.next_batch(&mut batch)?;
+            self.execution.trace.count_selected(&batch);
+            self.batch = batch.into_iter();
+        }
+    }
+}
+
+/// Field of a sample that an instant selector returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InstantField {
+    /// Its value.
+    Value,
+    /// Its time in seconds, for `timestamp()`.
+    Time,
+    /// Its start timestamp in seconds, for `start_timestamp()`.
+    StartTime,
+}
+
+/// Appends the latest sample of each window; returns true if there is any.
+pub fn latest(
+    columns: &Columns,
+    windows: &Windows,
+    out: &mut Vec<f64>,
+    field: impl Fn(i64, f64) -> f64,
+) -> bool {
+    let (times, values) = (&columns.times[..], &columns.values[..]);
+    let (mut after, mut any) = (0, false);
+    for step in 0..windows.grid.count {
+        let end = windows.end(step);
+        while after < times.len() && times[after] <= end {
+            after += 1;
+        }
+        let sample = after.checked_sub(1).map(|at| (times[at], values[at]));
+        match sample.filter(|&(time, value)| time > end.saturating_sub(windows.width_ms) && !is_stale(value))
+        {
+            Some((time, value)) => {
+                out.push(field(time, value));
+                any = true;
+            }
+            None => out.push(ABSENT),
+        }
+    }
+    any
+}
+
+/// As [`latest`], for a series with histograms.
+pub fn latest_mixed(columns: &Columns, windows: &Windows, parts: SampleParts, out: &mut StepSeries) -> bool {
+    let any = latest_idx(columns, windows, |at| out.values.push(at.map_or(ABSENT, |at| columns.values[at])));
+    // A histogram that several steps see is made ready once.
+    let mut last: Option<(usize, Option<Arc<FloatHistogram>>)> = None;
+    let mut step = 0;
+    latest_idx(columns, windows, |at| {
+        if let Some(at) = at {
+            if last.as_ref().is_none_or(|(before, _)| *before != at) {
+                last = Some((at, parts.of(columns, at)));
+            }
+            if let Some((_, Some(ready))) = &last {
+                out.set_histogram(step, Arc::clone(ready));
+            }
+        }
+        step += 1;
+    });
+    any
+}
+
+/// Calls `visit` for each window with the index of its latest sample; returns true if there is any.
+pub fn latest_idx(columns: &Columns, windows: &Windows, mut visit: impl FnMut(Option<usize>)) -> bool {
+    let times = &columns.times[..];
+    let (mut after, mut any) = (0, false);
+    for step in 0..windows.grid.count {
+        let (start, end) = (windows.start(step), windows.end(step));
+        while after < times.len() && times[after] <= end {
+            after += 1;
+        }
+        let live = |at: &usize| times[*at] > start && !is_stale(columns.values[*at]);
+        let at = after.checked_sub(1).filter(live);
+        any |= at.is_some();
+        visit(at);
+    }
+    any
+}

@@ -1,0 +1,347 @@
+//! Shared selections: equal selections under different functions look series up once and decode their samples
+//! once.
+//!
+//! Invariants: all readers of a selection get the same series; decoded samples are kept until the last reader
+//! has them, within a bound, beyond which they are decoded again. A selection with one reader costs nothing
+//! more.
+//! Not here: equal functions of equal selections (`share`), which selections occur more than once, which the
+//! language knows.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use chronolith_base::hash::{HashMap, HashSet};
+use chronolith_base::{MemoryBudget, Reservation};
+use chronolith_model::query::{PresenceHints, SERIES_PER_BATCH_MAX, SampleNeed};
+use chronolith_model::{
+    Columns, Labels, Matcher, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
+    SeriesRead, TimeRange,
+};
+
+use crate::error::duplicate_query_error;
+
+/// Memory of the decoded samples of one selection.
+const KEPT_BYTES_MAX: u64 = 128 << 20;
+/// They may use this fraction of the query's memory: one of so many parts.
+const KEPT_BUDGET_PARTS: u64 = 4;
+
+/// Memory of a series that some reader has not taken, beside its labels: its samples as the source keeps
+/// them.
+const SERIES_BYTES: usize = 512;
+
+/// Matchers in an order that does not depend on how they are written.
+pub type MatcherSet = Vec<(Arc<str>, u8, Arc<str>)>;
+
+#[derive(PartialEq, Eq, Hash)]
+struct SelectionKey {
+    matchers: MatcherSet,
+    start_ms: i64,
+    end_ms: i64,
+    samples: SampleNeed,
+}
+
+/// The selections of a query that occur more than once.
+#[derive(Default)]
+pub struct Selections {
+    /// Matchers that occur more than once.
+    repeated: OnceLock<HashSet<MatcherSet>>,
+    open: Mutex<HashMap<SelectionKey, Arc<Selection>>>,
+    has_joined: AtomicBool,
+}
+
+impl Selections {
+    /// Sets the matchers that occur more than once. Once per query; a second call changes nothing.
+    pub fn expect(&self, repeated: HashSet<MatcherSet>) {
+        let _ = self.repeated.set(repeated);
+    }
+
+    /// Returns true if some selection has more than one reader.
+    #[must_use]
+    pub fn has_joined(&self) -> bool {
+        self.has_joined.load(Ordering::Relaxed)
+    }
+
+    fn is_repeated(&self, matchers: &[Matcher]) -> bool {
+        let repeated = self.repeated.get().filter(|repeated| !repeated.is_empty());
+        repeated.is_some_and(|repeated| repeated.contains(&matcher_set(matchers)))
+    }
+
+    /// Selects from the source, or joins an equal selection from which nothing has been read yet.
+    pub(crate) fn select(
+        &self,
+        source: &dyn Queryable,
+        selector: &Selector<'_>,
+        samples: SampleNeed,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        let from_source = || match samples {
+            SampleNeed::All => source.select(selector, ctx),
+            SampleNeed::Newest => source.select_newest(selector, ctx),
+        };
+        if !self.is_repeated(selector.matchers) {
+            return from_source();
+        }
+        let TimeRange { start, end } = selector.range;
+        let matchers = matcher_set(selector.matchers);
+        let key = SelectionKey { matchers, start_ms: start, end_ms: end, samples };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(selection) = open.get(&key).filter(|selection| selection.join()) {
+            self.has_joined.store(true, Ordering::Relaxed);
+            return Ok(Box::new(Reader { selection: selection.clone(), at: 0 }));
+        }
+        let selection = Arc::new(Selection::new(&ctx.budget, from_source()?, selector.range));
+        open.insert(key, selection.clone());
+        Ok(Box::new(Reader { selection, at: 0 }))
+    }
+
+    /// Selects without values, and without labels that `hints` does not name. Matchers that occur more than
+    /// once are selected with all labels, so that series are looked up once.
+    pub(crate) fn select_presence(
+        &self,
+        source: &dyn Queryable,
+        selector: &Selector<'_>,
+        hints: &PresenceHints<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        if self.is_repeated(selector.matchers) {
+            return self.select(source, selector, hints.samples, ctx);
+        }
+        source.select_presence(selector, hints, ctx)
+    }
+}
+
+/// The matchers of a selector as a set.
+pub fn matcher_set(matchers: &[Matcher]) -> MatcherSet {
+    let mut set: MatcherSet =
+        matchers.iter().map(|m| (m.name.clone(), m.op as u8, m.value.clone())).collect();
+    set.sort_unstable();
+    set
+}
+
+/// A selection and its readers.
+struct Selection {
+    state: Mutex<State>,
+    range: TimeRange,
+    cache: Arc<SampleCache>,
+}
+
+struct State {
+    batches: Box<dyn SeriesBatches>,
+    more: bool,
+    failure: Option<QueryError>,
+    readers: usize,
+    /// Series that some reader has not taken, and how many have.
+    series: VecDeque<(Arc<SharedSeries>, usize)>,
+    /// Number of series before them.
+    first: usize,
+    has_begun: bool,
+    /// Memory of these series. If there is none, the query is evaluated again without sharing.
+    memory: Option<Reservation>,
+}
+
+impl Selection {
+    fn new(budget: &MemoryBudget, batches: Box<dyn SeriesBatches>, range: TimeRange) -> Selection {
+        let state = Mutex::new(State {
+            batches,
+            more: true,
+            failure: None,
+            readers: 1,
+            series: VecDeque::new(),
+            first: 0,
+            has_begun: false,
+            memory: budget.reserve(0).ok(),
+        });
+        let bytes_max = KEPT_BYTES_MAX.min(budget.limit_bytes() / KEPT_BUDGET_PARTS);
+        let cache = Arc::new(SampleCache { memory: Mutex::new(budget.reserve(0).ok()), bytes_max });
+        Selection { state, range, cache }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a reader; returns false if it would miss series.
+    fn join(&self) -> bool {
+        let mut state = self.lock();
+        state.readers += usize::from(!state.has_begun);
+        !state.has_begun
+    }
+
+    /// Reads a batch from the source: to `out` if there is one reader, else to the shared series.
+    fn pull(&self, state: &mut State, out: &mut Vec<SeriesRead>) -> Result<(), QueryError> {
+        if let Some(error) = &state.failure {
+            return Err(duplicate_query_error(error));
+        }
+        if !state.more {
+            return Ok(());
+        }
+        let first = out.len();
+        match state.batches.next_batch(out) {
+            Ok(more) => state.more = more,
+            Err(error) => {
+                state.failure = Some(duplicate_query_error(&error));
+                return Err(error);
+            }
+        }
+        if state.readers == 1 {
+            state.first += out.len() - first;
+            return Ok(());
+        }
+        let bytes = out.iter().skip(first).map(|series| series_bytes(&series.labels)).sum();
+        if let Some(memory) = &mut state.memory {
+            memory.grow(bytes)?;
+        }
+        for series in out.drain(first..) {
+            let shared = SharedSeries {
+                labels: series.labels,
+                samples: series.samples,
+                range: self.range,
+                kept: Mutex::new(None),
+                reads_left: AtomicUsize::new(state.readers),
+                cache: self.cache.clone(),
+            };
+            state.series.push_back((Arc::new(shared), 0));
+        }
+        Ok(())
+    }
+}
+
+/// Reads a selection from its beginning.
+struct Reader {
+    selection: Arc<Selection>,
+    at: usize,
+}
+
+impl SeriesBatches for Reader {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        let selection = &self.selection;
+        let mut guard = selection.lock();
+        let state = &mut *guard;
+        state.has_begun = true;
+        if state.readers == 1 {
+            selection.pull(state, out)?;
+            return Ok(state.more);
+        }
+        if self.at == state.first + state.series.len() {
+            selection.pull(state, out)?;
+        }
+        let readers = state.readers;
+        let from = self.at - state.first;
+        let to = state.series.len().min(from + SERIES_PER_BATCH_MAX);
+        for (shared, taken) in state.series.range_mut(from..to) {
+            out.push(shared.read());
+            *taken += 1;
+        }
+        self.at += to - from;
+        while state.series.front().is_some_and(|(_, taken)| *taken == readers) {
+            let Some((shared, _)) = state.series.pop_front() else { break };
+            state.first += 1;
+            if let Some(memory) = &mut state.memory {
+                memory.shrink(series_bytes(&shared.labels));
+            }
+        }
+        Ok(state.more || self.at < state.first + state.series.len())
+    }
+}
+
+/// Memory budget of decoded samples.
+struct SampleCache {
+    memory: Mutex<Option<Reservation>>,
+    bytes_max: u64,
+}
+
+impl SampleCache {
+    fn try_reserve(&self, bytes: u64) -> bool {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(memory) = memory.as_mut() else { return false };
+        memory.bytes().saturating_add(bytes) <= self.bytes_max && memory.grow(bytes).is_ok()
+    }
+
+    fn release(&self, bytes: u64) {
+        if let Some(memory) = self.memory.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            memory.shrink(bytes);
+        }
+    }
+}
+
+/// One series of a selection with several readers.
+struct SharedSeries {
+    labels: Labels,
+    samples: Box<dyn SampleSource>,
+    range: TimeRange,
+    kept: Mutex<Option<Columns>>,
+    reads_left: AtomicUsize,
+    cache: Arc<SampleCache>,
+}
+
+impl SharedSeries {
+    fn read(self: &Arc<Self>) -> SeriesRead {
+        SeriesRead { labels: self.labels.clone(), samples: Box::new(SharedSamples(self.clone())) }
+    }
+}
+
+impl Drop for SharedSeries {
+    fn drop(&mut self) {
+        if let Some(kept) = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            self.cache.release(columns_bytes(&kept));
+        }
+    }
+}
+
+struct SharedSamples(Arc<SharedSeries>);
+
+impl SampleSource for SharedSamples {
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        let series = &self.0;
+        if range != series.range || !out.is_empty() {
+            return series.samples.read(range, out);
+        }
+        let is_last = series.reads_left.fetch_sub(1, Ordering::Relaxed) <= 1;
+        let mut kept = series.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *kept {
+            Some(columns) if is_last => {
+                series.cache.release(columns_bytes(columns));
+                *out = std::mem::take(columns);
+                *kept = None;
+            }
+            Some(columns) => copy(columns, out),
+            None => {
+                series.samples.read(range, out)?;
+                if !is_last && series.cache.try_reserve(columns_bytes(out)) {
+                    *kept = Some(out.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sample_count_hint(&self) -> usize {
+        self.0.samples.sample_count_hint()
+    }
+
+    fn chunk_count_hint(&self) -> usize {
+        self.0.samples.chunk_count_hint()
+    }
+
+    fn time_bounds(&self) -> Option<(i64, i64)> {
+        self.0.samples.time_bounds()
+    }
+}
+
+fn series_bytes(labels: &Labels) -> u64 {
+    (SERIES_BYTES + labels.heap_bytes()) as u64
+}
+
+/// Copies into memory that is used again.
+fn copy(from: &Columns, out: &mut Columns) {
+    out.times.extend_from_slice(&from.times);
+    out.values.extend_from_slice(&from.values);
+    out.histograms.extend_from_slice(&from.histograms);
+    out.start_times.extend_from_slice(&from.start_times);
+}
+
+fn columns_bytes(columns: &Columns) -> u64 {
+    let numbers = columns.times.len() + columns.values.len() + columns.start_times.len();
+    (numbers * size_of::<i64>() + columns.histogram_bytes()) as u64
+}

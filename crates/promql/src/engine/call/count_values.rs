@@ -1,0 +1,67 @@
+//! `count_values`: how many series have each value, the value becoming a label.
+
+use chronolith_base::hash::HashMap;
+use chronolith_exec::column::{ABSENT, Element, StepSeries, is_absent};
+use chronolith_exec::error::Error;
+use chronolith_exec::execution::OperatorMemory;
+use chronolith_exec::grouping::Grouping;
+use chronolith_exec::operator::SeriesOperator;
+use chronolith_model::Labels;
+
+/// Counts equal values per group and step; `label` is the name of the label that takes the value.
+pub(crate) fn count_values(
+    inner: &mut dyn SeriesOperator,
+    grouping: &Grouping<'_>,
+    label: &str,
+    memory: &mut OperatorMemory<'_>,
+) -> Result<Vec<StepSeries>, Error> {
+    let mut index: HashMap<Labels, usize> = HashMap::default();
+    let mut counts: Vec<StepSeries> = Vec::new();
+    let mut series = StepSeries::default();
+    while inner.next(&mut series)? {
+        let mut builder = grouping.of(&series.labels).to_builder();
+        let mut last: Option<(u64, usize)> = None;
+        for step in 0..series.values.len() {
+            let Some(element) = series.element(step) else { continue };
+            let bits = if let Element::Float(value) = element { Some(value.to_bits()) } else { None };
+            let at = match last {
+                Some((before, at)) if bits == Some(before) => at,
+                _ => {
+                    if !grouping.excludes(label) {
+                        let text = match element {
+                            Element::Float(value) => print_value(value),
+                            // Something may have made NaN of the zero bucket that it does not have.
+                            Element::Histogram(h) if h.is_custom() && h.zero_count != 0.0 => {
+                                let message = "histograms with custom buckets have no zero bucket";
+                                return Err(Error::Language(message.to_owned()));
+                            }
+                            Element::Histogram(histogram) => histogram.to_string(),
+                        };
+                        builder.set(label, &text);
+                    }
+                    let labels = builder.clone().finish();
+                    let at = *index.entry(labels.clone()).or_insert(counts.len());
+                    if at == counts.len() {
+                        let values = vec![ABSENT; series.values.len()];
+                        let group = StepSeries::floats(labels, values);
+                        memory.grow(group.values.len() as u64, group.heap_bytes())?;
+                        counts.push(group);
+                    }
+                    at
+                }
+            };
+            last = bits.map(|bits| (bits, at));
+            let count = &mut counts[at].values[step];
+            *count = if is_absent(*count) { 1.0 } else { *count + 1.0 };
+        }
+    }
+    Ok(counts)
+}
+
+/// Shortest decimal that reads back as the value, without exponent.
+fn print_value(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    format!("{value}")
+}

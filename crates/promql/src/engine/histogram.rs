@@ -1,8 +1,0 @@
-//! What the engine computes of native histograms: sums and means (`fold`), operators (`element`), quantiles and the
-//! like (`measure`), growth (`growth`).
-//! Not here: histograms themselves (`model::histogram`), classic buckets (`call::buckets`).
-
-pub(crate) mod element;
-pub(crate) mod fold;
-pub(crate) mod growth;
-pub(crate) mod measure;
