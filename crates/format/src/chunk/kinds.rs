@@ -11,6 +11,7 @@ use chronolith_model::{Columns, Histogram, TimeRange};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::chunk::decimal_delta::{self, ENCODING_DECIMAL_DELTA};
 use crate::chunk::histogram::{self, HistogramAppender};
 use crate::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK};
 use crate::chunk::xor2::{self, ENCODING_XOR2};
@@ -119,7 +120,7 @@ pub fn encode(samples: &Columns, out: &mut Vec<EncodedChunk>) {
     }
 }
 
-/// Appends the samples in `range` of an XOR or XOR2 chunk or a chunk of histograms to `out`.
+/// Appends the samples in `range` of an XOR, XOR2 or decimal-delta chunk or a chunk of histograms to `out`.
 ///
 /// # Errors
 /// [`DecodeError`]; samples before the damage have been appended.
@@ -127,6 +128,7 @@ pub fn decode(encoding: u8, bytes: &[u8], range: TimeRange, out: &mut Columns) -
     match encoding {
         ENCODING_XOR => xor::decode(bytes, range, out),
         ENCODING_XOR2 => xor2::decode(bytes, range, out),
+        ENCODING_DECIMAL_DELTA => decimal_delta::decode(bytes, range, out),
         other => histogram::decode(other, bytes, range, out),
     }
 }

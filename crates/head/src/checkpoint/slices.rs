@@ -189,13 +189,13 @@ impl SliceEncoder<'_> {
             entry.ooo = OooPayload::Samples(&last_ooo);
         }
         let mut open = std::mem::take(&mut self.open);
-        if record.open.is_none() {
-            entry.last = (record.xor.count() > 0).then(|| (record.xor.time(), record.xor.value_bits()));
-        } else {
+        if let Some(words) = record.open_words() {
             open.clear();
             stripe.copy_open(record, &mut open);
-            entry.open.push(OpenChunk::Xor(record.xor, record.open_min, &open));
-            self.sample_count += u64::from(record.xor.count());
+            entry.open.push(OpenChunk::Words(*record.open_state(), words.min_time, &open));
+            self.sample_count += u64::from(words.count);
+        } else {
+            entry.last = record.has_sample().then(|| (record.newest_time(), record.newest_bits()));
         }
         if let Some(chunk) = stripe.open_histograms(id).map(|open| &open.appender) {
             entry.open.push(OpenChunk::Histograms(chunk.encoding(), chunk.bytes()));
@@ -209,7 +209,7 @@ impl SliceEncoder<'_> {
     /// Returns the sealed chunks of a series, oldest first.
     fn sealed_chunks(&mut self, stripe: &Stripe, record: &SeriesState) -> Vec<SealedEntry> {
         let mut sealed = Vec::new();
-        for node in stripe.sealed_chunks.list(record.sealed) {
+        for node in stripe.sealed_of(record) {
             self.sealed_end = self.sealed_end.max(node.chunk_ref);
             self.sample_count += u64::from(node.count());
             sealed.push(SealedEntry {

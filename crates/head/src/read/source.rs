@@ -9,12 +9,11 @@ use std::sync::Arc;
 use chronolith_base::{Disk, Reservation};
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::starts::{self, StartRun};
-use chronolith_format::chunk::xor::{ENCODING_XOR, EncodedChunk};
+use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{Columns, DuplicatePolicy, QueryError, SampleSource, TimeRange};
 
 use crate::series::sealed::{SealedFile, SealedStore};
-use crate::series::sealed_chunks::ChunkRef;
-use crate::series::sealed_chunks::{ChunkOrder, SealedChunk};
+use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, ChunkRef, SealedChunk};
 use crate::series::stripe::{Arrivals, OooSample, SampleValue, SeriesState, Stripe};
 
 /// One chunk of a series.
@@ -173,31 +172,26 @@ pub(crate) fn copy_chunks(
     out: &mut Vec<HeadChunk>,
 ) {
     let first = out.len();
-    for node in stripe.sealed_chunks.list(series.sealed) {
+    for node in stripe.sealed_of(series) {
         if range.overlaps_inclusive(node.min_time, node.max_time())
             && let Some(file) = files.get(node.chunk_ref.file)
         {
             out.push(HeadChunk::Sealed { file, node: *node });
         }
     }
-    if series.open.is_none() {
-        if let Some(open) = stripe.open_histograms(id)
-            && range.overlaps_inclusive(open.appender.times().0, open.appender.times().1)
-        {
-            out.push(HeadChunk::Open(Box::new(open.appender.encoded())));
+    if let Some(open) = series.open_words() {
+        if range.overlaps_inclusive(open.min_time, open.max_time) {
+            let ChunkMeta { encoding, count, min_time, max_time, .. } = open;
+            let mut bytes = Vec::new();
+            stripe.copy_open(series, &mut bytes);
+            out.push(HeadChunk::Open(Box::new(EncodedChunk { encoding, min_time, max_time, count, bytes })));
         }
-    } else if range.overlaps_inclusive(series.open_min, series.xor.time()) {
-        let mut bytes = Vec::new();
-        stripe.copy_open(series, &mut bytes);
-        out.push(HeadChunk::Open(Box::new(EncodedChunk {
-            encoding: ENCODING_XOR,
-            min_time: series.open_min,
-            max_time: series.xor.time(),
-            count: series.xor.count(),
-            bytes,
-        })));
+    } else if let Some(open) = stripe.open_histograms(id)
+        && range.overlaps_inclusive(open.appender.times().0, open.appender.times().1)
+    {
+        out.push(HeadChunk::Open(Box::new(open.appender.encoded())));
     }
-    if !series.ooo.is_empty() {
+    if series.has_out_of_order() {
         copy_out_of_order(stripe.ooo_samples(id), range, out);
     }
     out[first..].sort_by_key(HeadChunk::min_time);
@@ -224,9 +218,9 @@ fn copy_out_of_order(samples: Vec<OooSample>, range: TimeRange, out: &mut Vec<He
 /// Returns the newest sample of a series in `range` if the hot record has it: it is the last one of the open
 /// chunk.
 pub(crate) fn newest(series: &SeriesState, range: TimeRange) -> Option<HeadChunk> {
-    let time = series.xor.time();
-    let is_known = !series.open.is_none() && range.contains(time);
-    is_known.then(|| HeadChunk::Newest { time, value: f64::from_bits(series.xor.value_bits()) })
+    let time = series.newest_time();
+    let is_known = series.has_open_words() && range.contains(time);
+    is_known.then(|| HeadChunk::Newest { time, value: f64::from_bits(series.newest_bits()) })
 }
 
 /// Returns the start timestamps that may affect samples in `range` of `chunks`, if some are known.

@@ -8,15 +8,14 @@ use std::sync::atomic::Ordering;
 
 use chronolith_base::ByteReader;
 use chronolith_format::chunk::histogram::HistogramAppender;
+use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::starts;
-use chronolith_format::chunk::xor::{ENCODING_XOR, XorState};
 use chronolith_format::head::sealed::RECORD_OVERHEAD_BYTES;
 use chronolith_format::head::slice::{OpenChunk, SealedEntry, SeriesEntry, decode_ooo};
 use chronolith_format::head::wal::Samples;
 use chronolith_model::TimeRange;
 
 use crate::series::SeriesStore;
-use crate::series::chunk_buffer::ChunkBuffer;
 use crate::series::sealed_chunks::ChunkRef;
 use crate::series::sealed_chunks::{ChunkMeta, SealedChunk, split_stored_count};
 use crate::series::stripe::{HISTOGRAM_BITS, OooSample, SampleValue, Stripe};
@@ -76,7 +75,7 @@ fn restore_sealed(
         file.live_count.fetch_add(1, Ordering::Relaxed);
         tally.add_chunk(min_time, max_time, i64::from(count));
         stripe.link_sealed(entry.id, node);
-        if encoding != ENCODING_XOR {
+        if kinds::is_histogram(encoding) {
             // Entries of earlier versions have the last word, but not the last histogram.
             stripe.restore_last(entry.id, max_time, HISTOGRAM_BITS);
         }
@@ -90,22 +89,22 @@ fn restore_open_words(
     tally: &mut WindowTally,
     damage: &mut Damage,
 ) {
-    let mut state = entry.last.map_or(XorState::new(), |(time, value)| XorState::ended(time, value));
-    let (mut open, mut open_min, mut window_end) = (ChunkBuffer::NONE, 0, 0);
+    stripe.with_open_words(entry.id, |record, buffers, _| {
+        record.end_open(buffers);
+        record.set_newest(entry.last);
+    });
     for chunk in &entry.open {
         match *chunk {
-            OpenChunk::Xor(resumed, first, bytes) if fits_window(series, first, resumed.time()) => {
-                open = stripe.chunk_buffers.store(bytes);
-                tally.add_chunk(first, resumed.time(), i64::from(resumed.count()));
-                window_end = TimeRange::window_of(first, series.window_ms).end;
-                (state, open_min) = (resumed, first);
+            OpenChunk::Words(state, first, bytes) if fits_window(series, first, state.time()) => {
+                tally.add_chunk(first, state.time(), i64::from(state.count()));
+                let window_end = TimeRange::window_of(first, series.window_ms).end;
+                stripe.with_open_words(entry.id, |record, buffers, _| {
+                    record.restore_open(buffers, state, bytes, first, window_end);
+                });
             }
-            OpenChunk::Xor(..) => damage.count += 1,
+            OpenChunk::Words(..) => damage.count += 1,
             OpenChunk::Histograms(..) => {}
         }
-    }
-    if let Some(record) = stripe.series_mut(entry.id) {
-        (record.xor, record.open, record.open_min, record.window_end) = (state, open, open_min, window_end);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariants: a list ends at [`SLOT_NONE`]; an element belongs to one list; an out-of-order chunk was
 //! sealed after every in-order chunk with one of its timestamps was begun.
 
+use chronolith_format::chunk::decimal_delta::ENCODING_DECIMAL_DELTA;
 use chronolith_format::chunk::histogram::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM};
 use chronolith_format::chunk::xor::ENCODING_XOR;
 use chronolith_model::DuplicatePolicy;
@@ -22,7 +23,8 @@ impl ChunkRef {
 }
 
 /// Encodings of sealed chunks, by their number in [`SealedChunk::tag`].
-const ENCODINGS: [u8; 3] = [ENCODING_XOR, ENCODING_HISTOGRAM, ENCODING_FLOAT_HISTOGRAM];
+const ENCODINGS: [u8; 4] =
+    [ENCODING_XOR, ENCODING_HISTOGRAM, ENCODING_FLOAT_HISTOGRAM, ENCODING_DECIMAL_DELTA];
 
 const COUNT_BITS: u32 = 10;
 const COUNT_MASK: u16 = (1 << COUNT_BITS) - 1;
@@ -94,7 +96,7 @@ impl SealedChunk {
     }
 
     pub(crate) fn encoding(&self) -> u8 {
-        ENCODINGS[usize::from(self.tag >> COUNT_BITS & 3).min(ENCODINGS.len() - 1)]
+        ENCODINGS[usize::from(self.tag >> COUNT_BITS & 3)]
     }
 
     pub(crate) fn order(&self) -> ChunkOrder {

@@ -73,7 +73,7 @@ fn lost_chunks(series: &SeriesStore, number: u32, bytes: &[u8]) -> (u64, u64, Op
             let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
             for &id in &ids {
                 let Some(record) = stripe.series(id) else { continue };
-                let nodes = stripe.sealed_chunks.list(record.sealed);
+                let nodes = stripe.sealed_of(record);
                 for node in nodes.filter(|node| node.chunk_ref.file == number) {
                     if let Err(error) = decode_record(bytes, node.chunk_ref.offset as usize) {
                         chunk_count += 1;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::kinds;
-use chronolith_format::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK, XorState};
+use chronolith_format::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK};
 use chronolith_format::head::sealed::RecordHeader;
 use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, DuplicatePolicy, TimeRange};
@@ -21,7 +21,6 @@ use super::layout::NONE;
 use super::ooo_log::{OooList, OooSample, SampleValue};
 use super::resolve::Arrivals;
 use super::state::{AppendContext, Stripe};
-use crate::series::chunk_buffer::ChunkBuffer;
 use crate::series::decide::Value;
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, ChunkRef, SealedChunk};
 
@@ -38,29 +37,19 @@ impl Stripe {
     /// Seals the open chunk of a series, if there is one; the hot record keeps the last sample. Returns a
     /// chunk of histograms, for the header of the next.
     pub(crate) fn seal_open(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<HistogramAppender> {
-        let series = self.series(id)?.clone();
-        if series.open.is_none() {
+        let Some(meta) = self.series(id)?.open_words() else {
             let open = self.histograms.remove(id)?;
             self.link(cx, id, &open.encoded(), ChunkOrder::InOrder);
             return Some(open);
-        }
+        };
         let mut bytes = std::mem::take(&mut self.chunk);
         bytes.clear();
-        self.copy_open(&series, &mut bytes);
-        let meta = ChunkMeta {
-            encoding: ENCODING_XOR,
-            order: ChunkOrder::InOrder,
-            count: series.xor.count(),
-            min_time: series.open_min,
-            max_time: series.xor.time(),
-            len: bytes.len(),
-        };
+        self.with_open_words(id, |series, buffers, _| {
+            series.copy_open(buffers, &mut bytes);
+            series.end_open(buffers);
+        });
         self.push_chunk(cx, id, &meta, &bytes);
         self.chunk = bytes;
-        self.chunk_buffers.free(series.open);
-        if let Some(series) = self.series_mut(id) {
-            series.open = ChunkBuffer::NONE;
-        }
         None
     }
 
@@ -154,7 +143,7 @@ impl Stripe {
         let Some(series) = self.series(id) else { return false };
         let open_min = match self.histograms.get(id) {
             Some(open) => Some(open.appender.times().0),
-            None => (!series.open.is_none()).then_some(series.open_min),
+            None => series.open_words().map(|open| open.min_time),
         };
         if open_min.is_some_and(|first| window.contains(first)) {
             self.seal_open(cx, id);
@@ -162,7 +151,7 @@ impl Stripe {
         }
         self.seal_out_of_order(cx, id, window);
         let Some(series) = self.series(id) else { return false };
-        self.sealed_chunks.list(series.sealed).any(|node| window.contains(node.min_time))
+        self.sealed_of(series).any(|node| window.contains(node.min_time))
     }
 
     /// Seals histograms of the stripe while all stripes together exceed the budget. Cost: none below the
@@ -279,7 +268,7 @@ impl Stripe {
         mut visit: impl FnMut(&SealedChunk),
     ) {
         let Some(series) = self.series(id) else { return };
-        let nodes: Vec<SealedChunk> = self.sealed_chunks.list(series.sealed).copied().collect();
+        let nodes: Vec<SealedChunk> = self.sealed_of(series).copied().collect();
         let flushed: Vec<&SealedChunk> = nodes.iter().filter(|node| is_flushed(node)).collect();
         let range = |node: &SealedChunk| TimeRange::inclusive(node.min_time, node.max_time());
         let overlaps_flushed = |one: TimeRange| flushed.iter().any(|node| one.overlaps(range(node)));
@@ -293,9 +282,7 @@ impl Stripe {
             node.order() == order && !is_flushed(node) && overlaps_flushed(range(node))
         };
         let later: Vec<SealedChunk> = match self.series(id) {
-            Some(series) => {
-                self.sealed_chunks.list(series.sealed).filter(|n| keeps_first(n)).copied().collect()
-            }
+            Some(series) => self.sealed_of(series).filter(|n| keeps_first(n)).copied().collect(),
             None => Vec::new(),
         };
         for node in later {
@@ -348,7 +335,7 @@ impl Stripe {
         let Some(series) = self.series(id).filter(|series| series.has_sample()) else {
             return Erased::default();
         };
-        let forgets_last = range.contains(series.xor.time());
+        let forgets_last = range.contains(series.newest_time());
         if !forgets_last && !self.overlaps(id, range) {
             return Erased::default();
         }
@@ -434,9 +421,8 @@ impl Stripe {
     /// Recomputes the last sample of a series without open chunk and out-of-order samples.
     fn recompute_last(&mut self, cx: &AppendContext<'_>, id: u32) {
         let Some(series) = self.series(id) else { return };
-        let newest = self.sealed_chunks.list(series.sealed).map(SealedChunk::max_time).max();
-        let mut state = XorState::new();
-        if let Some(time) = newest {
+        let newest = self.sealed_of(series).map(SealedChunk::max_time).max();
+        let newest = newest.map(|time| {
             // The value of a damaged chunk is unknown: any further sample at this timestamp is then a
             // conflict, which is right.
             let bits = match self.visible_at(cx, id, time) {
@@ -444,10 +430,10 @@ impl Stripe {
                 Some(SampleValue::Histogram(_)) => HISTOGRAM_BITS,
                 None => f64::NAN.to_bits(),
             };
-            state = XorState::ended(time, bits);
-        }
+            (time, bits)
+        });
         if let Some(series) = self.series_mut(id) {
-            series.xor = state;
+            series.set_newest(newest);
         }
     }
 
@@ -480,14 +466,14 @@ impl Stripe {
             series.ooo = list;
             // Old checkpoints have histograms that are newer than the last word only here.
             if let Some(one) = newest
-                && (!series.has_sample() || series.xor.time() < one.time)
+                && (!series.has_sample() || series.newest_time() < one.time)
             {
                 let bits = match one.value {
                     SampleValue::Word(bits) => bits,
                     SampleValue::Histogram(_) => HISTOGRAM_BITS,
                 };
-                if series.open.is_none() {
-                    series.xor = XorState::ended(one.time, bits);
+                if !series.has_open_words() {
+                    series.set_newest(Some((one.time, bits)));
                 }
             }
         }
@@ -507,7 +493,7 @@ impl Stripe {
     ) {
         let Some(series) = self.series(id) else { return };
         let (first, last) = open.times();
-        if series.has_sample() && last < series.xor.time() {
+        if series.has_sample() && last < series.newest_time() {
             self.link(cx, id, &open.encoded(), ChunkOrder::InOrder);
             return;
         }
@@ -515,17 +501,17 @@ impl Stripe {
         self.histograms.insert(id, open, TimeRange::window_of(first, cx.window_ms).end);
         self.histograms.report(cx.histograms, self.ooo.histogram_bytes());
         if let Some(series) = self.series_mut(id) {
-            series.xor = XorState::ended(last, HISTOGRAM_BITS);
+            series.set_newest(Some((last, HISTOGRAM_BITS)));
         }
     }
 
     /// Sets the last sample of a series without open chunk, if it is newer than the one known.
     pub(crate) fn restore_last(&mut self, id: u32, time: i64, bits: u64) {
         if let Some(series) = self.series_mut(id)
-            && series.open.is_none()
-            && (!series.has_sample() || series.xor.time() < time)
+            && !series.has_open_words()
+            && (!series.has_sample() || series.newest_time() < time)
         {
-            series.xor = XorState::ended(time, bits);
+            series.set_newest(Some((time, bits)));
         }
     }
 
@@ -537,9 +523,9 @@ impl Stripe {
             visit(node.min_time, node.count(), Some(node.chunk_ref));
             true
         });
-        if !series.open.is_none() {
-            visit(series.open_min, series.xor.count(), None);
-            self.chunk_buffers.free(series.open);
+        if let Some(open) = series.open_words() {
+            visit(open.min_time, open.count, None);
+            self.with_open_words(id, |series, buffers, _| series.end_open(buffers));
         }
         if let Some(open) = self.histograms.remove(id) {
             visit(open.times().0, open.count(), None);
@@ -547,7 +533,7 @@ impl Stripe {
         self.ooo.times(series.ooo).for_each(|time| visit(time, 1, None));
         self.ooo.free(series.ooo);
         if let Some(series) = self.series_mut(id) {
-            (series.open, series.sealed, series.ooo) = (ChunkBuffer::NONE, NONE, OooList::EMPTY);
+            (series.sealed, series.ooo) = (NONE, OooList::EMPTY);
         }
         self.remove(id);
     }

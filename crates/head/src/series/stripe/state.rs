@@ -4,69 +4,26 @@
 //! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
 //! series is newer than the last one in its hot record; runs of 1024 consecutive ids share a stripe, so a
 //! batch takes few locks.
-//! Not here: appends (`append`), sealing and deletion (`seal`), locking, the WAL (`write`), labels of series
+//! Not here: the hot record (`record`), appends (`append`), sealing and deletion (`seal`), locking, the WAL (`write`), labels of series
 //! (`index`).
 
 use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
 use chronolith_format::chunk::starts::StartRun;
-use chronolith_format::chunk::xor::XorState;
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
 use super::decoded::DecodedChunk;
 use super::histograms::{HistogramBudget, Histograms, OpenHistograms};
 use super::idle::ActivityBits;
 use super::layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, slot_of};
-use super::ooo_log::{OooList, OooLog};
+use super::ooo_log::OooLog;
+use super::record::{Scratch, SeriesState};
 use super::starts::{StartTimestamps, Starts};
 use crate::memory_part::MemoryPart;
-use crate::series::chunk_buffer::{ChunkBuffer, ChunkBuffers};
+use crate::series::chunk_buffer::ChunkBuffers;
 use crate::series::sealed::SealedStore;
-use crate::series::sealed_chunks::SealedChunks;
+use crate::series::sealed_chunks::{SealedChunk, SealedChunks};
 use crate::series::windows::WindowTally;
-
-/// Hot record of a series: all that an in-order append touches, in one cache line.
-#[derive(Clone)]
-pub(crate) struct SeriesState {
-    /// The open chunk of words; without one, the last sample alone.
-    pub(crate) xor: XorState,
-    /// Timestamp of the first sample of the open chunk.
-    pub(crate) open_min: i64,
-    /// End of the window of the open chunk.
-    pub(crate) window_end: i64,
-    /// Bytes of the open chunk; none between sealing and the next word.
-    pub(crate) open: ChunkBuffer,
-    /// Slot of the newest sealed chunk.
-    pub(crate) sealed: u32,
-    /// Samples in the out-of-order log.
-    pub(crate) ooo: OooList,
-    /// Index of the tenant; [`NONE`] for a free slot.
-    pub(crate) tenant: u32,
-}
-
-const _: () = assert!(size_of::<SeriesState>() <= 64, "a hot record is one cache line");
-
-impl SeriesState {
-    const EMPTY: SeriesState = SeriesState {
-        xor: XorState::new(),
-        open_min: 0,
-        window_end: 0,
-        open: ChunkBuffer::NONE,
-        sealed: NONE,
-        ooo: OooList::EMPTY,
-        tenant: NONE,
-    };
-
-    /// Returns true if the series had a sample that was not deleted since.
-    pub(crate) fn has_sample(&self) -> bool {
-        self.xor.count() > 0
-    }
-
-    /// Returns true if the record refers to no samples; there may be an open chunk of histograms.
-    fn has_no_chunk(&self) -> bool {
-        self.open.is_none() && self.sealed == NONE && self.ooo.is_empty()
-    }
-}
 
 pub(super) struct Page {
     pub(super) slots: [SeriesState; PAGE_SLOTS],
@@ -92,6 +49,7 @@ pub(crate) struct Stripe {
     pub(crate) ooo_sealed_count: u64,
     /// Scratch copy of an open chunk.
     pub(super) chunk: Vec<u8>,
+    pub(super) scratch: Scratch,
 }
 
 /// Parameters of changes to a stripe, and the samples counted by window so far.
@@ -129,6 +87,7 @@ impl Stripe {
             pinned: HashMap::default(),
             ooo_sealed_count: 0,
             chunk: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 
@@ -198,9 +157,25 @@ impl Stripe {
         (series.tenant != NONE).then_some(series)
     }
 
-    /// Appends the bytes of the open chunk to `out`; none if there is no open chunk.
+    /// Calls `change` with the record of a live series, and with what a change of its open chunk of words needs.
+    pub(crate) fn with_open_words<R>(
+        &mut self,
+        id: u32,
+        change: impl FnOnce(&mut SeriesState, &mut ChunkBuffers, &mut Scratch) -> R,
+    ) -> Option<R> {
+        let (page, slot) = slot_of(id);
+        let series = self.pages.get_mut(page)?.as_mut()?.slots.get_mut(slot)?;
+        (series.tenant != NONE).then(|| change(series, &mut self.chunk_buffers, &mut self.scratch))
+    }
+
+    /// Appends the bytes of the open chunk of words to `out`; none without one.
     pub(crate) fn copy_open(&self, series: &SeriesState, out: &mut Vec<u8>) {
-        self.chunk_buffers.copy(series.open, &series.xor, out);
+        series.copy_open(&self.chunk_buffers, out);
+    }
+
+    /// Returns the sealed chunks of a series, the newest first.
+    pub(crate) fn sealed_of(&self, series: &SeriesState) -> impl Iterator<Item = &SealedChunk> {
+        self.sealed_chunks.list(series.sealed)
     }
 
     /// Returns the open chunk of histograms of a series.
@@ -218,28 +193,25 @@ impl Stripe {
         let Some(series) = self.series(id) else { return false };
         let open = match self.histograms.get(id) {
             Some(open) => Some(open.appender.times()),
-            None => (!series.open.is_none()).then_some((series.open_min, series.xor.time())),
+            None => series.open_words().map(|open| (open.min_time, open.max_time)),
         };
         open.is_some_and(|(first, last)| range.overlaps_inclusive(first, last))
             || self.ooo.times(series.ooo).any(|time| range.contains(time))
-            || self
-                .sealed_chunks
-                .list(series.sealed)
-                .any(|node| range.overlaps_inclusive(node.min_time, node.max_time()))
+            || self.sealed_of(series).any(|node| range.overlaps_inclusive(node.min_time, node.max_time()))
     }
 
     /// Returns the timestamp of the newest sample of a series.
     pub(crate) fn newest_time(&self, id: u32) -> Option<i64> {
-        self.series(id).filter(|series| series.has_sample()).map(|series| series.xor.time())
+        self.series(id).filter(|series| series.has_sample()).map(SeriesState::newest_time)
     }
 
     /// Returns the timestamp of the oldest sample of a series.
     fn oldest_time(&self, id: u32) -> Option<i64> {
         let series = self.series(id)?;
-        let open = (!series.open.is_none()).then_some(series.open_min);
+        let open = series.open_words().map(|open| open.min_time);
         let histograms = self.histograms.get(id).map(|open| open.appender.times().0);
         let ooo = self.ooo.times(series.ooo).min();
-        let sealed = self.sealed_chunks.list(series.sealed).map(|node| node.min_time).min();
+        let sealed = self.sealed_of(series).map(|node| node.min_time).min();
         [open, histograms, ooo, sealed].into_iter().flatten().min()
     }
 
@@ -329,9 +301,9 @@ impl Stripe {
     /// As [`Stripe::chunk_count`], of one series.
     pub(crate) fn chunk_count_of(&self, id: u32) -> u64 {
         let Some(series) = self.series(id) else { return 0 };
-        let others = [!series.open.is_none(), !series.ooo.is_empty(), self.histograms.get(id).is_some()];
+        let others = [series.has_open_words(), !series.ooo.is_empty(), self.histograms.get(id).is_some()];
         let other_count = others.into_iter().filter(|&is_there| is_there).count();
-        (self.sealed_chunks.list(series.sealed).count() + other_count) as u64
+        (self.sealed_of(series).count() + other_count) as u64
     }
 
     /// Memory of hot records, open chunks, out-of-order samples, references to sealed chunks, histograms,

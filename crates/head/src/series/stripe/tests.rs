@@ -1,6 +1,7 @@
 //! Appends to a stripe, and the slab of sealed chunks.
 
 mod model;
+mod open_words;
 
 use chronolith_base::Env;
 use chronolith_format::chunk::xor::{ENCODING_XOR, SAMPLES_PER_CHUNK};
@@ -64,7 +65,7 @@ fn removed_nodes_leave_the_rest_in_order() {
 fn chunk_metadata_round_trips() {
     let policies = [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins].map(ChunkOrder::OutOfOrder);
     for order in [ChunkOrder::InOrder].into_iter().chain(policies) {
-        for encoding in [1, 2, 3] {
+        for encoding in [1, 2, 3, 0x43] {
             for (count, len) in [(1, 10), (120, 65_535), (1023, 65_536)] {
                 let meta = ChunkMeta { encoding, order, count, min_time: -5, max_time: 1 << 31, len };
                 let node = SealedChunk::new(ChunkRef { file: 7, offset: 9 }, &meta).unwrap();
@@ -101,7 +102,7 @@ fn out_of_order_samples_are_sealed_by_window_when_they_are_many() {
     }
     let series = stripe.series(7).unwrap().clone();
     assert!(series.ooo.is_empty(), "the log has no sample of the series");
-    let sealed: Vec<_> = stripe.sealed_chunks.list(series.sealed).copied().collect();
+    let sealed: Vec<_> = stripe.sealed_of(&series).copied().collect();
     assert!(sealed.iter().all(|n| n.min_time / 1000 == n.max_time() / 1000), "no chunk crosses a window");
     assert_eq!(sealed.iter().map(|n| usize::from(n.count())).sum::<usize>(), OOO_COUNT_MAX);
     assert_eq!(append(&mut stripe, 7, 39_000, 1), AppendOutcome::Duplicate);
@@ -149,8 +150,8 @@ fn chunks_are_counted_as_they_come_and_go() {
             stripe.unlink_sealed(&cx, id, |node| node.count() < 20);
         }
         let of = |series: &SeriesState| {
-            let held = usize::from(!series.open.is_none()) + usize::from(!series.ooo.is_empty());
-            held + stripe.sealed_chunks.list(series.sealed).count()
+            let held = usize::from(series.has_open_words()) + usize::from(!series.ooo.is_empty());
+            held + stripe.sealed_of(series).count()
         };
         if step % 97 == 0 {
             let sum: usize = (0..20).filter_map(|id| stripe.series(id)).map(of).sum();

@@ -60,7 +60,7 @@ fn is_same(a: &SampleValue, b: &SampleValue) -> bool {
 }
 
 /// Returns the samples of the series as a query reads them.
-fn read(stripe: &Stripe, cx: &AppendContext<'_>, id: u32) -> Columns {
+pub(super) fn read(stripe: &Stripe, cx: &AppendContext<'_>, id: u32) -> Columns {
     let series = stripe.series(id).expect("the series exists");
     let (mut chunks, mut files) = (Vec::new(), RecentFiles::new(cx.store));
     copy_chunks(stripe, &mut files, id, series, TimeRange::ALL, &mut chunks);
@@ -81,8 +81,8 @@ fn check_stored(stripe: &Stripe, cx: &AppendContext<'_>, stored: &BTreeMap<i64, 
         assert!(is_same(&got, want), "{what}: {time}: {got:?} instead of {want:?}");
     }
     let series = stripe.series(1).expect("the series exists");
-    assert_eq!(series.has_sample().then(|| series.xor.time()), stored.keys().last().copied(), "{what}");
-    let mut nodes: Vec<_> = stripe.sealed_chunks.list(series.sealed).copied().collect();
+    assert_eq!(series.has_sample().then(|| series.newest_time()), stored.keys().last().copied(), "{what}");
+    let mut nodes: Vec<_> = stripe.sealed_of(series).copied().collect();
     for node in &nodes {
         let window = TimeRange::window_of(node.min_time, cx.window_ms);
         assert!(window.contains(node.max_time()), "{what}: a chunk crosses a window");
@@ -165,7 +165,7 @@ fn run(seed: u64, duplicates: DuplicatePolicy, lookups: u32) {
     stripe.seal_window(&mut cx, 1, TimeRange::ALL);
     check_stored(&stripe, &cx, &stored, &format!("seed {seed} at its end"));
     let counted: i64 = cx.windows.drain().map(|span| span.count).sum();
-    let sealed = stripe.sealed_chunks.list(stripe.series(1).unwrap().sealed);
+    let sealed = stripe.sealed_of(stripe.series(1).unwrap());
     assert_eq!(counted, sealed.map(|node| i64::from(node.count())).sum::<i64>(), "seed {seed}");
     let erased = stripe.erase(&mut cx, 1, TimeRange::ALL).sample_count;
     assert_eq!(erased as usize, stored.len(), "seed {seed}: deletions count visible samples");
