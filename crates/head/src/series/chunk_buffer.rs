@@ -79,35 +79,34 @@ impl ChunkBuffers {
         buffer
     }
 
-    /// Appends a sample at the end that `state` points to; returns the buffer, whose last node may be new.
+    /// Appends a sample at the end that `state` points to; the last node of `buffer` may be new.
     ///
     /// # Errors
     /// [`Misfit`] if the value does not fit the encoding of the chunk; nothing was appended.
     pub(crate) fn append(
         &mut self,
-        buffer: ChunkBuffer,
+        buffer: &mut ChunkBuffer,
         state: &mut OpenState,
         time: i64,
         value: f64,
-    ) -> Result<ChunkBuffer, Misfit> {
+    ) -> Result<(), Misfit> {
         let len = state.byte_len();
         let base = last_node_start(len);
         if len - base + SAMPLE_BYTES_MAX > NODE_BYTES {
             return self.append_over_end(buffer, state, time, value);
         }
         let node = self.nodes.get_mut(buffer.0).expect("a buffer lives as long as its series says");
-        state.append_part(&mut node.bytes, base, time, value)?;
-        Ok(buffer)
+        state.append_part(&mut node.bytes, base, time, value)
     }
 
     /// As [`ChunkBuffers::append`] if the sample may not fit the last node.
     fn append_over_end(
         &mut self,
-        buffer: ChunkBuffer,
+        buffer: &mut ChunkBuffer,
         state: &mut OpenState,
         time: i64,
         value: f64,
-    ) -> Result<ChunkBuffer, Misfit> {
+    ) -> Result<(), Misfit> {
         let len = state.byte_len();
         let from = len - 1;
         let at = from - last_node_start(len);
@@ -119,12 +118,13 @@ impl ChunkBuffers {
         let kept = count.min(NODE_BYTES - at);
         last.bytes[at..at + kept].copy_from_slice(&spill[..kept]);
         if kept == count {
-            return Ok(buffer);
+            return Ok(());
         }
         let mut node = ChunkNode { next: last.next, ..ChunkNode::EMPTY };
         // Copies a sample of maximal length: bytes after the end may have any value.
         node.bytes[..SAMPLE_BYTES_MAX].copy_from_slice(&spill[kept..kept + SAMPLE_BYTES_MAX]);
-        Ok(self.add_node(buffer, node))
+        *buffer = self.add_node(*buffer, node);
+        Ok(())
     }
 
     /// Stores the bytes of a whole chunk.

@@ -19,7 +19,7 @@ use super::decoded::{DecodedChunk, OutOfBudget, Source, UNLIMITED};
 use super::histograms::{HISTOGRAM_BITS, open_samples};
 use super::layout::slot_of;
 use super::ooo_log::SampleValue;
-use super::record::{OpenFill, SeriesState};
+use super::record::SeriesState;
 use super::state::{AppendContext, Stripe};
 use crate::series::decide::{AppendOutcome, Position, Value, decide};
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk};
@@ -78,18 +78,24 @@ impl Stripe {
         if !series.takes_next(time) {
             return self.append_to_new_chunk(cx, id, time, value_bits);
         }
-        let Some(fill) = series.append(&mut self.chunk_buffers, &mut self.scratch, time, value_bits) else {
+        if series.append(&mut self.chunk_buffers, &mut self.scratch, time, value_bits).is_none() {
             return self.append_to_new_chunk(cx, id, time, value_bits);
-        };
+        }
         cx.windows.add(time, 1);
-        match fill {
-            OpenFill::HasRoom => {}
-            OpenFill::ConversionDue => series.convert_open(&mut self.chunk_buffers, &mut self.scratch),
-            OpenFill::Full => {
-                self.seal_open(cx, id);
-            }
+        if series.is_at_step() {
+            self.seal_or_convert(cx, id);
         }
         AppendOutcome::InOrder
+    }
+
+    /// Seals the open chunk of words if it is full, and converts it if that is due.
+    #[cold]
+    fn seal_or_convert(&mut self, cx: &AppendContext<'_>, id: u32) {
+        if self.series(id).is_some_and(SeriesState::is_full) {
+            self.seal_open(cx, id);
+        } else {
+            self.with_open_words(id, SeriesState::convert_open);
+        }
     }
 
     /// As [`Stripe::append_in_order`] for words that do not belong to the open chunk.

@@ -41,16 +41,10 @@ pub(crate) struct SeriesState {
 }
 
 const _: () = assert!(size_of::<SeriesState>() <= 64, "a hot record is one cache line");
-const _: () = assert!((CONVERSION_COUNT as usize) < SAMPLES_PER_CHUNK);
-
-/// State of the open chunk after an append.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OpenFill {
-    HasRoom,
-    /// The chunk has the samples at which [`SeriesState::convert_open`] tries the other encoding.
-    ConversionDue,
-    Full,
-}
+/// Samples after which an open chunk is looked at.
+const COUNT_STEP: u16 = 8;
+const _: () = assert!(CONVERSION_COUNT.is_multiple_of(COUNT_STEP));
+const _: () = assert!((SAMPLES_PER_CHUNK as u16).is_multiple_of(COUNT_STEP));
 
 /// Buffers for encoding open chunks again.
 #[derive(Default)]
@@ -141,17 +135,24 @@ impl SeriesState {
         scratch: &mut Scratch,
         time: i64,
         bits: u64,
-    ) -> Option<OpenFill> {
+    ) -> Option<()> {
         let value = f64::from_bits(bits);
-        match buffers.append(self.open, &mut self.state, time, value) {
-            Ok(open) => self.open = open,
-            Err(Misfit) => self.rewrite_open(buffers, scratch, |samples| samples.push(time, value))?,
+        match buffers.append(&mut self.open, &mut self.state, time, value) {
+            Ok(()) => Some(()),
+            Err(Misfit) => self.rewrite_open(buffers, scratch, |samples| samples.push(time, value)),
         }
-        Some(match self.state.count() {
-            CONVERSION_COUNT => OpenFill::ConversionDue,
-            count if usize::from(count) >= SAMPLES_PER_CHUNK => OpenFill::Full,
-            _ => OpenFill::HasRoom,
-        })
+    }
+
+    /// Returns true if the open chunk may be full or due for [`SeriesState::convert_open`].
+    // PERF: one test for both, as both are at multiples of this number of samples.
+    //   cargo xtask append-path
+    pub(super) fn is_at_step(&self) -> bool {
+        self.state.count().is_multiple_of(COUNT_STEP)
+    }
+
+    /// Returns true if the open chunk of words has to be sealed.
+    pub(super) fn is_full(&self) -> bool {
+        usize::from(self.state.count()) >= SAMPLES_PER_CHUNK
     }
 
     /// Starts a chunk with one word, in the encoding of the chunk before it if the word fits. The series has
