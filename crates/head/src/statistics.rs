@@ -166,8 +166,8 @@ impl HeadStatistics {
             samples_replaced: load(&counters.samples_replaced),
             samples_with_start: load(&counters.samples_with_start),
             samples_deleted: load(&counters.samples_deleted),
-            histogram_bytes: self.state.series.histograms.used_bytes(),
-            histograms_sealed_early: self.state.series.histograms.sealed_early_count(),
+            histogram_bytes: self.state.series.histograms().used_bytes(),
+            histograms_sealed_early: self.state.series.histograms().sealed_early_count(),
             samples_repeated: load(&counters.samples_repeated),
             series_created: load(&counters.series_created),
             checkpoint_count: load(&counters.checkpoint_count),
@@ -188,7 +188,7 @@ impl HeadStatistics {
         for stripe in self.state.series.stripes() {
             let stripe = stripe.lock();
             stats.chunks += stripe.chunk_count();
-            stats.samples_ooo_sealed += stripe.ooo_sealed_count;
+            stats.samples_ooo_sealed += stripe.ooo_sealed_count();
         }
         stats
     }

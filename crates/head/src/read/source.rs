@@ -13,7 +13,7 @@ use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{Columns, DuplicatePolicy, QueryError, SampleSource, TimeRange};
 
 use crate::series::sealed::{SealedFile, SealedStore};
-use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, ChunkRef, SealedChunk};
+use crate::series::sealed_chunks::{ChunkOrder, ChunkRef, SealedChunk};
 use crate::series::stripe::{Arrivals, OooSample, SampleValue, SeriesState, Stripe};
 
 /// One chunk of a series.
@@ -34,7 +34,7 @@ const _: () = assert!(size_of::<HeadChunk>() <= 48);
 impl HeadChunk {
     pub(crate) fn min_time(&self) -> i64 {
         match self {
-            HeadChunk::Sealed { node, .. } => node.min_time,
+            HeadChunk::Sealed { node, .. } => node.min_time(),
             HeadChunk::Open(chunk) => chunk.min_time,
             HeadChunk::OutOfOrder(samples, _) => samples.times.first().copied().unwrap_or(i64::MAX),
             HeadChunk::Newest { time, .. } => *time,
@@ -62,7 +62,7 @@ impl HeadChunk {
     /// Returns the reference of a sealed chunk.
     pub(crate) fn chunk_ref(&self) -> Option<ChunkRef> {
         match self {
-            HeadChunk::Sealed { node, .. } => Some(node.chunk_ref),
+            HeadChunk::Sealed { node, .. } => Some(node.chunk_ref()),
             _ => None,
         }
     }
@@ -70,7 +70,7 @@ impl HeadChunk {
     /// Returns a copy of the bytes of a sealed chunk.
     pub(crate) fn sealed(&self, disk: &dyn Disk) -> Result<Option<EncodedChunk>, QueryError> {
         let HeadChunk::Sealed { file, node } = self else { return Ok(None) };
-        let bytes = file.read_chunk(disk, node.chunk_ref.offset, node.byte_len(), <[u8]>::to_vec)?;
+        let bytes = file.read_chunk(disk, node.chunk_ref().offset(), node.byte_len(), <[u8]>::to_vec)?;
         let (encoding, count) = (node.encoding(), node.count());
         let (min_time, max_time) = (self.min_time(), self.max_time());
         Ok(Some(EncodedChunk { encoding, min_time, max_time, count, bytes }))
@@ -150,7 +150,7 @@ impl<'a> RecentFiles<'a> {
     }
 
     fn get(&mut self, number: u32) -> Option<Arc<SealedFile>> {
-        if let Some(found) = self.recent.iter().find(|file| file.number == number) {
+        if let Some(found) = self.recent.iter().find(|file| file.number() == number) {
             return Some(found.clone());
         }
         let file = self.store.file(number)?;
@@ -173,23 +173,22 @@ pub(crate) fn copy_chunks(
 ) {
     let first = out.len();
     for node in stripe.sealed_of(series) {
-        if range.overlaps_inclusive(node.min_time, node.max_time())
-            && let Some(file) = files.get(node.chunk_ref.file)
+        if range.overlaps_inclusive(node.min_time(), node.max_time())
+            && let Some(file) = files.get(node.chunk_ref().file())
         {
             out.push(HeadChunk::Sealed { file, node: *node });
         }
     }
     if let Some(open) = series.open_words() {
-        if range.overlaps_inclusive(open.min_time, open.max_time) {
-            let ChunkMeta { encoding, count, min_time, max_time, .. } = open;
+        if range.overlaps_inclusive(open.min_time(), open.max_time()) {
             let mut bytes = Vec::new();
             stripe.copy_open(series, &mut bytes);
-            out.push(HeadChunk::Open(Box::new(EncodedChunk { encoding, min_time, max_time, count, bytes })));
+            out.push(HeadChunk::Open(Box::new(open.with_bytes(bytes))));
         }
     } else if let Some(open) = stripe.open_histograms(id)
-        && range.overlaps_inclusive(open.appender.times().0, open.appender.times().1)
+        && range.overlaps_inclusive(open.times().0, open.times().1)
     {
-        out.push(HeadChunk::Open(Box::new(open.appender.encoded())));
+        out.push(HeadChunk::Open(Box::new(open.encoded())));
     }
     if series.has_out_of_order() {
         copy_out_of_order(stripe.ooo_samples(id), range, out);
@@ -201,11 +200,11 @@ pub(crate) fn copy_chunks(
 fn copy_out_of_order(samples: Vec<OooSample>, range: TimeRange, out: &mut Vec<HeadChunk>) {
     let mut parts =
         [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins].map(|policy| (policy, Columns::default()));
-    for one in samples.into_iter().filter(|one| range.contains(one.time)) {
-        let (_, columns) = &mut parts[usize::from(one.duplicates == DuplicatePolicy::LastWins)];
-        match one.value {
-            SampleValue::Word(bits) => columns.push(one.time, f64::from_bits(bits)),
-            SampleValue::Histogram(histogram) => columns.push_histogram(one.time, histogram),
+    for one in samples.into_iter().filter(|one| range.contains(one.time())) {
+        let (_, columns) = &mut parts[usize::from(one.duplicates() == DuplicatePolicy::LastWins)];
+        match one.value() {
+            SampleValue::Word(bits) => columns.push(one.time(), f64::from_bits(*bits)),
+            SampleValue::Histogram(histogram) => columns.push_histogram(one.time(), histogram.clone()),
         }
     }
     for (policy, columns) in parts {
@@ -261,10 +260,8 @@ pub(crate) fn merge_chunks(
     let mut by_arrival: Vec<&HeadChunk> =
         chunks.iter().filter(|chunk| range.overlaps_inclusive(chunk.min_time(), chunk.max_time())).collect();
     by_arrival.sort_by_key(|chunk| chunk.arrival());
-    let (mut in_order, mut later) = (Arrivals::default(), Arrivals::default());
     let sample_count = by_arrival.iter().map(|chunk| chunk.count()).sum();
-    in_order.samples.times.reserve(sample_count);
-    in_order.samples.values.reserve(sample_count);
+    let (mut in_order, mut later) = (Arrivals::with_capacity(sample_count), Arrivals::default());
     for chunk in by_arrival {
         let arrivals = if chunk.order() == ChunkOrder::InOrder { &mut in_order } else { &mut later };
         arrivals.add(chunk.replaces(), |samples| chunk.decode(disk, range, samples))?;

@@ -4,7 +4,6 @@
 //! left out and counted; the other parts are restored.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 
 use chronolith_base::ByteReader;
 use chronolith_format::chunk::histogram::HistogramAppender;
@@ -60,10 +59,10 @@ fn restore_sealed(
 ) {
     for chunk in &entry.sealed {
         let &SealedEntry { min_time, span_ms, len, encoding, .. } = chunk;
-        let chunk_ref = ChunkRef { file: chunk.file, offset: chunk.offset };
+        let chunk_ref = ChunkRef::new(chunk.file, chunk.offset);
         let max_time = min_time.saturating_add(i64::from(span_ms));
         let (count, order) = split_stored_count(chunk.count);
-        let meta = ChunkMeta { encoding, order, count, min_time, max_time, len: len as usize };
+        let meta = ChunkMeta::in_order(encoding, count, min_time, max_time, len as usize).with_order(order);
         let node = SealedChunk::new(chunk_ref, &meta).filter(|_| fits_window(series, min_time, max_time));
         let end = u64::from(chunk.offset) + u64::from(len) + RECORD_OVERHEAD_BYTES as u64;
         let file = series.store.file(chunk.file).filter(|file| end <= file.len());
@@ -72,7 +71,7 @@ fn restore_sealed(
             damage.count += 1;
             continue;
         };
-        file.live_count.fetch_add(1, Ordering::Relaxed);
+        file.add_reference();
         tally.add_chunk(min_time, max_time, i64::from(count));
         stripe.link_sealed(entry.id, node);
         if kinds::is_histogram(encoding) {
@@ -152,10 +151,10 @@ fn restore_ooo(
         .map(|(at, (&time, &bits))| {
             let histogram = histograms.next_if(|(idx, _)| *idx as usize == at);
             let value = histogram.map_or(SampleValue::Word(bits), |(_, one)| SampleValue::Histogram(one));
-            OooSample { time, value, duplicates }
+            OooSample::new(time, value, duplicates)
         })
         .collect();
-    ooo.sort_by_key(|sample| sample.time);
+    ooo.sort_by_key(OooSample::time);
     let mut cx = series.replay_context();
     stripe.restore_ooo(&mut cx, entry.id, ooo);
     tally.merge(&mut cx.windows);

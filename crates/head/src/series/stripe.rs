@@ -14,7 +14,6 @@ mod seal;
 mod starts;
 mod state;
 
-pub(crate) use decoded::UNLIMITED;
 pub(crate) use histograms::{HISTOGRAM_BITS, HistogramBudget};
 pub(crate) use layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, stripe_of};
 pub(crate) use ooo_log::{OooSample, SampleValue};

@@ -73,8 +73,7 @@ impl Stripe {
     ) -> AppendOutcome {
         let (page, slot) = slot_of(id);
         let Some(Some(page)) = self.pages.get_mut(page) else { return AppendOutcome::SeriesGone };
-        page.activity.touch(slot);
-        let series = &mut page.slots[slot];
+        let series = page.offered(slot);
         if !series.takes_next(time) {
             return self.append_to_new_chunk(cx, id, time, value_bits);
         }
@@ -119,7 +118,7 @@ impl Stripe {
             return AppendOutcome::InOrder;
         }
         self.seal_open(cx, id);
-        let window_end = TimeRange::window_of(time, cx.window_ms).end;
+        let window_end = cx.window_of(time).end;
         self.with_open_words(id, |series, buffers, _| {
             series.start_open(buffers, time, value_bits, window_end);
         });
@@ -136,17 +135,17 @@ impl Stripe {
         histogram: &Arc<Histogram>,
     ) {
         // A histogram that the open chunk cannot take, because of new buckets for example, starts the next one.
-        let next = self.histograms.update(id, |open| {
-            if time >= open.window_end || kinds::is_full(&open.appender) {
+        let next = self.histograms.update(id, |open, window_end| {
+            if time >= window_end || kinds::is_full(open) {
                 return Some(None);
             }
-            open.appender.append(time, histogram).map(Some)
+            open.append(time, histogram).map(Some)
         });
         if !matches!(next, Some(None)) {
             let before = self.seal_open(cx, id);
             let next = next.flatten().flatten();
             let next = next.unwrap_or_else(|| HistogramAppender::start(before.as_ref(), time, histogram));
-            self.histograms.insert(id, next, TimeRange::window_of(time, cx.window_ms).end);
+            self.histograms.insert(id, next, cx.window_of(time).end);
         }
         if let Some(series) = self.series_mut(id) {
             series.set_newest(Some((time, HISTOGRAM_BITS)));
@@ -159,7 +158,7 @@ impl Stripe {
     /// that its open chunk has.
     fn stale_histogram(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<Arc<Histogram>> {
         let (last, open) = (self.newest_time(id)?, self.histograms.get(id));
-        let encoding = open.map(|open| open.appender.encoding());
+        let encoding = open.map(HistogramAppender::encoding);
         if encoding.is_none() && !matches!(self.newest_value(cx, id, last), Some(SampleValue::Histogram(_))) {
             return None;
         }
@@ -248,10 +247,9 @@ impl Stripe {
         let found = self.find_in_chunks(cx, id, &series, time, budget, &mut decoded);
         self.decoded = decoded;
         let mut found = found?;
-        let mut buffered: Vec<_> = self.ooo.samples(series.ooo).filter(|one| one.time == time).collect();
+        let mut buffered: Vec<_> = self.ooo.samples(series.ooo).filter(|one| one.time() == time).collect();
         while let Some(one) = buffered.pop() {
-            let replaces = one.duplicates == DuplicatePolicy::LastWins;
-            found = found.filter(|_| !replaces).or(Some(one.value));
+            found = found.filter(|_| !one.replaces()).or_else(|| Some(one.value().clone()));
         }
         Ok(found)
     }
@@ -272,16 +270,16 @@ impl Stripe {
     ) -> Result<Option<SampleValue>, OutOfBudget> {
         let mut found = None;
         if let Some(open) = series.open_words()
-            && time >= open.min_time
+            && time >= open.min_time()
         {
-            let source = Source::Open(id, open.min_time, open.count);
+            let source = Source::Open(id, open.min_time(), open.count());
             found = decoded.find(source, time, budget, |out| self.decode_open_words(series, &open, out))?;
         } else if let Some(open) = self.histograms.get(id)
-            && time >= open.appender.times().0
+            && time >= open.times().0
         {
-            let (first, count) = (open.appender.times().0, open.appender.count());
+            let (first, count) = (open.times().0, open.count());
             found = decoded.find(Source::Open(id, first, count), time, budget, |out| {
-                *out = open_samples(&open.appender);
+                *out = open_samples(open);
                 true
             })?;
         }
@@ -290,15 +288,14 @@ impl Stripe {
             if visited == LOOKUP_CHUNKS_MAX && *budget < UNLIMITED / 2 {
                 return Err(OutOfBudget);
             }
-            if node.min_time <= time && time <= node.max_time() {
+            if node.min_time() <= time && time <= node.max_time() {
                 nodes.push(*node);
             }
         }
-        nodes.sort_by_key(|node| (node.is_out_of_order(), node.chunk_ref));
+        nodes.sort_by_key(|node| (node.is_out_of_order(), node.chunk_ref()));
         for node in &nodes {
-            let value = decoded.find(Source::Sealed(node.chunk_ref), time, budget, |out| {
-                cx.store.decode(cx.disk, node, TimeRange::ALL, out).is_ok()
-            })?;
+            let value = decoded
+                .find(Source::Sealed(node.chunk_ref()), time, budget, |out| cx.decode(node, out).is_ok())?;
             let replaces = node.order() != ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst);
             if value.is_some() && (found.is_none() || replaces) {
                 found = value;
@@ -312,6 +309,6 @@ impl Stripe {
     fn decode_open_words(&self, series: &SeriesState, open: &ChunkMeta, out: &mut Columns) -> bool {
         let mut bytes = Vec::new();
         self.copy_open(series, &mut bytes);
-        kinds::decode(open.encoding, &bytes, TimeRange::ALL, out).is_ok()
+        kinds::decode(open.encoding(), &bytes, TimeRange::ALL, out).is_ok()
     }
 }

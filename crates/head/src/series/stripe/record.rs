@@ -20,7 +20,7 @@ use chronolith_model::{Columns, TimeRange};
 use super::layout::NONE;
 use super::ooo_log::OooList;
 use crate::series::chunk_buffer::{ChunkBuffer, ChunkBuffers};
-use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder};
+use crate::series::sealed_chunks::ChunkMeta;
 
 /// Hot record of a series.
 #[derive(Clone)]
@@ -52,6 +52,20 @@ pub(crate) struct Scratch {
     bytes: Vec<u8>,
     encoded: Vec<u8>,
     samples: Columns,
+}
+
+impl Scratch {
+    /// Calls `read` with a copy of the open chunk of words of a series.
+    pub(super) fn with_copy<R>(
+        &mut self,
+        series: &SeriesState,
+        buffers: &ChunkBuffers,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> R {
+        self.bytes.clear();
+        series.copy_open(buffers, &mut self.bytes);
+        read(&self.bytes)
+    }
 }
 
 impl SeriesState {
@@ -102,13 +116,10 @@ impl SeriesState {
 
     /// Returns range, size and encoding of the open chunk of words.
     pub(crate) fn open_words(&self) -> Option<ChunkMeta> {
-        self.has_open_words().then(|| ChunkMeta {
-            encoding: self.state.encoding(),
-            order: ChunkOrder::InOrder,
-            count: self.state.count(),
-            min_time: self.open_min,
-            max_time: self.state.time(),
-            len: self.state.byte_len(),
+        let state = &self.state;
+        self.has_open_words().then(|| {
+            let (encoding, len) = (state.encoding(), state.byte_len());
+            ChunkMeta::in_order(encoding, state.count(), self.open_min, state.time(), len)
         })
     }
 

@@ -9,11 +9,12 @@
 
 use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
+use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::starts::StartRun;
-use chronolith_model::{DuplicatePolicy, TimeRange};
+use chronolith_model::{Columns, DuplicatePolicy, QueryError, TimeRange};
 
-use super::decoded::DecodedChunk;
-use super::histograms::{HistogramBudget, Histograms, OpenHistograms};
+use super::decoded::{DecodedChunk, UNLIMITED};
+use super::histograms::{HistogramBudget, Histograms};
 use super::idle::ActivityBits;
 use super::layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, slot_of};
 use super::ooo_log::OooLog;
@@ -26,9 +27,17 @@ use crate::series::sealed_chunks::{SealedChunk, SealedChunks};
 use crate::series::windows::WindowTally;
 
 pub(super) struct Page {
-    pub(super) slots: [SeriesState; PAGE_SLOTS],
+    slots: [SeriesState; PAGE_SLOTS],
     live_count: u32,
-    pub(super) activity: ActivityBits,
+    activity: ActivityBits,
+}
+
+impl Page {
+    /// Returns the record of a slot; records that a sample was offered to it.
+    pub(super) fn offered(&mut self, slot: usize) -> &mut SeriesState {
+        self.activity.touch(slot);
+        &mut self.slots[slot]
+    }
 }
 
 /// Series of one stripe, guarded by one lock.
@@ -37,8 +46,8 @@ pub(crate) struct Stripe {
     pub(super) pages: Vec<Option<Box<Page>>>,
     /// Pages in use.
     page_count: usize,
-    pub(crate) chunk_buffers: ChunkBuffers,
-    pub(crate) sealed_chunks: SealedChunks,
+    pub(super) chunk_buffers: ChunkBuffers,
+    sealed_chunks: SealedChunks,
     pub(super) ooo: OooLog,
     pub(super) histograms: Histograms,
     starts: Starts,
@@ -46,18 +55,16 @@ pub(crate) struct Stripe {
     /// Number of running appends per series that continue after they released the lock.
     pinned: HashMap<u32, u32>,
     /// Out-of-order samples that were sealed.
-    pub(crate) ooo_sealed_count: u64,
-    /// Scratch copy of an open chunk.
-    pub(super) chunk: Vec<u8>,
+    ooo_sealed_count: u64,
     pub(super) scratch: Scratch,
 }
 
 /// Parameters of changes to a stripe, and the samples counted by window so far.
 pub(crate) struct AppendContext<'a> {
-    pub(crate) store: &'a SealedStore,
-    pub(crate) disk: &'a dyn Disk,
-    pub(crate) histograms: &'a HistogramBudget,
-    pub(crate) window_ms: i64,
+    store: &'a SealedStore,
+    disk: &'a dyn Disk,
+    histograms: &'a HistogramBudget,
+    window_ms: i64,
     /// Applies to a second value at a timestamp.
     pub(crate) duplicates: DuplicatePolicy,
     /// Chunks that may still be decoded to compare out-of-order samples with stored ones.
@@ -66,7 +73,47 @@ pub(crate) struct AppendContext<'a> {
     pub(crate) windows: WindowTally,
 }
 
-impl AppendContext<'_> {
+impl<'a> AppendContext<'a> {
+    /// Returns a context with unlimited lookups and without counts; `duplicates` applies to a second value at
+    /// a timestamp.
+    pub(crate) fn new(
+        store: &'a SealedStore,
+        disk: &'a dyn Disk,
+        histograms: &'a HistogramBudget,
+        window_ms: i64,
+        duplicates: DuplicatePolicy,
+    ) -> AppendContext<'a> {
+        let windows = WindowTally::new(window_ms);
+        AppendContext { store, disk, histograms, window_ms, duplicates, lookups_left: UNLIMITED, windows }
+    }
+
+    pub(crate) fn store(&self) -> &'a SealedStore {
+        self.store
+    }
+
+    #[cfg(test)]
+    pub(crate) fn disk(&self) -> &'a dyn Disk {
+        self.disk
+    }
+
+    /// Returns the budget of all stripes for open and out-of-order histograms.
+    pub(super) fn histograms(&self) -> &'a HistogramBudget {
+        self.histograms
+    }
+
+    /// Returns the window of a timestamp.
+    pub(crate) fn window_of(&self, time: i64) -> TimeRange {
+        TimeRange::window_of(time, self.window_ms)
+    }
+
+    /// Appends all samples of a sealed chunk to `out`; appends nothing if it cannot be read.
+    ///
+    /// # Errors
+    /// As [`SealedStore::decode`].
+    pub(crate) fn decode(&self, node: &SealedChunk, out: &mut Columns) -> Result<(), QueryError> {
+        self.store.decode(self.disk, node, TimeRange::ALL, out)
+    }
+
     /// Limits the chunks that may be decoded to compare out-of-order samples with stored ones.
     pub(crate) fn with_lookups(self, lookups_left: u32) -> Self {
         AppendContext { lookups_left, ..self }
@@ -86,7 +133,6 @@ impl Stripe {
             decoded: DecodedChunk::default(),
             pinned: HashMap::default(),
             ooo_sealed_count: 0,
-            chunk: Vec::new(),
             scratch: Scratch::default(),
         }
     }
@@ -178,8 +224,26 @@ impl Stripe {
         self.sealed_chunks.list(series.sealed)
     }
 
+    /// Adds a sealed chunk to a series.
+    pub(crate) fn link_sealed(&mut self, id: u32, node: SealedChunk) {
+        let (page, slot) = slot_of(id);
+        let Some(Some(page)) = self.pages.get_mut(page) else { return };
+        let series = &mut page.slots[slot];
+        if series.tenant != NONE {
+            series.sealed = self.sealed_chunks.push(node, series.sealed);
+        }
+    }
+
+    /// Removes the sealed chunks for which `is_gone` returns true from a series.
+    pub(super) fn remove_sealed(&mut self, id: u32, is_gone: impl FnMut(&SealedChunk) -> bool) {
+        let (page, slot) = slot_of(id);
+        let Some(Some(page)) = self.pages.get_mut(page) else { return };
+        let series = &mut page.slots[slot];
+        series.sealed = self.sealed_chunks.remove(series.sealed, is_gone);
+    }
+
     /// Returns the open chunk of histograms of a series.
-    pub(crate) fn open_histograms(&self, id: u32) -> Option<&OpenHistograms> {
+    pub(crate) fn open_histograms(&self, id: u32) -> Option<&HistogramAppender> {
         self.histograms.get(id)
     }
 
@@ -191,13 +255,17 @@ impl Stripe {
     /// Returns true if a series has a sample, in a chunk or in the log, that may lie in `range`.
     pub(crate) fn overlaps(&self, id: u32, range: TimeRange) -> bool {
         let Some(series) = self.series(id) else { return false };
-        let open = match self.histograms.get(id) {
-            Some(open) => Some(open.appender.times()),
-            None => series.open_words().map(|open| (open.min_time, open.max_time)),
-        };
-        open.is_some_and(|(first, last)| range.overlaps_inclusive(first, last))
+        self.open_times(id).is_some_and(|(first, last)| range.overlaps_inclusive(first, last))
             || self.ooo.times(series.ooo).any(|time| range.contains(time))
-            || self.sealed_of(series).any(|node| range.overlaps_inclusive(node.min_time, node.max_time()))
+            || self.sealed_of(series).any(|node| range.overlaps_inclusive(node.min_time(), node.max_time()))
+    }
+
+    /// Returns the timestamps of the first and the last sample of the open chunk of a series, of any kind.
+    pub(super) fn open_times(&self, id: u32) -> Option<(i64, i64)> {
+        match self.histograms.get(id) {
+            Some(open) => Some(open.times()),
+            None => self.series(id)?.open_words().map(|open| (open.min_time(), open.max_time())),
+        }
     }
 
     /// Returns the timestamp of the newest sample of a series.
@@ -208,11 +276,10 @@ impl Stripe {
     /// Returns the timestamp of the oldest sample of a series.
     fn oldest_time(&self, id: u32) -> Option<i64> {
         let series = self.series(id)?;
-        let open = series.open_words().map(|open| open.min_time);
-        let histograms = self.histograms.get(id).map(|open| open.appender.times().0);
+        let open = self.open_times(id).map(|(first, _)| first);
         let ooo = self.ooo.times(series.ooo).min();
-        let sealed = self.sealed_of(series).map(|node| node.min_time).min();
-        [open, histograms, ooo, sealed].into_iter().flatten().min()
+        let sealed = self.sealed_of(series).map(|node| node.min_time()).min();
+        [open, ooo, sealed].into_iter().flatten().min()
     }
 
     pub(super) fn touch(&mut self, id: u32) {
@@ -283,6 +350,16 @@ impl Stripe {
 
     pub(crate) fn is_pinned(&self, id: u32) -> bool {
         !self.pinned.is_empty() && self.pinned.contains_key(&id)
+    }
+
+    /// Counts out-of-order samples that are sealed.
+    pub(super) fn count_ooo_sealed(&mut self, count: usize) {
+        self.ooo_sealed_count += count as u64;
+    }
+
+    /// Number of out-of-order samples that were sealed.
+    pub(crate) fn ooo_sealed_count(&self) -> u64 {
+        self.ooo_sealed_count
     }
 
     /// Number of live series.

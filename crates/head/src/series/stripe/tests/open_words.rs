@@ -69,7 +69,7 @@ fn append(
         assert_eq!(outcome, AppendOutcome::InOrder);
         let series = stripe.series(ID).expect("the series exists");
         assert_eq!((series.newest_time(), series.newest_bits()), (at as i64 * STEP_MS, words[at]));
-        encodings.push(series.open_words().map(|open| open.encoding));
+        encodings.push(series.open_words().map(|open| open.encoding()));
     }
     encodings
 }
@@ -90,7 +90,7 @@ fn restarted(stripe: &Stripe) -> Stripe {
     stripe.copy_open(series, &mut bytes);
     let mut entry = SeriesEntry { id: ID, ..SeriesEntry::default() };
     match series.open_words() {
-        Some(open) => entry.open.push(OpenChunk::Words(*series.open_state(), open.min_time, &bytes)),
+        Some(open) => entry.open.push(OpenChunk::Words(*series.open_state(), open.min_time(), &bytes)),
         None => entry.last = Some((series.newest_time(), series.newest_bits())),
     }
     encode_entry(&entry, 0, &mut payload);
@@ -119,12 +119,12 @@ fn chunks_hold_the_appended_bits_at_every_cut_of_the_checkpoint() {
             let mut stripe = Stripe::new();
             stripe.create(ID, 0);
             for at in 0..words.len() {
-                let before = stripe.series(ID).and_then(|series| Some(series.open_words()?.encoding));
+                let before = stripe.series(ID).and_then(|series| Some(series.open_words()?.encoding()));
                 let after = append(&mut stripe, &mut cx, &words, at..at + 1)[0];
                 changes.insert((before, after));
                 // Samples of sealed chunks are not in the entry, so those of the open one are compared.
                 let mut copy = restarted(&stripe);
-                let open_count = copy.series(ID).and_then(|series| Some(series.open_words()?.count));
+                let open_count = copy.series(ID).and_then(|series| Some(series.open_words()?.count()));
                 let first = at + 1 - usize::from(open_count.unwrap_or(0));
                 let end = (at + 40).min(words.len());
                 append(&mut copy, &mut cx, &words, at + 1..end);
@@ -177,8 +177,10 @@ fn noisy_decimals_take_two_bytes_per_sample() {
     let series = stripe.series(ID).unwrap();
     let open = series.open_words().unwrap();
     let sealed = stripe.sealed_of(series).next().unwrap();
-    let found =
-        [(open.count, Some(open.len), open.encoding), (sealed.count(), sealed.byte_len(), sealed.encoding())];
+    let found = [
+        (open.count(), Some(series.open_state().byte_len()), open.encoding()),
+        (sealed.count(), sealed.byte_len(), sealed.encoding()),
+    ];
     for (count, len, encoding) in found {
         assert_eq!(encoding, ENCODING_DECIMAL_DELTA);
         assert!(len.unwrap() <= 2 * usize::from(count), "{len:?} bytes for {count} samples");
@@ -191,8 +193,8 @@ fn the_newest_sample_is_replaced_in_both_encodings() {
     for shape in &SHAPES[..2] {
         let (env, _, _) = Env::fake(0, 6);
         let store = store_of(&env);
-        let mut cx =
-            AppendContext { duplicates: DuplicatePolicy::LastWins, ..context_of(&env, &store, WINDOW_MS) };
+        let mut cx = context_of(&env, &store, WINDOW_MS);
+        cx.duplicates = DuplicatePolicy::LastWins;
         let mut words: Vec<u64> = (0..110).map(|at| shape(&env.rng, at)).collect();
         let mut stripe = Stripe::new();
         stripe.create(ID, 0);
