@@ -27,6 +27,15 @@ const HISTOGRAM_BYTES_FULL: usize = 1024;
 /// A chunk with fewer histograms is not full, however long they are: the layout is stored once per chunk.
 const HISTOGRAMS_MIN: u16 = 10;
 
+/// Encodings from this one on are Chronolith's own.
+const ENCODING_OWN_MIN: u8 = 0x40;
+
+/// Returns true if Prometheus has this encoding.
+#[must_use]
+pub fn is_of_prometheus(encoding: u8) -> bool {
+    encoding < ENCODING_OWN_MIN
+}
+
 /// Returns true if a chunk of this encoding has histograms.
 #[must_use]
 pub fn is_histogram(encoding: u8) -> bool {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use chronolith_base::{Env, Rng};
-use chronolith_format::chunk::decimal_delta::ENCODING_DECIMAL_DELTA;
+use chronolith_format::chunk::decimal_delta::{ENCODING_DECIMAL_DELTA, OpenState, reencode};
 use chronolith_format::head::slice::{EntryReader, KIND_SERIES, OpenChunk, SeriesEntry, encode_entry};
 use chronolith_model::sample::STALE_NAN_BITS;
 
@@ -209,4 +209,28 @@ fn the_newest_sample_is_replaced_in_both_encodings() {
             check(&stripe, &cx, &words[..=at], "after a replacement");
         }
     }
+}
+
+/// A faulty writer may leave a state that is not that of its bytes: such a chunk is sealed as it is, and the
+/// sample that needs another encoding starts the next one.
+#[test]
+fn a_chunk_that_does_not_match_its_state_is_not_encoded_again() {
+    let (env, _, _) = Env::fake(0, 7);
+    let store = store_of(&env);
+    let mut cx = context_of(&env, &store, WINDOW_MS);
+    let mut bytes = Vec::new();
+    let state = reencode(&[10, 20, 30, 40], &[10.25, 93.75, 17.5, 0.25], &mut bytes);
+    assert_eq!(state.encoding(), ENCODING_DECIMAL_DELTA);
+    let mut stored = state.to_bytes();
+    stored[0] = 35;
+    let other = OpenState::from_bytes(&stored).unwrap();
+    let mut stripe = Stripe::new();
+    stripe.create(ID, 0);
+    stripe.with_open_words(ID, |series, buffers, _| {
+        series.restore_open(buffers, other, &bytes, 10, WINDOW_MS);
+    });
+    assert_eq!(stripe.append_in_order(&mut cx, ID, 38, f64::NAN.to_bits()), AppendOutcome::InOrder);
+    let series = stripe.series(ID).unwrap();
+    assert_eq!(series.open_words().map(|open| open.min_time()), Some(38));
+    assert_eq!(stripe.sealed_of(series).next().map(|node| node.count()), Some(4));
 }
