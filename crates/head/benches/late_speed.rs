@@ -263,8 +263,13 @@ fn cut(env: &Env, head: &Head) {
         let middle = cpu_ns(env);
         for chunk in series.iter().flatten() {
             columns.clear();
-            chronolith_format::chunk::xor::decode(&chunk.bytes, TimeRange::ALL, &mut columns)
-                .expect("decodes");
+            chronolith_format::chunk::kinds::decode(
+                chunk.encoding,
+                &chunk.bytes,
+                TimeRange::ALL,
+                &mut columns,
+            )
+            .expect("decodes");
             sample_count += columns.len();
             chunk_count += 1;
         }

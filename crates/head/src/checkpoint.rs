@@ -82,7 +82,7 @@ impl CheckpointState {
             pace,
             ids: IdMark::fresh(next_id),
             sequence,
-            sealed_synced: ChunkRef { file: 0, offset: 0 },
+            sealed_synced: ChunkRef::default(),
             dead_files: Vec::new(),
             dead_change: 0,
             alias_sequence,

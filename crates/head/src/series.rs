@@ -22,16 +22,13 @@ use chronolith_model::DuplicatePolicy;
 use crate::index::tenant::TenantHead;
 use crate::memory_part::MemoryPart;
 use crate::series::sealed::SealedStore;
-use crate::series::stripe::{
-    AppendContext, HistogramBudget, PAGE_SLOTS, STRIPE_COUNT, Stripe, UNLIMITED, stripe_of,
-};
-use crate::series::windows::WindowTally;
+use crate::series::stripe::{AppendContext, HistogramBudget, PAGE_SLOTS, STRIPE_COUNT, Stripe, stripe_of};
 
 /// All series of the head, in stripes, and their files of sealed chunks.
 pub(crate) struct SeriesStore {
     stripes: Vec<Mutex<Stripe>>,
     pub(crate) store: SealedStore,
-    pub(crate) histograms: HistogramBudget,
+    histograms: HistogramBudget,
     pub(crate) env: Env,
     pub(crate) window_ms: i64,
 }
@@ -53,6 +50,11 @@ impl SeriesStore {
         }
     }
 
+    /// Returns the budget of all stripes for open and out-of-order histograms.
+    pub(crate) fn histograms(&self) -> &HistogramBudget {
+        &self.histograms
+    }
+
     /// Returns all stripes, by index.
     pub(crate) fn stripes(&self) -> &[Mutex<Stripe>] {
         &self.stripes
@@ -65,15 +67,7 @@ impl SeriesStore {
 
     /// Returns a context for new samples; `duplicates` decides about a second value at a timestamp.
     pub(crate) fn context(&self, duplicates: DuplicatePolicy) -> AppendContext<'_> {
-        AppendContext {
-            store: &self.store,
-            disk: &*self.env.disk,
-            histograms: &self.histograms,
-            window_ms: self.window_ms,
-            duplicates,
-            lookups_left: UNLIMITED,
-            windows: WindowTally::new(self.window_ms),
-        }
+        AppendContext::new(&self.store, &*self.env.disk, &self.histograms, self.window_ms, duplicates)
     }
 
     /// Returns a context for samples that were accepted before: of two values at one timestamp, the later

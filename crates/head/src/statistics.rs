@@ -150,8 +150,8 @@ impl HeadStatistics {
                 series_created: counters.get(Counter::SeriesCreated),
             },
             histograms: HistogramStats {
-                bytes: series.histograms.used_bytes(),
-                sealed_early_count: series.histograms.sealed_early_count(),
+                bytes: series.histograms().used_bytes(),
+                sealed_early_count: series.histograms().sealed_early_count(),
             },
             wal: self.state.wal.stats(),
             checkpoint: CheckpointTotals {
@@ -171,7 +171,7 @@ impl HeadStatistics {
         for stripe in self.state.series.stripes() {
             let stripe = stripe.lock();
             stats.chunks += stripe.chunk_count();
-            stats.samples.ooo_sealed += stripe.ooo_sealed_count;
+            stats.samples.ooo_sealed += stripe.ooo_sealed_count();
         }
         stats
     }

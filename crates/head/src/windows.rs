@@ -61,13 +61,13 @@ impl HeadWindows {
     }
 
     fn copy_windows(&self, tenant: &Arc<TenantHead>, out: &mut Vec<WindowStat>) {
-        for (&start, count) in &tenant.windows.lock().by_start {
-            let Ok(sample_count) = u64::try_from(count.sample_count) else { continue };
+        for (start, count) in tenant.windows.lock().iter() {
+            let Some(sample_count) = count.sample_count() else { continue };
             out.push(WindowStat {
                 tenant: tenant.id.clone(),
                 range: TimeRange { start, end: start.saturating_add(self.state.options.window_ms) },
                 sample_count,
-                first_arrival_ms: count.first_arrival_ms,
+                first_arrival_ms: count.first_arrival_ms(),
             });
         }
     }

@@ -2,7 +2,7 @@
 
 mod harness;
 
-use chronolith_format::chunk::xor;
+use chronolith_format::chunk::kinds;
 use chronolith_head::{HeadError, WindowSeries};
 use chronolith_model::{Columns, TimeRange};
 use harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, delete, labels, read_all, tenant};
@@ -13,7 +13,7 @@ fn samples_of(series: impl Iterator<Item = Result<WindowSeries, HeadError>>) -> 
         let series = series.expect("readable");
         let mut samples = Columns::default();
         for chunk in &series.chunks {
-            xor::decode(&chunk.bytes, TimeRange::ALL, &mut samples).expect("decodes");
+            kinds::decode(chunk.encoding, &chunk.bytes, TimeRange::ALL, &mut samples).expect("decodes");
         }
         let values = samples.values.iter().map(|v| v.to_bits());
         out.insert(("a".to_owned(), series.labels), samples.times.iter().copied().zip(values).collect());

@@ -177,8 +177,13 @@ impl Life {
             let mut columns = Columns::default();
             for chunk in &chunks {
                 let before = columns.len();
-                chronolith_format::chunk::xor::decode(&chunk.bytes, TimeRange::ALL, &mut columns)
-                    .expect("decodes");
+                chronolith_format::chunk::kinds::decode(
+                    chunk.encoding,
+                    &chunk.bytes,
+                    TimeRange::ALL,
+                    &mut columns,
+                )
+                .expect("decodes");
                 assert_eq!(columns.len() - before, usize::from(chunk.count));
                 assert_eq!(
                     (columns.times[before], columns.times[columns.len() - 1]),

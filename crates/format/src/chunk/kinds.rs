@@ -11,6 +11,7 @@ use chronolith_model::{Columns, Histogram, TimeRange};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::chunk::decimal_delta::{self, ENCODING_DECIMAL_DELTA};
 use crate::chunk::histogram::{self, HistogramAppender};
 use crate::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK};
 use crate::chunk::xor2::{self, ENCODING_XOR2};
@@ -25,6 +26,15 @@ pub const ENCODINGS_HISTOGRAM: [u8; 4] = [2, 3, 5, 6];
 const HISTOGRAM_BYTES_FULL: usize = 1024;
 /// A chunk with fewer histograms is not full, however long they are: the layout is stored once per chunk.
 const HISTOGRAMS_MIN: u16 = 10;
+
+/// Encodings from this one on are Chronolith's own.
+const ENCODING_OWN_MIN: u8 = 0x40;
+
+/// Returns true if Prometheus has this encoding.
+#[must_use]
+pub fn is_of_prometheus(encoding: u8) -> bool {
+    encoding < ENCODING_OWN_MIN
+}
 
 /// Returns true if a chunk of this encoding has histograms.
 #[must_use]
@@ -119,7 +129,7 @@ pub fn encode(samples: &Columns, out: &mut Vec<EncodedChunk>) {
     }
 }
 
-/// Appends the samples in `range` of an XOR or XOR2 chunk or a chunk of histograms to `out`.
+/// Appends the samples in `range` of an XOR, XOR2 or decimal-delta chunk or a chunk of histograms to `out`.
 ///
 /// # Errors
 /// [`DecodeError`]; samples before the damage have been appended.
@@ -127,6 +137,7 @@ pub fn decode(encoding: u8, bytes: &[u8], range: TimeRange, out: &mut Columns) -
     match encoding {
         ENCODING_XOR => xor::decode(bytes, range, out),
         ENCODING_XOR2 => xor2::decode(bytes, range, out),
+        ENCODING_DECIMAL_DELTA => decimal_delta::decode(bytes, range, out),
         other => histogram::decode(other, bytes, range, out),
     }
 }

@@ -234,15 +234,15 @@ impl SliceEncoder<'_> {
             entry.ooo = OooPayload::Samples(&last_ooo);
         }
         let mut open = std::mem::take(&mut self.open);
-        if record.open.is_none() {
-            entry.last = (record.xor.count() > 0).then(|| (record.xor.time(), record.xor.value_bits()));
-        } else {
+        if let Some(words) = record.open_words() {
             open.clear();
             stripe.copy_open(record, &mut open);
-            entry.open.push(OpenChunk::Xor(record.xor, record.open_min, &open));
-            self.sample_count += u64::from(record.xor.count());
+            entry.open.push(OpenChunk::Words(*record.open_state(), words.min_time(), &open));
+            self.sample_count += u64::from(words.count());
+        } else {
+            entry.last = record.has_sample().then(|| (record.newest_time(), record.newest_bits()));
         }
-        if let Some(chunk) = stripe.open_histograms(id).map(|open| &open.appender) {
+        if let Some(chunk) = stripe.open_histograms(id) {
             entry.open.push(OpenChunk::Histograms(chunk.encoding(), chunk.bytes()));
             self.sample_count += u64::from(chunk.count());
         }
@@ -254,17 +254,17 @@ impl SliceEncoder<'_> {
     /// Returns the sealed chunks of a series, oldest first.
     fn sealed_chunks(&mut self, stripe: &Stripe, record: &SeriesState) -> Vec<SealedEntry> {
         let mut sealed = Vec::new();
-        for node in stripe.sealed_chunks.list(record.sealed) {
-            self.sealed_end = self.sealed_end.max(node.chunk_ref);
+        for node in stripe.sealed_of(record) {
+            self.sealed_end = self.sealed_end.max(node.chunk_ref());
             self.sample_count += u64::from(node.count());
             sealed.push(SealedEntry {
-                file: node.chunk_ref.file,
-                offset: node.chunk_ref.offset,
+                file: node.chunk_ref().file(),
+                offset: node.chunk_ref().offset(),
                 len: node.byte_len().unwrap_or(0) as u32,
                 count: node.stored_count(),
                 encoding: node.encoding(),
-                min_time: node.min_time,
-                span_ms: node.span_ms,
+                min_time: node.min_time(),
+                span_ms: node.span_ms(),
             });
         }
         sealed.reverse();
@@ -281,10 +281,10 @@ impl SliceEncoder<'_> {
         self.sample_count += samples.len() as u64;
         for duplicates in [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins] {
             let mut columns = Samples { duplicates, ..Samples::default() };
-            for sample in samples.iter().filter(|sample| sample.duplicates == duplicates) {
-                match &sample.value {
-                    SampleValue::Word(bits) => columns.push(id, sample.time, *bits),
-                    SampleValue::Histogram(one) => columns.push_histogram(id, sample.time, one.clone()),
+            for sample in samples.iter().filter(|sample| sample.duplicates() == duplicates) {
+                match sample.value() {
+                    SampleValue::Word(bits) => columns.push(id, sample.time(), *bits),
+                    SampleValue::Histogram(one) => columns.push_histogram(id, sample.time(), one.clone()),
                 }
             }
             columns.encode_frames(&mut Vec::new(), |payload| payloads.push(payload.to_vec()));
@@ -370,7 +370,7 @@ impl Checkpointer {
             sample_count: 0,
             tenants: HashMap::default(),
             order: Vec::new(),
-            sealed_end: ChunkRef { file: 0, offset: 0 },
+            sealed_end: ChunkRef::default(),
             open: Vec::new(),
         };
         let stripe_idx = slice as usize % STRIPE_COUNT;
@@ -411,11 +411,10 @@ impl Checkpointer {
         assert_eq!(tenants.len(), encoder.order.len(), "series have tenants");
         let windows = tenants.iter().map(|tenant| {
             let windows = tenant.windows.lock();
-            let entry = |(&start, count): (&i64, &crate::series::windows::WindowCount)| WindowEntry {
-                start,
-                first_arrival_ms: count.first_arrival_ms,
-            };
-            (tenant.id.as_str(), windows.by_start.iter().map(entry).collect())
+            let entries = windows
+                .iter()
+                .map(|(start, count)| WindowEntry { start, first_arrival_ms: count.first_arrival_ms() });
+            (tenant.id.as_str(), entries.collect())
         });
         encode_tenants(windows, &mut encoder.payload);
         encoder.put_frame(KIND_TENANTS);

@@ -47,11 +47,11 @@ pub(crate) fn drop_window(state: &HeadState, snapshot: WindowSnapshot) -> DropSt
             if stripe.series(id).is_none() {
                 continue;
             }
-            let is_flushed = |node: &SealedChunk| snapshot.holds(node.chunk_ref, node.min_time);
+            let is_flushed = |node: &SealedChunk| snapshot.holds(node.chunk_ref(), node.min_time());
             stripe.drop_flushed(&mut cx, id, is_flushed, |node| {
                 stats.chunk_count += 1;
                 stats.sample_count += u64::from(node.count());
-                tally.add(node.min_time, -i64::from(node.count()));
+                tally.add(node.min_time(), -i64::from(node.count()));
             });
         }
         drop(unfinished);

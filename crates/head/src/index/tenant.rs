@@ -118,7 +118,7 @@ impl Tenants {
         let is_unused = |tenant: &Arc<TenantHead>| {
             Arc::strong_count(tenant) == 1
                 && tenant.tables.read().live_count() == 0
-                && tenant.windows.lock().by_start.is_empty()
+                && tenant.windows.lock().is_empty()
         };
         if !self.by_idx(idx).is_some_and(is_unused) {
             return false;

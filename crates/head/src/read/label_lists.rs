@@ -184,17 +184,16 @@ impl HeadReader {
 
     /// Returns true if the samples of the tenant begin before the end of `range` and end after its start.
     fn has_samples_in(&self, tenant: &TenantHead, range: TimeRange) -> bool {
-        let windows = tenant.windows.lock();
-        windows.by_start.values().any(|window| range.overlaps_inclusive(window.oldest_ms, window.newest_ms))
+        tenant.windows.lock().overlaps(range)
     }
 
     /// Returns true if all windows of the tenant lie in `range`.
     fn range_covers(&self, tenant: &TenantHead, range: TimeRange) -> bool {
         let windows = tenant.windows.lock();
-        let inside = |start: &i64| {
-            range.start <= *start && start.saturating_add(self.state.options.window_ms) <= range.end
+        let inside = |start: i64| {
+            range.start <= start && start.saturating_add(self.state.options.window_ms) <= range.end
         };
-        windows.by_start.keys().all(inside)
+        windows.iter().all(|(start, _)| inside(start))
     }
 }
 

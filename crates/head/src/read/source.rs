@@ -10,12 +10,11 @@ use std::sync::Arc;
 use chronolith_base::{Disk, Reservation};
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::starts::{self, StartRun};
-use chronolith_format::chunk::xor::{ENCODING_XOR, EncodedChunk};
+use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{Columns, DuplicatePolicy, QueryError, SampleSource, TimeRange};
 
 use crate::series::sealed::{SealedFile, SealedStore};
-use crate::series::sealed_chunks::ChunkRef;
-use crate::series::sealed_chunks::{ChunkOrder, SealedChunk};
+use crate::series::sealed_chunks::{ChunkOrder, ChunkRef, SealedChunk};
 use crate::series::stripe::{Arrivals, OooSample, SampleValue, SeriesState, Stripe};
 
 /// One chunk of a series.
@@ -36,7 +35,7 @@ const _: () = assert!(size_of::<HeadChunk>() <= 48);
 impl HeadChunk {
     pub(crate) fn min_time(&self) -> i64 {
         match self {
-            HeadChunk::Sealed { node, .. } => node.min_time,
+            HeadChunk::Sealed { node, .. } => node.min_time(),
             HeadChunk::Open(chunk) => chunk.min_time,
             HeadChunk::OutOfOrder(samples, _) => samples.times.first().copied().unwrap_or(i64::MAX),
             HeadChunk::Newest { time, .. } => *time,
@@ -64,7 +63,7 @@ impl HeadChunk {
     /// Returns the reference of a sealed chunk.
     pub(crate) fn chunk_ref(&self) -> Option<ChunkRef> {
         match self {
-            HeadChunk::Sealed { node, .. } => Some(node.chunk_ref),
+            HeadChunk::Sealed { node, .. } => Some(node.chunk_ref()),
             _ => None,
         }
     }
@@ -72,7 +71,7 @@ impl HeadChunk {
     /// Returns a copy of the bytes of a sealed chunk.
     pub(crate) fn sealed(&self, disk: &dyn Disk) -> Result<Option<EncodedChunk>, QueryError> {
         let HeadChunk::Sealed { file, node } = self else { return Ok(None) };
-        let bytes = file.read_chunk(disk, node.chunk_ref.offset, node.byte_len(), <[u8]>::to_vec)?;
+        let bytes = file.read_chunk(disk, node.chunk_ref().offset(), node.byte_len(), <[u8]>::to_vec)?;
         let (encoding, count) = (node.encoding(), node.count());
         let (min_time, max_time) = (self.min_time(), self.max_time());
         Ok(Some(EncodedChunk { encoding, min_time, max_time, count, bytes }))
@@ -152,7 +151,7 @@ impl<'a> RecentFiles<'a> {
     }
 
     fn get(&mut self, number: u32) -> Option<Arc<SealedFile>> {
-        if let Some(found) = self.recent.iter().find(|file| file.number == number) {
+        if let Some(found) = self.recent.iter().find(|file| file.number() == number) {
             return Some(found.clone());
         }
         let file = self.store.file(number)?;
@@ -174,31 +173,25 @@ pub(crate) fn copy_chunks(
     out: &mut Vec<HeadChunk>,
 ) {
     let first = out.len();
-    for node in stripe.sealed_chunks.list(series.sealed) {
-        if range.overlaps_inclusive(node.min_time, node.max_time())
-            && let Some(file) = files.get(node.chunk_ref.file)
+    for node in stripe.sealed_of(series) {
+        if range.overlaps_inclusive(node.min_time(), node.max_time())
+            && let Some(file) = files.get(node.chunk_ref().file())
         {
             out.push(HeadChunk::Sealed { file, node: *node });
         }
     }
-    if series.open.is_none() {
-        if let Some(open) = stripe.open_histograms(id)
-            && range.overlaps_inclusive(open.appender.times().0, open.appender.times().1)
-        {
-            out.push(HeadChunk::Open(Box::new(open.appender.encoded())));
+    if let Some(open) = series.open_words() {
+        if range.overlaps_inclusive(open.min_time(), open.max_time()) {
+            let mut bytes = Vec::new();
+            stripe.copy_open(series, &mut bytes);
+            out.push(HeadChunk::Open(Box::new(open.with_bytes(bytes))));
         }
-    } else if range.overlaps_inclusive(series.open_min, series.xor.time()) {
-        let mut bytes = Vec::new();
-        stripe.copy_open(series, &mut bytes);
-        out.push(HeadChunk::Open(Box::new(EncodedChunk {
-            encoding: ENCODING_XOR,
-            min_time: series.open_min,
-            max_time: series.xor.time(),
-            count: series.xor.count(),
-            bytes,
-        })));
+    } else if let Some(open) = stripe.open_histograms(id)
+        && range.overlaps_inclusive(open.times().0, open.times().1)
+    {
+        out.push(HeadChunk::Open(Box::new(open.encoded())));
     }
-    if !series.ooo.is_empty() {
+    if series.has_out_of_order() {
         copy_out_of_order(stripe.ooo_samples(id), range, out);
     }
     out[first..].sort_by_key(HeadChunk::min_time);
@@ -208,11 +201,11 @@ pub(crate) fn copy_chunks(
 fn copy_out_of_order(samples: Vec<OooSample>, range: TimeRange, out: &mut Vec<HeadChunk>) {
     let mut parts =
         [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins].map(|policy| (policy, Columns::default()));
-    for one in samples.into_iter().filter(|one| range.contains(one.time)) {
-        let (_, columns) = &mut parts[usize::from(one.duplicates == DuplicatePolicy::LastWins)];
-        match one.value {
-            SampleValue::Word(bits) => columns.push(one.time, f64::from_bits(bits)),
-            SampleValue::Histogram(histogram) => columns.push_histogram(one.time, histogram),
+    for one in samples.into_iter().filter(|one| range.contains(one.time())) {
+        let (_, columns) = &mut parts[usize::from(one.duplicates() == DuplicatePolicy::LastWins)];
+        match one.value() {
+            SampleValue::Word(bits) => columns.push(one.time(), f64::from_bits(*bits)),
+            SampleValue::Histogram(histogram) => columns.push_histogram(one.time(), histogram.clone()),
         }
     }
     for (policy, columns) in parts {
@@ -225,9 +218,9 @@ fn copy_out_of_order(samples: Vec<OooSample>, range: TimeRange, out: &mut Vec<He
 /// Returns the newest sample of a series in `range` if the hot record has it: it is the last one of the open
 /// chunk.
 pub(crate) fn newest(series: &SeriesState, range: TimeRange) -> Option<HeadChunk> {
-    let time = series.xor.time();
-    let is_known = !series.open.is_none() && range.contains(time);
-    is_known.then(|| HeadChunk::Newest { time, value: f64::from_bits(series.xor.value_bits()) })
+    let time = series.newest_time();
+    let is_known = series.has_open_words() && range.contains(time);
+    is_known.then(|| HeadChunk::Newest { time, value: f64::from_bits(series.newest_bits()) })
 }
 
 /// Returns the start timestamps that may affect samples in `range` of `chunks`, if some are known.
@@ -268,10 +261,8 @@ pub(crate) fn merge_chunks(
     let mut by_arrival: Vec<&HeadChunk> =
         chunks.iter().filter(|chunk| range.overlaps_inclusive(chunk.min_time(), chunk.max_time())).collect();
     by_arrival.sort_by_key(|chunk| chunk.arrival());
-    let (mut in_order, mut later) = (Arrivals::default(), Arrivals::default());
     let sample_count = by_arrival.iter().map(|chunk| chunk.count()).sum();
-    in_order.samples.times.reserve(sample_count);
-    in_order.samples.values.reserve(sample_count);
+    let (mut in_order, mut later) = (Arrivals::with_capacity(sample_count), Arrivals::default());
     for chunk in by_arrival {
         let arrivals = if chunk.order() == ChunkOrder::InOrder { &mut in_order } else { &mut later };
         arrivals.add(chunk.replaces(), |samples| chunk.decode(disk, range, samples))?;

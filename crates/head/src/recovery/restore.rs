@@ -4,19 +4,17 @@
 //! left out and counted; the other parts are restored.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 
 use chronolith_base::ByteReader;
 use chronolith_format::chunk::histogram::HistogramAppender;
+use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::starts;
-use chronolith_format::chunk::xor::{ENCODING_XOR, XorState};
 use chronolith_format::head::sealed::RECORD_OVERHEAD_BYTES;
 use chronolith_format::head::slice::{OpenChunk, SealedEntry, SeriesEntry, decode_ooo};
 use chronolith_format::head::wal::Samples;
 use chronolith_model::TimeRange;
 
 use crate::series::SeriesStore;
-use crate::series::chunk_buffer::ChunkBuffer;
 use crate::series::sealed_chunks::ChunkRef;
 use crate::series::sealed_chunks::{ChunkMeta, SealedChunk, split_stored_count};
 use crate::series::stripe::{HISTOGRAM_BITS, OooSample, SampleValue, Stripe};
@@ -61,10 +59,10 @@ fn restore_sealed(
 ) {
     for chunk in &entry.sealed {
         let &SealedEntry { min_time, span_ms, len, encoding, .. } = chunk;
-        let chunk_ref = ChunkRef { file: chunk.file, offset: chunk.offset };
+        let chunk_ref = ChunkRef::new(chunk.file, chunk.offset);
         let max_time = min_time.saturating_add(i64::from(span_ms));
         let (count, order) = split_stored_count(chunk.count);
-        let meta = ChunkMeta { encoding, order, count, min_time, max_time, len: len as usize };
+        let meta = ChunkMeta::in_order(encoding, count, min_time, max_time, len as usize).with_order(order);
         let node = SealedChunk::new(chunk_ref, &meta).filter(|_| fits_window(series, min_time, max_time));
         let end = u64::from(chunk.offset) + u64::from(len) + RECORD_OVERHEAD_BYTES as u64;
         let file = series.store.file(chunk.file).filter(|file| end <= file.len());
@@ -73,10 +71,10 @@ fn restore_sealed(
             damage.count += 1;
             continue;
         };
-        file.live_count.fetch_add(1, Ordering::Relaxed);
+        file.add_reference();
         tally.add_chunk(min_time, max_time, i64::from(count));
         stripe.link_sealed(entry.id, node);
-        if encoding != ENCODING_XOR {
+        if kinds::is_histogram(encoding) {
             // Entries of earlier versions have the last word, but not the last histogram.
             stripe.restore_last(entry.id, max_time, HISTOGRAM_BITS);
         }
@@ -90,22 +88,22 @@ fn restore_open_words(
     tally: &mut WindowTally,
     damage: &mut Damage,
 ) {
-    let mut state = entry.last.map_or(XorState::new(), |(time, value)| XorState::ended(time, value));
-    let (mut open, mut open_min, mut window_end) = (ChunkBuffer::NONE, 0, 0);
+    stripe.with_open_words(entry.id, |record, buffers, _| {
+        record.end_open(buffers);
+        record.set_newest(entry.last);
+    });
     for chunk in &entry.open {
         match *chunk {
-            OpenChunk::Xor(resumed, first, bytes) if fits_window(series, first, resumed.time()) => {
-                open = stripe.chunk_buffers.store(bytes);
-                tally.add_chunk(first, resumed.time(), i64::from(resumed.count()));
-                window_end = TimeRange::window_of(first, series.window_ms).end;
-                (state, open_min) = (resumed, first);
+            OpenChunk::Words(state, first, bytes) if fits_window(series, first, state.time()) => {
+                tally.add_chunk(first, state.time(), i64::from(state.count()));
+                let window_end = TimeRange::window_of(first, series.window_ms).end;
+                stripe.with_open_words(entry.id, |record, buffers, _| {
+                    record.restore_open(buffers, state, bytes, first, window_end);
+                });
             }
-            OpenChunk::Xor(..) => damage.count += 1,
+            OpenChunk::Words(..) => damage.count += 1,
             OpenChunk::Histograms(..) => {}
         }
-    }
-    if let Some(record) = stripe.series_mut(entry.id) {
-        (record.xor, record.open, record.open_min, record.window_end) = (state, open, open_min, window_end);
     }
 }
 
@@ -153,10 +151,10 @@ fn restore_ooo(
         .map(|(at, (&time, &bits))| {
             let histogram = histograms.next_if(|(idx, _)| *idx as usize == at);
             let value = histogram.map_or(SampleValue::Word(bits), |(_, one)| SampleValue::Histogram(one));
-            OooSample { time, value, duplicates }
+            OooSample::new(time, value, duplicates)
         })
         .collect();
-    ooo.sort_by_key(|sample| sample.time);
+    ooo.sort_by_key(OooSample::time);
     let mut cx = series.replay_context();
     stripe.restore_ooo(&mut cx, entry.id, ooo);
     tally.merge(&mut cx.windows);

@@ -4,9 +4,10 @@
 //! Invariants: a list is circular and identified by its last node, which links to the first; it has exactly
 //! as many nodes as its bytes need, and at least one. The count in the chunk header is written only when the
 //! chunk is copied, so an append touches the last node only.
-//! Not here: the encoding (`format::chunk::xor`).
+//! Not here: the encodings (`format::chunk::decimal_delta`, which knows XOR chunks as well).
 
-use chronolith_format::chunk::xor::{HEADER_BYTES, SAMPLE_BYTES_MAX, XorState};
+use chronolith_format::chunk::decimal_delta::{Misfit, OpenState};
+use chronolith_format::chunk::xor::{HEADER_BYTES, SAMPLE_BYTES_MAX};
 
 use crate::series::slots::{SLOT_NONE, Slot, Slots};
 
@@ -67,57 +68,63 @@ impl ChunkBuffers {
         ChunkBuffers { nodes: Slots::new(), buffer_count: 0 }
     }
 
-    /// Starts a chunk with one sample; `state` is new and points to its end afterwards.
-    pub(crate) fn start(&mut self, state: &mut XorState, time: i64, value: f64) -> ChunkBuffer {
+    /// Starts a chunk with one sample; `state` has none, and points to the end of the chunk afterwards.
+    ///
+    /// # Panics
+    /// If `value` does not fit the encoding of `state`.
+    pub(crate) fn start(&mut self, state: &mut OpenState, time: i64, value: f64) -> ChunkBuffer {
         let buffer = self.start_node();
         let node = self.nodes.get_mut(buffer.0).expect("the node was just made");
-        state.append_part(&mut node.bytes, 0, time, value);
+        state.append_part(&mut node.bytes, 0, time, value).expect("the encoding was chosen for the value");
         buffer
     }
 
-    /// Appends a sample at the end that `state` points to; returns the buffer, whose last node may be new.
+    /// Appends a sample at the end that `state` points to; the last node of `buffer` may be new.
+    ///
+    /// # Errors
+    /// [`Misfit`] if the value does not fit the encoding of the chunk; nothing was appended.
     pub(crate) fn append(
         &mut self,
-        buffer: ChunkBuffer,
-        state: &mut XorState,
+        buffer: &mut ChunkBuffer,
+        state: &mut OpenState,
         time: i64,
         value: f64,
-    ) -> ChunkBuffer {
+    ) -> Result<(), Misfit> {
         let len = state.byte_len();
         let base = last_node_start(len);
         if len - base + SAMPLE_BYTES_MAX > NODE_BYTES {
             return self.append_over_end(buffer, state, time, value);
         }
         let node = self.nodes.get_mut(buffer.0).expect("a buffer lives as long as its series says");
-        state.append_part(&mut node.bytes, base, time, value);
-        buffer
+        state.append_part(&mut node.bytes, base, time, value)
     }
 
     /// As [`ChunkBuffers::append`] if the sample may not fit the last node.
     fn append_over_end(
         &mut self,
-        buffer: ChunkBuffer,
-        state: &mut XorState,
+        buffer: &mut ChunkBuffer,
+        state: &mut OpenState,
         time: i64,
         value: f64,
-    ) -> ChunkBuffer {
+    ) -> Result<(), Misfit> {
         let len = state.byte_len();
         let from = len - 1;
         let at = from - last_node_start(len);
         let last = self.nodes.get_mut(buffer.0).expect("a buffer lives as long as its series says");
         let mut spill = [0; SPILL_BYTES];
         spill[0] = last.bytes[at];
-        state.append_part(&mut spill, from, time, value);
+        state.append_part(&mut spill, from, time, value)?;
         let count = state.byte_len() - from;
         let kept = count.min(NODE_BYTES - at);
         last.bytes[at..at + kept].copy_from_slice(&spill[..kept]);
         if kept == count {
-            return buffer;
+            return Ok(());
         }
         let mut node = ChunkNode { next: last.next, ..ChunkNode::EMPTY };
         // Copies a sample of maximal length: bytes after the end may have any value.
         node.bytes[..SAMPLE_BYTES_MAX].copy_from_slice(&spill[kept..kept + SAMPLE_BYTES_MAX]);
-        self.add_node(buffer, node)
+        *buffer = self.add_node(*buffer, node);
+        Ok(())
     }
 
     /// Stores the bytes of a whole chunk.
@@ -136,7 +143,7 @@ impl ChunkBuffers {
     }
 
     /// Appends the chunk that ends at `state` to `out`, with its header filled in.
-    pub(crate) fn copy(&self, buffer: ChunkBuffer, state: &XorState, out: &mut Vec<u8>) {
+    pub(crate) fn copy(&self, buffer: ChunkBuffer, state: &OpenState, out: &mut Vec<u8>) {
         if buffer.is_none() {
             return;
         }

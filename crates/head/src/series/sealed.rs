@@ -62,7 +62,7 @@ impl SealedStore {
     ) -> SealedStore {
         let dir = sealed_dir(data_dir);
         let current = Arc::new(SealedFile::new(&dir, next));
-        let mut files: BTreeMap<_, _> = kept.into_iter().map(|f| (f.number, Arc::new(f))).collect();
+        let mut files: BTreeMap<_, _> = kept.into_iter().map(|f| (f.number(), Arc::new(f))).collect();
         files.insert(next, current.clone());
         SealedStore {
             disk: env.disk.clone(),
@@ -83,17 +83,17 @@ impl SealedStore {
         }
         let (offset, added) = current.push(header, chunk);
         self.unwritten_bytes.fetch_add(added, Ordering::Relaxed);
-        ChunkRef { file: current.number, offset }
+        ChunkRef::new(current.number(), offset)
     }
 
     /// Raises the next file number to at least `number`. For a store without pushed chunks.
     pub(crate) fn skip_to(&self, number: u32) {
         let mut current = self.current.lock();
-        if current.number >= number {
+        if current.number() >= number {
             return;
         }
         let mut files = self.files.write();
-        files.remove(&current.number);
+        files.remove(&current.number());
         *current = Arc::new(SealedFile::new(&self.dir, number));
         files.insert(number, current.clone());
     }
@@ -115,7 +115,7 @@ impl SealedStore {
         out: &mut Columns,
     ) -> Result<(), QueryError> {
         let before = out.len();
-        let number = node.chunk_ref.file;
+        let number = node.chunk_ref().file();
         let missing = || QueryError::Corrupt {
             path: self.dir.display().to_string(),
             what: format!("sealed file {number} is missing"),
@@ -123,22 +123,23 @@ impl SealedStore {
         let file = self.file(number).ok_or_else(missing)?;
         let mut decoded = file.decode(disk, node, range, out);
         if range == TimeRange::ALL && decoded.is_ok() && out.len() - before != usize::from(node.count()) {
-            decoded = Err(file.corrupt(format!("chunk at offset {}: sample count", node.chunk_ref.offset)));
+            decoded =
+                Err(file.corrupt(format!("chunk at offset {}: sample count", node.chunk_ref().offset())));
         }
         decoded.inspect_err(|_| out.truncate(before))
     }
 
     /// Drops one reference to a chunk.
     pub(crate) fn release(&self, chunk_ref: ChunkRef) {
-        if let Some(file) = self.file(chunk_ref.file) {
-            file.live_count.fetch_sub(1, Ordering::Relaxed);
+        if let Some(file) = self.file(chunk_ref.file()) {
+            file.remove_reference();
         }
     }
 
     /// Returns a position after the newest chunk: chunks sealed later are at or after it.
     pub(crate) fn end(&self) -> ChunkRef {
         let current = self.current.lock();
-        ChunkRef { file: current.number, offset: u32::try_from(current.len()).unwrap_or(u32::MAX) }
+        ChunkRef::new(current.number(), u32::try_from(current.len()).unwrap_or(u32::MAX))
     }
 
     /// Writes buffered chunks once there are many.
@@ -153,8 +154,8 @@ impl SealedStore {
     pub(crate) fn write_all(&self) -> Result<(), HeadError> {
         let files: Vec<_> = self.files.read().values().cloned().collect();
         for file in files {
-            let written = file.write(&*self.disk).inspect_err(|error| self.note_shortage(error, &file.path));
-            let written = written.map_err(HeadError::io(&file.path))?;
+            let written = file.write(&*self.disk).inspect_err(|error| self.note_shortage(error, file.path()));
+            let written = written.map_err(HeadError::io(file.path()))?;
             self.unwritten_bytes.fetch_sub(written, Ordering::Relaxed);
         }
         self.is_short_of_files.store(false, Ordering::Relaxed);
@@ -178,7 +179,7 @@ impl SealedStore {
     pub(crate) fn sync_all(&self) -> Result<(), HeadError> {
         let files: Vec<_> = self.files.read().values().cloned().collect();
         for file in files {
-            file.sync().map_err(HeadError::io(&file.path))?;
+            file.sync().map_err(HeadError::io(file.path()))?;
         }
         self.disk.sync_dir(&self.dir).map_err(HeadError::io(&self.dir))
     }
@@ -191,17 +192,17 @@ impl SealedStore {
         if !current.is_live() && current.len() >= DEAD_BYTES_MIN {
             self.begin_file(&mut current);
         }
-        let end = current.number;
+        let end = current.number();
         drop(current);
         let files = self.files.read();
-        let dead: Vec<_> = files.values().filter(|file| file.number < end && !file.is_live()).collect();
+        let dead: Vec<_> = files.values().filter(|file| file.number() < end && !file.is_live()).collect();
         dead.iter().for_each(|file| file.unmap());
-        dead.iter().map(|file| file.number).collect()
+        dead.iter().map(|file| file.number()).collect()
     }
 
     fn begin_file(&self, current: &mut Arc<SealedFile>) {
-        let next = Arc::new(SealedFile::new(&self.dir, current.number + 1));
-        self.files.write().insert(next.number, next.clone());
+        let next = Arc::new(SealedFile::new(&self.dir, current.number() + 1));
+        self.files.write().insert(next.number(), next.clone());
         *current = next;
     }
 
@@ -209,8 +210,8 @@ impl SealedStore {
     pub(crate) fn delete(&self, numbers: &[u32]) -> Result<(), HeadError> {
         for number in numbers {
             let Some(file) = self.files.write().remove(number) else { continue };
-            if self.disk.exists(&file.path) {
-                self.disk.remove_file(&file.path).map_err(HeadError::io(&file.path))?;
+            if self.disk.exists(file.path()) {
+                self.disk.remove_file(file.path()).map_err(HeadError::io(file.path()))?;
             }
             self.unwritten_bytes.fetch_sub(file.unwritten_len(), Ordering::Relaxed);
         }
@@ -219,7 +220,7 @@ impl SealedStore {
 
     /// Returns the numbers of all files but the current one.
     pub(crate) fn finished_files(&self) -> Vec<u32> {
-        let current = self.current.lock().number;
+        let current = self.current.lock().number();
         self.files.read().keys().copied().filter(|&number| number < current).collect()
     }
 

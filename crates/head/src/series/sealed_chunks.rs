@@ -3,8 +3,10 @@
 //! Invariants: a list ends at [`SLOT_NONE`]; an element belongs to one list; an out-of-order chunk was
 //! sealed after every in-order chunk with one of its timestamps was begun.
 
+use chronolith_format::chunk::decimal_delta::ENCODING_DECIMAL_DELTA;
 use chronolith_format::chunk::histogram::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM};
-use chronolith_format::chunk::xor::ENCODING_XOR;
+use chronolith_format::chunk::xor::{ENCODING_XOR, EncodedChunk};
+use chronolith_format::head::sealed::RecordHeader;
 use chronolith_model::DuplicatePolicy;
 
 use crate::series::slots::{SLOT_NONE, Slot, Slots};
@@ -12,17 +14,32 @@ use crate::series::slots::{SLOT_NONE, Slot, Slots};
 /// Position of a sealed chunk: file number and byte offset. Ascends in the order of sealing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct ChunkRef {
-    pub(crate) file: u32,
-    pub(crate) offset: u32,
+    file: u32,
+    offset: u32,
 }
 
 impl ChunkRef {
     /// After all others.
-    pub(crate) const MAX: ChunkRef = ChunkRef { file: u32::MAX, offset: u32::MAX };
+    pub(crate) const MAX: ChunkRef = ChunkRef::new(u32::MAX, u32::MAX);
+
+    pub(crate) const fn new(file: u32, offset: u32) -> ChunkRef {
+        ChunkRef { file, offset }
+    }
+
+    /// Returns the number of the file.
+    pub(crate) fn file(self) -> u32 {
+        self.file
+    }
+
+    /// Returns the start of the record in the file.
+    pub(crate) fn offset(self) -> u32 {
+        self.offset
+    }
 }
 
 /// Encodings of sealed chunks, by their number in [`SealedChunk::tag`].
-const ENCODINGS: [u8; 3] = [ENCODING_XOR, ENCODING_HISTOGRAM, ENCODING_FLOAT_HISTOGRAM];
+const ENCODINGS: [u8; 4] =
+    [ENCODING_XOR, ENCODING_HISTOGRAM, ENCODING_FLOAT_HISTOGRAM, ENCODING_DECIMAL_DELTA];
 
 const COUNT_BITS: u32 = 10;
 const COUNT_MASK: u16 = (1 << COUNT_BITS) - 1;
@@ -41,22 +58,69 @@ pub(crate) enum ChunkOrder {
 /// Range, size and kind of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkMeta {
-    pub(crate) encoding: u8,
-    pub(crate) order: ChunkOrder,
-    pub(crate) count: u16,
-    pub(crate) min_time: i64,
-    pub(crate) max_time: i64,
+    encoding: u8,
+    order: ChunkOrder,
+    count: u16,
+    min_time: i64,
+    max_time: i64,
     /// Bytes of chunk data.
-    pub(crate) len: usize,
+    len: usize,
+}
+
+impl ChunkMeta {
+    /// Returns the metadata of an in-order chunk with `len` bytes of chunk data.
+    pub(crate) fn in_order(encoding: u8, count: u16, min_time: i64, max_time: i64, len: usize) -> ChunkMeta {
+        ChunkMeta { encoding, order: ChunkOrder::InOrder, count, min_time, max_time, len }
+    }
+
+    /// Returns the metadata of an encoded chunk.
+    pub(crate) fn of(chunk: &EncodedChunk, order: ChunkOrder) -> ChunkMeta {
+        let &EncodedChunk { encoding, count, min_time, max_time, .. } = chunk;
+        ChunkMeta { order, ..ChunkMeta::in_order(encoding, count, min_time, max_time, chunk.bytes.len()) }
+    }
+
+    pub(crate) fn with_order(self, order: ChunkOrder) -> ChunkMeta {
+        ChunkMeta { order, ..self }
+    }
+
+    pub(crate) fn encoding(&self) -> u8 {
+        self.encoding
+    }
+
+    pub(crate) fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// Returns the timestamp of the first sample.
+    pub(crate) fn min_time(&self) -> i64 {
+        self.min_time
+    }
+
+    /// Returns the timestamp of the last sample.
+    pub(crate) fn max_time(&self) -> i64 {
+        self.max_time
+    }
+
+    /// Returns the header of the chunk in a sealed file.
+    pub(crate) fn header(&self, series_id: u32) -> RecordHeader {
+        let &ChunkMeta { encoding, count, min_time, max_time, .. } = self;
+        RecordHeader { series_id, encoding, count, min_time, max_time }
+    }
+
+    /// Returns the chunk with its bytes.
+    pub(crate) fn with_bytes(&self, bytes: Vec<u8>) -> EncodedChunk {
+        let &ChunkMeta { encoding, count, min_time, max_time, .. } = self;
+        EncodedChunk { encoding, min_time, max_time, count, bytes }
+    }
 }
 
 /// Metadata of a sealed chunk. Packed: there is one per chunk of each series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub(crate) struct SealedChunk {
-    pub(crate) min_time: i64,
-    pub(crate) span_ms: u32,
-    pub(crate) chunk_ref: ChunkRef,
+    min_time: i64,
+    span_ms: u32,
+    chunk_ref: ChunkRef,
     /// Bytes of chunk data; 0 if they do not fit, then the record has them.
     len: u16,
     /// Number of samples, encoding, order.
@@ -85,6 +149,22 @@ impl SealedChunk {
         Some(SealedChunk { min_time: meta.min_time, span_ms, chunk_ref, len, tag, next: SLOT_NONE })
     }
 
+    /// Returns the position of the chunk, which identifies it.
+    pub(crate) fn chunk_ref(&self) -> ChunkRef {
+        self.chunk_ref
+    }
+
+    /// Returns the timestamp of the first sample.
+    pub(crate) fn min_time(&self) -> i64 {
+        self.min_time
+    }
+
+    /// Returns the time from the first sample to the last.
+    pub(crate) fn span_ms(&self) -> u32 {
+        self.span_ms
+    }
+
+    /// Returns the timestamp of the last sample.
     pub(crate) fn max_time(&self) -> i64 {
         self.min_time + i64::from(self.span_ms)
     }
@@ -94,7 +174,7 @@ impl SealedChunk {
     }
 
     pub(crate) fn encoding(&self) -> u8 {
-        ENCODINGS[usize::from(self.tag >> COUNT_BITS & 3).min(ENCODINGS.len() - 1)]
+        ENCODINGS[usize::from(self.tag >> COUNT_BITS & 3)]
     }
 
     pub(crate) fn order(&self) -> ChunkOrder {
@@ -130,7 +210,7 @@ impl Slot for SealedChunk {
     const EMPTY: SealedChunk = SealedChunk {
         min_time: 0,
         span_ms: 0,
-        chunk_ref: ChunkRef { file: 0, offset: 0 },
+        chunk_ref: ChunkRef::new(0, 0),
         len: 0,
         tag: 0,
         next: SLOT_NONE,

@@ -8,18 +8,19 @@ mod histograms;
 mod idle;
 mod layout;
 mod ooo_log;
+mod record;
 mod resolve;
 mod seal;
 mod starts;
 mod state;
 
-pub(crate) use decoded::UNLIMITED;
 pub(crate) use histograms::{HISTOGRAM_BITS, HistogramBudget};
 pub(crate) use layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, stripe_of};
 pub(crate) use ooo_log::{OooSample, SampleValue};
+pub(crate) use record::SeriesState;
 pub(crate) use resolve::Arrivals;
 pub(crate) use starts::START_RUNS_MAX;
-pub(crate) use state::{AppendContext, SeriesState, Stripe};
+pub(crate) use state::{AppendContext, Stripe};
 
 #[cfg(test)]
 mod tests;

@@ -40,7 +40,7 @@ impl SealedVerification {
     pub(crate) fn verify_next(&self, series: &SeriesStore) -> bool {
         let Some(number) = self.progress.lock().left.pop() else { return false };
         let Some(file) = series.store.file(number) else { return true };
-        let bytes = match series.env.disk.map(&file.path) {
+        let bytes = match series.env.disk.map(file.path()) {
             Ok(bytes) => bytes,
             // The file was dropped meanwhile, or its readers report the error.
             Err(_) => return true,
@@ -50,7 +50,7 @@ impl SealedVerification {
         }
         let (chunk_count, sample_count, first) = lost_chunks(series, number, &bytes);
         if let Some(error) = first {
-            let path = file.path.display();
+            let path = file.path().display();
             let text = format!(
                 "{path}: {chunk_count} chunks with {sample_count} samples are lost, the first: {error}"
             );
@@ -73,9 +73,9 @@ fn lost_chunks(series: &SeriesStore, number: u32, bytes: &[u8]) -> (u64, u64, Op
             let Some(()) = stripe.page_ids(stripe_idx, page, &mut ids) else { break };
             for &id in &ids {
                 let Some(record) = stripe.series(id) else { continue };
-                let nodes = stripe.sealed_chunks.list(record.sealed);
-                for node in nodes.filter(|node| node.chunk_ref.file == number) {
-                    if let Err(error) = decode_record(bytes, node.chunk_ref.offset as usize) {
+                let nodes = stripe.sealed_of(record);
+                for node in nodes.filter(|node| node.chunk_ref().file() == number) {
+                    if let Err(error) = decode_record(bytes, node.chunk_ref().offset() as usize) {
                         chunk_count += 1;
                         sample_count += u64::from(node.count());
                         first.get_or_insert(error);

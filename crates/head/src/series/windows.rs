@@ -23,14 +23,14 @@ pub struct WindowStat {
 
 /// Samples of one window in a tally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WindowSpan {
+struct WindowSpan {
     /// Start of the window.
-    pub(crate) start: i64,
+    start: i64,
     /// Negative for samples that were removed.
-    pub(crate) count: i64,
+    count: i64,
     /// Timestamps of the oldest and of the newest sample.
-    pub(crate) oldest_ms: i64,
-    pub(crate) newest_ms: i64,
+    oldest_ms: i64,
+    newest_ms: i64,
 }
 
 impl WindowSpan {
@@ -119,25 +119,42 @@ impl WindowTally {
         other.drain().for_each(|span| self.put(span));
     }
 
+    /// Removes all windows; returns the sum of their counts.
+    #[cfg(test)]
+    pub(crate) fn take_count(&mut self) -> i64 {
+        self.drain().map(|span| span.count).sum()
+    }
+
     /// Removes and returns the windows with samples.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = WindowSpan> {
+    fn drain(&mut self) -> impl Iterator<Item = WindowSpan> {
         self.replace_current(self.current.start);
         self.others.drain(..)
     }
 }
 
+/// Samples of one window of a tenant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WindowCount {
     /// May be negative for a moment, when a drop overtakes the count of an append.
-    pub(crate) sample_count: i64,
-    pub(crate) first_arrival_ms: i64,
+    sample_count: i64,
+    first_arrival_ms: i64,
     /// Timestamps of the oldest and of the newest sample that arrived. A deletion, or a series that departed
     /// alone, does not narrow them.
-    pub(crate) oldest_ms: i64,
-    pub(crate) newest_ms: i64,
+    oldest_ms: i64,
+    newest_ms: i64,
 }
 
 impl WindowCount {
+    /// Returns the number of samples; `None` while a drop has overtaken the count of an append.
+    pub(crate) fn sample_count(&self) -> Option<u64> {
+        u64::try_from(self.sample_count).ok()
+    }
+
+    /// Returns the server time at which the first sample arrived.
+    pub(crate) fn first_arrival_ms(&self) -> i64 {
+        self.first_arrival_ms
+    }
+
     fn new(first_arrival_ms: i64) -> WindowCount {
         WindowCount { sample_count: 0, first_arrival_ms, oldest_ms: i64::MAX, newest_ms: i64::MIN }
     }
@@ -152,10 +169,24 @@ impl WindowCount {
 /// Windows of one tenant, by start.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
-    pub(crate) by_start: BTreeMap<i64, WindowCount>,
+    by_start: BTreeMap<i64, WindowCount>,
 }
 
 impl Windows {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_start.is_empty()
+    }
+
+    /// Returns the start of each window and its counts, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, &WindowCount)> {
+        self.by_start.iter().map(|(&start, count)| (start, count))
+    }
+
+    /// Returns true if a window may have samples in `range`.
+    pub(crate) fn overlaps(&self, range: TimeRange) -> bool {
+        self.by_start.values().any(|window| range.overlaps_inclusive(window.oldest_ms, window.newest_ms))
+    }
+
     /// Adds the counts of a batch that arrived at `arrival_ms`.
     pub(crate) fn merge(&mut self, tally: &mut WindowTally, arrival_ms: i64) {
         for span in tally.drain() {

@@ -75,10 +75,9 @@ pub(super) fn delete(
         let mut stripe = state.series.lock(run[0]);
         let unlogged = PoisonOnPanic::new(&state.wal, "a deletion");
         for &id in run {
-            let erased = stripe.erase(&mut cx, id, range);
-            stats.sample_count += erased.sample_count;
-            stats.series_count += u64::from(erased.sample_count > 0);
-            if erased.has_changed {
+            if let Some(sample_count) = stripe.erase(&mut cx, id, range) {
+                stats.sample_count += sample_count;
+                stats.series_count += u64::from(sample_count > 0);
                 changed.push(id);
             }
             if stripe.series(id).is_some() && stripe.is_empty(id) {

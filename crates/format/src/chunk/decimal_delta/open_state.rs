@@ -14,6 +14,12 @@ pub struct OpenState(XorState);
 
 const _: () = assert!(size_of::<OpenState>() == size_of::<XorState>(), "fits the record of a series");
 
+impl Default for OpenState {
+    fn default() -> OpenState {
+        OpenState::new()
+    }
+}
+
 impl From<XorState> for OpenState {
     fn from(state: XorState) -> OpenState {
         OpenState(state)
@@ -27,6 +33,12 @@ impl From<DecimalDeltaState> for OpenState {
 }
 
 impl OpenState {
+    /// An XOR chunk without samples and bytes.
+    #[must_use]
+    pub const fn new() -> OpenState {
+        OpenState(XorState::new())
+    }
+
     /// The state as decimal-delta; none if the chunk is XOR.
     #[must_use]
     pub fn as_decimal_delta(&self) -> Option<DecimalDeltaState> {
@@ -101,7 +113,7 @@ impl OpenState {
     pub fn next_chunk(&self, value: f64) -> OpenState {
         match self.as_decimal_delta() {
             Some(state) if state.scale().integer_of(value).is_some() => state.next_chunk().into(),
-            _ => XorState::new().into(),
+            _ => OpenState::new(),
         }
     }
 

@@ -5,7 +5,8 @@
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 
-use crate::chunk::xor::{ENCODING_XOR, STATE_BYTES, XorState};
+use crate::chunk::decimal_delta::{ENCODING_DECIMAL_DELTA, OpenState};
+use crate::chunk::xor::{ENCODING_XOR, STATE_BYTES};
 use crate::head::wal::text;
 
 const HAS_OPEN: u8 = 1;
@@ -127,8 +128,8 @@ impl SealedEntry {
 /// An open chunk, to which further samples are appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenChunk<'a> {
-    /// Floats: state of the encoder, time of the first sample, bytes.
-    Xor(XorState, i64, &'a [u8]),
+    /// Words: state of the encoder, time of the first sample, bytes.
+    Words(OpenState, i64, &'a [u8]),
     /// Native histograms: encoding byte and bytes.
     Histograms(u8, &'a [u8]),
 }
@@ -136,9 +137,9 @@ pub enum OpenChunk<'a> {
 impl<'a> OpenChunk<'a> {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
-            OpenChunk::Xor(state, first_time, bytes) => {
+            OpenChunk::Words(state, first_time, bytes) => {
                 debug_assert_eq!(bytes.len(), state.byte_len());
-                out.push(ENCODING_XOR);
+                out.push(state.encoding());
                 out.extend_from_slice(&state.to_bytes());
                 out.extend_from_slice(&first_time.to_le_bytes());
                 out.extend_from_slice(bytes);
@@ -152,15 +153,20 @@ impl<'a> OpenChunk<'a> {
 
     fn get(reader: &mut ByteReader<'a>) -> Result<OpenChunk<'a>, DecodeError> {
         match reader.u8("open chunk")? {
-            ENCODING_XOR => OpenChunk::get_xor(reader),
+            encoding @ (ENCODING_XOR | ENCODING_DECIMAL_DELTA) => OpenChunk::get_words(encoding, reader),
             encoding => Ok(OpenChunk::Histograms(encoding, get_part(reader, "open histogram chunk")?)),
         }
     }
 
-    pub(super) fn get_xor(reader: &mut ByteReader<'a>) -> Result<OpenChunk<'a>, DecodeError> {
-        let state = XorState::from_bytes(reader.bytes("chunk state", STATE_BYTES)?)?;
+    pub(super) fn get_words(encoding: u8, reader: &mut ByteReader<'a>) -> Result<OpenChunk<'a>, DecodeError> {
+        let offset = reader.offset();
+        let state = OpenState::from_bytes(reader.bytes("chunk state", STATE_BYTES)?)?;
+        if state.encoding() != encoding {
+            let (what, expected) = ("chunk state", "a state of the encoding of its chunk");
+            return Err(DecodeError::Invalid { what, offset, expected, found: u64::from(state.encoding()) });
+        }
         let first_time = reader.le_u64("first time")?.cast_signed();
-        Ok(OpenChunk::Xor(state, first_time, reader.bytes("open chunk", state.byte_len())?))
+        Ok(OpenChunk::Words(state, first_time, reader.bytes("open chunk", state.byte_len())?))
     }
 }
 
@@ -184,9 +190,9 @@ pub struct SeriesEntry<'a> {
     pub id: u32,
     /// Index of its tenant in the list of the slice.
     pub tenant: u32,
-    /// Open chunks, at most one of floats and one of histograms.
+    /// Open chunks, at most one of words and one of histograms.
     pub open: Vec<OpenChunk<'a>>,
-    /// Time and value bits of the newest float if no chunk of floats is open.
+    /// Time and value bits of the newest sample if no chunk of words is open.
     pub last: Option<(i64, u64)>,
     /// Out-of-order samples.
     pub ooo: OooPayload<'a>,

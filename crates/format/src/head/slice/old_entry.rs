@@ -26,7 +26,7 @@ const EXTENSION_HAS_STARTS: u8 = 8;
 pub(super) fn get<'a>(entry: &mut SeriesEntry<'a>, reader: &mut ByteReader<'a>) -> Result<(), DecodeError> {
     let flags = reader.u8("entry flags")?;
     if flags & HAS_OPEN != 0 {
-        entry.open.push(OpenChunk::get_xor(reader)?);
+        entry.open.push(OpenChunk::get_words(xor::ENCODING_XOR, reader)?);
     }
     if flags & HAS_LAST != 0 {
         entry.last = Some(get_last(reader)?);

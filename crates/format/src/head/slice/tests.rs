@@ -2,6 +2,7 @@
 //! ever.
 
 use super::*;
+use crate::chunk::decimal_delta::{OpenState, reencode};
 use crate::chunk::xor::XorState;
 use crate::head::wal::{STRIPE_NONE, Samples};
 
@@ -14,6 +15,12 @@ fn open_chunk() -> (XorState, Vec<u8>) {
     }
     buffer.truncate(state.byte_len());
     (state, buffer)
+}
+
+fn decimal_delta_chunk() -> (OpenState, Vec<u8>) {
+    let (times, mut bytes) = ([-5, 10, 25, 41], Vec::new());
+    let state = reencode(&times, &[10.25, 93.75, 17.5, 0.25], &mut bytes);
+    (state, bytes)
 }
 
 fn sealed(file: u32, encoding: u8) -> SealedEntry {
@@ -34,10 +41,10 @@ fn ooo_payload() -> Vec<u8> {
     out
 }
 
-/// Each part alone, then all in one entry.
+/// Each part of version 2 alone, then all in one entry.
 fn entries<'a>(open: &'a (XorState, Vec<u8>), ooo: &'a [u8]) -> Vec<SeriesEntry<'a>> {
     let (ooo, starts) = (OooPayload::Samples(ooo), &b"starts"[..]);
-    let open = vec![OpenChunk::Xor(open.0, -5, &open.1), OpenChunk::Histograms(2, b"open")];
+    let open = vec![OpenChunk::Words(open.0.into(), -5, &open.1), OpenChunk::Histograms(2, b"open")];
     let sealed = vec![sealed(1, 1), sealed(2, 1), sealed(2, 3)];
     vec![
         SeriesEntry { id: 7, open: open[..1].to_vec(), ..SeriesEntry::default() },
@@ -49,13 +56,24 @@ fn entries<'a>(open: &'a (XorState, Vec<u8>), ooo: &'a [u8]) -> Vec<SeriesEntry<
     ]
 }
 
-fn payload() -> Vec<u8> {
-    let (open, ooo, mut out, mut last) = (open_chunk(), ooo_payload(), Vec::new(), 0);
-    for entry in entries(&open, &ooo) {
+/// The part that version 3 has added.
+fn decimal_delta_entry(open: &(OpenState, Vec<u8>)) -> SeriesEntry<'_> {
+    let open = vec![OpenChunk::Words(open.0, -5, &open.1)];
+    SeriesEntry { id: 5, open, ..SeriesEntry::default() }
+}
+
+fn payload_of<'a>(entries: impl IntoIterator<Item = SeriesEntry<'a>>) -> Vec<u8> {
+    let (mut out, mut last) = (Vec::new(), 0);
+    for entry in entries {
         encode_entry(&entry, last, &mut out);
         last = entry.id;
     }
     out
+}
+
+fn payload() -> Vec<u8> {
+    let (open, decimal_delta, ooo) = (open_chunk(), decimal_delta_chunk(), ooo_payload());
+    payload_of([decimal_delta_entry(&decimal_delta)].into_iter().chain(entries(&open, &ooo)))
 }
 
 fn tenants() -> Vec<(&'static str, Vec<WindowEntry>)> {
@@ -101,10 +119,11 @@ fn read_all(payload: &[u8]) -> Result<usize, DecodeError> {
 
 #[test]
 fn entries_round_trip_and_damage_ends_without_panic() {
-    let (open, ooo_bytes, bytes) = (open_chunk(), ooo_payload(), payload());
+    let (open, decimal_delta, ooo_bytes) = (open_chunk(), decimal_delta_chunk(), ooo_payload());
+    let bytes = payload();
     let (mut reader, mut entry) = (EntryReader::new(KIND_SERIES, &bytes), SeriesEntry::default());
     let mut samples = Samples::default();
-    for want in entries(&open, &ooo_bytes) {
+    for want in [decimal_delta_entry(&decimal_delta)].into_iter().chain(entries(&open, &ooo_bytes)) {
         assert_eq!(reader.next(&mut entry), Ok(true));
         assert_eq!(entry, want);
         decode_ooo(&entry, &mut samples).unwrap();
@@ -142,13 +161,13 @@ fn a_later_version_is_told_from_damage() {
         bytes[76..].copy_from_slice(&sum.to_le_bytes());
         SliceHeader::decode(&bytes)
     };
-    assert_eq!([1, 2].map(|version| with(version).is_ok()), [true; 2]);
+    assert_eq!([1, 2, 3].map(|version| with(version).is_ok()), [true; 3]);
     assert_eq!(
-        [0, 3].map(|version| SliceHeader::is_of_later_version(&with(version).unwrap_err())),
+        [0, 4].map(|version| SliceHeader::is_of_later_version(&with(version).unwrap_err())),
         [false, true]
     );
     let mut damaged = header;
-    damaged[4] = 3;
+    damaged[4] = 4;
     assert!(!SliceHeader::is_of_later_version(&SliceHeader::decode(&damaged).unwrap_err()));
 }
 
@@ -198,12 +217,32 @@ fn a_frame_of_an_earlier_writing_does_not_count() {
 
 #[test]
 fn the_golden_file_reads_as_ever() {
-    let golden = include_bytes!("../../../testdata/slice/version-2.slice");
+    let golden = include_bytes!("../../../testdata/slice/version-3.slice");
     assert_eq!(file(), golden, "what is written has changed: that needs a version");
     let (header, frames) = decode_slice(golden).unwrap();
     assert_eq!((header.series_count, header.sample_count), (2, 247));
     assert_eq!(frames[0], (KIND_SERIES, &*payload()));
     assert_eq!(decode_tenants(frames[1].1), Ok(tenants()));
+}
+
+#[test]
+fn the_golden_file_of_version_2_reads_as_ever() {
+    let (open, ooo) = (open_chunk(), ooo_payload());
+    let golden = include_bytes!("../../../testdata/slice/version-2.slice");
+    let (_, frames) = decode_slice(golden).unwrap();
+    assert_eq!(frames[0], (KIND_SERIES, &*payload_of(entries(&open, &ooo))));
+    assert_eq!(decode_tenants(frames[1].1), Ok(tenants()));
+}
+
+/// The encoding byte and the state of a chunk name the same encoding, or the entry is damaged.
+#[test]
+fn a_state_of_another_encoding_is_refused() {
+    let open = decimal_delta_chunk();
+    let mut bytes = payload_of([decimal_delta_entry(&open)]);
+    let at = bytes.iter().position(|&byte| byte == open.0.encoding()).unwrap();
+    assert_eq!(read_all(&bytes), Ok(1));
+    bytes[at] = crate::chunk::xor::ENCODING_XOR;
+    assert!(read_all(&bytes).is_err());
 }
 
 /// Entries of the series frames of a slice of version 1, in which kinds of values had parts of their own.
@@ -229,7 +268,11 @@ fn the_golden_files_of_version_1_read_as_ever() {
     let found = old_entries(include_bytes!("../../../testdata/slice/two-series.slice"));
     let chunks = [sealed(1, 1), sealed(2, 1)].map(|chunk| SealedEntry { len: 300, ..chunk });
     let want = [
-        SeriesEntry { id: 7, open: vec![OpenChunk::Xor(open.0, -5, &open.1)], ..SeriesEntry::default() },
+        SeriesEntry {
+            id: 7,
+            open: vec![OpenChunk::Words(open.0.into(), -5, &open.1)],
+            ..SeriesEntry::default()
+        },
         SeriesEntry { id: 7, last: Some((-9, 1)), sealed: chunks.to_vec(), ..SeriesEntry::default() },
         SeriesEntry { id: 1025, tenant: 1, ooo: OooPayload::Old(b"late", b""), ..SeriesEntry::default() },
     ];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::{Env, Rng};
-use chronolith_format::chunk::xor::{HEADER_BYTES, SAMPLE_BYTES_MAX, XorState};
+use chronolith_format::chunk::xor::{ENCODING_XOR, HEADER_BYTES, SAMPLE_BYTES_MAX, XorState};
 
 use super::*;
 

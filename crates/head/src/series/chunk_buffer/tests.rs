@@ -2,6 +2,7 @@
 //! slab.
 
 use chronolith_base::Rng;
+use chronolith_format::chunk::decimal_delta::{DecimalDeltaState, Scale};
 use chronolith_format::chunk::xor;
 
 use super::*;
@@ -9,23 +10,24 @@ use super::*;
 /// The same samples in a chunk buffer and in a contiguous buffer.
 struct Pair {
     buffer: ChunkBuffer,
-    state: XorState,
-    plain: XorState,
+    state: OpenState,
+    plain: OpenState,
     buf: Vec<u8>,
 }
 
 impl Pair {
-    fn new(buffers: &mut ChunkBuffers, time: i64, value: f64) -> Pair {
-        let mut state = XorState::new();
+    fn new(buffers: &mut ChunkBuffers, start: OpenState, time: i64, value: f64) -> Pair {
+        let mut state = start;
         let buffer = buffers.start(&mut state, time, value);
-        let mut pair = Pair { buffer, state, plain: XorState::new(), buf: vec![0; 8 * xor::CHUNK_BYTES_MAX] };
-        pair.plain.append(&mut pair.buf, time, value);
+        let mut pair = Pair { buffer, state, plain: start, buf: vec![0; 8 * xor::CHUNK_BYTES_MAX] };
+        pair.plain.append_part(&mut pair.buf, 0, time, value).expect("started with the value");
         pair
     }
 
+    /// Appends to both, unless the value is refused by both.
     fn append(&mut self, buffers: &mut ChunkBuffers, time: i64, value: f64) {
-        self.buffer = buffers.append(self.buffer, &mut self.state, time, value);
-        self.plain.append(&mut self.buf, time, value);
+        let plain = self.plain.append_part(&mut self.buf, 0, time, value);
+        assert_eq!(buffers.append(&mut self.buffer, &mut self.state, time, value), plain);
     }
 
     #[track_caller]
@@ -35,7 +37,8 @@ impl Pair {
         let mut out = vec![0xee];
         buffers.copy(self.buffer, &self.state, &mut out);
         assert_eq!(out[0], 0xee);
-        assert_eq!(out[1..], self.buf[..self.plain.byte_len()]);
+        assert_eq!(out[1..1 + HEADER_BYTES], self.plain.count().to_be_bytes());
+        assert_eq!(out[1 + HEADER_BYTES..], self.buf[HEADER_BYTES..self.plain.byte_len()]);
         let nodes = self.state.byte_len().div_ceil(NODE_BYTES);
         assert_eq!(node_count(buffers, self.buffer), nodes, "as many nodes as bytes need");
     }
@@ -51,6 +54,10 @@ fn node_count(buffers: &ChunkBuffers, buffer: ChunkBuffer) -> usize {
     count
 }
 
+fn decimal_delta(code: u8) -> OpenState {
+    DecimalDeltaState::new(Scale::from_code(code).expect("a scale")).into()
+}
+
 /// Samples of every length from one bit to the longest meet every offset in a node, above all its end.
 #[test]
 fn every_length_meets_every_offset_of_a_node() {
@@ -58,19 +65,26 @@ fn every_length_meets_every_offset_of_a_node() {
     for lead in 0..80u64 {
         for bits in [0u64, 1, 1 << 20, u64::MAX >> 30, u64::MAX >> 12, u64::MAX] {
             for far in [1i64, 9_000, 70_000, 600_000, 1 << 40] {
-                let mut pair = Pair::new(&mut buffers, 0, 0.0);
-                let mut time = 0;
-                for i in 0..lead {
-                    time += 1000;
-                    pair.append(&mut buffers, time, (i % 3) as f64);
+                for start in [OpenState::new(), decimal_delta(0)] {
+                    let mut pair = Pair::new(&mut buffers, start, 0, 0.0);
+                    let mut time = 0;
+                    for i in 0..lead {
+                        time += 1000;
+                        pair.append(&mut buffers, time, (i % 3) as f64);
+                    }
+                    for i in 0..6 {
+                        time += 1000 + far * (i % 2);
+                        let last = f64::from_bits(pair.state.value_bits());
+                        let value = match pair.state.as_xor() {
+                            Some(_) => f64::from_bits(last.to_bits() ^ bits),
+                            None => (last as i64 ^ (bits >> 14) as i64) as f64,
+                        };
+                        pair.append(&mut buffers, time, value);
+                        pair.check(&buffers);
+                    }
+                    assert_eq!(u64::from(pair.state.count()), lead + 7, "no value is refused");
+                    buffers.free(pair.buffer);
                 }
-                for i in 0..6 {
-                    time += 1000 + far * (i % 2);
-                    let value = f64::from_bits(pair.state.value_bits() ^ bits);
-                    pair.append(&mut buffers, time, value);
-                    pair.check(&buffers);
-                }
-                buffers.free(pair.buffer);
             }
         }
     }
@@ -81,7 +95,7 @@ fn every_length_meets_every_offset_of_a_node() {
 fn stored_chunks_continue_at_every_byte_count() {
     let rng = Rng::from_seed(3);
     let mut buffers = ChunkBuffers::new();
-    let mut pair = Pair::new(&mut buffers, 5, 0.5);
+    let mut pair = Pair::new(&mut buffers, OpenState::new(), 5, 0.5);
     let mut seen = [false; 2 * NODE_BYTES];
     for i in 0..600i64 {
         // Two bits per sample, more where the value changes.
@@ -108,14 +122,16 @@ fn stored_chunks_continue_at_every_byte_count() {
 fn random_chunks_side_by_side_equal_buffers() {
     let rng = Rng::from_seed(11);
     let mut buffers = ChunkBuffers::new();
-    let mut pairs: Vec<Pair> = (0..200).map(|i| Pair::new(&mut buffers, i, i as f64)).collect();
+    let starts = [OpenState::new(), decimal_delta(2)];
+    let mut pairs: Vec<Pair> =
+        (0..200).map(|i| Pair::new(&mut buffers, starts[i as usize % 2], i, i as f64)).collect();
     for _ in 0..60_000 {
         let idx = rng.below(pairs.len() as u64) as usize;
         let pair = &mut pairs[idx];
         if usize::from(pair.state.count()) >= xor::SAMPLES_PER_CHUNK || rng.below(400) == 0 {
             pair.check(&buffers);
             buffers.free(pair.buffer);
-            *pair = Pair::new(&mut buffers, rng.below(1000) as i64, 1.5);
+            *pair = Pair::new(&mut buffers, starts[idx % 2], rng.below(1000) as i64, 1.5);
             continue;
         }
         let step = if rng.below(3) == 0 { 1 + rng.below(1 << (1 + rng.below(40))) } else { 15_000 };

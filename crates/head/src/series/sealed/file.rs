@@ -30,10 +30,10 @@ struct Tail {
 
 /// A sealed file: its write buffer, handle and memory map.
 pub(crate) struct SealedFile {
-    pub(crate) number: u32,
-    pub(crate) path: PathBuf,
+    number: u32,
+    path: PathBuf,
     /// Chunks that the head references.
-    pub(crate) live_count: AtomicU64,
+    live_count: AtomicU64,
     tail: Mutex<Tail>,
     mapped: RwLock<Option<Mapped>>,
 }
@@ -70,6 +70,24 @@ impl SealedFile {
         }
     }
 
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a reference to a chunk of the file.
+    pub(crate) fn add_reference(&self) {
+        self.live_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes a reference to a chunk of the file.
+    pub(super) fn remove_reference(&self) {
+        self.live_count.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Returns true if the head references a chunk of the file.
     pub(crate) fn is_live(&self) -> bool {
         self.live_count.load(Ordering::Relaxed) > 0
@@ -101,7 +119,7 @@ impl SealedFile {
         let before = tail.buffer.len();
         let offset = u32::try_from(tail.written + before as u64).expect("files end far below 4 GiB");
         sealed::encode_record(header, chunk, &mut tail.buffer);
-        self.live_count.fetch_add(1, Ordering::Relaxed);
+        self.add_reference();
         (offset, (tail.buffer.len() - before) as u64)
     }
 
@@ -190,7 +208,7 @@ impl SealedFile {
         range: TimeRange,
         out: &mut Columns,
     ) -> Result<(), QueryError> {
-        let offset = node.chunk_ref.offset;
+        let offset = node.chunk_ref().offset();
         self.read_chunk(disk, offset, node.byte_len(), |bytes| {
             kinds::decode(node.encoding(), bytes, range, out)
         })?

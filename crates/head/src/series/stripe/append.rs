@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use chronolith_format::chunk::histogram::{self, HistogramAppender};
 use chronolith_format::chunk::kinds;
-use chronolith_format::chunk::xor::{self, SAMPLES_PER_CHUNK, XorState};
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, DuplicatePolicy, Histogram, TimeRange};
 
@@ -20,9 +19,10 @@ use super::decoded::{DecodedChunk, OutOfBudget, Source, UNLIMITED};
 use super::histograms::{HISTOGRAM_BITS, open_samples};
 use super::layout::slot_of;
 use super::ooo_log::SampleValue;
-use super::state::{AppendContext, SeriesState, Stripe};
+use super::record::SeriesState;
+use super::state::{AppendContext, Stripe};
 use crate::series::decide::{AppendOutcome, Position, Value, decide};
-use crate::series::sealed_chunks::{ChunkOrder, SealedChunk};
+use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk};
 
 /// Sealed chunks of a series that a lookup visits.
 const LOOKUP_CHUNKS_MAX: usize = 256;
@@ -37,7 +37,7 @@ impl Stripe {
         value: Value<'_>,
     ) -> AppendOutcome {
         let Some(series) = self.series(id) else { return AppendOutcome::SeriesGone };
-        let newest = if series.has_sample() { time.cmp(&series.xor.time()) } else { Ordering::Greater };
+        let newest = if series.has_sample() { time.cmp(&series.newest_time()) } else { Ordering::Greater };
         self.touch(id);
         let (position, found) = match newest {
             Ordering::Greater => (Position::Newest, None),
@@ -73,18 +73,28 @@ impl Stripe {
     ) -> AppendOutcome {
         let (page, slot) = slot_of(id);
         let Some(Some(page)) = self.pages.get_mut(page) else { return AppendOutcome::SeriesGone };
-        page.activity.touch(slot);
-        let series = &mut page.slots[slot];
-        if series.open.is_none() || time <= series.xor.time() || time >= series.window_end {
+        let series = page.offered(slot);
+        if !series.takes_next(time) {
             return self.append_to_new_chunk(cx, id, time, value_bits);
         }
-        series.open =
-            self.chunk_buffers.append(series.open, &mut series.xor, time, f64::from_bits(value_bits));
+        if series.append(&mut self.chunk_buffers, &mut self.scratch, time, value_bits).is_none() {
+            return self.append_to_new_chunk(cx, id, time, value_bits);
+        }
         cx.windows.add(time, 1);
-        if usize::from(series.xor.count()) >= SAMPLES_PER_CHUNK {
-            self.seal_open(cx, id);
+        if series.is_at_step() {
+            self.seal_or_convert(cx, id);
         }
         AppendOutcome::InOrder
+    }
+
+    /// Seals the open chunk of words if it is full, and converts it if that is due.
+    #[cold]
+    fn seal_or_convert(&mut self, cx: &AppendContext<'_>, id: u32) {
+        if self.series(id).is_some_and(SeriesState::is_full) {
+            self.seal_open(cx, id);
+        } else {
+            self.with_open_words(id, SeriesState::convert_open);
+        }
     }
 
     /// As [`Stripe::append_in_order`] for words that do not belong to the open chunk.
@@ -96,7 +106,7 @@ impl Stripe {
         value_bits: u64,
     ) -> AppendOutcome {
         let Some(series) = self.series(id) else { return AppendOutcome::SeriesGone };
-        if series.has_sample() && time <= series.xor.time() {
+        if series.has_sample() && time <= series.newest_time() {
             return AppendOutcome::NotNewest;
         }
         if is_stale(f64::from_bits(value_bits))
@@ -108,11 +118,10 @@ impl Stripe {
             return AppendOutcome::InOrder;
         }
         self.seal_open(cx, id);
-        let mut state = XorState::new();
-        let open = self.chunk_buffers.start(&mut state, time, f64::from_bits(value_bits));
-        let Some(series) = self.series_mut(id) else { return AppendOutcome::SeriesGone };
-        (series.xor, series.open, series.open_min) = (state, open, time);
-        series.window_end = TimeRange::window_of(time, cx.window_ms).end;
+        let window_end = cx.window_of(time).end;
+        self.with_open_words(id, |series, buffers, _| {
+            series.start_open(buffers, time, value_bits, window_end);
+        });
         cx.windows.add(time, 1);
         AppendOutcome::InOrder
     }
@@ -126,20 +135,20 @@ impl Stripe {
         histogram: &Arc<Histogram>,
     ) {
         // A histogram that the open chunk cannot take, because of new buckets for example, starts the next one.
-        let next = self.histograms.update(id, |open| {
-            if time >= open.window_end || kinds::is_full(&open.appender) {
+        let next = self.histograms.update(id, |open, window_end| {
+            if time >= window_end || kinds::is_full(open) {
                 return Some(None);
             }
-            open.appender.append(time, histogram).map(Some)
+            open.append(time, histogram).map(Some)
         });
         if !matches!(next, Some(None)) {
             let before = self.seal_open(cx, id);
             let next = next.flatten().flatten();
             let next = next.unwrap_or_else(|| HistogramAppender::start(before.as_ref(), time, histogram));
-            self.histograms.insert(id, next, TimeRange::window_of(time, cx.window_ms).end);
+            self.histograms.insert(id, next, cx.window_of(time).end);
         }
         if let Some(series) = self.series_mut(id) {
-            series.xor = XorState::ended(time, HISTOGRAM_BITS);
+            series.set_newest(Some((time, HISTOGRAM_BITS)));
         }
         cx.windows.add(time, 1);
         self.keep_histogram_budget(cx);
@@ -149,7 +158,7 @@ impl Stripe {
     /// that its open chunk has.
     fn stale_histogram(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<Arc<Histogram>> {
         let (last, open) = (self.newest_time(id)?, self.histograms.get(id));
-        let encoding = open.map(|open| open.appender.encoding());
+        let encoding = open.map(HistogramAppender::encoding);
         if encoding.is_none() && !matches!(self.newest_value(cx, id, last), Some(SampleValue::Histogram(_))) {
             return None;
         }
@@ -165,7 +174,7 @@ impl Stripe {
 
     /// Returns the newest sample of a series, which is at `time`.
     fn newest_value(&mut self, cx: &AppendContext<'_>, id: u32, time: i64) -> Option<SampleValue> {
-        let bits = self.series(id)?.xor.value_bits();
+        let bits = self.series(id)?.newest_bits();
         if bits != HISTOGRAM_BITS {
             return Some(SampleValue::Word(bits));
         }
@@ -174,22 +183,15 @@ impl Stripe {
 
     /// Stores another value at the newest timestamp, so that the record of the series has it.
     fn replace_newest(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64, value: Value<'_>) {
-        let Some(series) = self.series(id).cloned() else { return };
         self.decoded.clear();
         if let Value::Word(bits) = value
-            && !series.open.is_none()
+            && self.series(id).is_some_and(SeriesState::has_open_words)
         {
-            let mut samples = self.open_words(&series);
-            samples.truncate(samples.len() - 1);
-            samples.push(time, f64::from_bits(bits));
-            let chunk = xor::encode_whole(&samples.times, &samples.values);
-            self.chunk_buffers.free(series.open);
-            let open = self.chunk_buffers.store(&chunk);
-            if let Some(series) = self.series_mut(id) {
-                series.open = open;
-                series.xor = XorState::resume(&chunk).expect("the chunk was just encoded");
+            let replaced = self
+                .with_open_words(id, |series, buffers, scratch| series.replace_last(buffers, scratch, bits));
+            if replaced.flatten().is_some() {
+                return;
             }
-            return;
         }
         self.seal_open(cx, id);
         self.push_out_of_order(cx, id, time, value);
@@ -198,7 +200,7 @@ impl Stripe {
                 Value::Word(bits) => bits,
                 Value::Histogram(_) => HISTOGRAM_BITS,
             };
-            series.xor = XorState::ended(time, bits);
+            series.set_newest(Some((time, bits)));
         }
     }
 
@@ -245,10 +247,9 @@ impl Stripe {
         let found = self.find_in_chunks(cx, id, &series, time, budget, &mut decoded);
         self.decoded = decoded;
         let mut found = found?;
-        let mut buffered: Vec<_> = self.ooo.samples(series.ooo).filter(|one| one.time == time).collect();
+        let mut buffered: Vec<_> = self.ooo.samples(series.ooo).filter(|one| one.time() == time).collect();
         while let Some(one) = buffered.pop() {
-            let replaces = one.duplicates == DuplicatePolicy::LastWins;
-            found = found.filter(|_| !replaces).or(Some(one.value));
+            found = found.filter(|_| !one.replaces()).or_else(|| Some(one.value().clone()));
         }
         Ok(found)
     }
@@ -268,35 +269,33 @@ impl Stripe {
         decoded: &mut DecodedChunk,
     ) -> Result<Option<SampleValue>, OutOfBudget> {
         let mut found = None;
-        if !series.open.is_none() && time >= series.open_min {
-            let source = Source::Open(id, series.open_min, series.xor.count());
-            found = decoded.find(source, time, budget, |out| {
-                *out = self.open_words(series);
-                true
-            })?;
-        } else if let Some(open) = self.histograms.get(id)
-            && time >= open.appender.times().0
+        if let Some(open) = series.open_words()
+            && time >= open.min_time()
         {
-            let (first, count) = (open.appender.times().0, open.appender.count());
+            let source = Source::Open(id, open.min_time(), open.count());
+            found = decoded.find(source, time, budget, |out| self.decode_open_words(series, &open, out))?;
+        } else if let Some(open) = self.histograms.get(id)
+            && time >= open.times().0
+        {
+            let (first, count) = (open.times().0, open.count());
             found = decoded.find(Source::Open(id, first, count), time, budget, |out| {
-                *out = open_samples(&open.appender);
+                *out = open_samples(open);
                 true
             })?;
         }
         let mut nodes: Vec<SealedChunk> = Vec::new();
-        for (visited, node) in self.sealed_chunks.list(series.sealed).enumerate() {
+        for (visited, node) in self.sealed_of(series).enumerate() {
             if visited == LOOKUP_CHUNKS_MAX && *budget < UNLIMITED / 2 {
                 return Err(OutOfBudget);
             }
-            if node.min_time <= time && time <= node.max_time() {
+            if node.min_time() <= time && time <= node.max_time() {
                 nodes.push(*node);
             }
         }
-        nodes.sort_by_key(|node| (node.is_out_of_order(), node.chunk_ref));
+        nodes.sort_by_key(|node| (node.is_out_of_order(), node.chunk_ref()));
         for node in &nodes {
-            let value = decoded.find(Source::Sealed(node.chunk_ref), time, budget, |out| {
-                cx.store.decode(cx.disk, node, TimeRange::ALL, out).is_ok()
-            })?;
+            let value = decoded
+                .find(Source::Sealed(node.chunk_ref()), time, budget, |out| cx.decode(node, out).is_ok())?;
             let replaces = node.order() != ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst);
             if value.is_some() && (found.is_none() || replaces) {
                 found = value;
@@ -305,13 +304,11 @@ impl Stripe {
         Ok(found)
     }
 
-    /// Returns the samples of the open chunk of words.
-    pub(super) fn open_words(&self, series: &SeriesState) -> Columns {
-        let (mut bytes, mut samples) = (Vec::new(), Columns::default());
+    /// Appends the samples of the open chunk of words, whose metadata is `open`, to `out`; returns true if they
+    /// decode.
+    fn decode_open_words(&self, series: &SeriesState, open: &ChunkMeta, out: &mut Columns) -> bool {
+        let mut bytes = Vec::new();
         self.copy_open(series, &mut bytes);
-        // Decoding cannot fail: this process encoded the bytes.
-        let decoded = xor::decode(&bytes, TimeRange::ALL, &mut samples);
-        debug_assert!(decoded.is_ok(), "open chunks decode");
-        samples
+        kinds::decode(open.encoding(), &bytes, TimeRange::ALL, out).is_ok()
     }
 }

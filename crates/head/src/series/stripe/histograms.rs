@@ -16,11 +16,12 @@ pub(crate) use budget::HistogramBudget;
 
 /// Bits of the last value of a series whose newest sample is a histogram. A word may have them too.
 pub(crate) const HISTOGRAM_BITS: u64 = 0x7ff4_c8d0_4815_7061;
+
 /// Open chunk of histograms of one series.
-pub(crate) struct OpenHistograms {
-    pub(crate) appender: HistogramAppender,
+struct OpenHistograms {
+    appender: HistogramAppender,
     /// End of the window of the chunk.
-    pub(super) window_end: i64,
+    window_end: i64,
     bytes: usize,
 }
 
@@ -34,15 +35,21 @@ pub(super) struct Histograms {
 }
 
 impl Histograms {
-    pub(super) fn get(&self, id: u32) -> Option<&OpenHistograms> {
+    /// Returns the open chunk of a series.
+    pub(super) fn get(&self, id: u32) -> Option<&HistogramAppender> {
         // Most stripes have none, and skip the hash.
-        if self.by_series.is_empty() { None } else { self.by_series.get(&id).map(|open| &**open) }
+        if self.by_series.is_empty() { None } else { self.by_series.get(&id).map(|open| &open.appender) }
     }
 
-    /// Calls `append` with the open chunk of a series, if there is one, and counts its bytes again.
-    pub(super) fn update<R>(&mut self, id: u32, append: impl FnOnce(&mut OpenHistograms) -> R) -> Option<R> {
+    /// Calls `append` with the open chunk of a series, if there is one, and the end of its window; counts its
+    /// bytes again.
+    pub(super) fn update<R>(
+        &mut self,
+        id: u32,
+        append: impl FnOnce(&mut HistogramAppender, i64) -> R,
+    ) -> Option<R> {
         let open = self.by_series.get_mut(&id)?;
-        let result = append(open);
+        let result = append(&mut open.appender, open.window_end);
         let bytes = open.appender.heap_bytes();
         self.open_bytes = self.open_bytes + bytes - std::mem::replace(&mut open.bytes, bytes);
         Some(result)

@@ -70,10 +70,34 @@ impl SampleValue {
 /// Out-of-order sample.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OooSample {
-    pub(crate) time: i64,
-    pub(crate) value: SampleValue,
+    time: i64,
+    value: SampleValue,
     /// Policy under which it was accepted.
-    pub(crate) duplicates: DuplicatePolicy,
+    duplicates: DuplicatePolicy,
+}
+
+impl OooSample {
+    pub(crate) fn new(time: i64, value: SampleValue, duplicates: DuplicatePolicy) -> OooSample {
+        OooSample { time, value, duplicates }
+    }
+
+    pub(crate) fn time(&self) -> i64 {
+        self.time
+    }
+
+    pub(crate) fn value(&self) -> &SampleValue {
+        &self.value
+    }
+
+    /// Returns the policy under which it was accepted.
+    pub(crate) fn duplicates(&self) -> DuplicatePolicy {
+        self.duplicates
+    }
+
+    /// Returns true if it was accepted under last-wins, so it replaces earlier ones of its timestamp.
+    pub(super) fn replaces(&self) -> bool {
+        self.duplicates == DuplicatePolicy::LastWins
+    }
 }
 
 #[derive(Clone, Copy)]

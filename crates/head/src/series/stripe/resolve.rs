@@ -10,12 +10,28 @@ use chronolith_model::{Columns, TimeRange};
 /// Samples of one series in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    pub(crate) samples: Columns,
+    samples: Columns,
     /// Per sample: set if it was accepted under last-wins, so it replaces earlier ones of its timestamp.
     replaces: Vec<bool>,
 }
 
 impl Arrivals {
+    /// Returns an empty list with room for `sample_count` words.
+    pub(crate) fn with_capacity(sample_count: usize) -> Arrivals {
+        let mut arrivals = Arrivals::default();
+        arrivals.samples.times.reserve(sample_count);
+        arrivals.samples.values.reserve(sample_count);
+        arrivals
+    }
+
+    pub(super) fn samples(&self) -> &Columns {
+        &self.samples
+    }
+
+    pub(super) fn into_samples(self) -> Columns {
+        self.samples
+    }
+
     /// Adds the samples that `fill` appends.
     pub(crate) fn add<R>(&mut self, replaces: bool, fill: impl FnOnce(&mut Columns) -> R) -> R {
         let result = fill(&mut self.samples);

@@ -11,56 +11,32 @@ use std::collections::BTreeMap;
 
 use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::kinds;
-use chronolith_format::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK, XorState};
-use chronolith_format::head::sealed::RecordHeader;
+use chronolith_format::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK};
 use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, DuplicatePolicy, TimeRange};
 
 use super::histograms::HISTOGRAM_BITS;
-use super::layout::NONE;
 use super::ooo_log::{OooList, OooSample, SampleValue};
 use super::resolve::Arrivals;
 use super::state::{AppendContext, Stripe};
-use crate::series::chunk_buffer::ChunkBuffer;
 use crate::series::decide::Value;
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, ChunkRef, SealedChunk};
-
-/// Result of a deletion for one series.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Erased {
-    /// Number of deleted samples.
-    pub(crate) sample_count: u64,
-    /// Set if anything has changed, the last sample in the hot record included.
-    pub(crate) has_changed: bool,
-}
 
 impl Stripe {
     /// Seals the open chunk of a series, if there is one; the hot record keeps the last sample. Returns a
     /// chunk of histograms, for the header of the next.
     pub(crate) fn seal_open(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<HistogramAppender> {
-        let series = self.series(id)?.clone();
-        if series.open.is_none() {
+        let Some(meta) = self.series(id)?.open_words() else {
             let open = self.histograms.remove(id)?;
             self.link(cx, id, &open.encoded(), ChunkOrder::InOrder);
             return Some(open);
-        }
-        let mut bytes = std::mem::take(&mut self.chunk);
-        bytes.clear();
-        self.copy_open(&series, &mut bytes);
-        let meta = ChunkMeta {
-            encoding: ENCODING_XOR,
-            order: ChunkOrder::InOrder,
-            count: series.xor.count(),
-            min_time: series.open_min,
-            max_time: series.xor.time(),
-            len: bytes.len(),
         };
-        self.push_chunk(cx, id, &meta, &bytes);
-        self.chunk = bytes;
-        self.chunk_buffers.free(series.open);
-        if let Some(series) = self.series_mut(id) {
-            series.open = ChunkBuffer::NONE;
-        }
+        let node = self.with_open_words(id, |series, buffers, scratch| {
+            let node = scratch.with_copy(series, buffers, |bytes| store_chunk(cx, id, &meta, bytes));
+            series.end_open(buffers);
+            node
+        })?;
+        self.link_sealed(id, node);
         None
     }
 
@@ -72,12 +48,12 @@ impl Stripe {
         }
         let mut arrivals = Arrivals::default();
         for one in &taken {
-            arrivals.add(one.duplicates == DuplicatePolicy::LastWins, |samples| push_sample(samples, one));
+            arrivals.add(one.replaces(), |samples| push_sample(samples, one));
         }
         arrivals.resolve();
-        if arrivals.samples.len() < taken.len() {
-            taken.iter().for_each(|one| cx.windows.add_single(one.time, -1));
-            arrivals.samples.times.iter().for_each(|&time| cx.windows.add_single(time, 1));
+        if arrivals.samples().len() < taken.len() {
+            taken.iter().for_each(|one| cx.windows.add_single(one.time(), -1));
+            arrivals.samples().times.iter().for_each(|&time| cx.windows.add_single(time, 1));
         }
         self.push_out_of_order_chunks(cx, id, &arrivals);
     }
@@ -87,12 +63,12 @@ impl Stripe {
     fn seal_out_of_order_unresolved(&mut self, cx: &AppendContext<'_>, id: u32) {
         let mut taken = self.take_out_of_order(id, TimeRange::ALL);
         // Stable: samples of one timestamp stay in the order of their arrival.
-        taken.sort_by_key(|one| one.time);
+        taken.sort_by_key(|one| one.time());
         let mut layers: Vec<Arrivals> = Vec::new();
-        for run in taken.chunk_by(|a, b| a.time == b.time) {
+        for run in taken.chunk_by(|a, b| a.time() == b.time()) {
             layers.resize_with(layers.len().max(run.len()), Arrivals::default);
             for (layer, one) in layers.iter_mut().zip(run) {
-                layer.add(one.duplicates == DuplicatePolicy::LastWins, |samples| push_sample(samples, one));
+                layer.add(one.replaces(), |samples| push_sample(samples, one));
             }
         }
         layers.iter().for_each(|layer| self.push_out_of_order_chunks(cx, id, layer));
@@ -103,7 +79,7 @@ impl Stripe {
         let taken = self.take_out_of_order(id, TimeRange::ALL);
         let Some(mut list) = self.series(id).map(|series| series.ooo) else { return };
         for one in &taken {
-            list = self.ooo.push(list, id, one.time, one.value.as_value(), one.duplicates).0;
+            list = self.ooo.push(list, id, one.time(), one.value().as_value(), one.duplicates()).0;
         }
         if let Some(series) = self.series_mut(id) {
             series.ooo = list;
@@ -112,14 +88,14 @@ impl Stripe {
 
     /// Seals samples without equal timestamps.
     fn push_out_of_order_chunks(&mut self, cx: &AppendContext<'_>, id: u32, arrivals: &Arrivals) {
-        self.ooo_sealed_count += arrivals.samples.len() as u64;
-        for (run, replaces) in arrivals.runs(|time| TimeRange::window_of(time, cx.window_ms).start) {
+        self.count_ooo_sealed(arrivals.samples().len());
+        for (run, replaces) in arrivals.runs(|time| cx.window_of(time).start) {
             let policy = if replaces { DuplicatePolicy::LastWins } else { DuplicatePolicy::KeepFirst };
             let (mut words, mut histograms) = (Columns::default(), Columns::default());
             for idx in run {
-                let is_histogram = arrivals.samples.histogram_at(idx).is_some();
+                let is_histogram = arrivals.samples().histogram_at(idx).is_some();
                 let part = if is_histogram { &mut histograms } else { &mut words };
-                part.push_after_gap(&arrivals.samples, idx);
+                part.push_after_gap(arrivals.samples(), idx);
             }
             for part in [words, histograms] {
                 self.push_samples(cx, id, &part, ChunkOrder::OutOfOrder(policy));
@@ -134,14 +110,14 @@ impl Stripe {
         };
         let mut all: Vec<OooSample> = self.ooo.samples(list).collect();
         all.reverse();
-        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| range.contains(one.time));
+        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| range.contains(one.time()));
         if taken.is_empty() {
             return taken;
         }
         self.ooo.free(list);
         let mut list = OooList::EMPTY;
         for one in &kept {
-            list = self.ooo.push(list, id, one.time, one.value.as_value(), one.duplicates).0;
+            list = self.ooo.push(list, id, one.time(), one.value().as_value(), one.duplicates()).0;
         }
         if let Some(series) = self.series_mut(id) {
             series.ooo = list;
@@ -151,24 +127,19 @@ impl Stripe {
 
     /// Seals all samples of a series in `window`; returns true if it has some.
     pub(crate) fn seal_window(&mut self, cx: &mut AppendContext<'_>, id: u32, window: TimeRange) -> bool {
-        let Some(series) = self.series(id) else { return false };
-        let open_min = match self.histograms.get(id) {
-            Some(open) => Some(open.appender.times().0),
-            None => (!series.open.is_none()).then_some(series.open_min),
-        };
-        if open_min.is_some_and(|first| window.contains(first)) {
+        if self.open_times(id).is_some_and(|(first, _)| window.contains(first)) {
             self.seal_open(cx, id);
             self.keep_histogram_budget(cx);
         }
         self.seal_out_of_order(cx, id, window);
         let Some(series) = self.series(id) else { return false };
-        self.sealed_chunks.list(series.sealed).any(|node| window.contains(node.min_time))
+        self.sealed_of(series).any(|node| window.contains(node.min_time()))
     }
 
     /// Seals histograms of the stripe while all stripes together exceed the budget. Cost: none below the
     /// limit; above it, a scan of all series with histograms per half of the bytes of the stripe.
     pub(super) fn keep_histogram_budget(&mut self, cx: &AppendContext<'_>) {
-        if !self.histograms.report(cx.histograms, self.ooo.histogram_bytes()) {
+        if !self.histograms.report(cx.histograms(), self.ooo.histogram_bytes()) {
             return;
         }
         let bytes = |stripe: &Stripe| stripe.histograms.open_bytes() + stripe.ooo.histogram_bytes();
@@ -183,9 +154,9 @@ impl Stripe {
             if self.histograms.get(id).is_some() {
                 self.seal_open(cx, id);
             }
-            cx.histograms.note_sealed_early();
+            cx.histograms().note_sealed_early();
         }
-        self.histograms.report(cx.histograms, self.ooo.histogram_bytes());
+        self.histograms.report(cx.histograms(), self.ooo.histogram_bytes());
     }
 
     /// Seals ascending samples of one window: words as chunks of about equal size, each full or the only one.
@@ -214,37 +185,9 @@ impl Stripe {
     }
 
     fn link(&mut self, cx: &AppendContext<'_>, id: u32, chunk: &EncodedChunk, order: ChunkOrder) {
-        let meta = ChunkMeta {
-            encoding: chunk.encoding,
-            order,
-            count: chunk.count,
-            min_time: chunk.min_time,
-            max_time: chunk.max_time,
-            len: chunk.bytes.len(),
-        };
-        self.push_chunk(cx, id, &meta, &chunk.bytes);
-    }
-
-    fn push_chunk(&mut self, cx: &AppendContext<'_>, id: u32, meta: &ChunkMeta, bytes: &[u8]) {
-        let header = RecordHeader {
-            series_id: id,
-            encoding: meta.encoding,
-            count: meta.count,
-            min_time: meta.min_time,
-            max_time: meta.max_time,
-        };
-        let chunk_ref = cx.store.push(&header, bytes);
-        let node = SealedChunk::new(chunk_ref, meta).expect("chunks have few samples within a window");
+        let meta = ChunkMeta::of(chunk, order);
+        let node = store_chunk(cx, id, &meta, &chunk.bytes);
         self.link_sealed(id, node);
-    }
-
-    /// Adds a sealed chunk to a series.
-    pub(crate) fn link_sealed(&mut self, id: u32, node: SealedChunk) {
-        let Some(sealed) = self.series(id).map(|series| series.sealed) else { return };
-        let start = self.sealed_chunks.push(node, sealed);
-        if let Some(series) = self.series_mut(id) {
-            series.sealed = start;
-        }
     }
 
     /// Removes the sealed chunks for which `is_gone` returns true from the series, and releases them in their
@@ -255,17 +198,13 @@ impl Stripe {
         id: u32,
         mut is_gone: impl FnMut(&SealedChunk) -> bool,
     ) {
-        let Some(start) = self.series(id).map(|series| series.sealed) else { return };
-        let kept = self.sealed_chunks.remove(start, |node| {
+        self.remove_sealed(id, |node| {
             let is_gone = is_gone(node);
             if is_gone {
-                cx.store.release(node.chunk_ref);
+                cx.store().release(node.chunk_ref());
             }
             is_gone
         });
-        if let Some(series) = self.series_mut(id) {
-            series.sealed = kept;
-        }
     }
 
     /// As [`Stripe::unlink_sealed`] for chunks that are in a block; `visit` gets each. Out-of-order samples
@@ -279,9 +218,9 @@ impl Stripe {
         mut visit: impl FnMut(&SealedChunk),
     ) {
         let Some(series) = self.series(id) else { return };
-        let nodes: Vec<SealedChunk> = self.sealed_chunks.list(series.sealed).copied().collect();
+        let nodes: Vec<SealedChunk> = self.sealed_of(series).copied().collect();
         let flushed: Vec<&SealedChunk> = nodes.iter().filter(|node| is_flushed(node)).collect();
-        let range = |node: &SealedChunk| TimeRange::inclusive(node.min_time, node.max_time());
+        let range = |node: &SealedChunk| TimeRange::inclusive(node.min_time(), node.max_time());
         let overlaps_flushed = |one: TimeRange| flushed.iter().any(|node| one.overlaps(range(node)));
         let buffered =
             self.ooo.times(series.ooo).any(|time| overlaps_flushed(TimeRange::inclusive(time, time)));
@@ -293,9 +232,7 @@ impl Stripe {
             node.order() == order && !is_flushed(node) && overlaps_flushed(range(node))
         };
         let later: Vec<SealedChunk> = match self.series(id) {
-            Some(series) => {
-                self.sealed_chunks.list(series.sealed).filter(|n| keeps_first(n)).copied().collect()
-            }
+            Some(series) => self.sealed_of(series).filter(|n| keeps_first(n)).copied().collect(),
             None => Vec::new(),
         };
         for node in later {
@@ -320,12 +257,12 @@ impl Stripe {
         others: &[&SealedChunk],
     ) {
         let (mut samples, mut known) = (Columns::default(), Columns::default());
-        if cx.store.decode(cx.disk, node, TimeRange::ALL, &mut samples).is_err() {
+        if cx.decode(node, &mut samples).is_err() {
             return;
         }
         for other in others {
             // A damaged chunk has no samples that could win.
-            let _ = cx.store.decode(cx.disk, other, TimeRange::ALL, &mut known);
+            let _ = cx.decode(other, &mut known);
         }
         known.times.sort_unstable();
         let mut kept = Columns::default();
@@ -337,35 +274,33 @@ impl Stripe {
         if kept.len() == samples.len() {
             return;
         }
-        cx.windows.add_single(node.min_time, kept.len() as i64 - samples.len() as i64);
-        self.unlink_sealed(cx, id, |one| one.chunk_ref == node.chunk_ref);
+        cx.windows.add_single(node.min_time(), kept.len() as i64 - samples.len() as i64);
+        self.unlink_sealed(cx, id, |one| one.chunk_ref() == node.chunk_ref());
         self.push_samples(cx, id, &kept, node.order());
     }
 
     /// Removes the samples of series `id` in `range`. The rest reads as if they had never been written; a
-    /// later sample at one of their timestamps is stored like any other.
-    pub(crate) fn erase(&mut self, cx: &mut AppendContext<'_>, id: u32, range: TimeRange) -> Erased {
-        let Some(series) = self.series(id).filter(|series| series.has_sample()) else {
-            return Erased::default();
-        };
-        let forgets_last = range.contains(series.xor.time());
+    /// later sample at one of their timestamps is stored like any other. Returns the number of samples; `None`
+    /// if nothing has changed, the last sample in the hot record included.
+    pub(crate) fn erase(&mut self, cx: &mut AppendContext<'_>, id: u32, range: TimeRange) -> Option<u64> {
+        let series = self.series(id).filter(|series| series.has_sample())?;
+        let forgets_last = range.contains(series.newest_time());
         if !forgets_last && !self.overlaps(id, range) {
-            return Erased::default();
+            return None;
         }
         self.seal_open(cx, id);
         self.seal_out_of_order(cx, id, TimeRange::ALL);
         self.decoded.clear();
         let mut windows: BTreeMap<i64, Vec<SealedChunk>> = BTreeMap::new();
-        let sealed = self.series(id).map_or(NONE, |series| series.sealed);
-        for node in self.sealed_chunks.list(sealed) {
-            let window = TimeRange::window_of(node.min_time, cx.window_ms);
+        for node in self.series(id).into_iter().flat_map(|series| self.sealed_of(series)) {
+            let window = cx.window_of(node.min_time());
             if window.overlaps(range) {
                 windows.entry(window.start).or_default().push(*node);
             }
         }
         let mut sample_count = 0;
         for nodes in windows.into_values() {
-            if !nodes.iter().any(|node| range.overlaps_inclusive(node.min_time, node.max_time())) {
+            if !nodes.iter().any(|node| range.overlaps_inclusive(node.min_time(), node.max_time())) {
                 continue;
             }
             if nodes.iter().any(SealedChunk::is_out_of_order) {
@@ -376,7 +311,7 @@ impl Stripe {
             }
         }
         self.recompute_last(cx, id);
-        Erased { sample_count, has_changed: sample_count > 0 || forgets_last }
+        (sample_count > 0 || forgets_last).then_some(sample_count)
     }
 
     /// Erases from an in-order chunk; returns the number of samples.
@@ -388,17 +323,17 @@ impl Stripe {
         node: &SealedChunk,
     ) -> u64 {
         let mut samples = Columns::default();
-        let is_whole = range.contains(node.min_time) && range.contains(node.max_time());
+        let is_whole = range.contains(node.min_time()) && range.contains(node.max_time());
         if !is_whole {
-            if cx.store.decode(cx.disk, node, TimeRange::ALL, &mut samples).is_err() {
+            if cx.decode(node, &mut samples).is_err() {
                 return 0;
             }
             samples.remove(samples.indices_in(range));
         }
         let erased_count = u64::from(node.count()) - samples.len() as u64;
         if erased_count > 0 {
-            cx.windows.add(node.min_time, -(erased_count as i64));
-            self.unlink_sealed(cx, id, |one| one.chunk_ref == node.chunk_ref);
+            cx.windows.add(node.min_time(), -(erased_count as i64));
+            self.unlink_sealed(cx, id, |one| one.chunk_ref() == node.chunk_ref());
             self.push_samples(cx, id, &samples, ChunkOrder::InOrder);
         }
         erased_count
@@ -413,20 +348,20 @@ impl Stripe {
         range: TimeRange,
         mut nodes: Vec<SealedChunk>,
     ) -> u64 {
-        nodes.sort_by_key(|node| (node.is_out_of_order(), node.chunk_ref));
+        nodes.sort_by_key(|node| (node.is_out_of_order(), node.chunk_ref()));
         let mut arrivals = Arrivals::default();
         nodes.retain(|node| {
             let replaces = node.order() != ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst);
-            arrivals.add(replaces, |out| cx.store.decode(cx.disk, node, TimeRange::ALL, out).is_ok())
+            arrivals.add(replaces, |out| cx.decode(node, out).is_ok())
         });
-        let (Some(first), stored_count) = (nodes.first(), arrivals.samples.len()) else { return 0 };
-        let window_time = first.min_time;
+        let (Some(first), stored_count) = (nodes.first(), arrivals.samples().len()) else { return 0 };
+        let window_time = first.min_time();
         arrivals.resolve();
-        let mut samples = arrivals.samples;
+        let mut samples = arrivals.into_samples();
         let visible_count = samples.len();
         samples.remove(samples.indices_in(range));
         cx.windows.add_single(window_time, samples.len() as i64 - stored_count as i64);
-        self.unlink_sealed(cx, id, |one| nodes.iter().any(|node| node.chunk_ref == one.chunk_ref));
+        self.unlink_sealed(cx, id, |one| nodes.iter().any(|node| node.chunk_ref() == one.chunk_ref()));
         self.push_samples(cx, id, &samples, ChunkOrder::InOrder);
         (visible_count - samples.len()) as u64
     }
@@ -434,9 +369,8 @@ impl Stripe {
     /// Recomputes the last sample of a series without open chunk and out-of-order samples.
     fn recompute_last(&mut self, cx: &AppendContext<'_>, id: u32) {
         let Some(series) = self.series(id) else { return };
-        let newest = self.sealed_chunks.list(series.sealed).map(SealedChunk::max_time).max();
-        let mut state = XorState::new();
-        if let Some(time) = newest {
+        let newest = self.sealed_of(series).map(SealedChunk::max_time).max();
+        let newest = newest.map(|time| {
             // The value of a damaged chunk is unknown: any further sample at this timestamp is then a
             // conflict, which is right.
             let bits = match self.visible_at(cx, id, time) {
@@ -444,10 +378,10 @@ impl Stripe {
                 Some(SampleValue::Histogram(_)) => HISTOGRAM_BITS,
                 None => f64::NAN.to_bits(),
             };
-            state = XorState::ended(time, bits);
-        }
+            (time, bits)
+        });
         if let Some(series) = self.series_mut(id) {
-            series.xor = state;
+            series.set_newest(newest);
         }
     }
 
@@ -456,11 +390,11 @@ impl Stripe {
         let Some(series) = self.series(id) else { return Vec::new() };
         let mut all: Vec<OooSample> = self.ooo.samples(series.ooo).collect();
         all.reverse();
-        all.sort_by_key(|one| one.time);
+        all.sort_by_key(|one| one.time());
         let mut resolved: Vec<OooSample> = Vec::with_capacity(all.len());
         for one in all {
-            match resolved.last_mut().filter(|last| last.time == one.time) {
-                Some(last) if one.duplicates == DuplicatePolicy::LastWins => *last = one,
+            match resolved.last_mut().filter(|last| last.time() == one.time()) {
+                Some(last) if one.replaces() => *last = one,
                 Some(_) => {}
                 None => resolved.push(one),
             }
@@ -473,28 +407,28 @@ impl Stripe {
         let Some(mut list) = self.series(id).map(|series| series.ooo) else { return };
         let mut count = 0;
         for one in &samples {
-            (list, count) = self.ooo.push(list, id, one.time, one.value.as_value(), one.duplicates);
+            (list, count) = self.ooo.push(list, id, one.time(), one.value().as_value(), one.duplicates());
         }
-        let newest = samples.iter().max_by_key(|one| one.time);
+        let newest = samples.iter().max_by_key(|one| one.time());
         if let Some(series) = self.series_mut(id) {
             series.ooo = list;
             // Old checkpoints have histograms that are newer than the last word only here.
             if let Some(one) = newest
-                && (!series.has_sample() || series.xor.time() < one.time)
+                && (!series.has_sample() || series.newest_time() < one.time())
             {
-                let bits = match one.value {
+                let bits = match *one.value() {
                     SampleValue::Word(bits) => bits,
                     SampleValue::Histogram(_) => HISTOGRAM_BITS,
                 };
-                if series.open.is_none() {
-                    series.xor = XorState::ended(one.time, bits);
+                if !series.has_open_words() {
+                    series.set_newest(Some((one.time(), bits)));
                 }
             }
         }
         if self.ooo.is_full(count) {
             self.seal_out_of_order(cx, id, TimeRange::ALL);
         }
-        self.histograms.report(cx.histograms, self.ooo.histogram_bytes());
+        self.histograms.report(cx.histograms(), self.ooo.histogram_bytes());
     }
 
     /// Adds the open chunk of histograms of a checkpoint to a series. An earlier version may have had an open
@@ -507,25 +441,25 @@ impl Stripe {
     ) {
         let Some(series) = self.series(id) else { return };
         let (first, last) = open.times();
-        if series.has_sample() && last < series.xor.time() {
+        if series.has_sample() && last < series.newest_time() {
             self.link(cx, id, &open.encoded(), ChunkOrder::InOrder);
             return;
         }
         self.seal_open(cx, id);
-        self.histograms.insert(id, open, TimeRange::window_of(first, cx.window_ms).end);
-        self.histograms.report(cx.histograms, self.ooo.histogram_bytes());
+        self.histograms.insert(id, open, cx.window_of(first).end);
+        self.histograms.report(cx.histograms(), self.ooo.histogram_bytes());
         if let Some(series) = self.series_mut(id) {
-            series.xor = XorState::ended(last, HISTOGRAM_BITS);
+            series.set_newest(Some((last, HISTOGRAM_BITS)));
         }
     }
 
     /// Sets the last sample of a series without open chunk, if it is newer than the one known.
     pub(crate) fn restore_last(&mut self, id: u32, time: i64, bits: u64) {
         if let Some(series) = self.series_mut(id)
-            && series.open.is_none()
-            && (!series.has_sample() || series.xor.time() < time)
+            && !series.has_open_words()
+            && (!series.has_sample() || series.newest_time() < time)
         {
-            series.xor = XorState::ended(time, bits);
+            series.set_newest(Some((time, bits)));
         }
     }
 
@@ -533,13 +467,13 @@ impl Stripe {
     /// sample, and the reference of sealed chunks.
     pub(crate) fn discard(&mut self, id: u32, mut visit: impl FnMut(i64, u16, Option<ChunkRef>)) {
         let Some(series) = self.series(id).cloned() else { return };
-        self.sealed_chunks.remove(series.sealed, |node| {
-            visit(node.min_time, node.count(), Some(node.chunk_ref));
+        self.remove_sealed(id, |node| {
+            visit(node.min_time(), node.count(), Some(node.chunk_ref()));
             true
         });
-        if !series.open.is_none() {
-            visit(series.open_min, series.xor.count(), None);
-            self.chunk_buffers.free(series.open);
+        if let Some(open) = series.open_words() {
+            visit(open.min_time(), open.count(), None);
+            self.with_open_words(id, |series, buffers, _| series.end_open(buffers));
         }
         if let Some(open) = self.histograms.remove(id) {
             visit(open.times().0, open.count(), None);
@@ -547,15 +481,21 @@ impl Stripe {
         self.ooo.times(series.ooo).for_each(|time| visit(time, 1, None));
         self.ooo.free(series.ooo);
         if let Some(series) = self.series_mut(id) {
-            (series.open, series.sealed, series.ooo) = (ChunkBuffer::NONE, NONE, OooList::EMPTY);
+            series.ooo = OooList::EMPTY;
         }
         self.remove(id);
     }
 }
 
+/// Stores the bytes of a chunk in a sealed file; returns its reference for [`Stripe::link_sealed`].
+fn store_chunk(cx: &AppendContext<'_>, id: u32, meta: &ChunkMeta, bytes: &[u8]) -> SealedChunk {
+    let chunk_ref = cx.store().push(&meta.header(id), bytes);
+    SealedChunk::new(chunk_ref, meta).expect("chunks have few samples within a window")
+}
+
 fn push_sample(samples: &mut Columns, one: &OooSample) {
-    match one.value.as_value() {
-        Value::Word(bits) => samples.push(one.time, f64::from_bits(bits)),
-        Value::Histogram(histogram) => samples.push_histogram(one.time, histogram.clone()),
+    match one.value().as_value() {
+        Value::Word(bits) => samples.push(one.time(), f64::from_bits(bits)),
+        Value::Histogram(histogram) => samples.push_histogram(one.time(), histogram.clone()),
     }
 }

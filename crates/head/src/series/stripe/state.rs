@@ -4,74 +4,40 @@
 //! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
 //! series is newer than the last one in its hot record; runs of 1024 consecutive ids share a stripe, so a
 //! batch takes few locks.
-//! Not here: appends (`append`), sealing and deletion (`seal`), locking, the WAL (`write`), labels of series
+//! Not here: the hot record (`record`), appends (`append`), sealing and deletion (`seal`), locking, the WAL (`write`), labels of series
 //! (`index`).
 
 use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
+use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::starts::StartRun;
-use chronolith_format::chunk::xor::XorState;
-use chronolith_model::{DuplicatePolicy, TimeRange};
+use chronolith_model::{Columns, DuplicatePolicy, QueryError, TimeRange};
 
-use super::decoded::DecodedChunk;
-use super::histograms::{HistogramBudget, Histograms, OpenHistograms};
+use super::decoded::{DecodedChunk, UNLIMITED};
+use super::histograms::{HistogramBudget, Histograms};
 use super::idle::ActivityBits;
 use super::layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, slot_of};
-use super::ooo_log::{OooList, OooLog};
+use super::ooo_log::OooLog;
+use super::record::{Scratch, SeriesState};
 use super::starts::{StartTimestamps, Starts};
 use crate::memory_part::MemoryPart;
-use crate::series::chunk_buffer::{ChunkBuffer, ChunkBuffers};
+use crate::series::chunk_buffer::ChunkBuffers;
 use crate::series::sealed::SealedStore;
-use crate::series::sealed_chunks::SealedChunks;
+use crate::series::sealed_chunks::{SealedChunk, SealedChunks};
 use crate::series::windows::WindowTally;
 
-/// Hot record of a series: all that an in-order append touches, in one cache line.
-#[derive(Clone)]
-pub(crate) struct SeriesState {
-    /// The open chunk of words; without one, the last sample alone.
-    pub(crate) xor: XorState,
-    /// Timestamp of the first sample of the open chunk.
-    pub(crate) open_min: i64,
-    /// End of the window of the open chunk.
-    pub(crate) window_end: i64,
-    /// Bytes of the open chunk; none between sealing and the next word.
-    pub(crate) open: ChunkBuffer,
-    /// Slot of the newest sealed chunk.
-    pub(crate) sealed: u32,
-    /// Samples in the out-of-order log.
-    pub(crate) ooo: OooList,
-    /// Index of the tenant; [`NONE`] for a free slot.
-    pub(crate) tenant: u32,
-}
-
-const _: () = assert!(size_of::<SeriesState>() <= 64, "a hot record is one cache line");
-
-impl SeriesState {
-    const EMPTY: SeriesState = SeriesState {
-        xor: XorState::new(),
-        open_min: 0,
-        window_end: 0,
-        open: ChunkBuffer::NONE,
-        sealed: NONE,
-        ooo: OooList::EMPTY,
-        tenant: NONE,
-    };
-
-    /// Returns true if the series had a sample that was not deleted since.
-    pub(crate) fn has_sample(&self) -> bool {
-        self.xor.count() > 0
-    }
-
-    /// Returns true if the record refers to no samples; there may be an open chunk of histograms.
-    fn has_no_chunk(&self) -> bool {
-        self.open.is_none() && self.sealed == NONE && self.ooo.is_empty()
-    }
-}
-
 pub(super) struct Page {
-    pub(super) slots: [SeriesState; PAGE_SLOTS],
+    slots: [SeriesState; PAGE_SLOTS],
     live_count: u32,
-    pub(super) activity: ActivityBits,
+    activity: ActivityBits,
+}
+
+impl Page {
+    /// Returns the record of a slot; records that a sample was offered to it.
+    pub(super) fn offered(&mut self, slot: usize) -> &mut SeriesState {
+        self.activity.touch(slot);
+        &mut self.slots[slot]
+    }
 }
 
 impl Page {
@@ -94,8 +60,8 @@ pub(crate) struct Stripe {
     pub(super) pages: Vec<Option<Box<Page>>>,
     /// Pages in use.
     page_count: usize,
-    pub(crate) chunk_buffers: ChunkBuffers,
-    pub(crate) sealed_chunks: SealedChunks,
+    pub(super) chunk_buffers: ChunkBuffers,
+    sealed_chunks: SealedChunks,
     pub(super) ooo: OooLog,
     pub(super) histograms: Histograms,
     starts: Starts,
@@ -103,17 +69,16 @@ pub(crate) struct Stripe {
     /// Number of running appends per series that continue after they released the lock.
     pinned: HashMap<u32, u32>,
     /// Out-of-order samples that were sealed.
-    pub(crate) ooo_sealed_count: u64,
-    /// Scratch copy of an open chunk.
-    pub(super) chunk: Vec<u8>,
+    ooo_sealed_count: u64,
+    pub(super) scratch: Scratch,
 }
 
 /// Parameters of changes to a stripe, and the samples counted by window so far.
 pub(crate) struct AppendContext<'a> {
-    pub(crate) store: &'a SealedStore,
-    pub(crate) disk: &'a dyn Disk,
-    pub(crate) histograms: &'a HistogramBudget,
-    pub(crate) window_ms: i64,
+    store: &'a SealedStore,
+    disk: &'a dyn Disk,
+    histograms: &'a HistogramBudget,
+    window_ms: i64,
     /// Applies to a second value at a timestamp.
     pub(crate) duplicates: DuplicatePolicy,
     /// Chunks that may still be decoded to compare out-of-order samples with stored ones.
@@ -122,7 +87,47 @@ pub(crate) struct AppendContext<'a> {
     pub(crate) windows: WindowTally,
 }
 
-impl AppendContext<'_> {
+impl<'a> AppendContext<'a> {
+    /// Returns a context with unlimited lookups and without counts; `duplicates` applies to a second value at
+    /// a timestamp.
+    pub(crate) fn new(
+        store: &'a SealedStore,
+        disk: &'a dyn Disk,
+        histograms: &'a HistogramBudget,
+        window_ms: i64,
+        duplicates: DuplicatePolicy,
+    ) -> AppendContext<'a> {
+        let windows = WindowTally::new(window_ms);
+        AppendContext { store, disk, histograms, window_ms, duplicates, lookups_left: UNLIMITED, windows }
+    }
+
+    pub(crate) fn store(&self) -> &'a SealedStore {
+        self.store
+    }
+
+    #[cfg(test)]
+    pub(crate) fn disk(&self) -> &'a dyn Disk {
+        self.disk
+    }
+
+    /// Returns the budget of all stripes for open and out-of-order histograms.
+    pub(super) fn histograms(&self) -> &'a HistogramBudget {
+        self.histograms
+    }
+
+    /// Returns the window of a timestamp.
+    pub(crate) fn window_of(&self, time: i64) -> TimeRange {
+        TimeRange::window_of(time, self.window_ms)
+    }
+
+    /// Appends all samples of a sealed chunk to `out`; appends nothing if it cannot be read.
+    ///
+    /// # Errors
+    /// As [`SealedStore::decode`].
+    pub(crate) fn decode(&self, node: &SealedChunk, out: &mut Columns) -> Result<(), QueryError> {
+        self.store.decode(self.disk, node, TimeRange::ALL, out)
+    }
+
     /// Limits the chunks that may be decoded to compare out-of-order samples with stored ones.
     pub(crate) fn with_lookups(self, lookups_left: u32) -> Self {
         AppendContext { lookups_left, ..self }
@@ -142,7 +147,7 @@ impl Stripe {
             decoded: DecodedChunk::default(),
             pinned: HashMap::default(),
             ooo_sealed_count: 0,
-            chunk: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 
@@ -208,13 +213,47 @@ impl Stripe {
         (series.tenant != NONE).then_some(series)
     }
 
-    /// Appends the bytes of the open chunk to `out`; none if there is no open chunk.
+    /// Calls `change` with the record of a live series, and with what a change of its open chunk of words needs.
+    pub(crate) fn with_open_words<R>(
+        &mut self,
+        id: u32,
+        change: impl FnOnce(&mut SeriesState, &mut ChunkBuffers, &mut Scratch) -> R,
+    ) -> Option<R> {
+        let (page, slot) = slot_of(id);
+        let series = self.pages.get_mut(page)?.as_mut()?.slots.get_mut(slot)?;
+        (series.tenant != NONE).then(|| change(series, &mut self.chunk_buffers, &mut self.scratch))
+    }
+
+    /// Appends the bytes of the open chunk of words to `out`; none without one.
     pub(crate) fn copy_open(&self, series: &SeriesState, out: &mut Vec<u8>) {
-        self.chunk_buffers.copy(series.open, &series.xor, out);
+        series.copy_open(&self.chunk_buffers, out);
+    }
+
+    /// Returns the sealed chunks of a series, the newest first.
+    pub(crate) fn sealed_of(&self, series: &SeriesState) -> impl Iterator<Item = &SealedChunk> {
+        self.sealed_chunks.list(series.sealed)
+    }
+
+    /// Adds a sealed chunk to a series.
+    pub(crate) fn link_sealed(&mut self, id: u32, node: SealedChunk) {
+        let (page, slot) = slot_of(id);
+        let Some(Some(page)) = self.pages.get_mut(page) else { return };
+        let series = &mut page.slots[slot];
+        if series.tenant != NONE {
+            series.sealed = self.sealed_chunks.push(node, series.sealed);
+        }
+    }
+
+    /// Removes the sealed chunks for which `is_gone` returns true from a series.
+    pub(super) fn remove_sealed(&mut self, id: u32, is_gone: impl FnMut(&SealedChunk) -> bool) {
+        let (page, slot) = slot_of(id);
+        let Some(Some(page)) = self.pages.get_mut(page) else { return };
+        let series = &mut page.slots[slot];
+        series.sealed = self.sealed_chunks.remove(series.sealed, is_gone);
     }
 
     /// Returns the open chunk of histograms of a series.
-    pub(crate) fn open_histograms(&self, id: u32) -> Option<&OpenHistograms> {
+    pub(crate) fn open_histograms(&self, id: u32) -> Option<&HistogramAppender> {
         self.histograms.get(id)
     }
 
@@ -226,31 +265,31 @@ impl Stripe {
     /// Returns true if a series has a sample, in a chunk or in the log, that may lie in `range`.
     pub(crate) fn overlaps(&self, id: u32, range: TimeRange) -> bool {
         let Some(series) = self.series(id) else { return false };
-        let open = match self.histograms.get(id) {
-            Some(open) => Some(open.appender.times()),
-            None => (!series.open.is_none()).then_some((series.open_min, series.xor.time())),
-        };
-        open.is_some_and(|(first, last)| range.overlaps_inclusive(first, last))
+        self.open_times(id).is_some_and(|(first, last)| range.overlaps_inclusive(first, last))
             || self.ooo.times(series.ooo).any(|time| range.contains(time))
-            || self
-                .sealed_chunks
-                .list(series.sealed)
-                .any(|node| range.overlaps_inclusive(node.min_time, node.max_time()))
+            || self.sealed_of(series).any(|node| range.overlaps_inclusive(node.min_time(), node.max_time()))
+    }
+
+    /// Returns the timestamps of the first and the last sample of the open chunk of a series, of any kind.
+    pub(super) fn open_times(&self, id: u32) -> Option<(i64, i64)> {
+        match self.histograms.get(id) {
+            Some(open) => Some(open.times()),
+            None => self.series(id)?.open_words().map(|open| (open.min_time(), open.max_time())),
+        }
     }
 
     /// Returns the timestamp of the newest sample of a series.
     pub(crate) fn newest_time(&self, id: u32) -> Option<i64> {
-        self.series(id).filter(|series| series.has_sample()).map(|series| series.xor.time())
+        self.series(id).filter(|series| series.has_sample()).map(SeriesState::newest_time)
     }
 
     /// Returns the timestamp of the oldest sample of a series.
     fn oldest_time(&self, id: u32) -> Option<i64> {
         let series = self.series(id)?;
-        let open = (!series.open.is_none()).then_some(series.open_min);
-        let histograms = self.histograms.get(id).map(|open| open.appender.times().0);
+        let open = self.open_times(id).map(|(first, _)| first);
         let ooo = self.ooo.times(series.ooo).min();
-        let sealed = self.sealed_chunks.list(series.sealed).map(|node| node.min_time).min();
-        [open, histograms, ooo, sealed].into_iter().flatten().min()
+        let sealed = self.sealed_of(series).map(|node| node.min_time()).min();
+        [open, ooo, sealed].into_iter().flatten().min()
     }
 
     pub(super) fn touch(&mut self, id: u32) {
@@ -323,6 +362,16 @@ impl Stripe {
         !self.pinned.is_empty() && self.pinned.contains_key(&id)
     }
 
+    /// Counts out-of-order samples that are sealed.
+    pub(super) fn count_ooo_sealed(&mut self, count: usize) {
+        self.ooo_sealed_count += count as u64;
+    }
+
+    /// Number of out-of-order samples that were sealed.
+    pub(crate) fn ooo_sealed_count(&self) -> u64 {
+        self.ooo_sealed_count
+    }
+
     /// Number of live series.
     pub(crate) fn series_count(&self) -> u64 {
         self.pages.iter().flatten().map(|page| u64::from(page.live_count)).sum()
@@ -339,9 +388,9 @@ impl Stripe {
     /// As [`Stripe::chunk_count`], of one series.
     pub(crate) fn chunk_count_of(&self, id: u32) -> u64 {
         let Some(series) = self.series(id) else { return 0 };
-        let others = [!series.open.is_none(), !series.ooo.is_empty(), self.histograms.get(id).is_some()];
+        let others = [series.has_open_words(), !series.ooo.is_empty(), self.histograms.get(id).is_some()];
         let other_count = others.into_iter().filter(|&is_there| is_there).count();
-        (self.sealed_chunks.list(series.sealed).count() + other_count) as u64
+        (self.sealed_of(series).count() + other_count) as u64
     }
 
     /// Memory of hot records, open chunks, out-of-order samples, references to sealed chunks, histograms,

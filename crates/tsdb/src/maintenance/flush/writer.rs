@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use chronolith_block::{Block, BlockEntry, BlockError, BlockSource, BlockWriter, WrittenBlock, publish};
 use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_format::chunk::kinds;
 use chronolith_head::{HeadError, WindowSeries, WindowSnapshot};
 use chronolith_model::{BlockEncoding, TenantId, TimeRange};
 
@@ -112,9 +113,12 @@ impl<'a> FlushWriter<'a> {
             if chunks.is_empty() {
                 continue;
             }
-            match encoding {
-                BlockEncoding::Prometheus => writer.add(&labels, &chunks)?,
-                BlockEncoding::Dense => encoder.put::<FlushError>(&labels, &chunks, &mut writer)?,
+            let is_copied = encoding == BlockEncoding::Prometheus
+                && chunks.iter().all(|chunk| kinds::is_of_prometheus(chunk.encoding));
+            if is_copied {
+                writer.add(&labels, &chunks)?;
+            } else {
+                encoder.put::<FlushError>(&labels, &chunks, &mut writer)?;
             }
         }
         let (ulid, bytes) = (writer.ulid(), writer.size_bytes());

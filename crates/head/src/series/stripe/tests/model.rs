@@ -9,6 +9,7 @@ use chronolith_model::histogram::{Buckets, ResetHint, Span};
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::{Columns, DuplicatePolicy, FloatHistogram, Histogram, IntHistogram, TimeRange};
 
+use super::super::decoded::UNLIMITED;
 use super::super::*;
 use super::{context_of, store_of};
 use crate::read::source::{RecentFiles, copy_chunks, merge_chunks};
@@ -60,12 +61,12 @@ fn is_same(a: &SampleValue, b: &SampleValue) -> bool {
 }
 
 /// Returns the samples of the series as a query reads them.
-fn read(stripe: &Stripe, cx: &AppendContext<'_>, id: u32) -> Columns {
+pub(super) fn read(stripe: &Stripe, cx: &AppendContext<'_>, id: u32) -> Columns {
     let series = stripe.series(id).expect("the series exists");
-    let (mut chunks, mut files) = (Vec::new(), RecentFiles::new(cx.store));
+    let (mut chunks, mut files) = (Vec::new(), RecentFiles::new(cx.store()));
     copy_chunks(stripe, &mut files, id, series, TimeRange::ALL, &mut chunks);
     let mut out = Columns::default();
-    merge_chunks(cx.disk, &chunks, TimeRange::ALL, &mut out).expect("chunks are readable");
+    merge_chunks(cx.disk(), &chunks, TimeRange::ALL, &mut out).expect("chunks are readable");
     out
 }
 
@@ -81,15 +82,15 @@ fn check_stored(stripe: &Stripe, cx: &AppendContext<'_>, stored: &BTreeMap<i64, 
         assert!(is_same(&got, want), "{what}: {time}: {got:?} instead of {want:?}");
     }
     let series = stripe.series(1).expect("the series exists");
-    assert_eq!(series.has_sample().then(|| series.xor.time()), stored.keys().last().copied(), "{what}");
-    let mut nodes: Vec<_> = stripe.sealed_chunks.list(series.sealed).copied().collect();
+    assert_eq!(series.has_sample().then(|| series.newest_time()), stored.keys().last().copied(), "{what}");
+    let mut nodes: Vec<_> = stripe.sealed_of(series).copied().collect();
     for node in &nodes {
-        let window = TimeRange::window_of(node.min_time, cx.window_ms);
+        let window = cx.window_of(node.min_time());
         assert!(window.contains(node.max_time()), "{what}: a chunk crosses a window");
     }
     nodes.retain(|node| !node.is_out_of_order());
-    nodes.sort_by_key(|node| node.min_time);
-    let is_apart = |pair: &[SealedChunk]| pair[0].max_time() < pair[1].min_time;
+    nodes.sort_by_key(|node| node.min_time());
+    let is_apart = |pair: &[SealedChunk]| pair[0].max_time() < pair[1].min_time();
     assert!(nodes.windows(2).all(is_apart), "{what}: in-order chunks overlap");
 }
 
@@ -131,7 +132,8 @@ fn check_outcome(
 fn run(seed: u64, duplicates: DuplicatePolicy, lookups: u32) {
     let (env, _, _) = Env::fake(0, seed);
     let store = store_of(&env);
-    let mut cx = AppendContext { duplicates, ..context_of(&env, &store, 4_000) };
+    let mut cx = context_of(&env, &store, 4_000);
+    cx.duplicates = duplicates;
     let mut stripe = Stripe::new();
     stripe.create(1, 0);
     let mut stored: BTreeMap<i64, SampleValue> = BTreeMap::new();
@@ -155,7 +157,7 @@ fn run(seed: u64, duplicates: DuplicatePolicy, lookups: u32) {
             let range = TimeRange::new(time - 200, time + env.rng.below(400) as i64);
             let before = stored.len();
             stored.retain(|&time, _| !range.contains(time));
-            let erased = stripe.erase(&mut cx, 1, range).sample_count;
+            let erased = stripe.erase(&mut cx, 1, range).unwrap_or(0);
             assert_eq!(erased as usize, before - stored.len(), "{what}");
         }
         if at % 50 == 0 {
@@ -164,12 +166,12 @@ fn run(seed: u64, duplicates: DuplicatePolicy, lookups: u32) {
     }
     stripe.seal_window(&mut cx, 1, TimeRange::ALL);
     check_stored(&stripe, &cx, &stored, &format!("seed {seed} at its end"));
-    let counted: i64 = cx.windows.drain().map(|span| span.count).sum();
-    let sealed = stripe.sealed_chunks.list(stripe.series(1).unwrap().sealed);
+    let counted: i64 = cx.windows.take_count();
+    let sealed = stripe.sealed_of(stripe.series(1).unwrap());
     assert_eq!(counted, sealed.map(|node| i64::from(node.count())).sum::<i64>(), "seed {seed}");
-    let erased = stripe.erase(&mut cx, 1, TimeRange::ALL).sample_count;
+    let erased = stripe.erase(&mut cx, 1, TimeRange::ALL).unwrap_or(0);
     assert_eq!(erased as usize, stored.len(), "seed {seed}: deletions count visible samples");
-    assert_eq!(cx.windows.drain().map(|span| span.count).sum::<i64>(), -counted, "seed {seed}");
+    assert_eq!(cx.windows.take_count(), -counted, "seed {seed}");
     assert!(stripe.is_empty(1) && stripe.chunk_count() == 0, "seed {seed}: nothing is left");
     assert_eq!(stripe.ooo.histogram_bytes(), 0);
 }
@@ -198,7 +200,7 @@ fn samples_that_are_not_looked_up_are_resolved_as_by_a_map() {
 fn a_flushed_window_leaves_only_later_samples() {
     let (env, _, _) = Env::fake(0, 1);
     let store = store_of(&env);
-    let mut cx = AppendContext { lookups_left: 0, ..context_of(&env, &store, 4_000) };
+    let mut cx = context_of(&env, &store, 4_000).with_lookups(0);
     let mut stripe = Stripe::new();
     stripe.create(1, 0);
     (0..200).for_each(|at| {
@@ -212,11 +214,11 @@ fn a_flushed_window_leaves_only_later_samples() {
     stripe.append(&mut cx, 1, 600, Value::Word(2));
     stripe.append(&mut cx, 1, 605, Value::Word(2));
     let mut flushed_count = 0;
-    let is_flushed = |node: &SealedChunk| node.chunk_ref < end;
+    let is_flushed = |node: &SealedChunk| node.chunk_ref() < end;
     stripe.drop_flushed(&mut cx, 1, is_flushed, |node| flushed_count += i64::from(node.count()));
     assert_eq!(read(&stripe, &cx, 1).times, [605]);
     assert_eq!(flushed_count, 200);
-    assert_eq!(cx.windows.drain().map(|span| span.count).sum::<i64>() - flushed_count, 1);
+    assert_eq!(cx.windows.take_count() - flushed_count, 1);
 }
 
 /// A sender repeats a sample that its chunk has encoded again because new buckets appeared: it is still a
