@@ -9,125 +9,33 @@
 //! Not here: bytes (`format::head::slice`, `format::head::series_file`), loading (`recovery`).
 
 mod definitions;
+mod definitions_file;
+mod mark;
 mod pace;
+mod slice_state;
 mod slices;
+mod state;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-pub(crate) use definitions::{DefinitionsFile, definitions_path};
+pub(crate) use definitions_file::{DefinitionsFile, definitions_path};
 pub(crate) use pace::Pace;
-pub(crate) use slices::{SliceState, slice_of, slice_path};
+pub(crate) use slice_state::{SliceState, slice_of, slice_path};
+pub(crate) use state::CheckpointState;
+pub use state::{CheckpointStats, Checkpointer};
+
+use mark::CheckpointMark;
 
 use crate::counters::Counter;
-use crate::index::ids::{GivenIds, IdMark};
+use crate::index::ids::GivenIds;
 use crate::options::HeadError;
 use crate::options::wal_dir;
-use crate::series::sealed_chunks::ChunkRef;
 use crate::series::stripe::PAGE_SLOTS;
 use crate::state::HeadState;
 use chronolith_wal::WalPosition;
-
-/// Cost of a checkpoint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CheckpointStats {
-    /// Slices written.
-    pub slice_count: u64,
-    /// Bytes of slices and series records written.
-    pub bytes: u64,
-    /// Series in those slices.
-    pub series_count: u64,
-    /// Bytes of WAL segments removed.
-    pub removed_bytes: u64,
-    /// Duration in nanoseconds.
-    pub duration_ns: u64,
-}
-
-/// State of the checkpoint. Locked after `HeadState::maintenance`.
-pub(crate) struct CheckpointState {
-    /// Existing slices by number. A slice without an entry whose ids were assigned has no series.
-    slices: BTreeMap<u32, SliceState>,
-    definitions: DefinitionsFile,
-    pace: Pace,
-    /// Ids assigned at the last scan of pages, and the WAL position before that scan.
-    ids: IdMark,
-    sequence: u64,
-    /// Sealed chunks before this reference are durable.
-    sealed_synced: ChunkRef,
-    /// Sealed files that may be deleted once all slices were written after `dead_change`.
-    dead_files: Vec<u32>,
-    dead_change: u64,
-    /// Up to this sequence the WAL may redefine series under other ids, which series files do not record:
-    /// marks do not cover it as long as a slice needs it.
-    alias_sequence: u64,
-    /// Reusable memory for a slice.
-    buffer: Vec<u8>,
-}
-
-impl CheckpointState {
-    pub(crate) fn new(
-        slices: BTreeMap<u32, SliceState>,
-        definitions: DefinitionsFile,
-        pace: Pace,
-        next_id: u32,
-        sequence: u64,
-        alias_sequence: u64,
-    ) -> CheckpointState {
-        CheckpointState {
-            slices,
-            definitions,
-            pace,
-            ids: IdMark::fresh(next_id),
-            sequence,
-            sealed_synced: ChunkRef::default(),
-            dead_files: Vec::new(),
-            dead_change: 0,
-            alias_sequence,
-            buffer: Vec::new(),
-        }
-    }
-
-    /// Returns true if a checkpoint was written, or if there are series.
-    pub(crate) fn has_slices(&self) -> bool {
-        !self.slices.is_empty()
-    }
-
-    /// Returns the position before which no copy of a slice needs the WAL.
-    pub(crate) fn kept_sequence(&self) -> Option<u64> {
-        self.slices.values().map(SliceState::kept_sequence).min()
-    }
-
-    /// Returns `mark` as it may be written: without a WAL position while redefinitions are needed.
-    fn marked(&self, mark: CheckpointMark) -> CheckpointMark {
-        let is_needed = self.kept_sequence().is_some_and(|kept| kept < self.alias_sequence);
-        if is_needed { CheckpointMark { sequence: 0, ..mark } } else { mark }
-    }
-
-    fn oldest_log_bytes(&self) -> Option<i64> {
-        self.slices.values().map(|slice_state| slice_state.log_bytes).min()
-    }
-
-    /// Returns the bytes of the newest copies and of the series file.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.slices.values().map(|slice_state| slice_state.bytes).sum::<u64>() + self.definitions.bytes()
-    }
-}
-
-/// Point in time between two changes of the head.
-#[derive(Clone, Copy)]
-pub(crate) struct CheckpointMark {
-    /// All frames queued up to here are in memory.
-    sequence: u64,
-    /// Every series with samples queued by then has an assigned id.
-    ids: IdMark,
-    /// Bytes of the WAL so far.
-    log_bytes: i64,
-    /// Changes so far without a frame in the WAL.
-    change_count: u64,
-}
 
 /// Copies of the slices that a checkpoint writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,12 +44,6 @@ enum Copies {
     Newest,
     /// Both: the WAL before the checkpoint is removed.
     Both,
-}
-
-/// Writes checkpoints and truncates the WAL after them.
-pub struct Checkpointer {
-    state: Arc<HeadState>,
-    rolling: Mutex<CheckpointState>,
 }
 
 impl Checkpointer {

@@ -12,8 +12,11 @@ use chronolith_format::head::series_file::{
 };
 use chronolith_format::head::wal::{FrameHeader, STRIPE_NONE};
 
-use super::{CheckpointMark, CheckpointState, CheckpointStats, Checkpointer, SliceState};
-use crate::index::ids::{GivenIds, IdMark};
+use super::definitions_file::{DefinitionsFile, MIRROR_SUFFIX, definitions_path};
+use super::mark::CheckpointMark;
+use super::slice_state::{SliceState, pages_of};
+use super::state::{CheckpointState, CheckpointStats, Checkpointer};
+use crate::index::ids::GivenIds;
 use crate::index::tenant::TenantHead;
 use crate::options::HeadError;
 use crate::options::wal_dir;
@@ -22,69 +25,8 @@ use chronolith_wal::WalError;
 
 /// Payload bytes at which the next frame starts.
 const FRAME_BYTES: usize = 1 << 20;
-/// Name suffix of the second copy.
-pub(crate) const MIRROR_SUFFIX: &str = ".definitions-mirror";
 /// Buffered bytes per write.
 const WRITE_BYTES: usize = 1 << 20;
-
-/// The current series file.
-pub(crate) struct DefinitionsFile {
-    /// Both copies; `None` before the first checkpoint, or if the next one rewrites them.
-    pub(super) files: Option<[Arc<dyn DiskFile>; 2]>,
-    pub(super) generation: u64,
-    /// Offset of the next frame.
-    pub(super) offset: u64,
-    /// Sequence of the last frame.
-    pub(super) frame_sequence: u64,
-    /// Series whose ids were assigned by then are in the file.
-    pub(super) ids: IdMark,
-    /// Series in the file, dead ones included.
-    pub(super) series_count: u64,
-    /// Set if the file must be rewritten: it is damaged, or a write to it has failed.
-    pub(super) is_broken: bool,
-    /// Set if bytes of an earlier process may not be durable.
-    pub(super) is_dirty: bool,
-}
-
-impl DefinitionsFile {
-    /// Returns the state without a file.
-    pub(crate) fn none() -> DefinitionsFile {
-        DefinitionsFile {
-            files: None,
-            generation: 0,
-            offset: 0,
-            frame_sequence: 0,
-            ids: IdMark::fresh(0),
-            series_count: 0,
-            is_broken: false,
-            is_dirty: false,
-        }
-    }
-
-    /// Returns the state after startup: the last frame has `frame_sequence` and ends at `offset`, and the file
-    /// has `series_count` series with ids below `next_id`. Without `files`, the next checkpoint rewrites it.
-    pub(crate) fn opened(
-        files: Option<[Arc<dyn DiskFile>; 2]>,
-        generation: u64,
-        offset: u64,
-        frame_sequence: u64,
-        next_id: u32,
-        series_count: u64,
-    ) -> DefinitionsFile {
-        let (ids, is_broken) = (IdMark::fresh(next_id), files.is_none());
-        let is_dirty = true;
-        DefinitionsFile { files, generation, offset, frame_sequence, ids, series_count, is_broken, is_dirty }
-    }
-
-    /// Makes the next checkpoint rewrite the file.
-    pub(crate) fn set_broken(&mut self) {
-        self.is_broken = true;
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.offset
-    }
-}
 
 /// Buffered writer of frames to both copies.
 struct Output<'a> {
@@ -217,7 +159,7 @@ impl Checkpointer {
         let dir = wal_dir(&self.state.options.dir);
         // A slice without assignable ids stays empty.
         let given = self.state.index.ids.given_at(mark.ids);
-        let has_open = |slice: u32| given.end_in(super::slices::pages_of(slice)) < mark.ids.id_end();
+        let has_open = |slice: u32| given.end_in(pages_of(slice)) < mark.ids.id_end();
         let open_first = super::slice_of(mark.ids.id_end()) / STRIPE_COUNT as u32 * STRIPE_COUNT as u32;
         let is_gone = |slice: u32, slice_state: &SliceState| {
             slice < open_first
@@ -363,10 +305,4 @@ fn put_series(
         }
     }
     Ok(count)
-}
-
-/// Returns the path of one of the two copies of a generation.
-pub(crate) fn definitions_path(dir: &Path, generation: u64, copy_idx: usize) -> PathBuf {
-    let suffix = if copy_idx == 0 { ".definitions" } else { MIRROR_SUFFIX };
-    dir.join(format!("{generation:08}{suffix}"))
 }

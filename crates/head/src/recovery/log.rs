@@ -6,6 +6,7 @@
 
 mod by_series;
 mod frames;
+mod shared;
 mod workers;
 
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use chronolith_model::{Labels, TenantId};
 use chronolith_wal::{BlockBuffers, FrameBlock, Recovery, Segment, SegmentEnd};
 use parking_lot::RwLock;
 
-use frames::Shared;
+use shared::Shared;
 use workers::Workers;
 
 use super::positions::Positions;

@@ -17,7 +17,7 @@ use chronolith_format::head::sealed::RecordHeader;
 use chronolith_model::{Columns, QueryError, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
-pub(crate) use file::SealedFile;
+pub(crate) use file::{SealedFile, is_short_of_files};
 
 use crate::memory_part::MemoryPart;
 use crate::options::HeadError;
@@ -41,14 +41,6 @@ pub(crate) struct SealedStore {
     unwritten_bytes: AtomicU64,
     /// Set if the last attempt to write found no free file descriptor.
     is_short_of_files: AtomicBool,
-}
-
-/// Returns true if the process or the system is out of file descriptors: a shortage that ends once others
-/// close files.
-pub(crate) fn is_short_of_files(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 impl SealedStore {

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use chronolith_format::head::wal::Samples;
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
-use super::frames::Shared;
+use super::shared::Shared;
 use crate::series::decide::{AppendOutcome, Value};
 use crate::series::stripe::{AppendContext, PAGE_SLOTS, STRIPE_COUNT, Stripe, stripe_of};
 

@@ -12,7 +12,8 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use chronolith_wal::{BlockBuffers, FrameBlock, Segment};
 
-use super::frames::{Scratch, Shared, replay_blocks};
+use super::frames::{Scratch, replay_blocks};
+use super::shared::{SegmentBlock, Shared};
 use crate::recovery::threads::replay_thread_count;
 
 /// Bytes of a group of blocks that are replayed together, so that a series gets several samples at a time.
@@ -21,9 +22,6 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 const SERIES_BYTES: usize = 80;
 /// Groups queued per worker.
 const QUEUED_GROUPS: usize = 1;
-
-/// A block with the index of its segment.
-pub(super) type SegmentBlock = (FrameBlock, usize);
 
 /// The threads, and blocks that are not passed on yet.
 pub(super) struct Workers<'scope, 'a> {

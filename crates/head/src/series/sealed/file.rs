@@ -15,11 +15,18 @@ use chronolith_format::head::sealed::{
 use chronolith_model::{Columns, QueryError, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
-use super::is_short_of_files;
 use crate::series::sealed_chunks::SealedChunk;
 
 /// Written bytes after the end of the map at which it is made again; fewer are read with positional reads.
 const REMAP_BYTES: u64 = 1 << 20;
+
+/// Returns true if the process or the system is out of file descriptors: a shortage that ends once others
+/// close files.
+pub(crate) fn is_short_of_files(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
 
 struct Tail {
     handle: Option<Arc<dyn DiskFile>>,
