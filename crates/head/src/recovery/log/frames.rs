@@ -50,7 +50,8 @@ pub(super) fn replay_blocks(
     for run in frames.chunk_by(|a, b| a.1.header.stripe == b.1.header.stripe) {
         for &((block, segment), frame) in run {
             if frame.header.sequence > shared.positions.oldest {
-                replay_frame(block, frame, &segments[*segment], shared, scratch);
+                let Scratch { samples, by_series } = scratch;
+                replay_frame(block, frame, &segments[*segment], shared, samples, Some(by_series));
             }
         }
         scratch.by_series.apply(shared);
@@ -75,31 +76,33 @@ fn replay_in_log_order(
     for frame in &block.frames {
         note_sequence(frame.header.sequence, shared, worker, worker_count);
         if is_mine(&frame) {
-            replay_frame(block, frame, segment, shared, scratch);
-            scratch.by_series.apply(shared);
+            // A batch applies samples under the ids of the log, not those that replace them.
+            replay_frame(block, frame, segment, shared, &mut scratch.samples, None);
         }
     }
     write_sealed(shared);
 }
 
+/// Applies a frame, or adds its samples to the batch if there is one.
 fn replay_frame(
     block: &FrameBlock,
     frame: &FrameRef,
     segment: &Segment,
     shared: &Shared<'_>,
-    scratch: &mut Scratch,
+    samples: &mut Samples,
+    mut by_series: Option<&mut BySeries>,
 ) {
-    let Scratch { samples, by_series } = scratch;
     let (payload, sequence) = (block.payload(frame), frame.header.sequence);
     let outcome = match frame.header.kind {
         kind if is_samples(kind) => decode_samples(kind, payload, samples).map(|()| {
-            if !by_series.add(samples, sequence, shared) {
-                by_series.apply(shared);
+            let is_added = by_series.as_mut().is_some_and(|batch| batch.add(samples, sequence, shared));
+            if !is_added {
+                by_series.iter_mut().for_each(|batch| batch.apply(shared));
                 apply_samples(samples, sequence, shared);
             }
         }),
         KIND_DELETES => DeletesRef::decode(payload).map(|deletes| {
-            by_series.apply(shared);
+            by_series.iter_mut().for_each(|batch| batch.apply(shared));
             apply_deletes(&deletes, sequence, shared);
         }),
         // Series records are applied by the reader, kinds of later versions are ignored.
