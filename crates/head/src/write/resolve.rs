@@ -83,10 +83,7 @@ fn resolve_one(
     builder.clear();
     (job.batch.source.parse)(job.batch.raw_of(series), builder)?;
     builder.sort();
-    let pairs = check_labels(builder, job.limits)?;
-    if !job.batch.source.is_typed && pairs.iter().any(|(name, _)| is_reserved(name)) {
-        return Err(Reject::ReservedLabel);
-    }
+    let pairs = check_labels(builder, job.limits, job.batch.source.is_typed)?;
     if let Some(id) = tables.find(pairs.iter().copied(), &mut scratch.members) {
         return Ok(id);
     }
@@ -127,10 +124,11 @@ fn publish(job: &AppendJob<'_>, scratch: &mut AppendScratch, empty_len: usize) {
     scratch.payload.truncate(empty_len);
 }
 
-/// Checks sorted labels; returns those that are not empty.
+/// Checks sorted labels, which may be reserved ones if the protocol is typed; returns those that are not empty.
 fn check_labels<'a>(
     builder: &'a LabelsBuilder,
     limits: &TenantLimits,
+    is_typed: bool,
 ) -> Result<Vec<(&'a str, &'a str)>, Reject> {
     let mut pairs: Vec<(&str, &str)> = Vec::with_capacity(builder.len());
     for (name, value) in builder.iter().filter(|(_, value)| !value.is_empty()) {
@@ -145,6 +143,9 @@ fn check_labels<'a>(
         }
         if pairs.last().is_some_and(|last| last.0 == name) {
             return Err(Reject::DuplicateLabel);
+        }
+        if name.starts_with('_') && !is_typed && is_reserved(name) {
+            return Err(Reject::ReservedLabel);
         }
         pairs.push((name, value));
     }
