@@ -1,7 +1,7 @@
-//! `pairs --against BINARY -- BENCHMARK FLAGS`: runs a benchmark of this binary and of another one in alternation
-//! and compares every figure of their reports.
+//! `pairs --against BINARY -- BENCHMARK FLAGS`: runs a benchmark of this binary and of another one in
+//! alternation and compares every figure of their reports.
 //!
-//! Invariants: each pair begins with the other half than the pair before, so that a machine that becomes slower
+//! Invariants: the binary that runs first changes from pair to pair, so that a machine that becomes slower
 //! favours neither; a figure that one of the runs lacks is left out.
 //! Not here: the benchmarks, the confidence interval (`write_path::against`).
 

@@ -14,7 +14,7 @@ pub trait SeriesOperator {
     /// Replaces `out` by the next series; false at the end, and from then on.
     ///
     /// # Errors
-    /// Those of the operator and of the operators below.
+    /// Errors of the operator and of the operators below.
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error>;
 }
 
@@ -85,7 +85,7 @@ impl<F: FnMut(&mut StepSeries) -> bool> SeriesOperator for FilterMap<'_, F> {
 /// Collects all series of `inner`, counted in `memory`.
 ///
 /// # Errors
-/// Those of `inner`, and limits.
+/// Errors of `inner`, and limits.
 pub fn collect(
     inner: &mut dyn SeriesOperator,
     memory: &mut OperatorMemory<'_>,

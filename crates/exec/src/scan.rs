@@ -73,7 +73,7 @@ impl<'q> Scan<'q> {
     /// are not.
     ///
     /// # Errors
-    /// Those of the source.
+    /// Errors of the source.
     pub fn new(
         execution: &'q Execution<'q>,
         matchers: &'q [Matcher],

@@ -184,7 +184,7 @@ impl<'q> SharedPart<'q> {
     /// Computes all series that are left, and emits the annotations of a sink.
     ///
     /// # Errors
-    /// Those of the subplan. `None` if the sink failed: it may succeed alone.
+    /// Errors of the subplan. `None` if the sink failed: it may succeed alone.
     pub fn fill(&self, sink: usize) -> Result<Option<()>, Error> {
         let mut series = StepSeries::default();
         while self.advance(None, &mut series)? {}

@@ -93,7 +93,7 @@ pub struct RangeFn<'q> {
     pub windows: Windows,
     /// Computed for each window.
     pub rollup: Rollup,
-    /// How the ends of a range get a value.
+    /// Values at the ends of a range.
     pub extension: Option<RangeExtension>,
     /// Origin of notes: the range vector; for a subquery the beginning of the query, as in Prometheus.
     pub origin: Origin,

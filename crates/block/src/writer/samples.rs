@@ -41,7 +41,7 @@ pub(crate) fn chunk_samples(encoding: BlockEncoding, total: usize) -> usize {
 /// Encodes chunk after chunk with reused buffers.
 pub(super) struct SampleEncoder {
     pub(super) encoding: BlockEncoding,
-    /// Of the words of the current series.
+    /// Kind of the words of the current series.
     pub(super) kind: WordKind,
     scratch: DenseScratch,
     bytes: Vec<u8>,

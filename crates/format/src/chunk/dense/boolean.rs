@@ -12,7 +12,7 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
 use super::items::{Ending, Packing};
-use super::plain::put_times;
+use super::plain::{append_all_or_nothing, put_times};
 use super::scratch::DenseScratch;
 use super::times::{self, TimesHead};
 
@@ -63,13 +63,7 @@ pub fn encode_boolean(times: &[i64], values: &[f64], scratch: &mut DenseScratch,
 /// [`DecodeError`] when the bytes end early, or go on after the last sample, or contain values that no
 /// encoder writes.
 pub fn decode_boolean(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
-    let (time_count, value_count) = (out.times.len(), out.values.len());
-    let result = append(bytes, range, out);
-    if result.is_err() {
-        out.times.truncate(time_count);
-        out.values.truncate(value_count);
-    }
-    result
+    append_all_or_nothing(out, |out| append(bytes, range, out))
 }
 
 fn append(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {

@@ -41,8 +41,16 @@ pub(super) fn put_times(times: &[i64], values: &[f64], scratch: &mut DenseScratc
 /// [`DecodeError`] when the bytes end early, or go on after the last sample, or contain values that no
 /// encoder writes.
 pub fn decode(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
+    append_all_or_nothing(out, |out| append(bytes, range, out))
+}
+
+/// Calls `append` and removes what it has appended if it fails.
+pub(super) fn append_all_or_nothing(
+    out: &mut Columns,
+    append: impl FnOnce(&mut Columns) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
     let (time_count, value_count) = (out.times.len(), out.values.len());
-    let result = append(bytes, range, out);
+    let result = append(out);
     if result.is_err() {
         out.times.truncate(time_count);
         out.values.truncate(value_count);
