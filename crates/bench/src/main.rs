@@ -13,6 +13,7 @@ mod departed_series;
 mod disk;
 mod families;
 mod fleet;
+mod hostile_order;
 mod http;
 mod label_endpoints;
 mod late;
@@ -55,6 +56,8 @@ enum Name {
     DepartedSeries(departed_series::Options),
     /// Bytes a sample after compaction, by family of values.
     Disk(disk::Options),
+    /// One request with a million samples of one series in hostile orders, and another tenant meanwhile.
+    HostileOrder(hostile_order::Options),
     /// Label names, label values, series and counts of series: time of each request.
     LabelEndpoints(label_endpoints::Options),
     /// Samples that come up to a day late: ingest rate, and query time before and after they are in blocks.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Name::AllStorage(options) => all_storage::run(&options),
         Name::DepartedSeries(options) => departed_series::run(&options),
         Name::Disk(options) => disk::run(&options),
+        Name::HostileOrder(options) => hostile_order::run(&options),
         Name::LabelEndpoints(options) => label_endpoints::run(&options),
         Name::Late(options) => late::run(&options),
         Name::ManyTenants(options) => many_tenants::run(&options),

@@ -15,7 +15,7 @@ use chronolith_format::chunk::kinds;
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, DuplicatePolicy, Histogram, TimeRange};
 
-use super::decoded::{DecodedChunk, OutOfBudget, Source, UNLIMITED};
+use super::decoded::{DecodedChunk, OutOfBudget, Source, UNLIMITED, spend};
 use super::histograms::{HISTOGRAM_BITS, open_samples};
 use super::layout::slot_of;
 use super::ooo_log::SampleValue;
@@ -24,8 +24,9 @@ use super::state::{AppendContext, Stripe};
 use crate::series::decide::{AppendOutcome, Position, Value, decide};
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk};
 
-/// Sealed chunks of a series that a lookup visits.
-const LOOKUP_CHUNKS_MAX: usize = 256;
+/// Sealed chunks whose times cost as much to compare as one costs to decode: a lookup pays for them although
+/// it decodes none, so samples in descending order do not visit all chunks of their series each.
+const VISITS_PER_LOOKUP: usize = 64;
 
 impl Stripe {
     /// Appends one sample to series `id`.
@@ -159,7 +160,9 @@ impl Stripe {
     fn stale_histogram(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<Arc<Histogram>> {
         let (last, open) = (self.newest_time(id)?, self.histograms.get(id));
         let encoding = open.map(HistogramAppender::encoding);
-        if encoding.is_none() && !matches!(self.newest_value(cx, id, last), Some(SampleValue::Histogram(_))) {
+        let is_histogram = |found| matches!(found, Some(SampleValue::Histogram(_)));
+        let may_be_histogram = self.series(id)?.newest_bits() == HISTOGRAM_BITS;
+        if encoding.is_none() && !(may_be_histogram && is_histogram(self.visible_at(cx, id, last))) {
             return None;
         }
         let stale = Histogram::stale();
@@ -172,13 +175,23 @@ impl Stripe {
         }))
     }
 
-    /// Returns the newest sample of a series, which is at `time`.
-    fn newest_value(&mut self, cx: &AppendContext<'_>, id: u32, time: i64) -> Option<SampleValue> {
+    /// Returns the newest sample of a series, which is at `time`. A histogram that is not in the open chunk is
+    /// looked up as far as the append has lookups left.
+    fn newest_value(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64) -> Option<SampleValue> {
         let bits = self.series(id)?.newest_bits();
         if bits != HISTOGRAM_BITS {
             return Some(SampleValue::Word(bits));
         }
-        self.visible_at(cx, id, time)
+        // Replacing the newest sample seals the open chunk, so no other chunk has a value of its last timestamp.
+        if let Some(open) = self.histograms.get(id).filter(|open| open.times().1 == time) {
+            let source = Source::Open(id, open.times().0, open.count());
+            let decode = |out: &mut Columns| {
+                *out = open_samples(open);
+                true
+            };
+            return self.decoded.find(source, time, &mut { UNLIMITED }, decode).ok().flatten();
+        }
+        self.look_up(cx, id, time)
     }
 
     /// Stores another value at the newest timestamp, so that the record of the series has it.
@@ -285,8 +298,8 @@ impl Stripe {
         }
         let mut nodes: Vec<SealedChunk> = Vec::new();
         for (visited, node) in self.sealed_of(series).enumerate() {
-            if visited == LOOKUP_CHUNKS_MAX && *budget < UNLIMITED / 2 {
-                return Err(OutOfBudget);
+            if visited % VISITS_PER_LOOKUP == VISITS_PER_LOOKUP - 1 {
+                spend(budget)?;
             }
             if node.min_time() <= time && time <= node.max_time() {
                 nodes.push(*node);

@@ -42,7 +42,7 @@ impl DecodedChunk {
         decode: impl FnOnce(&mut Columns) -> bool,
     ) -> Result<Option<SampleValue>, OutOfBudget> {
         if self.source != Some(source) {
-            *budget = budget.checked_sub(1).ok_or(OutOfBudget)?;
+            spend(budget)?;
             self.source = None;
             self.samples.clear();
             // A chunk that cannot be read cannot refuse a sample either; queries report the damage.
@@ -61,3 +61,9 @@ impl DecodedChunk {
 
 /// The append has no lookups left.
 pub(super) struct OutOfBudget;
+
+/// Takes one lookup from `budget`.
+pub(super) fn spend(budget: &mut u32) -> Result<(), OutOfBudget> {
+    *budget = budget.checked_sub(1).ok_or(OutOfBudget)?;
+    Ok(())
+}

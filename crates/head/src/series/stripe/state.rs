@@ -81,7 +81,8 @@ pub(crate) struct AppendContext<'a> {
     window_ms: i64,
     /// Applies to a second value at a timestamp.
     pub(crate) duplicates: DuplicatePolicy,
-    /// Chunks that may still be decoded to compare out-of-order samples with stored ones.
+    /// Chunks that may still be decoded to compare out-of-order samples with stored ones; many chunks that
+    /// are only visited count as one.
     pub(crate) lookups_left: u32,
     /// Changes of the sample count, to be added to the windows of the tenant.
     pub(crate) windows: WindowTally,

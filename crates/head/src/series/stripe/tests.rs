@@ -122,6 +122,36 @@ fn an_append_without_lookups_accepts_duplicates_once() {
     assert_eq!(stripe.append(&mut cx, 1, 2500, Value::Word(1)), AppendOutcome::Duplicate);
 }
 
+/// Regression: a million samples in descending order visited up to 256 chunks each without paying for them,
+/// 1.1 s of CPU instead of 0.3 s.
+#[test]
+fn samples_before_all_chunks_of_their_series_use_up_the_lookups() {
+    let (env, _, _) = Env::fake(0, 1);
+    let store = store_of(&env);
+    let mut cx = context_of(&env, &store, 1_000_000_000).with_lookups(0);
+    let mut stripe = Stripe::new();
+    stripe.create(1, 0);
+    let mut time = 1_000_000;
+    for _ in 0..1000 * OOO_COUNT_MAX {
+        time -= 1;
+        stripe.append(&mut cx, 1, time, Value::Word(1));
+    }
+    let chunk_count = stripe.sealed_of(stripe.series(1).unwrap()).count();
+    assert!(chunk_count >= 999, "{chunk_count} chunks to visit");
+    cx.lookups_left = 4;
+    time -= 1;
+    assert_eq!(stripe.append(&mut cx, 1, time, Value::Word(1)), AppendOutcome::OutOfOrder);
+    assert_eq!(cx.lookups_left, 0, "one sample visits no more chunks than four lookups allow");
+    // A short list of chunks is searched to its end, and costs only what is decoded.
+    stripe.create(2, 0);
+    (0..300).for_each(|at| {
+        stripe.append(&mut cx, 2, 1000 + at * 10, Value::Word(1));
+    });
+    cx.lookups_left = 1;
+    assert_eq!(stripe.append(&mut cx, 2, 5, Value::Word(1)), AppendOutcome::OutOfOrder);
+    assert_eq!(cx.lookups_left, 1);
+}
+
 /// Counters without a cross-check in production are checked against a sum over the series here.
 #[test]
 fn chunks_are_counted_as_they_come_and_go() {
