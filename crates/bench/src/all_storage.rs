@@ -1,5 +1,5 @@
-//! `all-storage`: the five benchmarks of the storage engine one after another, each in a process of its own, with
-//! parameters under which all of them take about half an hour.
+//! `all-storage`: the five benchmarks of the storage engine one after another, each in a process of its own,
+//! with parameters under which all of them take about half an hour.
 //! Holds: one that fails does not keep the others from running, but the whole fails.
 
 use std::path::PathBuf;
@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-/// Name and flags of each. The order puts those that need a quiet machine last: others may still be winding down.
+/// Name and flags of each. The order puts those that need a quiet machine last: others may still be winding
+/// down.
 const BENCHES: [(&str, &[&str]); 5] = [
     ("disk", &[]),
     ("memory", &[]),
@@ -17,7 +18,6 @@ const BENCHES: [(&str, &[&str]); 5] = [
     ("write-path", &[]),
 ];
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Hand `--quick` to each: shows that they work, in about eight minutes.
@@ -26,12 +26,12 @@ pub(crate) struct Options {
     /// Where the reports go (default: bench/results).
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Where data directories go (default: the directory for temporary files); its disk is part of what is measured.
+    /// Where data directories go (default: the directory for temporary files); its disk is part of what is
+    /// measured.
     #[arg(long)]
     data: Option<PathBuf>,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let program = std::env::current_exe()?;
     let mut failed = Vec::new();

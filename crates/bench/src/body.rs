@@ -1,8 +1,9 @@
-//! Bodies of remote write 1.0 (a `prometheus.WriteRequest` in a snappy block) that are compressed once and sent
-//! many times: times and values lie in the compressed bytes as literals at known places and are overwritten.
+//! Bodies of remote write 1.0 (a `prometheus.WriteRequest` in a snappy block) that are compressed once and
+//! sent many times: times and values lie in the compressed bytes as literals at known places and are
+//! overwritten.
 //!
 //! Holds: what is sent is a valid snappy block of a valid message, with labels compressed as real senders do;
-//! a step costs the client 14 written bytes a sample, so that the generator does not measure itself.
+//! a step costs the client 14 written bytes per sample, so that the generator does not measure itself.
 
 use std::ops::Range;
 
@@ -19,7 +20,7 @@ const OFFSET_MAX: usize = 65_535;
 const COPY_LEN_MIN: usize = 4;
 const COPY_LEN_MAX: usize = 64;
 
-/// One compressed request with one sample a series.
+/// One compressed request with one sample per series.
 pub(crate) struct Body {
     bytes: Vec<u8>,
     /// Where each sample starts in `bytes`.

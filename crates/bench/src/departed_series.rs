@@ -29,7 +29,6 @@ const SETTLE: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(500);
 const MB: f64 = 1e6;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Tenants and series of each, one measurement per entry.
@@ -71,7 +70,6 @@ struct Measured {
     cpu_seconds: f64,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     println!("{}", Kind::Chronolith.version()?);
     println!("| tenants x series | MB empty | peak | after | of it anonymous | after a restart | CPU s |");

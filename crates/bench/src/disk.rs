@@ -1,8 +1,8 @@
-//! Benchmark `disk`: bytes a sample after compaction, for six families of values and three clocks.
+//! Benchmark `disk`: bytes per sample after compaction, for six families of values and three clocks.
 //!
 //! Holds: each family has a server of its own over an empty directory, so nothing is shared between them; all
-//! servers get the same samples in the same requests; sizes are read after every sample is in a block and no file
-//! has changed for a while; what was stored is read back and compared bit by bit.
+//! servers get the same samples in the same requests; sizes are read after every sample is in a block and no
+//! file has changed for a while; what was stored is read back and compared bit by bit.
 //! Not here: logs and caches (`remote-write` shows the whole directory of a running server).
 
 mod check;
@@ -31,7 +31,6 @@ const QUIET: Duration = Duration::from_secs(25);
 const QUICK_SERIES: usize = 100;
 const QUICK_STEPS: usize = 960;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Servers to measure (default: all three).
@@ -40,7 +39,7 @@ pub(crate) struct Options {
     /// Series of each family.
     #[arg(long, default_value_t = 1000)]
     series: usize,
-    /// Samples a series, 15 s apart: 5760 are a day.
+    /// Samples per series, 15 s apart: 5760 are a day.
     #[arg(long, default_value_t = 5760)]
     steps: usize,
     /// At most 100 series and 4 hours: shows that the benchmark works.
@@ -72,7 +71,6 @@ struct Extent {
     start_ms: i64,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
     let (mut series_count, mut step_count) = (options.series, options.steps);
@@ -128,7 +126,7 @@ fn measure(
         let checked = check::read_back(&server, &load, kind)?;
         let sizes = Sizes::of(&server);
         let sample_count = load.sample_count();
-        println!("  {}: {:.3} bytes a sample", family.name(), sizes.total() / sample_count as f64);
+        println!("  {}: {:.3} bytes per sample", family.name(), sizes.total() / sample_count as f64);
         Ok(Measured { kind, clock, family, sample_count, sizes, checked })
     };
     let done = run();

@@ -194,7 +194,8 @@ impl Draws {
         self.bits().is_multiple_of(count)
     }
 
-    /// Mean 0, deviation 1: the sum of twelve uniform draws, which nobody can tell from the real one here.
+    /// Mean 0, deviation 1: the sum of twelve uniform draws, which cannot be distinguished from the real one
+    /// here.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }

@@ -1,7 +1,7 @@
-//! Many series that send one sample each a step, over several connections, until somebody ends it.
+//! Many series that send one sample each per step, over several connections, until it is stopped.
 //!
-//! Holds: a series belongs to one connection, so its samples go out in order; connections stay within a few steps of
-//! each other; what the server has acknowledged is counted request by request.
+//! Holds: a series belongs to one connection, so its samples go out in order; connections stay within a few
+//! steps of each other; what the server has acknowledged is counted request by request.
 //! Not here: measuring CPU and latency (`remote_write::load`).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -68,7 +68,7 @@ pub(crate) struct Batch {
     source: Source,
     pub(crate) first_idx: usize,
     pub(crate) series_count: usize,
-    /// Samples a series that the server has acknowledged.
+    /// Samples per series that the server has acknowledged.
     pub(crate) acked_count: usize,
     /// Of those, the ones that it started with.
     fill_count: usize,
@@ -90,9 +90,8 @@ impl Batch {
     }
 }
 
-/// All series.
 pub(crate) struct Fleet {
-    /// By connection.
+    /// Batches of each connection.
     parts: Vec<Vec<Batch>>,
     content: Content,
     /// Time of step 0.
@@ -171,12 +170,11 @@ impl Fleet {
         Fleet { parts, content: shape.content, start_ms: shape.start_ms }
     }
 
-    /// All requests.
     pub(crate) fn batches(&self) -> impl Iterator<Item = &Batch> {
         self.parts.iter().flatten()
     }
 
-    /// Acknowledged samples.
+    /// Number of samples that the server has acknowledged.
     pub(crate) fn acked_sample_count(&self) -> usize {
         self.batches().map(|batch| batch.acked_count * batch.series_count).sum()
     }
@@ -186,7 +184,8 @@ impl Fleet {
         self.batches().map(|batch| batch.acked_count - batch.fill_count).min().unwrap_or(0)
     }
 
-    /// Ends the oldest series of each connection, one in `part`, and puts new ones in their place, from `next_idx` on.
+    /// Ends the oldest series of each connection, one in `part`, and puts new ones in their place, from
+    /// `next_idx` on.
     pub(crate) fn replace_oldest(&mut self, part: usize, next_idx: usize) -> Replaced {
         let mut replaced = Replaced { acked_sample_count: 0, next_idx };
         for batches in &mut self.parts {
@@ -205,9 +204,9 @@ impl Fleet {
         &self.parts[0][0]
     }
 
-    /// Sends an own number of past samples a series with each request, which ends with step `-1`: of `fills` requests
-    /// in a row, the first has one sample a series, the last `fills`. Open chunks are then as full as in a server that
-    /// has been running for long.
+    /// Sends an own number of past samples per series with each request, which ends with step `-1`: of
+    /// `fills` requests in a row, the first has one sample per series, the last `fills`. Open chunks are then
+    /// as full as in a server that has been running for long.
     pub(crate) fn fill(&mut self, port: u16, fills: usize, limit: Duration) -> Result<()> {
         let (start_ms, part_count, started) = (self.start_ms, self.parts.len(), Instant::now());
         let done: Vec<Result<()>> = std::thread::scope(|scope| {
@@ -215,7 +214,8 @@ impl Fleet {
                 scope.spawn(move || {
                     let mut connection = WriteConnection::open(port, WRITE_PATH)?;
                     part.iter_mut().enumerate().try_for_each(|(idx, batch)| {
-                        // A factor that is prime to the usual lengths of chunks: few requests have all lengths, too.
+                        // A factor that is prime to the usual lengths of chunks: few requests have all
+                        // lengths, too.
                         let count = 1 + (idx * part_count + part_idx) * 37 % fills;
                         ensure!(started.elapsed() < limit, "first samples take longer than {limit:?}");
                         fill_batch(batch, &mut connection, start_ms, count)
@@ -275,7 +275,7 @@ fn fill_batch(
 ) -> Result<()> {
     let mut steps = vec![Vec::new(); count];
     steps.iter_mut().for_each(|values| batch.source.step_into(values));
-    // As many samples a request as in every later step: larger ones would leave larger buffers behind.
+    // As many samples per request as in every later step: larger ones would leave larger buffers.
     let group_len = (batch.series_count / count).max(1);
     for first in (0..batch.series_count).step_by(group_len) {
         let group = first..batch.series_count.min(first + group_len);

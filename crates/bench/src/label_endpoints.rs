@@ -24,7 +24,6 @@ const JOB_COUNT: usize = 20;
 /// A request is not timed again after this.
 const ROUNDS_WAIT: Duration = Duration::from_secs(20);
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Servers to measure (default: Chronolith and Prometheus).
@@ -65,7 +64,6 @@ enum Want {
     Counted { sum: usize, groups: usize },
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let sizes = [options.series, options.count_series];
     ensure!(sizes.iter().all(|size| size % SERIES_PER_METRIC == 0), "series come by the thousand");

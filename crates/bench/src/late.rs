@@ -1,8 +1,9 @@
-//! Benchmark `late`: the same day of samples, in order and with a tenth and half of them withheld for up to a day.
+//! Benchmark `late`: the same day of samples, in order and with a tenth and half of them withheld for up to a
+//! day.
 //! Measured: what taking them costs, and what a query over the day costs before and after they are in blocks.
 //!
-//! Holds: whatever the order, the same samples are stored in the end, so answers must be equal and their times can be
-//! compared; requests are made before the clock starts.
+//! Holds: whatever the order, the same samples are stored in the end, so answers must be equal and their
+//! times can be compared; requests are made before the clock starts.
 //! Not here: samples older than a day.
 
 mod arrivals;
@@ -36,25 +37,25 @@ const QUERY_RUNS: usize = 5;
 const QUICK_SERIES: usize = 200;
 const QUICK_STEPS: usize = 240;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Servers to measure (default: all three).
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Kind>,
-    /// Series.
+    /// Number of series.
     #[arg(long, default_value_t = 4_000)]
     series: usize,
-    /// Samples a series, one a minute: 1440 are a day.
+    /// Samples per series, one a minute: 1440 are a day.
     #[arg(long, default_value_t = 1440)]
     steps: usize,
-    /// Percent of the samples that come late, one measurement each; the first is what others are compared with.
+    /// Percent of the samples that come late, one measurement each; the first is what others are compared
+    /// with.
     #[arg(long, value_delimiter = ',', default_values_t = [0, 10, 50])]
     percent: Vec<u64>,
     /// How often Chronolith takes the load (the median counts); others take it once.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Samples a request.
+    /// Samples per request.
     #[arg(long, default_value_t = 5_000)]
     batch: usize,
     /// Connections, each with a thread and its own part of the series.
@@ -71,7 +72,7 @@ pub(crate) struct Options {
     data: PathBuf,
 }
 
-/// What was found for one server and share of late samples.
+/// What was found for one server and share of out-of-order samples.
 struct Measured {
     kind: Kind,
     percent: u64,
@@ -94,7 +95,6 @@ struct Queried {
     answers: Vec<String>,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
     let (mut series_count, mut step_count) = (options.series, options.steps);
@@ -129,7 +129,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     failures.end()
 }
 
-/// One measurement.
 struct Plan {
     kind: Kind,
     percent: u64,
@@ -198,8 +197,8 @@ struct Cost {
     cpu_seconds: f64,
 }
 
-/// Sends all requests. Connections stay close to each other: what comes in time on one must not be late for a server
-/// because another is ahead.
+/// Sends all requests. Connections stay close to each other: what comes in time on one must not be late for a
+/// server because another is ahead.
 fn send(server: &Server, bodies: &[Vec<Body>]) -> Result<Cost> {
     let sent_counts: Vec<AtomicUsize> = bodies.iter().map(|_| AtomicUsize::new(0)).collect();
     let cpu_before = proc::cpu_seconds(server.pid())?;

@@ -1,8 +1,8 @@
-//! Benchmark `load-wal`: the four cases of Prometheus's BenchmarkLoadWAL, as a load of a Prometheus log and as full
-//! replay of our own log of the same content, in this process.
+//! Benchmark `load-wal`: the four cases of Prometheus's BenchmarkLoadWAL, as a load of a Prometheus log and
+//! as full replay of our own log of the same content, in this process.
 //!
-//! Holds: time runs until the store is open and answers; count and checksum of all samples are compared with those
-//! of the generator before a figure counts.
+//! Holds: time runs until the store is open and answers; count and checksum of all samples are compared with
+//! those of the generator before a figure counts.
 //! Not here: Prometheus itself; its published figures are quoted in BENCHMARKS.md.
 
 pub(crate) mod content;
@@ -30,7 +30,6 @@ const REF_STEP: u64 = 101;
 /// Value of the sample in the m-mapped chunk.
 const MAPPED_VALUE: f64 = 42.0;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Cases to measure, by number 1 to 4 (default: all).
@@ -90,7 +89,7 @@ impl Case {
         (self.batches * self.series_per_batch * self.samples_per_series) as u64
     }
 
-    /// What a load gives: the sample of the m-mapped chunk, and those of the log behind it.
+    /// What a load gives: the sample of the m-mapped chunk, and those of the log after it.
     fn expected(&self) -> Result<Checksum> {
         let until = self.mapped_until.unwrap_or(i64::MIN);
         let mut sum = checksum(self, |time| time > until)?;
@@ -154,7 +153,6 @@ pub(crate) struct Measured {
     pub(crate) own_log: Figures,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.rounds > 0, "rounds must be above 0");
     let mut measured = Vec::new();
@@ -254,8 +252,8 @@ pub(crate) fn import(source: &Path, dir: &Path, encoding: BlockEncoding) -> Resu
     Ok(chronolith_import::run(&Env::real(), &options, &mut |_| {})?)
 }
 
-/// Writes `content` through the append path of a store in `dir`, whose log is never cut, and ends without a stop.
-/// `samples_max` bounds the batch.
+/// Writes `content` through the append path of a store in `dir`, whose log is never cut, and ends without a
+/// stop. `samples_max` bounds the batch.
 pub(crate) fn fill_own(content: &dyn Content, dir: &Path, samples_max: usize) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     let tsdb = read_back::open_to_fill(dir)?;

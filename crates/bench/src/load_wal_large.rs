@@ -24,7 +24,6 @@ const START_MS: i64 = 1_793_491_200_000;
 /// Series of one target, which are scraped together.
 const TARGET_SERIES: usize = 1000;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// A billion samples over 10 000 series.
@@ -33,7 +32,7 @@ pub(crate) struct Options {
     /// Shapes to measure: "wide" (a million series), "long" (10 000 series).
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Divides the samples a series: a quick look.
+    /// Divides the samples per series: a quick look.
     #[arg(long, default_value_t = 1)]
     divide: usize,
     /// Encoding of the blocks that the load writes.
@@ -59,9 +58,9 @@ pub(crate) struct Options {
 /// Encoding of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Encoding {
-    /// Ours.
+    /// Dense chunks, readable by Chronolith only.
     Dense,
-    /// XOR.
+    /// Prometheus's XOR chunks.
     Prometheus,
 }
 
@@ -74,7 +73,6 @@ impl Encoding {
     }
 }
 
-/// One load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
@@ -166,7 +164,6 @@ pub(crate) struct Measured {
     pub(crate) rows: Vec<(&'static str, Used)>,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(step) = options.step {
         return run_step(options, step);

@@ -1,7 +1,7 @@
 //! Published benchmarks, one file each; every peer is a process that the benchmark starts and ends.
 //! Parts of this repository that are measured alone run in this process.
 //!
-//! Holds: a figure is printed only after the answer behind it was checked.
+//! Holds: a figure is printed only after its answer was checked.
 //! Not here: how to read the figures (BENCHMARKS.md).
 
 // A benchmark measures the real machine; nothing here is replayed from a seed.
@@ -54,7 +54,7 @@ enum Name {
     AllStorage(all_storage::Options),
     /// Resident memory after all series have left the head, for many tenants and for one large one.
     DepartedSeries(departed_series::Options),
-    /// Bytes a sample after compaction, by family of values.
+    /// Bytes per sample after compaction, by family of values.
     Disk(disk::Options),
     /// One request with a million samples of one series in hostile orders, and another tenant meanwhile.
     HostileOrder(hostile_order::Options),
@@ -68,8 +68,8 @@ enum Name {
     ManyBlocks(many_blocks::Options),
     /// Resident memory an active series, with and without series that come and go.
     Memory(memory::Options),
-    /// A tenant with a dashboard and a writer, alone and beside tenants with 300 clients of heavy queries and
-    /// 50 writers.
+    /// A tenant with a dashboard and a writer, alone and next to tenants with 300 clients of heavy queries
+    /// and 50 writers.
     Neighbours(neighbours::Options),
     /// A benchmark of this binary and of another one in alternation: every figure of both, and their ratio.
     Pairs(pairs::Options),
@@ -77,7 +77,7 @@ enum Name {
     Queries(queries::Options),
     /// A query far beyond the limits is refused at once while dashboards keep their latency.
     QueryLimits(queries::limits::Options),
-    /// sum(rate(x[5m])) over dense chunks in memory, samples a second and core.
+    /// sum(rate(x[5m])) over dense chunks in memory, samples per second and core.
     RateKernel(queries::kernel::Options),
     /// Remote write 1.0: samples per second and per CPU second, memory, disk, ack latency.
     RemoteWrite(remote_write::Options),

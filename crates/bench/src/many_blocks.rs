@@ -28,7 +28,6 @@ const QUERIED_TENANTS: usize = 50;
 const QUERIED_TIMES: usize = 24;
 const HOUR_MS: i64 = 3_600_000;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Tenants with a block for each of `--days`.
@@ -75,7 +74,6 @@ struct Measured {
     cpu: CpuSeconds,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let now_ms = SystemClock::new().now_ms();
     let Options { tenants, days, windows, .. } = *options;

@@ -28,10 +28,9 @@ const DAY_HOURS: i64 = 24;
 /// Tenants whose samples are counted at the end.
 const CHECKED_COUNT: usize = 20;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Tenants.
+    /// Number of tenants.
     #[arg(long, default_value_t = 10_000)]
     tenants: usize,
     /// Series of each.
@@ -72,7 +71,6 @@ struct Run<'a> {
     tsdb: Arc<Tsdb>,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.series > 0 && options.interval > 0 && options.days > 0, "counts must be above 0");
     let dir = options.data.join(format!("chronolith-bench-{}-many-tenants", std::process::id()));

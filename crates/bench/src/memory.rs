@@ -1,8 +1,8 @@
-//! Benchmark `memory`: resident memory an active series, with open chunks as full as in a server that has run for
-//! long, and with series that come and go.
+//! Benchmark `memory`: resident memory an active series, with open chunks as full as in a server that has run
+//! for long, and with series that come and go.
 //!
-//! Holds: a fresh process over an empty directory for every figure; the number of samples is read back; nothing is
-//! forced before memory is read (no flush, no collection of garbage).
+//! Holds: a fresh process over an empty directory for every figure; the number of samples is read back;
+//! nothing is forced before memory is read (no flush, no collection of garbage).
 //! Not here: series in step with each other (`remote-write` shows that peak).
 
 mod report;
@@ -35,7 +35,6 @@ const CHURN_PART: usize = 10;
 const QUICK_SERIES: usize = 10_000;
 const QUICK_MINUTES: usize = 2;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Servers to measure (default: all three).
@@ -76,7 +75,6 @@ pub(crate) struct Options {
     data: PathBuf,
 }
 
-/// One measurement.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     kind: Kind,
@@ -99,7 +97,6 @@ struct Measured {
     parts: Vec<(String, f64)>,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
     ensure!(options.batch >= POD_SERIES && options.connections > 0, "batch must be at least {POD_SERIES}");
@@ -200,7 +197,8 @@ fn measure(server: &mut Server, run: Run, options: &Options) -> Result<Measured>
     })
 }
 
-/// Series of a request: few enough that requests start with every number of samples, or that a tenth can be replaced.
+/// Series of a request: few enough that requests start with every number of samples, or that a tenth can be
+/// replaced.
 fn batch_len(run: Run, options: &Options) -> usize {
     let part = run.series_count / options.connections;
     let batch_count = if run.churn_minutes > 0 { CHURN_PART } else { FILL_STEPS / options.connections };
@@ -247,7 +245,8 @@ fn verify(server: &Server, loaded: &Loaded, end_ms: i64, range_s: i64) -> Result
     Ok(())
 }
 
-/// What Chronolith says about its memory: `/api/v1/status/memory`, or its metrics about the head where that is not there.
+/// What Chronolith says about its memory: `/api/v1/status/memory`, or its metrics about the head where that
+/// is not there.
 fn memory_parts(server: &Server) -> Result<Vec<(String, f64)>> {
     let mut parts = Vec::new();
     if server.kind() != Kind::Chronolith {

@@ -34,7 +34,6 @@ const SMALL: &str = "small";
 const READERS: &str = "readers";
 const WRITERS: &str = "writers";
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Clients of heavy queries.
@@ -71,7 +70,6 @@ enum ClientPriority {
     Low,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let start_ms = SystemClock::new().now_ms() / STEP_MS * STEP_MS - HISTORY_STEPS as i64 * STEP_MS;
     let mut flags = vec!["--multitenancy=true".to_owned(), "--self-scrape=off".to_owned()];
@@ -165,7 +163,8 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted.get(at).copied().unwrap_or(f64::NAN)
 }
 
-/// Panels of a dashboard one after the other, past the cache of results: latencies, and how many were refused.
+/// Panels of a dashboard one after the other, past the cache of results: latencies, and how many were
+/// refused.
 fn dashboard(port: u16, start_ms: i64, end: Instant) -> Result<(Vec<f64>, u64)> {
     let mut connection = QueryConnection::open_as(port, SMALL)?;
     let end_ms = start_ms + HISTORY_STEPS as i64 * STEP_MS;

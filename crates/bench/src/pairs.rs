@@ -20,7 +20,6 @@ const NO_FIGURES: [&str; 6] = ["date", "load_average", "machine", "notes", "serv
 /// Keys whose text names an element of a list.
 const NAMES: [&str; 7] = ["name", "title", "corpus", "shape", "label", "server", "case"];
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The other `chronolith-bench`; servers that it starts are those in its directory.
@@ -43,7 +42,6 @@ pub(crate) struct Options {
 /// Figures of one run by name.
 type Figures = BTreeMap<String, f64>;
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.pairs > 0, "--pairs must be above 0");
     let own = std::env::current_exe()?;

@@ -1,4 +1,5 @@
-//! What a process has used, from /proc: CPU time of all its threads, memory now and at most; disk below a folder.
+//! What a process has used, from /proc: CPU time of all its threads, memory now and at most; disk below a
+//! folder.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -32,7 +33,8 @@ impl CpuSeconds {
 /// CPU time that the process has used so far.
 pub(crate) fn cpu_seconds(pid: u32) -> Result<CpuSeconds> {
     let text = read(pid, "stat")?;
-    // The name in parentheses may hold anything; numbers start after the last one. utime and stime are fields 14, 15.
+    // The name in parentheses may hold anything; numbers start after the last one. utime and stime are fields
+    // 14, 15.
     let rest = text.rsplit_once(')').context("/proc/PID/stat has no name")?.1;
     let ticks = |idx: usize| -> Result<f64> {
         let field = rest.split_whitespace().nth(idx).context("/proc/PID/stat is short")?;

@@ -1,8 +1,9 @@
 //! Benchmark `queries`: slow shapes of query over the same samples in each server, answers compared.
 //!
-//! Holds: a shape's figures count only if its answer equals Prometheus's (VictoriaMetrics's where both mean the same);
-//! every query starts without a cache of results. Prometheus gets old samples as blocks that Chronolith wrote. A peer that
-//! refuses a query, or does not live through it, is reported; a difference, or no answer of Chronolith, fails the run.
+//! Holds: a shape's figures count only if its answer equals Prometheus's (VictoriaMetrics's where both mean
+//! the same); every query starts without a cache of results. Prometheus gets old samples as blocks that
+//! Chronolith wrote. A peer that refuses a query, or does not live through it, is reported; a difference, or
+//! no answer of Chronolith, fails the run.
 //! Not here: how the figures read (BENCHMARKS.md).
 
 mod compare;
@@ -32,7 +33,6 @@ const RESTART_WAIT: Duration = Duration::from_secs(600);
 /// How far the long corpus ends before the present: all of its windows are closed then.
 const LONG_AGE_MS: i64 = 5 * 3_600_000;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Servers to measure (default: all three).
@@ -67,7 +67,6 @@ pub(crate) struct Options {
     hold: bool,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.rounds > 0 && options.days > 0, "rounds and days must be above 0");
     let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
@@ -159,8 +158,8 @@ fn measure_shape(
     Ok(Outcome { cost: Some(cost), trouble: difference })
 }
 
-/// What went wrong, for the report. A server that did not live through the query is started again: the shapes that
-/// follow are not to suffer for this one.
+/// What went wrong, for the report. A server that did not live through the query is started again: the shapes
+/// that follow are not to suffer for this one.
 fn after_failure(server: &mut Server, error: &anyhow::Error) -> Result<String> {
     let seen = Instant::now();
     // A connection breaks a moment before the process has ended.

@@ -1,4 +1,5 @@
-//! Benchmark `remote-write`: the same load to each server, one after another on this machine, and what it cost.
+//! Benchmark `remote-write`: the same load to each server, one after another on this machine, and what it
+//! cost.
 //!
 //! Holds: a fresh process over an empty directory for every measurement; the count of series and samples and
 //! the sum of values are read back before a figure counts; bodies are compressed before the clock starts.
@@ -24,7 +25,6 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// Summing in another order changes the last digits only.
 const SUM_TOLERANCE: f64 = 1e-9;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Servers to measure (default: all three).
@@ -33,13 +33,13 @@ pub(crate) struct Options {
     /// Series of the throughput scenario.
     #[arg(long, default_value_t = 100_000)]
     series: usize,
-    /// Samples a series in the throughput scenario, 15 s apart.
+    /// Samples per series in the throughput scenario, 15 s apart.
     #[arg(long, default_value_t = 200)]
     steps: usize,
     /// Series of the memory scenario, three samples each; 0 leaves it out.
     #[arg(long, default_value_t = 1_000_000)]
     memory_series: usize,
-    /// Samples a request.
+    /// Samples per request.
     #[arg(long, default_value_t = 5_000)]
     batch: usize,
     /// Connections, each with a thread and its own part of the series.
@@ -56,7 +56,6 @@ pub(crate) struct Options {
     data: PathBuf,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
     ensure!(
@@ -82,7 +81,7 @@ fn measure_scenario(options: &Options, kinds: &[Kind], scenario: &mut Scenario) 
     let start_ms = (SystemClock::new().now_ms() - 60_000 - span_ms) / STEP_MS * STEP_MS;
     println!("\n{}: {} series, {} steps", scenario.name, scenario.series_count, scenario.step_count);
     let mut load = Load::new(scenario.series_count, options.batch, options.connections, start_ms);
-    println!("bodies: {} requests a step, {} bytes each", load.request_count(), load.body_bytes_mean());
+    println!("bodies: {} requests per step, {} bytes each", load.request_count(), load.body_bytes_mean());
     for round in 0..options.rounds {
         for kind in kinds {
             load.reset();
@@ -127,7 +126,8 @@ fn verify(server: &Server, load: &Load, step_count: usize) -> Result<()> {
     let all = traffic::SELECTOR;
     expect("series", ask(&format!("count({all})"))?, load.series_count() as f64)?;
     expect("sum of the last values", ask(&format!("sum({all})"))?, load.sum_of_values())?;
-    // The step before the first is outside for servers that include the start of a range, and for those that do not.
+    // The step before the first is outside for servers that include the start of a range, and for those that
+    // do not.
     let range_s = i64::try_from(step_count)? * STEP_MS / 1000;
     let sample_count = (load.series_count() * step_count) as f64;
     expect("samples", ask(&format!("sum(count_over_time({all}[{range_s}s]))"))?, sample_count)

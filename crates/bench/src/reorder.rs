@@ -1,8 +1,9 @@
-//! Benchmark `reorder`: the 24 published benchmarks of Metrictank's reorder buffer on `head::reorder`, in this process.
+//! Benchmark `reorder`: the 24 published benchmarks of Metrictank's reorder buffer on `head::reorder`, in
+//! this process.
 //!
-//! Holds: samples are made before the clock starts; what passes is checked sample by sample before a case is timed,
-//! and every timed round must pass and refuse as many; rounds go over all cases in turn, so that a neighbour on the
-//! machine disturbs some rounds of all cases and not all rounds of one.
+//! Holds: samples are made before the clock starts; what passes is checked sample by sample before a case is
+//! timed, and every timed round must pass and refuse as many; rounds go over all cases in turn, so that a
+//! neighbour on the machine disturbs some rounds of all cases and not all rounds of one.
 //! Not here: Metrictank itself (a Go test binary; BENCHMARKS.md says how its figures are taken).
 
 mod case;
@@ -23,7 +24,6 @@ use case::Case;
 #[global_allocator]
 pub(crate) static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Cases to measure: those whose names contain one of these texts (default: all 24).
@@ -58,7 +58,6 @@ struct Measured {
     allocation_count: usize,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.samples > 0 && options.rounds > 0, "samples and rounds must be above 0");
     let wanted =
@@ -114,8 +113,8 @@ fn add_all(buffer: &mut ReorderBuffer, samples: &[Sample], passed: &mut [Sample]
     tally
 }
 
-/// Adds all, and checks that what passed and what waits at the end are the samples of the case that are not too old,
-/// in order, with their values.
+/// Adds all, and checks that what passed and what waits at the end are the samples of the case that are not
+/// too old, in order, with their values.
 fn verify(case: Case, samples: &[Sample], interval_ms: u64) -> Result<Tally> {
     let rule: Rule = case.rule(interval_ms)?;
     let mut buffer = ReorderBuffer::new(rule);

@@ -130,9 +130,7 @@ pub(crate) struct Report {
     pub(crate) kinds: Vec<Kind>,
     /// What was loaded and how, a line each.
     pub(crate) notes: Vec<String>,
-    /// Figures.
     pub(crate) tables: Vec<Table>,
-    /// Targets.
     pub(crate) targets: Vec<Target>,
 }
 

@@ -1,8 +1,10 @@
-//! Benchmark `restart`: a server with many series is killed (`kill -9`) while it is written to and started again.
+//! Benchmark `restart`: a server with many series is killed (`kill -9`) while it is written to and started
+//! again.
 //! Measured: the time from exec to the first correct answer, and how many acknowledged samples are gone.
 //!
-//! Holds: one server at a time; all get the same samples in the same order until the time for loading is over;
-//! an answer is correct only if one series' value, and the count and sum of 5000 series, are what was sent.
+//! Holds: one server at a time; all get the same samples in the same order until the time for loading is
+//! over; an answer is correct only if one series' value, and the count and sum of 5000 series, are what was
+//! sent.
 //! Not here: a loss of power (a killed process loses nothing that the kernel has).
 
 mod poll;
@@ -30,22 +32,21 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// A range that is longer than what was sent by this covers all of it.
 const RANGE_SPARE_STEPS: i64 = 20;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Servers to measure (default: all three).
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Kind>,
-    /// Series.
+    /// Number of series.
     #[arg(long, default_value_t = 1_000_000)]
     series: usize,
-    /// Samples a series, 15 s apart: 480 are two hours.
+    /// Samples per series, 15 s apart: 480 are two hours.
     #[arg(long, default_value_t = 480)]
     steps: usize,
     /// Longest time of loading a server; what it has not taken by then it does not get.
     #[arg(long, default_value_t = 600)]
     load_seconds: u64,
-    /// Samples a request.
+    /// Samples per request.
     #[arg(long, default_value_t = 5_000)]
     batch: usize,
     /// Connections, each with a thread and its own part of the series.
@@ -82,7 +83,6 @@ struct Loaded {
     disk_bytes: u64,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
     let series = if options.quick { options.series.min(QUICK_SERIES) } else { options.series };

@@ -1,8 +1,8 @@
 //! The servers that are compared, as processes on a free loopback port over an empty directory.
 //!
 //! Holds: a server ends with this process, however it ends (`Drop`, or the kernel's parent-death signal).
-//! Each runs as its operators run it: no setting is there to slow it down, those that are there make it accept
-//! the load (named in BENCHMARKS.md).
+//! Each runs as its operators run it: no setting is there to slow it down, those that are there make it
+//! accept the load (named in BENCHMARKS.md).
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -22,18 +22,17 @@ const POLL: Duration = Duration::from_millis(20);
 /// Counts the servers of this process: each has a directory of its own, also when they run side by side.
 static STARTED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// How a server is to run, beside what every run needs.
+/// How a server is to run, in addition to what every run needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setup {
     /// Series that it has to take and to read back.
     pub(crate) series_count: usize,
     /// Further flags of the program.
     pub(crate) flags: Vec<String>,
-    /// Prometheus: the sections of its configuration behind `global`.
+    /// Prometheus: the sections of its configuration after `global`.
     pub(crate) config: String,
 }
 
-/// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// This repository's release build.
@@ -194,12 +193,10 @@ impl Server {
         }
     }
 
-    /// Which one.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

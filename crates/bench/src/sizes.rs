@@ -19,7 +19,7 @@ pub(crate) struct Sizes {
     pub(crate) chunk_bytes: u64,
     /// Names, postings, places.
     pub(crate) index_bytes: u64,
-    /// Descriptions, tombstones.
+    /// Of `meta.json` and tombstones.
     pub(crate) other_bytes: u64,
     /// How many files.
     pub(crate) file_count: u64,
@@ -35,7 +35,6 @@ impl Sizes {
         sizes
     }
 
-    /// All bytes.
     pub(crate) fn total(&self) -> f64 {
         (self.chunk_bytes + self.index_bytes + self.other_bytes) as f64
     }
@@ -91,9 +90,9 @@ fn block_dirs(server: &Server) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.join("meta.json").is_file()).collect()
 }
 
-/// Waits until blocks hold `sample_count` samples (Chronolith, Prometheus) or merging is done (VictoriaMetrics), and
-/// files have not changed for `quiet`, which should be longer than the server pauses between two looks for something
-/// to merge.
+/// Waits until blocks hold `sample_count` samples (Chronolith, Prometheus) or merging is done
+/// (VictoriaMetrics), and files have not changed for `quiet`, which should be longer than the server pauses
+/// between two looks for something to merge.
 pub(crate) fn wait_compacted(server: &mut Server, sample_count: usize, quiet: Duration) -> Result<()> {
     if server.kind() == Kind::VictoriaMetrics {
         server.make_visible()?;

@@ -34,13 +34,12 @@ const QUICK_WRITERS: usize = 4;
 const QUICK_BATCH: usize = 500;
 const QUICK_SECONDS: f64 = 0.1;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Writers at once, one case each.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 10, 50, 200])]
     writers: Vec<usize>,
-    /// Samples a batch, one case each.
+    /// Samples per batch, one case each.
     #[arg(long, value_delimiter = ',', default_values_t = [5_000, 10_000])]
     batch: Vec<usize>,
     /// Seconds a case.
@@ -103,7 +102,6 @@ enum Extent {
     Batches(usize),
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(binary) = &options.against {
         return against::run(options, binary);

@@ -11,14 +11,13 @@ use anyhow::{Context as _, bail};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for the next bytes of an answer: more than the server lets a query run.
 const READ_TIMEOUT: Duration = Duration::from_secs(180);
-/// Largest answer.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 /// Longest header line.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Header lines of an answer.
 const HEADER_COUNT_MAX: usize = 200;
 
-/// What the server said.
+/// Answer of the server: headers and body.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
@@ -53,14 +52,14 @@ pub(crate) fn post_form(
     );
     for (name, value) in headers {
         if value.contains(['\r', '\n']) {
-            bail!("{name} must not have line breaks");
+            bail!("header {name} has a line break");
         }
         request.push_str(&format!("{name}: {value}\r\n"));
     }
     request.push_str("\r\n");
     request.push_str(&body);
     let stream = target.connect()?;
-    let at = || format!("talking to {}:{}", target.host, target.port);
+    let at = || format!("request to {}:{}", target.host, target.port);
     (&stream).write_all(request.as_bytes()).with_context(at)?;
     read_answer(BufReader::new(stream)).with_context(at)
 }
@@ -75,7 +74,7 @@ impl Target {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().with_context(|| format!("{port:?} is no port"))?)
+                (host, port.parse().with_context(|| format!("invalid port {port:?}"))?)
             }
             _ => (authority, 80),
         };
@@ -102,7 +101,7 @@ impl Target {
         }
         match last {
             Some(error) => bail!("connecting to {name}: {error}; is the server running there?"),
-            None => bail!("{name} has no address"),
+            None => bail!("{name} resolves to no address"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `chronolith export blocks`: writes what a data directory holds as blocks that Prometheus, Thanos and Mimir read.
+//! `chronolith export blocks`: writes what a data directory holds as blocks that Prometheus, Thanos and Mimir
+//! read.
 //! Holds: samples of blocks and head are merged as a query merges them; the data directory keeps its content.
 //! Not here: writing a block (`chronolith-block`).
 
@@ -28,7 +29,7 @@ pub(crate) fn command() -> Command {
         Arg::new(name).long(name).value_name("MS").value_parser(parser).allow_hyphen_values(true).help(help)
     };
     Command::new("export")
-        .about("Write data for another system; no server may have the directory open")
+        .about("Export data of a stopped server for another system")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
@@ -42,7 +43,7 @@ pub(crate) fn command() -> Command {
                         .value_parser(["prometheus"])
                         .help("Encoding of the chunks"),
                 )
-                .arg(Arg::new("out").long("out").required(true).value_name("DIR").help("Where the blocks go"))
+                .arg(Arg::new("out").long("out").required(true).value_name("DIR").help("Output directory"))
                 .arg(data_dir_arg())
                 .arg(tenant_arg())
                 .arg(time("min-time", "First time, in milliseconds since 1970"))
@@ -57,7 +58,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let first = matches.get_one::<i64>("min-time").copied().unwrap_or(TimeRange::ALL.start);
     let last = matches.get_one::<i64>("max-time").copied().unwrap_or(TimeRange::ALL.end - 1);
     let env = Env::real();
-    anyhow::ensure!(env.disk.exists(&data_dir), "{} is no data directory", data_dir.display());
+    anyhow::ensure!(env.disk.exists(&data_dir), "no data directory at {}", data_dir.display());
     let tsdb = Tsdb::open(env.clone(), TsdbOptions::new(data_dir), Arc::new(ReplayProgress::default()))?;
     let wanted = TimeRange::inclusive(first.max(TimeRange::ALL.start), last.min(TimeRange::ALL.end - 1));
     let export = Export { env, tsdb, tenant, out, wanted };
@@ -89,7 +90,7 @@ impl Export {
         let mut written = Vec::new();
         let mut newest: Option<Ulid> = None;
         let mut at = self.wanted.start;
-        // The next sample at or behind the end of the last range says which range comes next.
+        // The next sample at or after the end of the last range says which range comes next.
         while let Some(first) = self.first_time(at)? {
             let range = TimeRange::window_of(first, RANGE_MS);
             let meta =

@@ -23,7 +23,7 @@ pub(crate) fn command() -> Command {
     let about = "Read a stopped or copied Prometheus data directory: blocks, m-mapped chunks, checkpoint, log, \
                  out-of-order log";
     Command::new("import")
-        .about("Bring data of another system into a data directory; no server may have it open")
+        .about("Import data of another system into the data directory of a stopped server")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
@@ -38,7 +38,7 @@ pub(crate) fn command() -> Command {
                         .value_name("ENCODING")
                         .default_value("dense")
                         .value_parser(["dense", "prometheus"])
-                        .help("Of the blocks that the head becomes; blocks are copied as they are"),
+                        .help("Encoding of the blocks made from the head; blocks are copied unchanged"),
                 ),
         )
 }
@@ -146,7 +146,7 @@ fn show(source: &Path, report: &ImportReport) -> String {
         out.push_str(&format!("lost: {path}: offset {}: {}\n", damage.offset, damage.what));
     }
     if report.damages_unnamed > 0 {
-        out.push_str(&format!("lost: {} further places\n", report.damages_unnamed));
+        out.push_str(&format!("lost: damage at {} further offsets\n", report.damages_unnamed));
     }
     out.push_str(&format!(
         "imported {}: {} blocks with {} samples copied",
@@ -155,10 +155,10 @@ fn show(source: &Path, report: &ImportReport) -> String {
         report.block_samples
     ));
     if report.blocks_present > 0 {
-        out.push_str(&format!(" ({} were there)", report.blocks_present));
+        out.push_str(&format!(" ({} were imported already)", report.blocks_present));
     }
     if report.head_present {
-        out.push_str("; the head was there\n");
+        out.push_str("; the head was imported already\n");
     } else {
         let HeadCounts { series, samples, records, tombstones, .. } = report.head;
         let blocks = report.head_blocks.len();
@@ -177,15 +177,15 @@ fn show(source: &Path, report: &ImportReport) -> String {
 fn left_out(report: &ImportReport) -> [(u64, &'static str); 14] {
     let head = &report.head;
     [
-        (report.blocks_replaced, "blocks that are merged into another block of the source"),
-        (head.skipped.in_block, "samples of the log that are older than the newest block, which holds them"),
-        (head.skipped.mapped, "samples of the log that m-mapped chunks hold"),
-        (head.skipped.repeated, "samples that are there already with the same value"),
-        (head.skipped.conflicting, "samples whose time is there already with another value: the first stays"),
+        (report.blocks_replaced, "blocks that the source has compacted into another block"),
+        (head.skipped.in_block, "WAL samples older than the newest block, which has them"),
+        (head.skipped.mapped, "WAL samples that m-mapped chunks have"),
+        (head.skipped.repeated, "duplicates: samples stored already with the same value"),
+        (head.skipped.conflicting, "conflicts: another value is stored at the timestamp and stays"),
         (head.skipped.unknown_series, "samples of series that no record names"),
-        (head.skipped.out_of_bounds, "samples whose time cannot be stored"),
+        (head.skipped.out_of_bounds, "samples whose timestamp cannot be stored"),
         (head.skipped.dropped_series, "samples of series that Prometheus had written to a block and dropped"),
-        (head.skipped.invalid_histograms, "native histograms that contradict themselves"),
+        (head.skipped.invalid_histograms, "invalid native histograms"),
         (head.exemplars, "exemplars: they are kept in memory only"),
         (head.metadata, "metadata entries: senders repeat theirs"),
         (head.rejected_series, "series whose labels cannot be stored"),
@@ -207,7 +207,7 @@ mod tests {
         report.head.skipped.conflicting = 1;
         let text = show(Path::new("p"), &report);
         assert!(
-            text.contains("left out: 3 native histograms") && text.contains("left out: 1 samples whose time")
+            text.contains("left out: 3 invalid native histograms") && text.contains("left out: 1 conflicts")
         );
     }
 

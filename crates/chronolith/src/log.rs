@@ -17,7 +17,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::settings::{LogFormat, Settings};
 
-/// Standard error whose failures are ignored: nobody is left to read about them.
+/// Standard error whose failures are ignored: no reader is left for them.
 struct Stderr;
 
 impl Write for Stderr {

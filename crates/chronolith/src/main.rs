@@ -1,4 +1,4 @@
-//! The one binary: `chronolith serve` and the tools. Holds: every failure is told in words with what to do,
+//! The one binary: `chronolith serve` and the tools. Holds: every failure is reported with what to do,
 //! and ends in exit code 1. Not here: what a server does (`chronolith-server`).
 
 #[cfg(feature = "jemalloc")]
@@ -67,19 +67,19 @@ fn query_command() -> Command {
         Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(true)
     };
     Command::new("query")
-        .about("Ask a running server")
+        .about("Query a running server")
         .arg(Arg::new("url").required(true).value_name("URL").help("Such as http://127.0.0.1:9595"))
         .arg(Arg::new("expr").required(true).value_name("EXPR").help("PromQL").allow_hyphen_values(true))
-        .arg(option("time", "TIME", "Moment of an instant query: seconds or RFC 3339; default: now"))
-        .arg(option("start", "TIME", "First moment of a range query"))
-        .arg(option("end", "TIME", "Last moment of a range query; default: now").requires("start"))
-        .arg(option("step", "STEP", "Distance of moments, such as 15s; default: 1m").requires("start"))
+        .arg(option("time", "TIME", "Timestamp of an instant query: seconds or RFC 3339; default: now"))
+        .arg(option("start", "TIME", "Start of a range query"))
+        .arg(option("end", "TIME", "End of a range query; default: now").requires("start"))
+        .arg(option("step", "STEP", "Interval between steps, such as 15s; default: 1m").requires("start"))
         .arg(option("tenant", "ID", "Sent as X-Scope-OrgID"))
         .arg(
             Arg::new("json")
                 .long("json")
                 .action(clap::ArgAction::SetTrue)
-                .help("Print the answer of the server as it is"),
+                .help("Print the answer of the server unchanged"),
         )
 }
 

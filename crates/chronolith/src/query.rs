@@ -39,7 +39,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let parsed: Result<Value, _> = serde_json::from_slice(&answer.body);
     let json = parsed.with_context(|| {
         let start: String = String::from_utf8_lossy(&answer.body).chars().take(200).collect();
-        format!("the server answers {} and no JSON: {}", answer.status, start.trim())
+        format!("the server answered {} without JSON: {}", answer.status, start.trim())
     })?;
     if json["status"] != "success" {
         let (kind, why) =

@@ -33,10 +33,10 @@ pub(crate) fn command() -> Command {
         )
     };
     Command::new("wal")
-        .about("Look into a write-ahead log")
+        .about("Inspect a write-ahead log")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(tool("stat", "Count what it holds"))
+        .subcommand(tool("stat", "Count records, series and samples"))
         .subcommand(tool("verify", "Verify every checksum; exit code 1 if something is damaged"))
         .subcommand(tool("dump", "Print every record"))
 }
@@ -135,7 +135,7 @@ impl View {
         Ok(())
     }
 
-    /// Turns damage at the end of the last file into a note: nobody was told that it is stored.
+    /// Turns damage at the end of the last file into a note: it was never acknowledged.
     fn settle_torn(&mut self, is_torn: impl Fn(&Path, u64, u64, &str) -> bool) {
         let Some((path, &last)) = self.files.last_key_value() else { return };
         let path = path.clone();

@@ -10,7 +10,6 @@ use crate::rollup::moments::{self, Mean, Sum};
 
 /// Aggregations that return one series per group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum Aggregation {
     Sum,
     Avg,

@@ -3,7 +3,6 @@
 
 /// Binary operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum BinaryOp {
     Add,
     Sub,

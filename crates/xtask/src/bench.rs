@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::peers::{self, PEERS_ENV};
 
-/// Benchmarks that compare with other servers, when they are not told `--only chronolith`.
+/// Benchmarks that compare with other servers, unless `--only chronolith`.
 const WITH_PEERS: [&str; 5] = ["remote-write", "queries", "label-endpoints", "restart", "load-wal-large"];
 
 /// Runs one benchmark; `flags` starts with its name.
@@ -16,7 +16,7 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     if flags.is_empty() {
         bail!("which benchmark? e.g. cargo xtask bench remote-write --help");
     }
-    // Both in one build: the benchmark starts the server binary that lies beside its own.
+    // Both in one build: the benchmark starts the server binary next to its own.
     let built = Command::new("cargo")
         .args(["build", "--release", "--package", "chronolith-bench", "--package", "chronolith"])
         .current_dir(root)

@@ -4,42 +4,29 @@
 //! line is `N passed, N failed` with `, N skipped` where something was.
 //! Not here: what the black-box kits check; they live in `kits/`.
 
+mod checkout;
 mod kits;
 mod peers;
 mod promqltest;
 mod tally;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use crate::process::run_within;
+use checkout::Checkout;
 use tally::Tally;
 
 /// The test of `crates/promql` that needs Prometheus's own scripts.
 const PROMETHEUS_SCRIPTS_TEST: &str = "prometheus_scripts_pass";
 const CARGO_WITHIN: Duration = Duration::from_secs(1500);
 
-/// What the steps share.
-struct Ci {
-    root: PathBuf,
-    target_dir: PathBuf,
-}
-
-impl Ci {
-    /// The server that the kits test: the dev profile, which optimises (opt-level 1) and keeps checks of
-    /// overflow and debug assertions, and shares its dependencies with `cargo test`.
-    fn server_binary(&self) -> PathBuf {
-        self.target_dir.join("debug/chronolith")
-    }
-}
-
-/// One step.
 struct Step {
     name: &'static str,
     title: &'static str,
-    run: fn(&Ci) -> Result<Tally>,
+    run: fn(&Checkout) -> Result<Tally>,
 }
 
 const STEPS: [Step; 14] = [
@@ -70,10 +57,9 @@ struct Row {
     tally: Tally,
 }
 
-/// The command.
 pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     let chosen = choose(flags)?;
-    let ci = Ci { root: root.to_owned(), target_dir: crate::process::target_dir(root)? };
+    let ci = Checkout { root: root.to_owned(), target_dir: crate::process::target_dir(root)? };
     let mut rows = Vec::new();
     for step in chosen {
         println!("\n=== {}: {}", step.name, step.title);
@@ -132,19 +118,19 @@ fn print_table(rows: &[Row]) {
     println!();
 }
 
-fn tidy(ci: &Ci) -> Result<Tally> {
+fn tidy(ci: &Checkout) -> Result<Tally> {
     Ok(Tally::of_step(crate::tidy::run(&ci.root, &[])?))
 }
 
-fn fmt(ci: &Ci) -> Result<Tally> {
+fn fmt(ci: &Checkout) -> Result<Tally> {
     cargo(ci, &["fmt", "--all", "--check"])
 }
 
-fn clippy(ci: &Ci) -> Result<Tally> {
+fn clippy(ci: &Checkout) -> Result<Tally> {
     cargo(ci, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
 }
 
-fn append_path(ci: &Ci) -> Result<Tally> {
+fn append_path(ci: &Checkout) -> Result<Tally> {
     if let Err(why) = peers::need_package("valgrind", || crate::process::find_program("valgrind").is_some()) {
         return Ok(Tally::not_run(&why));
     }
@@ -159,15 +145,15 @@ fn append_path(ci: &Ci) -> Result<Tally> {
     Ok(tally)
 }
 
-fn build(ci: &Ci) -> Result<Tally> {
+fn build(ci: &Checkout) -> Result<Tally> {
     cargo(ci, &["build", "--package", "chronolith", "--quiet"])
 }
 
-fn cargo(ci: &Ci, args: &[&str]) -> Result<Tally> {
+fn cargo(ci: &Checkout, args: &[&str]) -> Result<Tally> {
     Ok(Tally::of_step(run_cargo(ci, args)?.success))
 }
 
-fn test(ci: &Ci) -> Result<Tally> {
+fn test(ci: &Checkout) -> Result<Tally> {
     // Some tests compare with Prometheus and promtool; without them they say so and check nothing.
     let peers = peers::need_prometheus().err().map(|why| Tally::not_run(&format!("tests against it: {why}")));
     let mut args = vec!["test", "--workspace", "--no-fail-fast", "--quiet"];
@@ -185,7 +171,7 @@ fn test(ci: &Ci) -> Result<Tally> {
 }
 
 /// A build of its own: the flag changes the locks of the head.
-fn loom(ci: &Ci) -> Result<Tally> {
+fn loom(ci: &Checkout) -> Result<Tally> {
     let target_dir = ci.target_dir.join("loom").display().to_string();
     let args = "cargo test --package chronolith-wal --package chronolith-head --release --quiet --lib --test loom loom_";
     println!("$ RUSTFLAGS=\"--cfg loom\" {args}");
@@ -197,7 +183,7 @@ fn loom(ci: &Ci) -> Result<Tally> {
     Ok(tally)
 }
 
-fn run_cargo(ci: &Ci, args: &[&str]) -> Result<crate::process::Finished> {
+fn run_cargo(ci: &Checkout, args: &[&str]) -> Result<crate::process::Finished> {
     let command: Vec<String> = ["cargo"].iter().chain(args).map(|word| (*word).to_owned()).collect();
     println!("$ {}", command.join(" "));
     run_within(CARGO_WITHIN, &command, &ci.root, &[])

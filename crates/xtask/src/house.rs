@@ -5,10 +5,12 @@
 mod crate_figures;
 mod cycles;
 mod declarations;
+mod docs;
 mod imports;
 mod modules;
 mod report;
 mod rust_file;
+mod site;
 #[cfg(test)]
 mod tests;
 
@@ -17,8 +19,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate_figures::{CrateFigures, CrateFile};
 use report::Layout;
+
+#[cfg(test)]
+pub(crate) use crate_figures::measure;
+pub(crate) use crate_figures::{CrateFigures, CrateFile};
+pub(crate) use declarations::{FIELDS_MAX, INHERENT_FILES_MAX};
+pub(crate) use site::Site;
 
 const USAGE: &str = "usage: cargo xtask house [--crate NAME]... [--markdown FILE]";
 
@@ -62,7 +69,7 @@ fn parse_flags<'a>(flags: &[&'a str]) -> Result<Flags<'a>> {
 }
 
 /// Measures the crates `names`, or all of them if there are none.
-fn measure_crates(root: &Path, names: &[&str]) -> Result<Vec<CrateFigures>> {
+pub(crate) fn measure_crates(root: &Path, names: &[&str]) -> Result<Vec<CrateFigures>> {
     let all = entry_names(&root.join("crates"))?;
     for name in names {
         ensure!(

@@ -22,7 +22,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
-  tidy [--bless-docs]           rules of docs and sources that no compiler checks
+  tidy [--bless-docs | --record-exceptions | --list RULE]
+                                rules of docs and sources that no compiler checks
   ci [--only A,B] [--skip A,B]  everything `make test` runs
   house [--crate NAME]... [--markdown FILE]
                                 structure of each crate in figures: sizes, import cycles, types, functions

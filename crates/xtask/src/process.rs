@@ -23,7 +23,6 @@ const SERVER_PORTS: Range<u16> = 11_000..31_000;
 pub(crate) struct Finished {
     /// Exit status 0.
     pub(crate) success: bool,
-    /// Standard output.
     pub(crate) text: String,
 }
 
@@ -87,7 +86,7 @@ pub(crate) fn cargo_metadata(root: &Path) -> Result<serde_json::Value> {
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// Lowest port of `count` consecutive ones that nobody listens on at this moment.
+/// Lowest port of `count` consecutive ones without a listener at this moment.
 ///
 /// They lie below the range from which the kernel takes the ports of outgoing connections: a port of that
 /// range may belong to a connection by the time a server binds it.
@@ -164,12 +163,10 @@ impl Server {
         Ok(server)
     }
 
-    /// Base URL.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

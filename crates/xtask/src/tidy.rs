@@ -1,54 +1,38 @@
-//! `cargo xtask tidy`: the rules of STYLE that no compiler checks. Reads text only; takes under a second.
+//! `cargo xtask tidy`: the rules of STYLE that no compiler checks. Reads text only; takes a few seconds.
 //!
 //! Holds: every rule is a pure function from text to findings, so each has tests with bad examples.
-//! Not here: function length, bans of single functions, missing docs: clippy refuses those (`clippy.toml` and
-//! the workspace lints; `ci` runs it with `-D warnings`).
+//! Not here: function length and bans of single functions, which clippy refuses (`clippy.toml` and the
+//! workspace lints; `ci` runs it with `-D warnings`).
 
+mod adr;
 mod changelog;
+mod commits;
 mod edges;
+mod exceptions;
+mod finding;
 mod format_docs;
+mod glossary;
+mod language;
 mod lexer;
+mod links;
 mod ratchet;
 mod source;
+mod structure;
 #[cfg(test)]
 mod tests;
+mod text_file;
 
-use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// One broken rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
-    path: String,
-    line: usize,
-    what: String,
-}
+use exceptions::Exceptions;
+use finding::{Finding, Rule};
+use text_file::{TextFile, find, read_tree};
 
-impl Finding {
-    fn new(path: &str, line: usize, what: impl Into<String>) -> Finding {
-        Finding { path: path.to_owned(), line, what: what.into() }
-    }
-}
+const USAGE: &str = "usage: cargo xtask tidy [--bless-docs | --record-exceptions | --list RULE]";
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.path, self.what),
-            line => write!(f, "{}:{line}: {}", self.path, self.what),
-        }
-    }
-}
-
-/// A text file of the checkout; the path is relative to the root, with `/`.
-#[derive(Debug, Clone)]
-pub(crate) struct TextFile {
-    path: String,
-    text: String,
-}
-
-/// The command: prints findings, says whether there are none.
+/// The command: prints findings; returns true if there are none.
 pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     match flags {
         [] => {}
@@ -58,9 +42,14 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
                 println!("blessed {}", doc.path);
             }
         }
-        _ => bail!("usage: cargo xtask tidy [--bless-docs]"),
+        ["--record-exceptions"] => record_exceptions(root)?,
+        ["--list", name] => return list(root, name),
+        _ => bail!("{USAGE}"),
     }
-    let findings = check(root)?;
+    let files = read_tree(root)?;
+    let exceptions = Exceptions::parse(find(&files, exceptions::LIST_PATH));
+    let mut findings = exceptions.0.apply(check(root, &files)?);
+    findings.extend(exceptions.1);
     for finding in &findings {
         println!("{finding}");
     }
@@ -68,76 +57,52 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// All findings of the checkout at `root`.
-fn check(root: &Path) -> Result<Vec<Finding>> {
+fn record_exceptions(root: &Path) -> Result<()> {
     let files = read_tree(root)?;
+    let recorded = Exceptions::parse(find(&files, exceptions::LIST_PATH)).0;
+    let lowered = recorded.lowered(&check(root, &files)?);
+    std::fs::write(root.join(exceptions::LIST_PATH), lowered.render()).context(exceptions::LIST_PATH)?;
+    println!("wrote {}", exceptions::LIST_PATH);
+    Ok(())
+}
+
+/// Prints all findings of one rule, accepted ones too.
+fn list(root: &Path, name: &str) -> Result<bool> {
+    let names = || Rule::ALL.map(Rule::name).join(", ");
+    let rule = Rule::from_name(name).with_context(|| format!("no rule {name}; there are: {}", names()))?;
+    let findings = check(root, &read_tree(root)?)?;
+    for finding in findings.iter().filter(|finding| finding.rule() == Some(rule)) {
+        println!("{finding}");
+    }
+    Ok(true)
+}
+
+/// All findings of the checkout at `root`, accepted ones too.
+fn check(root: &Path, files: &[TextFile]) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for file in files.iter().filter(|f| f.path.ends_with(".rs")) {
-        findings.extend(source::check(file));
+    for file in files {
+        if file.path.ends_with(".rs") {
+            findings.extend(source::check(file));
+            findings.extend(language::check_source(file));
+        } else if file.path.ends_with(".md") {
+            findings.extend(language::check_document(file));
+        }
     }
-    findings.extend(source::check_unsafe_list(&files));
-    findings.extend(ratchet::check(&files));
-    findings.extend(format_docs::check(&files));
-    findings.extend(changelog::check(find(&files, "CHANGELOG.md")));
+    for figures in crate::house::measure_crates(root, &[])? {
+        findings.extend(structure::check(&figures));
+    }
+    findings.extend(source::check_unsafe_list(files));
+    findings.extend(ratchet::check(files));
+    findings.extend(format_docs::check(files));
+    findings.extend(adr::check(files));
+    findings.extend(changelog::check(find(files, "CHANGELOG.md")));
+    findings.extend(glossary::check(find(files, "docs/GLOSSARY.md")));
+    findings.extend(links::check(files, |path| root.join(path).exists()));
+    match commits::read_log(root, find(files, commits::BASE_PATH))? {
+        commits::Log::Lines(lines) => findings.extend(commits::check(&lines)),
+        commits::Log::Unknown(why) => println!("tidy: commit subjects are not checked: {why}"),
+    }
     let used = edges::from_metadata(&crate::process::cargo_metadata(root)?)?;
-    findings.extend(edges::check(&used, find(&files, "ARCHITECTURE.md")));
+    findings.extend(edges::check(&used, find(files, "ARCHITECTURE.md")));
     Ok(findings)
-}
-
-/// Text of the file at `path`; empty when there is none, which the rule that wants it reports.
-fn find<'a>(files: &'a [TextFile], path: &str) -> &'a str {
-    files.iter().find(|f| f.path == path).map_or("", |f| &f.text)
-}
-
-fn read_tree(root: &Path) -> Result<Vec<TextFile>> {
-    let mut files = Vec::new();
-    for name in ["ARCHITECTURE.md", "CHANGELOG.md"] {
-        if root.join(name).is_file() {
-            read_file(root, name, &mut files)?;
-        }
-    }
-    read_dir(root, "crates", &mut files)?;
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(files)
-}
-
-fn read_dir(root: &Path, dir: &str, files: &mut Vec<TextFile>) -> Result<()> {
-    for entry in std::fs::read_dir(root.join(dir)).with_context(|| dir.to_owned())? {
-        let entry = entry?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        let path = format!("{dir}/{name}");
-        let kind = entry.file_type()?;
-        if kind.is_dir() && name != "target" && !name.starts_with('.') {
-            read_dir(root, &path, files)?;
-        } else if kind.is_file() && [".rs", ".md", ".txt"].iter().any(|end| name.ends_with(end)) {
-            read_file(root, &path, files)?;
-        }
-    }
-    Ok(())
-}
-
-fn read_file(root: &Path, path: &str, files: &mut Vec<TextFile>) -> Result<()> {
-    let text = std::fs::read_to_string(root.join(path)).with_context(|| path.to_owned())?;
-    files.push(TextFile { path: path.to_owned(), text });
-    Ok(())
-}
-
-/// Whether the file holds tests only.
-fn is_test_file(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.contains("/tests/")
-}
-
-/// The part of a source text before its test module.
-fn without_tests(text: &str) -> &str {
-    let mut offset = 0;
-    let mut lines = text.split_inclusive('\n').peekable();
-    while let Some(line) = lines.next() {
-        let opens_tests = line.trim_end() == "#[cfg(test)]"
-            && lines.peek().is_some_and(|next| next.starts_with("mod ") && next.trim_end().ends_with('{'));
-        if opens_tests {
-            return text.get(..offset).unwrap_or(text);
-        }
-        offset += line.len();
-    }
-    text
 }

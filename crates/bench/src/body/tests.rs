@@ -33,7 +33,7 @@ fn a_series_may_have_several_samples() {
     assert_eq!(body.samples.len(), 3);
     let first = plain(&[3], samples[0].0 as u64, &[samples[0].1]);
     let second = plain(&[3], samples[1].0 as u64, &[samples[1].1]);
-    // The second sample stands right behind the first, within the same series.
+    // The second sample stands right after the first, within the same series.
     let mut expected = first;
     expected.extend_from_slice(&second[second.len() - super::SAMPLE_LEN..]);
     let inner_len = expected.len() - 3;

@@ -15,7 +15,7 @@ use crate::traffic::{self, POD_SERIES};
 /// Samples that were compared.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Checked {
-    /// Read back.
+    /// Samples that were read back.
     pub(super) sample_count: usize,
     /// Of those, with another value.
     pub(super) changed_count: usize,

@@ -1,5 +1,5 @@
-//! The samples of one family and clock, and how they are sent: series in groups, half an hour a request, in the order of
-//! time, as a sender does that was cut off for a while.
+//! The samples of one family and clock, and how they are sent: series in groups, half an hour per request, in
+//! the order of time, as a sender does that was cut off for a while.
 
 use anyhow::Result;
 use chronolith_base::{Clock, SystemClock};
@@ -14,25 +14,22 @@ use crate::traffic::{self, STEP_MS};
 
 const GROUP_SERIES: usize = 40;
 const REQUEST_STEPS: usize = 120;
-/// A sample this long after the last of the load: blocks in front of it are no longer the newest, which is why
-/// servers would leave them alone.
+/// A sample this long after the last of the load: blocks in front of it are no longer the newest, which is
+/// why servers would leave them alone.
 const AFTER_MS: i64 = 60_000;
 
-/// All samples.
 pub(super) struct Load {
-    /// By series.
+    /// Timestamps and values by series.
     pub(super) samples: Vec<Vec<(i64, f64)>>,
     pub(super) extent: Extent,
 }
 
 impl Load {
-    /// Makes them.
     pub(super) fn new(family: Family, clock: ClockKind, extent: Extent) -> Load {
         let of_series = |idx| families::samples(family, clock, idx, extent.start_ms, extent.step_count);
         Load { samples: (0..extent.series_count).map(of_series).collect(), extent }
     }
 
-    /// How many.
     pub(super) fn sample_count(&self) -> usize {
         self.samples.iter().map(Vec::len).sum()
     }
@@ -42,7 +39,7 @@ impl Load {
         self.extent.start_ms + self.extent.step_count as i64 * STEP_MS
     }
 
-    /// Sends everything, then one sample behind it and one of this moment.
+    /// Sends everything, then one sample after it and one of this moment.
     pub(super) fn send(&self, server: &Server) -> Result<()> {
         let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
         for first_step in (0..self.extent.step_count).step_by(REQUEST_STEPS) {

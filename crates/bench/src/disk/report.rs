@@ -7,7 +7,7 @@ use crate::families::{ClockKind, Family};
 use crate::report::{Bound, Report, Table, Target, grouped};
 use crate::server::Kind;
 
-/// Bytes a sample of each family and of their mix.
+/// Bytes per sample of each family and of their mix.
 struct Figures<'a> {
     measured: &'a [Measured],
     clock: ClockKind,

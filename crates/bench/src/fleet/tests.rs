@@ -83,7 +83,8 @@ fn series_start_with_different_counts_and_are_replaced() {
     let (listener, port) = listen();
     let mut fleet = fleet(Content::Mix);
     std::thread::scope(|scope| {
-        // Four requests' worth of series with 1, 38, 75 and 112 samples, cut to requests of about 250 samples.
+        // Four requests' worth of series with 1, 38, 75 and 112 samples, cut to requests of about 250
+        // samples.
         let counts = [1_usize, 38, 75, 112].map(|count| BATCH.div_ceil((BATCH / count).max(1)));
         scope.spawn(move || answer(listener, &[counts.iter().sum()]));
         fleet.fill(port, 120, Duration::from_secs(60)).unwrap();

@@ -1,6 +1,6 @@
 //! In which order the samples of a part of the series arrive.
-//! Holds: every sample arrives once; a sample in time arrives in the step of its time, a late one in any later step with
-//! equal chance.
+//! Holds: every sample arrives once; a sample in time arrives in the step of its time, a late one in any
+//! later step with equal chance.
 
 use crate::body::Body;
 use crate::families::{Draws, Family, Walk};
@@ -98,7 +98,7 @@ mod tests {
             newest[*idx] = newest[*idx].max(Some(*step));
             late
         });
-        // A late sample may still be the newest of its series, if the ones before it are late, too.
+        // An out-of-order sample may still be the newest of its series, if the ones before it are late, too.
         let behind_count = behind.count();
         assert!(behind_count <= part.late_count && behind_count * 10 > part.late_count * 8, "{behind_count}");
     }

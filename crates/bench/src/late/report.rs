@@ -53,17 +53,17 @@ pub(super) fn write(options: &Options, kinds: &[Kind], measured: &[Measured]) ->
     let queries = QUERIES.iter().map(|(text, step_s)| format!("`{text}` every {step_s} s"));
     let mut notes = vec![
         format!(
-            "{} samples of the mix, one a minute, {} a request",
+            "{} samples of the mix, one per minute, {} per request",
             grouped(samples as f64, 0),
             options.batch
         ),
-        "a late sample comes with equal chance in any step between its own and the last, up to a day later"
+        "an out-of-order sample comes with equal chance in any step between its own and the last, up to a day later"
             .to_owned(),
         format!(
             "Chronolith: median of {} loads; Prometheus: `out_of_order_time_window: 25h`",
             options.rounds
         ),
-        "Chronolith's answers are equal whatever came late, before and after blocks are made".to_owned(),
+        "Chronolith's answers are equal whatever came out of order, before and after blocks are made".to_owned(),
     ];
     notes.extend(
         queries

@@ -1,4 +1,5 @@
-//! What the logs hold: series and samples, made again the same way whenever they are needed, and their checksum.
+//! What the logs hold: series and samples, made again the same way whenever they are needed, and their
+//! checksum.
 //! Holds: the checksum does not depend on order, and covers labels, times and value bits.
 
 use anyhow::Result;
@@ -7,7 +8,6 @@ use chronolith_model::Labels;
 /// A number of samples and the sum of their hashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Checksum {
-    /// Samples.
     pub(crate) count: u64,
     /// Wrapping sum of a hash of each.
     pub(crate) sum: u64,
@@ -36,7 +36,7 @@ pub(crate) fn labels_hash(labels: &Labels) -> u64 {
     series_hash(labels.iter())
 }
 
-/// SplitMix64's finish.
+/// Finalizer of SplitMix64: every input bit changes half of the output bits.
 #[inline]
 pub(crate) fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -48,7 +48,6 @@ pub(crate) fn mix(n: u64) -> u64 {
 /// Labels of a series, sorted by name.
 pub(crate) type LabelList = Vec<Pair>;
 
-/// One label.
 #[derive(Debug, Clone)]
 pub(crate) struct Pair(pub(crate) (&'static str, String));
 

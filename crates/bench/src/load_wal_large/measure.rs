@@ -89,7 +89,7 @@ fn begin(options: &Options, shape: &str, step: Step) -> Result<(Used, std::proce
     BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
     let wall_seconds = start.elapsed().as_secs_f64();
     let mut fields = line.split_whitespace().skip(1);
-    let mut next = || fields.next().with_context(|| format!("step {} says {line:?}", step.name()));
+    let mut next = || fields.next().with_context(|| format!("step {} printed {line:?}", step.name()));
     let used = Used { wall_seconds, cpu_seconds: next()?.parse()?, peak_bytes: next()?.parse()? };
     Ok((used, child))
 }

@@ -17,7 +17,7 @@ use super::{HOUR_MS, Shape};
 /// The tenant with blocks of two hours.
 pub(super) const ONE: &str = "one";
 const DAY_MS: i64 = 24 * HOUR_MS;
-/// Samples lie this far behind the start of their block.
+/// Samples lie this far after the start of their block.
 const INTO_MS: i64 = HOUR_MS;
 
 /// Name of tenant `n`.

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::observed_disk::{DiskObserver, FileObserver};
 
-/// Operations counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DiskCounts {
     pub(super) files: u64,

@@ -28,7 +28,6 @@ impl Run {
 }
 
 impl Measured {
-    /// The figure.
     pub(super) fn bytes_per_series(&self) -> f64 {
         self.settled.now_bytes as f64 / self.run.series_count as f64
     }
@@ -82,11 +81,11 @@ pub(super) fn write(options: &Options, kinds: &[Kind], measured: &[Measured]) ->
     };
     let notes = vec![
         format!(
-            "ten labels a series; it starts with 1 to {FILL_STEPS} samples (a chunk), evenly spread, then one sample a step"
+            "ten labels per series; it starts with 1 to {FILL_STEPS} samples (a chunk), evenly spread, then one sample per step"
         ),
         "mix: the families and weights of `disk`; noisy: half counters, half random walks with two decimals"
             .to_owned(),
-        format!("at most {} series a request, {} connections", options.batch, options.connections),
+        format!("at most {} series per request, {} connections", options.batch, options.connections),
         "RSS is VmRSS 5 s after the last sample, divided by the series that are active then".to_owned(),
     ];
     let targets = vec![target(Content::Mix, "mix"), target(Content::Noisy, "noisy")];

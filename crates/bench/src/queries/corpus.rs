@@ -1,9 +1,9 @@
 //! The series that are queried, and their values.
 //!
-//! Holds: a value is a function of series and step, so that every server gets the same without anybody storing it;
-//! counters are whole numbers and only rise. Samples lie 15 s apart, half a second off every second: no step of a
-//! query or subquery meets one, so that servers agree about which samples a window holds, whether they take its first
-//! moment for inside or not.
+//! Holds: a value is a function of series and step, so that every server gets the same without
+//! storing it; counters are whole numbers and only rise. Samples lie 15 s apart, half a second off every
+//! second: no step of a query or subquery meets one, so that servers agree about which samples are in a
+//! window, whether they count its first moment or not.
 //! Not here: how they are sent (`feed`).
 
 /// Distance of samples.
@@ -25,7 +25,7 @@ enum Family {
     Latency,
     /// `unique_requests`: a gauge for every value of `path`.
     Unique,
-    /// `pod_memory_bytes`: gauges that live ten minutes each, one behind the other.
+    /// `pod_memory_bytes`: gauges that live ten minutes each, one after the other.
     Churned,
     /// `node_info`: 1, one an instance.
     Info,
@@ -66,8 +66,8 @@ impl Corpus {
         Corpus::new("long", days * 86_400_000, end_ms, families)
     }
 
-    /// As many values of one label as there are series, for a minute: what it takes to look through them is measured, not
-    /// what it takes to read samples.
+    /// As many values of one label as there are series, for a minute: what it takes to look through them is
+    /// measured, not what it takes to read samples.
     pub(super) fn values(series_count: usize, end_ms: i64) -> Corpus {
         Corpus::new("values", 60_000, end_ms, vec![(Family::Objects, series_count.max(10))])
     }

@@ -1,7 +1,8 @@
-//! Benchmark `rate-kernel`: `sum(rate(x[5m]))` over dense chunks in memory, on one core, in samples a second.
+//! Benchmark `rate-kernel`: `sum(rate(x[5m]))` over dense chunks in memory, on one core, in samples per
+//! second.
 //!
-//! Holds: the engine is the server's, from plan to result; only index and files are left out. What decoding alone
-//! takes is measured beside it, so that one sees how much is left for windows and sums.
+//! Holds: the engine is the server's, from plan to result; only index and files are left out. What decoding
+//! alone takes is measured next to it, so that one sees how much is left for windows and sums.
 //! Not here: the encodings (`format`).
 
 use std::sync::Arc;
@@ -25,19 +26,18 @@ use super::measure::median;
 const CHUNK_SAMPLES: usize = 1024;
 const START_MS: i64 = 1_700_000_000_000 / STEP_MS * STEP_MS;
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Series.
+    /// Number of series.
     #[arg(long, default_value_t = 2000)]
     series: usize,
-    /// Samples a series, 15 s apart.
+    /// Samples per series, 15 s apart.
     #[arg(long, default_value_t = 5760)]
     samples: usize,
     /// Seconds between steps.
     #[arg(long, default_value_t = 60)]
     step: i64,
-    /// Timed runs.
+    /// Number of timed runs.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// What is computed.
@@ -140,13 +140,12 @@ fn chunks(idx: usize, samples: usize, scratch: &mut DenseScratch) -> Chunks {
     Chunks(Arc::new(times.chunks(CHUNK_SAMPLES).zip(values.chunks(CHUNK_SAMPLES)).map(chunk).collect()))
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.series > 0 && options.samples > 1 && options.rounds > 0, "all counts must be above 0");
     let source = DenseSource::new(options);
     let sample_count = (options.series * options.samples) as f64;
     println!(
-        "{} series, {} samples each, {:.2} bytes a sample",
+        "{} series, {} samples each, {:.2} bytes per sample",
         options.series,
         options.samples,
         source.bytes() as f64 / sample_count
@@ -190,7 +189,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn report(what: &str, sample_count: f64, seconds: &mut [f64]) {
     let median = median(seconds);
     println!(
-        "{what}: {:.1} M samples/s/core, {:.2} ns a sample",
+        "{what}: {:.1} M samples/s/core, {:.2} ns per sample",
         sample_count / median / 1e6,
         median * 1e9 / sample_count
     );

@@ -1,7 +1,8 @@
-//! Benchmark `query-limits`: dashboards at work, and somebody who asks for everything at the finest resolution.
+//! Benchmark `query-limits`: dashboards at work, and a client that asks for everything at the finest
+//! resolution.
 //!
-//! Holds: each over-large query is refused with 422 within [`REFUSAL_MS_MAX`]; the latency of the dashboards is printed
-//! with and without it, and the run fails if their p99 grows by more than [`SLOWDOWN_MAX`].
+//! Holds: each over-large query is refused with 422 within [`REFUSAL_MS_MAX`]; the latency of the dashboards
+//! is printed with and without it, and the run fails if their p99 grows by more than [`SLOWDOWN_MAX`].
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +26,6 @@ const PHASE: Duration = Duration::from_secs(10);
 /// A panel is asked for so often.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Series, 3 h at 15 s for each.
@@ -39,7 +39,6 @@ pub(crate) struct Options {
     data: PathBuf,
 }
 
-/// The command.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let now_ms = SystemClock::new().now_ms();
     let corpus = Corpus::wide(options.series, now_ms - 60_000);

@@ -1,5 +1,6 @@
 //! Asks a server one shape several times: time, CPU and memory of each.
-//! Holds: the first time warms up and its answer is the one that is checked; caches of results are told to stand aside.
+//! Holds: the first time warms up and its answer is the one that is checked; result caches are
+//! bypassed.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ const ROUNDS_WAIT: Duration = Duration::from_secs(40);
 /// What one shape cost one server.
 #[derive(Debug, Clone)]
 pub(super) struct Cost {
-    /// Median.
+    /// Median of all rounds.
     pub(super) wall_ms: f64,
     /// Median of the server's CPU time.
     pub(super) cpu_ms: f64,
@@ -27,7 +28,7 @@ pub(super) struct Cost {
     pub(super) resident_mib: f64,
 }
 
-/// Runs `ask` once to warm up and `rounds` times for the figures; what is to be fresh just once.
+/// Runs `ask` once to warm up and `rounds` times for the figures; what must be fresh just once.
 pub(super) fn measure(server: &Server, ask: &Ask, rounds: usize) -> Result<(Cost, Answer)> {
     let mut figures = Figures::default();
     if let Ask::Fresh(asks) = ask {

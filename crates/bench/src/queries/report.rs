@@ -49,8 +49,8 @@ impl Outcome {
         Outcome { cost: None, trouble: Some(Trouble::NoAnswer(why)) }
     }
 
-    /// Whether the run must not pass for this: a peer may refuse or fall over, this server may not, and answers
-    /// must be equal.
+    /// Whether the run must not pass for this: a peer may refuse or fall over, this server may not, and
+    /// answers must be equal.
     pub(super) fn is_failure(&self, kind: Kind) -> bool {
         match self.trouble {
             None => false,

@@ -1,10 +1,10 @@
 //! The shapes of query that are known to be slow, each over the corpus that makes it so.
-//! Holds: all times lie within the corpus or a few seconds behind it.
+//! Holds: all times lie within the corpus or a few seconds after it.
 //! Not here: the series (`corpus`).
 
 use super::corpus::Corpus;
 
-/// Behind the last sample.
+/// After the last sample.
 const BETWEEN_MS: i64 = 7_000;
 const HOUR_MS: i64 = 3_600_000;
 /// Small queries of the shape that asks many.
@@ -38,7 +38,6 @@ pub(super) enum Meaning {
     OwnInVictoriaMetrics,
 }
 
-/// One shape.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
     pub(super) name: &'static str,
@@ -139,8 +138,8 @@ fn rules(corpus: &Corpus, time_ms: i64) -> Vec<Ask> {
     (0..RULE_COUNT).map(rule).collect()
 }
 
-/// Kinds of patterns over all values of a label: name, the same asked again, what it is, operator and pattern with `%` in
-/// place of a digit.
+/// Kinds of patterns over all values of a label: name, the same asked again, what it is, operator and pattern
+/// with `%` in place of a digit.
 const PATTERNS: [(&str, &str, &str, &str, &str); 6] = [
     ("regex_infix", "regex_infix_again", "two infixes", "=~", ".*%7.*3"),
     ("regex_prefix", "regex_prefix_again", "a prefix and a class", "=~", "/v1/objects/[ab]%.*"),

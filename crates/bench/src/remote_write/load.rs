@@ -1,4 +1,5 @@
-//! Sends the load over several connections and measures: wall time, CPU of the server and of this process, latency.
+//! Sends the load over several connections and measures: wall time, CPU of the server and of this process,
+//! latency.
 //!
 //! Holds: a series belongs to one connection, so its samples go out in order; connections drift apart by at
 //! most a few steps, so no server has to take samples far out of order.
@@ -26,7 +27,7 @@ struct Batch {
 
 /// All series, cut to requests, dealt to connections.
 pub(super) struct Load {
-    /// By connection.
+    /// Batches of each connection.
     parts: Vec<Vec<Batch>>,
     series_count: usize,
     start_ms: i64,
@@ -77,7 +78,7 @@ impl Load {
         self.series_count
     }
 
-    /// Requests a step.
+    /// Requests per step.
     pub(super) fn request_count(&self) -> usize {
         self.parts.iter().map(Vec::len).sum()
     }

@@ -123,7 +123,7 @@ impl Measured {
     /// One line for the impatient.
     pub(super) fn summary(&self, scenario: &Scenario) -> String {
         format!(
-            "{} samples/s, {} per CPU second, {} MiB after the load, {:.0} bytes a series",
+            "{} samples/s, {} per CPU second, {} MiB after the load, {:.0} bytes per series",
             grouped(self.steady.per_wall_second(), 0),
             grouped(self.steady.per_cpu_second(), 0),
             grouped(self.loaded.now_bytes as f64 / MIB, 0),
@@ -177,7 +177,7 @@ fn markdown_head(
         out.push_str(&format!("- {}: {}\n", text(&server["name"]), text(&server["version"])));
     }
     out.push_str(&format!(
-        "- {batch_len} samples a request, {connection_count} connections, client on the same machine\n"
+        "- {batch_len} samples per request, {connection_count} connections, client on the same machine\n"
     ));
     out
 }

@@ -1,5 +1,5 @@
-//! The 24 published cases and their samples: times 1..=N in units of the interval, values equal to them; consecutive
-//! groups are reversed, the last one (incomplete or not) stays in order.
+//! The 24 published cases and their samples: times 1..=N in units of the interval, values equal to them;
+//! consecutive groups are reversed, the last one (incomplete or not) stays in order.
 
 use anyhow::Result;
 use chronolith_head::reorder::{Rule, RuleError, Sample, Update};

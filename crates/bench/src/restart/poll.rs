@@ -15,7 +15,8 @@ const POLL: Duration = Duration::from_millis(2);
 const ANSWER_WAIT: Duration = Duration::from_secs(600);
 /// After the first correct answer the newest acknowledged sample may take this long; then it counts as lost.
 const NEWEST_WAIT: Duration = Duration::from_secs(5);
-/// A server that says that it is ready may take this long to its first correct answer; then all that is asked for is lost.
+/// A server that says that it is ready may take this long to its first correct answer; then all that is asked
+/// for is lost.
 const READY_WAIT: Duration = Duration::from_secs(30);
 /// Summing in another order changes the last digits only.
 const SUM_TOLERANCE: f64 = 1e-9;

@@ -76,7 +76,7 @@ pub(super) fn write(
             options.steps
         ),
         format!(
-            "{} samples a request, {} connections, client on the same machine",
+            "{} samples per request, {} connections, client on the same machine",
             options.batch, options.connections
         ),
         "files stay in the page cache across the kill; no power cut".to_owned(),

@@ -1,5 +1,5 @@
-//! `write-path --against BINARY`: this binary and another one do the same work in alternation; what differs is told
-//! with a confidence interval.
+//! `write-path --against BINARY`: this binary and another one do the same work in alternation; what differs
+//! is printed with a confidence interval.
 //!
 //! Holds: of each pair one half is run first in turn, so that a machine that becomes slower or faster favours
 //! neither; the interval is that of the median of the pairs' ratios by order statistics, which assumes
@@ -23,7 +23,6 @@ const BATCHES_DEFAULT: usize = 3000;
 const CONFIDENCE_MIN: f64 = 0.95;
 const FIGURES: [&str; 5] = ["commit p50, ms", "ack p50, ms", "ack p99, ms", "samples/s", "CPU seconds"];
 
-/// The command.
 pub(super) fn run(options: &Options, binary: &Path) -> Result<()> {
     ensure!(options.pairs >= PAIRS_MIN, "--pairs must be at least {PAIRS_MIN}");
     let own = std::env::current_exe()?;

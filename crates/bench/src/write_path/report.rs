@@ -110,7 +110,7 @@ pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
                 .map_or_else(|| format!("{} s", options.seconds), |count| format!("{count} batches"))
         ),
         "a commit is the write and sync of the log that one or more batches wait for".to_owned(),
-        "values: half counters, half random walks with two decimals; ten labels a series".to_owned(),
+        "values: half counters, half random walks with two decimals; ten labels per series".to_owned(),
     ];
     Report { name: "write-path".to_owned(), kinds: Vec::new(), notes, tables, targets: Vec::new() }
         .write(&options.out)

@@ -1,4 +1,4 @@
-//! What an operator sees of the binary: checks of settings, the log, a standard error that nobody reads.
+//! What an operator sees of the binary: checks of settings, the log, a standard error without a reader.
 #![expect(clippy::disallowed_methods, reason = "tests of a real process touch the real world")]
 
 use std::io::Read as _;

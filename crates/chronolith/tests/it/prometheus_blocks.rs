@@ -12,7 +12,8 @@ const START_S: i64 = 1_700_006_400;
 const STEP_S: i64 = 15;
 const SAMPLE_COUNT: i64 = 1000;
 
-/// Queries whose meaning is the same in Prometheus 2.42 and 3: none touches a sample exactly at a range's start.
+/// Queries whose meaning is the same in Prometheus 2.42 and 3: none touches a sample exactly at a range's
+/// start.
 const QUERIES: [&str; 22] = [
     "c_total",
     "rate(c_total[5m])",
@@ -227,7 +228,7 @@ fn promtool_dumps_what_was_sent() {
     let start = now_ms() / window_ms * window_ms - 3 * window_ms;
     let mut want = Vec::new();
     for i in 0..40i64 {
-        // Odd series come back to front: late samples must lie in the block in order.
+        // Odd series come back to front: out-of-order samples must lie in the block in order.
         let mut samples: Vec<_> =
             (0..300).map(|k| (start + k * 15_000 + i, (i * 1000 + k * k) as f64 / 8.0)).collect();
         let name = format!("sent_{i:02}");

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use super::checkout::Checkout;
+use super::peers;
 use super::tally::Tally;
-use super::{Ci, peers};
 use crate::process::{Server, find_program, free_ports, run_within};
 
 /// From the server's first own samples to the first request of the client libraries.
@@ -24,7 +25,7 @@ const PROM_PEER_PORT_COUNT: u16 = 3;
 /// Folder of the kits, from the root of the checkout; another one may be named by `CHRONOLITH_KITS`.
 const KIT_DIR: &str = "kits";
 
-pub(super) fn abuse(ci: &Ci) -> Result<Tally> {
+pub(super) fn abuse(ci: &Checkout) -> Result<Tally> {
     with_server(ci, "abuse", "abuse.py", |kit, server| {
         let pid = server.pid().to_string();
         let rss = ABUSE_RSS_MB_MAX.to_string();
@@ -32,20 +33,20 @@ pub(super) fn abuse(ci: &Ci) -> Result<Tally> {
     })
 }
 
-pub(super) fn grafana(ci: &Ci) -> Result<Tally> {
+pub(super) fn grafana(ci: &Checkout) -> Result<Tally> {
     with_server(ci, "grafana-replay", "replay.py", |kit, server| {
         python(ci, kit, &[&server.url(), "--only", "prom"])
     })
 }
 
-pub(super) fn page(ci: &Ci) -> Result<Tally> {
+pub(super) fn page(ci: &Checkout) -> Result<Tally> {
     if let Err(why) = peers::need_package("chromium", || find_program("chromium").is_some()) {
         return Ok(Tally::not_run(&why));
     }
     with_server(ci, "page", "check.py", |kit, server| python(ci, kit, &[&server.url()]))
 }
 
-pub(super) fn prom_peer(ci: &Ci) -> Result<Tally> {
+pub(super) fn prom_peer(ci: &Checkout) -> Result<Tally> {
     if let Err(why) = peers::need_prometheus() {
         return Ok(Tally::not_run(&why));
     }
@@ -59,7 +60,7 @@ pub(super) fn prom_peer(ci: &Ci) -> Result<Tally> {
 
 /// A script in the place of `prometheus` that takes the choice of the protocol out of the configuration: the
 /// kit writes it, Debian's 2.42 does not know it and sends what the kit asks for, remote write 1.0, anyway.
-fn older_prometheus(ci: &Ci) -> Result<PathBuf> {
+fn older_prometheus(ci: &Checkout) -> Result<PathBuf> {
     let script = "#!/bin/sh\n\
         for arg in \"$@\"; do\n\
         case \"$arg\" in --config.file=*) sed -i 's/protobuf_message: [^,}]*, //' \"${arg#*=}\";; esac\n\
@@ -72,7 +73,7 @@ fn older_prometheus(ci: &Ci) -> Result<PathBuf> {
     Ok(path)
 }
 
-pub(super) fn crash(ci: &Ci) -> Result<Tally> {
+pub(super) fn crash(ci: &Checkout) -> Result<Tally> {
     let Some(kit) = find_kit(ci, "crash", "crash.py") else { return Ok(no_kit("crash")) };
     let binary = binary_of(ci)?;
     let launch = format!("{} serve --data-dir {{dir}} --http 127.0.0.1:{{port}}", binary.display());
@@ -84,7 +85,7 @@ pub(super) fn crash(ci: &Ci) -> Result<Tally> {
     python(ci, &kit, &["--launch", &launch, "--rounds", &rounds, "--port", &port, "--log", &log])
 }
 
-pub(super) fn clients(ci: &Ci) -> Result<Tally> {
+pub(super) fn clients(ci: &Checkout) -> Result<Tally> {
     let Some(kit) = find_kit(ci, "clients", "smoke.py") else { return Ok(no_kit("clients")) };
     let requirements = kit.with_file_name("requirements.txt");
     let python = match python_with(ci, &requirements) {
@@ -106,7 +107,7 @@ pub(super) fn clients(ci: &Ci) -> Result<Tally> {
 
 /// Runs a kit against a fresh server; shows the server's log when something failed.
 fn with_server(
-    ci: &Ci,
+    ci: &Checkout,
     kit: &str,
     file: &str,
     run: impl FnOnce(&Path, &Server) -> Result<Tally>,
@@ -120,7 +121,7 @@ fn with_server(
     tally
 }
 
-pub(super) fn python(ci: &Ci, kit: &Path, args: &[&str]) -> Result<Tally> {
+pub(super) fn python(ci: &Checkout, kit: &Path, args: &[&str]) -> Result<Tally> {
     if let Err(why) = peers::need_package("python3", || find_program("python3").is_some()) {
         return Ok(Tally::not_run(&why));
     }
@@ -129,7 +130,7 @@ pub(super) fn python(ci: &Ci, kit: &Path, args: &[&str]) -> Result<Tally> {
     judge(ci, &command, &[])
 }
 
-fn judge(ci: &Ci, command: &[String], env: &[(&str, &str)]) -> Result<Tally> {
+fn judge(ci: &Checkout, command: &[String], env: &[(&str, &str)]) -> Result<Tally> {
     println!("$ {}", command.join(" "));
     // The kits may lie in a folder that is read-only or not ours.
     let env = [env, &[("PYTHONDONTWRITEBYTECODE", "1")]].concat();
@@ -140,7 +141,7 @@ fn judge(ci: &Ci, command: &[String], env: &[(&str, &str)]) -> Result<Tally> {
 }
 
 /// A Python with the packages of `requirements`, in a virtual environment below the target directory.
-fn python_with(ci: &Ci, requirements: &Path) -> Result<PathBuf> {
+fn python_with(ci: &Checkout, requirements: &Path) -> Result<PathBuf> {
     let venv = ci.target_dir.join("ci-venv");
     let python = venv.join("bin/python");
     let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
@@ -170,7 +171,7 @@ fn python_with(ci: &Ci, requirements: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-pub(super) fn binary_of(ci: &Ci) -> Result<PathBuf> {
+pub(super) fn binary_of(ci: &Checkout) -> Result<PathBuf> {
     let binary = ci.server_binary();
     if !binary.is_file() {
         bail!("there is no {}; run the step `build` first", binary.display());
@@ -178,11 +179,11 @@ pub(super) fn binary_of(ci: &Ci) -> Result<PathBuf> {
     Ok(binary)
 }
 
-pub(super) fn log_dir(ci: &Ci) -> PathBuf {
+pub(super) fn log_dir(ci: &Checkout) -> PathBuf {
     ci.target_dir.join("ci-logs")
 }
 
-pub(super) fn find_kit(ci: &Ci, kit: &str, file: &str) -> Option<PathBuf> {
+pub(super) fn find_kit(ci: &Checkout, kit: &str, file: &str) -> Option<PathBuf> {
     let named = std::env::var_os("CHRONOLITH_KITS").map(PathBuf::from);
     let dir = named.unwrap_or_else(|| ci.root.join(KIT_DIR));
     dir.join(kit).join(file).canonicalize().ok()

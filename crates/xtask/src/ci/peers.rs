@@ -40,7 +40,8 @@ pub(super) fn need_prometheus() -> Result<(), String> {
     need_package("prometheus", || find_program("prometheus").is_some())
 }
 
-/// The package starts a server of its own, which must not run beside the tests. Without systemd there is none.
+/// The package starts a server of its own, which must not run during the tests. Without systemd there is
+/// none.
 fn stop_service(sudo: &[&str], package: &str) {
     if find_program("systemctl").is_some() {
         succeeds(&[sudo, &["systemctl", "disable", "--now", package]].concat());

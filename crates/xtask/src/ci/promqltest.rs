@@ -8,17 +8,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::checkout::Checkout;
+use super::kits;
 use super::tally::Tally;
-use super::{Ci, kits};
 use crate::process::Server;
 
 const KIT: &str = "promqltest";
 const OWN_SCRIPTS: &str = "crates/promql/tests/promqltest/own";
-/// Prometheus's scripts are not ours to keep: they lie beside the checkout, or where this variable says.
+/// Prometheus's scripts are not ours to keep: they lie next to the checkout, or where this variable says.
 const PROMETHEUS_SCRIPTS: &str = "PROMQLTEST_DIR";
 const PROMETHEUS_SCRIPTS_BESIDE: &str = "../shared/promqltest";
 const TENANT_HEADER: &str = "X-Scope-OrgID";
-/// Every experimental part that a script uses; upstream runs them without types in labels. Scripts begin at 1970 and are loaded faster than disks sync.
+/// Every experimental part that a script uses; Prometheus runs them without types in labels. Scripts begin at
+/// 1970 and are loaded faster than disks sync.
 const SERVER_FLAGS: [&str; 5] = [
     "--multitenancy",
     "--sync=os",
@@ -28,7 +30,7 @@ const SERVER_FLAGS: [&str; 5] = [
      use-start-timestamps",
 ];
 
-pub(super) fn run(ci: &Ci) -> Result<Tally> {
+pub(super) fn run(ci: &Checkout) -> Result<Tally> {
     let Some(kit) = kits::find_kit(ci, KIT, "run.py") else { return Ok(kits::no_kit(KIT)) };
     let mut tally = Tally::default();
     // Scripts, and the version of remote write that loads them: start times need the second.
@@ -59,7 +61,7 @@ pub(super) fn prometheus_scripts(root: &Path) -> Option<PathBuf> {
 }
 
 /// Runs the kit over the scripts of `dir`, loaded by this version of remote write.
-fn run_kit(ci: &Ci, kit: &Path, server: &Server, version: &str, dir: &Path) -> Result<Tally> {
+fn run_kit(ci: &Checkout, kit: &Path, server: &Server, version: &str, dir: &Path) -> Result<Tally> {
     let report = kits::log_dir(ci).join(format!("promqltest-{version}.json"));
     // A report of an earlier run must not pass for one of this.
     drop(std::fs::remove_file(&report));

@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use super::cycles::{self, Cycle};
 use super::declarations::Declarations;
+use super::docs::DocSites;
 use super::imports::{self, Edges};
 use super::modules::ModuleTree;
 use super::rust_file::{CodeLines, RustFile};
@@ -17,9 +18,9 @@ const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 
 /// A text file; the path is relative to the crate, with `/`.
 #[derive(Debug, Clone)]
-pub(super) struct CrateFile {
-    pub(super) path: String,
-    pub(super) text: String,
+pub(crate) struct CrateFile {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 /// Sizes, in lines of code unless noted.
@@ -39,16 +40,17 @@ pub(super) struct SizeFigures {
 }
 
 #[derive(Debug)]
-pub(super) struct CrateFigures {
+pub(crate) struct CrateFigures {
     /// Name of the crate's folder.
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(super) size: SizeFigures,
-    pub(super) cycles: Vec<Cycle>,
-    pub(super) declarations: Declarations,
+    pub(crate) cycles: Vec<Cycle>,
+    pub(crate) declarations: Declarations,
+    pub(crate) docs: DocSites,
 }
 
 /// Measures the crate `name`, which has the Rust files `files`.
-pub(super) fn measure(name: &str, files: &[CrateFile]) -> Result<CrateFigures> {
+pub(crate) fn measure(name: &str, files: &[CrateFile]) -> Result<CrateFigures> {
     let mut sources = Vec::new();
     let mut size = SizeFigures::default();
     for file in files {
@@ -63,16 +65,18 @@ pub(super) fn measure(name: &str, files: &[CrateFile]) -> Result<CrateFigures> {
     }
     let mut edges = Edges::new();
     let mut declarations = Declarations::default();
+    let mut docs = DocSites::default();
     let mut production = BTreeSet::new();
     for root in ROOTS.into_iter().filter(|root| sources.iter().any(|source| source.path == *root)) {
         let tree = ModuleTree::build(&sources, root)?;
         production.extend(tree.file_idxs());
         imports::add_edges(&tree, &mut edges);
         declarations.add(&sources, &tree);
+        docs.add(&sources, &tree);
     }
     size.add_sources(&sources, &production);
     let paths: Vec<&str> = sources.iter().map(|source| source.path.as_str()).collect();
-    Ok(CrateFigures { name: name.to_owned(), size, cycles: cycles::find(&paths, &edges), declarations })
+    Ok(CrateFigures { name: name.to_owned(), size, cycles: cycles::find(&paths, &edges), declarations, docs })
 }
 
 impl SizeFigures {

@@ -8,8 +8,8 @@ use super::imports::Edges;
 
 /// Files that import each other, directly or through others; paths relative to `src/`, sorted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cycle {
-    pub(super) files: Vec<String>,
+pub(crate) struct Cycle {
+    pub(crate) files: Vec<String>,
     pub(super) is_within_module: bool,
 }
 

@@ -10,26 +10,29 @@ use syn::{Expr, Fields, FnArg, Pat, Visibility};
 
 use super::modules::{ModuleIdx, ModuleTree, Target};
 use super::rust_file::RustFile;
+use super::site::Site;
 
 /// A function has at most this number of lines (STYLE §2), counted as clippy's `too_many_lines` does.
 pub(super) const FUNCTION_LINES_MAX: usize = 70;
 /// A function has at most this number of parameters.
 pub(super) const PARAMETERS_MAX: usize = 6;
 /// A struct has at most this number of fields (STYLE §2).
-pub(super) const FIELDS_MAX: usize = 15;
+pub(crate) const FIELDS_MAX: usize = 15;
 /// The methods of a type lie in at most this number of files (STYLE §2).
-pub(super) const INHERENT_FILES_MAX: usize = 3;
+pub(crate) const INHERENT_FILES_MAX: usize = 3;
 
 /// A struct, enum or union.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct TypeFigures {
-    pub(super) name: String,
+pub(crate) struct TypeFigures {
+    pub(crate) name: String,
     /// Path of the file that declares it.
-    pub(super) file: String,
+    pub(crate) file: String,
+    /// Line of its name, from 1.
+    pub(crate) line: usize,
     /// Number of fields of a struct or union; 0 for an enum.
-    pub(super) field_count: usize,
+    pub(crate) field_count: usize,
     /// Paths of the files with a block `impl Type`.
-    pub(super) inherent_files: BTreeSet<String>,
+    pub(crate) inherent_files: BTreeSet<String>,
     /// Paths of the files with a block `impl Trait for Type`.
     pub(super) trait_files: BTreeSet<String>,
 }
@@ -38,7 +41,7 @@ pub(super) struct TypeFigures {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FieldCounts {
     pub(super) public: usize,
-    /// `pub(crate)`.
+    /// Visible as `pub(crate)`.
     pub(super) crate_wide: usize,
     /// `pub(super)` and `pub(in path)`.
     pub(super) ancestor_wide: usize,
@@ -54,17 +57,17 @@ pub(super) struct FunctionCounts {
     pub(super) lines_max: usize,
     /// With more than [`PARAMETERS_MAX`] parameters, `self` included.
     pub(super) many_parameters: usize,
-    /// With a parameter that is a tuple pattern.
-    pub(super) tuple_parameters: usize,
-    /// `let (a, b) = (x, y);`, without `else`.
-    pub(super) tuple_lets: usize,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Declarations {
-    pub(super) types: Vec<TypeFigures>,
+pub(crate) struct Declarations {
+    pub(crate) types: Vec<TypeFigures>,
     pub(super) fields: FieldCounts,
     pub(super) functions: FunctionCounts,
+    /// Functions with a parameter that is a tuple pattern.
+    pub(crate) tuple_parameters: Vec<Site>,
+    /// `let (a, b) = (x, y);`, without `else`.
+    pub(crate) tuple_lets: Vec<Site>,
 }
 
 impl Declarations {
@@ -79,6 +82,8 @@ impl Declarations {
                 types: &mut types,
                 fields: &mut self.fields,
                 functions: &mut self.functions,
+                tuple_parameters: &mut self.tuple_parameters,
+                tuple_lets: &mut self.tuple_lets,
             };
             items.iter().for_each(|item| collector.visit_item(item));
         }
@@ -96,6 +101,8 @@ struct Collector<'a> {
     types: &'a mut BTreeMap<Target, TypeFigures>,
     fields: &'a mut FieldCounts,
     functions: &'a mut FunctionCounts,
+    tuple_parameters: &'a mut Vec<Site>,
+    tuple_lets: &'a mut Vec<Site>,
 }
 
 impl Collector<'_> {
@@ -105,6 +112,7 @@ impl Collector<'_> {
         let found = self.types.entry(target).or_default();
         found.name = name.to_string();
         found.file = self.file.path.clone();
+        found.line = name.span().start().line;
         found.field_count = fields.map_or(0, Fields::len);
         fields.into_iter().flatten().for_each(|field| self.add_field(&field.vis));
     }
@@ -129,7 +137,9 @@ impl Collector<'_> {
         self.functions.long += usize::from(line_count > FUNCTION_LINES_MAX);
         self.functions.lines_max = self.functions.lines_max.max(line_count);
         self.functions.many_parameters += usize::from(signature.inputs.len() > PARAMETERS_MAX);
-        self.functions.tuple_parameters += usize::from(signature.inputs.iter().any(has_tuple));
+        if signature.inputs.iter().any(has_tuple) {
+            self.tuple_parameters.push(Site::new(&self.file.path, &signature.ident));
+        }
     }
 
     fn add_impl(&mut self, block: &syn::ItemImpl) {
@@ -184,7 +194,7 @@ impl<'ast> Visit<'ast> for Collector<'_> {
     fn visit_local(&mut self, local: &'ast syn::Local) {
         let is_tuple_init = |init: &syn::LocalInit| init.diverge.is_none() && is_tuple(&init.expr);
         if is_tuple_pattern(&local.pat) && local.init.as_ref().is_some_and(is_tuple_init) {
-            self.functions.tuple_lets += 1;
+            self.tuple_lets.push(Site::new(&self.file.path, &local.let_token));
         }
         visit::visit_local(self, local);
     }

@@ -173,8 +173,8 @@ fn function_cells(figures: &CrateFigures) -> Vec<Cell> {
         Cell::Count(functions.long),
         Cell::Max(functions.lines_max),
         Cell::Count(functions.many_parameters),
-        Cell::Count(functions.tuple_parameters),
-        Cell::Count(functions.tuple_lets),
+        Cell::Count(figures.declarations.tuple_parameters.len()),
+        Cell::Count(figures.declarations.tuple_lets.len()),
     ]
 }
 
@@ -271,7 +271,7 @@ fn render_table(rows: &[Vec<String>], layout: Layout, out: &mut String) {
 }
 
 struct Column {
-    /// In characters.
+    /// Counted in characters.
     width: usize,
     is_number: bool,
 }

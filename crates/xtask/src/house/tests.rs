@@ -2,6 +2,7 @@
 
 use super::crate_figures::{CrateFigures, CrateFile, measure};
 use super::report::{self, Layout};
+use super::site::Site;
 use super::{Flags, parse_flags};
 
 /// Measures a crate that consists of `files`: paths relative to the crate, and texts.
@@ -196,17 +197,59 @@ fn functions_are_measured_between_their_braces() {
 
 #[test]
 fn parameters_and_tuples() {
-    let functions = figures_of(
+    let declarations = figures_of(
         "trait T { fn a(&self); fn b(&self, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8) {} }\n\
          fn six(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8) {}\n\
          fn pair((a, b): (u8, u8), &(c, d): &(u8, u8)) { fn inner(pair: (u8, u8)) {} }\n\
          fn lets() { let (a, b) = (1, 2); let (c, d): (u8, u8) = (1, 2); let (e, f) = g(); let h = (1, 2);\n\
          let (Some(i), j) = (k, l) else { return }; let m = |(n, o)| n; }",
     )
-    .declarations
-    .functions;
-    assert_eq!((functions.all, functions.many_parameters), (5, 1));
-    assert_eq!((functions.tuple_parameters, functions.tuple_lets), (1, 2));
+    .declarations;
+    assert_eq!((declarations.functions.all, declarations.functions.many_parameters), (5, 1));
+    let lines = |sites: &[Site]| sites.iter().map(|site| site.line).collect::<Vec<_>>();
+    assert_eq!(
+        (lines(&declarations.tuple_parameters), lines(&declarations.tuple_lets)),
+        (vec![3], vec![4, 4])
+    );
+}
+
+/// Checks the lines of undocumented public items and of short docs on private ones.
+#[track_caller]
+fn check_docs(text: &str, want_undocumented: &[usize], want_short: &[usize]) {
+    let docs = figures_of(text).docs;
+    let lines = |sites: &[Site]| sites.iter().map(|site| site.line).collect::<Vec<_>>();
+    assert_eq!(
+        (lines(&docs.undocumented), lines(&docs.short)),
+        (want_undocumented.into(), want_short.into())
+    );
+}
+
+#[test]
+fn public_types_traits_and_functions_have_docs() {
+    check_docs("pub struct A;\npub enum B {}\npub type C = u8;\npub union D { x: u8 }", &[1, 2, 3, 4], &[]);
+    check_docs("/// Trait of all.\npub trait T {\n    fn f();\n    type X;\n}", &[3], &[]);
+    check_docs("struct A;\nimpl A {\n    pub fn f() {}\n    fn g() {}\n}", &[3], &[]);
+    check_docs("pub fn f() {}\npub(crate) fn g() {}\npub const X: u8 = 1;", &[1], &[]);
+    check_docs("/// A type with fields.\npub struct A { pub x: u8, y: u8 }", &[], &[]);
+    check_docs("/// Some.\npub enum B { X }\nimpl Clone for B { fn clone(&self) -> B { B::X } }", &[], &[]);
+    check_docs("#[doc(hidden)]\npub fn f() {}\n#[cfg(test)]\npub fn g() {}", &[], &[]);
+}
+
+#[test]
+fn docs_of_private_items_say_more_than_two_words() {
+    check_docs(
+        "struct A {\n    /// Its labels.\n    x: u8,\n    /// Bytes of labels.\n    y: u8,\n}",
+        &[],
+        &[3],
+    );
+    check_docs("/// What.\nfn f() {}\n/// A.\n/// And more.\nfn g() {}", &[], &[2]);
+    check_docs(
+        "enum E {\n    /// Other.\n    A,\n    B {\n        /// It.\n        x: u8,\n    },\n}",
+        &[],
+        &[3, 6],
+    );
+    check_docs("/// A pair of both.\npub enum E {\n    /// Other.\n    A,\n}", &[], &[]);
+    check_docs("/// Flags.\npub fn f() {}\n/// Flags.\npub(crate) const X: u8 = 1;", &[], &[4]);
 }
 
 #[test]

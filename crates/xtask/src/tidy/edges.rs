@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::Finding;
+use super::finding::Finding;
 
 const PATH: &str = "ARCHITECTURE.md";
 const PREFIX: &str = "chronolith-";

@@ -1,6 +1,8 @@
-//! File length: at most 800 lines without tests. Longer files are listed with their length, which may only shrink.
+//! File length: at most 800 lines without tests. Longer files are listed with their length, which may only
+//! shrink.
 
-use super::{Finding, TextFile, find, is_test_file, without_tests};
+use super::finding::Finding;
+use super::text_file::{TextFile, find, is_test_file, without_tests};
 
 const LINES_MAX: usize = 800;
 const LIST_PATH: &str = "crates/xtask/tidy-ratchet.txt";

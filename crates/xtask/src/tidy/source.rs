@@ -1,7 +1,9 @@
-//! Rules of one Rust file: opening comment, names, loose ends, unfinished code, unsafe, ignored tests, channels.
+//! Rules of one Rust file: opening comment, names, loose ends, unfinished code, unsafe, ignored tests,
+//! channels.
 
+use super::finding::Finding;
 use super::lexer::{self, Line};
-use super::{Finding, TextFile};
+use super::text_file::TextFile;
 
 /// Names that say nothing about what they name.
 const NAMES_BANNED: [&str; 10] =

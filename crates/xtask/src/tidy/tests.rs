@@ -1,6 +1,15 @@
 //! Each rule of tidy with an example that it must refuse and one that it must let pass.
 
-use super::{Finding, TextFile, changelog, edges, format_docs, ratchet, source, without_tests};
+mod adr;
+mod commits;
+mod exceptions;
+mod language;
+mod links;
+mod structure;
+
+use super::finding::Finding;
+use super::text_file::{TextFile, without_tests};
+use super::{changelog, edges, format_docs, glossary, ratchet, source};
 use crate::sha256;
 
 fn file(path: &str, text: &str) -> TextFile {
@@ -142,6 +151,33 @@ fn changelog_entries_say_their_kind() {
     );
     check_findings(&changelog::check("## Unreleased\n- faster\n"), &["CHANGELOG.md:2: an entry"]);
     check_findings(&changelog::check("## 1.0\n[FIX] head: x\n"), &["no section"]);
+    let summary = "## Unreleased\n## 1.0\n\nIn short.\n\n- [FIX] head: x\n\nfaster\n";
+    check_findings(&changelog::check(summary), &["CHANGELOG.md:8: an entry"]);
+    check_findings(&changelog::check("## Unreleased\nfaster\n"), &["CHANGELOG.md:2: an entry"]);
+}
+
+#[test]
+fn a_change_is_listed_once() {
+    let line = "- [FIX] head: a WAL that was cut at its end is named at start";
+    let same = format!("## Unreleased\n{line}\n## 0.1\n- [PERF] block: faster\n{line}, with the file\n");
+    check_findings(&changelog::check(&same), &["CHANGELOG.md:5: lists a change again that line 2 has"]);
+    let wrapped = "## Unreleased\n- [FIX] a b c\n  d e f\n- [FIX] F e d c b; a\n- [FIX] a b c\n  g h i\n";
+    check_findings(&changelog::check(wrapped), &["CHANGELOG.md:4: lists a change again that line 2 has"]);
+}
+
+#[test]
+fn the_glossary_is_sorted_and_has_each_word_once() {
+    let rows = |words: &[&str]| {
+        let rows: String = words.iter().map(|word| format!("| {word} | x |\n")).collect();
+        format!("# Glossary\n\n| word | meaning |\n|---|---|\n{rows}")
+    };
+    check_findings(&glossary::check(&rows(&["block", "Queryable", "WAL, log", "window"])), &[]);
+    check_findings(
+        &glossary::check(&rows(&["chunk", "block"])),
+        &["GLOSSARY.md:6: `block` stands after `chunk`"],
+    );
+    check_findings(&glossary::check(&rows(&["block", "block"])), &["GLOSSARY.md:6: explains `block` twice"]);
+    check_findings(&glossary::check(&rows(&[])), &["has no rows"]);
 }
 
 const TABLE: &str = "\

@@ -1,0 +1,140 @@
+//! Documents and examples against the server: routes in `docs/reference/api.md`, metrics in the dashboard.
+#![expect(clippy::disallowed_methods, reason = "reads the files of the checkout")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chronolith_base::Env;
+use chronolith_server::{Server, ServerOptions};
+use serde_json::Value;
+
+/// Methods of each path.
+type Routes = BTreeMap<String, BTreeSet<String>>;
+
+/// Constructors of axum's method routers, and their names in documents.
+const METHODS: [(&str, &str); 3] = [("get(", "GET"), ("post(", "POST"), ("put(", "PUT")];
+
+fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(checkout().join(path)).expect(path)
+}
+
+/// The text up to the parenthesis that closes one that is open before `text`.
+fn arguments(text: &str) -> &str {
+    let mut depth = 1;
+    let end = text.find(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth == 0
+    });
+    &text[..end.expect("a closed parenthesis")]
+}
+
+/// Adds all `.route("PATH", METHODS)` of the sources below `dir`.
+fn add_routes(dir: &Path, routes: &mut Routes) {
+    for entry in std::fs::read_dir(dir).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            add_routes(&path, routes);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let text = std::fs::read_to_string(&path).expect("a source");
+            for call in text.split(".route(").skip(1).map(arguments) {
+                let mut parts = call.splitn(3, '"');
+                let (Some(before), Some(route), Some(handlers)) = (parts.next(), parts.next(), parts.next())
+                else {
+                    panic!("{}: no path in .route({call})", path.display());
+                };
+                assert!(before.trim().is_empty(), "{}: .route({call})", path.display());
+                let methods = METHODS.into_iter().filter(|(constructor, _)| handlers.contains(constructor));
+                routes.insert(route.to_owned(), methods.map(|(_, name)| name.to_owned()).collect());
+            }
+        }
+    }
+}
+
+/// The rows ``| `PATH` | METHODS | ...`` of a page.
+fn documented_routes(page: &str) -> Routes {
+    let row = |line: &str| {
+        let mut cells = line.strip_prefix("| `")?.split('|');
+        let path = cells.next()?.trim().trim_end_matches('`').to_owned();
+        Some((path, cells.next()?.split(',').map(|method| method.trim().to_owned()).collect()))
+    };
+    page.lines().filter_map(row).collect()
+}
+
+#[test]
+fn every_route_is_documented() {
+    let mut routes = Routes::new();
+    add_routes(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut routes);
+    assert!(routes.contains_key("/api/v1/query"), "no routes found in the sources: {routes:?}");
+    assert_eq!(documented_routes(&read("docs/reference/api.md")), routes);
+}
+
+/// Names of the families in `/metrics` of a server that has just started.
+fn metric_names() -> BTreeSet<String> {
+    let dir = tempfile::tempdir().expect("directory");
+    let mut options = ServerOptions::new(dir.path().to_owned());
+    options.listen = "127.0.0.1:0".to_owned();
+    let server = Server::start(Env::real(), options, None).expect("starts");
+    server.wait_ready().expect("opens");
+    let mut stream = TcpStream::connect(server.address()).expect("connects");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("timeout");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    server.stop().expect("stops");
+    let name = |line: &str| line.strip_prefix("# TYPE ")?.split(' ').next().map(str::to_owned);
+    text.lines().filter_map(name).collect()
+}
+
+/// All strings under the key `key`, at any depth.
+fn strings<'a>(value: &'a Value, key: &str, out: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            out.extend(fields.get(key).and_then(Value::as_str));
+            fields.values().for_each(|field| strings(field, key, out));
+        }
+        Value::Array(items) => items.iter().for_each(|item| strings(item, key, out)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_metric_of_the_dashboard_exists() {
+    let names = metric_names();
+    let dashboard: Value = serde_json::from_str(&read("examples/grafana/dashboard.json")).expect("JSON");
+    let mut queries = Vec::new();
+    strings(&dashboard, "expr", &mut queries);
+    assert!(queries.len() >= 15, "queries are no longer found: {queries:?}");
+    for query in queries {
+        let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let used: Vec<&str> =
+            words.filter(|word| word.starts_with("chronolith_") || word.starts_with("process_")).collect();
+        assert!(!used.is_empty(), "no metric in {query}");
+        for word in used {
+            // A histogram's samples have a suffix that its family has not.
+            let family = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| word.strip_suffix(suffix));
+            let exists = names.contains(word) || family.is_some_and(|family| names.contains(family));
+            assert!(exists, "{word} in {query} is no metric of the server");
+        }
+    }
+}
+
+/// The alerts of `docs/operate.md` name metrics, too.
+#[test]
+fn every_metric_of_the_documents_exists() {
+    let names = metric_names();
+    for path in ["README.md", "docs/operate.md", "docs/ingest.md", "docs/query.md", "docs/limits.md"] {
+        let text = read(path);
+        for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            if word.starts_with("chronolith_") && word != "chronolith_model" {
+                assert!(names.contains(word), "{path}: {word} is no metric of the server");
+            }
+        }
+    }
+}
