@@ -3,6 +3,7 @@
 
 use std::num::{IntErrorKind, ParseIntError};
 
+use chronolith_base::utc::parse_rfc3339_ms;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 
 use super::error::ApiError;
@@ -197,79 +198,6 @@ pub(crate) fn show_duration_ns(ns: i64) -> String {
 /// What both Go and Rust read as a float; words such as `infinity` included.
 fn parse_float(text: &str) -> Option<f64> {
     text.parse().ok()
-}
-
-fn parse_rfc3339_ms(text: &str) -> Option<i64> {
-    let (date, rest) = text.split_once(['T', 't'])?;
-    let mut fields = date.split('-');
-    let year = number(fields.next()?, 4)?;
-    let (month, day) = (number(fields.next()?, 2)?, number(fields.next()?, 2)?);
-    let zone_at = rest.find(['Z', 'z', '+', '-'])?;
-    let (clock, zone) = rest.split_at_checked(zone_at)?;
-    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
-    let mut fields_of_clock = clock.split(':');
-    let hour = number(fields_of_clock.next()?, 2)?;
-    let (minute, second) = (number(fields_of_clock.next()?, 2)?, number(fields_of_clock.next()?, 2)?);
-    if fields.next().is_some() || fields_of_clock.next().is_some() {
-        return None;
-    }
-    if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
-        return None;
-    }
-    if hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let seconds = days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-    Some((seconds - zone_offset_seconds(zone)?) * 1000 + fraction_ms(clock, rest, fraction)?)
-}
-
-fn fraction_ms(clock: &str, rest: &str, fraction: &str) -> Option<i64> {
-    if fraction.is_empty() {
-        // A point without digits behind it is no fraction.
-        return (!rest.starts_with(&format!("{clock}."))).then_some(0);
-    }
-    if !fraction.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    format!("{fraction:0<3}").get(..3)?.parse().ok()
-}
-
-fn zone_offset_seconds(zone: &str) -> Option<i64> {
-    if zone.eq_ignore_ascii_case("z") {
-        return Some(0);
-    }
-    let (sign, clock) = match zone.split_at_checked(1)? {
-        ("+", clock) => (1, clock),
-        ("-", clock) => (-1, clock),
-        _ => return None,
-    };
-    let (hours, minutes) = clock.split_once(':')?;
-    let (hours, minutes) = (number(hours, 2)?, number(minutes, 2)?);
-    (hours <= 23 && minutes <= 59).then_some(sign * (hours * 3600 + minutes * 60))
-}
-
-fn number(text: &str, digits: usize) -> Option<i64> {
-    let plain = text.len() == digits && text.bytes().all(|b| b.is_ascii_digit());
-    plain.then(|| text.parse().ok())?
-}
-
-fn days_in_month(year: i64, month: i64) -> i64 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
-
-/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted from March so that leap days come last.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
 }
 
 /// Undoes the `U__` escaping of label names in paths: `__` is `_`, `_2e_` is U+002E.

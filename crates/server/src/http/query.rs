@@ -12,6 +12,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use chronolith_base::utc::rfc3339_ms;
 use chronolith_model::{FloatHistogram, QueryError, ReadContext};
 use chronolith_promql::ast::Expr;
 use chronolith_promql::engine::trace::Trace;
@@ -21,7 +22,6 @@ use chronolith_promql::parser::{parse_expr, pretty};
 use self::explain::{StatsWish, Timings};
 use super::error::{ApiError, ErrorKind};
 use super::params::{NS_PER_MS, Params, parse_duration_ns, show_duration_ns};
-use super::status::show_time_ms;
 use super::tree;
 use super::work::{self, Call, Printer, TRUNCATED_WARNING};
 use crate::active::ActiveEntry;
@@ -343,14 +343,14 @@ impl Running<'_> {
         let (timings, peak) = self.evaluated.get().unwrap_or_default();
         let client_ip = call.info.remote.map_or_else(String::new, |address| address.ip().to_string());
         let mut line = serde_json::json!({
-            "time": show_time_ms(app.env.clock.now_ms()),
+            "time": rfc3339_ms(app.env.clock.now_ms()),
             "level": "INFO",
             "source": "query_log",
             "msg": "promql query logged",
             "params": {
                 "query": self.text(),
-                "start": show_time_ms(start_ms),
-                "end": show_time_ms(end_ms),
+                "start": rfc3339_ms(start_ms),
+                "end": rfc3339_ms(end_ms),
                 "step": step_ms / 1000,
             },
             "stats": {

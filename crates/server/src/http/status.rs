@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
+use chronolith_base::utc::rfc3339_seconds;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
@@ -120,28 +121,6 @@ pub(super) async fn alertmanagers() -> Response<Body> {
     success(&json!({ "activeAlertmanagers": [], "droppedAlertmanagers": [] }))
 }
 
-/// RFC 3339 in UTC, to the second.
-fn show_time(time_ms: i64) -> String {
-    let (days, second) = (time_ms.div_euclid(86_400_000), time_ms.rem_euclid(86_400_000) / 1000);
-    // Days to a date in the proleptic Gregorian calendar, counted from March so that leap days come last.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
-}
-
-/// RFC 3339 in UTC, to the millisecond.
-pub(super) fn show_time_ms(time_ms: i64) -> String {
-    let seconds = show_time(time_ms);
-    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), time_ms.rem_euclid(1000))
-}
-
 pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
     let shown = app.shown.read();
     let stats = app.store.get().map(|store| store.stats()).unwrap_or_default();
@@ -150,10 +129,10 @@ pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
         ms => crate::duration::show_duration_ms(ms),
     };
     success(&json!({
-        "startTime": show_time(app.started_ms),
-        "serverTime": show_time(app.env.clock.now_ms()),
+        "startTime": rfc3339_seconds(app.started_ms),
+        "serverTime": rfc3339_seconds(app.env.clock.now_ms()),
         "reloadConfigSuccess": shown.reload_ok,
-        "lastConfigTime": show_time(shown.reloaded_ms),
+        "lastConfigTime": rfc3339_seconds(shown.reloaded_ms),
         "corruptionCount": stats.replay.notes.len(),
         "goroutineCount": 0,
         "GOMAXPROCS": chronolith_base::thread::core_count(),
@@ -216,7 +195,7 @@ fn storage_value(app: &App) -> Value {
         "ready": app.is_ready(),
         "progress": if app.is_ready() { Value::Null } else { Value::from(app.replay_text()) },
         "version": crate::VERSION,
-        "startTime": show_time(app.started_ms),
+        "startTime": rfc3339_seconds(app.started_ms),
         "tenants": stats.tenants,
         "headSeries": stats.head.series,
         "headChunks": stats.head.chunks,
@@ -254,18 +233,4 @@ pub(super) async fn config(State(app): State<Arc<App>>) -> Response<Body> {
 pub(super) async fn replay(State(app): State<Arc<App>>) -> Response<Body> {
     let at = app.replay_snapshot();
     success(&json!({ "min": at.segment_first, "max": at.segment_last, "current": at.segment_now }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates() {
-        assert_eq!(show_time(0), "1970-01-01T00:00:00Z");
-        assert_eq!(show_time(1_709_164_800_000), "2024-02-29T00:00:00Z");
-        assert_eq!(show_time(1_435_781_451_781), "2015-07-01T20:10:51Z");
-        assert_eq!(show_time(-1), "1969-12-31T23:59:59Z");
-        assert_eq!(show_time_ms(1_435_781_451_781), "2015-07-01T20:10:51.781Z");
-    }
 }
