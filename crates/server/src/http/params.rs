@@ -1,10 +1,12 @@
 //! Parameters of the API: query string and form body, times, durations and steps as Go reads them.
 //! Holds: a value is either understood completely or refused with upstream's text.
 
+use std::borrow::Cow;
 use std::num::{IntErrorKind, ParseIntError};
 
 use chronolith_base::utc::parse_rfc3339_ms;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
+use percent_encoding::percent_decode_str;
 
 use super::error::ApiError;
 use crate::duration::parse_duration_ms;
@@ -110,38 +112,30 @@ fn pair_fault(pair: &str) -> Option<String> {
     if pair.contains(';') {
         return Some("invalid semicolon separator in query".to_owned());
     }
-    let bytes = pair.as_bytes();
+    let shown: String = pair.get(broken_escape_idx(pair)?..)?.chars().take(3).collect();
+    Some(format!("invalid URL escape {shown:?}"))
+}
+
+/// Index of the first `%` that two hexadecimal digits do not follow.
+fn broken_escape_idx(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
     let is_escape =
         |at: usize| bytes.get(at + 1..at + 3).is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit));
-    let (broken_at, _) = bytes.iter().enumerate().find(|&(at, &byte)| byte == b'%' && !is_escape(at))?;
-    let shown: String = pair.get(broken_at..)?.chars().take(3).collect();
-    Some(format!("invalid URL escape {shown:?}"))
+    bytes.iter().enumerate().position(|(at, &byte)| byte == b'%' && !is_escape(at))
 }
 
 /// Percent-decoding of a form: `+` is a space.
 fn decode(encoded: &str) -> Result<String, ApiError> {
-    decode_with_plus(&encoded.replace('+', " "))
-}
-
-fn decode_with_plus(encoded: &str) -> Result<String, ApiError> {
-    decode_percent(encoded)
+    decode_percent(&encoded.replace('+', " "))
         .ok_or_else(|| ApiError::bad_request("parameter is not valid percent-encoded UTF-8"))
 }
 
 /// Percent-decoding; `None` for a broken escape or for bytes that are not UTF-8.
 pub(crate) fn decode_percent(encoded: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(encoded.len());
-    let mut bytes = encoded.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let (high, low) = (bytes.next()?, bytes.next()?);
-            let digit = |b: u8| char::from(b).to_digit(16);
-            out.push(u8::try_from(digit(high)? * 16 + digit(low)?).ok()?);
-        } else {
-            out.push(byte);
-        }
+    if broken_escape_idx(encoded).is_some() {
+        return None;
     }
-    String::from_utf8(out).ok()
+    percent_decode_str(encoded).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// A time: seconds as a float, or RFC 3339.

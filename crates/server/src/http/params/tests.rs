@@ -69,6 +69,15 @@ fn broken_pairs_are_left_out_and_named() {
     assert!(Params::default().well_formed().is_ok());
 }
 
+/// A path is decoded as a whole: a broken escape is an error, and `+` stays.
+#[test]
+fn paths_are_decoded() {
+    assert_eq!(decode_percent("a%2Fb+c%C3%bc").as_deref(), Some("a/b+cü"));
+    for broken in ["%", "%e", "a%zz", "%ff", "%c3", "%+1"] {
+        assert_eq!(decode_percent(broken), None, "{broken}");
+    }
+}
+
 #[test]
 fn limits_are_whole_numbers_and_not_negative() {
     let mut params = Params::default();
