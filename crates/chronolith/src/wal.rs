@@ -19,8 +19,8 @@ use chronolith_import::{LogEntry, walk_logs};
 use chronolith_model::Labels;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::args::value;
 use crate::query::print;
-use crate::value;
 
 pub(crate) fn command() -> Command {
     let tool = |name: &'static str, about: &'static str| {
