@@ -172,7 +172,7 @@ impl App {
 
     /// Counts and logs a request that the HTTP parser has refused; no handler has seen it.
     pub(crate) fn note_invalid_request(&self, status: u16) {
-        self.metrics.request("invalid", status, 0, 0);
+        self.metrics.http.count_request("invalid", status, 0, 0);
         let now_ns = self.env.clock.mono_ns().max(1);
         let is_due = |last: u64| {
             (last == 0 || now_ns.saturating_sub(last) >= INVALID_REQUEST_LOG_PAUSE_NS).then_some(now_ns)

@@ -8,6 +8,7 @@ use chronolith_tsdb::{MemoryPart, TsdbMemory};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
+use crate::metrics::Metric;
 use crate::metrics::process::{self, ProcessStats};
 
 /// All consumers at one moment.
@@ -16,6 +17,28 @@ pub(crate) struct Memory {
     pub(crate) store: TsdbMemory,
     pub(crate) server: Vec<MemoryPart>,
 }
+
+pub(crate) static MEMORY: &[Metric<Memory>] = &[
+    Metric::gauges(
+        "chronolith_memory_bytes",
+        &["part"],
+        "Memory on the heap by consumer.",
+        |memory, samples| memory.parts().for_each(|part| samples.push(&[part.name], part.bytes as f64)),
+    ),
+    Metric::gauges(
+        "chronolith_memory_mapped_bytes",
+        &["part"],
+        "Files that are read through maps, resident or not.",
+        |memory, samples| {
+            memory.store.mapped.iter().for_each(|part| samples.push(&[part.name], part.bytes as f64));
+        },
+    ),
+    Metric::optional_gauge(
+        "chronolith_memory_unaccounted_bytes",
+        "Resident memory of no file that is in no part: allocator, stacks, connections.",
+        Memory::unaccounted_bytes,
+    ),
+];
 
 impl Memory {
     /// Asks everybody; `tenant_count` tenants at most are listed.

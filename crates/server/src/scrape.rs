@@ -43,11 +43,11 @@ pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
     match store.append(&TenantId::anonymous(), batch) {
         Ok(outcome) if outcome.rejected_count() == 0 => {}
         Ok(outcome) => {
-            app.metrics.scrape_failures.add(1);
+            app.metrics.background.scrape_failures.add(1);
             tracing::warn!(first = ?outcome.first_reject, "own metrics were rejected");
         }
         Err(error) => {
-            app.metrics.scrape_failures.add(1);
+            app.metrics.background.scrape_failures.add(1);
             tracing::warn!(%error, "own metrics were not stored");
         }
     }

@@ -213,7 +213,7 @@ pub(crate) fn open_store(
             Opening::Failed(Arc::new(error))
         }
         Err(_) => {
-            app.metrics.thread_panics.add(1);
+            app.metrics.background.thread_panics.add(1);
             app.note_start_failure(
                 "start failed: the replay ended in a panic, see standard error".to_owned(),
             );
@@ -278,7 +278,7 @@ async fn run_until_signal(app: Arc<App>, opening: watch::Receiver<Opening>) -> R
 /// Runs one round of a background thread; a panic is counted and logged, and the next round follows.
 pub(crate) fn guarded(app: &App, thread: &'static str, round: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(round)).is_err() {
-        app.metrics.thread_panics.add(1);
+        app.metrics.background.thread_panics.add(1);
         tracing::error!(thread, "a round of background work ended in a panic; the next one follows");
     }
 }
@@ -292,10 +292,10 @@ async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed
         match accepted {
             Ok((stream, _)) => admit(&app, stream, &router, &closed),
             Err(error) => {
-                app.metrics.connection.failed.add(1);
+                app.metrics.http.accept_failures.add(1);
                 tracing::warn!(%error, "accepting a connection");
                 if app.connections.evict_idlest() {
-                    app.metrics.connection.evicted.add(1);
+                    app.metrics.http.connections_evicted.add(1);
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -305,13 +305,13 @@ async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed
 
 /// Serves a connection if there is room, or makes room by closing the one that has been idle longest.
 fn admit(app: &Arc<App>, stream: TcpStream, router: &Router, closed: &watch::Receiver<bool>) {
-    app.metrics.connection.accepted.add(1);
+    app.metrics.http.connections_accepted.add(1);
     if app.connections.is_full() {
         if !app.connections.evict_idlest() {
-            app.metrics.connection.failed.add(1);
+            app.metrics.http.accept_failures.add(1);
             return;
         }
-        app.metrics.connection.evicted.add(1);
+        app.metrics.http.connections_evicted.add(1);
     }
     // Answers are written in one piece; waiting for more bytes to send would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
@@ -333,6 +333,6 @@ mod tests {
         guarded(&fixture.app, "wal-sync", || panic!("a bug"));
         let mut ran = false;
         guarded(&fixture.app, "wal-sync", || ran = true);
-        assert_eq!((ran, fixture.app.metrics.thread_panics.get()), (true, 1));
+        assert_eq!((ran, fixture.app.metrics.background.thread_panics.get()), (true, 1));
     }
 }

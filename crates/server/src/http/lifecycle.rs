@@ -70,7 +70,7 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
             Ok(())
         }
         Err(why) => {
-            app.metrics.reload_failures.add(1);
+            app.metrics.background.reload_failures.add(1);
             tracing::error!(why, "configuration not reloaded");
             Err(why)
         }

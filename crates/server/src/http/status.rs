@@ -205,7 +205,7 @@ fn storage_value(app: &App) -> Value {
         "blockBytes": stats.block_bytes,
         "walBytes": stats.head.wal.segment_bytes + stats.head.checkpoint.bytes,
         "samplesAppended": stats.head.samples.appended,
-        "samplesRejected": app.metrics.write.samples_rejected.iter().map(crate::metrics::Counter::get).sum::<u64>(),
+        "samplesRejected": app.metrics.write.samples_rejected_count(),
         "replayMs": stats.replay.ms,
         "replayNotes": stats.replay.notes,
         "walPoisoned": stats.head.wal.is_poisoned,

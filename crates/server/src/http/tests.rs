@@ -22,20 +22,20 @@ use super::router;
 use crate::app::App;
 use crate::options::ServerOptions;
 
-pub(super) const NOW_MS: i64 = 1_700_000_000_000;
+pub(crate) const NOW_MS: i64 = 1_700_000_000_000;
 const NOW_S: i64 = NOW_MS / 1000;
 
 /// Labels as they are written down in a test.
-type Pairs<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type Pairs<'a> = &'a [(&'a str, &'a str)];
 
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) text: String,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
 }
 
 impl Answer {
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {}", self.text))
     }
 }
@@ -45,11 +45,11 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    fn starting() -> Fixture {
+    pub(crate) fn starting() -> Fixture {
         Fixture::with(|_| {})
     }
 
-    pub(super) fn with(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
+    pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
         let (env, _clock, _disk) = Env::fake(NOW_MS, 1);
         let mut options = ServerOptions::new("/data".into());
         options.shown.push(("http".to_owned(), "127.0.0.1:9595".to_owned()));
@@ -61,7 +61,7 @@ impl Fixture {
         Fixture::starting().open()
     }
 
-    pub(super) fn open(self) -> Fixture {
+    pub(crate) fn open(self) -> Fixture {
         let options = self.app.options.tsdb.clone();
         let progress = Arc::new(ReplayProgress::default());
         let store = Tsdb::open(self.app.env.clone(), options, progress).expect("opens");
@@ -69,7 +69,7 @@ impl Fixture {
         self
     }
 
-    pub(super) async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = router(self.app.clone()).oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
@@ -77,7 +77,7 @@ impl Fixture {
         Answer { status: parts.status, headers: parts.headers, text }
     }
 
-    pub(super) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send(Request::get(path).body(Body::empty()).unwrap()).await
     }
 
@@ -88,7 +88,7 @@ impl Fixture {
         self.send(request.unwrap()).await
     }
 
-    pub(super) async fn write(&self, series: &[(Pairs<'_>, &[(i64, f64)])]) -> Answer {
+    pub(crate) async fn write(&self, series: &[(Pairs<'_>, &[(i64, f64)])]) -> Answer {
         let mut encoder = RequestEncoder::new();
         for (labels, samples) in series {
             encoder.push_series(labels.iter().copied(), samples);
