@@ -10,19 +10,19 @@ use chronolith_promql::parser::ParserOptions;
 use chronolith_tsdb::{LimitsTable, ReplayProgress, Tsdb};
 use parking_lot::RwLock;
 
-use crate::active::ActiveQueries;
 use crate::admission::Admission;
-use crate::batches::BatchPool;
+use crate::admission::small::SmallQueries;
+use crate::admission::threads::QueryThreads;
 use crate::http::error::{ApiError, ErrorKind};
+use crate::http::query::active::ActiveQueries;
+use crate::http::query::range_cache::RangeCache;
+use crate::http::write::batches::BatchPool;
 use crate::http::{QueryLog, RejectLog, SlowLog};
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::metrics::tenants::TenantMetrics;
 use crate::options::{Features, Reload, ServerOptions};
-use crate::range_cache::RangeCache;
 use crate::serve::connections::Connections;
-use crate::small::SmallQueries;
-use crate::threads::QueryThreads;
 
 /// Everything behind the handlers.
 pub(crate) struct App {

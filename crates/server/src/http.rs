@@ -8,6 +8,7 @@ mod body;
 pub(crate) mod error;
 mod features;
 mod federate;
+pub(crate) mod json;
 mod lifecycle;
 mod metadata;
 mod observe;
@@ -15,14 +16,16 @@ mod origin;
 mod page;
 mod params;
 mod paths;
-mod query;
+pub(crate) mod query;
 mod remote_read;
+pub(crate) mod request;
 mod series;
 mod status;
 mod stream;
+pub(crate) mod tenant;
 mod tree;
 mod work;
-mod write;
+pub(crate) mod write;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -8,6 +8,7 @@ pub(crate) mod connections;
 mod refusals;
 mod request_lines;
 mod shutdown;
+pub(crate) mod stop;
 mod stream;
 
 use std::io;
@@ -26,10 +27,11 @@ use tokio::sync::watch;
 
 use self::shutdown::StopSignals;
 use crate::app::App;
+use crate::http;
 use crate::limits::{ACCEPT_QUEUE_MAX, THREAD_STACK_BYTES};
+use crate::metrics::scrape;
 use crate::options::{Reload, ServerOptions};
-use crate::stop::Stop;
-use crate::{http, scrape};
+use crate::serve::stop::Stop;
 
 /// Pause between two rounds of background work.
 const TICK_PAUSE: Duration = Duration::from_secs(1);

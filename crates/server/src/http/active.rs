@@ -1,5 +1,5 @@
 //! `status/active_queries` and its `kill`: endpoints of our own.
-//! Holds: with multi-tenancy a tenant sees and kills its own queries only. Not here: the list (`crate::active`).
+//! Holds: with multi-tenancy a tenant sees and kills its own queries only. Not here: the list (`crate::http::query::active`).
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::error::{ApiError, ErrorKind};
 use super::status::success;
 use super::work;
-use crate::active::ActiveQuery;
 use crate::app::App;
+use crate::http::query::active::ActiveQuery;
 
 pub(super) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = work::open(&app, request).await?;

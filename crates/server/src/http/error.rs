@@ -7,9 +7,9 @@ use axum::response::IntoResponse;
 use chronolith_model::QueryError;
 
 use crate::admission::AdmissionError;
-use crate::json;
+use crate::http::json;
+use crate::http::tenant::TenantError;
 use crate::limits::RETRY_AFTER_SECONDS;
-use crate::tenant::TenantError;
 
 /// Kinds of API errors, named as upstream names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::params::Params;
 use super::work::{self, Printer};
 use super::{query, series, status};
 use crate::app::App;
-use crate::json;
+use crate::http::json;
 
 pub(super) async fn metadata(
     State(app): State<Arc<App>>,

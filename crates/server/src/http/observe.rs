@@ -11,8 +11,8 @@ use axum::middleware::Next;
 
 use super::error::ErrorText;
 use crate::app::App;
-use crate::request::{REQUEST_ID_HEADER, RequestId, RequestInfo};
-use crate::tenant::tenant_of;
+use crate::http::request::{REQUEST_ID_HEADER, RequestId, RequestInfo};
+use crate::http::tenant::tenant_of;
 
 /// See the module. Unknown paths share one route so that clients cannot make labels.
 pub(super) async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response<Body> {

@@ -1,9 +1,11 @@
 //! `query`, `query_range`, `format_query`, `parse_query`. Holds: texts of refusals equal upstream's; a query holds a place,
 //! a deadline and a budget while it runs, its answer included.
 
+pub(crate) mod active;
 mod cached;
 mod explain;
 pub(super) mod log;
+pub(crate) mod range_cache;
 pub(super) mod slow;
 
 use std::cell::Cell;
@@ -24,13 +26,12 @@ use super::error::{ApiError, ErrorKind};
 use super::params::{NS_PER_MS, Params, parse_duration_ns, show_duration_ns};
 use super::tree;
 use super::work::{self, Call, Printer, TRUNCATED_WARNING};
-use crate::active::ActiveEntry;
+use crate::admission::small::Candidate;
 use crate::app::App;
-use crate::json;
-use crate::json::histogram::{put_histogram, put_histograms};
+use crate::http::json;
+use crate::http::json::histogram::{put_histogram, put_histograms};
+use crate::http::query::active::ActiveEntry;
 use crate::limits::{POINTS_PER_SERIES_MAX, QUERY_BYTES_MAX};
-use crate::range_cache;
-use crate::small::Candidate;
 
 /// Which moments are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,8 +27,8 @@ use super::error::{ApiError, ErrorKind};
 use super::stream::{self, Parts, StreamKind};
 use super::work;
 use crate::app::App;
+use crate::http::tenant::tenant_of;
 use crate::limits::{ANSWER_PART_BYTES, ANSWER_TIMEOUT, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
-use crate::tenant::tenant_of;
 
 /// Media type of a streamed answer, which is compressed chunks already.
 pub(super) const STREAM_MEDIA_TYPE: &str = "application/x-streamed-protobuf";

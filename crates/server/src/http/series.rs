@@ -18,7 +18,7 @@ use super::params::{Params, decode_percent, unescape_name};
 use super::query::check_length;
 use super::work::{self, Printer, TRUNCATED_WARNING};
 use crate::app::App;
-use crate::json;
+use crate::http::json;
 
 /// What a string costs in a list beside its text.
 const STRING_BYTES: u64 = size_of::<String>() as u64;

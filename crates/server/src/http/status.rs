@@ -14,7 +14,7 @@ use super::params::{Params, int_fault};
 use super::{series, work};
 use crate::app::App;
 use crate::limits::CARDINALITY_LIMIT_MAX;
-use crate::memory::Memory;
+use crate::metrics::memory::Memory;
 
 /// The level of the query API that clients may expect; Grafana chooses its requests by it.
 const API_VERSION: &str = "3.14.0";

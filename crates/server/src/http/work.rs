@@ -15,13 +15,13 @@ use chronolith_model::{ReadContext, TenantId};
 use super::body;
 use super::error::{ApiError, ErrorKind};
 use super::params::Params;
+use crate::admission::small::Candidate;
 use crate::admission::{Class, Permit, TenantBudget};
 use crate::app::App;
-use crate::json;
+use crate::http::json;
+use crate::http::request::RequestInfo;
+use crate::http::tenant::tenant_of;
 use crate::limits::{ANSWER_PART_BYTES, FORM_BYTES_MAX, SMALL_QUERY_SLICE_NS, STATUS_QUEUE_WAIT};
-use crate::request::RequestInfo;
-use crate::small::Candidate;
-use crate::tenant::tenant_of;
 
 /// What upstream says when `limit` cut something off.
 pub(super) const TRUNCATED_WARNING: &str = "results truncated due to limit";

@@ -5,6 +5,7 @@
 //! to 2.0 say how many samples, histograms and exemplars are stored.
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
+pub(crate) mod batches;
 mod message;
 pub(crate) mod rejects;
 
@@ -26,8 +27,8 @@ use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
 use crate::admission::{Permit, WRITE_DECODED_FACTOR};
 use crate::app::App;
+use crate::http::tenant::tenant_of;
 use crate::limits::{HEAD_FULL_RETRY_AFTER_SECONDS, WRITE_QUEUE_WAIT};
-use crate::tenant::tenant_of;
 
 /// Counts of what is stored, in answers to remote write 2.0.
 const SAMPLES_WRITTEN_HEADER: &str = "x-prometheus-remote-write-samples-written";

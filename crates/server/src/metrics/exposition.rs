@@ -4,7 +4,7 @@
 use chronolith_model::labels::{is_legacy_label_name, is_legacy_metric_name};
 use chronolith_model::{MetadataEntry, MetricKind};
 
-use crate::json::{put_display, put_float_general};
+use crate::http::json::{put_display, put_float_general};
 
 /// Type of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::definition::collect;
 use super::exposition::Family;
 use super::{admission, background, http, process, query, server, stream, tenants, tsdb, write};
 use crate::app::App;
-use crate::memory::{self, Memory};
+use crate::metrics::memory::{self, Memory};
 
 /// All families at this moment.
 pub(crate) fn gather(app: &App) -> Vec<Family> {

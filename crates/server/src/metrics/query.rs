@@ -2,7 +2,7 @@
 
 use super::counter::{Counter, Seconds};
 use super::definition::Metric;
-use crate::range_cache::CacheCounts;
+use crate::http::query::range_cache::CacheCounts;
 
 #[derive(Default)]
 pub(crate) struct QueryMetrics {

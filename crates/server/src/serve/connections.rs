@@ -20,11 +20,11 @@ use tower::ServiceExt as _;
 
 use super::stream::TimedStream;
 use crate::app::App;
+use crate::http::request::RemoteAddress;
 use crate::limits::{
     CONNECTION_COUNT_MAX, CONNECTION_COUNT_MIN, FILES_RESERVED, HEADER_BYTES_MAX, HEADER_COUNT_MAX,
 };
 use crate::metrics::open_files_max;
-use crate::request::RemoteAddress;
 
 /// What is known of one connection outside its task.
 pub(crate) struct ConnectionState {

@@ -11,7 +11,7 @@ use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
 use super::explain::StatsWish;
 use super::{ApiError, Explain, Running, eval_error};
 use crate::app::App;
-use crate::range_cache::{CacheKey, Infos, Wanted};
+use crate::http::query::range_cache::{CacheKey, Infos, Wanted};
 
 impl Running<'_> {
     /// The result of a query, with the steps that need not be computed from the cache.

@@ -5,7 +5,7 @@
 use chronolith_promql::engine::trace::{Trace, TraceNode, Use};
 use serde_json::{Value, json};
 
-use crate::json;
+use crate::http::json;
 
 /// How long the parts of a query took.
 #[derive(Clone, Copy, Default)]

@@ -14,7 +14,7 @@ use super::{Fixture, NOW_MS, Pairs};
 use crate::limits::{STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR};
 use crate::metrics::exposition::{Family, FamilyKind};
 use crate::metrics::gather::gather;
-use crate::scrape;
+use crate::metrics::scrape;
 
 const UP: Pairs<'_> = &[("__name__", "up")];
 

@@ -14,8 +14,8 @@ use tracing::field::{Field, Visit};
 
 use super::{Answer, Fixture, NOW_MS, NOW_S, Pairs, check_error};
 use crate::app::App;
+use crate::http::request::RemoteAddress;
 use crate::options::ServerOptions;
-use crate::request::RemoteAddress;
 
 const UP: Pairs<'_> = &[("__name__", "up")];
 

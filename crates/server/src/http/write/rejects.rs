@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use super::Written;
 use crate::app::App;
 use crate::http::error::ApiError;
-use crate::request::RequestInfo;
-use crate::tenant::tenant_of;
+use crate::http::request::RequestInfo;
+use crate::http::tenant::tenant_of;
 
 /// Time from one line to the next of the same reason and tenant.
 const LINE_EVERY_NS: u64 = 10_000_000_000;
