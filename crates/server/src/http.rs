@@ -5,6 +5,7 @@
 mod active;
 mod admin;
 mod body;
+mod cors_origin;
 pub(crate) mod error;
 mod features;
 mod federate;
@@ -41,11 +42,11 @@ use tower_http::compression::predicate::{NotForContentType, Predicate as _, Size
 use crate::app::App;
 use crate::limits::GZIP_BYTES_MIN;
 
+pub use cors_origin::CorsOrigin;
 pub(crate) use lifecycle::reload_now;
-pub use origin::CorsOrigin;
 pub(crate) use query::log::QueryLog;
 pub(crate) use query::slow::SlowLog;
-pub(crate) use write::rejects::RejectLog;
+pub(crate) use write::reject_log::RejectLog;
 
 /// All routes of the server.
 pub(crate) fn router(app: Arc<App>) -> Router {

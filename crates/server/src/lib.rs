@@ -13,10 +13,9 @@ pub mod limits;
 mod metrics;
 pub mod options;
 pub mod serve;
+mod version;
 
 pub use http::CorsOrigin;
 pub use options::{Features, QueryOptions, Reload, Reloaded, ServerOptions, WriteOptions};
 pub use serve::{RunError, Server};
-
-/// Version of this build.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub use version::VERSION;

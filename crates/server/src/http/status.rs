@@ -44,7 +44,7 @@ fn build_value() -> Value {
         "buildDate": "",
         "goVersion": "",
         "application": "Chronolith",
-        "chronolithVersion": crate::VERSION,
+        "chronolithVersion": crate::version::VERSION,
     })
 }
 
@@ -194,7 +194,7 @@ fn storage_value(app: &App) -> Value {
     json!({
         "ready": app.is_ready(),
         "progress": if app.is_ready() { Value::Null } else { Value::from(app.replay_text()) },
-        "version": crate::VERSION,
+        "version": crate::version::VERSION,
         "startTime": rfc3339_seconds(app.started_ms),
         "tenants": stats.tenants,
         "headSeries": stats.head.series,

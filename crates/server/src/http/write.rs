@@ -7,7 +7,9 @@
 
 pub(crate) mod batches;
 mod message;
-pub(crate) mod rejects;
+pub(crate) mod reject_log;
+mod sender;
+mod written;
 
 use std::sync::Arc;
 
@@ -17,12 +19,13 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use chronolith_base::{ByteReader, MemoryBudget, Reservation};
 use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused};
-use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
+use chronolith_model::{Reject, TenantId, WriteBatch};
 use chronolith_tsdb::{Tsdb, WalError, WriteError};
 use tokio::time::Instant;
 
 use self::message::{Message, message_of};
-use self::rejects::Sender;
+use self::sender::Sender;
+use self::written::Written;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
 use crate::admission::{Permit, WRITE_DECODED_FACTOR};
@@ -46,34 +49,6 @@ pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Resp
             sender.log_refusal(&app, &refused);
             refused.into_text()
         }
-    }
-}
-
-/// What became of a request.
-struct Written {
-    outcome: WriteOutcome,
-    /// What did not come as far as the store.
-    refused: Refused,
-}
-
-impl Written {
-    /// Why the answer is 400, if it is.
-    fn fault(&self) -> Option<String> {
-        let outcome = &self.outcome;
-        let rejected = outcome.rejected_count();
-        let mut lines = Vec::new();
-        if let Some((kind, series, time_ms)) = &outcome.first_reject {
-            let total = rejected + outcome.accepted_count;
-            let why = kind.message();
-            lines.push(format!(
-                "{rejected} of {total} samples rejected: first: {why}: series {series} time {time_ms}"
-            ));
-        }
-        lines.extend(self.refused.first.clone());
-        if outcome.exemplars_late > 0 {
-            lines.push(format!("out of order exemplar: {} exemplars rejected", outcome.exemplars_late));
-        }
-        (!lines.is_empty()).then(|| lines.join("\n"))
     }
 }
 

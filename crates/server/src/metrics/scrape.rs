@@ -8,7 +8,7 @@ use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, TenantId, WriteBatch}
 
 use crate::app::App;
 use crate::metrics::gather::gather;
-use crate::serve::guarded;
+use crate::serve::rounds::guarded;
 use crate::serve::stop::Stop;
 
 /// How often it looks whether the store is open; the first round follows at once, so that there is something to see.

@@ -5,7 +5,7 @@ use crate::app::App;
 
 pub(super) static SERVER: &[Metric<App>] = &[
     Metric::gauges("chronolith_build_info", &["version"], "Version of the running binary.", |_, samples| {
-        samples.push(&[crate::VERSION], 1.0);
+        samples.push(&[crate::version::VERSION], 1.0);
     }),
     Metric::gauge("process_start_time_seconds", "When the process started, since 1970.", |app| {
         app.started_ms as f64 / 1000.0
