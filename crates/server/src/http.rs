@@ -44,9 +44,6 @@ use crate::limits::GZIP_BYTES_MIN;
 
 pub use cors_origin::CorsOrigin;
 pub(crate) use lifecycle::reload_now;
-pub(crate) use query::log::QueryLog;
-pub(crate) use query::slow::SlowLog;
-pub(crate) use write::reject_log::RejectLog;
 
 /// All routes of the server.
 pub(crate) fn router(app: Arc<App>) -> Router {

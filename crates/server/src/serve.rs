@@ -7,6 +7,7 @@
 mod connection;
 pub(crate) mod connections;
 mod error;
+pub(crate) mod lifecycle;
 mod refusals;
 mod request_lines;
 pub(crate) mod rounds;
@@ -72,7 +73,7 @@ impl Server {
         let listener = runtime.block_on(listen(&options.listen)).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let app = Arc::new(App::new(env, options, reload));
-        app.query_log.open(&*app.env.disk).map_err(RunError::QueryLog)?;
+        app.queries.log.open(&*app.env.disk).map_err(RunError::QueryLog)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed));
         let stop = Arc::new(Stop::default());
@@ -88,7 +89,9 @@ impl Server {
         let app = self.running.app.clone();
         let open = move || {
             // Nobody listens any more when the server stops during the replay.
-            let open = |app: &App| Tsdb::open(app.env.clone(), app.options.tsdb.clone(), app.replay.clone());
+            let open = |app: &App| {
+                Tsdb::open(app.env.clone(), app.options.tsdb.clone(), app.lifecycle.replay_progress())
+            };
             let _ = opened.send(open_store(&app, open));
         };
         // Not joined: a replay cannot be interrupted, and a stop must not wait for it.
@@ -118,8 +121,8 @@ impl Server {
     ) -> Result<(), RunError> {
         let (app, stop) = (self.running.app.clone(), self.running.stop.clone());
         let run = move || {
-            while !stop.wait(app.store.get().map_or(TICK_PAUSE, |store| pause(store))) {
-                let Some(store) = app.store.get() else { continue };
+            while !stop.wait(app.lifecycle.opened().map_or(TICK_PAUSE, |store| pause(store))) {
+                let Some(store) = app.lifecycle.opened() else { continue };
                 // A bug in one round must not end flushing, syncs or the checkpoint for good.
                 guarded(&app, name, || round(store));
             }
@@ -182,12 +185,12 @@ pub(crate) fn open_store(app: &App, open: impl FnOnce(&App) -> Result<Arc<Tsdb>,
             Opening::Done
         }
         Ok(Err(error)) => {
-            app.note_start_failure(format!("start failed: {error}"));
+            app.lifecycle.set_start_failure(format!("start failed: {error}"));
             Opening::Failed(Arc::new(error))
         }
         Err(_) => {
             app.metrics.background.thread_panics.add(1);
-            app.note_start_failure(
+            app.lifecycle.set_start_failure(
                 "start failed: the replay ended in a panic, see standard error".to_owned(),
             );
             Opening::Panicked

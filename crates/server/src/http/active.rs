@@ -18,9 +18,9 @@ pub(super) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
     let call = work::open(&app, request).await?;
     let tenant = app.options.multitenancy.then_some(&call.tenant);
     let now_ns = app.env.clock.mono_ns();
-    let queries: Value = app.active.list(tenant).iter().map(|query| show(query, now_ns)).collect();
+    let queries: Value = app.queries.active.list(tenant).iter().map(|query| show(query, now_ns)).collect();
     Ok(success(&json!({
-        "queries": queries, "waiting": app.admission.query.queue.waiting(), "killed": app.active.killed_count(),
+        "queries": queries, "waiting": app.admission.query.queue.waiting(), "killed": app.queries.active.killed_count(),
     })))
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn kill(State(app): State<Arc<App>>, request: Request) -> Resul
         Some(number) => number.ok().and_then(|id| u64::try_from(id).ok()),
     };
     let id = id.ok_or_else(|| ApiError::parameter("id", "not a positive whole number"))?;
-    if !app.active.kill(id, tenant) {
+    if !app.queries.active.kill(id, tenant) {
         let why = format!("no query with id {id} is at work; it may have ended");
         return Err(ApiError::new(ErrorKind::NotFound, why));
     }

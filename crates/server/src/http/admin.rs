@@ -68,7 +68,7 @@ pub(super) async fn compaction(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = open(&app, request).await?;
-    let store = app.store()?;
+    let store = app.lifecycle.store()?;
     let Some(paused) = switch(&call.params, "paused")? else {
         return Err(ApiError::bad_request("no paused parameter provided"));
     };
@@ -85,7 +85,7 @@ async fn open(app: &App, request: Request) -> Result<work::Call, ApiError> {
     if !app.options.admin_api {
         return Err(ApiError::new(ErrorKind::Unavailable, "admin APIs disabled"));
     }
-    app.store()?;
+    app.lifecycle.store()?;
     work::open(app, request).await
 }
 
@@ -95,7 +95,7 @@ async fn run<T: Send + 'static>(
     tenant: &TenantId,
     work: impl FnOnce(&Tsdb) -> Result<T, AdminError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let store = app.store()?.clone();
+    let store = app.lifecycle.store()?.clone();
     let class = &app.admission.admin;
     let done = work::run_to_end(app, class, tenant, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
     done.map_err(|error| {

@@ -52,7 +52,7 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
         let selectors = selectors(&call.params)?;
         let now_ms = app.env.clock.now_ms();
         let range = TimeRange::inclusive(now_ms.saturating_sub(app.options.query.lookback_ms) + 1, now_ms);
-        let source = app.store()?.queryable(&call.tenant);
+        let source = app.lifecycle.store()?.queryable(&call.tenant);
         let mut latest = Latest::new(format, &admitted.ctx)?;
         for matchers in &selectors {
             latest.collect(&*source, &Selector { matchers, range }, &admitted.ctx)?;

@@ -18,14 +18,14 @@ use crate::metrics::gather::gather;
 
 /// 503 once nothing but a restart helps, so that an orchestrator restarts the process.
 pub(super) async fn healthy(State(app): State<Arc<App>>) -> Response<Body> {
-    match app.failure() {
+    match app.lifecycle.failure() {
         None => text(StatusCode::OK, "Chronolith is Healthy."),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Chronolith is not Healthy: {why}")),
     }
 }
 
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Response<Body> {
-    match app.unready_reason() {
+    match app.lifecycle.unready_reason() {
         None => text(StatusCode::OK, "Chronolith is Ready."),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Service Unavailable: {why}")),
     }
@@ -48,18 +48,18 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
 
 /// Reads the configuration again and applies what may change in a running server.
 pub(crate) fn reload_now(app: &App) -> Result<(), String> {
-    let Some(reload) = &app.reload else {
-        if app.query_log.is_on() {
-            return app.query_log.open(&*app.env.disk);
+    let Some(reload) = &app.configuration.reload else {
+        if app.queries.log.is_on() {
+            return app.queries.log.open(&*app.env.disk);
         }
         return Err("the server was started without a configuration file".to_owned());
     };
-    let result = reload().and_then(|reloaded| app.query_log.open(&*app.env.disk).map(|()| reloaded));
-    let mut shown = app.shown.write();
+    let result = reload().and_then(|reloaded| app.queries.log.open(&*app.env.disk).map(|()| reloaded));
+    let mut shown = app.configuration.shown.write();
     shown.reload_ok = result.is_ok();
     match result {
         Ok(reloaded) => {
-            if let Some(store) = app.store.get() {
+            if let Some(store) = app.lifecycle.opened() {
                 store.set_limits(reloaded.limits.clone());
             }
             shown.limits = reloaded.limits;

@@ -28,7 +28,8 @@ pub(super) async fn metadata(
     let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let metric = call.params.get("metric");
         // Entries of one metric follow each other; one metric may have several, so that the limit counts here.
-        let entries = app.store()?.metadata(&call.tenant, metric, limit.filter(|n| *n > 0).unwrap_or(0));
+        let entries =
+            app.lifecycle.store()?.metadata(&call.tenant, metric, limit.filter(|n| *n > 0).unwrap_or(0));
         let mut printer = Printer::open(ctx)?;
         put_metadata(&mut printer.out, &entries, limit.unwrap_or(usize::MAX), per_metric.unwrap_or(0));
         printer.close(ctx, &[], &[])
@@ -109,7 +110,7 @@ pub(super) async fn exemplars(
         if selectors.is_empty() {
             return Ok(None);
         }
-        let found = app.store()?.exemplars(&call.tenant, &selectors, range);
+        let found = app.lifecycle.store()?.exemplars(&call.tenant, &selectors, range);
         let mut printer = Printer::open(ctx)?;
         printer.out.push(b'[');
         for (idx, (labels, exemplars)) in found.iter().enumerate() {

@@ -3,6 +3,7 @@
 
 pub(crate) mod active;
 mod cached;
+pub(crate) mod context;
 mod explain;
 pub(super) mod log;
 pub(crate) mod range_cache;
@@ -207,7 +208,7 @@ fn parse(app: &App, params: &Params) -> Result<Expr, ApiError> {
 /// Parses the text of a query or a selector.
 pub(super) fn parse_text(app: &App, text: &str) -> Result<Expr, String> {
     check_length(text)?;
-    parse_expr(text, app.parser).map_err(|why| why.to_string())
+    parse_expr(text, app.queries.parser).map_err(|why| why.to_string())
 }
 
 /// Refuses texts that are too long to be parsed.
@@ -240,7 +241,7 @@ fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, 
     let running = Running { request, ctx, trace, times_ms, started_ns, evaluated: Cell::new(None) };
     let seen = (ctx, running.trace.clone());
     let text = request.call.params.get("query").unwrap_or("");
-    let entry = app.active.enter(&request.call.tenant, text, times_ms, running.started_ns, seen);
+    let entry = app.queries.active.enter(&request.call.tenant, text, times_ms, running.started_ns, seen);
     let outcome = running.evaluate(app).map_err(|error| tell_of_kill(error, &entry));
     running.log(app, outcome.as_ref().err());
     outcome
@@ -274,7 +275,7 @@ impl Running<'_> {
         let (clock, request, ctx) = (&app.env.clock, self.request, self.ctx);
         let expr = parse(app, &request.call.params)?;
         let prepared_ns = clock.mono_ns();
-        let source = app.store()?.queryable(&request.call.tenant);
+        let source = app.lifecycle.store()?.queryable(&request.call.tenant);
         let (start_ms, end_ms, step_ms) = self.times_ms;
         let lookback_ms = request.lookback_ms;
         let query = Query { text: self.text(), expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
@@ -332,8 +333,8 @@ impl Running<'_> {
         }
         self.note_slow(app, now_ns, error);
         // As in Prometheus, a query that cannot be parsed is none.
-        if app.query_log.is_on() && error.is_none_or(|error| error.kind != ErrorKind::BadRequest) {
-            app.query_log.write(self.log_line(app, error).to_string());
+        if app.queries.log.is_on() && error.is_none_or(|error| error.kind != ErrorKind::BadRequest) {
+            app.queries.log.write(self.log_line(app, error).to_string());
         }
     }
 
@@ -394,7 +395,7 @@ impl Running<'_> {
                 "error": error.map(|error| error.message.as_str()),
             })
         };
-        app.slow_log.write(now_ns, || slow::line(about(), self.plan()));
+        app.queries.slow_log.write(now_ns, || slow::line(about(), self.plan()));
     }
 }
 

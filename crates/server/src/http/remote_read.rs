@@ -45,7 +45,7 @@ pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Respo
 async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let (parts, request_body) = request.into_parts();
     let admitted = tenant_of(app.options.multitenancy, &parts.headers).map_err(ApiError::from);
-    let (tenant, store) = match admitted.and_then(|tenant| Ok((tenant, app.store()?.clone()))) {
+    let (tenant, store) = match admitted.and_then(|tenant| Ok((tenant, app.lifecycle.store()?.clone()))) {
         Ok(admitted) => admitted,
         Err(refused) => {
             body::discard(request_body).await;

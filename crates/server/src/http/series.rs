@@ -40,7 +40,7 @@ pub(super) async fn series(
     let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let selectors =
             selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
-        let source = app.store()?.queryable(&call.tenant);
+        let source = app.lifecycle.store()?.queryable(&call.tenant);
         let mut found = Collected::new(ctx)?;
         for matchers in &selectors {
             found.add_series(&*source, &Selector { matchers, range }, ctx)?;
@@ -111,7 +111,7 @@ async fn list(
         if selectors.is_empty() {
             selectors.push(Vec::new());
         }
-        let source = app.store()?.queryable(&call.tenant);
+        let source = app.lifecycle.store()?.queryable(&call.tenant);
         let mut found = Vec::new();
         let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
         for matchers in &selectors {

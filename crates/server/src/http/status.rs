@@ -122,8 +122,8 @@ pub(super) async fn alertmanagers() -> Response<Body> {
 }
 
 pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
-    let shown = app.shown.read();
-    let stats = app.store.get().map(|store| store.stats()).unwrap_or_default();
+    let shown = app.configuration.shown.read();
+    let stats = app.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
     let retention = match shown.limits.default.retention_ms {
         0 => "unlimited".to_owned(),
         ms => crate::duration::show_duration_ms(ms),
@@ -160,7 +160,7 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
     let limit = cardinality_limit(&call.params)?;
     let tenant = call.tenant.clone();
     let value = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, _| {
-        let store = app.store()?;
+        let store = app.lifecycle.store()?;
         let stats = store.head_stats_of(&call.tenant);
         let cardinality = store.cardinality(&call.tenant, limit);
         let list = |entries: &[(String, u64)]| -> Value {
@@ -190,10 +190,10 @@ pub(super) async fn storage(State(app): State<Arc<App>>) -> Result<Response<Body
 }
 
 fn storage_value(app: &App) -> Value {
-    let stats = app.store.get().map(|store| store.stats()).unwrap_or_default();
+    let stats = app.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
     json!({
-        "ready": app.is_ready(),
-        "progress": if app.is_ready() { Value::Null } else { Value::from(app.replay_text()) },
+        "ready": app.lifecycle.is_ready(),
+        "progress": if app.lifecycle.is_ready() { Value::Null } else { Value::from(app.lifecycle.replay_text()) },
         "version": crate::version::VERSION,
         "startTime": rfc3339_seconds(app.started_ms),
         "tenants": stats.tenants,
@@ -221,16 +221,16 @@ pub(super) async fn memory(State(app): State<Arc<App>>) -> Result<Response<Body>
 }
 
 pub(super) async fn flags(State(app): State<Arc<App>>) -> Response<Body> {
-    let shown = app.shown.read();
+    let shown = app.configuration.shown.read();
     let settings = shown.settings.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str())));
     success(&Value::Object(settings.collect()))
 }
 
 pub(super) async fn config(State(app): State<Arc<App>>) -> Response<Body> {
-    success(&json!({ "yaml": app.shown.read().config_yaml }))
+    success(&json!({ "yaml": app.configuration.shown.read().config_yaml }))
 }
 
 pub(super) async fn replay(State(app): State<Arc<App>>) -> Response<Body> {
-    let at = app.replay_snapshot();
+    let at = app.lifecycle.replay_snapshot();
     success(&json!({ "min": at.segment_first, "max": at.segment_last, "current": at.segment_now }))
 }

@@ -509,11 +509,11 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
         StatusCode::OK
     );
     let server = server.open();
-    assert_eq!(server.app.store().unwrap().limits().default.retention_ms, 86_400_000);
+    assert_eq!(server.app.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
     let refused = server.send(Request::post("/-/reload").body(Body::empty()).unwrap()).await;
     assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(refused.text.contains("line 3"), "{}", refused.text);
-    assert_eq!(server.app.store().unwrap().limits().default.retention_ms, 86_400_000);
+    assert_eq!(server.app.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
     assert_eq!(server.get("/api/v1/status/flags").await.json()["data"]["retention"], "1d");
     let runtime = server.get("/api/v1/status/runtimeinfo").await.json();
     assert_eq!(

@@ -41,7 +41,7 @@ pub(super) struct Call {
 pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
     let (parts, request_body) = request.into_parts();
     let tenant = tenant_of(app.options.multitenancy, &parts.headers)?;
-    let limits = app.store.get().map(|store| store.limits_of(&tenant));
+    let limits = app.lifecycle.opened().map(|store| store.limits_of(&tenant));
     let memory_max = limits.map_or(0, |limits| limits.query_memory_bytes_max);
     let memory = app.admission.query_memory.of(&tenant, memory_max);
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
@@ -112,7 +112,7 @@ pub(super) async fn admit(
     tenant: &TenantId,
     timeout_ms: u64,
 ) -> Result<Admitted, ApiError> {
-    let limits = app.store()?.limits_of(tenant);
+    let limits = app.lifecycle.store()?.limits_of(tenant);
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
     let timeout = Duration::from_millis(timeout_ms);
     let permit = class.acquire(tenant, limits.query_concurrency_max, timeout).await?;
@@ -173,7 +173,7 @@ fn attempt<T>(
     work: &impl Fn(&App, &ReadContext) -> Result<T, ApiError>,
 ) -> Option<Result<T, ApiError>> {
     let thread_count = tokio::runtime::Handle::current().metrics().num_workers();
-    let _here = app.small.enter(candidate, thread_count)?;
+    let _here = app.queries.small.enter(candidate, thread_count)?;
     let clock = &app.env.clock;
     let slice_end_ns = clock.mono_ns().saturating_add(SMALL_QUERY_SLICE_NS);
     let ends_here = admitted.deadline_ns <= slice_end_ns;
@@ -183,7 +183,7 @@ fn attempt<T>(
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(app, &ctx)));
     let Ok(result) = ran else { return Some(Err(bug(&"see the message of the panic"))) };
     if !ends_here && result.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout) {
-        app.small.outgrew(candidate);
+        app.queries.small.outgrew(candidate);
         return None;
     }
     count_end(app, result.as_ref().err());

@@ -6,6 +6,7 @@
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
 pub(crate) mod batches;
+pub(crate) mod context;
 mod message;
 pub(crate) mod reject_log;
 mod sender;
@@ -93,7 +94,7 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
 fn admit(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
     let message = message_of(headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
     let tenant = tenant_of(app.options.multitenancy, headers)?;
-    Ok((message, tenant, app.store()?.clone()))
+    Ok((message, tenant, app.lifecycle.store()?.clone()))
 }
 
 /// What a write holds while it runs.
@@ -128,12 +129,12 @@ fn store_body(
     apply: Permit,
 ) -> Result<Written, ApiError> {
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
-    let mut batch = app.batches.take();
+    let mut batch = app.writes.batches.take();
     let result = decode(app, message, &mut body, &mut histograms_held, &mut batch)
         .and_then(|refused| append(app, store, tenant, message, &batch, refused, apply));
     // They are gone when their memory is given back.
     batch.histograms.clear();
-    app.batches.give(batch);
+    app.writes.batches.give(batch);
     result
 }
 

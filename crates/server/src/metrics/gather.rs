@@ -22,7 +22,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     collect(background::BACKGROUND, &metrics.background, out);
     collect(write::WRITE, &metrics.write, out);
     collect(query::QUERY, &metrics.query, out);
-    collect(query::QUERY_CACHE, &app.range_cache.counts(), out);
+    collect(query::QUERY_CACHE, &app.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);
     collect(stream::FEDERATE, &metrics.federate, out);
     for table in admission::tables() {
@@ -30,7 +30,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     }
     collect(memory::MEMORY, &Memory::read(app, 0), out);
     collect(tenants::TENANTS, &app.tenant_metrics, out);
-    match app.store.get() {
+    match app.lifecycle.opened() {
         Some(store) => {
             collect(server::TENANT_SERIES, app, out);
             collect_store(&store.stats(), out);

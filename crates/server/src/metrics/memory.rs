@@ -43,8 +43,8 @@ pub(crate) static MEMORY: &[Metric<Memory>] = &[
 impl Memory {
     /// Asks everybody; `tenant_count` tenants at most are listed.
     pub(crate) fn read(app: &App, tenant_count: usize) -> Memory {
-        let cache = app.range_cache.counts();
-        let (pool_bytes, pool_count) = app.batches.bytes_and_len();
+        let cache = app.queries.cache.counts();
+        let (pool_bytes, pool_count) = app.writes.batches.bytes_and_len();
         let admission = &app.admission;
         let server = vec![
             MemoryPart::new(
@@ -60,7 +60,7 @@ impl Memory {
             ),
             MemoryPart::new("query_cache", cache.bytes, cache.entries as u64),
         ];
-        let store = app.store.get().map(|store| store.memory(tenant_count)).unwrap_or_default();
+        let store = app.lifecycle.opened().map(|store| store.memory(tenant_count)).unwrap_or_default();
         Memory { process: process::read(&app.env), store, server }
     }
 

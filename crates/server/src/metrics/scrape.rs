@@ -18,7 +18,7 @@ const OPEN_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
     let pause = Duration::from_millis(app.options.self_scrape_interval_ms);
     let mut batch = WriteBatch::from_labels();
-    while app.store().is_err() {
+    while app.lifecycle.store().is_err() {
         if stop.wait(OPEN_PAUSE) {
             return;
         }
@@ -33,7 +33,7 @@ pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
 
 /// Stores all metrics once.
 pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
-    let Ok(store) = app.store() else { return };
+    let Ok(store) = app.lifecycle.store() else { return };
     let start_ns = app.env.clock.mono_ns();
     let time_ms = app.env.clock.now_ms();
     fill(app, instance, time_ms, batch);

@@ -11,34 +11,34 @@ pub(super) static SERVER: &[Metric<App>] = &[
         app.started_ms as f64 / 1000.0
     }),
     Metric::gauge("chronolith_ready", "Whether queries and writes are answered.", |app| {
-        f64::from(u8::from(app.is_ready()))
+        f64::from(u8::from(app.lifecycle.is_ready()))
     }),
     Metric::gauge("chronolith_http_connections", "Open connections.", |app| app.connections.count() as f64),
     Metric::gauge("chronolith_http_connections_limit", "Connections at most.", |app| {
         app.connections.count_max() as f64
     }),
     Metric::counter("chronolith_query_killed_total", "Queries killed by an operator.", |app| {
-        app.active.killed_count() as f64
+        app.queries.active.killed_count() as f64
     }),
     Metric::counter(
         "chronolith_query_log_failures_total",
         "Lines of the query log that could not be written.",
-        |app| app.query_log.failures.as_f64(),
+        |app| app.queries.log.failures.as_f64(),
     ),
     Metric::counter("chronolith_query_slow_logged_total", "Lines of the slow query log.", |app| {
-        let (logged_count, _) = app.slow_log.counts();
+        let (logged_count, _) = app.queries.slow_log.counts();
         logged_count as f64
     }),
     Metric::counter(
         "chronolith_query_slow_left_out_total",
         "Slow queries without a line, because there were too many at once.",
         |app| {
-            let (_, left_out_count) = app.slow_log.counts();
+            let (_, left_out_count) = app.queries.slow_log.counts();
             left_out_count as f64
         },
     ),
     Metric::gauge("chronolith_write_batches_pooled", "Empty batches at hand.", |app| {
-        app.batches.len() as f64
+        app.writes.batches.len() as f64
     }),
 ];
 
@@ -48,7 +48,7 @@ pub(super) static TENANT_SERIES: &[Metric<App>] = &[Metric::gauges(
     &["tenant"],
     "Series in the head by tenant.",
     |app, samples| {
-        let Some(store) = app.store.get() else { return };
+        let Some(store) = app.lifecycle.opened() else { return };
         for (tenant, count) in app.tenant_metrics.split(store.head_series_by_tenant()) {
             samples.push(&[&tenant], count as f64);
         }
@@ -58,9 +58,9 @@ pub(super) static TENANT_SERIES: &[Metric<App>] = &[Metric::gauges(
 /// Progress of the replay, until the store is open.
 pub(super) static REPLAY: &[Metric<App>] = &[
     Metric::gauge("chronolith_replay_bytes", "Bytes replayed so far.", |app| {
-        app.replay_snapshot().bytes_done as f64
+        app.lifecycle.replay_snapshot().bytes_done as f64
     }),
     Metric::gauge("chronolith_replay_expected_bytes", "Bytes to replay.", |app| {
-        app.replay_snapshot().bytes_total as f64
+        app.lifecycle.replay_snapshot().bytes_total as f64
     }),
 ];

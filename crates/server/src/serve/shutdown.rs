@@ -8,7 +8,6 @@
 use std::future::{self, Future};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -71,7 +70,7 @@ impl Running {
     /// Stops everything; one of `signals` cuts it short.
     pub(super) fn stop(mut self, signals: Option<StopSignals>) -> Result<(), RunError> {
         tracing::info!("stopping");
-        self.app.draining.store(true, Ordering::Relaxed);
+        self.app.lifecycle.begin_drain();
         let (closed, closing) = oneshot::channel();
         let (app, stop, threads) = (self.app.clone(), self.stop.clone(), std::mem::take(&mut self.threads));
         let close = move || {
@@ -82,7 +81,7 @@ impl Running {
                 }
             }
             // Nobody listens when the stop was cut short.
-            drop(closed.send(app.store.get().map_or(Ok(()), |store| store.close())));
+            drop(closed.send(app.lifecycle.opened().map_or(Ok(()), |store| store.close())));
         };
         let ended = self.runtime.block_on(run(&self, signals, close, closing));
         // Requests that go on by now hold nothing that is acknowledged.
@@ -111,7 +110,7 @@ async fn run(
         // Nobody accepts any more when the server never got so far.
         let _ = running.closing.send(true);
         drained(&running.app, (deadline - STOP_CLOSE_TIME).min(Instant::now() + DRAIN_TIME_MAX)).await;
-        running.app.stopping.store(true, Ordering::Relaxed);
+        running.app.lifecycle.begin_close();
         thread::spawn("shutdown", close).map_err(RunError::Threads)?;
         match closing.await {
             Ok(closed) => closed.map_err(RunError::Close),

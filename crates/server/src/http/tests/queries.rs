@@ -204,7 +204,7 @@ async fn slow_queries_are_counted() {
     let server = Fixture::with(|options| options.query.log_slow_ms = 1).open();
     // The clock of the fixture stands still, so that nothing is slow.
     server.get("/api/v1/query?query=1").await;
-    assert_eq!(server.app.slow_log.counts(), (0, 0));
+    assert_eq!(server.app.queries.slow_log.counts(), (0, 0));
 }
 
 /// A query that cannot end well is refused before it reads anything.
@@ -255,7 +255,7 @@ async fn reading_is_limited_by_estimate() {
 }
 
 fn finds(server: &Fixture) -> (u64, u64, u64) {
-    let counts = server.app.range_cache.counts();
+    let counts = server.app.queries.cache.counts();
     (counts.hits, counts.partial_hits, counts.misses)
 }
 

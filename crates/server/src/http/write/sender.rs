@@ -65,7 +65,7 @@ impl Sender {
     }
 
     fn admit(&self, app: &App, reason: &'static str, count: u64) -> Option<u64> {
-        app.reject_log.admit(app.env.clock.mono_ns(), reason, self.tenant.as_ref(), count)
+        app.writes.reject_log.admit(app.env.clock.mono_ns(), reason, self.tenant.as_ref(), count)
     }
 
     /// Id of the request, address of the client, tenant.
