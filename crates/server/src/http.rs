@@ -5,7 +5,9 @@
 mod active;
 mod admin;
 mod body;
+mod call;
 mod cors_origin;
+mod dispatch;
 pub(crate) mod error;
 mod features;
 mod federate;
@@ -17,6 +19,7 @@ mod origin;
 mod page;
 mod params;
 mod paths;
+mod printer;
 pub(crate) mod query;
 mod remote_read;
 pub(crate) mod request;
@@ -25,7 +28,6 @@ mod status;
 mod stream;
 pub(crate) mod tenant;
 mod tree;
-mod work;
 pub(crate) mod write;
 
 #[cfg(test)]

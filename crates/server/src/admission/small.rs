@@ -4,7 +4,7 @@
 //! Holds: one thread at least is left for everybody else; a query that does not end within [`SMALL_QUERY_SLICE_NS`] is
 //! given up and begun anew on a thread that may be kept busy, and its text is remembered so that it starts there the
 //! next time.
-//! Not here: how a query is run (`http::work`).
+//! Not here: how a query is run (`http::dispatch`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -8,14 +8,14 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use serde_json::{Value, json};
 
+use super::call;
 use super::error::{ApiError, ErrorKind};
 use super::status::success;
-use super::work;
 use crate::app::App;
 use crate::http::query::active::ActiveQuery;
 
 pub(super) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let tenant = app.options.multitenancy.then_some(&call.tenant);
     let now_ns = app.env.clock.mono_ns();
     let queries: Value = app.queries.active.list(tenant).iter().map(|query| show(query, now_ns)).collect();
@@ -25,7 +25,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
 }
 
 pub(super) async fn kill(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let tenant = app.options.multitenancy.then_some(&call.tenant);
     let id = match call.params.number("id") {
         None => return Err(ApiError::parameter("id", "the id of a query at work is missing")),

@@ -20,10 +20,11 @@ use chronolith_model::{Selector, TimeRange};
 
 use self::accept::Format;
 use self::latest::Latest;
+use super::call;
+use super::dispatch;
 use super::error::ApiError;
 use super::series::selectors;
 use super::stream::{self, StreamKind};
-use super::work;
 use crate::app::App;
 
 pub(super) async fn federate(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
@@ -33,14 +34,14 @@ pub(super) async fn federate(State(app): State<Arc<App>>, request: Request) -> R
 async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let format = Format::negotiate(accept.unwrap_or(""));
-    let call = work::open(app, request).await?;
+    let call = call::open(app, request).await?;
     call.params.well_formed()?;
     let timeout_ms = app.options.query.timeout_ms;
     let timeout = Duration::from_millis(timeout_ms);
     // A slow client holds this one until it has everything, and the one of queries only while samples are
     // read.
     let streaming = app.admission.federate.acquire(&call.tenant, 0, timeout).await?;
-    let admitted = work::admit(app, &app.admission.query, &call.tenant, timeout_ms).await?;
+    let admitted = dispatch::admit(app, &app.admission.query, &call.tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "federation",
         content_type: format.content_type(),

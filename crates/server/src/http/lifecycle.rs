@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use chronolith_model::TenantId;
 
+use super::dispatch;
 use super::error::text;
-use super::work;
 use crate::app::App;
 use crate::limits::ADMIN_QUEUE_WAIT;
 use crate::metrics::exposition::{self, TextFormat};
@@ -39,7 +39,7 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
             .unwrap_or_default();
     }
     let (class, tenant) = (&app.admission.admin, TenantId::anonymous());
-    match work::run_to_end(&app, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
+    match dispatch::run_to_end(&app, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
         Ok(Ok(())) => text(StatusCode::OK, "configuration reloaded"),
         Ok(Err(why)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("failed to reload config: {why}")),
         Err(error) => error.into_text(),
@@ -80,7 +80,7 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let format = TextFormat::negotiate(accept);
-    let printed = work::run_status(&app, move |app| {
+    let printed = dispatch::run_status(&app, move |app| {
         let mut out = Vec::new();
         exposition::write(&gather(app), format, &mut out);
         out

@@ -10,9 +10,11 @@ use chronolith_model::{Exemplar, Labels, Matcher, MetadataEntry};
 use chronolith_promql::ast::{Expr, ExprKind};
 use chronolith_promql::parser::parse_metric_selector;
 
+use super::call;
+use super::dispatch;
 use super::error::ApiError;
 use super::params::Params;
-use super::work::{self, Printer};
+use super::printer::Printer;
 use super::{query, series, status};
 use crate::app::App;
 use crate::http::json;
@@ -21,11 +23,11 @@ pub(super) async fn metadata(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let limit = limit_given(&call.params, "limit")?;
     let per_metric = limit_given(&call.params, "limit_per_metric")?;
     let tenant = call.tenant.clone();
-    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let metric = call.params.get("metric");
         // Entries of one metric follow each other; one metric may have several, so that the limit counts here.
         let entries =
@@ -43,7 +45,7 @@ pub(super) async fn of_targets(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     limit_given(&call.params, "limit")?;
     let target = call.params.get("match_target").unwrap_or("");
     if !target.is_empty() {
@@ -96,13 +98,13 @@ pub(super) async fn exemplars(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let range = series::time_range(&call.params)?;
     if range.is_empty() {
         return Err(ApiError::bad_request("end timestamp must not be before start timestamp"));
     }
     let tenant = call.tenant.clone();
-    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let text = call.params.get("query").unwrap_or("");
         let expr = query::parse_text(app, text).map_err(ApiError::bad_request)?;
         let mut selectors = Vec::new();

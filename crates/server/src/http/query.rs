@@ -23,10 +23,12 @@ use chronolith_promql::engine::{EvalError, Query, QueryResult, Value, VectorSamp
 use chronolith_promql::parser::{parse_expr, pretty};
 
 use self::explain::{StatsWish, Timings};
+use super::call::{self, Call};
+use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::params::{NS_PER_MS, Params, parse_duration_ns, show_duration_ns};
+use super::printer::{Printer, TRUNCATED_WARNING};
 use super::tree;
-use super::work::{self, Call, Printer, TRUNCATED_WARNING};
 use crate::admission::small::Candidate;
 use crate::app::App;
 use crate::http::json;
@@ -85,14 +87,14 @@ pub(super) async fn instant(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
     let time_ms = call.params.time_ms("time", app.env.clock.now_ms())?;
     answer(&app, call, limit, Moments::At(time_ms)).await
 }
 
 pub(super) async fn range(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
     let moments = steps(&call.params)?;
     let moments = if app.options.query.align_steps { moments.aligned() } else { moments };
@@ -103,9 +105,9 @@ pub(super) async fn format(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let tenant = call.tenant.clone();
-    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let expr = parse(app, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_string(&mut printer.out, &pretty(&expr));
@@ -118,9 +120,9 @@ pub(super) async fn parse_tree(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let tenant = call.tenant.clone();
-    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let expr = parse(app, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_display(&mut printer.out, tree::translate(&expr));
@@ -150,7 +152,7 @@ async fn answer(
     app.tenant_metrics.of(&tenant, app.env.clock.now_ms()).queries.add(1);
     let candidate = Candidate::of(request.call.params.get("query").unwrap_or(""));
     let evaluate = move |app: &App, ctx: &ReadContext| evaluate(app, &request, ctx);
-    let printed = work::run_small_first(app, &tenant, timeout_ms, candidate, evaluate).await?;
+    let printed = dispatch::run_small_first(app, &tenant, timeout_ms, candidate, evaluate).await?;
     Ok(printed.into_json())
 }
 

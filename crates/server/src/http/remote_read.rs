@@ -23,9 +23,9 @@ use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Sele
 use chronolith_tsdb::{Tsdb, prometheus_chunks};
 
 use super::body::{self, BodyBytes};
+use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::stream::{self, Parts, StreamKind};
-use super::work;
 use crate::app::App;
 use crate::http::tenant::tenant_of;
 use crate::limits::{ANSWER_PART_BYTES, ANSWER_TIMEOUT, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
@@ -67,7 +67,7 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
 async fn decode(app: &Arc<App>, tenant: &TenantId, body: BodyBytes) -> Result<ReadRequest, ApiError> {
     let wait_max = Duration::from_millis(app.options.query.timeout_ms);
     let class = &app.admission.remote_read;
-    let decoded = work::run_to_end(app, class, tenant, wait_max, move |_| {
+    let decoded = dispatch::run_to_end(app, class, tenant, wait_max, move |_| {
         remote_read::decode(&body.bytes, REMOTE_READ_BYTES_MAX)
     });
     decoded.await?.map_err(|error| {
@@ -87,7 +87,7 @@ async fn samples_answer(
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = app.options.query.timeout_ms;
     let asked = tenant.clone();
-    let done = work::run_as(app, &app.admission.remote_read, &tenant, timeout_ms, move |app, ctx| {
+    let done = dispatch::run_as(app, &app.admission.remote_read, &tenant, timeout_ms, move |app, ctx| {
         read_samples(app, &*store.queryable(&asked), &queries, ctx)
     });
     let (bytes, held) = done.await?;
@@ -108,7 +108,7 @@ async fn streamed_answer(
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = ANSWER_TIMEOUT.as_secs() * 1000;
-    let admitted = work::admit(app, &app.admission.remote_read, &tenant, timeout_ms).await?;
+    let admitted = dispatch::admit(app, &app.admission.remote_read, &tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "remote read",
         content_type: STREAM_CONTENT_TYPE,

@@ -9,9 +9,11 @@ use axum::http::{HeaderValue, Response, header};
 use chronolith_base::utc::rfc3339_seconds;
 use serde_json::{Value, json};
 
+use super::call;
+use super::dispatch;
 use super::error::ApiError;
 use super::params::{Params, int_fault};
-use super::{series, work};
+use super::series;
 use crate::app::App;
 use crate::limits::CARDINALITY_LIMIT_MAX;
 use crate::metrics::memory::Memory;
@@ -57,7 +59,7 @@ pub(super) async fn version() -> Response<Body> {
 }
 
 pub(super) async fn rules(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     call.params.well_formed()?;
     series::selectors(&call.params)?;
     let lower = |name: &str| call.params.get(name).map(str::to_lowercase);
@@ -156,10 +158,10 @@ fn cardinality_limit(params: &Params) -> Result<usize, ApiError> {
 }
 
 pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let limit = cardinality_limit(&call.params)?;
     let tenant = call.tenant.clone();
-    let value = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, _| {
+    let value = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, _| {
         let store = app.lifecycle.store()?;
         let stats = store.head_stats_of(&call.tenant);
         let cardinality = store.cardinality(&call.tenant, limit);
@@ -185,7 +187,7 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
 
 /// Sizes for the start page. An endpoint of our own; answers during the replay, too.
 pub(super) async fn storage(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
-    let value = work::run_status(&app, storage_value).await?;
+    let value = dispatch::run_status(&app, storage_value).await?;
     Ok(success(&value))
 }
 
@@ -216,7 +218,7 @@ fn storage_value(app: &App) -> Value {
 
 /// Where the memory of the process is. An endpoint of our own; answers during the replay, too.
 pub(super) async fn memory(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
-    let value = work::run_status(&app, |app| Memory::read(app, MEMORY_TENANTS).to_json()).await?;
+    let value = dispatch::run_status(&app, |app| Memory::read(app, MEMORY_TENANTS).to_json()).await?;
     Ok(success(&value))
 }
 
