@@ -1,5 +1,6 @@
-//! As much HTTP/1.1 as a load generator needs: keep-alive connections for writes and for many small queries, a short one
-//! for each other query. Not here: long chunked answers; queries over short connections are HTTP/1.0, which has none.
+//! As much HTTP/1.1 as a load generator needs: keep-alive connections for writes and for many small queries,
+//! a short one for each other query. Not here: long chunked answers; queries over short connections are
+//! HTTP/1.0, which has none.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

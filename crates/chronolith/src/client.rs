@@ -1,5 +1,6 @@
 //! HTTP client of the tools: posts one form and reads one answer, with TLS for `https://`.
-//! Holds: answers are bounded in time and size; every failure names the address. Not here: TLS and HTTP (`ureq`).
+//! Holds: answers are bounded in time and size; every failure names the address. Not here: TLS and HTTP
+//! (`ureq`).
 
 use std::time::Duration;
 

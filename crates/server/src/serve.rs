@@ -176,7 +176,8 @@ fn runtime(options: &ServerOptions) -> Result<Runtime, RunError> {
         .map_err(RunError::Threads)
 }
 
-/// Opens the store by `open` and takes it into use. A failure shows in the health of the server, be it a panic.
+/// Opens the store by `open` and takes it into use. A failure shows in the health of the server, be it a
+/// panic.
 pub(crate) fn open_store(app: &App, open: impl FnOnce(&App) -> Result<Arc<Tsdb>, OpenError>) -> Opening {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| open(app))) {
         Ok(Ok(store)) => {

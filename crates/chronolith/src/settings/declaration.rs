@@ -73,12 +73,13 @@ type ApplyToTenant = fn(&mut TenantLimits, &str) -> Result<(), String>;
 pub(super) enum Scope {
     /// The process; a reload does not change it.
     Server(ApplyToServer),
-    /// A limit of tenants: the setting is that of all, and the file may have another one for each. A reload changes it.
+    /// A limit of tenants: the setting is that of all, and the file may have another one for each. A reload
+    /// changes it.
     Tenant(ApplyToTenant),
 }
 
-/// Declaration of one setting: from it come flag, key of the file, environment variable, help, limit of tenants and
-/// reference.
+/// Declaration of one setting: from it come flag, key of the file, environment variable, help, limit of
+/// tenants and reference.
 pub(super) struct Setting {
     /// Name of flag and key. A dot may be written as a dash, and the file may nest it.
     pub(super) name: &'static str,

@@ -1,4 +1,5 @@
-//! Every setting, declared once. Holds: a name stands for the same in flag, environment, file and error texts.
+//! Every setting, declared once. Holds: a name stands for the same in flag, environment, file and error
+//! texts.
 //! Not here: the form of a declaration (`declaration`), parsing of values (`value`).
 
 use super::declaration::{Form, Setting};

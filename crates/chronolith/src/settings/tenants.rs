@@ -1,6 +1,6 @@
 //! Limits of tenants in the configuration file: `limits:` for all, `tenants:` for one.
-//! Holds: a tenant has the limits of all but for those that its entry names; an unknown limit or a bad value is an
-//! error with line, tenant and limit. Not here: what a limit does (`model::TenantLimits`).
+//! Holds: a tenant has the limits of all but for those that its entry names; an unknown limit or a bad value
+//! is an error with line, tenant and limit. Not here: what a limit does (`model::TenantLimits`).
 
 use std::collections::HashSet;
 
@@ -76,8 +76,8 @@ pub(super) struct Split {
     pub(super) warnings: Vec<String>,
 }
 
-/// Takes the entries of tenants out of `entries`, and turns those below `limits:` into the settings that they stand
-/// for. An error, and a warning, is `line: what`.
+/// Takes the entries of tenants out of `entries`, and turns those below `limits:` into the settings that they
+/// stand for. An error, and a warning, is `line: what`.
 pub(super) fn split(entries: Vec<Entry>) -> Result<Split, String> {
     let mut out = Split::default();
     for Entry { key, value, line } in entries {

@@ -248,7 +248,8 @@ fn wrong_limits_name_tenant_and_line() {
     }
 }
 
-/// One limit had up to three names: `--series-limit`, `limits: series_max`, and words of its own in error texts.
+/// One limit had up to three names: `--series-limit`, `limits: series_max`, and words of its own in error
+/// texts.
 #[test]
 fn one_name_per_limit_and_old_ones_with_a_warning() {
     let old = "limits:\n  series_max: 1000\n  future_window: 1m\ntenants:\n  a.b:\n    label_count_max: 7\n    \

@@ -1,4 +1,5 @@
-//! Values of settings, from text. Holds: an error says what is expected; where the value stands is the caller's.
+//! Values of settings, from text. Holds: an error says what is expected; where the value stands is the
+//! caller's.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! Native histograms in our blocks, read by Prometheus's library, promtool and a running Prometheus; and those that the
-//! library wrote, read by us. Samples, hints and chunk headers are those that its own head makes of the same input.
+//! Native histograms in our blocks, read by Prometheus's library, promtool and a running Prometheus; and
+//! those that the library wrote, read by us. Samples, hints and chunk headers are those that its own head
+//! makes of the same input.
 #![expect(clippy::disallowed_methods, reason = "starts Go's compiler and Debian's prometheus on real files")]
 
 use std::fmt::Write as _;
@@ -17,7 +18,8 @@ use crate::harness::{Server, now_ms, percent, temp_dir};
 use crate::prometheus_blocks::{ask, assert_equal, promtool, start_prometheus, wait_for_port};
 
 const WINDOW_MS: i64 = 7_200_000;
-/// Questions over series that Prometheus 2.42 knows, which has no custom bounds, and interpolates and extrapolates to zero in its own way.
+/// Questions over series that Prometheus 2.42 knows, which has no custom bounds, and interpolates and
+/// extrapolates to zero in its own way.
 const QUERIES: [&str; 4] = [
     "histogram_count(counter)",
     "histogram_sum(floats)",
@@ -122,7 +124,8 @@ fn go_labels(labels: &Labels) -> String {
 
 /// Writes what the tool sends through the head, a restart in between, into two blocks; gives their directory.
 fn write_blocks(tool: &Path, dir: &Path, start: &str) -> PathBuf {
-    // A window that is cut while samples come in would end chunks where it was cut; small ones would share a block.
+    // A window that is cut while samples come in would end chunks where it was cut; small ones would share a
+    // block.
     let no_wait = ["--flush-small-window", "0"];
     let flags =
         [&no_wait[..], &["--self-scrape", "off", "--block-encoding", "prometheus", "--flush-delay"]].concat();

@@ -12,7 +12,8 @@ const START_S: i64 = 1_700_006_400;
 const STEP_S: i64 = 15;
 const SAMPLE_COUNT: i64 = 1000;
 
-/// Queries whose meaning is the same in Prometheus 2.42 and 3: none touches a sample exactly at a range's start.
+/// Queries whose meaning is the same in Prometheus 2.42 and 3: none touches a sample exactly at a range's
+/// start.
 const QUERIES: [&str; 22] = [
     "c_total",
     "rate(c_total[5m])",

@@ -1,5 +1,6 @@
 //! `status/active_queries` and its `kill`: endpoints of our own.
-//! Holds: with multi-tenancy a tenant sees and kills its own queries only. Not here: the list (`crate::http::query::active`).
+//! Holds: with multi-tenancy a tenant sees and kills its own queries only. Not here: the list
+//! (`crate::http::query::active`).
 
 use std::sync::Arc;
 

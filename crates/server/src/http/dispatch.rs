@@ -1,5 +1,5 @@
-//! Admission and execution of requests: a permit, a deadline and a memory budget, then a thread of the pool; small
-//! queries begin on the async worker that read them (ADR 0040).
+//! Admission and execution of requests: a permit, a deadline and a memory budget, then a thread of the pool;
+//! small queries begin on the async worker that read them (ADR 0040).
 //! Holds: work stops when its client leaves, when its time is over or when its memory is used up.
 
 use std::sync::Arc;

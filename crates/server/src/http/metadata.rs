@@ -1,4 +1,5 @@
-//! `metadata`, `targets/metadata` and `query_exemplars`. Holds: shapes as upstream's; what is not kept is an empty answer.
+//! `metadata`, `targets/metadata` and `query_exemplars`. Holds: shapes as upstream's; what is not kept is an
+//! empty answer.
 
 use std::sync::Arc;
 
@@ -29,7 +30,8 @@ pub(super) async fn metadata(
     let tenant = call.tenant.clone();
     let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let metric = call.params.get("metric");
-        // Entries of one metric follow each other; one metric may have several, so that the limit counts here.
+        // Entries of one metric follow each other; one metric may have several, so that the limit counts
+        // here.
         let entries =
             app.lifecycle.store()?.metadata(&call.tenant, metric, limit.filter(|n| *n > 0).unwrap_or(0));
         let mut printer = Printer::open(ctx)?;
@@ -39,8 +41,8 @@ pub(super) async fn metadata(
     Ok(printed.await?.into_json())
 }
 
-/// `targets/metadata`: what targets say about their metrics. Nothing is scraped, so that it is an empty list for any
-/// parameters that are good.
+/// `targets/metadata`: what targets say about their metrics. Nothing is scraped, so that it is an empty list
+/// for any parameters that are good.
 pub(super) async fn of_targets(
     State(app): State<Arc<App>>,
     request: Request,

@@ -1,5 +1,5 @@
-//! `query`, `query_range`, `format_query`, `parse_query`. Holds: texts of refusals equal upstream's; a query holds a place,
-//! a deadline and a budget while it runs, its answer included.
+//! `query`, `query_range`, `format_query`, `parse_query`. Holds: texts of refusals equal upstream's; a query
+//! holds a place, a deadline and a budget while it runs, its answer included.
 
 pub(crate) mod active;
 mod cached;

@@ -1,5 +1,6 @@
 //! `series`, `labels`, `label/<name>/values`: what is stored, by selectors.
-//! Holds: answers are sorted, each item once, over all `match[]`; collected items count in the query's budget.
+//! Holds: answers are sorted, each item once, over all `match[]`; collected items count in the query's
+//! budget.
 
 use std::sync::Arc;
 

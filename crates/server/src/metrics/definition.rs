@@ -1,8 +1,8 @@
-//! Declaration of a metric: name, type, labels and help text, with the function that reads its value. A table of them
-//! stands beside the counters it reads; `/metrics`, the self-scrape, metadata and docs/reference/metrics.md come from
-//! the tables.
-//! Invariants: samples have the labels of the declaration, in its order. The unit is the last word of the name before
-//! `_total` and is written nowhere else.
+//! Declaration of a metric: name, type, labels and help text, with the function that reads its value. A table
+//! of them stands beside the counters it reads; `/metrics`, the self-scrape, metadata and
+//! docs/reference/metrics.md come from the tables.
+//! Invariants: samples have the labels of the declaration, in its order. The unit is the last word of the
+//! name before `_total` and is written nowhere else.
 //! Not here: text formats (`exposition`), the list of tables (`gather`).
 
 use super::counter::Seconds;

@@ -1,7 +1,7 @@
 //! Where the process's memory is: what every large consumer says, beside what the operating system says.
 //!
-//! Holds: a byte is in one part only. What is in no part (connections, stacks, pieces that the allocator keeps or adds)
-//! is the difference to the resident memory that belongs to no file.
+//! Holds: a byte is in one part only. What is in no part (connections, stacks, pieces that the allocator
+//! keeps or adds) is the difference to the resident memory that belongs to no file.
 //! Not here: what the parts of the store are (`tsdb`, `head`).
 
 use chronolith_tsdb::{MemoryPart, TsdbMemory};

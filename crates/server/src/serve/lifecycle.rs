@@ -1,6 +1,6 @@
 //! Lifecycle of the store behind the server: replaying, open, draining, closing.
-//! Holds: the store is set once, when the replay is done; before that, and once it is being closed, only endpoints that
-//! need no store answer.
+//! Holds: the store is set once, when the replay is done; before that, and once it is being closed, only
+//! endpoints that need no store answer.
 //! Not here: who opens and closes it (`serve`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,7 +75,8 @@ impl Lifecycle {
         self.is_closing.store(true, Ordering::Relaxed);
     }
 
-    /// Why a load balancer should send nothing here: the server starts, stops, or cannot write. `None` = ready.
+    /// Why a load balancer should send nothing here: the server starts, stops, or cannot write. `None` =
+    /// ready.
     pub(crate) fn unready_reason(&self) -> Option<String> {
         if self.is_draining.load(Ordering::Relaxed) || self.is_closing.load(Ordering::Relaxed) {
             return Some("server is shutting down".to_owned());

@@ -15,7 +15,8 @@ mod tests {
     use super::guarded;
     use crate::http::tests::Fixture;
 
-    /// The thread that syncs in interval mode had no guard: one panic, and `--sync interval` never synced again.
+    /// The thread that syncs in interval mode had no guard: one panic, and `--sync interval` never synced
+    /// again.
     #[test]
     fn a_panic_in_a_round_is_counted_and_does_not_end_its_thread() {
         let fixture = Fixture::ready();

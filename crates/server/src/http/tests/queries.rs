@@ -290,8 +290,9 @@ async fn kept_results_serve_the_next_query() {
     );
 }
 
-/// A range with one of two metrics, then a longer one with both: the series lose the name that tells them apart, which
-/// is an error only where both have a value in a step, those of a subquery that no step of the query looks at included.
+/// A range with one of two metrics, then a longer one with both: the series lose the name that tells them
+/// apart, which is an error only where both have a value in a step, those of a subquery that no step of the
+/// query looks at included.
 #[tokio::test]
 async fn a_kept_result_does_not_hide_that_two_metrics_collide() {
     let server = Fixture::ready();

@@ -1,5 +1,5 @@
-//! Rate limit of the log of refused writes: one line per reason, tenant and [`LINE_EVERY_NS`]. Repeats within that
-//! time are counted, and the next line of that reason and tenant has their count.
+//! Rate limit of the log of refused writes: one line per reason, tenant and [`LINE_EVERY_NS`]. Repeats within
+//! that time are counted, and the next line of that reason and tenant has their count.
 //! Holds: at most [`KEY_COUNT_MAX`] pairs of reason and tenant have lines of their own; all others share
 //! those of one.
 //! Not here: the lines (`sender`).
@@ -30,7 +30,8 @@ pub(crate) struct RejectLog {
 }
 
 impl RejectLog {
-    /// Notes `count` refused samples. Returns how many were left out since the last line if it is time for another.
+    /// Notes `count` refused samples. Returns how many were left out since the last line if it is time for
+    /// another.
     pub(super) fn admit(
         &self,
         now_ns: u64,
