@@ -1,5 +1,5 @@
-//! `metadata`, `targets/metadata` and `query_exemplars`. Holds: shapes as upstream's; what is not kept is an
-//! empty answer.
+//! `metadata`, `targets/metadata` and `query_exemplars`. Holds: shapes as Prometheus's; what is not kept is
+//! an empty answer.
 
 use std::sync::Arc;
 

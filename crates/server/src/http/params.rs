@@ -1,5 +1,5 @@
 //! Parameters of the API: query string and form body, times, durations and steps as Go reads them.
-//! Holds: a value is either understood completely or refused with upstream's text.
+//! Holds: a value is either understood completely or refused with Prometheus's text.
 
 use std::borrow::Cow;
 use std::num::{IntErrorKind, ParseIntError};
@@ -17,9 +17,9 @@ mod tests;
 
 /// Nanoseconds of a millisecond.
 pub(crate) const NS_PER_MS: i64 = 1_000_000;
-/// Earliest time that upstream prints and reads back.
+/// Earliest time that Prometheus prints and reads back.
 const MIN_TIME_TEXT: &str = "-292273086-05-16T16:47:06Z";
-/// Latest time that upstream prints and reads back.
+/// Latest time that Prometheus prints and reads back.
 const MAX_TIME_TEXT: &str = "292277025-08-18T07:12:54.999999999Z";
 
 /// Decoded `name=value` pairs, body before query string, in order.
@@ -31,7 +31,7 @@ pub(crate) struct Params {
 
 impl Params {
     /// Reads one urlencoded text. A pair with a broken escape or a semicolon is left out and remembered, as
-    /// upstream does: most endpoints answer with what is left, a few ask [`Params::well_formed`].
+    /// Prometheus does: most endpoints answer with what is left, a few ask [`Params::well_formed`].
     pub(crate) fn parse(&mut self, encoded: &str) -> Result<(), ApiError> {
         for pair in encoded.split('&').filter(|pair| !pair.is_empty()) {
             if self.pairs.len() >= PARAM_COUNT_MAX {
@@ -107,7 +107,7 @@ pub(crate) fn int_fault(text: &str, error: &ParseIntError, function: &str) -> St
     format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
-/// Why a `name=value` pair cannot be read, in upstream's words.
+/// Why a `name=value` pair cannot be read, in Prometheus's words.
 fn pair_fault(pair: &str) -> Option<String> {
     if pair.contains(';') {
         return Some("invalid semicolon separator in query".to_owned());

@@ -1,5 +1,5 @@
-//! `query`, `query_range`, `format_query`, `parse_query`. Holds: texts of refusals equal upstream's; a query
-//! holds a place, a deadline and a budget while it runs, its answer included.
+//! `query`, `query_range`, `format_query`, `parse_query`. Holds: texts of refusals equal Prometheus's; a
+//! query holds a place, a deadline and a budget while it runs, its answer included.
 
 pub(crate) mod active;
 mod cached;
@@ -156,7 +156,7 @@ async fn answer(
     Ok(printed.into_json())
 }
 
-/// The steps of a range query, checked as upstream checks them.
+/// The steps of a range query, checked as Prometheus checks them.
 fn steps(params: &Params) -> Result<Moments, ApiError> {
     let start_ms = params.time_ms_required("start")?;
     let end_ms = params.time_ms_required("end")?;
@@ -506,10 +506,10 @@ fn put_samples(out: &mut Vec<u8>, times: &[i64], values: &[f64]) {
     out.push(b']');
 }
 
-/// What the engine says of a query that has no steps; upstream finds it before it runs the query.
+/// What the engine says of a query that has no steps; Prometheus finds it before it runs the query.
 const WRONG_TYPE_TEXT: &str = "invalid expression type";
 
-/// Maps what stopped an evaluation to upstream's kinds.
+/// Maps what stopped an evaluation to Prometheus's kinds.
 fn eval_error(error: EvalError) -> ApiError {
     match error {
         EvalError::Query(error) => error.into(),

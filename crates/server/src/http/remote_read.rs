@@ -182,7 +182,7 @@ fn read_frames(
                 let (min_time_ms, max_time_ms) = (chunk.min_time, chunk.max_time);
                 let (encoding, bytes) = (chunk.encoding, &*chunk.bytes);
                 put_chunk(&mut chunk_fields, ChunkOut { min_time_ms, max_time_ms, encoding, bytes });
-                // A frame is larger than its limit by the rest of a chunk at most, as upstream's are.
+                // A frame is larger than its limit by the rest of a chunk at most, as Prometheus's are.
                 if chunk_fields.len() >= chunk_bytes_max || chunks.peek().is_none() {
                     put_frame(&mut out, query_idx, &label_fields, &chunk_fields);
                     chunk_fields.clear();

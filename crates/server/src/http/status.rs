@@ -20,14 +20,14 @@ use crate::metrics::memory::Memory;
 
 /// The level of the query API that clients may expect; Grafana chooses its requests by it.
 const API_VERSION: &str = "3.14.0";
-/// Entries of each list of `status/tsdb`, as upstream.
+/// Entries of each list of `status/tsdb`, as in Prometheus.
 const CARDINALITY_LIMIT: usize = 10;
 
 /// Tenants of `status/memory`, those with most first.
 const MEMORY_TENANTS: usize = 10;
 
 pub(super) fn success(data: &Value) -> Response<Body> {
-    // The status first, as upstream prints it: scripts look for the beginning of the answer.
+    // The status first, as Prometheus prints it: scripts look for the beginning of the answer.
     plain_json(format!("{{\"status\":\"success\",\"data\":{data}}}"))
 }
 

@@ -116,7 +116,7 @@ fn check_error(answer: &Answer, status: u16, kind: &str, message: &str) {
 }
 
 #[tokio::test]
-async fn refusals_have_upstreams_texts() {
+async fn refusals_have_the_texts_of_prometheus() {
     let server = Fixture::ready();
     let cases = [
         (
@@ -230,7 +230,7 @@ const REFUSALS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn refusals_name_the_fault_that_upstream_sees_first() {
+async fn refusals_name_the_fault_that_prometheus_sees_first() {
     let server = Fixture::ready();
     for (path, message) in REFUSALS {
         check_error(&server.get(path).await, 400, "bad_data", message);
@@ -238,7 +238,7 @@ async fn refusals_name_the_fault_that_upstream_sees_first() {
 }
 
 #[tokio::test]
-async fn what_upstream_lets_pass_passes() {
+async fn what_prometheus_lets_pass_passes() {
     let server = Fixture::ready();
     for path in [
         "/api/v1/labels?%zz",

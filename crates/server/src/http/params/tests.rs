@@ -1,4 +1,4 @@
-//! Times, durations, escapes and limits as upstream reads them.
+//! Times, durations, escapes and limits as Prometheus reads them.
 
 use super::*;
 

@@ -60,7 +60,7 @@ async fn series_are_deleted_for_queries_and_come_back_when_written_again() {
 }
 
 #[tokio::test]
-async fn bad_requests_have_upstreams_texts() {
+async fn bad_requests_have_the_texts_of_prometheus() {
     let server = enabled();
     let path = "/api/v1/admin/tsdb/delete_series";
     check_error(&send(&server, "POST", path).await, 400, "bad_data", "no match[] parameter provided");

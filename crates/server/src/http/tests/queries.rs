@@ -16,7 +16,7 @@ fn range_path(query: &str, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn statistics_have_upstreams_names_and_counts() {
+async fn statistics_have_the_names_of_prometheus_and_counts() {
     let server = Fixture::ready();
     with_samples(&server).await;
     let plain = server.get(&range_path("sum(rate(m[1m]))", "")).await.json();
@@ -42,7 +42,7 @@ async fn statistics_have_upstreams_names_and_counts() {
 }
 
 #[tokio::test]
-async fn parameters_of_a_query_mean_what_they_mean_upstream() {
+async fn parameters_of_a_query_mean_what_they_mean_in_prometheus() {
     let server = Fixture::ready();
     let samples = [(NOW_MS - 70_000, 1.0)];
     for id in ["1", "2", "3"] {
