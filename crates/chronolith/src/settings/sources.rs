@@ -102,7 +102,7 @@ fn unknown_variables(environment: &BTreeMap<String, String>) -> Vec<String> {
     };
     let is_known = |name: &String| name == CONFIG_VARIABLE || names.contains(name) || is_service(name);
     let warning = |name: &String| {
-        let nearest = names.iter().min_by_key(|known| table::edit_distance(known, name));
+        let nearest = names.iter().min_by_key(|known| strsim::levenshtein(known, name));
         format!("unknown environment variable {name}, did you mean {}?", nearest.map_or("", String::as_str))
     };
     environment.keys().filter(|name| !is_known(name)).map(warning).collect()

@@ -419,26 +419,6 @@ pub(super) fn find(name: &str) -> Option<&'static Setting> {
 
 /// Returns the name that is most like `name`.
 pub(super) fn nearest_name(name: &str) -> &'static str {
-    let nearest = SETTINGS.iter().min_by_key(|setting| edit_distance(setting.name, name));
+    let nearest = SETTINGS.iter().min_by_key(|setting| strsim::levenshtein(setting.name, name));
     nearest.map_or("", |setting| setting.name)
-}
-
-/// Insertions, deletions and replacements between two words.
-pub(super) fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (cell, to) in row.iter_mut().skip(1).zip(&b) {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = *cell;
-            left = replaced.min(*cell + 1).min(left + 1);
-            *cell = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }

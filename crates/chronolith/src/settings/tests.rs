@@ -11,7 +11,7 @@ use chronolith_server::{Features, ServerOptions};
 use chronolith_tsdb::{HeadMemory, SyncMode};
 use clap::Command;
 
-use super::table::{SETTINGS, edit_distance};
+use super::table::SETTINGS;
 use super::*;
 
 const PATH: &str = "etc/chronolith.yml";
@@ -330,11 +330,4 @@ fn a_reload_changes_limits_of_tenants() {
     let tenant = TenantId::new("a").unwrap();
     assert_eq!(result.limits.of(&tenant).retention_ms, 2 * 86_400_000);
     assert!(result.config_yaml.contains("tenants.a.retention: \"2d\""), "{}", result.config_yaml);
-}
-
-#[test]
-fn distances() {
-    assert_eq!(edit_distance("retention", "retentoin"), 2);
-    assert_eq!(edit_distance("", "abc"), 3);
-    assert_eq!(edit_distance("same", "same"), 0);
 }
