@@ -1,5 +1,5 @@
 //! Interfaces to the operating system (clock, disk, randomness, threads, memory budget), byte tools, append
-//! files, k-way merge.
+//! files, k-way merge, the calendar of UTC.
 //!
 //! Invariants: no other crate gets time, files, randomness or threads from the operating system, so that a
 //! test with fakes for these is replayed from its seed.
@@ -17,6 +17,7 @@ pub mod machine;
 pub mod rng;
 pub mod sync;
 pub mod thread;
+pub mod utc;
 
 use std::sync::Arc;
 

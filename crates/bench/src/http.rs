@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 /// Longer than the two minutes after which servers give a query up, so that it is they who say so.
@@ -173,7 +174,10 @@ pub(crate) fn query(port: u16, query: &str, time_ms: i64) -> Result<(u16, String
 /// What an instant query asks for.
 pub(crate) fn query_path(query: &str, time_ms: i64) -> String {
     let (seconds, ms) = (time_ms / 1000, time_ms % 1000);
-    format!("/api/v1/query?nocache=1&time={seconds}.{ms:03}&query={}", escape(query))
+    format!(
+        "/api/v1/query?nocache=1&time={seconds}.{ms:03}&query={}",
+        utf8_percent_encode(query, NON_ALPHANUMERIC)
+    )
 }
 
 /// Value of an instant query that yields one number.
@@ -190,7 +194,7 @@ pub(crate) fn query_number(port: u16, text: &str, time_ms: i64) -> Result<f64> {
 /// What a range query past the cache of results asks for; `range` as in [`query_range`].
 pub(crate) fn range_path(text: &str, range: (i64, i64, i64)) -> String {
     let (start_s, end_s, step_s) = (range.0 / 1000, range.1 / 1000, range.2);
-    let query = escape(text);
+    let query = utf8_percent_encode(text, NON_ALPHANUMERIC);
     format!("/api/v1/query_range?nocache=1&start={start_s}&end={end_s}&step={step_s}&query={query}")
 }
 
@@ -205,10 +209,4 @@ fn connect(port: u16) -> Result<TcpStream> {
     stream.set_read_timeout(Some(IO_WAIT))?;
     stream.set_write_timeout(Some(IO_WAIT))?;
     Ok(stream)
-}
-
-fn escape(text: &str) -> String {
-    text.bytes()
-        .map(|b| if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02X}") })
-        .collect()
 }

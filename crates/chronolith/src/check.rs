@@ -9,8 +9,8 @@ use chronolith_base::Env;
 use chronolith_tsdb::check::{CheckReport, check_dir};
 use clap::ArgMatches;
 
+use crate::args::value;
 use crate::query::print;
-use crate::value;
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let dir = Path::new(value(matches, "dir").unwrap_or_default());

@@ -16,9 +16,9 @@ use chronolith_model::{Columns, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::{ReplayProgress, Tsdb, TsdbOptions};
 use clap::{Arg, ArgMatches, Command};
 
+use crate::args::value;
 use crate::import::{data_dir_arg, place, tenant_arg};
 use crate::query::print;
-use crate::value;
 
 /// Range of an exported block.
 const RANGE_MS: i64 = 2 * 3_600_000;

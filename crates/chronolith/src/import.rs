@@ -12,8 +12,8 @@ use chronolith_import::{HeadCounts, ImportOptions, ImportReport, Progress};
 use chronolith_model::{BlockEncoding, TenantId};
 use clap::{Arg, ArgMatches, Command};
 
+use crate::args::value;
 use crate::query::print;
-use crate::value;
 
 /// The progress bar is drawn again after this time.
 const DRAW_EVERY_NS: u64 = 200_000_000;

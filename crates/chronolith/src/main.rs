@@ -3,6 +3,7 @@
 
 #[cfg(feature = "jemalloc")]
 mod allocator;
+mod args;
 mod check;
 mod client;
 mod export;
@@ -15,7 +16,7 @@ mod wal;
 
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, Command};
 
 fn main() -> ExitCode {
     let result = match command().get_matches().subcommand() {
@@ -81,11 +82,6 @@ fn query_command() -> Command {
                 .action(clap::ArgAction::SetTrue)
                 .help("Print the answer of the server unchanged"),
         )
-}
-
-/// Value of an argument that clap has made sure of, or nothing.
-fn value<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
-    matches.get_one::<String>(name).map(String::as_str)
 }
 
 #[cfg(test)]

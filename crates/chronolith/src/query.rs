@@ -9,7 +9,8 @@ use chronolith_base::{Clock, SystemClock};
 use clap::ArgMatches;
 use serde_json::Value;
 
-use crate::{client, value};
+use crate::args::value;
+use crate::client;
 
 /// Step of a range query that names none.
 const STEP_DEFAULT: &str = "1m";

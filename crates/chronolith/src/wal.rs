@@ -19,8 +19,8 @@ use chronolith_import::{LogEntry, walk_logs};
 use chronolith_model::Labels;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::args::value;
 use crate::query::print;
-use crate::value;
 
 pub(crate) fn command() -> Command {
     let tool = |name: &'static str, about: &'static str| {
@@ -47,7 +47,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let mut view = View { dumps: tool == "dump", ..View::default() };
     let env = Env::real();
     if matches.get_flag("prometheus") {
-        walk_logs(&env, dir, &mut |path, offset, entry| view.upstream(path, offset, entry))
+        walk_logs(&env, dir, &mut |path, offset, entry| view.prometheus(path, offset, entry))
             .map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
         view.settle_torn(|_, last, offset, _| offset >= last.saturating_sub(PAGE_BYTES as u64));
     } else {
@@ -88,7 +88,7 @@ impl View {
         self.damages.push((path.to_owned(), offset, what));
     }
 
-    fn upstream(&mut self, path: &Path, offset: u64, entry: LogEntry<'_>) {
+    fn prometheus(&mut self, path: &Path, offset: u64, entry: LogEntry<'_>) {
         let end = self.files.entry(path.to_owned()).or_default();
         *end = offset.max(*end);
         let bytes = match entry {
@@ -99,7 +99,7 @@ impl View {
         *self.records.entry(kind.name()).or_default() += 1;
         self.line(|| format!("{} {offset}: {}, {} bytes", path.display(), kind.name(), bytes.len()));
         let done = match kind {
-            Kind::Series => self.upstream_series(bytes),
+            Kind::Series => self.prometheus_series(bytes),
             Kind::SamplesWithStart => {
                 record::for_each_with_start(bytes, &mut |series, time, bits, start_ms| {
                     self.sample(|| format!("ref {series} began {start_ms}"), time, f64::from_bits(bits));
@@ -120,7 +120,7 @@ impl View {
         }
     }
 
-    fn upstream_series(&mut self, bytes: &[u8]) -> Result<(), chronolith_base::DecodeError> {
+    fn prometheus_series(&mut self, bytes: &[u8]) -> Result<(), chronolith_base::DecodeError> {
         let mut records = SeriesRecords::new(bytes);
         let mut pairs = Vec::new();
         while let Some(series_ref) = records.next(&mut pairs)? {

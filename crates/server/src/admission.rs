@@ -7,7 +7,9 @@
 //! Not here: who is a tenant (`tenant`), what runs (`http`).
 
 mod fair_queue;
+pub(crate) mod small;
 mod tenant_memory;
+pub(crate) mod threads;
 
 use std::sync::Arc;
 use std::time::Duration;

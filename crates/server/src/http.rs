@@ -5,9 +5,13 @@
 mod active;
 mod admin;
 mod body;
+mod call;
+mod cors_origin;
+mod dispatch;
 pub(crate) mod error;
 mod features;
 mod federate;
+pub(crate) mod json;
 mod lifecycle;
 mod metadata;
 mod observe;
@@ -15,14 +19,16 @@ mod origin;
 mod page;
 mod params;
 mod paths;
-mod query;
+mod printer;
+pub(crate) mod query;
 mod remote_read;
+pub(crate) mod request;
 mod series;
 mod status;
 mod stream;
+pub(crate) mod tenant;
 mod tree;
-mod work;
-mod write;
+pub(crate) mod write;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -38,11 +44,8 @@ use tower_http::compression::predicate::{NotForContentType, Predicate as _, Size
 use crate::app::App;
 use crate::limits::GZIP_BYTES_MIN;
 
+pub use cors_origin::CorsOrigin;
 pub(crate) use lifecycle::reload_now;
-pub use origin::CorsOrigin;
-pub(crate) use query::log::QueryLog;
-pub(crate) use query::slow::SlowLog;
-pub(crate) use write::rejects::RejectLog;
 
 /// All routes of the server.
 pub(crate) fn router(app: Arc<App>) -> Router {

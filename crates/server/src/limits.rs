@@ -37,7 +37,7 @@ pub const ANSWER_PART_BYTES: usize = 64 << 10;
 pub const INVALID_REQUEST_LOG_PAUSE_NS: u64 = 1_000_000_000;
 /// Form body of a query.
 pub const FORM_BYTES_MAX: usize = 4 << 20;
-/// Body of a remote read request, as sent and unpacked; as upstream.
+/// Body of a remote read request, as sent and unpacked; as in Prometheus.
 pub const REMOTE_READ_BYTES_MAX: usize = 32 << 20;
 /// Bytes of an answer to remote read that is sent as one message.
 pub const REMOTE_READ_ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -62,7 +62,7 @@ pub const STREAM_PARTS_MAX: usize = 4;
 pub const PARAM_COUNT_MAX: usize = 4096;
 /// Text of one query or selector.
 pub const QUERY_BYTES_MAX: usize = 256 << 10;
-/// Points of one series that a range query may ask for, as upstream.
+/// Points of one series that a range query may ask for, as in Prometheus.
 pub const POINTS_PER_SERIES_MAX: i64 = 11_000;
 /// Writes that wait for a permit, per permit.
 pub const WRITE_QUEUE_FACTOR: usize = 16;

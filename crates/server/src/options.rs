@@ -121,7 +121,7 @@ impl Default for QueryOptions {
     }
 }
 
-/// Limits of remote read; defaults are upstream's.
+/// Limits of remote read; defaults are Prometheus's.
 #[derive(Debug, Clone)]
 pub struct RemoteReadOptions {
     /// Samples of one query where the answer is one message; 0 = no limit but memory.

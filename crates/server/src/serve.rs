@@ -4,32 +4,39 @@
 //! sample is durable and the next start has nothing to replay.
 //! Not here: what requests do (`http`).
 
+mod connection;
 pub(crate) mod connections;
+mod error;
+pub(crate) mod lifecycle;
 mod refusals;
 mod request_lines;
+pub(crate) mod rounds;
 mod shutdown;
+pub(crate) mod stop;
 mod stream;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
 use chronolith_base::{Env, thread};
-use chronolith_tsdb::{HeadError, Tsdb};
+use chronolith_tsdb::{OpenError, Tsdb};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use self::shutdown::StopSignals;
+pub use self::error::RunError;
+use self::rounds::guarded;
+use self::shutdown::{Running, StopSignals};
+use self::stop::Stop;
 use crate::app::App;
+use crate::http;
 use crate::limits::{ACCEPT_QUEUE_MAX, THREAD_STACK_BYTES};
+use crate::metrics::scrape;
 use crate::options::{Reload, ServerOptions};
-use crate::stop::Stop;
-use crate::{http, scrape};
 
 /// Pause between two rounds of background work.
 const TICK_PAUSE: Duration = Duration::from_secs(1);
@@ -38,53 +45,21 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Blocking threads beside those of writes and queries.
 const BLOCKING_THREADS_EXTRA: usize = 16;
 
-/// Why a server does not start, or ends with an error.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The address is not to be had.
-    #[error("cannot listen on {address}: {error}")]
-    Bind {
-        /// As configured.
-        address: String,
-        /// As the operating system says.
-        error: io::Error,
-    },
-    /// The query log cannot be opened.
-    #[error("{0}")]
-    QueryLog(String),
-    /// No threads or no event queue.
-    #[error("cannot start threads: {0}")]
-    Threads(io::Error),
-    /// The store cannot be opened.
-    #[error("{0}")]
-    Open(Arc<chronolith_tsdb::OpenError>),
-    /// The store could not be closed cleanly; nothing acknowledged is lost.
-    #[error("closing the store: {0}")]
-    Close(HeadError),
-    /// The stop did not come to its end; nothing acknowledged is lost.
-    #[error("stop cut short: {0}")]
-    CutShort(&'static str),
-}
-
 /// How far the opening of the store is.
 #[derive(Clone)]
 pub(crate) enum Opening {
     Running,
     Done,
-    Failed(Arc<chronolith_tsdb::OpenError>),
+    Failed(Arc<OpenError>),
     /// The server stays up and says so, for whoever looks at its health.
     Panicked,
 }
 
 /// A running server. Dropping it without [`Server::stop`] ends it as a crash would.
 pub struct Server {
-    app: Arc<App>,
+    running: Running,
     address: SocketAddr,
-    runtime: Runtime,
-    closing: watch::Sender<bool>,
     opening: watch::Receiver<Opening>,
-    stop: Arc<Stop>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 impl Server {
@@ -98,22 +73,25 @@ impl Server {
         let listener = runtime.block_on(listen(&options.listen)).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let app = Arc::new(App::new(env, options, reload));
-        app.query_log.open(&*app.env.disk).map_err(RunError::QueryLog)?;
+        app.queries.log.open(&*app.env.disk).map_err(RunError::QueryLog)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed));
         let stop = Arc::new(Stop::default());
         let (opened, opening) = watch::channel(Opening::Running);
-        let mut server = Server { app, address, runtime, closing, opening, stop, threads: Vec::new() };
+        let running = Running { app, runtime, closing, stop, threads: Vec::new() };
+        let mut server = Server { running, address, opening };
         server.spawn_opening(opened)?;
         tracing::info!(%address, "listening");
         Ok(server)
     }
 
     fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
-        let app = self.app.clone();
+        let app = self.running.app.clone();
         let open = move || {
             // Nobody listens any more when the server stops during the replay.
-            let open = |app: &App| Tsdb::open(app.env.clone(), app.options.tsdb.clone(), app.replay.clone());
+            let open = |app: &App| {
+                Tsdb::open(app.env.clone(), app.options.tsdb.clone(), app.lifecycle.replay_progress())
+            };
             let _ = opened.send(open_store(&app, open));
         };
         // Not joined: a replay cannot be interrupted, and a stop must not wait for it.
@@ -125,10 +103,11 @@ impl Server {
         self.spawn_rounds("wal-prepare", |_| Tsdb::PREPARE_PAUSE, |store| store.prepare_log())?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
         self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.roll_checkpoint())?;
-        if self.app.options.self_scrape_interval_ms > 0 {
-            let (app, stop, instance) = (self.app.clone(), self.stop.clone(), self.address.to_string());
+        if self.running.app.options.self_scrape_interval_ms > 0 {
+            let (app, stop) = (self.running.app.clone(), self.running.stop.clone());
+            let instance = self.address.to_string();
             let scrape = move || scrape::run(&app, &instance, &stop);
-            self.threads.push(thread::spawn("self-scrape", scrape).map_err(RunError::Threads)?);
+            self.running.threads.push(thread::spawn("self-scrape", scrape).map_err(RunError::Threads)?);
         }
         Ok(())
     }
@@ -140,15 +119,15 @@ impl Server {
         pause: impl Fn(&Tsdb) -> Duration + Send + 'static,
         round: impl Fn(&Tsdb) + Send + 'static,
     ) -> Result<(), RunError> {
-        let (app, stop) = (self.app.clone(), self.stop.clone());
+        let (app, stop) = (self.running.app.clone(), self.running.stop.clone());
         let run = move || {
-            while !stop.wait(app.store.get().map_or(TICK_PAUSE, |store| pause(store))) {
-                let Some(store) = app.store.get() else { continue };
+            while !stop.wait(app.lifecycle.opened().map_or(TICK_PAUSE, |store| pause(store))) {
+                let Some(store) = app.lifecycle.opened() else { continue };
                 // A bug in one round must not end flushing, syncs or the checkpoint for good.
                 guarded(&app, name, || round(store));
             }
         };
-        self.threads.push(thread::spawn(name, run).map_err(RunError::Threads)?);
+        self.running.threads.push(thread::spawn(name, run).map_err(RunError::Threads)?);
         Ok(())
     }
 
@@ -163,7 +142,7 @@ impl Server {
     /// # Errors
     /// [`RunError::Open`].
     pub fn wait_ready(&self) -> Result<(), RunError> {
-        self.runtime.block_on(opened(self.opening.clone()))
+        self.running.runtime.block_on(opened(self.opening.clone()))
     }
 
     /// Runs until SIGTERM or SIGINT, then stops. SIGHUP reloads the configuration.
@@ -171,9 +150,9 @@ impl Server {
     /// # Errors
     /// As [`Server::wait_ready`] and [`Server::stop`].
     pub fn run_until_signal(self) -> Result<(), RunError> {
-        let until = run_until_signal(self.app.clone(), self.opening.clone());
-        let signals = self.runtime.block_on(until)?;
-        shutdown::stop(self, Some(signals))
+        let until = run_until_signal(self.running.app.clone(), self.opening.clone());
+        let signals = self.running.runtime.block_on(until)?;
+        self.running.stop(Some(signals))
     }
 
     /// Withdraws readiness, stops accepting after the delay that is set, lets requests finish (bounded),
@@ -182,7 +161,7 @@ impl Server {
     /// # Errors
     /// [`RunError::Close`] and [`RunError::CutShort`].
     pub fn stop(self) -> Result<(), RunError> {
-        shutdown::stop(self, None)
+        self.running.stop(None)
     }
 }
 
@@ -197,11 +176,9 @@ fn runtime(options: &ServerOptions) -> Result<Runtime, RunError> {
         .map_err(RunError::Threads)
 }
 
-/// Opens the store by `open` and takes it into use. A failure shows in the health of the server, be it a panic.
-pub(crate) fn open_store(
-    app: &App,
-    open: impl FnOnce(&App) -> Result<Arc<Tsdb>, chronolith_tsdb::OpenError>,
-) -> Opening {
+/// Opens the store by `open` and takes it into use. A failure shows in the health of the server, be it a
+/// panic.
+pub(crate) fn open_store(app: &App, open: impl FnOnce(&App) -> Result<Arc<Tsdb>, OpenError>) -> Opening {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| open(app))) {
         Ok(Ok(store)) => {
             report(&store);
@@ -209,12 +186,12 @@ pub(crate) fn open_store(
             Opening::Done
         }
         Ok(Err(error)) => {
-            app.note_start_failure(format!("start failed: {error}"));
+            app.lifecycle.set_start_failure(format!("start failed: {error}"));
             Opening::Failed(Arc::new(error))
         }
         Err(_) => {
-            app.metrics.thread_panics.add(1);
-            app.note_start_failure(
+            app.metrics.background.thread_panics.add(1);
+            app.lifecycle.set_start_failure(
                 "start failed: the replay ended in a panic, see standard error".to_owned(),
             );
             Opening::Panicked
@@ -275,14 +252,6 @@ async fn run_until_signal(app: Arc<App>, opening: watch::Receiver<Opening>) -> R
     }
 }
 
-/// Runs one round of a background thread; a panic is counted and logged, and the next round follows.
-pub(crate) fn guarded(app: &App, thread: &'static str, round: impl FnOnce()) {
-    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(round)).is_err() {
-        app.metrics.thread_panics.add(1);
-        tracing::error!(thread, "a round of background work ended in a panic; the next one follows");
-    }
-}
-
 async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed: watch::Receiver<bool>) {
     loop {
         let accepted = tokio::select! {
@@ -292,10 +261,10 @@ async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed
         match accepted {
             Ok((stream, _)) => admit(&app, stream, &router, &closed),
             Err(error) => {
-                app.metrics.connection.failed.add(1);
+                app.metrics.http.accept_failures.add(1);
                 tracing::warn!(%error, "accepting a connection");
                 if app.connections.evict_idlest() {
-                    app.metrics.connection.evicted.add(1);
+                    app.metrics.http.connections_evicted.add(1);
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -305,34 +274,18 @@ async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed
 
 /// Serves a connection if there is room, or makes room by closing the one that has been idle longest.
 fn admit(app: &Arc<App>, stream: TcpStream, router: &Router, closed: &watch::Receiver<bool>) {
-    app.metrics.connection.accepted.add(1);
+    app.metrics.http.connections_accepted.add(1);
     if app.connections.is_full() {
         if !app.connections.evict_idlest() {
-            app.metrics.connection.failed.add(1);
+            app.metrics.http.accept_failures.add(1);
             return;
         }
-        app.metrics.connection.evicted.add(1);
+        app.metrics.http.connections_evicted.add(1);
     }
     // Answers are written in one piece; waiting for more bytes to send would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY");
     }
     let guard = app.connections.register(app.env.clock.clone());
-    tokio::spawn(connections::serve(guard, stream, app.clone(), router.clone(), closed.clone()));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::guarded;
-    use crate::http::tests::Fixture;
-
-    /// The thread that syncs in interval mode had no guard: one panic, and `--sync interval` never synced again.
-    #[test]
-    fn a_panic_in_a_round_is_counted_and_does_not_end_its_thread() {
-        let fixture = Fixture::ready();
-        guarded(&fixture.app, "wal-sync", || panic!("a bug"));
-        let mut ran = false;
-        guarded(&fixture.app, "wal-sync", || ran = true);
-        assert_eq!((ran, fixture.app.metrics.thread_panics.get()), (true, 1));
-    }
+    tokio::spawn(connection::serve(guard, stream, app.clone(), router.clone(), closed.clone()));
 }

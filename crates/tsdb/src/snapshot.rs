@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
+use chronolith_base::utc::UtcTime;
 use chronolith_block::{BlockSource, BlockWriter};
 use chronolith_format::block::meta::Ulid;
 use chronolith_head::WindowSeries;
@@ -67,7 +68,8 @@ impl<'a> SnapshotWriter<'a> {
     pub(crate) fn write(&self, tenants: &[TenantId], head: SnapshotHead) -> Result<String, AdminError> {
         let env = self.storage.env();
         let (disk, data_dir) = (&env.disk, &self.storage.options().data_dir);
-        let name = format!("{}-{:016x}", utc_stamp(env.clock.now_ms()), env.rng.next_u64() >> 1);
+        let name =
+            format!("{}-{:016x}", UtcTime::of_ms(env.clock.now_ms()).basic_format(), env.rng.next_u64() >> 1);
         let parent = data_dir.join(SNAPSHOTS_DIR);
         let io = |path: &Path| {
             let path = path.to_owned();
@@ -144,42 +146,4 @@ pub(crate) fn remove_incomplete(env: &Env, data_dir: &Path) -> std::io::Result<(
         env.disk.remove_dir_all(&parent.join(&entry.name))?;
     }
     Ok(())
-}
-
-/// Returns the time as in `20261120T164500Z`.
-fn utc_stamp(ms: i64) -> String {
-    let seconds = ms.div_euclid(1000);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date_of(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
-}
-
-/// Returns year, month and day of the day `days` after 1970-01-01. Years begin in March here, so that the
-/// leap day is their last; 400 of them have 146 097 days.
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stamps_are_dates() {
-        assert_eq!(utc_stamp(0), "19700101T000000Z");
-        assert_eq!(utc_stamp(1_795_132_800_000 + 3_723_456), "20261120T010203Z");
-        assert_eq!(utc_stamp(951_782_399_000), "20000228T235959Z");
-        assert_eq!(utc_stamp(951_782_400_000), "20000229T000000Z");
-        assert_eq!(utc_stamp(4_107_542_400_000), "21000301T000000Z");
-        assert_eq!(utc_stamp(-1), "19691231T235959Z");
-    }
 }

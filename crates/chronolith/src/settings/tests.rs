@@ -1,11 +1,17 @@
 //! Precedence, unknown keys, bad values, reload.
 
-use std::path::Path;
+mod reference;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use chronolith_base::{Disk, MemDisk};
 use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId};
-use chronolith_server::Features;
+use chronolith_server::{Features, ServerOptions};
+use chronolith_tsdb::{HeadMemory, SyncMode};
+use clap::Command;
 
+use super::table::SETTINGS;
 use super::*;
 
 const PATH: &str = "etc/chronolith.yml";
@@ -34,13 +40,24 @@ fn check_error(args: &[&str], environment: &[(&str, &str)], yaml: Option<&str>, 
 
 #[test]
 fn defaults_are_those_of_the_server() {
-    let settings = resolve(&[], &[], None).unwrap();
+    let mut server = resolve(&[], &[], None).unwrap().server;
+    server.shown.clear();
+    server.config_yaml.clear();
     let defaults = ServerOptions::new(PathBuf::from("./data"));
-    assert_eq!(settings.server.listen, defaults.listen);
-    assert_eq!(format!("{:?}", settings.server.tsdb), format!("{:?}", defaults.tsdb));
-    assert_eq!(format!("{:?}", settings.server.query), format!("{:?}", defaults.query));
-    assert_eq!(format!("{:?}", settings.server.write), format!("{:?}", defaults.write));
-    assert_eq!(settings.server.self_scrape_interval_ms, defaults.self_scrape_interval_ms);
+    assert_eq!(format!("{server:#?}"), format!("{defaults:#?}"));
+}
+
+/// A name with dashes for dots, or an old one, must not stand for two settings.
+#[test]
+fn each_name_stands_for_one_setting() {
+    let mut names = BTreeSet::new();
+    for setting in SETTINGS {
+        let own = BTreeSet::from([setting.name.to_owned(), setting.dashed_name()]);
+        let old = setting.old_names.iter().map(|name| (*name).to_owned());
+        for name in own.into_iter().chain(old) {
+            assert!(names.insert(name.clone()), "{name}");
+        }
+    }
 }
 
 #[test]
@@ -231,7 +248,8 @@ fn wrong_limits_name_tenant_and_line() {
     }
 }
 
-/// One limit had up to three names: `--series-limit`, `limits: series_max`, and words of its own in error texts.
+/// One limit had up to three names: `--series-limit`, `limits: series_max`, and words of its own in error
+/// texts.
 #[test]
 fn one_name_per_limit_and_old_ones_with_a_warning() {
     let old = "limits:\n  series_max: 1000\n  future_window: 1m\ntenants:\n  a.b:\n    label_count_max: 7\n    \
@@ -312,11 +330,4 @@ fn a_reload_changes_limits_of_tenants() {
     let tenant = TenantId::new("a").unwrap();
     assert_eq!(result.limits.of(&tenant).retention_ms, 2 * 86_400_000);
     assert!(result.config_yaml.contains("tenants.a.retention: \"2d\""), "{}", result.config_yaml);
-}
-
-#[test]
-fn distances() {
-    assert_eq!(edit_distance("retention", "retentoin"), 2);
-    assert_eq!(edit_distance("", "abc"), 3);
-    assert_eq!(edit_distance("same", "same"), 0);
 }

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use chronolith_ingest::remote_write::encode::RequestEncoder;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A start, replay included, takes at most this long.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -201,8 +202,7 @@ impl Drop for Server {
 
 /// Percent-encodes everything but letters and digits.
 pub(crate) fn percent(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric();
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 /// An HTTP answer.

@@ -1,12 +1,12 @@
 //! Annotations as Prometheus words them, with line and column.
 
+use chronolith_base::utc::rfc3339_seconds;
 use chronolith_exec::annotation::{ANNOTATIONS_MAX, Annotation, AnnotationSet, Tally};
 use chronolith_exec::note::{ElementKind, Note, Operation};
 use chronolith_exec::step_set::StepSet;
 use chronolith_model::histogram::go_float;
 use chronolith_model::quote::write_quoted;
 
-use super::call::calendar::rfc3339;
 use crate::ast::Span;
 
 /// Annotations as texts.
@@ -115,9 +115,14 @@ fn describe_repair(tally: &Tally) -> String {
         go_float(tally.value_max),
         two_digits(tally.change_max),
         tally.count,
-        rfc3339(tally.first_ms),
-        rfc3339(tally.last_ms)
+        whole_seconds(tally.first_ms),
+        whole_seconds(tally.last_ms)
     )
+}
+
+/// A time without its fraction of a second, which Go cuts off towards 1970.
+fn whole_seconds(time_ms: i64) -> String {
+    rfc3339_seconds(time_ms / 1000 * 1000)
 }
 
 /// A message about a metric; its name may have been removed.

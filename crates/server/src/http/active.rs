@@ -1,5 +1,6 @@
 //! `status/active_queries` and its `kill`: endpoints of our own.
-//! Holds: with multi-tenancy a tenant sees and kills its own queries only. Not here: the list (`crate::active`).
+//! Holds: with multi-tenancy a tenant sees and kills its own queries only. Not here: the list
+//! (`crate::http::query::active`).
 
 use std::sync::Arc;
 
@@ -8,31 +9,31 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use serde_json::{Value, json};
 
+use super::call;
 use super::error::{ApiError, ErrorKind};
 use super::status::success;
-use super::work;
-use crate::active::ActiveQuery;
 use crate::app::App;
+use crate::http::query::active::ActiveQuery;
 
 pub(super) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let tenant = app.options.multitenancy.then_some(&call.tenant);
     let now_ns = app.env.clock.mono_ns();
-    let queries: Value = app.active.list(tenant).iter().map(|query| show(query, now_ns)).collect();
+    let queries: Value = app.queries.active.list(tenant).iter().map(|query| show(query, now_ns)).collect();
     Ok(success(&json!({
-        "queries": queries, "waiting": app.admission.query.queue.waiting(), "killed": app.active.killed_count(),
+        "queries": queries, "waiting": app.admission.query.queue.waiting(), "killed": app.queries.active.killed_count(),
     })))
 }
 
 pub(super) async fn kill(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let tenant = app.options.multitenancy.then_some(&call.tenant);
     let id = match call.params.number("id") {
         None => return Err(ApiError::parameter("id", "the id of a query at work is missing")),
         Some(number) => number.ok().and_then(|id| u64::try_from(id).ok()),
     };
     let id = id.ok_or_else(|| ApiError::parameter("id", "not a positive whole number"))?;
-    if !app.active.kill(id, tenant) {
+    if !app.queries.active.kill(id, tenant) {
         let why = format!("no query with id {id} is at work; it may have ended");
         return Err(ApiError::new(ErrorKind::NotFound, why));
     }

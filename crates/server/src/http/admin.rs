@@ -13,10 +13,12 @@ use chronolith_model::TenantId;
 use chronolith_tsdb::{AdminError, SnapshotHead, Tsdb};
 use serde_json::json;
 
+use super::call::{self, Call};
+use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::params::Params;
 use super::series::{selectors, time_range};
-use super::{status, work};
+use super::status;
 use crate::app::App;
 use crate::limits::ADMIN_QUEUE_WAIT;
 
@@ -68,7 +70,7 @@ pub(super) async fn compaction(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = open(&app, request).await?;
-    let store = app.store()?;
+    let store = app.lifecycle.store()?;
     let Some(paused) = switch(&call.params, "paused")? else {
         return Err(ApiError::bad_request("no paused parameter provided"));
     };
@@ -81,12 +83,12 @@ pub(super) async fn compaction(
 }
 
 /// Reads the request if there is an admin API at all.
-async fn open(app: &App, request: Request) -> Result<work::Call, ApiError> {
+async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
     if !app.options.admin_api {
         return Err(ApiError::new(ErrorKind::Unavailable, "admin APIs disabled"));
     }
-    app.store()?;
-    work::open(app, request).await
+    app.lifecycle.store()?;
+    call::open(app, request).await
 }
 
 /// Runs `work` off the async threads; it is not cut short when its client leaves.
@@ -95,9 +97,9 @@ async fn run<T: Send + 'static>(
     tenant: &TenantId,
     work: impl FnOnce(&Tsdb) -> Result<T, AdminError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let store = app.store()?.clone();
+    let store = app.lifecycle.store()?.clone();
     let class = &app.admission.admin;
-    let done = work::run_to_end(app, class, tenant, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
+    let done = dispatch::run_to_end(app, class, tenant, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
     done.map_err(|error| {
         tracing::error!(%error, "a request of the admin API failed");
         ApiError::new(ErrorKind::Internal, error)

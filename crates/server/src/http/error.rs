@@ -7,11 +7,11 @@ use axum::response::IntoResponse;
 use chronolith_model::QueryError;
 
 use crate::admission::AdmissionError;
-use crate::json;
+use crate::http::json;
+use crate::http::tenant::TenantError;
 use crate::limits::RETRY_AFTER_SECONDS;
-use crate::tenant::TenantError;
 
-/// Kinds of API errors, named as upstream names them.
+/// Kinds of API errors, named as Prometheus names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
     BadRequest,
@@ -52,7 +52,7 @@ impl ErrorKind {
         match self {
             ErrorKind::BadRequest => StatusCode::BAD_REQUEST,
             ErrorKind::Execution => StatusCode::UNPROCESSABLE_ENTITY,
-            // 499 has no name in the standard; upstream answers it when the client has gone.
+            // 499 has no name in the standard; Prometheus answers it when the client has gone.
             ErrorKind::Canceled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             ErrorKind::Timeout | ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -164,7 +164,7 @@ impl From<AdmissionError> for ApiError {
 impl From<QueryError> for ApiError {
     fn from(error: QueryError) -> ApiError {
         let kind = match error {
-            // Clients compare these two texts, which upstream ends with the stage of the query.
+            // Clients compare these two texts, which Prometheus ends with the stage of the query.
             QueryError::Canceled => return stopped(ErrorKind::Canceled, &error),
             QueryError::Timeout => return stopped(ErrorKind::Timeout, &error),
             QueryError::Memory(_) | QueryError::Limit { .. } => ErrorKind::Execution,

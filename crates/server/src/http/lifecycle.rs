@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use chronolith_model::TenantId;
 
+use super::dispatch;
 use super::error::text;
-use super::work;
 use crate::app::App;
 use crate::limits::ADMIN_QUEUE_WAIT;
 use crate::metrics::exposition::{self, TextFormat};
@@ -18,14 +18,14 @@ use crate::metrics::gather::gather;
 
 /// 503 once nothing but a restart helps, so that an orchestrator restarts the process.
 pub(super) async fn healthy(State(app): State<Arc<App>>) -> Response<Body> {
-    match app.failure() {
+    match app.lifecycle.failure() {
         None => text(StatusCode::OK, "Chronolith is Healthy."),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Chronolith is not Healthy: {why}")),
     }
 }
 
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Response<Body> {
-    match app.unready_reason() {
+    match app.lifecycle.unready_reason() {
         None => text(StatusCode::OK, "Chronolith is Ready."),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Service Unavailable: {why}")),
     }
@@ -39,7 +39,7 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
             .unwrap_or_default();
     }
     let (class, tenant) = (&app.admission.admin, TenantId::anonymous());
-    match work::run_to_end(&app, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
+    match dispatch::run_to_end(&app, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
         Ok(Ok(())) => text(StatusCode::OK, "configuration reloaded"),
         Ok(Err(why)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("failed to reload config: {why}")),
         Err(error) => error.into_text(),
@@ -48,18 +48,18 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
 
 /// Reads the configuration again and applies what may change in a running server.
 pub(crate) fn reload_now(app: &App) -> Result<(), String> {
-    let Some(reload) = &app.reload else {
-        if app.query_log.is_on() {
-            return app.query_log.open(&*app.env.disk);
+    let Some(reload) = &app.configuration.reload else {
+        if app.queries.log.is_on() {
+            return app.queries.log.open(&*app.env.disk);
         }
         return Err("the server was started without a configuration file".to_owned());
     };
-    let result = reload().and_then(|reloaded| app.query_log.open(&*app.env.disk).map(|()| reloaded));
-    let mut shown = app.shown.write();
+    let result = reload().and_then(|reloaded| app.queries.log.open(&*app.env.disk).map(|()| reloaded));
+    let mut shown = app.configuration.shown.write();
     shown.reload_ok = result.is_ok();
     match result {
         Ok(reloaded) => {
-            if let Some(store) = app.store.get() {
+            if let Some(store) = app.lifecycle.opened() {
                 store.set_limits(reloaded.limits.clone());
             }
             shown.limits = reloaded.limits;
@@ -70,7 +70,7 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
             Ok(())
         }
         Err(why) => {
-            app.metrics.reload_failures.add(1);
+            app.metrics.background.reload_failures.add(1);
             tracing::error!(why, "configuration not reloaded");
             Err(why)
         }
@@ -80,7 +80,7 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let format = TextFormat::negotiate(accept);
-    let printed = work::run_status(&app, move |app| {
+    let printed = dispatch::run_status(&app, move |app| {
         let mut out = Vec::new();
         exposition::write(&gather(app), format, &mut out);
         out

@@ -1,4 +1,5 @@
-//! `metadata`, `targets/metadata` and `query_exemplars`. Holds: shapes as upstream's; what is not kept is an empty answer.
+//! `metadata`, `targets/metadata` and `query_exemplars`. Holds: shapes as Prometheus's; what is not kept is
+//! an empty answer.
 
 use std::sync::Arc;
 
@@ -10,25 +11,29 @@ use chronolith_model::{Exemplar, Labels, Matcher, MetadataEntry};
 use chronolith_promql::ast::{Expr, ExprKind};
 use chronolith_promql::parser::parse_metric_selector;
 
+use super::call;
+use super::dispatch;
 use super::error::ApiError;
 use super::params::Params;
-use super::work::{self, Printer};
+use super::printer::Printer;
 use super::{query, series, status};
 use crate::app::App;
-use crate::json;
+use crate::http::json;
 
 pub(super) async fn metadata(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let limit = limit_given(&call.params, "limit")?;
     let per_metric = limit_given(&call.params, "limit_per_metric")?;
     let tenant = call.tenant.clone();
-    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let metric = call.params.get("metric");
-        // Entries of one metric follow each other; one metric may have several, so that the limit counts here.
-        let entries = app.store()?.metadata(&call.tenant, metric, limit.filter(|n| *n > 0).unwrap_or(0));
+        // Entries of one metric follow each other; one metric may have several, so that the limit counts
+        // here.
+        let entries =
+            app.lifecycle.store()?.metadata(&call.tenant, metric, limit.filter(|n| *n > 0).unwrap_or(0));
         let mut printer = Printer::open(ctx)?;
         put_metadata(&mut printer.out, &entries, limit.unwrap_or(usize::MAX), per_metric.unwrap_or(0));
         printer.close(ctx, &[], &[])
@@ -36,13 +41,13 @@ pub(super) async fn metadata(
     Ok(printed.await?.into_json())
 }
 
-/// `targets/metadata`: what targets say about their metrics. Nothing is scraped, so that it is an empty list for any
-/// parameters that are good.
+/// `targets/metadata`: what targets say about their metrics. Nothing is scraped, so that it is an empty list
+/// for any parameters that are good.
 pub(super) async fn of_targets(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     limit_given(&call.params, "limit")?;
     let target = call.params.get("match_target").unwrap_or("");
     if !target.is_empty() {
@@ -95,13 +100,13 @@ pub(super) async fn exemplars(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let range = series::time_range(&call.params)?;
     if range.is_empty() {
         return Err(ApiError::bad_request("end timestamp must not be before start timestamp"));
     }
     let tenant = call.tenant.clone();
-    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let text = call.params.get("query").unwrap_or("");
         let expr = query::parse_text(app, text).map_err(ApiError::bad_request)?;
         let mut selectors = Vec::new();
@@ -109,7 +114,7 @@ pub(super) async fn exemplars(
         if selectors.is_empty() {
             return Ok(None);
         }
-        let found = app.store()?.exemplars(&call.tenant, &selectors, range);
+        let found = app.lifecycle.store()?.exemplars(&call.tenant, &selectors, range);
         let mut printer = Printer::open(ctx)?;
         printer.out.push(b'[');
         for (idx, (labels, exemplars)) in found.iter().enumerate() {

@@ -11,8 +11,8 @@ use axum::middleware::Next;
 
 use super::error::ErrorText;
 use crate::app::App;
-use crate::request::{REQUEST_ID_HEADER, RequestId, RequestInfo};
-use crate::tenant::tenant_of;
+use crate::http::request::{REQUEST_ID_HEADER, RequestId, RequestInfo};
+use crate::http::tenant::tenant_of;
 
 /// See the module. Unknown paths share one route so that clients cannot make labels.
 pub(super) async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response<Body> {
@@ -26,7 +26,7 @@ pub(super) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     let duration_ns = app.env.clock.mono_ns().saturating_sub(start_ns);
     let status = response.status();
     let bytes = response.body().size_hint().exact().unwrap_or(0);
-    app.metrics.request(&route, status.as_u16(), duration_ns, bytes);
+    app.metrics.http.count_request(&route, status.as_u16(), duration_ns, bytes);
     if status == StatusCode::INTERNAL_SERVER_ERROR {
         let error = response.extensions().get::<ErrorText>().map_or("", |text| &text.0);
         tracing::error!(request_id = %info.id, remote = info.remote_text(), route, error, "request failed");

@@ -13,16 +13,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::IntoResponse as _;
-use chronolith_model::{MatchOp, Matcher};
 
 use super::body;
 use super::error::{ApiError, ErrorKind};
 use crate::app::App;
 
-/// A matcher needs a label name, which is not looked at.
-const UNUSED_NAME: &str = "origin";
-/// Any origin.
-const ANY_PATTERN: &str = ".*";
 /// Set by browsers, and by them alone: how the page's origin and ours are related.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// Paths whose POST only reads: forms of queries that are too long for a URL.
@@ -36,28 +31,6 @@ const READING_PATHS: [&str; 8] = [
     "/api/v1/labels",
     "/api/v1/read",
 ];
-
-/// Origins whose pages may use the API: an anchored regular expression, as `--web.cors.origin` of Prometheus.
-#[derive(Debug, Clone)]
-pub struct CorsOrigin(Matcher);
-
-impl CorsOrigin {
-    /// # Errors
-    /// If `pattern` is no regular expression.
-    pub fn new(pattern: &str) -> Result<CorsOrigin, String> {
-        let matcher = Matcher::new(UNUSED_NAME, MatchOp::Regex, pattern);
-        matcher.map(CorsOrigin).map_err(|error| error.to_string())
-    }
-
-    fn matches(&self, origin: &HeaderValue) -> bool {
-        origin.to_str().is_ok_and(|origin| self.0.matches(origin))
-    }
-
-    /// The value of `Access-Control-Allow-Origin` for an origin that matches.
-    fn allow(&self, origin: &HeaderValue) -> HeaderValue {
-        if &*self.0.value == ANY_PATTERN { HeaderValue::from_static("*") } else { origin.clone() }
-    }
-}
 
 /// Refuses changes asked for by foreign pages; answers preflight requests; adds CORS headers for origins that
 /// are allowed.
@@ -101,8 +74,8 @@ fn is_change(request: &Request) -> bool {
     !is_safe && !READING_PATHS.contains(&request.uri().path())
 }
 
-/// Returns true if a page of another origin sent the request, as Go's `http.CrossOriginProtection` decides it: what the
-/// browser says comes first, since a proxy may have changed `Host`.
+/// Returns true if a page of another origin sent the request, as Go's `http.CrossOriginProtection` decides
+/// it: what the browser says comes first, since a proxy may have changed `Host`.
 fn is_foreign(headers: &HeaderMap) -> bool {
     match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => return false,

@@ -1,9 +1,12 @@
 //! Parameters of the API: query string and form body, times, durations and steps as Go reads them.
-//! Holds: a value is either understood completely or refused with upstream's text.
+//! Holds: a value is either understood completely or refused with Prometheus's text.
 
+use std::borrow::Cow;
 use std::num::{IntErrorKind, ParseIntError};
 
+use chronolith_base::utc::parse_rfc3339_ms;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
+use percent_encoding::percent_decode_str;
 
 use super::error::ApiError;
 use crate::duration::parse_duration_ms;
@@ -14,9 +17,9 @@ mod tests;
 
 /// Nanoseconds of a millisecond.
 pub(crate) const NS_PER_MS: i64 = 1_000_000;
-/// Earliest time that upstream prints and reads back.
+/// Earliest time that Prometheus prints and reads back.
 const MIN_TIME_TEXT: &str = "-292273086-05-16T16:47:06Z";
-/// Latest time that upstream prints and reads back.
+/// Latest time that Prometheus prints and reads back.
 const MAX_TIME_TEXT: &str = "292277025-08-18T07:12:54.999999999Z";
 
 /// Decoded `name=value` pairs, body before query string, in order.
@@ -28,7 +31,7 @@ pub(crate) struct Params {
 
 impl Params {
     /// Reads one urlencoded text. A pair with a broken escape or a semicolon is left out and remembered, as
-    /// upstream does: most endpoints answer with what is left, a few ask [`Params::well_formed`].
+    /// Prometheus does: most endpoints answer with what is left, a few ask [`Params::well_formed`].
     pub(crate) fn parse(&mut self, encoded: &str) -> Result<(), ApiError> {
         for pair in encoded.split('&').filter(|pair| !pair.is_empty()) {
             if self.pairs.len() >= PARAM_COUNT_MAX {
@@ -104,43 +107,35 @@ pub(crate) fn int_fault(text: &str, error: &ParseIntError, function: &str) -> St
     format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
-/// Why a `name=value` pair cannot be read, in upstream's words.
+/// Why a `name=value` pair cannot be read, in Prometheus's words.
 fn pair_fault(pair: &str) -> Option<String> {
     if pair.contains(';') {
         return Some("invalid semicolon separator in query".to_owned());
     }
-    let bytes = pair.as_bytes();
+    let shown: String = pair.get(broken_escape_idx(pair)?..)?.chars().take(3).collect();
+    Some(format!("invalid URL escape {shown:?}"))
+}
+
+/// Index of the first `%` that two hexadecimal digits do not follow.
+fn broken_escape_idx(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
     let is_escape =
         |at: usize| bytes.get(at + 1..at + 3).is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit));
-    let (broken_at, _) = bytes.iter().enumerate().find(|&(at, &byte)| byte == b'%' && !is_escape(at))?;
-    let shown: String = pair.get(broken_at..)?.chars().take(3).collect();
-    Some(format!("invalid URL escape {shown:?}"))
+    bytes.iter().enumerate().position(|(at, &byte)| byte == b'%' && !is_escape(at))
 }
 
 /// Percent-decoding of a form: `+` is a space.
 fn decode(encoded: &str) -> Result<String, ApiError> {
-    decode_with_plus(&encoded.replace('+', " "))
-}
-
-fn decode_with_plus(encoded: &str) -> Result<String, ApiError> {
-    decode_percent(encoded)
+    decode_percent(&encoded.replace('+', " "))
         .ok_or_else(|| ApiError::bad_request("parameter is not valid percent-encoded UTF-8"))
 }
 
 /// Percent-decoding; `None` for a broken escape or for bytes that are not UTF-8.
 pub(crate) fn decode_percent(encoded: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(encoded.len());
-    let mut bytes = encoded.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let (high, low) = (bytes.next()?, bytes.next()?);
-            let digit = |b: u8| char::from(b).to_digit(16);
-            out.push(u8::try_from(digit(high)? * 16 + digit(low)?).ok()?);
-        } else {
-            out.push(byte);
-        }
+    if broken_escape_idx(encoded).is_some() {
+        return None;
     }
-    String::from_utf8(out).ok()
+    percent_decode_str(encoded).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// A time: seconds as a float, or RFC 3339.
@@ -197,79 +192,6 @@ pub(crate) fn show_duration_ns(ns: i64) -> String {
 /// What both Go and Rust read as a float; words such as `infinity` included.
 fn parse_float(text: &str) -> Option<f64> {
     text.parse().ok()
-}
-
-fn parse_rfc3339_ms(text: &str) -> Option<i64> {
-    let (date, rest) = text.split_once(['T', 't'])?;
-    let mut fields = date.split('-');
-    let year = number(fields.next()?, 4)?;
-    let (month, day) = (number(fields.next()?, 2)?, number(fields.next()?, 2)?);
-    let zone_at = rest.find(['Z', 'z', '+', '-'])?;
-    let (clock, zone) = rest.split_at_checked(zone_at)?;
-    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
-    let mut fields_of_clock = clock.split(':');
-    let hour = number(fields_of_clock.next()?, 2)?;
-    let (minute, second) = (number(fields_of_clock.next()?, 2)?, number(fields_of_clock.next()?, 2)?);
-    if fields.next().is_some() || fields_of_clock.next().is_some() {
-        return None;
-    }
-    if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
-        return None;
-    }
-    if hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let seconds = days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-    Some((seconds - zone_offset_seconds(zone)?) * 1000 + fraction_ms(clock, rest, fraction)?)
-}
-
-fn fraction_ms(clock: &str, rest: &str, fraction: &str) -> Option<i64> {
-    if fraction.is_empty() {
-        // A point without digits behind it is no fraction.
-        return (!rest.starts_with(&format!("{clock}."))).then_some(0);
-    }
-    if !fraction.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    format!("{fraction:0<3}").get(..3)?.parse().ok()
-}
-
-fn zone_offset_seconds(zone: &str) -> Option<i64> {
-    if zone.eq_ignore_ascii_case("z") {
-        return Some(0);
-    }
-    let (sign, clock) = match zone.split_at_checked(1)? {
-        ("+", clock) => (1, clock),
-        ("-", clock) => (-1, clock),
-        _ => return None,
-    };
-    let (hours, minutes) = clock.split_once(':')?;
-    let (hours, minutes) = (number(hours, 2)?, number(minutes, 2)?);
-    (hours <= 23 && minutes <= 59).then_some(sign * (hours * 3600 + minutes * 60))
-}
-
-fn number(text: &str, digits: usize) -> Option<i64> {
-    let plain = text.len() == digits && text.bytes().all(|b| b.is_ascii_digit());
-    plain.then(|| text.parse().ok())?
-}
-
-fn days_in_month(year: i64, month: i64) -> i64 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
-
-/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted from March so that leap days come last.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
 }
 
 /// Undoes the `U__` escaping of label names in paths: `__` is `_`, `_2e_` is U+002E.

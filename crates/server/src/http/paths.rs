@@ -41,7 +41,7 @@ pub(super) async fn wrong_method(request: Request) -> Response<Body> {
     }
 }
 
-/// Writes `Allow` as upstream does: in order, with blanks, with OPTIONS.
+/// Writes `Allow` as Prometheus does: in order, with blanks, with OPTIONS.
 pub(super) async fn complete_allow(mut response: Response<Body>) -> Response<Body> {
     set_allow(response.headers_mut());
     response

@@ -1,9 +1,12 @@
-//! `query`, `query_range`, `format_query`, `parse_query`. Holds: texts of refusals equal upstream's; a query holds a place,
-//! a deadline and a budget while it runs, its answer included.
+//! `query`, `query_range`, `format_query`, `parse_query`. Holds: texts of refusals equal Prometheus's; a
+//! query holds a place, a deadline and a budget while it runs, its answer included.
 
+pub(crate) mod active;
 mod cached;
+pub(crate) mod context;
 mod explain;
 pub(super) mod log;
+pub(crate) mod range_cache;
 pub(super) mod slow;
 
 use std::cell::Cell;
@@ -12,6 +15,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use chronolith_base::utc::rfc3339_ms;
 use chronolith_model::{FloatHistogram, QueryError, ReadContext};
 use chronolith_promql::ast::Expr;
 use chronolith_promql::engine::trace::Trace;
@@ -19,18 +23,18 @@ use chronolith_promql::engine::{EvalError, Query, QueryResult, Value, VectorSamp
 use chronolith_promql::parser::{parse_expr, pretty};
 
 use self::explain::{StatsWish, Timings};
+use super::call::{self, Call};
+use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::params::{NS_PER_MS, Params, parse_duration_ns, show_duration_ns};
-use super::status::show_time_ms;
+use super::printer::{Printer, TRUNCATED_WARNING};
 use super::tree;
-use super::work::{self, Call, Printer, TRUNCATED_WARNING};
-use crate::active::ActiveEntry;
+use crate::admission::small::Candidate;
 use crate::app::App;
-use crate::json;
-use crate::json::histogram::{put_histogram, put_histograms};
+use crate::http::json;
+use crate::http::json::histogram::{put_histogram, put_histograms};
+use crate::http::query::active::ActiveEntry;
 use crate::limits::{POINTS_PER_SERIES_MAX, QUERY_BYTES_MAX};
-use crate::range_cache;
-use crate::small::Candidate;
 
 /// Which moments are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,14 +87,14 @@ pub(super) async fn instant(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
     let time_ms = call.params.time_ms("time", app.env.clock.now_ms())?;
     answer(&app, call, limit, Moments::At(time_ms)).await
 }
 
 pub(super) async fn range(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
     let moments = steps(&call.params)?;
     let moments = if app.options.query.align_steps { moments.aligned() } else { moments };
@@ -101,9 +105,9 @@ pub(super) async fn format(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let tenant = call.tenant.clone();
-    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let expr = parse(app, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_string(&mut printer.out, &pretty(&expr));
@@ -116,9 +120,9 @@ pub(super) async fn parse_tree(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let tenant = call.tenant.clone();
-    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let expr = parse(app, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_display(&mut printer.out, tree::translate(&expr));
@@ -148,11 +152,11 @@ async fn answer(
     app.tenant_metrics.of(&tenant, app.env.clock.now_ms()).queries.add(1);
     let candidate = Candidate::of(request.call.params.get("query").unwrap_or(""));
     let evaluate = move |app: &App, ctx: &ReadContext| evaluate(app, &request, ctx);
-    let printed = work::run_small_first(app, &tenant, timeout_ms, candidate, evaluate).await?;
+    let printed = dispatch::run_small_first(app, &tenant, timeout_ms, candidate, evaluate).await?;
     Ok(printed.into_json())
 }
 
-/// The steps of a range query, checked as upstream checks them.
+/// The steps of a range query, checked as Prometheus checks them.
 fn steps(params: &Params) -> Result<Moments, ApiError> {
     let start_ms = params.time_ms_required("start")?;
     let end_ms = params.time_ms_required("end")?;
@@ -206,7 +210,7 @@ fn parse(app: &App, params: &Params) -> Result<Expr, ApiError> {
 /// Parses the text of a query or a selector.
 pub(super) fn parse_text(app: &App, text: &str) -> Result<Expr, String> {
     check_length(text)?;
-    parse_expr(text, app.parser).map_err(|why| why.to_string())
+    parse_expr(text, app.queries.parser).map_err(|why| why.to_string())
 }
 
 /// Refuses texts that are too long to be parsed.
@@ -239,7 +243,7 @@ fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, 
     let running = Running { request, ctx, trace, times_ms, started_ns, evaluated: Cell::new(None) };
     let seen = (ctx, running.trace.clone());
     let text = request.call.params.get("query").unwrap_or("");
-    let entry = app.active.enter(&request.call.tenant, text, times_ms, running.started_ns, seen);
+    let entry = app.queries.active.enter(&request.call.tenant, text, times_ms, running.started_ns, seen);
     let outcome = running.evaluate(app).map_err(|error| tell_of_kill(error, &entry));
     running.log(app, outcome.as_ref().err());
     outcome
@@ -273,7 +277,7 @@ impl Running<'_> {
         let (clock, request, ctx) = (&app.env.clock, self.request, self.ctx);
         let expr = parse(app, &request.call.params)?;
         let prepared_ns = clock.mono_ns();
-        let source = app.store()?.queryable(&request.call.tenant);
+        let source = app.lifecycle.store()?.queryable(&request.call.tenant);
         let (start_ms, end_ms, step_ms) = self.times_ms;
         let lookback_ms = request.lookback_ms;
         let query = Query { text: self.text(), expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
@@ -331,8 +335,8 @@ impl Running<'_> {
         }
         self.note_slow(app, now_ns, error);
         // As in Prometheus, a query that cannot be parsed is none.
-        if app.query_log.is_on() && error.is_none_or(|error| error.kind != ErrorKind::BadRequest) {
-            app.query_log.write(self.log_line(app, error).to_string());
+        if app.queries.log.is_on() && error.is_none_or(|error| error.kind != ErrorKind::BadRequest) {
+            app.queries.log.write(self.log_line(app, error).to_string());
         }
     }
 
@@ -343,14 +347,14 @@ impl Running<'_> {
         let (timings, peak) = self.evaluated.get().unwrap_or_default();
         let client_ip = call.info.remote.map_or_else(String::new, |address| address.ip().to_string());
         let mut line = serde_json::json!({
-            "time": show_time_ms(app.env.clock.now_ms()),
+            "time": rfc3339_ms(app.env.clock.now_ms()),
             "level": "INFO",
             "source": "query_log",
             "msg": "promql query logged",
             "params": {
                 "query": self.text(),
-                "start": show_time_ms(start_ms),
-                "end": show_time_ms(end_ms),
+                "start": rfc3339_ms(start_ms),
+                "end": rfc3339_ms(end_ms),
                 "step": step_ms / 1000,
             },
             "stats": {
@@ -393,7 +397,7 @@ impl Running<'_> {
                 "error": error.map(|error| error.message.as_str()),
             })
         };
-        app.slow_log.write(now_ns, || slow::line(about(), self.plan()));
+        app.queries.slow_log.write(now_ns, || slow::line(about(), self.plan()));
     }
 }
 
@@ -502,10 +506,10 @@ fn put_samples(out: &mut Vec<u8>, times: &[i64], values: &[f64]) {
     out.push(b']');
 }
 
-/// What the engine says of a query that has no steps; upstream finds it before it runs the query.
+/// What the engine says of a query that has no steps; Prometheus finds it before it runs the query.
 const WRONG_TYPE_TEXT: &str = "invalid expression type";
 
-/// Maps what stopped an evaluation to upstream's kinds.
+/// Maps what stopped an evaluation to Prometheus's kinds.
 fn eval_error(error: EvalError) -> ApiError {
     match error {
         EvalError::Query(error) => error.into(),

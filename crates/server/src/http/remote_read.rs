@@ -23,12 +23,12 @@ use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Sele
 use chronolith_tsdb::{Tsdb, prometheus_chunks};
 
 use super::body::{self, BodyBytes};
+use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::stream::{self, Parts, StreamKind};
-use super::work;
 use crate::app::App;
+use crate::http::tenant::tenant_of;
 use crate::limits::{ANSWER_PART_BYTES, ANSWER_TIMEOUT, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
-use crate::tenant::tenant_of;
 
 /// Media type of a streamed answer, which is compressed chunks already.
 pub(super) const STREAM_MEDIA_TYPE: &str = "application/x-streamed-protobuf";
@@ -45,7 +45,7 @@ pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Respo
 async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let (parts, request_body) = request.into_parts();
     let admitted = tenant_of(app.options.multitenancy, &parts.headers).map_err(ApiError::from);
-    let (tenant, store) = match admitted.and_then(|tenant| Ok((tenant, app.store()?.clone()))) {
+    let (tenant, store) = match admitted.and_then(|tenant| Ok((tenant, app.lifecycle.store()?.clone()))) {
         Ok(admitted) => admitted,
         Err(refused) => {
             body::discard(request_body).await;
@@ -67,7 +67,7 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
 async fn decode(app: &Arc<App>, tenant: &TenantId, body: BodyBytes) -> Result<ReadRequest, ApiError> {
     let wait_max = Duration::from_millis(app.options.query.timeout_ms);
     let class = &app.admission.remote_read;
-    let decoded = work::run_to_end(app, class, tenant, wait_max, move |_| {
+    let decoded = dispatch::run_to_end(app, class, tenant, wait_max, move |_| {
         remote_read::decode(&body.bytes, REMOTE_READ_BYTES_MAX)
     });
     decoded.await?.map_err(|error| {
@@ -87,7 +87,7 @@ async fn samples_answer(
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = app.options.query.timeout_ms;
     let asked = tenant.clone();
-    let done = work::run_as(app, &app.admission.remote_read, &tenant, timeout_ms, move |app, ctx| {
+    let done = dispatch::run_as(app, &app.admission.remote_read, &tenant, timeout_ms, move |app, ctx| {
         read_samples(app, &*store.queryable(&asked), &queries, ctx)
     });
     let (bytes, held) = done.await?;
@@ -108,7 +108,7 @@ async fn streamed_answer(
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = ANSWER_TIMEOUT.as_secs() * 1000;
-    let admitted = work::admit(app, &app.admission.remote_read, &tenant, timeout_ms).await?;
+    let admitted = dispatch::admit(app, &app.admission.remote_read, &tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "remote read",
         content_type: STREAM_CONTENT_TYPE,
@@ -182,7 +182,7 @@ fn read_frames(
                 let (min_time_ms, max_time_ms) = (chunk.min_time, chunk.max_time);
                 let (encoding, bytes) = (chunk.encoding, &*chunk.bytes);
                 put_chunk(&mut chunk_fields, ChunkOut { min_time_ms, max_time_ms, encoding, bytes });
-                // A frame is larger than its limit by the rest of a chunk at most, as upstream's are.
+                // A frame is larger than its limit by the rest of a chunk at most, as Prometheus's are.
                 if chunk_fields.len() >= chunk_bytes_max || chunks.peek().is_none() {
                     put_frame(&mut out, query_idx, &label_fields, &chunk_fields);
                     chunk_fields.clear();

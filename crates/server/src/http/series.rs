@@ -1,5 +1,6 @@
 //! `series`, `labels`, `label/<name>/values`: what is stored, by selectors.
-//! Holds: answers are sorted, each item once, over all `match[]`; collected items count in the query's budget.
+//! Holds: answers are sorted, each item once, over all `match[]`; collected items count in the query's
+//! budget.
 
 use std::sync::Arc;
 
@@ -13,12 +14,14 @@ use chronolith_model::{
 };
 use chronolith_promql::parser::parse_metric_selector;
 
+use super::call::{self, Call};
+use super::dispatch;
 use super::error::ApiError;
 use super::params::{Params, decode_percent, unescape_name};
+use super::printer::{Printer, TRUNCATED_WARNING};
 use super::query::check_length;
-use super::work::{self, Printer, TRUNCATED_WARNING};
 use crate::app::App;
-use crate::json;
+use crate::http::json;
 
 /// What a string costs in a list beside its text.
 const STRING_BYTES: u64 = size_of::<String>() as u64;
@@ -29,7 +32,7 @@ pub(super) async fn series(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     call.params.well_formed()?;
     if call.params.all("match[]").next().is_none() {
         return Err(ApiError::bad_request("no match[] parameter provided"));
@@ -37,10 +40,10 @@ pub(super) async fn series(
     let limit = call.params.limit("limit")?;
     let range = time_range(&call.params)?;
     let tenant = call.tenant.clone();
-    let printed = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let selectors =
             selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
-        let source = app.store()?.queryable(&call.tenant);
+        let source = app.lifecycle.store()?.queryable(&call.tenant);
         let mut found = Collected::new(ctx)?;
         for matchers in &selectors {
             found.add_series(&*source, &Selector { matchers, range }, ctx)?;
@@ -66,7 +69,7 @@ pub(super) async fn label_names(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     list(&app, call, |source, selector, limit, ctx| source.label_names(selector, limit, ctx)).await
 }
 
@@ -74,7 +77,7 @@ pub(super) async fn label_values(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let name = label_of_path(&call.path)?;
     list(&app, call, move |source, selector, limit, ctx| source.label_values(&name, selector, limit, ctx))
         .await
@@ -96,7 +99,7 @@ fn label_of_path(path: &str) -> Result<String, ApiError> {
 /// Lists strings of each selector, merged.
 async fn list(
     app: &Arc<App>,
-    call: work::Call,
+    call: Call,
     ask: impl Fn(&dyn Queryable, &Selector<'_>, usize, &ReadContext) -> Result<Vec<String>, QueryError>
     + Send
     + 'static,
@@ -106,12 +109,12 @@ async fn list(
     // One more than asked tells whether there is more.
     let asked = if limit == 0 { 0 } else { limit.saturating_add(1) };
     let tenant = call.tenant.clone();
-    let printed = work::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let mut selectors = selectors(&call.params)?;
         if selectors.is_empty() {
             selectors.push(Vec::new());
         }
-        let source = app.store()?.queryable(&call.tenant);
+        let source = app.lifecycle.store()?.queryable(&call.tenant);
         let mut found = Vec::new();
         let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
         for matchers in &selectors {

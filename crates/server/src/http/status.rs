@@ -6,25 +6,28 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
+use chronolith_base::utc::rfc3339_seconds;
 use serde_json::{Value, json};
 
+use super::call;
+use super::dispatch;
 use super::error::ApiError;
 use super::params::{Params, int_fault};
-use super::{series, work};
+use super::series;
 use crate::app::App;
 use crate::limits::CARDINALITY_LIMIT_MAX;
-use crate::memory::Memory;
+use crate::metrics::memory::Memory;
 
 /// The level of the query API that clients may expect; Grafana chooses its requests by it.
 const API_VERSION: &str = "3.14.0";
-/// Entries of each list of `status/tsdb`, as upstream.
+/// Entries of each list of `status/tsdb`, as in Prometheus.
 const CARDINALITY_LIMIT: usize = 10;
 
 /// Tenants of `status/memory`, those with most first.
 const MEMORY_TENANTS: usize = 10;
 
 pub(super) fn success(data: &Value) -> Response<Body> {
-    // The status first, as upstream prints it: scripts look for the beginning of the answer.
+    // The status first, as Prometheus prints it: scripts look for the beginning of the answer.
     plain_json(format!("{{\"status\":\"success\",\"data\":{data}}}"))
 }
 
@@ -43,7 +46,7 @@ fn build_value() -> Value {
         "buildDate": "",
         "goVersion": "",
         "application": "Chronolith",
-        "chronolithVersion": crate::VERSION,
+        "chronolithVersion": crate::version::VERSION,
     })
 }
 
@@ -56,7 +59,7 @@ pub(super) async fn version() -> Response<Body> {
 }
 
 pub(super) async fn rules(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     call.params.well_formed()?;
     series::selectors(&call.params)?;
     let lower = |name: &str| call.params.get(name).map(str::to_lowercase);
@@ -120,40 +123,18 @@ pub(super) async fn alertmanagers() -> Response<Body> {
     success(&json!({ "activeAlertmanagers": [], "droppedAlertmanagers": [] }))
 }
 
-/// RFC 3339 in UTC, to the second.
-fn show_time(time_ms: i64) -> String {
-    let (days, second) = (time_ms.div_euclid(86_400_000), time_ms.rem_euclid(86_400_000) / 1000);
-    // Days to a date in the proleptic Gregorian calendar, counted from March so that leap days come last.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
-}
-
-/// RFC 3339 in UTC, to the millisecond.
-pub(super) fn show_time_ms(time_ms: i64) -> String {
-    let seconds = show_time(time_ms);
-    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), time_ms.rem_euclid(1000))
-}
-
 pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
-    let shown = app.shown.read();
-    let stats = app.store.get().map(|store| store.stats()).unwrap_or_default();
+    let shown = app.configuration.shown.read();
+    let stats = app.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
     let retention = match shown.limits.default.retention_ms {
         0 => "unlimited".to_owned(),
         ms => crate::duration::show_duration_ms(ms),
     };
     success(&json!({
-        "startTime": show_time(app.started_ms),
-        "serverTime": show_time(app.env.clock.now_ms()),
+        "startTime": rfc3339_seconds(app.started_ms),
+        "serverTime": rfc3339_seconds(app.env.clock.now_ms()),
         "reloadConfigSuccess": shown.reload_ok,
-        "lastConfigTime": show_time(shown.reloaded_ms),
+        "lastConfigTime": rfc3339_seconds(shown.reloaded_ms),
         "corruptionCount": stats.replay.notes.len(),
         "goroutineCount": 0,
         "GOMAXPROCS": chronolith_base::thread::core_count(),
@@ -177,11 +158,11 @@ fn cardinality_limit(params: &Params) -> Result<usize, ApiError> {
 }
 
 pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = work::open(&app, request).await?;
+    let call = call::open(&app, request).await?;
     let limit = cardinality_limit(&call.params)?;
     let tenant = call.tenant.clone();
-    let value = work::run(&app, &tenant, app.options.query.timeout_ms, move |app, _| {
-        let store = app.store()?;
+    let value = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, _| {
+        let store = app.lifecycle.store()?;
         let stats = store.head_stats_of(&call.tenant);
         let cardinality = store.cardinality(&call.tenant, limit);
         let list = |entries: &[(String, u64)]| -> Value {
@@ -206,17 +187,17 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
 
 /// Sizes for the start page. An endpoint of our own; answers during the replay, too.
 pub(super) async fn storage(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
-    let value = work::run_status(&app, storage_value).await?;
+    let value = dispatch::run_status(&app, storage_value).await?;
     Ok(success(&value))
 }
 
 fn storage_value(app: &App) -> Value {
-    let stats = app.store.get().map(|store| store.stats()).unwrap_or_default();
+    let stats = app.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
     json!({
-        "ready": app.is_ready(),
-        "progress": if app.is_ready() { Value::Null } else { Value::from(app.replay_text()) },
-        "version": crate::VERSION,
-        "startTime": show_time(app.started_ms),
+        "ready": app.lifecycle.is_ready(),
+        "progress": if app.lifecycle.is_ready() { Value::Null } else { Value::from(app.lifecycle.replay_text()) },
+        "version": crate::version::VERSION,
+        "startTime": rfc3339_seconds(app.started_ms),
         "tenants": stats.tenants,
         "headSeries": stats.head.series,
         "headChunks": stats.head.chunks,
@@ -226,7 +207,7 @@ fn storage_value(app: &App) -> Value {
         "blockBytes": stats.block_bytes,
         "walBytes": stats.head.wal.segment_bytes + stats.head.checkpoint.bytes,
         "samplesAppended": stats.head.samples.appended,
-        "samplesRejected": app.metrics.write.samples_rejected.iter().map(crate::metrics::Counter::get).sum::<u64>(),
+        "samplesRejected": app.metrics.write.samples_rejected_count(),
         "replayMs": stats.replay.ms,
         "replayNotes": stats.replay.notes,
         "walPoisoned": stats.head.wal.is_poisoned,
@@ -237,35 +218,21 @@ fn storage_value(app: &App) -> Value {
 
 /// Where the memory of the process is. An endpoint of our own; answers during the replay, too.
 pub(super) async fn memory(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
-    let value = work::run_status(&app, |app| Memory::read(app, MEMORY_TENANTS).to_json()).await?;
+    let value = dispatch::run_status(&app, |app| Memory::read(app, MEMORY_TENANTS).to_json()).await?;
     Ok(success(&value))
 }
 
 pub(super) async fn flags(State(app): State<Arc<App>>) -> Response<Body> {
-    let shown = app.shown.read();
+    let shown = app.configuration.shown.read();
     let settings = shown.settings.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str())));
     success(&Value::Object(settings.collect()))
 }
 
 pub(super) async fn config(State(app): State<Arc<App>>) -> Response<Body> {
-    success(&json!({ "yaml": app.shown.read().config_yaml }))
+    success(&json!({ "yaml": app.configuration.shown.read().config_yaml }))
 }
 
 pub(super) async fn replay(State(app): State<Arc<App>>) -> Response<Body> {
-    let at = app.replay_snapshot();
+    let at = app.lifecycle.replay_snapshot();
     success(&json!({ "min": at.segment_first, "max": at.segment_last, "current": at.segment_now }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates() {
-        assert_eq!(show_time(0), "1970-01-01T00:00:00Z");
-        assert_eq!(show_time(1_709_164_800_000), "2024-02-29T00:00:00Z");
-        assert_eq!(show_time(1_435_781_451_781), "2015-07-01T20:10:51Z");
-        assert_eq!(show_time(-1), "1969-12-31T23:59:59Z");
-        assert_eq!(show_time_ms(1_435_781_451_781), "2015-07-01T20:10:51.781Z");
-    }
 }

@@ -20,8 +20,8 @@ use tokio::sync::mpsc::{self, channel as bounded_channel};
 use tokio::time::Instant;
 
 use super::body;
+use super::dispatch::{self, Admitted, CancelOnDrop};
 use super::error::{ApiError, ErrorKind};
-use super::work::{self, Admitted, CancelOnDrop};
 use crate::app::App;
 use crate::limits::STREAM_PARTS_MAX;
 use crate::metrics::{Metrics, StreamMetrics};
@@ -85,7 +85,7 @@ pub(super) async fn answer(
     let job = move || {
         admitted.ctx.begin_long_work();
         let printed = print(&parts.app, admitted, &parts);
-        work::count_end(&parts.app, printed.as_ref().err());
+        dispatch::count_end(&parts.app, printed.as_ref().err());
         let last = match printed {
             Ok(()) => Part::End,
             Err(error) => Part::Failed(error),

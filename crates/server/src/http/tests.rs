@@ -22,20 +22,20 @@ use super::router;
 use crate::app::App;
 use crate::options::ServerOptions;
 
-pub(super) const NOW_MS: i64 = 1_700_000_000_000;
+pub(crate) const NOW_MS: i64 = 1_700_000_000_000;
 const NOW_S: i64 = NOW_MS / 1000;
 
 /// Labels as they are written down in a test.
-type Pairs<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type Pairs<'a> = &'a [(&'a str, &'a str)];
 
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) text: String,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
 }
 
 impl Answer {
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {}", self.text))
     }
 }
@@ -45,11 +45,11 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    fn starting() -> Fixture {
+    pub(crate) fn starting() -> Fixture {
         Fixture::with(|_| {})
     }
 
-    pub(super) fn with(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
+    pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
         let (env, _clock, _disk) = Env::fake(NOW_MS, 1);
         let mut options = ServerOptions::new("/data".into());
         options.shown.push(("http".to_owned(), "127.0.0.1:9595".to_owned()));
@@ -61,7 +61,7 @@ impl Fixture {
         Fixture::starting().open()
     }
 
-    pub(super) fn open(self) -> Fixture {
+    pub(crate) fn open(self) -> Fixture {
         let options = self.app.options.tsdb.clone();
         let progress = Arc::new(ReplayProgress::default());
         let store = Tsdb::open(self.app.env.clone(), options, progress).expect("opens");
@@ -69,7 +69,7 @@ impl Fixture {
         self
     }
 
-    pub(super) async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = router(self.app.clone()).oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
@@ -77,7 +77,7 @@ impl Fixture {
         Answer { status: parts.status, headers: parts.headers, text }
     }
 
-    pub(super) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send(Request::get(path).body(Body::empty()).unwrap()).await
     }
 
@@ -88,7 +88,7 @@ impl Fixture {
         self.send(request.unwrap()).await
     }
 
-    pub(super) async fn write(&self, series: &[(Pairs<'_>, &[(i64, f64)])]) -> Answer {
+    pub(crate) async fn write(&self, series: &[(Pairs<'_>, &[(i64, f64)])]) -> Answer {
         let mut encoder = RequestEncoder::new();
         for (labels, samples) in series {
             encoder.push_series(labels.iter().copied(), samples);
@@ -116,7 +116,7 @@ fn check_error(answer: &Answer, status: u16, kind: &str, message: &str) {
 }
 
 #[tokio::test]
-async fn refusals_have_upstreams_texts() {
+async fn refusals_have_the_texts_of_prometheus() {
     let server = Fixture::ready();
     let cases = [
         (
@@ -230,7 +230,7 @@ const REFUSALS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn refusals_name_the_fault_that_upstream_sees_first() {
+async fn refusals_name_the_fault_that_prometheus_sees_first() {
     let server = Fixture::ready();
     for (path, message) in REFUSALS {
         check_error(&server.get(path).await, 400, "bad_data", message);
@@ -238,7 +238,7 @@ async fn refusals_name_the_fault_that_upstream_sees_first() {
 }
 
 #[tokio::test]
-async fn what_upstream_lets_pass_passes() {
+async fn what_prometheus_lets_pass_passes() {
     let server = Fixture::ready();
     for path in [
         "/api/v1/labels?%zz",
@@ -509,11 +509,11 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
         StatusCode::OK
     );
     let server = server.open();
-    assert_eq!(server.app.store().unwrap().limits().default.retention_ms, 86_400_000);
+    assert_eq!(server.app.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
     let refused = server.send(Request::post("/-/reload").body(Body::empty()).unwrap()).await;
     assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(refused.text.contains("line 3"), "{}", refused.text);
-    assert_eq!(server.app.store().unwrap().limits().default.retention_ms, 86_400_000);
+    assert_eq!(server.app.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
     assert_eq!(server.get("/api/v1/status/flags").await.json()["data"]["retention"], "1d");
     let runtime = server.get("/api/v1/status/runtimeinfo").await.json();
     assert_eq!(

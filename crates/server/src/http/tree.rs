@@ -1,5 +1,5 @@
-//! `parse_query`: the tree of a query as upstream's web interface reads it.
-//! Holds: names and nesting are upstream's; a chain of operators is walked in a loop, however long it is.
+//! `parse_query`: the tree of a query as Prometheus's web interface reads it.
+//! Holds: names and nesting are Prometheus's; a chain of operators is walked in a loop, however long it is.
 //! Not here: parsing (`promql::parser`).
 
 use chronolith_model::Matcher;
@@ -10,7 +10,7 @@ use chronolith_promql::ast::{
 use chronolith_promql::functions::Function;
 use serde_json::{Value, json};
 
-use crate::json;
+use crate::http::json;
 
 /// The tree of an expression.
 pub(super) fn translate(expr: &Expr) -> Value {
@@ -212,7 +212,7 @@ mod tests {
     const UPSTREAM: &str = include_str!("../../testdata/parse_query.json");
 
     #[test]
-    fn trees_are_upstreams() {
+    fn trees_are_those_of_prometheus() {
         let cases: Vec<(String, Value)> = serde_json::from_str(UPSTREAM).expect("a list of pairs");
         assert!(cases.len() > 90);
         for (query, want) in cases {

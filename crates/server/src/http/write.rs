@@ -5,8 +5,12 @@
 //! to 2.0 say how many samples, histograms and exemplars are stored.
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
+pub(crate) mod batches;
+pub(crate) mod context;
 mod message;
-pub(crate) mod rejects;
+pub(crate) mod reject_log;
+mod sender;
+mod written;
 
 use std::sync::Arc;
 
@@ -16,18 +20,19 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use chronolith_base::{ByteReader, MemoryBudget, Reservation};
 use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused};
-use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
+use chronolith_model::{Reject, TenantId, WriteBatch};
 use chronolith_tsdb::{Tsdb, WalError, WriteError};
 use tokio::time::Instant;
 
 use self::message::{Message, message_of};
-use self::rejects::Sender;
+use self::sender::Sender;
+use self::written::Written;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
 use crate::admission::{Permit, WRITE_DECODED_FACTOR};
 use crate::app::App;
+use crate::http::tenant::tenant_of;
 use crate::limits::{HEAD_FULL_RETRY_AFTER_SECONDS, WRITE_QUEUE_WAIT};
-use crate::tenant::tenant_of;
 
 /// Counts of what is stored, in answers to remote write 2.0.
 const SAMPLES_WRITTEN_HEADER: &str = "x-prometheus-remote-write-samples-written";
@@ -45,34 +50,6 @@ pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Resp
             sender.log_refusal(&app, &refused);
             refused.into_text()
         }
-    }
-}
-
-/// What became of a request.
-struct Written {
-    outcome: WriteOutcome,
-    /// What did not come as far as the store.
-    refused: Refused,
-}
-
-impl Written {
-    /// Why the answer is 400, if it is.
-    fn fault(&self) -> Option<String> {
-        let outcome = &self.outcome;
-        let rejected = outcome.rejected_count();
-        let mut lines = Vec::new();
-        if let Some((kind, series, time_ms)) = &outcome.first_reject {
-            let total = rejected + outcome.accepted_count;
-            let why = kind.message();
-            lines.push(format!(
-                "{rejected} of {total} samples rejected: first: {why}: series {series} time {time_ms}"
-            ));
-        }
-        lines.extend(self.refused.first.clone());
-        if outcome.exemplars_late > 0 {
-            lines.push(format!("out of order exemplar: {} exemplars rejected", outcome.exemplars_late));
-        }
-        (!lines.is_empty()).then(|| lines.join("\n"))
     }
 }
 
@@ -117,7 +94,7 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
 fn admit(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
     let message = message_of(headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
     let tenant = tenant_of(app.options.multitenancy, headers)?;
-    Ok((message, tenant, app.store()?.clone()))
+    Ok((message, tenant, app.lifecycle.store()?.clone()))
 }
 
 /// What a write holds while it runs.
@@ -152,12 +129,12 @@ fn store_body(
     apply: Permit,
 ) -> Result<Written, ApiError> {
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
-    let mut batch = app.batches.take();
+    let mut batch = app.writes.batches.take();
     let result = decode(app, message, &mut body, &mut histograms_held, &mut batch)
         .and_then(|refused| append(app, store, tenant, message, &batch, refused, apply));
     // They are gone when their memory is given back.
     batch.histograms.clear();
-    app.batches.give(batch);
+    app.writes.batches.give(batch);
     result
 }
 

@@ -4,7 +4,7 @@
 use chronolith_model::labels::{is_legacy_label_name, is_legacy_metric_name};
 use chronolith_model::{MetadataEntry, MetricKind};
 
-use crate::json::{put_display, put_float_general};
+use crate::http::json::{put_display, put_float_general};
 
 /// Type of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +56,8 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// The unit, which is the last word of the name before `_total`; empty for counts and flags.
     pub(crate) fn unit(&self) -> &'static str {
-        let bare = self.name.strip_suffix("_total").unwrap_or(&self.name);
-        let last = bare.rsplit('_').next().unwrap_or(bare);
-        UNITS.into_iter().find(|unit| *unit == last).unwrap_or("")
+        unit_of(&self.name)
     }
 
     /// The family as `/api/v1/metadata` lists it.
@@ -72,6 +69,13 @@ impl Family {
             unit: self.unit().to_owned(),
         }
     }
+}
+
+/// The unit of a metric, which is the last word of its name before `_total`; empty for counts and flags.
+pub(crate) fn unit_of(name: &str) -> &'static str {
+    let bare = name.strip_suffix("_total").unwrap_or(name);
+    let last = bare.rsplit('_').next().unwrap_or(bare);
+    UNITS.into_iter().find(|unit| *unit == last).unwrap_or("")
 }
 
 /// Which text format.

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use chronolith_base::{Disk, Env};
 
+use super::definition::Metric;
+
 /// Ticks of `/proc/self/stat`: the kernel shows them as hundredths of a second on every Linux platform.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -23,6 +25,21 @@ pub(crate) struct ProcessStats {
     pub(crate) cpu_seconds: Option<f64>,
     pub(crate) open_fds: Option<f64>,
 }
+
+/// A figure that the operating system does not tell is left out.
+pub(super) static PROCESS: &[Metric<ProcessStats>] = &[
+    Metric::optional_counter("process_cpu_seconds_total", "User and system CPU time.", |process| {
+        process.cpu_seconds
+    }),
+    Metric::optional_gauge("process_resident_memory_bytes", "Resident memory.", |process| {
+        process.resident_bytes
+    }),
+    Metric::optional_gauge("process_virtual_memory_bytes", "Virtual memory.", |process| {
+        process.virtual_bytes
+    }),
+    Metric::optional_gauge("process_threads", "Threads of the operating system.", |process| process.threads),
+    Metric::optional_gauge("process_open_fds", "Open file descriptors.", |process| process.open_fds),
+];
 
 /// Reads all figures; a few small file reads.
 pub(crate) fn read(env: &Env) -> ProcessStats {

@@ -11,7 +11,8 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::{Reject, TenantId, WriteOutcome};
 use parking_lot::RwLock;
 
-use super::Counter;
+use super::counter::Counter;
+use super::definition::Metric;
 
 /// Label value of all tenants without counters of their own, as in Mimir's cost attribution; no tenant has
 /// this id, because ids do not start with `__`.
@@ -29,6 +30,41 @@ pub(crate) struct TenantStat {
     pub(crate) queries: Counter,
     used_ms: AtomicI64,
 }
+
+pub(super) static TENANTS: &[Metric<TenantMetrics>] = &[
+    Metric::counters(
+        "chronolith_tenant_samples_accepted_total",
+        &["tenant"],
+        "Samples stored by tenant, repeats included.",
+        |tenants, samples| {
+            for (tenant, stat) in tenants.list() {
+                samples.push(&[&tenant], stat.accepted.as_f64());
+            }
+        },
+    ),
+    Metric::counters(
+        "chronolith_tenant_samples_rejected_total",
+        &["tenant", "reason"],
+        "Samples refused by tenant and reason.",
+        |tenants, samples| {
+            for (tenant, stat) in tenants.list() {
+                // Reasons that never occurred are left out: there are many for each tenant.
+                let kinds = Reject::ALL.iter().zip(&stat.rejected).filter(|(_, count)| count.get() > 0);
+                kinds.for_each(|(kind, count)| samples.push(&[&tenant, kind.reason()], count.as_f64()));
+            }
+        },
+    ),
+    Metric::counters(
+        "chronolith_tenant_queries_total",
+        &["tenant"],
+        "Instant and range queries by tenant.",
+        |tenants, samples| {
+            for (tenant, stat) in tenants.list() {
+                samples.push(&[&tenant], stat.queries.as_f64());
+            }
+        },
+    ),
+];
 
 impl TenantStat {
     pub(crate) fn count(&self, outcome: &WriteOutcome) {

@@ -1,30 +1,16 @@
-//! Open connections: how many, which of them idle, and one task for each.
+//! Open connections: how many, and which of them are idle.
 //! Holds: never more than `count_max`, but for those that are being evicted; evicting takes idle ones only.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use axum::Router;
-use axum::body::Body;
 use chronolith_base::hash::HashMap;
 use chronolith_base::{Clock, Disk};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
-use tower::ServiceExt as _;
+use tokio::sync::Notify;
 
-use super::stream::TimedStream;
-use crate::app::App;
-use crate::limits::{
-    CONNECTION_COUNT_MAX, CONNECTION_COUNT_MIN, FILES_RESERVED, HEADER_BYTES_MAX, HEADER_COUNT_MAX,
-};
+use crate::limits::{CONNECTION_COUNT_MAX, CONNECTION_COUNT_MIN, FILES_RESERVED};
 use crate::metrics::open_files_max;
-use crate::request::RemoteAddress;
 
 /// What is known of one connection outside its task.
 pub(crate) struct ConnectionState {
@@ -50,13 +36,18 @@ impl ConnectionState {
     pub(super) fn touch(&self) {
         self.active_ns.store(self.clock.mono_ns(), Ordering::Relaxed);
     }
+
+    /// Waits until the connection is to be closed in favor of others.
+    pub(super) async fn evicted(&self) {
+        self.evict.notified().await;
+    }
 }
 
 /// A request at work.
-struct InFlight(Arc<ConnectionState>);
+pub(super) struct InFlight(Arc<ConnectionState>);
 
 impl InFlight {
-    fn new(state: &Arc<ConnectionState>) -> InFlight {
+    pub(super) fn new(state: &Arc<ConnectionState>) -> InFlight {
         state.in_flight.fetch_add(1, Ordering::Relaxed);
         state.served.fetch_add(1, Ordering::Relaxed);
         InFlight(state.clone())
@@ -135,63 +126,15 @@ pub(super) struct OpenConnection {
     state: Arc<ConnectionState>,
 }
 
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.open.lock().remove(&self.id);
+impl OpenConnection {
+    pub(super) fn state(&self) -> &Arc<ConnectionState> {
+        &self.state
     }
 }
 
-/// Serves one connection until its client leaves, its time is over, it is evicted, or the server stops.
-pub(super) async fn serve(
-    connection: OpenConnection,
-    stream: TcpStream,
-    app: Arc<App>,
-    router: Router,
-    mut closed: watch::Receiver<bool>,
-) {
-    let state = connection.state.clone();
-    let remote = stream.peer_addr().ok().map(RemoteAddress);
-    let io = TokioIo::new(TimedStream::new(stream, state.clone(), app));
-    let service = service_fn(|mut request: hyper::Request<Incoming>| {
-        if let Some(remote) = remote {
-            request.extensions_mut().insert(remote);
-        }
-        let in_flight = InFlight::new(&state);
-        let router = router.clone();
-        async move {
-            let _in_flight = in_flight;
-            let response = router.oneshot(request.map(Body::new)).await;
-            Ok::<_, Infallible>(response.unwrap_or_else(|never| match never {}))
-        }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        // The stream below has the deadlines: it tells an idle connection from a slow request.
-        .header_read_timeout(None)
-        .max_buf_size(HEADER_BYTES_MAX)
-        .max_headers(HEADER_COUNT_MAX)
-        // Names of headers have no case, but scripts that search them do.
-        .title_case_headers(true)
-        .serve_connection(io, service);
-    tokio::pin!(served);
-    let mut stopping = *closed.borrow();
-    if stopping {
-        served.as_mut().graceful_shutdown();
-    }
-    loop {
-        tokio::select! {
-            ended = served.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "connection ended");
-                }
-                return;
-            }
-            () = state.evict.notified() => return,
-            _ = closed.changed(), if !stopping => {
-                stopping = true;
-                served.as_mut().graceful_shutdown();
-            }
-        }
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.open.lock().remove(&self.id);
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use crate::json;
+use crate::http::json;
 
 /// How an answer of the parser begins.
 const VERSION: &[u8] = b"HTTP/1.1 ";

@@ -1,8 +1,9 @@
 //! Escapes quotes and angle brackets in request lines: browsers and `curl -g '...?query=up{job="x"}'` send
 //! them as they are, Prometheus takes them, and the HTTP parser behind this refuses them.
 //!
-//! Holds: only request lines change. To know where the next one begins, the framing of each request is followed
-//! (`Content-Length`, chunks); where it is not understood, nothing is changed any more on this connection.
+//! Holds: only request lines change. To know where the next one begins, the framing of each request is
+//! followed (`Content-Length`, chunks); where it is not understood, nothing is changed any more on this
+//! connection.
 //! Not here: whether requests are valid (hyper).
 
 /// A header line is looked at up to here: names and values of framing are shorter.
@@ -70,7 +71,8 @@ impl RequestLines {
         escaped
     }
 
-    /// Moves on by `len` bytes, the first of which is `byte`; more than one only where no byte means anything.
+    /// Moves on by `len` bytes, the first of which is `byte`; more than one only where no byte means
+    /// anything.
     fn follow(&mut self, byte: u8, len: u64) {
         self.at = match self.at {
             At::Line(has_begun) => match byte {

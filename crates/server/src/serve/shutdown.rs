@@ -7,16 +7,19 @@
 
 use std::future::{self, Future};
 use std::pin::pin;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use chronolith_base::thread;
 use chronolith_tsdb::HeadError;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{RunError, Server};
+use super::error::RunError;
+use super::stop::Stop;
 use crate::app::App;
 use crate::limits::{DRAIN_TIME_MAX, STOP_CLOSE_TIME, STOP_TIME_MAX};
 
@@ -52,33 +55,46 @@ async fn next_signal(signals: Option<&mut StopSignals>) {
     }
 }
 
-/// Stops `server`; one of `signals` cuts it short.
-pub(super) fn stop(mut server: Server, signals: Option<StopSignals>) -> Result<(), RunError> {
-    tracing::info!("stopping");
-    server.app.draining.store(true, Ordering::Relaxed);
-    let (closed, closing) = oneshot::channel();
-    let (app, stop, threads) = (server.app.clone(), server.stop.clone(), std::mem::take(&mut server.threads));
-    let close = move || {
-        stop.stop();
-        for joined in threads {
-            if joined.join().is_err() {
-                tracing::error!("a background thread ended in a panic");
+/// The parts of a server that a stop ends.
+pub(super) struct Running {
+    pub(super) app: Arc<App>,
+    pub(super) runtime: Runtime,
+    /// Set to true when nothing more is to be accepted.
+    pub(super) closing: watch::Sender<bool>,
+    /// Flag that the background threads wait for.
+    pub(super) stop: Arc<Stop>,
+    pub(super) threads: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Stops everything; one of `signals` cuts it short.
+    pub(super) fn stop(mut self, signals: Option<StopSignals>) -> Result<(), RunError> {
+        tracing::info!("stopping");
+        self.app.lifecycle.begin_drain();
+        let (closed, closing) = oneshot::channel();
+        let (app, stop, threads) = (self.app.clone(), self.stop.clone(), std::mem::take(&mut self.threads));
+        let close = move || {
+            stop.stop();
+            for joined in threads {
+                if joined.join().is_err() {
+                    tracing::error!("a background thread ended in a panic");
+                }
             }
+            // Nobody listens when the stop was cut short.
+            drop(closed.send(app.lifecycle.opened().map_or(Ok(()), |store| store.close())));
+        };
+        let ended = self.runtime.block_on(run(&self, signals, close, closing));
+        // Requests that go on by now hold nothing that is acknowledged.
+        self.runtime.shutdown_background();
+        if ended.is_ok() {
+            tracing::info!("stopped");
         }
-        // Nobody listens when the stop was cut short.
-        drop(closed.send(app.store.get().map_or(Ok(()), |store| store.close())));
-    };
-    let ended = server.runtime.block_on(run(&server, signals, close, closing));
-    // Requests that go on by now hold nothing that is acknowledged.
-    server.runtime.shutdown_background();
-    if ended.is_ok() {
-        tracing::info!("stopped");
+        ended
     }
-    ended
 }
 
 async fn run(
-    server: &Server,
+    running: &Running,
     mut signals: Option<StopSignals>,
     close: impl FnOnce() + Send + 'static,
     closing: oneshot::Receiver<Result<(), HeadError>>,
@@ -86,15 +102,15 @@ async fn run(
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + STOP_TIME_MAX;
     let stop = async {
-        let delay = server.app.options.web.shutdown_delay;
+        let delay = running.app.options.web.shutdown_delay;
         if !delay.is_zero() {
             tracing::info!(delay_s = delay.as_secs_f64(), "not ready any more, still serving");
             sleep(delay).await;
         }
         // Nobody accepts any more when the server never got so far.
-        let _ = server.closing.send(true);
-        drained(&server.app, (deadline - STOP_CLOSE_TIME).min(Instant::now() + DRAIN_TIME_MAX)).await;
-        server.app.stopping.store(true, Ordering::Relaxed);
+        let _ = running.closing.send(true);
+        drained(&running.app, (deadline - STOP_CLOSE_TIME).min(Instant::now() + DRAIN_TIME_MAX)).await;
+        running.app.lifecycle.begin_close();
         thread::spawn("shutdown", close).map_err(RunError::Threads)?;
         match closing.await {
             Ok(closed) => closed.map_err(RunError::Close),

@@ -1,5 +1,7 @@
-//! Parts of a date in UTC. Invariants: works for every time that fits the calendar arithmetic of 64 bits;
-//! values are cut to whole seconds first.
+//! Parts of a date in UTC, as Go computes them. Invariants: every float has a date; values are cut to whole
+//! seconds first. Not here: the calendar (`base::utc`).
+
+use chronolith_base::utc::UtcTime;
 
 /// A part of a date or of a time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,74 +50,58 @@ impl CalendarField {
         let seconds = if fits { seconds as i64 } else { i64::MIN };
         let wrapped = (seconds as u64).wrapping_add((EPOCH_DAY as u64).wrapping_mul(86_400));
         let day = (wrapped / 86_400) as i64 - EPOCH_DAY;
-        let second_of_day = (wrapped % 86_400) as i64;
-        let (year, month, day_of_month) = civil(day);
+        let time = UtcTime::of_day(day, (wrapped % 86_400) as i64);
         let field = match self {
-            CalendarField::Minute => second_of_day / 60 % 60,
-            CalendarField::Hour => second_of_day / 3600,
-            // 1970 began on a Thursday.
-            CalendarField::DayOfWeek => (day + 4).rem_euclid(7),
-            CalendarField::DayOfMonth => day_of_month,
-            CalendarField::DayOfYear => day - day_number(year, 1, 1) + 1,
-            CalendarField::DaysInMonth => {
-                let (next_year, next) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
-                day_number(next_year, next, 1) - day_number(year, month, 1)
-            }
-            CalendarField::Month => month,
-            CalendarField::Year => year,
+            CalendarField::Minute => time.minute(),
+            CalendarField::Hour => time.hour(),
+            CalendarField::DayOfWeek => time.day_of_week(),
+            CalendarField::DayOfMonth => time.day_of_month(),
+            CalendarField::DayOfYear => time.day_of_year(),
+            CalendarField::DaysInMonth => time.days_in_month(),
+            CalendarField::Month => time.month(),
+            CalendarField::Year => time.year(),
         };
         field as f64
     }
-}
-
-/// A time as RFC 3339 writes it, in UTC, seconds cut towards 1970.
-pub(crate) fn rfc3339(time_ms: i64) -> String {
-    let seconds = time_ms / 1000;
-    let (year, month, day) = civil(seconds.div_euclid(86_400));
-    let second = seconds.rem_euclid(86_400);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
-}
-
-/// Year, month and day of the month of a day counted from 1970-01-01. Years are taken to begin in March, so
-/// that the leap day is the last of its year.
-fn civil(day: i64) -> (i64, i64, i64) {
-    let day = day + 719_468;
-    let era = day.div_euclid(146_097);
-    let day_of_era = day.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day_of_month)
-}
-
-/// The inverse of [`civil`].
-fn day_number(year: i64, month: i64, day_of_month: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let shifted_month = (month + 9) % 12;
-    let day_of_year = (153 * shifted_month + 2) / 5 + day_of_month - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NAMES: [&str; 8] =
+        ["minute", "hour", "day_of_week", "day_of_month", "day_of_year", "days_in_month", "month", "year"];
+
+    #[track_caller]
+    fn check(seconds: f64, want: [i64; 8]) {
+        let fields = NAMES.map(|name| CalendarField::function(name).map(|field| field(seconds)));
+        assert_eq!(fields, want.map(|field| Some(field as f64)), "{seconds}");
+    }
+
     #[test]
-    fn every_day_of_some_centuries_goes_there_and_back() {
-        let mut before = (0, 0, 0);
-        for day in -300_000..300_000 {
-            let (year, month, day_of_month) = civil(day);
-            assert_eq!(day_number(year, month, day_of_month), day);
-            assert!((year, month, day_of_month) > before || day == -300_000, "{day}");
-            before = (year, month, day_of_month);
+    fn fields_of_a_time() {
+        check(0.0, [0, 0, 4, 1, 1, 31, 1, 1970]);
+        check(-0.9, [0, 0, 4, 1, 1, 31, 1, 1970]);
+        check(-1.0, [59, 23, 3, 31, 365, 31, 12, 1969]);
+        check(951_782_400.5, [0, 0, 2, 29, 60, 29, 2, 2000]);
+    }
+
+    /// Years that neither jiff nor RFC 3339 has; what does not fit 64 bits is Go's earliest time, whose
+    /// seconds wrap around to a late one.
+    #[test]
+    fn fields_of_extreme_times() {
+        check(-62_135_596_800.0, [0, 0, 1, 1, 1, 31, 1, 1]);
+        check(-62_167_219_201.0, [59, 23, 5, 31, 365, 31, 12, -1]);
+        check(253_402_300_799.0, [59, 23, 5, 31, 365, 31, 12, 9999]);
+        check(253_402_300_800.0, [0, 0, 6, 1, 1, 31, 1, 10_000]);
+        check(-377_705_116_801.0, [59, 23, 0, 31, 366, 31, 12, -10_000]);
+        check(1e15, [46, 1, 0, 5, 187, 31, 7, 31_690_708]);
+        check(-1e15, [13, 22, 0, 29, 180, 30, 6, -31_686_769]);
+        check(2.0_f64.powi(63) - 1024.0, [13, 15, 0, 4, 339, 31, 12, 292_277_026_596]);
+        let earliest = [30, 15, 0, 4, 339, 31, 12, 292_277_026_596];
+        for seconds in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1e300, 2.0_f64.powi(63)] {
+            check(seconds, earliest);
         }
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(16_860), (2016, 2, 29));
-        assert_eq!(civil(-1), (1969, 12, 31));
+        check(-(2.0_f64.powi(63)), earliest);
     }
 }

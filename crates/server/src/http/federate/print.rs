@@ -10,10 +10,10 @@ use chronolith_model::quote::write_quoted;
 use chronolith_model::{Histogram, METRIC_NAME, ReadContext};
 
 use super::accept::Format;
-use super::{LatestSample, LatestValue, Samples, SeriesKey};
+use super::latest::{LatestSample, LatestValue, Samples, SeriesKey};
 use crate::http::error::ApiError;
+use crate::http::json::{put_display, put_float_general};
 use crate::http::stream::Parts;
-use crate::json::{put_display, put_float_general};
 use crate::limits::ANSWER_PART_BYTES;
 use crate::metrics::exposition::put_line;
 

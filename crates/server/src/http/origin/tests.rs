@@ -1,6 +1,7 @@
 //! What pages of other origins may do, and which headers tell them so.
 
 use super::*;
+use crate::http::CorsOrigin;
 use crate::http::tests::{Answer, Fixture};
 
 const EVIL: &str = "http://evil.example";

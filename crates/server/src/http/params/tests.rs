@@ -1,4 +1,4 @@
-//! Times, durations, escapes and limits as upstream reads them.
+//! Times, durations, escapes and limits as Prometheus reads them.
 
 use super::*;
 
@@ -67,6 +67,15 @@ fn broken_pairs_are_left_out_and_named() {
     let why = params.well_formed().unwrap_err().message;
     assert_eq!(why, "error parsing form values: invalid semicolon separator in query");
     assert!(Params::default().well_formed().is_ok());
+}
+
+/// A path is decoded as a whole: a broken escape is an error, and `+` stays.
+#[test]
+fn paths_are_decoded() {
+    assert_eq!(decode_percent("a%2Fb+c%C3%bc").as_deref(), Some("a/b+cü"));
+    for broken in ["%", "%e", "a%zz", "%ff", "%c3", "%+1"] {
+        assert_eq!(decode_percent(broken), None, "{broken}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Range queries through the cache of results.
-//! Holds: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an expression without
-//! a lookback; a result with warnings is not kept, nor one with infos about unknown steps.
+//! Holds: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an
+//! expression without a lookback; a result with warnings is not kept, nor one with infos about unknown steps.
 //! Not here: the cache (`range_cache`), its exactness (ADR 0025).
 
 use chronolith_model::change::ChangeWatch as _;
@@ -11,7 +11,7 @@ use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
 use super::explain::StatsWish;
 use super::{ApiError, Explain, Running, eval_error};
 use crate::app::App;
-use crate::range_cache::{CacheKey, Infos, Wanted};
+use crate::http::query::range_cache::{CacheKey, Infos, Wanted};
 
 impl Running<'_> {
     /// The result of a query, with the steps that need not be computed from the cache.
@@ -22,16 +22,17 @@ impl Running<'_> {
         query: &Query<'_>,
     ) -> Result<QueryResult, ApiError> {
         let run = |query: &Query<'_>| {
-            app.engine.run_traced(source, query, self.ctx, &self.trace).map_err(eval_error)
+            app.queries.engine.run_traced(source, query, self.ctx, &self.trace).map_err(eval_error)
         };
         let request = self.request;
-        let bypassed = !app.range_cache.is_on()
+        let bypassed = !app.queries.cache.is_on()
             || query.step_ms <= 0
             || request.stats != StatsWish::None
             || request.explain == Explain::Plan
             || matches!(request.call.params.get("nocache"), Some("1" | "true"));
         let lookback_ms = query.lookback_ms.unwrap_or(app.options.query.lookback_ms);
-        let lookback = if bypassed { None } else { lookback(query.expr, lookback_ms, app.engine.options()) };
+        let lookback =
+            if bypassed { None } else { lookback(query.expr, lookback_ms, app.queries.engine.options()) };
         let Some(lookback) = lookback else { return run(query) };
         let last_ms =
             query.start_ms + query.end_ms.saturating_sub(query.start_ms) / query.step_ms * query.step_ms;
@@ -42,12 +43,12 @@ impl Running<'_> {
             phase_ms: query.start_ms.rem_euclid(query.step_ms),
             lookback_ms,
         };
-        let store = app.store()?;
+        let store = app.lifecycle.store()?;
         // Before anything is read: what is written from here on counts as changed for the next reader.
         let generation = store.generation(&request.call.tenant);
         let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: self.text() };
         let changed = |since| store.changed_since(&request.call.tenant, since);
-        let result = match app.range_cache.find(&key, wanted, changed) {
+        let result = match app.queries.cache.find(&key, wanted, changed) {
             None => run(query)?,
             Some(reused) => {
                 let _held = self.ctx.budget.reserve(reused.bytes()).map_err(QueryError::from)?;
@@ -68,7 +69,7 @@ impl Running<'_> {
             }
         };
         if let (Value::Matrix(series), Some(infos)) = (&result.value, infos_of(&result, self.text())) {
-            app.range_cache.keep(key, generation, (query.start_ms, last_ms), series, infos);
+            app.queries.cache.keep(key, generation, (query.start_ms, last_ms), series, infos);
         }
         Ok(result)
     }

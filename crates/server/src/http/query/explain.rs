@@ -1,11 +1,11 @@
-//! What a query did, for people: the tree beside its result (`explain=1`), the line of the slow query log, and the
-//! statistics that upstream gives (`stats`).
+//! What a query did, for people: the tree beside its result (`explain=1`), the line of the slow query log,
+//! and the statistics that Prometheus gives (`stats`).
 //! Invariants: names of statistics are Prometheus's. Not here: counting (`exec::trace`).
 
 use chronolith_promql::engine::trace::{Trace, TraceNode, Use};
 use serde_json::{Value, json};
 
-use crate::json;
+use crate::http::json;
 
 /// How long the parts of a query took.
 #[derive(Clone, Copy, Default)]

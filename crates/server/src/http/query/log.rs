@@ -1,4 +1,5 @@
-//! The query log: one line of JSON in a file for each query that was evaluated, with Prometheus's field names.
+//! The query log: one line of JSON in a file for each query that was evaluated, with Prometheus's field
+//! names.
 //! Holds: the file is opened again by a reload, so that it can be rotated; a line that cannot be written is
 //! counted and delays nobody else. Not here: the slow query log (`slow`).
 

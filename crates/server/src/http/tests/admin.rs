@@ -60,7 +60,7 @@ async fn series_are_deleted_for_queries_and_come_back_when_written_again() {
 }
 
 #[tokio::test]
-async fn bad_requests_have_upstreams_texts() {
+async fn bad_requests_have_the_texts_of_prometheus() {
     let server = enabled();
     let path = "/api/v1/admin/tsdb/delete_series";
     check_error(&send(&server, "POST", path).await, 400, "bad_data", "no match[] parameter provided");
@@ -109,7 +109,7 @@ async fn a_request_is_for_its_tenant() {
     for tenant in &tenants {
         let mut batch = chronolith_model::WriteBatch::from_labels();
         batch.push_labels(&chronolith_model::Labels::from_pairs([("__name__", "up")]), &[(NOW_MS, 1.0)]);
-        server.app.store().unwrap().append(tenant, &batch).unwrap();
+        server.app.lifecycle.store().unwrap().append(tenant, &batch).unwrap();
     }
     let request = Request::post(PATHS[0]).header("X-Scope-OrgID", "a").body(Body::empty()).unwrap();
     assert_eq!(server.send(request).await.status, StatusCode::NO_CONTENT);

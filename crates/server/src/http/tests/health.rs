@@ -1,7 +1,5 @@
 //! What load balancers and orchestrators are told.
 
-use std::sync::atomic::Ordering;
-
 use super::*;
 
 /// After a failed sync nothing is written until a restart, and both probes went on saying 200: nobody
@@ -30,7 +28,7 @@ async fn a_poisoned_log_is_neither_healthy_nor_ready() {
 #[tokio::test]
 async fn a_stop_withdraws_readiness_while_requests_are_still_answered() {
     let server = Fixture::ready();
-    server.app.draining.store(true, Ordering::Relaxed);
+    server.app.lifecycle.begin_drain();
     let ready = server.get("/-/ready").await;
     assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(ready.text.contains("server is shutting down"), "{}", ready.text);
@@ -49,7 +47,11 @@ async fn a_failed_start_is_neither_healthy_nor_ready() {
     crate::serve::open_store(&panicked.app, |_| panic!("a bug in the replay"));
     disk.fail_after(0);
     crate::serve::open_store(&refused.app, |app| {
-        chronolith_tsdb::Tsdb::open(app.env.clone(), app.options.tsdb.clone(), app.replay.clone())
+        chronolith_tsdb::Tsdb::open(
+            app.env.clone(),
+            app.options.tsdb.clone(),
+            app.lifecycle.replay_progress(),
+        )
     });
     for (server, why) in [(panicked, "the replay ended in a panic"), (refused, "start failed: ")] {
         for path in ["/-/healthy", "/-/ready"] {

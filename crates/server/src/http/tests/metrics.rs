@@ -14,7 +14,7 @@ use super::{Fixture, NOW_MS, Pairs};
 use crate::limits::{STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR};
 use crate::metrics::exposition::{Family, FamilyKind};
 use crate::metrics::gather::gather;
-use crate::scrape;
+use crate::metrics::scrape;
 
 const UP: Pairs<'_> = &[("__name__", "up")];
 
@@ -158,7 +158,7 @@ async fn own_metrics_have_metadata() {
 #[tokio::test]
 async fn status_tsdb_is_of_the_tenant_that_asks() {
     let server = Fixture::with(|options| options.multitenancy = true).open();
-    let store = server.app.store().unwrap().clone();
+    let store = server.app.lifecycle.store().unwrap().clone();
     let mut batch = chronolith_model::WriteBatch::from_labels();
     batch.push_labels(&chronolith_model::Labels::from_pairs(UP.iter().copied()), &[(NOW_MS, 1.0)]);
     store.append(&chronolith_model::TenantId::new("a").unwrap(), &batch).unwrap();

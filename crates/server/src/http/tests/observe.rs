@@ -14,8 +14,8 @@ use tracing::field::{Field, Visit};
 
 use super::{Answer, Fixture, NOW_MS, NOW_S, Pairs, check_error};
 use crate::app::App;
+use crate::http::request::RemoteAddress;
 use crate::options::ServerOptions;
-use crate::request::RemoteAddress;
 
 const UP: Pairs<'_> = &[("__name__", "up")];
 
@@ -70,7 +70,7 @@ fn server(change: impl FnOnce(&mut ServerOptions)) -> (Fixture, Arc<ManualClock>
     let mut options = ServerOptions::new("/data".into());
     change(&mut options);
     let fixture = Fixture { app: Arc::new(App::new(env, options, None)) };
-    fixture.app.query_log.open(&*fixture.app.env.disk).unwrap();
+    fixture.app.queries.log.open(&*fixture.app.env.disk).unwrap();
     (fixture.open(), clock)
 }
 

@@ -16,7 +16,7 @@ fn range_path(query: &str, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn statistics_have_upstreams_names_and_counts() {
+async fn statistics_have_the_names_of_prometheus_and_counts() {
     let server = Fixture::ready();
     with_samples(&server).await;
     let plain = server.get(&range_path("sum(rate(m[1m]))", "")).await.json();
@@ -42,7 +42,7 @@ async fn statistics_have_upstreams_names_and_counts() {
 }
 
 #[tokio::test]
-async fn parameters_of_a_query_mean_what_they_mean_upstream() {
+async fn parameters_of_a_query_mean_what_they_mean_in_prometheus() {
     let server = Fixture::ready();
     let samples = [(NOW_MS - 70_000, 1.0)];
     for id in ["1", "2", "3"] {
@@ -204,7 +204,7 @@ async fn slow_queries_are_counted() {
     let server = Fixture::with(|options| options.query.log_slow_ms = 1).open();
     // The clock of the fixture stands still, so that nothing is slow.
     server.get("/api/v1/query?query=1").await;
-    assert_eq!(server.app.slow_log.counts(), (0, 0));
+    assert_eq!(server.app.queries.slow_log.counts(), (0, 0));
 }
 
 /// A query that cannot end well is refused before it reads anything.
@@ -255,7 +255,7 @@ async fn reading_is_limited_by_estimate() {
 }
 
 fn finds(server: &Fixture) -> (u64, u64, u64) {
-    let counts = server.app.range_cache.counts();
+    let counts = server.app.queries.cache.counts();
     (counts.hits, counts.partial_hits, counts.misses)
 }
 
@@ -290,8 +290,9 @@ async fn kept_results_serve_the_next_query() {
     );
 }
 
-/// A range with one of two metrics, then a longer one with both: the series lose the name that tells them apart, which
-/// is an error only where both have a value in a step, those of a subquery that no step of the query looks at included.
+/// A range with one of two metrics, then a longer one with both: the series lose the name that tells them
+/// apart, which is an error only where both have a value in a step, those of a subquery that no step of the
+/// query looks at included.
 #[tokio::test]
 async fn a_kept_result_does_not_hide_that_two_metrics_collide() {
     let server = Fixture::ready();

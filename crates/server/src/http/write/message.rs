@@ -1,6 +1,7 @@
 //! Which message a write request says it carries: `Content-Type` and `Content-Encoding`.
-//! Holds: absent headers mean remote write 1.0; what cannot be read is refused before the body is, in upstream's
-//! words. Parameters are read as RFC 9110 has them: spaces around them, quotes, any case of the media type.
+//! Holds: absent headers mean remote write 1.0; what cannot be read is refused before the body is, in
+//! Prometheus's words. Parameters are read as RFC 9110 has them: spaces around them, quotes, any case of the
+//! media type.
 
 use axum::http::{HeaderMap, header};
 
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_accepted_has_upstreams_text() {
+    fn what_is_not_accepted_has_the_text_of_prometheus() {
         check(
             "application/x-protobuf",
             "zstd",

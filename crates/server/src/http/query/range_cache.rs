@@ -271,7 +271,8 @@ impl Extent {
 }
 
 impl Infos {
-    /// The infos that a fresh evaluation of these steps would give; `None` if the query was written otherwise.
+    /// The infos that a fresh evaluation of these steps would give; `None` if the query was written
+    /// otherwise.
     fn within(&self, first_ms: i64, last_ms: i64, text: &str) -> Option<Vec<(String, StepSet)>> {
         if self.query != text && !self.list.is_empty() {
             return None;

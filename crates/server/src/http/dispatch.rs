@@ -1,73 +1,18 @@
-//! From a request to its answer, off the async threads unless it is small: parameters, tenant, a permit, a
-//! deadline, a budget.
+//! Admission and execution of requests: a permit, a deadline and a memory budget, then a thread of the pool;
+//! small queries begin on the async worker that read them (ADR 0040).
 //! Holds: work stops when its client leaves, when its time is over or when its memory is used up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::extract::Request;
-use axum::http::{HeaderValue, Method, Response, header};
-use chronolith_base::Reservation;
 use chronolith_model::{ReadContext, TenantId};
 
-use super::body;
 use super::error::{ApiError, ErrorKind};
-use super::params::Params;
+use crate::admission::small::Candidate;
 use crate::admission::{Class, Permit, TenantBudget};
 use crate::app::App;
-use crate::json;
-use crate::limits::{ANSWER_PART_BYTES, FORM_BYTES_MAX, SMALL_QUERY_SLICE_NS, STATUS_QUEUE_WAIT};
-use crate::request::RequestInfo;
-use crate::small::Candidate;
-use crate::tenant::tenant_of;
-
-/// What upstream says when `limit` cut something off.
-pub(super) const TRUNCATED_WARNING: &str = "results truncated due to limit";
-
-/// A request with its parameters read.
-pub(super) struct Call {
-    pub(super) tenant: TenantId,
-    pub(super) params: Params,
-    pub(super) method: Method,
-    pub(super) path: String,
-    pub(super) info: RequestInfo,
-    /// Memory of the parameters: they wait in the queue with their request.
-    _held: Reservation,
-}
-
-/// Reads the form (body first, then query string) and the tenant.
-pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
-    let (parts, request_body) = request.into_parts();
-    let tenant = tenant_of(app.options.multitenancy, &parts.headers)?;
-    let limits = app.store.get().map(|store| store.limits_of(&tenant));
-    let memory_max = limits.map_or(0, |limits| limits.query_memory_bytes_max);
-    let memory = app.admission.query_memory.of(&tenant, memory_max);
-    let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
-    let query = parts.uri.query().unwrap_or("");
-    let mut held = memory.budget.reserve(query.len() as u64).map_err(no_memory)?;
-    let mut params = Params::default();
-    if parts.method == Method::POST || parts.method == Method::PUT {
-        let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-        let is_form = kind.is_some_and(is_form_type);
-        let body = body::read(request_body, FORM_BYTES_MAX, &memory.budget).await?;
-        held.grow(body.bytes.len() as u64).map_err(no_memory)?;
-        if is_form {
-            let text = std::str::from_utf8(&body.bytes);
-            params.parse(text.map_err(|_| ApiError::bad_request("form body is not UTF-8"))?)?;
-        }
-    }
-    params.parse(query)?;
-    let (path, info) = (parts.uri.path().to_owned(), RequestInfo::of(&parts.extensions));
-    Ok(Call { tenant, params, method: parts.method, path, info, _held: held })
-}
-
-/// Whether a content type, parameters aside, is that of a form.
-fn is_form_type(kind: &[u8]) -> bool {
-    let name = kind.split(|&byte| byte == b';').next().unwrap_or_default();
-    name.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
-}
+use crate::limits::{SMALL_QUERY_SLICE_NS, STATUS_QUEUE_WAIT};
 
 /// Sets its flag unless disarmed: the client has left.
 pub(super) struct CancelOnDrop {
@@ -112,7 +57,7 @@ pub(super) async fn admit(
     tenant: &TenantId,
     timeout_ms: u64,
 ) -> Result<Admitted, ApiError> {
-    let limits = app.store()?.limits_of(tenant);
+    let limits = app.lifecycle.store()?.limits_of(tenant);
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
     let timeout = Duration::from_millis(timeout_ms);
     let permit = class.acquire(tenant, limits.query_concurrency_max, timeout).await?;
@@ -173,7 +118,7 @@ fn attempt<T>(
     work: &impl Fn(&App, &ReadContext) -> Result<T, ApiError>,
 ) -> Option<Result<T, ApiError>> {
     let thread_count = tokio::runtime::Handle::current().metrics().num_workers();
-    let _here = app.small.enter(candidate, thread_count)?;
+    let _here = app.queries.small.enter(candidate, thread_count)?;
     let clock = &app.env.clock;
     let slice_end_ns = clock.mono_ns().saturating_add(SMALL_QUERY_SLICE_NS);
     let ends_here = admitted.deadline_ns <= slice_end_ns;
@@ -183,7 +128,7 @@ fn attempt<T>(
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(app, &ctx)));
     let Ok(result) = ran else { return Some(Err(bug(&"see the message of the panic"))) };
     if !ends_here && result.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout) {
-        app.small.outgrew(candidate);
+        app.queries.small.outgrew(candidate);
         return None;
     }
     count_end(app, result.as_ref().err());
@@ -254,72 +199,6 @@ pub(super) fn count_end(app: &App, error: Option<&ApiError>) {
         Some(ErrorKind::Canceled) => query.canceled.add(1),
         Some(ErrorKind::Timeout) => query.timed_out.add(1),
         Some(_) => query.failed.add(1),
-    }
-}
-
-/// An answer as it is printed; its memory counts in the budget of the query until its client has taken it.
-pub(super) struct Printer {
-    pub(super) out: Vec<u8>,
-    held: Reservation,
-    parts: Vec<Bytes>,
-}
-
-impl Printer {
-    /// An empty answer.
-    pub(super) fn new(ctx: &ReadContext) -> Result<Printer, ApiError> {
-        let held = ctx.budget.reserve(0).map_err(chronolith_model::QueryError::from)?;
-        Ok(Printer { out: Vec::new(), held, parts: Vec::new() })
-    }
-
-    /// Opens a successful answer; its data follows.
-    pub(super) fn open(ctx: &ReadContext) -> Result<Printer, ApiError> {
-        let mut printer = Printer::new(ctx)?;
-        json::open_success(&mut printer.out);
-        Ok(printer)
-    }
-
-    /// To be called after each item: pays for what has been printed and notices the end of the query.
-    pub(super) fn settle(&mut self, ctx: &ReadContext) -> Result<(), ApiError> {
-        let grown = (self.out.capacity() as u64).saturating_sub(self.held.bytes());
-        if grown > 0 {
-            self.held.grow(grown).map_err(chronolith_model::QueryError::from)?;
-            ctx.check()?;
-        }
-        if self.out.len() >= ANSWER_PART_BYTES {
-            let held = ctx.budget.reserve(0).map_err(chronolith_model::QueryError::from)?;
-            let next = Vec::with_capacity(ANSWER_PART_BYTES + ANSWER_PART_BYTES / 8);
-            self.parts.push(body::held(
-                std::mem::replace(&mut self.out, next),
-                std::mem::replace(&mut self.held, held),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Closes a successful answer.
-    pub(super) fn close(
-        mut self,
-        ctx: &ReadContext,
-        warnings: &[String],
-        infos: &[String],
-    ) -> Result<Printer, ApiError> {
-        json::close_success(&mut self.out, warnings, infos);
-        self.settle(ctx)?;
-        Ok(self)
-    }
-
-    /// The answer as JSON.
-    pub(super) fn into_json(self) -> Response<Body> {
-        self.into_response("application/json")
-    }
-
-    /// The answer with another type.
-    pub(super) fn into_response(self, content_type: &'static str) -> Response<Body> {
-        let mut parts = self.parts;
-        parts.push(body::held(self.out, self.held));
-        let mut response = Response::new(body::parts(parts));
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        response
     }
 }
 

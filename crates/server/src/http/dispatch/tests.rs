@@ -10,8 +10,8 @@ use crate::http::tests::Fixture;
 
 const TIMEOUT_MS: u64 = 10_000;
 
-/// Runs work that is small, or is not: then it says at its first attempt that its time is over. Gives the result and the
-/// threads of its attempts.
+/// Runs work that is small, or is not: then it says at its first attempt that its time is over. Gives the
+/// result and the threads of its attempts.
 async fn run_one(app: &Arc<App>, text: &str, is_small: bool) -> (Result<u32, ErrorKind>, Vec<ThreadId>) {
     let threads = Arc::new(Mutex::new(Vec::new()));
     let seen = threads.clone();

@@ -1,5 +1,7 @@
-//! Identity of an HTTP request: its id, which log lines and error answers carry, and the address of its client.
-//! Holds: an id is visible ASCII, at most [`ID_BYTES_MAX`] bytes, so that it is safe in a header and a log line.
+//! Identity of an HTTP request: its id, which log lines and error answers carry, and the address of its
+//! client.
+//! Holds: an id is visible ASCII, at most [`ID_BYTES_MAX`] bytes, so that it is safe in a header and a log
+//! line.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -53,7 +53,8 @@ pub(crate) fn put_display(out: &mut Vec<u8>, what: impl std::fmt::Display) {
     debug_assert!(written.is_ok(), "a Vec takes all");
 }
 
-/// A value as upstream prints it, without quotes: plain digits, exponents only for the very small and large.
+/// A value as Prometheus prints it, without quotes: plain digits, exponents only for the very small and
+/// large.
 pub(crate) fn put_float(out: &mut Vec<u8>, value: f64) {
     let magnitude = value.abs();
     if !value.is_finite() || (magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude)) {
@@ -104,7 +105,7 @@ pub(crate) fn put_time(out: &mut Vec<u8>, time_ms: i64) {
     }
 }
 
-/// Milliseconds as seconds with as few decimals as they need, as upstream prints the time of a scalar or a
+/// Milliseconds as seconds with as few decimals as they need, as Prometheus prints the time of a scalar or a
 /// string.
 pub(crate) fn put_time_short(out: &mut Vec<u8>, time_ms: i64) {
     put_time(out, time_ms);
@@ -115,7 +116,7 @@ pub(crate) fn put_time_short(out: &mut Vec<u8>, time_ms: i64) {
     }
 }
 
-/// A scalar as `[seconds,"value"]`; upstream never gives it an exponent.
+/// A scalar as `[seconds,"value"]`; Prometheus never gives it an exponent.
 pub(crate) fn put_scalar(out: &mut Vec<u8>, time_ms: i64, value: f64) {
     out.push(b'[');
     put_time_short(out, time_ms);

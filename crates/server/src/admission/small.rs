@@ -1,10 +1,10 @@
-//! Small queries, which begin on the thread that read them: handing a query of some microseconds to another thread and
-//! its answer back takes longer than the query.
+//! Small queries, evaluated on the async worker that read them: handing a query of some microseconds to
+//! another thread and its answer back takes longer than the query.
 //!
-//! Holds: one thread at least is left for everybody else; a query that does not end within [`SMALL_QUERY_SLICE_NS`] is
-//! given up and begun anew on a thread that may be kept busy, and its text is remembered so that it starts there the
-//! next time.
-//! Not here: how a query is run (`http::work`).
+//! Holds: at least one worker is left for everything else; a query that does not end within
+//! [`SMALL_QUERY_SLICE_NS`] is cancelled and starts again on a thread of the pool, and its text is remembered
+//! so that it starts there the next time.
+//! Not here: how a query is run (`http::dispatch`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -16,18 +16,18 @@ use crate::limits::{SMALL_QUERY_BYTES_MAX, SMALL_QUERY_MEMORY_COUNT};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Candidate(u64);
 
-/// What is known of small queries.
+/// Running small queries, and texts that proved to be none.
 pub(crate) struct SmallQueries {
     running: AtomicUsize,
     /// Texts that were not small, by a part of their hash; a later one takes the place of an earlier one.
     outgrown: Box<[AtomicU64]>,
 }
 
-/// Leave to run one on the thread that read it.
-pub(crate) struct Here<'a>(&'a SmallQueries);
+/// Permit to evaluate a query on the async worker that read it.
+pub(crate) struct InlinePermit<'a>(&'a SmallQueries);
 
 impl Candidate {
-    /// None for a text that is long, or that has a pattern: how many values that is held against is not known before.
+    /// None for a long text, or one with a regex: its cost depends on the number of label values.
     pub(crate) fn of(text: &str) -> Option<Candidate> {
         (text.len() <= SMALL_QUERY_BYTES_MAX && !text.contains('~'))
             .then(|| Candidate(hash_bytes(text.as_bytes()).max(1)))
@@ -42,15 +42,15 @@ impl Default for SmallQueries {
 }
 
 impl SmallQueries {
-    /// Leave to run a query here, on one of `thread_count` threads; none if it was not small before or if no thread
-    /// would be left.
-    pub(crate) fn enter(&self, candidate: Candidate, thread_count: usize) -> Option<Here<'_>> {
+    /// Returns a permit to evaluate a query on this worker, one of `thread_count`; none if it was not small
+    /// before or if no worker would be left.
+    pub(crate) fn enter(&self, candidate: Candidate, thread_count: usize) -> Option<InlinePermit<'_>> {
         if self.slot(candidate).load(Ordering::Relaxed) == candidate.0 {
             return None;
         }
         let one_more = |running: usize| (running + 1 < thread_count).then_some(running + 1);
         self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Here(self))
+        Some(InlinePermit(self))
     }
 
     /// Remembers that a query was not small.
@@ -64,7 +64,7 @@ impl SmallQueries {
     }
 }
 
-impl Drop for Here<'_> {
+impl Drop for InlinePermit<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
     }

@@ -7,8 +7,8 @@ use chronolith_model::FloatHistogram;
 
 use super::{put_display, put_float, put_time};
 
-/// `[time, {"count": "3", "sum": "4", "buckets": [[0, "1", "2", "3"]]}]`; the first number of a bucket says which of
-/// its ends belong to it.
+/// `[time, {"count": "3", "sum": "4", "buckets": [[0, "1", "2", "3"]]}]`; the first number of a bucket says
+/// which of its ends belong to it.
 pub(crate) fn put_histogram(out: &mut Vec<u8>, time_ms: i64, histogram: &FloatHistogram) {
     out.push(b'[');
     put_time(out, time_ms);

@@ -1,13 +1,14 @@
 //! Where the process's memory is: what every large consumer says, beside what the operating system says.
 //!
-//! Holds: a byte is in one part only. What is in no part (connections, stacks, pieces that the allocator keeps or adds)
-//! is the difference to the resident memory that belongs to no file.
+//! Holds: a byte is in one part only. What is in no part (connections, stacks, pieces that the allocator
+//! keeps or adds) is the difference to the resident memory that belongs to no file.
 //! Not here: what the parts of the store are (`tsdb`, `head`).
 
 use chronolith_tsdb::{MemoryPart, TsdbMemory};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
+use crate::metrics::Metric;
 use crate::metrics::process::{self, ProcessStats};
 
 /// All consumers at one moment.
@@ -17,11 +18,33 @@ pub(crate) struct Memory {
     pub(crate) server: Vec<MemoryPart>,
 }
 
+pub(crate) static MEMORY: &[Metric<Memory>] = &[
+    Metric::gauges(
+        "chronolith_memory_bytes",
+        &["part"],
+        "Memory on the heap by consumer.",
+        |memory, samples| memory.parts().for_each(|part| samples.push(&[part.name], part.bytes as f64)),
+    ),
+    Metric::gauges(
+        "chronolith_memory_mapped_bytes",
+        &["part"],
+        "Files that are read through maps, resident or not.",
+        |memory, samples| {
+            memory.store.mapped.iter().for_each(|part| samples.push(&[part.name], part.bytes as f64));
+        },
+    ),
+    Metric::optional_gauge(
+        "chronolith_memory_unaccounted_bytes",
+        "Resident memory of no file that is in no part: allocator, stacks, connections.",
+        Memory::unaccounted_bytes,
+    ),
+];
+
 impl Memory {
     /// Asks everybody; `tenant_count` tenants at most are listed.
     pub(crate) fn read(app: &App, tenant_count: usize) -> Memory {
-        let cache = app.range_cache.counts();
-        let (pool_bytes, pool_count) = app.batches.bytes_and_len();
+        let cache = app.queries.cache.counts();
+        let (pool_bytes, pool_count) = app.writes.batches.bytes_and_len();
         let admission = &app.admission;
         let server = vec![
             MemoryPart::new(
@@ -37,7 +60,7 @@ impl Memory {
             ),
             MemoryPart::new("query_cache", cache.bytes, cache.entries as u64),
         ];
-        let store = app.store.get().map(|store| store.memory(tenant_count)).unwrap_or_default();
+        let store = app.lifecycle.opened().map(|store| store.memory(tenant_count)).unwrap_or_default();
         Memory { process: process::read(&app.env), store, server }
     }
 

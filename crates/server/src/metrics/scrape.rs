@@ -8,17 +8,18 @@ use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, TenantId, WriteBatch}
 
 use crate::app::App;
 use crate::metrics::gather::gather;
-use crate::serve::guarded;
-use crate::stop::Stop;
+use crate::serve::rounds::guarded;
+use crate::serve::stop::Stop;
 
-/// How often it looks whether the store is open; the first round follows at once, so that there is something to see.
+/// How often it looks whether the store is open; the first round follows at once, so that there is something
+/// to see.
 const OPEN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs until stopped. `instance` is the address of the server.
 pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
     let pause = Duration::from_millis(app.options.self_scrape_interval_ms);
     let mut batch = WriteBatch::from_labels();
-    while app.store().is_err() {
+    while app.lifecycle.store().is_err() {
         if stop.wait(OPEN_PAUSE) {
             return;
         }
@@ -33,7 +34,7 @@ pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
 
 /// Stores all metrics once.
 pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
-    let Ok(store) = app.store() else { return };
+    let Ok(store) = app.lifecycle.store() else { return };
     let start_ns = app.env.clock.mono_ns();
     let time_ms = app.env.clock.now_ms();
     fill(app, instance, time_ms, batch);
@@ -43,11 +44,11 @@ pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
     match store.append(&TenantId::anonymous(), batch) {
         Ok(outcome) if outcome.rejected_count() == 0 => {}
         Ok(outcome) => {
-            app.metrics.scrape_failures.add(1);
+            app.metrics.background.scrape_failures.add(1);
             tracing::warn!(first = ?outcome.first_reject, "own metrics were rejected");
         }
         Err(error) => {
-            app.metrics.scrape_failures.add(1);
+            app.metrics.background.scrape_failures.add(1);
             tracing::warn!(%error, "own metrics were not stored");
         }
     }

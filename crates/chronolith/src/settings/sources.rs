@@ -1,0 +1,161 @@
+//! Values of settings from flags, environment, configuration file and defaults, and the effect of a reload.
+//! Holds: flag before environment before file before default; an unknown key or a bad value is an error that
+//! names its origin, an unknown environment variable is a warning (ADR 0061).
+//! Not here: the file's syntax (`file`), limits of single tenants (`tenants`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use chronolith_base::Disk;
+use chronolith_server::Reloaded;
+use clap::ArgMatches;
+
+use super::declaration::{Setting, Settings};
+use super::file::{self, Entry};
+use super::table::{self, SETTINGS};
+use super::tenants::{self, Split};
+use crate::args;
+
+/// Variable that names the configuration file.
+const CONFIG_VARIABLE: &str = "CHRONOLITH_CONFIG";
+
+/// Why settings cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SettingsError(String);
+
+impl std::fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+/// Where settings come from, beside the defaults.
+pub(crate) struct Sources<'a> {
+    /// Flags.
+    pub(crate) flags: &'a ArgMatches,
+    /// Environment variables whose name starts with `CHRONOLITH_`.
+    pub(crate) environment: &'a BTreeMap<String, String>,
+    /// Reads the configuration file.
+    pub(crate) disk: &'a dyn Disk,
+}
+
+impl Sources<'_> {
+    /// The configuration file, if one is named.
+    pub(crate) fn config_path(&self) -> Option<PathBuf> {
+        let flag = args::value(self.flags, "config").map(str::to_owned);
+        flag.or_else(|| self.environment.get(CONFIG_VARIABLE).cloned()).map(PathBuf::from)
+    }
+
+    /// Reads everything.
+    pub(crate) fn resolve(&self) -> Result<Settings, SettingsError> {
+        let mut settings = Settings::unresolved(unknown_variables(self.environment));
+        let path = self.config_path();
+        let Split { settings: entries, tenants, warnings } = match &path {
+            Some(path) => read_file(self.disk, path)?,
+            None => Split::default(),
+        };
+        settings.warnings.extend(warnings);
+        for setting in SETTINGS {
+            let (value, origin) = self.value_of(setting, &entries, path.as_deref());
+            setting
+                .apply(&mut settings, &value)
+                .map_err(|why| SettingsError(format!("{origin}{}: {why}", setting.name)))?;
+            settings.server.shown.push((setting.name.to_owned(), value));
+        }
+        let limits = tenants::table(settings.server.tsdb.limits.default.clone(), &tenants);
+        let shown_path = path.as_deref().unwrap_or(Path::new("")).display();
+        settings.server.tsdb.limits = limits.map_err(|why| SettingsError(format!("{shown_path}:{why}")))?;
+        settings.server.shown.extend(tenants::shown(&tenants));
+        settings.server.config_yaml = show_yaml(&settings.server.shown);
+        Ok(settings)
+    }
+
+    /// The value and what an error is to begin with.
+    fn value_of(&self, setting: &Setting, entries: &[Entry], path: Option<&Path>) -> (String, String) {
+        if let Some(value) = args::value(self.flags, setting.name) {
+            return (value.to_owned(), "--".to_owned());
+        }
+        let variable = setting.variable();
+        if let Some(value) = self.environment.get(&variable) {
+            return (value.clone(), format!("environment variable {variable}: "));
+        }
+        if let Some(entry) = entries.iter().find(|entry| entry.key == setting.name) {
+            let path = path.map(Path::display);
+            let origin = path.map_or_else(String::new, |path| format!("{path}:{}: ", entry.line));
+            return (entry.value.clone(), origin);
+        }
+        (setting.default.to_owned(), String::new())
+    }
+}
+
+/// A warning for each variable that is no setting. Kubernetes sets variables for its services, which may be
+/// called `chronolith` and are no mistake.
+fn unknown_variables(environment: &BTreeMap<String, String>) -> Vec<String> {
+    let names: Vec<String> = SETTINGS.iter().map(Setting::variable).collect();
+    let is_service = |name: &str| {
+        name.ends_with("_SERVICE_HOST")
+            || name.contains("_SERVICE_PORT")
+            || name.ends_with("_PORT")
+            || name.contains("_PORT_")
+    };
+    let is_known = |name: &String| name == CONFIG_VARIABLE || names.contains(name) || is_service(name);
+    let warning = |name: &String| {
+        let nearest = names.iter().min_by_key(|known| strsim::levenshtein(known, name));
+        format!("unknown environment variable {name}, did you mean {}?", nearest.map_or("", String::as_str))
+    };
+    environment.keys().filter(|name| !is_known(name)).map(warning).collect()
+}
+
+fn read_file(disk: &dyn Disk, path: &Path) -> Result<Split, SettingsError> {
+    let shown = path.display();
+    let bytes = disk.read(path).map_err(|error| SettingsError(format!("reading {shown}: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| SettingsError(format!("{shown}: not UTF-8")))?;
+    let split = file::parse(&text).and_then(tenants::split);
+    let mut split = split.map_err(|why| SettingsError(format!("{shown}:{why}")))?;
+    let mut seen = BTreeSet::new();
+    for entry in &mut split.settings {
+        let Some(setting) = table::find(&entry.key) else {
+            let nearest = table::nearest_name(&entry.key);
+            let what = format!("unknown setting {:?}, did you mean {nearest:?}?", entry.key);
+            return Err(SettingsError(format!("{shown}:{}: {what}", entry.line)));
+        };
+        setting.name.clone_into(&mut entry.key);
+        if !seen.insert(setting.name) {
+            return Err(SettingsError(format!("{shown}:{}: {:?} is set twice", entry.line, entry.key)));
+        }
+    }
+    for warning in &mut split.warnings {
+        *warning = format!("{shown}:{warning}");
+    }
+    Ok(split)
+}
+
+/// All settings in a form that can be a configuration file.
+fn show_yaml(shown: &[(String, String)]) -> String {
+    // Names of tenants may have characters that mean something in YAML; a JSON string is one of YAML too.
+    let is_plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    let line = |(name, value): &(String, String)| {
+        let name = if is_plain(name) { name.clone() } else { text(name) };
+        format!("{name}: {}\n", text(value))
+    };
+    shown.iter().map(line).collect()
+}
+
+/// What a reload gives: live settings from `fresh`, the others as they are in the running server.
+pub(crate) fn reloaded(running: &Settings, fresh: Settings) -> Reloaded {
+    let mut shown = Vec::new();
+    let tenants = fresh.server.shown.get(SETTINGS.len()..).unwrap_or_default().to_vec();
+    for (setting, (old, new)) in SETTINGS.iter().zip(running.server.shown.iter().zip(fresh.server.shown)) {
+        if setting.is_live() || *old == new {
+            shown.push(new);
+        } else {
+            tracing::warn!(setting = setting.name, "changed in the file, takes effect at the next start");
+            shown.push(old.clone());
+        }
+    }
+    shown.extend(tenants);
+    Reloaded { limits: fresh.server.tsdb.limits, config_yaml: show_yaml(&shown), shown }
+}

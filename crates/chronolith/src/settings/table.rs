@@ -1,0 +1,424 @@
+//! Every setting, declared once. Holds: a name stands for the same in flag, environment, file and error
+//! texts.
+//! Not here: the form of a declaration (`declaration`), parsing of values (`value`).
+
+use super::declaration::{Form, Setting};
+use super::value;
+
+/// All settings, in the order of help and reference.
+pub(super) static SETTINGS: &[Setting] = &[
+    Setting::server("data-dir", "./data", Form::Text("DIR"), "Directory that holds everything", |s, v| {
+        set(&mut s.server.tsdb.data_dir, value::directory(v))
+    }),
+    Setting::server(
+        "http",
+        "127.0.0.1:9595",
+        Form::Text("HOST:PORT"),
+        "Address to listen on, host:port",
+        |s, v| set(&mut s.server.listen, value::host_and_port(v)),
+    ),
+    Setting::server(
+        "multitenancy",
+        "false",
+        Form::Switch,
+        "Take the tenant from X-Scope-OrgID; otherwise all is one tenant",
+        |s, v| set(&mut s.server.multitenancy, value::switch(v)),
+    ),
+    Setting::server(
+        "web.enable-admin-api",
+        "false",
+        Form::Switch,
+        "Answer the admin API: delete series, clean tombstones, snapshots, pause of compaction",
+        |s, v| set(&mut s.server.admin_api, value::switch(v)),
+    ),
+    Setting::server(
+        "web.enable-lifecycle",
+        "false",
+        Form::Switch,
+        "Answer POST /-/reload; SIGHUP reloads in any case",
+        |s, v| set(&mut s.server.web.lifecycle, value::switch(v)),
+    ),
+    Setting::server(
+        "web.cors.origin",
+        "",
+        Form::Text("REGEX"),
+        "Origins whose pages may use the API, an anchored regular expression; empty = its own only",
+        |s, v| set(&mut s.server.web.cors_origin, value::cors_origin(v)),
+    ),
+    Setting::server(
+        "shutdown-delay",
+        "0s",
+        Form::Duration,
+        "How long /-/ready is 503 before the listener closes, at most 20s; for load balancers",
+        |s, v| set(&mut s.server.web.shutdown_delay, value::shutdown_delay(v)),
+    ),
+    Setting::server(
+        "sync",
+        "fsync",
+        Form::Choice("fsync|interval=100ms|os"),
+        "When a write is acknowledged: fsync, interval=100ms, os",
+        |s, v| set(&mut s.server.tsdb.sync, value::sync_mode(v)),
+    ),
+    Setting::tenant(
+        "retention",
+        &[],
+        "0",
+        Form::Duration,
+        "Age from which samples are removed; 0 keeps all",
+        |l, v| set(&mut l.retention_ms, value::duration(v)),
+    ),
+    Setting::server(
+        "retention-size",
+        "0",
+        Form::Size,
+        "Bytes of blocks to keep, oldest go first; 0 keeps all",
+        |s, v| set(&mut s.server.tsdb.retention.bytes_max, value::size(v)),
+    ),
+    Setting::server(
+        "retention-clock-guard",
+        "24h",
+        Form::Duration,
+        "How long removal by age waits after the clock has jumped ahead by more than 1h; 0 = not at all",
+        |s, v| set(&mut s.server.tsdb.retention.clock_guard_ms, value::duration(v)),
+    ),
+    Setting::server(
+        "flush-delay",
+        "1h",
+        Form::Duration,
+        "How long after its end a two-hour window becomes a block",
+        |s, v| set(&mut s.server.tsdb.flush.delay_ms, value::duration(v)),
+    ),
+    Setting::server(
+        "flush-small-window",
+        "1MiB",
+        Form::Size,
+        "A smaller window waits for others of its day, at most 24 times flush-delay; 0 = none waits",
+        |s, v| set(&mut s.server.tsdb.flush.small_window_bytes, value::size(v)),
+    ),
+    Setting::server(
+        "idle-after",
+        "15m",
+        Form::Duration,
+        "How long a series may take no samples until it leaves memory for a block; 0 = until its window ends",
+        |s, v| set(&mut s.server.tsdb.idle.after_ms, value::duration(v)),
+    ),
+    Setting::server(
+        "wal-checkpoint-size",
+        "4GiB",
+        Form::Size,
+        "Size of the write-ahead log that forces a checkpoint",
+        |s, v| set(&mut s.server.tsdb.wal.checkpoint_bytes, value::size_at_least(v, 1 << 20)),
+    ),
+    Setting::tenant(
+        "out-of-order-window",
+        &["out_of_order_window"],
+        "0",
+        Form::Duration,
+        "Age of samples that are still taken; 0 = any within the retention",
+        |l, v| set(&mut l.out_of_order_ms, value::duration(v)),
+    ),
+    Setting::tenant(
+        "duplicates",
+        &[],
+        "keep_first",
+        Form::Choice("keep_first|last_wins"),
+        "Which of two values of a series and time stays: keep_first or last_wins",
+        |l, v| set(&mut l.duplicates, value::duplicate_policy(v)),
+    ),
+    Setting::tenant(
+        "block-encoding",
+        &["block_encoding"],
+        "dense",
+        Form::Choice("dense|prometheus"),
+        "Chunks of new blocks: dense (a third of the bytes) or prometheus (XOR, read by Prometheus and Thanos)",
+        |l, v| set(&mut l.block_encoding, value::block_encoding(v)),
+    ),
+    Setting::server(
+        "compaction-size",
+        "2GiB",
+        Form::Size,
+        "Bytes of a block that compaction writes, larger ones are split by series; 0 switches compaction off",
+        |s, v| set(&mut s.server.tsdb.compaction.block_bytes_max, value::size(v)),
+    ),
+    Setting::server(
+        "compaction-rate",
+        "64MiB",
+        Form::Size,
+        "Bytes per second that compaction reads and writes at most; 0 = no limit",
+        |s, v| set(&mut s.server.tsdb.compaction.bytes_per_second, value::size(v)),
+    ),
+    Setting::server(
+        "open-block-maps",
+        "8192",
+        Form::Count,
+        "Memory maps of open blocks at most; Linux grants a process 65530 for everything",
+        |s, v| set(&mut s.server.tsdb.open_blocks.maps_max, value::count(v).map(|n| n as u64)),
+    ),
+    Setting::server(
+        "open-block-memory",
+        "512MiB",
+        Form::Size,
+        "Memory of open blocks at most, mapped files aside; a quarter of it is kept for the next query",
+        |s, v| set(&mut s.server.tsdb.open_blocks.bytes_max, value::size_at_least(v, 1 << 20)),
+    ),
+    Setting::server(
+        "min-free-space",
+        "64MiB",
+        Form::Size,
+        "Writes are refused when less is free on the disk",
+        |s, v| set(&mut s.server.tsdb.free_bytes_min, value::size(v)),
+    ),
+    Setting::server(
+        "head-memory-limit",
+        "50%",
+        Form::Text("SIZE|PERCENT"),
+        "Memory of the head of all tenants, as a size or as a part of the cgroup's or machine's; 429 beyond it; 0 = no limit",
+        |s, v| set(&mut s.server.tsdb.head_memory, value::head_memory(v)),
+    ),
+    Setting::server(
+        "histogram-memory",
+        "1GiB",
+        Form::Size,
+        "Memory of open chunks and out-of-order samples of native histograms; beyond it they go to chunk files early",
+        |s, v| set(&mut s.server.tsdb.histogram_bytes_max, value::size_at_least(v, 1 << 20)),
+    ),
+    Setting::tenant(
+        "future-limit",
+        &["future_window"],
+        "10m",
+        Form::Duration,
+        "How far samples may lie ahead of the clock; 0 = no limit",
+        |l, v| set(&mut l.future_ms_max, value::duration(v)),
+    ),
+    Setting::tenant(
+        "series-limit",
+        &["series_max"],
+        "50000000",
+        Form::Count,
+        "Series of one tenant in the head",
+        |l, v| set(&mut l.series_max, value::count(v)),
+    ),
+    Setting::tenant(
+        "ingestion-rate",
+        &[],
+        "0",
+        Form::Count,
+        "Samples per second of one tenant, 429 beyond it; 0 = no limit",
+        |l, v| set(&mut l.ingestion_rate, value::count_or_none(v).map(|n| n as u64)),
+    ),
+    Setting::tenant(
+        "ingestion-burst",
+        &[],
+        "0",
+        Form::Count,
+        "Samples of one tenant at once, 400 for a request of more; 0 = ten seconds of ingestion-rate",
+        |l, v| set(&mut l.ingestion_burst, value::count_or_none(v).map(|n| n as u64)),
+    ),
+    Setting::tenant(
+        "label-count-limit",
+        &["label_count_max"],
+        "128",
+        Form::Count,
+        "Labels of one series",
+        |l, v| set(&mut l.label_count_max, value::count(v)),
+    ),
+    Setting::tenant(
+        "label-name-length-limit",
+        &["label_name_bytes_max"],
+        "1KiB",
+        Form::Size,
+        "Bytes of a label name",
+        |l, v| set(&mut l.label_name_bytes_max, value::size_in_memory(v)),
+    ),
+    Setting::tenant(
+        "label-value-length-limit",
+        &["label_value_bytes_max"],
+        "16KiB",
+        Form::Size,
+        "Bytes of a label value",
+        |l, v| set(&mut l.label_value_bytes_max, value::size_in_memory(v)),
+    ),
+    Setting::server(
+        "exemplar-limit",
+        "100000",
+        Form::Count,
+        "Exemplars kept in memory; 0 keeps none",
+        |s, v| set(&mut s.server.tsdb.exemplar_count_max, value::count_or_none(v)),
+    ),
+    Setting::server("query.timeout", "2m", Form::Duration, "Longest run of a query", |s, v| {
+        set(&mut s.server.query.timeout_ms, value::duration_positive(v))
+    }),
+    Setting::server("query.concurrency", "20", Form::Count, "Queries at work at once", |s, v| {
+        set(&mut s.server.query.concurrency, value::permits(v))
+    }),
+    Setting::server(
+        "query.max-samples",
+        "50000000",
+        Form::Count,
+        "Samples one query may hold at once",
+        |s, v| set(&mut s.server.query.samples_max, value::count(v).map(|n| n as u64)),
+    ),
+    Setting::server(
+        "query.memory",
+        "1GiB",
+        Form::Size,
+        "Memory of one query, its answer included",
+        |s, v| set(&mut s.server.query.memory_bytes_max, value::size_at_least(v, 1 << 20)),
+    ),
+    Setting::server("query.memory-total", "2GiB", Form::Size, "Memory of all queries together", |s, v| {
+        set(&mut s.server.query.memory_total_bytes_max, value::size_at_least(v, 1 << 20))
+    }),
+    Setting::server(
+        "query.lookback",
+        "5m",
+        Form::Duration,
+        "How far a query looks back for the latest sample",
+        |s, v| set(&mut s.server.query.lookback_ms, value::duration_positive(v).map(u64::cast_signed)),
+    ),
+    Setting::server(
+        "query.read-limit",
+        "64GiB",
+        Form::Size,
+        "Samples (16 B each) that one query may read, by estimate",
+        |s, v| set(&mut s.server.query.read_bytes_max, value::size_at_least(v, 1 << 20)),
+    ),
+    Setting::server(
+        "query.cache-size",
+        "64MiB",
+        Form::Size,
+        "Memory of kept results of range queries; 0 keeps none",
+        |s, v| set(&mut s.server.query.cache_bytes_max, value::size(v)),
+    ),
+    Setting::server(
+        "query.align-steps",
+        "off",
+        Form::Choice("on|off"),
+        "Round start and end of range queries down to multiples of their step, so that kept results fit",
+        |s, v| set(&mut s.server.query.align_steps, value::switch(v)),
+    ),
+    Setting::server(
+        "query.log-slow",
+        "0",
+        Form::Duration,
+        "Queries that take longer go to the log with their plan, target slow_query; 0 = none",
+        |s, v| set(&mut s.server.query.log_slow_ms, value::duration(v).map(i64::unsigned_abs)),
+    ),
+    Setting::server(
+        "query.log-file",
+        "",
+        Form::Text("FILE"),
+        "File to which all queries are written as JSON, opened again by a reload; empty = none",
+        |s, v| set(&mut s.server.query.log_file, value::file_or_none(v)),
+    ),
+    Setting::tenant(
+        "query.tenant-concurrency",
+        &["query_concurrency_max"],
+        "0",
+        Form::Count,
+        "Queries of one tenant at work at once; 0 = with multitenancy a quarter of all, at most one per two cores; else all",
+        |l, v| set(&mut l.query_concurrency_max, value::permits_or_none(v)),
+    ),
+    Setting::tenant(
+        "query.tenant-memory",
+        &["query_memory_bytes_max"],
+        "0",
+        Form::Size,
+        "Memory of all queries of one tenant; 0 = a quarter of all with multitenancy, else all",
+        |l, v| set(&mut l.query_memory_bytes_max, value::size(v)),
+    ),
+    Setting::server(
+        "storage.remote.read-sample-limit",
+        "50000000",
+        Form::Count,
+        "Samples of one remote read query whose answer is not streamed; 0 = no limit",
+        |s, v| set(&mut s.server.remote_read.samples_max, value::count_or_none(v).map(|n| n as u64)),
+    ),
+    Setting::server(
+        "storage.remote.read-concurrent-limit",
+        "10",
+        Form::Count,
+        "Remote reads at work at once",
+        |s, v| set(&mut s.server.remote_read.concurrency, value::permits(v)),
+    ),
+    Setting::server(
+        "storage.remote.read-max-bytes-in-frame",
+        "1MiB",
+        Form::Size,
+        "Bytes of a frame of a streamed remote read; clients have a limit, too",
+        |s, v| set(&mut s.server.remote_read.frame_bytes_max, value::size_in_memory(v)),
+    ),
+    Setting::server("write.max-compressed", "32MiB", Form::Size, "Largest write request as sent", |s, v| {
+        set(&mut s.server.write.compressed_bytes_max, value::size_in_memory(v))
+    }),
+    Setting::server(
+        "write.max-decompressed",
+        "64MiB",
+        Form::Size,
+        "Largest write request unpacked",
+        |s, v| set(&mut s.server.write.decompressed_bytes_max, value::size_in_memory(v)),
+    ),
+    Setting::server("write.concurrency", "64", Form::Count, "Write requests at work at once", |s, v| {
+        set(&mut s.server.write.concurrency, value::permits(v))
+    }),
+    Setting::server("write.memory", "512MiB", Form::Size, "Memory of all write requests together", |s, v| {
+        set(&mut s.server.write.memory_bytes_max, value::size_at_least(v, 1 << 20))
+    }),
+    Setting::server(
+        "self-scrape",
+        "10s",
+        Form::Text("DURATION|off"),
+        "How often the server stores its own metrics; off or 0 = never",
+        |s, v| set(&mut s.server.self_scrape_interval_ms, value::interval_or_off(v)),
+    ),
+    Setting::server(
+        "metrics.tenants",
+        "100",
+        Form::Count,
+        "Tenants with metrics of their own; the others are summed under tenant=\"__overflow__\"",
+        |s, v| set(&mut s.server.tenant_metrics_max, value::tenant_metrics_count(v)),
+    ),
+    Setting::server(
+        "log.level",
+        "info",
+        Form::Text("LEVEL"),
+        "error, warn, info, debug, trace, or a filter such as info,hyper=debug",
+        |s, v| set(&mut s.log_level, value::log_filter(v)),
+    ),
+    Setting::server(
+        "log.format",
+        "full",
+        Form::Choice("full|compact|json"),
+        "full, compact or json",
+        |s, v| set(&mut s.log_format, value::log_format(v)),
+    ),
+    Setting::server(
+        "log.access",
+        "false",
+        Form::Switch,
+        "Write a line to the log for each HTTP request, target access",
+        |s, v| set(&mut s.server.access_log, value::switch(v)),
+    ),
+    Setting::server(
+        "enable-feature",
+        "",
+        Form::Text("NAMES"),
+        "Experimental parts, separated by commas",
+        |s, v| value::enable_features(&mut s.server.features, v),
+    ),
+];
+
+fn set<T>(target: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *target = value?;
+    Ok(())
+}
+
+/// Returns the setting called `name`, with dots or dashes.
+pub(super) fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name || setting.dashed_name() == name)
+}
+
+/// Returns the name that is most like `name`.
+pub(super) fn nearest_name(name: &str) -> &'static str {
+    let nearest = SETTINGS.iter().min_by_key(|setting| strsim::levenshtein(setting.name, name));
+    nearest.map_or("", |setting| setting.name)
+}

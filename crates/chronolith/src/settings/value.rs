@@ -1,0 +1,195 @@
+//! Values of settings, from text. Holds: an error says what is expected; where the value stands is the
+//! caller's.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chronolith_model::{BlockEncoding, DuplicatePolicy};
+use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
+use chronolith_server::limits::SHUTDOWN_DELAY_MAX;
+use chronolith_server::{CorsOrigin, Features};
+use chronolith_tsdb::{HeadMemory, SyncMode};
+
+use super::declaration::LogFormat;
+
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "on" | "yes" => Ok(true),
+        "false" | "off" | "no" => Ok(false),
+        _ => Err(format!("{text:?} is neither true nor false")),
+    }
+}
+
+pub(super) fn duration(text: &str) -> Result<i64, String> {
+    parse_duration_ms(text).ok_or_else(|| format!("{text:?} is no duration such as 15d, 10m or 100ms"))
+}
+
+pub(super) fn duration_positive(text: &str) -> Result<u64, String> {
+    let ms = duration(text)?;
+    if ms > 0 { Ok(ms.unsigned_abs()) } else { Err("must be longer than 0".to_owned()) }
+}
+
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    parse_size_bytes(text).ok_or_else(|| format!("{text:?} is no size such as 64MiB, 1GB or 4096"))
+}
+
+pub(super) fn size_at_least(text: &str, bytes_min: u64) -> Result<u64, String> {
+    let bytes = size(text)?;
+    if bytes >= bytes_min { Ok(bytes) } else { Err(format!("must be at least {bytes_min} bytes")) }
+}
+
+/// A size that fits what one request may take in memory: 1 byte to 1 GiB.
+pub(super) fn size_in_memory(text: &str) -> Result<usize, String> {
+    let bytes = size_at_least(text, 1)?;
+    match usize::try_from(bytes) {
+        Ok(bytes) if bytes <= 1 << 30 => Ok(bytes),
+        _ => Err("must be at most 1GiB".to_owned()),
+    }
+}
+
+/// A size, or a percentage of the memory that there is.
+pub(super) fn head_memory(text: &str) -> Result<HeadMemory, String> {
+    let Some(percent) = text.strip_suffix('%') else {
+        return size(text).map(HeadMemory::Bytes);
+    };
+    match percent.parse() {
+        Ok(percent @ 1..=100) => Ok(HeadMemory::Percent(percent)),
+        _ => Err(format!("{text:?} is no percentage from 1% to 100%")),
+    }
+}
+
+pub(super) fn count_or_none(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("{text:?} is no whole number"))
+}
+
+pub(super) fn count(text: &str) -> Result<usize, String> {
+    match count_or_none(text)? {
+        0 => Err("must be at least 1".to_owned()),
+        count => Ok(count),
+    }
+}
+
+/// Requests at once: each takes a thread.
+pub(super) fn permits(text: &str) -> Result<usize, String> {
+    let count = count(text)?;
+    if count <= 1024 { Ok(count) } else { Err("must be at most 1024".to_owned()) }
+}
+
+/// As [`permits`], 0 included.
+pub(super) fn permits_or_none(text: &str) -> Result<usize, String> {
+    if text == "0" { Ok(0) } else { permits(text) }
+}
+
+pub(super) fn sync_mode(text: &str) -> Result<SyncMode, String> {
+    match (text, text.strip_prefix("interval=")) {
+        ("fsync", _) => Ok(SyncMode::Fsync),
+        ("os", _) => Ok(SyncMode::Os),
+        (_, Some(interval)) => duration_positive(interval).map(SyncMode::Interval),
+        _ => Err(format!("{text:?} is none of fsync, interval=100ms, os")),
+    }
+}
+
+pub(super) fn duplicate_policy(text: &str) -> Result<DuplicatePolicy, String> {
+    match text {
+        "keep_first" => Ok(DuplicatePolicy::KeepFirst),
+        "last_wins" => Ok(DuplicatePolicy::LastWins),
+        _ => Err(format!("{text:?} is none of keep_first, last_wins")),
+    }
+}
+
+pub(super) fn block_encoding(text: &str) -> Result<BlockEncoding, String> {
+    match text {
+        "dense" => Ok(BlockEncoding::Dense),
+        "prometheus" => Ok(BlockEncoding::Prometheus),
+        _ => Err(format!("{text:?} is none of dense, prometheus")),
+    }
+}
+
+pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "full" => Ok(LogFormat::Full),
+        "compact" => Ok(LogFormat::Compact),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("{text:?} is none of full, compact, json")),
+    }
+}
+
+pub(super) fn directory(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("must not be empty".to_owned()) } else { Ok(PathBuf::from(text)) }
+}
+
+pub(super) fn file_or_none(text: &str) -> Result<Option<PathBuf>, String> {
+    Ok(Some(PathBuf::from(text)).filter(|_| !text.is_empty()))
+}
+
+pub(super) fn host_and_port(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+        _ => Err(format!("{text:?} is not host:port")),
+    }
+}
+
+pub(super) fn cors_origin(text: &str) -> Result<Option<CorsOrigin>, String> {
+    if text.is_empty() { Ok(None) } else { CorsOrigin::new(text).map(Some) }
+}
+
+pub(super) fn shutdown_delay(text: &str) -> Result<Duration, String> {
+    match Duration::from_millis(duration(text)?.unsigned_abs()) {
+        delay if delay <= SHUTDOWN_DELAY_MAX => Ok(delay),
+        _ => Err(format!("must be at most {} s", SHUTDOWN_DELAY_MAX.as_secs())),
+    }
+}
+
+/// Milliseconds; 0 = off. YAML reads a bare `off` as false.
+pub(super) fn interval_or_off(text: &str) -> Result<u64, String> {
+    if matches!(text, "off" | "false") { Ok(0) } else { duration(text).map(i64::unsigned_abs) }
+}
+
+pub(super) fn tenant_metrics_count(text: &str) -> Result<usize, String> {
+    let count = count_or_none(text)?;
+    if count <= 10_000 { Ok(count) } else { Err("must be at most 10000".to_owned()) }
+}
+
+pub(super) fn log_filter(text: &str) -> Result<String, String> {
+    match text.parse::<tracing_subscriber::EnvFilter>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err(format!(
+            "{text:?} is none of error, warn, info, debug, trace, nor a filter such as info,hyper=debug"
+        )),
+    }
+}
+
+/// Names of Prometheus's features that need no switch here: what they stand for is always on.
+const FEATURES_ALWAYS_ON: [&str; 7] = [
+    "promql-duration-expr",
+    "promql-extended-range-selectors",
+    "promql-per-step-stats",
+    "native-histograms",
+    "ooo-native-histograms",
+    "exemplar-storage",
+    "metadata-wal-records",
+];
+
+/// Switches on the features that `text` names, separated by commas.
+pub(super) fn enable_features(features: &mut Features, text: &str) -> Result<(), String> {
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        match name {
+            "promql-experimental-functions" => features.experimental_functions = true,
+            "promql-delayed-name-removal" => features.delayed_name_removal = true,
+            "promql-binop-fill-modifiers" => features.binop_fill_modifiers = true,
+            "use-start-timestamps" => features.start_timestamps = true,
+            "type-and-unit-labels" => features.type_and_unit_labels = true,
+            _ if FEATURES_ALWAYS_ON.contains(&name) => {}
+            // Prometheus only warns. A server that starts without what was asked for surprises later.
+            _ => {
+                let known = "promql-experimental-functions, promql-delayed-name-removal, \
+                             promql-binop-fill-modifiers, use-start-timestamps, type-and-unit-labels";
+                let always_on = FEATURES_ALWAYS_ON.join(", ");
+                return Err(format!(
+                    "unknown feature {name:?}; known are {known}; always on are {always_on}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Answer that is printed piece by piece within the memory budget of its query.
+//! Not here: JSON of values (`json`), answers that are streamed while their query runs (`stream`).
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, Response, header};
+use chronolith_base::Reservation;
+use chronolith_model::ReadContext;
+
+use super::error::ApiError;
+use super::{body, json};
+use crate::limits::ANSWER_PART_BYTES;
+
+/// Prometheus's warning about an answer that `limit` has cut.
+pub(super) const TRUNCATED_WARNING: &str = "results truncated due to limit";
+
+/// An answer as it is printed; its memory counts in the budget of the query until its client has taken it.
+pub(super) struct Printer {
+    pub(super) out: Vec<u8>,
+    held: Reservation,
+    parts: Vec<Bytes>,
+}
+
+impl Printer {
+    /// An empty answer.
+    pub(super) fn new(ctx: &ReadContext) -> Result<Printer, ApiError> {
+        let held = ctx.budget.reserve(0).map_err(chronolith_model::QueryError::from)?;
+        Ok(Printer { out: Vec::new(), held, parts: Vec::new() })
+    }
+
+    /// Opens a successful answer; its data follows.
+    pub(super) fn open(ctx: &ReadContext) -> Result<Printer, ApiError> {
+        let mut printer = Printer::new(ctx)?;
+        json::open_success(&mut printer.out);
+        Ok(printer)
+    }
+
+    /// To be called after each item: pays for what has been printed and notices the end of the query.
+    pub(super) fn settle(&mut self, ctx: &ReadContext) -> Result<(), ApiError> {
+        let grown = (self.out.capacity() as u64).saturating_sub(self.held.bytes());
+        if grown > 0 {
+            self.held.grow(grown).map_err(chronolith_model::QueryError::from)?;
+            ctx.check()?;
+        }
+        if self.out.len() >= ANSWER_PART_BYTES {
+            let held = ctx.budget.reserve(0).map_err(chronolith_model::QueryError::from)?;
+            let next = Vec::with_capacity(ANSWER_PART_BYTES + ANSWER_PART_BYTES / 8);
+            self.parts.push(body::held(
+                std::mem::replace(&mut self.out, next),
+                std::mem::replace(&mut self.held, held),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Closes a successful answer.
+    pub(super) fn close(
+        mut self,
+        ctx: &ReadContext,
+        warnings: &[String],
+        infos: &[String],
+    ) -> Result<Printer, ApiError> {
+        json::close_success(&mut self.out, warnings, infos);
+        self.settle(ctx)?;
+        Ok(self)
+    }
+
+    /// The answer as JSON.
+    pub(super) fn into_json(self) -> Response<Body> {
+        self.into_response("application/json")
+    }
+
+    /// The answer with another type.
+    pub(super) fn into_response(self, content_type: &'static str) -> Response<Body> {
+        let mut parts = self.parts;
+        parts.push(body::held(self.out, self.held));
+        let mut response = Response::new(body::parts(parts));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        response
+    }
+}

@@ -1,0 +1,62 @@
+//! Parts that all queries share: engine, cache of results, list of running queries, logs.
+
+use chronolith_promql::engine::{Engine, EngineOptions, NameRemoval};
+use chronolith_promql::parser::ParserOptions;
+
+use super::active::ActiveQueries;
+use super::log::QueryLog;
+use super::range_cache::RangeCache;
+use super::slow::SlowLog;
+use crate::admission::small::SmallQueries;
+use crate::options::{Features, ServerOptions};
+
+pub(crate) struct QueryContext {
+    pub(crate) engine: Engine,
+    pub(crate) parser: ParserOptions,
+    pub(crate) small: SmallQueries,
+    pub(crate) active: ActiveQueries,
+    pub(crate) cache: RangeCache,
+    pub(crate) log: QueryLog,
+    pub(crate) slow_log: SlowLog,
+}
+
+impl QueryContext {
+    pub(crate) fn new(options: &ServerOptions) -> QueryContext {
+        let parser = parser_options(options.features);
+        QueryContext {
+            engine: Engine::new(engine_options(options, parser)),
+            parser,
+            small: SmallQueries::default(),
+            active: ActiveQueries::default(),
+            cache: RangeCache::new(options.query.cache_bytes_max),
+            log: QueryLog::new(options.query.log_file.clone()),
+            slow_log: SlowLog::default(),
+        }
+    }
+}
+
+fn parser_options(features: Features) -> ParserOptions {
+    ParserOptions {
+        experimental_functions: features.experimental_functions,
+        binop_fill_modifiers: features.binop_fill_modifiers,
+    }
+}
+
+fn engine_options(options: &ServerOptions, parser: ParserOptions) -> EngineOptions {
+    let query = &options.query;
+    let name_removal =
+        if options.features.delayed_name_removal { NameRemoval::Delayed } else { NameRemoval::Immediate };
+    EngineOptions {
+        lookback_ms: query.lookback_ms,
+        samples_max: query.samples_max,
+        query_memory_bytes_max: query.memory_bytes_max,
+        read_bytes_max: query.read_bytes_max,
+        timeout_ms: query.timeout_ms,
+        name_removal,
+        parser,
+        threads: chronolith_base::thread::core_count(),
+        start_times: options.features.start_timestamps,
+        type_and_unit_labels: options.features.type_and_unit_labels,
+        ..EngineOptions::default()
+    }
+}

@@ -1,0 +1,29 @@
+//! Metrics of background threads and of reloads.
+
+use super::counter::Counter;
+use super::definition::Metric;
+
+#[derive(Default)]
+pub(crate) struct BackgroundMetrics {
+    pub(crate) scrape_failures: Counter,
+    pub(crate) reload_failures: Counter,
+    pub(crate) thread_panics: Counter,
+}
+
+pub(super) static BACKGROUND: &[Metric<BackgroundMetrics>] = &[
+    Metric::counter(
+        "chronolith_config_reload_failures_total",
+        "Reloads refused because of errors in the file.",
+        |background| background.reload_failures.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_background_panics_total",
+        "Rounds of background threads that panicked.",
+        |background| background.thread_panics.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_self_scrape_failures_total",
+        "Own metrics that could not be stored.",
+        |background| background.scrape_failures.as_f64(),
+    ),
+];

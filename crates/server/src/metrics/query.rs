@@ -1,0 +1,60 @@
+//! Metrics of queries and of the cache of their results.
+
+use super::counter::{Counter, Seconds};
+use super::definition::Metric;
+use crate::http::query::range_cache::CacheCounts;
+
+#[derive(Default)]
+pub(crate) struct QueryMetrics {
+    pub(crate) instant: Seconds,
+    pub(crate) range: Seconds,
+    pub(crate) samples: Counter,
+    pub(crate) failed: Counter,
+    pub(crate) canceled: Counter,
+    pub(crate) timed_out: Counter,
+}
+
+pub(super) static QUERY: &[Metric<QueryMetrics>] = &[
+    Metric::histograms(
+        "chronolith_query_duration_seconds",
+        &["kind"],
+        "Time to evaluate a query and print its answer.",
+        |query, samples| {
+            samples.push_histogram(&["instant"], &query.instant);
+            samples.push_histogram(&["range"], &query.range);
+        },
+    ),
+    Metric::counter("chronolith_query_samples_total", "Samples read by queries.", |query| {
+        query.samples.as_f64()
+    }),
+    Metric::counters(
+        "chronolith_query_failures_total",
+        &["end"],
+        "Queries without an answer.",
+        |query, samples| {
+            samples.push(&["failed"], query.failed.as_f64());
+            samples.push(&["canceled"], query.canceled.as_f64());
+            samples.push(&["timeout"], query.timed_out.as_f64());
+        },
+    ),
+];
+
+pub(super) static QUERY_CACHE: &[Metric<CacheCounts>] = &[
+    Metric::counters(
+        "chronolith_query_cache_requests_total",
+        &["found"],
+        "Range queries by what the cache of results had of them.",
+        |cache, samples| {
+            samples.push(&["hit"], cache.hits as f64);
+            samples.push(&["partial"], cache.partial_hits as f64);
+            samples.push(&["miss"], cache.misses as f64);
+        },
+    ),
+    Metric::gauge("chronolith_query_cache_bytes", "Memory of kept results.", |cache| cache.bytes as f64),
+    Metric::gauge("chronolith_query_cache_entries", "Kept results.", |cache| cache.entries as f64),
+    Metric::counter(
+        "chronolith_query_cache_evictions_total",
+        "Results that went to make room for others.",
+        |cache| cache.evictions as f64,
+    ),
+];

@@ -1,0 +1,66 @@
+//! Metrics that are read from parts of the server with no counters of their own kind.
+
+use super::definition::Metric;
+use crate::app::App;
+
+pub(super) static SERVER: &[Metric<App>] = &[
+    Metric::gauges("chronolith_build_info", &["version"], "Version of the running binary.", |_, samples| {
+        samples.push(&[crate::version::VERSION], 1.0);
+    }),
+    Metric::gauge("process_start_time_seconds", "When the process started, since 1970.", |app| {
+        app.started_ms as f64 / 1000.0
+    }),
+    Metric::gauge("chronolith_ready", "Whether queries and writes are answered.", |app| {
+        f64::from(u8::from(app.lifecycle.is_ready()))
+    }),
+    Metric::gauge("chronolith_http_connections", "Open connections.", |app| app.connections.count() as f64),
+    Metric::gauge("chronolith_http_connections_limit", "Connections at most.", |app| {
+        app.connections.count_max() as f64
+    }),
+    Metric::counter("chronolith_query_killed_total", "Queries killed by an operator.", |app| {
+        app.queries.active.killed_count() as f64
+    }),
+    Metric::counter(
+        "chronolith_query_log_failures_total",
+        "Lines of the query log that could not be written.",
+        |app| app.queries.log.failures.as_f64(),
+    ),
+    Metric::counter("chronolith_query_slow_logged_total", "Lines of the slow query log.", |app| {
+        let (logged_count, _) = app.queries.slow_log.counts();
+        logged_count as f64
+    }),
+    Metric::counter(
+        "chronolith_query_slow_left_out_total",
+        "Slow queries without a line, because there were too many at once.",
+        |app| {
+            let (_, left_out_count) = app.queries.slow_log.counts();
+            left_out_count as f64
+        },
+    ),
+    Metric::gauge("chronolith_write_batches_pooled", "Empty batches at hand.", |app| {
+        app.writes.batches.len() as f64
+    }),
+];
+
+/// Series by tenant, once the store is open.
+pub(super) static TENANT_SERIES: &[Metric<App>] = &[Metric::gauges(
+    "chronolith_tenant_head_series",
+    &["tenant"],
+    "Series in the head by tenant.",
+    |app, samples| {
+        let Some(store) = app.lifecycle.opened() else { return };
+        for (tenant, count) in app.tenant_metrics.split(store.head_series_by_tenant()) {
+            samples.push(&[&tenant], count as f64);
+        }
+    },
+)];
+
+/// Progress of the replay, until the store is open.
+pub(super) static REPLAY: &[Metric<App>] = &[
+    Metric::gauge("chronolith_replay_bytes", "Bytes replayed so far.", |app| {
+        app.lifecycle.replay_snapshot().bytes_done as f64
+    }),
+    Metric::gauge("chronolith_replay_expected_bytes", "Bytes to replay.", |app| {
+        app.lifecycle.replay_snapshot().bytes_total as f64
+    }),
+];

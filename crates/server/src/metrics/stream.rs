@@ -1,0 +1,64 @@
+//! Metrics of answers that are streamed: remote read and federation.
+
+use super::counter::Counter;
+use super::definition::Metric;
+
+/// Streamed answers of one endpoint.
+#[derive(Default)]
+pub(crate) struct StreamMetrics {
+    /// Streams that ended with an error after their first part, or that the client left.
+    pub(crate) aborted: Counter,
+    pub(crate) bytes: Counter,
+}
+
+#[derive(Default)]
+pub(crate) struct RemoteReadMetrics {
+    /// Requests answered with one message.
+    pub(crate) messages: Counter,
+    /// Bytes of these messages.
+    pub(crate) message_bytes: Counter,
+    /// Requests answered with frames.
+    pub(crate) streams: Counter,
+    pub(crate) stream: StreamMetrics,
+    pub(crate) series: Counter,
+    pub(crate) samples: Counter,
+}
+
+pub(super) static REMOTE_READ: &[Metric<RemoteReadMetrics>] = &[
+    Metric::counters(
+        "chronolith_remote_read_requests_total",
+        &["response_type"],
+        "Remote reads by form of answer.",
+        |read, samples| {
+            samples.push(&["samples"], read.messages.as_f64());
+            samples.push(&["streamed_xor_chunks"], read.streams.as_f64());
+        },
+    ),
+    Metric::counter(
+        "chronolith_remote_read_aborted_total",
+        "Streamed answers that were cut off by an error or a client that left.",
+        |read| read.stream.aborted.as_f64(),
+    ),
+    Metric::counter("chronolith_remote_read_series_total", "Series sent by remote read.", |read| {
+        read.series.as_f64()
+    }),
+    Metric::counter("chronolith_remote_read_samples_total", "Samples sent by remote read.", |read| {
+        read.samples.as_f64()
+    }),
+    Metric::counter("chronolith_remote_read_bytes_total", "Bytes of answers to remote read.", |read| {
+        (read.message_bytes.get() + read.stream.bytes.get()) as f64
+    }),
+];
+
+pub(super) static FEDERATE: &[Metric<StreamMetrics>] = &[
+    Metric::counter(
+        "chronolith_federate_aborted_total",
+        "Answers to federation that were cut off by an error or a client that left.",
+        |federate| federate.aborted.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_federate_bytes_total",
+        "Bytes of answers to federation, before compression.",
+        |federate| federate.bytes.as_f64(),
+    ),
+];

@@ -1,0 +1,34 @@
+//! Errors of a server's start and stop.
+
+use std::io;
+use std::sync::Arc;
+
+use chronolith_tsdb::{HeadError, OpenError};
+
+/// Why a server does not start, or ends with an error.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The address is not to be had.
+    #[error("cannot listen on {address}: {error}")]
+    Bind {
+        /// As configured.
+        address: String,
+        /// As the operating system says.
+        error: io::Error,
+    },
+    /// The query log cannot be opened.
+    #[error("{0}")]
+    QueryLog(String),
+    /// No threads or no event queue.
+    #[error("cannot start threads: {0}")]
+    Threads(io::Error),
+    /// The store cannot be opened.
+    #[error("{0}")]
+    Open(Arc<OpenError>),
+    /// The store could not be closed cleanly; nothing acknowledged is lost.
+    #[error("closing the store: {0}")]
+    Close(HeadError),
+    /// The stop did not come to its end; nothing acknowledged is lost.
+    #[error("stop cut short: {0}")]
+    CutShort(&'static str),
+}

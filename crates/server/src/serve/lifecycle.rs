@@ -1,0 +1,132 @@
+//! Lifecycle of the store behind the server: replaying, open, draining, closing.
+//! Holds: the store is set once, when the replay is done; before that, and once it is being closed, only
+//! endpoints that need no store answer.
+//! Not here: who opens and closes it (`serve`).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use chronolith_tsdb::{ReplayProgress, Tsdb};
+
+use crate::http::error::{ApiError, ErrorKind};
+
+#[derive(Default)]
+pub(crate) struct Lifecycle {
+    store: OnceLock<Arc<Tsdb>>,
+    replay: Arc<ReplayProgress>,
+    /// Why the store could not be opened.
+    start_failure: OnceLock<String>,
+    /// Readiness is withdrawn, everything is still answered.
+    is_draining: AtomicBool,
+    /// The store is being closed.
+    is_closing: AtomicBool,
+}
+
+/// Progress of the replay at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReplaySnapshot {
+    pub(crate) segment_first: u64,
+    pub(crate) segment_last: u64,
+    pub(crate) segment_now: u64,
+    pub(crate) bytes_done: u64,
+    pub(crate) bytes_total: u64,
+}
+
+impl Lifecycle {
+    /// The store, for requests.
+    ///
+    /// # Errors
+    /// `unavailable` while the replay runs or the server stops.
+    pub(crate) fn store(&self) -> Result<&Arc<Tsdb>, ApiError> {
+        if self.is_closing.load(Ordering::Relaxed) {
+            return Err(ApiError::new(ErrorKind::Unavailable, "server is shutting down"));
+        }
+        let starting =
+            || ApiError::new(ErrorKind::Unavailable, format!("Service Unavailable: {}", self.replay_text()));
+        self.store.get().ok_or_else(starting)
+    }
+
+    /// The store if the replay is done, also while it is being closed.
+    pub(crate) fn opened(&self) -> Option<&Arc<Tsdb>> {
+        self.store.get()
+    }
+
+    /// Takes the store into use.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub(crate) fn set_store(&self, store: Arc<Tsdb>) {
+        assert!(self.store.set(store).is_ok(), "the store is opened once");
+    }
+
+    /// Records why the store could not be opened: nothing but a restart helps.
+    pub(crate) fn set_start_failure(&self, why: String) {
+        tracing::error!(why, "start failed");
+        let _ = self.start_failure.set(why);
+    }
+
+    /// Withdraws readiness.
+    pub(crate) fn begin_drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Refuses requests that need the store.
+    pub(crate) fn begin_close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Why a load balancer should send nothing here: the server starts, stops, or cannot write. `None` =
+    /// ready.
+    pub(crate) fn unready_reason(&self) -> Option<String> {
+        if self.is_draining.load(Ordering::Relaxed) || self.is_closing.load(Ordering::Relaxed) {
+            return Some("server is shutting down".to_owned());
+        }
+        if let Some(why) = self.start_failure.get() {
+            return Some(why.clone());
+        }
+        let Some(store) = self.store.get() else { return Some(self.replay_text()) };
+        store.failure().map(|failure| failure.to_string())
+    }
+
+    /// Why only a restart helps, if that is so.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let of_store =
+            || self.store.get().and_then(|store| store.failure()).map(|failure| failure.to_string());
+        self.start_failure.get().cloned().or_else(of_store)
+    }
+
+    /// Returns true if queries and writes are answered.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.unready_reason().is_none()
+    }
+
+    /// Where the replay records its progress.
+    pub(crate) fn replay_progress(&self) -> Arc<ReplayProgress> {
+        self.replay.clone()
+    }
+
+    /// Progress of the replay.
+    pub(crate) fn replay_snapshot(&self) -> ReplaySnapshot {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        ReplaySnapshot {
+            segment_first: load(&self.replay.segment_first),
+            segment_last: load(&self.replay.segment_last),
+            segment_now: load(&self.replay.segment_now),
+            bytes_done: load(&self.replay.bytes_done),
+            bytes_total: load(&self.replay.bytes_total),
+        }
+    }
+
+    /// Progress of the replay for people.
+    pub(crate) fn replay_text(&self) -> String {
+        let at = self.replay_snapshot();
+        format!(
+            "replaying the write-ahead log, segment {} of {} to {}, {} of {} MiB",
+            at.segment_now,
+            at.segment_first,
+            at.segment_last,
+            at.bytes_done >> 20,
+            at.bytes_total >> 20
+        )
+    }
+}

@@ -1,0 +1,28 @@
+//! Rounds of background threads. Holds: a panic in one round is counted and does not end its thread.
+
+use crate::app::App;
+
+/// Runs one round of a background thread; a panic is counted and logged, and the next round follows.
+pub(crate) fn guarded(app: &App, thread: &'static str, round: impl FnOnce()) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(round)).is_err() {
+        app.metrics.background.thread_panics.add(1);
+        tracing::error!(thread, "a round of background work ended in a panic; the next one follows");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guarded;
+    use crate::http::tests::Fixture;
+
+    /// The thread that syncs in interval mode had no guard: one panic, and `--sync interval` never synced
+    /// again.
+    #[test]
+    fn a_panic_in_a_round_is_counted_and_does_not_end_its_thread() {
+        let fixture = Fixture::ready();
+        guarded(&fixture.app, "wal-sync", || panic!("a bug"));
+        let mut ran = false;
+        guarded(&fixture.app, "wal-sync", || ran = true);
+        assert_eq!((ran, fixture.app.metrics.background.thread_panics.get()), (true, 1));
+    }
+}
