@@ -80,8 +80,11 @@ impl SliceEncoder<'_> {
             let ooo = OooPayload::Samples(payload);
             self.put_entry(&SeriesEntry { id, tenant, ooo, ..SeriesEntry::default() });
         }
-        let starts = start_timestamps(stripe, id);
-        let mut entry = SeriesEntry { id, tenant, sealed, starts: &starts, ..SeriesEntry::default() };
+        let mut starts = Vec::new();
+        if !stripe.open_starts(id).is_empty() {
+            starts::encode(stripe.open_starts(id), &mut starts);
+        }
+        let mut entry = SeriesEntry { id, tenant, sealed, open_starts: &starts, ..SeriesEntry::default() };
         if !last_ooo.is_empty() {
             entry.ooo = OooPayload::Samples(&last_ooo);
         }
@@ -138,23 +141,14 @@ impl SliceEncoder<'_> {
                     SampleValue::Word(bits) => columns.push(id, sample.time(), *bits),
                     SampleValue::Histogram(one) => columns.push_histogram(id, sample.time(), one.clone()),
                 }
+                if sample.start_ms() != 0 {
+                    columns.set_last_start(sample.start_ms());
+                }
             }
             columns.encode_frames(&mut Vec::new(), |payload| payloads.push(payload.to_vec()));
         }
         payloads
     }
-}
-
-/// Encodes the start timestamps of a series as runs; empty if none is known.
-fn start_timestamps(stripe: &Stripe, id: u32) -> Vec<u8> {
-    let (mut runs, mut bytes) = (Vec::new(), Vec::new());
-    if let Some(starts) = stripe.starts_of(id) {
-        starts.runs(&mut runs);
-    }
-    if !runs.is_empty() {
-        starts::encode(&runs, &mut bytes);
-    }
-    bytes
 }
 
 impl Checkpointer {

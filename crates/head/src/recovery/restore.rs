@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use chronolith_base::ByteReader;
 use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::kinds;
-use chronolith_format::chunk::starts;
+use chronolith_format::chunk::starts::{self, StartRun};
 use chronolith_format::head::sealed::RECORD_OVERHEAD_BYTES;
 use chronolith_format::head::slice::{OpenChunk, SealedEntry, SeriesEntry, decode_ooo};
 use chronolith_format::head::wal::Samples;
@@ -41,13 +41,23 @@ pub(super) fn restore(
     restore_sealed(stripe, series, entry, tally, damage);
     restore_open_histograms(stripe, series, entry, tally, damage);
     restore_ooo(stripe, series, entry, tally, damage, samples);
-    if !entry.starts.is_empty() {
-        let mut runs = Vec::new();
-        match starts::decode(&mut ByteReader::new(entry.starts), &mut runs) {
-            Ok(()) => stripe.restore_starts(entry.id, &runs),
-            Err(_) => damage.count += 1,
-        }
+    if let Some(runs) = start_runs(entry.open_starts, damage) {
+        stripe.restore_open_starts(entry.id, &runs);
     }
+    if let Some(runs) = start_runs(entry.old_starts, damage) {
+        stripe.restore_old_starts(&series.replay_context(), entry.id, &runs);
+    }
+}
+
+/// Decodes start timestamps; `None` if there are none.
+fn start_runs(bytes: &[u8], damage: &mut Damage) -> Option<Vec<StartRun>> {
+    if bytes.is_empty() {
+        return None;
+    }
+    let mut runs = Vec::new();
+    let decoded = starts::decode(&mut ByteReader::new(bytes), &mut runs);
+    damage.count += u64::from(decoded.is_err());
+    decoded.is_ok().then_some(runs)
 }
 
 fn restore_sealed(
@@ -146,12 +156,13 @@ fn restore_ooo(
     samples.times.iter().for_each(|&time| tally.add(time, 1));
     let duplicates = samples.duplicates;
     let mut histograms = samples.histograms.drain(..).peekable();
+    let start_times = std::mem::take(&mut samples.start_times);
     let words = samples.times.iter().zip(&samples.values).enumerate();
     let mut ooo: Vec<OooSample> = words
         .map(|(at, (&time, &bits))| {
             let histogram = histograms.next_if(|(idx, _)| *idx as usize == at);
             let value = histogram.map_or(SampleValue::Word(bits), |(_, one)| SampleValue::Histogram(one));
-            OooSample::new(time, value, duplicates)
+            OooSample::new(time, value, start_times.get(at).copied().unwrap_or(0), duplicates)
         })
         .collect();
     ooo.sort_by_key(OooSample::time);

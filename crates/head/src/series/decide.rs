@@ -42,7 +42,18 @@ pub(crate) enum Position {
 pub(crate) enum Stored {
     Nothing,
     Same,
+    /// The same value, with another start timestamp.
+    OtherStart,
     Different,
+}
+
+/// New sample of a series.
+#[derive(Clone, Copy)]
+pub(crate) struct Sample<'a> {
+    pub(crate) time: i64,
+    pub(crate) value: Value<'a>,
+    /// Start timestamp in milliseconds; 0 = unknown.
+    pub(crate) start_ms: i64,
 }
 
 /// Value of any kind.
@@ -84,8 +95,9 @@ pub(crate) fn decide(position: Position, stored: Stored, duplicates: DuplicatePo
         (Stored::Nothing, Position::NotNewest, _) => AppendOutcome::OutOfOrder,
         // Senders retry whole batches after a lost response.
         (Stored::Same, _, _) => AppendOutcome::Duplicate,
+        (Stored::OtherStart, _, DuplicatePolicy::KeepFirst) => AppendOutcome::Duplicate,
         (Stored::Different, _, DuplicatePolicy::KeepFirst) => AppendOutcome::DuplicateTimestamp,
-        (Stored::Different, _, DuplicatePolicy::LastWins) => AppendOutcome::Replaced,
+        (Stored::OtherStart | Stored::Different, _, DuplicatePolicy::LastWins) => AppendOutcome::Replaced,
     }
 }
 

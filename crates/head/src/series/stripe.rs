@@ -19,7 +19,6 @@ pub(crate) use layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, stripe_of};
 pub(crate) use ooo_log::{OooSample, SampleValue};
 pub(crate) use record::SeriesState;
 pub(crate) use resolve::Arrivals;
-pub(crate) use starts::START_RUNS_MAX;
 pub(crate) use state::{AppendContext, Stripe};
 
 #[cfg(test)]

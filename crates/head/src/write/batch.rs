@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use chronolith_model::Reject;
 use chronolith_wal::PoisonOnPanic;
 
-use super::job::{AppendJob, AppendScratch, BatchSample, Target, record_outcome, reject_sample};
-use super::mixed::{append_mixed, is_mixed, may_have_mixed};
+use super::job::{AppendJob, AppendScratch, BatchSample, Target, count_appended, reject_sample};
+use super::mixed::{append_mixed, is_mixed, may_have_mixed, set_relogged_start};
 use super::resolve::resolve_misses;
 use super::slices::{queue_pending, slice_at, yield_stripe};
 use crate::counters::Counter;
@@ -163,7 +163,10 @@ fn append_slice(
                 outcome => outcome,
             };
             let sample = BatchSample { time, series_idx: idx, id, at: at as u32 };
-            record_outcome(job, scratch, outcome, sample, relogs);
+            if count_appended(job, outcome, sample, relogs) {
+                scratch.pending.push(id, time, bits);
+                set_relogged_start(job, scratch, stripe, outcome, sample);
+            }
         }
     }
 }

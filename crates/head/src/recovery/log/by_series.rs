@@ -183,8 +183,10 @@ impl Target<'_> {
             self.shared.put_windows(self.tenant, &mut self.cx.windows, self.arrival_ms);
             self.tenant = owner;
         }
+        let has_starts = !stripe.open_starts(id).is_empty();
         for &(time, bits) in samples {
-            if stripe.append_in_order(&mut self.cx, id, time, bits) == AppendOutcome::NotNewest {
+            if has_starts || stripe.append_in_order(&mut self.cx, id, time, bits) == AppendOutcome::NotNewest
+            {
                 stripe.append(&mut self.cx, id, time, Value::Word(bits));
             }
         }

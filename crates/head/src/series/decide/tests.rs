@@ -39,6 +39,14 @@ fn another_value_is_refused_or_replaces_by_policy() {
     }
 }
 
+#[test]
+fn another_start_timestamp_replaces_under_last_wins_only() {
+    for position in [Position::Newest, Position::NotNewest] {
+        check(position, Stored::OtherStart, KeepFirst, AppendOutcome::Duplicate);
+        check(position, Stored::OtherStart, LastWins, AppendOutcome::Replaced);
+    }
+}
+
 fn histogram(count: u64, sum: f64) -> Arc<Histogram> {
     Arc::new(Histogram::Int(IntHistogram { count, sum, zero_count: count, ..Default::default() }))
 }

@@ -1,5 +1,5 @@
 //! One of sixteen stripes of series: hot records in pages, open chunks, the out-of-order log, references to
-//! sealed chunks; start times in side storage for the series that have some.
+//! sealed chunks; start timestamps of open chunks in side storage for the series that have some.
 //!
 //! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
 //! series is newer than the last one in its hot record; runs of 1024 consecutive ids share a stripe, so a
@@ -11,6 +11,7 @@ use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
 use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::starts::StartRun;
+use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{Columns, DuplicatePolicy, QueryError, TimeRange};
 
 use super::decoded::{DecodedChunk, UNLIMITED};
@@ -19,7 +20,7 @@ use super::idle::ActivityBits;
 use super::layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, slot_of};
 use super::ooo_log::OooLog;
 use super::record::{Scratch, SeriesState};
-use super::starts::{StartTimestamps, Starts};
+use super::starts::OpenStarts;
 use crate::memory_part::MemoryPart;
 use crate::series::chunk_buffer::ChunkBuffers;
 use crate::series::sealed::SealedStore;
@@ -64,7 +65,7 @@ pub(crate) struct Stripe {
     sealed_chunks: SealedChunks,
     pub(super) ooo: OooLog,
     pub(super) histograms: Histograms,
-    starts: Starts,
+    pub(super) starts: OpenStarts,
     pub(super) decoded: DecodedChunk,
     /// Number of running appends per series that continue after they released the lock.
     pinned: HashMap<u32, u32>,
@@ -128,6 +129,14 @@ impl<'a> AppendContext<'a> {
         self.store.decode(self.disk, node, TimeRange::ALL, out)
     }
 
+    /// Returns a copy of a sealed chunk.
+    ///
+    /// # Errors
+    /// As [`SealedStore::copy`].
+    pub(super) fn copy_sealed(&self, node: &SealedChunk) -> Result<EncodedChunk, QueryError> {
+        self.store.copy(self.disk, node)
+    }
+
     /// Limits the chunks that may be decoded to compare out-of-order samples with stored ones.
     pub(crate) fn with_lookups(self, lookups_left: u32) -> Self {
         AppendContext { lookups_left, ..self }
@@ -143,7 +152,7 @@ impl Stripe {
             sealed_chunks: SealedChunks::new(),
             ooo: OooLog::default(),
             histograms: Histograms::default(),
-            starts: Starts::default(),
+            starts: OpenStarts::default(),
             decoded: DecodedChunk::default(),
             pinned: HashMap::default(),
             ooo_sealed_count: 0,
@@ -176,7 +185,7 @@ impl Stripe {
         assert!(is_empty, "chunks are removed before their series");
         page.slots[slot] = SeriesState::EMPTY;
         page.live_count -= 1;
-        self.starts.remove(id);
+        self.starts.take(id);
         // The id may be given to another series.
         self.decoded.clear();
         if page.live_count == 0 {
@@ -283,15 +292,6 @@ impl Stripe {
         self.series(id).filter(|series| series.has_sample()).map(SeriesState::newest_time)
     }
 
-    /// Returns the timestamp of the oldest sample of a series.
-    fn oldest_time(&self, id: u32) -> Option<i64> {
-        let series = self.series(id)?;
-        let open = self.open_times(id).map(|(first, _)| first);
-        let ooo = self.ooo.times(series.ooo).min();
-        let sealed = self.sealed_of(series).map(|node| node.min_time()).min();
-        [open, ooo, sealed].into_iter().flatten().min()
-    }
-
     pub(super) fn touch(&mut self, id: u32) {
         let (page, slot) = slot_of(id);
         if let Some(Some(page)) = self.pages.get_mut(page) {
@@ -299,47 +299,19 @@ impl Stripe {
         }
     }
 
-    /// Returns true if any series of the stripe has start timestamps.
-    pub(crate) fn has_starts(&self) -> bool {
+    /// Returns true if any open chunk of the stripe has start timestamps.
+    pub(crate) fn has_open_starts(&self) -> bool {
         !self.starts.is_empty()
     }
 
-    /// Returns the start timestamps of a series, if it has some.
-    pub(crate) fn starts_of(&self, id: u32) -> Option<&StartTimestamps> {
-        self.starts.get(id)
+    /// Returns the start timestamps of the open chunk of a series; empty if it has none.
+    pub(crate) fn open_starts(&self, id: u32) -> &[StartRun] {
+        self.starts.of(id)
     }
 
-    /// Returns the runs that may affect samples in `range`; empty if no start is known.
-    pub(crate) fn copy_starts(&self, id: u32, range: TimeRange) -> Vec<StartRun> {
-        self.starts.copy(id, range)
-    }
-
-    /// Sets the start timestamp of the sample at `time` of the existing series `id`; 0 = unknown.
-    pub(crate) fn set_start(&mut self, id: u32, time: i64, start_ms: i64) {
-        let newest = self.newest_time(id);
-        self.starts.set(id, time, start_ms, newest);
-    }
-
-    /// Ends the start timestamps of the series for which `is_hit` returns true at their newest sample: starts
-    /// of later ones were lost, and those of earlier ones would be wrong for them.
-    pub(crate) fn forget_later_starts(&mut self, is_hit: impl FnMut(u32) -> bool) {
-        let mut starts = std::mem::take(&mut self.starts);
-        starts.forget_later(is_hit, |id| self.newest_time(id));
-        self.starts = starts;
-    }
-
-    /// Restores the start timestamps of a series, whose chunks are restored already.
-    pub(crate) fn restore_starts(&mut self, id: u32, runs: &[StartRun]) {
-        let newest = self.newest_time(id);
-        self.starts.restore(id, runs, newest);
-    }
-
-    /// Drops start timestamps of samples that have left the series.
-    pub(crate) fn trim_starts(&mut self, id: u32) {
-        if self.starts.get(id).is_some() {
-            let oldest = self.oldest_time(id);
-            self.starts.trim(id, oldest);
-        }
+    /// Sets the start timestamps of the open chunk of a series, which is restored already.
+    pub(crate) fn restore_open_starts(&mut self, id: u32, runs: &[StartRun]) {
+        self.starts.restore(id, runs);
     }
 
     /// Keeps the series in the stripe until [`Stripe::unpin`], with or without samples: an append that
