@@ -5,7 +5,7 @@ use chronolith_base::hash::HashMap;
 use chronolith_format::chunk::starts;
 use chronolith_format::head::slice::{
     FILE_HEADER_BYTES, FRAME_COUNT_MAX, KIND_SERIES, KIND_TENANTS, LATER_FRAMES_UNKNOWN, OooPayload,
-    OpenChunk, SealedEntry, SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
+    SealedEntry, SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
 };
 use chronolith_format::head::wal::{FrameHeader, STRIPE_NONE, Samples};
 use chronolith_model::DuplicatePolicy;
@@ -16,7 +16,7 @@ use super::state::{CheckpointState, CheckpointStats, Checkpointer};
 use crate::options::HeadError;
 use crate::options::wal_dir;
 use crate::series::sealed_chunks::ChunkRef;
-use crate::series::stripe::{STRIPE_COUNT, SampleValue, SeriesState, Stripe};
+use crate::series::stripe::{STRIPE_COUNT, SeriesState, Stripe};
 
 /// Payload bytes at which the next frame starts.
 const FRAME_BYTES: usize = 1 << 20;
@@ -89,18 +89,13 @@ impl SliceEncoder<'_> {
             entry.ooo = OooPayload::Samples(&last_ooo);
         }
         let mut open = std::mem::take(&mut self.open);
-        if let Some(words) = record.open_words() {
-            open.clear();
-            stripe.copy_open(record, &mut open);
-            entry.open.push(OpenChunk::Words(*record.open_state(), words.min_time(), &open));
-            self.sample_count += u64::from(words.count());
-        } else {
-            entry.last = record.has_sample().then(|| (record.newest_time(), record.newest_bits()));
-        }
-        if let Some(chunk) = stripe.open_histograms(id) {
-            entry.open.push(OpenChunk::Histograms(chunk.encoding(), chunk.bytes()));
+        if let Some(chunk) = stripe.open_chunk(id) {
             self.sample_count += u64::from(chunk.count());
         }
+        if !record.has_open_words() {
+            entry.last = record.has_sample().then(|| (record.newest_time(), record.newest_bits()));
+        }
+        entry.open.extend(stripe.open_entry(id, &mut open));
         self.put_entry(&entry);
         self.open = open;
         self.series_count += 1;
@@ -137,13 +132,7 @@ impl SliceEncoder<'_> {
         for duplicates in [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins] {
             let mut columns = Samples { duplicates, ..Samples::default() };
             for sample in samples.iter().filter(|sample| sample.duplicates() == duplicates) {
-                match sample.value() {
-                    SampleValue::Word(bits) => columns.push(id, sample.time(), *bits),
-                    SampleValue::Histogram(one) => columns.push_histogram(id, sample.time(), one.clone()),
-                }
-                if sample.start_ms() != 0 {
-                    columns.set_last_start(sample.start_ms());
-                }
+                sample.value().as_value().put_logged(id, sample.time(), sample.start_ms(), &mut columns);
             }
             columns.encode_frames(&mut Vec::new(), |payload| payloads.push(payload.to_vec()));
         }

@@ -15,7 +15,7 @@ use chronolith_model::{Columns, DuplicatePolicy, QueryError, SampleSource, TimeR
 
 use crate::series::sealed::{SealedFile, SealedStore};
 use crate::series::sealed_chunks::{ChunkOrder, ChunkRef, SealedChunk};
-use crate::series::stripe::{Arrivals, OooSample, SampleValue, SeriesState, Stripe};
+use crate::series::stripe::{Arrivals, OooSample, SeriesState, Stripe};
 
 /// One chunk of a series.
 pub(crate) enum HeadChunk {
@@ -184,17 +184,12 @@ pub(crate) fn copy_chunks(
             out.push(HeadChunk::Sealed { file, node: *node });
         }
     }
-    if let Some(open) = series.open_words() {
-        if range.overlaps_inclusive(open.min_time(), open.max_time()) {
-            let mut bytes = Vec::new();
-            stripe.copy_open(series, &mut bytes);
-            let chunk = kinds::with_starts(open.with_bytes(bytes), stripe.open_starts(id));
-            out.push(HeadChunk::Open(Box::new(chunk)));
-        }
-    } else if let Some(open) = stripe.open_histograms(id)
-        && range.overlaps_inclusive(open.times().0, open.times().1)
+    if let Some(open) = stripe.open_chunk(id)
+        && range.overlaps_inclusive(open.min_time(), open.max_time())
     {
-        let chunk = kinds::with_starts(open.encoded(), stripe.open_starts(id));
+        let mut bytes = Vec::new();
+        stripe.copy_open(id, &mut bytes);
+        let chunk = kinds::with_starts(open.with_bytes(bytes), stripe.open_starts(id));
         out.push(HeadChunk::Open(Box::new(chunk)));
     }
     if series.has_out_of_order() {
@@ -209,13 +204,7 @@ fn copy_out_of_order(samples: Vec<OooSample>, range: TimeRange, out: &mut Vec<He
         [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins].map(|policy| (policy, Columns::default()));
     for one in samples.into_iter().filter(|one| range.contains(one.time())) {
         let (_, columns) = &mut parts[usize::from(one.duplicates() == DuplicatePolicy::LastWins)];
-        match one.value() {
-            SampleValue::Word(bits) => columns.push(one.time(), f64::from_bits(*bits)),
-            SampleValue::Histogram(histogram) => columns.push_histogram(one.time(), histogram.clone()),
-        }
-        if one.start_ms() != 0 {
-            columns.set_start_time(one.start_ms());
-        }
+        one.push_to(columns);
     }
     for (policy, columns) in parts {
         if !columns.is_empty() {

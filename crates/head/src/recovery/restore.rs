@@ -17,7 +17,8 @@ use chronolith_model::TimeRange;
 use crate::series::SeriesStore;
 use crate::series::sealed_chunks::ChunkRef;
 use crate::series::sealed_chunks::{ChunkMeta, SealedChunk, split_stored_count};
-use crate::series::stripe::{HISTOGRAM_BITS, OooSample, SampleValue, Stripe};
+use crate::series::stripe::{OooSample, Stripe};
+use crate::series::value::{HISTOGRAM_BITS, LoggedValues};
 use crate::series::windows::WindowTally;
 
 /// Parts of entries that are not usable.
@@ -154,17 +155,12 @@ fn restore_ooo(
         return;
     }
     samples.times.iter().for_each(|&time| tally.add(time, 1));
-    let duplicates = samples.duplicates;
-    let mut histograms = samples.histograms.drain(..).peekable();
-    let start_times = std::mem::take(&mut samples.start_times);
-    let words = samples.times.iter().zip(&samples.values).enumerate();
-    let mut ooo: Vec<OooSample> = words
-        .map(|(at, (&time, &bits))| {
-            let histogram = histograms.next_if(|(idx, _)| *idx as usize == at);
-            let value = histogram.map_or(SampleValue::Word(bits), |(_, one)| SampleValue::Histogram(one));
-            OooSample::new(time, value, start_times.get(at).copied().unwrap_or(0), duplicates)
-        })
-        .collect();
+    let mut values = LoggedValues::new(samples);
+    let sample = |(idx, &time): (usize, &i64)| {
+        let start_ms = samples.start_times.get(idx).copied().unwrap_or(0);
+        Some(OooSample::new(time, values.get(idx)?.to_owned(), start_ms, samples.duplicates))
+    };
+    let mut ooo: Vec<OooSample> = samples.times.iter().enumerate().filter_map(sample).collect();
     ooo.sort_by_key(OooSample::time);
     let mut cx = series.replay_context();
     stripe.restore_ooo(&mut cx, entry.id, ooo);

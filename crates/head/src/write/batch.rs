@@ -18,8 +18,9 @@ use super::resolve::resolve_misses;
 use super::slices::{queue_pending, slice_at, yield_stripe};
 use crate::counters::Counter;
 use crate::index::series_keys::ID_NONE;
-use crate::series::decide::{AppendOutcome, Value};
+use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{STRIPE_COUNT, stripe_of};
+use crate::series::value::Value;
 
 /// Series that are looked up under one lock.
 const LOOKUP_COUNT: usize = 512;

@@ -9,8 +9,9 @@ use chronolith_model::WriteBatch;
 
 use super::job::{AppendJob, AppendScratch, BatchSample, Target, count_appended, reject_sample};
 use super::slices::yield_stripe;
-use crate::series::decide::{AppendOutcome, Sample, Value};
+use crate::series::decide::AppendOutcome;
 use crate::series::stripe::Stripe;
+use crate::series::value::{Sample, Value};
 
 /// Work of an out-of-order histogram relative to that of a float in order: it may decode a chunk.
 const OOO_HISTOGRAM_WORK: usize = 256;
@@ -52,14 +53,9 @@ pub(super) fn append_mixed(
             job.outcome.histograms_accepted += u64::from(outcome != AppendOutcome::DuplicateTimestamp);
         }
         if is_logged {
-            match histogram {
-                Some(histogram) => scratch.pending.push_histogram(id, time, histogram.clone()),
-                None => scratch.pending.push(id, time, bits),
-            }
-            if start_ms != 0 && outcome != AppendOutcome::Duplicate {
-                job.starts_count += 1;
-                scratch.pending.set_last_start(start_ms);
-            }
+            let start_ms = if outcome == AppendOutcome::Duplicate { 0 } else { start_ms };
+            job.starts_count += u64::from(start_ms != 0);
+            value.put_logged(id, time, start_ms, &mut scratch.pending);
             set_relogged_start(job, scratch, target.stripe, outcome, sample);
         }
     }

@@ -13,8 +13,9 @@ use chronolith_format::head::wal::Samples;
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
 use super::shared::Shared;
-use crate::series::decide::{AppendOutcome, Value};
+use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{AppendContext, PAGE_SLOTS, STRIPE_COUNT, Stripe, stripe_of};
+use crate::series::value::Value;
 
 /// Samples at which a batch is applied: 1.2 MiB with the memory to sort them.
 const BATCH_COUNT: usize = 1 << 15;

@@ -14,8 +14,9 @@ use chronolith_wal::{FrameBlock, Segment};
 
 use super::by_series::BySeries;
 use super::shared::{SegmentBlock, Shared};
-use crate::series::decide::{AppendOutcome, Sample, Value};
+use crate::series::decide::AppendOutcome;
 use crate::series::stripe::stripe_of;
+use crate::series::value::{LoggedValues, Sample};
 
 /// Scratch memory of a worker.
 #[derive(Default)]
@@ -130,7 +131,7 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
     let mut tenant = None;
     let mut applied_count = 0;
     let mut at = 0;
-    let mut histograms = samples.histograms.iter().peekable();
+    let mut values = LoggedValues::new(samples);
     let target = |id: u32| if aliases.is_empty() { id } else { aliases.get(&id).copied().unwrap_or(id) };
     let mut position = shared.positions.cursor();
     while let Some(&first) = samples.ids.get(at) {
@@ -142,8 +143,7 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
                 break;
             }
             let idx = at;
-            let (time, bits) = (samples.times[idx], samples.values.get(idx).copied());
-            let histogram = histograms.next_if(|(of, _)| *of as usize == idx);
+            let (time, value) = (samples.times[idx], values.get(idx));
             at += 1;
             // Samples in the slice of the series are not applied again: later frames that the slice also
             // covers would not follow to revert a change made here.
@@ -153,7 +153,7 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
             }
             let owner = stripe.series(canonical).map(|record| record.tenant);
             if owner.is_none() || !TimeRange::ALL.contains(time) {
-                shared.note_unknown(id, usize::from(bits.is_some()));
+                shared.note_unknown(id, usize::from(value.is_some()));
                 continue;
             }
             if tenant != owner {
@@ -161,13 +161,12 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
                 tenant = owner;
             }
             let start_ms = samples.start_times.get(idx).copied().unwrap_or(0);
-            let Some(bits) = bits else {
+            let Some(value) = value else {
                 // A frame of start timestamps alone, of an earlier version: the sample is in the next frame, or a
                 // duplicate under last-wins.
                 stripe.set_start(&mut cx, canonical, time, start_ms);
                 continue;
             };
-            let value = histogram.map_or(Value::Word(bits), |(_, one)| Value::Histogram(one));
             // Only samples that were appended while the slice was copied may be in it already.
             let is_looked_up = sequence <= slice.copied_until;
             cx.lookups_left = if is_looked_up { lookups_left } else { 0 };

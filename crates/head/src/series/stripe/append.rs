@@ -12,17 +12,19 @@ use std::sync::Arc;
 
 use chronolith_format::chunk::histogram::{self, HistogramAppender};
 use chronolith_format::chunk::{kinds, starts};
+use chronolith_format::head::slice::OpenChunk;
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, DuplicatePolicy, Histogram, TimeRange};
 
 use super::decoded::{DecodedChunk, OutOfBudget, Source, StoredSample, UNLIMITED};
-use super::histograms::{HISTOGRAM_BITS, open_samples};
+use super::kind::{Histograms, Kind, Words};
 use super::layout::slot_of;
-use super::ooo_log::{OooSample, SampleValue};
+use super::ooo_log::OooSample;
 use super::record::SeriesState;
 use super::state::{AppendContext, Stripe};
-use crate::series::decide::{AppendOutcome, Position, Sample, Stored, Value, decide};
+use crate::series::decide::{AppendOutcome, Position, Stored, decide};
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk};
+use crate::series::value::{HISTOGRAM_BITS, Sample, SampleValue, Value};
 
 /// Sealed chunks of a series that a lookup visits.
 const LOOKUP_CHUNKS_MAX: usize = 256;
@@ -61,11 +63,9 @@ impl Stripe {
         };
         let outcome = decide(position, stored, cx.duplicates);
         match (outcome, value) {
-            (AppendOutcome::InOrder, Value::Word(bits)) => {
-                return self.append_word(cx, id, time, bits, start_ms);
-            }
+            (AppendOutcome::InOrder, Value::Word(bits)) => self.append_word(cx, id, time, bits, start_ms),
             (AppendOutcome::InOrder, Value::Histogram(one)) => {
-                self.append_histogram(cx, id, time, one, start_ms);
+                self.append_newest::<Histograms>(cx, id, time, one, start_ms);
             }
             (AppendOutcome::Replaced, _) if newest == Ordering::Equal => {
                 self.replace_newest(cx, id, sample);
@@ -79,20 +79,35 @@ impl Stripe {
     }
 
     /// Appends a word that is newer than all samples of the series.
-    fn append_word(
+    fn append_word(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64, bits: u64, start_ms: i64) {
+        if is_stale(f64::from_bits(bits))
+            && let Some(stale) = self.stale_histogram(cx, id)
+        {
+            // The staleness marker of a series of histograms is a histogram, whoever writes it: scrapes and
+            // rules do not know the kind.
+            return self.append_newest::<Histograms>(cx, id, time, &stale, start_ms);
+        }
+        self.append_newest::<Words>(cx, id, time, bits, start_ms);
+    }
+
+    /// Appends a sample that is newer than all samples of the series: to the open chunk if that takes it, else to
+    /// a new one.
+    fn append_newest<K: Kind>(
         &mut self,
         cx: &mut AppendContext<'_>,
         id: u32,
         time: i64,
-        bits: u64,
+        value: K::New<'_>,
         start_ms: i64,
-    ) -> AppendOutcome {
-        if !self.series(id).is_some_and(|series| series.takes_next(time)) {
-            return self.append_to_new_chunk(cx, id, time, bits, start_ms);
+    ) {
+        let mut next = K::Next::default();
+        if !K::push(self, id, time, value, &mut next) {
+            let previous = self.seal_open(cx, id);
+            K::start(self, id, time, value, cx.window_of(time).end, next, previous);
         }
-        // Before the word: the append may seal the chunk.
         self.starts.push(id, time, start_ms);
-        self.append_in_order(cx, id, time, bits)
+        cx.windows.add(time, 1);
+        K::finish_append(self, cx, id);
     }
 
     /// As [`Stripe::append`] for a word after the newest sample of its series; returns
@@ -108,26 +123,16 @@ impl Stripe {
         let Some(Some(page)) = self.pages.get_mut(page) else { return AppendOutcome::SeriesGone };
         let series = page.offered(slot);
         if !series.takes_next(time) {
-            return self.append_to_new_chunk(cx, id, time, value_bits, 0);
+            return self.append_to_new_chunk(cx, id, time, value_bits);
         }
         if series.append(&mut self.chunk_buffers, &mut self.scratch, time, value_bits).is_none() {
-            return self.append_to_new_chunk(cx, id, time, value_bits, 0);
+            return self.append_to_new_chunk(cx, id, time, value_bits);
         }
         cx.windows.add(time, 1);
         if series.is_at_step() {
-            self.seal_or_convert(cx, id);
+            Words::finish_append(self, cx, id);
         }
         AppendOutcome::InOrder
-    }
-
-    /// Seals the open chunk of words if it is full, and converts it if that is due.
-    #[cold]
-    fn seal_or_convert(&mut self, cx: &AppendContext<'_>, id: u32) {
-        if self.series(id).is_some_and(SeriesState::is_full) {
-            self.seal_open(cx, id);
-        } else {
-            self.with_open_words(id, SeriesState::convert_open);
-        }
     }
 
     /// As [`Stripe::append_in_order`] for words that do not belong to the open chunk.
@@ -137,58 +142,13 @@ impl Stripe {
         id: u32,
         time: i64,
         value_bits: u64,
-        start_ms: i64,
     ) -> AppendOutcome {
         let Some(series) = self.series(id) else { return AppendOutcome::SeriesGone };
         if series.has_sample() && time <= series.newest_time() {
             return AppendOutcome::NotNewest;
         }
-        if is_stale(f64::from_bits(value_bits))
-            && let Some(stale) = self.stale_histogram(cx, id)
-        {
-            // The staleness marker of a series of histograms is a histogram, whoever writes it: scrapes and
-            // rules do not know the kind.
-            self.append_histogram(cx, id, time, &stale, start_ms);
-            return AppendOutcome::InOrder;
-        }
-        self.seal_open(cx, id);
-        let window_end = cx.window_of(time).end;
-        self.with_open_words(id, |series, buffers, _| {
-            series.start_open(buffers, time, value_bits, window_end);
-        });
-        self.starts.push(id, time, start_ms);
-        cx.windows.add(time, 1);
+        self.append_word(cx, id, time, value_bits, 0);
         AppendOutcome::InOrder
-    }
-
-    /// Appends a histogram that is newer than all samples of the series.
-    fn append_histogram(
-        &mut self,
-        cx: &mut AppendContext<'_>,
-        id: u32,
-        time: i64,
-        histogram: &Arc<Histogram>,
-        start_ms: i64,
-    ) {
-        // A histogram that the open chunk cannot take, because of new buckets for example, starts the next one.
-        let next = self.histograms.update(id, |open, window_end| {
-            if time >= window_end || kinds::is_full(open) {
-                return Some(None);
-            }
-            open.append(time, histogram).map(Some)
-        });
-        if !matches!(next, Some(None)) {
-            let before = self.seal_open(cx, id);
-            let next = next.flatten().flatten();
-            let next = next.unwrap_or_else(|| HistogramAppender::start(before.as_ref(), time, histogram));
-            self.histograms.insert(id, next, cx.window_of(time).end);
-        }
-        self.starts.push(id, time, start_ms);
-        if let Some(series) = self.series_mut(id) {
-            series.set_newest(Some((time, HISTOGRAM_BITS)));
-        }
-        cx.windows.add(time, 1);
-        self.keep_histogram_budget(cx);
     }
 
     /// Returns the staleness marker of a series whose newest sample is a histogram, of the kind of counts
@@ -243,11 +203,7 @@ impl Stripe {
         self.seal_open(cx, id);
         self.push_out_of_order(cx, id, sample);
         if let Some(series) = self.series_mut(id) {
-            let bits = match value {
-                Value::Word(bits) => bits,
-                Value::Histogram(_) => HISTOGRAM_BITS,
-            };
-            series.set_newest(Some((time, bits)));
+            series.set_newest(Some((time, value.newest_bits())));
         }
     }
 
@@ -266,7 +222,7 @@ impl Stripe {
     fn push_out_of_order(&mut self, cx: &mut AppendContext<'_>, id: u32, sample: Sample<'_>) {
         let Sample { time, value, start_ms } = sample;
         let Some(list) = self.series(id).map(|series| series.ooo) else { return };
-        let owned = OooSample::new(time, SampleValue::of(value), start_ms, cx.duplicates);
+        let owned = OooSample::new(time, value.to_owned(), start_ms, cx.duplicates);
         let (list, count) = self.ooo.push(list, id, owned);
         if let Some(series) = self.series_mut(id) {
             series.ooo = list;
@@ -339,24 +295,11 @@ impl Stripe {
         decoded: &mut DecodedChunk,
     ) -> Result<Option<StoredSample>, OutOfBudget> {
         let mut found = None;
-        if let Some(open) = series.open_words()
+        if let Some(open) = self.open_chunk(id)
             && time >= open.min_time()
         {
             let source = Source::Open(id, open.min_time(), open.count());
-            found = decoded.find(source, time, budget, |out| {
-                let is_decoded = self.decode_open_words(series, &open, out);
-                starts::fill(self.starts.of(id), 0, out);
-                is_decoded
-            })?;
-        } else if let Some(open) = self.histograms.get(id)
-            && time >= open.times().0
-        {
-            let (first, count) = (open.times().0, open.count());
-            found = decoded.find(Source::Open(id, first, count), time, budget, |out| {
-                *out = open_samples(open);
-                starts::fill(self.starts.of(id), 0, out);
-                true
-            })?;
+            found = decoded.find(source, time, budget, |out| self.decode_open(id, &open, out))?;
         }
         let mut nodes: Vec<SealedChunk> = Vec::new();
         for (visited, node) in self.sealed_of(series).enumerate() {
@@ -379,11 +322,45 @@ impl Stripe {
         Ok(found)
     }
 
-    /// Appends the samples of the open chunk of words, whose metadata is `open`, to `out`; returns true if they
-    /// decode.
-    fn decode_open_words(&self, series: &SeriesState, open: &ChunkMeta, out: &mut Columns) -> bool {
+    /// Returns range, size and encoding of the open chunk of a series, of any kind.
+    pub(crate) fn open_chunk(&self, id: u32) -> Option<ChunkMeta> {
+        Words::open(self, id).or_else(|| Histograms::open(self, id))
+    }
+
+    /// Appends the bytes of the open chunk of a series to `out`; none without one.
+    pub(crate) fn copy_open(&self, id: u32, out: &mut Vec<u8>) {
+        Words::copy(self, id, out);
+        Histograms::copy(self, id, out);
+    }
+
+    /// Returns the open chunk of a series as a checkpoint stores it; `bytes` is scratch memory.
+    pub(crate) fn open_entry<'a>(&'a self, id: u32, bytes: &'a mut Vec<u8>) -> Option<OpenChunk<'a>> {
+        match Histograms::open(self, id) {
+            None => Words::entry(self, id, bytes),
+            Some(_) => Histograms::entry(self, id, bytes),
+        }
+    }
+
+    /// Ends the open chunk of a series after `seal` has read its bytes. Returns a chunk of histograms, for the
+    /// header of the next.
+    pub(super) fn end_open<R>(
+        &mut self,
+        id: u32,
+        seal: impl FnOnce(&ChunkMeta, &[u8]) -> R,
+    ) -> Option<(R, Option<HistogramAppender>)> {
+        match Histograms::open(self, id) {
+            None => Words::end(self, id, seal),
+            Some(_) => Histograms::end(self, id, seal),
+        }
+    }
+
+    /// Appends the samples of the open chunk of a series, whose metadata is `open`, to empty columns; returns true
+    /// if they decode.
+    fn decode_open(&self, id: u32, open: &ChunkMeta, out: &mut Columns) -> bool {
         let mut bytes = Vec::new();
-        self.copy_open(series, &mut bytes);
-        kinds::decode(open.encoding(), &bytes, TimeRange::ALL, out).is_ok()
+        self.copy_open(id, &mut bytes);
+        let decoded = kinds::decode(open.encoding(), &bytes, TimeRange::ALL, out);
+        starts::fill(self.starts.of(id), 0, out);
+        decoded.is_ok()
     }
 }

@@ -4,8 +4,8 @@
 
 use chronolith_model::Columns;
 
-use super::ooo_log::SampleValue;
 use crate::series::sealed_chunks::ChunkRef;
+use crate::series::value::SampleValue;
 
 /// Lookups of a caller that needs the answer.
 pub(crate) const UNLIMITED: u32 = u32::MAX;
@@ -59,10 +59,7 @@ impl DecodedChunk {
             self.source = Some(source);
         }
         let Ok(at) = self.samples.times.binary_search(&time) else { return Ok(None) };
-        let value = match self.samples.histogram_at(at) {
-            Some(histogram) => SampleValue::Histogram(histogram.clone()),
-            None => SampleValue::Word(self.samples.values[at].to_bits()),
-        };
+        let value = SampleValue::at(&self.samples, at);
         Ok(Some(StoredSample { value, start_ms: self.samples.start_time_at(at) }))
     }
 }

@@ -12,9 +12,9 @@
 use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::{DuplicatePolicy, Histogram};
+use chronolith_model::{Columns, DuplicatePolicy, Histogram};
 
-use crate::series::decide::Value;
+use crate::series::value::SampleValue;
 
 /// Samples of one series at which they are encoded as chunks.
 pub(crate) const OOO_COUNT_MAX: usize = 32;
@@ -52,30 +52,6 @@ impl OooList {
     }
 }
 
-/// Value of a sample that owns its histogram.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum SampleValue {
-    /// Bits of a 64-bit word.
-    Word(u64),
-    Histogram(Arc<Histogram>),
-}
-
-impl SampleValue {
-    pub(crate) fn of(value: Value<'_>) -> SampleValue {
-        match value {
-            Value::Word(bits) => SampleValue::Word(bits),
-            Value::Histogram(histogram) => SampleValue::Histogram(histogram.clone()),
-        }
-    }
-
-    pub(crate) fn as_value(&self) -> Value<'_> {
-        match self {
-            SampleValue::Word(bits) => Value::Word(*bits),
-            SampleValue::Histogram(histogram) => Value::Histogram(histogram),
-        }
-    }
-}
-
 /// Out-of-order sample.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OooSample {
@@ -108,6 +84,11 @@ impl OooSample {
     /// Returns the start timestamp in milliseconds; 0 = unknown.
     pub(crate) fn start_ms(&self) -> i64 {
         self.start_ms
+    }
+
+    /// Appends the sample to `out`.
+    pub(crate) fn push_to(&self, out: &mut Columns) {
+        self.value.push_to(self.time, self.start_ms, out);
     }
 
     pub(super) fn set_start(&mut self, start_ms: i64) {

@@ -16,36 +16,26 @@ use chronolith_format::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PE
 use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, DuplicatePolicy, TimeRange};
 
-use super::histograms::HISTOGRAM_BITS;
-use super::ooo_log::{OooList, OooSample, SampleValue};
+use super::ooo_log::{OooList, OooSample};
 use super::resolve::Arrivals;
 use super::state::{AppendContext, Stripe};
-use crate::series::decide::Value;
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, ChunkRef, SealedChunk};
+use crate::series::value::HISTOGRAM_BITS;
 
 impl Stripe {
     /// Seals the open chunk of a series, if there is one; the hot record keeps the last sample. Returns a
     /// chunk of histograms, for the header of the next.
     pub(crate) fn seal_open(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<HistogramAppender> {
         let starts = self.starts.take(id);
-        let Some(meta) = self.series(id)?.open_words() else {
-            let open = self.histograms.remove(id)?;
-            self.link(cx, id, &kinds::with_starts(open.encoded(), &starts), ChunkOrder::InOrder);
-            return Some(open);
-        };
-        let node = self.with_open_words(id, |series, buffers, scratch| {
-            let node = scratch.with_copy(series, buffers, |bytes| match starts.is_empty() {
-                true => store_chunk(cx, id, &meta, bytes),
-                false => {
-                    let chunk = kinds::with_starts(meta.with_bytes(bytes.to_vec()), &starts);
-                    store_chunk(cx, id, &ChunkMeta::of(&chunk, ChunkOrder::InOrder), &chunk.bytes)
-                }
-            });
-            series.end_open(buffers);
-            node
+        let (node, histograms) = self.end_open(id, |meta, bytes| {
+            if starts.is_empty() {
+                return store_chunk(cx, id, meta, bytes);
+            }
+            let chunk = kinds::with_starts(meta.with_bytes(bytes.to_vec()), &starts);
+            store_chunk(cx, id, &ChunkMeta::of(&chunk, ChunkOrder::InOrder), &chunk.bytes)
         })?;
         self.link_sealed(id, node);
-        None
+        histograms
     }
 
     /// Seals the out-of-order samples of a series in `range`, as chunks next to those that they overlap.
@@ -56,7 +46,7 @@ impl Stripe {
         }
         let mut arrivals = Arrivals::default();
         for one in &taken {
-            arrivals.add(one.replaces(), |samples| push_sample(samples, one));
+            arrivals.add(one.replaces(), |samples| one.push_to(samples));
         }
         arrivals.resolve();
         if arrivals.samples().len() < taken.len() {
@@ -76,7 +66,7 @@ impl Stripe {
         for run in taken.chunk_by(|a, b| a.time() == b.time()) {
             layers.resize_with(layers.len().max(run.len()), Arrivals::default);
             for (layer, one) in layers.iter_mut().zip(run) {
-                layer.add(one.replaces(), |samples| push_sample(samples, one));
+                layer.add(one.replaces(), |samples| one.push_to(samples));
             }
         }
         layers.iter().for_each(|layer| self.push_out_of_order_chunks(cx, id, layer));
@@ -393,12 +383,8 @@ impl Stripe {
         let newest = newest.map(|time| {
             // The value of a damaged chunk is unknown: any further sample at this timestamp is then a
             // conflict, which is right.
-            let bits = match self.visible_at(cx, id, time).map(|one| one.value) {
-                Some(SampleValue::Word(bits)) => bits,
-                Some(SampleValue::Histogram(_)) => HISTOGRAM_BITS,
-                None => f64::NAN.to_bits(),
-            };
-            (time, bits)
+            let found = self.visible_at(cx, id, time);
+            (time, found.map_or(f64::NAN.to_bits(), |one| one.value.as_value().newest_bits()))
         });
         if let Some(series) = self.series_mut(id) {
             series.set_newest(newest);
@@ -431,12 +417,8 @@ impl Stripe {
             if let Some(one) = newest
                 && (!series.has_sample() || series.newest_time() < one.time())
             {
-                let bits = match *one.value() {
-                    SampleValue::Word(bits) => bits,
-                    SampleValue::Histogram(_) => HISTOGRAM_BITS,
-                };
                 if !series.has_open_words() {
-                    series.set_newest(Some((one.time(), bits)));
+                    series.set_newest(Some((one.time(), one.value().as_value().newest_bits())));
                 }
             }
         }
@@ -513,13 +495,7 @@ impl Stripe {
             visit(node.min_time(), node.count(), Some(node.chunk_ref()));
             true
         });
-        if let Some(open) = series.open_words() {
-            visit(open.min_time(), open.count(), None);
-            self.with_open_words(id, |series, buffers, _| series.end_open(buffers));
-        }
-        if let Some(open) = self.histograms.remove(id) {
-            visit(open.times().0, open.count(), None);
-        }
+        self.end_open(id, |open, _| visit(open.min_time(), open.count(), None));
         self.ooo.times(series.ooo).for_each(|time| visit(time, 1, None));
         self.ooo.free(series.ooo);
         if let Some(series) = self.series_mut(id) {
@@ -542,14 +518,4 @@ fn runs_between(runs: &[StartRun], first: i64, last: i64) -> Vec<StartRun> {
     let clamped = |run: &StartRun| StartRun { time: run.time.max(first), ..*run };
     let part: Vec<StartRun> = runs.get(start..end).unwrap_or(&[]).iter().map(clamped).collect();
     if part.iter().any(|run| run.start_ms != 0) { part } else { Vec::new() }
-}
-
-fn push_sample(samples: &mut Columns, one: &OooSample) {
-    match one.value().as_value() {
-        Value::Word(bits) => samples.push(one.time(), f64::from_bits(bits)),
-        Value::Histogram(histogram) => samples.push_histogram(one.time(), histogram.clone()),
-    }
-    if one.start_ms() != 0 {
-        samples.set_start_time(one.start_ms());
-    }
 }

@@ -9,13 +9,12 @@
 
 use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
-use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::starts::StartRun;
 use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{Columns, DuplicatePolicy, QueryError, TimeRange};
 
 use super::decoded::{DecodedChunk, UNLIMITED};
-use super::histograms::{HistogramBudget, Histograms};
+use super::histograms::{HistogramBudget, OpenHistograms};
 use super::idle::ActivityBits;
 use super::layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, slot_of};
 use super::ooo_log::OooLog;
@@ -64,7 +63,7 @@ pub(crate) struct Stripe {
     pub(super) chunk_buffers: ChunkBuffers,
     sealed_chunks: SealedChunks,
     pub(super) ooo: OooLog,
-    pub(super) histograms: Histograms,
+    pub(super) histograms: OpenHistograms,
     pub(super) starts: OpenStarts,
     pub(super) decoded: DecodedChunk,
     /// Number of running appends per series that continue after they released the lock.
@@ -151,7 +150,7 @@ impl Stripe {
             chunk_buffers: ChunkBuffers::new(),
             sealed_chunks: SealedChunks::new(),
             ooo: OooLog::default(),
-            histograms: Histograms::default(),
+            histograms: OpenHistograms::default(),
             starts: OpenStarts::default(),
             decoded: DecodedChunk::default(),
             pinned: HashMap::default(),
@@ -233,11 +232,6 @@ impl Stripe {
         (series.tenant != NONE).then(|| change(series, &mut self.chunk_buffers, &mut self.scratch))
     }
 
-    /// Appends the bytes of the open chunk of words to `out`; none without one.
-    pub(crate) fn copy_open(&self, series: &SeriesState, out: &mut Vec<u8>) {
-        series.copy_open(&self.chunk_buffers, out);
-    }
-
     /// Returns the sealed chunks of a series, the newest first.
     pub(crate) fn sealed_of(&self, series: &SeriesState) -> impl Iterator<Item = &SealedChunk> {
         self.sealed_chunks.list(series.sealed)
@@ -261,11 +255,6 @@ impl Stripe {
         series.sealed = self.sealed_chunks.remove(series.sealed, is_gone);
     }
 
-    /// Returns the open chunk of histograms of a series.
-    pub(crate) fn open_histograms(&self, id: u32) -> Option<&HistogramAppender> {
-        self.histograms.get(id)
-    }
-
     /// Returns true if the series, which exists, has no samples here.
     pub(crate) fn is_empty(&self, id: u32) -> bool {
         self.series(id).is_none_or(SeriesState::has_no_chunk) && self.histograms.get(id).is_none()
@@ -281,10 +270,7 @@ impl Stripe {
 
     /// Returns the timestamps of the first and the last sample of the open chunk of a series, of any kind.
     pub(super) fn open_times(&self, id: u32) -> Option<(i64, i64)> {
-        match self.histograms.get(id) {
-            Some(open) => Some(open.times()),
-            None => self.series(id)?.open_words().map(|open| (open.min_time(), open.max_time())),
-        }
+        self.open_chunk(id).map(|open| (open.min_time(), open.max_time()))
     }
 
     /// Returns the timestamp of the newest sample of a series.
@@ -360,9 +346,8 @@ impl Stripe {
     /// As [`Stripe::chunk_count`], of one series.
     pub(crate) fn chunk_count_of(&self, id: u32) -> u64 {
         let Some(series) = self.series(id) else { return 0 };
-        let others = [series.has_open_words(), !series.ooo.is_empty(), self.histograms.get(id).is_some()];
-        let other_count = others.into_iter().filter(|&is_there| is_there).count();
-        (self.sealed_of(series).count() + other_count) as u64
+        let other_count = u64::from(self.open_chunk(id).is_some()) + u64::from(!series.ooo.is_empty());
+        self.sealed_of(series).count() as u64 + other_count
     }
 
     /// Memory of hot records, open chunks, out-of-order samples, references to sealed chunks, histograms,

@@ -10,11 +10,12 @@ use chronolith_model::{DuplicatePolicy, TimeRange};
 
 use super::decoded::UNLIMITED;
 use super::*;
-use crate::series::decide::{AppendOutcome, Value};
+use crate::series::decide::AppendOutcome;
 use crate::series::sealed::SealedStore;
 use crate::series::sealed_chunks::ChunkRef;
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk, SealedChunks, split_stored_count};
 use crate::series::stripe::ooo_log::OOO_COUNT_MAX;
+use crate::series::value::Value;
 
 static NO_BUDGET: HistogramBudget = HistogramBudget::new(u64::MAX);
 

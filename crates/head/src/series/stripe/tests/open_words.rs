@@ -87,7 +87,7 @@ fn check(stripe: &Stripe, cx: &AppendContext<'_>, words: &[u64], what: &str) {
 fn restarted(stripe: &Stripe) -> Stripe {
     let series = stripe.series(ID).expect("the series exists");
     let (mut bytes, mut payload) = (Vec::new(), Vec::new());
-    stripe.copy_open(series, &mut bytes);
+    stripe.copy_open(ID, &mut bytes);
     let mut entry = SeriesEntry { id: ID, ..SeriesEntry::default() };
     match series.open_words() {
         Some(open) => entry.open.push(OpenChunk::Words(*series.open_state(), open.min_time(), &bytes)),
