@@ -239,7 +239,7 @@ struct TornRound(AtomicUsize);
 
 impl Fault for TornRound {
     fn before_write(&self, path: &Path) -> io::Result<()> {
-        if path.ends_with("00000001.tmp") && self.0.fetch_add(1, Ordering::SeqCst) == 2 {
+        if path.ends_with("00000001.definitions.tmp") && self.0.fetch_add(1, Ordering::SeqCst) == 2 {
             return Err(io::ErrorKind::Other.into());
         }
         Ok(())
