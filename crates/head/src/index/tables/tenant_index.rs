@@ -5,17 +5,18 @@
 //! rebuilt.
 //! Not here: samples (`series`), locking (`tenant`).
 
+use chronolith_base::MemoryBudget;
 use chronolith_base::hash::{FixedState, HashTable};
 use chronolith_model::Labels;
+use chronolith_model::index::{RegexCache, RegexCacheLimits};
 use chronolith_model::labels::{LabelsBuilder, LabelsKey};
 use parking_lot::Mutex;
 use std::cmp::Ordering;
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::members::Members;
-use super::regex_cache::RegexCache;
 use super::rows::Rows;
 use crate::index::postings::Postings;
 use crate::index::split_table::SplitTable;
@@ -26,6 +27,15 @@ pub(super) const DEAD_COUNT_MIN: usize = 64;
 /// Limit of the label text of one tenant in bytes; text is addressed by 32 bits.
 const TEXT_BYTES_MAX: usize = u32::MAX as usize - (64 << 20);
 
+/// Regexes that are cached per tenant, and over how many values and with how many results.
+const REGEX_CACHE_LIMITS: RegexCacheLimits =
+    RegexCacheLimits { regex_count_max: 64, value_count_min: 1024, found_count_max: 1 << 16 };
+/// Bytes of the regex caches of all tenants of the process.
+const REGEX_CACHES_BYTES_MAX: u64 = 64 << 20;
+
+static REGEX_CACHES: LazyLock<MemoryBudget> =
+    LazyLock::new(|| MemoryBudget::new("regex caches of the head", REGEX_CACHES_BYTES_MAX));
+
 pub(super) struct Name {
     pub(super) start: u32,
     pub(super) len: u32,
@@ -33,8 +43,6 @@ pub(super) struct Name {
     pub(super) pairs: Vec<u32>,
     /// A prefix of `pairs`, sorted by value: as many as existed at the last request.
     pub(super) by_value: Mutex<Arc<[u32]>>,
-    /// Regex cache over the values.
-    pub(super) regex_cache: RegexCache,
 }
 
 pub(super) struct Pair {
@@ -66,6 +74,8 @@ pub(crate) struct TenantIndex {
     pub(super) postings_bytes: usize,
     /// Heap bytes of the pair lists of all names.
     pub(super) name_list_bytes: usize,
+    /// Pairs whose values a regex matches; those of a name are only appended to.
+    pub(super) regex_cache: RegexCache,
 }
 
 impl TenantIndex {
@@ -85,6 +95,7 @@ impl TenantIndex {
             label_table: SplitTable::default(),
             postings_bytes: 0,
             name_list_bytes: 0,
+            regex_cache: RegexCache::new(REGEX_CACHE_LIMITS, REGEX_CACHES.clone()),
         }
     }
 
@@ -197,11 +208,8 @@ impl TenantIndex {
         let part = |name, bytes: usize, count: usize| MemoryPart::new(name, bytes as u64, count as u64);
         let name_bytes = self.names.capacity() * size_of::<Name>()
             + self.name_list_bytes
-            + self
-                .names
-                .iter()
-                .map(|name| 4 * name.by_value.lock().len() + name.regex_cache.heap_bytes())
-                .sum::<usize>()
+            + self.names.iter().map(|name| 4 * name.by_value.lock().len()).sum::<usize>()
+            + self.regex_cache.heap_bytes()
             + self.name_table.allocation_size();
         let (series, pairs) = (self.rows.len(), self.pairs.len());
         let index_bytes = 4 * self.starts.capacity() + self.rows.heap_bytes();
@@ -342,13 +350,7 @@ impl TenantIndex {
         }
         let (start, len) = self.add_text(name);
         let id = self.names.len() as u32;
-        self.names.push(Name {
-            start,
-            len,
-            pairs: Vec::new(),
-            by_value: Mutex::default(),
-            regex_cache: RegexCache::default(),
-        });
+        self.names.push(Name { start, len, pairs: Vec::new(), by_value: Mutex::default() });
         let (text, names, seed) = (&self.text, &self.names, self.seed);
         let hash = |&n: &u32| {
             let n = &names[n as usize];

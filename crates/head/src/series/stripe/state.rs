@@ -359,7 +359,7 @@ impl Stripe {
             MemoryPart::new("hot_records", records, self.series_count()),
             MemoryPart::new("open_chunks", self.chunk_buffers.heap_bytes(), self.chunk_buffers.count()),
             MemoryPart::new("ooo_buffers", self.ooo.heap_bytes(), self.ooo.list_count()),
-            MemoryPart::new("sealed_places", self.sealed_chunks.heap_bytes(), self.sealed_chunks.count()),
+            MemoryPart::new("sealed_chunk_refs", self.sealed_chunks.heap_bytes(), self.sealed_chunks.count()),
             self.histograms.memory(self.ooo.histogram_bytes()),
             self.starts.memory(),
         ]
