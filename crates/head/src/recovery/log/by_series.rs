@@ -176,17 +176,17 @@ struct Target<'a> {
 impl Target<'_> {
     /// Appends samples of one series.
     fn append(&mut self, stripe: &mut Stripe, id: u32, samples: &[(i64, u64)]) {
-        let owner = stripe.series(id).map(|record| record.tenant);
-        if owner.is_none() {
+        let Some(owner) = stripe.series(id).map(|record| record.tenant) else {
             return self.shared.note_unknown(id, samples.len());
-        }
-        if self.tenant != owner {
+        };
+        if self.tenant != Some(owner) {
             self.shared.put_windows(self.tenant, &mut self.cx.windows, self.arrival_ms);
-            self.tenant = owner;
+            self.tenant = Some(owner);
         }
         let has_starts = !stripe.open_starts(id).is_empty();
         for &(time, bits) in samples {
-            if has_starts || stripe.append_in_order(&mut self.cx, id, time, bits) == AppendOutcome::NotNewest
+            if has_starts
+                || stripe.append_in_order(&mut self.cx, owner, id, time, bits) == AppendOutcome::NotNewest
             {
                 stripe.append(&mut self.cx, id, time, Value::Word(bits));
             }

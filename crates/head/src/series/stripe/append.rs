@@ -90,8 +90,8 @@ impl Stripe {
         self.append_newest::<Words>(cx, id, time, bits, start_ms);
     }
 
-    /// Appends a sample that is newer than all samples of the series: to the open chunk if that takes it, else to
-    /// a new one.
+    /// Appends a sample that is newer than all samples of the series: to the open chunk if that takes it,
+    /// else to a new one.
     fn append_newest<K: Kind>(
         &mut self,
         cx: &mut AppendContext<'_>,
@@ -111,17 +111,22 @@ impl Stripe {
     }
 
     /// As [`Stripe::append`] for a word after the newest sample of its series; returns
-    /// [`AppendOutcome::NotNewest`] for others. The open chunk of the series has no start timestamps.
+    /// [`AppendOutcome::NotNewest`] for others, and [`AppendOutcome::SeriesGone`] for those of another
+    /// tenant. The open chunk of the series has no start timestamps.
+    // PERF: inlined into the loop over the samples of a batch.
+    //   cargo xtask append-path
+    #[inline(always)]
     pub(crate) fn append_in_order(
         &mut self,
         cx: &mut AppendContext<'_>,
+        tenant: u32,
         id: u32,
         time: i64,
         value_bits: u64,
     ) -> AppendOutcome {
         let (page, slot) = slot_of(id);
         let Some(Some(page)) = self.pages.get_mut(page) else { return AppendOutcome::SeriesGone };
-        let series = page.offered(slot);
+        let Some(series) = page.offered(slot, tenant) else { return AppendOutcome::SeriesGone };
         if !series.takes_next(time) {
             return self.append_to_new_chunk(cx, id, time, value_bits);
         }
@@ -136,6 +141,7 @@ impl Stripe {
     }
 
     /// As [`Stripe::append_in_order`] for words that do not belong to the open chunk.
+    #[cold]
     fn append_to_new_chunk(
         &mut self,
         cx: &mut AppendContext<'_>,
@@ -170,8 +176,8 @@ impl Stripe {
         }))
     }
 
-    /// Returns the newest sample of a series, which is at `time`. Its start timestamp may be unknown where the
-    /// first sample of a timestamp stays.
+    /// Returns the newest sample of a series, which is at `time`. Its start timestamp may be unknown where
+    /// the first sample of a timestamp stays.
     fn newest_sample(&mut self, cx: &AppendContext<'_>, id: u32, time: i64) -> Option<StoredSample> {
         let series = self.series(id)?;
         let bits = series.newest_bits();
@@ -266,8 +272,8 @@ impl Stripe {
         self.find(cx, id, time, &mut { UNLIMITED }).ok().flatten()
     }
 
-    /// Returns the start timestamp of the visible sample of a series at `time`; 0 if it is unknown or cannot be
-    /// read.
+    /// Returns the start timestamp of the visible sample of a series at `time`; 0 if it is unknown or cannot
+    /// be read.
     pub(crate) fn start_at(&mut self, cx: &AppendContext<'_>, id: u32, time: i64) -> i64 {
         self.visible_at(cx, id, time).map_or(0, |one| one.start_ms)
     }
@@ -341,8 +347,8 @@ impl Stripe {
         }
     }
 
-    /// Ends the open chunk of a series after `seal` has read its bytes. Returns a chunk of histograms, for the
-    /// header of the next.
+    /// Ends the open chunk of a series after `seal` has read its bytes. Returns a chunk of histograms, for
+    /// the header of the next.
     pub(super) fn end_open<R>(
         &mut self,
         id: u32,
@@ -354,8 +360,8 @@ impl Stripe {
         }
     }
 
-    /// Appends the samples of the open chunk of a series, whose metadata is `open`, to empty columns; returns true
-    /// if they decode.
+    /// Appends the samples of the open chunk of a series, whose metadata is `open`, to empty columns; returns
+    /// true if they decode.
     fn decode_open(&self, id: u32, open: &ChunkMeta, out: &mut Columns) -> bool {
         let mut bytes = Vec::new();
         self.copy_open(id, &mut bytes);

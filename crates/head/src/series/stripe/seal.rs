@@ -416,10 +416,9 @@ impl Stripe {
             // Old checkpoints have histograms that are newer than the last word only here.
             if let Some(one) = newest
                 && (!series.has_sample() || series.newest_time() < one.time())
+                && !series.has_open_words()
             {
-                if !series.has_open_words() {
-                    series.set_newest(Some((one.time(), one.value().as_value().newest_bits())));
-                }
+                series.set_newest(Some((one.time(), one.value().as_value().newest_bits())));
             }
         }
         if self.ooo.is_full(count) {
@@ -511,7 +510,8 @@ fn store_chunk(cx: &AppendContext<'_>, id: u32, meta: &ChunkMeta, bytes: &[u8]) 
     SealedChunk::new(chunk_ref, meta).expect("chunks have few samples within a window")
 }
 
-/// Returns the part of `runs` that affects samples from `first` to `last`; empty if none has a start timestamp.
+/// Returns the part of `runs` that affects samples from `first` to `last`; empty if none has a start
+/// timestamp.
 fn runs_between(runs: &[StartRun], first: i64, last: i64) -> Vec<StartRun> {
     let end = runs.partition_point(|run| run.time <= last);
     let start = runs.partition_point(|run| run.time <= first).saturating_sub(1);

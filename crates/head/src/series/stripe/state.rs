@@ -33,10 +33,14 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Returns the record of a slot; records that a sample was offered to it.
-    pub(super) fn offered(&mut self, slot: usize) -> &mut SeriesState {
+    /// Returns the record of a slot if that has a series of `tenant`; records that a sample was offered to it.
+    pub(super) fn offered(&mut self, slot: usize, tenant: u32) -> Option<&mut SeriesState> {
+        let series = &mut self.slots[slot];
+        if series.tenant != tenant {
+            return None;
+        }
         self.activity.touch(slot);
-        &mut self.slots[slot]
+        Some(series)
     }
 }
 
@@ -213,6 +217,11 @@ impl Stripe {
         let (page, slot) = slot_of(id);
         let series = self.pages.get(page)?.as_ref()?.slots.get(slot)?;
         (series.tenant != NONE).then_some(series)
+    }
+
+    /// Returns true if the stripe has a series of `tenant` under this id.
+    pub(crate) fn is_of_tenant(&self, id: u32, tenant: u32) -> bool {
+        self.series(id).is_some_and(|series| series.tenant == tenant)
     }
 
     pub(crate) fn series_mut(&mut self, id: u32) -> Option<&mut SeriesState> {
