@@ -39,7 +39,7 @@ fn parts_use_the_memory_that_their_content_needs() {
     // One name, three jobs and the instances, by tenant.
     check("label_text", SERIES + 8, SERIES * 8..=SERIES * 32);
     check("label_pairs", SERIES + 8, SERIES * 48..=SERIES * 128);
-    check("series_members", SERIES, SERIES * 12..=SERIES * 40);
+    check("series_members", SERIES, SERIES * 6..=SERIES * 20);
     check("postings", SERIES + 8, SERIES..=SERIES * 16);
     check("wire_key_cache", SERIES, SERIES * 20..=SERIES * 40);
     let parts = head.statistics().memory();

@@ -242,7 +242,7 @@ fn put_series(
                 break;
             }
             last_id = Some(id);
-            writer.push(id, members, |pair| tables.pair_text(pair));
+            writer.push(id, members.iter(), |pair| tables.pair_text(pair));
         }
         drop(tables);
         if !writer.is_empty() {

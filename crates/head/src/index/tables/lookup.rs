@@ -62,8 +62,8 @@ impl LabelIndex for TenantIndex {
         let (mut idx, mut matched) = (0, None);
         refs.retain(|&id| {
             let Some(row) = self.rows.live_row_from(&mut idx, id) else { return false };
-            let has_name = |pair: &&u32| Some(self.pairs[**pair as usize].name) == name;
-            let pair = self.members_of(row).iter().find(has_name).copied();
+            let has_name = |pair: &u32| Some(self.pairs[*pair as usize].name) == name;
+            let pair = self.members_of(row).iter().find(has_name);
             // Neighbours mostly have the same value.
             match matched {
                 Some((known, fits)) if known == pair => fits,
@@ -255,7 +255,7 @@ impl TenantIndex {
     fn for_each_pair(&self, ids: &[u32], mut visit: impl FnMut(u32)) {
         let mut last_row = 0;
         for idx in ids.iter().filter_map(|&id| self.rows.live_row_from(&mut last_row, id)) {
-            self.members_of(idx).iter().for_each(|&pair| visit(pair));
+            self.members_of(idx).iter().for_each(&mut visit);
         }
     }
 

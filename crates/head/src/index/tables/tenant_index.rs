@@ -12,11 +12,11 @@ use chronolith_model::index::{RegexCache, RegexCacheLimits};
 use chronolith_model::labels::{LabelsBuilder, LabelsKey};
 use parking_lot::Mutex;
 use std::cmp::Ordering;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, LazyLock};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::members::Members;
+use super::members::{MemberIds, Members};
 use super::rows::Rows;
 use crate::index::postings::Postings;
 use crate::index::split_table::SplitTable;
@@ -123,8 +123,8 @@ impl TenantIndex {
             };
             scratch.push(pair);
         }
-        let found =
-            self.label_table.find(hash_members(scratch), |i| self.members_of(i as usize) == *scratch)?;
+        let is_it = |row: u32| self.members_of(row as usize).iter().eq(scratch.iter().copied());
+        let found = self.label_table.find(hash_members(scratch.iter().copied()), is_it)?;
         Some(self.rows.id(found as usize))
     }
 
@@ -154,16 +154,16 @@ impl TenantIndex {
         // From here on this series is the youngest.
         self.starts.push(self.members.push(scratch));
         let (starts, members) = (&self.starts, &self.members);
-        let hash = |i: u32| hash_members(members_in(starts, members, i as usize));
-        self.label_table.insert(hash_members(scratch), idx as u32, hash);
+        let hash = |i: u32| hash_members(members_in(starts, members, i as usize).iter());
+        self.label_table.insert(hash_members(scratch.iter().copied()), idx as u32, hash);
     }
 
     /// Hides a series and counts it as dead.
     pub(crate) fn remove(&mut self, id: u32) {
         let Some(idx) = self.rows.live_row(id) else { return };
-        let hash = hash_members(self.members_of(idx));
+        let hash = hash_members(self.members_of(idx).iter());
         self.label_table.remove(hash, |i| i as usize == idx);
-        for &pair in members_in(&self.starts, &self.members, idx) {
+        for pair in members_in(&self.starts, &self.members, idx).iter() {
             self.pairs[pair as usize].live_count -= 1;
         }
         self.rows.kill(idx);
@@ -198,7 +198,7 @@ impl TenantIndex {
             if left == 0 {
                 return Some(row);
             }
-            self.insert(id, members.iter().map(|&pair| other.pair_text(pair)), &mut scratch);
+            self.insert(id, members.iter().map(|pair| other.pair_text(pair)), &mut scratch);
         }
         None
     }
@@ -226,7 +226,7 @@ impl TenantIndex {
     }
 
     /// Iterates over live series from `row` on in order of creation, with the numbers of their pairs.
-    pub(crate) fn live_members_from(&self, row: usize) -> impl Iterator<Item = (usize, u32, &[u32])> {
+    pub(crate) fn live_members_from(&self, row: usize) -> impl Iterator<Item = (usize, u32, MemberIds<'_>)> {
         self.rows.live_from(row).map(|idx| (idx, self.rows.id(idx), self.members_of(idx)))
     }
 
@@ -258,8 +258,8 @@ impl TenantIndex {
     /// Compares the labels of two rows, by name and value.
     pub(crate) fn compare_rows(&self, a: usize, b: usize) -> Ordering {
         let (a, b) = (self.members_of(a), self.members_of(b));
-        match a.iter().zip(b).find(|(a, b)| a != b) {
-            Some((&a, &b)) => self.pair_text(a).cmp(&self.pair_text(b)),
+        match a.iter().zip(b.iter()).find(|(a, b)| a != b) {
+            Some((a, b)) => self.pair_text(a).cmp(&self.pair_text(b)),
             None => a.len().cmp(&b.len()),
         }
     }
@@ -309,7 +309,7 @@ impl TenantIndex {
     }
 
     pub(super) fn pairs_of(&self, idx: usize) -> impl ExactSizeIterator<Item = (&str, &str)> {
-        self.members_of(idx).iter().map(|&p| self.pair_text(p))
+        self.members_of(idx).iter().map(|pair| self.pair_text(pair))
     }
 
     /// Returns name and value of a pair by its number, which is valid until the index is rebuilt.
@@ -327,7 +327,7 @@ impl TenantIndex {
         &self.text[start as usize..(start + len) as usize]
     }
 
-    pub(super) fn members_of(&self, idx: usize) -> &[u32] {
+    pub(super) fn members_of(&self, idx: usize) -> MemberIds<'_> {
         members_in(&self.starts, &self.members, idx)
     }
 
@@ -386,7 +386,7 @@ impl TenantIndex {
     /// target share most of their labels, and comparing is cheaper than two table lookups.
     pub(super) fn recent_pair(&self, position: usize, name: &str, value: &str) -> Option<u32> {
         let recent = self.members.get(*self.starts.last()?, None).get(position)?;
-        (self.pair_text(*recent) == (name, value)).then_some(*recent)
+        (self.pair_text(recent) == (name, value)).then_some(recent)
     }
 
     pub(super) fn add_text(&mut self, text: &str) -> (u32, u32) {
@@ -397,7 +397,7 @@ impl TenantIndex {
     }
 }
 
-pub(super) fn members_in<'a>(starts: &[u32], members: &'a Members, idx: usize) -> &'a [u32] {
+pub(super) fn members_in<'a>(starts: &[u32], members: &'a Members, idx: usize) -> MemberIds<'a> {
     members.get(starts[idx], starts.get(idx + 1).copied())
 }
 
@@ -405,6 +405,8 @@ pub(super) fn hash_text(seed: u64, name: u32, text: &str) -> u64 {
     xxh3_64_with_seed(text.as_bytes(), seed ^ u64::from(name).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-pub(super) fn hash_members(members: &[u32]) -> u64 {
-    FixedState::default().hash_one(members)
+pub(super) fn hash_members(members: impl Iterator<Item = u32>) -> u64 {
+    let mut hasher = FixedState::default().build_hasher();
+    members.for_each(|pair| hasher.write_u32(pair));
+    hasher.finish()
 }
