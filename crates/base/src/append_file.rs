@@ -1,12 +1,12 @@
 //! File that is appended to and replaced as a whole once it has grown, in one or several copies with equal
 //! bytes.
 //!
-//! Invariants: synced bytes are in all copies. After a failed write or sync the file is replaced under a
-//! temporary name, never appended to, so bytes of unknown durability never count.
+//! Invariants: synced bytes are in all copies. After a failed write or sync the file is closed and is replaced
+//! under a temporary name, never appended to, so bytes of unknown durability never count.
 //! Not here: the bytes and their checksums, the choice between copies at a start.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
@@ -23,6 +23,8 @@ pub struct AppendFile {
     len: u64,
     len_max: u64,
     is_unsynced: bool,
+    /// Set if a power cut may lose the names of the copies.
+    has_unsynced_names: bool,
 }
 
 impl AppendFile {
@@ -30,16 +32,54 @@ impl AppendFile {
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, paths: Vec<PathBuf>) -> AppendFile {
         assert!(!paths.is_empty(), "a file has a name");
-        AppendFile { disk, paths, files: Vec::new(), len: 0, len_max: 0, is_unsynced: false }
+        let (is_unsynced, has_unsynced_names) = (false, false);
+        AppendFile { disk, paths, files: Vec::new(), len: 0, len_max: 0, is_unsynced, has_unsynced_names }
     }
 
-    /// Opens the copies, whose first `len` bytes are equal and durable, to append after them.
+    /// Creates an empty file under temporary names, which [`AppendFile::publish`] replaces by `paths`.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    pub fn create(disk: Arc<dyn Disk>, paths: Vec<PathBuf>) -> io::Result<AppendFile> {
+        let mut file = AppendFile::new(disk, paths);
+        let files: io::Result<Vec<_>> =
+            file.paths.iter().map(|path| file.disk.create(&temporary(path))).collect();
+        file.files = files?;
+        (file.len_max, file.is_unsynced) = (u64::MAX, true);
+        Ok(file)
+    }
+
+    /// Makes a created file durable and gives it its names, the last copy first.
+    ///
+    /// # Errors
+    /// As the operating system reports; each name is then that of the new file or of the one before, and the
+    /// file is closed.
+    pub fn publish(&mut self) -> io::Result<()> {
+        let mut publish = || {
+            self.sync()?;
+            for path in self.paths.iter().rev() {
+                self.disk.rename(&temporary(path), path)?;
+            }
+            self.has_unsynced_names = true;
+            self.sync()
+        };
+        publish().inspect_err(|_| self.close())
+    }
+
+    /// Opens the copies, whose first `len` bytes are equal and durable, to append after them; cuts what follows.
     ///
     /// # Errors
     /// As the operating system reports; the file stays closed.
     pub fn open(&mut self, len: u64) -> io::Result<()> {
         self.files.clear();
-        let files: io::Result<Vec<_>> = self.paths.iter().map(|path| self.disk.open(path)).collect();
+        let open = |path: &PathBuf| {
+            let file = self.disk.open(path)?;
+            if file.len()? > len {
+                file.set_len(len)?;
+            }
+            Ok(file)
+        };
+        let files: io::Result<Vec<_>> = self.paths.iter().map(open).collect();
         self.files = files?;
         self.len = len;
         self.len_max = len.saturating_mul(2).saturating_add(GROWTH_BYTES_MIN);
@@ -47,9 +87,36 @@ impl AppendFile {
         Ok(())
     }
 
+    /// As [`AppendFile::open`], where neither the bytes nor the names of the copies may be durable.
+    ///
+    /// # Errors
+    /// As the operating system reports; the file stays closed.
+    pub fn open_unsynced(&mut self, len: u64) -> io::Result<()> {
+        self.open(len)?;
+        (self.is_unsynced, self.has_unsynced_names) = (true, true);
+        Ok(())
+    }
+
+    /// Closes the file, so that it is replaced.
+    pub fn close(&mut self) {
+        self.files.clear();
+    }
+
+    /// Returns the bytes of one copy.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns true if nothing was written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Returns the path of the first copy.
     #[must_use]
-    pub fn path(&self) -> &std::path::Path {
+    pub fn path(&self) -> &Path {
         &self.paths[0]
     }
 
@@ -92,6 +159,10 @@ impl AppendFile {
             self.on_each_copy(|file| file.sync_data())?;
             self.is_unsynced = false;
         }
+        if self.has_unsynced_names {
+            self.sync_names().inspect_err(|_| self.files.clear())?;
+            self.has_unsynced_names = false;
+        }
         Ok(())
     }
 
@@ -109,6 +180,12 @@ impl AppendFile {
         self.open(bytes.len() as u64)
     }
 
+    fn sync_names(&self) -> io::Result<()> {
+        let mut dirs: Vec<_> = self.paths.iter().filter_map(|path| path.parent()).collect();
+        dirs.dedup();
+        dirs.into_iter().try_for_each(|dir| self.disk.sync_dir(dir))
+    }
+
     fn on_each_copy(&mut self, operation: impl Fn(&dyn DiskFile) -> io::Result<()>) -> io::Result<()> {
         let done = match self.files.as_slice() {
             [] => Err(io::ErrorKind::NotFound.into()),
@@ -121,10 +198,14 @@ impl AppendFile {
     }
 }
 
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    name.into()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::disk::MemDisk;
 
@@ -158,6 +239,48 @@ mod tests {
         check(&disk, b"abc");
         file.open(3).expect("opens");
         file.append(b"d").and_then(|()| file.sync()).expect("works");
+        check(&disk, b"abcd");
+    }
+
+    /// Cut at every operation: the names are those of whole files, old or new.
+    #[test]
+    fn a_created_file_has_its_names_once_it_is_whole() {
+        for op_count in 0..40 {
+            let disk = Arc::new(MemDisk::new());
+            let mut old = file(&disk);
+            old.replace(b"old").expect("works");
+            disk.fail_after(op_count);
+            let paths = COPIES.map(PathBuf::from).to_vec();
+            let made = AppendFile::create(disk.clone(), paths).and_then(|mut new| {
+                new.append(b"n")?;
+                new.append(b"ew")?;
+                new.publish().inspect_err(|_| assert!(!new.is_open()))?;
+                Ok(new)
+            });
+            disk.heal();
+            disk.crash();
+            if let Ok(new) = made {
+                check(&disk, b"new");
+                return assert_eq!((new.len(), new.is_unsynced()), (3, false));
+            }
+            for path in COPIES {
+                let bytes = disk.read(Path::new(path)).expect("there");
+                assert!([&b"old"[..], b"new"].contains(&bytes.as_slice()), "{bytes:?}");
+            }
+        }
+        panic!("the operations never come to their end");
+    }
+
+    /// A crash left bytes after those that count, and nothing is known to be durable.
+    #[test]
+    fn a_torn_end_is_cut_when_the_file_is_opened() {
+        let disk = Arc::new(MemDisk::new());
+        let mut file = file(&disk);
+        file.replace(b"abc").and_then(|()| file.append(b"torn")).and_then(|()| file.sync()).expect("works");
+        file.open_unsynced(3).expect("opens");
+        assert!(file.is_unsynced());
+        file.append(b"d").and_then(|()| file.sync()).expect("works");
+        disk.crash();
         check(&disk, b"abcd");
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Not here: encodings of chunks (`chunk`), Prometheus's own WAL (`prometheus`).
 
+pub mod frame_log;
 pub mod metadata;
 pub mod sealed;
 pub mod series_file;

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-pub(crate) use definitions_file::{DefinitionsFile, definitions_path};
+pub(crate) use definitions_file::{DefinitionsFile, definitions_path, definitions_paths};
 pub(crate) use pace::Pace;
 pub(crate) use slice_state::{SliceState, slice_of, slice_path};
 pub(crate) use state::CheckpointState;
@@ -312,7 +312,7 @@ impl Checkpointer {
 
     /// Makes the next checkpoint write all series records and all slices again.
     pub(crate) fn invalidate(&self) {
-        self.rolling.lock().definitions.is_broken = true;
+        self.rolling.lock().definitions.set_broken();
         // No slice is up to date any more.
         self.state.counters.add(Counter::Changes, 1);
     }
@@ -328,7 +328,7 @@ impl Checkpointer {
         });
         rolling.ids = self.state.index.ids.mark();
         // The file finds missing series by id order, which restarts here, so it must be written again.
-        rolling.definitions.is_broken = true;
+        rolling.definitions.set_broken();
     }
 
     fn note_written(&self, rolling: &CheckpointState, stats: &CheckpointStats) {

@@ -10,6 +10,7 @@ pub(crate) mod sealed;
 pub(crate) mod sealed_chunks;
 pub(crate) mod slots;
 pub(crate) mod stripe;
+pub(crate) mod value;
 pub(crate) mod verify;
 pub(crate) mod windows;
 

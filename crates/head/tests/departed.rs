@@ -24,7 +24,7 @@ fn name(idx: u64) -> String {
 /// Bytes of the parts of the head, except buffers and spare pages, whose size is constant by design.
 fn content_bytes(head: &Head) -> u64 {
     let is_spare = |part: &str| {
-        ["wal_buffers", "append_scratch", "open_chunks", "sealed_places", "ooo_buffers"].contains(&part)
+        ["wal_buffers", "append_scratch", "open_chunks", "sealed_chunk_refs", "ooo_buffers"].contains(&part)
     };
     head.statistics().memory().iter().filter(|part| !is_spare(part.name)).map(|part| part.bytes).sum()
 }

@@ -35,13 +35,13 @@ fn parts_use_the_memory_that_their_content_needs() {
     check("hot_records", SERIES, SERIES * 64..=SERIES * 64 * 2);
     check("open_chunks", SERIES, SERIES * 64..=SERIES * 64 * 2);
     check("ooo_buffers", 0, 0..=0);
-    check("sealed_places", 0, 0..=1000);
+    check("sealed_chunk_refs", 0, 0..=1000);
     // One name, three jobs and the instances, by tenant.
     check("label_text", SERIES + 8, SERIES * 8..=SERIES * 32);
     check("label_pairs", SERIES + 8, SERIES * 48..=SERIES * 128);
-    check("series_members", SERIES, SERIES * 12..=SERIES * 40);
+    check("series_members", SERIES, SERIES * 6..=SERIES * 20);
     check("postings", SERIES + 8, SERIES..=SERIES * 16);
-    check("raw_keys", SERIES, SERIES * 20..=SERIES * 40);
+    check("wire_key_cache", SERIES, SERIES * 20..=SERIES * 40);
     let parts = head.statistics().memory();
     assert!(parts.iter().all(|one| parts.iter().filter(|other| other.name == one.name).count() == 1));
 }

@@ -189,6 +189,33 @@ fn check_two_numbers(seed: u64) {
     assert_eq!(samples.get(&BASE), Some(&2.0f64.to_bits()), "the last value wins");
 }
 
+/// Regression: frames that begin with another series were replayed series by series under the ids of the WAL, of
+/// which the second one of a series has no record: its samples were lost.
+#[test]
+fn samples_under_the_second_id_of_a_series_are_replayed() {
+    let (mut test_env, _) = test_env(10);
+    test_env.options.wal_segment_bytes = 8 << 20;
+    let (head, _) = test_env.open();
+    let later = BASE + WINDOW_MS;
+    let rows = [(labels(0), vec![(BASE, 0.5), (later, 0.5)]), (labels(1), vec![(BASE, 1.5)])];
+    test_env.write(&head, &tenant("a"), &batch(&rows)).expect("written");
+    let snapshot = head.windows().snapshot(&tenant("a"), TimeRange::new(BASE, later)).expect("sealed");
+    assert_eq!(head.windows().drop(snapshot).series_count, 1);
+    for k in 1..20 {
+        let row = |idx: u64| (labels(idx), vec![(later + k * 1000, k as f64 + idx as f64)]);
+        test_env.write(&head, &tenant("a"), &batch(&[row(0), row(1)])).expect("written");
+    }
+    let want = read_all(&test_env, &head, &["a"]);
+    drop(head);
+    test_env.disk.crash();
+    let (head, report) = test_env.open();
+    assert_eq!((report.notes.len(), report.samples_unknown), (0, 0));
+    let mut found = read_all(&test_env, &head, &["a"]);
+    // The WAL has the dropped window still.
+    found.values_mut().for_each(|samples| samples.retain(|&time, _| time >= later));
+    assert_eq!(found, want);
+}
+
 /// Regression: with a damaged series file only the WAL knew of series in pages without a slice; the position
 /// of the other slices was taken for theirs, and their samples were skipped though the WAL had them.
 #[test]
@@ -239,7 +266,7 @@ struct TornRound(AtomicUsize);
 
 impl Fault for TornRound {
     fn before_write(&self, path: &Path) -> io::Result<()> {
-        if path.ends_with("00000001.tmp") && self.0.fetch_add(1, Ordering::SeqCst) == 2 {
+        if path.ends_with("00000001.definitions.tmp") && self.0.fetch_add(1, Ordering::SeqCst) == 2 {
             return Err(io::ErrorKind::Other.into());
         }
         Ok(())

@@ -179,7 +179,11 @@ fn the_id_space_is_reused_many_times() {
     }
     assert!(tiny.series_ever > 3 * 16 * PAGE_IDS);
     assert!(
-        tiny.head().statistics().memory().iter().all(|part| part.name != "raw_keys" || part.count < 20_000)
+        tiny.head()
+            .statistics()
+            .memory()
+            .iter()
+            .all(|part| part.name != "wire_key_cache" || part.count < 20_000)
     );
     tiny.kill();
 }

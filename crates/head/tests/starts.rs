@@ -347,33 +347,16 @@ fn memory_is_counted_and_freed() {
     };
     test_env.write(&head, &tenant("a"), &one(&labels(2), &[(NOW_MS, 1.0, 0)])).expect("written");
     assert_eq!(count(&head), (0, 0));
-    let row: Vec<_> = (0..600).map(|k| (NOW_MS - k * 100, 1.0, NOW_MS - k * 100 - 50)).rev().collect();
+    let row: Vec<_> = (0..550).map(|k| (NOW_MS - k * 100, 1.0, NOW_MS - k * 100 - 50)).rev().collect();
     test_env.write(&head, &tenant("a"), &one(&labels(1), &row)).expect("written");
-    assert_eq!(head.statistics().stats().samples.with_start, 600);
+    assert_eq!(head.statistics().stats().samples.with_start, 550);
     let (series, bytes) = count(&head);
-    assert!(series == 1 && bytes < 600 * 10 + 8000, "{bytes}");
+    // The open chunk alone has its start timestamps in memory.
+    assert!(series == 1 && bytes < 120 * 16 * 2 + 200, "{bytes}");
     for window in head.windows().list() {
         head.windows().drop(head.windows().snapshot(&tenant("a"), window.range).expect("snapshot"));
     }
     assert_eq!(count(&head), (0, 0));
-}
-
-/// A series whose start timestamps change more often than the limit is rejected by name; one without changes
-/// is not.
-#[test]
-fn start_times_have_a_limit() {
-    const LIMIT: i64 = 1 << 18;
-    let mut test_env = TestEnv::new(3);
-    test_env.limits.future_ms_max = 0;
-    let (head, _) = test_env.open();
-    let row: Vec<_> = (0..LIMIT + 5).map(|k| (NOW_MS + k, 1.0, NOW_MS + k - 1)).collect();
-    let outcome = test_env.write(&head, &tenant("a"), &one(&labels(1), &row)).expect("written");
-    assert_eq!(outcome.rejected[Reject::StartTimeLimit as usize], 5);
-    assert_eq!(outcome.accepted_count as i64, LIMIT);
-    let last = NOW_MS + LIMIT - 2;
-    let outcome =
-        test_env.write(&head, &tenant("a"), &one(&labels(1), &[(last + 90, 1.0, last)])).expect("written");
-    assert_eq!(outcome.accepted_count, 1);
 }
 
 /// Regression: a damaged frame left the samples after it with an earlier start, as if the counter had not

@@ -16,30 +16,65 @@ use chronolith_model::{Columns, DuplicatePolicy, MatchOp, Matcher, Selector, Tim
 use harness::kinds::{Sample, push, texts};
 use harness::{NOW_MS, TestEnv, batch, labels, read_all, tenant};
 
+/// Data directory of an earlier version, and its answer.
+struct Golden {
+    files: &'static [(&'static str, &'static [u8])],
+    /// Answer of the version that wrote the directory: instance, timestamp, start timestamp and value of each
+    /// sample.
+    samples: &'static str,
+}
+
+macro_rules! golden {
+    ($dir:literal, $($file:literal),* $(,)?) => {
+        Golden {
+            files: &[$(($file, include_bytes!(concat!("../testdata/", $dir, "/", $file)))),*],
+            samples: include_str!(concat!("../testdata/", $dir, "/samples.txt")),
+        }
+    };
+}
+
 /// Directory of WAL version 2 and slice version 1. Six series: floats, both kinds of values, histograms, each
 /// without and with start timestamps. The slice has open and sealed chunks and out-of-order samples of both
 /// kinds; the WAL after it has frames of floats, histograms, start timestamps and a deletion, with duplicates
 /// that changed the kind of value.
-const VERSION_2: [(&str, &[u8]); 12] = [
-    ("wal/00000000.slice0", include_bytes!("../testdata/version-2/wal/00000000.slice0")),
-    ("wal/00000000.slice1", include_bytes!("../testdata/version-2/wal/00000000.slice1")),
-    ("wal/00000001.definitions", include_bytes!("../testdata/version-2/wal/00000001.definitions")),
-    (
-        "wal/00000001.definitions-mirror",
-        include_bytes!("../testdata/version-2/wal/00000001.definitions-mirror"),
-    ),
-    ("wal/00000005.seg", include_bytes!("../testdata/version-2/wal/00000005.seg")),
-    ("wal/control", include_bytes!("../testdata/version-2/wal/control")),
-    ("chunks/00000001.sealed", include_bytes!("../testdata/version-2/chunks/00000001.sealed")),
-    ("chunks/00000002.sealed", include_bytes!("../testdata/version-2/chunks/00000002.sealed")),
-    ("chunks/00000003.sealed", include_bytes!("../testdata/version-2/chunks/00000003.sealed")),
-    ("chunks/00000004.sealed", include_bytes!("../testdata/version-2/chunks/00000004.sealed")),
-    ("chunks/00000005.sealed", include_bytes!("../testdata/version-2/chunks/00000005.sealed")),
-    ("chunks/00000006.sealed", include_bytes!("../testdata/version-2/chunks/00000006.sealed")),
-];
-/// Answer of the version that wrote the directory: instance, timestamp, start timestamp and value of each
-/// sample.
-const VERSION_2_SAMPLES: &str = include_str!("../testdata/version-2/samples.txt");
+const VERSION_2: Golden = golden!(
+    "version-2",
+    "wal/00000000.slice0",
+    "wal/00000000.slice1",
+    "wal/00000001.definitions",
+    "wal/00000001.definitions-mirror",
+    "wal/00000005.seg",
+    "wal/control",
+    "chunks/00000001.sealed",
+    "chunks/00000002.sealed",
+    "chunks/00000003.sealed",
+    "chunks/00000004.sealed",
+    "chunks/00000005.sealed",
+    "chunks/00000006.sealed",
+);
+
+/// Directory of WAL version 3 and slice version 3. Eight series: floats, noisy decimals, both kinds of values,
+/// histograms, without and with start timestamps, which are those of whole series in its slice. Slice and WAL have
+/// the parts that [`VERSION_2`] names, decimal-delta chunks among them.
+const VERSION_3: Golden = golden!(
+    "version-3",
+    "wal/00000000.slice0",
+    "wal/00000000.slice1",
+    "wal/00000001.definitions",
+    "wal/00000001.definitions-mirror",
+    "wal/00000003.seg",
+    "wal/checkpoint.wal-version-3",
+    "wal/control",
+    "chunks/00000001.sealed",
+    "chunks/00000002.sealed",
+    "chunks/00000003.sealed",
+    "chunks/00000004.sealed",
+    "chunks/00000005.sealed",
+    "chunks/00000006.sealed",
+    "chunks/00000007.sealed",
+    "chunks/00000008.sealed",
+    "chunks/00000009.sealed",
+);
 
 fn write_file(test_env: &TestEnv, path: &Path, bytes: &[u8]) {
     let file = test_env.disk.create(path).expect("created");
@@ -54,12 +89,13 @@ fn edit_file(test_env: &TestEnv, path: &str, edit: impl FnOnce(&mut Vec<u8>)) {
     write_file(test_env, Path::new(path), &bytes);
 }
 
-fn version_2() -> TestEnv {
+fn open_golden(golden: &Golden) -> TestEnv {
     let test_env = TestEnv::new(3);
     for dir in ["/data", "/data/wal", "/data/chunks"] {
         test_env.disk.create_dir_all(Path::new(dir)).expect("created");
     }
-    VERSION_2.iter().for_each(|(name, bytes)| write_file(&test_env, &Path::new("/data").join(name), bytes));
+    let files = golden.files.iter();
+    files.for_each(|(name, bytes)| write_file(&test_env, &Path::new("/data").join(name), bytes));
     test_env
 }
 
@@ -79,13 +115,13 @@ fn answer(test_env: &TestEnv, head: &Head) -> String {
     out
 }
 
-#[test]
-fn a_directory_of_wal_version_2_answers_alike_before_and_after_it_is_written_again() {
-    let test_env = version_2();
+#[track_caller]
+fn check_golden(golden: &Golden) {
+    let test_env = open_golden(golden);
     for start in 0..3 {
         let (head, report) = test_env.open();
         assert_eq!((&*report.notes, &*report.repaired), (&[][..], &[][..]), "start {start}");
-        assert!(answer(&test_env, &head) == VERSION_2_SAMPLES, "start {start}");
+        assert!(answer(&test_env, &head) == golden.samples, "start {start}");
         if start == 1 {
             head.checkpointer().checkpoint().expect("a checkpoint");
         }
@@ -93,8 +129,18 @@ fn a_directory_of_wal_version_2_answers_alike_before_and_after_it_is_written_aga
 }
 
 #[test]
-fn a_directory_of_wal_version_2_is_appended_to() {
-    let test_env = version_2();
+fn directories_of_earlier_versions_answer_alike_before_and_after_they_are_written_again() {
+    [VERSION_2, VERSION_3].iter().for_each(check_golden);
+}
+
+#[test]
+fn directories_of_earlier_versions_are_appended_to() {
+    [VERSION_2, VERSION_3].iter().for_each(check_appended);
+}
+
+#[track_caller]
+fn check_appended(golden: &Golden) {
+    let test_env = open_golden(golden);
     let (head, _) = test_env.open();
     test_env.write(&head, &tenant("b"), &batch(&[(labels(0), vec![(NOW_MS, 1.0)])])).expect("written");
     let want = read_all(&test_env, &head, &["b"]);
@@ -103,7 +149,7 @@ fn a_directory_of_wal_version_2_is_appended_to() {
     let (head, report) = test_env.open();
     assert_eq!(report.notes, Vec::<String>::new());
     assert_eq!(read_all(&test_env, &head, &["b"]), want);
-    assert!(answer(&test_env, &head) == VERSION_2_SAMPLES);
+    assert!(answer(&test_env, &head) == golden.samples);
 }
 
 /// A frame of start timestamps of version 2 may be lost alone: an earlier start would be wrong for the
@@ -115,12 +161,12 @@ fn samples_of_version_2_after_a_damaged_frame_have_their_start_or_none() {
         let mut next = || words.next().expect("four words");
         ((next(), next()), next())
     };
-    let want: BTreeMap<_, _> = VERSION_2_SAMPLES.lines().map(parse).collect();
-    let (_, segment) = VERSION_2.iter().find(|(name, _)| name.ends_with(".seg")).expect("a segment");
+    let want: BTreeMap<_, _> = VERSION_2.samples.lines().map(parse).collect();
+    let (_, segment) = VERSION_2.files.iter().find(|(name, _)| name.ends_with(".seg")).expect("a segment");
     let end = segment.iter().rposition(|&byte| byte != 0).expect("frames");
     let mut lost_count = 0;
     for at in (0..end).step_by(67) {
-        let test_env = version_2();
+        let test_env = open_golden(&VERSION_2);
         edit_file(&test_env, "/data/wal/00000005.seg", |bytes| bytes[at] ^= 1);
         let (head, _) = test_env.open();
         for (sample, start_ms) in answer(&test_env, &head).lines().map(parse) {
@@ -165,10 +211,10 @@ fn a_wal_of_a_later_version_refuses_the_start() {
 #[test]
 fn a_slice_of_a_later_version_refuses_the_start() {
     let test_env = written();
-    edit_file(&test_env, "/data/wal/00000000.slice1", |bytes| set_version(bytes, 4, 76));
+    edit_file(&test_env, "/data/wal/00000000.slice1", |bytes| set_version(bytes, 5, 76));
     check_refused(
         &test_env,
-        "/data/wal/00000000.slice1: slice version at offset 4: expected 1 to 3, found 4",
+        "/data/wal/00000000.slice1: slice version at offset 4: expected 1 to 4, found 5",
     );
 }
 
@@ -243,7 +289,7 @@ fn a_batch_leaves_one_frame_per_stripe() {
 /// start.
 #[test]
 fn a_directory_of_this_version_stops_earlier_programs() {
-    for test_env in [version_2(), TestEnv::new(6)] {
+    for test_env in [open_golden(&VERSION_2), TestEnv::new(6)] {
         let (head, _) = test_env.open();
         drop(head);
         test_env.disk.crash();

@@ -58,8 +58,6 @@ pub enum Reject {
     BadReference,
     /// An invalid native histogram.
     HistogramInvalid,
-    /// The start timestamps of the series change more often than the head can keep.
-    StartTimeLimit,
     /// The server has no free series id, regardless of the tenant's limit.
     SeriesIdsExhausted,
     /// A label name that only Chronolith sets.
@@ -68,7 +66,7 @@ pub enum Reject {
 
 impl Reject {
     /// Number of kinds.
-    pub const COUNT: usize = 17;
+    pub const COUNT: usize = 16;
 
     /// All kinds, in order of their numbers.
     pub const ALL: [Reject; Reject::COUNT] = [
@@ -86,7 +84,6 @@ impl Reject {
         Reject::OutOfOrder,
         Reject::BadReference,
         Reject::HistogramInvalid,
-        Reject::StartTimeLimit,
         Reject::SeriesIdsExhausted,
         Reject::ReservedLabel,
     ];
@@ -109,7 +106,6 @@ impl Reject {
             Reject::OutOfOrder => "out_of_order",
             Reject::BadReference => "bad_reference",
             Reject::HistogramInvalid => "histogram_invalid",
-            Reject::StartTimeLimit => "start_time_limit",
             Reject::SeriesIdsExhausted => "series_ids_exhausted",
             Reject::ReservedLabel => "reserved_label",
         }
@@ -137,9 +133,6 @@ impl Reject {
             }
             Reject::BadReference => "reference to a symbol that the request does not have",
             Reject::HistogramInvalid => "histogram is not valid",
-            Reject::StartTimeLimit => {
-                "start times of the series change more often than can be kept in memory"
-            }
             Reject::SeriesIdsExhausted => {
                 "the server has no series id left until ids of departed series can be used again"
             }

@@ -47,4 +47,4 @@ pub use options::{
 };
 pub use snapshot::SnapshotHead;
 pub use stats::{MaintenanceStats, ReplayStats, TsdbStats};
-pub use tsdb::Tsdb;
+pub use tsdb::{Applied, Tsdb};

@@ -30,7 +30,7 @@ use crate::ingestion_rate::IngestionRates;
 use crate::limits::LimitsTable;
 use crate::maintenance::{GuardedClock, JobKind, Maintenance};
 use crate::memory::{self, TsdbMemory};
-use crate::metadata::MetadataStore;
+use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
 use crate::snapshot::{SnapshotHead, remove_incomplete};
@@ -47,6 +47,14 @@ const MEASURE_INTERVAL_NS: u64 = 900_000_000;
 
 /// Kinds of jobs that replace blocks by others.
 const REWRITING_KINDS: [JobKind; 2] = [JobKind::Compaction, JobKind::Deletion];
+
+/// A batch that is visible and may not be durable yet, see [`Tsdb::apply`].
+#[must_use = "it is acknowledged after `Tsdb::wait_durable`"]
+pub struct Applied {
+    outcome: WriteOutcome,
+    position: WalPosition,
+    change: Change,
+}
 
 /// The time series database of all tenants.
 pub struct Tsdb {
@@ -118,30 +126,33 @@ impl Tsdb {
     /// # Errors
     /// [`WriteError`]: nothing of the batch is acknowledged. Rejected samples are no error: see the outcome.
     pub fn append(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
-        self.append_on_applied(tenant, batch, || {})
+        self.wait_durable(self.apply(tenant, batch)?)
     }
 
-    /// As [`Tsdb::append`]; `on_applied` runs when the batch is visible and only the wait for the disk
-    /// remains.
+    /// Makes a batch visible. It is acknowledged after [`Tsdb::wait_durable`], for which the batch is not
+    /// needed.
     ///
     /// # Errors
-    /// As [`Tsdb::append`]; `on_applied` may not have run.
-    pub fn append_on_applied(
-        &self,
-        tenant: &TenantId,
-        batch: &WriteBatch,
-        on_applied: impl FnOnce(),
-    ) -> Result<WriteOutcome, WriteError> {
+    /// As [`Tsdb::append`].
+    pub fn apply(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<Applied, WriteError> {
         let limits = self.limits_of(tenant);
         let (mut outcome, position) = self.append_to_head(tenant, &limits, batch)?;
         // After the samples are visible and before they are acknowledged, as result caches require.
         self.storage.changes().note_batch(tenant, batch);
         let change = self.storage.metadata().keep(tenant, &batch.metadata);
         self.keep_exemplars(tenant, batch, &mut outcome);
-        on_applied();
-        self.storage.head().wait(position)?;
-        self.storage.metadata().wait(change)?;
-        Ok(outcome)
+        Ok(Applied { outcome, position, change })
+    }
+
+    /// Returns when an applied batch is durable as the sync mode promises. Blocks the thread, and needs no
+    /// core.
+    ///
+    /// # Errors
+    /// As [`Tsdb::append`].
+    pub fn wait_durable(&self, applied: Applied) -> Result<WriteOutcome, WriteError> {
+        self.storage.head().wait(applied.position)?;
+        self.storage.metadata().wait(applied.change)?;
+        Ok(applied.outcome)
     }
 
     /// Returns the reason why all writes are refused until a restart, if they are.

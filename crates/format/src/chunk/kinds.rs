@@ -1,4 +1,4 @@
-//! Samples of both kinds as chunks, of which each holds one kind.
+//! Samples of both kinds as chunks, of which each holds one kind, with or without start timestamps.
 //!
 //! Invariant: chunks are in order of time; decoding returns what was encoded, as far as the encodings keep
 //! it.
@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::chunk::decimal_delta::{self, ENCODING_DECIMAL_DELTA};
 use crate::chunk::histogram::{self, HistogramAppender};
+use crate::chunk::starts::{self, ChunkWithStarts, StartRun};
 use crate::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK};
 use crate::chunk::xor2::{self, ENCODING_XOR2};
 
@@ -26,6 +27,10 @@ pub const ENCODINGS_HISTOGRAM: [u8; 4] = [2, 3, 5, 6];
 const HISTOGRAM_BYTES_FULL: usize = 1024;
 /// A chunk with fewer histograms is not full, however long they are: the layout is stored once per chunk.
 const HISTOGRAMS_MIN: u16 = 10;
+
+/// Encoding byte of a sealed chunk of the head with start timestamps: their runs, then a chunk of words or
+/// histograms.
+pub const ENCODING_WITH_STARTS: u8 = 0x45;
 
 /// Encodings from this one on are Chronolith's own.
 const ENCODING_OWN_MIN: u8 = 0x40;
@@ -129,7 +134,32 @@ pub fn encode(samples: &Columns, out: &mut Vec<EncodedChunk>) {
     }
 }
 
-/// Appends the samples in `range` of an XOR, XOR2 or decimal-delta chunk or a chunk of histograms to `out`.
+/// Returns a chunk of the head with the start timestamps `runs`; the chunk itself if there are none.
+#[must_use]
+pub fn with_starts(chunk: EncodedChunk, runs: &[StartRun]) -> EncodedChunk {
+    if runs.is_empty() {
+        return chunk;
+    }
+    let mut bytes = Vec::new();
+    starts::put_chunk(runs, chunk.encoding, &chunk.bytes, &mut bytes);
+    EncodedChunk { encoding: ENCODING_WITH_STARTS, bytes, ..chunk }
+}
+
+/// Appends the samples in `range` of a chunk of [`with_starts`] to `out`.
+fn decode_with_starts(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
+    const WHAT: &str = "chunk with start timestamps";
+    let ChunkWithStarts { runs, encoding, chunk } = starts::split_chunk(bytes, WHAT)?;
+    if encoding == ENCODING_WITH_STARTS {
+        let (expected, found) = ("a chunk of samples", u64::from(encoding));
+        return Err(DecodeError::Invalid { what: WHAT, offset: 2, expected, found });
+    }
+    let first = out.len();
+    let decoded = decode(encoding, chunk, range, out);
+    starts::fill(&runs, first, out);
+    decoded
+}
+
+/// Appends the samples in `range` of a chunk of floats or histograms that is not one of blocks alone to `out`.
 ///
 /// # Errors
 /// [`DecodeError`]; samples before the damage have been appended.
@@ -138,6 +168,7 @@ pub fn decode(encoding: u8, bytes: &[u8], range: TimeRange, out: &mut Columns) -
         ENCODING_XOR => xor::decode(bytes, range, out),
         ENCODING_XOR2 => xor2::decode(bytes, range, out),
         ENCODING_DECIMAL_DELTA => decimal_delta::decode(bytes, range, out),
+        ENCODING_WITH_STARTS => decode_with_starts(bytes, range, out),
         other => histogram::decode(other, bytes, range, out),
     }
 }
@@ -209,6 +240,43 @@ mod tests {
             }
         }
         check(&samples, &[(1, 120), (4, 120), (1, 10), (2, 120), (5, 120), (5, 10)]);
+    }
+
+    /// Each kind of chunk of the head behind runs; damage is an error, and no chunk holds another such one.
+    #[test]
+    fn a_chunk_of_the_head_has_its_start_times() {
+        let (mut floats, mut histograms) = (Columns::default(), Columns::default());
+        for i in 1..=50 {
+            floats.push(i, i as f64 / 4.0);
+            histograms.push_histogram(i, wide(i as u64, 3));
+        }
+        for samples in [&mut floats, &mut histograms] {
+            samples.start_times = (1..=50).map(|i| if i < 10 { 0 } else { i / 7 }).collect();
+        }
+        let (mut runs, mut chunks) = (Vec::new(), Vec::new());
+        starts::runs_of(&floats.times, &floats.start_times, &mut runs);
+        encode(&Columns { start_times: Vec::new(), ..floats.clone() }, &mut chunks);
+        encode(&Columns { start_times: Vec::new(), ..histograms.clone() }, &mut chunks);
+        for (chunk, want) in chunks.into_iter().zip([&floats, &histograms]) {
+            assert_eq!(with_starts(chunk.clone(), &[]), chunk);
+            let chunk = with_starts(chunk, &runs);
+            assert_eq!((chunk.encoding, chunk.count, chunk.max_time), (ENCODING_WITH_STARTS, 50, 50));
+            let mut got = Columns::default();
+            got.push(0, 0.5);
+            decode(chunk.encoding, &chunk.bytes, TimeRange::new(5, 40), &mut got).unwrap();
+            assert_eq!((got.len(), got.start_time_at(0)), (36, 0));
+            for at in 1..got.len() {
+                let time = got.times[at];
+                let of_want = want.times.binary_search(&time).unwrap();
+                assert_eq!(got.start_time_at(at), want.start_time_at(of_want), "{time}");
+            }
+            for cut in 0..chunk.bytes.len().min(40) {
+                let damaged = &chunk.bytes[..cut];
+                assert!(decode(chunk.encoding, damaged, TimeRange::ALL, &mut Columns::default()).is_err());
+            }
+            let nested = with_starts(chunk, &runs);
+            assert!(decode(nested.encoding, &nested.bytes, TimeRange::ALL, &mut got).is_err());
+        }
     }
 
     #[test]

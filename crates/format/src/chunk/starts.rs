@@ -4,7 +4,7 @@
 //! Invariant: times of runs ascend strictly; before the first run, and in a run of start 0, they are unknown;
 //! the decoder takes untrusted bytes and allocates in proportion to them.
 //! Not here: which samples there are (`head`, `block`), Prometheus's own codes for start times (`xor2`,
-//! `histogram`).
+//! `histogram`), the encodings of chunks behind runs (`kinds`, `dense`).
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
@@ -105,6 +105,58 @@ pub fn runs_of(times: &[i64], start_times: &[i64], out: &mut Vec<StartRun>) {
             current = start_ms;
         }
     }
+}
+
+/// Appends a chunk behind the runs of its start times to `out`; both have its count.
+///
+/// # Panics
+/// If the chunk has no count.
+pub(super) fn put_chunk(runs: &[StartRun], encoding: u8, chunk: &[u8], out: &mut Vec<u8>) {
+    let count = chunk.first_chunk::<2>().expect("a chunk begins with its count");
+    let mut coded = Vec::new();
+    encode(runs, &mut coded);
+    out.extend_from_slice(count);
+    put_uvarint(out, coded.len() as u64);
+    out.extend_from_slice(&coded);
+    out.push(encoding);
+    out.extend_from_slice(chunk);
+}
+
+/// A chunk behind the runs of its start times.
+pub(super) struct ChunkWithStarts<'a> {
+    pub(super) runs: Vec<StartRun>,
+    /// Encoding byte of the chunk.
+    pub(super) encoding: u8,
+    pub(super) chunk: &'a [u8],
+}
+
+/// Splits the bytes of [`put_chunk`]; `what` names them in errors.
+///
+/// # Errors
+/// [`DecodeError`] for bytes that are cut, bytes between runs and chunk, and two counts that differ.
+pub(super) fn split_chunk<'a>(
+    bytes: &'a [u8],
+    what: &'static str,
+) -> Result<ChunkWithStarts<'a>, DecodeError> {
+    let mut reader = ByteReader::new(bytes);
+    let count = reader.be_u16(what)?;
+    let len = reader.length(what)?;
+    let mut coded = ByteReader::new(reader.bytes(what, len)?);
+    let mut runs = Vec::new();
+    decode(&mut coded, &mut runs)?;
+    if !coded.is_empty() {
+        let (offset, found) = (coded.offset(), coded.remaining() as u64);
+        return Err(DecodeError::Invalid { what, offset, expected: "the end of its runs", found });
+    }
+    let offset = reader.offset();
+    let encoding = reader.u8(what)?;
+    let chunk = reader.bytes(what, reader.remaining())?;
+    let chunk_count = ByteReader::new(chunk).be_u16(what)?;
+    if chunk_count != count {
+        let (expected, found) = ("two counts that are equal", u64::from(chunk_count));
+        return Err(DecodeError::Invalid { what, offset, expected, found });
+    }
+    Ok(ChunkWithStarts { runs, encoding, chunk })
 }
 
 #[cfg(test)]

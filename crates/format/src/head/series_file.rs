@@ -171,13 +171,18 @@ impl SeriesWriter {
     ///
     /// # Panics
     /// If ids do not ascend.
-    pub fn push<'a>(&mut self, id: u32, pairs: &[u32], text: impl Fn(u32) -> (&'a str, &'a str)) {
+    pub fn push<'a>(
+        &mut self,
+        id: u32,
+        pairs: impl ExactSizeIterator<Item = u32>,
+        text: impl Fn(u32) -> (&'a str, &'a str),
+    ) {
         assert!(self.series_count == 0 || id > self.last_id, "series ids ascend");
         put_uvarint(&mut self.series, u64::from(id - self.last_id));
         put_uvarint(&mut self.series, pairs.len() as u64);
         self.last_id = id;
         self.series_count += 1;
-        for &pair in pairs {
+        for pair in pairs {
             let idx = match self.pair_idx.get(&pair) {
                 Some(&idx) => idx,
                 None => self.add_pair(pair, text(pair)),

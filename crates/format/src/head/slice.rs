@@ -22,7 +22,7 @@ use crate::head::wal::FrameHeader;
 /// First bytes of a file.
 pub const FILE_MAGIC: [u8; 4] = *b"CLSL";
 /// Version of the layout that is written.
-pub const FILE_VERSION: u16 = 3;
+pub const FILE_VERSION: u16 = 4;
 /// Bytes of the file header.
 pub const FILE_HEADER_BYTES: usize = 80;
 
@@ -132,7 +132,7 @@ impl SliceHeader {
             return Err(DecodeError::Checksum { what: "slice header", offset: 76, expected, found });
         }
         if !(1..=FILE_VERSION).contains(&version) {
-            let (what, expected, found) = (SLICE_VERSION, "1 to 3", u64::from(version));
+            let (what, expected, found) = (SLICE_VERSION, "1 to 4", u64::from(version));
             return Err(DecodeError::Invalid { what, offset: 4, expected, found });
         }
         Ok(header)

@@ -3,16 +3,15 @@
 //! Invariants: a mark is written after everything it covers, and was covered durably by the WAL before.
 //! Nothing is appended after a failed write or sync: the file is rewritten then.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::io;
 
-use chronolith_base::DiskFile;
+use chronolith_base::AppendFile;
+use chronolith_format::head::frame_log::FrameWriter;
 use chronolith_format::head::series_file::{
     FileHeader, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, RAW_KEY_BYTES, SeriesWriter, encode_raw_key,
 };
-use chronolith_format::head::wal::{FrameHeader, STRIPE_NONE};
 
-use super::definitions_file::{DefinitionsFile, MIRROR_SUFFIX, definitions_path};
+use super::definitions_file::{DefinitionsFile, MIRROR_SUFFIX, definitions_path, definitions_paths};
 use super::mark::CheckpointMark;
 use super::slice_state::{SliceState, pages_of};
 use super::state::{CheckpointState, CheckpointStats, Checkpointer};
@@ -30,36 +29,24 @@ const WRITE_BYTES: usize = 1 << 20;
 
 /// Buffered writer of frames to both copies.
 struct Output<'a> {
-    files: [&'a dyn DiskFile; 2],
-    paths: [&'a Path; 2],
-    key: u128,
-    offset: u64,
-    frame_sequence: u64,
-    buffer: Vec<u8>,
+    file: &'a mut AppendFile,
+    frames: FrameWriter,
 }
 
 impl Output<'_> {
     fn put(&mut self, kind: u8, payload: &[u8]) -> Result<(), HeadError> {
-        self.frame_sequence += 1;
-        let mut header = FrameHeader::for_payload(kind, STRIPE_NONE, payload);
-        header.sequence = self.frame_sequence;
-        header.put_frame(self.key, payload, &mut self.buffer);
-        if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+        self.frames.put(kind, payload);
+        if self.frames.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), HeadError> {
-        for (file, path) in self.files.iter().zip(self.paths) {
-            file.write_at(&self.buffer, self.offset).map_err(HeadError::io(path))?;
-        }
-        self.offset += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
+        let bytes = self.frames.take();
+        self.file.append(&bytes).map_err(|error| io_error(self.file, error))
     }
+}
 
-    fn sync(&self) -> Result<(), HeadError> {
-        let mut copies = self.files.iter().zip(self.paths);
-        copies.try_for_each(|(file, path)| file.sync_data().map_err(HeadError::io(path)))
-    }
+fn io_error(file: &AppendFile, error: io::Error) -> HeadError {
+    HeadError::Io { path: file.path().to_owned(), error }
 }
 
 impl Checkpointer {
@@ -71,7 +58,7 @@ impl Checkpointer {
         mark: CheckpointMark,
         stats: &mut CheckpointStats,
     ) -> Result<(), HeadError> {
-        if rolling.definitions.is_broken {
+        if rolling.definitions.is_broken() {
             return self.rewrite_definitions(rolling, mark, stats);
         }
         let has_new =
@@ -79,50 +66,30 @@ impl Checkpointer {
         if !has_new {
             return self.sync_definitions(rolling);
         }
-        self.settle_definitions()?;
-        let dir = wal_dir(&self.state.options.dir);
-        let known = &rolling.definitions;
-        let paths = [0, 1].map(|copy_idx| definitions_path(&dir, known.generation, copy_idx));
-        let Some(files) = known.files.clone() else {
+        if rolling.definitions.file.is_none() {
             return self.rewrite_definitions(rolling, mark, stats);
-        };
-        let mut output = Output {
-            files: files.each_ref().map(|file| &**file),
-            paths: paths.each_ref().map(PathBuf::as_path),
-            key: self.state.wal.key(),
-            offset: known.offset,
-            frame_sequence: known.frame_sequence,
-            buffer: Vec::new(),
-        };
-        let (from, before) = (self.state.index.ids.given_at(known.ids), (known.offset, known.series_count));
-        let written = self
-            .put_definitions(&mut output, Some(&from), before.1, rolling.marked(mark))
-            .and_then(|count| {
-                output.sync()?;
-                Ok(count)
-            });
-        let (offset, frame_sequence) = (output.offset, output.frame_sequence);
+        }
+        self.settle_definitions()?;
+        let end = rolling.marked(mark);
         let known = &mut rolling.definitions;
-        // Broken until proven whole: after an error the appended bytes are unknown.
-        known.is_broken = true;
-        known.series_count = written?;
-        (known.offset, known.frame_sequence, known.ids) = (offset, frame_sequence, mark.ids);
-        (known.is_broken, known.is_dirty) = (false, false);
-        stats.bytes += offset - before.0;
+        let Some(file) = known.file.as_mut() else { return Ok(()) };
+        let (from, len_before) = (self.state.index.ids.given_at(known.ids), file.len());
+        let frames = FrameWriter::new(self.state.wal.key(), known.frame_sequence);
+        let mut output = Output { file: &mut *file, frames };
+        let series_count = self.put_definitions(&mut output, Some(&from), known.series_count, end)?;
+        let frame_sequence = output.frames.sequence();
+        file.sync().map_err(|error| io_error(file, error))?;
+        stats.bytes += file.len() - len_before;
+        (known.frame_sequence, known.series_count, known.ids) = (frame_sequence, series_count, mark.ids);
         Ok(())
     }
 
+    /// Makes the file durable, that of an earlier process as well.
     pub(super) fn sync_definitions(&self, rolling: &mut CheckpointState) -> Result<(), HeadError> {
-        let known = &mut rolling.definitions;
-        let Some(files) = known.files.clone().filter(|_| known.is_dirty) else { return Ok(()) };
-        let dir = wal_dir(&self.state.options.dir);
-        known.is_broken = true;
-        for (copy_idx, file) in files.iter().enumerate() {
-            file.sync_data().map_err(HeadError::io(&definitions_path(&dir, known.generation, copy_idx)))?;
-        }
-        self.state.env.disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
-        (known.is_broken, known.is_dirty) = (false, false);
-        Ok(())
+        let Some(file) = rolling.definitions.file.as_mut().filter(|file| file.is_open()) else {
+            return Ok(());
+        };
+        file.sync().map_err(|error| io_error(file, error))
     }
 
     /// Returns once the frames of all series with an id are durable, or cannot become so because the disk is
@@ -190,44 +157,24 @@ impl Checkpointer {
         stats: &mut CheckpointStats,
     ) -> Result<(), HeadError> {
         self.settle_definitions()?;
+        // If this fails, the file in use may lack wire keys that are noted as stored.
+        rolling.definitions.set_broken();
         let (dir, disk) = (wal_dir(&self.state.options.dir), &*self.state.env.disk);
-        let generation = rolling.definitions.generation + 1;
-        let paths = [0, 1].map(|copy_idx| definitions_path(&dir, generation, copy_idx));
-        let tmps = [paths[0].with_extension("tmp"), paths[1].with_extension("mirror.tmp")];
+        let (key, generation) = (self.state.wal.key(), rolling.definitions.generation + 1);
         self.state.index.series_keys.write().forget_stored();
-        let create = |tmp: &Path| -> Result<Arc<dyn DiskFile>, HeadError> {
-            Ok(disk.create(tmp).map_err(HeadError::io(tmp))?.into())
-        };
-        let files = [create(&tmps[0])?, create(&tmps[1])?];
-        let header = FileHeader { generation, key: self.state.wal.key(), is_mirrored: true };
-        let mut output = Output {
-            files: files.each_ref().map(|file| &**file),
-            paths: tmps.each_ref().map(PathBuf::as_path),
-            key: self.state.wal.key(),
-            offset: 0,
-            frame_sequence: 0,
-            buffer: header.encode().to_vec(),
-        };
+        let paths = definitions_paths(&dir, generation);
+        let created = AppendFile::create(self.state.env.disk.clone(), paths);
+        let mut file = created.map_err(HeadError::io(&definitions_path(&dir, generation, 0)))?;
+        let header = FileHeader { generation, key, is_mirrored: true };
+        let frames = FrameWriter::with_header(key, &header.encode());
+        let mut output = Output { file: &mut file, frames };
         let series_count = self.put_definitions(&mut output, None, 0, rolling.marked(mark))?;
-        output.sync()?;
-        let (offset, frame_sequence) = (output.offset, output.frame_sequence);
-        for (tmp, path) in tmps.iter().zip(&paths).rev() {
-            disk.rename(tmp, path).map_err(HeadError::io(path))?;
-        }
-        rolling.definitions = DefinitionsFile {
-            files: Some(files),
-            generation,
-            offset,
-            frame_sequence,
-            ids: mark.ids,
-            series_count,
-            // No further checkpoint may rely on the file until its name is durable.
-            is_broken: true,
-            is_dirty: false,
-        };
-        disk.sync_dir(&dir).map_err(HeadError::io(&dir))?;
-        rolling.definitions.is_broken = false;
-        stats.bytes += offset;
+        let frame_sequence = output.frames.sequence();
+        // From here on a restart may read the new file, also if publishing it fails.
+        let published = file.publish().map_err(|error| io_error(&file, error));
+        stats.bytes += file.len();
+        rolling.definitions = DefinitionsFile::new(file, generation, frame_sequence, mark.ids, series_count);
+        published?;
         for entry in disk.list(&dir).map_err(HeadError::io(&dir))? {
             let generation_of = |suffix| entry.name.strip_suffix(suffix).and_then(|g| g.parse::<u64>().ok());
             let older = generation_of(".definitions").or(generation_of(MIRROR_SUFFIX));
@@ -295,7 +242,7 @@ fn put_series(
                 break;
             }
             last_id = Some(id);
-            writer.push(id, members, |pair| tables.pair_text(pair));
+            writer.push(id, members.iter(), |pair| tables.pair_text(pair));
         }
         drop(tables);
         if !writer.is_empty() {

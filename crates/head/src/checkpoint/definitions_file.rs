@@ -3,9 +3,8 @@
 //! Not here: appending and rewriting it (`definitions`), its bytes (`format::head::series_file`).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use chronolith_base::DiskFile;
+use chronolith_base::AppendFile;
 
 use crate::index::ids::IdMark;
 
@@ -14,51 +13,42 @@ pub(crate) const MIRROR_SUFFIX: &str = ".definitions-mirror";
 
 /// The current series file.
 pub(crate) struct DefinitionsFile {
-    /// Both copies; `None` before the first checkpoint, or if the next one rewrites them.
-    pub(super) files: Option<[Arc<dyn DiskFile>; 2]>,
+    /// `None` before the first checkpoint.
+    pub(super) file: Option<AppendFile>,
     pub(super) generation: u64,
-    /// Offset of the next frame.
-    pub(super) offset: u64,
     /// Sequence of the last frame.
     pub(super) frame_sequence: u64,
     /// Series whose ids were assigned by then are in the file.
     pub(super) ids: IdMark,
     /// Series in the file, dead ones included.
     pub(super) series_count: u64,
-    /// Set if the file must be rewritten: it is damaged, or a write to it has failed.
-    pub(super) is_broken: bool,
-    /// Set if bytes of an earlier process may not be durable.
-    pub(super) is_dirty: bool,
+    is_broken: bool,
 }
 
 impl DefinitionsFile {
     /// Returns the state without a file.
     pub(crate) fn none() -> DefinitionsFile {
+        let ids = IdMark::fresh(0);
         DefinitionsFile {
-            files: None,
+            file: None,
             generation: 0,
-            offset: 0,
             frame_sequence: 0,
-            ids: IdMark::fresh(0),
+            ids,
             series_count: 0,
             is_broken: false,
-            is_dirty: false,
         }
     }
 
-    /// Returns the state after startup: the last frame has `frame_sequence` and ends at `offset`, and the file
-    /// has `series_count` series with ids below `next_id`. Without `files`, the next checkpoint rewrites it.
-    pub(crate) fn opened(
-        files: Option<[Arc<dyn DiskFile>; 2]>,
+    /// Returns the state of a file of which the last frame has `frame_sequence`, with `series_count` series, those
+    /// whose ids were assigned at `ids`. The next checkpoint rewrites a file that is not open.
+    pub(crate) fn new(
+        file: AppendFile,
         generation: u64,
-        offset: u64,
         frame_sequence: u64,
-        next_id: u32,
+        ids: IdMark,
         series_count: u64,
     ) -> DefinitionsFile {
-        let (ids, is_broken) = (IdMark::fresh(next_id), files.is_none());
-        let is_dirty = true;
-        DefinitionsFile { files, generation, offset, frame_sequence, ids, series_count, is_broken, is_dirty }
+        DefinitionsFile { file: Some(file), generation, frame_sequence, ids, series_count, is_broken: false }
     }
 
     /// Makes the next checkpoint rewrite the file.
@@ -66,9 +56,19 @@ impl DefinitionsFile {
         self.is_broken = true;
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.offset
+    /// Returns true if the file must be rewritten: it is damaged, or a write to it has failed.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken || self.file.as_ref().is_some_and(|file| !file.is_open())
     }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file.as_ref().map_or(0, AppendFile::len)
+    }
+}
+
+/// Returns the paths of both copies of a generation.
+pub(crate) fn definitions_paths(dir: &Path, generation: u64) -> Vec<PathBuf> {
+    vec![definitions_path(dir, generation, 0), definitions_path(dir, generation, 1)]
 }
 
 /// Returns the path of one of the two copies of a generation.

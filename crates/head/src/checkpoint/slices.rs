@@ -5,7 +5,7 @@ use chronolith_base::hash::HashMap;
 use chronolith_format::chunk::starts;
 use chronolith_format::head::slice::{
     FILE_HEADER_BYTES, FRAME_COUNT_MAX, KIND_SERIES, KIND_TENANTS, LATER_FRAMES_UNKNOWN, OooPayload,
-    OpenChunk, SealedEntry, SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
+    SealedEntry, SeriesEntry, SliceHeader, WindowEntry, encode_entry, encode_tenants,
 };
 use chronolith_format::head::wal::{FrameHeader, STRIPE_NONE, Samples};
 use chronolith_model::DuplicatePolicy;
@@ -16,7 +16,7 @@ use super::state::{CheckpointState, CheckpointStats, Checkpointer};
 use crate::options::HeadError;
 use crate::options::wal_dir;
 use crate::series::sealed_chunks::ChunkRef;
-use crate::series::stripe::{STRIPE_COUNT, SampleValue, SeriesState, Stripe};
+use crate::series::stripe::{STRIPE_COUNT, SeriesState, Stripe};
 
 /// Payload bytes at which the next frame starts.
 const FRAME_BYTES: usize = 1 << 20;
@@ -80,24 +80,22 @@ impl SliceEncoder<'_> {
             let ooo = OooPayload::Samples(payload);
             self.put_entry(&SeriesEntry { id, tenant, ooo, ..SeriesEntry::default() });
         }
-        let starts = start_timestamps(stripe, id);
-        let mut entry = SeriesEntry { id, tenant, sealed, starts: &starts, ..SeriesEntry::default() };
+        let mut starts = Vec::new();
+        if !stripe.open_starts(id).is_empty() {
+            starts::encode(stripe.open_starts(id), &mut starts);
+        }
+        let mut entry = SeriesEntry { id, tenant, sealed, open_starts: &starts, ..SeriesEntry::default() };
         if !last_ooo.is_empty() {
             entry.ooo = OooPayload::Samples(&last_ooo);
         }
         let mut open = std::mem::take(&mut self.open);
-        if let Some(words) = record.open_words() {
-            open.clear();
-            stripe.copy_open(record, &mut open);
-            entry.open.push(OpenChunk::Words(*record.open_state(), words.min_time(), &open));
-            self.sample_count += u64::from(words.count());
-        } else {
-            entry.last = record.has_sample().then(|| (record.newest_time(), record.newest_bits()));
-        }
-        if let Some(chunk) = stripe.open_histograms(id) {
-            entry.open.push(OpenChunk::Histograms(chunk.encoding(), chunk.bytes()));
+        if let Some(chunk) = stripe.open_chunk(id) {
             self.sample_count += u64::from(chunk.count());
         }
+        if !record.has_open_words() {
+            entry.last = record.has_sample().then(|| (record.newest_time(), record.newest_bits()));
+        }
+        entry.open.extend(stripe.open_entry(id, &mut open));
         self.put_entry(&entry);
         self.open = open;
         self.series_count += 1;
@@ -134,27 +132,12 @@ impl SliceEncoder<'_> {
         for duplicates in [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins] {
             let mut columns = Samples { duplicates, ..Samples::default() };
             for sample in samples.iter().filter(|sample| sample.duplicates() == duplicates) {
-                match sample.value() {
-                    SampleValue::Word(bits) => columns.push(id, sample.time(), *bits),
-                    SampleValue::Histogram(one) => columns.push_histogram(id, sample.time(), one.clone()),
-                }
+                sample.value().as_value().put_logged(id, sample.time(), sample.start_ms(), &mut columns);
             }
             columns.encode_frames(&mut Vec::new(), |payload| payloads.push(payload.to_vec()));
         }
         payloads
     }
-}
-
-/// Encodes the start timestamps of a series as runs; empty if none is known.
-fn start_timestamps(stripe: &Stripe, id: u32) -> Vec<u8> {
-    let (mut runs, mut bytes) = (Vec::new(), Vec::new());
-    if let Some(starts) = stripe.starts_of(id) {
-        starts.runs(&mut runs);
-    }
-    if !runs.is_empty() {
-        starts::encode(&runs, &mut bytes);
-    }
-    bytes
 }
 
 impl Checkpointer {

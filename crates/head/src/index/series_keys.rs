@@ -230,7 +230,7 @@ impl SeriesKeyCache {
         let count = self.ids.len() as u64;
         let key_bytes = self.hashes.capacity() * size_of::<u128>() + self.ids.capacity() * size_of::<u32>();
         [
-            MemoryPart::new("raw_keys", key_bytes as u64, count),
+            MemoryPart::new("wire_key_cache", key_bytes as u64, count),
             MemoryPart::new("raw_key_table", self.table.heap_bytes() as u64, count),
         ]
     }

@@ -7,7 +7,6 @@ mod lookup;
 mod members;
 mod order;
 mod project;
-mod regex_cache;
 mod rows;
 mod tenant_index;
 

@@ -73,8 +73,7 @@ impl HeadReader {
         let mut files = RecentFiles::new(&self.state.series.store);
         for run in page_runs(&ids) {
             ctx.check()?;
-            let PageCopy { chunks, found, .. } =
-                self.copy_page(&mut files, run, selector.range, hints.samples);
+            let PageCopy { chunks, found } = self.copy_page(&mut files, run, selector.range, hints.samples);
             let reserved = ctx.budget.reserve(SelectedChunks::heap_bytes(&chunks))?;
             let disk = self.state.env.disk.clone();
             selection.pages.push(SelectedChunks::new(chunks, disk, reserved));

@@ -7,15 +7,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chronolith_format::chunk::starts::StartRun;
 use chronolith_model::index::select_refs;
 use chronolith_model::labels::LabelsKey;
 use chronolith_model::query::{ReadEstimate, SampleNeed};
 use chronolith_model::{Labels, QueryError, ReadContext, Selector, SeriesRead, TenantId, TimeRange};
 
-use crate::read::source::{
-    HeadChunk, HeadSamples, RecentFiles, SelectedChunks, copy_chunks, copy_starts, newest,
-};
+use crate::read::source::{HeadChunk, HeadSamples, RecentFiles, SelectedChunks, copy_chunks, newest};
 use crate::series::page_runs;
 use crate::state::HeadState;
 use chronolith_base::sync::RwLockReadGuard;
@@ -27,8 +24,6 @@ const SERIES_BYTES: usize = size_of::<SeriesRead>() + size_of::<HeadSamples>() +
 pub(super) struct PageCopy {
     /// Grouped by series, oldest first.
     pub(super) chunks: Vec<HeadChunk>,
-    /// Start timestamps of some series, by the first chunk of each.
-    pub(super) starts: Vec<(u32, Arc<[StartRun]>)>,
     /// Series ids, each with the end of its chunks.
     pub(super) found: Vec<(u32, u32)>,
 }
@@ -90,9 +85,8 @@ impl HeadReader {
             ctx.check()?;
             let tables = tenant.tables.read();
             let has_removed = tenant.removed_count.load(Ordering::Relaxed) != removed_before;
-            let PageCopy { chunks, starts, found } = self.copy_page(&mut files, run, selector.range, depth);
-            let start_bytes: usize = starts.iter().map(|(_, runs)| size_of_val(&**runs)).sum();
-            let mut memory = ctx.budget.reserve(SelectedChunks::heap_bytes(&chunks) + start_bytes as u64)?;
+            let PageCopy { chunks, found } = self.copy_page(&mut files, run, selector.range, depth);
+            let mut memory = ctx.budget.reserve(SelectedChunks::heap_bytes(&chunks))?;
             let (mut labelled, mut start, mut last_row) = (Vec::with_capacity(found.len()), 0, 0);
             for &(id, end) in &found {
                 if start < end
@@ -109,12 +103,8 @@ impl HeadReader {
             memory.grow(labelled.iter().map(bytes).sum::<usize>() as u64)?;
             let disk = self.state.env.disk.clone();
             let selected = SelectedChunks::new(chunks, disk, memory);
-            let mut starts = starts.into_iter().peekable();
             out.extend(labelled.into_iter().map(|(labels, start, end)| {
-                // Start timestamps of a series that has left meanwhile may be in between.
-                while starts.next_if(|(first, _)| *first < start).is_some() {}
-                let starts = starts.next_if(|(first, _)| *first == start).map(|(_, runs)| runs);
-                let samples = HeadSamples::new(selected.clone(), start..end).with_starts(starts);
+                let samples = HeadSamples::new(selected.clone(), start..end);
                 SeriesRead { labels, samples: Box::new(samples) }
             }));
         }
@@ -132,22 +122,15 @@ impl HeadReader {
         range: TimeRange,
         depth: SampleNeed,
     ) -> PageCopy {
-        let mut page = PageCopy {
-            chunks: Vec::with_capacity(run.len()),
-            starts: Vec::new(),
-            found: Vec::with_capacity(run.len()),
-        };
+        let mut page =
+            PageCopy { chunks: Vec::with_capacity(run.len()), found: Vec::with_capacity(run.len()) };
         let chunks = &mut page.chunks;
         let stripe = self.state.series.lock(run[0]);
         for &id in run {
             let Some(record) = stripe.series(id) else { continue };
-            let first = chunks.len();
-            match newest(record, range).filter(|_| depth == SampleNeed::Newest) {
+            match newest(&stripe, id, record, range).filter(|_| depth == SampleNeed::Newest) {
                 Some(newest) => chunks.push(newest),
                 None => copy_chunks(&stripe, files, id, record, range, chunks),
-            }
-            if let Some(runs) = copy_starts(&stripe, id, &chunks[first..], range) {
-                page.starts.push((first as u32, runs));
             }
             page.found.push((id, chunks.len() as u32));
         }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use chronolith_base::Disk;
 use chronolith_base::sync::MutexGuard;
 use chronolith_format::chunk::kinds;
-use chronolith_format::chunk::starts::{self, StartRun};
 use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, TenantId, TimeRange};
 
@@ -169,13 +168,12 @@ impl WindowSnapshot {
         let mut chunks = Vec::new();
         let mut files = RecentFiles::new(&self.series.store);
         copy_chunks(&stripe, &mut files, id, record, self.window, &mut chunks);
-        let starts = stripe.copy_starts(id, self.window);
         drop(stripe);
         chunks.sort_by_key(HeadChunk::min_time);
         chunks
             .retain(|chunk| chunk.chunk_ref().is_some_and(|chunk_ref| is_part(chunk_ref, chunk.min_time())));
         let disk = &*self.series.env.disk;
-        match encode_all(disk, &chunks, &starts) {
+        match encode_all(disk, &chunks) {
             Err(QueryError::Corrupt { .. }) => {}
             all => return all.map(|out| (out, Vec::new())).map_err(from_query),
         }
@@ -190,32 +188,26 @@ impl WindowSnapshot {
                 Err(error) => return Err(from_query(error)),
             }
         }
-        let out = encode_all(disk, &chunks, &starts).map_err(from_query)?;
+        let out = encode_all(disk, &chunks).map_err(from_query)?;
         Ok((out, damages))
     }
 }
 
 /// Encodes the samples of sealed chunks of one series, oldest first, with their start timestamps.
-fn encode_all(
-    disk: &dyn Disk,
-    chunks: &[HeadChunk],
-    starts: &[StartRun],
-) -> Result<Vec<EncodedChunk>, QueryError> {
+fn encode_all(disk: &dyn Disk, chunks: &[HeadChunk]) -> Result<Vec<EncodedChunk>, QueryError> {
     let mut out = Vec::with_capacity(chunks.len());
     let mut rest = chunks;
     while !rest.is_empty() {
         let (group, others) = rest.split_at(overlapping_len(rest));
         rest = others;
         if let [one] = group
-            && starts.is_empty()
-            && let Some(chunk) = one.sealed(disk)?
+            && let Some(chunk) = one.copy_plain(disk)?
         {
             out.push(chunk);
             continue;
         }
         let mut samples = Columns::default();
         merge_chunks(disk, group, TimeRange::ALL, &mut samples)?;
-        starts::fill(starts, 0, &mut samples);
         kinds::encode(&samples, &mut out);
     }
     Ok(out)

@@ -1,5 +1,5 @@
 //! Samples of one selected series: open chunks and out-of-order samples are copied, sealed chunks are
-//! referenced. Start timestamps are kept separately, for all chunks together.
+//! referenced.
 //!
 //! Invariant: a read returns the samples at the time of the selection; overlapping chunks are resolved in the
 //! order of their arrival: in-order chunks, out-of-order chunks by age, the out-of-order log.
@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use chronolith_base::{Disk, Reservation};
 use chronolith_format::chunk::kinds;
-use chronolith_format::chunk::starts::{self, StartRun};
+use chronolith_format::chunk::starts::start_at;
 use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{Columns, DuplicatePolicy, QueryError, SampleSource, TimeRange};
 
 use crate::series::sealed::{SealedFile, SealedStore};
 use crate::series::sealed_chunks::{ChunkOrder, ChunkRef, SealedChunk};
-use crate::series::stripe::{Arrivals, OooSample, SampleValue, SeriesState, Stripe};
+use crate::series::stripe::{Arrivals, OooSample, SeriesState, Stripe};
 
 /// One chunk of a series.
 pub(crate) enum HeadChunk {
@@ -26,7 +26,7 @@ pub(crate) enum HeadChunk {
     /// A copy of the out-of-order samples that were accepted under one policy, never empty.
     OutOfOrder(Box<Columns>, DuplicatePolicy),
     /// The newest sample alone, for callers that need no other.
-    Newest { time: i64, value: f64 },
+    Newest { time: i64, value: f64, start_ms: i64 },
 }
 
 // There is one per chunk of every selected series.
@@ -68,13 +68,13 @@ impl HeadChunk {
         }
     }
 
-    /// Returns a copy of the bytes of a sealed chunk.
-    pub(crate) fn sealed(&self, disk: &dyn Disk) -> Result<Option<EncodedChunk>, QueryError> {
-        let HeadChunk::Sealed { file, node } = self else { return Ok(None) };
-        let bytes = file.read_chunk(disk, node.chunk_ref().offset(), node.byte_len(), <[u8]>::to_vec)?;
-        let (encoding, count) = (node.encoding(), node.count());
-        let (min_time, max_time) = (self.min_time(), self.max_time());
-        Ok(Some(EncodedChunk { encoding, min_time, max_time, count, bytes }))
+    /// Returns a copy of a sealed chunk if it has no start timestamps. Those of others are encoded for blocks
+    /// with the samples.
+    pub(crate) fn copy_plain(&self, disk: &dyn Disk) -> Result<Option<EncodedChunk>, QueryError> {
+        match self {
+            HeadChunk::Sealed { file, node } if !node.has_starts() => file.copy(disk, node).map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn order(&self) -> ChunkOrder {
@@ -102,7 +102,8 @@ impl HeadChunk {
                 HeadChunk::Sealed { .. } | HeadChunk::Newest { .. } => 0,
                 HeadChunk::Open(chunk) => size_of::<EncodedChunk>() + chunk.bytes.len(),
                 HeadChunk::OutOfOrder(samples, _) => {
-                    size_of::<Columns>() + 16 * samples.len() + samples.histogram_bytes()
+                    let words = 16 * samples.len() + 8 * samples.start_times.len();
+                    size_of::<Columns>() + words + samples.histogram_bytes()
                 }
             }
     }
@@ -126,9 +127,12 @@ impl HeadChunk {
                 out.extend_from(samples, samples.indices_in(range));
                 Ok(())
             }
-            HeadChunk::Newest { time, value } => {
+            HeadChunk::Newest { time, value, start_ms } => {
                 if range.contains(*time) {
                     out.push(*time, *value);
+                    if *start_ms != 0 {
+                        out.set_start_time(*start_ms);
+                    }
                 }
                 Ok(())
             }
@@ -180,16 +184,13 @@ pub(crate) fn copy_chunks(
             out.push(HeadChunk::Sealed { file, node: *node });
         }
     }
-    if let Some(open) = series.open_words() {
-        if range.overlaps_inclusive(open.min_time(), open.max_time()) {
-            let mut bytes = Vec::new();
-            stripe.copy_open(series, &mut bytes);
-            out.push(HeadChunk::Open(Box::new(open.with_bytes(bytes))));
-        }
-    } else if let Some(open) = stripe.open_histograms(id)
-        && range.overlaps_inclusive(open.times().0, open.times().1)
+    if let Some(open) = stripe.open_chunk(id)
+        && range.overlaps_inclusive(open.min_time(), open.max_time())
     {
-        out.push(HeadChunk::Open(Box::new(open.encoded())));
+        let mut bytes = Vec::new();
+        stripe.copy_open(id, &mut bytes);
+        let chunk = kinds::with_starts(open.with_bytes(bytes), stripe.open_starts(id));
+        out.push(HeadChunk::Open(Box::new(chunk)));
     }
     if series.has_out_of_order() {
         copy_out_of_order(stripe.ooo_samples(id), range, out);
@@ -203,10 +204,7 @@ fn copy_out_of_order(samples: Vec<OooSample>, range: TimeRange, out: &mut Vec<He
         [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins].map(|policy| (policy, Columns::default()));
     for one in samples.into_iter().filter(|one| range.contains(one.time())) {
         let (_, columns) = &mut parts[usize::from(one.duplicates() == DuplicatePolicy::LastWins)];
-        match one.value() {
-            SampleValue::Word(bits) => columns.push(one.time(), f64::from_bits(*bits)),
-            SampleValue::Histogram(histogram) => columns.push_histogram(one.time(), histogram.clone()),
-        }
+        one.push_to(columns);
     }
     for (policy, columns) in parts {
         if !columns.is_empty() {
@@ -217,27 +215,14 @@ fn copy_out_of_order(samples: Vec<OooSample>, range: TimeRange, out: &mut Vec<He
 
 /// Returns the newest sample of a series in `range` if the hot record has it: it is the last one of the open
 /// chunk.
-pub(crate) fn newest(series: &SeriesState, range: TimeRange) -> Option<HeadChunk> {
+pub(crate) fn newest(stripe: &Stripe, id: u32, series: &SeriesState, range: TimeRange) -> Option<HeadChunk> {
     let time = series.newest_time();
     let is_known = series.has_open_words() && range.contains(time);
-    is_known.then(|| HeadChunk::Newest { time, value: f64::from_bits(series.newest_bits()) })
-}
-
-/// Returns the start timestamps that may affect samples in `range` of `chunks`, if some are known.
-pub(crate) fn copy_starts(
-    stripe: &Stripe,
-    id: u32,
-    chunks: &[HeadChunk],
-    range: TimeRange,
-) -> Option<Arc<[StartRun]>> {
-    stripe.starts_of(id)?;
-    let range = match chunks {
-        [] => return None,
-        [HeadChunk::Newest { time, .. }] => TimeRange::inclusive(*time, *time),
-        _ => range,
-    };
-    let runs = stripe.copy_starts(id, range);
-    (!runs.is_empty()).then(|| runs.into())
+    is_known.then(|| HeadChunk::Newest {
+        time,
+        value: f64::from_bits(series.newest_bits()),
+        start_ms: start_at(stripe.open_starts(id), time),
+    })
 }
 
 /// Returns the length of the run of overlapping chunks at the start of `chunks` (sorted by first timestamp).
@@ -307,26 +292,21 @@ pub(crate) struct HeadSamples {
     selected: Arc<SelectedChunks>,
     /// Its chunks in `selected`.
     range: Range<u32>,
-    /// Its start timestamps, if some are known.
-    starts: Option<Arc<[StartRun]>>,
 }
 
 impl HeadSamples {
-    /// Samples of the chunks `range` of `selected`, without start timestamps.
+    /// Samples of the chunks `range` of `selected`.
     pub(crate) fn new(selected: Arc<SelectedChunks>, range: Range<u32>) -> HeadSamples {
-        HeadSamples { selected, range, starts: None }
-    }
-
-    /// Adds start timestamps, if some are known.
-    pub(crate) fn with_starts(self, starts: Option<Arc<[StartRun]>>) -> HeadSamples {
-        HeadSamples { starts, ..self }
+        HeadSamples { selected, range }
     }
 
     fn chunks(&self) -> &[HeadChunk] {
         self.selected.chunks(&self.range)
     }
+}
 
-    fn read_chunks(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+impl SampleSource for HeadSamples {
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let disk = &*self.selected.disk;
         let mut rest = self.chunks();
         while !rest.is_empty() {
@@ -341,17 +321,6 @@ impl HeadSamples {
             }
         }
         Ok(())
-    }
-}
-
-impl SampleSource for HeadSamples {
-    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
-        let first = out.len();
-        let done = self.read_chunks(range, out);
-        if let Some(runs) = &self.starts {
-            starts::fill(runs, first, out);
-        }
-        done
     }
 
     fn sample_count_hint(&self) -> usize {

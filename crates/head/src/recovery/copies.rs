@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
+use chronolith_format::head::frame_log::CopyState;
 use chronolith_format::head::series_file::{
     FILE_HEADER_BYTES, FileHeader, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, RAW_KEY_BYTES, SeriesReader,
 };
@@ -59,14 +60,9 @@ impl Counts {
 struct Inspection {
     generation: u64,
     path: PathBuf,
-    len: u64,
+    copy: CopyState,
     /// End of the last mark; 0 if there is none.
     mark_end: u64,
-    /// End of the last valid frame.
-    frames_end: u64,
-    header_damage: Option<String>,
-    /// First damage that is followed by valid frames.
-    damage: Option<String>,
     /// False for a file of a version that wrote one copy only.
     has_mirror: bool,
     counts: Counts,
@@ -74,7 +70,7 @@ struct Inspection {
 
 impl Inspection {
     fn is_whole(&self) -> bool {
-        self.header_damage.is_none() && self.damage.is_none() && self.mark_end > 0
+        self.copy.damage().is_none() && self.mark_end > 0
     }
 }
 
@@ -114,7 +110,7 @@ pub(super) fn choose(
     note_damage(files, newest, &copies, notes);
     // Of copies that lost the same marks, one may have series that the other one lost with them.
     copies.sort_by_key(|copy| {
-        std::cmp::Reverse((copy.is_whole(), copy.generation, copy.mark_end, copy.frames_end))
+        std::cmp::Reverse((copy.is_whole(), copy.generation, copy.mark_end, copy.copy.frames_end))
     });
     let is_twin = |a: &Inspection, b: &Inspection| {
         a.is_whole() && b.is_whole() && (a.generation, a.mark_end) == (b.generation, b.mark_end)
@@ -124,7 +120,7 @@ pub(super) fn choose(
 }
 
 fn chosen(copy: Inspection, is_mirrored: bool) -> ChosenCopy {
-    let Inspection { generation, path, header_damage, len, counts, .. } = copy;
+    let Inspection { generation, path, copy: CopyState { header_damage, len, .. }, counts, .. } = copy;
     ChosenCopy { generation, path, is_mirrored, header_damage, len, counts }
 }
 
@@ -132,7 +128,7 @@ fn chosen(copy: Inspection, is_mirrored: bool) -> ChosenCopy {
 fn note_damage(files: &CheckpointFiles, newest: u64, copies: &[Inspection], notes: &mut Vec<String>) {
     let has_whole = copies.iter().any(|copy| copy.generation == newest && copy.is_whole());
     for copy in copies.iter().filter(|_| has_whole) {
-        if let Some(what) = copy.header_damage.as_ref().or(copy.damage.as_ref()) {
+        if let Some(what) = copy.copy.damage() {
             notes.push(format!("{}: {what}; its copy is whole and nothing is lost", copy.path.display()));
         }
     }
@@ -193,9 +189,6 @@ fn inspect(
         }
         buffers.put(block);
     }
-    let damage = stream.damage.iter().find(|damage| damage.followed);
-    let damage = damage.map(|d| format!("{} bytes at offset {} are damaged", d.len, d.offset));
-    let mark_end = mark_end.min(len);
-    let frames_end = stream.end;
-    Ok(Inspection { generation, path, len, mark_end, frames_end, header_damage, damage, has_mirror, counts })
+    let copy = CopyState::new(header_damage, &stream.damage, stream.end, len);
+    Ok(Inspection { generation, path, copy, mark_end: mark_end.min(len), has_mirror, counts })
 }

@@ -4,10 +4,8 @@
 //! with the same labels the older had left the head before the younger was created, so the younger one is
 //! kept.
 
-use std::sync::Arc;
-
 use chronolith_base::hash::HashMap;
-use chronolith_base::{DiskFile, Env};
+use chronolith_base::{AppendFile, Env};
 use chronolith_format::head::series_file::{
     FILE_HEADER_BYTES, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, SeriesReader, raw_keys,
 };
@@ -21,7 +19,8 @@ use super::files::CheckpointFiles;
 use super::restore::discard;
 use super::slices::LoadedSlices;
 use super::threads::replay_thread_count;
-use crate::checkpoint::{DefinitionsFile, definitions_path, slice_of};
+use crate::checkpoint::{DefinitionsFile, definitions_path, definitions_paths, slice_of};
+use crate::index::ids::IdMark;
 use crate::index::series_keys::{LoadedKeys, SeriesKeyCache};
 use crate::index::tables::{LoadScratch, TenantIndex};
 use crate::index::tenant::{TenantHead, Tenants};
@@ -75,22 +74,15 @@ impl LoadedDefinitions {
 
     /// Opens both copies for appending after the last mark, unless the next checkpoint rewrites them.
     fn open_copies(&mut self, env: &Env, files: &CheckpointFiles) -> Result<(), HeadError> {
-        let (generation, end) = (self.generation, self.round.end);
-        let open = |copy_idx| {
-            let path = definitions_path(&files.dir, generation, copy_idx);
-            let cut = || -> std::io::Result<Arc<dyn DiskFile>> {
-                let file = env.disk.open(&path)?;
-                if file.len()? > end {
-                    file.set_len(end)?;
-                }
-                Ok(file.into())
-            };
-            cut().map_err(HeadError::io(&path))
-        };
-        let copies = if self.is_broken { None } else { Some([open(0)?, open(1)?]) };
-        let RoundEnd { sequence, series_count, .. } = self.round;
-        self.file =
-            DefinitionsFile::opened(copies, generation, end, sequence, self.mark.next_id, series_count);
+        let RoundEnd { end, sequence, series_count, .. } = self.round;
+        let paths = definitions_paths(&files.dir, self.generation);
+        let mut file = AppendFile::new(env.disk.clone(), paths);
+        if !self.is_broken {
+            let opened = file.open_unsynced(end);
+            opened.map_err(HeadError::io(&definitions_path(&files.dir, self.generation, 0)))?;
+        }
+        let ids = IdMark::fresh(self.mark.next_id);
+        self.file = DefinitionsFile::new(file, self.generation, sequence, ids, series_count);
         Ok(())
     }
 

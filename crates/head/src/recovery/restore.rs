@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use chronolith_base::ByteReader;
 use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::kinds;
-use chronolith_format::chunk::starts;
+use chronolith_format::chunk::starts::{self, StartRun};
 use chronolith_format::head::sealed::RECORD_OVERHEAD_BYTES;
 use chronolith_format::head::slice::{OpenChunk, SealedEntry, SeriesEntry, decode_ooo};
 use chronolith_format::head::wal::Samples;
@@ -17,7 +17,8 @@ use chronolith_model::TimeRange;
 use crate::series::SeriesStore;
 use crate::series::sealed_chunks::ChunkRef;
 use crate::series::sealed_chunks::{ChunkMeta, SealedChunk, split_stored_count};
-use crate::series::stripe::{HISTOGRAM_BITS, OooSample, SampleValue, Stripe};
+use crate::series::stripe::{OooSample, Stripe};
+use crate::series::value::{HISTOGRAM_BITS, LoggedValues};
 use crate::series::windows::WindowTally;
 
 /// Parts of entries that are not usable.
@@ -41,13 +42,23 @@ pub(super) fn restore(
     restore_sealed(stripe, series, entry, tally, damage);
     restore_open_histograms(stripe, series, entry, tally, damage);
     restore_ooo(stripe, series, entry, tally, damage, samples);
-    if !entry.starts.is_empty() {
-        let mut runs = Vec::new();
-        match starts::decode(&mut ByteReader::new(entry.starts), &mut runs) {
-            Ok(()) => stripe.restore_starts(entry.id, &runs),
-            Err(_) => damage.count += 1,
-        }
+    if let Some(runs) = start_runs(entry.open_starts, damage) {
+        stripe.restore_open_starts(entry.id, &runs);
     }
+    if let Some(runs) = start_runs(entry.old_starts, damage) {
+        stripe.restore_old_starts(&series.replay_context(), entry.id, &runs);
+    }
+}
+
+/// Decodes start timestamps; `None` if there are none.
+fn start_runs(bytes: &[u8], damage: &mut Damage) -> Option<Vec<StartRun>> {
+    if bytes.is_empty() {
+        return None;
+    }
+    let mut runs = Vec::new();
+    let decoded = starts::decode(&mut ByteReader::new(bytes), &mut runs);
+    damage.count += u64::from(decoded.is_err());
+    decoded.is_ok().then_some(runs)
 }
 
 fn restore_sealed(
@@ -144,16 +155,12 @@ fn restore_ooo(
         return;
     }
     samples.times.iter().for_each(|&time| tally.add(time, 1));
-    let duplicates = samples.duplicates;
-    let mut histograms = samples.histograms.drain(..).peekable();
-    let words = samples.times.iter().zip(&samples.values).enumerate();
-    let mut ooo: Vec<OooSample> = words
-        .map(|(at, (&time, &bits))| {
-            let histogram = histograms.next_if(|(idx, _)| *idx as usize == at);
-            let value = histogram.map_or(SampleValue::Word(bits), |(_, one)| SampleValue::Histogram(one));
-            OooSample::new(time, value, duplicates)
-        })
-        .collect();
+    let mut values = LoggedValues::new(samples);
+    let sample = |(idx, &time): (usize, &i64)| {
+        let start_ms = samples.start_times.get(idx).copied().unwrap_or(0);
+        Some(OooSample::new(time, values.get(idx)?.to_owned(), start_ms, samples.duplicates))
+    };
+    let mut ooo: Vec<OooSample> = samples.times.iter().enumerate().filter_map(sample).collect();
     ooo.sort_by_key(OooSample::time);
     let mut cx = series.replay_context();
     stripe.restore_ooo(&mut cx, entry.id, ooo);

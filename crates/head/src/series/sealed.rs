@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chronolith_base::{Disk, Env};
+use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_format::head::sealed::RecordHeader;
 use chronolith_model::{Columns, QueryError, TimeRange};
 use parking_lot::{Mutex, RwLock};
@@ -78,14 +79,16 @@ impl SealedStore {
         ChunkRef::new(current.number(), offset)
     }
 
-    /// Raises the next file number to at least `number`. For a store without pushed chunks.
+    /// Raises the number of the file for further chunks to at least `number`.
     pub(crate) fn skip_to(&self, number: u32) {
         let mut current = self.current.lock();
         if current.number() >= number {
             return;
         }
         let mut files = self.files.write();
-        files.remove(&current.number());
+        if !current.is_live() {
+            files.remove(&current.number());
+        }
         *current = Arc::new(SealedFile::new(&self.dir, number));
         files.insert(number, current.clone());
     }
@@ -107,18 +110,30 @@ impl SealedStore {
         out: &mut Columns,
     ) -> Result<(), QueryError> {
         let before = out.len();
-        let number = node.chunk_ref().file();
-        let missing = || QueryError::Corrupt {
-            path: self.dir.display().to_string(),
-            what: format!("sealed file {number} is missing"),
-        };
-        let file = self.file(number).ok_or_else(missing)?;
+        let file = self.file_of(node)?;
         let mut decoded = file.decode(disk, node, range, out);
         if range == TimeRange::ALL && decoded.is_ok() && out.len() - before != usize::from(node.count()) {
             decoded =
                 Err(file.corrupt(format!("chunk at offset {}: sample count", node.chunk_ref().offset())));
         }
         decoded.inspect_err(|_| out.truncate(before))
+    }
+
+    /// Returns a copy of a chunk.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`] or [`QueryError::Io`].
+    pub(crate) fn copy(&self, disk: &dyn Disk, node: &SealedChunk) -> Result<EncodedChunk, QueryError> {
+        self.file_of(node)?.copy(disk, node)
+    }
+
+    fn file_of(&self, node: &SealedChunk) -> Result<Arc<SealedFile>, QueryError> {
+        let number = node.chunk_ref().file();
+        let missing = || QueryError::Corrupt {
+            path: self.dir.display().to_string(),
+            what: format!("sealed file {number} is missing"),
+        };
+        self.file(number).ok_or_else(missing)
     }
 
     /// Drops one reference to a chunk.

@@ -5,6 +5,7 @@
 
 use chronolith_format::chunk::decimal_delta::ENCODING_DECIMAL_DELTA;
 use chronolith_format::chunk::histogram::{ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM};
+use chronolith_format::chunk::kinds::ENCODING_WITH_STARTS;
 use chronolith_format::chunk::xor::{ENCODING_XOR, EncodedChunk};
 use chronolith_format::head::sealed::RecordHeader;
 use chronolith_model::DuplicatePolicy;
@@ -38,11 +39,17 @@ impl ChunkRef {
 }
 
 /// Encodings of sealed chunks, by their number in [`SealedChunk::tag`].
-const ENCODINGS: [u8; 4] =
-    [ENCODING_XOR, ENCODING_HISTOGRAM, ENCODING_FLOAT_HISTOGRAM, ENCODING_DECIMAL_DELTA];
+const ENCODINGS: [u8; 5] = [
+    ENCODING_XOR,
+    ENCODING_HISTOGRAM,
+    ENCODING_FLOAT_HISTOGRAM,
+    ENCODING_DECIMAL_DELTA,
+    ENCODING_WITH_STARTS,
+];
 
 const COUNT_BITS: u32 = 10;
 const COUNT_MASK: u16 = (1 << COUNT_BITS) - 1;
+const ENCODING_MASK: u16 = 7;
 const IS_OUT_OF_ORDER: u16 = 1 << 14;
 const LAST_WINS: u16 = 1 << 15;
 
@@ -174,7 +181,12 @@ impl SealedChunk {
     }
 
     pub(crate) fn encoding(&self) -> u8 {
-        ENCODINGS[usize::from(self.tag >> COUNT_BITS & 3)]
+        ENCODINGS[usize::from(self.tag >> COUNT_BITS & ENCODING_MASK)]
+    }
+
+    /// Returns true if samples of the chunk have start timestamps.
+    pub(crate) fn has_starts(&self) -> bool {
+        self.encoding() == ENCODING_WITH_STARTS
     }
 
     pub(crate) fn order(&self) -> ChunkOrder {

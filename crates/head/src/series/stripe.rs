@@ -6,6 +6,7 @@ mod append;
 mod decoded;
 mod histograms;
 mod idle;
+mod kind;
 mod layout;
 mod ooo_log;
 mod record;
@@ -14,12 +15,11 @@ mod seal;
 mod starts;
 mod state;
 
-pub(crate) use histograms::{HISTOGRAM_BITS, HistogramBudget};
+pub(crate) use histograms::HistogramBudget;
 pub(crate) use layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, stripe_of};
-pub(crate) use ooo_log::{OooSample, SampleValue};
+pub(crate) use ooo_log::OooSample;
 pub(crate) use record::SeriesState;
 pub(crate) use resolve::Arrivals;
-pub(crate) use starts::START_RUNS_MAX;
 pub(crate) use state::{AppendContext, Stripe};
 
 #[cfg(test)]

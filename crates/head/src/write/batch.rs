@@ -12,14 +12,15 @@ use std::sync::atomic::Ordering;
 use chronolith_model::Reject;
 use chronolith_wal::PoisonOnPanic;
 
-use super::job::{AppendJob, AppendScratch, BatchSample, Target, record_outcome, reject_sample};
-use super::mixed::{append_mixed, is_mixed, may_have_mixed};
+use super::job::{AppendJob, AppendScratch, BatchSample, Target, count_appended, reject_sample};
+use super::mixed::{append_mixed, is_mixed, may_have_mixed, set_relogged_start};
 use super::resolve::resolve_misses;
 use super::slices::{queue_pending, slice_at, yield_stripe};
 use crate::counters::Counter;
 use crate::index::series_keys::ID_NONE;
-use crate::series::decide::{AppendOutcome, Value};
-use crate::series::stripe::{STRIPE_COUNT, stripe_of};
+use crate::series::decide::AppendOutcome;
+use crate::series::stripe::{STRIPE_COUNT, Stripe, stripe_of};
+use crate::series::value::Value;
 
 /// Series that are looked up under one lock.
 const LOOKUP_COUNT: usize = 512;
@@ -129,28 +130,31 @@ fn append_slice(
     within: Range<usize>,
 ) {
     let has_mixed = may_have_mixed(job.batch, target.stripe);
-    let relogs = target.relogs;
+    let (relogs, tenant) = (target.relogs, job.tenant.idx);
     for &idx in order {
         let id = scratch.ids[idx as usize];
-        // A key that resolves to a series of another tenant, for whatever reason, counts as unknown.
-        if target.stripe.series(id).is_none_or(|record| record.tenant != job.tenant.idx) {
-            scratch.misses.push(idx);
-            continue;
-        }
         let samples = &job.batch.series[idx as usize].samples;
         let samples = within.start.max(samples.start as usize)..within.end.min(samples.end as usize);
         if has_mixed && is_mixed(job.batch, idx, samples.clone(), target.stripe, id) {
-            append_mixed(job, scratch, target, idx, samples);
+            if target.stripe.is_of_tenant(id, tenant) {
+                append_mixed(job, scratch, target, idx, samples);
+            } else {
+                scratch.misses.push(idx);
+            }
             continue;
         }
         let stripe = &mut **target.stripe;
         for at in samples {
             let (time, bits) = (job.batch.times[at], job.batch.values[at].to_bits());
             if let Some(reject) = job.bounds.refuse(time) {
+                if !stripe.is_of_tenant(id, tenant) {
+                    scratch.misses.push(idx);
+                    break;
+                }
                 reject_sample(job, reject, idx, time);
                 continue;
             }
-            let outcome = stripe.append_in_order(&mut job.cx, id, time, bits);
+            let outcome = stripe.append_in_order(&mut job.cx, tenant, id, time, bits);
             if outcome == AppendOutcome::InOrder {
                 // The hot path: nearly all samples are in order.
                 job.newest_ms = job.newest_ms.max(time);
@@ -158,13 +162,40 @@ fn append_slice(
                 scratch.pending.push(id, time, bits);
                 continue;
             }
-            let outcome = match outcome {
-                AppendOutcome::NotNewest => stripe.append(&mut job.cx, id, time, Value::Word(bits)),
-                outcome => outcome,
-            };
-            let sample = BatchSample { time, series_idx: idx, id, at: at as u32 };
-            record_outcome(job, scratch, outcome, sample, relogs);
+            if outcome == AppendOutcome::SeriesGone {
+                // The series has left the head since the lookup. A key that resolves to a series of another
+                // tenant, for whatever reason, counts as unknown as well.
+                scratch.misses.push(idx);
+                break;
+            }
+            append_other(
+                job,
+                scratch,
+                stripe,
+                BatchSample { time, series_idx: idx, id, at: at as u32 },
+                relogs,
+            );
         }
+    }
+}
+
+/// Appends a word that is not newer than all samples of its series.
+// PERF: out of line; in the loop over the samples of a batch it takes registers from samples in order.
+//   cargo xtask append-path
+#[cold]
+#[inline(never)]
+fn append_other(
+    job: &mut AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    stripe: &mut Stripe,
+    sample: BatchSample,
+    relogs: bool,
+) {
+    let bits = job.batch.values[sample.at()].to_bits();
+    let outcome = stripe.append(&mut job.cx, sample.id, sample.time, Value::Word(bits));
+    if count_appended(job, outcome, sample, relogs) {
+        scratch.pending.push(sample.id, sample.time, bits);
+        set_relogged_start(job, scratch, stripe, outcome, sample);
     }
 }
 

@@ -143,19 +143,6 @@ impl Target<'_, '_> {
     }
 }
 
-/// Counts a float by its outcome and adds it to the next WAL frame if it is logged.
-pub(super) fn record_outcome(
-    job: &mut AppendJob<'_>,
-    scratch: &mut AppendScratch,
-    outcome: AppendOutcome,
-    sample: BatchSample,
-    relogs: bool,
-) {
-    if count_appended(job, outcome, sample, relogs) {
-        scratch.pending.push(sample.id, sample.time, job.batch.values[sample.at()].to_bits());
-    }
-}
-
 /// Counts a sample by its outcome. Returns true if it is logged: it is stored, or a duplicate and `relogs` is
 /// set.
 pub(super) fn count_appended(

@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use chronolith_base::{ByteReader, MemoryBudget, Reservation};
 use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused};
-use chronolith_model::{Reject, TenantId, WriteBatch};
+use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WalError, WriteError};
 use tokio::time::Instant;
 
@@ -130,12 +130,29 @@ fn store_body(
 ) -> Result<Written, ApiError> {
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
     let mut batch = app.writes.batches.take();
-    let result = decode(app, message, &mut body, &mut histograms_held, &mut batch)
-        .and_then(|refused| append(app, store, tenant, message, &batch, refused, apply));
-    // They are gone when their memory is given back.
-    batch.histograms.clear();
+    let decoded = decode(app, message, &mut body, &mut histograms_held, &mut batch);
+    let start_ns = app.env.clock.mono_ns();
+    let applied = decoded.map(|refused| (refused, store.apply(tenant, &batch)));
+    let start_count = batch.start_times.iter().filter(|&&start_ms| start_ms != 0).count();
+    // Waiting for the disk needs neither the batch nor a core: there are as many batches as writes that are
+    // applied at a time.
     app.writes.batches.give(batch);
-    result
+    drop((body, histograms_held, apply));
+    let (refused, applied) = applied?;
+    let appended = applied.and_then(|applied| store.wait_durable(applied));
+    let metrics = &app.metrics.write;
+    metrics.append.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
+    match appended {
+        Ok(outcome) => {
+            metrics.start_times.add(start_count as u64);
+            Ok(count(app, tenant, message, outcome, refused))
+        }
+        Err(error) => {
+            metrics.failures.add(1);
+            metrics.count_refused(&error);
+            Err(write_error(&error))
+        }
+    }
 }
 
 fn decode(
@@ -161,40 +178,24 @@ fn decode(
     decoded.map_err(decode_error)
 }
 
-fn append(
+/// Counts a batch that is durable.
+fn count(
     app: &App,
-    store: &Tsdb,
     tenant: &TenantId,
     message: Message,
-    batch: &WriteBatch,
+    mut outcome: WriteOutcome,
     refused: Refused,
-    apply: Permit,
-) -> Result<Written, ApiError> {
-    let metrics = &app.metrics.write;
-    let start_ns = app.env.clock.mono_ns();
-    // Waiting for the disk needs no core.
-    let appended = store.append_on_applied(tenant, batch, || drop(apply));
-    metrics.append.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
-    match appended {
-        Ok(mut outcome) => {
-            let refused_count = refused.sample_count + refused.histogram_count;
-            outcome.rejected[Reject::BadReference as usize] += refused_count;
-            outcome.rejected[Reject::HistogramInvalid as usize] += refused.invalid_histogram_count;
-            if message == Message::V1 {
-                // Senders of 1.0 send their exemplars again and again, and have no count to compare.
-                outcome.exemplars_late = 0;
-            }
-            metrics.count(&outcome);
-            app.tenant_metrics.of(tenant, app.env.clock.now_ms()).count(&outcome);
-            metrics.start_times.add(batch.start_times.iter().filter(|&&start| start != 0).count() as u64);
-            Ok(Written { outcome, refused })
-        }
-        Err(error) => {
-            metrics.failures.add(1);
-            metrics.count_refused(&error);
-            Err(write_error(&error))
-        }
+) -> Written {
+    let refused_count = refused.sample_count + refused.histogram_count;
+    outcome.rejected[Reject::BadReference as usize] += refused_count;
+    outcome.rejected[Reject::HistogramInvalid as usize] += refused.invalid_histogram_count;
+    if message == Message::V1 {
+        // Senders of 1.0 send their exemplars again and again, and have no count to compare.
+        outcome.exemplars_late = 0;
     }
+    app.metrics.write.count(&outcome);
+    app.tenant_metrics.of(tenant, app.env.clock.now_ms()).count(&outcome);
+    Written { outcome, refused }
 }
 
 fn decode_error(error: DecodeError) -> ApiError {

@@ -9,10 +9,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{AppendFile, DecodeError, Env, Mapped};
+use chronolith_format::head::frame_log::{CopyState, FrameWriter};
 use chronolith_format::head::metadata::{
     EntriesReader, FILE_HEADER_BYTES, FileHeader, KIND_ENTRIES, put_entry, put_tenant,
 };
-use chronolith_format::head::wal::{FrameHeader, STRIPE_NONE, Scan, scan_segment_from};
+use chronolith_format::head::wal::{Damage, FrameRef, Scan, scan_segment_from};
 use chronolith_head::{WalError, WriteError};
 use chronolith_model::{MetadataEntry, TenantId};
 
@@ -27,21 +28,19 @@ const PAYLOAD_BYTES: usize = 1 << 20;
 
 /// Queue of frames to be written, in order.
 pub(super) struct Frames {
-    key: u128,
-    sequence: u64,
-    bytes: Vec<u8>,
+    frames: FrameWriter,
     payload: Vec<u8>,
 }
 
 impl Frames {
     /// Frames under `key`.
     pub(super) fn new(key: u128) -> Frames {
-        Frames { key, sequence: 0, bytes: Vec::new(), payload: Vec::new() }
+        Frames { frames: FrameWriter::new(key, 0), payload: Vec::new() }
     }
 
     /// Bytes of whole frames.
     pub(super) fn len(&self) -> usize {
-        self.bytes.len()
+        self.frames.len()
     }
 
     /// Adds entries of `tenant`; all entries since the last [`Frames::end_frame`] belong to one tenant.
@@ -60,22 +59,20 @@ impl Frames {
         if self.payload.is_empty() {
             return;
         }
-        self.sequence += 1;
-        let header = FrameHeader::for_payload(KIND_ENTRIES, STRIPE_NONE, &self.payload);
-        FrameHeader { sequence: self.sequence, ..header }.put_frame(self.key, &self.payload, &mut self.bytes);
+        self.frames.put(KIND_ENTRIES, &self.payload);
         self.payload.clear();
     }
 
     /// Returns the frames of an empty file with the same key.
     pub(super) fn restarted(&self) -> Frames {
-        let mut frames = Frames::new(self.key);
-        frames.bytes.extend_from_slice(&FileHeader { key: self.key, is_mirrored: true }.encode());
-        frames
+        let key = self.frames.key();
+        let header = FileHeader { key, is_mirrored: true }.encode();
+        Frames { frames: FrameWriter::with_header(key, &header), payload: Vec::new() }
     }
 
     /// Takes the frames; later ones continue their sequence.
     pub(super) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes)
+        self.frames.take()
     }
 }
 
@@ -103,21 +100,17 @@ pub(super) fn load(
     let mut file = AppendFile::new(env.disk.clone(), paths.to_vec());
     let Some((copy, is_mirrored)) = choose(env, &paths, notes, repaired)? else { return Ok((file, fresh)) };
     let path = &copy.path;
-    let (bytes, key) = match (&copy.bytes, copy.header) {
-        (Some(bytes), Ok(header)) => (bytes, header.key),
-        (_, Err(what)) => {
-            notes.push(format!("{}: metadata is left out: {what}", path.display()));
-            return Ok((file, fresh));
-        }
-        (None, Ok(_)) => return Ok((file, fresh)),
-    };
-    let scan = &copy.scan;
-    for damage in scan.damage.iter().filter(|damage| damage.followed) {
+    if let Some(what) = &copy.state.header_damage {
+        notes.push(format!("{}: metadata is left out: {what}", path.display()));
+        return Ok((file, fresh));
+    }
+    let Some(bytes) = &copy.bytes else { return Ok((file, fresh)) };
+    for damage in &copy.damage {
         let (offset, len) = (damage.offset, damage.len);
         notes.push(format!("{}: damaged at offset {offset}: {len} bytes are left out", path.display()));
     }
     let mut is_whole = is_mirrored;
-    for frame in scan.frames.iter().filter(|frame| frame.header.kind == KIND_ENTRIES) {
+    for frame in copy.frames.iter().filter(|frame| frame.header.kind == KIND_ENTRIES) {
         let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
         if let Err(error) = keep_entries(payload, &mut keep) {
             notes.push(format!("{}: frame at offset {}: {error}", path.display(), frame.payload.start));
@@ -127,9 +120,9 @@ pub(super) fn load(
     if !is_whole {
         return Ok((file, fresh));
     }
-    let sequence = scan.frames.last().map_or(0, |frame| frame.header.sequence);
+    let sequence = copy.frames.last().map_or(0, |frame| frame.header.sequence);
     file.open(bytes.len() as u64).map_err(|error| OpenError::Io { path: path.clone(), error })?;
-    Ok((file, Frames { sequence, ..Frames::new(key) }))
+    Ok((file, Frames { frames: FrameWriter::new(copy.key, sequence), payload: Vec::new() }))
 }
 
 /// One of the two copies.
@@ -137,9 +130,12 @@ struct Copy {
     path: PathBuf,
     /// `None` if there is no such file.
     bytes: Option<Mapped>,
-    /// The error text is for operators.
-    header: Result<FileHeader, String>,
-    scan: Scan,
+    key: u128,
+    is_mirrored: bool,
+    frames: Vec<FrameRef>,
+    /// Damaged ranges that are followed by valid frames.
+    damage: Vec<Damage>,
+    state: CopyState,
 }
 
 impl Copy {
@@ -148,40 +144,27 @@ impl Copy {
     fn read(env: &Env, path: &Path) -> Result<Copy, OpenError> {
         let path = path.to_owned();
         if !env.disk.exists(&path) {
-            return Ok(Copy {
-                path,
-                bytes: None,
-                header: Err("is missing".to_owned()),
-                scan: Scan::default(),
-            });
+            let state = CopyState::new(Some("is missing".to_owned()), &[], 0, 0);
+            let (frames, damage) = (Vec::new(), Vec::new());
+            return Ok(Copy { path, bytes: None, key: 0, is_mirrored: false, frames, damage, state });
         }
         let bytes = env.disk.map(&path).map_err(|error| OpenError::Io { path: path.clone(), error })?;
-        let (header, scan) = match FileHeader::decode(&bytes) {
-            Ok(header) => (Ok(header), scan_segment_from(&bytes, header.key, FILE_HEADER_BYTES, 0)),
+        let (header, header_damage) = match FileHeader::decode(&bytes) {
+            Ok(header) => (Some(header), None),
             Err(error @ DecodeError::Invalid { what: "metadata version", .. }) => {
                 return Err(OpenError::Corrupt { path, what: error.to_string() });
             }
-            Err(error) => (Err(error.to_string()), Scan::default()),
+            Err(error) => (None, Some(error.to_string())),
         };
-        Ok(Copy { path, bytes: Some(bytes), header, scan })
-    }
-
-    /// Returns true if every byte belongs to a good frame.
-    fn is_clean(&self) -> bool {
-        let len = self.bytes.as_ref().map_or(0, |bytes| bytes.len());
-        self.header.is_ok() && self.scan.damage.is_empty() && self.scan.end == len
-    }
-
-    /// Returns true if the last good frame is followed by bytes of no frame.
-    fn has_cut_end(&self) -> bool {
-        self.scan.damage.iter().any(|damage| !damage.followed)
-    }
-
-    /// Returns the damage, apart from an incomplete end.
-    fn damage(&self) -> Option<String> {
-        let damage = self.scan.damage.iter().find(|damage| damage.followed);
-        let text = damage.map(|d| format!("{} bytes at offset {} are damaged", d.len, d.offset));
-        self.header.as_ref().err().cloned().or(text)
+        let key = header.map_or(0, |header| header.key);
+        let scan = match header {
+            Some(_) => scan_segment_from(&bytes, key, FILE_HEADER_BYTES, 0),
+            None => Scan::default(),
+        };
+        let state = CopyState::new(header_damage, &scan.damage, scan.end as u64, bytes.len() as u64);
+        let is_mirrored = header.is_some_and(|header| header.is_mirrored);
+        let damage = scan.damage.into_iter().filter(|damage| damage.followed).collect();
+        Ok(Copy { path, bytes: Some(bytes), key, is_mirrored, frames: scan.frames, damage, state })
     }
 }
 
@@ -196,7 +179,7 @@ fn choose(
         return Ok(None);
     }
     let primary = Copy::read(env, &paths[0])?;
-    if primary.is_clean() && env.disk.exists(&paths[1]) {
+    if primary.state.is_clean() && env.disk.exists(&paths[1]) {
         let io = |error| OpenError::Io { path: paths[1].clone(), error };
         let mirror = env.disk.map(&paths[1]).map_err(io)?;
         if primary.bytes.as_ref().is_some_and(|bytes| bytes[..] == mirror[..]) {
@@ -204,21 +187,24 @@ fn choose(
         }
     }
     // An earlier version wrote one copy only.
-    if primary.is_clean() && primary.header.as_ref().is_ok_and(|header| !header.is_mirrored) {
+    if primary.state.is_clean() && !primary.is_mirrored {
         return Ok(Some((primary, false)));
     }
     let mirror = Copy::read(env, &paths[1])?;
-    let rank = |copy: &Copy| (copy.header.is_ok(), copy.damage().is_none(), copy.scan.end);
+    let rank = |copy: &Copy| {
+        let CopyState { header_damage, damage, frames_end, .. } = &copy.state;
+        (header_damage.is_none(), damage.is_none(), *frames_end)
+    };
     let (best, other) = if rank(&mirror) > rank(&primary) { (mirror, primary) } else { (primary, mirror) };
     // A kill leaves at most one of them so; a power cut leaves both so only during a write of both.
-    if best.has_cut_end() && (other.has_cut_end() || other.damage().is_some()) {
-        let (path, offset) = (best.path.display(), best.scan.end);
+    if best.state.has_cut_end && (other.state.has_cut_end || other.state.damage().is_some()) {
+        let (path, offset) = (best.path.display(), best.state.frames_end);
         notes.push(format!(
             "{path}: neither copy is complete after offset {offset}: metadata written last is lost (not acknowledged if \
              the power was cut)"
         ));
     }
-    if let (None, Some(what)) = (best.damage(), other.damage()) {
+    if let (None, Some(what)) = (best.state.damage(), other.state.damage()) {
         let path = other.path.display();
         repaired.push(format!("{path}: {what}; its copy is complete and nothing is lost"));
     }

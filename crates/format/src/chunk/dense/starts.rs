@@ -4,7 +4,6 @@
 //! Invariant: as for these; damaged start times are damage of the chunk. Other chunks do not share its times.
 //! Not here: the runs (`starts`).
 
-use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange};
 
@@ -12,7 +11,7 @@ use super::packed::{ENCODING_PACKED, decode_packed, shared_times_offset};
 use super::plain::{ENCODING_DENSE, decode};
 use super::sequence::read_count;
 use crate::block::chunks::RawChunk;
-use crate::chunk::starts::{self, StartRun};
+use crate::chunk::starts::{self, ChunkWithStarts, StartRun};
 
 /// Encoding byte of a chunk with start times in a block's segments.
 pub const ENCODING_DENSE_STARTS: u8 = 0x42;
@@ -25,14 +24,7 @@ const WHAT: &str = "dense chunk with start times";
 /// If the chunk is of another encoding or has no count.
 pub fn encode_starts(runs: &[StartRun], inner: RawChunk<'_>, out: &mut Vec<u8>) {
     assert!(matches!(inner.encoding, ENCODING_DENSE | ENCODING_PACKED), "a dense chunk");
-    let count = inner.bytes.first_chunk::<2>().expect("a chunk begins with its count");
-    let mut coded = Vec::new();
-    starts::encode(runs, &mut coded);
-    out.extend_from_slice(count);
-    put_uvarint(out, coded.len() as u64);
-    out.extend_from_slice(&coded);
-    out.push(inner.encoding);
-    out.extend_from_slice(inner.bytes);
+    starts::put_chunk(runs, inner.encoding, inner.bytes, out);
 }
 
 /// Appends the samples of `bytes` in `range`, and their start times, to `out`; nothing when it fails.
@@ -46,30 +38,13 @@ pub fn decode_starts<'a>(
     chunk_at: impl FnOnce(u32) -> Result<RawChunk<'a>, DecodeError>,
     out: &mut Columns,
 ) -> Result<(), DecodeError> {
-    let mut reader = ByteReader::new(bytes);
-    let count = read_count(&mut reader)?;
-    let len = reader.length(WHAT)?;
-    let mut coded = ByteReader::new(reader.bytes(WHAT, len)?);
-    let mut runs = Vec::new();
-    starts::decode(&mut coded, &mut runs)?;
-    if !coded.is_empty() {
-        let (offset, found) = (coded.offset(), coded.remaining() as u64);
-        return Err(DecodeError::Invalid { what: WHAT, offset, expected: "the end of its runs", found });
-    }
-    let offset = reader.offset();
-    let encoding = reader.u8(WHAT)?;
-    let inner = reader.bytes(WHAT, reader.remaining())?;
-    let inner_count = read_count(&mut ByteReader::new(inner))?;
-    if inner_count != count {
-        let (expected, found) = ("two counts that are equal", u64::from(inner_count));
-        return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
-    }
+    let ChunkWithStarts { runs, encoding, chunk } = starts::split_chunk(bytes, WHAT)?;
     let first = out.len();
     match encoding {
-        ENCODING_DENSE => decode(inner, range, out)?,
-        ENCODING_PACKED => decode_packed(inner, range, chunk_at, out)?,
+        ENCODING_DENSE => decode(chunk, range, out)?,
+        ENCODING_PACKED => decode_packed(chunk, range, chunk_at, out)?,
         other => {
-            let (expected, found) = ("a dense or packed chunk", u64::from(other));
+            let (offset, expected, found) = (2, "a dense or packed chunk", u64::from(other));
             return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
         }
     }

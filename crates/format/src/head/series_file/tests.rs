@@ -11,8 +11,8 @@ type Series = (u32, Vec<(String, String)>);
 
 fn payload() -> Vec<u8> {
     let mut writer = SeriesWriter::default();
-    writer.push(7, &[0, 2], |p| PAIRS[p as usize]);
-    writer.push(1024, &[1, 2, 3], |p| PAIRS[p as usize]);
+    writer.push(7, [0, 2].into_iter(), |p| PAIRS[p as usize]);
+    writer.push(1024, [1, 2, 3].into_iter(), |p| PAIRS[p as usize]);
     assert_eq!(writer.series_count(), 2);
     let mut out = Vec::new();
     writer.finish("team", &mut out);

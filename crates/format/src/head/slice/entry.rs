@@ -13,8 +13,10 @@ const HAS_OPEN: u8 = 1;
 const HAS_LAST: u8 = 2;
 const HAS_OOO: u8 = 4;
 const HAS_SEALED: u8 = 8;
-const HAS_STARTS: u8 = 16;
-const FLAGS_KNOWN: u8 = HAS_OPEN | HAS_LAST | HAS_OOO | HAS_SEALED | HAS_STARTS;
+/// Start timestamps of all samples of the series, in versions 2 and 3.
+const HAS_OLD_STARTS: u8 = 16;
+const HAS_OPEN_STARTS: u8 = 32;
+const FLAGS_KNOWN: u8 = HAS_OPEN | HAS_LAST | HAS_OOO | HAS_SEALED | HAS_OLD_STARTS | HAS_OPEN_STARTS;
 
 /// When the first sample of a window was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,14 +200,16 @@ pub struct SeriesEntry<'a> {
     pub ooo: OooPayload<'a>,
     /// Sealed chunks, for each kind of value oldest first.
     pub sealed: Vec<SealedEntry>,
-    /// Start timestamps as runs ([`crate::chunk::starts`]); empty if there are none.
-    pub starts: &'a [u8],
+    /// Start timestamps of the open chunk as runs ([`crate::chunk::starts`]); empty if there are none.
+    pub open_starts: &'a [u8],
+    /// Start timestamps of all samples as runs, in an entry of an earlier version; empty if there are none.
+    pub old_starts: &'a [u8],
 }
 
 /// Appends a series; `last_id` is the id of the entry before in the payload, 0 for the first.
 ///
 /// # Panics
-/// If the entry has out-of-order samples of an earlier version.
+/// If the entry has parts of an earlier version.
 pub fn encode_entry(entry: &SeriesEntry<'_>, last_id: u32, out: &mut Vec<u8>) {
     put_uvarint(out, u64::from(entry.id - last_id));
     put_uvarint(out, u64::from(entry.tenant));
@@ -215,7 +219,7 @@ pub fn encode_entry(entry: &SeriesEntry<'_>, last_id: u32, out: &mut Vec<u8>) {
             | flag(entry.last.is_some(), HAS_LAST)
             | flag(entry.ooo != OooPayload::None, HAS_OOO)
             | flag(!entry.sealed.is_empty(), HAS_SEALED)
-            | flag(!entry.starts.is_empty(), HAS_STARTS),
+            | flag(!entry.open_starts.is_empty(), HAS_OPEN_STARTS),
     );
     if !entry.open.is_empty() {
         put_uvarint(out, entry.open.len() as u64);
@@ -234,8 +238,9 @@ pub fn encode_entry(entry: &SeriesEntry<'_>, last_id: u32, out: &mut Vec<u8>) {
         put_uvarint(out, entry.sealed.len() as u64);
         entry.sealed.iter().for_each(|chunk| chunk.put(out));
     }
-    if !entry.starts.is_empty() {
-        put_part(entry.starts, out);
+    assert!(entry.old_starts.is_empty(), "start timestamps of earlier versions become those of chunks");
+    if !entry.open_starts.is_empty() {
+        put_part(entry.open_starts, out);
     }
 }
 
@@ -244,7 +249,7 @@ pub(super) fn get<'a>(entry: &mut SeriesEntry<'a>, reader: &mut ByteReader<'a>) 
     let offset = reader.offset();
     let flags = reader.u8("entry flags")?;
     if flags & !FLAGS_KNOWN != 0 {
-        let (what, expected, found) = ("entry flags", "flags of version 2", u64::from(flags));
+        let (what, expected, found) = ("entry flags", "known flags", u64::from(flags));
         return Err(DecodeError::Invalid { what, offset, expected, found });
     }
     if flags & HAS_OPEN != 0 {
@@ -261,8 +266,11 @@ pub(super) fn get<'a>(entry: &mut SeriesEntry<'a>, reader: &mut ByteReader<'a>) 
     if flags & HAS_SEALED != 0 {
         SealedEntry::get_list(reader, false, &mut entry.sealed)?;
     }
-    if flags & HAS_STARTS != 0 {
-        entry.starts = get_part(reader, "start timestamps")?;
+    if flags & HAS_OLD_STARTS != 0 {
+        entry.old_starts = get_part(reader, "start timestamps")?;
+    }
+    if flags & HAS_OPEN_STARTS != 0 {
+        entry.open_starts = get_part(reader, "start timestamps of the open chunk")?;
     }
     Ok(())
 }

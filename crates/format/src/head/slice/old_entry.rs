@@ -66,7 +66,7 @@ fn get_extension<'a>(entry: &mut SeriesEntry<'a>, bytes: &'a [u8]) -> Result<&'a
         SealedEntry::get_list(&mut reader, false, &mut entry.sealed)?;
     }
     if flags & EXTENSION_HAS_STARTS != 0 {
-        entry.starts = get_part(&mut reader, "start times")?;
+        entry.old_starts = get_part(&mut reader, "start times")?;
     }
     Ok(ooo)
 }

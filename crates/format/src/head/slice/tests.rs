@@ -41,18 +41,18 @@ fn ooo_payload() -> Vec<u8> {
     out
 }
 
-/// Each part of version 2 alone, then all in one entry.
+/// Each part that version 2 has had alone, then all in one entry; start timestamps are those of version 4.
 fn entries<'a>(open: &'a (XorState, Vec<u8>), ooo: &'a [u8]) -> Vec<SeriesEntry<'a>> {
-    let (ooo, starts) = (OooPayload::Samples(ooo), &b"starts"[..]);
+    let (ooo, open_starts, old_starts) = (OooPayload::Samples(ooo), &b"starts"[..], &b""[..]);
     let open = vec![OpenChunk::Words(open.0.into(), -5, &open.1), OpenChunk::Histograms(2, b"open")];
     let sealed = vec![sealed(1, 1), sealed(2, 1), sealed(2, 3)];
     vec![
         SeriesEntry { id: 7, open: open[..1].to_vec(), ..SeriesEntry::default() },
         SeriesEntry { id: 7, last: Some((-9, 1)), sealed: sealed.clone(), ..SeriesEntry::default() },
         SeriesEntry { id: 1025, tenant: 1, ooo, ..SeriesEntry::default() },
-        SeriesEntry { id: 1025, tenant: 1, starts, ..SeriesEntry::default() },
+        SeriesEntry { id: 1025, tenant: 1, open_starts, ..SeriesEntry::default() },
         SeriesEntry { id: 1026, open: open[1..].to_vec(), ..SeriesEntry::default() },
-        SeriesEntry { id: 1027, tenant: 1, open, last: Some((1, 2)), ooo, sealed, starts },
+        SeriesEntry { id: 1027, tenant: 1, open, last: Some((1, 2)), ooo, sealed, open_starts, old_starts },
     ]
 }
 
@@ -161,13 +161,13 @@ fn a_later_version_is_told_from_damage() {
         bytes[76..].copy_from_slice(&sum.to_le_bytes());
         SliceHeader::decode(&bytes)
     };
-    assert_eq!([1, 2, 3].map(|version| with(version).is_ok()), [true; 3]);
+    assert_eq!([1, 2, 3, 4].map(|version| with(version).is_ok()), [true; 4]);
     assert_eq!(
-        [0, 4].map(|version| SliceHeader::is_of_later_version(&with(version).unwrap_err())),
+        [0, 5].map(|version| SliceHeader::is_of_later_version(&with(version).unwrap_err())),
         [false, true]
     );
     let mut damaged = header;
-    damaged[4] = 4;
+    damaged[4] = 5;
     assert!(!SliceHeader::is_of_later_version(&SliceHeader::decode(&damaged).unwrap_err()));
 }
 
@@ -215,9 +215,27 @@ fn a_frame_of_an_earlier_writing_does_not_count() {
     assert!(decode_slice(&bytes).is_err());
 }
 
+/// Entries as versions 2 and 3 have them: start timestamps are those of the whole series.
+fn with_old_starts(mut entries: Vec<SeriesEntry<'_>>) -> Vec<SeriesEntry<'_>> {
+    for entry in &mut entries {
+        entry.old_starts = std::mem::take(&mut entry.open_starts);
+    }
+    entries
+}
+
+#[track_caller]
+fn check_entries(payload: &[u8], want: &[SeriesEntry<'_>]) {
+    let (mut reader, mut entry) = (EntryReader::new(KIND_SERIES, payload), SeriesEntry::default());
+    for want in want {
+        assert_eq!(reader.next(&mut entry), Ok(true));
+        assert_eq!(&entry, want);
+    }
+    assert_eq!(reader.next(&mut entry), Ok(false));
+}
+
 #[test]
 fn the_golden_file_reads_as_ever() {
-    let golden = include_bytes!("../../../testdata/slice/version-3.slice");
+    let golden = include_bytes!("../../../testdata/slice/version-4.slice");
     assert_eq!(file(), golden, "what is written has changed: that needs a version");
     let (header, frames) = decode_slice(golden).unwrap();
     assert_eq!((header.series_count, header.sample_count), (2, 247));
@@ -226,12 +244,19 @@ fn the_golden_file_reads_as_ever() {
 }
 
 #[test]
-fn the_golden_file_of_version_2_reads_as_ever() {
-    let (open, ooo) = (open_chunk(), ooo_payload());
-    let golden = include_bytes!("../../../testdata/slice/version-2.slice");
-    let (_, frames) = decode_slice(golden).unwrap();
-    assert_eq!(frames[0], (KIND_SERIES, &*payload_of(entries(&open, &ooo))));
-    assert_eq!(decode_tenants(frames[1].1), Ok(tenants()));
+fn the_golden_files_of_versions_2_and_3_read_as_ever() {
+    let (open, decimal_delta, ooo) = (open_chunk(), decimal_delta_chunk(), ooo_payload());
+    let of_2 = with_old_starts(entries(&open, &ooo));
+    let of_3 = [vec![decimal_delta_entry(&decimal_delta)], of_2.clone()].concat();
+    let goldens: [(&[u8], _); 2] = [
+        (include_bytes!("../../../testdata/slice/version-2.slice"), of_2),
+        (include_bytes!("../../../testdata/slice/version-3.slice"), of_3),
+    ];
+    for (golden, want) in goldens {
+        let (_, frames) = decode_slice(golden).unwrap();
+        check_entries(frames[0].1, &want);
+        assert_eq!(decode_tenants(frames[1].1), Ok(tenants()));
+    }
 }
 
 /// The encoding byte and the state of a chunk name the same encoding, or the entry is damaged.
@@ -283,7 +308,7 @@ fn the_golden_files_of_version_1_read_as_ever() {
     // among them.
     let parts = found.iter().map(|(entry, samples)| {
         let of_histograms = |chunk: &&SealedEntry| chunk.encoding != 1;
-        let starts = !entry.starts.is_empty();
+        let starts = !entry.old_starts.is_empty();
         let sealed = (entry.sealed.len(), entry.sealed.iter().filter(of_histograms).count());
         (entry.open.len(), sealed, samples.ids.len(), samples.histograms.len(), starts)
     });

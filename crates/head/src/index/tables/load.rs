@@ -10,7 +10,7 @@ use chronolith_format::head::series_file::SeriesReader;
 
 use parking_lot::Mutex;
 
-use super::members::Members;
+use super::members::{MemberIds, Members};
 use super::tenant_index::{Pair, TenantIndex, hash_members, members_in};
 use crate::index::split_table::SplitTable;
 
@@ -106,7 +106,7 @@ impl TenantIndex {
         self.rows.set_dead(dead);
         let mut out = Vec::with_capacity(replaced.len());
         for (older, younger) in replaced {
-            for &pair in members_in(&self.starts, &self.members, older as usize) {
+            for pair in members_in(&self.starts, &self.members, older as usize).iter() {
                 self.pairs[pair as usize].live_count -= 1;
             }
             self.rows.kill(older as usize);
@@ -126,7 +126,7 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    fn members_of(&self, idx: usize) -> &[u32] {
+    fn members_of(&self, idx: usize) -> MemberIds<'_> {
         members_in(self.starts, self.members, idx)
     }
 
@@ -138,11 +138,11 @@ impl Columns<'_> {
 /// Fills the table of label sets; returns series whose labels a younger one has, each with that one.
 fn build_labels(table: &mut SplitTable, columns: &Columns<'_>) -> Vec<(u32, u32)> {
     let mut replaced = Vec::new();
-    let hash_of = |idx: u32| hash_members(columns.members_of(idx as usize));
+    let hash_of = |idx: u32| hash_members(columns.members_of(idx as usize).iter());
     table.load(
         columns.ids.len(),
         columns.live().map(|idx| (hash_of(idx as u32), idx as u32)),
-        |a, b| columns.members_of(a as usize) == columns.members_of(b as usize),
+        |a, b| columns.members_of(a as usize).iter().eq(columns.members_of(b as usize).iter()),
         hash_of,
         |older, younger| replaced.push((older, younger)),
     );
@@ -154,7 +154,7 @@ fn build_postings(pairs: &mut [Pair], columns: &Columns<'_>) -> usize {
     let mut bytes = 0;
     for idx in columns.live() {
         let id = columns.ids[idx];
-        for &pair in columns.members_of(idx) {
+        for pair in columns.members_of(idx).iter() {
             let pair = &mut pairs[pair as usize];
             bytes += pair.postings.push(id);
             pair.live_count += 1;

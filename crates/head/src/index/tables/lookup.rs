@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronolith_base::hash::HashSet;
-use chronolith_model::index::LabelIndex;
+use chronolith_model::index::{CachedMatches, LabelIndex, RegexCache};
 use chronolith_model::{GoRegex, Matcher, QueryError};
 
 use super::tenant_index::TenantIndex;
@@ -62,8 +62,8 @@ impl LabelIndex for TenantIndex {
         let (mut idx, mut matched) = (0, None);
         refs.retain(|&id| {
             let Some(row) = self.rows.live_row_from(&mut idx, id) else { return false };
-            let has_name = |pair: &&u32| Some(self.pairs[**pair as usize].name) == name;
-            let pair = self.members_of(row).iter().find(has_name).copied();
+            let has_name = |pair: &u32| Some(self.pairs[*pair as usize].name) == name;
+            let pair = self.members_of(row).iter().find(has_name);
             // Neighbours mostly have the same value.
             match matched {
                 Some((known, fits)) if known == pair => fits,
@@ -106,7 +106,7 @@ impl LabelIndex for TenantIndex {
     ) -> Result<(), QueryError> {
         let Some(name) = self.find_name(&matcher.name) else { return Ok(()) };
         let name = &self.names[name as usize];
-        let found = name.regex_cache.find(matcher, &name.pairs, |pair| {
+        let found = find_cached(&self.regex_cache, matcher, &name.pairs, |pair| {
             let value = self.pair_text(pair).1;
             !value.is_empty() && begins_with(value, prefix) && fits(value)
         });
@@ -117,6 +117,28 @@ impl LabelIndex for TenantIndex {
         }
         Ok(())
     }
+}
+
+/// Returns those of `pairs`, all pairs of the name of a regex matcher, for which `fits` returns true; it must depend on
+/// `matcher` alone. Cost: the pairs that were added since the last call.
+pub(super) fn find_cached(
+    cache: &RegexCache,
+    matcher: &Matcher,
+    pairs: &[u32],
+    fits: impl Fn(u32) -> bool,
+) -> Arc<[u32]> {
+    let cached = cache.get(matcher, pairs.len());
+    let (seen_count, known) = cached.map_or((0, Arc::default()), |one| (one.value_count, one.found));
+    if seen_count == pairs.len() {
+        return known;
+    }
+    let mut fresh = pairs.get(seen_count..).unwrap_or(&[]).iter().copied().filter(|&pair| fits(pair));
+    let found: Arc<[u32]> = match fresh.next() {
+        None => known,
+        Some(first) => known.iter().copied().chain([first]).chain(fresh).collect(),
+    };
+    cache.insert(matcher, CachedMatches { value_count: pairs.len(), found: found.clone() });
+    found
 }
 
 impl TenantIndex {
@@ -233,7 +255,7 @@ impl TenantIndex {
     fn for_each_pair(&self, ids: &[u32], mut visit: impl FnMut(u32)) {
         let mut last_row = 0;
         for idx in ids.iter().filter_map(|&id| self.rows.live_row_from(&mut last_row, id)) {
-            self.members_of(idx).iter().for_each(|&pair| visit(pair));
+            self.members_of(idx).iter().for_each(&mut visit);
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn sort_by_labels(tables: &RwLock<TenantIndex>, ids: &mut Vec<u32>) {
     // Series are older than the list, and so are their pairs.
     let rank = |pair: u32| ranks.get(pair as usize).copied().unwrap_or(u32::MAX);
     sort_in_slices(tables, &mut keyed, |tables, a, b| {
-        let key = |idx: u32| tables.members_of(idx as usize).iter().map(|&pair| rank(pair));
+        let key = |idx: u32| tables.members_of(idx as usize).iter().map(&rank);
         key(a.0).cmp(key(b.0))
     });
     ids.clear();

@@ -66,8 +66,7 @@ impl<'a> Groups<'a> {
     /// Returns the group of the series in a row.
     pub(crate) fn group_of(&mut self, tables: &TenantIndex, row: usize) -> u32 {
         let (names, include) = (&self.names, self.projection.include);
-        let is_used =
-            |pair: &&u32| names.binary_search(&tables.pairs[**pair as usize].name).is_ok() == include;
+        let is_used = |pair: &u32| names.binary_search(&tables.pairs[*pair as usize].name).is_ok() == include;
         self.pairs.clear();
         self.pairs.extend(tables.members_of(row).iter().filter(is_used));
         if let (pairs, Some(group)) = &self.last

@@ -5,17 +5,18 @@
 //! rebuilt.
 //! Not here: samples (`series`), locking (`tenant`).
 
+use chronolith_base::MemoryBudget;
 use chronolith_base::hash::{FixedState, HashTable};
 use chronolith_model::Labels;
+use chronolith_model::index::{RegexCache, RegexCacheLimits};
 use chronolith_model::labels::{LabelsBuilder, LabelsKey};
 use parking_lot::Mutex;
 use std::cmp::Ordering;
-use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, LazyLock};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::members::Members;
-use super::regex_cache::RegexCache;
+use super::members::{MemberIds, Members};
 use super::rows::Rows;
 use crate::index::postings::Postings;
 use crate::index::split_table::SplitTable;
@@ -26,6 +27,15 @@ pub(super) const DEAD_COUNT_MIN: usize = 64;
 /// Limit of the label text of one tenant in bytes; text is addressed by 32 bits.
 const TEXT_BYTES_MAX: usize = u32::MAX as usize - (64 << 20);
 
+/// Regexes that are cached per tenant, and over how many values and with how many results.
+const REGEX_CACHE_LIMITS: RegexCacheLimits =
+    RegexCacheLimits { regex_count_max: 64, value_count_min: 1024, found_count_max: 1 << 16 };
+/// Bytes of the regex caches of all tenants of the process.
+const REGEX_CACHES_BYTES_MAX: u64 = 64 << 20;
+
+static REGEX_CACHES: LazyLock<MemoryBudget> =
+    LazyLock::new(|| MemoryBudget::new("regex caches of the head", REGEX_CACHES_BYTES_MAX));
+
 pub(super) struct Name {
     pub(super) start: u32,
     pub(super) len: u32,
@@ -33,8 +43,6 @@ pub(super) struct Name {
     pub(super) pairs: Vec<u32>,
     /// A prefix of `pairs`, sorted by value: as many as existed at the last request.
     pub(super) by_value: Mutex<Arc<[u32]>>,
-    /// Regex cache over the values.
-    pub(super) regex_cache: RegexCache,
 }
 
 pub(super) struct Pair {
@@ -66,6 +74,8 @@ pub(crate) struct TenantIndex {
     pub(super) postings_bytes: usize,
     /// Heap bytes of the pair lists of all names.
     pub(super) name_list_bytes: usize,
+    /// Pairs whose values a regex matches; those of a name are only appended to.
+    pub(super) regex_cache: RegexCache,
 }
 
 impl TenantIndex {
@@ -85,6 +95,7 @@ impl TenantIndex {
             label_table: SplitTable::default(),
             postings_bytes: 0,
             name_list_bytes: 0,
+            regex_cache: RegexCache::new(REGEX_CACHE_LIMITS, REGEX_CACHES.clone()),
         }
     }
 
@@ -112,8 +123,8 @@ impl TenantIndex {
             };
             scratch.push(pair);
         }
-        let found =
-            self.label_table.find(hash_members(scratch), |i| self.members_of(i as usize) == *scratch)?;
+        let is_it = |row: u32| self.members_of(row as usize).iter().eq(scratch.iter().copied());
+        let found = self.label_table.find(hash_members(scratch.iter().copied()), is_it)?;
         Some(self.rows.id(found as usize))
     }
 
@@ -143,16 +154,16 @@ impl TenantIndex {
         // From here on this series is the youngest.
         self.starts.push(self.members.push(scratch));
         let (starts, members) = (&self.starts, &self.members);
-        let hash = |i: u32| hash_members(members_in(starts, members, i as usize));
-        self.label_table.insert(hash_members(scratch), idx as u32, hash);
+        let hash = |i: u32| hash_members(members_in(starts, members, i as usize).iter());
+        self.label_table.insert(hash_members(scratch.iter().copied()), idx as u32, hash);
     }
 
     /// Hides a series and counts it as dead.
     pub(crate) fn remove(&mut self, id: u32) {
         let Some(idx) = self.rows.live_row(id) else { return };
-        let hash = hash_members(self.members_of(idx));
+        let hash = hash_members(self.members_of(idx).iter());
         self.label_table.remove(hash, |i| i as usize == idx);
-        for &pair in members_in(&self.starts, &self.members, idx) {
+        for pair in members_in(&self.starts, &self.members, idx).iter() {
             self.pairs[pair as usize].live_count -= 1;
         }
         self.rows.kill(idx);
@@ -187,7 +198,7 @@ impl TenantIndex {
             if left == 0 {
                 return Some(row);
             }
-            self.insert(id, members.iter().map(|&pair| other.pair_text(pair)), &mut scratch);
+            self.insert(id, members.iter().map(|pair| other.pair_text(pair)), &mut scratch);
         }
         None
     }
@@ -197,11 +208,8 @@ impl TenantIndex {
         let part = |name, bytes: usize, count: usize| MemoryPart::new(name, bytes as u64, count as u64);
         let name_bytes = self.names.capacity() * size_of::<Name>()
             + self.name_list_bytes
-            + self
-                .names
-                .iter()
-                .map(|name| 4 * name.by_value.lock().len() + name.regex_cache.heap_bytes())
-                .sum::<usize>()
+            + self.names.iter().map(|name| 4 * name.by_value.lock().len()).sum::<usize>()
+            + self.regex_cache.heap_bytes()
             + self.name_table.allocation_size();
         let (series, pairs) = (self.rows.len(), self.pairs.len());
         let index_bytes = 4 * self.starts.capacity() + self.rows.heap_bytes();
@@ -218,7 +226,7 @@ impl TenantIndex {
     }
 
     /// Iterates over live series from `row` on in order of creation, with the numbers of their pairs.
-    pub(crate) fn live_members_from(&self, row: usize) -> impl Iterator<Item = (usize, u32, &[u32])> {
+    pub(crate) fn live_members_from(&self, row: usize) -> impl Iterator<Item = (usize, u32, MemberIds<'_>)> {
         self.rows.live_from(row).map(|idx| (idx, self.rows.id(idx), self.members_of(idx)))
     }
 
@@ -250,8 +258,8 @@ impl TenantIndex {
     /// Compares the labels of two rows, by name and value.
     pub(crate) fn compare_rows(&self, a: usize, b: usize) -> Ordering {
         let (a, b) = (self.members_of(a), self.members_of(b));
-        match a.iter().zip(b).find(|(a, b)| a != b) {
-            Some((&a, &b)) => self.pair_text(a).cmp(&self.pair_text(b)),
+        match a.iter().zip(b.iter()).find(|(a, b)| a != b) {
+            Some((a, b)) => self.pair_text(a).cmp(&self.pair_text(b)),
             None => a.len().cmp(&b.len()),
         }
     }
@@ -301,7 +309,7 @@ impl TenantIndex {
     }
 
     pub(super) fn pairs_of(&self, idx: usize) -> impl ExactSizeIterator<Item = (&str, &str)> {
-        self.members_of(idx).iter().map(|&p| self.pair_text(p))
+        self.members_of(idx).iter().map(|pair| self.pair_text(pair))
     }
 
     /// Returns name and value of a pair by its number, which is valid until the index is rebuilt.
@@ -319,7 +327,7 @@ impl TenantIndex {
         &self.text[start as usize..(start + len) as usize]
     }
 
-    pub(super) fn members_of(&self, idx: usize) -> &[u32] {
+    pub(super) fn members_of(&self, idx: usize) -> MemberIds<'_> {
         members_in(&self.starts, &self.members, idx)
     }
 
@@ -342,13 +350,7 @@ impl TenantIndex {
         }
         let (start, len) = self.add_text(name);
         let id = self.names.len() as u32;
-        self.names.push(Name {
-            start,
-            len,
-            pairs: Vec::new(),
-            by_value: Mutex::default(),
-            regex_cache: RegexCache::default(),
-        });
+        self.names.push(Name { start, len, pairs: Vec::new(), by_value: Mutex::default() });
         let (text, names, seed) = (&self.text, &self.names, self.seed);
         let hash = |&n: &u32| {
             let n = &names[n as usize];
@@ -384,7 +386,7 @@ impl TenantIndex {
     /// target share most of their labels, and comparing is cheaper than two table lookups.
     pub(super) fn recent_pair(&self, position: usize, name: &str, value: &str) -> Option<u32> {
         let recent = self.members.get(*self.starts.last()?, None).get(position)?;
-        (self.pair_text(*recent) == (name, value)).then_some(*recent)
+        (self.pair_text(recent) == (name, value)).then_some(recent)
     }
 
     pub(super) fn add_text(&mut self, text: &str) -> (u32, u32) {
@@ -395,7 +397,7 @@ impl TenantIndex {
     }
 }
 
-pub(super) fn members_in<'a>(starts: &[u32], members: &'a Members, idx: usize) -> &'a [u32] {
+pub(super) fn members_in<'a>(starts: &[u32], members: &'a Members, idx: usize) -> MemberIds<'a> {
     members.get(starts[idx], starts.get(idx + 1).copied())
 }
 
@@ -403,6 +405,8 @@ pub(super) fn hash_text(seed: u64, name: u32, text: &str) -> u64 {
     xxh3_64_with_seed(text.as_bytes(), seed ^ u64::from(name).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-pub(super) fn hash_members(members: &[u32]) -> u64 {
-    FixedState::default().hash_one(members)
+pub(super) fn hash_members(members: impl Iterator<Item = u32>) -> u64 {
+    let mut hasher = FixedState::default().build_hasher();
+    members.for_each(|pair| hasher.write_u32(pair));
+    hasher.finish()
 }

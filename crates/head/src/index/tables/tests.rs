@@ -1,6 +1,9 @@
 //! Series are created and removed; dead ones are hidden; a rebuild changes nothing.
 
-use chronolith_model::index::{LabelIndex, select_refs};
+use std::cell::Cell;
+
+use chronolith_base::MemoryBudget;
+use chronolith_model::index::{LabelIndex, RegexCache, RegexCacheLimits, select_refs};
 use chronolith_model::{MatchOp, Matcher};
 
 use chronolith_base::sync::RwLock;
@@ -8,6 +11,7 @@ use chronolith_base::sync::RwLock;
 use chronolith_model::Labels;
 use chronolith_model::labels::LabelsBuilder;
 
+use super::lookup::find_cached;
 use super::tenant_index::DEAD_COUNT_MIN;
 use super::*;
 
@@ -135,4 +139,28 @@ fn matchers_find_the_same_series_as_a_full_scan() {
         }
     }
     assert!(looked_count > 200 && few > 0, "{looked_count} matchers were checked against single series");
+}
+
+/// Values are appended while regexes are cached: each is matched once.
+#[test]
+fn a_cached_regex_matches_later_values_only() {
+    let limits = RegexCacheLimits { regex_count_max: 4, value_count_min: 1024, found_count_max: 1 << 16 };
+    let cache = RegexCache::new(limits, MemoryBudget::new("regex cache", u64::MAX));
+    let all: Vec<u32> = (0..6000).collect();
+    let find = |matcher: &Matcher, pairs: &[u32], of: u32| {
+        let matched_count = Cell::new(0);
+        let found = find_cached(&cache, matcher, pairs, |pair| {
+            matched_count.set(matched_count.get() + 1);
+            pair.is_multiple_of(of)
+        });
+        (found.to_vec(), matched_count.get())
+    };
+    let matcher = Matcher::new("path", MatchOp::Regex, ".*7").unwrap();
+    for (len, want) in [(10, 10), (2000, 2000), (2000, 0), (2001, 1), (6000, 3999)] {
+        let (found, matched_count) = find(&matcher, &all[..len], 7);
+        assert_eq!(found, (0..len as u32).step_by(7).collect::<Vec<_>>());
+        assert_eq!(matched_count, want, "{len}");
+    }
+    let other = Matcher::new("path", MatchOp::NotRegex, ".*7").unwrap();
+    assert_eq!(find(&other, &all, 2), ((0..6000).step_by(2).collect(), 6000));
 }

@@ -13,8 +13,9 @@ use chronolith_format::head::wal::Samples;
 use chronolith_model::{DuplicatePolicy, TimeRange};
 
 use super::shared::Shared;
-use crate::series::decide::{AppendOutcome, Value};
+use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{AppendContext, PAGE_SLOTS, STRIPE_COUNT, Stripe, stripe_of};
+use crate::series::value::Value;
 
 /// Samples at which a batch is applied: 1.2 MiB with the memory to sort them.
 const BATCH_COUNT: usize = 1 << 15;
@@ -175,16 +176,18 @@ struct Target<'a> {
 impl Target<'_> {
     /// Appends samples of one series.
     fn append(&mut self, stripe: &mut Stripe, id: u32, samples: &[(i64, u64)]) {
-        let owner = stripe.series(id).map(|record| record.tenant);
-        if owner.is_none() {
+        let Some(owner) = stripe.series(id).map(|record| record.tenant) else {
             return self.shared.note_unknown(id, samples.len());
-        }
-        if self.tenant != owner {
+        };
+        if self.tenant != Some(owner) {
             self.shared.put_windows(self.tenant, &mut self.cx.windows, self.arrival_ms);
-            self.tenant = owner;
+            self.tenant = Some(owner);
         }
+        let has_starts = !stripe.open_starts(id).is_empty();
         for &(time, bits) in samples {
-            if stripe.append_in_order(&mut self.cx, id, time, bits) == AppendOutcome::NotNewest {
+            if has_starts
+                || stripe.append_in_order(&mut self.cx, owner, id, time, bits) == AppendOutcome::NotNewest
+            {
                 stripe.append(&mut self.cx, id, time, Value::Word(bits));
             }
         }

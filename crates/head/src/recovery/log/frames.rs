@@ -6,14 +6,17 @@
 
 use std::sync::atomic::Ordering;
 
-use chronolith_format::head::wal::{DeletesRef, FrameRef, KIND_DELETES, Samples, decode_samples, is_samples};
+use chronolith_format::head::wal::{
+    DeletesRef, FrameRef, KIND_DELETES, KIND_SAMPLES, Samples, decode_samples, is_samples,
+};
 use chronolith_model::TimeRange;
 use chronolith_wal::{FrameBlock, Segment};
 
 use super::by_series::BySeries;
 use super::shared::{SegmentBlock, Shared};
-use crate::series::decide::{AppendOutcome, Value};
+use crate::series::decide::AppendOutcome;
 use crate::series::stripe::stripe_of;
+use crate::series::value::{LoggedValues, Sample};
 
 /// Scratch memory of a worker.
 #[derive(Default)]
@@ -31,7 +34,7 @@ pub(super) fn replay_blocks(
     worker_count: usize,
     scratch: &mut Scratch,
 ) {
-    if shared.has_gap(blocks, worker) || !shared.aliases.read().is_empty() {
+    if !shared.aliases.read().is_empty() {
         for (block, segment) in blocks {
             replay_in_log_order(block, &segments[*segment], shared, worker, worker_count, scratch);
         }
@@ -41,9 +44,6 @@ pub(super) fn replay_blocks(
     for block in blocks {
         let is_mine = |f: &&FrameRef| usize::from(f.header.stripe) % worker_count == worker;
         frames.extend(block.0.frames.iter().filter(is_mine).map(|frame| (block, frame)));
-        if let Some((last, frame)) = shared.worker_sequences.get(worker).zip(block.0.frames.last()) {
-            last.fetch_max(frame.header.sequence, Ordering::Relaxed);
-        }
     }
     // Stable: the frames of a stripe stay in the order of the log.
     frames.sort_by_key(|(_, frame)| frame.header.stripe);
@@ -60,7 +60,7 @@ pub(super) fn replay_blocks(
 }
 
 /// As [`replay_blocks`] with all frames in the order of the log: those of a series with two ids may lie in two
-/// stripes, and a gap between frames ends start timestamps.
+/// stripes.
 fn replay_in_log_order(
     block: &FrameBlock,
     segment: &Segment,
@@ -73,12 +73,9 @@ fn replay_in_log_order(
         let is_due = f.header.sequence > shared.positions.oldest;
         is_due && usize::from(f.header.stripe) % worker_count == worker
     };
-    for frame in &block.frames {
-        note_sequence(frame.header.sequence, shared, worker, worker_count);
-        if is_mine(&frame) {
-            // A batch applies samples under the ids of the log, not those that replace them.
-            replay_frame(block, frame, segment, shared, &mut scratch.samples, None);
-        }
+    for frame in block.frames.iter().filter(is_mine) {
+        // A batch applies samples under the ids of the log, not those that replace them.
+        replay_frame(block, frame, segment, shared, &mut scratch.samples, None);
     }
     write_sealed(shared);
 }
@@ -95,6 +92,9 @@ fn replay_frame(
     let (payload, sequence) = (block.payload(frame), frame.header.sequence);
     let outcome = match frame.header.kind {
         kind if is_samples(kind) => decode_samples(kind, payload, samples).map(|()| {
+            if kind != KIND_SAMPLES {
+                shared.join_old_starts(samples);
+            }
             let is_added = by_series.as_mut().is_some_and(|batch| batch.add(samples, sequence, shared));
             if !is_added {
                 by_series.iter_mut().for_each(|batch| batch.apply(shared));
@@ -120,22 +120,6 @@ fn write_sealed(shared: &Shared<'_>) {
     }
 }
 
-/// Records the sequence of the next frame of worker `worker`. Where frames are missing, start timestamps that
-/// they may have changed end: an earlier start would be wrong for the samples after the gap.
-fn note_sequence(sequence: u64, shared: &Shared<'_>, worker: usize, worker_count: usize) {
-    let Some(last) = shared.worker_sequences.get(worker) else { return };
-    // Only this worker reads and writes it.
-    let before = last.load(Ordering::Relaxed);
-    last.store(sequence.max(before), Ordering::Relaxed);
-    if before == 0 || sequence <= before + 1 {
-        return;
-    }
-    for stripe in shared.series.stripes().iter().skip(worker).step_by(worker_count) {
-        let mut position = shared.positions.cursor();
-        stripe.lock().forget_later_starts(|id| position.of(id) + 1 < sequence);
-    }
-}
-
 /// Appends the samples of a frame under the duplicate policy under which they were accepted: samples that a
 /// slice has beyond its position are duplicates here.
 fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
@@ -147,7 +131,7 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
     let mut tenant = None;
     let mut applied_count = 0;
     let mut at = 0;
-    let mut histograms = samples.histograms.iter().peekable();
+    let mut values = LoggedValues::new(samples);
     let target = |id: u32| if aliases.is_empty() { id } else { aliases.get(&id).copied().unwrap_or(id) };
     let mut position = shared.positions.cursor();
     while let Some(&first) = samples.ids.get(at) {
@@ -159,8 +143,7 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
                 break;
             }
             let idx = at;
-            let (time, bits) = (samples.times[idx], samples.values.get(idx).copied());
-            let histogram = histograms.next_if(|(of, _)| *of as usize == idx);
+            let (time, value) = (samples.times[idx], values.get(idx));
             at += 1;
             // Samples in the slice of the series are not applied again: later frames that the slice also
             // covers would not follow to revert a change made here.
@@ -170,33 +153,29 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
             }
             let owner = stripe.series(canonical).map(|record| record.tenant);
             if owner.is_none() || !TimeRange::ALL.contains(time) {
-                shared.note_unknown(id, usize::from(bits.is_some()));
+                shared.note_unknown(id, usize::from(value.is_some()));
                 continue;
             }
             if tenant != owner {
                 shared.put_windows(tenant, &mut cx.windows, samples.arrival_ms);
                 tenant = owner;
             }
-            if let Some(bits) = bits {
-                let value = histogram.map_or(Value::Word(bits), |(_, one)| Value::Histogram(one));
-                // Only samples that were appended while the slice was copied may be in it already.
-                let is_looked_up = sequence <= slice.copied_until;
-                cx.lookups_left = if is_looked_up { lookups_left } else { 0 };
-                let outcome = stripe.append(&mut cx, canonical, time, value);
-                if is_looked_up {
-                    lookups_left = cx.lookups_left;
-                }
-                debug_assert!(outcome != AppendOutcome::SeriesGone, "the stripe is locked");
-                applied_count += 1;
+            let start_ms = samples.start_times.get(idx).copied().unwrap_or(0);
+            let Some(value) = value else {
+                // A frame of start timestamps alone, of an earlier version: the sample is in the next frame, or a
+                // duplicate under last-wins.
+                stripe.set_start(&mut cx, canonical, time, start_ms);
+                continue;
+            };
+            // Only samples that were appended while the slice was copied may be in it already.
+            let is_looked_up = sequence <= slice.copied_until;
+            cx.lookups_left = if is_looked_up { lookups_left } else { 0 };
+            let outcome = stripe.append_sample(&mut cx, canonical, Sample { time, value, start_ms });
+            if is_looked_up {
+                lookups_left = cx.lookups_left;
             }
-            if let Some(&start_ms) = samples.start_times.get(idx)
-                // A series without start timestamps needs none that is unknown. Only frames of start
-                // timestamps alone, which come before the samples, must record which of the samples have
-                // none.
-                && (start_ms != 0 || bits.is_none() || stripe.starts_of(canonical).is_some())
-            {
-                stripe.set_start(canonical, time, start_ms);
-            }
+            debug_assert!(outcome != AppendOutcome::SeriesGone, "the stripe is locked");
+            applied_count += 1;
         }
     }
     shared.put_windows(tenant, &mut cx.windows, samples.arrival_ms);

@@ -1,18 +1,17 @@
 //! State that the threads of a replay share: series, positions of the checkpoint, counts and findings.
 //!
-//! Invariant: each worker alone reads and writes its own sequence.
 //! Not here: applying frames (`frames`, `by_series`), threads (`workers`).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use chronolith_base::hash::HashMap;
+use chronolith_format::head::wal::Samples;
 use chronolith_wal::FrameBlock;
 use parking_lot::{Mutex, RwLock};
 
 use crate::index::tenant::Tenants;
 use crate::options::HeadError;
 use crate::recovery::positions::Positions;
-use crate::recovery::threads::replay_thread_count;
 use crate::series::SeriesStore;
 use crate::series::windows::WindowTally;
 
@@ -31,9 +30,9 @@ pub(super) struct Shared<'a> {
     pub(super) unknown_end: AtomicU32,
     pub(super) notes: Mutex<Vec<String>>,
     pub(super) failure: Mutex<Option<HeadError>>,
-    /// Sequence of the last frame that each worker has seen, or from which on frames are needed; 0 if
-    /// unknown.
-    pub(super) worker_sequences: Vec<AtomicU64>,
+    /// Start timestamps by series and timestamp, from frames of WAL versions 1 and 2, in which they come before
+    /// their samples.
+    old_starts: Mutex<HashMap<(u32, i64), i64>>,
 }
 
 impl<'a> Shared<'a> {
@@ -43,7 +42,6 @@ impl<'a> Shared<'a> {
         tenants: &'a RwLock<Tenants>,
         aliases: &'a RwLock<HashMap<u32, u32>>,
     ) -> Shared<'a> {
-        let worker_count = replay_thread_count().max(1);
         Shared {
             series,
             positions,
@@ -54,7 +52,7 @@ impl<'a> Shared<'a> {
             unknown_end: AtomicU32::new(0),
             notes: Mutex::default(),
             failure: Mutex::default(),
-            worker_sequences: (0..worker_count).map(|_| AtomicU64::new(positions.oldest)).collect(),
+            old_starts: Mutex::default(),
         }
     }
 
@@ -75,14 +73,14 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Returns true if frames are missing between those that worker `worker` has seen and the end of `blocks`.
-    pub(super) fn has_gap(&self, blocks: &[SegmentBlock], worker: usize) -> bool {
-        let mut before = self.worker_sequences.get(worker).map_or(0, |last| last.load(Ordering::Relaxed));
-        let frames = blocks.iter().flat_map(|(block, _)| &block.frames);
-        frames.map(|frame| frame.header.sequence).any(|sequence| {
-            let is_gap = before > 0 && sequence > before + 1;
-            before = sequence.max(before);
-            is_gap
-        })
+    /// Adds the start timestamps of earlier frames to the samples of a frame of WAL versions 1 and 2.
+    pub(super) fn join_old_starts(&self, samples: &mut Samples) {
+        let mut starts = self.old_starts.lock();
+        let keys = samples.ids.iter().copied().zip(samples.times.iter().copied());
+        if samples.values.is_empty() {
+            starts.extend(keys.zip(samples.start_times.iter().copied()));
+        } else if !starts.is_empty() {
+            samples.start_times = keys.map(|key| starts.get(&key).copied().unwrap_or(0)).collect();
+        }
     }
 }

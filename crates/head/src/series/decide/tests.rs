@@ -1,8 +1,6 @@
-//! Every row of the table, and the comparison of values across kinds.
+//! Every row of the table.
 
 use chronolith_model::DuplicatePolicy::{KeepFirst, LastWins};
-use chronolith_model::sample::STALE_NAN;
-use chronolith_model::{Histogram, IntHistogram};
 
 use super::*;
 
@@ -39,39 +37,10 @@ fn another_value_is_refused_or_replaces_by_policy() {
     }
 }
 
-fn histogram(count: u64, sum: f64) -> Arc<Histogram> {
-    Arc::new(Histogram::Int(IntHistogram { count, sum, zero_count: count, ..Default::default() }))
-}
-
-#[track_caller]
-fn check_compare(stored: Value<'_>, new: Value<'_>, want: Stored) {
-    assert_eq!(Value::compare(Some(stored), new), want);
-}
-
 #[test]
-fn words_are_compared_by_bits() {
-    check_compare(Value::Word(0.0f64.to_bits()), Value::Word((-0.0f64).to_bits()), Stored::Different);
-    check_compare(Value::Word(STALE_NAN.to_bits()), Value::Word(f64::NAN.to_bits()), Stored::Different);
-    check_compare(Value::Word(f64::NAN.to_bits()), Value::Word(f64::NAN.to_bits()), Stored::Same);
-    assert_eq!(Value::compare(None, Value::Word(0)), Stored::Nothing);
-}
-
-#[test]
-fn histograms_are_compared_by_observations() {
-    let (two, three) = (histogram(2, 1.0), histogram(3, 1.0));
-    check_compare(Value::Histogram(&two), Value::Histogram(&two), Stored::Same);
-    check_compare(Value::Histogram(&two), Value::Histogram(&three), Stored::Different);
-}
-
-/// A scrape writes the end of a series as a float, a rule as a histogram.
-#[test]
-fn staleness_markers_of_both_kinds_are_the_same_sample() {
-    let (stale, live) = (Arc::new(Histogram::stale()), histogram(2, 1.0));
-    let float = Value::Word(STALE_NAN.to_bits());
-    check_compare(float, Value::Histogram(&stale), Stored::Same);
-    check_compare(Value::Histogram(&stale), float, Stored::Same);
-    check_compare(Value::Histogram(&stale), Value::Histogram(&Arc::new(Histogram::stale())), Stored::Same);
-    check_compare(Value::Histogram(&live), float, Stored::Different);
-    check_compare(Value::Word(1), Value::Histogram(&live), Stored::Different);
-    check_compare(Value::Histogram(&stale), Value::Histogram(&live), Stored::Different);
+fn another_start_timestamp_replaces_under_last_wins_only() {
+    for position in [Position::Newest, Position::NotNewest] {
+        check(position, Stored::OtherStart, KeepFirst, AppendOutcome::Duplicate);
+        check(position, Stored::OtherStart, LastWins, AppendOutcome::Replaced);
+    }
 }

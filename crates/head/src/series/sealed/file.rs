@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::{DecodeError, Disk, DiskFile, Mapped};
 use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_format::head::sealed::{
     self, FILE_HEADER_BYTES, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RecordHeader,
 };
@@ -202,6 +203,17 @@ impl SealedFile {
                 Err(error) => Err(self.bad_record(offset, error)),
             },
         )?
+    }
+
+    /// Returns a copy of the chunk `node`.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`] or [`QueryError::Io`].
+    pub(crate) fn copy(&self, disk: &dyn Disk, node: &SealedChunk) -> Result<EncodedChunk, QueryError> {
+        let bytes = self.read_chunk(disk, node.chunk_ref().offset(), node.byte_len(), <[u8]>::to_vec)?;
+        let (encoding, count) = (node.encoding(), node.count());
+        let (min_time, max_time) = (node.min_time(), node.max_time());
+        Ok(EncodedChunk { encoding, min_time, max_time, count, bytes })
     }
 
     /// Appends the samples in `range` of the chunk `node` to `out`.

@@ -11,25 +11,32 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use chronolith_format::chunk::histogram::{self, HistogramAppender};
-use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::{kinds, starts};
+use chronolith_format::head::slice::OpenChunk;
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, DuplicatePolicy, Histogram, TimeRange};
 
-use super::decoded::{DecodedChunk, OutOfBudget, Source, UNLIMITED, spend};
-use super::histograms::{HISTOGRAM_BITS, open_samples};
+use super::decoded::{DecodedChunk, OutOfBudget, Source, StoredSample, UNLIMITED, spend};
+use super::kind::{Histograms, Kind, Words};
 use super::layout::slot_of;
-use super::ooo_log::SampleValue;
+use super::ooo_log::OooSample;
 use super::record::SeriesState;
 use super::state::{AppendContext, Stripe};
-use crate::series::decide::{AppendOutcome, Position, Value, decide};
+use crate::series::decide::{AppendOutcome, Position, Stored, decide};
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk};
+use crate::series::value::{HISTOGRAM_BITS, Sample, SampleValue, Value};
 
 /// Sealed chunks whose times cost as much to compare as one costs to decode: a lookup pays for them although
 /// it decodes none, so samples in descending order do not visit all chunks of their series each.
 const VISITS_PER_LOOKUP: usize = 64;
 
+/// Returns true if the visit of a chunk after `visited` others uses up a lookup.
+fn is_visit_to_pay(visited: usize) -> bool {
+    visited % VISITS_PER_LOOKUP == VISITS_PER_LOOKUP - 1
+}
+
 impl Stripe {
-    /// Appends one sample to series `id`.
+    /// Appends one sample without a start timestamp to series `id`.
     pub(crate) fn append(
         &mut self,
         cx: &mut AppendContext<'_>,
@@ -37,44 +44,95 @@ impl Stripe {
         time: i64,
         value: Value<'_>,
     ) -> AppendOutcome {
+        self.append_sample(cx, id, Sample { time, value, start_ms: 0 })
+    }
+
+    /// Appends one sample to series `id`.
+    pub(crate) fn append_sample(
+        &mut self,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        sample: Sample<'_>,
+    ) -> AppendOutcome {
+        let Sample { time, value, start_ms } = sample;
         let Some(series) = self.series(id) else { return AppendOutcome::SeriesGone };
         let newest = if series.has_sample() { time.cmp(&series.newest_time()) } else { Ordering::Greater };
         self.touch(id);
         let (position, found) = match newest {
             Ordering::Greater => (Position::Newest, None),
-            Ordering::Equal => (Position::NotNewest, self.newest_value(cx, id, time)),
+            Ordering::Equal => (Position::NotNewest, self.newest_sample(cx, id, time)),
             Ordering::Less => (Position::NotNewest, self.look_up(cx, id, time)),
         };
-        let stored = Value::compare(found.as_ref().map(SampleValue::as_value), value);
+        let stored = match Value::compare(found.as_ref().map(|one| one.value.as_value()), value) {
+            Stored::Same if found.is_some_and(|one| one.start_ms != start_ms) => Stored::OtherStart,
+            stored => stored,
+        };
         let outcome = decide(position, stored, cx.duplicates);
         match (outcome, value) {
-            (AppendOutcome::InOrder, Value::Word(bits)) => {
-                return self.append_in_order(cx, id, time, bits);
+            (AppendOutcome::InOrder, Value::Word(bits)) => self.append_word(cx, id, time, bits, start_ms),
+            (AppendOutcome::InOrder, Value::Histogram(one)) => {
+                self.append_newest::<Histograms>(cx, id, time, one, start_ms);
             }
-            (AppendOutcome::InOrder, Value::Histogram(one)) => self.append_histogram(cx, id, time, one),
             (AppendOutcome::Replaced, _) if newest == Ordering::Equal => {
-                self.replace_newest(cx, id, time, value);
+                self.replace_newest(cx, id, sample);
             }
             (AppendOutcome::OutOfOrder | AppendOutcome::Replaced, _) => {
-                self.push_out_of_order(cx, id, time, value);
+                self.push_out_of_order(cx, id, sample);
             }
             _ => {}
         }
         outcome
     }
 
+    /// Appends a word that is newer than all samples of the series.
+    fn append_word(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64, bits: u64, start_ms: i64) {
+        if is_stale(f64::from_bits(bits))
+            && let Some(stale) = self.stale_histogram(cx, id)
+        {
+            // The staleness marker of a series of histograms is a histogram, whoever writes it: scrapes and
+            // rules do not know the kind.
+            return self.append_newest::<Histograms>(cx, id, time, &stale, start_ms);
+        }
+        self.append_newest::<Words>(cx, id, time, bits, start_ms);
+    }
+
+    /// Appends a sample that is newer than all samples of the series: to the open chunk if that takes it,
+    /// else to a new one.
+    fn append_newest<K: Kind>(
+        &mut self,
+        cx: &mut AppendContext<'_>,
+        id: u32,
+        time: i64,
+        value: K::New<'_>,
+        start_ms: i64,
+    ) {
+        let mut next = K::Next::default();
+        if !K::push(self, id, time, value, &mut next) {
+            let previous = self.seal_open(cx, id);
+            K::start(self, id, time, value, cx.window_of(time).end, next, previous);
+        }
+        self.starts.push(id, time, start_ms);
+        cx.windows.add(time, 1);
+        K::finish_append(self, cx, id);
+    }
+
     /// As [`Stripe::append`] for a word after the newest sample of its series; returns
-    /// [`AppendOutcome::NotNewest`] for others.
+    /// [`AppendOutcome::NotNewest`] for others, and [`AppendOutcome::SeriesGone`] for those of another
+    /// tenant. The open chunk of the series has no start timestamps.
+    // PERF: inlined into the loop over the samples of a batch.
+    //   cargo xtask append-path
+    #[inline(always)]
     pub(crate) fn append_in_order(
         &mut self,
         cx: &mut AppendContext<'_>,
+        tenant: u32,
         id: u32,
         time: i64,
         value_bits: u64,
     ) -> AppendOutcome {
         let (page, slot) = slot_of(id);
         let Some(Some(page)) = self.pages.get_mut(page) else { return AppendOutcome::SeriesGone };
-        let series = page.offered(slot);
+        let Some(series) = page.offered(slot, tenant) else { return AppendOutcome::SeriesGone };
         if !series.takes_next(time) {
             return self.append_to_new_chunk(cx, id, time, value_bits);
         }
@@ -83,22 +141,13 @@ impl Stripe {
         }
         cx.windows.add(time, 1);
         if series.is_at_step() {
-            self.seal_or_convert(cx, id);
+            Words::finish_append(self, cx, id);
         }
         AppendOutcome::InOrder
     }
 
-    /// Seals the open chunk of words if it is full, and converts it if that is due.
-    #[cold]
-    fn seal_or_convert(&mut self, cx: &AppendContext<'_>, id: u32) {
-        if self.series(id).is_some_and(SeriesState::is_full) {
-            self.seal_open(cx, id);
-        } else {
-            self.with_open_words(id, SeriesState::convert_open);
-        }
-    }
-
     /// As [`Stripe::append_in_order`] for words that do not belong to the open chunk.
+    #[cold]
     fn append_to_new_chunk(
         &mut self,
         cx: &mut AppendContext<'_>,
@@ -110,49 +159,8 @@ impl Stripe {
         if series.has_sample() && time <= series.newest_time() {
             return AppendOutcome::NotNewest;
         }
-        if is_stale(f64::from_bits(value_bits))
-            && let Some(stale) = self.stale_histogram(cx, id)
-        {
-            // The staleness marker of a series of histograms is a histogram, whoever writes it: scrapes and
-            // rules do not know the kind.
-            self.append_histogram(cx, id, time, &stale);
-            return AppendOutcome::InOrder;
-        }
-        self.seal_open(cx, id);
-        let window_end = cx.window_of(time).end;
-        self.with_open_words(id, |series, buffers, _| {
-            series.start_open(buffers, time, value_bits, window_end);
-        });
-        cx.windows.add(time, 1);
+        self.append_word(cx, id, time, value_bits, 0);
         AppendOutcome::InOrder
-    }
-
-    /// Appends a histogram that is newer than all samples of the series.
-    fn append_histogram(
-        &mut self,
-        cx: &mut AppendContext<'_>,
-        id: u32,
-        time: i64,
-        histogram: &Arc<Histogram>,
-    ) {
-        // A histogram that the open chunk cannot take, because of new buckets for example, starts the next one.
-        let next = self.histograms.update(id, |open, window_end| {
-            if time >= window_end || kinds::is_full(open) {
-                return Some(None);
-            }
-            open.append(time, histogram).map(Some)
-        });
-        if !matches!(next, Some(None)) {
-            let before = self.seal_open(cx, id);
-            let next = next.flatten().flatten();
-            let next = next.unwrap_or_else(|| HistogramAppender::start(before.as_ref(), time, histogram));
-            self.histograms.insert(id, next, cx.window_of(time).end);
-        }
-        if let Some(series) = self.series_mut(id) {
-            series.set_newest(Some((time, HISTOGRAM_BITS)));
-        }
-        cx.windows.add(time, 1);
-        self.keep_histogram_budget(cx);
     }
 
     /// Returns the staleness marker of a series whose newest sample is a histogram, of the kind of counts
@@ -160,7 +168,9 @@ impl Stripe {
     fn stale_histogram(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<Arc<Histogram>> {
         let (last, open) = (self.newest_time(id)?, self.histograms.get(id));
         let encoding = open.map(HistogramAppender::encoding);
-        let is_histogram = |found| matches!(found, Some(SampleValue::Histogram(_)));
+        let is_histogram = |found: Option<StoredSample>| {
+            found.is_some_and(|one| matches!(one.value, SampleValue::Histogram(_)))
+        };
         let may_be_histogram = self.series(id)?.newest_bits() == HISTOGRAM_BITS;
         if encoding.is_none() && !(may_be_histogram && is_histogram(self.visible_at(cx, id, last))) {
             return None;
@@ -175,27 +185,56 @@ impl Stripe {
         }))
     }
 
-    /// Returns the newest sample of a series, which is at `time`. A histogram that is not in the open chunk is
-    /// looked up as far as the append has lookups left.
-    fn newest_value(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64) -> Option<SampleValue> {
-        let bits = self.series(id)?.newest_bits();
-        if bits != HISTOGRAM_BITS {
-            return Some(SampleValue::Word(bits));
-        }
-        // Replacing the newest sample seals the open chunk, so no other chunk has a value of its last timestamp.
-        if let Some(open) = self.histograms.get(id).filter(|open| open.times().1 == time) {
-            let source = Source::Open(id, open.times().0, open.count());
-            let decode = |out: &mut Columns| {
-                *out = open_samples(open);
-                true
+    /// Returns the newest sample of a series, which is at `time`. A histogram that is not in the open chunk and
+    /// a start timestamp that another chunk may have are looked up as far as the append has lookups left.
+    fn newest_sample(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64) -> Option<StoredSample> {
+        let series = self.series(id)?;
+        let bits = series.newest_bits();
+        if bits == HISTOGRAM_BITS {
+            return match Histograms::open(self, id).filter(|open| open.max_time() == time) {
+                Some(open) => self.find_in_open(id, &open, time),
+                None => self.look_up(cx, id, time),
             };
-            return self.decoded.find(source, time, &mut { UNLIMITED }, decode).ok().flatten();
         }
-        self.look_up(cx, id, time)
+        let word = StoredSample { value: SampleValue::Word(bits), start_ms: self.starts.at(id, time) };
+        let mut budget = cx.lookups_left;
+        let has_start_elsewhere = cx.duplicates == DuplicatePolicy::LastWins
+            && !series.has_open_words()
+            && self.may_have_start(series, time, &mut budget);
+        cx.lookups_left = budget;
+        if has_start_elsewhere { self.look_up(cx, id, time).or(Some(word)) } else { Some(word) }
     }
 
-    /// Stores another value at the newest timestamp, so that the record of the series has it.
-    fn replace_newest(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64, value: Value<'_>) {
+    /// Returns the sample at `time` of the open chunk of a series. Replacing the newest sample seals that chunk,
+    /// so no other chunk has a value of its last timestamp.
+    fn find_in_open(&mut self, id: u32, open: &ChunkMeta, time: i64) -> Option<StoredSample> {
+        let source = Source::Open(id, open.min_time(), open.count());
+        let mut decoded = std::mem::take(&mut self.decoded);
+        let found = decoded.find(source, time, &mut { UNLIMITED }, |out| self.decode_open(id, open, out));
+        self.decoded = decoded;
+        found.ok().flatten()
+    }
+
+    /// Returns true if samples of a series at `time` may have a start timestamp outside the open chunk; false as
+    /// well once `budget` is used up.
+    fn may_have_start(&self, series: &SeriesState, time: i64, budget: &mut u32) -> bool {
+        if self.ooo.samples(series.ooo).any(|one| one.start_ms() != 0) {
+            return true;
+        }
+        for (visited, node) in self.sealed_of(series).enumerate() {
+            if is_visit_to_pay(visited) && spend(budget).is_err() {
+                return false;
+            }
+            if node.has_starts() && node.max_time() >= time {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Stores another sample at the newest timestamp, so that the record of the series has it.
+    fn replace_newest(&mut self, cx: &mut AppendContext<'_>, id: u32, sample: Sample<'_>) {
+        let Sample { time, value, start_ms } = sample;
         self.decoded.clear();
         if let Value::Word(bits) = value
             && self.series(id).is_some_and(SeriesState::has_open_words)
@@ -203,22 +242,19 @@ impl Stripe {
             let replaced = self
                 .with_open_words(id, |series, buffers, scratch| series.replace_last(buffers, scratch, bits));
             if replaced.flatten().is_some() {
+                self.starts.replace_last(id, time, start_ms);
                 return;
             }
         }
         self.seal_open(cx, id);
-        self.push_out_of_order(cx, id, time, value);
+        self.push_out_of_order(cx, id, sample);
         if let Some(series) = self.series_mut(id) {
-            let bits = match value {
-                Value::Word(bits) => bits,
-                Value::Histogram(_) => HISTOGRAM_BITS,
-            };
-            series.set_newest(Some((time, bits)));
+            series.set_newest(Some((time, value.newest_bits())));
         }
     }
 
     /// Returns the visible sample of a series at `time`, as far as the append has lookups left.
-    fn look_up(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64) -> Option<SampleValue> {
+    fn look_up(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64) -> Option<StoredSample> {
         let mut budget = cx.lookups_left;
         if budget == 0 {
             return None;
@@ -229,9 +265,11 @@ impl Stripe {
     }
 
     /// Adds a sample to the log; encodes those of the series when they are many.
-    fn push_out_of_order(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64, value: Value<'_>) {
+    fn push_out_of_order(&mut self, cx: &mut AppendContext<'_>, id: u32, sample: Sample<'_>) {
+        let Sample { time, value, start_ms } = sample;
         let Some(list) = self.series(id).map(|series| series.ooo) else { return };
-        let (list, count) = self.ooo.push(list, id, time, value, cx.duplicates);
+        let owned = OooSample::new(time, value.to_owned(), start_ms, cx.duplicates);
+        let (list, count) = self.ooo.push(list, id, owned);
         if let Some(series) = self.series_mut(id) {
             series.ooo = list;
         }
@@ -254,7 +292,7 @@ impl Stripe {
         id: u32,
         time: i64,
         budget: &mut u32,
-    ) -> Result<Option<SampleValue>, OutOfBudget> {
+    ) -> Result<Option<StoredSample>, OutOfBudget> {
         let Some(series) = self.series(id).cloned() else { return Ok(None) };
         let mut decoded = std::mem::take(&mut self.decoded);
         let found = self.find_in_chunks(cx, id, &series, time, budget, &mut decoded);
@@ -262,14 +300,35 @@ impl Stripe {
         let mut found = found?;
         let mut buffered: Vec<_> = self.ooo.samples(series.ooo).filter(|one| one.time() == time).collect();
         while let Some(one) = buffered.pop() {
-            found = found.filter(|_| !one.replaces()).or_else(|| Some(one.value().clone()));
+            if found.is_none() || one.replaces() {
+                found = Some(StoredSample { value: one.value().clone(), start_ms: one.start_ms() });
+            }
         }
         Ok(found)
     }
 
     /// Returns the visible sample of a series at `time`; `None` as well if it cannot be read.
-    pub(super) fn visible_at(&mut self, cx: &AppendContext<'_>, id: u32, time: i64) -> Option<SampleValue> {
+    pub(super) fn visible_at(&mut self, cx: &AppendContext<'_>, id: u32, time: i64) -> Option<StoredSample> {
         self.find(cx, id, time, &mut { UNLIMITED }).ok().flatten()
+    }
+
+    /// Returns the start timestamp of the visible sample of a series at `time`; 0 if it is unknown or cannot
+    /// be read.
+    pub(crate) fn start_at(&mut self, cx: &AppendContext<'_>, id: u32, time: i64) -> i64 {
+        self.visible_at(cx, id, time).map_or(0, |one| one.start_ms)
+    }
+
+    /// Sets the start timestamp of the visible sample of a series at `time`, if there is one.
+    pub(crate) fn set_start(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64, start_ms: i64) {
+        if self.newest_time(id).is_none_or(|newest| newest < time) {
+            return;
+        }
+        if let Some(found) = self.visible_at(cx, id, time) {
+            let (value, duplicates) = (found.value.as_value(), cx.duplicates);
+            cx.duplicates = DuplicatePolicy::LastWins;
+            self.append_sample(cx, id, Sample { time, value, start_ms });
+            cx.duplicates = duplicates;
+        }
     }
 
     fn find_in_chunks(
@@ -280,25 +339,17 @@ impl Stripe {
         time: i64,
         budget: &mut u32,
         decoded: &mut DecodedChunk,
-    ) -> Result<Option<SampleValue>, OutOfBudget> {
+    ) -> Result<Option<StoredSample>, OutOfBudget> {
         let mut found = None;
-        if let Some(open) = series.open_words()
+        if let Some(open) = self.open_chunk(id)
             && time >= open.min_time()
         {
             let source = Source::Open(id, open.min_time(), open.count());
-            found = decoded.find(source, time, budget, |out| self.decode_open_words(series, &open, out))?;
-        } else if let Some(open) = self.histograms.get(id)
-            && time >= open.times().0
-        {
-            let (first, count) = (open.times().0, open.count());
-            found = decoded.find(Source::Open(id, first, count), time, budget, |out| {
-                *out = open_samples(open);
-                true
-            })?;
+            found = decoded.find(source, time, budget, |out| self.decode_open(id, &open, out))?;
         }
         let mut nodes: Vec<SealedChunk> = Vec::new();
         for (visited, node) in self.sealed_of(series).enumerate() {
-            if visited % VISITS_PER_LOOKUP == VISITS_PER_LOOKUP - 1 {
+            if is_visit_to_pay(visited) {
                 spend(budget)?;
             }
             if node.min_time() <= time && time <= node.max_time() {
@@ -317,11 +368,45 @@ impl Stripe {
         Ok(found)
     }
 
-    /// Appends the samples of the open chunk of words, whose metadata is `open`, to `out`; returns true if they
-    /// decode.
-    fn decode_open_words(&self, series: &SeriesState, open: &ChunkMeta, out: &mut Columns) -> bool {
+    /// Returns range, size and encoding of the open chunk of a series, of any kind.
+    pub(crate) fn open_chunk(&self, id: u32) -> Option<ChunkMeta> {
+        Words::open(self, id).or_else(|| Histograms::open(self, id))
+    }
+
+    /// Appends the bytes of the open chunk of a series to `out`; none without one.
+    pub(crate) fn copy_open(&self, id: u32, out: &mut Vec<u8>) {
+        Words::copy(self, id, out);
+        Histograms::copy(self, id, out);
+    }
+
+    /// Returns the open chunk of a series as a checkpoint stores it; `bytes` is scratch memory.
+    pub(crate) fn open_entry<'a>(&'a self, id: u32, bytes: &'a mut Vec<u8>) -> Option<OpenChunk<'a>> {
+        match Histograms::open(self, id) {
+            None => Words::entry(self, id, bytes),
+            Some(_) => Histograms::entry(self, id, bytes),
+        }
+    }
+
+    /// Ends the open chunk of a series after `seal` has read its bytes. Returns a chunk of histograms, for
+    /// the header of the next.
+    pub(super) fn end_open<R>(
+        &mut self,
+        id: u32,
+        seal: impl FnOnce(&ChunkMeta, &[u8]) -> R,
+    ) -> Option<(R, Option<HistogramAppender>)> {
+        match Histograms::open(self, id) {
+            None => Words::end(self, id, seal),
+            Some(_) => Histograms::end(self, id, seal),
+        }
+    }
+
+    /// Appends the samples of the open chunk of a series, whose metadata is `open`, to empty columns; returns
+    /// true if they decode.
+    fn decode_open(&self, id: u32, open: &ChunkMeta, out: &mut Columns) -> bool {
         let mut bytes = Vec::new();
-        self.copy_open(series, &mut bytes);
-        kinds::decode(open.encoding(), &bytes, TimeRange::ALL, out).is_ok()
+        self.copy_open(id, &mut bytes);
+        let decoded = kinds::decode(open.encoding(), &bytes, TimeRange::ALL, out);
+        starts::fill(self.starts.of(id), 0, out);
+        decoded.is_ok()
     }
 }

@@ -4,11 +4,18 @@
 
 use chronolith_model::Columns;
 
-use super::ooo_log::SampleValue;
 use crate::series::sealed_chunks::ChunkRef;
+use crate::series::value::SampleValue;
 
 /// Lookups of a caller that needs the answer.
 pub(crate) const UNLIMITED: u32 = u32::MAX;
+
+/// Sample that a series has at a timestamp.
+pub(super) struct StoredSample {
+    pub(super) value: SampleValue,
+    /// Start timestamp in milliseconds; 0 = unknown.
+    pub(super) start_ms: i64,
+}
 
 /// Identity of the chunk that was decoded last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +47,7 @@ impl DecodedChunk {
         time: i64,
         budget: &mut u32,
         decode: impl FnOnce(&mut Columns) -> bool,
-    ) -> Result<Option<SampleValue>, OutOfBudget> {
+    ) -> Result<Option<StoredSample>, OutOfBudget> {
         if self.source != Some(source) {
             spend(budget)?;
             self.source = None;
@@ -52,10 +59,8 @@ impl DecodedChunk {
             self.source = Some(source);
         }
         let Ok(at) = self.samples.times.binary_search(&time) else { return Ok(None) };
-        Ok(Some(match self.samples.histogram_at(at) {
-            Some(histogram) => SampleValue::Histogram(histogram.clone()),
-            None => SampleValue::Word(self.samples.values[at].to_bits()),
-        }))
+        let value = SampleValue::at(&self.samples, at);
+        Ok(Some(StoredSample { value, start_ms: self.samples.start_time_at(at) }))
     }
 }
 

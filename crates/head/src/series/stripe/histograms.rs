@@ -7,18 +7,14 @@
 mod budget;
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::chunk::histogram::{self, HistogramAppender};
-use chronolith_model::{Columns, TimeRange};
+use chronolith_format::chunk::histogram::HistogramAppender;
 
 use crate::memory_part::MemoryPart;
 
 pub(crate) use budget::HistogramBudget;
 
-/// Bits of the last value of a series whose newest sample is a histogram. A word may have them too.
-pub(crate) const HISTOGRAM_BITS: u64 = 0x7ff4_c8d0_4815_7061;
-
 /// Open chunk of histograms of one series.
-struct OpenHistograms {
+struct OpenChunk {
     appender: HistogramAppender,
     /// End of the window of the chunk.
     window_end: i64,
@@ -27,14 +23,14 @@ struct OpenHistograms {
 
 /// Open chunks of histograms of a stripe.
 #[derive(Default)]
-pub(super) struct Histograms {
-    by_series: HashMap<u32, Box<OpenHistograms>>,
+pub(super) struct OpenHistograms {
+    by_series: HashMap<u32, Box<OpenChunk>>,
     open_bytes: usize,
     /// Bytes last reported to the budget of the head.
     reported_bytes: u64,
 }
 
-impl Histograms {
+impl OpenHistograms {
     /// Returns the open chunk of a series.
     pub(super) fn get(&self, id: u32) -> Option<&HistogramAppender> {
         // Most stripes have none, and skip the hash.
@@ -59,7 +55,7 @@ impl Histograms {
     pub(super) fn insert(&mut self, id: u32, appender: HistogramAppender, window_end: i64) {
         let bytes = appender.heap_bytes();
         self.open_bytes += bytes;
-        let before = self.by_series.insert(id, Box::new(OpenHistograms { appender, window_end, bytes }));
+        let before = self.by_series.insert(id, Box::new(OpenChunk { appender, window_end, bytes }));
         debug_assert!(before.is_none(), "a series has one open chunk");
     }
 
@@ -72,7 +68,7 @@ impl Histograms {
         self.open_bytes -= open.bytes;
         if self.by_series.is_empty() {
             // Frees all memory after a peak.
-            *self = Histograms { reported_bytes: self.reported_bytes, ..Histograms::default() };
+            *self = OpenHistograms { reported_bytes: self.reported_bytes, ..OpenHistograms::default() };
         }
         Some(open.appender)
     }
@@ -102,18 +98,9 @@ impl Histograms {
 
     /// Returns the memory of open chunks and of `buffered_bytes` of out-of-order histograms.
     pub(super) fn memory(&self, buffered_bytes: usize) -> MemoryPart {
-        let entry_bytes = size_of::<(u32, Box<OpenHistograms>)>();
-        let open = self.open_bytes + self.by_series.len() * size_of::<OpenHistograms>();
+        let entry_bytes = size_of::<(u32, Box<OpenChunk>)>();
+        let open = self.open_bytes + self.by_series.len() * size_of::<OpenChunk>();
         let bytes = open + buffered_bytes + self.by_series.capacity() * entry_bytes;
         MemoryPart::new("histograms", bytes as u64, self.count())
     }
-}
-
-/// Returns the samples of an open chunk of histograms.
-pub(super) fn open_samples(open: &HistogramAppender) -> Columns {
-    let mut samples = Columns::default();
-    // Decoding cannot fail: this process encoded the bytes.
-    let decoded = histogram::decode(open.encoding(), open.bytes(), TimeRange::ALL, &mut samples);
-    debug_assert!(decoded.is_ok(), "open chunks decode");
-    samples
 }

@@ -11,9 +11,10 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{DuplicatePolicy, Histogram};
+use chronolith_base::hash::HashMap;
+use chronolith_model::{Columns, DuplicatePolicy, Histogram};
 
-use crate::series::decide::Value;
+use crate::series::value::SampleValue;
 
 /// Samples of one series at which they are encoded as chunks.
 pub(crate) const OOO_COUNT_MAX: usize = 32;
@@ -31,7 +32,8 @@ const INDEX_BITS: u32 = 22;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 /// No previous entry.
 const INDEX_NONE: u32 = INDEX_MASK;
-const COUNT_MAX: u32 = 0xff;
+const COUNT_MAX: u32 = 0x7f;
+const HAS_START: u32 = 1 << 29;
 const IS_HISTOGRAM: u32 = 1 << 30;
 const LAST_WINS: u32 = 1 << 31;
 
@@ -50,35 +52,25 @@ impl OooList {
     }
 }
 
-/// Value of a sample that owns its histogram.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum SampleValue {
-    /// Bits of a 64-bit word.
-    Word(u64),
-    Histogram(Arc<Histogram>),
-}
-
-impl SampleValue {
-    pub(crate) fn as_value(&self) -> Value<'_> {
-        match self {
-            SampleValue::Word(bits) => Value::Word(*bits),
-            SampleValue::Histogram(histogram) => Value::Histogram(histogram),
-        }
-    }
-}
-
 /// Out-of-order sample.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OooSample {
     time: i64,
     value: SampleValue,
+    /// Start timestamp in milliseconds; 0 = unknown.
+    start_ms: i64,
     /// Policy under which it was accepted.
     duplicates: DuplicatePolicy,
 }
 
 impl OooSample {
-    pub(crate) fn new(time: i64, value: SampleValue, duplicates: DuplicatePolicy) -> OooSample {
-        OooSample { time, value, duplicates }
+    pub(crate) fn new(
+        time: i64,
+        value: SampleValue,
+        start_ms: i64,
+        duplicates: DuplicatePolicy,
+    ) -> OooSample {
+        OooSample { time, value, start_ms, duplicates }
     }
 
     pub(crate) fn time(&self) -> i64 {
@@ -87,6 +79,20 @@ impl OooSample {
 
     pub(crate) fn value(&self) -> &SampleValue {
         &self.value
+    }
+
+    /// Returns the start timestamp in milliseconds; 0 = unknown.
+    pub(crate) fn start_ms(&self) -> i64 {
+        self.start_ms
+    }
+
+    /// Appends the sample to `out`.
+    pub(crate) fn push_to(&self, out: &mut Columns) {
+        self.value.push_to(self.time, self.start_ms, out);
+    }
+
+    pub(super) fn set_start(&mut self, start_ms: i64) {
+        self.start_ms = start_ms;
     }
 
     /// Returns the policy under which it was accepted.
@@ -134,19 +140,15 @@ pub(crate) struct OooLog {
     histograms: Vec<Option<Arc<Histogram>>>,
     free_histograms: Vec<u32>,
     histogram_bytes: usize,
+    /// Start timestamps, by index of the entry.
+    starts: HashMap<u32, i64>,
 }
 
 impl OooLog {
     /// Appends a sample of series `id` to `list`; returns the list, and the number of its samples (at most
-    /// 255 are counted).
-    pub(crate) fn push(
-        &mut self,
-        list: OooList,
-        id: u32,
-        time: i64,
-        value: Value<'_>,
-        duplicates: DuplicatePolicy,
-    ) -> (OooList, usize) {
+    /// 127 are counted).
+    pub(crate) fn push(&mut self, list: OooList, id: u32, sample: OooSample) -> (OooList, usize) {
+        let OooSample { time, value, start_ms, duplicates } = sample;
         let (previous, count) = match self.entry(list.0) {
             Some(last) => (list.0, count_of(last.link)),
             None => {
@@ -160,12 +162,15 @@ impl OooLog {
             link |= LAST_WINS;
         }
         let bits = match value {
-            Value::Word(bits) => bits,
-            Value::Histogram(histogram) => {
+            SampleValue::Word(bits) => bits,
+            SampleValue::Histogram(histogram) => {
                 link |= IS_HISTOGRAM;
                 self.put_histogram(histogram)
             }
         };
+        if start_ms != 0 {
+            link |= HAS_START;
+        }
         if self.tail_len == PAGE_ENTRIES || self.page_count == 0 {
             self.start_page();
         }
@@ -175,6 +180,9 @@ impl OooLog {
         page.used_count += 1;
         self.tail_len += 1;
         self.used_count += 1;
+        if start_ms != 0 {
+            self.starts.insert(idx, start_ms);
+        }
         (OooList(idx), count as usize)
     }
 
@@ -187,8 +195,9 @@ impl OooLog {
 
     /// Iterates over the samples of a list, the newest first.
     pub(crate) fn samples(&self, list: OooList) -> impl Iterator<Item = OooSample> {
-        self.entries(list).map(|(_, entry)| OooSample {
+        self.entries(list).map(|(idx, entry)| OooSample {
             time: entry.time,
+            start_ms: if entry.link & HAS_START != 0 { self.starts[&idx] } else { 0 },
             value: match entry.link & IS_HISTOGRAM != 0 {
                 true => SampleValue::Histogram(self.histogram(entry.bits).clone()),
                 false => SampleValue::Word(entry.bits),
@@ -212,6 +221,9 @@ impl OooLog {
         while let Some(&Entry { bits, link, .. }) = self.entry(at) {
             if link & IS_HISTOGRAM != 0 {
                 self.free_histogram(bits);
+            }
+            if link & HAS_START != 0 {
+                self.starts.remove(&at);
             }
             self.free_entry(at);
             at = link & INDEX_MASK;
@@ -257,7 +269,8 @@ impl OooLog {
     pub(crate) fn heap_bytes(&self) -> u64 {
         let slots = self.pages.capacity() * size_of::<Option<Box<Page>>>()
             + 4 * (self.vacant.capacity() + self.free_histograms.capacity())
-            + self.histograms.capacity() * size_of::<Option<Arc<Histogram>>>();
+            + self.histograms.capacity() * size_of::<Option<Arc<Histogram>>>()
+            + self.starts.capacity() * size_of::<(u32, i64)>();
         (self.page_count * size_of::<Page>() + slots) as u64
     }
 
@@ -321,13 +334,13 @@ impl OooLog {
         self.histograms[idx as usize].as_ref().expect("an entry in use has its histogram")
     }
 
-    fn put_histogram(&mut self, histogram: &Arc<Histogram>) -> u64 {
-        self.histogram_bytes += heap_bytes_of(histogram);
+    fn put_histogram(&mut self, histogram: Arc<Histogram>) -> u64 {
+        self.histogram_bytes += heap_bytes_of(&histogram);
         let idx = self.free_histograms.pop().unwrap_or(self.histograms.len() as u32);
         if idx as usize == self.histograms.len() {
             self.histograms.push(None);
         }
-        self.histograms[idx as usize] = Some(histogram.clone());
+        self.histograms[idx as usize] = Some(histogram);
         u64::from(idx)
     }
 

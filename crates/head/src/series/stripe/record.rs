@@ -99,7 +99,7 @@ impl SeriesState {
         self.state.time()
     }
 
-    /// Returns the bits of the newest sample, those of [`super::HISTOGRAM_BITS`] for a histogram.
+    /// Returns the bits of the newest sample, those of `HISTOGRAM_BITS` for a histogram.
     pub(crate) fn newest_bits(&self) -> u64 {
         self.state.value_bits()
     }

@@ -11,33 +11,31 @@ use std::collections::BTreeMap;
 
 use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::kinds;
+use chronolith_format::chunk::starts::{StartRun, runs_of, start_at};
 use chronolith_format::chunk::xor::{self, ENCODING_XOR, EncodedChunk, SAMPLES_PER_CHUNK};
 use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, DuplicatePolicy, TimeRange};
 
-use super::histograms::HISTOGRAM_BITS;
-use super::ooo_log::{OooList, OooSample, SampleValue};
+use super::ooo_log::{OooList, OooSample};
 use super::resolve::Arrivals;
 use super::state::{AppendContext, Stripe};
-use crate::series::decide::Value;
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, ChunkRef, SealedChunk};
+use crate::series::value::HISTOGRAM_BITS;
 
 impl Stripe {
     /// Seals the open chunk of a series, if there is one; the hot record keeps the last sample. Returns a
     /// chunk of histograms, for the header of the next.
     pub(crate) fn seal_open(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<HistogramAppender> {
-        let Some(meta) = self.series(id)?.open_words() else {
-            let open = self.histograms.remove(id)?;
-            self.link(cx, id, &open.encoded(), ChunkOrder::InOrder);
-            return Some(open);
-        };
-        let node = self.with_open_words(id, |series, buffers, scratch| {
-            let node = scratch.with_copy(series, buffers, |bytes| store_chunk(cx, id, &meta, bytes));
-            series.end_open(buffers);
-            node
+        let starts = self.starts.take(id);
+        let (node, histograms) = self.end_open(id, |meta, bytes| {
+            if starts.is_empty() {
+                return store_chunk(cx, id, meta, bytes);
+            }
+            let chunk = kinds::with_starts(meta.with_bytes(bytes.to_vec()), &starts);
+            store_chunk(cx, id, &ChunkMeta::of(&chunk, ChunkOrder::InOrder), &chunk.bytes)
         })?;
         self.link_sealed(id, node);
-        None
+        histograms
     }
 
     /// Seals the out-of-order samples of a series in `range`, as chunks next to those that they overlap.
@@ -48,7 +46,7 @@ impl Stripe {
         }
         let mut arrivals = Arrivals::default();
         for one in &taken {
-            arrivals.add(one.replaces(), |samples| push_sample(samples, one));
+            arrivals.add(one.replaces(), |samples| one.push_to(samples));
         }
         arrivals.resolve();
         if arrivals.samples().len() < taken.len() {
@@ -68,7 +66,7 @@ impl Stripe {
         for run in taken.chunk_by(|a, b| a.time() == b.time()) {
             layers.resize_with(layers.len().max(run.len()), Arrivals::default);
             for (layer, one) in layers.iter_mut().zip(run) {
-                layer.add(one.replaces(), |samples| push_sample(samples, one));
+                layer.add(one.replaces(), |samples| one.push_to(samples));
             }
         }
         layers.iter().for_each(|layer| self.push_out_of_order_chunks(cx, id, layer));
@@ -77,13 +75,20 @@ impl Stripe {
     /// Moves the samples of a series to the end of the log, which frees their entries.
     pub(super) fn move_out_of_order(&mut self, id: u32) {
         let taken = self.take_out_of_order(id, TimeRange::ALL);
-        let Some(mut list) = self.series(id).map(|series| series.ooo) else { return };
-        for one in &taken {
-            list = self.ooo.push(list, id, one.time(), one.value().as_value(), one.duplicates()).0;
+        self.put_out_of_order(id, taken);
+    }
+
+    /// Adds samples to the log; returns the number of those of the series, as far as they are counted.
+    fn put_out_of_order(&mut self, id: u32, samples: Vec<OooSample>) -> usize {
+        let Some(mut list) = self.series(id).map(|series| series.ooo) else { return 0 };
+        let mut count = 0;
+        for one in samples {
+            (list, count) = self.ooo.push(list, id, one);
         }
         if let Some(series) = self.series_mut(id) {
             series.ooo = list;
         }
+        count
     }
 
     /// Seals samples without equal timestamps.
@@ -115,13 +120,10 @@ impl Stripe {
             return taken;
         }
         self.ooo.free(list);
-        let mut list = OooList::EMPTY;
-        for one in &kept {
-            list = self.ooo.push(list, id, one.time(), one.value().as_value(), one.duplicates()).0;
-        }
         if let Some(series) = self.series_mut(id) {
-            series.ooo = list;
+            series.ooo = OooList::EMPTY;
         }
+        self.put_out_of_order(id, kept);
         taken
     }
 
@@ -181,7 +183,16 @@ impl Stripe {
                 });
             }
         }
-        chunks.iter().for_each(|chunk| self.link(cx, id, chunk, order));
+        let (mut first, mut starts) = (0, Vec::<StartRun>::new());
+        for chunk in chunks {
+            let range = first..first + usize::from(chunk.count);
+            first = range.end;
+            starts.clear();
+            if let Some(start_times) = samples.start_times.get(range.start..) {
+                runs_of(&samples.times[range], start_times, &mut starts);
+            }
+            self.link(cx, id, &kinds::with_starts(chunk, &starts), order);
+        }
     }
 
     fn link(&mut self, cx: &AppendContext<'_>, id: u32, chunk: &EncodedChunk, order: ChunkOrder) {
@@ -245,7 +256,6 @@ impl Stripe {
             }
             is_gone
         });
-        self.trim_starts(id);
     }
 
     /// Seals the chunk `node` again without the timestamps that one of `others` has.
@@ -373,12 +383,8 @@ impl Stripe {
         let newest = newest.map(|time| {
             // The value of a damaged chunk is unknown: any further sample at this timestamp is then a
             // conflict, which is right.
-            let bits = match self.visible_at(cx, id, time) {
-                Some(SampleValue::Word(bits)) => bits,
-                Some(SampleValue::Histogram(_)) => HISTOGRAM_BITS,
-                None => f64::NAN.to_bits(),
-            };
-            (time, bits)
+            let found = self.visible_at(cx, id, time);
+            (time, found.map_or(f64::NAN.to_bits(), |one| one.value.as_value().newest_bits()))
         });
         if let Some(series) = self.series_mut(id) {
             series.set_newest(newest);
@@ -404,25 +410,15 @@ impl Stripe {
 
     /// Adds the out-of-order samples of a checkpoint to a series, whose chunks are restored already.
     pub(crate) fn restore_ooo(&mut self, cx: &mut AppendContext<'_>, id: u32, samples: Vec<OooSample>) {
-        let Some(mut list) = self.series(id).map(|series| series.ooo) else { return };
-        let mut count = 0;
-        for one in &samples {
-            (list, count) = self.ooo.push(list, id, one.time(), one.value().as_value(), one.duplicates());
-        }
-        let newest = samples.iter().max_by_key(|one| one.time());
+        let newest = samples.iter().max_by_key(|one| one.time()).cloned();
+        let count = self.put_out_of_order(id, samples);
         if let Some(series) = self.series_mut(id) {
-            series.ooo = list;
             // Old checkpoints have histograms that are newer than the last word only here.
             if let Some(one) = newest
                 && (!series.has_sample() || series.newest_time() < one.time())
+                && !series.has_open_words()
             {
-                let bits = match *one.value() {
-                    SampleValue::Word(bits) => bits,
-                    SampleValue::Histogram(_) => HISTOGRAM_BITS,
-                };
-                if !series.has_open_words() {
-                    series.set_newest(Some((one.time(), bits)));
-                }
+                series.set_newest(Some((one.time(), one.value().as_value().newest_bits())));
             }
         }
         if self.ooo.is_full(count) {
@@ -453,6 +449,33 @@ impl Stripe {
         }
     }
 
+    /// Adds the start timestamps of a checkpoint of an earlier version, which are those of all samples of a
+    /// series. Its chunks and out-of-order samples are restored already.
+    pub(crate) fn restore_old_starts(&mut self, cx: &AppendContext<'_>, id: u32, runs: &[StartRun]) {
+        if let Some((first, last)) = self.open_times(id) {
+            self.starts.restore(id, &runs_between(runs, first, last));
+        }
+        let mut buffered = self.take_out_of_order(id, TimeRange::ALL);
+        buffered.iter_mut().for_each(|one| one.set_start(start_at(runs, one.time())));
+        self.put_out_of_order(id, buffered);
+        let runs_of_chunk = |node: &SealedChunk| runs_between(runs, node.min_time(), node.max_time());
+        let mut nodes: Vec<SealedChunk> = match self.series(id) {
+            Some(series) => self.sealed_of(series).copied().collect(),
+            None => Vec::new(),
+        };
+        if nodes.iter().all(|node| runs_of_chunk(node).is_empty()) {
+            return;
+        }
+        // All of them are sealed again, so that their order stays that of their arrival.
+        nodes.sort_by_key(SealedChunk::chunk_ref);
+        for node in nodes {
+            // A chunk that cannot be read stays as it is: its readers report the damage.
+            let Ok(chunk) = cx.copy_sealed(&node) else { continue };
+            self.unlink_sealed(cx, id, |one| one.chunk_ref() == node.chunk_ref());
+            self.link(cx, id, &kinds::with_starts(chunk, &runs_of_chunk(&node)), node.order());
+        }
+    }
+
     /// Sets the last sample of a series without open chunk, if it is newer than the one known.
     pub(crate) fn restore_last(&mut self, id: u32, time: i64, bits: u64) {
         if let Some(series) = self.series_mut(id)
@@ -471,13 +494,7 @@ impl Stripe {
             visit(node.min_time(), node.count(), Some(node.chunk_ref()));
             true
         });
-        if let Some(open) = series.open_words() {
-            visit(open.min_time(), open.count(), None);
-            self.with_open_words(id, |series, buffers, _| series.end_open(buffers));
-        }
-        if let Some(open) = self.histograms.remove(id) {
-            visit(open.times().0, open.count(), None);
-        }
+        self.end_open(id, |open, _| visit(open.min_time(), open.count(), None));
         self.ooo.times(series.ooo).for_each(|time| visit(time, 1, None));
         self.ooo.free(series.ooo);
         if let Some(series) = self.series_mut(id) {
@@ -493,9 +510,12 @@ fn store_chunk(cx: &AppendContext<'_>, id: u32, meta: &ChunkMeta, bytes: &[u8]) 
     SealedChunk::new(chunk_ref, meta).expect("chunks have few samples within a window")
 }
 
-fn push_sample(samples: &mut Columns, one: &OooSample) {
-    match one.value().as_value() {
-        Value::Word(bits) => samples.push(one.time(), f64::from_bits(bits)),
-        Value::Histogram(histogram) => samples.push_histogram(one.time(), histogram.clone()),
-    }
+/// Returns the part of `runs` that affects samples from `first` to `last`; empty if none has a start
+/// timestamp.
+fn runs_between(runs: &[StartRun], first: i64, last: i64) -> Vec<StartRun> {
+    let end = runs.partition_point(|run| run.time <= last);
+    let start = runs.partition_point(|run| run.time <= first).saturating_sub(1);
+    let clamped = |run: &StartRun| StartRun { time: run.time.max(first), ..*run };
+    let part: Vec<StartRun> = runs.get(start..end).unwrap_or(&[]).iter().map(clamped).collect();
+    if part.iter().any(|run| run.start_ms != 0) { part } else { Vec::new() }
 }

@@ -1,106 +1,122 @@
-//! Start timestamps of the few series whose senders set them: a step function of time per series, next to its
-//! samples.
+//! Start timestamps of open chunks: a column of runs per chunk, for the few series whose senders set them.
 //!
-//! Invariants: for each timestamp that a sample of the series has, the function returns the start that was
-//! last recorded for that sample, whatever the arrival order and the chunk; a series without start timestamps
-//! has no entry, and pays nothing for them. Functions are those of `format::chunk::starts`; all but their newest
-//! runs are kept encoded.
-//! Not here: the WAL (`write`), the samples themselves (the rest of `stripe`).
-
-mod step_function;
-
-#[cfg(test)]
-mod tests;
+//! Invariants: a column belongs to the open chunk of its series, of words or of histograms, and leaves with it;
+//! the times of its runs are those of samples of the chunk; a chunk without start timestamps has no column.
+//! Not here: sealed chunks, whose bytes begin with their runs (`format::chunk::kinds`), and out-of-order
+//! samples, which have their own (`ooo_log`).
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::chunk::starts::StartRun;
-use chronolith_model::TimeRange;
+use chronolith_format::chunk::starts::{StartRun, start_at};
 
 use crate::memory_part::MemoryPart;
-pub(crate) use step_function::StartTimestamps;
 
-/// Runs of one series at which further samples with start timestamps are refused: three days of one per
-/// second, a few bytes each.
-pub(crate) const START_RUNS_MAX: usize = 1 << 18;
-
-/// Start timestamps of the series of a stripe.
+/// Start timestamps of the open chunks of a stripe.
 #[derive(Default)]
-pub(super) struct Starts {
-    by_series: HashMap<u32, Box<StartTimestamps>>,
+pub(super) struct OpenStarts {
+    by_series: HashMap<u32, Vec<StartRun>>,
 }
 
-impl Starts {
+impl OpenStarts {
     pub(super) fn memory(&self) -> MemoryPart {
-        let by_series: usize =
-            self.by_series.values().map(|starts| size_of::<StartTimestamps>() + starts.heap_bytes()).sum();
-        let table = self.by_series.capacity() * size_of::<(u32, Box<StartTimestamps>)>();
-        MemoryPart::new("start_times", (by_series + table) as u64, self.by_series.len() as u64)
+        let runs: usize = self.by_series.values().map(Vec::capacity).sum();
+        let table = self.by_series.capacity() * size_of::<(u32, Vec<StartRun>)>();
+        let bytes = runs * size_of::<StartRun>() + table;
+        MemoryPart::new("start_times", bytes as u64, self.by_series.len() as u64)
     }
 
-    /// Returns true if no series has start timestamps.
+    /// Returns true if no open chunk has start timestamps.
     pub(super) fn is_empty(&self) -> bool {
         self.by_series.is_empty()
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&StartTimestamps> {
+    /// Returns the runs of the open chunk of a series; empty if it has none.
+    pub(super) fn of(&self, id: u32) -> &[StartRun] {
         // Most stripes have none, and skip the hash.
-        if self.by_series.is_empty() { None } else { self.by_series.get(&id).map(|starts| &**starts) }
+        if self.by_series.is_empty() { &[] } else { self.by_series.get(&id).map_or(&[], Vec::as_slice) }
     }
 
-    pub(super) fn remove(&mut self, id: u32) {
-        if self.by_series.remove(&id).is_some() && self.by_series.is_empty() {
-            // Frees all memory after a peak.
-            *self = Starts::default();
+    /// Returns the start timestamp of the sample at `time` in the open chunk of a series; 0 = unknown.
+    pub(super) fn at(&self, id: u32, time: i64) -> i64 {
+        start_at(self.of(id), time)
+    }
+
+    /// Sets the start timestamp of the sample at `time`, which is newer than the others of its chunk.
+    pub(super) fn push(&mut self, id: u32, time: i64, start_ms: i64) {
+        if start_ms == 0 && self.of(id).is_empty() {
+            return;
+        }
+        let runs = self.by_series.entry(id).or_insert_with(|| Vec::with_capacity(1));
+        if runs.last().is_none_or(|run| run.start_ms != start_ms) {
+            runs.push(StartRun { time, start_ms });
         }
     }
 
-    /// Returns the runs that may affect samples in `range`; empty if no start is known.
-    pub(super) fn copy(&self, id: u32, range: TimeRange) -> Vec<StartRun> {
-        let mut out = Vec::new();
-        if let Some(starts) = self.get(id) {
-            starts.copy(range, &mut out);
-        }
-        if out.iter().all(|run| run.start_ms == 0) { Vec::new() } else { out }
-    }
-
-    /// Sets the start timestamp of the sample at `time` of series `id`, whose newest sample is at `newest`;
-    /// 0 = unknown.
-    pub(super) fn set(&mut self, id: u32, time: i64, start_ms: i64, newest: Option<i64>) {
-        let starts = self.by_series.entry(id).or_insert_with(|| {
-            // The starts of earlier samples are unknown.
-            let newest = newest.filter(|&newest| newest > time);
-            Box::new(StartTimestamps::new(newest.unwrap_or(i64::MIN)))
-        });
-        starts.set(time, start_ms);
-    }
-
-    /// Ends the start timestamps of the series for which `is_hit` returns true at their newest sample, which
-    /// `newest_of` returns.
-    pub(super) fn forget_later(
-        &mut self,
-        mut is_hit: impl FnMut(u32) -> bool,
-        newest_of: impl Fn(u32) -> Option<i64>,
-    ) {
-        for (&id, starts) in &mut self.by_series {
-            if is_hit(id) {
-                starts.forget_after(newest_of(id).unwrap_or(i64::MIN));
+    /// Sets the start timestamp of the newest sample of the chunk, which is at `time`.
+    pub(super) fn replace_last(&mut self, id: u32, time: i64, start_ms: i64) {
+        let runs = self.by_series.get_mut(&id);
+        if let Some(runs) = runs.filter(|runs| runs.last().is_some_and(|run| run.time == time)) {
+            runs.pop();
+            if runs.is_empty() {
+                self.take(id);
             }
         }
+        self.push(id, time, start_ms);
     }
 
-    /// Restores the start timestamps of a series, whose newest sample is at `newest`.
-    pub(super) fn restore(&mut self, id: u32, runs: &[StartRun], newest: Option<i64>) {
-        let restored = StartTimestamps::restored(runs, newest.unwrap_or(i64::MIN));
-        self.by_series.insert(id, Box::new(restored));
-    }
-
-    /// Drops start timestamps before `oldest`, that of the oldest sample of the series.
-    pub(super) fn trim(&mut self, id: u32, oldest: Option<i64>) {
-        let (Some(oldest), Some(starts)) = (oldest, self.by_series.get_mut(&id)) else {
-            return self.remove(id);
-        };
-        if !starts.trim(oldest) {
-            self.remove(id);
+    /// Removes and returns the runs of the open chunk of a series.
+    pub(super) fn take(&mut self, id: u32) -> Vec<StartRun> {
+        if self.by_series.is_empty() {
+            return Vec::new();
         }
+        let runs = self.by_series.remove(&id).unwrap_or_default();
+        if self.by_series.is_empty() {
+            // Frees all memory after a peak.
+            self.by_series = HashMap::default();
+        }
+        runs
+    }
+
+    /// Sets the runs of the open chunk of a series.
+    pub(super) fn restore(&mut self, id: u32, runs: &[StartRun]) {
+        if runs.iter().any(|run| run.start_ms != 0) {
+            self.by_series.insert(id, runs.to_vec());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(starts: &OpenStarts) -> Vec<(i64, i64)> {
+        starts.of(1).iter().map(|run| (run.time, run.start_ms)).collect()
+    }
+
+    #[test]
+    fn runs_change_where_start_timestamps_do() {
+        let mut starts = OpenStarts::default();
+        for (time, start_ms) in [(10, 0), (20, 5), (30, 5), (40, 0), (50, 0)] {
+            starts.push(1, time, start_ms);
+        }
+        assert_eq!(runs(&starts), [(20, 5), (40, 0)]);
+        assert_eq!([10, 20, 39, 40, 99].map(|time| starts.at(1, time)), [0, 5, 5, 0, 0]);
+        assert_eq!((starts.at(2, 20), starts.is_empty()), (0, false));
+        starts.replace_last(1, 50, 7);
+        assert_eq!(runs(&starts), [(20, 5), (40, 0), (50, 7)]);
+        starts.replace_last(1, 50, 0);
+        assert_eq!(runs(&starts), [(20, 5), (40, 0)]);
+    }
+
+    #[test]
+    fn a_column_without_a_start_timestamp_is_none() {
+        let mut starts = OpenStarts::default();
+        starts.push(1, 10, 5);
+        starts.replace_last(1, 10, 0);
+        assert!(starts.is_empty() && starts.memory().bytes == 0);
+        starts.restore(1, &[StartRun { time: 3, start_ms: 0 }]);
+        assert!(starts.is_empty());
+        starts.push(1, 10, 5);
+        assert_eq!(starts.take(1), [StartRun { time: 10, start_ms: 5 }]);
+        assert!(starts.is_empty() && starts.take(1).is_empty());
     }
 }

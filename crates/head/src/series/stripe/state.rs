@@ -1,5 +1,5 @@
 //! One of sixteen stripes of series: hot records in pages, open chunks, the out-of-order log, references to
-//! sealed chunks; start times in side storage for the series that have some.
+//! sealed chunks; start timestamps of open chunks in side storage for the series that have some.
 //!
 //! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
 //! series is newer than the last one in its hot record; runs of 1024 consecutive ids share a stripe, so a
@@ -9,17 +9,17 @@
 
 use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
-use chronolith_format::chunk::histogram::HistogramAppender;
 use chronolith_format::chunk::starts::StartRun;
+use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_model::{Columns, DuplicatePolicy, QueryError, TimeRange};
 
 use super::decoded::{DecodedChunk, UNLIMITED};
-use super::histograms::{HistogramBudget, Histograms};
+use super::histograms::{HistogramBudget, OpenHistograms};
 use super::idle::ActivityBits;
 use super::layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, slot_of};
 use super::ooo_log::OooLog;
 use super::record::{Scratch, SeriesState};
-use super::starts::{StartTimestamps, Starts};
+use super::starts::OpenStarts;
 use crate::memory_part::MemoryPart;
 use crate::series::chunk_buffer::ChunkBuffers;
 use crate::series::sealed::SealedStore;
@@ -33,10 +33,14 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Returns the record of a slot; records that a sample was offered to it.
-    pub(super) fn offered(&mut self, slot: usize) -> &mut SeriesState {
+    /// Returns the record of a slot if that has a series of `tenant`; records that a sample was offered to it.
+    pub(super) fn offered(&mut self, slot: usize, tenant: u32) -> Option<&mut SeriesState> {
+        let series = &mut self.slots[slot];
+        if series.tenant != tenant {
+            return None;
+        }
         self.activity.touch(slot);
-        &mut self.slots[slot]
+        Some(series)
     }
 }
 
@@ -63,8 +67,8 @@ pub(crate) struct Stripe {
     pub(super) chunk_buffers: ChunkBuffers,
     sealed_chunks: SealedChunks,
     pub(super) ooo: OooLog,
-    pub(super) histograms: Histograms,
-    starts: Starts,
+    pub(super) histograms: OpenHistograms,
+    pub(super) starts: OpenStarts,
     pub(super) decoded: DecodedChunk,
     /// Number of running appends per series that continue after they released the lock.
     pinned: HashMap<u32, u32>,
@@ -129,6 +133,14 @@ impl<'a> AppendContext<'a> {
         self.store.decode(self.disk, node, TimeRange::ALL, out)
     }
 
+    /// Returns a copy of a sealed chunk.
+    ///
+    /// # Errors
+    /// As [`SealedStore::copy`].
+    pub(super) fn copy_sealed(&self, node: &SealedChunk) -> Result<EncodedChunk, QueryError> {
+        self.store.copy(self.disk, node)
+    }
+
     /// Limits the chunks that may be decoded to compare out-of-order samples with stored ones.
     pub(crate) fn with_lookups(self, lookups_left: u32) -> Self {
         AppendContext { lookups_left, ..self }
@@ -143,8 +155,8 @@ impl Stripe {
             chunk_buffers: ChunkBuffers::new(),
             sealed_chunks: SealedChunks::new(),
             ooo: OooLog::default(),
-            histograms: Histograms::default(),
-            starts: Starts::default(),
+            histograms: OpenHistograms::default(),
+            starts: OpenStarts::default(),
             decoded: DecodedChunk::default(),
             pinned: HashMap::default(),
             ooo_sealed_count: 0,
@@ -177,7 +189,7 @@ impl Stripe {
         assert!(is_empty, "chunks are removed before their series");
         page.slots[slot] = SeriesState::EMPTY;
         page.live_count -= 1;
-        self.starts.remove(id);
+        self.starts.take(id);
         // The id may be given to another series.
         self.decoded.clear();
         if page.live_count == 0 {
@@ -208,6 +220,11 @@ impl Stripe {
         (series.tenant != NONE).then_some(series)
     }
 
+    /// Returns true if the stripe has a series of `tenant` under this id.
+    pub(crate) fn is_of_tenant(&self, id: u32, tenant: u32) -> bool {
+        self.series(id).is_some_and(|series| series.tenant == tenant)
+    }
+
     pub(crate) fn series_mut(&mut self, id: u32) -> Option<&mut SeriesState> {
         let (page, slot) = slot_of(id);
         let series = self.pages.get_mut(page)?.as_mut()?.slots.get_mut(slot)?;
@@ -223,11 +240,6 @@ impl Stripe {
         let (page, slot) = slot_of(id);
         let series = self.pages.get_mut(page)?.as_mut()?.slots.get_mut(slot)?;
         (series.tenant != NONE).then(|| change(series, &mut self.chunk_buffers, &mut self.scratch))
-    }
-
-    /// Appends the bytes of the open chunk of words to `out`; none without one.
-    pub(crate) fn copy_open(&self, series: &SeriesState, out: &mut Vec<u8>) {
-        series.copy_open(&self.chunk_buffers, out);
     }
 
     /// Returns the sealed chunks of a series, the newest first.
@@ -253,11 +265,6 @@ impl Stripe {
         series.sealed = self.sealed_chunks.remove(series.sealed, is_gone);
     }
 
-    /// Returns the open chunk of histograms of a series.
-    pub(crate) fn open_histograms(&self, id: u32) -> Option<&HistogramAppender> {
-        self.histograms.get(id)
-    }
-
     /// Returns true if the series, which exists, has no samples here.
     pub(crate) fn is_empty(&self, id: u32) -> bool {
         self.series(id).is_none_or(SeriesState::has_no_chunk) && self.histograms.get(id).is_none()
@@ -273,24 +280,12 @@ impl Stripe {
 
     /// Returns the timestamps of the first and the last sample of the open chunk of a series, of any kind.
     pub(super) fn open_times(&self, id: u32) -> Option<(i64, i64)> {
-        match self.histograms.get(id) {
-            Some(open) => Some(open.times()),
-            None => self.series(id)?.open_words().map(|open| (open.min_time(), open.max_time())),
-        }
+        self.open_chunk(id).map(|open| (open.min_time(), open.max_time()))
     }
 
     /// Returns the timestamp of the newest sample of a series.
     pub(crate) fn newest_time(&self, id: u32) -> Option<i64> {
         self.series(id).filter(|series| series.has_sample()).map(SeriesState::newest_time)
-    }
-
-    /// Returns the timestamp of the oldest sample of a series.
-    fn oldest_time(&self, id: u32) -> Option<i64> {
-        let series = self.series(id)?;
-        let open = self.open_times(id).map(|(first, _)| first);
-        let ooo = self.ooo.times(series.ooo).min();
-        let sealed = self.sealed_of(series).map(|node| node.min_time()).min();
-        [open, ooo, sealed].into_iter().flatten().min()
     }
 
     pub(super) fn touch(&mut self, id: u32) {
@@ -300,47 +295,19 @@ impl Stripe {
         }
     }
 
-    /// Returns true if any series of the stripe has start timestamps.
-    pub(crate) fn has_starts(&self) -> bool {
+    /// Returns true if any open chunk of the stripe has start timestamps.
+    pub(crate) fn has_open_starts(&self) -> bool {
         !self.starts.is_empty()
     }
 
-    /// Returns the start timestamps of a series, if it has some.
-    pub(crate) fn starts_of(&self, id: u32) -> Option<&StartTimestamps> {
-        self.starts.get(id)
+    /// Returns the start timestamps of the open chunk of a series; empty if it has none.
+    pub(crate) fn open_starts(&self, id: u32) -> &[StartRun] {
+        self.starts.of(id)
     }
 
-    /// Returns the runs that may affect samples in `range`; empty if no start is known.
-    pub(crate) fn copy_starts(&self, id: u32, range: TimeRange) -> Vec<StartRun> {
-        self.starts.copy(id, range)
-    }
-
-    /// Sets the start timestamp of the sample at `time` of the existing series `id`; 0 = unknown.
-    pub(crate) fn set_start(&mut self, id: u32, time: i64, start_ms: i64) {
-        let newest = self.newest_time(id);
-        self.starts.set(id, time, start_ms, newest);
-    }
-
-    /// Ends the start timestamps of the series for which `is_hit` returns true at their newest sample: starts
-    /// of later ones were lost, and those of earlier ones would be wrong for them.
-    pub(crate) fn forget_later_starts(&mut self, is_hit: impl FnMut(u32) -> bool) {
-        let mut starts = std::mem::take(&mut self.starts);
-        starts.forget_later(is_hit, |id| self.newest_time(id));
-        self.starts = starts;
-    }
-
-    /// Restores the start timestamps of a series, whose chunks are restored already.
-    pub(crate) fn restore_starts(&mut self, id: u32, runs: &[StartRun]) {
-        let newest = self.newest_time(id);
-        self.starts.restore(id, runs, newest);
-    }
-
-    /// Drops start timestamps of samples that have left the series.
-    pub(crate) fn trim_starts(&mut self, id: u32) {
-        if self.starts.get(id).is_some() {
-            let oldest = self.oldest_time(id);
-            self.starts.trim(id, oldest);
-        }
+    /// Sets the start timestamps of the open chunk of a series, which is restored already.
+    pub(crate) fn restore_open_starts(&mut self, id: u32, runs: &[StartRun]) {
+        self.starts.restore(id, runs);
     }
 
     /// Keeps the series in the stripe until [`Stripe::unpin`], with or without samples: an append that
@@ -389,9 +356,8 @@ impl Stripe {
     /// As [`Stripe::chunk_count`], of one series.
     pub(crate) fn chunk_count_of(&self, id: u32) -> u64 {
         let Some(series) = self.series(id) else { return 0 };
-        let others = [series.has_open_words(), !series.ooo.is_empty(), self.histograms.get(id).is_some()];
-        let other_count = others.into_iter().filter(|&is_there| is_there).count();
-        (self.sealed_of(series).count() + other_count) as u64
+        let other_count = u64::from(self.open_chunk(id).is_some()) + u64::from(!series.ooo.is_empty());
+        self.sealed_of(series).count() as u64 + other_count
     }
 
     /// Memory of hot records, open chunks, out-of-order samples, references to sealed chunks, histograms,
@@ -403,7 +369,7 @@ impl Stripe {
             MemoryPart::new("hot_records", records, self.series_count()),
             MemoryPart::new("open_chunks", self.chunk_buffers.heap_bytes(), self.chunk_buffers.count()),
             MemoryPart::new("ooo_buffers", self.ooo.heap_bytes(), self.ooo.list_count()),
-            MemoryPart::new("sealed_places", self.sealed_chunks.heap_bytes(), self.sealed_chunks.count()),
+            MemoryPart::new("sealed_chunk_refs", self.sealed_chunks.heap_bytes(), self.sealed_chunks.count()),
             self.histograms.memory(self.ooo.histogram_bytes()),
             self.starts.memory(),
         ]

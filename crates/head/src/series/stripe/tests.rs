@@ -10,11 +10,12 @@ use chronolith_model::{DuplicatePolicy, TimeRange};
 
 use super::decoded::UNLIMITED;
 use super::*;
-use crate::series::decide::{AppendOutcome, Value};
+use crate::series::decide::AppendOutcome;
 use crate::series::sealed::SealedStore;
 use crate::series::sealed_chunks::ChunkRef;
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk, SealedChunks, split_stored_count};
 use crate::series::stripe::ooo_log::OOO_COUNT_MAX;
+use crate::series::value::Value;
 
 static NO_BUDGET: HistogramBudget = HistogramBudget::new(u64::MAX);
 
@@ -55,7 +56,7 @@ fn removed_nodes_leave_the_rest_in_order() {
 fn chunk_metadata_round_trips() {
     let policies = [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins].map(ChunkOrder::OutOfOrder);
     for order in [ChunkOrder::InOrder].into_iter().chain(policies) {
-        for encoding in [1, 2, 3, 0x43] {
+        for encoding in [1, 2, 3, 0x43, 0x45] {
             for (count, len) in [(1, 10), (120, 65_535), (1023, 65_536)] {
                 let meta = ChunkMeta::in_order(encoding, count, -5, 1 << 31, len).with_order(order);
                 let node = SealedChunk::new(ChunkRef::new(7, 9), &meta).unwrap();

@@ -26,11 +26,13 @@ fn lists_return_their_samples_newest_first() {
             };
             let policies = [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins];
             let duplicates = policies[env.rng.below(2) as usize];
-            let pushed = log.push(*list, id, at, value.as_value(), duplicates);
-            want.insert(0, OooSample { time: at, value, duplicates });
+            let start_ms = env.rng.below(3) as i64 * at;
+            let sample = OooSample { time: at, value, start_ms, duplicates };
+            let pushed = log.push(*list, id, sample.clone());
+            want.insert(0, sample);
             assert_eq!(pushed.1, want.len().min(COUNT_MAX as usize));
             *list = pushed.0;
-            if env.rng.below(60) == 0 || want.len() > 300 {
+            if env.rng.below(60) == 0 || want.len() > 200 {
                 log.free(*list);
                 lists.remove(&id);
             }
@@ -57,7 +59,8 @@ fn a_large_log_is_full_sooner() {
     assert!(!log.is_full(OOO_COUNT_MAX - 1) && log.is_full(OOO_COUNT_MAX));
     let mut list = OooList::EMPTY;
     while log.heap_bytes() <= OOO_BYTES_STEP as u64 + 100_000 {
-        list = log.push(list, 1, 0, Value::Word(0), DuplicatePolicy::KeepFirst).0;
+        let sample = OooSample::new(0, SampleValue::Word(0), 0, DuplicatePolicy::KeepFirst);
+        list = log.push(list, 1, sample).0;
     }
     assert!(!log.is_full(OOO_COUNT_MAX / 2 - 1) && log.is_full(OOO_COUNT_MAX / 2));
 }

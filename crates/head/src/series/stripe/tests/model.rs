@@ -13,8 +13,9 @@ use super::super::decoded::UNLIMITED;
 use super::super::*;
 use super::{context_of, store_of};
 use crate::read::source::{RecentFiles, copy_chunks, merge_chunks};
-use crate::series::decide::{AppendOutcome, Value};
+use crate::series::decide::AppendOutcome;
 use crate::series::sealed_chunks::SealedChunk;
+use crate::series::value::{SampleValue, Value};
 
 /// Returns a histogram whose buckets come and go with `seed`, of integers or floats.
 fn histogram(seed: u64) -> Arc<Histogram> {
@@ -75,10 +76,7 @@ fn check_stored(stripe: &Stripe, cx: &AppendContext<'_>, stored: &BTreeMap<i64, 
     let columns = read(stripe, cx, 1);
     assert_eq!(columns.times, stored.keys().copied().collect::<Vec<_>>(), "{what}");
     for (at, (time, want)) in stored.iter().enumerate() {
-        let got = match columns.histogram_at(at) {
-            Some(histogram) => SampleValue::Histogram(histogram.clone()),
-            None => SampleValue::Word(columns.values[at].to_bits()),
-        };
+        let got = SampleValue::at(&columns, at);
         assert!(is_same(&got, want), "{what}: {time}: {got:?} instead of {want:?}");
     }
     let series = stripe.series(1).expect("the series exists");

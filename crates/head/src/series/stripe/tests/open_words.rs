@@ -65,7 +65,7 @@ fn append(
 ) -> Vec<Option<u8>> {
     let mut encodings = Vec::new();
     for at in range {
-        let outcome = stripe.append_in_order(cx, ID, at as i64 * STEP_MS, words[at]);
+        let outcome = stripe.append_in_order(cx, 0, ID, at as i64 * STEP_MS, words[at]);
         assert_eq!(outcome, AppendOutcome::InOrder);
         let series = stripe.series(ID).expect("the series exists");
         assert_eq!((series.newest_time(), series.newest_bits()), (at as i64 * STEP_MS, words[at]));
@@ -87,7 +87,7 @@ fn check(stripe: &Stripe, cx: &AppendContext<'_>, words: &[u64], what: &str) {
 fn restarted(stripe: &Stripe) -> Stripe {
     let series = stripe.series(ID).expect("the series exists");
     let (mut bytes, mut payload) = (Vec::new(), Vec::new());
-    stripe.copy_open(series, &mut bytes);
+    stripe.copy_open(ID, &mut bytes);
     let mut entry = SeriesEntry { id: ID, ..SeriesEntry::default() };
     match series.open_words() {
         Some(open) => entry.open.push(OpenChunk::Words(*series.open_state(), open.min_time(), &bytes)),
@@ -229,7 +229,7 @@ fn a_chunk_that_does_not_match_its_state_is_not_encoded_again() {
     stripe.with_open_words(ID, |series, buffers, _| {
         series.restore_open(buffers, other, &bytes, 10, WINDOW_MS);
     });
-    assert_eq!(stripe.append_in_order(&mut cx, ID, 38, f64::NAN.to_bits()), AppendOutcome::InOrder);
+    assert_eq!(stripe.append_in_order(&mut cx, 0, ID, 38, f64::NAN.to_bits()), AppendOutcome::InOrder);
     let series = stripe.series(ID).unwrap();
     assert_eq!(series.open_words().map(|open| open.min_time()), Some(38));
     assert_eq!(stripe.sealed_of(series).next().map(|node| node.count()), Some(4));
