@@ -5,16 +5,16 @@
 //! ranges are computed for each reader.
 
 use chronolith_base::hash::{HashMap, HashSet};
+use chronolith_model::Matcher;
 
 use super::Plan;
 use super::node::{NodeId, NodeKind};
-use crate::selection::{MatcherSet, matcher_set};
 
 /// Uses of the nodes of a plan.
 #[derive(Debug, Default)]
 pub(super) struct UseCounts {
     by_node: HashMap<NodeId, usize>,
-    by_matchers: HashMap<MatcherSet, usize>,
+    by_matchers: HashMap<Vec<Matcher>, usize>,
 }
 
 impl UseCounts {
@@ -38,7 +38,7 @@ impl UseCounts {
             }
             let kind = plan.kind(id);
             if let Some(selection) = kind.selection() {
-                *counts.by_matchers.entry(matcher_set(selection.matchers())).or_default() += 1;
+                *counts.by_matchers.entry(selection.matchers().to_vec()).or_default() += 1;
             }
             if !matches!(kind, NodeKind::Subquery(_, None)) {
                 left.extend(plan.inputs(id));
@@ -53,7 +53,7 @@ impl UseCounts {
     }
 
     /// Matchers by which more than one selection is made.
-    pub(super) fn repeated_selections(&self) -> HashSet<MatcherSet> {
+    pub(super) fn repeated_selections(&self) -> HashSet<Vec<Matcher>> {
         let repeated = self.by_matchers.iter().filter(|(_, uses)| **uses > 1);
         repeated.map(|(matchers, _)| matchers.clone()).collect()
     }
