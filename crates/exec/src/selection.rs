@@ -8,7 +8,7 @@
 //! (`plan::sharing`).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chronolith_base::hash::{HashMap, HashSet};
@@ -44,19 +44,12 @@ pub struct Selections {
     /// Matchers that occur more than once.
     repeated: OnceLock<HashSet<Vec<Matcher>>>,
     open: Mutex<HashMap<SelectionKey, Arc<Selection>>>,
-    has_joined: AtomicBool,
 }
 
 impl Selections {
     /// Sets the matchers that occur more than once. Once per query; a second call changes nothing.
     pub fn expect(&self, repeated: HashSet<Vec<Matcher>>) {
         let _ = self.repeated.set(repeated);
-    }
-
-    /// Returns true if some selection has more than one reader.
-    #[must_use]
-    pub fn has_joined(&self) -> bool {
-        self.has_joined.load(Ordering::Relaxed)
     }
 
     fn is_repeated(&self, matchers: &[Matcher]) -> bool {
@@ -84,7 +77,6 @@ impl Selections {
         let key = SelectionKey { matchers, start_ms: start, end_ms: end, samples };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(selection) = open.get(&key).filter(|selection| selection.join()) {
-            self.has_joined.store(true, Ordering::Relaxed);
             return Ok(Box::new(Reader { selection: selection.clone(), at: 0 }));
         }
         let selection = Arc::new(Selection::new(&ctx.budget, from_source()?, selector.range));

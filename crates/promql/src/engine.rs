@@ -124,8 +124,8 @@ impl Engine {
         let shared = evaluation(self.options.sharing);
         match finish(&shared) {
             // Series that are kept for later readers may take the memory or samples that are missing.
-            Err(Error::TooManySamples | Error::Query(QueryError::Memory(_)))
-                if shared.execution.has_shared() =>
+            Err(Error::NotKept | Error::TooManySamples | Error::Query(QueryError::Memory(_)))
+                if shared.execution.settings.shares && plan.has_shared() =>
             {
                 drop(shared);
                 Ok(finish(&evaluation(Sharing::Off))?)

@@ -33,7 +33,7 @@ use crate::operator::{Blocking, BoxOperator, Repeat, Traced};
 use crate::position::{Origin, Position};
 use crate::scan::{Scan, ScanFn};
 use crate::select::{InstantField, SeriesReader};
-use crate::share::SharedPart;
+use crate::share::{SharedPart, SharedReader};
 use crate::trace::{self, NodeHandle, Use};
 use crate::window::{CounterCheck, RangeCall, RangeFn, WindowSource, absent_over_time};
 
@@ -162,7 +162,7 @@ impl<'q> OperatorBuilder<'q> {
     /// Errors of the source, of scalars, and those that the plan contains.
     pub fn vector(&self, id: OccurrenceId) -> Result<BoxOperator<'q>, Error> {
         match self.repeated(id) {
-            Some((sharing, uses)) => self.shared_vector(id, sharing, uses),
+            Some((sharing, uses)) => Ok(SharedReader::boxed(self.shared_use(id, sharing, uses)?)),
             None => Ok(self.traced(id, |builder| builder.untraced(id))?.0),
         }
     }

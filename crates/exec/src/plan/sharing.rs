@@ -17,6 +17,15 @@ pub(super) struct UseCounts {
     by_matchers: HashMap<Vec<Matcher>, usize>,
 }
 
+impl Plan {
+    /// Returns true if some node or selection is computed once for several readers, where that is allowed.
+    #[must_use]
+    pub fn has_shared(&self) -> bool {
+        let counts = UseCounts::of(self);
+        counts.by_node.values().chain(counts.by_matchers.values()).any(|uses| *uses > 1)
+    }
+}
+
 impl UseCounts {
     /// Of all nodes; none if there is only one selection, as in most queries.
     pub(super) fn of(plan: &Plan) -> UseCounts {

@@ -1,7 +1,6 @@
 //! Operators of nodes with several readers: built at the first use, read at the others.
 //!
-//! Invariants: annotations of building a node are emitted at each of its uses, at the positions of that use. A
-//! use whose series were dropped is built alone.
+//! Invariants: annotations of building a node are emitted at each of its uses, at the positions of that use.
 //! Not here: which nodes have several readers (`plan::sharing`), reading shared series (`share`).
 
 use std::rc::Rc;
@@ -10,12 +9,11 @@ use super::{Built, OperatorBuilder, Sharing};
 use crate::aggregate::hash_aggregate::AggregateInput;
 use crate::error::Error;
 use crate::grouping::Grouping;
-use crate::operator::{BoxOperator, Traced};
 use crate::plan::OccurrenceId;
 use crate::plan::node::NodeKind;
 use crate::select::InstantField;
-use crate::share::{BuildAlone, SharedPart, SharedReader, moved};
-use crate::trace::{NodeHandle, Use};
+use crate::share::{SharedPart, SharedReader, SharedUse, moved};
+use crate::trace::Use;
 
 impl<'q> OperatorBuilder<'q> {
     /// Number of uses of a vector that is shared.
@@ -31,44 +29,40 @@ impl<'q> OperatorBuilder<'q> {
         id: OccurrenceId,
         counted_by: Option<&Grouping<'_>>,
     ) -> Result<AggregateInput<'q>, Error> {
-        let Some((sharing, uses)) = self.repeated(id) else {
-            let reads_presence = matches!(self.plan.kind(id), NodeKind::Latest(_, InstantField::Value))
-                && self.plan.node(id).repeat.is_none();
-            return Ok(AggregateInput::Alone(match counted_by.filter(|_| reads_presence) {
-                None => self.vector(id)?,
-                counted_by => self.traced(id, |builder| builder.scan(id, counted_by))?.0,
-            }));
-        };
-        let node = self.plan.occurrence(id).node;
-        if sharing.parts.borrow().get(&node).is_some_and(|built| built.part.has_begun()) {
-            return Ok(AggregateInput::Alone(self.shared_vector(id, sharing, uses)?));
+        if let Some((sharing, uses)) = self.repeated(id) {
+            let shared = self.shared_use(id, sharing, uses)?;
+            // A sink would miss series.
+            let has_begun = shared.part.has_begun();
+            return Ok(if has_begun {
+                AggregateInput::Alone(SharedReader::boxed(shared))
+            } else {
+                AggregateInput::Shared(shared)
+            });
         }
-        let (part, first) = self.part_of(id, sharing, uses)?;
-        let positions = (first != id).then(|| self.plan.positions(first, id));
-        let node = if first == id { None } else { self.node_of_again(id, &part) };
-        Ok(AggregateInput::Shared { part, positions, node, alone: self.build_alone(id) })
+        let reads_presence = matches!(self.plan.kind(id), NodeKind::Latest(_, InstantField::Value))
+            && self.plan.node(id).repeat.is_none();
+        Ok(AggregateInput::Alone(match counted_by.filter(|_| reads_presence) {
+            None => self.vector(id)?,
+            counted_by => self.traced(id, |builder| builder.scan(id, counted_by))?.0,
+        }))
     }
 
-    pub(super) fn shared_vector(
+    /// A use of a node that several operators read. Further ones are marked in the report.
+    pub(super) fn shared_use(
         &self,
         id: OccurrenceId,
         sharing: &Sharing<'q>,
         uses: usize,
-    ) -> Result<BoxOperator<'q>, Error> {
+    ) -> Result<SharedUse<'q>, Error> {
         let (part, first) = self.part_of(id, sharing, uses)?;
-        let positions = (first != id).then(|| self.plan.positions(first, id));
-        let reader = Box::new(SharedReader::new(part.clone(), positions, self.build_alone(id)));
         if first == id {
-            return Ok(reader);
+            return Ok(SharedUse { part, positions: None, node: None });
         }
-        Ok(Traced::boxed(reader, self.node_of_again(id, &part)))
-    }
-
-    /// The node of a further use, marked in the report.
-    fn node_of_again(&self, id: OccurrenceId, part: &SharedPart<'q>) -> Option<NodeHandle<'q>> {
-        let handle = self.trace_node(id, Use::Again)?;
-        handle.node().mark_shared(part.marked());
-        Some(handle)
+        let node = self.trace_node(id, Use::Again);
+        if let Some(node) = &node {
+            node.node().mark_shared(part.marked());
+        }
+        Ok(SharedUse { part, positions: Some(self.plan.positions(first, id)), node })
     }
 
     /// The shared subplan of a node, built if this is its first use, and that first use. Annotations of
@@ -88,7 +82,6 @@ impl<'q> OperatorBuilder<'q> {
             }
             return Ok((part.clone(), *first));
         }
-        self.execution.record_shared();
         let before = annotations.start_new();
         let built = self.traced(id, |builder| builder.untraced(id));
         let of_build = annotations.restore(before);
@@ -99,10 +92,5 @@ impl<'q> OperatorBuilder<'q> {
         let part = SharedPart::new(self.execution, inner, of_build, number, uses, trace_node);
         parts.insert(node, Built { first: id, part: part.clone() });
         Ok((part, id))
-    }
-
-    fn build_alone(&self, id: OccurrenceId) -> BuildAlone<'q> {
-        let OperatorBuilder { plan, execution, language, .. } = *self;
-        Box::new(move || OperatorBuilder { plan, execution, language, sharing: None }.untraced(id))
     }
 }
