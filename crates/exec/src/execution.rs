@@ -25,8 +25,6 @@ pub struct Settings {
     pub threads: usize,
     /// When metric names are removed.
     pub name_removal: NameRemoval,
-    /// True if start timestamps of counters are read.
-    pub start_times: bool,
     /// True if equal subplans and selections are computed once.
     pub shares: bool,
 }

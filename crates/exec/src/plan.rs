@@ -158,8 +158,7 @@ impl Plan {
 
     /// Input number `idx`, in order of evaluation.
     fn input(&self, id: OccurrenceId, idx: usize) -> Result<OccurrenceId, Error> {
-        let missing = || Error::Language(format!("malformed plan: no input {idx} of {:?}", self.kind(id)));
-        self.inputs(id).get(idx).copied().ok_or_else(missing)
+        self.inputs(id).get(idx).copied().ok_or_else(|| malformed(self.kind(id)))
     }
 
     /// Bytes of the columns that the operators of an occurrence work with on `grid`, one each.
@@ -251,6 +250,11 @@ impl Plan {
         self.ids.insert(node, id);
         id
     }
+}
+
+/// A language has built a node over inputs of other types.
+fn malformed(kind: &NodeKind) -> Error {
+    Error::Language(format!("malformed plan: {kind:?}"))
 }
 
 #[cfg(test)]

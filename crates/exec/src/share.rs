@@ -40,17 +40,11 @@ pub struct SharedUse<'q> {
 }
 
 /// Takes series as they are computed.
-pub trait SeriesSink {
-    /// Takes one.
-    ///
-    /// # Errors
-    /// Limits.
-    fn take(&mut self, series: &StepSeries) -> Result<(), Error>;
-}
+pub type SeriesSink<'q> = Box<dyn FnMut(&StepSeries) -> Result<(), Error> + 'q>;
 
 /// A sink and the annotations at its positions.
 struct SinkUse<'q> {
-    sink: Rc<RefCell<dyn SeriesSink + 'q>>,
+    sink: SeriesSink<'q>,
     positions: Option<PositionMap>,
     set: AnnotationSet,
     node: Option<NodeHandle<'q>>,
@@ -135,7 +129,7 @@ impl<'q> SharedPart<'q> {
     /// Adds a sink and returns its number.
     pub fn add_sink(
         &self,
-        sink: Rc<RefCell<dyn SeriesSink + 'q>>,
+        sink: SeriesSink<'q>,
         positions: Option<PositionMap>,
         node: Option<NodeHandle<'q>>,
     ) -> usize {
@@ -222,7 +216,7 @@ impl<'q> SharedPart<'q> {
             if !is_silent {
                 annotations.append(moved(set, used.positions.as_ref()));
             }
-            let taken = series.map_or(Ok(()), |series| used.sink.borrow_mut().take(series));
+            let taken = series.map_or(Ok(()), |series| (used.sink)(series));
             if let Some(before) = before {
                 used.set = annotations.restore(before);
             }

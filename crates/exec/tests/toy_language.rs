@@ -187,13 +187,8 @@ fn source() -> Memory {
     ])
 }
 
-const SETTINGS: Settings = Settings {
-    samples_max: 1000,
-    threads: 1,
-    name_removal: NameRemoval::Immediate,
-    start_times: false,
-    shares: false,
-};
+const SETTINGS: Settings =
+    Settings { samples_max: 1000, threads: 1, name_removal: NameRemoval::Immediate, shares: false };
 
 #[track_caller]
 fn check(text: &str, want: &[&str]) {

@@ -109,19 +109,25 @@ impl Engine {
         ctx.check()?;
         let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)
             .ok_or_else(|| fail("end timestamp must not be before start timestamp".to_owned()))?;
-        let plan = lower(query, &self.options, grid)?;
+        let options = &self.options;
+        let plan = lower(query, options, grid)?;
         if plan.properties(plan.root()).depth > VECTOR_DEPTH_MAX {
             let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");
             return Err(EvalError::Execution(message));
         }
         let environment = Environment { source, ctx, trace, spare_threads: &self.spare_threads };
         let evaluation = |sharing: Sharing| {
-            let settings = self.settings(sharing);
+            let settings = Settings {
+                samples_max: options.samples_max,
+                threads: options.threads,
+                name_removal: options.name_removal,
+                shares: sharing == Sharing::Auto,
+            };
             let execution = Execution::new(environment, settings, Some(grid), plan.evaluation_order());
-            let language = PromQl { query, options: &self.options };
+            let language = PromQl { query, options };
             Evaluation { execution, language, plan: &plan, grid }
         };
-        let shared = evaluation(self.options.sharing);
+        let shared = evaluation(options.sharing);
         match finish(&shared) {
             // Series that are kept for later readers may take the memory or samples that are missing.
             Err(Error::NotKept | Error::TooManySamples | Error::Query(QueryError::Memory(_)))
@@ -131,17 +137,6 @@ impl Engine {
                 Ok(finish(&evaluation(Sharing::Off))?)
             }
             result => Ok(result?),
-        }
-    }
-
-    fn settings(&self, sharing: Sharing) -> Settings {
-        let options = &self.options;
-        Settings {
-            samples_max: options.samples_max,
-            threads: options.threads,
-            name_removal: options.name_removal,
-            start_times: options.start_times,
-            shares: sharing == Sharing::Auto,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::label_sets::{Entry, LabelSets};
 use crate::note::{Note, Operation};
 use crate::operator::{BoxOperator, SeriesOperator};
 use crate::position::Origin;
-use crate::share::{SeriesSink, SharedPart, SharedUse};
+use crate::share::{SharedPart, SharedUse};
 
 /// One group; its labels are the set of the same number.
 struct Group {
@@ -93,7 +93,9 @@ impl<'q> HashAggregate<'q> {
         let stage = match input {
             AggregateInput::Alone(inner) => Stage::Alone(inner),
             AggregateInput::Shared(SharedUse { part, positions, node }) => {
-                let sink = part.add_sink(table.clone(), positions, node);
+                let table = table.clone();
+                let take = Box::new(move |series: &StepSeries| table.borrow_mut().take(series));
+                let sink = part.add_sink(take, positions, node);
                 Stage::Shared { part, sink }
             }
         };
@@ -118,7 +120,8 @@ impl<'q> HashAggregate<'q> {
     }
 }
 
-impl SeriesSink for GroupTable<'_> {
+impl GroupTable<'_> {
+    /// Folds a series in that others read, too.
     fn take(&mut self, series: &StepSeries) -> Result<(), Error> {
         // Where there are histograms, table takes away what does not fit, and others are to see it.
         if series.has_histograms() || self.has_histograms {
@@ -126,9 +129,7 @@ impl SeriesSink for GroupTable<'_> {
         }
         self.add_floats(series)
     }
-}
 
-impl GroupTable<'_> {
     /// Folds a series in; values that do not fit are dropped.
     fn add(&mut self, series: &mut StepSeries) -> Result<(), Error> {
         if !series.has_histograms() && !self.has_histograms {

@@ -15,7 +15,7 @@ use chronolith_base::hash::HashMap;
 
 use super::node::{FunctionNode, MapFn, Node, NodeId, NodeKind, Params, RollupNode};
 use super::sharing::UseCounts;
-use super::{OccurrenceId, Plan};
+use super::{OccurrenceId, Plan, malformed};
 use crate::aggregate::Aggregation;
 use crate::aggregate::hash_aggregate::HashAggregate;
 use crate::aggregate::topk::top_k;
@@ -37,6 +37,9 @@ use crate::share::{SharedPart, SharedReader};
 use crate::trace::{self, NodeHandle, Use};
 use crate::window::{CounterCheck, RangeCall, RangeFn, WindowSource, absent_over_time};
 
+/// An operator, or why it cannot be built.
+pub type OperatorResult<'q> = Result<BoxOperator<'q>, Error>;
+
 /// What operators of a plan need from its language.
 pub trait Language {
     /// Applied to the series of functions of counters.
@@ -54,7 +57,7 @@ pub trait Language {
     ///
     /// # Errors
     /// Errors of the inputs, and of arguments that are invalid.
-    fn function<'q>(&'q self, call: FunctionCall<'_, 'q>) -> Result<BoxOperator<'q>, Error> {
+    fn function<'q>(&'q self, call: FunctionCall<'_, 'q>) -> OperatorResult<'q> {
         Err(Error::Language(format!("unknown function {}", call.function.name)))
     }
 }
@@ -107,7 +110,7 @@ impl<'q> FunctionCall<'_, 'q> {
     ///
     /// # Errors
     /// As [`OperatorBuilder::vector`].
-    pub fn vector(&self, idx: usize) -> Result<BoxOperator<'q>, Error> {
+    pub fn vector(&self, idx: usize) -> OperatorResult<'q> {
         self.builder.vector(self.builder.plan.input(self.id, idx)?)
     }
 
@@ -160,7 +163,7 @@ impl<'q> OperatorBuilder<'q> {
     ///
     /// # Errors
     /// Errors of the source, of scalars, and those that the plan contains.
-    pub fn vector(&self, id: OccurrenceId) -> Result<BoxOperator<'q>, Error> {
+    pub fn vector(&self, id: OccurrenceId) -> OperatorResult<'q> {
         match self.repeated(id) {
             Some((sharing, uses)) => Ok(SharedReader::boxed(self.shared_use(id, sharing, uses)?)),
             None => Ok(self.traced(id, |builder| builder.untraced(id))?.0),
@@ -243,7 +246,7 @@ impl<'q> OperatorBuilder<'q> {
     fn traced(
         &self,
         id: OccurrenceId,
-        build: impl FnOnce(&Self) -> Result<BoxOperator<'q>, Error>,
+        build: impl FnOnce(&Self) -> OperatorResult<'q>,
     ) -> Result<(BoxOperator<'q>, Option<Arc<trace::Node>>), Error> {
         match self.trace_node(id, Use::First) {
             None => Ok((build(self)?, None)),
@@ -261,7 +264,7 @@ impl<'q> OperatorBuilder<'q> {
         if label.is_empty() { None } else { self.execution.trace.node(label, text(), of_shared) }
     }
 
-    fn untraced(&self, id: OccurrenceId) -> Result<BoxOperator<'q>, Error> {
+    fn untraced(&self, id: OccurrenceId) -> OperatorResult<'q> {
         // Chains of operators may be long, and a loop needs no stack.
         let mut spine = vec![id];
         let mut base = id;
@@ -290,7 +293,7 @@ impl<'q> OperatorBuilder<'q> {
         id: OccurrenceId,
         node: &'q Node,
         left: Option<BoxOperator<'q>>,
-    ) -> Result<BoxOperator<'q>, Error> {
+    ) -> OperatorResult<'q> {
         let operator = match &node.kind {
             NodeKind::Latest(_, InstantField::Value) | NodeKind::Smoothed(_) => self.scan(id, None)?,
             NodeKind::Latest(..) => drop_name(self.execution, self.scan(id, None)?),
@@ -332,7 +335,7 @@ impl<'q> OperatorBuilder<'q> {
         Ok(if merges { Blocking::merge(self.execution, operator) } else { operator })
     }
 
-    fn scan(&self, id: OccurrenceId, counted_by: Option<&Grouping<'_>>) -> Result<BoxOperator<'q>, Error> {
+    fn scan(&self, id: OccurrenceId, counted_by: Option<&Grouping<'_>>) -> OperatorResult<'q> {
         let kind = self.plan.kind(id);
         let Some(selection) = kind.selection() else { return Err(malformed(kind)) };
         let function = match kind {
@@ -350,7 +353,7 @@ impl<'q> OperatorBuilder<'q> {
         Ok(Params::new(params.collect::<Result<_, _>>()?))
     }
 
-    fn rollup(&self, id: OccurrenceId, rollup: &'q RollupNode, grid: Grid) -> Result<BoxOperator<'q>, Error> {
+    fn rollup(&self, id: OccurrenceId, rollup: &'q RollupNode, grid: Grid) -> OperatorResult<'q> {
         let (execution, range) = (self.execution, self.plan.input(id, 0)?);
         let function = RangeFn {
             execution,
@@ -368,12 +371,7 @@ impl<'q> OperatorBuilder<'q> {
         Ok(Box::new(Scan::new(execution, matchers, windows, parts, ScanFn::Range(function), None)?))
     }
 
-    fn aggregate(
-        &self,
-        id: OccurrenceId,
-        op: Aggregation,
-        grouping: Grouping<'q>,
-    ) -> Result<BoxOperator<'q>, Error> {
+    fn aggregate(&self, id: OccurrenceId, op: Aggregation, grouping: Grouping<'q>) -> OperatorResult<'q> {
         let param = match self.plan.inputs(id) {
             [param, _] => Some(self.scalar(*param)?),
             _ => None,
@@ -399,7 +397,7 @@ impl<'q> OperatorBuilder<'q> {
         id: OccurrenceId,
         kind: &'q NodeKind,
         left: Option<BoxOperator<'q>>,
-    ) -> Result<BoxOperator<'q>, Error> {
+    ) -> OperatorResult<'q> {
         let execution = self.execution;
         let (first, second) = (self.plan.input(id, 0)?, self.plan.input(id, 1)?);
         if let NodeKind::VectorScalar(op, ScalarSide::Left) = kind {
@@ -440,9 +438,4 @@ impl<'q> OperatorBuilder<'q> {
         let of_input = self.plan.inputs(id).iter().find_map(build);
         of_input.unwrap_or_else(|| Error::Language(text.clone()))
     }
-}
-
-/// A language has built a node over inputs of other types.
-fn malformed(kind: &NodeKind) -> Error {
-    Error::Language(format!("malformed plan: {kind:?}"))
 }

@@ -30,10 +30,8 @@ impl UseCounts {
     /// Of all nodes; none if there is only one selection, as in most queries.
     pub(super) fn of(plan: &Plan) -> UseCounts {
         let mut counts = UseCounts::default();
-        let selections = plan.occurrences.iter().filter(|one| {
-            plan.nodes.get(one.node.0 as usize).is_some_and(|(node, _)| node.kind.selection().is_some())
-        });
-        if selections.count() < 2 {
+        let selects = |node: NodeId| plan.nodes[node.0 as usize].0.kind.selection().is_some();
+        if plan.occurrences.iter().filter(|one| selects(one.node)).count() < 2 {
             return counts;
         }
         let mut left = vec![plan.root()];

@@ -11,7 +11,7 @@ use chronolith_exec::map::step_times;
 use chronolith_exec::note::{Note, NotedValue, Severity};
 use chronolith_exec::operator::{Blocking, BoxOperator};
 use chronolith_exec::plan::node::NodeKind;
-use chronolith_exec::plan::operators::{FunctionCall, Language};
+use chronolith_exec::plan::operators::{FunctionCall, Language, OperatorResult};
 use chronolith_exec::position::{Origin, Position};
 use chronolith_exec::window::CounterCheck;
 use chronolith_model::Labels;
@@ -61,7 +61,7 @@ impl Language for PromQl<'_> {
         }
     }
 
-    fn function<'q>(&'q self, call: FunctionCall<'_, 'q>) -> Result<BoxOperator<'q>, Error> {
+    fn function<'q>(&'q self, call: FunctionCall<'_, 'q>) -> OperatorResult<'q> {
         let (execution, grid) = (call.execution(), call.grid);
         let name = call.function.name;
         Ok(match (name, &call.function.texts[..]) {
@@ -118,7 +118,7 @@ fn constant<'q>(call: FunctionCall<'_, 'q>, values: Vec<f64>) -> BoxOperator<'q>
     Blocking::boxed(call.execution(), |_| Ok(vec![StepSeries::floats(Labels::empty(), values)]))
 }
 
-fn info<'q>(call: FunctionCall<'_, 'q>) -> Result<BoxOperator<'q>, Error> {
+fn info<'q>(call: FunctionCall<'_, 'q>) -> OperatorResult<'q> {
     let Some(selection) = &call.function.selection else { return Err(unsupported("info")) };
     let execution = call.execution();
     let info =
@@ -127,7 +127,7 @@ fn info<'q>(call: FunctionCall<'_, 'q>) -> Result<BoxOperator<'q>, Error> {
     Ok(Blocking::boxed(execution, move |memory| info.compute(&mut *inner, memory)))
 }
 
-fn sorted<'q>(call: FunctionCall<'_, 'q>, labels: &[String]) -> Result<BoxOperator<'q>, Error> {
+fn sorted<'q>(call: FunctionCall<'_, 'q>, labels: &[String]) -> OperatorResult<'q> {
     let inner = call.vector(0)?;
     // With one step, as in an instant query, elements have an order.
     if call.grid.start_ms != call.grid.end_ms {
@@ -145,7 +145,7 @@ fn sorted<'q>(call: FunctionCall<'_, 'q>, labels: &[String]) -> Result<BoxOperat
     Ok(sort(call.execution(), inner, key))
 }
 
-fn buckets<'q>(call: FunctionCall<'_, 'q>, labels: &[String]) -> Result<BoxOperator<'q>, Error> {
+fn buckets<'q>(call: FunctionCall<'_, 'q>, labels: &[String]) -> OperatorResult<'q> {
     let name = call.function.name;
     let annotations = &call.execution().annotations;
     let quantile = |input: usize| {

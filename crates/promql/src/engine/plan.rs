@@ -44,6 +44,9 @@ pub(super) fn lower(query: &Query<'_>, options: &EngineOptions, grid: Grid) -> R
     Ok(lowering.plan)
 }
 
+/// What has been added for an expression, or the error of a duration in it.
+type Lowered = Result<OccurrenceId, Error>;
+
 /// Builds the plan of one query.
 struct Lowering<'q> {
     query: &'q Query<'q>,
@@ -79,7 +82,7 @@ impl Scope {
 }
 
 impl Lowering<'_> {
-    fn expr(&mut self, expr: &Expr, scope: Scope) -> Result<OccurrenceId, Error> {
+    fn expr(&mut self, expr: &Expr, scope: Scope) -> Lowered {
         match &expr.kind {
             ExprKind::Number(number) => Ok(self.plan.push_constant(number.value)),
             // Not computed: texts are arguments of functions, or the whole query.
@@ -117,18 +120,6 @@ impl Lowering<'_> {
         self.plan.push(kind, inputs, scope.grid, positions, label)
     }
 
-    /// A node that fails after its inputs are built.
-    fn fail(
-        &mut self,
-        message: String,
-        inputs: Vec<OccurrenceId>,
-        scope: Scope,
-        span: Span,
-        label: &'static str,
-    ) -> OccurrenceId {
-        self.push(NodeKind::Fail(message), inputs, scope, &[span], label)
-    }
-
     fn parts(&self, scope: Scope) -> SampleParts {
         let stats_only = scope.stats == StatsScope::StatsOnly;
         SampleParts { stats_only, start_times: self.options.start_times }
@@ -141,7 +132,7 @@ impl Lowering<'_> {
         field: InstantField,
         span: Span,
         label: &'static str,
-    ) -> Result<OccurrenceId, Error> {
+    ) -> Lowered {
         let windows = self.instant_windows(selector, scope.grid)?;
         let parts = self.parts(scope);
         let select = |windows| Selection::new(&selector.matchers, windows, parts);
@@ -154,20 +145,20 @@ impl Lowering<'_> {
         Ok(self.push(kind, Vec::new(), scope, &[span], label))
     }
 
-    fn matrix(&mut self, matrix: &MatrixSelector, scope: Scope) -> Result<OccurrenceId, Error> {
+    fn matrix(&mut self, matrix: &MatrixSelector, scope: Scope) -> Lowered {
         let windows = self.range_windows(matrix, scope.grid)?;
         let selection = Selection::new(&matrix.selector.matchers, windows, self.parts(scope));
         Ok(self.push(NodeKind::Samples(selection), Vec::new(), scope, &[], ""))
     }
 
-    fn subquery(&mut self, subquery: &Subquery, scope: Scope) -> Result<OccurrenceId, Error> {
+    fn subquery(&mut self, subquery: &Subquery, scope: Scope) -> Lowered {
         let (grid, windows) = self.subquery_grid(subquery, scope.grid)?;
         let inner = Scope { grid: grid.unwrap_or(Grid::instant(windows.end(0))), ..scope };
         let inner = self.expr(&subquery.expr, inner.within(StatsScope::Buckets))?;
         Ok(self.push(NodeKind::Subquery(windows, grid), vec![inner], scope, &[], ""))
     }
 
-    fn aggregate(&mut self, aggregate: &Aggregate, span: Span, scope: Scope) -> Result<OccurrenceId, Error> {
+    fn aggregate(&mut self, aggregate: &Aggregate, span: Span, scope: Scope) -> Lowered {
         let labels = GroupLabels::new(aggregate.grouping.clone(), aggregate.without);
         let label = aggregate.op.as_str();
         let kind = match aggregate.op {
@@ -196,18 +187,13 @@ impl Lowering<'_> {
         grouping: GroupLabels,
         span: Span,
         scope: Scope,
-    ) -> Result<OccurrenceId, Error> {
+    ) -> Lowered {
         let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
         if !is_label_name(label) {
             let name = aggregate.param.as_ref().and_then(|param| self.literal(param));
             let name = name.map_or_else(|| format!("{label:?}"), str::to_owned);
-            return Ok(self.fail(
-                format!("invalid label name {name}"),
-                Vec::new(),
-                scope,
-                span,
-                "count_values",
-            ));
+            let fail = NodeKind::Fail(format!("invalid label name {name}"));
+            return Ok(self.push(fail, Vec::new(), scope, &[span], "count_values"));
         }
         let inner = self.expr(&aggregate.expr, scope.within(StatsScope::Buckets))?;
         // Values may become names.
@@ -232,7 +218,7 @@ impl Lowering<'_> {
 
     /// A chain `((a + b) - c) * d`, from the innermost left side outwards: chains may be long, and a loop
     /// needs no stack.
-    fn chain(&mut self, expr: &Expr, scope: Scope) -> Result<OccurrenceId, Error> {
+    fn chain(&mut self, expr: &Expr, scope: Scope) -> Lowered {
         let (base, spine) = expr.left_spine();
         // An operand stands below its own operator and all that follow.
         let last_reader = spine.iter().rposition(|binary| reads_buckets(binary.op));

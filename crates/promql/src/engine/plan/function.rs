@@ -3,7 +3,6 @@
 //! Not here: what functions compute that only PromQL has (`language`).
 
 use chronolith_exec::column::StepScalar;
-use chronolith_exec::error::Error;
 use chronolith_exec::grid::{TimeShift, Windows};
 use chronolith_exec::plan::OccurrenceId;
 use chronolith_exec::plan::node::{
@@ -15,7 +14,7 @@ use chronolith_exec::samples::SampleParts;
 use chronolith_exec::select::InstantField;
 use chronolith_model::{Labels, METRIC_NAME};
 
-use super::{Lowering, Scope, StatsScope, string_of};
+use super::{Lowered, Lowering, Scope, StatsScope, string_of};
 use crate::ast::{AggregateOp, Call, Expr, ExprKind, RangeExtension, Span, ValueType};
 use crate::engine::call::absent::labels_of_absent;
 use crate::engine::call::calendar::CalendarField;
@@ -23,7 +22,7 @@ use crate::engine::call::math::map_fn;
 use crate::engine::call::stats::HistogramStat;
 
 impl Lowering<'_> {
-    pub(super) fn call(&mut self, call: &Call, span: Span, scope: Scope) -> Result<OccurrenceId, Error> {
+    pub(super) fn call(&mut self, call: &Call, span: Span, scope: Scope) -> Lowered {
         let name = call.function.name;
         if call.function.returns == ValueType::Scalar {
             return self.scalar_call(call, span, scope);
@@ -76,7 +75,7 @@ impl Lowering<'_> {
     }
 
     /// A function that yields a scalar.
-    fn scalar_call(&mut self, call: &Call, span: Span, scope: Scope) -> Result<OccurrenceId, Error> {
+    fn scalar_call(&mut self, call: &Call, span: Span, scope: Scope) -> Lowered {
         let query = self.query;
         let of_query = |lowering: &mut Self, ms: i64| {
             lowering.plan.set_depends_on_range();
@@ -109,7 +108,7 @@ impl Lowering<'_> {
         span: Span,
         scope: Scope,
         vector_scope: Scope,
-    ) -> Result<OccurrenceId, Error> {
+    ) -> Lowered {
         let mut inputs = Vec::new();
         let mut spans = vec![span];
         for arg in &call.args {
@@ -127,13 +126,7 @@ impl Lowering<'_> {
 
     /// Of a selector the times of its samples, of anything else those of the steps. Only selectors know when
     /// counters started.
-    fn timestamp(
-        &mut self,
-        call: &Call,
-        vector: &Expr,
-        span: Span,
-        scope: Scope,
-    ) -> Result<OccurrenceId, Error> {
+    fn timestamp(&mut self, call: &Call, vector: &Expr, span: Span, scope: Scope) -> Lowered {
         let name = call.function.name;
         let is_start = name == "start_timestamp";
         let field = if is_start { InstantField::StartTime } else { InstantField::Time };
@@ -149,13 +142,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn info(
-        &mut self,
-        vector: &Expr,
-        selector: Option<&Expr>,
-        span: Span,
-        scope: Scope,
-    ) -> Result<OccurrenceId, Error> {
+    fn info(&mut self, vector: &Expr, selector: Option<&Expr>, span: Span, scope: Scope) -> Lowered {
         // Info series are looked up at a time of their own.
         self.plan.set_depends_on_range();
         let inner = self.expr(vector, scope)?;
@@ -193,7 +180,7 @@ impl Lowering<'_> {
         if is_absent && target != METRIC_NAME { NameEffect::Keeps } else { NameEffect::Rewrites }
     }
 
-    fn range_call(&mut self, call: &Call, span: Span, scope: Scope) -> Result<OccurrenceId, Error> {
+    fn range_call(&mut self, call: &Call, span: Span, scope: Scope) -> Lowered {
         let name = call.function.name;
         let is_range = |arg: &&Expr| arg.value_type() == ValueType::Matrix;
         let Some(range_expr) = call.args.iter().find(is_range) else {
@@ -209,7 +196,7 @@ impl Lowering<'_> {
             inputs.push(self.expr(param, scope)?);
         }
         if let Some(message) = refused_extension(name, extension) {
-            return Ok(self.fail(message, inputs, scope, span, name));
+            return Ok(self.push(NodeKind::Fail(message), inputs, scope, &[span], name));
         }
         if name == "absent_over_time" {
             return Ok(self.push(NodeKind::Absent(absent_labels(range_expr)), inputs, scope, &[span], name));
@@ -229,7 +216,7 @@ impl Lowering<'_> {
     fn unsupported(&mut self, call: &Call, span: Span, scope: Scope) -> OccurrenceId {
         let name = call.function.name;
         let message = format!("function {name}() is not supported by this version");
-        self.fail(message, Vec::new(), scope, span, name)
+        self.push(NodeKind::Fail(message), Vec::new(), scope, &[span], name)
     }
 }
 
