@@ -74,7 +74,7 @@ pub enum NodeKind {
     Absent(Labels),
     /// A function that only the language has.
     Function(FunctionNode),
-    /// Fails with this text once its inputs are built.
+    /// Fails with this text once its scalars are computed. Other inputs are not built.
     Fail(String),
 }
 

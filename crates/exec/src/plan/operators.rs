@@ -427,15 +427,11 @@ impl<'q> OperatorBuilder<'q> {
         })
     }
 
-    /// The error of a node that fails; those of its inputs come first.
+    /// The error of a node that fails; those of its scalars come first.
     fn failure(&self, id: OccurrenceId) -> Error {
         let NodeKind::Fail(text) = self.plan.kind(id) else { return malformed(self.plan.kind(id)) };
-        let build = |input: &OccurrenceId| match self.plan.kind(*input) {
-            kind if kind.is_scalar() => self.scalar(*input).err(),
-            kind if kind.is_vector() => self.vector(*input).err(),
-            _ => None,
-        };
-        let of_input = self.plan.inputs(id).iter().find_map(build);
+        let scalars = self.plan.inputs(id).iter().filter(|input| self.plan.kind(**input).is_scalar());
+        let of_input = scalars.map(|input| self.scalar(*input)).find_map(Result::err);
         of_input.unwrap_or_else(|| Error::Language(text.clone()))
     }
 }

@@ -189,13 +189,13 @@ impl Lowering<'_> {
         scope: Scope,
     ) -> Lowered {
         let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
+        let inner = self.expr(&aggregate.expr, scope.within(StatsScope::Buckets))?;
         if !is_label_name(label) {
             let name = aggregate.param.as_ref().and_then(|param| self.literal(param));
             let name = name.map_or_else(|| format!("{label:?}"), str::to_owned);
             let fail = NodeKind::Fail(format!("invalid label name {name}"));
-            return Ok(self.push(fail, Vec::new(), scope, &[span], "count_values"));
+            return Ok(self.push(fail, vec![inner], scope, &[span], "count_values"));
         }
-        let inner = self.expr(&aggregate.expr, scope.within(StatsScope::Buckets))?;
         // Values may become names.
         let names = if label == METRIC_NAME {
             NameEffect::Rewrites
