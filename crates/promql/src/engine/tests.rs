@@ -144,6 +144,14 @@ fn series_that_differ_in_their_type_are_refused_without_it() {
     }
 }
 
+/// A refused label kept the operand from being planned, and with it an error that comes first.
+#[test]
+fn durations_are_reported_before_other_errors() {
+    let s = source(&[("a{x=1}", &[1.0])]);
+    check_error(&s, "count_values('', a)", "invalid label name \"\"");
+    check_error(&s, "count_values('', sum_over_time(a[step()]))", "33:39: duration must be greater than 0");
+}
+
 #[test]
 fn delayed_names_can_be_brought_back() {
     let s = source(&[("a{x=1}", &[1.0, 2.0, 4.0]), ("b{x=1}", &[5.0, 5.0, 5.0])]);
