@@ -83,6 +83,9 @@ mod tests {
             "label_replace(sum by (a) (m), \"b\", \"$1\", \"a\", \"(.*)\")",
             "histogram_quantile(0.9, sum by (le) (rate(m_bucket[5m])))",
             "a or b",
+            "{__name__=~\"a|b\"} > 5",
+            "last_over_time({__name__=~\"a|b\"}[5m])",
+            "absent({job=\"x\"}) * scalar({job=\"x\"})",
         ] {
             check_collision(text, false);
         }
