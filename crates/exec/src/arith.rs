@@ -101,7 +101,7 @@ pub fn scalar_op(op: BinaryOp, left: f64, right: f64) -> f64 {
 }
 
 /// Effect of a binary operator on two elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ElementOp {
     /// Computes.
     Compute(BinaryOp),

@@ -13,6 +13,9 @@ pub enum Error {
     /// More samples are held at a time than the limit allows.
     #[error("too many samples held at a time")]
     TooManySamples,
+    /// Series of a shared subplan are no longer kept: the query is to be evaluated without sharing.
+    #[error("series of a shared subplan are no longer kept")]
+    NotKept,
     /// Two series of a vector have the same labels and a value in the same step.
     #[error("two series have the same labels")]
     SameLabels,
@@ -65,6 +68,7 @@ impl Error {
         match self {
             Error::Query(error) => Error::Query(duplicate_query_error(error)),
             Error::TooManySamples => Error::TooManySamples,
+            Error::NotKept => Error::NotKept,
             Error::SameLabels => Error::SameLabels,
             Error::DuplicateMatch(series) => Error::DuplicateMatch(series.clone()),
             Error::AmbiguousMatch(cardinality) => Error::AmbiguousMatch(*cardinality),

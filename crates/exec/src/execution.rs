@@ -1,7 +1,7 @@
 //! One execution of a query: source, limits, annotations and counts that its operators share.
 //! Invariants: samples and bytes of an [`OperatorMemory`] are released when it is dropped.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Reservation;
 use chronolith_model::query::{PresenceHints, SampleNeed};
@@ -25,8 +25,6 @@ pub struct Settings {
     pub threads: usize,
     /// When metric names are removed.
     pub name_removal: NameRemoval,
-    /// True if start timestamps of counters are read.
-    pub start_times: bool,
     /// True if equal subplans and selections are computed once.
     pub shares: bool,
 }
@@ -61,7 +59,6 @@ pub struct Execution<'q> {
     /// Selections that occur more than once.
     pub selections: Selections,
     pub(crate) spare_threads: &'q SpareThreads,
-    has_shared: AtomicBool,
     samples_held: AtomicU64,
     samples_peak: AtomicU64,
 }
@@ -85,21 +82,9 @@ impl<'q> Execution<'q> {
             grid,
             selections: Selections::default(),
             spare_threads,
-            has_shared: AtomicBool::new(false),
             samples_held: AtomicU64::new(0),
             samples_peak: AtomicU64::new(0),
         }
-    }
-
-    /// Records that a subplan is computed once for several readers.
-    pub fn record_shared(&self) {
-        self.has_shared.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns true if a subplan or a selection was computed once for several readers.
-    #[must_use]
-    pub fn has_shared(&self) -> bool {
-        self.has_shared.load(Ordering::Relaxed) || self.selections.has_joined()
     }
 
     /// Returns true if metric names are removed at the end of the query.
@@ -201,6 +186,16 @@ impl OperatorMemory<'_> {
             self.grow(samples.saturating_sub(self.samples), bytes.saturating_sub(bytes_held))?;
         }
         Ok(())
+    }
+
+    /// Gives `samples` and `bytes` back.
+    pub fn shrink(&mut self, samples: u64, bytes: u64) {
+        let samples = samples.min(self.samples);
+        self.samples -= samples;
+        self.execution.release_samples(samples);
+        if let Some(reserved) = &mut self.bytes {
+            reserved.shrink(bytes);
+        }
     }
 }
 

@@ -49,7 +49,7 @@ impl Grid {
 }
 
 /// Shift of evaluation times by `offset` and `@`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimeShift {
     /// Time of `@`.
     pub fixed_ms: Option<i64>,
@@ -65,7 +65,7 @@ impl TimeShift {
 }
 
 /// The windows `(end - width, end]` of a selector, one per step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Windows {
     /// Evaluation times.
     pub grid: Grid,

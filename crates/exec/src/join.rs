@@ -23,7 +23,7 @@ use crate::position::Origin;
 use matching::{Cardinality, Matching, Nameless, ResultLabels, Signatures};
 
 /// Side of a binary operator that the scalar is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScalarSide {
     /// `2 - x`
     Left,

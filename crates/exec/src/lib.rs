@@ -3,6 +3,7 @@
 //!
 //! Invariants: operators know no syntax tree and no text of a language. Positions in a query are opaque, and
 //! notes and errors are typed: the language resolves and words them.
+//! A language describes a query as a [`plan::Plan`], of which operators are made.
 //! Not here: parsing, functions that only one language has (they implement [`operator::SeriesOperator`]),
 //! storage.
 
@@ -21,6 +22,7 @@ pub mod map;
 pub mod metric_name;
 pub mod note;
 pub mod operator;
+pub mod plan;
 pub mod position;
 pub mod rollup;
 pub mod samples;

@@ -14,11 +14,3 @@ pub struct Origin {
     /// The operator, function or selector that emits it.
     pub emitter: Position,
 }
-
-impl Origin {
-    /// Origin of an annotation that points at its emitter.
-    #[must_use]
-    pub fn own(emitter: Position) -> Origin {
-        Origin { position: emitter, emitter }
-    }
-}

@@ -12,7 +12,7 @@ use crate::column::{Element, SAMPLE_BYTES, StepSeries};
 const BLOCK_LEN: usize = 256;
 
 /// Parts of samples that a function needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SampleParts {
     /// True if only count, sum and resets of histograms are needed.
     pub stats_only: bool,

@@ -77,7 +77,7 @@ impl<'q> SeriesReader<'q> {
 }
 
 /// Field of a sample that an instant selector returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InstantField {
     /// Its value.
     Value,

@@ -3,12 +3,12 @@
 //!
 //! Invariants: all readers of a selection get the same series; decoded samples are kept until the last reader
 //! has them, within a bound, beyond which they are decoded again. A selection with one reader costs nothing
-//! more.
-//! Not here: equal functions of equal selections (`share`), which selections occur more than once, which the
-//! language knows.
+//! more. Matchers of equal selections are in the same order.
+//! Not here: equal functions of equal selections (`share`), which selections occur more than once
+//! (`plan::sharing`).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chronolith_base::hash::{HashMap, HashSet};
@@ -30,12 +30,9 @@ const KEPT_BUDGET_PARTS: u64 = 4;
 /// them.
 const SERIES_BYTES: usize = 512;
 
-/// Matchers in an order that does not depend on how they are written.
-pub type MatcherSet = Vec<(Arc<str>, u8, Arc<str>)>;
-
 #[derive(PartialEq, Eq, Hash)]
 struct SelectionKey {
-    matchers: MatcherSet,
+    matchers: Vec<Matcher>,
     start_ms: i64,
     end_ms: i64,
     samples: SampleNeed,
@@ -45,26 +42,19 @@ struct SelectionKey {
 #[derive(Default)]
 pub struct Selections {
     /// Matchers that occur more than once.
-    repeated: OnceLock<HashSet<MatcherSet>>,
+    repeated: OnceLock<HashSet<Vec<Matcher>>>,
     open: Mutex<HashMap<SelectionKey, Arc<Selection>>>,
-    has_joined: AtomicBool,
 }
 
 impl Selections {
     /// Sets the matchers that occur more than once. Once per query; a second call changes nothing.
-    pub fn expect(&self, repeated: HashSet<MatcherSet>) {
+    pub fn expect(&self, repeated: HashSet<Vec<Matcher>>) {
         let _ = self.repeated.set(repeated);
-    }
-
-    /// Returns true if some selection has more than one reader.
-    #[must_use]
-    pub fn has_joined(&self) -> bool {
-        self.has_joined.load(Ordering::Relaxed)
     }
 
     fn is_repeated(&self, matchers: &[Matcher]) -> bool {
         let repeated = self.repeated.get().filter(|repeated| !repeated.is_empty());
-        repeated.is_some_and(|repeated| repeated.contains(&matcher_set(matchers)))
+        repeated.is_some_and(|repeated| repeated.contains(matchers))
     }
 
     /// Selects from the source, or joins an equal selection from which nothing has been read yet.
@@ -83,11 +73,10 @@ impl Selections {
             return from_source();
         }
         let TimeRange { start, end } = selector.range;
-        let matchers = matcher_set(selector.matchers);
+        let matchers = selector.matchers.to_vec();
         let key = SelectionKey { matchers, start_ms: start, end_ms: end, samples };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(selection) = open.get(&key).filter(|selection| selection.join()) {
-            self.has_joined.store(true, Ordering::Relaxed);
             return Ok(Box::new(Reader { selection: selection.clone(), at: 0 }));
         }
         let selection = Arc::new(Selection::new(&ctx.budget, from_source()?, selector.range));
@@ -109,14 +98,6 @@ impl Selections {
         }
         source.select_presence(selector, hints, ctx)
     }
-}
-
-/// The matchers of a selector as a set.
-pub fn matcher_set(matchers: &[Matcher]) -> MatcherSet {
-    let mut set: MatcherSet =
-        matchers.iter().map(|m| (m.name.clone(), m.op as u8, m.value.clone())).collect();
-    set.sort_unstable();
-    set
 }
 
 /// A selection and its readers.

@@ -1,4 +1,4 @@
-//! A query language of one sentence, computed by the operators of `exec`: proof that they need no PromQL.
+//! A query language of one sentence, which builds a plan of `exec`: proof that plan and operators need no PromQL.
 //!
 //! `sum of NAME by LABEL every 60 s` groups the latest values of a metric; `rate of NAME ...` sums rates over
 //! two minutes. Positions are word numbers, and notes have the language's own texts.
@@ -7,24 +7,25 @@ use std::sync::Arc;
 
 use chronolith_base::SystemClock;
 use chronolith_exec::aggregate::Aggregation;
-use chronolith_exec::aggregate::hash_aggregate::{AggregateInput, HashAggregate};
 use chronolith_exec::annotation::Annotation;
-use chronolith_exec::column::{StepScalar, is_absent};
+use chronolith_exec::column::is_absent;
 use chronolith_exec::error::Error;
 use chronolith_exec::execution::{Environment, Execution, Settings};
 use chronolith_exec::grid::{Grid, TimeShift, Windows};
-use chronolith_exec::grouping::Grouping;
 use chronolith_exec::metric_name::NameRemoval;
 use chronolith_exec::note::{Note, Severity};
 use chronolith_exec::operator::collect;
-use chronolith_exec::position::{Origin, Position};
+use chronolith_exec::plan::node::{GroupLabels, NodeKind, RollupNode, Selection};
+use chronolith_exec::plan::operators::{Language, OperatorBuilder};
+use chronolith_exec::plan::properties::NameRules;
+use chronolith_exec::plan::{OccurrenceId, Plan};
+use chronolith_exec::position::Position;
 use chronolith_exec::rollup::Rollup;
 use chronolith_exec::samples::SampleParts;
-use chronolith_exec::scan::{Scan, ScanFn};
 use chronolith_exec::select::InstantField;
 use chronolith_exec::threads::SpareThreads;
 use chronolith_exec::trace::Trace;
-use chronolith_exec::window::RangeFn;
+use chronolith_exec::window::CounterCheck;
 use chronolith_model::query::VecBatches;
 use chronolith_model::{
     Columns, Labels, METRIC_NAME, Matcher, QueryError, Queryable, ReadContext, SampleSource, Selector,
@@ -117,10 +118,9 @@ fn answer(source: &Memory, text: &str, settings: Settings) -> Result<Vec<String>
     let ctx = ReadContext::unlimited(Arc::new(SystemClock::new()));
     let (trace, spare_threads) = (Trace::new(), SpareThreads::new(settings.threads));
     let environment = Environment { source, ctx: &ctx, trace: &trace, spare_threads: &spare_threads };
-    // Words are evaluated in the order of the sentence.
-    let order = Box::new(|Position(word)| word as usize);
-    let execution = Execution::new(environment, settings, Some(grid), order);
-    let mut lines = evaluate(&execution, &sentence, grid).map_err(|error| match error {
+    let plan = lower(&sentence, grid);
+    let execution = Execution::new(environment, settings, Some(grid), plan.evaluation_order());
+    let mut lines = evaluate(&execution, &plan).map_err(|error| match error {
         Error::TooManySamples => "too much to remember".to_owned(),
         error => error.to_string(),
     })?;
@@ -128,41 +128,40 @@ fn answer(source: &Memory, text: &str, settings: Settings) -> Result<Vec<String>
     Ok(lines)
 }
 
-fn evaluate<'q>(
-    execution: &'q Execution<'q>,
-    sentence: &'q Sentence,
-    grid: Grid,
-) -> Result<Vec<String>, Error> {
-    let shift = TimeShift { fixed_ms: None, offset_ms: 0 };
-    let windows = Windows::new(grid, shift, 2 * MINUTE_MS);
-    let origin = Origin { position: Position(2), emitter: Position(0) };
-    let (op, function) = match sentence.function.as_str() {
-        "rate" => {
-            let range = RangeFn {
-                execution,
-                windows,
-                rollup: Rollup::Rate,
-                extension: None,
-                origin,
-                param_origin: origin,
-                counter_check: |labels| {
-                    let name = labels.metric_name()?;
-                    let note = || Note::Language(Severity::Info, format!("{name} may fall").into());
-                    (!name.ends_with("_total")).then(note)
-                },
-            };
-            (Aggregation::Sum, ScanFn::Range(range))
-        }
-        "avg" => (Aggregation::Avg, ScanFn::Instant(InstantField::Value)),
-        _ => (Aggregation::Sum, ScanFn::Instant(InstantField::Value)),
+fn lower(sentence: &Sentence, grid: Grid) -> Plan {
+    let mut plan = Plan::new(NameRules::default());
+    let windows = Windows::new(grid, TimeShift { fixed_ms: None, offset_ms: 0 }, 2 * MINUTE_MS);
+    let selection = Selection::new(&sentence.matchers, windows, SampleParts::default());
+    let mut push = |kind: NodeKind, inputs: &[OccurrenceId], label| {
+        plan.push(kind, inputs.to_vec(), grid, vec![Position(0), Position(2)], label)
     };
-    let scan = Scan::new(execution, &sentence.matchers, windows, SampleParts::default(), function, None)?;
-    let input = AggregateInput::Alone(Box::new(scan));
-    let grouping = Grouping::new(&sentence.labels, false);
-    let param = StepScalar::Constant(f64::NAN);
-    let mut groups = HashAggregate::new(execution, input, op, grouping, param, grid.count, origin);
+    let vector = if sentence.function == "rate" {
+        let range = push(NodeKind::Samples(selection), &[], "");
+        push(NodeKind::Rollup(RollupNode::new("rate", |_| Rollup::Rate)), &[range], "rate")
+    } else {
+        push(NodeKind::Latest(selection, InstantField::Value), &[], "latest")
+    };
+    let op = if sentence.function == "avg" { Aggregation::Avg } else { Aggregation::Sum };
+    push(NodeKind::Aggregate(op, GroupLabels::new(sentence.labels.clone(), false)), &[vector], "group");
+    plan
+}
+
+struct Toy;
+
+impl Language for Toy {
+    fn counter_check(&self) -> CounterCheck {
+        |labels| {
+            let name = labels.metric_name()?;
+            let note = || Note::Language(Severity::Info, format!("{name} may fall").into());
+            (!name.ends_with("_total")).then(note)
+        }
+    }
+}
+
+fn evaluate<'q>(execution: &'q Execution<'q>, plan: &'q Plan) -> Result<Vec<String>, Error> {
+    let mut groups = OperatorBuilder::new(plan, execution, &Toy).vector(plan.root())?;
     let mut memory = execution.operator_memory();
-    let lines = collect(&mut groups, &mut memory)?.into_iter().map(|group| {
+    let lines = collect(&mut *groups, &mut memory)?.into_iter().map(|group| {
         let values = group.values.iter().filter(|value| !is_absent(**value));
         format!("{} {:?}", group.labels, values.collect::<Vec<_>>())
     });
@@ -188,13 +187,8 @@ fn source() -> Memory {
     ])
 }
 
-const SETTINGS: Settings = Settings {
-    samples_max: 1000,
-    threads: 1,
-    name_removal: NameRemoval::Immediate,
-    start_times: false,
-    shares: false,
-};
+const SETTINGS: Settings =
+    Settings { samples_max: 1000, threads: 1, name_removal: NameRemoval::Immediate, shares: false };
 
 #[track_caller]
 fn check(text: &str, want: &[&str]) {

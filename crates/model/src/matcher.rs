@@ -2,6 +2,7 @@
 //! Invariants: an absent label counts as the empty string; regular expressions are Go RE2, fully anchored.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::labels::{Labels, is_legacy_label_name};
@@ -103,6 +104,12 @@ impl PartialEq for Matcher {
 }
 
 impl Eq for Matcher {}
+
+impl Hash for Matcher {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.op, &self.name, &self.value).hash(state);
+    }
+}
 
 impl fmt::Display for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,7 @@ pub use chronolith_exec::aggregate::Aggregation;
 pub use chronolith_exec::aggregate::topk::TopKOp;
 pub use chronolith_exec::arith::BinaryOp;
 pub use chronolith_exec::join::matching::{Cardinality as MatchCardinality, Matching as VectorMatching};
-use chronolith_exec::position::{Origin, Position};
+use chronolith_exec::position::Position;
 pub use chronolith_exec::rollup::extended::RangeExtension;
 use chronolith_model::Matcher;
 
@@ -31,11 +31,6 @@ impl Span {
     /// The position that annotations carry.
     pub(crate) fn position(self) -> Position {
         Position(u64::from(self.start) << 32 | u64::from(self.end))
-    }
-
-    /// Origin of annotations that point here.
-    pub(crate) fn emitted_by(self, emitter: Span) -> Origin {
-        Origin { position: self.position(), emitter: emitter.position() }
     }
 
     /// The span of a position.

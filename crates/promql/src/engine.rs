@@ -4,20 +4,19 @@
 //! errors are Prometheus's.
 //! Not here: operators (`chronolith_exec`), parsing, HTTP.
 
+mod admission;
 mod annotation;
 mod call;
 mod duration;
 mod error;
-mod evaluation;
-mod evaluation_order;
+mod language;
 pub mod lookback;
 mod plan;
 mod query;
 mod value;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use chronolith_exec::annotation::EvaluationOrder;
 use chronolith_exec::column::{StepSeries, is_absent};
 use chronolith_exec::error::Error;
 use chronolith_exec::execution::{Environment, Execution, Settings};
@@ -25,6 +24,8 @@ use chronolith_exec::grid::Grid;
 pub use chronolith_exec::metric_name::NameRemoval;
 use chronolith_exec::metric_name::without_name;
 use chronolith_exec::operator::{collect, merge_equal_labels};
+use chronolith_exec::plan::Plan;
+use chronolith_exec::plan::operators::OperatorBuilder;
 use chronolith_exec::rollup::extended;
 use chronolith_exec::samples::RangeSamples;
 pub use chronolith_exec::step_set::{StepRun, StepSet};
@@ -36,10 +37,8 @@ use chronolith_model::{Labels, QueryError, Queryable, ReadContext};
 
 use crate::ast::{Expr, ExprKind, RangeExtension, ValueType};
 pub use error::EvalError;
-use evaluation::Evaluation;
-use evaluation_order::Order;
-use plan::Planner;
-use plan::properties::{columns_bytes, string_of, vector_depth};
+use language::PromQl;
+use plan::{lower, string_of};
 pub use query::{EngineOptions, Query, Sharing};
 pub use value::{MatrixSeries, QueryResult, Value, VectorSample};
 
@@ -108,53 +107,56 @@ impl Engine {
         trace: &Trace,
     ) -> Result<QueryResult, EvalError> {
         ctx.check()?;
-        if vector_depth(query.expr) > VECTOR_DEPTH_MAX {
+        let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)
+            .ok_or_else(|| fail("end timestamp must not be before start timestamp".to_owned()))?;
+        let options = &self.options;
+        let plan = lower(query, options, grid)?;
+        if plan.properties(plan.root()).depth > VECTOR_DEPTH_MAX {
             let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");
             return Err(EvalError::Execution(message));
         }
-        duration::check(query)?;
         let environment = Environment { source, ctx, trace, spare_threads: &self.spare_threads };
-        let shared = self.evaluation(environment, query, self.options.sharing);
+        let evaluation = |sharing: Sharing| {
+            let settings = Settings {
+                samples_max: options.samples_max,
+                threads: options.threads,
+                name_removal: options.name_removal,
+                shares: sharing == Sharing::Auto,
+            };
+            let execution = Execution::new(environment, settings, Some(grid), plan.evaluation_order());
+            let language = PromQl { query, options };
+            Evaluation { execution, language, plan: &plan, grid }
+        };
+        let shared = evaluation(options.sharing);
         match finish(&shared) {
             // Series that are kept for later readers may take the memory or samples that are missing.
-            Err(Error::TooManySamples | Error::Query(QueryError::Memory(_)))
-                if shared.execution.has_shared() =>
+            Err(Error::NotKept | Error::TooManySamples | Error::Query(QueryError::Memory(_)))
+                if shared.execution.settings.shares && plan.has_shared() =>
             {
                 drop(shared);
-                Ok(finish(&self.evaluation(environment, query, Sharing::Off))?)
+                Ok(finish(&evaluation(Sharing::Off))?)
             }
             result => Ok(result?),
         }
     }
-
-    fn evaluation<'q>(
-        &'q self,
-        environment: Environment<'q>,
-        query: &'q Query<'q>,
-        sharing: Sharing,
-    ) -> Evaluation<'q> {
-        let options = &self.options;
-        let settings = Settings {
-            samples_max: options.samples_max,
-            threads: options.threads,
-            name_removal: options.name_removal,
-            start_times: options.start_times,
-            shares: sharing == Sharing::Auto,
-        };
-        let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms);
-        let execution = Execution::new(environment, settings, grid, evaluation_order(query.expr));
-        Evaluation { execution, query, options }
-    }
 }
 
-/// Ranks the parts of a query when two origins of one annotation are compared, which is rare.
-fn evaluation_order(expr: &Expr) -> EvaluationOrder<'_> {
-    let order: OnceLock<Order> = OnceLock::new();
-    Box::new(move |emitter| order.get_or_init(|| Order::new(expr)).rank(emitter))
+/// One evaluation of a query.
+struct Evaluation<'q> {
+    /// State of its operators.
+    execution: Execution<'q>,
+    language: PromQl<'q>,
+    plan: &'q Plan,
+    /// Evaluation times.
+    grid: Grid,
+}
+
+fn fail(message: String) -> Error {
+    Error::Language(message)
 }
 
 fn finish<'q>(evaluation: &'q Evaluation<'q>) -> Result<QueryResult, Error> {
-    let Evaluation { execution, query, .. } = evaluation;
+    let Evaluation { execution, language: PromQl { query, .. }, .. } = evaluation;
     let value = if query.step_ms > 0 { range_value(evaluation)? } else { instant_value(evaluation)? };
     let annotation::Texts { warnings, infos, info_steps } =
         annotation::render(execution.annotations.finish(), query.text);
@@ -162,20 +164,25 @@ fn finish<'q>(evaluation: &'q Evaluation<'q>) -> Result<QueryResult, Error> {
     Ok(QueryResult { value, warnings, infos, info_steps, samples_read, samples_peak })
 }
 
+impl<'q> Evaluation<'q> {
+    /// Admits the query and returns the builder of its operators.
+    fn builder(&'q self) -> Result<OperatorBuilder<'q>, Error> {
+        self.execution.trace.begin(self.grid);
+        let builder = OperatorBuilder::new(self.plan, &self.execution, &self.language);
+        admission::admit(self.plan, &self.execution, &self.language, builder.shares())?;
+        Ok(builder)
+    }
+}
+
 fn range_value<'q>(evaluation: &'q Evaluation<'q>) -> Result<Value, Error> {
-    let query = evaluation.query;
-    let fail = |message: String| Error::Language(message);
-    let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)
-        .ok_or_else(|| fail("end timestamp must not be before start timestamp".to_owned()))?;
+    let Evaluation { plan, grid, .. } = evaluation;
     let mut memory = evaluation.execution.operator_memory();
-    memory.grow(grid.count as u64, columns_bytes(query.expr, grid))?;
-    evaluation.execution.trace.begin(grid);
-    let planner = Planner::sharing(evaluation, query.expr, grid);
-    planner.admit(query.expr, grid)?;
-    let series = match query.expr.value_type() {
-        ValueType::Vector => collect_result(evaluation, &planner, grid)?,
+    memory.grow(grid.count as u64, plan.columns_bytes(plan.root(), *grid))?;
+    let builder = evaluation.builder()?;
+    let series = match evaluation.language.query.expr.value_type() {
+        ValueType::Vector => collect_result(evaluation, &builder)?,
         ValueType::Scalar => {
-            let scalar = planner.scalar(query.expr, grid)?;
+            let scalar = builder.scalar(plan.root())?;
             let values = (0..grid.count).map(|step| scalar.at(step)).collect();
             vec![StepSeries::floats(Labels::empty(), values)]
         }
@@ -186,27 +193,23 @@ fn range_value<'q>(evaluation: &'q Evaluation<'q>) -> Result<Value, Error> {
             )));
         }
     };
-    let mut matrix: Vec<MatrixSeries> = series.into_iter().map(|series| points(series, grid)).collect();
+    let mut matrix: Vec<MatrixSeries> = series.into_iter().map(|series| points(series, *grid)).collect();
     matrix.sort_by(|a, b| a.labels.cmp(&b.labels));
     Ok(Value::Matrix(matrix))
 }
 
 fn instant_value<'q>(evaluation: &'q Evaluation<'q>) -> Result<Value, Error> {
-    let time_ms = evaluation.query.start_ms;
-    let grid = Grid::instant(time_ms);
-    evaluation.execution.trace.begin(grid);
-    let planner = Planner::sharing(evaluation, evaluation.query.expr, grid);
-    planner.admit(evaluation.query.expr, grid)?;
-    match evaluation.query.expr.value_type() {
+    let expr = evaluation.language.query.expr;
+    let time_ms = evaluation.grid.start_ms;
+    let builder = evaluation.builder()?;
+    match expr.value_type() {
         ValueType::Scalar => {
-            Ok(Value::Scalar { time_ms, value: planner.scalar(evaluation.query.expr, grid)?.at(0) })
+            Ok(Value::Scalar { time_ms, value: builder.scalar(evaluation.plan.root())?.at(0) })
         }
-        ValueType::String => {
-            Ok(Value::String { time_ms, value: string_of(evaluation.query.expr)?.to_owned() })
-        }
-        ValueType::Matrix => matrix_value(evaluation, &planner, grid),
+        ValueType::String => Ok(Value::String { time_ms, value: string_of(expr)?.to_owned() }),
+        ValueType::Matrix => matrix_value(evaluation, &builder),
         ValueType::Vector | ValueType::None => {
-            let series = collect_result(evaluation, &planner, grid)?;
+            let series = collect_result(evaluation, &builder)?;
             let element = |series: StepSeries| {
                 let value = series.values.first().copied().filter(|&v| !is_absent(v))?;
                 let histogram = series.histogram(0).cloned();
@@ -220,12 +223,11 @@ fn instant_value<'q>(evaluation: &'q Evaluation<'q>) -> Result<Value, Error> {
 /// All series of the whole query; names that were to go are gone.
 fn collect_result<'q>(
     evaluation: &'q Evaluation<'q>,
-    planner: &Planner<'q>,
-    grid: Grid,
+    builder: &OperatorBuilder<'q>,
 ) -> Result<Vec<StepSeries>, Error> {
     let mut memory = evaluation.execution.operator_memory();
-    let mut operator = planner.vector(evaluation.query.expr, grid)?;
-    planner.seal();
+    let mut operator = builder.vector(evaluation.plan.root())?;
+    builder.seal();
     let mut all = collect(&mut *operator, &mut memory)?;
     for series in all.iter_mut().filter(|series| series.drop_name) {
         series.labels = without_name(&series.labels);
@@ -234,15 +236,11 @@ fn collect_result<'q>(
 }
 
 /// The samples of a range selector, or of a subquery, as they are.
-fn matrix_value<'q>(
-    evaluation: &'q Evaluation<'q>,
-    planner: &Planner<'q>,
-    grid: Grid,
-) -> Result<Value, Error> {
-    let (mut source, windows) = planner.windows(evaluation.query.expr, grid)?;
-    planner.seal();
+fn matrix_value<'q>(evaluation: &'q Evaluation<'q>, builder: &OperatorBuilder<'q>) -> Result<Value, Error> {
+    let (mut source, windows) = builder.range(evaluation.plan.root(), evaluation.grid)?;
+    builder.seal();
     let (start_ms, end_ms) = (windows.start(0), windows.end(0));
-    let extension = match &evaluation.query.expr.unwrap_parens().kind {
+    let extension = match &evaluation.language.query.expr.unwrap_parens().kind {
         ExprKind::Matrix(matrix) => matrix.selector.extension,
         _ => None,
     };

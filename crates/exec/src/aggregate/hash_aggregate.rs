@@ -18,8 +18,7 @@ use crate::label_sets::{Entry, LabelSets};
 use crate::note::{Note, Operation};
 use crate::operator::{BoxOperator, SeriesOperator};
 use crate::position::Origin;
-use crate::share::{BuildAlone, PositionMap, SeriesSink, SharedPart};
-use crate::trace::NodeHandle;
+use crate::share::{SharedPart, SharedUse};
 
 /// One group; its labels are the set of the same number.
 struct Group {
@@ -34,22 +33,13 @@ pub enum AggregateInput<'q> {
     /// Series that are computed for it.
     Alone(BoxOperator<'q>),
     /// Series that others use, too.
-    Shared {
-        /// The subplan that computes them.
-        part: Rc<SharedPart<'q>>,
-        /// From positions of its first reader to those of this one.
-        positions: Option<PositionMap>,
-        /// For reports.
-        node: Option<NodeHandle<'q>>,
-        /// Builds the input for this reader alone, if nothing can be shared.
-        alone: BuildAlone<'q>,
-    },
+    Shared(SharedUse<'q>),
 }
 
 /// Progress of an aggregation.
 enum Stage<'q> {
     Alone(BoxOperator<'q>),
-    Shared { part: Rc<SharedPart<'q>>, sink: usize, alone: BuildAlone<'q> },
+    Shared { part: Rc<SharedPart<'q>>, sink: usize },
     Folded,
 }
 
@@ -102,9 +92,11 @@ impl<'q> HashAggregate<'q> {
         }));
         let stage = match input {
             AggregateInput::Alone(inner) => Stage::Alone(inner),
-            AggregateInput::Shared { part, positions, node, alone } => {
-                let sink = part.add_sink(table.clone(), positions, node);
-                Stage::Shared { part, sink, alone }
+            AggregateInput::Shared(SharedUse { part, positions, node }) => {
+                let table = table.clone();
+                let take = Box::new(move |series: &StepSeries| table.borrow_mut().take(series));
+                let sink = part.add_sink(take, positions, node);
+                Stage::Shared { part, sink }
             }
         };
         HashAggregate { table, stage, param, results: Vec::new().into_iter().enumerate() }
@@ -112,27 +104,24 @@ impl<'q> HashAggregate<'q> {
 
     /// Folds all series; returns false if that has been done.
     fn fold(&mut self) -> Result<bool, Error> {
-        let inner = match std::mem::replace(&mut self.stage, Stage::Folded) {
+        match std::mem::replace(&mut self.stage, Stage::Folded) {
             Stage::Folded => return Ok(false),
-            Stage::Alone(inner) => Some(inner),
-            Stage::Shared { part, sink, alone } => match part.fill(sink)? {
-                Some(()) => None,
-                None => Some(alone()?),
-            },
-        };
-        let mut table = self.table.borrow_mut();
-        if let Some(mut inner) = inner {
-            let mut series = StepSeries::default();
-            while inner.next(&mut series)? {
-                table.add(&mut series)?;
+            Stage::Alone(mut inner) => {
+                let mut series = StepSeries::default();
+                while inner.next(&mut series)? {
+                    self.table.borrow_mut().add(&mut series)?;
+                }
             }
+            Stage::Shared { part, sink } => part.fill(sink)?,
         }
+        let mut table = self.table.borrow_mut();
         self.results = std::mem::take(&mut table.groups).into_iter().enumerate();
         Ok(true)
     }
 }
 
-impl SeriesSink for GroupTable<'_> {
+impl GroupTable<'_> {
+    /// Folds a series in that others read, too.
     fn take(&mut self, series: &StepSeries) -> Result<(), Error> {
         // Where there are histograms, table takes away what does not fit, and others are to see it.
         if series.has_histograms() || self.has_histograms {
@@ -141,14 +130,6 @@ impl SeriesSink for GroupTable<'_> {
         self.add_floats(series)
     }
 
-    fn clear(&mut self) {
-        (self.sets, self.groups) = (LabelSets::default(), Vec::new());
-        self.has_histograms = false;
-        self.memory = self.execution.operator_memory();
-    }
-}
-
-impl GroupTable<'_> {
     /// Folds a series in; values that do not fit are dropped.
     fn add(&mut self, series: &mut StepSeries) -> Result<(), Error> {
         if !series.has_histograms() && !self.has_histograms {

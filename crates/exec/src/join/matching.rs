@@ -1,5 +1,7 @@
 //! Matching of a join: labels by which series are matched, and labels of the results.
 
+use std::hash::{Hash, Hasher};
+
 use chronolith_model::Labels;
 use chronolith_model::labels::LabelsKey;
 
@@ -21,7 +23,7 @@ pub enum Cardinality {
 }
 
 /// Labels by which the operands of a join are matched, and labels of the results.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Matching {
     /// Cardinality.
     pub card: Cardinality,
@@ -38,10 +40,30 @@ pub struct Matching {
 }
 
 impl Matching {
+    /// What two equal ones have in common: fill values are compared by their bits.
+    fn key(&self) -> impl PartialEq + Hash + '_ {
+        let fills = [self.fill_left, self.fill_right].map(|fill| fill.map(f64::to_bits));
+        (self.card, &self.labels, self.on, &self.include, fills)
+    }
+
     /// Returns true if the left operand is the "one" side.
     #[must_use]
     pub fn is_one_to_many(&self) -> bool {
         self.card == Cardinality::OneToMany
+    }
+}
+
+impl PartialEq for Matching {
+    fn eq(&self, other: &Matching) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Matching {}
+
+impl Hash for Matching {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
     }
 }
 

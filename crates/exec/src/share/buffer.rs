@@ -1,39 +1,35 @@
 //! Buffer of the series of a shared subplan, for readers that come later.
 //!
-//! Invariants: a buffer that grows too large drops all its series, and readers compute the missing ones
-//! themselves.
+//! Invariants: a series is kept, with the annotations before it, until no reader wants it. A buffer that would
+//! grow too large fails.
 //! Not here: readers (`share`).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use chronolith_base::Reservation;
-
+use crate::annotation::AnnotationSet;
 use crate::column::StepSeries;
-use crate::execution::Execution;
+use crate::error::Error;
+use crate::execution::{Execution, OperatorMemory};
 
-/// Memory of one buffer; beyond, the subplan is computed again instead.
+/// Memory of one buffer.
 const BUFFER_BYTES_MAX: u64 = 256 << 20;
 /// A buffer may use this fraction of the query's memory: one of so many parts.
 const BUFFER_BUDGET_PARTS: u64 = 4;
 
+/// Different sets of annotations in one buffer.
+const SETS_MAX: usize = 10_000;
+
 /// The series from number `first` on.
 pub(super) struct SeriesBuffer<'q> {
-    execution: &'q Execution<'q>,
-    series: VecDeque<StepSeries>,
+    series: VecDeque<(StepSeries, Arc<AnnotationSet>)>,
+    /// Different sets of annotations in it.
+    set_count: usize,
     /// Number of the first of them.
     first: usize,
-    is_dropped: bool,
-    memory: Option<Reservation>,
-    samples: u64,
-}
-
-/// Result of a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
-    /// The series was read.
-    Series,
-    /// The buffer has dropped it.
-    Lost,
+    bytes: u64,
+    bytes_max: u64,
+    memory: OperatorMemory<'q>,
 }
 
 /// Readers of a series after the current one.
@@ -48,61 +44,50 @@ pub(super) enum After {
 impl<'q> SeriesBuffer<'q> {
     /// Empty.
     pub(super) fn new(execution: &'q Execution<'q>) -> SeriesBuffer<'q> {
-        SeriesBuffer {
-            execution,
-            series: VecDeque::new(),
-            first: 0,
-            is_dropped: false,
-            memory: None,
-            samples: 0,
-        }
+        let bytes_max = BUFFER_BYTES_MAX.min(execution.ctx.budget.limit_bytes() / BUFFER_BUDGET_PARTS);
+        let memory = execution.operator_memory();
+        SeriesBuffer { series: VecDeque::new(), set_count: 0, first: 0, bytes: 0, bytes_max, memory }
     }
 
-    /// Appends series number `idx`, or drops all series if there is no memory for it.
-    pub(super) fn push(&mut self, idx: usize, series: &StepSeries) {
-        if self.is_dropped {
-            return;
-        }
+    /// Appends series number `idx` and the annotations before it.
+    ///
+    /// # Errors
+    /// [`Error::NotKept`] if it does not fit, and limits of the query.
+    pub(super) fn push(&mut self, idx: usize, series: &StepSeries, set: AnnotationSet) -> Result<(), Error> {
         if self.series.is_empty() {
             self.first = idx;
         }
         debug_assert_eq!(self.first + self.series.len(), idx, "series are kept without gaps");
-        if self.try_reserve(series) {
-            self.series.push_back(series.clone());
-        } else {
-            self.drop_all();
+        let same = self.series.back().map(|(_, last)| last).filter(|last| ***last == set).cloned();
+        self.set_count += usize::from(same.is_none());
+        self.bytes += series.heap_bytes();
+        if self.bytes > self.bytes_max || self.set_count > SETS_MAX {
+            return Err(Error::NotKept);
         }
+        self.memory.grow(series.sample_count(), series.heap_bytes())?;
+        self.series.push_back((series.clone(), same.unwrap_or_else(|| Arc::new(set))));
+        Ok(())
     }
 
-    fn try_reserve(&mut self, series: &StepSeries) -> bool {
-        let (bytes, samples) = (series.heap_bytes(), series.sample_count());
-        let budget = &self.execution.ctx.budget;
-        let bytes_max = BUFFER_BYTES_MAX.min(budget.limit_bytes() / BUFFER_BUDGET_PARTS);
-        let reserved = self.memory.as_ref().map_or(0, Reservation::bytes);
-        if reserved.saturating_add(bytes) > bytes_max || !self.execution.try_hold_samples(samples) {
-            return false;
-        }
-        self.samples += samples;
-        match &mut self.memory {
-            Some(memory) => memory.grow(bytes).is_ok(),
-            None => {
-                self.memory = budget.reserve(bytes).ok();
-                self.memory.is_some()
-            }
-        }
-    }
-
-    /// Puts series number `idx` into `out`.
-    pub(super) fn read(&mut self, idx: usize, after: After, out: &mut StepSeries) -> Found {
-        let Some(at) = idx.checked_sub(self.first) else { return Found::Lost };
+    /// Puts series number `idx` into `out` and returns the annotations before it.
+    ///
+    /// # Errors
+    /// [`Error::NotKept`].
+    pub(super) fn read(
+        &mut self,
+        idx: usize,
+        after: After,
+        out: &mut StepSeries,
+    ) -> Result<Arc<AnnotationSet>, Error> {
+        let at = idx.checked_sub(self.first).ok_or(Error::NotKept)?;
         if at == 0 && after == After::None {
-            let Some(series) = self.pop() else { return Found::Lost };
+            let (series, set) = self.pop().ok_or(Error::NotKept)?;
             *out = series;
-        } else {
-            let Some(series) = self.series.get(at) else { return Found::Lost };
-            out.clone_from(series);
+            return Ok(set);
         }
-        Found::Series
+        let (series, set) = self.series.get(at).ok_or(Error::NotKept)?;
+        out.clone_from(series);
+        Ok(set.clone())
     }
 
     /// Drops the series before number `idx`.
@@ -110,28 +95,12 @@ impl<'q> SeriesBuffer<'q> {
         while self.first < idx && self.pop().is_some() {}
     }
 
-    fn pop(&mut self) -> Option<StepSeries> {
-        let series = self.series.pop_front()?;
+    fn pop(&mut self) -> Option<(StepSeries, Arc<AnnotationSet>)> {
+        let popped = self.series.pop_front()?;
         self.first += 1;
-        let samples = series.sample_count().min(self.samples);
-        self.samples -= samples;
-        self.execution.release_samples(samples);
-        if let Some(memory) = &mut self.memory {
-            memory.shrink(series.heap_bytes());
-        }
-        Some(series)
-    }
-
-    fn drop_all(&mut self) {
-        self.is_dropped = true;
-        self.series = VecDeque::new();
-        self.memory = None;
-        self.execution.release_samples(std::mem::take(&mut self.samples));
-    }
-}
-
-impl Drop for SeriesBuffer<'_> {
-    fn drop(&mut self) {
-        self.execution.release_samples(self.samples);
+        self.set_count -= usize::from(Arc::strong_count(&popped.1) == 1);
+        self.bytes -= popped.0.heap_bytes();
+        self.memory.shrink(popped.0.sample_count(), popped.0.heap_bytes());
+        Some(popped)
     }
 }

@@ -1,47 +1,16 @@
 //! Durations that depend on the query: `[step() * 2]`.
-//! Invariants: errors of durations are reported before anything else is computed, as in Prometheus.
+//! Invariants: errors of durations are reported when the query is planned, before anything is computed, as in
+//! Prometheus.
 
 use chronolith_exec::arith::{go_max, go_min, scalar_op};
 use chronolith_exec::error::Error;
 
-use crate::ast::{BinaryOp, DurationExpr, DurationNode, ExprKind, Span};
+use crate::ast::{BinaryOp, DurationExpr, DurationNode, Span};
 
 use super::query::Query;
 
 /// Longest duration: some 292 years, the range of Prometheus's nanoseconds.
 const SECONDS_MAX: f64 = (i64::MAX / 1_000_000_000) as f64;
-
-/// Checks all durations of a query, from the outside inwards.
-///
-/// # Errors
-/// The first that cannot be.
-pub(crate) fn check(query: &Query<'_>) -> Result<(), Error> {
-    let mut left = vec![query.expr];
-    while let Some(expr) = left.pop() {
-        match &expr.kind {
-            ExprKind::Number(_) | ExprKind::String(_) => {}
-            ExprKind::Selector(selector) => drop(offset_ms(query, &selector.offset)?),
-            ExprKind::Matrix(matrix) => {
-                positive_ms(query, &matrix.range)?;
-                offset_ms(query, &matrix.selector.offset)?;
-            }
-            ExprKind::Subquery(subquery) => {
-                offset_ms(query, &subquery.offset)?;
-                subquery.step.as_ref().map_or(Ok(0), |step| positive_ms(query, step))?;
-                positive_ms(query, &subquery.range)?;
-                left.push(&subquery.expr);
-            }
-            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => left.push(inner),
-            ExprKind::Aggregate(aggregate) => {
-                left.extend(&aggregate.param);
-                left.push(&aggregate.expr);
-            }
-            ExprKind::Binary(binary) => left.extend([&binary.rhs, &binary.lhs]),
-            ExprKind::Call(call) => left.extend(call.args.iter().rev()),
-        }
-    }
-    Ok(())
-}
 
 /// Milliseconds of a duration that may be negative (an offset).
 pub(crate) fn offset_ms(query: &Query<'_>, duration: &DurationExpr) -> Result<i64, Error> {

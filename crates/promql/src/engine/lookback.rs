@@ -1,107 +1,18 @@
-//! Range of samples around an evaluation time that decide the value of an expression (its lookback), for the
-//! result cache.
-//!
-//! Invariants: if there is a lookback, the value of a step is a function of the samples within it, whatever
-//! the first and last step of the query are. An error is not: two series with the same labels fail a query
-//! even in a step of a subquery that no step of the query looks at, so results are joined only if no two
-//! series can become equal. `@` and functions of the query's own range or step (`start()`, `end()`,
-//! `range()`, `step()`, computed durations) have none.
-//! Not here: the cache (`server`).
+//! Lookback of a query, for caches of results.
 
-mod collision;
+use chronolith_exec::grid::Grid;
+pub use chronolith_exec::plan::Lookback;
 
-use super::query::EngineOptions;
-use crate::ast::{DurationExpr, Expr, ExprKind, VectorSelector};
+use super::plan::lower;
+use super::query::{EngineOptions, Query};
 
-/// Samples within `[time - past_ms, time + future_ms]` decide the value at `time`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lookback {
-    /// Into the past; 0 or more.
-    pub past_ms: i64,
-    /// Into the future (negative offsets); 0 or more.
-    pub future_ms: i64,
-    /// The result over a range equals the joined results over its parts. If not, a query over the whole range
-    /// may fail ("vector cannot contain metrics with the same labelset") where none over a part does.
-    pub joins: bool,
-}
-
-/// Evaluation times relative to those of the query.
-#[derive(Clone, Copy)]
-struct Shift {
-    earliest_ms: i64,
-    latest_ms: i64,
-}
-
-/// The lookback of `expr`; `None` if its steps are not independent of each other and of the query's range.
-/// Cost: the nodes of the tree.
+/// The lookback of `query`; `None` if its steps are not independent of each other and of its range: `@` and
+/// functions of the query's own range or step (`start()`, `end()`, `range()`, `step()`, computed durations)
+/// have none. Cost: that of planning the query.
 #[must_use]
-pub fn lookback(expr: &Expr, lookback_ms: i64, options: &EngineOptions) -> Option<Lookback> {
-    let mut lookback = Lookback { past_ms: 0, future_ms: 0, joins: !collision::is_possible(expr, options) };
-    let mut left = vec![(expr, Shift { earliest_ms: 0, latest_ms: 0 })];
-    while let Some((expr, shift)) = left.pop() {
-        match &expr.kind {
-            ExprKind::Number(_) | ExprKind::String(_) => {}
-            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => left.push((inner, shift)),
-            ExprKind::Selector(selector) => lookback.add_selector(selector, lookback_ms, shift)?,
-            ExprKind::Matrix(matrix) => {
-                lookback.add_selector(&matrix.selector, literal(&matrix.range)?, shift)?;
-            }
-            ExprKind::Subquery(subquery) => {
-                if subquery.at.is_some() {
-                    return None;
-                }
-                let (range_ms, offset_ms) = (literal(&subquery.range)?, literal(&subquery.offset)?);
-                let step_ms = match &subquery.step {
-                    Some(step) => literal(step)?,
-                    None => options.subquery_step_ms,
-                };
-                let inner = Shift {
-                    earliest_ms: shift.earliest_ms.saturating_sub(offset_ms).saturating_sub(range_ms),
-                    latest_ms: shift.latest_ms.saturating_sub(offset_ms),
-                };
-                if step_ms <= 0 {
-                    return None;
-                }
-                left.push((&subquery.expr, inner));
-            }
-            ExprKind::Call(call) => {
-                if matches!(call.function.name, "start" | "end" | "range" | "step" | "info") {
-                    return None;
-                }
-                left.extend(call.args.iter().map(|arg| (arg, shift)));
-            }
-            ExprKind::Aggregate(aggregate) => {
-                left.extend(aggregate.param.iter().map(|param| (param, shift)));
-                left.push((&aggregate.expr, shift));
-            }
-            ExprKind::Binary(binary) => {
-                left.push((&binary.lhs, shift));
-                left.push((&binary.rhs, shift));
-            }
-        }
-    }
-    Some(lookback)
-}
-
-impl Lookback {
-    fn add_selector(&mut self, selector: &VectorSelector, width_ms: i64, shift: Shift) -> Option<()> {
-        if selector.at.is_some() || selector.extension.is_some() {
-            return None;
-        }
-        let offset_ms = literal(&selector.offset)?;
-        let earliest_ms = shift.earliest_ms.saturating_sub(offset_ms).saturating_sub(width_ms);
-        let latest_ms = shift.latest_ms.saturating_sub(offset_ms);
-        self.past_ms = self.past_ms.max(earliest_ms.saturating_neg());
-        self.future_ms = self.future_ms.max(latest_ms);
-        Some(())
-    }
-}
-
-fn literal(duration: &DurationExpr) -> Option<i64> {
-    match duration {
-        DurationExpr::Literal(ms) => Some(*ms),
-        DurationExpr::Computed(..) => None,
-    }
+pub fn lookback(query: &Query<'_>, options: &EngineOptions) -> Option<Lookback> {
+    let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)?;
+    lower(query, options, grid).ok()?.lookback()
 }
 
 #[cfg(test)]
@@ -109,12 +20,18 @@ mod tests {
     use super::*;
     use crate::parser::{ParserOptions, parse_expr};
 
+    fn lookback_of(text: &str) -> Option<Lookback> {
+        let all = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
+        let expr = parse_expr(text, all).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let (start_ms, end_ms, step_ms) = (7_200_000, 10_800_000, 60_000);
+        let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms: Some(300_000) };
+        lookback(&query, &EngineOptions::default())
+    }
+
     /// Lookback in seconds with a lookback of 5 m.
     #[track_caller]
     fn check(text: &str, want: Option<(i64, i64)>) {
-        let all = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
-        let expr = parse_expr(text, all).unwrap_or_else(|error| panic!("{text}: {error}"));
-        let got = lookback(&expr, 300_000, &EngineOptions::default());
+        let got = lookback_of(text);
         assert_eq!(got.map(|lookback| (lookback.past_ms / 1000, lookback.future_ms / 1000)), want, "{text}");
     }
 
@@ -143,5 +60,55 @@ mod tests {
         {
             check(text, None);
         }
+    }
+
+    /// Two different series may get the same labels.
+    #[track_caller]
+    fn check_collision(text: &str, want: bool) {
+        assert_eq!(lookback_of(text).map(|lookback| !lookback.joins), Some(want), "{text}");
+    }
+
+    #[test]
+    fn named_metrics_do_not_collide() {
+        for text in [
+            "1 + time()",
+            "m",
+            "{__name__=~\"a|b\"}",
+            "rate(m[5m])",
+            "sum by (a) (rate(m[5m])) / on (a) sum by (a) (n)",
+            "-m > 1",
+            "max_over_time(rate(m[1m])[1h:1m])",
+            "topk(3, -m)",
+            "sum({__name__=~\"a|b\"}) * 2",
+            "label_replace(sum by (a) (m), \"b\", \"$1\", \"a\", \"(.*)\")",
+            "histogram_quantile(0.9, sum by (le) (rate(m_bucket[5m])))",
+            "a or b",
+            "{__name__=~\"a|b\"} > 5",
+            "last_over_time({__name__=~\"a|b\"}[5m])",
+            "absent({job=\"x\"}) * scalar({job=\"x\"})",
+        ] {
+            check_collision(text, false);
+        }
+    }
+
+    #[test]
+    fn series_that_differ_in_what_is_removed_collide() {
+        for text in [
+            "rate({__name__=~\"a|b\"}[1m])",
+            "sum(rate({__name__=~\"a|b\"}[1m]))",
+            "count_over_time({job=\"x\"}[1m]) > 1",
+            "-{job=\"x\"}",
+            "max_over_time((a or b)[5m:1m])",
+            "label_replace(m, \"b\", \"$1\", \"a\", \"(.*)\")",
+            "label_join(sum by (a) (m), \"a\", \"-\", \"b\")",
+            "abs(a or b)",
+        ] {
+            check_collision(text, true);
+        }
+    }
+
+    #[test]
+    fn deep_expressions_do_not_overflow_the_stack() {
+        check_collision(&format!("m{}", " + m".repeat(5000)), false);
     }
 }

@@ -1,64 +1,70 @@
-//! Builds the operators of a syntax tree.
-//! Invariants: a step-invariant expression is computed once and repeated; series that may become equal when
-//! metric names are removed are merged.
-//! Not here: functions by name (`plan::function`).
+//! Lowering: the logical plan of a checked syntax tree.
+//!
+//! Invariants: operands are added in the order in which Prometheus evaluates them. What Prometheus refuses
+//! while it evaluates is a node that fails; the only errors here are those of durations and of trees that
+//! have not been checked.
+//! Not here: functions by name (`plan::function`), operators (`exec::plan::operators`, `language`).
 
-mod cse;
-mod estimate;
 mod function;
-pub(super) mod properties;
-mod reference_time;
-mod shared;
+mod windows;
 
-use std::cell::Cell;
-use std::sync::Arc;
-
-use chronolith_exec::aggregate::hash_aggregate::HashAggregate;
-use chronolith_exec::aggregate::topk::top_k;
-use chronolith_exec::arith::{ElementOp, FilterSide, go_max, go_min, scalar_op};
-use chronolith_exec::column::{StepScalar, StepSeries};
+use chronolith_exec::aggregate::Aggregation;
+use chronolith_exec::arith::{ElementOp, FilterSide};
 use chronolith_exec::error::Error;
-use chronolith_exec::execution::Execution;
 use chronolith_exec::grid::{Grid, Windows};
-use chronolith_exec::grouping::Grouping;
-use chronolith_exec::join::set::{Keep, SetFilter, SetUnion};
-use chronolith_exec::join::{ScalarSide, VectorScalar, vector_vector};
-use chronolith_exec::map::{ElementFn, map_values};
-use chronolith_exec::note::{Note, NotedValue, Severity};
-use chronolith_exec::operator::{Blocking, BoxOperator, Repeat, Traced};
-use chronolith_exec::position::Origin;
+use chronolith_exec::join::ScalarSide;
+use chronolith_exec::map::ElementFn;
+use chronolith_exec::plan::node::{
+    FunctionNode, GroupLabels, MapFn, NameEffect, Named, NodeKind, ScalarFn, Selection,
+};
+use chronolith_exec::plan::properties::NameRules;
+use chronolith_exec::plan::{OccurrenceId, Plan};
 use chronolith_exec::samples::SampleParts;
-use chronolith_exec::scan::{Scan, ScanFn};
-use chronolith_exec::select::{InstantField, SeriesReader};
-use chronolith_exec::trace::{Node, NodeHandle, Use};
-use chronolith_exec::window::WindowSource;
-use chronolith_model::histogram::go_float;
+use chronolith_exec::select::InstantField;
+use chronolith_model::METRIC_NAME;
 
-use self::properties::{
-    binary_stays_distinct, columns_bytes, is_label_name, is_step_invariant, stays_distinct, string_of,
-    unexpected,
-};
-use self::shared::Shared;
-use super::call::count_values::count_values;
-use super::evaluation::Evaluation;
+use super::query::{EngineOptions, Query};
 use crate::ast::{
-    Aggregate, AggregateOp, Aggregation, Binary, BinaryOp, Expr, ExprKind, RangeExtension, Span, Subquery,
-    TopKOp, UnaryOp, ValueType, VectorSelector,
+    Aggregate, AggregateOp, Binary, BinaryOp, Expr, ExprKind, MatrixSelector, RangeExtension, Span, Subquery,
+    UnaryOp, ValueType, VectorSelector,
 };
+use chronolith_exec::metric_name::NameRemoval;
 
-/// Builds operators of one query.
-pub(crate) struct Planner<'q> {
-    evaluation: &'q Evaluation<'q>,
-    /// Parts of histograms that functions above the current selector need.
-    stats: Cell<StatsScope>,
-    /// The `count` or `group` whose operand is planned next: only a selector uses it.
-    counted_by: Cell<Option<&'q Aggregate>>,
-    /// Shared subplans; none if one use is planned alone.
-    shared: Shared<'q>,
+/// The plan of a query over the steps of `grid`.
+///
+/// # Errors
+/// Durations that cannot be computed.
+pub(super) fn lower(query: &Query<'_>, options: &EngineOptions, grid: Grid) -> Result<Plan, Error> {
+    let rules = NameRules {
+        are_delayed: options.name_removal == NameRemoval::Delayed,
+        have_metadata: options.type_and_unit_labels,
+    };
+    let mut lowering = Lowering { query, options, plan: Plan::new(rules) };
+    lowering.expr(query.expr, Scope { grid, stats: StatsScope::Open })?;
+    Ok(lowering.plan)
+}
+
+/// What has been added for an expression, or the error of a duration in it.
+type Lowered = Result<OccurrenceId, Error>;
+
+/// Builds the plan of one query.
+struct Lowering<'q> {
+    query: &'q Query<'q>,
+    options: &'q EngineOptions,
+    plan: Plan,
+}
+
+/// Where an expression stands.
+#[derive(Clone, Copy)]
+struct Scope {
+    /// Evaluation times.
+    grid: Grid,
+    /// Parts of histograms that functions above need.
+    stats: StatsScope,
 }
 
 /// Parts of histograms that functions above a selector need.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum StatsScope {
     /// Unknown: no function above decides.
     Open,
@@ -68,359 +74,190 @@ enum StatsScope {
     Buckets,
 }
 
-impl<'q> Planner<'q> {
-    fn execution(&self) -> &'q Execution<'q> {
-        &self.evaluation.execution
+impl Scope {
+    /// Below a function that needs these parts. Buckets that functions further up need stay needed.
+    fn within(self, stats: StatsScope) -> Scope {
+        if self.stats == StatsScope::Buckets { self } else { Scope { stats, ..self } }
     }
+}
 
-    /// Builds operators in a scope. Buckets that functions further up need stay needed.
-    fn scoped<T>(&self, scope: StatsScope, build: impl FnOnce() -> T) -> T {
-        let before = self.stats.get();
-        if before != StatsScope::Buckets {
-            self.stats.set(scope);
-        }
-        let built = build();
-        self.stats.set(before);
-        built
-    }
-
-    fn parts(&self) -> SampleParts {
-        SampleParts {
-            stats_only: self.stats.get() == StatsScope::StatsOnly,
-            start_times: self.evaluation.options.start_times,
-        }
-    }
-
-    /// Operators of an instant vector.
-    pub(crate) fn vector(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, Error> {
-        match self.repeated(expr, grid) {
-            Some(key) => self.shared_vector(expr, grid, key),
-            None => Ok(self.traced(expr, grid)?.0),
-        }
-    }
-
-    /// Operators of an instant vector that is computed here, and the node that watches them.
-    pub(super) fn traced(
-        &self,
-        expr: &'q Expr,
-        grid: Grid,
-    ) -> Result<(BoxOperator<'q>, Option<Arc<Node>>), Error> {
-        match self.node(expr, Use::First) {
-            None => Ok((self.vector_untraced(expr, grid)?, None)),
-            Some(handle) => {
-                let inner = handle.run(|| self.vector_untraced(expr, grid))?;
-                let node = handle.node();
-                Ok((Traced::boxed(inner, Some(handle)), Some(node)))
-            }
-        }
-    }
-
-    /// A node for an expression.
-    pub(super) fn node(&self, expr: &'q Expr, of_shared: Use) -> Option<NodeHandle<'q>> {
-        let text = self.evaluation.query.text.get(expr.span.start as usize..expr.span.end as usize);
-        name_of(expr).and_then(|op| self.execution().trace.node(op, text.unwrap_or_default(), of_shared))
-    }
-
-    fn vector_untraced(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, Error> {
-        if grid.start_ms != grid.end_ms && is_step_invariant(self.evaluation, expr) {
-            let inner = self.vector_at(expr, Grid::instant(grid.start_ms))?;
-            return Ok(Box::new(Repeat::new(inner, grid.count)));
-        }
-        self.vector_at(expr, grid)
-    }
-
-    fn vector_at(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, Error> {
+impl Lowering<'_> {
+    fn expr(&mut self, expr: &Expr, scope: Scope) -> Lowered {
         match &expr.kind {
-            ExprKind::Paren(inner) => self.vector(inner, grid),
-            ExprKind::Selector(selector) if selector.extension == Some(RangeExtension::Smoothed) => {
-                let windows = self.evaluation.instant_windows(selector, grid)?;
-                let windows = Windows { after_ms: windows.width_ms, ..windows };
-                let function = ScanFn::Smoothed(Origin::own(expr.span.position()));
-                Ok(Box::new(Scan::new(
-                    self.execution(),
-                    &selector.matchers,
-                    windows,
-                    self.parts(),
-                    function,
-                    None,
-                )?))
-            }
-            ExprKind::Selector(selector) => self.select(selector, grid, InstantField::Value),
-            ExprKind::Unary(UnaryOp::Plus, inner) => self.vector(inner, grid),
+            ExprKind::Number(number) => Ok(self.plan.push_constant(number.value)),
+            // Not computed: texts are arguments of functions, or the whole query.
+            ExprKind::String(_) => Ok(self.plan.push_constant(f64::NAN)),
+            ExprKind::Paren(inner) | ExprKind::Unary(UnaryOp::Plus, inner) => self.expr(inner, scope),
             ExprKind::Unary(UnaryOp::Minus, inner) => {
-                let operator = map_values(self.execution(), self.vector(inner, grid)?, ElementFn::Negate);
-                Ok(self.merged(operator, inner))
+                let operand = self.expr(inner, scope)?;
+                if expr.value_type() == ValueType::Scalar {
+                    return Ok(self.push(NodeKind::Scalar(ScalarFn::Negate), vec![operand], scope, &[], ""));
+                }
+                let negate = MapFn::Make(|_| ElementFn::Negate);
+                let kind = NodeKind::Map(Named { name: "negate", function: negate });
+                Ok(self.push(kind, vec![operand], scope, &[expr.span], "negate"))
             }
-            ExprKind::Aggregate(aggregate) => self.aggregate(aggregate, expr.span, grid),
-            ExprKind::Binary(_) => self.chain(expr, grid),
-            ExprKind::Call(call) => self.call(call, expr.span, grid),
-            ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Matrix(_) | ExprKind::Subquery(_) => {
-                Err(unexpected(ValueType::Vector, expr))
+            ExprKind::Selector(selector) => {
+                self.selector(selector, scope, InstantField::Value, expr.span, "select")
             }
+            ExprKind::Matrix(matrix) => self.matrix(matrix, scope),
+            ExprKind::Subquery(subquery) => self.subquery(subquery, scope),
+            ExprKind::Aggregate(aggregate) => self.aggregate(aggregate, expr.span, scope),
+            ExprKind::Binary(_) => self.chain(expr, scope),
+            ExprKind::Call(call) => self.call(call, expr.span, scope),
         }
     }
 
-    /// A scalar in every step.
-    pub(crate) fn scalar(&self, expr: &'q Expr, grid: Grid) -> Result<StepScalar, Error> {
-        match &expr.kind {
-            ExprKind::Number(number) => Ok(StepScalar::Constant(number.value)),
-            ExprKind::Paren(inner) | ExprKind::Unary(UnaryOp::Plus, inner) => self.scalar(inner, grid),
-            ExprKind::Unary(UnaryOp::Minus, inner) => Ok(self.scalar(inner, grid)?.map(|v| -v)),
-            ExprKind::Binary(_) => {
-                let (base, spine) = expr.left_spine();
-                spine.into_iter().try_fold(self.scalar(base, grid)?, |left, binary| {
-                    let right = self.scalar(&binary.rhs, grid)?;
-                    Ok(left.combine(right, |a, b| scalar_op(binary.op, a, b)))
-                })
-            }
-            ExprKind::Call(call) => self.scalar_call(call, grid),
-            _ => Err(unexpected(ValueType::Scalar, expr)),
-        }
+    fn push(
+        &mut self,
+        kind: NodeKind,
+        inputs: Vec<OccurrenceId>,
+        scope: Scope,
+        spans: &[Span],
+        label: &'static str,
+    ) -> OccurrenceId {
+        let positions = spans.iter().map(|span| span.position()).collect();
+        self.plan.push(kind, inputs, scope.grid, positions, label)
     }
 
-    /// A range vector and its windows.
-    pub(crate) fn windows(&self, expr: &'q Expr, grid: Grid) -> Result<(WindowSource<'q>, Windows), Error> {
-        match &expr.unwrap_parens().kind {
-            ExprKind::Matrix(matrix) => {
-                let windows = self.evaluation.range_windows(matrix, grid)?;
-                let reader =
-                    SeriesReader::new(self.execution(), &matrix.selector.matchers, windows, self.parts())?;
-                Ok((WindowSource::Selector(reader), windows))
-            }
-            ExprKind::Subquery(subquery) => self.subquery(subquery, grid),
-            _ => Err(unexpected(ValueType::Matrix, expr)),
-        }
+    fn parts(&self, scope: Scope) -> SampleParts {
+        let stats_only = scope.stats == StatsScope::StatsOnly;
+        SampleParts { stats_only, start_times: self.options.start_times }
     }
 
-    fn subquery(&self, subquery: &'q Subquery, grid: Grid) -> Result<(WindowSource<'q>, Windows), Error> {
-        let (inner_grid, windows) = self.evaluation.subquery_grid(subquery, grid)?;
-        let Some(inner_grid) = inner_grid else { return Ok((WindowSource::Void, windows)) };
-        let mut memory = self.execution().operator_memory();
-        memory.grow(inner_grid.count as u64, columns_bytes(&subquery.expr, inner_grid))?;
-        let source = WindowSource::Subquery {
-            inner: self.scoped(StatsScope::Buckets, || self.vector(&subquery.expr, inner_grid))?,
-            grid: inner_grid,
-            series: StepSeries::default(),
-            memory,
-        };
-        Ok((source, windows))
-    }
-
-    fn select(
-        &self,
-        selector: &'q VectorSelector,
-        grid: Grid,
+    fn selector(
+        &mut self,
+        selector: &VectorSelector,
+        scope: Scope,
         field: InstantField,
-    ) -> Result<BoxOperator<'q>, Error> {
-        let windows = self.evaluation.instant_windows(selector, grid)?;
-        let counted_by = if field == InstantField::Value { self.counted_by.take() } else { None };
-        let grouping = counted_by.map(|aggregate| Grouping::new(&aggregate.grouping, aggregate.without));
-        let function = ScanFn::Instant(field);
-        let matchers = &selector.matchers;
-        let scan = Scan::new(self.execution(), matchers, windows, self.parts(), function, grouping.as_ref());
-        Ok(Box::new(scan?))
+        span: Span,
+        label: &'static str,
+    ) -> Lowered {
+        let windows = self.instant_windows(selector, scope.grid)?;
+        let parts = self.parts(scope);
+        let select = |windows| Selection::new(&selector.matchers, windows, parts);
+        let is_smoothed = selector.extension == Some(RangeExtension::Smoothed);
+        let kind = if is_smoothed && field == InstantField::Value {
+            NodeKind::Smoothed(select(Windows { after_ms: windows.width_ms, ..windows }))
+        } else {
+            NodeKind::Latest(select(windows), field)
+        };
+        Ok(self.push(kind, Vec::new(), scope, &[span], label))
     }
 
-    fn aggregate(&self, aggregate: &'q Aggregate, span: Span, grid: Grid) -> Result<BoxOperator<'q>, Error> {
-        let execution = self.execution();
-        let grouping = Grouping::new(&aggregate.grouping, aggregate.without);
-        match aggregate.op {
-            AggregateOp::Select(op) => {
-                let param = self.param(aggregate, grid)?;
-                let inner = self.vector(&aggregate.expr, grid)?;
-                self.warn_of_ratio(aggregate, span, &param);
-                let origin = Origin::own(span.position());
-                Ok(top_k(execution, inner, op, grouping, param, grid.count, origin))
-            }
-            AggregateOp::CountValues => {
-                let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
-                if !is_label_name(label) {
-                    let name = aggregate.param.as_ref().and_then(|param| self.literal(param));
-                    let name = name.map_or_else(|| format!("{label:?}"), str::to_owned);
-                    return Err(Error::Language(format!("invalid label name {name}")));
-                }
-                let mut inner = self.scoped(StatsScope::Buckets, || self.vector(&aggregate.expr, grid))?;
-                Ok(Blocking::boxed(execution, move |memory| {
-                    count_values(&mut *inner, &grouping, label, memory)
-                }))
-            }
-            AggregateOp::Fold(op) => {
-                let param = match op {
-                    Aggregation::Quantile => self.param(aggregate, grid)?,
-                    _ => StepScalar::Constant(f64::NAN),
-                };
-                let counts = matches!(op, Aggregation::Count | Aggregation::Group);
-                self.counted_by.set(counts.then_some(aggregate));
-                let inner = self.aggregate_input(&aggregate.expr, grid)?;
-                if let (Aggregation::Quantile, Some(expr)) = (op, &aggregate.param) {
-                    self.warn_of_quantile(&beyond(&param, 0.0, 1.0), expr, span);
-                }
-                let origin = aggregate.expr.unwrap_parens().span.emitted_by(span);
-                Ok(Box::new(HashAggregate::new(execution, inner, op, grouping, param, grid.count, origin)))
-            }
-        }
+    fn matrix(&mut self, matrix: &MatrixSelector, scope: Scope) -> Lowered {
+        let windows = self.range_windows(matrix, scope.grid)?;
+        let selection = Selection::new(&matrix.selector.matchers, windows, self.parts(scope));
+        Ok(self.push(NodeKind::Samples(selection), Vec::new(), scope, &[], ""))
     }
 
-    fn param(&self, aggregate: &'q Aggregate, grid: Grid) -> Result<StepScalar, Error> {
-        match &aggregate.param {
-            Some(param) => self.scalar(param, grid),
-            None => Ok(StepScalar::Constant(f64::NAN)),
+    fn subquery(&mut self, subquery: &Subquery, scope: Scope) -> Lowered {
+        let (grid, windows) = self.subquery_grid(subquery, scope.grid)?;
+        let inner = Scope { grid: grid.unwrap_or(Grid::instant(windows.end(0))), ..scope };
+        let inner = self.expr(&subquery.expr, inner.within(StatsScope::Buckets))?;
+        Ok(self.push(NodeKind::Subquery(windows, grid), vec![inner], scope, &[], ""))
+    }
+
+    fn aggregate(&mut self, aggregate: &Aggregate, span: Span, scope: Scope) -> Lowered {
+        let labels = GroupLabels::new(aggregate.grouping.clone(), aggregate.without);
+        let label = aggregate.op.as_str();
+        let kind = match aggregate.op {
+            AggregateOp::CountValues => return self.count_values(aggregate, labels, span, scope),
+            AggregateOp::Select(op) => NodeKind::Rank(op, labels),
+            AggregateOp::Fold(op) => NodeKind::Aggregate(op, labels),
+        };
+        let mut spans = vec![span, aggregate.expr.unwrap_parens().span];
+        let mut inputs = Vec::new();
+        if let Some(param) = &aggregate.param {
+            spans.push(param.unwrap_parens().span);
+            inputs.push(self.expr(param, scope)?);
         }
+        inputs.push(self.expr(&aggregate.expr, scope)?);
+        debug_assert_eq!(
+            inputs.len() == 2,
+            matches!(kind, NodeKind::Rank(..) | NodeKind::Aggregate(Aggregation::Quantile, _)),
+            "the parser checks that {label} has its parameter"
+        );
+        Ok(self.push(kind, inputs, scope, &spans, label))
+    }
+
+    fn count_values(
+        &mut self,
+        aggregate: &Aggregate,
+        grouping: GroupLabels,
+        span: Span,
+        scope: Scope,
+    ) -> Lowered {
+        let label = aggregate.param.as_ref().map_or(Ok(""), string_of)?;
+        let inner = self.expr(&aggregate.expr, scope.within(StatsScope::Buckets))?;
+        if !is_label_name(label) {
+            let name = aggregate.param.as_ref().and_then(|param| self.literal(param));
+            let name = name.map_or_else(|| format!("{label:?}"), str::to_owned);
+            let fail = NodeKind::Fail(format!("invalid label name {name}"));
+            return Ok(self.push(fail, vec![inner], scope, &[span], "count_values"));
+        }
+        // Values may become names.
+        let names = if label == METRIC_NAME {
+            NameEffect::Rewrites
+        } else if grouping.includes(METRIC_NAME) {
+            NameEffect::Keeps
+        } else {
+            NameEffect::Drops
+        };
+        let function = FunctionNode::new("count_values", names);
+        let texts = vec![label.to_owned()];
+        let function = FunctionNode { texts, grouping, keeps_series: false, ..function };
+        Ok(self.push(NodeKind::Function(function), vec![inner], scope, &[span], "count_values"))
     }
 
     /// A string literal as written in the query: bytes that are not UTF-8 are lost in the tree.
-    fn literal(&self, expr: &Expr) -> Option<&'q str> {
+    fn literal(&self, expr: &Expr) -> Option<&str> {
         let Span { start, end } = expr.unwrap_parens().span;
-        self.evaluation.query.text.get(start as usize..end as usize).filter(|text| text.starts_with('"'))
+        self.query.text.get(start as usize..end as usize).filter(|text| text.starts_with('"'))
     }
 
-    fn warn_of_ratio(&self, aggregate: &Aggregate, emitter: Span, param: &StepScalar) {
-        let Some(expr) =
-            aggregate.param.as_ref().filter(|_| aggregate.op == AggregateOp::Select(TopKOp::LimitRatio))
-        else {
-            return;
-        };
-        for &ratio in beyond(param, -1.0, 1.0).values().iter().filter(|ratio| !ratio.is_nan()) {
-            let text = format!(
-                "ratio value should be between -1 and 1, got {}, capping to {}",
-                go_float(ratio),
-                ratio.signum()
-            );
-            let note = Note::Language(Severity::Warning, text.into());
-            self.execution().annotations.add(note, expr.unwrap_parens().span.emitted_by(emitter));
-        }
-    }
-
-    /// Warns of quantiles outside 0..1.
-    fn warn_of_quantile(&self, quantile: &StepScalar, expr: &Expr, emitter: Span) {
-        let origin = expr.unwrap_parens().span.emitted_by(emitter);
-        for &value in quantile.values().iter().filter(|&&v| !(0.0..=1.0).contains(&v)) {
-            self.execution().annotations.add(Note::BadQuantile(NotedValue(value)), origin);
-        }
-    }
-
-    /// A chain `((a + b) - c) * d`, built from the innermost left side outwards: chains may be long, and a
-    /// loop needs no stack.
-    fn chain(&self, expr: &'q Expr, grid: Grid) -> Result<BoxOperator<'q>, Error> {
+    /// A chain `((a + b) - c) * d`, from the innermost left side outwards: chains may be long, and a loop
+    /// needs no stack.
+    fn chain(&mut self, expr: &Expr, scope: Scope) -> Lowered {
         let (base, spine) = expr.left_spine();
         // An operand stands below its own operator and all that follow.
         let last_reader = spine.iter().rposition(|binary| reads_buckets(binary.op));
-        let operand = |expr: &'q Expr, first_above: usize| {
-            if expr.value_type() == ValueType::Scalar {
-                return Ok::<_, Error>(Side::Scalar(self.scalar(expr, grid)?));
-            }
-            let operator = if last_reader.is_some_and(|reader| reader >= first_above) {
-                self.scoped(StatsScope::Buckets, || self.vector(expr, grid))?
-            } else {
-                self.vector(expr, grid)?
-            };
-            Ok(Side::Vector { operator, distinct: stays_distinct(expr) })
+        let operand_scope = |first_above: usize| {
+            let is_read = last_reader.is_some_and(|reader| reader >= first_above);
+            if is_read { scope.within(StatsScope::Buckets) } else { scope }
         };
-        let mut left = operand(base, 0)?;
+        let is_scalar = |expr: &Expr| expr.value_type() == ValueType::Scalar;
+        let mut left_is_scalar = is_scalar(base);
+        let mut left = self.expr(base, if left_is_scalar { scope } else { operand_scope(0) })?;
+        let count = spine.len();
         for (idx, binary) in spine.into_iter().enumerate() {
-            let right = operand(&binary.rhs, idx)?;
-            left = self.join(left, right, binary)?;
+            let right_is_scalar = is_scalar(&binary.rhs);
+            let right_scope = if right_is_scalar { scope } else { operand_scope(idx) };
+            let right = self.expr(&binary.rhs, right_scope)?;
+            let kind = binary_kind(binary, left_is_scalar, right_is_scalar);
+            left_is_scalar &= right_is_scalar;
+            let lhs = binary.lhs.span;
+            let span = Span { start: lhs.start, end: binary.rhs.span.end };
+            // The whole chain is one operator in reports.
+            let label = if idx + 1 == count && !left_is_scalar { binary.op.as_str() } else { "" };
+            let spans: &[Span] = if left_is_scalar { &[] } else { &[span, lhs] };
+            left = self.push(kind, vec![left, right], scope, spans, label);
         }
-        match left {
-            Side::Vector { operator, .. } => Ok(operator),
-            Side::Scalar(_) => Err(unexpected(ValueType::Vector, expr)),
-        }
-    }
-
-    fn join(&self, left: Side<'q>, right: Side<'q>, binary: &'q Binary) -> Result<Side<'q>, Error> {
-        let (operator, distinct) = match (left, right) {
-            (Side::Scalar(left), Side::Scalar(right)) => {
-                return Ok(Side::Scalar(left.combine(right, |a, b| scalar_op(binary.op, a, b))));
-            }
-            (Side::Scalar(scalar), Side::Vector { operator, distinct }) => {
-                (self.with_scalar(operator, scalar, ScalarSide::Left, distinct, binary), distinct)
-            }
-            (Side::Vector { operator, distinct }, Side::Scalar(scalar)) => {
-                (self.with_scalar(operator, scalar, ScalarSide::Right, distinct, binary), distinct)
-            }
-            (Side::Vector { operator: left, distinct }, Side::Vector { operator: right, .. }) => {
-                (self.vectors(left, right, binary)?, distinct)
-            }
-        };
-        Ok(Side::Vector { operator, distinct: binary_stays_distinct(binary).unwrap_or(distinct) })
-    }
-
-    fn with_scalar(
-        &self,
-        inner: BoxOperator<'q>,
-        scalar: StepScalar,
-        side: ScalarSide,
-        distinct: bool,
-        binary: &'q Binary,
-    ) -> BoxOperator<'q> {
-        let keeps = if side == ScalarSide::Left { FilterSide::Right } else { FilterSide::Left };
-        let op = ElementOp::new(binary.op, binary.return_bool, keeps);
-        let origin = origin_of(binary);
-        let operator = Box::new(VectorScalar::new(self.execution(), inner, scalar, side, op, origin));
-        if op.drops_name() { self.merged_unless(distinct, operator) } else { operator }
-    }
-
-    fn vectors(
-        &self,
-        left: BoxOperator<'q>,
-        right: BoxOperator<'q>,
-        binary: &'q Binary,
-    ) -> Result<BoxOperator<'q>, Error> {
-        let execution = self.execution();
-        let Some(matching) = binary.matching.as_ref() else {
-            return Err(Error::Language("operator between vectors without matching".to_owned()));
-        };
-        Ok(match binary.op {
-            BinaryOp::And => Box::new(SetFilter::new(left, right, matching, Keep::Matched, execution)),
-            BinaryOp::Unless => Box::new(SetFilter::new(left, right, matching, Keep::Unmatched, execution)),
-            BinaryOp::Or => {
-                let union = SetUnion::new(left, right, matching, execution.operator_memory());
-                Blocking::merge(execution, Box::new(union))
-            }
-            op => {
-                let element_op = ElementOp::new(op, binary.return_bool, FilterSide::Left);
-                vector_vector(execution, left, right, matching, element_op, origin_of(binary))
-            }
-        })
-    }
-
-    /// Merges the series of an operator that removed metric names, if two of `inner`'s series may be equal
-    /// then.
-    fn merged(&self, operator: BoxOperator<'q>, inner: &Expr) -> BoxOperator<'q> {
-        self.merged_unless(stays_distinct(inner), operator)
-    }
-
-    fn merged_unless(&self, distinct: bool, operator: BoxOperator<'q>) -> BoxOperator<'q> {
-        let execution = self.execution();
-        if execution.delays_names() || distinct { operator } else { Blocking::merge(execution, operator) }
+        Ok(left)
     }
 }
 
-/// Origin of an operator's annotations: they point at its left operand.
-fn origin_of(binary: &Binary) -> Origin {
-    let (left, right) = (binary.lhs.span, binary.rhs.span);
-    left.emitted_by(Span { start: left.start, end: right.end })
-}
-
-/// Parameter values that an aggregation warns of: NaN if there is one, the least value if it is below `low`
-/// and the greatest if it is above `high`. With a NaN only infinities are reported, by the rules of Go's
-/// minimum and maximum.
-fn beyond(param: &StepScalar, low: f64, high: f64) -> StepScalar {
-    let values = param.values();
-    let nan = values.iter().copied().find(|v| v.is_nan());
-    let least = values.iter().copied().reduce(go_min).filter(|&v| v < low);
-    let greatest = values.iter().copied().reduce(go_max).filter(|&v| v > high);
-    StepScalar::PerStep(nan.into_iter().chain(least).chain(greatest).collect())
-}
-
-/// One side of an operator.
-enum Side<'q> {
-    Scalar(StepScalar),
-    Vector {
-        operator: BoxOperator<'q>,
-        /// True if [`stays_distinct`].
-        distinct: bool,
-    },
+fn binary_kind(binary: &Binary, left_is_scalar: bool, right_is_scalar: bool) -> NodeKind {
+    let element_op = |keeps| ElementOp::new(binary.op, binary.return_bool, keeps);
+    // The parser sets it if both sides are vectors.
+    let matching = || binary.matching.clone().unwrap_or_default();
+    match (left_is_scalar, right_is_scalar) {
+        (true, true) => NodeKind::Scalar(ScalarFn::Binary(binary.op)),
+        (true, false) => NodeKind::VectorScalar(element_op(FilterSide::Right), ScalarSide::Left),
+        (false, true) => NodeKind::VectorScalar(element_op(FilterSide::Left), ScalarSide::Right),
+        (false, false) if binary.op.is_set() => NodeKind::Set(binary.op, matching()),
+        (false, false) => NodeKind::Join(element_op(FilterSide::Left), matching()),
+    }
 }
 
 /// Returns true if an operator looks into the buckets of its operands.
@@ -428,15 +265,22 @@ fn reads_buckets(op: BinaryOp) -> bool {
     matches!(op, BinaryOp::TrimLower | BinaryOp::TrimUpper | BinaryOp::Equal | BinaryOp::NotEqual)
 }
 
-/// Name of an operator in reports; `None` if the expression is not an operator.
-fn name_of(expr: &Expr) -> Option<&'static str> {
-    match &expr.kind {
-        ExprKind::Selector(_) => Some("select"),
-        ExprKind::Aggregate(aggregate) => Some(aggregate.op.as_str()),
-        ExprKind::Call(call) => Some(call.function.name),
-        ExprKind::Binary(binary) => Some(binary.op.as_str()),
-        ExprKind::Unary(UnaryOp::Minus, _) => Some("negate"),
-        ExprKind::Unary(UnaryOp::Plus, _) | ExprKind::Paren(_) => None,
-        ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Matrix(_) | ExprKind::Subquery(_) => None,
+/// The text of a string expression.
+///
+/// # Errors
+/// The expression is not a string.
+pub(super) fn string_of(expr: &Expr) -> Result<&str, Error> {
+    match &expr.unwrap_parens().kind {
+        ExprKind::String(text) => Ok(text),
+        _ => {
+            let found = expr.value_type().describe();
+            Err(Error::Language(format!("expected {}, got {found}", ValueType::String.describe())))
+        }
     }
+}
+
+/// Returns true if a text can name a label. The parser leaves U+FFFD where a literal holds bytes that are not
+/// UTF-8, so a name with that character in it counts as one of those.
+pub(super) fn is_label_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(char::REPLACEMENT_CHARACTER)
 }

@@ -132,6 +132,26 @@ fn equal_series_are_refused_in_one_step_and_joined_over_steps() {
     check_range(&turns, "label_replace({x='1'}, '__name__', 'c', '', '')", &["c{x=\"1\"} 1@0 5@10 6@20"]);
 }
 
+/// Type and unit are removed with the name, so that series of one metric may become equal. They were returned
+/// twice.
+#[test]
+fn series_that_differ_in_their_type_are_refused_without_it() {
+    let both = source(&[("a{__type__=counter}", &[1.0, 2.0, 4.0]), ("a{__type__=gauge}", &[5.0, 5.0, 5.0])]);
+    let options = EngineOptions { type_and_unit_labels: true, ..EngineOptions::default() };
+    for text in ["-a", "a * 2", "abs(a)", "rate(a[20s])", "sum(a + 1)"] {
+        let error = run(options.clone(), &both, text, (20_000, 20_000, 0)).unwrap_err();
+        assert_eq!(error, "vector cannot contain metrics with the same labelset", "{text}");
+    }
+}
+
+/// A refused label kept the operand from being planned, and with it an error that comes first.
+#[test]
+fn durations_are_reported_before_other_errors() {
+    let s = source(&[("a{x=1}", &[1.0])]);
+    check_error(&s, "count_values('', a)", "invalid label name \"\"");
+    check_error(&s, "count_values('', sum_over_time(a[step()]))", "33:39: duration must be greater than 0");
+}
+
 #[test]
 fn delayed_names_can_be_brought_back() {
     let s = source(&[("a{x=1}", &[1.0, 2.0, 4.0]), ("b{x=1}", &[5.0, 5.0, 5.0])]);

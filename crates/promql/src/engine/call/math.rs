@@ -1,12 +1,24 @@
 //! Functions of one number by name, with the results of Go's math package.
 
+use chronolith_exec::column::StepScalar;
 use chronolith_exec::map::ElementFn;
+use chronolith_exec::plan::node::{MapFn, Params};
 
 use super::calendar::CalendarField;
 
-/// The function of this name, if it is one of a vector alone.
-pub(crate) fn element_fn(name: &str) -> Option<ElementFn> {
+/// The function of this name, if it is one of the values of a vector.
+pub(crate) fn map_fn(name: &str) -> Option<MapFn> {
     let function: fn(f64) -> f64 = match name {
+        "clamp" => {
+            return Some(MapFn::Make(|params| ElementFn::Clamp(params.take_or_nan(), params.take_or_nan())));
+        }
+        "clamp_min" => return Some(MapFn::Make(|params| ElementFn::ClampMin(params.take_or_nan()))),
+        "clamp_max" => return Some(MapFn::Make(|params| ElementFn::ClampMax(params.take_or_nan()))),
+        "round" => {
+            let round =
+                |params: &mut Params| ElementFn::Round(params.take().unwrap_or(StepScalar::Constant(1.0)));
+            return Some(MapFn::Make(round));
+        }
         "abs" => f64::abs,
         "ceil" => f64::ceil,
         "floor" => f64::floor,
@@ -30,9 +42,10 @@ pub(crate) fn element_fn(name: &str) -> Option<ElementFn> {
         "deg" => |v| v * DEGREES_PER_RADIAN,
         "rad" => |v| v * RADIANS_PER_DEGREE,
         "sgn" => sign,
-        _ => CalendarField::function(name)?,
+        // Prometheus takes parts of a date for functions of the evaluation time.
+        _ => return CalendarField::function(name).map(MapFn::EachStep),
     };
-    Some(ElementFn::Plain(function))
+    Some(MapFn::Plain(function))
 }
 
 /// 180/π and π/180, each rounded once: dividing one rounded constant by another may lose the last bit.

@@ -215,6 +215,15 @@ fn parts_that_differ_are_not_shared() {
     }
 }
 
+/// Both selected the same and were shared, although the order of matchers decides the labels of `absent`.
+#[test]
+fn absent_has_the_labels_of_its_own_matchers() {
+    let text = "absent(gone{id=\"1\",id=~\".*\"}) or absent(gone{id=~\".*\",id=\"1\"})";
+    check(&source(2), text, (500, 500, 0));
+    let result = case_of(&source(2), text).run(Sharing::Auto).0.expect("evaluates");
+    assert!(matches!(&result.value, crate::Value::Matrix(all) if all.len() == 2), "{:?}", result.value);
+}
+
 /// Upstream says the same once, about the place where it was said last.
 #[test]
 fn annotations_point_to_the_places_that_they_would_point_to() {

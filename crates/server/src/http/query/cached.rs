@@ -31,8 +31,8 @@ impl Running<'_> {
             || request.explain == Explain::Plan
             || matches!(request.call.params.get("nocache"), Some("1" | "true"));
         let lookback_ms = query.lookback_ms.unwrap_or(app.options.query.lookback_ms);
-        let lookback =
-            if bypassed { None } else { lookback(query.expr, lookback_ms, app.queries.engine.options()) };
+        let planned = Query { lookback_ms: Some(lookback_ms), ..*query };
+        let lookback = if bypassed { None } else { lookback(&planned, app.queries.engine.options()) };
         let Some(lookback) = lookback else { return run(query) };
         let last_ms =
             query.start_ms + query.end_ms.saturating_sub(query.start_ms) / query.step_ms * query.step_ms;

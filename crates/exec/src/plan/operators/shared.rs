@@ -1,0 +1,96 @@
+//! Operators of nodes with several readers: built at the first use, read at the others.
+//!
+//! Invariants: annotations of building a node are emitted at each of its uses, at the positions of that use.
+//! Not here: which nodes have several readers (`plan::sharing`), reading shared series (`share`).
+
+use std::rc::Rc;
+
+use super::{Built, OperatorBuilder, Sharing};
+use crate::aggregate::hash_aggregate::AggregateInput;
+use crate::error::Error;
+use crate::grouping::Grouping;
+use crate::plan::OccurrenceId;
+use crate::plan::node::NodeKind;
+use crate::select::InstantField;
+use crate::share::{SharedPart, SharedReader, SharedUse, moved};
+use crate::trace::Use;
+
+impl<'q> OperatorBuilder<'q> {
+    /// Number of uses of a vector that is shared.
+    pub(super) fn repeated(&self, id: OccurrenceId) -> Option<(&Sharing<'q>, usize)> {
+        let sharing = self.sharing.as_ref().filter(|_| self.plan.is_shareable(id))?;
+        Some((sharing, sharing.uses.repeated(self.plan.occurrence(id).node)?))
+    }
+
+    /// Input of an aggregation: a shared subplan feeds its series to the aggregation as they are computed.
+    /// `counted_by` is the grouping of an aggregation that uses nothing but the presence of its input.
+    pub(super) fn aggregate_input(
+        &self,
+        id: OccurrenceId,
+        counted_by: Option<&Grouping<'_>>,
+    ) -> Result<AggregateInput<'q>, Error> {
+        if let Some((sharing, uses)) = self.repeated(id) {
+            let shared = self.shared_use(id, sharing, uses)?;
+            // A sink would miss series.
+            let has_begun = shared.part.has_begun();
+            return Ok(if has_begun {
+                AggregateInput::Alone(SharedReader::boxed(shared))
+            } else {
+                AggregateInput::Shared(shared)
+            });
+        }
+        let reads_presence = matches!(self.plan.kind(id), NodeKind::Latest(_, InstantField::Value))
+            && self.plan.node(id).repeat.is_none();
+        Ok(AggregateInput::Alone(match counted_by.filter(|_| reads_presence) {
+            None => self.vector(id)?,
+            counted_by => self.traced(id, |builder| builder.scan(id, counted_by))?.0,
+        }))
+    }
+
+    /// A use of a node that several operators read. Further ones are marked in the report.
+    pub(super) fn shared_use(
+        &self,
+        id: OccurrenceId,
+        sharing: &Sharing<'q>,
+        uses: usize,
+    ) -> Result<SharedUse<'q>, Error> {
+        let (part, first) = self.part_of(id, sharing, uses)?;
+        if first == id {
+            return Ok(SharedUse { part, positions: None, node: None });
+        }
+        let node = self.trace_node(id, Use::Again);
+        if let Some(node) = &node {
+            node.node().mark_shared(part.marked());
+        }
+        Ok(SharedUse { part, positions: Some(self.plan.positions(first, id)), node })
+    }
+
+    /// The shared subplan of a node, built if this is its first use, and that first use. Annotations of
+    /// building it are emitted.
+    fn part_of(
+        &self,
+        id: OccurrenceId,
+        sharing: &Sharing<'q>,
+        uses: usize,
+    ) -> Result<(Rc<SharedPart<'q>>, OccurrenceId), Error> {
+        let annotations = &self.execution.annotations;
+        let node = self.plan.occurrence(id).node;
+        if let Some(Built { first, part }) = sharing.parts.borrow().get(&node) {
+            let set = part.build_annotations();
+            if !set.is_empty() {
+                annotations.append(moved(set, Some(&self.plan.positions(*first, id))));
+            }
+            return Ok((part.clone(), *first));
+        }
+        let before = annotations.start_new();
+        let built = self.traced(id, |builder| builder.untraced(id));
+        let of_build = annotations.restore(before);
+        annotations.append(of_build.clone());
+        let (inner, trace_node) = built?;
+        let mut parts = sharing.parts.borrow_mut();
+        let number = parts.len() as u32 + 1;
+        let part = SharedPart::new(self.execution, inner, of_build, number, uses, trace_node);
+        parts.insert(node, Built { first: id, part: part.clone() });
+        Ok((part, id))
+    }
+}
