@@ -1,8 +1,8 @@
 //! File that is appended to and replaced as a whole once it has grown, in one or several copies with equal
 //! bytes.
 //!
-//! Invariants: synced bytes are in all copies. After a failed write or sync the file is closed and is replaced
-//! under a temporary name, never appended to, so bytes of unknown durability never count.
+//! Invariants: synced bytes are in all copies. After a failed write or sync the file is closed and is
+//! replaced under a temporary name, never appended to, so bytes of unknown durability never count.
 //! Not here: the bytes and their checksums, the choice between copies at a start.
 
 use std::io;
@@ -14,7 +14,7 @@ use crate::disk::{Disk, DiskFile};
 /// A file may grow by this much over twice its size at the last replacement.
 const GROWTH_BYTES_MIN: u64 = 1 << 20;
 
-/// See the module. A file that is not open is replaced by the next write.
+/// Open copies of an append-only file. One that is not open is replaced by the next write.
 pub struct AppendFile {
     disk: Arc<dyn Disk>,
     paths: Vec<PathBuf>,
@@ -32,7 +32,8 @@ impl AppendFile {
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, paths: Vec<PathBuf>) -> AppendFile {
         assert!(!paths.is_empty(), "a file has a name");
-        let (is_unsynced, has_unsynced_names) = (false, false);
+        let is_unsynced = false;
+        let has_unsynced_names = false;
         AppendFile { disk, paths, files: Vec::new(), len: 0, len_max: 0, is_unsynced, has_unsynced_names }
     }
 
@@ -66,7 +67,8 @@ impl AppendFile {
         publish().inspect_err(|_| self.close())
     }
 
-    /// Opens the copies, whose first `len` bytes are equal and durable, to append after them; cuts what follows.
+    /// Opens the copies, whose first `len` bytes are equal and durable, to append after them; cuts what
+    /// follows.
     ///
     /// # Errors
     /// As the operating system reports; the file stays closed.

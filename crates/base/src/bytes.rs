@@ -175,8 +175,8 @@ impl<'a> ByteReader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Short`], or [`DecodeError::Invalid`] when it does not fit 64 bits.
-    // PERF: most integers have one or two bytes; without a loop over single bytes, decoding 50,000 series of a
-    // series file takes 15 instead of 23 M instructions.
+    // PERF: most integers have one or two bytes; without a loop over single bytes, decoding 50,000 series of
+    // a series file takes 15 instead of 23 M instructions.
     //   valgrind --tool=callgrind target/release/deps/restart_speed-* open DIR
     #[inline]
     pub fn uvarint(&mut self, what: &'static str) -> Result<u64, DecodeError> {

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// See the module. A source is an index that the caller chooses.
+/// Heap of the next key of each source. A source is an index that the caller chooses.
 pub struct KWayMerge<K> {
     heads: BinaryHeap<Reverse<(K, usize)>>,
 }

@@ -173,6 +173,7 @@ fn zone_offset_seconds(zone: &str) -> Option<i64> {
         _ => return None,
     };
     let (hours, minutes) = clock.split_once(':').filter(|_| has_shape(clock, "00:00"))?;
-    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let hours: i64 = hours.parse().ok()?;
+    let minutes: i64 = minutes.parse().ok()?;
     (hours <= 23 && minutes <= 59).then_some(sign * (hours * 3600 + minutes * 60))
 }

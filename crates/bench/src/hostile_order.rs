@@ -1,10 +1,11 @@
 //! Benchmark `hostile-order`: one valid remote write request with a million samples of one series, in random,
 //! descending and interleaved order, while another tenant writes and queries.
 //!
-//! Holds: all samples of the request are counted by a query afterwards; the run fails if a request costs
-//! [`CPU_MAX_SECONDS`] or more of the server's CPU time, or if the p99 of the other tenant's writes or queries
-//! beside it reaches [`P99_MAX_MS`].
-//! Not here: one order after the other in process, with more orders (`hostile_order`, an example of the head).
+//! Holds: a query counts all samples of the request afterwards; the run fails if a request costs
+//! [`CPU_MAX_SECONDS`] or more of the server's CPU time, or if the p99 of the other tenant's writes or
+//! queries during it reaches [`P99_MAX_MS`].
+//! Not here: one order after the other in process, with more orders (`hostile_order`, an example of the
+//! head).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,10 +26,9 @@ const NEIGHBOUR_SERIES: usize = 50;
 const NEIGHBOUR: &str = "neighbour";
 /// Between two requests of a client of the neighbour: its own CPU time is counted too and should stay small.
 const PAUSE: Duration = Duration::from_millis(5);
-/// For the neighbour to get going.
+/// Run time of the neighbour before the hostile request.
 const BEFORE: Duration = Duration::from_millis(300);
 
-/// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Samples of the request, 1 ms apart.
@@ -47,7 +47,7 @@ enum Order {
     Interleaved,
 }
 
-/// The command.
+/// Runs all orders one after the other.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let setup = Setup {
         series_count: 1,
@@ -156,7 +156,7 @@ fn send(server: &Server, tenant: &str, body: &Body) -> Result<(Duration, f64)> {
     Ok((wall, cpu_seconds(server.pid())?.since(cpu_before).total()))
 }
 
-/// Latencies of `request` until told to stop, sorted.
+/// Latencies of `request` until `stop` is set, in milliseconds, ascending.
 fn repeat(stop: &AtomicBool, mut request: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let mut latencies_ms = Vec::new();
     while !stop.load(Ordering::Relaxed) {

@@ -19,7 +19,7 @@ const TARGETS: u64 = 20;
 const SERIES_PER_TARGET: u64 = 60;
 const DAY_MS: i64 = 86_400_000;
 
-/// Whose times a series has.
+/// Owner of the timestamps of a series.
 #[derive(Clone, Copy, PartialEq)]
 enum Clocks {
     PerTarget,

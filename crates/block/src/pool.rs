@@ -74,7 +74,7 @@ struct OpenEntries {
     search_at: usize,
 }
 
-/// Pool of open blocks; see the module.
+/// Open blocks, at most as many as the budgets of maps, descriptors and bytes allow.
 pub struct BlockPool {
     env: Env,
     limits: PoolLimits,

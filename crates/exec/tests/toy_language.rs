@@ -1,4 +1,5 @@
-//! A query language of one sentence, which builds a plan of `exec`: proof that plan and operators need no PromQL.
+//! A query language of one sentence, which builds a plan of `exec`: proof that plan and operators need no
+//! PromQL.
 //!
 //! `sum of NAME by LABEL every 60 s` groups the latest values of a metric; `rate of NAME ...` sums rates over
 //! two minutes. Positions are word numbers, and notes have the language's own texts.

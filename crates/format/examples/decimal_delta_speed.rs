@@ -1,4 +1,4 @@
-//! Bytes and nanoseconds per sample of decimal-delta chunks beside XOR chunks:
+//! Bytes and nanoseconds per sample of decimal-delta chunks next to XOR chunks:
 //! `cargo run --release -p chronolith-format --example decimal_delta_speed`.
 //!
 //! The families and clocks are those of the benchmark (`crates/bench/src/families.rs`). Every series is

@@ -1,4 +1,5 @@
-//! Files of blocks and of the directory that has them: Prometheus's block format with more encodings of chunks.
+//! Files of blocks and of the directory that has them: Prometheus's block format with more encodings of
+//! chunks.
 //!
 //! Not here: encodings of chunks (`chunk`).
 

@@ -1,4 +1,4 @@
-//! Samples of one series as bytes: the encodings of chunks, told apart by an encoding byte (`kinds`).
+//! Samples of one series as bytes: the encodings of chunks, which an encoding byte names (`kinds`).
 //!
 //! Not here: files of chunks (`block::chunks`, `head::sealed`).
 

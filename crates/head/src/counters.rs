@@ -31,7 +31,7 @@ pub(crate) enum Counter {
 
 const COUNTER_COUNT: usize = Counter::Changes as usize + 1;
 
-/// See the module.
+/// Values by counter; relaxed atomics.
 #[derive(Debug, Default)]
 pub(crate) struct Counters([AtomicU64; COUNTER_COUNT]);
 

@@ -92,7 +92,7 @@ impl HeadIndex {
     }
 
     /// Forgets the tenant of a refused write if it has no series: writes under ever new tenant names leave
-    /// none behind.
+    /// nothing.
     #[cold]
     pub(crate) fn forget_if_unused(&self, tenant: Arc<TenantHead>) {
         if tenant.tables.read().live_count() == 0 {

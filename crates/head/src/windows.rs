@@ -88,7 +88,7 @@ impl HeadWindows {
     }
 
     /// Ends a generation and returns, by tenant, the series that were offered no sample in it and in the one
-    /// before. Cost: a scan of the hot records, four bytes of memory per idle series; locks are held for a
+    /// before. Cost: a scan of the series records, four bytes of memory per idle series; locks are held for a
     /// page of series.
     #[must_use]
     pub fn age_series(&self) -> Vec<IdleSeries> {

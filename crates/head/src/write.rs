@@ -32,7 +32,7 @@ const SCRATCH_COUNT_MAX: usize = 16;
 /// A scratch set that a large batch grew beyond this is freed.
 const SCRATCH_BYTES_MAX: usize = 2 << 20;
 
-/// See [`lookups_of`].
+/// Samples of a request per lookup that it has.
 const SAMPLES_PER_LOOKUP: usize = 512;
 
 /// Appends batches and deletes samples.
@@ -50,7 +50,7 @@ impl Writer {
         Writer { state, gate: RwLock::new(()), scratch: Mutex::default(), memory_limit }
     }
 
-    /// Implements [`crate::Head::append`].
+    /// Appends a batch, see [`crate::Head::append`].
     pub(crate) fn append(
         &self,
         tenant: &TenantId,
@@ -115,7 +115,7 @@ impl Writer {
         }
     }
 
-    /// Implements [`crate::Head::delete`].
+    /// Deletes samples, see [`crate::Head::delete`].
     pub(crate) fn delete(
         &self,
         tenant: &TenantId,

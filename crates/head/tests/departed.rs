@@ -1,4 +1,4 @@
-//! Departed tenants and series leave nothing behind, and are created again when they are written to.
+//! Departed tenants and series leave no memory in use, and are created again when they are written to.
 
 mod harness;
 

@@ -189,8 +189,8 @@ fn check_two_numbers(seed: u64) {
     assert_eq!(samples.get(&BASE), Some(&2.0f64.to_bits()), "the last value wins");
 }
 
-/// Regression: frames that begin with another series were replayed series by series under the ids of the WAL, of
-/// which the second one of a series has no record: its samples were lost.
+/// Regression: frames that begin with another series were replayed series by series under the ids of the WAL,
+/// of which the second one of a series has no record: its samples were lost.
 #[test]
 fn samples_under_the_second_id_of_a_series_are_replayed() {
     let (mut test_env, _) = test_env(10);

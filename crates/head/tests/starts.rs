@@ -333,7 +333,7 @@ fn time_of(round: i64) -> i64 {
     NOW_MS - 9_000_000 + round
 }
 
-/// Series without start timestamps use no memory for them, and series that had some leave none behind.
+/// Series without start timestamps use no memory for them, and that of departed series is released.
 #[test]
 fn memory_is_counted_and_freed() {
     let test_env = TestEnv::new(2);

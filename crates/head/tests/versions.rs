@@ -53,9 +53,9 @@ const VERSION_2: Golden = golden!(
     "chunks/00000006.sealed",
 );
 
-/// Directory of WAL version 3 and slice version 3. Eight series: floats, noisy decimals, both kinds of values,
-/// histograms, without and with start timestamps, which are those of whole series in its slice. Slice and WAL have
-/// the parts that [`VERSION_2`] names, decimal-delta chunks among them.
+/// Directory of WAL version 3 and slice version 3. Eight series: floats, noisy decimals, both kinds of
+/// values, histograms, without and with start timestamps, which are those of whole series in its slice. Slice
+/// and WAL have the parts that [`VERSION_2`] names, decimal-delta chunks among them.
 const VERSION_3: Golden = golden!(
     "version-3",
     "wal/00000000.slice0",

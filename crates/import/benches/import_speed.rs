@@ -1,5 +1,6 @@
 //! Imports a Prometheus data directory into an empty store, for profilers:
-//! `cargo bench -p chronolith-import --bench import_speed -- SOURCE TARGET`. `cargo test` imports a small one.
+//! `cargo bench -p chronolith-import --bench import_speed -- SOURCE TARGET`. `cargo test` imports a small
+//! one.
 //!
 //! Invariants: the target must not exist. Not here: a WAL to import (`cargo xtask bench load-wal-large` makes
 //! one), CPU time (run it under `perf stat` or `time`).

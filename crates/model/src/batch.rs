@@ -248,8 +248,8 @@ impl WriteBatch {
         self.raw.get(series.raw.start as usize..series.raw.end as usize).unwrap_or(&[])
     }
 
-    /// A batch of series given as labels, for tests, self-scrape and tools. Wire keys are names and values, each
-    /// after its length as little-endian u32.
+    /// A batch of series given as labels, for tests, self-scrape and tools. Wire keys are names and values,
+    /// each after its length as little-endian u32.
     #[must_use]
     pub fn from_labels() -> WriteBatch {
         WriteBatch::new(LabelSource { protocol: 0, parse: parse_plain, is_typed: true })

@@ -38,7 +38,7 @@ pub(crate) struct AdminCounters {
     pub(crate) snapshots: MetricValue,
 }
 
-/// Runs admin requests; see the module.
+/// Runs admin requests on the storage.
 pub(crate) struct Admin<'a> {
     storage: &'a Storage,
     maintenance: &'a Maintenance,

@@ -33,7 +33,7 @@ const LIST_TRIES_MAX: usize = 64;
 /// Tenants with their blocks.
 type Tenants = BTreeMap<TenantId, Arc<TenantBlocks>>;
 
-/// See the module.
+/// Lists of the blocks of all tenants, and the pool of open ones.
 pub(crate) struct BlockStore {
     env: Env,
     data_dir: PathBuf,
@@ -108,7 +108,7 @@ impl BlockStore {
         rest.next().map(|(tenant, blocks)| (tenant.clone(), blocks.clone()))
     }
 
-    /// Forgets tenants without blocks that nobody uses.
+    /// Forgets tenants without blocks and without readers.
     pub(crate) fn forget_unused_tenants(&self) {
         let is_unused = |blocks: &Arc<TenantBlocks>| Arc::strong_count(blocks) == 1 && blocks.is_empty();
         let tenants = self.tenants.read();

@@ -95,7 +95,7 @@ impl Rings {
     }
 }
 
-/// See the module.
+/// Newest exemplars of all tenants.
 pub(crate) struct ExemplarRing {
     count_max: usize,
     rings: Mutex<Rings>,

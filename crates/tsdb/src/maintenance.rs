@@ -71,7 +71,7 @@ pub(crate) struct MaintenanceLock<'a> {
     _state: MutexGuard<'a, State>,
 }
 
-/// See the module.
+/// Queue of maintenance jobs and the thread that runs them.
 pub(crate) struct Maintenance {
     storage: Arc<Storage>,
     control: Control,

@@ -36,7 +36,7 @@ pub(crate) const TEXT_BYTES_PER_TENANT_MAX: usize = 64 << 20;
 /// Text of all entries of all tenants.
 pub(crate) const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// See the module.
+/// Metadata of all tenants in memory, and its file.
 pub(crate) struct MetadataStore {
     kept: RwLock<Kept>,
     /// Taken before `kept` where both are.
@@ -67,8 +67,8 @@ struct Kept {
 struct TenantMetadata {
     /// The newest entry of a metric comes first.
     metrics: BTreeMap<String, Vec<MetadataEntry>>,
-    /// Hashes of the newest entry of each metric. PERF: one hash of an entry instead of a walk down the tree of
-    /// names, 205 -> 42 ns: `cargo bench -p chronolith-tsdb --bench metadata_speed`.
+    /// Hashes of the newest entry of each metric. PERF: one hash of an entry instead of a walk down the tree
+    /// of names, 205 -> 42 ns: `cargo bench -p chronolith-tsdb --bench metadata_speed`.
     newest: HashSet<u64>,
     /// Metrics whose entries have an order that differs from the file.
     moved: BTreeSet<String>,

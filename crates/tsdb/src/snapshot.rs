@@ -51,7 +51,7 @@ impl Drop for CreatingDir<'_> {
     }
 }
 
-/// Writes snapshots; see the module.
+/// Writes snapshots of the storage.
 pub(crate) struct SnapshotWriter<'a> {
     storage: &'a Storage,
 }

@@ -16,7 +16,7 @@ use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
 
-/// See the module.
+/// Parts of the storage that writes, queries and maintenance share.
 pub(crate) struct Storage {
     env: Env,
     options: TsdbOptions,

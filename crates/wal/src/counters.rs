@@ -1,7 +1,7 @@
 //! Counters of the log.
 //!
-//! Invariant: counters of one commit may differ by that commit while it runs; nothing is decided from them but
-//! whether a spare segment is missing.
+//! Invariant: counters of one commit may differ by that commit while it runs; nothing is decided from them
+//! but whether a spare segment is missing.
 //! Not here: sizes of the queue (`group_commit`).
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -209,9 +209,9 @@ impl<'a> FrameStream<'a> {
         Ok(())
     }
 
-    /// Searches `bytes`, which start at an aligned offset, for a frame above the last sequence. Whole frames of
-    /// an earlier use are skipped: a frame that was written later within one would break its checksum. Returns
-    /// the offset at which to continue.
+    /// Searches `bytes`, which start at an aligned offset, for a frame above the last sequence. Whole frames
+    /// of an earlier use are skipped: a frame that was written later within one would break its checksum.
+    /// Returns the offset at which to continue.
     fn search(&self, bytes: &[u8]) -> (usize, Found) {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= FRAME_HEADER_BYTES) {
@@ -257,8 +257,8 @@ enum Found {
     Nothing,
 }
 
-/// Replaces `frames` by the valid frames at the start of `bytes` with sequences above `sequence`; returns their
-/// end.
+/// Replaces `frames` by the valid frames at the start of `bytes` with sequences above `sequence`; returns
+/// their end.
 fn read_frames(bytes: &[u8], key: u128, mut sequence: u64, frames: &mut Vec<FrameRef>) -> usize {
     let mut at = 0;
     frames.clear();

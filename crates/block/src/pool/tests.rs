@@ -97,7 +97,7 @@ fn damage_is_named_each_time_and_forgotten_once_it_is_repaired() {
     assert!(!entries[0].is_damaged());
 }
 
-/// Its deleted samples came back, and nobody was told.
+/// Regression: its deleted samples came back without an error.
 #[test]
 fn a_missing_tombstones_file_of_a_block_with_deletions_is_damage() {
     let (env, pool, entries) = pool_of(1, 100);

@@ -79,8 +79,8 @@ impl SampleEncoder {
         xxh3_128_with_seed(&self.times_bytes, self.hash_seed)
     }
 
-    /// Encodes words of a kind that has its own encoding and returns true; false for floats, and for words with
-    /// start times or that the encoding does not hold.
+    /// Encodes words of a kind that has its own encoding and returns true; false for floats, and for words
+    /// with start times or that the encoding does not hold.
     fn encode_typed(&mut self, times: &[i64], values: &[f64]) -> bool {
         self.bytes.clear();
         let is_plain = self.runs.is_empty();

@@ -31,7 +31,7 @@ impl std::fmt::Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
-/// Where settings come from, beside the defaults.
+/// Where settings come from, next to the defaults.
 pub(crate) struct Sources<'a> {
     /// Flags.
     pub(crate) flags: &'a ArgMatches,

@@ -286,14 +286,14 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query.cache-size",
         "64MiB",
         Form::Size,
-        "Memory of kept results of range queries; 0 keeps none",
+        "Memory of the result cache of range queries; 0 turns it off",
         |s, v| set(&mut s.server.query.cache_bytes_max, value::size(v)),
     ),
     Setting::server(
         "query.align-steps",
         "off",
         Form::Choice("on|off"),
-        "Round start and end of range queries down to multiples of their step, so that kept results fit",
+        "Round start and end of range queries down to multiples of their step, so that the result cache serves them",
         |s, v| set(&mut s.server.query.align_steps, value::switch(v)),
     ),
     Setting::server(

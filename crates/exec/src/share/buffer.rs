@@ -1,7 +1,7 @@
 //! Buffer of the series of a shared subplan, for readers that come later.
 //!
-//! Invariants: a series is kept, with the annotations before it, until no reader wants it. A buffer that would
-//! grow too large fails.
+//! Invariants: a series is kept, with the annotations before it, until no reader wants it. A buffer that
+//! would grow too large fails.
 //! Not here: readers (`share`).
 
 use std::collections::VecDeque;

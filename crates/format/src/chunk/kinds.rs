@@ -159,7 +159,8 @@ fn decode_with_starts(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Resu
     decoded
 }
 
-/// Appends the samples in `range` of a chunk of floats or histograms that is not one of blocks alone to `out`.
+/// Appends the samples in `range` of a chunk of floats or histograms that is not one of blocks alone to
+/// `out`.
 ///
 /// # Errors
 /// [`DecodeError`]; samples before the damage have been appended.
@@ -242,7 +243,7 @@ mod tests {
         check(&samples, &[(1, 120), (4, 120), (1, 10), (2, 120), (5, 120), (5, 10)]);
     }
 
-    /// Each kind of chunk of the head behind runs; damage is an error, and no chunk holds another such one.
+    /// Each kind of chunk of the head after runs; damage is an error, and no chunk holds another such one.
     #[test]
     fn a_chunk_of_the_head_has_its_start_times() {
         let (mut floats, mut histograms) = (Columns::default(), Columns::default());

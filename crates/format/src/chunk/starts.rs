@@ -4,7 +4,7 @@
 //! Invariant: times of runs ascend strictly; before the first run, and in a run of start 0, they are unknown;
 //! the decoder takes untrusted bytes and allocates in proportion to them.
 //! Not here: which samples there are (`head`, `block`), Prometheus's own codes for start times (`xor2`,
-//! `histogram`), the encodings of chunks behind runs (`kinds`, `dense`).
+//! `histogram`), the encodings of chunks after runs (`kinds`, `dense`).
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
@@ -58,7 +58,8 @@ pub fn decode(reader: &mut ByteReader<'_>, out: &mut Vec<StartRun>) -> Result<()
         let time_step = before.time_step.wrapping_add(reader.varint("start run time")?);
         let time = before.time.wrapping_add(time_step);
         if idx > 0 && time <= before.time {
-            let (what, expected) = ("start run time", "a time after the one before");
+            let what = "start run time";
+            let expected = "a time after the one before";
             return Err(DecodeError::Invalid { what, offset, expected, found: time.cast_unsigned() });
         }
         let age = before.age.wrapping_add(reader.varint("start run start")?);
@@ -107,7 +108,7 @@ pub fn runs_of(times: &[i64], start_times: &[i64], out: &mut Vec<StartRun>) {
     }
 }
 
-/// Appends a chunk behind the runs of its start times to `out`; both have its count.
+/// Appends a chunk after the runs of its start times to `out`; both have its count.
 ///
 /// # Panics
 /// If the chunk has no count.
@@ -122,7 +123,7 @@ pub(super) fn put_chunk(runs: &[StartRun], encoding: u8, chunk: &[u8], out: &mut
     out.extend_from_slice(chunk);
 }
 
-/// A chunk behind the runs of its start times.
+/// A chunk after the runs of its start times.
 pub(super) struct ChunkWithStarts<'a> {
     pub(super) runs: Vec<StartRun>,
     /// Encoding byte of the chunk.
@@ -145,7 +146,8 @@ pub(super) fn split_chunk<'a>(
     let mut runs = Vec::new();
     decode(&mut coded, &mut runs)?;
     if !coded.is_empty() {
-        let (offset, found) = (coded.offset(), coded.remaining() as u64);
+        let offset = coded.offset();
+        let found = coded.remaining() as u64;
         return Err(DecodeError::Invalid { what, offset, expected: "the end of its runs", found });
     }
     let offset = reader.offset();
@@ -153,7 +155,8 @@ pub(super) fn split_chunk<'a>(
     let chunk = reader.bytes(what, reader.remaining())?;
     let chunk_count = ByteReader::new(chunk).be_u16(what)?;
     if chunk_count != count {
-        let (expected, found) = ("two counts that are equal", u64::from(chunk_count));
+        let expected = "two counts that are equal";
+        let found = u64::from(chunk_count);
         return Err(DecodeError::Invalid { what, offset, expected, found });
     }
     Ok(ChunkWithStarts { runs, encoding, chunk })

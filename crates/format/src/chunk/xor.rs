@@ -272,7 +272,7 @@ fn low_bits(value: i64, count: u32) -> u64 {
     value.cast_unsigned() & ((1 << count) - 1)
 }
 
-/// Writes the low `count` (at most 101) bits of `field`: sixteen bytes at once, of which those behind the
+/// Writes the low `count` (at most 101) bits of `field`: sixteen bytes at once, of which those after the
 /// field are zeros that the next append writes over.
 fn put_field(buf: &mut [u8], bit_len: &mut u32, field: u128, count: u32) {
     let at = (*bit_len / 8) as usize;

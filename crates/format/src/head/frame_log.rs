@@ -1,9 +1,9 @@
-//! Frame log: a file that is appended to in frames of the WAL's layout, in two copies with equal bytes. The series
-//! file and the metadata file are frame logs.
+//! Frame log: a file that is appended to in frames of the WAL's layout, in two copies with equal bytes. The
+//! series file and the metadata file are frame logs.
 //!
 //! Invariant: the sequences of the frames ascend from 1 on; every byte after the header belongs to a frame.
-//! Not here: payloads and headers (`series_file`, `metadata`), writing the copies (`base::AppendFile`), reading
-//! frames (`wal::scan_segment_from`, the crate `wal`).
+//! Not here: payloads and headers (`series_file`, `metadata`), writing the copies (`base::AppendFile`),
+//! reading frames (`wal::scan_segment_from`, the crate `wal`).
 
 use super::wal::{Damage, FrameHeader, STRIPE_NONE};
 

@@ -2,7 +2,7 @@
 //!
 //! Holds: frames are those of the log, under a key of the file; readers take untrusted bytes, never panic and
 //! allocate nothing. Layout: `docs/head/metadata.md`.
-//! Not here: which entries are kept, when the file is written anew (`tsdb`).
+//! Not here: which entries are kept, when the file is written again (`tsdb`).
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;

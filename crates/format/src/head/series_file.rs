@@ -1,8 +1,10 @@
-//! Definitions files: the series of all tenants with the raw bytes that named them, as frames that are only appended.
+//! Definitions files: the series of all tenants with the raw bytes that named them, as frames that are only
+//! appended.
 //!
 //! Holds: frames are those of the log, under the log's key; a payload of series stands alone (it has its own
-//! dictionary of label pairs); readers take untrusted bytes and never panic. Layout: `docs/head/series_file.md`.
-//! Not here: when a file is extended or written anew (`head`).
+//! dictionary of label pairs); readers take untrusted bytes and never panic. Layout:
+//! `docs/head/series_file.md`.
+//! Not here: when a file is extended or written again (`head`).
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;
@@ -18,7 +20,7 @@ pub const FILE_HEADER_BYTES: usize = 40;
 
 /// Frame kind: series of one tenant.
 pub const KIND_SERIES: u8 = 65;
-/// Frame kind: raw keys, in order of arrival.
+/// Frame kind: wire keys, in order of arrival.
 pub const KIND_RAW_KEYS: u8 = 66;
 /// Frame kind: a round is complete, see [`Mark`].
 pub const KIND_MARK: u8 = 67;
@@ -123,7 +125,7 @@ pub fn encode_raw_key(hash: u128, id: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&id.to_le_bytes());
 }
 
-/// The raw keys of a payload; a cut last one is left out (the frame's checksum has been checked).
+/// The wire keys of a payload; a cut last one is left out (the frame's checksum has been checked).
 pub fn raw_keys(payload: &[u8]) -> impl Iterator<Item = (u128, u32)> {
     payload.as_chunks::<RAW_KEY_BYTES>().0.iter().map(|key| {
         let (hash, id) = key.split_at(16);
@@ -208,7 +210,7 @@ impl SeriesWriter {
         self.pair_count - 1
     }
 
-    /// Writes the payload of `tenant` over `out` and starts anew.
+    /// Writes the payload of `tenant` over `out` and starts again.
     pub fn finish(&mut self, tenant: &str, out: &mut Vec<u8>) {
         out.clear();
         put_text(out, tenant);

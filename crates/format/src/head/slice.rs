@@ -63,8 +63,8 @@ pub struct SliceHeader {
     pub series_count: u32,
     /// Samples in the slice.
     pub sample_count: u64,
-    /// Frames of the WAL after `sequence` of which the slice may have samples, because they were appended while
-    /// it was copied; [`LATER_FRAMES_UNKNOWN`] in version 1.
+    /// Frames of the WAL after `sequence` of which the slice may have samples, because they were appended
+    /// while it was copied; [`LATER_FRAMES_UNKNOWN`] in version 1.
     pub later_frames: u32,
 }
 
@@ -103,7 +103,8 @@ impl SliceHeader {
         let mut reader = ByteReader::new(head);
         let magic = reader.be_u32("slice magic")?;
         if magic != u32::from_be_bytes(FILE_MAGIC) {
-            let (what, found) = ("slice magic", u64::from(magic));
+            let what = "slice magic";
+            let found = u64::from(magic);
             return Err(DecodeError::Invalid { what, offset: 0, expected: "CLSL", found });
         }
         let version = reader.le_u16("slice version")?;
@@ -114,7 +115,8 @@ impl SliceHeader {
             generation: reader.le_u64("slice generation")?,
             sequence: reader.le_u64("slice sequence")?,
             key: {
-                let (low, high) = (reader.le_u64("slice key")?, reader.le_u64("slice key")?);
+                let low = reader.le_u64("slice key")?;
+                let high = reader.le_u64("slice key")?;
                 u128::from(high) << 64 | u128::from(low)
             },
             frame_count: reader.le_u32("slice frames")?,
@@ -132,7 +134,9 @@ impl SliceHeader {
             return Err(DecodeError::Checksum { what: "slice header", offset: 76, expected, found });
         }
         if !(1..=FILE_VERSION).contains(&version) {
-            let (what, expected, found) = (SLICE_VERSION, "1 to 4", u64::from(version));
+            let what = SLICE_VERSION;
+            let expected = "1 to 4";
+            let found = u64::from(version);
             return Err(DecodeError::Invalid { what, offset: 4, expected, found });
         }
         Ok(header)
@@ -165,7 +169,8 @@ pub type SliceFrame<'a> = (u8, &'a [u8]);
 pub fn decode_slice(bytes: &[u8]) -> Result<(SliceHeader, Vec<SliceFrame<'_>>), DecodeError> {
     let header = SliceHeader::decode(bytes)?;
     if (bytes.len() as u64) < header.byte_len {
-        let (what, left) = ("slice", bytes.len());
+        let what = "slice";
+        let left = bytes.len();
         let needed = usize::try_from(header.byte_len).unwrap_or(usize::MAX);
         return Err(DecodeError::Short { what, offset: 0, needed, left });
     }
@@ -191,7 +196,8 @@ pub fn decode_slice(bytes: &[u8]) -> Result<(SliceHeader, Vec<SliceFrame<'_>>), 
         offset += frame.frame_len();
     }
     if offset as u64 != header.byte_len {
-        let (what, expected) = ("slice length", "the end of the last frame");
+        let what = "slice length";
+        let expected = "the end of the last frame";
         return Err(DecodeError::Invalid { what, offset, expected, found: header.byte_len });
     }
     Ok((header, frames))

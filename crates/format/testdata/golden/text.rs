@@ -1,4 +1,5 @@
-//! Reads the OpenMetrics subset that golden texts and tests use: `name{label="value"} value seconds[.millis]`.
+//! Reads the OpenMetrics subset that golden texts and tests use: `name{label="value"} value
+//! seconds[.millis]`.
 
 use std::collections::BTreeMap;
 

@@ -39,8 +39,8 @@ impl DefinitionsFile {
         }
     }
 
-    /// Returns the state of a file of which the last frame has `frame_sequence`, with `series_count` series, those
-    /// whose ids were assigned at `ids`. The next checkpoint rewrites a file that is not open.
+    /// Returns the state of a file of which the last frame has `frame_sequence`, with `series_count` series,
+    /// those whose ids were assigned at `ids`. The next checkpoint rewrites a file that is not open.
     pub(crate) fn new(
         file: AppendFile,
         generation: u64,

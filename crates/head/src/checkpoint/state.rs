@@ -1,4 +1,5 @@
-//! State of the rolling checkpoint: its slices, the series file, and what has to be written or may be removed.
+//! State of the rolling checkpoint: its slices, the series file, and what has to be written or may be
+//! removed.
 //!
 //! Not here: writing (`slices`, `definitions`) and its order (the parent).
 

@@ -24,7 +24,7 @@ pub struct IdleSeries {
     pub tenant: TenantId,
     /// All series that the tenant has in the head.
     pub series_count: usize,
-    /// Ascending.
+    /// In ascending order.
     ids: Vec<u32>,
     _in_use: IdUse,
 }

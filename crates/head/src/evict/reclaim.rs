@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 const LEFT_PART: u64 = 8;
 /// Pages that are being reclaimed.
 pub(crate) struct Reclaim {
-    /// Ascending.
+    /// In ascending order.
     pages: Vec<u32>,
     stage: Stage,
     /// Users of ids when the stage began.

@@ -18,7 +18,6 @@ const PAGE_IDS: u32 = PAGE_SLOTS as u32;
 pub(crate) struct IdMark {
     /// Number of released pages that are completely assigned.
     page_idx: usize,
-    /// Next id.
     next_id: u32,
     /// Above every id that was ever assigned.
     id_end: u32,

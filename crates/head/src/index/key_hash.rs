@@ -1,6 +1,6 @@
 //! Keyed 128-bit hash of the wire key of a series, with tenant and protocol mixed in.
 //!
-//! Invariant: nobody without the key of the WAL can make two wire keys collide.
+//! Invariant: without the key of the WAL, no client can make two wire keys collide.
 
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 

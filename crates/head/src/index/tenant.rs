@@ -1,4 +1,4 @@
-//! One tenant in the head: its index and its windows, each behind a lock.
+//! One tenant in the head: its index and its windows, each under a lock.
 //!
 //! Lock order: index, then a stripe; the windows are locked alone.
 

@@ -149,7 +149,7 @@ impl Selection<'_> {
 
 /// Selected series, built on demand.
 struct PresenceBatches {
-    /// By group.
+    /// Labels of each group.
     labels: Vec<Labels>,
     pages: Vec<Arc<SelectedChunks>>,
     entries: std::vec::IntoIter<Entry>,

@@ -213,8 +213,8 @@ fn copy_out_of_order(samples: Vec<OooSample>, range: TimeRange, out: &mut Vec<He
     }
 }
 
-/// Returns the newest sample of a series in `range` if the hot record has it: it is the last one of the open
-/// chunk.
+/// Returns the newest sample of a series in `range` if the series record has it: it is the last one of the
+/// open chunk.
 pub(crate) fn newest(stripe: &Stripe, id: u32, series: &SeriesState, range: TimeRange) -> Option<HeadChunk> {
     let time = series.newest_time();
     let is_known = series.has_open_words() && range.contains(time);

@@ -38,7 +38,7 @@ pub(super) struct ChosenCopy {
 pub(super) struct Counts {
     /// Label pairs and series by tenant.
     pub(super) tenants: HashMap<String, (usize, usize)>,
-    /// Wire keys.
+    /// Number of wire keys.
     pub(super) key_count: usize,
 }
 

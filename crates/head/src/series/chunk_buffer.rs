@@ -1,5 +1,5 @@
 //! Buffers of open chunks: an unrolled linked list of 64-byte nodes per chunk. A chunk grows by one node at a
-//! time and never moves, and series that grow in step leave no free blocks of smaller sizes behind.
+//! time and never moves, and series that grow in step leave no free blocks of smaller sizes.
 //!
 //! Invariants: a list is circular and identified by its last node, which links to the first; it has exactly
 //! as many nodes as its bytes need, and at least one. The count in the chunk header is written only when the

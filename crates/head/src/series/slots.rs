@@ -6,7 +6,7 @@
 //! spare.
 //! Not here: the content of slots.
 
-/// No slot.
+/// Reference to no slot.
 pub(crate) const SLOT_NONE: u32 = u32::MAX;
 /// Entirely free pages that are kept, so that one chunk at a page border does not allocate and free a page
 /// repeatedly.

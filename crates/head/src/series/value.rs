@@ -127,8 +127,8 @@ impl<'a> LoggedValues<'a> {
         LoggedValues { words: &samples.values, histograms: &samples.histograms }
     }
 
-    /// Returns the value of sample `idx`; each call has a higher index. `None` if the frame has start timestamps
-    /// only.
+    /// Returns the value of sample `idx`; each call has a higher index. `None` if the frame has start
+    /// timestamps only.
     pub(crate) fn get(&mut self, idx: usize) -> Option<Value<'a>> {
         let word = *self.words.get(idx)?;
         while let [(of, histogram), rest @ ..] = self.histograms

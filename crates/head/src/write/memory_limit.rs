@@ -11,7 +11,7 @@ use chronolith_model::WriteBatch;
 
 use crate::options::WriteError;
 
-/// Memory of a series in addition to its label bytes: hot record, index, keys, an open chunk.
+/// Memory of a series in addition to its label bytes: record, index, keys, an open chunk.
 const SERIES_BYTES: u64 = 320;
 /// Memory of a float until the next measurement: its share of an open chunk.
 const SAMPLE_BYTES: u64 = 4;

@@ -1,5 +1,5 @@
-//! Appends series of a batch that bring native histograms, possibly mixed with floats, or start timestamps, and
-//! those whose open chunk has start timestamps.
+//! Appends series of a batch that bring native histograms, possibly mixed with floats, or start timestamps,
+//! and those whose open chunk has start timestamps.
 //!
 //! Invariant: a start timestamp changes only with a sample that is stored; both are in one WAL frame.
 
@@ -61,8 +61,8 @@ pub(super) fn append_mixed(
     }
 }
 
-/// Sets the start timestamp of a duplicate that was added to the next frame to that of the stored sample, which
-/// the WAL may have lost.
+/// Sets the start timestamp of a duplicate that was added to the next frame to that of the stored sample,
+/// which the WAL may have lost.
 pub(super) fn set_relogged_start(
     job: &AppendJob<'_>,
     scratch: &mut AppendScratch,
@@ -83,8 +83,8 @@ pub(super) fn may_have_mixed(batch: &WriteBatch, stripe: &Stripe) -> bool {
     !batch.histograms.is_empty() || !batch.start_times.is_empty() || stripe.has_open_starts()
 }
 
-/// Returns true if `samples` contain histograms or start timestamps, or if the open chunk of the series has start
-/// timestamps.
+/// Returns true if `samples` contain histograms or start timestamps, or if the open chunk of the series has
+/// start timestamps.
 // PERF: out of line; in the loop over the series of a batch it takes registers from plain series: 7
 // instructions per sample.
 //   cargo bench -p chronolith-head --bench append_speed -- 20000 46 100, below callgrind

@@ -109,7 +109,7 @@ fn resolve_one(
     Ok(id)
 }
 
-/// Creates the hot records of new series and queues their series records. The caller holds the lock of the
+/// Creates the series records of new series and queues their series records. The caller holds the lock of the
 /// index.
 fn publish(job: &AppendJob<'_>, scratch: &mut AppendScratch, empty_len: usize) {
     job.state.counters.add(Counter::SeriesLive, scratch.created.len() as u64);
@@ -124,7 +124,8 @@ fn publish(job: &AppendJob<'_>, scratch: &mut AppendScratch, empty_len: usize) {
     scratch.payload.truncate(empty_len);
 }
 
-/// Checks sorted labels, which may be reserved ones if the protocol is typed; returns those that are not empty.
+/// Checks sorted labels, which may be reserved ones if the protocol is typed; returns those that are not
+/// empty.
 fn check_labels<'a>(
     builder: &'a LabelsBuilder,
     limits: &TenantLimits,

@@ -50,8 +50,10 @@ pub(super) static QUERY_CACHE: &[Metric<CacheCounts>] = &[
             samples.push(&["miss"], cache.misses as f64);
         },
     ),
-    Metric::gauge("chronolith_query_cache_bytes", "Memory of kept results.", |cache| cache.bytes as f64),
-    Metric::gauge("chronolith_query_cache_entries", "Kept results.", |cache| cache.entries as f64),
+    Metric::gauge("chronolith_query_cache_bytes", "Memory of the result cache.", |cache| cache.bytes as f64),
+    Metric::gauge("chronolith_query_cache_entries", "Entries of the result cache.", |cache| {
+        cache.entries as f64
+    }),
     Metric::counter(
         "chronolith_query_cache_evictions_total",
         "Results that went to make room for others.",

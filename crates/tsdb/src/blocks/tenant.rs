@@ -20,7 +20,7 @@ use parking_lot::{Mutex, RwLock};
 /// Directory below the data directory with one directory per tenant.
 pub(crate) const TENANTS_DIR: &str = "tenants";
 
-/// See the module.
+/// Blocks of one tenant under a lock.
 pub(crate) struct TenantBlocks {
     tenant: TenantId,
     /// `DATA/tenants/<id>`.

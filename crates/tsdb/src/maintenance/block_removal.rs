@@ -6,7 +6,7 @@
 
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 
-/// See the module.
+/// Runs block removal jobs.
 pub(super) struct BlockRemovalJobs;
 
 impl JobRunner for BlockRemovalJobs {

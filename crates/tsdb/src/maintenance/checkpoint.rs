@@ -6,7 +6,7 @@
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::storage::Storage;
 
-/// See the module.
+/// Runs checkpoint jobs.
 pub(super) struct CheckpointJobs;
 
 impl JobRunner for CheckpointJobs {

@@ -36,7 +36,7 @@ const INPUT_PART: u64 = 4;
 /// Blocks of one step, by precedence.
 type Step = Vec<Arc<BlockEntry>>;
 
-/// See the module.
+/// Runs compaction jobs.
 #[derive(Default)]
 pub(super) struct CompactionJobs {
     /// Steps of the queued jobs. The steps of a tenant share no block.

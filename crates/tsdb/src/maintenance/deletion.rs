@@ -10,7 +10,7 @@ use super::compaction::rewrite::Rewrite;
 use super::compaction::{next_with_deletions, run_step};
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 
-/// See the module.
+/// Runs deletion jobs.
 pub(super) struct DeletionJobs;
 
 impl DeletionJobs {

@@ -18,7 +18,7 @@ use writer::{FlushWriter, WrittenWindow};
 /// Bytes of written blocks after which they are synced, whatever the estimate of the batch was.
 const SYNC_BYTES_MAX: u64 = 16 << 20;
 
-/// See the module.
+/// Runs flush jobs.
 pub(super) struct FlushJobs;
 
 impl FlushJobs {

@@ -20,7 +20,7 @@ const IDLE_PART_MIN: usize = 20;
 /// Estimated size of an idle series in a block.
 const SERIES_BYTES: u64 = 512;
 
-/// See the module.
+/// Runs idle flush jobs.
 #[derive(Default)]
 pub(super) struct IdleFlushJobs {
     /// Idle series of the queued jobs.

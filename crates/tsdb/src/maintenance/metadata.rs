@@ -6,7 +6,7 @@
 
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 
-/// See the module.
+/// Runs metadata jobs.
 pub(super) struct MetadataJobs;
 
 impl JobRunner for MetadataJobs {

@@ -20,7 +20,7 @@ use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::storage::Storage;
 pub(crate) use clock_file::GuardedClock;
 
-/// See the module.
+/// Runs retention jobs.
 pub(super) struct RetentionJobs {
     clock: GuardedClock,
     /// Expired blocks of the queued jobs.

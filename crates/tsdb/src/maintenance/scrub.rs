@@ -80,7 +80,7 @@ struct Findings {
     more_count: usize,
 }
 
-/// See the module.
+/// Verification of all blocks after a start, and how far it has come.
 #[derive(Default)]
 pub(crate) struct Scrub {
     progress: Mutex<Progress>,

@@ -5,7 +5,7 @@
 
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 
-/// See the module.
+/// Runs tenant cleanup jobs.
 pub(super) struct TenantCleanupJobs;
 
 impl JobRunner for TenantCleanupJobs {

@@ -474,8 +474,8 @@ fn every_damaged_file_loses_nothing_or_is_named() {
 #[test]
 fn two_damaged_files_lose_nothing_or_are_named() {
     let (mut case_count, mut failures) = (0, Vec::new());
-    // Seed 56: both copies of the series file had lost their last mark, one of them all series as well, and the
-    // start read that one.
+    // Seed 56: both copies of the series file had lost their last mark, one of them all series as well, and
+    // the start read that one.
     for seed in (0..seeds()).chain((seeds() <= 56).then_some(56)) {
         let is_kill = seed % 2 == 1;
         let (files, want) = life(seed, is_kill);

@@ -248,7 +248,7 @@ fn deleted_samples_do_not_come_back_when_the_checkpoint_after_a_flush_failed() {
     panic!("the flush has fewer operations");
 }
 
-/// Sends late samples while a block is completed, once.
+/// Sends out-of-order samples while a block is completed, once.
 #[derive(Default)]
 struct LateWriter(Mutex<Weak<Tsdb>>);
 

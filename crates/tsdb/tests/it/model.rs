@@ -1,5 +1,5 @@
-//! The store against a map of sorted maps, over random writes, repeats, late samples, flushes, checkpoints,
-//! merging of blocks, restarts and power cuts. A failure prints its seed.
+//! The store against a map of sorted maps, over random writes, repeats, out-of-order samples, flushes,
+//! checkpoints, merging of blocks, restarts and power cuts. A failure prints its seed.
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ fn encoding_of(machine: &Machine, tenant: &TenantId) -> u8 {
     let dir = machine.options.data_dir.join("tenants").join(tenant.as_str());
     let block = machine.env.disk.list(&dir).expect("lists").remove(0).name;
     let bytes = machine.env.disk.read(&dir.join(block).join("chunks/000001")).expect("reads");
-    // Behind the segment's header of 8 bytes stands the chunk's length, one or two bytes long.
+    // The chunk's length follows the segment's header of 8 bytes, one or two bytes long.
     bytes[if bytes[8] < 0x80 { 9 } else { 10 }]
 }
 

@@ -14,7 +14,7 @@ fn tenants() -> [TenantId; 2] {
     ["a", "b"].map(|name| TenantId::new(name).expect("legal"))
 }
 
-/// Two tenants with a block each, samples in the head, late ones among them.
+/// Two tenants with a block each, samples in the head, out-of-order ones among them.
 fn filled(machine: &Machine) -> Arc<Tsdb> {
     let tsdb = machine.open();
     for tenant in &tenants() {

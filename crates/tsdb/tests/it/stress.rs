@@ -1,5 +1,5 @@
-//! Writers, readers and upkeep at the same time, with kills, power cuts and full disks: what was acknowledged
-//! is there at every moment, in time order, with its value.
+//! Writers, readers and maintenance at the same time, with kills, power cuts and full disks: what was
+//! acknowledged is there at every moment, in time order, with its value.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,8 +42,8 @@ fn below(rng: &Rng, bound: u64) -> i64 {
 }
 
 impl Fleet {
-    /// Writes until it is stopped: ascending runs, at times an out-of-order sample. A time has one value whenever it
-    /// comes.
+    /// Writes until it is stopped: ascending runs, at times an out-of-order sample. A time has one value
+    /// whenever it comes.
     fn run_writer(&self, tsdb: &Tsdb, writer: usize, rng: &Rng) {
         let (tenant, name) = series_of(writer);
         let mut time = BEGIN_MS + below(rng, 30) * HOUR_MS;

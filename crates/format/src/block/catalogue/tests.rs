@@ -58,7 +58,7 @@ fn no_cut_and_no_flipped_bit_goes_unnoticed() {
     for len in 0..bytes.len() {
         let Ok((contents, found)) = changes(&bytes[..len]) else { continue };
         assert_eq!(found, want[..found.len()], "{len}");
-        // A cut in the zeros behind the last frame takes nothing.
+        // A cut in the zeros after the last frame takes nothing.
         assert!(found.len() < want.len() || bytes[len..].iter().all(|&b| b == 0), "{len}");
         assert!(contents.end <= len.next_multiple_of(8), "{len}");
     }

@@ -196,7 +196,7 @@ fn writing_the_content_of_golden_blocks_again_gives_the_same_bytes() {
     let differ = ours.iter().zip(INDEX_3).position(|(a, b)| a != b);
     assert_eq!((ours.len(), differ), (INDEX_3.len(), None), "index of Prometheus 3");
 
-    // Prometheus 2.42 still writes label indices between series and postings and their table behind the
+    // Prometheus 2.42 still writes label indices between series and postings and their table after the
     // postings: its file equals ours up to the end of the series, and with other offsets in the rest.
     let theirs = open(INDEX_2).unwrap();
     let ours = write(&all_series(&theirs).unwrap());

@@ -41,7 +41,7 @@ const FLAGS: u8 =
 
 /// Fewer values than this do not pay for the tables of entropy coding.
 const ENTROPY_SAMPLES_MIN: usize = 512;
-/// Entropy coding is for columns that take at least so many bits a value when packed; below there is little
+/// Entropy coding is for columns that take at least so many bits per value when packed; below there is little
 /// to win.
 const ENTROPY_BITS_MIN: usize = 1;
 /// It has to save at least one part in so many of a column's bytes: it takes about twice as long to decode.
@@ -50,7 +50,7 @@ const ENTROPY_SAVING_PART: usize = 100;
 const ENTROPY_SHORT_SAVING_PART: usize = 20;
 const ENTROPY_SHORT_SAMPLES_MAX: usize = 2047;
 
-/// Whose times a chunk has.
+/// Owner of the timestamps of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkTimes<'a> {
     /// These, ascending strictly; they are stored in the chunk.

@@ -52,7 +52,7 @@ pub fn decode_starts<'a>(
     Ok(())
 }
 
-/// Offset of the chunk whose times a chunk with start times shares, or `None` if its times are its own.
+/// Offset of the chunk whose timestamps a chunk with start timestamps shares, or `None` if it has its own.
 ///
 /// # Errors
 /// [`DecodeError`] when the head of either part is cut or not one of an encoder.

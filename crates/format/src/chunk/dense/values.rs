@@ -54,7 +54,7 @@ const CODED: [u64; 6] = [
     0x8000_0000_0000_0000,
 ];
 
-/// Above so many bits a value, decimals are compared with ordered bits.
+/// Above so many bits per value, decimals are compared with ordered bits.
 const DECIMAL_BITS_SURE: usize = 20;
 /// Above one exception in so many values as well.
 const VALUES_PER_EXCEPTION_SURE: usize = 8;

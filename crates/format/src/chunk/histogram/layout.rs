@@ -21,7 +21,7 @@ const THRESHOLD_BIAS: i64 = 243;
 /// The largest bound, in thousandths, that fits a varbit of four bytes.
 const BOUND_THOUSANDTHS_MAX: f64 = 33_554_430.0;
 
-/// See the module.
+/// Layout of the histograms of a chunk.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) schema: i32,

@@ -11,7 +11,7 @@ use super::counts::ChunkCount;
 use super::header::{HEADER_BYTES, ResetHeader};
 use super::layout::{Layout, bucket_count, fold_empty};
 
-/// See the module.
+/// What a histogram chunk carries from one sample to the next.
 #[derive(Debug, Clone)]
 pub(super) struct State<C: ChunkCount> {
     pub(super) layout: Layout,
@@ -243,7 +243,7 @@ impl<'a, C: ChunkCount> Walk<'a, C> {
         histogram.reset_hint = match self.header {
             ResetHeader::Gauge => ResetHint::Gauge,
             _ if self.read > 1 => ResetHint::NotReset,
-            // Nobody knows whether the chunk before is the one that stood there when this was written.
+            // The chunk before may not be the one that was there when this one was written.
             _ => ResetHint::Unknown,
         };
         if !histogram.is_custom() && histogram.schema > SCHEMA_MAX {

@@ -13,7 +13,7 @@ use crate::chunk::xor::EncodedChunk;
 
 const GOLDEN: &str = include_str!("../../../testdata/histogram/chunks.txt");
 
-/// Samples and the chunks that upstream makes of them.
+/// Samples and the chunks that Prometheus makes of them.
 struct Case<'a> {
     name: &'a str,
     count_max: u16,
@@ -189,7 +189,7 @@ fn a_resumed_appender_goes_on_as_if_it_had_not_stopped() {
         for (time, histogram) in &case.samples {
             let resumed = open.map(|open| {
                 let (encoding, mut bytes) = (open.encoded().encoding, open.bytes().to_vec());
-                // What lies behind the last bit does not matter.
+                // What lies after the last bit does not matter.
                 bytes.push(0xff);
                 let resumed = HistogramAppender::resume(encoding, &bytes).unwrap();
                 assert_eq!(resumed.encoded(), open.encoded(), "{}", case.name);

@@ -1,4 +1,4 @@
-//! Runs round-trip, say of each sample what was said, and damage is an error.
+//! Runs round-trip with the start timestamp of each sample, and damage is an error.
 
 use chronolith_base::{ByteReader, Rng};
 use chronolith_model::Columns;

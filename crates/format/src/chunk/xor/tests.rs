@@ -112,7 +112,7 @@ fn append_all(samples: &[(i64, u64)]) -> Vec<u8> {
     let mut state = XorState::new();
     let mut buf = Vec::new();
     for &(t, v) in samples {
-        // Stale bytes behind the chunk, as a reused buffer has, must not show.
+        // Stale bytes after the chunk, as a reused buffer has, must not show.
         buf.truncate(state.byte_len());
         buf.resize(state.byte_len_needed(), 0xa5);
         let before = state.byte_len();

@@ -30,8 +30,8 @@ struct Encoder {
     start_from: usize,
 }
 
-/// Appends one chunk with all samples to `out`; of samples beyond `start_times`, and where they say 0, nobody
-/// knows.
+/// Appends one chunk with all samples to `out`. A start timestamp of 0, and that of a sample beyond
+/// `start_times`, is unknown.
 ///
 /// # Panics
 /// If there is no sample or more than a u16 counts, or the lengths of times and values differ.
@@ -130,7 +130,7 @@ impl Encoder {
         }
     }
 
-    /// Significant bits behind the prefix for the window before or for a new one.
+    /// Significant bits after the prefix for the window before or for a new one.
     fn put_window(&mut self, delta: u64, prefixes: [(u64, u32); 2]) {
         let (leading, trailing) = (delta.leading_zeros().min(LEADING_MAX), delta.trailing_zeros());
         let [(same, same_len), (new, new_len)] = prefixes;

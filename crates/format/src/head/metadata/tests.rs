@@ -1,4 +1,5 @@
-//! Entries round-trip; damaged files end without panic and give no wrong entry; the golden file reads as ever.
+//! Entries round-trip; damaged files end without panic and give no wrong entry; the golden file reads as
+//! ever.
 
 use super::*;
 use crate::head::wal::{FrameHeader, STRIPE_NONE, scan_segment_from};

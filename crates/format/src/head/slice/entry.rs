@@ -164,7 +164,8 @@ impl<'a> OpenChunk<'a> {
         let offset = reader.offset();
         let state = OpenState::from_bytes(reader.bytes("chunk state", STATE_BYTES)?)?;
         if state.encoding() != encoding {
-            let (what, expected) = ("chunk state", "a state of the encoding of its chunk");
+            let what = "chunk state";
+            let expected = "a state of the encoding of its chunk";
             return Err(DecodeError::Invalid { what, offset, expected, found: u64::from(state.encoding()) });
         }
         let first_time = reader.le_u64("first time")?.cast_signed();
@@ -249,7 +250,9 @@ pub(super) fn get<'a>(entry: &mut SeriesEntry<'a>, reader: &mut ByteReader<'a>) 
     let offset = reader.offset();
     let flags = reader.u8("entry flags")?;
     if flags & !FLAGS_KNOWN != 0 {
-        let (what, expected, found) = ("entry flags", "known flags", u64::from(flags));
+        let what = "entry flags";
+        let expected = "known flags";
+        let found = u64::from(flags);
         return Err(DecodeError::Invalid { what, offset, expected, found });
     }
     if flags & HAS_OPEN != 0 {

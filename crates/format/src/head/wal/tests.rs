@@ -1,4 +1,4 @@
-//! Frames round-trip; cut, flipped, stale and forged bytes are told from good ones.
+//! Frames round-trip; cut, flipped, stale and forged bytes are recognized.
 
 use super::*;
 
@@ -183,7 +183,7 @@ fn frames_of_the_earlier_use_of_a_recycled_file_are_never_taken() {
     }
 }
 
-/// Whichever byte is damaged: later frames are found behind it, and nothing of the earlier use takes its
+/// Whichever byte is damaged: later frames are found after it, and nothing of the earlier use takes its
 /// place.
 #[test]
 fn a_recycled_file_damaged_anywhere_gives_no_frame_of_its_earlier_use() {

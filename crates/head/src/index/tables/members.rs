@@ -118,7 +118,7 @@ impl<'a> MemberIds<'a> {
     }
 }
 
-/// See [`MemberIds`].
+/// Iterator over the pair ids of one series.
 #[derive(Clone)]
 pub(crate) struct MemberIter<'a> {
     narrow: std::slice::Iter<'a, u16>,

@@ -250,7 +250,7 @@ impl TenantIndex {
         self.rows.id_end()
     }
 
-    /// As [`Rows::copy_live_ids`].
+    /// Copies live ids of the tenant as [`Rows::copy_live_ids`] does.
     pub(crate) fn copy_live_ids(&self, start: u32, count: usize, out: &mut Vec<u32>) -> Option<u32> {
         self.rows.copy_live_ids(start, count, out)
     }

@@ -2,8 +2,8 @@
 //! record and the open chunk of a series are in the cache for all of its samples.
 //!
 //! Invariants: samples of one series stay in their order; all samples of a batch are words of one tenant and
-//! window under one duplicate policy, are in no slice of the checkpoint, and have no start timestamps, so that
-//! the order of the series changes no result.
+//! window under one duplicate policy, are in no slice of the checkpoint, and have no start timestamps, so
+//! that the order of the series changes no result.
 //! Not here: samples that need the order of the log (`frames`).
 
 use std::ops::Range;

@@ -59,8 +59,8 @@ pub(super) fn replay_blocks(
     write_sealed(shared);
 }
 
-/// As [`replay_blocks`] with all frames in the order of the log: those of a series with two ids may lie in two
-/// stripes.
+/// As [`replay_blocks`] with all frames in the order of the log: those of a series with two ids may lie in
+/// two stripes.
 fn replay_in_log_order(
     block: &FrameBlock,
     segment: &Segment,
@@ -162,8 +162,8 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
             }
             let start_ms = samples.start_times.get(idx).copied().unwrap_or(0);
             let Some(value) = value else {
-                // A frame of start timestamps alone, of an earlier version: the sample is in the next frame, or a
-                // duplicate under last-wins.
+                // A frame of start timestamps alone, of an earlier version: the sample is in the next frame,
+                // or a duplicate under last-wins.
                 stripe.set_start(&mut cx, canonical, time, start_ms);
                 continue;
             };

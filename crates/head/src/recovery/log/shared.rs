@@ -30,8 +30,8 @@ pub(super) struct Shared<'a> {
     pub(super) unknown_end: AtomicU32,
     pub(super) notes: Mutex<Vec<String>>,
     pub(super) failure: Mutex<Option<HeadError>>,
-    /// Start timestamps by series and timestamp, from frames of WAL versions 1 and 2, in which they come before
-    /// their samples.
+    /// Start timestamps by series and timestamp, from frames of WAL versions 1 and 2, in which they come
+    /// before their samples.
     old_starts: Mutex<HashMap<(u32, i64), i64>>,
 }
 

@@ -1,9 +1,9 @@
 //! Distribution of blocks over threads: a worker replays the stripes of one residue.
 //!
-//! Invariants: a stripe belongs to one worker, so its frames are applied in order. After the first series with
-//! two ids (it left the head and returned), replay is single-threaded: its frames may lie in two stripes and
-//! must apply in the order of the log. At most three groups of [`GROUP_BYTES_MAX`] are in memory, whatever the
-//! length of the WAL.
+//! Invariants: a stripe belongs to one worker, so its frames are applied in order. After the first series
+//! with two ids (it left the head and returned), replay is single-threaded: its frames may lie in two stripes
+//! and must apply in the order of the log. At most three groups of [`GROUP_BYTES_MAX`] are in memory,
+//! whatever the length of the WAL.
 //! Not here: reading blocks (the parent), applying them (`frames`).
 
 use std::sync::Arc;

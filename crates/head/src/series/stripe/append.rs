@@ -1,9 +1,9 @@
 //! Appends samples of every kind to a stripe.
 //!
 //! Invariants: a sample after the newest one of its series, of any kind, goes to the open chunk of its kind
-//! and seals that of the other, as in Prometheus, so chunks have the order of their samples; one at the newest
-//! timestamp is decided at once; an earlier one goes to the out-of-order log. That is compared with the
-//! stored samples only while the append has lookups left; otherwise the policy applies when the log is
+//! and seals that of the other, as in Prometheus, so chunks have the order of their samples; one at the
+//! newest timestamp is decided at once; an earlier one goes to the out-of-order log. That is compared with
+//! the stored samples only while the append has lookups left; otherwise the policy applies when the log is
 //! resolved (`resolve`).
 //! Not here: sealing (`seal`), the WAL (`write`).
 
@@ -185,8 +185,8 @@ impl Stripe {
         }))
     }
 
-    /// Returns the newest sample of a series, which is at `time`. A histogram that is not in the open chunk and
-    /// a start timestamp that another chunk may have are looked up as far as the append has lookups left.
+    /// Returns the newest sample of a series, which is at `time`. A histogram that is not in the open chunk
+    /// and a start timestamp that another chunk may have are looked up as far as the append has lookups left.
     fn newest_sample(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64) -> Option<StoredSample> {
         let series = self.series(id)?;
         let bits = series.newest_bits();
@@ -205,8 +205,8 @@ impl Stripe {
         if has_start_elsewhere { self.look_up(cx, id, time).or(Some(word)) } else { Some(word) }
     }
 
-    /// Returns the sample at `time` of the open chunk of a series. Replacing the newest sample seals that chunk,
-    /// so no other chunk has a value of its last timestamp.
+    /// Returns the sample at `time` of the open chunk of a series. Replacing the newest sample seals that
+    /// chunk, so no other chunk has a value of its last timestamp.
     fn find_in_open(&mut self, id: u32, open: &ChunkMeta, time: i64) -> Option<StoredSample> {
         let source = Source::Open(id, open.min_time(), open.count());
         let mut decoded = std::mem::take(&mut self.decoded);
@@ -215,8 +215,8 @@ impl Stripe {
         found.ok().flatten()
     }
 
-    /// Returns true if samples of a series at `time` may have a start timestamp outside the open chunk; false as
-    /// well once `budget` is used up.
+    /// Returns true if samples of a series at `time` may have a start timestamp outside the open chunk; false
+    /// as well once `budget` is used up.
     fn may_have_start(&self, series: &SeriesState, time: i64, budget: &mut u32) -> bool {
         if self.ooo.samples(series.ooo).any(|one| one.start_ms() != 0) {
             return true;

@@ -12,7 +12,7 @@ const WORD_COUNT: usize = PAGE_SLOTS / 64;
 const _: () = assert!(PAGE_SLOTS.is_multiple_of(64));
 
 /// Activity bits of one page. An append in id order finds them in the cache line that it has just written for
-/// its neighbour. A timestamp would not fit the hot record, and the sweep would have to read every record.
+/// its neighbour. A timestamp would not fit the series record, and the sweep would have to read every record.
 #[derive(Default)]
 pub(super) struct ActivityBits {
     /// A sample was offered in this generation.

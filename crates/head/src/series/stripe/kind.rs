@@ -1,9 +1,9 @@
-//! Kinds of values as codecs of open chunks: words, whose open chunk is in the record of their series, and native
-//! histograms.
+//! Kinds of values as codecs of open chunks: words, whose open chunk is in the record of their series, and
+//! native histograms.
 //!
 //! Invariant: a series has at most one open chunk, of one kind.
-//! Not here: the encodings (`format::chunk`); sealing, start timestamps and the order of samples, which are the
-//! same for every kind (`seal`, `append`).
+//! Not here: the encodings (`format::chunk`); sealing, start timestamps and the order of samples, which are
+//! the same for every kind (`seal`, `append`).
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ pub(super) trait Kind {
     /// there.
     fn push(stripe: &mut Stripe, id: u32, time: i64, value: Self::New<'_>, next: &mut Self::Next) -> bool;
 
-    /// Starts an open chunk with a sample that [`Kind::push`] has not taken; `previous` is the chunk of histograms
-    /// before it.
+    /// Starts an open chunk with a sample that [`Kind::push`] has not taken; `previous` is the chunk of
+    /// histograms before it.
     fn start(
         stripe: &mut Stripe,
         id: u32,
@@ -61,7 +61,7 @@ pub(super) trait Kind {
     fn finish_append(stripe: &mut Stripe, cx: &AppendContext<'_>, id: u32);
 }
 
-/// 64-bit words.
+/// Kind of 64-bit words.
 pub(super) struct Words;
 
 impl Kind for Words {
@@ -99,7 +99,7 @@ impl Kind for Words {
         time: i64,
         bits: u64,
         window_end: i64,
-        (): (),
+        _: Self::Next,
         _: Option<HistogramAppender>,
     ) {
         stripe.with_open_words(id, |series, buffers, _| series.start_open(buffers, time, bits, window_end));
@@ -129,7 +129,7 @@ impl Kind for Words {
     }
 }
 
-/// Native histograms.
+/// Kind of native histograms.
 pub(super) struct Histograms;
 
 impl Kind for Histograms {
@@ -164,7 +164,8 @@ impl Kind for Histograms {
             if time >= window_end || kinds::is_full(open) {
                 return false;
             }
-            // A histogram that the open chunk cannot take, because of new buckets for example, starts the next one.
+            // A histogram that the open chunk cannot take, because of new buckets for example, starts the
+            // next one.
             *next = open.append(time, histogram);
             next.is_none()
         });

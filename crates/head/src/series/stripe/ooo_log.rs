@@ -52,7 +52,7 @@ impl OooList {
     }
 }
 
-/// Out-of-order sample.
+/// Sample in the out-of-order log.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OooSample {
     time: i64,

@@ -1,12 +1,12 @@
-//! Hot record of a series: last sample and open chunk of words, in the one cache line that an in-order append
+//! Record of a series: last sample and open chunk of words, in the one cache line that an in-order append
 //! touches.
 //!
 //! An open chunk is XOR or decimal-delta. It starts in the encoding of the chunk before it; an XOR chunk of
-//! [`CONVERSION_COUNT`] samples is encoded as decimal-delta if that is clearly smaller, and a chunk with a value
-//! that does not fit decimal-delta is encoded again with a finer scale or as XOR.
+//! [`CONVERSION_COUNT`] samples is encoded as decimal-delta if that is clearly smaller, and a chunk with a
+//! value that does not fit decimal-delta is encoded again with a finer scale or as XOR.
 //!
-//! Invariants: the state is that of the open chunk, and without one, of the last sample; no encoding changes a
-//! sample.
+//! Invariants: the state is that of the open chunk, and without one, of the last sample; no encoding changes
+//! a sample.
 //! Not here: nodes of chunks (`chunk_buffer`), the encodings and the rule that chooses
 //! (`format::chunk::decimal_delta`), sealing (`seal`).
 
@@ -22,7 +22,7 @@ use super::ooo_log::OooList;
 use crate::series::chunk_buffer::{ChunkBuffer, ChunkBuffers};
 use crate::series::sealed_chunks::ChunkMeta;
 
-/// Hot record of a series.
+/// Record of a series.
 #[derive(Clone)]
 pub(crate) struct SeriesState {
     state: OpenState,

@@ -23,7 +23,7 @@ use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, ChunkRef, SealedChunk}
 use crate::series::value::HISTOGRAM_BITS;
 
 impl Stripe {
-    /// Seals the open chunk of a series, if there is one; the hot record keeps the last sample. Returns a
+    /// Seals the open chunk of a series, if there is one; the series record keeps the last sample. Returns a
     /// chunk of histograms, for the header of the next.
     pub(crate) fn seal_open(&mut self, cx: &AppendContext<'_>, id: u32) -> Option<HistogramAppender> {
         let starts = self.starts.take(id);
@@ -56,8 +56,8 @@ impl Stripe {
         self.push_out_of_order_chunks(cx, id, &arrivals);
     }
 
-    /// As [`Stripe::seal_out_of_order`] for all samples of a series that may belong to another tenant than the
-    /// append: samples of one timestamp go to several chunks, so that no count of a window changes.
+    /// As [`Stripe::seal_out_of_order`] for all samples of a series that may belong to another tenant than
+    /// the append: samples of one timestamp go to several chunks, so that no count of a window changes.
     fn seal_out_of_order_unresolved(&mut self, cx: &AppendContext<'_>, id: u32) {
         let mut taken = self.take_out_of_order(id, TimeRange::ALL);
         // Stable: samples of one timestamp stay in the order of their arrival.
@@ -290,8 +290,8 @@ impl Stripe {
     }
 
     /// Removes the samples of series `id` in `range`. The rest reads as if they had never been written; a
-    /// later sample at one of their timestamps is stored like any other. Returns the number of samples; `None`
-    /// if nothing has changed, the last sample in the hot record included.
+    /// later sample at one of their timestamps is stored like any other. Returns the number of samples;
+    /// `None` if nothing has changed, the last sample in the series record included.
     pub(crate) fn erase(&mut self, cx: &mut AppendContext<'_>, id: u32, range: TimeRange) -> Option<u64> {
         let series = self.series(id).filter(|series| series.has_sample())?;
         let forgets_last = range.contains(series.newest_time());
@@ -428,7 +428,7 @@ impl Stripe {
     }
 
     /// Adds the open chunk of histograms of a checkpoint to a series. An earlier version may have had an open
-    /// chunk of words beside it, of which the older one is sealed.
+    /// chunk of words next to it, of which the older one is sealed.
     pub(crate) fn restore_open_histograms(
         &mut self,
         cx: &AppendContext<'_>,

@@ -1,11 +1,11 @@
-//! One of sixteen stripes of series: hot records in pages, open chunks, the out-of-order log, references to
+//! One of sixteen stripes of series: series records in pages, open chunks, the out-of-order log, references to
 //! sealed chunks; start timestamps of open chunks in side storage for the series that have some.
 //!
 //! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
-//! series is newer than the last one in its hot record; runs of 1024 consecutive ids share a stripe, so a
+//! series is newer than the last one in its series record; runs of 1024 consecutive ids share a stripe, so a
 //! batch takes few locks.
-//! Not here: the hot record (`record`), appends (`append`), sealing and deletion (`seal`), locking, the WAL (`write`), labels of series
-//! (`index`).
+//! Not here: the series record (`record`), appends (`append`), sealing and deletion (`seal`), locking, the
+//! WAL (`write`), labels of series (`index`).
 
 use chronolith_base::Disk;
 use chronolith_base::hash::HashMap;
@@ -33,7 +33,8 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Returns the record of a slot if that has a series of `tenant`; records that a sample was offered to it.
+    /// Returns the record of a slot if that has a series of `tenant`; records that a sample was offered to
+    /// it.
     pub(super) fn offered(&mut self, slot: usize, tenant: u32) -> Option<&mut SeriesState> {
         let series = &mut self.slots[slot];
         if series.tenant != tenant {
@@ -213,7 +214,7 @@ impl Stripe {
         self.pages.get(page).is_some_and(Option::is_some)
     }
 
-    /// Returns the hot record of a live series.
+    /// Returns the series record of a live series.
     pub(crate) fn series(&self, id: u32) -> Option<&SeriesState> {
         let (page, slot) = slot_of(id);
         let series = self.pages.get(page)?.as_ref()?.slots.get(slot)?;
@@ -231,7 +232,8 @@ impl Stripe {
         (series.tenant != NONE).then_some(series)
     }
 
-    /// Calls `change` with the record of a live series, and with what a change of its open chunk of words needs.
+    /// Calls `change` with the record of a live series, and with what a change of its open chunk of words
+    /// needs.
     pub(crate) fn with_open_words<R>(
         &mut self,
         id: u32,

@@ -260,8 +260,8 @@ fn erased_samples_can_be_written_again() {
     }
 }
 
-/// Regression: the hot record kept the old value of a last sample whose replacement was sealed, so a repeat
-/// of the old value was taken for stored. The sealed value decides.
+/// Regression: the series record kept the old value of a last sample whose replacement was sealed, so a
+/// repeat of the old value was taken for stored. The sealed value decides.
 #[test]
 fn a_replaced_last_sample_is_known_after_sealing() {
     let (env, _, _) = Env::fake(0, 1);

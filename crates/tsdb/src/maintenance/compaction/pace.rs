@@ -30,7 +30,7 @@ pub(crate) enum Urgency {
     Requested,
 }
 
-/// See the module.
+/// Token bucket in bytes per second, checked between series.
 pub(super) struct RewritePace<'a> {
     clock: &'a dyn Clock,
     /// 0 = no limit.

@@ -38,7 +38,7 @@ impl Rewrite {
     }
 }
 
-/// See the module.
+/// Rewrites blocks of one tenant.
 pub(crate) struct BlockRewriter<'a> {
     storage: &'a Storage,
     control: &'a Control,

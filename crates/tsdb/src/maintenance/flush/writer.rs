@@ -52,7 +52,7 @@ impl WrittenWindow {
     }
 }
 
-/// See the module.
+/// Writes windows of the head of the storage.
 pub(crate) struct FlushWriter<'a> {
     storage: &'a Storage,
     counters: &'a FlushCounters,

@@ -18,7 +18,7 @@ const SAVE_EVERY_MS: i64 = 3_600_000;
 const SAVE_WAIT_EVERY_MS: i64 = 600_000;
 const RETRY_AFTER_MS: i64 = 60_000;
 
-/// See the module.
+/// Clock guard that survives restarts.
 #[derive(Default)]
 pub(crate) struct GuardedClock {
     guard: ClockGuard,

@@ -41,7 +41,7 @@ pub(crate) enum Change {
     Trusted,
 }
 
-/// See the module.
+/// Trusted time of retention, and the jump that it waits for.
 #[derive(Default)]
 pub(crate) struct ClockGuard {
     /// Time that retention waits after a jump; 0 = it follows the clock.

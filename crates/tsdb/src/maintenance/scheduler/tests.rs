@@ -226,8 +226,8 @@ fn a_clock_that_is_set_back_moves_due_times_with_it() {
     assert_eq!(names(&run(&mut scheduler, HOUR_MS + SECOND_MS, |_| false).concat()), ["f"]);
 }
 
-/// Choosing the next compaction copied the list of tenants: 10,000 tenants with one step each cost 10^8 visits.
-/// With a pass over all jobs per choice this test takes minutes.
+/// Choosing the next compaction copied the list of tenants: 10,000 tenants with one step each cost 10^8
+/// visits. With a pass over all jobs per choice this test takes minutes.
 #[test]
 fn the_next_of_many_jobs_is_chosen_without_a_pass_over_all() {
     const JOB_COUNT: usize = 200_000;

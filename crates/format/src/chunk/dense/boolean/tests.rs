@@ -98,8 +98,8 @@ fn every_cut_and_every_flipped_bit_is_an_error_or_other_booleans() {
     }
 }
 
-/// A file for a new name is written by `GOLDEN_ADD=1 cargo test -p chronolith-format golden_booleans`; none is
-/// ever edited.
+/// A file for a new name is written by `GOLDEN_ADD=1 cargo test -p chronolith-format golden_booleans`; none
+/// is ever edited.
 #[test]
 #[expect(
     clippy::disallowed_methods,

@@ -117,7 +117,7 @@ fn any_bytes_end_in_samples_or_an_error() {
         for _ in 0..400 {
             let mut forged = if rng.below(2) == 0 { shared.clone() } else { own.1.clone() };
             for _ in 0..1 + rng.below(3) {
-                // Heads and tables stand in front: damage there leads further than damage behind them.
+                // Heads and tables stand in front: damage there leads further than damage after them.
                 let reach = if rng.below(2) == 0 { forged.len().min(60) } else { forged.len() };
                 let at = rng.below(reach as u64) as usize;
                 forged[at] =

@@ -157,7 +157,7 @@ impl Twin<'_> {
     }
 }
 
-/// Behind the start, each item is the one before and a difference.
+/// After the first, each item is the one before and a difference.
 fn undo(mut items: Vec<i64>, differences: Vec<i64>) -> Vec<i64> {
     for difference in differences {
         items.push(items[items.len() - 1].wrapping_add(difference));

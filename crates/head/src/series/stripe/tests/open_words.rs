@@ -1,5 +1,5 @@
-//! Open chunks of words that change their encoding hold exactly the bits that were appended, with a checkpoint
-//! and a restart at any sample.
+//! Open chunks of words that change their encoding hold exactly the bits that were appended, with a
+//! checkpoint and a restart at any sample.
 
 use std::collections::BTreeSet;
 

@@ -81,7 +81,7 @@ fn drift_is_followed_and_many_small_steps_are_a_step() {
     assert!(watch.guard.time_ms() < START_MS + 2 * HOUR_MS);
 }
 
-/// Restarts neither end the wait nor begin it anew.
+/// Restarts neither end the wait nor begin it again.
 #[test]
 fn a_restart_goes_on_waiting() {
     let mut watch = Watch::new();
