@@ -362,7 +362,7 @@ impl Stripe {
         self.sealed_of(series).count() as u64 + other_count
     }
 
-    /// Memory of hot records, open chunks, out-of-order samples, references to sealed chunks, histograms,
+    /// Memory of series states, open chunks, out-of-order samples, references to sealed chunks, histograms,
     /// start times.
     pub(crate) fn memory(&self) -> [MemoryPart; 6] {
         let pages = self.page_count * size_of::<Page>();
