@@ -1,7 +1,7 @@
 //! Admission control: how many requests of each class (write, query, remote read, status ...) run at once,
 //! and with how much memory.
 //!
-//! Holds: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with
+//! Invariants: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with
 //! multi-tenancy no tenant has more than a quarter of the permits of a class unless its limits say so, and no
 //! more of the memory than leaves some for others.
 //! Not here: who is a tenant (`tenant`), what runs (`http`).
@@ -25,12 +25,19 @@ use crate::limits::{
 };
 use crate::options::ServerOptions;
 
+/// Settings of the permits, as refusals name them.
+const WRITES: &str = "write.concurrency";
+const QUERIES: &str = "query.concurrency";
+const REMOTE_READS: &str = "storage.remote.read-concurrent-limit";
+const CORES: &str = "the machine's cores";
+const FIXED: &str = "fixed";
+
 /// The classes of requests.
 pub(crate) struct Admission {
     pub(crate) write: Class,
     /// The part of a write that needs a core: decoding and applying, not the wait for the disk. Runs little
-    /// more often at once than there are cores, because a write that waits for a core behind dozens of others
-    /// is late however short it is.
+    /// more often at once than there are cores, because a write that waits for a core after dozens of others
+    /// takes long however cheap it is.
     pub(crate) write_apply: Class,
     pub(crate) query: Class,
     pub(crate) remote_read: Class,
@@ -69,9 +76,9 @@ impl Class {
 
 impl Admission {
     pub(crate) fn new(options: &ServerOptions, clock: &Arc<dyn Clock>) -> Admission {
-        let class = |name, what, permits: usize, queue_factor: usize, tenant_permits: usize| Class {
+        let class = |name, what, setting, permits: usize, queue_factor: usize, tenant_permits: usize| Class {
             name,
-            queue: FairQueue::new(what, permits, permits * queue_factor, clock.clone()),
+            queue: FairQueue::new(what, setting, permits, permits * queue_factor, clock.clone()),
             tenant_permits: if options.multitenancy { tenant_permits.max(1) } else { permits },
         };
         let share = |permits: usize| permits.div_ceil(TENANT_SHARE_DIVISOR);
@@ -90,13 +97,28 @@ impl Admission {
         let write_request_max =
             write.compressed_bytes_max as u64 + write.decompressed_bytes_max as u64 * WRITE_DECODED_FACTOR;
         Admission {
-            write: class("write", "writes", write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
+            write: class(
+                "write",
+                "writes",
+                WRITES,
+                write.concurrency,
+                WRITE_QUEUE_FACTOR,
+                share(write.concurrency),
+            ),
             // Those that wait hold a permit of `write`, which bounds them.
-            write_apply: class("write_apply", "writes", apply, write.concurrency, apply.saturating_sub(1)),
-            query: class("query", "queries", query.concurrency, QUERY_QUEUE_FACTOR, query_share),
+            write_apply: class(
+                "write_apply",
+                "writes",
+                CORES,
+                apply,
+                write.concurrency,
+                apply.saturating_sub(1),
+            ),
+            query: class("query", "queries", QUERIES, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
             remote_read: class(
                 "remote_read",
                 "remote reads",
+                REMOTE_READS,
                 remote_read,
                 REMOTE_READ_QUEUE_FACTOR,
                 share(remote_read),
@@ -104,6 +126,7 @@ impl Admission {
             federate: class(
                 "federate",
                 "federations",
+                QUERIES,
                 query.concurrency,
                 QUERY_QUEUE_FACTOR,
                 share(query.concurrency),
@@ -112,6 +135,7 @@ impl Admission {
             status: class(
                 "status",
                 "requests for metrics and status",
+                FIXED,
                 STATUS_CONCURRENCY,
                 STATUS_QUEUE_FACTOR,
                 STATUS_CONCURRENCY,
@@ -119,6 +143,7 @@ impl Admission {
             admin: class(
                 "admin",
                 "admin requests",
+                FIXED,
                 ADMIN_CONCURRENCY,
                 ADMIN_QUEUE_FACTOR,
                 ADMIN_CONCURRENCY / 2,

@@ -1,5 +1,6 @@
-//! What the operator may set. Holds: the defaults of every setting that is not the store's own.
-//! Not here: names of flags and keys, parsing (the binary).
+//! Options of the server with their defaults. Options of the store are in `tsdb`.
+//!
+//! Not here: names of flags and file keys, parsing (the binary `chronolith`).
 
 use std::path::PathBuf;
 use std::sync::Arc;

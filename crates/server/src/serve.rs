@@ -1,6 +1,6 @@
 //! Start, run and stop of the whole server: sockets, replay, background threads, signals.
 //!
-//! Holds: the port answers (health, progress) while the log is replayed; after a stop every acknowledged
+//! Invariants: the port answers (health, progress) while the log is replayed; after a stop every acknowledged
 //! sample is durable and the next start has nothing to replay.
 //! Not here: what requests do (`http`).
 
@@ -42,7 +42,7 @@ use crate::options::{Reload, ServerOptions};
 const TICK_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept (no file descriptors, no memory): trying again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Blocking threads beside those of writes and queries.
+/// Blocking threads of tokio, in addition to those of writes and queries.
 const BLOCKING_THREADS_EXTRA: usize = 16;
 
 /// How far the opening of the store is.
@@ -88,7 +88,7 @@ impl Server {
     fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
         let app = self.running.app.clone();
         let open = move || {
-            // Nobody listens any more when the server stops during the replay.
+            // The receiver is gone when the server stops during the replay.
             let open = |app: &App| {
                 Tsdb::open(app.env.clone(), app.options.tsdb.clone(), app.lifecycle.replay_progress())
             };
@@ -191,9 +191,8 @@ pub(crate) fn open_store(app: &App, open: impl FnOnce(&App) -> Result<Arc<Tsdb>,
         }
         Err(_) => {
             app.metrics.background.thread_panics.add(1);
-            app.lifecycle.set_start_failure(
-                "start failed: the replay ended in a panic, see standard error".to_owned(),
-            );
+            app.lifecycle
+                .set_start_failure("start failed: the replay panicked, see standard error".to_owned());
             Opening::Panicked
         }
     }
@@ -262,7 +261,7 @@ async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed
             Ok((stream, _)) => admit(&app, stream, &router, &closed),
             Err(error) => {
                 app.metrics.http.accept_failures.add(1);
-                tracing::warn!(%error, "accepting a connection");
+                tracing::warn!(%error, "accepting a connection failed");
                 if app.connections.evict_idlest() {
                     app.metrics.http.connections_evicted.add(1);
                 }
@@ -284,7 +283,7 @@ fn admit(app: &Arc<App>, stream: TcpStream, router: &Router, closed: &watch::Rec
     }
     // Answers are written in one piece; waiting for more bytes to send would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "setting TCP_NODELAY");
+        tracing::debug!(%error, "setting TCP_NODELAY failed");
     }
     let guard = app.connections.register(app.env.clock.clone());
     tokio::spawn(connection::serve(guard, stream, app.clone(), router.clone(), closed.clone()));

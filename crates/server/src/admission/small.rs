@@ -1,7 +1,7 @@
 //! Small queries, evaluated on the async worker that read them: handing a query of some microseconds to
 //! another thread and its answer back takes longer than the query.
 //!
-//! Holds: at least one worker is left for everything else; a query that does not end within
+//! Invariants: at least one worker is left for everything else; a query that does not end within
 //! [`SMALL_QUERY_SLICE_NS`] is cancelled and starts again on a thread of the pool, and its text is remembered
 //! so that it starts there the next time.
 //! Not here: how a query is run (`http::dispatch`).

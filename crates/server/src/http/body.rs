@@ -1,5 +1,5 @@
 //! Reads request bodies with a size limit, two deadlines and a memory budget; sends answers that hold theirs.
-//! Holds: a client pays budget only for bytes that have arrived; nothing is held longer than
+//! Invariants: a client pays budget only for bytes that have arrived; nothing is held longer than
 //! [`BODY_READ_TIMEOUT`].
 
 use std::collections::VecDeque;

@@ -52,7 +52,7 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
         if app.queries.log.is_on() {
             return app.queries.log.open(&*app.env.disk);
         }
-        return Err("the server was started without a configuration file".to_owned());
+        return Err("cannot reload: started without --config".to_owned());
     };
     let result = reload().and_then(|reloaded| app.queries.log.open(&*app.env.disk).map(|()| reloaded));
     let mut shown = app.configuration.shown.write();
@@ -71,7 +71,7 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
         }
         Err(why) => {
             app.metrics.background.reload_failures.add(1);
-            tracing::error!(why, "configuration not reloaded");
+            tracing::error!(why, "configuration reload failed, the previous one stays in use");
             Err(why)
         }
     }

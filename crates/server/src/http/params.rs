@@ -1,5 +1,5 @@
 //! Parameters of the API: query string and form body, times, durations and steps as Go reads them.
-//! Holds: a value is either understood completely or refused with Prometheus's text.
+//! Invariants: a value is either understood completely or refused with Prometheus's text.
 
 use std::borrow::Cow;
 use std::num::{IntErrorKind, ParseIntError};

@@ -1,10 +1,10 @@
 //! Remote read: `POST /api/v1/read`.
 //!
-//! Holds: series come sorted, samples bit for bit, staleness markers among them; an answer as one message is
-//! complete or an error; a streamed one that cannot be completed ends the connection instead of the body, so
-//! that nobody takes its part for the whole. Memory of a streamed answer is that of one series and some
-//! frames, whatever is read. Not here: protobuf and snappy (`ingest`), bytes of chunks (the store), the body
-//! that is streamed (`stream`).
+//! Invariants: series come sorted, samples bit for bit, staleness markers among them; an answer as one
+//! message is complete or an error; a streamed one that cannot be completed ends the connection instead of
+//! the body, so that no client takes a part for the whole. Memory of a streamed answer is that of one series
+//! and some frames, whatever is read. Not here: protobuf and snappy (`ingest`), bytes of chunks (the store),
+//! the body that is streamed (`stream`).
 
 #[cfg(test)]
 mod tests;
@@ -158,7 +158,7 @@ fn answer_fits(len: usize) -> Result<(), ApiError> {
     if len <= REMOTE_READ_ANSWER_BYTES_MAX {
         return Ok(());
     }
-    let what = "answer is too large for one message, ask for streamed chunks";
+    let what = "response is too large for one SAMPLES message, request STREAMED_XOR_CHUNKS";
     Err(QueryError::Limit { what, limit: REMOTE_READ_ANSWER_BYTES_MAX as u64 }.into())
 }
 

@@ -1,7 +1,7 @@
 //! Identity of an HTTP request: its id, which log lines and error answers carry, and the address of its
 //! client.
-//! Holds: an id is visible ASCII, at most [`ID_BYTES_MAX`] bytes, so that it is safe in a header and a log
-//! line.
+//! Invariants: an id is visible ASCII, at most [`ID_BYTES_MAX`] bytes, so that it is safe in a header and a
+//! log line.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -28,7 +28,6 @@ pub(crate) struct RemoteAddress(pub(crate) SocketAddr);
 pub(crate) enum RequestId {
     /// From the client.
     Sent(Arc<str>),
-    /// Random.
     Made(u64),
 }
 

@@ -1,5 +1,5 @@
 //! Metrics of requests and connections.
-//! Holds: labels are bounded, since routes and codes are ours to name.
+//! Invariants: labels are bounded, since routes and codes are ours to name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Where the process's memory is: what every large consumer says, beside what the operating system says.
+//! Memory of the process by consumer, compared with what the operating system reports.
 //!
-//! Holds: a byte is in one part only. What is in no part (connections, stacks, pieces that the allocator
+//! Invariants: a byte is in one part only. What is in no part (connections, stacks, pieces that the allocator
 //! keeps or adds) is the difference to the resident memory that belongs to no file.
 //! Not here: what the parts of the store are (`tsdb`, `head`).
 

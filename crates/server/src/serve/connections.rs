@@ -1,5 +1,6 @@
 //! Open connections: how many, and which of them are idle.
-//! Holds: never more than `count_max`, but for those that are being evicted; evicting takes idle ones only.
+//! Invariants: never more than `count_max`, but for those that are being evicted; evicting takes idle ones
+//! only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -71,7 +72,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Room for as many connections as the limit of open files leaves beside the store's files.
+    /// As many connections as the limit of open files leaves after the store's files.
     pub(crate) fn new(disk: &dyn Disk) -> Connections {
         let files = open_files_max(disk).unwrap_or(CONNECTION_COUNT_MAX + FILES_RESERVED);
         let count_max =

@@ -1,6 +1,7 @@
 //! A socket with deadlines: idle, headers on their way, answer not taken.
 //! Also escapes what clients forget to escape in request lines, and gives the parser's own answers a body.
-//! Holds: while a request is at work only the taking of its answer has a deadline here; its body has its own.
+//! Invariants: while a request is at work only the taking of its answer has a deadline here; its body has its
+//! own.
 
 use std::future::Future as _;
 use std::io;

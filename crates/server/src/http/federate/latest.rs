@@ -1,5 +1,6 @@
 //! Latest sample of each selected series, in the order in which families are printed.
-//! Holds: series that are stale, nameless or of no kind that the format has are left out; memory is reserved.
+//! Invariants: series that are stale, nameless or of no kind that the format has are left out; memory is
+//! reserved.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,9 @@
-//! The queries at work: who asks what, since when, with how much memory; and how one of them is stopped.
-//! Holds: a query is listed from the moment it has a place until its answer is printed or it has failed.
-//! Not here: the endpoints that show and kill (`http::active`).
+//! Registry of running queries: text, tenant, start time and memory of each, and its cancellation token, for
+//! `status/active_queries` and its `kill`.
+//!
+//! Invariants: a query is listed from the moment it has a permit until its response is encoded or it has
+//! failed.
+//! Not here: the endpoints that list and kill (`http::active`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,7 +97,7 @@ impl ActiveQueries {
 }
 
 impl ActiveEntry<'_> {
-    /// Whether somebody killed it; its id for the message.
+    /// Returns its id if it was killed.
     pub(crate) fn killed_id(&self) -> Option<u64> {
         self.query.killed.load(Ordering::Acquire).then_some(self.query.id)
     }

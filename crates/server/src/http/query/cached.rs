@@ -1,5 +1,5 @@
 //! Range queries through the cache of results.
-//! Holds: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an
+//! Invariants: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an
 //! expression without a lookback; a result with warnings is not kept, nor one with infos about unknown steps.
 //! Not here: the cache (`range_cache`), its exactness (ADR 0025).
 

@@ -1,4 +1,4 @@
-//! What a query did, for people: the tree beside its result (`explain=1`), the line of the slow query log,
+//! What a query did, for people: the plan next to its result (`explain=1`), the line of the slow query log,
 //! and the statistics that Prometheus gives (`stats`).
 //! Invariants: names of statistics are Prometheus's. Not here: counting (`exec::trace`).
 

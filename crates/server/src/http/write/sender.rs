@@ -61,7 +61,7 @@ impl Sender {
         let Some(suppressed) = self.admit(app, reason, 1) else { return };
         let (request_id, remote, tenant) = self.fields();
         let (status, error) = (refused.kind.status().as_u16(), refused.message.as_str());
-        tracing::warn!(request_id, remote, tenant, reason, status, suppressed, error, "write refused");
+        tracing::warn!(request_id, remote, tenant, reason, status, suppressed, error, "remote write refused");
     }
 
     fn admit(&self, app: &App, reason: &'static str, count: u64) -> Option<u64> {
