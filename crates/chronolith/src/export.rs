@@ -1,6 +1,7 @@
 //! `chronolith export blocks`: writes what a data directory holds as blocks that Prometheus, Thanos and Mimir
 //! read.
-//! Holds: samples of blocks and head are merged as a query merges them; the data directory keeps its content.
+//! Invariants: samples of blocks and head are merged as a query merges them; the data directory keeps its
+//! content.
 //! Not here: writing a block (`chronolith-block`).
 
 use std::path::PathBuf;

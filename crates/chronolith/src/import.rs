@@ -1,5 +1,6 @@
 //! `chronolith import prometheus`: brings a Prometheus data directory into a data directory of ours.
-//! Holds: the data directory is locked meanwhile; exit code 1 if something of the source was lost to damage.
+//! Invariants: the data directory is locked meanwhile; exit code 1 if something of the source was lost to
+//! damage.
 //! Not here: reading the source (`chronolith-import`).
 
 use std::io::{IsTerminal as _, Write as _};

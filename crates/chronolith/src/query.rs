@@ -1,5 +1,5 @@
 //! `chronolith query`: asks a server and prints a table, or its JSON as it is.
-//! Holds: exit code 1 when the server refuses. Not here: HTTP (`client`).
+//! Invariants: exit code 1 when the server refuses. Not here: HTTP (`client`).
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -58,7 +58,7 @@ fn reload(env: &Env, matches: &ArgMatches, settings: &Settings) -> Option<Reload
     }))
 }
 
-/// Adds what to do to what is wrong.
+/// Adds an advice to the error.
 fn with_advice(error: RunError) -> anyhow::Error {
     use std::io::ErrorKind;
 
@@ -83,7 +83,7 @@ fn with_advice(error: RunError) -> anyhow::Error {
             }
             chronolith_tsdb::OpenError::Corrupt { .. } | chronolith_tsdb::OpenError::Head(_) => {
                 "run `chronolith check` on the directory to see all damage; restore the file from a backup, or move \
-                 it away to go on without what it holds"
+                 it away to go on without its content"
             }
         },
         RunError::QueryLog(_) => "choose a file in a directory that exists and is writable",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use chronolith_model::TenantLimits;
 use chronolith_server::ServerOptions;
 
-/// Settings, resolved.
+/// Settings after flags, environment, file and defaults were merged.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) server: ServerOptions,
