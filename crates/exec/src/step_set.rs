@@ -1,4 +1,7 @@
-//! Steps of a query that an annotation is about, as runs of consecutive steps.
+//! Set of evaluation steps, stored as runs of consecutive steps: the steps to which an annotation applies, so
+//! that the result cache can return it with exactly those steps.
+//!
+//! Invariants: runs ascend and do not touch; a set has at most `RUNS_MAX` runs.
 
 /// Sets with more runs are not kept: the steps count as unknown.
 const RUNS_MAX: usize = 32;

@@ -1,5 +1,8 @@
-//! Range vectors: series with the samples of all their windows, and rollups over them.
+//! Range vectors (`m[5m]`, `expr[1h:1m]`): for each series the samples of all its windows, and the operator
+//! that applies a rollup such as `rate` to each window.
+//!
 //! Invariants: samples of a series are decoded once, however many windows contain them.
+//! Not here: rollups themselves (`rollup`), range selectors fused with their function (`scan`).
 
 use chronolith_model::Labels;
 

@@ -1,6 +1,6 @@
 //! Remote read: a snappy-compressed `prometheus.ReadRequest` becomes queries.
 //!
-//! Holds: the claimed size is checked before memory is taken; bytes never panic; counts are limited.
+//! Invariants: the claimed size is checked before memory is taken; bytes never panic; counts are limited.
 //! Not here: answers (`encode`), HTTP headers, what is read (`server`).
 
 pub mod encode;

@@ -1,6 +1,6 @@
 //! Remote write 1.0: a snappy-compressed `prometheus.WriteRequest` becomes a [`WriteBatch`].
 //!
-//! Holds: the claimed size is checked before memory is taken; the body is decompressed straight into
+//! Invariants: the claimed size is checked before memory is taken; the body is decompressed straight into
 //! [`WriteBatch::raw`] and borrowed from there; a series costs no allocation; bytes never panic.
 //! Not here: HTTP headers, sizes of the compressed body (`server`); which labels are legal (`head`).
 
@@ -26,7 +26,7 @@ pub use labels::parse_labels;
 /// Number of this protocol in [`LabelSource::protocol`].
 pub const PROTOCOL: u8 = 1;
 /// Decompressed bytes of one request at most, whatever the caller allows: offsets into the body and into the
-/// copies behind it are u32.
+/// copies after it are u32.
 pub const DECOMPRESSED_BYTES_MAX: usize = 1 << 30;
 /// Series in one request at most.
 pub const SERIES_COUNT_MAX: usize = 1 << 20;

@@ -48,7 +48,7 @@ pub enum ValueType {
     Scalar,
     /// Series with one value a step.
     Vector,
-    /// Series with a range of samples a step.
+    /// Series with a range of samples per step.
     Matrix,
     /// A text.
     String,
@@ -311,7 +311,7 @@ impl AggregateOp {
         }
     }
 
-    /// Behind `promql-experimental-functions`.
+    /// Enabled by `promql-experimental-functions`.
     #[must_use]
     pub fn is_experimental(self) -> bool {
         matches!(self, AggregateOp::Select(TopKOp::Limitk | TopKOp::LimitRatio))

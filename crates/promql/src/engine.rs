@@ -147,7 +147,6 @@ struct Evaluation<'q> {
     execution: Execution<'q>,
     language: PromQl<'q>,
     plan: &'q Plan,
-    /// Evaluation times.
     grid: Grid,
 }
 

@@ -18,7 +18,7 @@ pub struct Function {
     pub variadic: i32,
     /// Type of the result.
     pub returns: ValueType,
-    /// Behind `promql-experimental-functions`.
+    /// Enabled by `promql-experimental-functions`.
     pub experimental: bool,
 }
 

@@ -1,11 +1,13 @@
-//! `rate`, `increase` and `delta` of windows that slide over a series.
+//! `rate`, `increase` and `delta` over all windows of a series, with Prometheus's extrapolation.
 //!
-//! Invariants: the growth within a window is extended to its ends: fully where the series seems to go on
-//! beyond the end, else by half an average distance; a counter never to before it was zero. The order of
-//! operations is Prometheus's, since it decides the last bits. Factors that depend on times alone are
-//! computed again only if a window is placed over its samples in another way than the one before it. Where
-//! samples are evenly apart and steps are a multiple of that, all windows that the series fills are placed
-//! alike, and times are not read any more.
+//! Invariants: the increase between the first and the last sample of a window is extrapolated to the ends of
+//! the window: completely if the first (last) sample is within 1.1 average intervals of the end, otherwise by
+//! half an interval, and for a counter never beyond the time at which it would have been zero. The order of
+//! operations is Prometheus's, since it decides the last bits.
+//! Factors that depend only on timestamps are cached: they are recomputed only if the samples lie differently
+//! in the window than in the one before it. If samples are evenly spaced and the step is a multiple of their
+//! interval, timestamps are not read at all.
+//! Not here: single windows and instant rates (`rate`), `anchored` and `smoothed` (`extended`).
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! `integral`: the area below the samples of a window, in value times seconds.
-//! Holds: NaN counts as zero; the first sample of a window opens an interval and adds nothing itself. Sums
-//! are compensated, value by value in Prometheus's order, since the last bits show it.
+//! Invariants: NaN counts as zero; the first sample of a window opens an interval and adds nothing itself.
+//! Sums are compensated, value by value in Prometheus's order, since the last bits show it.
 
 use chronolith_model::histogram::kahan_add;
 
@@ -11,7 +11,6 @@ enum Rule {
     Left,
     /// That of the sample at its end.
     Right,
-    /// Their mean.
     Trapezoid,
 }
 

@@ -1,5 +1,5 @@
 //! Sums, means, deviations, quantiles of a slice of values; aggregations over series use the same.
-//! Holds: sums carry a compensation (Kahan's, in Neumaier's form), as Prometheus's do.
+//! Invariants: sums carry a compensation (Kahan's, in Neumaier's form), as Prometheus's do.
 
 use crate::column::ABSENT;
 

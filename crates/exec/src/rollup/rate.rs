@@ -113,7 +113,7 @@ pub fn extrapolated_with_starts(
     Some(growth * extent.factor(kind, share))
 }
 
-/// [`instant_rate`] where the counter started anew before the last sample.
+/// [`instant_rate`] where the counter was reset before the last sample.
 pub fn instant_rate_anew(window: &Window<'_>) -> f64 {
     let (&[.., time, last_time], &[.., last]) = (window.times, window.values) else { return ABSENT };
     last / ((last_time - time) as f64 / 1000.0)

@@ -1,5 +1,5 @@
 //! Labels out of the raw bytes that name a series: repeated `Label { name = 1, value = 2 }` fields.
-//! Called for series that nobody has seen before. Holds: UTF-8 is checked here and only here.
+//! Called for series that the series key cache lacks. Invariant: UTF-8 is checked here and only here.
 
 use chronolith_model::{LabelsBuilder, Reject};
 

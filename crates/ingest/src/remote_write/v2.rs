@@ -1,10 +1,10 @@
 //! Remote write 2.0: a snappy-compressed `io.prometheus.write.v2.Request` becomes a [`WriteBatch`].
 //!
-//! Holds: a series is named by the bytes that remote write 1.0 has for the same labels, so that a sender that
-//! changes its protocol meets the series that are known already; no string is built for a series; what a
-//! small body unfolds to is bounded and paid for before it is written; bytes never panic.
-//! What is wrong with one series (references, no samples) or histogram refuses that alone; what is wrong with
-//! the message refuses the request.
+//! Invariants: a series is named by the bytes that remote write 1.0 has for the same labels, so that a sender
+//! that changes its protocol meets the series that are known already; no string is built for a series; what a
+//! small body unfolds to is bounded and paid for before it is written; bytes never panic. What is wrong with
+//! one series (references, no samples) or histogram refuses that alone; what is wrong with the message
+//! refuses the request.
 //! Not here: HTTP headers (`server`); which labels are legal (`head`).
 
 pub mod encode;

@@ -1,7 +1,7 @@
 //! The walk over a `prometheus.WriteRequest`: finds where series lie and copies their samples into columns.
 //!
-//! Holds: fields may come in any order and be repeated, missing ones have proto3's defaults, unknown ones are
-//! skipped. Labels are not looked into: that they are well-formed is checked when the series is new.
+//! Invariants: fields may come in any order and be repeated, missing ones have proto3's defaults, unknown
+//! ones are skipped. Labels are not looked into: that they are well-formed is checked when the series is new.
 
 use chronolith_model::batch::BatchExemplar;
 use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch};
@@ -25,7 +25,7 @@ const TAG_1_FIXED64: u8 = 0x09;
 const TAG_2_VARINT: u8 = 0x10;
 
 /// Fills the columns of `batch` from `body`. Ranges of series point into `body` and, for labels that other
-/// fields interrupt, behind its end: into the returned copies, which belong there.
+/// fields interrupt, past its end: into the returned copies, which the caller appends to it.
 pub(super) fn request(
     body: &[u8],
     charge: Charge<'_>,

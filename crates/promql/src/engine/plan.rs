@@ -57,7 +57,6 @@ struct Lowering<'q> {
 /// Where an expression stands.
 #[derive(Clone, Copy)]
 struct Scope {
-    /// Evaluation times.
     grid: Grid,
     /// Parts of histograms that functions above need.
     stats: StatsScope,

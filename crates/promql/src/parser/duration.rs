@@ -1,4 +1,4 @@
-//! Durations in brackets and behind `offset`: literals, and arithmetic on them.
+//! Durations in brackets and after `offset`: literals, and arithmetic on them.
 //!
 //! Invariants: a duration without operators is a literal of milliseconds; one with operators is a small tree
 //! whose size is bounded by [`DURATION_OPERATORS_MAX`].
@@ -16,7 +16,7 @@ use crate::parser::token::{TokenKind, Word};
 /// Where a duration stands, which decides what is let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DurationPlace {
-    /// Behind `offset`: any sign.
+    /// After `offset`: any sign.
     Offset,
     /// In brackets: more than zero, as far as the parser can know it.
     Brackets,
@@ -103,7 +103,7 @@ impl Parser<'_> {
         Ok(lhs)
     }
 
-    /// Behind `offset`, an operator belongs to the duration only where the text opens with a parenthesis or
+    /// After `offset`, an operator belongs to the duration only where the text opens with a parenthesis or
     /// with two signs: `x offset 5m * y` multiplies `x`.
     fn offset_part(&mut self, operators_left: &mut usize) -> Result<Part, Failure> {
         let token = self.peek()?;

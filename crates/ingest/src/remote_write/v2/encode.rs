@@ -1,7 +1,7 @@
 //! The other direction, for load generators and tests: builds an `io.prometheus.write.v2.Request`.
 //!
-//! Holds: the fields and their order are those of Prometheus's own sender: zero values are left out, metadata is
-//! always there, symbols start with the empty string. Not here: HTTP.
+//! Invariants: the fields and their order are those of Prometheus's own sender: zero values are left out,
+//! metadata is always there, symbols start with the empty string. Not here: HTTP.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct SampleOut {
     pub time_ms: i64,
     /// Value.
     pub value: f64,
-    /// When its counter began, in milliseconds; 0 means that nobody knows.
+    /// When its counter began, in milliseconds; 0 = unknown.
     pub start_ms: i64,
 }
 

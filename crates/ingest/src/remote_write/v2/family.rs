@@ -1,5 +1,6 @@
 //! Metadata that comes with every series, folded to one entry a metric family and request.
-//! Holds: an entry is made once for equal references; series of a classic histogram or summary name one family.
+//! Invariants: an entry is made once for equal references; series of a classic histogram or summary name one
+//! family.
 
 use chronolith_base::hash::HashSet;
 use chronolith_model::{METRIC_NAME, MetadataEntry, MetricKind};

@@ -1,5 +1,6 @@
 //! References to the labels of a series, and the bytes that they unfold to.
-//! Holds: the bytes are those of remote write 1.0; what the series before has at the same place is copied from it.
+//! Invariants: the bytes are those of remote write 1.0; what the series before has at the same place is
+//! copied from it.
 
 use super::symbols::Symbols;
 use super::{LABEL_REF_COUNT_MAX, Unfolded};
@@ -19,7 +20,7 @@ pub(super) struct LabelRefs {
 }
 
 impl LabelRefs {
-    /// For the next series. Of one that left nothing behind nothing can be copied.
+    /// For the next series. A series without bytes of its own cannot be copied from.
     pub(super) fn clear(&mut self) {
         self.refs.clear();
         self.ends.clear();
@@ -46,7 +47,8 @@ impl LabelRefs {
 
     /// Appends the labels to `raw`, up to the first bad reference; `last` are those of the series before.
     ///
-    /// PERF: what `last` has is copied in runs, not put together again: 223 -> 204 ns a series of ten labels.
+    /// PERF: what `last` has is copied in runs, not put together again: 223 -> 204 ns per series of ten
+    /// labels.
     ///   cargo bench -p chronolith-ingest --bench decode_speed
     pub(super) fn unfold(
         &mut self,
@@ -81,7 +83,7 @@ impl LabelRefs {
         Ok(())
     }
 
-    /// Puts labels behind those of the series in place of any of the same names, whose bytes go. A label without a
+    /// Appends labels to those of the series and removes those of the same names. A label without a
     /// value is none.
     pub(super) fn put_over(
         &mut self,

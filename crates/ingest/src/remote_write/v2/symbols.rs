@@ -1,5 +1,6 @@
 //! The table of strings of a request, as they lie in its body.
-//! Holds: a symbol is found by its number in one look; the first is the empty string, as the specification says.
+//! Invariants: a symbol is found by its number in one look; the first is the empty string, as the
+//! specification says.
 
 use super::SYMBOL_COUNT_MAX;
 use crate::remote_write::wire::{Cursor, LEN};
@@ -17,7 +18,7 @@ struct Place {
     len: u32,
 }
 
-/// See the module.
+/// The symbols table of one request.
 pub(super) struct Symbols<'a> {
     body: &'a [u8],
     places: Vec<Place>,

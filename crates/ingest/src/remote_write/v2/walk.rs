@@ -1,8 +1,8 @@
 //! The walk over an `io.prometheus.write.v2.Request`: unfolds the labels of series, copies their samples into
 //! columns.
 //!
-//! Holds: fields may come in any order and be repeated, numbers packed or not, missing ones have proto3's
-//! defaults, unknown ones are skipped. A series that is refused leaves nothing behind.
+//! Invariants: fields may come in any order and be repeated, numbers packed or not, missing ones have
+//! proto3's defaults, unknown ones are skipped. A refused series adds nothing to the batch.
 
 use std::fmt::Write as _;
 
@@ -93,7 +93,7 @@ pub(super) struct Walk<'a, 'b> {
     refused: Refused,
 }
 
-/// What a series holds beside its labels.
+/// Samples, histograms and exemplars of a series, without its labels.
 #[derive(Default)]
 struct Content {
     metadata: SeriesMetadata,
@@ -331,7 +331,7 @@ fn refs_fault(refs: &[u32], symbol_count: usize) -> Option<String> {
     })
 }
 
-/// References as upstream prints them, cut where they are many.
+/// References as Prometheus prints them, cut where they are many.
 fn refs_text(refs: &[u32]) -> String {
     let mut out = String::from("[");
     for (i, idx) in refs.iter().take(REFS_SHOWN_MAX).enumerate() {
@@ -342,7 +342,7 @@ fn refs_text(refs: &[u32]) -> String {
     out
 }
 
-/// The labels of a series as upstream prints them in these errors: the metric name among the others.
+/// The labels of a series as Prometheus prints them in these errors: the metric name among the others.
 fn label_text(raw: &[u8]) -> String {
     let mut builder = LabelsBuilder::new();
     if parse_labels(raw, &mut builder).is_err() {

@@ -64,7 +64,6 @@ pub(crate) struct BucketCall<'q> {
     pub(crate) function: BucketFn,
     /// Origin of notes: the vector.
     pub(crate) origin: Origin,
-    /// Evaluation times.
     pub(crate) grid: Grid,
 }
 

@@ -18,9 +18,7 @@ pub(crate) enum SortKey {
 /// Direction of sorting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// Least first.
     Ascending,
-    /// Greatest first.
     Descending,
 }
 

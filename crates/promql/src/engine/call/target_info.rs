@@ -25,7 +25,7 @@ const TARGET_INFO: &str = "target_info";
 /// With more values of an identifying label, series are not selected by them but sorted out afterwards.
 const SELECTED_VALUES_MAX: usize = 256;
 
-/// The call.
+/// One call of `info()` during its evaluation.
 pub(crate) struct TargetInfo<'q> {
     pub(crate) execution: &'q Execution<'q>,
     /// Matchers of the second argument.
