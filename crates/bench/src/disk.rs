@@ -1,8 +1,8 @@
 //! Benchmark `disk`: bytes per sample after compaction, for six families of values and three clocks.
 //!
-//! Holds: each family has a server of its own over an empty directory, so nothing is shared between them; all
-//! servers get the same samples in the same requests; sizes are read after every sample is in a block and no
-//! file has changed for a while; what was stored is read back and compared bit by bit.
+//! Invariants: each family has a server of its own over an empty directory, so nothing is shared between
+//! them; all servers get the same samples in the same requests; sizes are read after every sample is in a
+//! block and no file has changed for a while; what was stored is read back and compared bit by bit.
 //! Not here: logs and caches (`remote-write` shows the whole directory of a running server).
 
 mod check;

@@ -1,5 +1,5 @@
 //! Six families of values as servers' metrics have them, two kinds of clocks, and the mix of a usual server.
-//! Holds: reproducible; the same samples for every server.
+//! Invariants: reproducible; the same samples for every server.
 //! Not here: the names of the series (`traffic`).
 
 use crate::traffic::{self, STEP_MS};

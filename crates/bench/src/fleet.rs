@@ -1,7 +1,7 @@
 //! Many series that send one sample each per step, over several connections, until it is stopped.
 //!
-//! Holds: a series belongs to one connection, so its samples go out in order; connections stay within a few
-//! steps of each other; what the server has acknowledged is counted request by request.
+//! Invariants: a series belongs to one connection, so its samples go out in order; connections stay within a
+//! few steps of each other; what the server has acknowledged is counted request by request.
 //! Not here: measuring CPU and latency (`remote_write::load`).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! Benchmark `label-endpoints`: label names, label values, `/api/v1/series` and counting of series, over
 //! HTTP.
 //!
-//! Holds: each server gets the same series; a figure counts only if the answer has as many entries as were
-//! written. All samples are in the head. Not here: queries that read samples (`queries`).
+//! Invariants: each server gets the same series; a figure counts only if the answer has as many entries as
+//! were written. All samples are in the head. Not here: queries that read samples (`queries`).
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

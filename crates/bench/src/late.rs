@@ -2,7 +2,7 @@
 //! day.
 //! Measured: what taking them costs, and what a query over the day costs before and after they are in blocks.
 //!
-//! Holds: whatever the order, the same samples are stored in the end, so answers must be equal and their
+//! Invariants: whatever the order, the same samples are stored in the end, so answers must be equal and their
 //! times can be compared; requests are made before the clock starts.
 //! Not here: samples older than a day.
 

@@ -2,8 +2,8 @@
 //! of 20 million over a million series: load of a Prometheus log, full replay of our own after a kill,
 //! Prometheus itself.
 //!
-//! Holds: each measurement is a process of its own; count and checksum of all samples are compared with those
-//! of the generator before a figure counts.
+//! Invariants: each measurement is a process of its own; count and checksum of all samples are compared with
+//! those of the generator before a figure counts.
 
 mod measure;
 mod report;

@@ -1,8 +1,8 @@
 //! Benchmark `many-blocks`: a server over a directory with many blocks. Measured: start to ready, memory
 //! maps, resident memory, and whether old blocks answer, a window is flushed and blocks are compacted.
 //!
-//! Holds: blocks are written by the crate's own writer, in this process, without a sync; an answer counts
-//! only if it is what was written.
+//! Invariants: blocks are written by the crate's own writer, in this process, without a sync; an answer
+//! counts only if it is what was written.
 //! Not here: peers, which keep one directory a tenant or have no tenants.
 
 mod fill;

@@ -1,9 +1,9 @@
 //! Benchmark `many-tenants`: CPU time, syncs and blocks of flushing the windows of many small tenants for two
 //! days.
 //!
-//! Holds: the store runs in this process on a real disk under a clock that is set by hand, so that two days
-//! take minutes; every background job runs on this thread, as on the server's maintenance thread. At the end
-//! samples of some tenants are counted.
+//! Invariants: the store runs in this process on a real disk under a clock that is set by hand, so that two
+//! days take minutes; every background job runs on this thread, as on the server's maintenance thread. At the
+//! end samples of some tenants are counted.
 //! Not here: HTTP, the write path (`write_path`).
 
 mod disk_counter;

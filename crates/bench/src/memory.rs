@@ -1,7 +1,7 @@
 //! Benchmark `memory`: resident memory an active series, with open chunks as full as in a server that has run
 //! for long, and with series that come and go.
 //!
-//! Holds: a fresh process over an empty directory for every figure; the number of samples is read back;
+//! Invariants: a fresh process over an empty directory for every figure; the number of samples is read back;
 //! nothing is forced before memory is read (no flush, no collection of garbage).
 //! Not here: series in step with each other (`remote-write` shows that peak).
 

@@ -1,8 +1,8 @@
 //! Benchmark `neighbours`: latency of a small tenant (one dashboard, one writer), alone and next to two
 //! greedy ones: many clients of heavy queries, and many writers.
 //!
-//! Holds: the run fails if a request of the small tenant is refused, or if its p99 next to the others is more
-//! than [`SLOWDOWN_MAX`] times that of alone and [`SLOWDOWN_MS`] more.
+//! Invariants: the run fails if a request of the small tenant is refused, or if its p99 next to the others is
+//! more than [`SLOWDOWN_MAX`] times that of alone and [`SLOWDOWN_MS`] more.
 //! Not here: clients with a machine of their own. With `--client-priority low` the greedy clients give way to
 //! the server, as if they had one.
 

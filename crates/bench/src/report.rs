@@ -1,5 +1,5 @@
 //! A report as Markdown and JSON: what was run on which machine, tables, and the targets with what was found.
-//! Holds: a target that could not be measured is shown as missed, never left out.
+//! Invariants: a target that could not be measured is shown as missed, never left out.
 //! Not here: how figures are taken (each benchmark), what they mean (BENCHMARKS.md).
 
 use std::fmt::Write;

@@ -2,7 +2,7 @@
 //! again.
 //! Measured: the time from exec to the first correct answer, and how many acknowledged samples are gone.
 //!
-//! Holds: one server at a time; all get the same samples in the same order until the time for loading is
+//! Invariants: one server at a time; all get the same samples in the same order until the time for loading is
 //! over; an answer is correct only if one series' value, and the count and sum of 5000 series, are what was
 //! sent.
 //! Not here: a loss of power (a killed process loses nothing that the kernel has).

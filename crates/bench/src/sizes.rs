@@ -1,5 +1,5 @@
 //! Sizes of what a server keeps for good, by kind of file, and when it has finished merging.
-//! Holds: lengths of files, not allocated blocks; logs, caches and locks do not count.
+//! Invariants: lengths of files, not allocated blocks; logs, caches and locks do not count.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

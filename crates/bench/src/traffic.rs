@@ -1,5 +1,5 @@
 //! The series of the load and how their values move: half counters, half gauges with two decimals.
-//! Holds: reproducible; the same series and values for every server.
+//! Invariants: reproducible; the same series and values for every server.
 
 /// Time between two samples of a series.
 pub(crate) const STEP_MS: i64 = 15_000;

@@ -2,9 +2,9 @@
 //! syncs change with the number of writers, the size of a batch and whether a batch is synced before it is
 //! acknowledged.
 //!
-//! Holds: every writer has series of its own that exist before the clock starts; a batch has one sample of
-//! each; nothing may be rejected.
-//! With `--against` two binaries do the same work in alternation (`against`).
+//! Invariants: every writer has series of its own that exist before the clock starts; a batch has one sample
+//! of each; nothing may be rejected. With `--against` two binaries do the same work in alternation
+//! (`against`).
 //! Not here: background work (no windows are cut, no checkpoints are written while the clock runs); only
 //! segments of the log are prepared, as in a server.
 

@@ -2,7 +2,7 @@
 //! and held against the figures in `bench/append-path.json`: times on a shared machine cannot resolve one
 //! percent.
 //!
-//! Holds: the work is the same in each run (`crates/head/examples/append_path.rs`), and so are caches,
+//! Invariants: the work is the same in each run (`crates/head/examples/append_path.rs`), and so are caches,
 //! environment and the instructions that libraries may choose; the cost of a start is subtracted.
 //! Not here: what a change costs in time (`cargo xtask bench write-path --against`).
 

@@ -1,5 +1,5 @@
 //! In which order the samples of a part of the series arrive.
-//! Holds: every sample arrives once; a sample in time arrives in the step of its time, a late one in any
+//! Invariants: every sample arrives once; a sample in time arrives in the step of its time, a late one in any
 //! later step with equal chance.
 
 use crate::body::Body;

@@ -1,6 +1,6 @@
 //! Writes a Prometheus data directory: log segments of snappy records, m-mapped chunks. Our own writer, so
 //! that the benchmark needs no Prometheus.
-//! Holds: Prometheus 2.42 finds every sample in it (counted by hand, see BENCHMARKS.md).
+//! Invariants: Prometheus 2.42 finds every sample in it (counted by hand, see BENCHMARKS.md).
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,6 +1,6 @@
 //! The series that are queried, and their values.
 //!
-//! Holds: a value is a function of series and step, so that every server gets the same without
+//! Invariants: a value is a function of series and step, so that every server gets the same without
 //! storing it; counters are whole numbers and only rise. Samples lie 15 s apart, half a second off every
 //! second: no step of a query or subquery meets one, so that servers agree about which samples are in a
 //! window, whether they count its first moment or not.

@@ -1,5 +1,5 @@
 //! Asks a server one shape several times: time, CPU and memory of each.
-//! Holds: the first time warms up and its answer is the one that is checked; result caches are
+//! Invariants: the first time warms up and its answer is the one that is checked; result caches are
 //! bypassed.
 
 use std::time::{Duration, Instant};

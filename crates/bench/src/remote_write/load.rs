@@ -1,8 +1,8 @@
 //! Sends the load over several connections and measures: wall time, CPU of the server and of this process,
 //! latency.
 //!
-//! Holds: a series belongs to one connection, so its samples go out in order; connections drift apart by at
-//! most a few steps, so no server has to take samples far out of order.
+//! Invariants: a series belongs to one connection, so its samples go out in order; connections drift apart by
+//! at most a few steps, so no server has to take samples far out of order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 //! The black-box kits: each tests a running server from outside, over its port only.
-//! Holds: a server of its own for each kit, on a free port over an empty directory.
+//! Invariants: a server of its own for each kit, on a free port over an empty directory.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

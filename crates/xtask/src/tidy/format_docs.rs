@@ -1,8 +1,8 @@
 //! Documents of on-disk formats name the sources they describe and a hash of them: code that changes without
 //! its document is a finding until a person has read the document and run `cargo xtask tidy --bless-docs`.
 //!
-//! Holds: the hash covers the sources without their tests, module after module, files in the order of their
-//! paths.
+//! Invariants: the hash covers the sources without their tests, module after module, files in the order of
+//! their paths.
 
 use super::finding::Finding;
 use super::text_file::{TextFile, find, is_test_file, without_tests};
