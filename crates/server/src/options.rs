@@ -82,11 +82,11 @@ pub struct WebOptions {
 pub struct QueryOptions {
     /// Longest run; `timeout` of a request may only shorten it.
     pub timeout_ms: u64,
-    /// Queries at work at once.
+    /// Queries that run at once.
     pub concurrency: usize,
     /// Samples one query may hold at once.
     pub samples_max: u64,
-    /// Memory of one query, its answer included.
+    /// Memory of one query, its response included.
     pub memory_bytes_max: u64,
     /// Memory of all queries together.
     pub memory_total_bytes_max: u64,
@@ -127,7 +127,7 @@ impl Default for QueryOptions {
 pub struct RemoteReadOptions {
     /// Samples of one query where the answer is one message; 0 = no limit but memory.
     pub samples_max: u64,
-    /// Requests at work at once.
+    /// Requests that run at once.
     pub concurrency: usize,
     /// Bytes of a frame from which on the next chunk of a series goes to the next frame.
     pub frame_bytes_max: usize,

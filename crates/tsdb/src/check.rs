@@ -194,7 +194,7 @@ fn check_log_end(env: &Env, dir: &Path, names: &[String], found: &[(u64, u64)], 
     };
     report.bytes += bytes.len() as u64;
     let Some(record) = wal::ControlRecord::newest(&bytes) else {
-        return report.damage(&path, 0, "has no good record of where the log ends");
+        return report.damage(&path, 0, "has no valid record of the end of the WAL");
     };
     let first = found.first().map_or(0, |(first, _)| *first);
     let last = found.iter().map(|(_, last)| *last).max().unwrap_or(0);

@@ -41,7 +41,7 @@ pub(crate) static MEMORY: &[Metric<Memory>] = &[
 ];
 
 impl Memory {
-    /// Asks everybody; `tenant_count` tenants at most are listed.
+    /// Collects all parts; `tenant_count` tenants at most are listed.
     pub(crate) fn read(app: &App, tenant_count: usize) -> Memory {
         let cache = app.queries.cache.counts();
         let (pool_bytes, pool_count) = app.writes.batches.bytes_and_len();

@@ -1,4 +1,4 @@
-//! What the operating system says about this process, from `/proc`.
+//! Metrics of the process as the operating system reports them in `/proc`: CPU time, memory, descriptors.
 //! Invariants: absent files give absent metrics, never wrong ones.
 
 use std::path::Path;
