@@ -1,4 +1,4 @@
-//! `chronolith serve`: settings, log, server, signals. Holds: the process ends with 0 after a clean stop.
+//! `chronolith serve`: settings, log, server, signals. Invariant: the process ends with 0 after a clean stop.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

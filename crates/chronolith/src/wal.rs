@@ -33,7 +33,7 @@ pub(crate) fn command() -> Command {
         )
     };
     Command::new("wal")
-        .about("Inspect a write-ahead log")
+        .about("Inspect a WAL")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(tool("stat", "Count records, series and samples"))

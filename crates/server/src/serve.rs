@@ -51,7 +51,7 @@ pub(crate) enum Opening {
     Running,
     Done,
     Failed(Arc<OpenError>),
-    /// The server stays up and says so, for whoever looks at its health.
+    /// The server stays up and reports it in its health and readiness endpoints.
     Panicked,
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum LogFormat {
 /// Form of a value, for help and reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// True or false; the flag alone stands for true.
+    /// True or false; the flag alone means true.
     Switch,
     /// `15d`, `1h30m`, `100ms`.
     Duration,

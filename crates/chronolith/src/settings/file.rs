@@ -1,4 +1,4 @@
-//! The configuration file: YAML, nested or with dots, flattened to keys with the lines they stand on.
+//! The configuration file: YAML, nested or with dots, flattened to keys with their line numbers.
 //! Not here: which keys there are.
 
 use std::fmt;

@@ -34,7 +34,7 @@ fn limits() -> impl Iterator<Item = Limit> {
     })
 }
 
-/// The limit that `name` stands for; a warning is added if it is an old name.
+/// The limit named `name`; a warning is added if the name is deprecated.
 fn find(name: &str, line: u64, warnings: &mut Vec<String>) -> Option<Limit> {
     let found = limits().find(|one| one.setting.name == name || one.setting.old_names.contains(&name))?;
     if found.setting.name != name {

@@ -47,7 +47,7 @@ fn defaults_are_those_of_the_server() {
     assert_eq!(format!("{server:#?}"), format!("{defaults:#?}"));
 }
 
-/// A name with dashes for dots, or an old one, must not stand for two settings.
+/// A name with dashes for dots, or an old one, must not name two settings.
 #[test]
 fn each_name_stands_for_one_setting() {
     let mut names = BTreeSet::new();

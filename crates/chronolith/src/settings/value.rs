@@ -1,4 +1,4 @@
-//! Values of settings, from text. Holds: an error says what is expected; where the value stands is the
+//! Parsers of setting values. Invariant: an error names the value and what is expected; its position is the
 //! caller's.
 
 use std::path::PathBuf;

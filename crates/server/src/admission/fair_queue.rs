@@ -1,4 +1,4 @@
-//! Semaphore with fair queueing: waiters stand in one FIFO queue per tenant, a free permit goes to the next
+//! Semaphore with fair queueing: waiters are in one FIFO queue per tenant, a free permit goes to the next
 //! tenant in turn (round robin), so that a tenant with hundreds of waiting requests delays another by one
 //! request, not by hundreds.
 //!

@@ -19,7 +19,7 @@ pub(crate) struct Candidate(u64);
 /// Running small queries, and texts that proved to be none.
 pub(crate) struct SmallQueries {
     running: AtomicUsize,
-    /// Texts that were not small, by a part of their hash; a later one takes the place of an earlier one.
+    /// Texts that were not small, by a part of their hash; a later one overwrites an earlier one.
     outgrown: Box<[AtomicU64]>,
 }
 

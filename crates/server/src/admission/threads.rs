@@ -50,7 +50,7 @@ pub(crate) enum ThreadError {
 }
 
 impl QueryThreads {
-    /// Runs `work` on a thread of the pool. It goes on when the future is dropped.
+    /// Runs `work` on a thread of the pool. It continues when the future is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -79,7 +79,7 @@ impl QueryThreads {
         let mut state = self.0.state.lock();
         state.thread_count -= 1;
         if state.thread_count > 0 {
-            // A thread that is at work takes it next.
+            // A busy thread runs it next.
             return Ok(());
         }
         state.jobs.clear();

@@ -1,4 +1,5 @@
-//! Reads request bodies with a size limit, two deadlines and a memory budget; sends answers that hold theirs.
+//! Reads request bodies with a size limit, two deadlines and a memory budget; sends responses that hold
+//! theirs.
 //! Invariants: a client pays budget only for bytes that have arrived; nothing is held longer than
 //! [`BODY_READ_TIMEOUT`].
 
@@ -138,7 +139,7 @@ impl HttpBody for Parts {
         if Instant::now() >= self.deadline {
             // An error ends the connection, and what is left gives its memory back.
             self.parts.clear();
-            let late = io::Error::new(io::ErrorKind::TimedOut, "the client takes its answer too slowly");
+            let late = io::Error::new(io::ErrorKind::TimedOut, "the client reads its response too slowly");
             return Poll::Ready(Some(Err(late)));
         }
         let part = self.parts.pop_front();

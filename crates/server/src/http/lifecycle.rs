@@ -1,4 +1,4 @@
-//! Healthy, ready, reload, and the metrics of the server itself. Holds: all but `reload` answer during the
+//! `/-/healthy`, `/-/ready`, `/-/reload` and `/metrics`. Invariant: all but `reload` are served during the
 //! replay.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The outermost layer of all routes: gives each request its id, counts it by route and code, and writes the
 //! access log.
-//! Invariants: an answer has the id of its request if the client sent one, or if it is an error.
+//! Invariants: a response has the id of its request if the client sent one, or if it is an error.
 
 use std::sync::Arc;
 

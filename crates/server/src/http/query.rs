@@ -227,7 +227,7 @@ pub(super) fn check_length(text: &str) -> Result<(), String> {
     Err(format!("query of {} bytes is longer than the limit of {QUERY_BYTES_MAX} bytes", text.len()))
 }
 
-/// A query at work: what its parts share.
+/// A running query: state that its stages share.
 struct Running<'a> {
     request: &'a Checked,
     ctx: &'a ReadContext,

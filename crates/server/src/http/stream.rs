@@ -142,7 +142,7 @@ impl HttpBody for StreamedBody {
             return Poll::Ready(None);
         }
         if Instant::now() >= self.deadline {
-            return self.abort("the client takes its answer too slowly");
+            return self.abort("the client reads its response too slowly");
         }
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));

@@ -74,8 +74,8 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     body.held.grow(decompressed.unwrap_or(0).saturating_mul(WRITE_DECODED_FACTOR)).map_err(no_memory)?;
     let shared = app.clone();
-    // The thread goes on when the client leaves: what is half done is finished, and the permits are kept till
-    // then.
+    // The thread continues when the client disconnects: the append is completed, and the permits are held
+    // until then.
     let done = tokio::task::spawn_blocking(move || {
         let WritePermits { write: _write, apply } = permits;
         store_body(&shared, &store, &tenant, message, body, &memory.budget, apply)

@@ -23,12 +23,12 @@ pub(crate) struct ConnectionState {
 }
 
 impl ConnectionState {
-    /// Whether a request is at work.
+    /// True if a request is running.
     pub(super) fn is_busy(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) > 0
     }
 
-    /// Requests that have begun.
+    /// Requests started.
     pub(super) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
@@ -44,7 +44,7 @@ impl ConnectionState {
     }
 }
 
-/// A request at work.
+/// A running request.
 pub(super) struct InFlight(Arc<ConnectionState>);
 
 impl InFlight {
@@ -96,7 +96,7 @@ impl Connections {
         self.count() >= self.count_max
     }
 
-    /// Closes the connection that has been idle longest; false if all are at work.
+    /// Closes the connection that has been idle longest; false if all are busy.
     pub(super) fn evict_idlest(&self) -> bool {
         let mut open = self.open.lock();
         let idle = open.iter().filter(|(_, state)| !state.is_busy());

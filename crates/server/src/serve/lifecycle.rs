@@ -121,7 +121,7 @@ impl Lifecycle {
     pub(crate) fn replay_text(&self) -> String {
         let at = self.replay_snapshot();
         format!(
-            "replaying the write-ahead log, segment {} of {} to {}, {} of {} MiB",
+            "replaying the WAL, segment {} of {} to {}, {} of {} MiB",
             at.segment_now,
             at.segment_first,
             at.segment_last,

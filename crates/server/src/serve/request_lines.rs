@@ -12,7 +12,7 @@ const HEADER_PREFIX_BYTES_MAX: usize = 128;
 /// Where the next byte belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Before or in a request line; true once it has begun.
+    /// Before or in a request line; true once its first byte has arrived.
     Line(bool),
     Headers,
     /// So many bytes are left.

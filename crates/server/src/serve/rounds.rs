@@ -1,4 +1,4 @@
-//! Rounds of background threads. Holds: a panic in one round is counted and does not end its thread.
+//! Runs of background tasks. Invariant: a panic in one run is counted and does not end the thread.
 
 use crate::app::App;
 

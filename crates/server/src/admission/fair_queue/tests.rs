@@ -29,7 +29,7 @@ impl Bench {
         Bench { queue, tenant_permits }
     }
 
-    /// A request of `tenant`, asked once so that it has its permit or stands in the queue.
+    /// A request of `tenant`, polled once, so that it has its permit or is queued.
     fn ask(&self, tenant: &str) -> (Asking, Option<Result<Permit, AdmissionError>>) {
         let (queue, tenant) = (self.queue.clone(), TenantId::new(tenant).expect("valid"));
         let permits = self.tenant_permits;

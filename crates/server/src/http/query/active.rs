@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 /// Bytes of a query's text in the list.
 pub(crate) const ACTIVE_TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// One query at work.
+/// One running query.
 pub(crate) struct ActiveQuery {
     pub(crate) id: u64,
     pub(crate) tenant: TenantId,
@@ -32,7 +32,7 @@ pub(crate) struct ActiveQuery {
     killed: AtomicBool,
 }
 
-/// All of them, by id.
+/// The running queries, by id.
 #[derive(Default)]
 pub(crate) struct ActiveQueries {
     next_id: AtomicU64,

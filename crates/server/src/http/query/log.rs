@@ -46,7 +46,7 @@ impl QueryLog {
         line.push('\n');
         let file = self.file.lock();
         let Some(file) = &*file else { return };
-        // The length is asked for each time: whoever rotates by copying truncates the file.
+        // The length is read each time: rotation by copying truncates the file.
         let written = file.len().and_then(|len| file.write_at(line.as_bytes(), len));
         if let Err(error) = written {
             if self.failures.get() == 0 {

@@ -1,4 +1,4 @@
-//! Queries that are seen: statistics, plans, the list of those at work, kill, shares of tenants.
+//! Observability of queries: statistics, plans, the list of running ones, kill, quotas of tenants.
 
 use super::*;
 
