@@ -131,7 +131,7 @@ impl Trace {
         self.totals.samples.load(Ordering::Relaxed)
     }
 
-    /// Samples per step, if requested and if the query has begun.
+    /// Samples per step, if requested and if the query has started.
     #[must_use]
     pub fn step_samples(&self) -> Option<StepSamples> {
         self.steps.get().map(StepTally::report)

@@ -1,4 +1,4 @@
-//! The typed tree of a query, with positions.
+//! Syntax tree of a query, typed, with positions in the text.
 //!
 //! Invariants: a tree that the parser returned is type-checked: arguments have the types that functions and
 //! operators ask for. Positions are byte offsets into the query text.
@@ -68,7 +68,7 @@ impl ValueType {
     }
 }
 
-/// An expression and where it stands.
+/// An expression and its span in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
     /// Its kind.
@@ -222,7 +222,7 @@ impl DurationExpr {
     /// No time at all.
     pub const ZERO: DurationExpr = DurationExpr::Literal(0);
 
-    /// Where it stands if it is computed; literals do not say.
+    /// Its span if it is computed; literals have none.
     #[must_use]
     pub fn span(&self) -> Span {
         match self {
@@ -245,7 +245,7 @@ pub enum DurationNode {
     Range,
     /// `-d` (`+d` is dropped)
     Neg(Box<DurationNode>),
-    /// `a op b` with op one of `+ - * / % ^`, and where it stands
+    /// `a op b` with op one of `+ - * / % ^`, and its span
     Binary(BinaryOp, Box<DurationNode>, Box<DurationNode>, Span),
     /// `min_of(a, b)`
     MinOf(Box<DurationNode>, Box<DurationNode>),
@@ -331,7 +331,7 @@ pub struct Binary {
     pub return_bool: bool,
     /// How vectors are matched; `Some` exactly when both sides are vectors.
     pub matching: Option<VectorMatching>,
-    /// Where the operator stands; as in Prometheus, with what is between it and the span of the left side but
+    /// Position of the operator; as in Prometheus, with what is between it and the span of the left side but
     /// blanks: a comment, `anchored`.
     pub op_span: Span,
 }

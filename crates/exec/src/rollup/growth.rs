@@ -213,7 +213,7 @@ impl Scale {
 
     /// The growth from the value `first` on, extended.
     fn of(&self, kind: Extrapolation, first: f64, growth: f64) -> f64 {
-        // A counter that stands at twice its growth was zero longer ago than any gap is wide: the samples
+        // A counter whose value is twice its growth was zero longer ago than any gap is wide: the samples
         // cover at least one distance, and gaps are filled up to 1.1 distances. That spares most windows a
         // division.
         let may_reach_zero =

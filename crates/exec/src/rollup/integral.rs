@@ -24,7 +24,7 @@ impl Rule {
     }
 }
 
-/// Returns true if `strategy` names no rule; the trapezoidal one is used in its place.
+/// Returns true if `strategy` names no rule; the trapezoidal one is used instead.
 pub fn is_bad_strategy(strategy: f64) -> bool {
     ![0.0, 1.0, 2.0].contains(&strategy)
 }

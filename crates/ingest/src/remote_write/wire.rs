@@ -163,7 +163,7 @@ impl<'a> Cursor<'a> {
         self.error("field has the wrong wire type")
     }
 
-    /// An error of what stands here.
+    /// An error at the current offset.
     #[cold]
     pub(crate) fn error(&self, what: &'static str) -> WireError {
         WireError { what, offset: self.at }

@@ -153,7 +153,7 @@ fn buckets<'q>(call: FunctionCall<'_, 'q>, labels: &[String]) -> OperatorResult<
         warn_of_quantile(&values, call.origin(input + 1), annotations);
         Ok::<_, Error>(values)
     };
-    // The vector is computed first, wherever it stands.
+    // The vector is computed first, at any argument position.
     let vector_idx = match name {
         "histogram_quantile" => 1,
         "histogram_fraction" => 2,

@@ -13,7 +13,7 @@ use crate::parser::number::seconds_to_ms;
 use crate::parser::options::DURATION_OPERATORS_MAX;
 use crate::parser::token::{TokenKind, Word};
 
-/// Where a duration stands, which decides what is let through.
+/// Context of a duration, which decides what is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DurationPlace {
     /// After `offset`: any sign.
@@ -35,7 +35,7 @@ enum PartValue {
 }
 
 impl Part {
-    /// A minus goes into a literal; a plus leaves no trace but in the place of a literal.
+    /// A minus goes into a literal; a plus only extends the span of a literal.
     fn signed(self, sign: UnaryOp, start: usize) -> Part {
         if matches!((&self.value, sign), (PartValue::Node(_), UnaryOp::Plus)) {
             return self;

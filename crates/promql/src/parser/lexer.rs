@@ -1,7 +1,7 @@
-//! Cuts a query into tokens, one at a time, on demand.
+//! Lexer: splits a query into tokens, one at a time, on demand.
 //!
 //! Invariants: tokens come in order and never overlap; a failure names the byte offset it is reported at. The
-//! lexer knows whether it stands inside braces or brackets, where other rules hold. Copying it is how the
+//! lexer knows whether it is inside braces or brackets, where other rules hold. Copying it is how the
 //! parser looks two tokens ahead.
 //! Not here: the value of literals (number, quote).
 

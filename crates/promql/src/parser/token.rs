@@ -1,4 +1,4 @@
-//! Tokens and how messages name them.
+//! Tokens of the lexer, and their names in error messages.
 //!
 //! Not here: cutting the text into tokens (lexer).
 

@@ -25,7 +25,7 @@ pub(super) struct Symbols<'a> {
 }
 
 impl<'a> Symbols<'a> {
-    /// Finds the symbols of the request `body`, wherever they stand between the other fields.
+    /// Finds the symbols of the request `body`, at any position among the other fields.
     pub(super) fn find(body: &'a [u8]) -> Result<Symbols<'a>, DecodeError> {
         let mut places = Vec::new();
         let mut at = Cursor::new(body);

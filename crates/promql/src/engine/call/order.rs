@@ -1,4 +1,4 @@
-//! `sort`, `sort_by_label` and their descending forms: order of the elements of an instant query.
+//! `sort`, `sort_by_label` and their descending forms: they order the elements of an instant query.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Whatever is shared, results are those of a query that computes every part where it stands.
+//! Results with sharing equal those of a query that computes every occurrence of a part.
 //! Promqltest scripts are evaluated both ways in `tests/promqltest`; random queries in `tests/sharing`.
 
 use std::sync::Arc;
