@@ -74,7 +74,8 @@ impl<'a> HistogramReader<'a> {
         tally: &mut HistogramTally,
     ) -> Result<(), DecodeError> {
         let fields = Fields::read(message)?;
-        let (time, start) = (fields.time, fields.start);
+        let time = fields.time;
+        let start = fields.start;
         let histogram = match fields.histogram(&mut self.bounds) {
             Ok(histogram) => histogram,
             Err(error) => {
@@ -120,7 +121,8 @@ impl Fields {
                 (14, VARINT) => out.reset_hint = message.varint()?,
                 (15, VARINT) => out.time = message.varint()?.cast_signed(),
                 (16, wire) => {
-                    let (what, limit) = ("custom bounds", CUSTOM_BOUND_COUNT_MAX);
+                    let what = "custom bounds";
+                    let limit = CUSTOM_BOUND_COUNT_MAX;
                     push_doubles(&mut message, wire, what, limit, &mut out.custom_values)?;
                 }
                 (17, VARINT) => out.start = message.varint()?.cast_signed(),
@@ -135,7 +137,8 @@ impl Fields {
     fn histogram(self, bounds: &mut Arc<[f64]>) -> Result<Histogram, HistogramError> {
         let custom_values: Arc<[f64]> =
             if self.custom_values == **bounds { bounds.clone() } else { Arc::from(self.custom_values) };
-        let (positive, negative) = (self.positive, self.negative);
+        let positive = self.positive;
+        let negative = self.negative;
         // Undefined values count as an unknown reset hint.
         let reset_hint = ResetHint::from_number(self.reset_hint).unwrap_or_default();
         let mut histogram = if self.is_float {

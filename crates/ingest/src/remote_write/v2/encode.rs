@@ -133,7 +133,8 @@ impl RequestEncoder {
             put_histogram(&mut self.field, *time_ms, *start_ms, histogram);
             put_bytes(&mut self.message, 3, &self.field);
         }
-        let (help, unit) = (self.symbol(extras.help), self.symbol(extras.unit));
+        let help = self.symbol(extras.help);
+        let unit = self.symbol(extras.unit);
         self.field.clear();
         put_int(&mut self.field, 1, kind_number(extras.kind));
         put_int(&mut self.field, 3, u64::from(help));

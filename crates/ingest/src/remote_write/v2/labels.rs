@@ -2,8 +2,9 @@
 //! Invariants: the bytes are those of remote write 1.0; what the series before has at the same place is
 //! copied from it.
 
+use super::limits::LABEL_REF_COUNT_MAX;
 use super::symbols::Symbols;
-use super::{LABEL_REF_COUNT_MAX, Unfolded};
+use super::unfolded::Unfolded;
 use crate::remote_write::wire::Cursor;
 use crate::remote_write::{DecodeError, LABEL_SECTION_BYTES_MAX};
 use chronolith_base::bytes::put_uvarint;
@@ -76,7 +77,8 @@ impl LabelRefs {
             }
             let section = raw.len() - self.start;
             if section > LABEL_SECTION_BYTES_MAX {
-                let (found, limit) = (section as u64, LABEL_SECTION_BYTES_MAX as u64);
+                let found = section as u64;
+                let limit = LABEL_SECTION_BYTES_MAX as u64;
                 return Err(DecodeError::TooLarge { what: "labels of one series", found, limit });
             }
         }
@@ -115,7 +117,8 @@ impl LabelRefs {
         }
         let section = raw.len() - self.start;
         if section > LABEL_SECTION_BYTES_MAX {
-            let (found, limit) = (section as u64, LABEL_SECTION_BYTES_MAX as u64);
+            let found = section as u64;
+            let limit = LABEL_SECTION_BYTES_MAX as u64;
             return Err(DecodeError::TooLarge { what: "labels of one series", found, limit });
         }
         Ok(())
@@ -123,7 +126,8 @@ impl LabelRefs {
 
     /// Where the labels that are the same from `at` on start, and where each of them ends.
     fn same_run(&self, pairs: &[[u32; 2]], at: usize) -> Option<(usize, &[usize])> {
-        let (own, other) = (self.refs.as_chunks::<2>().0.get(at..)?, pairs.get(at..)?);
+        let own = self.refs.as_chunks::<2>().0.get(at..)?;
+        let other = pairs.get(at..)?;
         let same = own.iter().zip(other).take_while(|(a, b)| a == b).count();
         let ends = self.ends.get(at..)?;
         let ends = ends.get(..same.min(ends.len())).filter(|ends| !ends.is_empty())?;
@@ -161,7 +165,8 @@ fn put_label(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.push(0x0a);
     if let (1..=60, 1..=60) = (name.len(), value.len()) {
         // All lengths take one byte.
-        let (name_len, value_len) = (name.len() as u8, value.len() as u8);
+        let name_len = name.len() as u8;
+        let value_len = value.len() as u8;
         out.extend_from_slice(&[name_len + value_len + 4, 0x0a, name_len]);
         out.extend_from_slice(name);
         out.extend_from_slice(&[0x12, value_len]);

@@ -8,7 +8,7 @@
 use chronolith_model::MetricKind;
 
 use super::family::SeriesMetadata;
-use super::walk::Walk;
+use super::walk::{Naming, Walk};
 use crate::remote_write::DecodeError;
 use crate::remote_write::wire::{Cursor, LEN};
 
@@ -16,12 +16,6 @@ use crate::remote_write::wire::{Cursor, LEN};
 const TYPE_LABEL: &[u8] = b"__type__";
 /// Name of the label with its unit.
 const UNIT_LABEL: &[u8] = b"__unit__";
-
-/// How series are named.
-pub(super) trait Naming {
-    /// Reads one series.
-    fn series(walk: &mut Walk<'_, '_>, message: Cursor<'_>) -> Result<(), DecodeError>;
-}
 
 /// By the labels that they came with.
 pub(super) struct AsSent;

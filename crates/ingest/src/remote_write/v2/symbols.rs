@@ -2,7 +2,7 @@
 //! Invariants: a symbol is found by its number in one look; the first is the empty string, as the
 //! specification says.
 
-use super::SYMBOL_COUNT_MAX;
+use super::limits::SYMBOL_COUNT_MAX;
 use crate::remote_write::wire::{Cursor, LEN};
 use crate::remote_write::{DecodeError, WireError};
 

@@ -14,9 +14,9 @@ use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, WriteBatch};
 
 use super::family::{Families, SeriesMetadata};
 use super::labels::LabelRefs;
-use super::naming::Naming;
+use super::limits::REFS_SHOWN_MAX;
 use super::symbols::Symbols;
-use super::{REFS_SHOWN_MAX, Unfolded};
+use super::unfolded::Unfolded;
 use crate::remote_write::charge::Charge;
 use crate::remote_write::histogram::{HistogramReader, HistogramTally};
 use crate::remote_write::labels::parse_labels;
@@ -76,6 +76,12 @@ pub(super) fn request<N: Naming>(
     }
     walk.batch.pad_start_times();
     Ok(walk.refused)
+}
+
+/// How series are named.
+pub(super) trait Naming {
+    /// Reads one series.
+    fn series(walk: &mut Walk<'_, '_>, message: Cursor<'_>) -> Result<(), DecodeError>;
 }
 
 pub(super) struct Walk<'a, 'b> {
@@ -261,7 +267,8 @@ impl Walk<'_, '_> {
             return Err(DecodeError::TooMany { what: "exemplars", limit: EXEMPLAR_COUNT_MAX });
         }
         self.exemplar.clear();
-        let (mut time_ms, mut value) = (0i64, 0f64);
+        let mut time_ms = 0i64;
+        let mut value = 0f64;
         while !message.is_empty() {
             match message.tag()? {
                 (1, LEN) => self.exemplar.push_packed(message.message()?)?,
@@ -280,7 +287,8 @@ impl Walk<'_, '_> {
         }
         let bytes = refs.iter().map(|&idx| self.symbols.get(idx).map_or(0, <[u8]>::len)).sum::<usize>();
         if bytes > EXEMPLAR_LABEL_BYTES_MAX {
-            let (found, limit) = (bytes as u64, EXEMPLAR_LABEL_BYTES_MAX as u64);
+            let found = bytes as u64;
+            let limit = EXEMPLAR_LABEL_BYTES_MAX as u64;
             return Err(DecodeError::TooLarge { what: "labels of one exemplar", found, limit });
         }
         self.unfolded.take(size_of::<BatchExemplar>() + bytes)?;
@@ -296,7 +304,9 @@ impl Walk<'_, '_> {
 
 /// Time, value and start time.
 fn sample(mut message: Cursor<'_>) -> Result<(i64, f64, i64), DecodeError> {
-    let (mut time, mut value, mut start) = (0i64, 0f64, 0i64);
+    let mut time = 0i64;
+    let mut value = 0f64;
+    let mut start = 0i64;
     while let Some(byte) = message.peek() {
         match byte {
             TAG_VALUE => {
