@@ -73,7 +73,8 @@ struct Extent {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
-    let (mut series_count, mut step_count) = (options.series, options.steps);
+    let mut series_count = options.series;
+    let mut step_count = options.steps;
     if options.quick {
         (series_count, step_count) = (series_count.min(QUICK_SERIES), step_count.min(QUICK_STEPS));
     }

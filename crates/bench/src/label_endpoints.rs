@@ -141,7 +141,8 @@ fn count_requests(series_count: usize, now_ms: i64) -> Vec<Request> {
 
 /// Labels of a series.
 fn labels(idx: usize) -> [(&'static str, String); 6] {
-    let (metric, instance) = (idx / SERIES_PER_METRIC, idx % SERIES_PER_METRIC);
+    let metric = idx / SERIES_PER_METRIC;
+    let instance = idx % SERIES_PER_METRIC;
     [
         ("__name__", format!("bench_metric_{metric}_total")),
         ("cluster", "bench-eu-1".to_owned()),

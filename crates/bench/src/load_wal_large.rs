@@ -99,7 +99,8 @@ impl Content for Shape {
     }
 
     fn labels(&self, series: usize) -> LabelList {
-        let (target, metric) = (series / TARGET_SERIES, series % TARGET_SERIES);
+        let target = series / TARGET_SERIES;
+        let metric = series % TARGET_SERIES;
         let hash = mix(target as u64);
         let namespace = ["checkout", "payments", "search-frontend", "monitoring"][target % 4];
         let kind = if Shape::is_counter(series) { "total" } else { "current" };

@@ -110,8 +110,10 @@ impl Run<'_> {
         let mut day = Day::default();
         for _ in 0..DAY_HOURS {
             self.append_hour()?;
-            let (blocks, disk) = (self.tsdb.stats().maintenance.flush_count, self.disk.counts());
-            let (cpu, start) = (proc::cpu_seconds(std::process::id())?.total(), Instant::now());
+            let blocks = self.tsdb.stats().maintenance.flush_count;
+            let disk = self.disk.counts();
+            let cpu = proc::cpu_seconds(std::process::id())?.total();
+            let start = Instant::now();
             // Flushes are searched every ten seconds; each run has a budget of compactions.
             self.tsdb.run_maintenance();
             let cpu_seconds = proc::cpu_seconds(std::process::id())?.total() - cpu;

@@ -107,7 +107,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         start_ms: (now_ms - 60_000 - span_ms) / STEP_MS * STEP_MS,
     };
     let limit = Duration::from_secs(load_seconds);
-    let (mut measured, mut failures) = (Vec::new(), Failures::default());
+    let mut measured = Vec::new();
+    let mut failures = Failures::default();
     for kind in &kinds {
         println!("{}: up to {} steps of {series} series in {load_seconds} s", kind.name(), options.steps);
         let done = start_and_measure(*kind, &shape, options, limit);

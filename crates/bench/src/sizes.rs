@@ -100,7 +100,8 @@ pub(crate) fn wait_compacted(server: &mut Server, sample_count: usize, quiet: Du
         ensure!(status == 200, "force_merge: HTTP {status}: {body}");
     }
     let start = Instant::now();
-    let (mut before, mut quiet_since) = (Sizes::default(), start);
+    let mut before = Sizes::default();
+    let mut quiet_since = start;
     while start.elapsed() < COMPACTION_WAIT {
         std::thread::sleep(POLL);
         server.check_alive()?;

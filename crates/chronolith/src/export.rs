@@ -74,7 +74,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 fn line(meta: &BlockMeta) -> String {
-    let (series, samples) = (meta.stats.num_series, meta.stats.num_samples);
+    let series = meta.stats.num_series;
+    let samples = meta.stats.num_samples;
     format!("{} {}..{}: {series} series, {samples} samples\n", meta.ulid, meta.min_time, meta.max_time)
 }
 

@@ -50,7 +50,9 @@ fn log_warnings(settings: &Settings) {
 /// Reads the same sources again; without a configuration file there is nothing that could have changed.
 fn reload(env: &Env, matches: &ArgMatches, settings: &Settings) -> Option<Reload> {
     Sources { flags: matches, environment: &environment(), disk: &*env.disk }.config_path()?;
-    let (env, matches, running) = (env.clone(), matches.clone(), settings.clone());
+    let env = env.clone();
+    let matches = matches.clone();
+    let running = settings.clone();
     Some(Arc::new(move || {
         let fresh = resolve(&env, &matches).map_err(|error| format!("{error:#}"))?;
         log_warnings(&fresh);

@@ -61,7 +61,8 @@ impl StepSet {
     #[must_use]
     pub fn within(&self, first_ms: i64, last_ms: i64) -> StepSet {
         let clip = |run: &StepRun| {
-            let (first_ms, last_ms) = (run.first_ms.max(first_ms), run.last_ms.min(last_ms));
+            let first_ms = run.first_ms.max(first_ms);
+            let last_ms = run.last_ms.min(last_ms);
             (first_ms <= last_ms).then_some(StepRun { first_ms, last_ms })
         };
         StepSet { step_ms: self.step_ms, runs: self.runs.iter().filter_map(clip).collect() }

@@ -152,7 +152,9 @@ impl RangeFn<'_> {
         scratch: &mut RangeScratch,
         out: &mut StepSeries,
     ) -> Result<bool, Error> {
-        let (windows, ctx, buffer) = (&self.windows, self.execution.ctx, &mut scratch.buffer);
+        let windows = &self.windows;
+        let ctx = self.execution.ctx;
+        let buffer = &mut scratch.buffer;
         let has_starts = !samples.floats.start_times.is_empty() && self.rollup.asks_for_start_times();
         if self.extension.is_none() && samples.histograms.is_empty() && !has_starts {
             out.clear_steps();
@@ -194,10 +196,13 @@ impl RangeFn<'_> {
         let mut counts = StepSeries::default();
         if matches!(self.rollup, Rollup::Quantile(_) | Rollup::Integral(_)) {
             // Histograms have neither quantile over time nor integral.
-            let (floats, buffer) = (&samples.floats, &mut scratch.buffer);
+            let floats = &samples.floats;
+            let buffer = &mut scratch.buffer;
             Rollup::Count.roll(floats, &self.windows, self.execution.ctx, buffer, &mut counts.values)?;
         } else {
-            let (windows, ctx, buffer) = (&self.windows, self.execution.ctx, &mut scratch.buffer);
+            let windows = &self.windows;
+            let ctx = self.execution.ctx;
+            let buffer = &mut scratch.buffer;
             Rollup::Count.roll_mixed(
                 samples,
                 windows,

@@ -109,7 +109,8 @@ impl Expr {
 
     /// The innermost left operand of a chain of binary operators, and the operators from there outwards.
     pub(crate) fn left_spine(&self) -> (&Expr, Vec<&Binary>) {
-        let (mut expr, mut spine) = (self, Vec::new());
+        let mut expr = self;
+        let mut spine = Vec::new();
         while let ExprKind::Binary(binary) = &expr.kind {
             spine.push(&**binary);
             expr = &binary.lhs;
@@ -378,7 +379,8 @@ impl Clone for Binary {
 
 impl PartialEq for Binary {
     fn eq(&self, other: &Binary) -> bool {
-        let (mut a, mut b) = (self, other);
+        let mut a = self;
+        let mut b = other;
         loop {
             let same = a.op == b.op
                 && a.return_bool == b.return_bool

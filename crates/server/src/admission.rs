@@ -82,7 +82,8 @@ impl Admission {
             tenant_permits: if options.multitenancy { tenant_permits.max(1) } else { permits },
         };
         let share = |permits: usize| permits.div_ceil(TENANT_SHARE_DIVISOR);
-        let (query, write) = (&options.query, &options.write);
+        let query = &options.query;
+        let write = &options.write;
         let remote_read = options.remote_read.concurrency;
         let cores = thread::core_count();
         let apply = cores + 1;

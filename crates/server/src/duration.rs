@@ -19,7 +19,9 @@ pub fn parse_duration_ms(text: &str) -> Option<i64> {
     if text == "0" {
         return Some(0);
     }
-    let (mut rest, mut unit_from, mut total) = (text, 0, 0i64);
+    let mut rest = text;
+    let mut unit_from = 0;
+    let mut total = 0i64;
     if rest.is_empty() {
         return None;
     }

@@ -104,7 +104,8 @@ impl Server {
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
         self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.roll_checkpoint())?;
         if self.running.app.options.self_scrape_interval_ms > 0 {
-            let (app, stop) = (self.running.app.clone(), self.running.stop.clone());
+            let app = self.running.app.clone();
+            let stop = self.running.stop.clone();
             let instance = self.address.to_string();
             let scrape = move || scrape::run(&app, &instance, &stop);
             self.running.threads.push(thread::spawn("self-scrape", scrape).map_err(RunError::Threads)?);
@@ -119,7 +120,8 @@ impl Server {
         pause: impl Fn(&Tsdb) -> Duration + Send + 'static,
         round: impl Fn(&Tsdb) + Send + 'static,
     ) -> Result<(), RunError> {
-        let (app, stop) = (self.running.app.clone(), self.running.stop.clone());
+        let app = self.running.app.clone();
+        let stop = self.running.stop.clone();
         let run = move || {
             while !stop.wait(app.lifecycle.opened().map_or(TICK_PAUSE, |store| pause(store))) {
                 let Some(store) = app.lifecycle.opened() else { continue };
@@ -215,7 +217,9 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
 
 fn report(store: &Tsdb) {
     let stats = store.stats();
-    let (series, blocks, replay_ms) = (stats.head.series, stats.blocks, stats.replay.ms);
+    let series = stats.head.series;
+    let blocks = stats.blocks;
+    let replay_ms = stats.replay.ms;
     tracing::info!(series, blocks, replay_ms, "ready");
 }
 

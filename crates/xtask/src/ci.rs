@@ -87,7 +87,8 @@ fn choose(flags: &[&str]) -> Result<Vec<Step>> {
             None => Ok(names),
         }
     };
-    let (mut only, mut skip) = (None, Vec::new());
+    let mut only = None;
+    let mut skip = Vec::new();
     let mut rest = flags;
     while let [flag, list, tail @ ..] = rest {
         match *flag {

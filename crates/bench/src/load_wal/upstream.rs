@@ -35,7 +35,8 @@ impl WalWriter {
         let dir = dir.join("wal");
         std::fs::create_dir_all(&dir)?;
         let file = segment_file(&dir, 0)?;
-        let (record, packed) = (Vec::new(), Vec::new());
+        let record = Vec::new();
+        let packed = Vec::new();
         Ok(WalWriter {
             dir,
             file,

@@ -95,7 +95,8 @@ pub(super) fn split(entries: Vec<Entry>) -> Result<Split, String> {
             let Some(known) = find(limit, line, &mut out.warnings) else {
                 return Err(format!("{line}: tenant {tenant:?}: {}", unknown(limit)));
             };
-            let (tenant, limit) = (tenant.to_owned(), known.setting.name.to_owned());
+            let tenant = tenant.to_owned();
+            let limit = known.setting.name.to_owned();
             out.tenants.push(TenantEntry { tenant, limit, value, line });
         } else {
             out.settings.push(Entry { key, value, line });

@@ -104,7 +104,8 @@ impl HistogramFold {
             self.note(merged);
             return true;
         }
-        let (mut value, mut rest) = (self.value.clone(), self.rest.clone());
+        let mut value = self.value.clone();
+        let mut rest = self.rest.clone();
         let merged = value.add_compensated(other, &mut rest);
         self.note(merged);
         if value.has_overflow() {

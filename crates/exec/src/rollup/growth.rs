@@ -61,7 +61,8 @@ pub(super) fn roll(
     let Some(even) = even else {
         return slide(columns, windows, ctx, out, |w| growth.of(&w));
     };
-    let (start, end) = (0..even.steps.start, even.steps.end..windows.grid.count);
+    let start = 0..even.steps.start;
+    let end = even.steps.end..windows.grid.count;
     let mut any = slide_steps(columns, windows, start, ctx, out, |w| growth.of(&w))?;
     any |= even.roll(&columns.values, kind, out);
     any |= slide_steps(columns, windows, end, ctx, out, |w| growth.of(&w))?;
@@ -102,8 +103,10 @@ impl Even {
             return None;
         }
         let idx_after = |limit_ms: i64| Some(limit_ms.checked_sub(start_ms)?.div_euclid(distance_ms) + 1);
-        let (low, high) = (idx_after(windows.start(0))?, idx_after(first_end_ms)?);
-        let (stride, sample_count) = (step_ms / distance_ms, usize::try_from(high - low).ok()?);
+        let low = idx_after(windows.start(0))?;
+        let high = idx_after(first_end_ms)?;
+        let stride = step_ms / distance_ms;
+        let sample_count = usize::try_from(high - low).ok()?;
         if sample_count < 2 {
             return None;
         }
@@ -118,7 +121,8 @@ impl Even {
             return None;
         }
         let first_idx = usize::try_from(low.checked_add(i64::try_from(first * stride).ok()?)?).ok()?;
-        let (first_time, last_time) = (*times.get(first_idx)?, *times.get(first_idx + sample_count - 1)?);
+        let first_time = *times.get(first_idx)?;
+        let last_time = *times.get(first_idx + sample_count - 1)?;
         let placement = Placement {
             before_ms: first_time - windows.start(first),
             covered_ms: last_time - first_time,
@@ -205,7 +209,8 @@ impl Scale {
             let gap = seconds(gap_ms);
             if gap >= limit { distance / 2.0 } else { gap }
         };
-        let (before, after) = (extend(placement.before_ms), extend(placement.after_ms));
+        let before = extend(placement.before_ms);
+        let after = extend(placement.after_ms);
         let width = seconds(placement.before_ms + placement.covered_ms + placement.after_ms);
         let scale = Scale { covered, before, after, width, factor: 0.0 };
         Scale { factor: scale.factor_after(before, kind), ..scale }

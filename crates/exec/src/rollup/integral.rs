@@ -33,9 +33,11 @@ pub fn is_bad_strategy(strategy: f64) -> bool {
 pub fn integral(times: &[i64], values: &[f64], strategy: f64) -> f64 {
     let rule = Rule::new(strategy);
     let number = |value: f64| if value.is_nan() { 0.0 } else { value };
-    let (mut sum, mut rest) = (0.0, 0.0);
+    let mut sum = 0.0;
+    let mut rest = 0.0;
     for (times, values) in times.windows(2).zip(values.windows(2)) {
-        let (before, after) = (number(values[0]), number(values[1]));
+        let before = number(values[0]);
+        let after = number(values[1]);
         let (value, value_rest) = match rule {
             Rule::Left => (before, 0.0),
             Rule::Right => (after, 0.0),

@@ -70,7 +70,9 @@ fn text_of(annotation: &Annotation) -> String {
             format!("mismatched custom buckets were reconciled during {}", operation_name(*operation))
         }
         Note::Kinds(left, op, right) => {
-            let (left, symbol, right) = (kind_name(*left), op.as_str(), kind_name(*right));
+            let left = kind_name(*left);
+            let symbol = op.as_str();
+            let right = kind_name(*right);
             let text = "incompatible sample types encountered for binary operator";
             format!("{text} {symbol:?}: {left} {symbol} {right}")
         }

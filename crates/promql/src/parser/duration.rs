@@ -167,7 +167,8 @@ impl Parser<'_> {
                 self.expect(TokenKind::Comma)?;
                 let b = self.duration_part(0, operators_left)?;
                 self.expect(TokenKind::RightParen)?;
-                let (a, b) = (Box::new(a.into_node()), Box::new(b.into_node()));
+                let a = Box::new(a.into_node());
+                let b = Box::new(b.into_node());
                 if word == Word::MinOf { DurationNode::MinOf(a, b) } else { DurationNode::MaxOf(a, b) }
             }
             _ => return Err(unexpected(&token, self.context())),

@@ -367,7 +367,8 @@ impl<'a> Lexer<'a> {
         if self.peek().is_some_and(is_digit) {
             self.bump();
         }
-        let (mut dot_seen, mut exponent_seen) = (false, false);
+        let mut dot_seen = false;
+        let mut exponent_seen = false;
         while let Some(c) = self.peek() {
             let refused_next = match c {
                 '.' => "_.",

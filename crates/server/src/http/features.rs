@@ -58,7 +58,8 @@ const OPERATORS: [&str; 33] = [
 const EXPERIMENTAL_AGGREGATIONS: [&str; 2] = ["limit_ratio", "limitk"];
 
 pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
-    let (options, on) = (&app.options, app.options.features);
+    let options = &app.options;
+    let on = app.options.features;
     success(&json!({
         "api": {
             "admin": options.admin_api,

@@ -38,7 +38,8 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
             .body(Body::from("Lifecycle API is not enabled."))
             .unwrap_or_default();
     }
-    let (class, tenant) = (&app.admission.admin, TenantId::anonymous());
+    let class = &app.admission.admin;
+    let tenant = TenantId::anonymous();
     match dispatch::run_to_end(&app, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
         Ok(Ok(())) => text(StatusCode::OK, "configuration reloaded"),
         Ok(Err(why)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("failed to reload config: {why}")),

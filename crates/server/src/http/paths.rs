@@ -1,5 +1,5 @@
-//! Redirects of unclean paths (`//api`, `/metrics/`), 404 for paths without a route, 405 for methods without a
-//! handler.
+//! Redirects of unclean paths (`//api`, `/metrics/`), 404 for paths without a route, 405 for methods without
+//! a handler.
 //! Invariants: a redirect leads to this server, and from an unclean path to a clean one only.
 
 use axum::body::Body;

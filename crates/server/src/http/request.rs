@@ -61,7 +61,8 @@ impl fmt::Display for RequestId {
 /// The trace id of `version-traceid-parentid-flags`.
 fn trace_id(traceparent: &str) -> Option<&str> {
     let mut fields = traceparent.split('-');
-    let (_version, id) = (fields.next()?, fields.next()?);
+    let _version = fields.next()?;
+    let id = fields.next()?;
     let is_hex = id.bytes().all(|b| b.is_ascii_hexdigit()) && id.bytes().any(|b| b != b'0');
     (id.len() == TRACE_ID_DIGITS && is_hex).then_some(id)
 }

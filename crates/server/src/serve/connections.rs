@@ -28,7 +28,7 @@ impl ConnectionState {
         self.in_flight.load(Ordering::Relaxed) > 0
     }
 
-    /// Requests started.
+    /// Number of requests that have started.
     pub(super) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }

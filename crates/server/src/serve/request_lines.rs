@@ -122,7 +122,8 @@ impl RequestLines {
 
     fn note_header(&mut self, line: &[u8]) {
         let mut parts = line.splitn(2, |&byte| byte == b':');
-        let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let name = parts.next().unwrap_or_default();
+        let value = parts.next().unwrap_or_default();
         let value = value.trim_ascii();
         if name.eq_ignore_ascii_case(b"content-length") {
             let count = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());

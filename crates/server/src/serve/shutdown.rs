@@ -72,7 +72,9 @@ impl Running {
         tracing::info!("stopping");
         self.app.lifecycle.begin_drain();
         let (closed, closing) = oneshot::channel();
-        let (app, stop, threads) = (self.app.clone(), self.stop.clone(), std::mem::take(&mut self.threads));
+        let app = self.app.clone();
+        let stop = self.stop.clone();
+        let threads = std::mem::take(&mut self.threads);
         let close = move || {
             stop.stop();
             for joined in threads {
@@ -126,7 +128,8 @@ async fn first_of(
     signal: impl Future<Output = ()>,
     deadline: Instant,
 ) -> Result<(), RunError> {
-    let (stop, signal) = (pin!(stop), pin!(signal));
+    let stop = pin!(stop);
+    let signal = pin!(signal);
     let either = async {
         tokio::select! {
             stopped = stop => stopped,

@@ -120,7 +120,8 @@ impl TargetInfo<'_> {
         }
         let selector = chronolith_model::Selector { matchers: &matchers, range: self.windows.read_range() };
         let mut batches = self.execution.source.select(&selector, self.execution.ctx)?;
-        let (mut batch, mut more) = (Vec::new(), true);
+        let mut batch = Vec::new();
+        let mut more = true;
         while more {
             more = batches.next_batch(&mut batch)?;
             for series in batch.drain(..) {

@@ -77,7 +77,8 @@ impl Latest {
         ctx: &ReadContext,
     ) -> Result<(), ApiError> {
         let mut batches = source.select(selector, ctx)?;
-        let (mut batch, mut columns) = (Vec::new(), Columns::default());
+        let mut batch = Vec::new();
+        let mut columns = Columns::default();
         loop {
             let more = batches.next_batch(&mut batch)?;
             for one in batch.drain(..) {
