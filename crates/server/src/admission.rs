@@ -25,12 +25,30 @@ use crate::limits::{
 };
 use crate::options::ServerOptions;
 
-/// Settings of the permits, as refusals name them.
-const WRITES: &str = "write.concurrency";
-const QUERIES: &str = "query.concurrency";
-const REMOTE_READS: &str = "storage.remote.read-concurrent-limit";
-const CORES: &str = "the machine's cores";
-const FIXED: &str = "fixed";
+/// Names of a class.
+struct ClassNames {
+    /// In the names of metrics.
+    metric: &'static str,
+    /// Its requests, in refusals.
+    requests: &'static str,
+    /// The setting of its permits, in refusals.
+    setting: &'static str,
+}
+
+const WRITE: ClassNames = ClassNames { metric: "write", requests: "writes", setting: "write.concurrency" };
+const WRITE_APPLY: ClassNames =
+    ClassNames { metric: "write_apply", requests: "writes", setting: "the machine's cores" };
+const QUERY: ClassNames = ClassNames { metric: "query", requests: "queries", setting: "query.concurrency" };
+const REMOTE_READ: ClassNames = ClassNames {
+    metric: "remote_read",
+    requests: "remote reads",
+    setting: "storage.remote.read-concurrent-limit",
+};
+const FEDERATE: ClassNames =
+    ClassNames { metric: "federate", requests: "federations", setting: "query.concurrency" };
+const STATUS: ClassNames =
+    ClassNames { metric: "status", requests: "requests for metrics and status", setting: "fixed" };
+const ADMIN: ClassNames = ClassNames { metric: "admin", requests: "admin requests", setting: "fixed" };
 
 /// The classes of requests.
 pub(crate) struct Admission {
@@ -76,9 +94,15 @@ impl Class {
 
 impl Admission {
     pub(crate) fn new(options: &ServerOptions, clock: &Arc<dyn Clock>) -> Admission {
-        let class = |name, what, setting, permits: usize, queue_factor: usize, tenant_permits: usize| Class {
-            name,
-            queue: FairQueue::new(what, setting, permits, permits * queue_factor, clock.clone()),
+        let class = |names: ClassNames, permits: usize, queue_factor: usize, tenant_permits: usize| Class {
+            name: names.metric,
+            queue: FairQueue::new(
+                names.requests,
+                names.setting,
+                permits,
+                permits * queue_factor,
+                clock.clone(),
+            ),
             tenant_permits: if options.multitenancy { tenant_permits.max(1) } else { permits },
         };
         let share = |permits: usize| permits.div_ceil(TENANT_SHARE_DIVISOR);
@@ -98,57 +122,15 @@ impl Admission {
         let write_request_max =
             write.compressed_bytes_max as u64 + write.decompressed_bytes_max as u64 * WRITE_DECODED_FACTOR;
         Admission {
-            write: class(
-                "write",
-                "writes",
-                WRITES,
-                write.concurrency,
-                WRITE_QUEUE_FACTOR,
-                share(write.concurrency),
-            ),
+            write: class(WRITE, write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
             // Those that wait hold a permit of `write`, which bounds them.
-            write_apply: class(
-                "write_apply",
-                "writes",
-                CORES,
-                apply,
-                write.concurrency,
-                apply.saturating_sub(1),
-            ),
-            query: class("query", "queries", QUERIES, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
-            remote_read: class(
-                "remote_read",
-                "remote reads",
-                REMOTE_READS,
-                remote_read,
-                REMOTE_READ_QUEUE_FACTOR,
-                share(remote_read),
-            ),
-            federate: class(
-                "federate",
-                "federations",
-                QUERIES,
-                query.concurrency,
-                QUERY_QUEUE_FACTOR,
-                share(query.concurrency),
-            ),
+            write_apply: class(WRITE_APPLY, apply, write.concurrency, apply.saturating_sub(1)),
+            query: class(QUERY, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
+            remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),
+            federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
             // Asked by monitoring, for no tenant.
-            status: class(
-                "status",
-                "requests for metrics and status",
-                FIXED,
-                STATUS_CONCURRENCY,
-                STATUS_QUEUE_FACTOR,
-                STATUS_CONCURRENCY,
-            ),
-            admin: class(
-                "admin",
-                "admin requests",
-                FIXED,
-                ADMIN_CONCURRENCY,
-                ADMIN_QUEUE_FACTOR,
-                ADMIN_CONCURRENCY / 2,
-            ),
+            status: class(STATUS, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, STATUS_CONCURRENCY),
+            admin: class(ADMIN, ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, ADMIN_CONCURRENCY / 2),
             write_memory: TenantMemory::new(
                 MemoryBudget::new("write", write.memory_bytes_max),
                 "writes of the tenant",

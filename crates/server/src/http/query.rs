@@ -267,9 +267,10 @@ fn new_trace(app: &App, request: &Checked) -> Trace {
 /// The client of a killed query gets an error that names the kill, not a cancellation.
 fn tell_of_kill(error: ApiError, entry: &ActiveEntry<'_>) -> ApiError {
     match entry.killed_id() {
-        Some(id) if error.kind == ErrorKind::Canceled => {
-            ApiError::new(ErrorKind::Execution, format!("query {id} was killed through the admin API"))
-        }
+        Some(id) if error.kind == ErrorKind::Canceled => ApiError::new(
+            ErrorKind::Execution,
+            format!("query {id} was killed by a request to status/active_queries/kill"),
+        ),
         _ => error,
     }
 }

@@ -17,9 +17,11 @@ pub(super) static SERVER: &[Metric<App>] = &[
     Metric::gauge("chronolith_http_connections_limit", "Connections at most.", |app| {
         app.connections.count_max() as f64
     }),
-    Metric::counter("chronolith_query_killed_total", "Queries killed through the API.", |app| {
-        app.queries.active.killed_count() as f64
-    }),
+    Metric::counter(
+        "chronolith_query_killed_total",
+        "Queries killed by status/active_queries/kill.",
+        |app| app.queries.active.killed_count() as f64,
+    ),
     Metric::counter(
         "chronolith_query_log_failures_total",
         "Lines of the query log that could not be written.",

@@ -179,7 +179,12 @@ async fn a_killed_query_tells_its_client() {
     let killed = killer.post_form(&kill, "").await;
     assert_eq!((killed.status.as_u16(), &killed.json()["data"]["killed"]), (200, &id.into()));
     let answer = asking.await.expect("no panic");
-    check_error(&answer, 422, "execution", &format!("query {id} was killed through the admin API"));
+    check_error(
+        &answer,
+        422,
+        "execution",
+        &format!("query {id} was killed by a request to status/active_queries/kill"),
+    );
     let again = killer.post_form(&kill, "").await;
     let gone = format!("no active query with id {id}; it may have ended");
     check_error(&again, 404, "not_found", &gone);
