@@ -1,5 +1,5 @@
-//! One of sixteen stripes of series: series records in pages, open chunks, the out-of-order log, references to
-//! sealed chunks; start timestamps of open chunks in side storage for the series that have some.
+//! One of sixteen stripes of series: series records in pages, open chunks, the out-of-order log, references
+//! to sealed chunks; start timestamps of open chunks in side storage for the series that have some.
 //!
 //! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
 //! series is newer than the last one in its series record; runs of 1024 consecutive ids share a stripe, so a
