@@ -18,7 +18,9 @@ struct Inner {
 
 /// A reservation exceeded this budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{what} memory limit of {limit_bytes} bytes reached: {used_bytes} in use, {asked_bytes} more asked")]
+#[error(
+    "{what} memory limit of {limit_bytes} bytes reached: {used_bytes} in use, {asked_bytes} more requested"
+)]
 pub struct BudgetExceeded {
     /// Owner of the budget, for the message.
     pub what: &'static str,

@@ -1,6 +1,6 @@
 //! `all-storage`: the five benchmarks of the storage engine one after another, each in a process of its own,
 //! with parameters under which all of them take about half an hour.
-//! Holds: one that fails does not keep the others from running, but the whole fails.
+//! Invariants: one that fails does not keep the others from running, but the whole fails.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -2,8 +2,9 @@
 //! sent many times: times and values lie in the compressed bytes as literals at known places and are
 //! overwritten.
 //!
-//! Holds: what is sent is a valid snappy block of a valid message, with labels compressed as real senders do;
-//! a step costs the client 14 written bytes per sample, so that the generator does not measure itself.
+//! Invariants: what is sent is a valid snappy block of a valid message, with labels compressed as real
+//! senders do; a step costs the client 14 written bytes per sample, so that the generator does not measure
+//! itself.
 
 use std::ops::Range;
 
@@ -139,7 +140,8 @@ fn compress(message: &[u8], samples: &[usize]) -> Body {
 }
 
 fn compress_section(message: &[u8], section: Range<usize>, seen: &mut [(usize, usize)], out: &mut Vec<u8>) {
-    let (mut at, mut literal_at) = (section.start, section.start);
+    let mut at = section.start;
+    let mut literal_at = section.start;
     while at + COPY_LEN_MIN <= section.end {
         let slot = &mut seen[hash(&message[at..at + 4])];
         let (from, from_end) = *slot;

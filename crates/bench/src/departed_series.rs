@@ -1,8 +1,8 @@
 //! Benchmark `departed-series`: resident memory of a server whose series have all been flushed to blocks,
 //! compared with that of the empty server, at the peak, and after a restart over the same blocks.
 //!
-//! Holds: samples lie in windows that are over, so that the server flushes them within seconds; it fails if
-//! series stay in the head, or more memory than `--left-mb` above the empty server.
+//! Invariants: samples lie in windows that are over, so that the server flushes them within seconds; it fails
+//! if series stay in the head, or more memory than `--left-mb` above the empty server.
 //! Not here: memory per active series (`memory`).
 
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Benchmark `disk`: bytes per sample after compaction, for six families of values and three clocks.
 //!
-//! Holds: each family has a server of its own over an empty directory, so nothing is shared between them; all
-//! servers get the same samples in the same requests; sizes are read after every sample is in a block and no
-//! file has changed for a while; what was stored is read back and compared bit by bit.
+//! Invariants: each family has a server of its own over an empty directory, so nothing is shared between
+//! them; all servers get the same samples in the same requests; sizes are read after every sample is in a
+//! block and no file has changed for a while; what was stored is read back and compared bit by bit.
 //! Not here: logs and caches (`remote-write` shows the whole directory of a running server).
 
 mod check;
@@ -73,7 +73,8 @@ struct Extent {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
-    let (mut series_count, mut step_count) = (options.series, options.steps);
+    let mut series_count = options.series;
+    let mut step_count = options.steps;
     if options.quick {
         (series_count, step_count) = (series_count.min(QUICK_SERIES), step_count.min(QUICK_STEPS));
     }

@@ -1,5 +1,5 @@
 //! Six families of values as servers' metrics have them, two kinds of clocks, and the mix of a usual server.
-//! Holds: reproducible; the same samples for every server.
+//! Invariants: reproducible; the same samples for every server.
 //! Not here: the names of the series (`traffic`).
 
 use crate::traffic::{self, STEP_MS};
@@ -153,7 +153,8 @@ pub(crate) fn samples(
     let mut draws = Draws(traffic::mix(!(clock_idx as u64)));
     let mut samples = Vec::with_capacity(step_count);
     for step in 0..step_count as i64 {
-        let (time_ms, value) = (start_ms + step * STEP_MS, walk.next());
+        let time_ms = start_ms + step * STEP_MS;
+        let value = walk.next();
         match clock {
             ClockKind::Regular if draws.one_in(2000) => {}
             ClockKind::Regular => samples.push((time_ms, value)),
@@ -204,7 +205,9 @@ impl Draws {
         if mean > 30.0 {
             return (mean + mean.sqrt() * self.normal()).round().max(0.0);
         }
-        let (floor, mut product, mut count) = ((-mean).exp(), self.unit(), 0.0);
+        let floor = (-mean).exp();
+        let mut product = self.unit();
+        let mut count = 0.0;
         while product > floor {
             product *= self.unit();
             count += 1.0;

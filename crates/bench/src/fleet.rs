@@ -1,7 +1,7 @@
 //! Many series that send one sample each per step, over several connections, until it is stopped.
 //!
-//! Holds: a series belongs to one connection, so its samples go out in order; connections stay within a few
-//! steps of each other; what the server has acknowledged is counted request by request.
+//! Invariants: a series belongs to one connection, so its samples go out in order; connections stay within a
+//! few steps of each other; what the server has acknowledged is counted request by request.
 //! Not here: measuring CPU and latency (`remote_write::load`).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -208,7 +208,9 @@ impl Fleet {
     /// `fills` requests in a row, the first has one sample per series, the last `fills`. Open chunks are then
     /// as full as in a server that has been running for long.
     pub(crate) fn fill(&mut self, port: u16, fills: usize, limit: Duration) -> Result<()> {
-        let (start_ms, part_count, started) = (self.start_ms, self.parts.len(), Instant::now());
+        let start_ms = self.start_ms;
+        let part_count = self.parts.len();
+        let started = Instant::now();
         let done: Vec<Result<()>> = std::thread::scope(|scope| {
             let workers = self.parts.iter_mut().enumerate().map(|(part_idx, part)| {
                 scope.spawn(move || {
@@ -244,7 +246,8 @@ impl Fleet {
         let start_ms = self.start_ms;
         std::thread::scope(|scope| {
             let workers = self.parts.iter_mut().enumerate().map(|(idx, part)| {
-                let (watch, steps) = (&watch, steps.clone());
+                let watch = &watch;
+                let steps = steps.clone();
                 scope.spawn(move || {
                     let done = send_part(part, port, start_ms, steps, watch, idx);
                     let done = if watch.failures_expected.load(Ordering::Acquire) { Ok(()) } else { done };
@@ -317,7 +320,8 @@ fn send_part(
             connection.post(batch.body.bytes()).with_context(|| format!("step {step}"))?;
             batch.acked_count += 1;
             if (own_idx, idx) == (0, 0) {
-                let (value, sum) = (values.first().copied().unwrap_or(f64::NAN), values.iter().sum());
+                let value = values.first().copied().unwrap_or(f64::NAN);
+                let sum = values.iter().sum();
                 batch.probes.push(Probe { time_ms, value, sum });
             }
         }

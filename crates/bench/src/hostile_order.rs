@@ -1,7 +1,7 @@
 //! Benchmark `hostile-order`: one valid remote write request with a million samples of one series, in random,
 //! descending and interleaved order, while another tenant writes and queries.
 //!
-//! Holds: a query counts all samples of the request afterwards; the run fails if a request costs
+//! Invariants: a query counts all samples of the request afterwards; the run fails if a request costs
 //! [`CPU_MAX_SECONDS`] or more of the server's CPU time, or if the p99 of the other tenant's writes or
 //! queries during it reaches [`P99_MAX_MS`].
 //! Not here: one order after the other in process, with more orders (`hostile_order`, an example of the

@@ -110,7 +110,8 @@ impl QueryConnection {
 
     /// Answer to a GET: status and body.
     pub(crate) fn get(&mut self, path: &str) -> Result<(u16, String)> {
-        let (port, tenant) = (self.port, &self.tenant);
+        let port = self.port;
+        let tenant = &self.tenant;
         let head =
             format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Scope-OrgID: {tenant}\r\n\r\n");
         self.stream.get_mut().write_all(head.as_bytes())?;
@@ -173,7 +174,8 @@ pub(crate) fn query(port: u16, query: &str, time_ms: i64) -> Result<(u16, String
 
 /// What an instant query asks for.
 pub(crate) fn query_path(query: &str, time_ms: i64) -> String {
-    let (seconds, ms) = (time_ms / 1000, time_ms % 1000);
+    let seconds = time_ms / 1000;
+    let ms = time_ms % 1000;
     format!(
         "/api/v1/query?nocache=1&time={seconds}.{ms:03}&query={}",
         utf8_percent_encode(query, NON_ALPHANUMERIC)
@@ -193,7 +195,9 @@ pub(crate) fn query_number(port: u16, text: &str, time_ms: i64) -> Result<f64> {
 
 /// What a range query past the cache of results asks for; `range` as in [`query_range`].
 pub(crate) fn range_path(text: &str, range: (i64, i64, i64)) -> String {
-    let (start_s, end_s, step_s) = (range.0 / 1000, range.1 / 1000, range.2);
+    let start_s = range.0 / 1000;
+    let end_s = range.1 / 1000;
+    let step_s = range.2;
     let query = utf8_percent_encode(text, NON_ALPHANUMERIC);
     format!("/api/v1/query_range?nocache=1&start={start_s}&end={end_s}&step={step_s}&query={query}")
 }

@@ -1,8 +1,8 @@
 //! Benchmark `label-endpoints`: label names, label values, `/api/v1/series` and counting of series, over
 //! HTTP.
 //!
-//! Holds: each server gets the same series; a figure counts only if the answer has as many entries as were
-//! written. All samples are in the head. Not here: queries that read samples (`queries`).
+//! Invariants: each server gets the same series; a figure counts only if the answer has as many entries as
+//! were written. All samples are in the head. Not here: queries that read samples (`queries`).
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -141,7 +141,8 @@ fn count_requests(series_count: usize, now_ms: i64) -> Vec<Request> {
 
 /// Labels of a series.
 fn labels(idx: usize) -> [(&'static str, String); 6] {
-    let (metric, instance) = (idx / SERIES_PER_METRIC, idx % SERIES_PER_METRIC);
+    let metric = idx / SERIES_PER_METRIC;
+    let instance = idx % SERIES_PER_METRIC;
     [
         ("__name__", format!("bench_metric_{metric}_total")),
         ("cluster", "bench-eu-1".to_owned()),

@@ -2,7 +2,7 @@
 //! day.
 //! Measured: what taking them costs, and what a query over the day costs before and after they are in blocks.
 //!
-//! Holds: whatever the order, the same samples are stored in the end, so answers must be equal and their
+//! Invariants: whatever the order, the same samples are stored in the end, so answers must be equal and their
 //! times can be compared; requests are made before the clock starts.
 //! Not here: samples older than a day.
 
@@ -97,7 +97,8 @@ struct Queried {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
-    let (mut series_count, mut step_count) = (options.series, options.steps);
+    let mut series_count = options.series;
+    let mut step_count = options.steps;
     if options.quick {
         (series_count, step_count) = (series_count.min(QUICK_SERIES), step_count.min(QUICK_STEPS));
     }
@@ -205,7 +206,8 @@ fn send(server: &Server, bodies: &[Vec<Body>]) -> Result<Cost> {
     let start = Instant::now();
     let sent: Vec<Result<()>> = std::thread::scope(|scope| {
         let workers = bodies.iter().enumerate().map(|(idx, part)| {
-            let (sent_counts, port) = (&sent_counts, server.port);
+            let sent_counts = &sent_counts;
+            let port = server.port;
             scope.spawn(move || {
                 let done = send_part(port, part, sent_counts, idx);
                 // Others must not wait for one that failed or has finished.
@@ -277,7 +279,8 @@ const QUERIES: [(&str, i64); 3] = [
 fn query(server: &Server, plan: &Plan) -> Result<Queried> {
     let mut queried = Queried::default();
     for (text, step_s) in QUERIES {
-        let (mut times_ms, mut answer) = (Vec::new(), String::new());
+        let mut times_ms = Vec::new();
+        let mut answer = String::new();
         for _ in 0..QUERY_RUNS {
             let range = (plan.start_ms + 3_600_000, plan.end_ms() - STEP_MS, step_s);
             let start = Instant::now();

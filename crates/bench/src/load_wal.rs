@@ -1,8 +1,8 @@
 //! Benchmark `load-wal`: the four cases of Prometheus's BenchmarkLoadWAL, as a load of a Prometheus log and
 //! as full replay of our own log of the same content, in this process.
 //!
-//! Holds: time runs until the store is open and answers; count and checksum of all samples are compared with
-//! those of the generator before a figure counts.
+//! Invariants: time runs until the store is open and answers; count and checksum of all samples are compared
+//! with those of the generator before a figure counts.
 //! Not here: Prometheus itself; its published figures are quoted in BENCHMARKS.md.
 
 pub(crate) mod content;

@@ -2,8 +2,8 @@
 //! of 20 million over a million series: load of a Prometheus log, full replay of our own after a kill,
 //! Prometheus itself.
 //!
-//! Holds: each measurement is a process of its own; count and checksum of all samples are compared with those
-//! of the generator before a figure counts.
+//! Invariants: each measurement is a process of its own; count and checksum of all samples are compared with
+//! those of the generator before a figure counts.
 
 mod measure;
 mod report;
@@ -99,7 +99,8 @@ impl Content for Shape {
     }
 
     fn labels(&self, series: usize) -> LabelList {
-        let (target, metric) = (series / TARGET_SERIES, series % TARGET_SERIES);
+        let target = series / TARGET_SERIES;
+        let metric = series % TARGET_SERIES;
         let hash = mix(target as u64);
         let namespace = ["checkout", "payments", "search-frontend", "monitoring"][target % 4];
         let kind = if Shape::is_counter(series) { "total" } else { "current" };

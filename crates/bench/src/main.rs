@@ -1,7 +1,7 @@
 //! Published benchmarks, one file each; every peer is a process that the benchmark starts and ends.
 //! Parts of this repository that are measured alone run in this process.
 //!
-//! Holds: a figure is printed only after its answer was checked.
+//! Invariants: a figure is printed only after its answer was checked.
 //! Not here: how to read the figures (BENCHMARKS.md).
 
 // A benchmark measures the real machine; nothing here is replayed from a seed.

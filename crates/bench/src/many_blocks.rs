@@ -1,8 +1,8 @@
 //! Benchmark `many-blocks`: a server over a directory with many blocks. Measured: start to ready, memory
 //! maps, resident memory, and whether old blocks answer, a window is flushed and blocks are compacted.
 //!
-//! Holds: blocks are written by the crate's own writer, in this process, without a sync; an answer counts
-//! only if it is what was written.
+//! Invariants: blocks are written by the crate's own writer, in this process, without a sync; an answer
+//! counts only if it is what was written.
 //! Not here: peers, which keep one directory a tenant or have no tenants.
 
 mod fill;
@@ -90,7 +90,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         ),
         ("one tenant", Shape { tenants: 0, days: 0, windows: if quick { 2000 } else { windows }, now_ms }),
     ];
-    let (mut measured, mut failures) = (Vec::new(), Failures::default());
+    let mut measured = Vec::new();
+    let mut failures = Failures::default();
     for (name, shape) in cases {
         println!("{name}: {shape:?}");
         if let Some(one) = failures.keep(name.to_owned(), measure(options, shape)) {
@@ -123,7 +124,8 @@ fn measure_over(server: &mut Server, shape: Shape) -> Result<Measured> {
     let first_start_seconds = start(server)?;
     server.stop()?;
     let start_seconds = start(server)?;
-    let (maps, memory) = (proc::map_count(server.pid())?, proc::memory(server.pid())?);
+    let maps = proc::map_count(server.pid())?;
+    let memory = proc::memory(server.pid())?;
     let compacted_before = metric(server, "compaction_runs")?;
     let begun = Instant::now();
     let query_count = query_old_blocks(server, shape)?;

@@ -1,9 +1,9 @@
 //! Benchmark `many-tenants`: CPU time, syncs and blocks of flushing the windows of many small tenants for two
 //! days.
 //!
-//! Holds: the store runs in this process on a real disk under a clock that is set by hand, so that two days
-//! take minutes; every background job runs on this thread, as on the server's maintenance thread. At the end
-//! samples of some tenants are counted.
+//! Invariants: the store runs in this process on a real disk under a clock that is set by hand, so that two
+//! days take minutes; every background job runs on this thread, as on the server's maintenance thread. At the
+//! end samples of some tenants are counted.
 //! Not here: HTTP, the write path (`write_path`).
 
 mod disk_counter;
@@ -110,8 +110,10 @@ impl Run<'_> {
         let mut day = Day::default();
         for _ in 0..DAY_HOURS {
             self.append_hour()?;
-            let (blocks, disk) = (self.tsdb.stats().maintenance.flush_count, self.disk.counts());
-            let (cpu, start) = (proc::cpu_seconds(std::process::id())?.total(), Instant::now());
+            let blocks = self.tsdb.stats().maintenance.flush_count;
+            let disk = self.disk.counts();
+            let cpu = proc::cpu_seconds(std::process::id())?.total();
+            let start = Instant::now();
             // Flushes are searched every ten seconds; each run has a budget of compactions.
             self.tsdb.run_maintenance();
             let cpu_seconds = proc::cpu_seconds(std::process::id())?.total() - cpu;

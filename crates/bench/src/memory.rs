@@ -1,7 +1,7 @@
 //! Benchmark `memory`: resident memory an active series, with open chunks as full as in a server that has run
 //! for long, and with series that come and go.
 //!
-//! Holds: a fresh process over an empty directory for every figure; the number of samples is read back;
+//! Invariants: a fresh process over an empty directory for every figure; the number of samples is read back;
 //! nothing is forced before memory is read (no flush, no collection of garbage).
 //! Not here: series in step with each other (`remote-write` shows that peak).
 
@@ -103,7 +103,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for kind in &kinds {
         println!("{}: {}", kind.name(), kind.version()?);
     }
-    let (mut measured, mut failures) = (Vec::new(), Failures::default());
+    let mut measured = Vec::new();
+    let mut failures = Failures::default();
     for run in plan(options, &kinds) {
         println!("{}", run.title());
         if let Some(one) = failures.keep(run.title(), start_and_measure(run, options)) {
@@ -214,7 +215,9 @@ struct Loaded {
 
 fn churn(server: &Server, fleet: &mut Fleet, run: Run, limit: Duration) -> Result<Loaded> {
     let started = SystemClock::new().now_ms();
-    let (mut gone_samples, mut next_idx, mut steps_sent) = (0, run.series_count, 0);
+    let mut gone_samples = 0;
+    let mut next_idx = run.series_count;
+    let mut steps_sent = 0;
     for minute in 0..run.churn_minutes {
         // Whole pods come and go; an index that starts a pod keeps their series together.
         next_idx = next_idx.next_multiple_of(POD_SERIES);

@@ -1,8 +1,8 @@
 //! Benchmark `neighbours`: latency of a small tenant (one dashboard, one writer), alone and next to two
 //! greedy ones: many clients of heavy queries, and many writers.
 //!
-//! Holds: the run fails if a request of the small tenant is refused, or if its p99 next to the others is more
-//! than [`SLOWDOWN_MAX`] times that of alone and [`SLOWDOWN_MS`] more.
+//! Invariants: the run fails if a request of the small tenant is refused, or if its p99 next to the others is
+//! more than [`SLOWDOWN_MAX`] times that of alone and [`SLOWDOWN_MS`] more.
 //! Not here: clients with a machine of their own. With `--client-priority low` the greedy clients give way to
 //! the server, as if they had one.
 
@@ -141,7 +141,8 @@ impl Phase {
             let count = sorted.len();
             format!("{count} {name}, p50 {p50:.1} p90 {p90:.1} p99 {p99:.1} max {max:.1} ms")
         };
-        let (queries, writes) = (line("queries", &self.queries_ms), line("writes", &self.writes_ms));
+        let queries = line("queries", &self.queries_ms);
+        let writes = line("writes", &self.writes_ms);
         format!("{queries}; {writes}; {} refused", self.refused)
     }
 
@@ -175,7 +176,8 @@ fn dashboard(port: u16, start_ms: i64, end: Instant) -> Result<(Vec<f64>, u64)> 
         range_path("max by (namespace) ({__name__=~\"node_.*_current\"})", hour),
         range_path("node_disk_seconds_0_current", hour),
     ];
-    let (mut latencies_ms, mut refused) = (Vec::new(), 0);
+    let mut latencies_ms = Vec::new();
+    let mut refused = 0;
     for panel in panels.iter().cycle() {
         if Instant::now() >= end {
             break;
@@ -194,7 +196,8 @@ fn writer(port: u16, end: Instant) -> Result<(Vec<f64>, u64)> {
     let mut connection = WriteConnection::open_as(port, "/api/v1/write", SMALL)?;
     let mut values = Values::new(0, SMALL_SERIES);
     let mut body = Body::new((0..SMALL_SERIES).map(labels));
-    let (mut latencies_ms, mut refused) = (Vec::new(), 0);
+    let mut latencies_ms = Vec::new();
+    let mut refused = 0;
     while Instant::now() < end {
         body.set(SystemClock::new().now_ms(), values.step());
         let sent = Instant::now();
@@ -229,7 +232,8 @@ impl Greedy {
         options: &Options,
         stop: &'scope AtomicBool,
     ) {
-        let (port, low) = (server.port, options.client_priority == ClientPriority::Low);
+        let port = server.port;
+        let low = options.client_priority == ClientPriority::Low;
         let give_way = move || {
             if low {
                 thread::lower_priority_of_long_work(0);

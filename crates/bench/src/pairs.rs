@@ -45,7 +45,8 @@ type Figures = BTreeMap<String, f64>;
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.pairs > 0, "--pairs must be above 0");
     let own = std::env::current_exe()?;
-    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let mut before = Vec::new();
+    let mut after = Vec::new();
     for pair in 0..options.pairs {
         for half in 0..2 {
             let is_own = (pair + half) % 2 == 1;

@@ -1,7 +1,7 @@
 //! Benchmark `queries`: slow shapes of query over the same samples in each server, answers compared.
 //!
-//! Holds: a shape's figures count only if its answer equals Prometheus's (VictoriaMetrics's where both mean
-//! the same); every query starts without a cache of results. Prometheus gets old samples as blocks that
+//! Invariants: a shape's figures count only if its answer equals Prometheus's (VictoriaMetrics's where both
+//! mean the same); every query starts without a cache of results. Prometheus gets old samples as blocks that
 //! Chronolith wrote. A peer that refuses a query, or does not live through it, is reported; a difference, or
 //! no answer of Chronolith, fails the run.
 //! Not here: how the figures read (BENCHMARKS.md).

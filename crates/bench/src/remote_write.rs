@@ -1,8 +1,8 @@
 //! Benchmark `remote-write`: the same load to each server, one after another on this machine, and what it
 //! cost.
 //!
-//! Holds: a fresh process over an empty directory for every measurement; the count of series and samples and
-//! the sum of values are read back before a figure counts; bodies are compressed before the clock starts.
+//! Invariants: a fresh process over an empty directory for every measurement; the count of series and samples
+//! and the sum of values are read back before a figure counts; bodies are compressed before the clock starts.
 //! Not here: how the figures read (BENCHMARKS.md).
 
 mod load;

@@ -1,9 +1,9 @@
 //! Benchmark `reorder`: the 24 published benchmarks of Metrictank's reorder buffer on `head::reorder`, in
 //! this process.
 //!
-//! Holds: samples are made before the clock starts; what passes is checked sample by sample before a case is
-//! timed, and every timed round must pass and refuse as many; rounds go over all cases in turn, so that a
-//! neighbour on the machine disturbs some rounds of all cases and not all rounds of one.
+//! Invariants: samples are made before the clock starts; what passes is checked sample by sample before a
+//! case is timed, and every timed round must pass and refuse as many; rounds go over all cases in turn, so
+//! that a neighbour on the machine disturbs some rounds of all cases and not all rounds of one.
 //! Not here: Metrictank itself (a Go test binary; BENCHMARKS.md says how its figures are taken).
 
 mod case;

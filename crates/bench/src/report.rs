@@ -1,5 +1,5 @@
 //! A report as Markdown and JSON: what was run on which machine, tables, and the targets with what was found.
-//! Holds: a target that could not be measured is shown as missed, never left out.
+//! Invariants: a target that could not be measured is shown as missed, never left out.
 //! Not here: how figures are taken (each benchmark), what they mean (BENCHMARKS.md).
 
 use std::fmt::Write;
@@ -137,7 +137,8 @@ pub(crate) struct Report {
 impl Report {
     /// Prints the tables and writes `NAME-DATE.md` and `NAME-DATE.json` to `dir`.
     pub(crate) fn write(&self, dir: &Path) -> Result<()> {
-        let (machine, date) = (machine::describe(), machine::date());
+        let machine = machine::describe();
+        let date = machine::date();
         let load = machine::first_line("cat", &["/proc/loadavg"]);
         let versions = self.kinds.iter().map(|kind| Ok((kind.name(), kind.version()?)));
         let versions = versions.collect::<Result<Vec<(&str, String)>>>()?;

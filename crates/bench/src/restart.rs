@@ -2,7 +2,7 @@
 //! again.
 //! Measured: the time from exec to the first correct answer, and how many acknowledged samples are gone.
 //!
-//! Holds: one server at a time; all get the same samples in the same order until the time for loading is
+//! Invariants: one server at a time; all get the same samples in the same order until the time for loading is
 //! over; an answer is correct only if one series' value, and the count and sum of 5000 series, are what was
 //! sent.
 //! Not here: a loss of power (a killed process loses nothing that the kernel has).
@@ -107,7 +107,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         start_ms: (now_ms - 60_000 - span_ms) / STEP_MS * STEP_MS,
     };
     let limit = Duration::from_secs(load_seconds);
-    let (mut measured, mut failures) = (Vec::new(), Failures::default());
+    let mut measured = Vec::new();
+    let mut failures = Failures::default();
     for kind in &kinds {
         println!("{}: up to {} steps of {series} series in {load_seconds} s", kind.name(), options.steps);
         let done = start_and_measure(*kind, &shape, options, limit);

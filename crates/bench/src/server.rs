@@ -1,8 +1,8 @@
 //! The servers that are compared, as processes on a free loopback port over an empty directory.
 //!
-//! Holds: a server ends with this process, however it ends (`Drop`, or the kernel's parent-death signal).
-//! Each runs as its operators run it: no setting is there to slow it down, those that are there make it
-//! accept the load (named in BENCHMARKS.md).
+//! Invariants: a server ends with this process, however it ends (`Drop`, or the kernel's parent-death
+//! signal). Each runs as its operators run it: no setting is there to slow it down, those that are there make
+//! it accept the load (named in BENCHMARKS.md).
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

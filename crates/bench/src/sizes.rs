@@ -1,5 +1,5 @@
 //! Sizes of what a server keeps for good, by kind of file, and when it has finished merging.
-//! Holds: lengths of files, not allocated blocks; logs, caches and locks do not count.
+//! Invariants: lengths of files, not allocated blocks; logs, caches and locks do not count.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -100,7 +100,8 @@ pub(crate) fn wait_compacted(server: &mut Server, sample_count: usize, quiet: Du
         ensure!(status == 200, "force_merge: HTTP {status}: {body}");
     }
     let start = Instant::now();
-    let (mut before, mut quiet_since) = (Sizes::default(), start);
+    let mut before = Sizes::default();
+    let mut quiet_since = start;
     while start.elapsed() < COMPACTION_WAIT {
         std::thread::sleep(POLL);
         server.check_alive()?;

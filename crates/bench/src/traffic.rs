@@ -1,5 +1,5 @@
 //! The series of the load and how their values move: half counters, half gauges with two decimals.
-//! Holds: reproducible; the same series and values for every server.
+//! Invariants: reproducible; the same series and values for every server.
 
 /// Time between two samples of a series.
 pub(crate) const STEP_MS: i64 = 15_000;
@@ -37,8 +37,10 @@ const SUFFIXES: [&str; 5] = ["seconds", "bytes", "requests", "errors", "operatio
 
 /// The ten labels of a series, sorted by name.
 pub(crate) fn labels(series_idx: usize) -> [(&'static str, String); 10] {
-    let (pod, within) = (series_idx / POD_SERIES, series_idx % POD_SERIES);
-    let (metric, mode) = (within % METRIC_COUNT, within / METRIC_COUNT);
+    let pod = series_idx / POD_SERIES;
+    let within = series_idx % POD_SERIES;
+    let metric = within % METRIC_COUNT;
+    let mode = within / METRIC_COUNT;
     let namespace = NAMESPACES[pod % NAMESPACES.len()];
     let hash = mix(pod as u64);
     let kind = if is_counter(series_idx) { "total" } else { "current" };
@@ -113,7 +115,8 @@ impl Values {
 
     /// Moves all series one step and yields their values in order.
     pub(crate) fn step(&mut self) -> impl Iterator<Item = f64> {
-        let (first_idx, random) = (self.first_idx, &mut self.random);
+        let first_idx = self.first_idx;
+        let random = &mut self.random;
         self.current.iter_mut().enumerate().map(move |(at, current)| {
             *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let draw = (*random >> 33) as i64;

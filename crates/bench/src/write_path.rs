@@ -2,9 +2,9 @@
 //! syncs change with the number of writers, the size of a batch and whether a batch is synced before it is
 //! acknowledged.
 //!
-//! Holds: every writer has series of its own that exist before the clock starts; a batch has one sample of
-//! each; nothing may be rejected.
-//! With `--against` two binaries do the same work in alternation (`against`).
+//! Invariants: every writer has series of its own that exist before the clock starts; a batch has one sample
+//! of each; nothing may be rejected. With `--against` two binaries do the same work in alternation
+//! (`against`).
 //! Not here: background work (no windows are cut, no checkpoints are written while the clock runs); only
 //! segments of the log are prepared, as in a server.
 
@@ -121,7 +121,8 @@ fn measure_all(options: &Options) -> Result<Vec<Measured>> {
         counts.dedup();
         counts
     };
-    let (writers, batches) = (capped(&options.writers, QUICK_WRITERS), capped(&options.batch, QUICK_BATCH));
+    let writers = capped(&options.writers, QUICK_WRITERS);
+    let batches = capped(&options.batch, QUICK_BATCH);
     let seconds = if options.quick { options.seconds.min(QUICK_SECONDS) } else { options.seconds };
     let extent = options.batches.map_or(Extent::Seconds(seconds), Extent::Batches);
     let counts = writers.iter().chain(&batches).chain(&options.batches);
@@ -184,18 +185,22 @@ fn measure_store(
 
 fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> Result<Measured> {
     let tenant = TenantId::anonymous();
-    let (stop, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let stop = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     let mut elapsed_seconds = 0.0;
     let batches_left = AtomicUsize::new(match extent {
         Extent::Seconds(_) => usize::MAX,
         Extent::Batches(count) => count,
     });
     let take = |left: usize| left.checked_sub(1);
-    let (before, cpu_before) = (tsdb.stats(), proc::cpu_seconds(std::process::id())?);
+    let before = tsdb.stats();
+    let cpu_before = proc::cpu_seconds(std::process::id())?;
     let start = Instant::now();
     let written: Vec<Result<Vec<u32>>> = std::thread::scope(|scope| {
         let workers = writers.iter_mut().map(|writer| {
-            let (stop, tenant, batches_left) = (&stop, &tenant, &batches_left);
+            let stop = &stop;
+            let tenant = &tenant;
+            let batches_left = &batches_left;
             scope.spawn(move || {
                 let mut ack_us = Vec::new();
                 while !stop.load(Ordering::Relaxed)

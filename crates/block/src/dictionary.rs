@@ -105,7 +105,6 @@ impl LabelDictionary {
 /// Order of a [`LabelDictionary`].
 #[derive(Debug, Default)]
 pub struct LabelRanks {
-    /// Strings, ascending.
     pub(crate) by_text: Vec<u32>,
     /// Pairs by name and value.
     pub(crate) by_pair: Vec<u32>,

@@ -49,7 +49,7 @@ pub enum BlockError {
         found: i64,
     },
     /// `meta.json` names another block than the directory does.
-    #[error("{path}: names the block {found}")]
+    #[error("{path}: expected the ULID of its directory, found {found}")]
     OtherBlock {
         /// `meta.json`.
         path: PathBuf,
@@ -74,7 +74,9 @@ pub enum BlockError {
         count: u64,
     },
     /// Blocks that are being read leave no room for another one.
-    #[error("{path}: open blocks take {maps_max} memory maps or {bytes_max} bytes, as much as they may")]
+    #[error(
+        "{path}: limit of open blocks reached: {maps_max} memory maps (open-block-maps) or {bytes_max} bytes (open-block-memory)"
+    )]
     TooManyOpen {
         /// The block.
         path: PathBuf,

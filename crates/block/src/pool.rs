@@ -284,7 +284,8 @@ pub fn open_error(error: BlockError) -> QueryError {
     match error {
         BlockError::Io { path: at, error } => QueryError::Io { path: path(&at), error },
         BlockError::TooManyOpen { maps_max, .. } => {
-            let what = "reads more blocks at once than may be open (open-block-maps, open-block-memory)";
+            let what =
+                "needs more open blocks at once than the limits allow (open-block-maps, open-block-memory)";
             QueryError::Limit { what, limit: maps_max }
         }
         BlockError::Corrupt { path: at, error } => {

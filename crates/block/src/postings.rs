@@ -45,7 +45,6 @@ enum StepPlan {
 /// The postings that a selection needs.
 struct PostingsPlan<'m> {
     steps: Vec<Step<'m>>,
-    /// By step.
     plans: Vec<StepPlan>,
     /// Ranges of all lists in the index.
     lists: Vec<Range<u64>>,

@@ -69,7 +69,6 @@ struct SelectedSeries {
     labels: Labels,
     /// By start time; at least one.
     chunks: Box<[ChunkMeta]>,
-    /// Deleted intervals.
     deleted: Box<[Interval]>,
 }
 

@@ -16,7 +16,6 @@ pub(crate) struct BlockSeries {
     bytes: RangeBytes,
     /// By start time.
     chunks: Box<[ChunkMeta]>,
-    /// Deleted intervals.
     deleted: Box<[Interval]>,
 }
 

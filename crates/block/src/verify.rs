@@ -256,7 +256,7 @@ impl BlockVerification {
     fn compare_postings(&mut self) {
         if self.damages.is_empty() && self.sum_of_postings != self.sum_of_series {
             let offset = self.contents.header().toc().postings;
-            let what = "postings do not agree with the labels of the series".to_owned();
+            let what = "postings do not match the labels of the series".to_owned();
             self.report(self.contents.files().path(BlockFile::Index), offset, what);
         }
     }

@@ -1,4 +1,4 @@
-//! jemalloc with its settings (ADR 0055). Holds: threads of its own return pages that were unused for a
+//! jemalloc with its settings (ADR 0055). Invariant: threads of its own return pages that were unused for a
 //! second, whether or not any caller allocates.
 #![expect(unsafe_code, reason = "jemalloc reads its settings from a symbol of this name")]
 

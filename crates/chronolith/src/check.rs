@@ -1,4 +1,4 @@
-//! `chronolith check`: verifies a data directory without changing it. Holds: exit code 1 if anything is
+//! `chronolith check`: verifies a data directory without changing it. Invariant: exit code 1 if anything is
 //! damaged, each damage with file and offset. Not here: what is verified (`tsdb`).
 
 use std::path::Path;
@@ -35,7 +35,7 @@ fn show(report: &CheckReport) -> String {
     }
     out.push_str(&format!(
         "verified {} bytes: {} WAL segments with {} frames, {} slices with {} sealed chunks, {} \
-         definitions, {} metadata entries, {} blocks with {} samples; {} damages\n",
+         series records, {} metadata entries, {} blocks with {} samples; {} damages\n",
         report.bytes,
         report.segments,
         report.frames,

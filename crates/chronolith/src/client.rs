@@ -1,5 +1,5 @@
 //! HTTP client of the tools: posts one form and reads one answer, with TLS for `https://`.
-//! Holds: answers are bounded in time and size; every failure names the address. Not here: TLS and HTTP
+//! Invariants: answers are bounded in time and size; every failure names the address. Not here: TLS and HTTP
 //! (`ureq`).
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(180);
 /// Longest wait for the rest of it: as long as the server lets a client read one.
 const BODY_TIMEOUT: Duration = Duration::from_secs(600);
-/// Largest answer.
+/// Largest response that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
 /// Answer of the server.
@@ -40,7 +40,7 @@ pub(crate) fn post_form(
     let mut answer = sent.with_context(|| format!("posting to {url}: is the server running there?"))?;
     let status = answer.status().as_u16();
     let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-    Ok(Answer { status, body: body.with_context(|| format!("reading the answer of {url}"))? })
+    Ok(Answer { status, body: body.with_context(|| format!("reading the response of {url}"))? })
 }
 
 fn agent() -> Agent {

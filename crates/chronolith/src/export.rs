@@ -1,6 +1,7 @@
 //! `chronolith export blocks`: writes what a data directory holds as blocks that Prometheus, Thanos and Mimir
 //! read.
-//! Holds: samples of blocks and head are merged as a query merges them; the data directory keeps its content.
+//! Invariants: samples of blocks and head are merged as a query merges them; the data directory keeps its
+//! content.
 //! Not here: writing a block (`chronolith-block`).
 
 use std::path::PathBuf;
@@ -73,7 +74,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 fn line(meta: &BlockMeta) -> String {
-    let (series, samples) = (meta.stats.num_series, meta.stats.num_samples);
+    let series = meta.stats.num_series;
+    let samples = meta.stats.num_samples;
     format!("{} {}..{}: {series} series, {samples} samples\n", meta.ulid, meta.min_time, meta.max_time)
 }
 

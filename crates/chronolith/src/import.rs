@@ -1,5 +1,6 @@
 //! `chronolith import prometheus`: brings a Prometheus data directory into a data directory of ours.
-//! Holds: the data directory is locked meanwhile; exit code 1 if something of the source was lost to damage.
+//! Invariants: the data directory is locked meanwhile; exit code 1 if something of the source was lost to
+//! damage.
 //! Not here: reading the source (`chronolith-import`).
 
 use std::io::{IsTerminal as _, Write as _};
@@ -130,7 +131,8 @@ impl Bar {
 fn bar_line(progress: Progress, seconds: u64) -> String {
     let Progress { done_bytes, total_bytes } = progress;
     let share = |of: u64| done_bytes.min(total_bytes) * of / total_bytes.max(1);
-    let (full, percent) = (share(BAR_CELLS) as usize, share(100));
+    let full = share(BAR_CELLS) as usize;
+    let percent = share(100);
     let cells = "#".repeat(full) + &".".repeat(BAR_CELLS as usize - full);
     format!("[{cells}] {percent:>3} %  {} of {} MB, {seconds} s", done_bytes >> 20, total_bytes >> 20)
 }

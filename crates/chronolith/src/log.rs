@@ -1,5 +1,5 @@
 //! The process's log on standard error: text, or one JSON object per line with Prometheus's field names.
-//! Holds: a closed standard error loses lines and nothing else. Not here: what is logged, the query log
+//! Invariants: a closed standard error loses lines and nothing else. Not here: what is logged, the query log
 //! (`server`).
 
 use std::fmt;

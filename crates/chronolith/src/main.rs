@@ -1,4 +1,4 @@
-//! The one binary: `chronolith serve` and the tools. Holds: every failure is reported with what to do,
+//! The binary: `chronolith serve` and the tools. Invariant: every failure is reported with what to do,
 //! and ends in exit code 1. Not here: what a server does (`chronolith-server`).
 
 #[cfg(feature = "jemalloc")]
@@ -80,7 +80,7 @@ fn query_command() -> Command {
             Arg::new("json")
                 .long("json")
                 .action(clap::ArgAction::SetTrue)
-                .help("Print the answer of the server unchanged"),
+                .help("Print the response of the server unchanged"),
         )
 }
 

@@ -1,5 +1,5 @@
 //! `chronolith query`: asks a server and prints a table, or its JSON as it is.
-//! Holds: exit code 1 when the server refuses. Not here: HTTP (`client`).
+//! Invariants: exit code 1 when the server refuses. Not here: HTTP (`client`).
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -17,13 +17,15 @@ const STEP_DEFAULT: &str = "1m";
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let text = |name: &str| value(matches, name);
-    let (url, expr) = (text("url").unwrap_or_default(), text("expr").unwrap_or_default());
+    let url = text("url").unwrap_or_default();
+    let expr = text("expr").unwrap_or_default();
     let now = (SystemClock::new().now_ms() / 1000).to_string();
     let headers: Vec<(&str, &str)> =
         text("tenant").map(|tenant| ("X-Scope-OrgID", tenant)).into_iter().collect();
     let answer = match text("start") {
         Some(start) => {
-            let (end, step) = (text("end").unwrap_or(&now), text("step").unwrap_or(STEP_DEFAULT));
+            let end = text("end").unwrap_or(&now);
+            let step = text("step").unwrap_or(STEP_DEFAULT);
             let form = [("query", expr), ("start", start), ("end", end), ("step", step)];
             client::post_form(url, "/api/v1/query_range", &form, &headers)?
         }
@@ -43,8 +45,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         format!("the server answered {} without JSON: {}", answer.status, start.trim())
     })?;
     if json["status"] != "success" {
-        let (kind, why) =
-            (json["errorType"].as_str().unwrap_or("error"), json["error"].as_str().unwrap_or(""));
+        let kind = json["errorType"].as_str().unwrap_or("error");
+        let why = json["error"].as_str().unwrap_or("");
         anyhow::bail!("{kind}: {why}");
     }
     for kind in ["warnings", "infos"] {

@@ -1,4 +1,4 @@
-//! `chronolith serve`: settings, log, server, signals. Holds: the process ends with 0 after a clean stop.
+//! `chronolith serve`: settings, log, server, signals. Invariant: the process ends with 0 after a clean stop.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -50,7 +50,9 @@ fn log_warnings(settings: &Settings) {
 /// Reads the same sources again; without a configuration file there is nothing that could have changed.
 fn reload(env: &Env, matches: &ArgMatches, settings: &Settings) -> Option<Reload> {
     Sources { flags: matches, environment: &environment(), disk: &*env.disk }.config_path()?;
-    let (env, matches, running) = (env.clone(), matches.clone(), settings.clone());
+    let env = env.clone();
+    let matches = matches.clone();
+    let running = settings.clone();
     Some(Arc::new(move || {
         let fresh = resolve(&env, &matches).map_err(|error| format!("{error:#}"))?;
         log_warnings(&fresh);
@@ -58,7 +60,7 @@ fn reload(env: &Env, matches: &ArgMatches, settings: &Settings) -> Option<Reload
     }))
 }
 
-/// Adds what to do to what is wrong.
+/// Adds an advice to the error.
 fn with_advice(error: RunError) -> anyhow::Error {
     use std::io::ErrorKind;
 
@@ -83,7 +85,7 @@ fn with_advice(error: RunError) -> anyhow::Error {
             }
             chronolith_tsdb::OpenError::Corrupt { .. } | chronolith_tsdb::OpenError::Head(_) => {
                 "run `chronolith check` on the directory to see all damage; restore the file from a backup, or move \
-                 it away to go on without what it holds"
+                 it away to go on without its content"
             }
         },
         RunError::QueryLog(_) => "choose a file in a directory that exists and is writable",

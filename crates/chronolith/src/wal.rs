@@ -33,7 +33,7 @@ pub(crate) fn command() -> Command {
         )
     };
     Command::new("wal")
-        .about("Inspect a write-ahead log")
+        .about("Inspect a WAL")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(tool("stat", "Count records, series and samples"))
@@ -205,7 +205,7 @@ fn own(env: &Env, dir: &Path, view: &mut View) -> anyhow::Result<()> {
             }
         }
         for damage in scan.damage {
-            let what = format!("{} bytes belong to no good frame", damage.len);
+            let what = format!("{} bytes belong to no valid frame", damage.len);
             if is_last && !damage.followed {
                 view.notes.push(format!("{}: offset {}: torn end: {what}", path.display(), damage.offset));
             } else {

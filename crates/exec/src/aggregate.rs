@@ -184,7 +184,8 @@ fn add_to_sums(sums: &mut [f64], rests: &mut [f64], values: &[f64]) {
     for ((sum, rest), &value) in sums.iter_mut().zip(rests).zip(values) {
         let before = Sum { value: *sum, rest: *rest };
         let after = before.plus(value);
-        let (is_first, is_missing) = (is_absent(before.value), is_absent(value));
+        let is_first = is_absent(before.value);
+        let is_missing = is_absent(value);
         let (new_sum, new_rest) = if is_first { (value, 0.0) } else { (after.value, after.rest) };
         *sum = if is_missing { before.value } else { new_sum };
         *rest = if is_missing { before.rest } else { new_rest };

@@ -11,10 +11,10 @@ pub enum Error {
     #[error(transparent)]
     Query(#[from] QueryError),
     /// More samples are held at a time than the limit allows.
-    #[error("too many samples held at a time")]
+    #[error("query would hold too many samples in memory")]
     TooManySamples,
     /// Series of a shared subplan are no longer kept: the query is to be evaluated without sharing.
-    #[error("series of a shared subplan are no longer kept")]
+    #[error("series of a shared subplan were dropped from its buffer")]
     NotKept,
     /// Two series of a vector have the same labels and a value in the same step.
     #[error("two series have the same labels")]

@@ -1,4 +1,6 @@
-//! Labels that make the groups of an aggregation.
+//! `by (...)` and `without (...)` of an aggregation: the labels that form the key of a group.
+//!
+//! Not here: the table of groups (`aggregate::hash_aggregate`), labels of joins (`join::matching`).
 
 use chronolith_model::Labels;
 use chronolith_model::labels::LabelsKey;

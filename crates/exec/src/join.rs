@@ -301,7 +301,8 @@ impl<'j> Join<'j> {
 
     fn run(mut self, many: &[StepSeries]) -> Result<Vec<StepSeries>, Error> {
         self.step_count = many.first().map_or(self.step_count, |series| series.values.len());
-        let (sets, signatures) = (&mut self.sets, &self.signatures);
+        let sets = &mut self.sets;
+        let signatures = &self.signatures;
         let mut number = |labels: &Labels| sets.number(|key| signatures.key_of(labels, key)).number();
         let signatures = many.iter().map(|series| number(&series.labels)).collect();
         let many = Many { series: many, signatures };

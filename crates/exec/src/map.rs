@@ -37,7 +37,8 @@ impl ElementFn {
             ElementFn::Plain(function) => function(value),
             ElementFn::Negate => -value,
             ElementFn::Clamp(least, greatest) => {
-                let (least, greatest) = (least.at(step), greatest.at(step));
+                let least = least.at(step);
+                let greatest = greatest.at(step);
                 if greatest < least { ABSENT } else { go_max(least, go_min(greatest, value)) }
             }
             ElementFn::ClampMin(least) => go_max(least.at(step), value),
@@ -121,8 +122,8 @@ pub fn absent<'q>(
     labels: Labels,
 ) -> BoxOperator<'q> {
     Blocking::boxed(execution, move |_| {
-        let (mut result, mut series) =
-            (StepSeries::floats(labels, vec![1.0; step_count]), StepSeries::default());
+        let mut result = StepSeries::floats(labels, vec![1.0; step_count]);
+        let mut series = StepSeries::default();
         while inner.next(&mut series)? {
             for (value, &other) in result.values.iter_mut().zip(&series.values) {
                 if !is_absent(other) {

@@ -241,7 +241,7 @@ impl<'a> Extreme<'a> {
         Extreme { series, queue, next_idx: 0 }
     }
 
-    /// `beaten(before, new)`: the new value takes the place of the one before. Of equal values the first
+    /// `beaten(before, new)`: the new value replaces the one before. Of equal values the first
     /// stays; NaN only if there is nothing else.
     // PERF: inlined into the loop over windows: max_over_time takes 20 % fewer instructions (example cost of
     // promql).

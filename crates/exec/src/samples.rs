@@ -92,7 +92,8 @@ impl RangeSamples {
         }
         let mut all = std::mem::take(histograms).into_iter().peekable();
         let mut previous: Option<Arc<FloatHistogram>> = None;
-        let (mut kept, start_count) = (0, start_times.len());
+        let mut kept = 0;
+        let start_count = start_times.len();
         for at in 0..times.len() {
             let histogram = all.next_if(|(idx, _)| *idx as usize == at);
             if is_stale(values[at]) {

@@ -94,8 +94,10 @@ pub fn latest(
     out: &mut Vec<f64>,
     field: impl Fn(i64, f64) -> f64,
 ) -> bool {
-    let (times, values) = (&columns.times[..], &columns.values[..]);
-    let (mut after, mut any) = (0, false);
+    let times = &columns.times[..];
+    let values = &columns.values[..];
+    let mut after = 0;
+    let mut any = false;
     for step in 0..windows.grid.count {
         let end = windows.end(step);
         while after < times.len() && times[after] <= end {
@@ -137,9 +139,11 @@ pub fn latest_mixed(columns: &Columns, windows: &Windows, parts: SampleParts, ou
 /// Calls `visit` for each window with the index of its latest sample; returns true if there is any.
 pub fn latest_idx(columns: &Columns, windows: &Windows, mut visit: impl FnMut(Option<usize>)) -> bool {
     let times = &columns.times[..];
-    let (mut after, mut any) = (0, false);
+    let mut after = 0;
+    let mut any = false;
     for step in 0..windows.grid.count {
-        let (start, end) = (windows.start(step), windows.end(step));
+        let start = windows.start(step);
+        let end = windows.end(step);
         while after < times.len() && times[after] <= end {
             after += 1;
         }

@@ -26,7 +26,7 @@ const KEPT_BYTES_MAX: u64 = 128 << 20;
 /// They may use this fraction of the query's memory: one of so many parts.
 const KEPT_BUDGET_PARTS: u64 = 4;
 
-/// Memory of a series that some reader has not taken, beside its labels: its samples as the source keeps
+/// Memory of a series that some reader has not taken, its labels excepted: its samples as the source keeps
 /// them.
 const SERIES_BYTES: usize = 512;
 

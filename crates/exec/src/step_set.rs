@@ -1,4 +1,7 @@
-//! Steps of a query that an annotation is about, as runs of consecutive steps.
+//! Set of evaluation steps, stored as runs of consecutive steps: the steps to which an annotation applies, so
+//! that the result cache can return it with exactly those steps.
+//!
+//! Invariants: runs ascend and do not touch; a set has at most `RUNS_MAX` runs.
 
 /// Sets with more runs are not kept: the steps count as unknown.
 const RUNS_MAX: usize = 32;
@@ -58,7 +61,8 @@ impl StepSet {
     #[must_use]
     pub fn within(&self, first_ms: i64, last_ms: i64) -> StepSet {
         let clip = |run: &StepRun| {
-            let (first_ms, last_ms) = (run.first_ms.max(first_ms), run.last_ms.min(last_ms));
+            let first_ms = run.first_ms.max(first_ms);
+            let last_ms = run.last_ms.min(last_ms);
             (first_ms <= last_ms).then_some(StepRun { first_ms, last_ms })
         };
         StepSet { step_ms: self.step_ms, runs: self.runs.iter().filter_map(clip).collect() }

@@ -131,7 +131,7 @@ impl Trace {
         self.totals.samples.load(Ordering::Relaxed)
     }
 
-    /// Samples per step, if requested and if the query has begun.
+    /// Samples per step, if requested and if the query has started.
     #[must_use]
     pub fn step_samples(&self) -> Option<StepSamples> {
         self.steps.get().map(StepTally::report)
@@ -275,7 +275,8 @@ impl NodeHandle<'_> {
 
 impl Node {
     fn new(op: &'static str, text: &str, parent: usize, use_of_shared: Use) -> Node {
-        let (shared, counts) = (AtomicU32::new(0), Counts::default());
+        let shared = AtomicU32::new(0);
+        let counts = Counts::default();
         Node { op, text: cut(text), parent, shared, use_of_shared, counts }
     }
 

@@ -1,5 +1,8 @@
-//! Range vectors: series with the samples of all their windows, and rollups over them.
+//! Range vectors (`m[5m]`, `expr[1h:1m]`): for each series the samples of all its windows, and the operator
+//! that applies a rollup such as `rate` to each window.
+//!
 //! Invariants: samples of a series are decoded once, however many windows contain them.
+//! Not here: rollups themselves (`rollup`), range selectors fused with their function (`scan`).
 
 use chronolith_model::Labels;
 
@@ -149,7 +152,9 @@ impl RangeFn<'_> {
         scratch: &mut RangeScratch,
         out: &mut StepSeries,
     ) -> Result<bool, Error> {
-        let (windows, ctx, buffer) = (&self.windows, self.execution.ctx, &mut scratch.buffer);
+        let windows = &self.windows;
+        let ctx = self.execution.ctx;
+        let buffer = &mut scratch.buffer;
         let has_starts = !samples.floats.start_times.is_empty() && self.rollup.asks_for_start_times();
         if self.extension.is_none() && samples.histograms.is_empty() && !has_starts {
             out.clear_steps();
@@ -191,10 +196,13 @@ impl RangeFn<'_> {
         let mut counts = StepSeries::default();
         if matches!(self.rollup, Rollup::Quantile(_) | Rollup::Integral(_)) {
             // Histograms have neither quantile over time nor integral.
-            let (floats, buffer) = (&samples.floats, &mut scratch.buffer);
+            let floats = &samples.floats;
+            let buffer = &mut scratch.buffer;
             Rollup::Count.roll(floats, &self.windows, self.execution.ctx, buffer, &mut counts.values)?;
         } else {
-            let (windows, ctx, buffer) = (&self.windows, self.execution.ctx, &mut scratch.buffer);
+            let windows = &self.windows;
+            let ctx = self.execution.ctx;
+            let buffer = &mut scratch.buffer;
             Rollup::Count.roll_mixed(
                 samples,
                 windows,

@@ -60,7 +60,7 @@ impl Head {
         // No ids are in use yet, so all steps can run in a row.
         for _ in 0..ID_RECLAIM_STEPS {
             if let Err(error) = head.reclaim_ids() {
-                tracing::error!(%error, "reclaiming ids of departed series failed, retrying later");
+                tracing::error!(%error, "reclaiming ids of removed series failed, retrying later");
                 break;
             }
         }

@@ -77,7 +77,7 @@ pub enum WriteError {
     #[error(transparent)]
     Wal(#[from] WalError),
     /// Sealed chunks cannot be written since no file can be opened; writes are accepted again once one can.
-    #[error("no file descriptor is left (open files limit): writes are refused until one is free")]
+    #[error("too many open files (ulimit -n), writes are refused until a descriptor is free")]
     NoFileDescriptor,
     /// Metadata of the batch cannot be stored; the next batch with metadata retries.
     #[error("metadata cannot be stored: {0}")]

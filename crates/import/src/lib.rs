@@ -65,13 +65,13 @@ pub enum ImportError {
         what: String,
     },
     /// The source is not a data directory of Prometheus.
-    #[error("{0} holds neither blocks nor a write-ahead log of Prometheus")]
+    #[error("{0} has neither blocks nor a WAL of Prometheus")]
     Empty(PathBuf),
     /// A block cannot be written.
     #[error("{0}")]
     Block(#[from] BlockError),
     /// The reading thread panicked.
-    #[error("reading the log failed")]
+    #[error("reading the Prometheus WAL failed")]
     Reader,
 }
 

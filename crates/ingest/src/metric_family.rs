@@ -1,8 +1,8 @@
 //! Encoder of `io.prometheus.client.MetricFamily`, the protobuf exposition format, as far as federation needs
 //! it: untyped samples and histograms, with timestamps.
 //!
-//! Holds: fields in the order of their numbers, numbers not packed, zero values written out: the messages are
-//! proto2, and Prometheus writes them so.
+//! Invariants: fields in the order of their numbers, numbers not packed, zero values written out: the
+//! messages are proto2, and Prometheus writes them so.
 //! Not here: which samples make a family, sizes of answers (`server`).
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Remote read: a snappy-compressed `prometheus.ReadRequest` becomes queries.
 //!
-//! Holds: the claimed size is checked before memory is taken; bytes never panic; counts are limited.
+//! Invariants: the claimed size is checked before memory is taken; bytes never panic; counts are limited.
 //! Not here: answers (`encode`), HTTP headers, what is read (`server`).
 
 pub mod encode;
@@ -82,7 +82,9 @@ pub struct ReadQuery {
 pub fn decode(body: &[u8], decompressed_bytes_max: usize) -> Result<ReadRequest, ReadRequestError> {
     let mut message = Vec::new();
     decompress(body, decompressed_bytes_max, &mut message)?;
-    let (mut at, mut queries, mut accepted) = (Cursor::new(&message), Vec::new(), Vec::new());
+    let mut at = Cursor::new(&message);
+    let mut queries = Vec::new();
+    let mut accepted = Vec::new();
     while !at.is_empty() {
         match at.tag()? {
             (1, LEN) => {
@@ -123,7 +125,10 @@ fn limit(count: usize, what: &'static str, limit: usize) -> Result<(), DecodeErr
 }
 
 fn query(mut at: Cursor<'_>) -> Result<ReadQuery, ReadRequestError> {
-    let (mut start_ms, mut end_ms, mut matchers, mut hints) = (0, 0, Vec::new(), None);
+    let mut start_ms = 0;
+    let mut end_ms = 0;
+    let mut matchers = Vec::new();
+    let mut hints = None;
     while !at.is_empty() {
         match at.tag()? {
             (1, VARINT) => start_ms = at.varint()?.cast_signed(),
@@ -148,7 +153,8 @@ fn query(mut at: Cursor<'_>) -> Result<ReadQuery, ReadRequestError> {
 
 /// First and last time that the query needs, as its hints say.
 fn hinted_times(mut at: Cursor<'_>) -> Result<(i64, i64), WireError> {
-    let (mut first_ms, mut last_ms) = (0, 0);
+    let mut first_ms = 0;
+    let mut last_ms = 0;
     while !at.is_empty() {
         match at.tag()? {
             (3, VARINT) => first_ms = at.varint()?.cast_signed(),
@@ -161,7 +167,9 @@ fn hinted_times(mut at: Cursor<'_>) -> Result<(i64, i64), WireError> {
 }
 
 fn matcher(mut at: Cursor<'_>) -> Result<Matcher, ReadRequestError> {
-    let (mut kind, mut name, mut value) = (0, "", "");
+    let mut kind = 0;
+    let mut name = "";
+    let mut value = "";
     while !at.is_empty() {
         match at.tag()? {
             (1, VARINT) => kind = at.varint()?,

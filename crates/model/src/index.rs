@@ -360,7 +360,7 @@ pub fn sort_refs(refs: &mut Vec<u32>) {
     refs.dedup();
 }
 
-/// Concatenated values.
+/// Label values in one allocation, with their end offsets.
 #[derive(Default)]
 struct ValueList {
     text: String,

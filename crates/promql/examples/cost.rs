@@ -1,10 +1,11 @@
-//! What a query costs over series in memory: for counting instructions, and for comparing with and without sharing.
+//! What a query costs over series in memory: for counting instructions, and for comparing with and without
+//! sharing.
 //!
-//! `cargo run --release -p chronolith-promql --example cost -- QUERY [--series N] [--steps N] [--times N] [--sharing off]`
-//! prints the milliseconds of the fastest of `times` evaluations. There are N series of `x_total` and of `y_total` with
-//! ten labels, an hour of samples every 15 s (60 of them where there is one step), and `info` by instance.
-//! Under a profiler `--times 1` against `--times 0` leaves the query alone.
-//! Holds: one thread. Not here: storage (`bench`).
+//! `cargo run --release -p chronolith-promql --example cost -- QUERY [--series N] [--steps N] [--times N]
+//! [--sharing off]` prints the milliseconds of the fastest of `times` evaluations. There are N series of
+//! `x_total` and of `y_total` with ten labels, an hour of samples every 15 s (60 of them where there is one
+//! step), and `info` by instance. Under a profiler `--times 1` against `--times 0` leaves the query alone.
+//! Invariants: one thread. Not here: storage (`bench`).
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../tests/support/testing.rs"]

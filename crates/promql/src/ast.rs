@@ -1,4 +1,4 @@
-//! The typed tree of a query, with positions.
+//! Syntax tree of a query, typed, with positions in the text.
 //!
 //! Invariants: a tree that the parser returned is type-checked: arguments have the types that functions and
 //! operators ask for. Positions are byte offsets into the query text.
@@ -48,7 +48,7 @@ pub enum ValueType {
     Scalar,
     /// Series with one value a step.
     Vector,
-    /// Series with a range of samples a step.
+    /// Series with a range of samples per step.
     Matrix,
     /// A text.
     String,
@@ -68,7 +68,7 @@ impl ValueType {
     }
 }
 
-/// An expression and where it stands.
+/// An expression and its span in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
     /// Its kind.
@@ -109,7 +109,8 @@ impl Expr {
 
     /// The innermost left operand of a chain of binary operators, and the operators from there outwards.
     pub(crate) fn left_spine(&self) -> (&Expr, Vec<&Binary>) {
-        let (mut expr, mut spine) = (self, Vec::new());
+        let mut expr = self;
+        let mut spine = Vec::new();
         while let ExprKind::Binary(binary) = &expr.kind {
             spine.push(&**binary);
             expr = &binary.lhs;
@@ -222,7 +223,7 @@ impl DurationExpr {
     /// No time at all.
     pub const ZERO: DurationExpr = DurationExpr::Literal(0);
 
-    /// Where it stands if it is computed; literals do not say.
+    /// Its span if it is computed; literals have none.
     #[must_use]
     pub fn span(&self) -> Span {
         match self {
@@ -245,7 +246,7 @@ pub enum DurationNode {
     Range,
     /// `-d` (`+d` is dropped)
     Neg(Box<DurationNode>),
-    /// `a op b` with op one of `+ - * / % ^`, and where it stands
+    /// `a op b` with op one of `+ - * / % ^`, and its span
     Binary(BinaryOp, Box<DurationNode>, Box<DurationNode>, Span),
     /// `min_of(a, b)`
     MinOf(Box<DurationNode>, Box<DurationNode>),
@@ -311,7 +312,7 @@ impl AggregateOp {
         }
     }
 
-    /// Behind `promql-experimental-functions`.
+    /// Enabled by `promql-experimental-functions`.
     #[must_use]
     pub fn is_experimental(self) -> bool {
         matches!(self, AggregateOp::Select(TopKOp::Limitk | TopKOp::LimitRatio))
@@ -331,7 +332,7 @@ pub struct Binary {
     pub return_bool: bool,
     /// How vectors are matched; `Some` exactly when both sides are vectors.
     pub matching: Option<VectorMatching>,
-    /// Where the operator stands; as in Prometheus, with what is between it and the span of the left side but
+    /// Position of the operator; as in Prometheus, with what is between it and the span of the left side but
     /// blanks: a comment, `anchored`.
     pub op_span: Span,
 }
@@ -378,7 +379,8 @@ impl Clone for Binary {
 
 impl PartialEq for Binary {
     fn eq(&self, other: &Binary) -> bool {
-        let (mut a, mut b) = (self, other);
+        let mut a = self;
+        let mut b = other;
         loop {
             let same = a.op == b.op
                 && a.return_bool == b.return_bool

@@ -147,7 +147,6 @@ struct Evaluation<'q> {
     execution: Execution<'q>,
     language: PromQl<'q>,
     plan: &'q Plan,
-    /// Evaluation times.
     grid: Grid,
 }
 
@@ -160,7 +159,8 @@ fn finish<'q>(evaluation: &'q Evaluation<'q>) -> Result<QueryResult, Error> {
     let value = if query.step_ms > 0 { range_value(evaluation)? } else { instant_value(evaluation)? };
     let annotation::Texts { warnings, infos, info_steps } =
         annotation::render(execution.annotations.finish(), query.text);
-    let (samples_read, samples_peak) = (execution.trace.samples_read(), execution.samples_peak());
+    let samples_read = execution.trace.samples_read();
+    let samples_peak = execution.samples_peak();
     Ok(QueryResult { value, warnings, infos, info_steps, samples_read, samples_peak })
 }
 
@@ -239,13 +239,15 @@ fn collect_result<'q>(
 fn matrix_value<'q>(evaluation: &'q Evaluation<'q>, builder: &OperatorBuilder<'q>) -> Result<Value, Error> {
     let (mut source, windows) = builder.range(evaluation.plan.root(), evaluation.grid)?;
     builder.seal();
-    let (start_ms, end_ms) = (windows.start(0), windows.end(0));
+    let start_ms = windows.start(0);
+    let end_ms = windows.end(0);
     let extension = match &evaluation.language.query.expr.unwrap_parens().kind {
         ExprKind::Matrix(matrix) => matrix.selector.extension,
         _ => None,
     };
     let mut series = WindowSeries::default();
-    let (mut memory, mut matrix) = (evaluation.execution.operator_memory(), Vec::new());
+    let mut memory = evaluation.execution.operator_memory();
+    let mut matrix = Vec::new();
     while source.next(&mut series)? {
         let samples = std::mem::take(&mut series.samples);
         memory.grow(samples.sample_count(), samples.heap_bytes() + series.labels.heap_bytes() as u64)?;

@@ -1,4 +1,4 @@
-//! The functions of the language and their types.
+//! Table of PromQL functions: names, argument types, return types.
 //!
 //! Invariants: the table ascends by name, so that a look-up is a binary search; names, argument types and
 //! variadic rules are those of Prometheus 3.16.
@@ -18,7 +18,7 @@ pub struct Function {
     pub variadic: i32,
     /// Type of the result.
     pub returns: ValueType,
-    /// Behind `promql-experimental-functions`.
+    /// Enabled by `promql-experimental-functions`.
     pub experimental: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Text to a checked tree: lexer, Pratt parser, type checker, printer.
+//! Parser: text to a type-checked syntax tree (lexer, Pratt parser, type checker), and the printer back.
 //!
 //! Invariants: every error has a position and Prometheus's text; the first error in reading order wins, and
 //! types are checked only where the whole text could be read. Whatever the text, the stack stays small:

@@ -1,7 +1,7 @@
 //! Runs test scripts (promqltest language), Prometheus's and ours, against the engine, in process.
 //!
-//! Holds: every eval has to pass, in all forms in which upstream asks it; and there are as many as there should be.
-//! Each is also asked several times within one query, with and without sharing of equal parts.
+//! Invariants: every eval passes in all forms that Prometheus's own runner uses; their number is the expected
+//! one. Each is also asked several times within one query, with and without sharing of equal parts.
 
 #[path = "promqltest/coverage.rs"]
 mod coverage;
@@ -33,7 +33,7 @@ use script::{Command, Eval, EvalKind, Load};
 use testing::{MemQueryable, MemSample};
 
 /// Prometheus's scripts are not part of this repository: the folder that this variable names, or
-/// `shared/promqltest` beside the checkout.
+/// `shared/promqltest` next to the checkout.
 const PROMETHEUS_SCRIPTS: &str = "PROMQLTEST_DIR";
 /// Evals in Prometheus's scripts, at least: an empty folder must not pass.
 const PROMETHEUS_EVAL_COUNT_MIN: usize = 1000;
@@ -198,7 +198,7 @@ fn run_folder(folder: &Path) -> Tally {
     total
 }
 
-/// Folder with Prometheus's scripts, if somebody has them.
+/// Folder with Prometheus's scripts, if set.
 fn prometheus_scripts() -> Option<std::path::PathBuf> {
     let named = std::env::var_os(PROMETHEUS_SCRIPTS).map(std::path::PathBuf::from);
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/promqltest");

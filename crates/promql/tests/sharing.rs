@@ -1,6 +1,6 @@
-//! Random queries, each in forms in which it occurs more than once, with and without sharing of equal parts: values
-//! bit for bit, labels, order, annotations and errors are the same.
-//! `SHARING_SEEDS=FROM,COUNT cargo test -p chronolith-promql --test sharing` takes other seeds.
+//! Random queries, each in forms in which it occurs more than once, with and without sharing of equal parts:
+//! values bit for bit, labels, order, annotations and errors are the same. `SHARING_SEEDS=FROM,COUNT cargo
+//! test -p chronolith-promql --test sharing` takes other seeds.
 
 #[path = "promqltest/sharing.rs"]
 mod compare;

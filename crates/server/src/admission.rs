@@ -1,7 +1,7 @@
 //! Admission control: how many requests of each class (write, query, remote read, status ...) run at once,
 //! and with how much memory.
 //!
-//! Holds: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with
+//! Invariants: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with
 //! multi-tenancy no tenant has more than a quarter of the permits of a class unless its limits say so, and no
 //! more of the memory than leaves some for others.
 //! Not here: who is a tenant (`tenant`), what runs (`http`).
@@ -25,12 +25,37 @@ use crate::limits::{
 };
 use crate::options::ServerOptions;
 
+/// Names of a class.
+struct ClassNames {
+    /// In the names of metrics.
+    metric: &'static str,
+    /// Its requests, in refusals.
+    requests: &'static str,
+    /// The setting of its permits, in refusals.
+    setting: &'static str,
+}
+
+const WRITE: ClassNames = ClassNames { metric: "write", requests: "writes", setting: "write.concurrency" };
+const WRITE_APPLY: ClassNames =
+    ClassNames { metric: "write_apply", requests: "writes", setting: "the machine's cores" };
+const QUERY: ClassNames = ClassNames { metric: "query", requests: "queries", setting: "query.concurrency" };
+const REMOTE_READ: ClassNames = ClassNames {
+    metric: "remote_read",
+    requests: "remote reads",
+    setting: "storage.remote.read-concurrent-limit",
+};
+const FEDERATE: ClassNames =
+    ClassNames { metric: "federate", requests: "federations", setting: "query.concurrency" };
+const STATUS: ClassNames =
+    ClassNames { metric: "status", requests: "requests for metrics and status", setting: "fixed" };
+const ADMIN: ClassNames = ClassNames { metric: "admin", requests: "admin requests", setting: "fixed" };
+
 /// The classes of requests.
 pub(crate) struct Admission {
     pub(crate) write: Class,
     /// The part of a write that needs a core: decoding and applying, not the wait for the disk. Runs little
-    /// more often at once than there are cores, because a write that waits for a core behind dozens of others
-    /// is late however short it is.
+    /// more often at once than there are cores, because a write that waits for a core after dozens of others
+    /// takes long however cheap it is.
     pub(crate) write_apply: Class,
     pub(crate) query: Class,
     pub(crate) remote_read: Class,
@@ -69,13 +94,20 @@ impl Class {
 
 impl Admission {
     pub(crate) fn new(options: &ServerOptions, clock: &Arc<dyn Clock>) -> Admission {
-        let class = |name, what, permits: usize, queue_factor: usize, tenant_permits: usize| Class {
-            name,
-            queue: FairQueue::new(what, permits, permits * queue_factor, clock.clone()),
+        let class = |names: ClassNames, permits: usize, queue_factor: usize, tenant_permits: usize| Class {
+            name: names.metric,
+            queue: FairQueue::new(
+                names.requests,
+                names.setting,
+                permits,
+                permits * queue_factor,
+                clock.clone(),
+            ),
             tenant_permits: if options.multitenancy { tenant_permits.max(1) } else { permits },
         };
         let share = |permits: usize| permits.div_ceil(TENANT_SHARE_DIVISOR);
-        let (query, write) = (&options.query, &options.write);
+        let query = &options.query;
+        let write = &options.write;
         let remote_read = options.remote_read.concurrency;
         let cores = thread::core_count();
         let apply = cores + 1;
@@ -90,39 +122,15 @@ impl Admission {
         let write_request_max =
             write.compressed_bytes_max as u64 + write.decompressed_bytes_max as u64 * WRITE_DECODED_FACTOR;
         Admission {
-            write: class("write", "writes", write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
+            write: class(WRITE, write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
             // Those that wait hold a permit of `write`, which bounds them.
-            write_apply: class("write_apply", "writes", apply, write.concurrency, apply.saturating_sub(1)),
-            query: class("query", "queries", query.concurrency, QUERY_QUEUE_FACTOR, query_share),
-            remote_read: class(
-                "remote_read",
-                "remote reads",
-                remote_read,
-                REMOTE_READ_QUEUE_FACTOR,
-                share(remote_read),
-            ),
-            federate: class(
-                "federate",
-                "federations",
-                query.concurrency,
-                QUERY_QUEUE_FACTOR,
-                share(query.concurrency),
-            ),
+            write_apply: class(WRITE_APPLY, apply, write.concurrency, apply.saturating_sub(1)),
+            query: class(QUERY, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
+            remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),
+            federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
             // Asked by monitoring, for no tenant.
-            status: class(
-                "status",
-                "requests for metrics and status",
-                STATUS_CONCURRENCY,
-                STATUS_QUEUE_FACTOR,
-                STATUS_CONCURRENCY,
-            ),
-            admin: class(
-                "admin",
-                "admin requests",
-                ADMIN_CONCURRENCY,
-                ADMIN_QUEUE_FACTOR,
-                ADMIN_CONCURRENCY / 2,
-            ),
+            status: class(STATUS, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, STATUS_CONCURRENCY),
+            admin: class(ADMIN, ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, ADMIN_CONCURRENCY / 2),
             write_memory: TenantMemory::new(
                 MemoryBudget::new("write", write.memory_bytes_max),
                 "writes of the tenant",

@@ -18,7 +18,7 @@ use crate::options::{Reload, ServerOptions};
 use crate::serve::connections::Connections;
 use crate::serve::lifecycle::Lifecycle;
 
-/// Everything behind the handlers.
+/// State shared by all handlers.
 pub(crate) struct App {
     pub(crate) env: Env,
     pub(crate) options: ServerOptions,
@@ -98,7 +98,7 @@ impl App {
             (last == 0 || now_ns.saturating_sub(last) >= INVALID_REQUEST_LOG_PAUSE_NS).then_some(now_ns)
         };
         if self.invalid_logged_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_due).is_ok() {
-            tracing::warn!(status, "refused a request that is not valid HTTP; at most one line per second");
+            tracing::warn!(status, "malformed HTTP request refused; at most one such line per second");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Durations and sizes as people write them: `15d`, `1h30m`, `100ms`; `64MiB`, `1GB`, `4096`.
-//! Holds: what does not fit an `i64` of milliseconds or a `u64` of bytes is an error, never rounded away.
+//! Invariants: what does not fit an `i64` of milliseconds or a `u64` of bytes is an error, never rounded
+//! away.
 
 const UNITS: [(&str, i64); 7] = [
     ("y", 365 * 86_400_000),
@@ -18,7 +19,9 @@ pub fn parse_duration_ms(text: &str) -> Option<i64> {
     if text == "0" {
         return Some(0);
     }
-    let (mut rest, mut unit_from, mut total) = (text, 0, 0i64);
+    let mut rest = text;
+    let mut unit_from = 0;
+    let mut total = 0i64;
     if rest.is_empty() {
         return None;
     }

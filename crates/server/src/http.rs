@@ -69,7 +69,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), origin::check))
         .layer(middleware::from_fn_with_state(app.clone(), observe::observe))
         .with_state(app);
-    // The router adds `Allow` behind all of its layers, so that one more around it has to complete it.
+    // The router adds `Allow` after all of its layers, so a further layer around it has to complete it.
     Router::new().fallback_service(routes).layer(middleware::map_response(paths::complete_allow))
 }
 

@@ -1,9 +1,10 @@
-//! The rim of the process: HTTP, limits against hostile clients, own metrics, start and stop.
+//! HTTP server of Chronolith: Prometheus's API, remote write and remote read, admission control, the server's
+//! own metrics, start and shutdown.
 //!
-//! Holds: no request makes the process use memory without a budget, wait without a deadline or queue
-//! without a bound; HTTP status codes are chosen here and nowhere below.
-//! Not here: storage (`tsdb`), evaluation (`promql`), protocol bytes (`ingest`), flags and files of
-//! settings (the binary).
+//! Invariants: no request uses memory without a budget, waits without a deadline or queues without a bound;
+//! HTTP status codes are chosen here and in no crate below.
+//! Not here: storage (`tsdb`), evaluation of queries (`promql`), decoding of protocol messages (`ingest`),
+//! flags and the settings file (the binary `chronolith`).
 
 mod admission;
 mod app;

@@ -1,5 +1,5 @@
 //! Limits that are not settings: sizes and deadlines that protect the process from its clients.
-//! Holds: everything that a client can make grow or wait is named here or in the options.
+//! Invariants: everything that a client can make grow or wait is named here or in the options.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub const ANSWER_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 /// Part of an answer that is sent, and whose memory is given back, at once.
 pub const ANSWER_PART_BYTES: usize = 64 << 10;
-/// Shortest time between two log lines about requests that are not valid HTTP: anybody can send such.
+/// Shortest time between two log lines about requests that are not valid HTTP: any client can send them.
 pub const INVALID_REQUEST_LOG_PAUSE_NS: u64 = 1_000_000_000;
 /// Form body of a query.
 pub const FORM_BYTES_MAX: usize = 4 << 20;
@@ -83,7 +83,7 @@ pub const TENANT_SHARE_DIVISOR: usize = 4;
 pub const RANGE_CACHE_ENTRIES_MAX: usize = 4096;
 /// Longest wait of a write for its permits.
 pub const WRITE_QUEUE_WAIT: Duration = Duration::from_secs(20);
-/// What a client is told to wait before it tries again.
+/// `Retry-After` of refused requests.
 pub const RETRY_AFTER_SECONDS: u32 = 5;
 /// When a client that met the memory limit of the head may try again: windows and idle series leave in
 /// minutes.

@@ -1,4 +1,4 @@
-//! The server's own metrics: counters, and beside them tables that declare each metric (`definition`).
+//! The server's own metrics: counters, and tables that declare each metric (`definition`).
 //! Not here: counting within the store (`tsdb`).
 
 mod admission;

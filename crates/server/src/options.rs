@@ -1,5 +1,6 @@
-//! What the operator may set. Holds: the defaults of every setting that is not the store's own.
-//! Not here: names of flags and keys, parsing (the binary).
+//! Options of the server with their defaults. Options of the store are in `tsdb`.
+//!
+//! Not here: names of flags and file keys, parsing (the binary `chronolith`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,11 +82,11 @@ pub struct WebOptions {
 pub struct QueryOptions {
     /// Longest run; `timeout` of a request may only shorten it.
     pub timeout_ms: u64,
-    /// Queries at work at once.
+    /// Queries that run at once.
     pub concurrency: usize,
     /// Samples one query may hold at once.
     pub samples_max: u64,
-    /// Memory of one query, its answer included.
+    /// Memory of one query, its response included.
     pub memory_bytes_max: u64,
     /// Memory of all queries together.
     pub memory_total_bytes_max: u64,
@@ -126,7 +127,7 @@ impl Default for QueryOptions {
 pub struct RemoteReadOptions {
     /// Samples of one query where the answer is one message; 0 = no limit but memory.
     pub samples_max: u64,
-    /// Requests at work at once.
+    /// Requests that run at once.
     pub concurrency: usize,
     /// Bytes of a frame from which on the next chunk of a series goes to the next frame.
     pub frame_bytes_max: usize,

@@ -1,6 +1,6 @@
 //! Start, run and stop of the whole server: sockets, replay, background threads, signals.
 //!
-//! Holds: the port answers (health, progress) while the log is replayed; after a stop every acknowledged
+//! Invariants: the port answers (health, progress) while the log is replayed; after a stop every acknowledged
 //! sample is durable and the next start has nothing to replay.
 //! Not here: what requests do (`http`).
 
@@ -42,7 +42,7 @@ use crate::options::{Reload, ServerOptions};
 const TICK_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept (no file descriptors, no memory): trying again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Blocking threads beside those of writes and queries.
+/// Blocking threads of tokio, in addition to those of writes and queries.
 const BLOCKING_THREADS_EXTRA: usize = 16;
 
 /// How far the opening of the store is.
@@ -51,7 +51,7 @@ pub(crate) enum Opening {
     Running,
     Done,
     Failed(Arc<OpenError>),
-    /// The server stays up and says so, for whoever looks at its health.
+    /// The server stays up and reports it in its health and readiness endpoints.
     Panicked,
 }
 
@@ -88,7 +88,7 @@ impl Server {
     fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
         let app = self.running.app.clone();
         let open = move || {
-            // Nobody listens any more when the server stops during the replay.
+            // The receiver is gone when the server stops during the replay.
             let open = |app: &App| {
                 Tsdb::open(app.env.clone(), app.options.tsdb.clone(), app.lifecycle.replay_progress())
             };
@@ -104,7 +104,8 @@ impl Server {
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
         self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.roll_checkpoint())?;
         if self.running.app.options.self_scrape_interval_ms > 0 {
-            let (app, stop) = (self.running.app.clone(), self.running.stop.clone());
+            let app = self.running.app.clone();
+            let stop = self.running.stop.clone();
             let instance = self.address.to_string();
             let scrape = move || scrape::run(&app, &instance, &stop);
             self.running.threads.push(thread::spawn("self-scrape", scrape).map_err(RunError::Threads)?);
@@ -119,7 +120,8 @@ impl Server {
         pause: impl Fn(&Tsdb) -> Duration + Send + 'static,
         round: impl Fn(&Tsdb) + Send + 'static,
     ) -> Result<(), RunError> {
-        let (app, stop) = (self.running.app.clone(), self.running.stop.clone());
+        let app = self.running.app.clone();
+        let stop = self.running.stop.clone();
         let run = move || {
             while !stop.wait(app.lifecycle.opened().map_or(TICK_PAUSE, |store| pause(store))) {
                 let Some(store) = app.lifecycle.opened() else { continue };
@@ -191,9 +193,8 @@ pub(crate) fn open_store(app: &App, open: impl FnOnce(&App) -> Result<Arc<Tsdb>,
         }
         Err(_) => {
             app.metrics.background.thread_panics.add(1);
-            app.lifecycle.set_start_failure(
-                "start failed: the replay ended in a panic, see standard error".to_owned(),
-            );
+            app.lifecycle
+                .set_start_failure("start failed: the replay panicked, see standard error".to_owned());
             Opening::Panicked
         }
     }
@@ -216,7 +217,9 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
 
 fn report(store: &Tsdb) {
     let stats = store.stats();
-    let (series, blocks, replay_ms) = (stats.head.series, stats.blocks, stats.replay.ms);
+    let series = stats.head.series;
+    let blocks = stats.blocks;
+    let replay_ms = stats.replay.ms;
     tracing::info!(series, blocks, replay_ms, "ready");
 }
 
@@ -262,7 +265,7 @@ async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed
             Ok((stream, _)) => admit(&app, stream, &router, &closed),
             Err(error) => {
                 app.metrics.http.accept_failures.add(1);
-                tracing::warn!(%error, "accepting a connection");
+                tracing::warn!(%error, "accepting a connection failed");
                 if app.connections.evict_idlest() {
                     app.metrics.http.connections_evicted.add(1);
                 }
@@ -284,7 +287,7 @@ fn admit(app: &Arc<App>, stream: TcpStream, router: &Router, closed: &watch::Rec
     }
     // Answers are written in one piece; waiting for more bytes to send would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "setting TCP_NODELAY");
+        tracing::debug!(%error, "setting TCP_NODELAY failed");
     }
     let guard = app.connections.register(app.env.clock.clone());
     tokio::spawn(connection::serve(guard, stream, app.clone(), router.clone(), closed.clone()));

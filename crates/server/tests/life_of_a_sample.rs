@@ -87,7 +87,7 @@ fn a_sample_survives_every_promise() {
     let tsdb = machine.power_cut(tsdb);
     check(&machine, &tsdb, "count_over_time(life_total[2h])", end_ms, 50.0);
 
-    // SEALED: chunks filled up and went to a sealed file; a checkpoint lets go of the log behind it.
+    // SEALED: chunks filled up and went to a sealed file; a checkpoint frees the WAL before it.
     assert_eq!(send(&tsdb, 50, SAMPLE_COUNT - 50).accepted_count, 250);
     let repeat = send(&tsdb, 250, 50);
     assert_eq!((repeat.accepted_count, repeat.repeated_count), (50, 50), "a retry changes nothing");
@@ -109,7 +109,7 @@ fn a_sample_survives_every_promise() {
     check(&machine, &tsdb, "sum_over_time(life_total[2h])", end_ms, 44_850.0);
     check(&machine, &tsdb, "increase(life_total[1h])", START_MS + HOUR_MS, 240.0);
 
-    // A late sample joins what is in the block; the two are read as one series.
+    // An out-of-order sample joins those in the block; the two are read as one series.
     let late = START_MS + 7_000;
     let labels = chronolith_model::Labels::from_pairs([("__name__", "life_total"), ("job", "tour")]);
     let mut batch = chronolith_model::WriteBatch::from_labels();

@@ -15,7 +15,7 @@ use crate::value::Value;
 /// Expected sample of one series and timestamp.
 #[derive(Debug, Clone)]
 pub(crate) enum Expected {
-    /// One value.
+    /// This value and no other.
     Exactly(Value),
     /// One of several values, or none.
     AnyOf(Box<Candidates>),

@@ -20,7 +20,7 @@ const SERIES_COUNT_MAX: u64 = 1000;
 /// Number of threads, which restricts the setup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// No restriction.
+    /// Every setup is possible.
     One,
     /// No retention, because other threads move the clock.
     Many,

@@ -15,7 +15,7 @@ use crate::value::Value;
 /// Samples of a tenant that its ledger knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LedgerScope {
-    /// All samples.
+    /// Those of all series of the tenant.
     AllSeries,
     /// Those of one writer; others write other series.
     OwnSeries,

@@ -60,7 +60,6 @@ impl<'a> Admin<'a> {
         Ok(Admin { storage, maintenance, counters, lock })
     }
 
-    /// See [`crate::Tsdb::delete_series`].
     pub(crate) fn delete_series(
         &self,
         tenant: &TenantId,
@@ -152,7 +151,6 @@ impl<'a> Admin<'a> {
         Ok(ranges)
     }
 
-    /// See [`crate::Tsdb::clean_tombstones`].
     pub(crate) fn clean_tombstones(&self, tenant: &TenantId) -> Result<u64, AdminError> {
         let store = self.storage.blocks();
         let rewriter = self.maintenance.block_rewriter(&self.lock);
@@ -171,7 +169,6 @@ impl<'a> Admin<'a> {
         Ok(cleaned_count)
     }
 
-    /// See [`crate::Tsdb::snapshot`].
     pub(crate) fn snapshot(&self, tenants: &[TenantId], head: SnapshotHead) -> Result<String, AdminError> {
         let name = SnapshotWriter::new(self.storage).write(tenants, head)?;
         self.counters.snapshots.increment();

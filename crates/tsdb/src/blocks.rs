@@ -208,7 +208,7 @@ impl BlockStore {
         };
         if let Err(error) = self.catalogue.commit::<EntryRecord>(all) {
             self.catalogue_failures.increment();
-            tracing::error!(%error, "writing the block catalogue failed, the next write replaces the file");
+            tracing::error!(%error, "writing the block catalogue failed, the next write rewrites the whole file");
         }
     }
 

@@ -43,7 +43,6 @@ struct TenantChanges {
 }
 
 impl Changes {
-    /// As [`chronolith_model::change::ChangeWatch::generation`].
     pub(crate) fn generation(&self, tenant: &TenantId) -> u64 {
         let Some(watched) = self.of(tenant).or_else(|| self.watch(tenant)) else { return 0 };
         let mut changes = watched.lock();
@@ -52,7 +51,6 @@ impl Changes {
         now
     }
 
-    /// As [`chronolith_model::change::ChangeWatch::changed_since`].
     pub(crate) fn since(&self, tenant: &TenantId, generation: u64) -> Changed {
         let Some(watched) = self.of(tenant) else {
             let all = self.0.read();

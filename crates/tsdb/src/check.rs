@@ -82,11 +82,7 @@ pub fn check_dir(env: &Env, dir: &Path) -> std::io::Result<CheckReport> {
     check_missing_copy(env, &copies, found.iter().any(|copy| copy.is_mirrored), &mut report);
     // A kill leaves at most one copy with an incomplete end.
     if found.iter().all(|copy| copy.has_cut_end) {
-        report.damage(
-            &copies[0],
-            0,
-            "neither copy is whole up to its end: metadata written last may be lost",
-        );
+        report.damage(&copies[0], 0, "both copies have an incomplete end: metadata written last may be lost");
     }
     check_tenants(env, dir, &mut report);
     check_catalogue(env, dir, &mut report);
@@ -165,7 +161,7 @@ fn check_segment(env: &Env, path: &Path, is_last: bool, report: &mut CheckReport
     let scan = wal::scan_segment(&bytes, &header);
     report.frames += scan.frames.len() as u64;
     for damage in scan.damage {
-        let text = format!("{} bytes belong to no good frame", damage.len);
+        let text = format!("{} bytes belong to no valid frame", damage.len);
         if is_last && !damage.followed {
             let place = format!("{}: offset {}", path.display(), damage.offset);
             report.notes.push(format!("{place}: torn end of the log, {text} (never acknowledged)"));
@@ -198,7 +194,7 @@ fn check_log_end(env: &Env, dir: &Path, names: &[String], found: &[(u64, u64)], 
     };
     report.bytes += bytes.len() as u64;
     let Some(record) = wal::ControlRecord::newest(&bytes) else {
-        return report.damage(&path, 0, "has no good record of where the log ends");
+        return report.damage(&path, 0, "has no valid record of the end of the WAL");
     };
     let first = found.first().map_or(0, |(first, _)| *first);
     let last = found.iter().map(|(_, last)| *last).max().unwrap_or(0);
@@ -238,14 +234,12 @@ fn check_definitions(
         }
     }
     for damage in scan.damage {
-        let text = format!("{} bytes belong to no good frame", damage.len);
+        let text = format!("{} bytes belong to no valid frame", damage.len);
         if damage.followed {
             report.damage(path, damage.offset as u64, text);
         } else {
             let place = format!("{}: offset {}", path.display(), damage.offset);
-            report
-                .notes
-                .push(format!("{place}: unfinished round of the checkpoint, {text} (the log has them)"));
+            report.notes.push(format!("{place}: unfinished checkpoint, {text} (the WAL has their content)"));
         }
     }
     defined.push(keys);
@@ -308,7 +302,7 @@ fn check_metadata(env: &Env, path: &Path, report: &mut CheckReport) -> MetadataC
         }
     }
     for damage in scan.damage {
-        let text = format!("{} bytes belong to no good frame", damage.len);
+        let text = format!("{} bytes belong to no valid frame", damage.len);
         if damage.followed {
             report.damage(path, damage.offset as u64, text);
         } else {
@@ -374,7 +368,7 @@ fn check_slices(env: &Env, dir: &Path, names: &[String], report: &mut CheckRepor
                 report.damage(
                     path,
                     0,
-                    format!("the WAL behind it begins at frame {start} instead of {}", sequence + 1),
+                    format!("the WAL after it begins at frame {start} instead of {}", sequence + 1),
                 );
             }
             collect_series(path, &bytes, &mut wanted, &mut stored, report);
@@ -486,8 +480,10 @@ fn check_catalogue(env: &Env, dir: &Path, report: &mut CheckReport) {
         Err(error) => return report.decode_damage(&path, &error),
         Ok(contents) => {
             for damage in contents.damages {
-                let text =
-                    format!("{} bytes belong to no good frame; a start reads the blocks instead", damage.len);
+                let text = format!(
+                    "{} bytes belong to no valid frame; a start reads the blocks instead",
+                    damage.len
+                );
                 if damage.followed {
                     report.damage(&path, damage.offset as u64, text);
                 } else {

@@ -217,7 +217,7 @@ impl Maintenance {
         let state = self.state.lock();
         if let Err(error) = state.retention.clock().save(self.storage.env()) {
             self.counters.errors.increment();
-            tracing::error!(%error, "writing the retention clock failed, the next start uses an earlier state");
+            tracing::error!(%error, "writing the retention clock failed, the next start uses the state of the last successful write");
         }
     }
 
@@ -307,7 +307,7 @@ impl Maintenance {
             let kind = kind.name();
             match retry_ms {
                 Some(retry_ms) => {
-                    tracing::error!(tenant, error, retry_ms, "{kind} failed, trying again after the pause")
+                    tracing::error!(tenant, error, retry_ms, "{kind} failed, retrying after retry_ms")
                 }
                 None => tracing::error!(tenant, error, "{kind} failed"),
             }

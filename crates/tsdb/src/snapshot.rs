@@ -127,7 +127,7 @@ impl<'a> SnapshotWriter<'a> {
         for series in window.series_with_later() {
             let WindowSeries { labels, chunks, damages } = series?;
             for damage in damages {
-                tracing::error!(%tenant, %labels, %damage, "snapshot left out a damaged chunk");
+                tracing::error!(%tenant, %labels, %damage, "damaged chunk omitted from the snapshot");
             }
             encoder.put::<AdminError>(&labels, &chunks, &mut writer)?;
         }

@@ -151,7 +151,7 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
         ),
         gauge(
             "checkpoint_tail_replay_seconds",
-            "Expected duration of that replay.",
+            "Expected duration of the replay of that WAL.",
             head.checkpoint.tail_ms as f64 / 1000.0,
         ),
         gauge("wal_pending_bytes", "Bytes queued for the WAL.", head.wal.pending_bytes as f64),

@@ -85,7 +85,7 @@ impl Tsdb {
         let lock = lock_data_dir(&env, &options.data_dir)?;
         let mut start = StartReport::default();
         if let Err(error) = remove_incomplete(&env, &options.data_dir) {
-            start.notes.push(format!("an incomplete snapshot is still to be removed: {error}"));
+            start.notes.push(format!("removing an incomplete snapshot failed: {error}"));
         }
         let blocks = open_blocks(&env, &options, &mut start.notes)?;
         let mut repaired = Vec::new();
@@ -98,11 +98,11 @@ impl Tsdb {
         let guard_ms = options.retention.clock_guard_ms;
         let clock = GuardedClock::open(&env, &options.data_dir, guard_ms, newest_ms, &mut start.notes);
         repaired.extend(report.repaired);
-        for note in &start.notes {
-            tracing::error!(note, "start");
+        for damage in &start.notes {
+            tracing::error!(damage, "damage found at start");
         }
-        for note in &repaired {
-            tracing::warn!(note, "start: a damaged file was replaced, nothing is lost");
+        for damage in &repaired {
+            tracing::warn!(damage, "damaged file replaced at start, nothing is lost");
         }
         start.repaired_count = repaired.len() as u64;
         start.replay_ms = report.duration_ns / 1_000_000;
@@ -274,7 +274,7 @@ impl Tsdb {
     /// bytes. Cheap if there is nothing to do.
     pub fn prepare_log(&self) {
         if let Err(error) = self.storage.head().prepare_segment() {
-            tracing::warn!(%error, "preparing a WAL segment failed: it is created when it is needed");
+            tracing::warn!(%error, "creating the next WAL segment ahead failed, retrying when it is needed");
         }
     }
 
@@ -304,7 +304,7 @@ impl Tsdb {
         head.verify_next_sealed_file();
         if let Err(error) = head.checkpointer().roll_checkpoint() {
             self.maintenance.counters().errors.increment();
-            tracing::error!(%error, "writing a part of the checkpoint failed, trying again");
+            tracing::error!(%error, "writing a part of the checkpoint failed, retrying");
         }
     }
 
@@ -335,7 +335,7 @@ impl Tsdb {
     pub fn pause_maintenance(&self, kinds: &[JobKind]) {
         for kind in kinds {
             self.maintenance.pause(*kind);
-            tracing::info!("{} is paused", kind.name());
+            tracing::info!("{} paused", kind.name());
         }
     }
 
@@ -343,7 +343,7 @@ impl Tsdb {
     pub fn resume_maintenance(&self, kinds: &[JobKind]) {
         for kind in kinds {
             self.maintenance.resume(*kind);
-            tracing::info!("{} is resumed", kind.name());
+            tracing::info!("{} resumed", kind.name());
         }
     }
 
@@ -459,7 +459,7 @@ impl Tsdb {
     fn count_metadata_error(&self, written: Result<(), WriteError>) {
         if let Err(error) = written {
             self.maintenance.counters().errors.increment();
-            tracing::error!(%error, "writing metadata failed, trying again");
+            tracing::error!(%error, "writing metadata failed, retrying");
         }
     }
 }
@@ -501,7 +501,7 @@ fn open_blocks(
     store.commit();
     for (_, blocks) in store.all() {
         if let Err(error) = store.remove_files(&blocks) {
-            notes.push(format!("a compacted block is hidden and still to be removed: {error}"));
+            notes.push(format!("removing a compacted block failed, it is hidden from queries: {error}"));
         }
     }
     Ok(Arc::new(store))

@@ -56,7 +56,7 @@ impl ControlFile {
         // No acknowledgement depends on it: until the next one, damage at the end of the log may be taken for
         // a torn tail.
         if let Err(error) = self.write(UNSYNCED_SLOT) {
-            tracing::warn!(%error, "writing the control file of the write-ahead log failed");
+            tracing::warn!(%error, "writing the control file of the WAL failed");
         }
     }
 

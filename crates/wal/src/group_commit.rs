@@ -232,7 +232,7 @@ impl<S> GroupCommit<S> {
     }
 
     fn poison_locked(&self, queue: &mut Queue, text: String) {
-        tracing::error!(error = %text, "write-ahead log is poisoned");
+        tracing::error!(error = %text, "writing the WAL failed, writes are refused until restart");
         queue.poison.get_or_insert(text);
         self.state.store(POISONED, Ordering::Release);
     }

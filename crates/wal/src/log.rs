@@ -198,7 +198,7 @@ impl Wal {
             let _ = self.commit.lead_exclusively(|segments, bytes| segments.commit(bytes, &self.counters));
         }
         if let Err(error) = self.commit.sink().sync_control() {
-            tracing::warn!(%error, "syncing the control file of the write-ahead log failed");
+            tracing::warn!(%error, "syncing the control file of the WAL failed");
         }
     }
 

@@ -31,10 +31,10 @@ pub struct WalOptions {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WalError {
     /// No space; appends are accepted again once there is some.
-    #[error("disk is full: writes are refused until space is freed")]
+    #[error("no space left on disk, writes are refused until space is freed")]
     DiskFull,
     /// A write or sync failed; the log stays closed until the process is restarted.
-    #[error("write-ahead log failed and is closed for writing until restart: {0}")]
+    #[error("WAL write failed, writes are refused until restart: {0}")]
     Poisoned(String),
     /// The store is shutting down.
     #[error("server is shutting down")]

@@ -2,7 +2,7 @@
 //! and held against the figures in `bench/append-path.json`: times on a shared machine cannot resolve one
 //! percent.
 //!
-//! Holds: the work is the same in each run (`crates/head/examples/append_path.rs`), and so are caches,
+//! Invariants: the work is the same in each run (`crates/head/examples/append_path.rs`), and so are caches,
 //! environment and the instructions that libraries may choose; the cost of a start is subtracted.
 //! Not here: what a change costs in time (`cargo xtask bench write-path --against`).
 
@@ -143,7 +143,8 @@ fn measure(root: &Path) -> Result<Vec<(usize, Cost)>> {
     let program = crate::process::target_dir(root)?.join("release/examples/append_path");
     let measured = WRITERS.map(|writers| -> Result<(usize, Cost)> {
         let [long, short] = BATCHES.map(|batches| simulate(&program, writers, batches));
-        let ((long_ir, long_d1), (short_ir, short_d1)) = (long?, short?);
+        let (long_ir, long_d1) = long?;
+        let (short_ir, short_d1) = short?;
         let sample_count = (writers * SERIES_PER_WRITER * (BATCHES[0] - BATCHES[1])) as f64;
         let instructions = long_ir.saturating_sub(short_ir) as f64 / sample_count;
         let d1_misses = long_d1.saturating_sub(short_d1) as f64 / sample_count;
@@ -184,7 +185,8 @@ fn events(text: &str) -> Option<(u64, u64)> {
         let rest = text.lines().find_map(|line| line.split_once(name).map(|(_, rest)| rest))?;
         Some(rest.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     };
-    let (names, counts) = (words("Events    :")?, words("Collected :")?);
+    let names = words("Events    :")?;
+    let counts = words("Collected :")?;
     let count = |name: &str| counts.get(names.iter().position(|n| n == name)?)?.parse::<u64>().ok();
     Some((count("Ir")?, count("D1mr")? + count("D1mw")?))
 }

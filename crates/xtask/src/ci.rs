@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything that must hold before a merge, step by step, with one table at the end.
 //!
-//! Holds: a step that cannot run here says so by name and counts as skipped, never as passed; the closing
-//! line is `N passed, N failed` with `, N skipped` where something was.
+//! Invariants: a step that cannot run here says so by name and counts as skipped, never as passed; the
+//! closing line is `N passed, N failed` with `, N skipped` where something was.
 //! Not here: what the black-box kits check; they live in `kits/`.
 
 mod checkout;
@@ -87,7 +87,8 @@ fn choose(flags: &[&str]) -> Result<Vec<Step>> {
             None => Ok(names),
         }
     };
-    let (mut only, mut skip) = (None, Vec::new());
+    let mut only = None;
+    let mut skip = Vec::new();
     let mut rest = flags;
     while let [flag, list, tail @ ..] = rest {
         match *flag {

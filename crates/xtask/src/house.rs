@@ -1,6 +1,6 @@
 //! `cargo xtask house`: structure of each crate in figures, to compare the code before and after a redesign.
 //!
-//! Holds: reads text only; figures count production code. Not here: limits, which are rules of `tidy`.
+//! Invariants: reads text only; figures count production code. Not here: limits, which are rules of `tidy`.
 
 mod crate_figures;
 mod cycles;

@@ -1,8 +1,8 @@
 //! `cargo xtask ci | tidy | house | bench | peers`: the automation of this repository, in Rust instead of
 //! shell.
 //!
-//! Holds: depends on no crate of the workspace, so that it builds when they do not; every process it starts
-//! ends with it.
+//! Invariants: depends on no crate of the workspace, so that it builds when they do not; every process it
+//! starts ends with it.
 //! Not here: what is measured (`crates/bench`), what is tested (the crates and the black-box kits).
 
 // A development tool acts on the real machine only; nothing here is replayed from a seed.

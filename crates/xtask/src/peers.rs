@@ -1,7 +1,7 @@
 //! The newest Prometheus and VictoriaMetrics, built from the Go modules that `tools/peers/go.mod` names.
 //!
-//! Holds: built once for each content of `go.mod` and `go.sum`, into the user's cache; a build that was cut
-//! off is not taken for a finished one.
+//! Invariants: built once for each content of `go.mod` and `go.sum`, into the user's cache; a build that was
+//! cut off is not taken for a finished one.
 //! Not here: the servers of Debian, which benchmarks fall back to.
 
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Processes of others: run to the end with their output seen, or kept as a server until dropped.
 //!
-//! Holds: a started process ends when this one ends, however it ends: `Drop` kills on return and panic, the
-//! kernel's parent-death signal (set by `setpriv`) on ctrl-c and kill.
+//! Invariants: a started process ends when this one ends, however it ends: `Drop` kills on return and panic,
+//! the kernel's parent-death signal (set by `setpriv`) on ctrl-c and kill.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

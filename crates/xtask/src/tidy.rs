@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: the rules of STYLE that no compiler checks. Reads text only; takes a few seconds.
 //!
-//! Holds: every rule is a pure function from text to findings, so each has tests with bad examples.
+//! Invariants: every rule is a pure function from text to findings, so each has tests with bad examples.
 //! Not here: function length and bans of single functions, which clippy refuses (`clippy.toml` and the
 //! workspace lints; `ci` runs it with `-D warnings`).
 

@@ -1,5 +1,5 @@
 //! Reads back what was stored and compares it bit by bit with what was sent.
-//! Holds: a server that claims to be exact must be; of others it is counted what has changed.
+//! Invariants: a server that claims to be exact must be; of others it is counted what has changed.
 
 use std::collections::BTreeMap;
 

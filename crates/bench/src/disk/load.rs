@@ -44,7 +44,8 @@ impl Load {
         let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
         for first_step in (0..self.extent.step_count).step_by(REQUEST_STEPS) {
             let time_of = |step: usize| self.extent.start_ms + step as i64 * STEP_MS;
-            let (from_ms, to_ms) = (time_of(first_step), time_of(first_step + REQUEST_STEPS));
+            let from_ms = time_of(first_step);
+            let to_ms = time_of(first_step + REQUEST_STEPS);
             for first_series in (0..self.samples.len()).step_by(GROUP_SERIES) {
                 connection.post(self.body(first_series, from_ms, to_ms).bytes())?;
             }

@@ -65,7 +65,8 @@ fn bounds(clock: ClockKind) -> &'static [(Kind, f64)] {
 
 /// Prints the tables and writes both files.
 pub(super) fn write(options: &Options, extent: Extent, kinds: &[Kind], measured: &[Measured]) -> Result<()> {
-    let (mut tables, mut targets) = (Vec::new(), Vec::new());
+    let mut tables = Vec::new();
+    let mut targets = Vec::new();
     for clock in ClockKind::ALL {
         let figures = Figures { measured, clock };
         tables.push(figures.table(kinds, "all files", Sizes::total));

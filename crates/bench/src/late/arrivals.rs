@@ -1,5 +1,5 @@
 //! In which order the samples of a part of the series arrive.
-//! Holds: every sample arrives once; a sample in time arrives in the step of its time, a late one in any
+//! Invariants: every sample arrives once; a sample in time arrives in the step of its time, a late one in any
 //! later step with equal chance.
 
 use crate::body::Body;
@@ -38,7 +38,8 @@ impl Arrivals {
     fn new(series: std::ops::Range<usize>, step_count: usize, late_percent: u64) -> Arrivals {
         let mut draws = Draws(series.start as u64);
         let mut late: Vec<Vec<(usize, usize)>> = vec![Vec::new(); step_count];
-        let (mut order, mut late_count) = (Vec::with_capacity(series.len() * step_count), 0);
+        let mut order = Vec::with_capacity(series.len() * step_count);
+        let mut late_count = 0;
         for step in 0..step_count {
             for idx in series.clone() {
                 let later_count = (step_count - step - 1) as u64;

@@ -1,6 +1,6 @@
 //! What the logs hold: series and samples, made again the same way whenever they are needed, and their
 //! checksum.
-//! Holds: the checksum does not depend on order, and covers labels, times and value bits.
+//! Invariants: the checksum does not depend on order, and covers labels, times and value bits.
 
 use anyhow::Result;
 use chronolith_model::Labels;

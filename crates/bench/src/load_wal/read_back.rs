@@ -48,7 +48,8 @@ fn read(tsdb: &Tsdb, matchers: &[Matcher], series_max: usize) -> Result<Checksum
     let mut batches = queryable.select(&selector, &ctx)?;
     let mut sum = Checksum::default();
     let mut columns = Columns::default();
-    let (mut more, mut left) = (true, series_max);
+    let mut more = true;
+    let mut left = series_max;
     while more && left > 0 {
         let mut batch = Vec::new();
         more = batches.next_batch(&mut batch)?;

@@ -1,6 +1,6 @@
 //! Writes a Prometheus data directory: log segments of snappy records, m-mapped chunks. Our own writer, so
 //! that the benchmark needs no Prometheus.
-//! Holds: Prometheus 2.42 finds every sample in it (counted by hand, see BENCHMARKS.md).
+//! Invariants: Prometheus 2.42 finds every sample in it (counted by hand, see BENCHMARKS.md).
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -35,7 +35,8 @@ impl WalWriter {
         let dir = dir.join("wal");
         std::fs::create_dir_all(&dir)?;
         let file = segment_file(&dir, 0)?;
-        let (record, packed) = (Vec::new(), Vec::new());
+        let record = Vec::new();
+        let packed = Vec::new();
         Ok(WalWriter {
             dir,
             file,

@@ -119,7 +119,8 @@ pub(super) fn prometheus(dir: &Path, series: usize) -> Result<Used> {
 fn wait_ready(pid: u32, port: u16, start: Instant) -> Result<Used> {
     loop {
         let ready = crate::http::get(port, "/-/ready").is_ok_and(|(status, _)| status == 200);
-        let (cpu, memory) = (proc::cpu_seconds(pid)?, proc::memory(pid)?);
+        let cpu = proc::cpu_seconds(pid)?;
+        let memory = proc::memory(pid)?;
         let wall_seconds = start.elapsed().as_secs_f64();
         if ready {
             return Ok(Used { wall_seconds, cpu_seconds: cpu.total(), peak_bytes: memory.peak_bytes });

@@ -1,6 +1,6 @@
 //! Whether two servers gave the same answer.
-//! Holds: order of series does not matter, nor does it matter in which order a server added numbers: values
-//! may differ by [`TOLERANCE`] of their size.
+//! Invariants: order of series does not matter, nor does it matter in which order a server added numbers:
+//! values may differ by [`TOLERANCE`] of their size.
 
 use std::collections::BTreeMap;
 

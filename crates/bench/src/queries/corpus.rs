@@ -1,6 +1,6 @@
 //! The series that are queried, and their values.
 //!
-//! Holds: a value is a function of series and step, so that every server gets the same without
+//! Invariants: a value is a function of series and step, so that every server gets the same without
 //! storing it; counters are whole numbers and only rise. Samples lie 15 s apart, half a second off every
 //! second: no step of a query or subquery meets one, so that servers agree about which samples are in a
 //! window, whether they count its first moment or not.
@@ -115,7 +115,8 @@ impl Corpus {
         let job = |idx: usize| format!("service-{:02}", idx % 20);
         match family {
             Family::Requests => {
-                let (kind, owner) = (at % 20, at / 20);
+                let kind = at % 20;
+                let owner = at / 20;
                 vec![
                     ("__name__", "http_requests_total".to_owned()),
                     ("code", CODES[kind % 4].to_owned()),
@@ -169,7 +170,8 @@ impl Corpus {
             // A rise of at least one each step, whatever the noise.
             Family::Requests => (step as u64 * (500 + mix(at as u64) % 100_000) + noise % 5) as f64,
             Family::Latency => {
-                let (owner, bound) = (at / BOUNDS.len(), at % BOUNDS.len());
+                let owner = at / BOUNDS.len();
+                let bound = at % BOUNDS.len();
                 // Each bound counts all lower ones; the noise is that of the instance.
                 let noise = mix((owner as u64) << 32 | step as u64) % 5;
                 ((step as u64 * (10 + mix(owner as u64) % 20) + noise) * (bound as u64 + 1)) as f64

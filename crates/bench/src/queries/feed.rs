@@ -1,6 +1,6 @@
 //! Sends a corpus by remote write, in order of time, and gives blocks to a server that takes no old samples.
-//! Holds: requests have about [`SAMPLES_PER_REQUEST`] samples; a series is never before another by more than
-//! [`STEPS_PER_ROUND`].
+//! Invariants: requests have about [`SAMPLES_PER_REQUEST`] samples; a series is never before another by more
+//! than [`STEPS_PER_ROUND`].
 
 use std::path::Path;
 use std::time::{Duration, Instant};

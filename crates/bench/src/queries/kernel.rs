@@ -1,8 +1,8 @@
 //! Benchmark `rate-kernel`: `sum(rate(x[5m]))` over dense chunks in memory, on one core, in samples per
 //! second.
 //!
-//! Holds: the engine is the server's, from plan to result; only index and files are left out. What decoding
-//! alone takes is measured next to it, so that one sees how much is left for windows and sums.
+//! Invariants: the engine is the server's, from plan to result; only index and files are left out. What
+//! decoding alone takes is measured next to it, so that one sees how much is left for windows and sums.
 //! Not here: the encodings (`format`).
 
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Benchmark `query-limits`: dashboards at work, and a client that asks for everything at the finest
 //! resolution.
 //!
-//! Holds: each over-large query is refused with 422 within [`REFUSAL_MS_MAX`]; the latency of the dashboards
-//! is printed with and without it, and the run fails if their p99 grows by more than [`SLOWDOWN_MAX`].
+//! Invariants: each over-large query is refused with 422 within [`REFUSAL_MS_MAX`]; the latency of the
+//! dashboards is printed with and without it, and the run fails if their p99 grows by more than
+//! [`SLOWDOWN_MAX`].
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
 //! Asks a server one shape several times: time, CPU and memory of each.
-//! Holds: the first time warms up and its answer is the one that is checked; result caches are
+//! Invariants: the first time warms up and its answer is the one that is checked; result caches are
 //! bypassed.
 
 use std::time::{Duration, Instant};
@@ -119,7 +119,8 @@ fn send(port: u16, ask: &Ask, take: &mut dyn FnMut(usize, &str) -> Result<()>) -
             http::query_range(port, query, (*start_ms, *end_ms, *step_s))
         }
         Ask::LabelValues { label, start_ms, end_ms } => {
-            let (start, end) = (start_ms / 1000, end_ms / 1000);
+            let start = start_ms / 1000;
+            let end = end_ms / 1000;
             http::get(port, &format!("/api/v1/label/{label}/values?start={start}&end={end}"))
         }
         Ask::Many(_) | Ask::ManyKept(_) | Ask::Fresh(_) => anyhow::bail!("a list within a list"),

@@ -1,5 +1,5 @@
 //! Figures as a table, as Markdown and as JSON.
-//! Holds: ratios are times of the peer divided by ours; a shape without equal answers has none.
+//! Invariants: ratios are times of the peer divided by ours; a shape without equal answers has none.
 
 use std::fmt::{self, Write};
 use std::path::Path;

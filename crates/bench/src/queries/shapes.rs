@@ -1,5 +1,5 @@
 //! The shapes of query that are known to be slow, each over the corpus that makes it so.
-//! Holds: all times lie within the corpus or a few seconds after it.
+//! Invariants: all times lie within the corpus or a few seconds after it.
 //! Not here: the series (`corpus`).
 
 use super::corpus::Corpus;

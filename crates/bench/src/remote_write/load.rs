@@ -1,8 +1,8 @@
 //! Sends the load over several connections and measures: wall time, CPU of the server and of this process,
 //! latency.
 //!
-//! Holds: a series belongs to one connection, so its samples go out in order; connections drift apart by at
-//! most a few steps, so no server has to take samples far out of order.
+//! Invariants: a series belongs to one connection, so its samples go out in order; connections drift apart by
+//! at most a few steps, so no server has to take samples far out of order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -119,12 +119,14 @@ impl Load {
         let progress: Vec<AtomicUsize> = self.parts.iter().map(|_| AtomicUsize::new(steps.start)).collect();
         let sample_count = self.series_count * steps.len();
         let start_ms = self.start_ms;
-        let (server_start, client_start) = (proc::cpu_seconds(pid)?, proc::cpu_seconds(std::process::id())?);
+        let server_start = proc::cpu_seconds(pid)?;
+        let client_start = proc::cpu_seconds(std::process::id())?;
         let start = Instant::now();
         let sent: Vec<Result<Vec<u32>>> = std::thread::scope(|scope| {
             let workers =
                 self.parts.iter_mut().zip(connections).enumerate().map(|(idx, (part, connection))| {
-                    let (progress, steps) = (&progress, steps.clone());
+                    let progress = &progress;
+                    let steps = steps.clone();
                     scope.spawn(move || {
                         let done = send_part(part, connection, start_ms, steps, progress, idx);
                         // Others must not wait for one that failed or has finished.

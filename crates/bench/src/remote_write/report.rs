@@ -1,5 +1,5 @@
 //! Figures of the run as a table, as Markdown and as JSON.
-//! Holds: the median of the rounds is shown; JSON keeps every round.
+//! Invariants: the median of the rounds is shown; JSON keeps every round.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! Figures of the run as a table, as Markdown and as JSON.
-//! Holds: minimum and median of the rounds are shown; JSON keeps every round.
+//! Invariants: minimum and median of the rounds are shown; JSON keeps every round.
 
 use std::fmt::Write;
 

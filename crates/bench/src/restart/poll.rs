@@ -1,5 +1,5 @@
 //! Asks a starting server until it answers correctly.
-//! Holds: the clock runs from before exec to after the answer that was correct.
+//! Invariants: the clock runs from before exec to after the answer that was correct.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

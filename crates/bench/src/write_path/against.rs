@@ -1,9 +1,9 @@
 //! `write-path --against BINARY`: this binary and another one do the same work in alternation; what differs
 //! is printed with a confidence interval.
 //!
-//! Holds: of each pair one half is run first in turn, so that a machine that becomes slower or faster favours
-//! neither; the interval is that of the median of the pairs' ratios by order statistics, which assumes
-//! nothing of how they are distributed.
+//! Invariants: of each pair one half is run first in turn, so that a machine that becomes slower or faster
+//! favours neither; the interval is that of the median of the pairs' ratios by order statistics, which
+//! assumes nothing of how they are distributed.
 //! Not here: the work (`write_path`).
 
 use std::path::Path;
@@ -26,7 +26,8 @@ const FIGURES: [&str; 5] = ["commit p50, ms", "ack p50, ms", "ack p99, ms", "sam
 pub(super) fn run(options: &Options, binary: &Path) -> Result<()> {
     ensure!(options.pairs >= PAIRS_MIN, "--pairs must be at least {PAIRS_MIN}");
     let own = std::env::current_exe()?;
-    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let mut before = Vec::new();
+    let mut after = Vec::new();
     for pair in 0..options.pairs {
         for half in 0..2 {
             let is_own = (pair + half) % 2 == 1;
@@ -115,7 +116,8 @@ pub(crate) fn compare(before: &[f64], after: &[f64]) -> [f64; 9] {
 /// below the median as often as a coin shows heads.
 fn interval(count: usize) -> (usize, f64) {
     let mut best = (0, 1.0 - 2.0 * 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX)));
-    let (mut term, mut tail) = (0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX)), 0.0);
+    let mut term = 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
+    let mut tail = 0.0;
     for outer in 0..count / 2 {
         tail += term;
         let confidence = 1.0 - 2.0 * tail;

@@ -1,5 +1,5 @@
 //! One writer: a batch of its series that is written again and again with later samples.
-//! Holds: the names of the series are encoded once; a step overwrites times and values.
+//! Invariants: the names of the series are encoded once; a step overwrites times and values.
 
 use std::time::{Duration, Instant};
 

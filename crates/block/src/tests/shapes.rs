@@ -160,7 +160,7 @@ fn postings_that_miss_or_add_a_series_are_damage() {
         replace_with_postings(&env, &dir, &stored, postings);
         let damages = Block::open(&env, &dir).unwrap().verify();
         assert_eq!(damages.len(), 1);
-        assert!(damages[0].what.contains("postings do not agree"), "{}", damages[0].what);
+        assert!(damages[0].what.contains("postings do not match"), "{}", damages[0].what);
     }
 }
 

@@ -71,7 +71,6 @@ pub(super) struct Sorted<'a> {
 }
 
 impl<'a> Sorted<'a> {
-    /// Strings, ascending.
     pub(super) fn symbols(&self) -> impl Iterator<Item = &str> + Clone {
         self.by_text.iter().map(|&number| self.pairs.strings.get(number))
     }

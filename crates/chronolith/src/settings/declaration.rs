@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use chronolith_model::TenantLimits;
 use chronolith_server::ServerOptions;
 
-/// Settings, resolved.
+/// Settings after flags, environment, file and defaults were merged.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) server: ServerOptions,
@@ -38,7 +38,7 @@ pub(crate) enum LogFormat {
 /// Form of a value, for help and reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// True or false; the flag alone stands for true.
+    /// True or false; the flag alone means true.
     Switch,
     /// `15d`, `1h30m`, `100ms`.
     Duration,

@@ -1,4 +1,4 @@
-//! The configuration file: YAML, nested or with dots, flattened to keys with the lines they stand on.
+//! The configuration file: YAML, nested or with dots, flattened to keys with their line numbers.
 //! Not here: which keys there are.
 
 use std::fmt;
@@ -13,7 +13,6 @@ pub(super) struct Entry {
     pub(super) key: String,
     /// As text; lists are joined by commas.
     pub(super) value: String,
-    /// From 1.
     pub(super) line: u64,
 }
 
@@ -27,7 +26,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Entry>, String> {
         format!("{line}: {}", fault(&error))
     })?;
     let Node::Map(pairs) = node else {
-        return Err("1: a mapping of settings is expected".to_owned());
+        return Err("1: expected a mapping of settings".to_owned());
     };
     let mut entries = Vec::new();
     flatten("", pairs, &mut entries)?;
@@ -41,8 +40,8 @@ fn fault(error: &Error) -> String {
         Error::DuplicateMappingKey { key: None, .. } => "a setting is set twice".to_owned(),
         // From the visitor below.
         Error::Message { msg, .. } => msg.clone(),
-        Error::Eof { .. } => "the file ends within a value".to_owned(),
-        Error::MultipleDocuments { .. } => "one YAML document is expected, found several".to_owned(),
+        Error::Eof { .. } => "unexpected end of file within a value".to_owned(),
+        Error::MultipleDocuments { .. } => "expected one YAML document, found several".to_owned(),
         _ => "not valid YAML: check the indentation, colons, brackets and quotes up to here".to_owned(),
     }
 }
@@ -56,8 +55,7 @@ fn flatten(prefix: &str, pairs: Vec<(Spanned<String>, Node)>, out: &mut Vec<Entr
             Node::Scalar(value) => out.push(Entry { key, value, line }),
             Node::List(items) => {
                 let texts: Option<Vec<String>> = items.into_iter().map(Node::into_scalar).collect();
-                let texts =
-                    texts.ok_or_else(|| format!("{line}: {key}: a list of plain values is expected"))?;
+                let texts = texts.ok_or_else(|| format!("{line}: {key}: expected a list of plain values"))?;
                 out.push(Entry { key, value: texts.join(","), line });
             }
         }

@@ -1,6 +1,6 @@
 //! Values of settings from flags, environment, configuration file and defaults, and the effect of a reload.
-//! Holds: flag before environment before file before default; an unknown key or a bad value is an error that
-//! names its origin, an unknown environment variable is a warning (ADR 0061).
+//! Invariants: flag before environment before file before default; an unknown key or a bad value is an error
+//! that names its origin, an unknown environment variable is a warning (ADR 0061).
 //! Not here: the file's syntax (`file`), limits of single tenants (`tenants`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,6 @@ impl std::error::Error for SettingsError {}
 
 /// Where settings come from, next to the defaults.
 pub(crate) struct Sources<'a> {
-    /// Flags.
     pub(crate) flags: &'a ArgMatches,
     /// Environment variables whose name starts with `CHRONOLITH_`.
     pub(crate) environment: &'a BTreeMap<String, String>,
@@ -48,7 +47,7 @@ impl Sources<'_> {
         flag.or_else(|| self.environment.get(CONFIG_VARIABLE).cloned()).map(PathBuf::from)
     }
 
-    /// Reads everything.
+    /// Merges all sources; the first invalid value is the error.
     pub(crate) fn resolve(&self) -> Result<Settings, SettingsError> {
         let mut settings = Settings::unresolved(unknown_variables(self.environment));
         let path = self.config_path();

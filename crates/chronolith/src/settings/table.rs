@@ -1,4 +1,4 @@
-//! Every setting, declared once. Holds: a name stands for the same in flag, environment, file and error
+//! Table of all settings. Invariant: a name is the same in flag, environment variable, file and error
 //! texts.
 //! Not here: the form of a declaration (`declaration`), parsing of values (`value`).
 
@@ -7,9 +7,13 @@ use super::value;
 
 /// All settings, in the order of help and reference.
 pub(super) static SETTINGS: &[Setting] = &[
-    Setting::server("data-dir", "./data", Form::Text("DIR"), "Directory that holds everything", |s, v| {
-        set(&mut s.server.tsdb.data_dir, value::directory(v))
-    }),
+    Setting::server(
+        "data-dir",
+        "./data",
+        Form::Text("DIR"),
+        "Data directory: WAL, checkpoint, blocks, snapshots",
+        |s, v| set(&mut s.server.tsdb.data_dir, value::directory(v)),
+    ),
     Setting::server(
         "http",
         "127.0.0.1:9595",
@@ -28,14 +32,14 @@ pub(super) static SETTINGS: &[Setting] = &[
         "web.enable-admin-api",
         "false",
         Form::Switch,
-        "Answer the admin API: delete series, clean tombstones, snapshots, pause of compaction",
+        "Enable the admin API: delete series, clean tombstones, snapshots, pause of compaction",
         |s, v| set(&mut s.server.admin_api, value::switch(v)),
     ),
     Setting::server(
         "web.enable-lifecycle",
         "false",
         Form::Switch,
-        "Answer POST /-/reload; SIGHUP reloads in any case",
+        "Enable POST /-/reload; SIGHUP reloads in any case",
         |s, v| set(&mut s.server.web.lifecycle, value::switch(v)),
     ),
     Setting::server(
@@ -106,7 +110,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "wal-checkpoint-size",
         "4GiB",
         Form::Size,
-        "Size of the write-ahead log that forces a checkpoint",
+        "Size of the WAL that forces a checkpoint",
         |s, v| set(&mut s.server.tsdb.wal.checkpoint_bytes, value::size_at_least(v, 1 << 20)),
     ),
     Setting::tenant(
@@ -262,7 +266,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query.memory",
         "1GiB",
         Form::Size,
-        "Memory of one query, its answer included",
+        "Memory of one query, its response included",
         |s, v| set(&mut s.server.query.memory_bytes_max, value::size_at_least(v, 1 << 20)),
     ),
     Setting::server("query.memory-total", "2GiB", Form::Size, "Memory of all queries together", |s, v| {
@@ -330,7 +334,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "storage.remote.read-sample-limit",
         "50000000",
         Form::Count,
-        "Samples of one remote read query whose answer is not streamed; 0 = no limit",
+        "Samples of one remote read query whose response is not streamed; 0 = no limit",
         |s, v| set(&mut s.server.remote_read.samples_max, value::count_or_none(v).map(|n| n as u64)),
     ),
     Setting::server(

@@ -1,6 +1,6 @@
 //! Limits of tenants in the configuration file: `limits:` for all, `tenants:` for one.
-//! Holds: a tenant has the limits of all but for those that its entry names; an unknown limit or a bad value
-//! is an error with line, tenant and limit. Not here: what a limit does (`model::TenantLimits`).
+//! Invariants: a tenant has the limits of all but for those that its entry names; an unknown limit or a bad
+//! value is an error with line, tenant and limit. Not here: what a limit does (`model::TenantLimits`).
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ fn limits() -> impl Iterator<Item = Limit> {
     })
 }
 
-/// The limit that `name` stands for; a warning is added if it is an old name.
+/// The limit named `name`; a warning is added if the name is deprecated.
 fn find(name: &str, line: u64, warnings: &mut Vec<String>) -> Option<Limit> {
     let found = limits().find(|one| one.setting.name == name || one.setting.old_names.contains(&name))?;
     if found.setting.name != name {
@@ -95,7 +95,8 @@ pub(super) fn split(entries: Vec<Entry>) -> Result<Split, String> {
             let Some(known) = find(limit, line, &mut out.warnings) else {
                 return Err(format!("{line}: tenant {tenant:?}: {}", unknown(limit)));
             };
-            let (tenant, limit) = (tenant.to_owned(), known.setting.name.to_owned());
+            let tenant = tenant.to_owned();
+            let limit = known.setting.name.to_owned();
             out.tenants.push(TenantEntry { tenant, limit, value, line });
         } else {
             out.settings.push(Entry { key, value, line });

@@ -47,7 +47,7 @@ fn defaults_are_those_of_the_server() {
     assert_eq!(format!("{server:#?}"), format!("{defaults:#?}"));
 }
 
-/// A name with dashes for dots, or an old one, must not stand for two settings.
+/// A name with dashes for dots, or an old one, must not name two settings.
 #[test]
 fn each_name_stands_for_one_setting() {
     let mut names = BTreeSet::new();
@@ -96,7 +96,7 @@ fn unknown_keys_name_the_nearest_and_the_line() {
 
 #[test]
 fn bad_values_say_where_they_come_from() {
-    check_error(&["--sync", "never"], &[], None, "--sync: \"never\" is none of");
+    check_error(&["--sync", "never"], &[], None, "--sync: invalid value \"never\", expected");
     check_error(&[], &[("CHRONOLITH_SYNC", "x")], None, "environment variable CHRONOLITH_SYNC");
     check_error(
         &[],
@@ -226,8 +226,8 @@ fn wrong_limits_name_tenant_and_line() {
             of_a("series_mxa: 5"),
             format!("{path}tenant \"team-a\": unknown limit \"series_mxa\", known are retention"),
         ),
-        (of_a("retention: soon"), format!("{path}tenant \"team-a\": retention: \"soon\" is no duration")),
-        (of_a("duplicates: both"), format!("{path}tenant \"team-a\": duplicates: \"both\" is none of")),
+        (of_a("retention: soon"), format!("{path}tenant \"team-a\": retention: invalid duration \"soon\"")),
+        (of_a("duplicates: both"), format!("{path}tenant \"team-a\": duplicates: invalid value \"both\"")),
         (of_a("series_max: 0"), format!("{path}tenant \"team-a\": series-limit: must be at least 1")),
         (
             "tenants:\n  a/b:\n    series-limit: 5\n".to_owned(),
@@ -319,7 +319,7 @@ fn errors_are_not_those_of_libraries() {
         assert!(error.contains("not valid YAML") || error.contains("ends within"), "{error}");
         assert!(!error.contains("<input>") && !error.contains('\n'), "{error}");
     }
-    check_error(&["--log.level", "x=y=z"], &[], None, "nor a filter such as");
+    check_error(&["--log.level", "x=y=z"], &[], None, "invalid filter \"x=y=z\", expected");
 }
 
 #[test]

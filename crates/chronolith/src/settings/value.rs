@@ -1,4 +1,4 @@
-//! Values of settings, from text. Holds: an error says what is expected; where the value stands is the
+//! Parsers of setting values. Invariant: an error names the value and what is expected; its position is the
 //! caller's.
 
 use std::path::PathBuf;
@@ -16,12 +16,13 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "true" | "on" | "yes" => Ok(true),
         "false" | "off" | "no" => Ok(false),
-        _ => Err(format!("{text:?} is neither true nor false")),
+        _ => Err(format!("invalid switch {text:?}, expected true or false")),
     }
 }
 
 pub(super) fn duration(text: &str) -> Result<i64, String> {
-    parse_duration_ms(text).ok_or_else(|| format!("{text:?} is no duration such as 15d, 10m or 100ms"))
+    parse_duration_ms(text)
+        .ok_or_else(|| format!("invalid duration {text:?}, expected for example 15d, 10m or 100ms"))
 }
 
 pub(super) fn duration_positive(text: &str) -> Result<u64, String> {
@@ -30,7 +31,8 @@ pub(super) fn duration_positive(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn size(text: &str) -> Result<u64, String> {
-    parse_size_bytes(text).ok_or_else(|| format!("{text:?} is no size such as 64MiB, 1GB or 4096"))
+    parse_size_bytes(text)
+        .ok_or_else(|| format!("invalid size {text:?}, expected for example 64MiB, 1GB or 4096"))
 }
 
 pub(super) fn size_at_least(text: &str, bytes_min: u64) -> Result<u64, String> {
@@ -54,12 +56,12 @@ pub(super) fn head_memory(text: &str) -> Result<HeadMemory, String> {
     };
     match percent.parse() {
         Ok(percent @ 1..=100) => Ok(HeadMemory::Percent(percent)),
-        _ => Err(format!("{text:?} is no percentage from 1% to 100%")),
+        _ => Err(format!("invalid percentage {text:?}, expected 1% to 100%")),
     }
 }
 
 pub(super) fn count_or_none(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("{text:?} is no whole number"))
+    text.parse().map_err(|_| format!("invalid number {text:?}, expected a whole number"))
 }
 
 pub(super) fn count(text: &str) -> Result<usize, String> {
@@ -85,7 +87,7 @@ pub(super) fn sync_mode(text: &str) -> Result<SyncMode, String> {
         ("fsync", _) => Ok(SyncMode::Fsync),
         ("os", _) => Ok(SyncMode::Os),
         (_, Some(interval)) => duration_positive(interval).map(SyncMode::Interval),
-        _ => Err(format!("{text:?} is none of fsync, interval=100ms, os")),
+        _ => Err(format!("invalid value {text:?}, expected fsync, os or for example interval=100ms")),
     }
 }
 
@@ -93,7 +95,7 @@ pub(super) fn duplicate_policy(text: &str) -> Result<DuplicatePolicy, String> {
     match text {
         "keep_first" => Ok(DuplicatePolicy::KeepFirst),
         "last_wins" => Ok(DuplicatePolicy::LastWins),
-        _ => Err(format!("{text:?} is none of keep_first, last_wins")),
+        _ => Err(format!("invalid value {text:?}, expected keep_first or last_wins")),
     }
 }
 
@@ -101,7 +103,7 @@ pub(super) fn block_encoding(text: &str) -> Result<BlockEncoding, String> {
     match text {
         "dense" => Ok(BlockEncoding::Dense),
         "prometheus" => Ok(BlockEncoding::Prometheus),
-        _ => Err(format!("{text:?} is none of dense, prometheus")),
+        _ => Err(format!("invalid value {text:?}, expected dense or prometheus")),
     }
 }
 
@@ -110,7 +112,7 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
         "full" => Ok(LogFormat::Full),
         "compact" => Ok(LogFormat::Compact),
         "json" => Ok(LogFormat::Json),
-        _ => Err(format!("{text:?} is none of full, compact, json")),
+        _ => Err(format!("invalid value {text:?}, expected full, compact or json")),
     }
 }
 
@@ -125,7 +127,7 @@ pub(super) fn file_or_none(text: &str) -> Result<Option<PathBuf>, String> {
 pub(super) fn host_and_port(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some((_, port)) if port.parse::<u16>().is_ok() => Ok(text.to_owned()),
-        _ => Err(format!("{text:?} is not host:port")),
+        _ => Err(format!("invalid address {text:?}, expected host:port")),
     }
 }
 
@@ -154,7 +156,7 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
     match text.parse::<tracing_subscriber::EnvFilter>() {
         Ok(_) => Ok(text.to_owned()),
         Err(_) => Err(format!(
-            "{text:?} is none of error, warn, info, debug, trace, nor a filter such as info,hyper=debug"
+            "invalid filter {text:?}, expected error, warn, info, debug, trace or for example info,hyper=debug"
         )),
     }
 }

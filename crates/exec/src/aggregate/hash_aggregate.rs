@@ -62,7 +62,6 @@ struct GroupTable<'q> {
 pub struct HashAggregate<'q> {
     table: Rc<RefCell<GroupTable<'q>>>,
     stage: Stage<'q>,
-    /// The quantile.
     param: StepScalar,
     results: std::iter::Enumerate<std::vec::IntoIter<Group>>,
 }

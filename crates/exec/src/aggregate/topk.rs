@@ -134,7 +134,8 @@ impl TopK<'_> {
         let mut offered = Offered::default();
         for step in 0..series.values.len() {
             let Some(element) = series.element(step) else { continue };
-            let (list, param) = (&mut choice.steps[step], self.param.at(step));
+            let list = &mut choice.steps[step];
+            let param = self.param.at(step);
             let mut new = Chosen { value: 0.0, series_idx, histogram_idx: None };
             match element {
                 Element::Float(value) => new.value = value,

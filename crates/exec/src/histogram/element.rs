@@ -103,7 +103,7 @@ fn merged_outcome(
 ) -> Outcome {
     match merged {
         Err(_) => Outcome::Refused(Note::BucketLayout(op)),
-        // Upstream has no result either where hints contradict each other.
+        // Prometheus has no result either where hints contradict each other.
         Ok(merged) if merged.hints_collide => Outcome::Refused(Note::Collision(operation)),
         Ok(merged) => {
             result.compact(0);

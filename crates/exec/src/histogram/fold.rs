@@ -1,7 +1,7 @@
 //! Sums and means of histograms.
-//! Holds: sums are compensated; a mean is the sum divided by the count as long as the sum is finite, from
-//! then on the mean itself is carried along; hints that contradict each other are noticed over all histograms
-//! that were added.
+//! Invariants: sums are compensated; a mean is the sum divided by the count as long as the sum is finite,
+//! from then on the mean itself is carried along; hints that contradict each other are noticed over all
+//! histograms that were added.
 
 use chronolith_model::FloatHistogram;
 use chronolith_model::ResetHint;
@@ -104,7 +104,8 @@ impl HistogramFold {
             self.note(merged);
             return true;
         }
-        let (mut value, mut rest) = (self.value.clone(), self.rest.clone());
+        let mut value = self.value.clone();
+        let mut rest = self.rest.clone();
         let merged = value.add_compensated(other, &mut rest);
         self.note(merged);
         if value.has_overflow() {

@@ -36,7 +36,9 @@ pub fn quantile(
     if !from_below {
         buckets.reverse();
     }
-    let (mut count, mut bucket, mut next) = (0.0, NO_BUCKET, 0);
+    let mut count = 0.0;
+    let mut bucket = NO_BUCKET;
+    let mut next = 0;
     while next < buckets.len() {
         bucket = buckets[next];
         next += 1;
@@ -100,7 +102,8 @@ fn interpolate(bucket: &Bucket, fraction: f64, custom: bool) -> f64 {
     if custom || (bucket.lower <= 0.0 && bucket.upper >= 0.0) {
         return bucket.lower + (bucket.upper - bucket.lower) * fraction;
     }
-    let (lower, upper) = (bucket.lower.abs().log2(), bucket.upper.abs().log2());
+    let lower = bucket.lower.abs().log2();
+    let upper = bucket.upper.abs().log2();
     if bucket.lower > 0.0 {
         (lower + (upper - lower) * fraction).exp2()
     } else {
@@ -123,8 +126,10 @@ pub fn fraction(
     }
     histogram.all_buckets(buckets);
     let custom = histogram.is_custom();
-    let (mut count, mut rank) = (0.0, 0.0);
-    let (mut lower_rank, mut upper_rank) = (None, None);
+    let mut count = 0.0;
+    let mut rank = 0.0;
+    let mut lower_rank = None;
+    let mut upper_rank = None;
     for bucket in buckets.iter() {
         // As in Prometheus, once both ranks are known the other buckets only count if there are NaN
         // observations.
@@ -180,7 +185,8 @@ fn rank_in(bucket: &Bucket, value: f64, before: f64, linear: bool) -> Option<f64
 pub fn variance(histogram: &FloatHistogram, buckets: &mut Vec<Bucket>) -> f64 {
     let mean = histogram.sum / histogram.count;
     histogram.all_buckets(buckets);
-    let (mut sum, mut rest) = (0.0, 0.0);
+    let mut sum = 0.0;
+    let mut rest = 0.0;
     for bucket in buckets.iter().filter(|bucket| bucket.count != 0.0) {
         let middle = if histogram.is_custom() {
             (bucket.upper + bucket.lower) / 2.0

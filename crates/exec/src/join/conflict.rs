@@ -38,7 +38,8 @@ impl Join<'_> {
             }
         }
         let mut taken: HashMap<usize, HashSet<Labels>> = HashMap::default();
-        let (mut results, mut equal) = (HashSet::default(), false);
+        let mut results = HashSet::default();
+        let mut equal = false;
         for (series, signature) in many.iter().filter(|(series, _)| present(series)) {
             let (one, element) = match (ones.get(&signature), one_fill) {
                 (Some(one), _) => (&one.labels, one.element(step)),

@@ -74,7 +74,8 @@ impl<'q> SetFilter<'q> {
         keep: Keep,
         execution: &'q Execution<'q>,
     ) -> SetFilter<'q> {
-        let (other, signatures) = (Some(other), Signatures::new(matching));
+        let other = Some(other);
+        let signatures = Signatures::new(matching);
         SetFilter {
             kept,
             other,
@@ -135,7 +136,8 @@ impl<'q> SetUnion<'q> {
         matching: &'q Matching,
         memory: OperatorMemory<'q>,
     ) -> SetUnion<'q> {
-        let (first, signatures) = (Some(first), Signatures::new(matching));
+        let first = Some(first);
+        let signatures = Signatures::new(matching);
         SetUnion { first, second, signatures, presence: Presence::default(), memory }
     }
 }

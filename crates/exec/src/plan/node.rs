@@ -243,7 +243,6 @@ impl Params {
 /// Labels that make the groups of an aggregation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct GroupLabels {
-    /// Ascending.
     names: Vec<String>,
     without: bool,
 }

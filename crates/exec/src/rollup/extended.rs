@@ -183,7 +183,8 @@ impl Rollup {
 fn anchored_events(window: &MixedWindow<'_>, event: Event) -> StepResult {
     let start_ms = window.floats.start_ms;
     let before = |times: &[i64]| times.partition_point(|&time| time <= start_ms);
-    let (floats, histograms) = (before(window.floats.times), before(window.histograms.times));
+    let floats = before(window.floats.times);
+    let histograms = before(window.histograms.times);
     if floats == window.floats.times.len() && histograms == window.histograms.times.len() {
         return StepResult::Nothing;
     }
@@ -217,7 +218,9 @@ fn left_end(floats: Floats<'_>, first: usize, ends: &Ends) -> Point {
     if first + 1 >= floats.times.len() {
         return end(sample.value, started_ms);
     }
-    let (mut before, mut after, mut started_ms) = (sample, floats.at(first + 1), started_ms);
+    let mut before = sample;
+    let mut after = floats.at(first + 1);
+    let mut started_ms = started_ms;
     if ends.counter && after.started_after(ends.start_ms) {
         after = after.at_start();
     } else if ends.counter && after.restarts_after(sample) {
@@ -240,7 +243,9 @@ fn right_end(floats: Floats<'_>, last: usize, ends: &Ends) -> Point {
     let Some(before) = last.checked_sub(1).map(|idx| floats.at(idx)) else {
         return end(value_before_first(sample, ends.end_ms, ends), started_ms);
     };
-    let (mut from, mut to, mut started_ms) = (before, sample, started_ms);
+    let mut from = before;
+    let mut to = sample;
+    let mut started_ms = started_ms;
     if ends.counter && sample.started_after(ends.end_ms) {
         started_ms = before.started_ms;
         to = sample.at_start();
@@ -273,7 +278,8 @@ fn float_growth(floats: Floats<'_>, ends: &Ends) -> Option<f64> {
             return None;
         }
     }
-    let (left, right) = (left_end(floats, first, ends), right_end(floats, last, ends));
+    let left = left_end(floats, first, ends);
+    let right = right_end(floats, last, ends);
     // Apart until the end, as in Prometheus: the sum of a large and a small number depends on the order.
     let mut lost = 0.0;
     if ends.counter {
@@ -309,7 +315,8 @@ pub fn extend(
     let ends = Ends { start_ms, end_ms, lookback_start_ms: start_ms, smoothed, counter: false };
     let floats = Floats { times, values, start_times: &[] };
     let Some((first, last)) = decisive(times, &ends) else { return (Vec::new(), Vec::new()) };
-    let (left, right) = (left_end(floats, first, &ends), right_end(floats, last, &ends));
+    let left = left_end(floats, first, &ends);
+    let right = right_end(floats, last, &ends);
     let between = inside(times, first, last, &ends).map(|idx| floats.at(idx));
     std::iter::once(left).chain(between).chain([right]).map(|point| (point.time, point.value)).unzip()
 }
@@ -322,8 +329,10 @@ fn interpolate_histogram(
     counter: bool,
     notes: &mut RangeNotes,
 ) -> Result<FloatHistogram, Incompatible> {
-    let (a, b) = (&range.histograms[before], &range.histograms[before + 1]);
-    let (start, end) = (range.times[before], range.times[before + 1]);
+    let a = &range.histograms[before];
+    let b = &range.histograms[before + 1];
+    let start = range.times[before];
+    let end = range.times[before + 1];
     if time == start {
         return Ok(FloatHistogram::clone(a));
     }

@@ -1,11 +1,13 @@
-//! `rate`, `increase` and `delta` of windows that slide over a series.
+//! `rate`, `increase` and `delta` over all windows of a series, with Prometheus's extrapolation.
 //!
-//! Invariants: the growth within a window is extended to its ends: fully where the series seems to go on
-//! beyond the end, else by half an average distance; a counter never to before it was zero. The order of
-//! operations is Prometheus's, since it decides the last bits. Factors that depend on times alone are
-//! computed again only if a window is placed over its samples in another way than the one before it. Where
-//! samples are evenly apart and steps are a multiple of that, all windows that the series fills are placed
-//! alike, and times are not read any more.
+//! Invariants: the increase between the first and the last sample of a window is extrapolated to the ends of
+//! the window: completely if the first (last) sample is within 1.1 average intervals of the end, otherwise by
+//! half an interval, and for a counter never beyond the time at which it would have been zero. The order of
+//! operations is Prometheus's, since it decides the last bits.
+//! Factors that depend only on timestamps are cached: they are recomputed only if the samples lie differently
+//! in the window than in the one before it. If samples are evenly spaced and the step is a multiple of their
+//! interval, timestamps are not read at all.
+//! Not here: single windows and instant rates (`rate`), `anchored` and `smoothed` (`extended`).
 
 use std::ops::Range;
 
@@ -59,7 +61,8 @@ pub(super) fn roll(
     let Some(even) = even else {
         return slide(columns, windows, ctx, out, |w| growth.of(&w));
     };
-    let (start, end) = (0..even.steps.start, even.steps.end..windows.grid.count);
+    let start = 0..even.steps.start;
+    let end = even.steps.end..windows.grid.count;
     let mut any = slide_steps(columns, windows, start, ctx, out, |w| growth.of(&w))?;
     any |= even.roll(&columns.values, kind, out);
     any |= slide_steps(columns, windows, end, ctx, out, |w| growth.of(&w))?;
@@ -100,8 +103,10 @@ impl Even {
             return None;
         }
         let idx_after = |limit_ms: i64| Some(limit_ms.checked_sub(start_ms)?.div_euclid(distance_ms) + 1);
-        let (low, high) = (idx_after(windows.start(0))?, idx_after(first_end_ms)?);
-        let (stride, sample_count) = (step_ms / distance_ms, usize::try_from(high - low).ok()?);
+        let low = idx_after(windows.start(0))?;
+        let high = idx_after(first_end_ms)?;
+        let stride = step_ms / distance_ms;
+        let sample_count = usize::try_from(high - low).ok()?;
         if sample_count < 2 {
             return None;
         }
@@ -116,7 +121,8 @@ impl Even {
             return None;
         }
         let first_idx = usize::try_from(low.checked_add(i64::try_from(first * stride).ok()?)?).ok()?;
-        let (first_time, last_time) = (*times.get(first_idx)?, *times.get(first_idx + sample_count - 1)?);
+        let first_time = *times.get(first_idx)?;
+        let last_time = *times.get(first_idx + sample_count - 1)?;
         let placement = Placement {
             before_ms: first_time - windows.start(first),
             covered_ms: last_time - first_time,
@@ -203,7 +209,8 @@ impl Scale {
             let gap = seconds(gap_ms);
             if gap >= limit { distance / 2.0 } else { gap }
         };
-        let (before, after) = (extend(placement.before_ms), extend(placement.after_ms));
+        let before = extend(placement.before_ms);
+        let after = extend(placement.after_ms);
         let width = seconds(placement.before_ms + placement.covered_ms + placement.after_ms);
         let scale = Scale { covered, before, after, width, factor: 0.0 };
         Scale { factor: scale.factor_after(before, kind), ..scale }
@@ -211,7 +218,7 @@ impl Scale {
 
     /// The growth from the value `first` on, extended.
     fn of(&self, kind: Extrapolation, first: f64, growth: f64) -> f64 {
-        // A counter that stands at twice its growth was zero longer ago than any gap is wide: the samples
+        // A counter whose value is twice its growth was zero longer ago than any gap is wide: the samples
         // cover at least one distance, and gaps are filled up to 1.1 distances. That spares most windows a
         // division.
         let may_reach_zero =

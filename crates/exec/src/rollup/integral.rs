@@ -1,6 +1,6 @@
 //! `integral`: the area below the samples of a window, in value times seconds.
-//! Holds: NaN counts as zero; the first sample of a window opens an interval and adds nothing itself. Sums
-//! are compensated, value by value in Prometheus's order, since the last bits show it.
+//! Invariants: NaN counts as zero; the first sample of a window opens an interval and adds nothing itself.
+//! Sums are compensated, value by value in Prometheus's order, since the last bits show it.
 
 use chronolith_model::histogram::kahan_add;
 
@@ -11,7 +11,6 @@ enum Rule {
     Left,
     /// That of the sample at its end.
     Right,
-    /// Their mean.
     Trapezoid,
 }
 
@@ -25,7 +24,7 @@ impl Rule {
     }
 }
 
-/// Returns true if `strategy` names no rule; the trapezoidal one is used in its place.
+/// Returns true if `strategy` names no rule; the trapezoidal one is used instead.
 pub fn is_bad_strategy(strategy: f64) -> bool {
     ![0.0, 1.0, 2.0].contains(&strategy)
 }
@@ -34,9 +33,11 @@ pub fn is_bad_strategy(strategy: f64) -> bool {
 pub fn integral(times: &[i64], values: &[f64], strategy: f64) -> f64 {
     let rule = Rule::new(strategy);
     let number = |value: f64| if value.is_nan() { 0.0 } else { value };
-    let (mut sum, mut rest) = (0.0, 0.0);
+    let mut sum = 0.0;
+    let mut rest = 0.0;
     for (times, values) in times.windows(2).zip(values.windows(2)) {
-        let (before, after) = (number(values[0]), number(values[1]));
+        let before = number(values[0]);
+        let after = number(values[1]);
         let (value, value_rest) = match rule {
             Rule::Left => (before, 0.0),
             Rule::Right => (after, 0.0),

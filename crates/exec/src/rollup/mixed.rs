@@ -81,7 +81,8 @@ impl Rollup {
 
     /// The result of a window; `of_floats` is that of its floats alone.
     fn combine(&self, window: &MixedWindow<'_>, of_floats: f64, notes: &mut RangeNotes) -> StepResult {
-        let (float_count, histogram_count) = (window.floats.times.len(), window.histograms.times.len());
+        let float_count = window.floats.times.len();
+        let histogram_count = window.histograms.times.len();
         let alone = if is_absent(of_floats) { StepResult::Nothing } else { StepResult::Float(of_floats) };
         let both = float_count > 0 && histogram_count > 0;
         match self {
@@ -156,7 +157,8 @@ impl Rollup {
 
     /// The first or last sample, of either kind.
     fn edge(&self, window: &MixedWindow<'_>) -> StepResult {
-        let (floats, histograms) = (&window.floats, &window.histograms);
+        let floats = &window.floats;
+        let histograms = &window.histograms;
         let (float, histogram, float_wins) = if *self == Rollup::First {
             let wins = floats.times.first().zip(histograms.times.first()).is_none_or(|(f, h)| f < h);
             (floats.values.first(), histograms.histograms.first(), wins)
@@ -234,7 +236,8 @@ impl MixedWindow<'_> {
 
     /// `irate` and `idelta`: growth between the last two samples, which have to be of one kind.
     fn last_step(&self, kind: GrowthKind, alone: StepResult, notes: &mut RangeNotes) -> StepResult {
-        let (floats, range) = (&self.floats, &self.histograms);
+        let floats = &self.floats;
+        let range = &self.histograms;
         let time_from_end = |times: &[i64], back: usize| {
             times.len().checked_sub(back).and_then(|at| times.get(at)).copied().unwrap_or(i64::MIN)
         };
@@ -265,11 +268,13 @@ impl MixedWindow<'_> {
 
     /// Events between neighbours, beginning with the given float and histogram.
     pub fn event_count(&self, first_float: usize, first_histogram: usize, event: Event) -> f64 {
-        let (mut float_at, mut histogram_at) = (first_float, first_histogram);
-        let (mut before, mut count) = (None, 0u64);
+        let mut float_at = first_float;
+        let mut histogram_at = first_histogram;
+        let mut before = None;
+        let mut count = 0u64;
         loop {
-            let (float, histogram) =
-                (self.floats.times.get(float_at), self.histograms.times.get(histogram_at));
+            let float = self.floats.times.get(float_at);
+            let histogram = self.histograms.times.get(histogram_at);
             let now = match (float, histogram) {
                 (None, None) => return count as f64,
                 (Some(float), Some(histogram)) if float > histogram => SampleIdx::Histogram(histogram_at),
@@ -295,14 +300,16 @@ impl MixedWindow<'_> {
         };
         match (before, now) {
             (SampleIdx::Float(before), SampleIdx::Float(now)) => {
-                let (a, b) = (self.floats.values[before], self.floats.values[now]);
+                let a = self.floats.values[before];
+                let b = self.floats.values[now];
                 match event {
                     Event::Reset => b < a || anew(),
                     Event::Change => a != b && !(a.is_nan() && b.is_nan()),
                 }
             }
             (SampleIdx::Histogram(before), SampleIdx::Histogram(now)) => {
-                let (a, b) = (&self.histograms.histograms[before], &self.histograms.histograms[now]);
+                let a = &self.histograms.histograms[before];
+                let b = &self.histograms.histograms[now];
                 match event {
                     Event::Reset => anew() || b.is_reset_after(a),
                     Event::Change => !b.is_identical(a),
@@ -341,12 +348,15 @@ pub fn for_each_window<'a>(
     ctx: &ReadContext,
     mut visit: impl FnMut(MixedWindow<'a>),
 ) -> Result<(), QueryError> {
-    let (floats, histograms) = (&samples.floats, &samples.histograms);
-    let (mut of_floats, mut of_histograms) = (Slider::default(), Slider::default());
+    let floats = &samples.floats;
+    let histograms = &samples.histograms;
+    let mut of_floats = Slider::default();
+    let mut of_histograms = Slider::default();
     for step in 0..windows.grid.count {
-        let (start_ms, end_ms) = (windows.start(step), windows.end(step));
-        let (from, to) =
-            (start_ms.saturating_sub(windows.before_ms), end_ms.saturating_add(windows.after_ms));
+        let start_ms = windows.start(step);
+        let end_ms = windows.end(step);
+        let from = start_ms.saturating_sub(windows.before_ms);
+        let to = end_ms.saturating_add(windows.after_ms);
         let (low, high) = of_floats.slide(&floats.times, from, to);
         let (first, last) = of_histograms.slide(&histograms.times, from, to);
         if low == high && first == last {
@@ -355,7 +365,8 @@ pub fn for_each_window<'a>(
         if step % STEPS_BETWEEN_CHECKS == 0 {
             ctx.check()?;
         }
-        let (times, values) = (&floats.times[low..high], &floats.values[low..high]);
+        let times = &floats.times[low..high];
+        let values = &floats.values[low..high];
         visit(MixedWindow {
             floats: Window { times, values, start_ms, end_ms, first_idx: low, step },
             float_starts: part(&floats.start_times, low, high),

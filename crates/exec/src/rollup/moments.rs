@@ -1,5 +1,5 @@
 //! Sums, means, deviations, quantiles of a slice of values; aggregations over series use the same.
-//! Holds: sums carry a compensation (Kahan's, in Neumaier's form), as Prometheus's do.
+//! Invariants: sums carry a compensation (Kahan's, in Neumaier's form), as Prometheus's do.
 
 use crate::column::ABSENT;
 
@@ -17,7 +17,8 @@ impl Sum {
     pub fn plus(self, value: f64) -> Sum {
         let sum = self.value + value;
         // Both are computed and one is chosen: a branch on the sizes of values is seldom foreseen.
-        let (of_value, of_sum) = ((self.value - sum) + value, (value - sum) + self.value);
+        let of_value = (self.value - sum) + value;
+        let of_sum = (value - sum) + self.value;
         let lost = if self.value.abs() >= value.abs() { of_value } else { of_sum };
         let rest = if sum.is_infinite() { 0.0 } else { self.rest + lost };
         Sum { value: sum, rest }
@@ -113,7 +114,9 @@ pub fn last_extreme(values: &[f64], wins: impl Fn(f64, f64) -> bool) -> usize {
 
 /// Population variance.
 pub fn variance(values: &[f64]) -> f64 {
-    let (mut count, mut mean, mut squares) = (0.0, Sum::default(), Sum::default());
+    let mut count = 0.0;
+    let mut mean = Sum::default();
+    let mut squares = Sum::default();
     for &value in values {
         count += 1.0;
         let delta = value - (mean.value + mean.rest);
@@ -167,7 +170,9 @@ pub fn median_deviation(values: &[f64], buffer: &mut Vec<f64>) -> f64 {
 /// Holt's linear smoothing: the level after the last sample.
 pub fn double_exponential(values: &[f64], level_factor: f64, trend_factor: f64) -> f64 {
     let &[first, second, ..] = values else { return ABSENT };
-    let (mut before, mut level, mut trend) = (0.0, first, second - first);
+    let mut before = 0.0;
+    let mut level = first;
+    let mut trend = second - first;
     for (at, &value) in values.iter().enumerate().skip(1) {
         if at > 1 {
             trend = trend_factor * (level - before) + (1.0 - trend_factor) * trend;

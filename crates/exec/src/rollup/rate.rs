@@ -34,7 +34,8 @@ pub struct Extent {
 impl Extent {
     /// Of the samples at `times` within `window`; `None` if there are none.
     pub fn of(window: &Window<'_>, times: &[i64]) -> Option<Extent> {
-        let (first_ms, last_ms) = (*times.first()?, *times.last()?);
+        let first_ms = *times.first()?;
+        let last_ms = *times.last()?;
         let Window { start_ms, end_ms, .. } = *window;
         Some(Extent { first_ms, last_ms, gap_count: times.len() - 1, start_ms, end_ms })
     }
@@ -54,7 +55,8 @@ impl Extent {
     }
 
     fn extended(&self, gap_ms: i64) -> f64 {
-        let (gap, distance) = (gap_ms as f64 / 1000.0, self.distance());
+        let gap = gap_ms as f64 / 1000.0;
+        let distance = self.distance();
         if gap >= distance * EXTRAPOLATION_FACTOR { distance / 2.0 } else { gap }
     }
 
@@ -95,7 +97,8 @@ pub fn extrapolated_with_starts(
     start_times: &[i64],
     kind: Extrapolation,
 ) -> Option<f64> {
-    let (&first, &last) = (window.values.first()?, window.values.last()?);
+    let &first = window.values.first()?;
+    let &last = window.values.last()?;
     let mut growth = last - first;
     for (at, pair) in window.values.windows(2).enumerate() {
         if pair[1] < pair[0] || starts_anew(start_times, window.times, at + 1) {
@@ -113,7 +116,7 @@ pub fn extrapolated_with_starts(
     Some(growth * extent.factor(kind, share))
 }
 
-/// [`instant_rate`] where the counter started anew before the last sample.
+/// [`instant_rate`] where the counter was reset before the last sample.
 pub fn instant_rate_anew(window: &Window<'_>) -> f64 {
     let (&[.., time, last_time], &[.., last]) = (window.times, window.values) else { return ABSENT };
     last / ((last_time - time) as f64 / 1000.0)

@@ -57,7 +57,7 @@ fn last_sample_may_be_before_1970() {
     check(Rollup::TimeOfLast, &[(-20_000, 1.0), (-10_000, 1.0)], windows(-5_000, 1, 1, 60_000), &[-10.0]);
 }
 
-/// An exact rank was NaN beside an infinite value: the neighbour was weighted with zero.
+/// An exact rank was NaN next to an infinite value: the neighbour was weighted with zero.
 #[test]
 fn exact_rank_ignores_its_neighbour() {
     let samples = [(1, 1.0), (2, 2.0), (3, f64::INFINITY)];

@@ -51,12 +51,18 @@ pub(super) fn slide_steps<'a>(
     out: &mut Vec<f64>,
     mut kernel: impl FnMut(Window<'a>) -> f64,
 ) -> Result<bool, QueryError> {
-    let (times, values) = (&columns.times[..], &columns.values[..]);
-    let (mut low, mut high, mut any, mut unchecked_count) = (0, 0, false, 0);
-    let (mut low_stride, mut high_stride) = (0, 0);
+    let times = &columns.times[..];
+    let values = &columns.values[..];
+    let mut low = 0;
+    let mut high = 0;
+    let mut any = false;
+    let mut unchecked_count = 0;
+    let mut low_stride = 0;
+    let mut high_stride = 0;
     out.reserve(steps.len());
     for step in steps {
-        let (start_ms, end_ms) = (windows.start(step), windows.end(step));
+        let start_ms = windows.start(step);
+        let end_ms = windows.end(step);
         high = first_after(times, high, &mut high_stride, end_ms);
         low = first_after(times, low, &mut low_stride, start_ms);
         if low >= high {
@@ -68,7 +74,8 @@ pub(super) fn slide_steps<'a>(
             ctx.check()?;
             unchecked_count = 0;
         }
-        let (times, values) = (&times[low..high], &values[low..high]);
+        let times = &times[low..high];
+        let values = &values[low..high];
         let value = kernel(Window { times, values, start_ms, end_ms, first_idx: low, step });
         any |= !is_absent(value);
         out.push(value);
@@ -86,7 +93,8 @@ fn first_after(times: &[i64], from: usize, stride: &mut usize, limit_ms: i64) ->
         return guess;
     }
     // Widths double until one reaches beyond the limit.
-    let (mut at, mut width) = (from, 1);
+    let mut at = from;
+    let mut width = 1;
     while times.get(at + width - 1).is_some_and(|&time| time <= limit_ms) {
         at += width;
         width *= 2;

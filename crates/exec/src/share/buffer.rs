@@ -42,7 +42,6 @@ pub(super) enum After {
 }
 
 impl<'q> SeriesBuffer<'q> {
-    /// Empty.
     pub(super) fn new(execution: &'q Execution<'q>) -> SeriesBuffer<'q> {
         let bytes_max = BUFFER_BYTES_MAX.min(execution.ctx.budget.limit_bytes() / BUFFER_BUDGET_PARTS);
         let memory = execution.operator_memory();

@@ -136,7 +136,7 @@ pub enum MetaError {
     #[error("meta.json: unexpected meta file version {0}, expected 1")]
     Version(u64),
     /// It ends before it starts.
-    #[error("meta.json: maxTime {max_time} lies before minTime {min_time}")]
+    #[error("meta.json: maxTime {max_time} is before minTime {min_time}")]
     Times {
         /// Stored value.
         min_time: i64,

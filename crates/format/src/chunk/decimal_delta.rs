@@ -183,7 +183,6 @@ fn is_marked(record: &XorState) -> bool {
     record.leading & !Scale::CODE_MASK == SCALE_MARK
 }
 
-/// See [`DecimalDeltaState::append_part`].
 // PERF: works on the record in place: copying it to a struct of its own and back cannot be forwarded by the
 // store buffer (8-byte stores, 16-byte loads): 17.7 -> 11.3 ns per sample, with `short_code` inlined.
 //   cargo run --release -p chronolith-format --example decimal_delta_speed

@@ -1,7 +1,7 @@
 //! The metadata file: type, help and unit of metrics, by tenant, as frames that are only appended.
 //!
-//! Holds: frames are those of the log, under a key of the file; readers take untrusted bytes, never panic and
-//! allocate nothing. Layout: `docs/head/metadata.md`.
+//! Invariants: frames are those of the log, under a key of the file; readers take untrusted bytes, never
+//! panic and allocate nothing. Layout: `docs/head/metadata.md`.
 //! Not here: which entries are kept, when the file is written again (`tsdb`).
 
 use chronolith_base::bytes::put_uvarint;

@@ -1,6 +1,6 @@
 //! Sealed chunk files: header, then chunk records, appended only. Layout: `docs/head/sealed.md`.
 //!
-//! Holds: a record is readable by its offset alone and carries its own checksum; a file can be walked.
+//! Invariants: a record is readable by its offset alone and carries its own checksum; a file can be walked.
 //! Not here: when chunks are sealed, when files are deleted (`head`).
 
 use chronolith_base::crc::crc32c;

@@ -1,8 +1,8 @@
 //! Definitions files: the series of all tenants with the raw bytes that named them, as frames that are only
 //! appended.
 //!
-//! Holds: frames are those of the log, under the log's key; a payload of series stands alone (it has its own
-//! dictionary of label pairs); readers take untrusted bytes and never panic. Layout:
+//! Invariants: frames are those of the log, under the log's key; a payload of series stands alone (it has its
+//! own dictionary of label pairs); readers take untrusted bytes and never panic. Layout:
 //! `docs/head/series_file.md`.
 //! Not here: when a file is extended or written again (`head`).
 

@@ -127,7 +127,7 @@ impl IdReclaimer {
             return Ok(false);
         }
         checkpointer.reuse_ids();
-        tracing::info!(ids = pages.len() * PAGE_SLOTS, "ids of departed series are available for new series");
+        tracing::info!(ids = pages.len() * PAGE_SLOTS, "ids of removed series are available for new series");
         Ok(true)
     }
 }

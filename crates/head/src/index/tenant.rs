@@ -1,6 +1,8 @@
-//! One tenant in the head: its index and its windows, each under a lock.
+//! State of one tenant in the head: its inverted index, its windows and when it was last written, and the
+//! list of all tenants.
 //!
-//! Lock order: index, then a stripe; the windows are locked alone.
+//! Invariants: lock order is index before stripe; the lock of the windows is taken alone.
+//! Not here: samples (`series`), the index itself (`tables`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64};
@@ -61,7 +63,7 @@ impl TenantHead {
 /// Tenants that have series or are in use. A tenant without either is removed, and created again by its next
 /// write.
 ///
-/// Invariant: the index of a tenant is unique as long as it is in this list; hot records refer to their
+/// Invariant: the index of a tenant is unique as long as it is in this list; series states refer to their
 /// tenant by it.
 #[derive(Default)]
 pub(crate) struct Tenants {

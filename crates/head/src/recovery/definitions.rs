@@ -242,7 +242,7 @@ fn load_series(
     }
 }
 
-/// Determines the live series, creates hot records for those that no slice has, and builds the indexes.
+/// Determines the live series, creates series states for those that no slice has, and builds the indexes.
 /// Returns ids that are replaced by younger ones, and the wire keys of live series.
 pub(super) fn finish(
     files: &CheckpointFiles,

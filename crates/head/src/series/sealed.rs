@@ -172,7 +172,7 @@ impl SealedStore {
     fn note_shortage(&self, error: &io::Error, path: &Path) {
         if is_short_of_files(error) && !self.is_short_of_files.swap(true, Ordering::Relaxed) {
             let (path, unwritten_bytes) = (path.display(), self.unwritten_bytes.load(Ordering::Relaxed));
-            tracing::warn!(%path, %error, unwritten_bytes, "sealed chunks stay in memory until a file can be opened");
+            tracing::warn!(%path, %error, unwritten_bytes, "opening a sealed chunk file failed, sealed chunks stay in memory until one can be opened");
         }
     }
 

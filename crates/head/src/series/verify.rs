@@ -54,7 +54,7 @@ impl SealedVerification {
             let text = format!(
                 "{path}: {chunk_count} chunks with {sample_count} samples are lost, the first: {error}"
             );
-            tracing::error!(note = text, "a sealed chunk file is damaged");
+            tracing::error!(damage = text, "sealed chunk file is damaged");
             self.progress.lock().damages.push(text);
         }
         true

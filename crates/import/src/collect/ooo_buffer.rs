@@ -12,7 +12,7 @@ use crate::write::report::SkippedSamples;
 /// Bytes of buffered samples at which they are written.
 const BUFFER_BYTES_MAX: usize = 80 << 20;
 
-/// Buffered sample.
+/// A sample that arrived out of order, with its series.
 #[derive(Debug)]
 pub(super) struct BufferedSample {
     pub(super) series: u32,

@@ -41,7 +41,6 @@ pub(super) struct OpenChunk {
     step: i64,
     /// Bits of the value before `group`.
     base: u64,
-    /// Packed groups.
     stream: Stream,
     /// Samples of the chunk, `group` included.
     count: u16,
@@ -191,7 +190,6 @@ impl OpenChunk {
 struct Differing {
     /// Equal bytes at the high end.
     front: u32,
-    /// Differing bytes.
     len: u32,
     /// Equal bits at the low end.
     shift: u32,

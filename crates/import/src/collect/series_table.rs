@@ -54,7 +54,6 @@ impl SeriesTable {
         self.refs.get_near(series_ref, guess)
     }
 
-    /// As [`RefTable::has_ref`].
     #[inline]
     pub(super) fn has_ref(&self, series: u32, series_ref: u64) -> bool {
         self.refs.has_ref(series, series_ref)

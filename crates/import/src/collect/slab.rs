@@ -4,7 +4,7 @@
 //! node, at most 3/4 of a stream's memory is unused.
 //! Not here: the content of streams (`open_chunk`).
 
-/// Null link.
+/// Null value of a node reference.
 const NONE: u32 = u32::MAX;
 /// Node size per class, link included: odd numbers of cache lines. Series that are scraped together write at
 /// the same offset of their nodes; with powers of two, these addresses would map to a few sets of the cache.

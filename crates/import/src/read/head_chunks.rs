@@ -36,7 +36,6 @@ pub(crate) struct ChunkSpan {
     /// WBL for chunks of out-of-order samples.
     pub(crate) log: Log,
     pub(crate) min_time: i64,
-    /// Inclusive.
     pub(crate) max_time: i64,
 }
 

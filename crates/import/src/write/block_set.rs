@@ -59,7 +59,7 @@ pub(crate) struct LabelOrder<'a> {
     pub(crate) deleted: &'a dyn Fn(u32) -> Vec<Interval>,
 }
 
-/// Completed blocks.
+/// Blocks that are complete and durable.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedBlocks {
     pub(crate) ulids: Vec<Ulid>,

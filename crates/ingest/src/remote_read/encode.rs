@@ -1,6 +1,6 @@
 //! Answers of remote read: `prometheus.ReadResponse`, and frames of `prometheus.ChunkedReadResponse`.
 //!
-//! Holds: fields in the order of their numbers, zero values left out, as Prometheus writes them.
+//! Invariants: fields in the order of their numbers, zero values left out, as Prometheus writes them.
 //! Not here: the bytes of chunks (the store gives them), how much is sent at once (`server`).
 
 use chronolith_base::bytes::put_uvarint;
@@ -112,8 +112,8 @@ pub fn put_chunk(out: &mut Vec<u8>, chunk: ChunkOut<'_>) {
     out.extend_from_slice(chunk.bytes);
 }
 
-/// Appends a frame with chunks of one series: length, CRC-32C (big-endian), message. `labels` are what [`put_labels`]
-/// has written, `chunks` what [`put_chunk`] has.
+/// Appends a frame with chunks of one series: length, CRC-32C (big-endian), message. `labels` are what
+/// [`put_labels`] has written, `chunks` what [`put_chunk`] has.
 pub fn put_frame(out: &mut Vec<u8>, query_idx: usize, labels: &[u8], chunks: &[u8]) {
     let mut message = Vec::with_capacity(labels.len() + chunks.len() + 32);
     message.push(1 << 3 | 2);

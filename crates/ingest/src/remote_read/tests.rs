@@ -1,4 +1,5 @@
-//! Requests as Prometheus sends them, what is refused and how, cut and flipped bytes; frames and messages byte by byte.
+//! Requests as Prometheus sends them, what is refused and how, cut and flipped bytes; frames and messages
+//! byte by byte.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Memory of what a body becomes, taken from the write budget before it is used.
-//! Holds: steps of [`CHARGE_STEP_BYTES`], so that the budget is asked seldom.
+//! Invariants: steps of [`CHARGE_STEP_BYTES`], so that the budget is asked seldom.
 
 use chronolith_base::{BudgetExceeded, Reservation};
 
 /// What memory is charged for at once.
 const CHARGE_STEP_BYTES: usize = 256 << 10;
 
-/// See the module.
+/// The part of the write budget that one request has taken.
 pub(super) struct Charge<'a> {
     used: usize,
     charged: usize,

@@ -1,6 +1,7 @@
 //! The other direction, for load generators and tests: builds a `prometheus.WriteRequest`.
 //!
-//! Holds: fields in the order of their numbers, zero values left out, as Prometheus's own sender writes them.
+//! Invariants: fields in the order of their numbers, zero values left out, as Prometheus's own sender writes
+//! them.
 //! Not here: HTTP.
 
 use std::sync::Arc;

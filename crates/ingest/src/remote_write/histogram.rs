@@ -1,7 +1,7 @@
-//! Native histograms: one message for both versions, checked as upstream checks them.
+//! Native histograms: one message for both versions, validated as in Prometheus.
 //!
-//! Holds: a histogram that is invalid is refused alone, in upstream's words; one with more buckets, spans or
-//! bounds than storage takes refuses the request. Custom bounds that do not change are shared.
+//! Invariants: a histogram that is invalid is refused alone, in upstream's words; one with more buckets,
+//! spans or bounds than storage takes refuses the request. Custom bounds that do not change are shared.
 
 #[cfg(test)]
 mod tests;
@@ -53,7 +53,7 @@ pub(super) struct HistogramReader<'a> {
     bounds: Arc<[f64]>,
 }
 
-/// What a series is told about its histograms.
+/// Result of the validation of a series's histograms.
 #[derive(Debug, Default)]
 pub(super) struct HistogramTally {
     /// Those that are refused, and why the first is.
@@ -74,7 +74,8 @@ impl<'a> HistogramReader<'a> {
         tally: &mut HistogramTally,
     ) -> Result<(), DecodeError> {
         let fields = Fields::read(message)?;
-        let (time, start) = (fields.time, fields.start);
+        let time = fields.time;
+        let start = fields.start;
         let histogram = match fields.histogram(&mut self.bounds) {
             Ok(histogram) => histogram,
             Err(error) => {
@@ -120,7 +121,8 @@ impl Fields {
                 (14, VARINT) => out.reset_hint = message.varint()?,
                 (15, VARINT) => out.time = message.varint()?.cast_signed(),
                 (16, wire) => {
-                    let (what, limit) = ("custom bounds", CUSTOM_BOUND_COUNT_MAX);
+                    let what = "custom bounds";
+                    let limit = CUSTOM_BOUND_COUNT_MAX;
                     push_doubles(&mut message, wire, what, limit, &mut out.custom_values)?;
                 }
                 (17, VARINT) => out.start = message.varint()?.cast_signed(),
@@ -135,8 +137,9 @@ impl Fields {
     fn histogram(self, bounds: &mut Arc<[f64]>) -> Result<Histogram, HistogramError> {
         let custom_values: Arc<[f64]> =
             if self.custom_values == **bounds { bounds.clone() } else { Arc::from(self.custom_values) };
-        let (positive, negative) = (self.positive, self.negative);
-        // Numbers that nobody has given a meaning are no hint.
+        let positive = self.positive;
+        let negative = self.negative;
+        // Undefined values count as an unknown reset hint.
         let reset_hint = ResetHint::from_number(self.reset_hint).unwrap_or_default();
         let mut histogram = if self.is_float {
             Histogram::Float(FloatHistogram {

@@ -1,5 +1,5 @@
 //! Labels out of the raw bytes that name a series: repeated `Label { name = 1, value = 2 }` fields.
-//! Called for series that nobody has seen before. Holds: UTF-8 is checked here and only here.
+//! Called for series that the series key cache lacks. Invariant: UTF-8 is checked here and only here.
 
 use chronolith_model::{LabelsBuilder, Reject};
 
@@ -30,7 +30,8 @@ fn push_labels(raw: &[u8], out: &mut LabelsBuilder) -> Result<(), WireError> {
 
 /// Name and value of one label; a missing field is empty, of a repeated one the last counts.
 pub(super) fn label(mut message: Cursor<'_>) -> Result<(&str, &str), WireError> {
-    let (mut name, mut value) = ("", "");
+    let mut name = "";
+    let mut value = "";
     while !message.is_empty() {
         match message.tag()? {
             (1, LEN) => name = message.message()?.text()?,

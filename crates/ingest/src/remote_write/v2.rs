@@ -1,17 +1,19 @@
 //! Remote write 2.0: a snappy-compressed `io.prometheus.write.v2.Request` becomes a [`WriteBatch`].
 //!
-//! Holds: a series is named by the bytes that remote write 1.0 has for the same labels, so that a sender that
-//! changes its protocol meets the series that are known already; no string is built for a series; what a
-//! small body unfolds to is bounded and paid for before it is written; bytes never panic.
-//! What is wrong with one series (references, no samples) or histogram refuses that alone; what is wrong with
-//! the message refuses the request.
+//! Invariants: a series is named by the bytes that remote write 1.0 has for the same labels, so that a sender
+//! that changes its protocol meets the series that are known already; no string is built for a series; what a
+//! small body unfolds to is bounded and paid for before it is written; bytes never panic. What is wrong with
+//! one series (references, no samples) or histogram refuses that alone; what is wrong with the message
+//! refuses the request.
 //! Not here: HTTP headers (`server`); which labels are legal (`head`).
 
 pub mod encode;
 mod family;
 mod labels;
+mod limits;
 mod naming;
 mod symbols;
+mod unfolded;
 mod walk;
 
 #[cfg(test)]
@@ -22,14 +24,8 @@ use chronolith_model::WriteBatch;
 
 use super::charge::Charge;
 use super::{DECOMPRESSED_BYTES_MAX, DecodeError, Refused, decompress};
+pub use limits::{LABEL_REF_COUNT_MAX, SYMBOL_COUNT_MAX};
 use naming::{AsSent, TypeAndUnit};
-
-/// Symbols in one request at most.
-pub const SYMBOL_COUNT_MAX: usize = 1 << 21;
-/// References to labels in one series or exemplar at most.
-pub const LABEL_REF_COUNT_MAX: usize = 1 << 16;
-/// References that an error text shows at most.
-const REFS_SHOWN_MAX: usize = 32;
 
 /// Which labels a series gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,33 +69,4 @@ pub fn decode(
         batch.clear();
     }
     result
-}
-
-/// Text that references unfold to: bounded, and charged before it is written.
-struct Unfolded<'a> {
-    bytes: usize,
-    bytes_max: usize,
-    charge: Charge<'a>,
-}
-
-impl<'a> Unfolded<'a> {
-    fn new(bytes_max: usize, held: &'a mut Reservation) -> Unfolded<'a> {
-        Unfolded { bytes: 0, bytes_max, charge: Charge::new(held) }
-    }
-
-    /// Admits `count` bytes more.
-    fn take(&mut self, count: usize) -> Result<(), DecodeError> {
-        self.bytes = self.bytes.saturating_add(count);
-        if self.bytes > self.bytes_max {
-            return Err(self.too_large());
-        }
-        // Twice, because the buffer that they go to doubles when it is full.
-        Ok(self.charge.take(2 * count)?)
-    }
-
-    #[cold]
-    fn too_large(&self) -> DecodeError {
-        let (found, limit) = (self.bytes as u64, self.bytes_max as u64);
-        DecodeError::TooLarge { what: "request with its symbols written out", found, limit }
-    }
 }

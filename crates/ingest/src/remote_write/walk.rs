@@ -1,7 +1,7 @@
 //! The walk over a `prometheus.WriteRequest`: finds where series lie and copies their samples into columns.
 //!
-//! Holds: fields may come in any order and be repeated, missing ones have proto3's defaults, unknown ones are
-//! skipped. Labels are not looked into: that they are well-formed is checked when the series is new.
+//! Invariants: fields may come in any order and be repeated, missing ones have proto3's defaults, unknown
+//! ones are skipped. Labels are not looked into: that they are well-formed is checked when the series is new.
 
 use chronolith_model::batch::BatchExemplar;
 use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch};
@@ -25,7 +25,7 @@ const TAG_1_FIXED64: u8 = 0x09;
 const TAG_2_VARINT: u8 = 0x10;
 
 /// Fills the columns of `batch` from `body`. Ranges of series point into `body` and, for labels that other
-/// fields interrupt, behind its end: into the returned copies, which belong there.
+/// fields interrupt, past its end: into the returned copies, which the caller appends to it.
 pub(super) fn request(
     body: &[u8],
     charge: Charge<'_>,
@@ -87,7 +87,8 @@ impl Walk<'_, '_> {
             }
         }
         if section.len() > LABEL_SECTION_BYTES_MAX {
-            let (found, limit) = (section.len() as u64, LABEL_SECTION_BYTES_MAX as u64);
+            let found = section.len() as u64;
+            let limit = LABEL_SECTION_BYTES_MAX as u64;
             return Err(DecodeError::TooLarge { what: "labels of one series", found, limit });
         }
         if self.batch.times.len() > SAMPLE_COUNT_MAX {
@@ -160,7 +161,8 @@ fn sample_fields(
 }
 
 fn sample(mut message: Cursor<'_>) -> Result<(i64, f64), DecodeError> {
-    let (mut time, mut value) = (0i64, 0f64);
+    let mut time = 0i64;
+    let mut value = 0f64;
     while let Some(byte) = message.peek() {
         match byte {
             TAG_1_FIXED64 => {
@@ -215,14 +217,16 @@ fn exemplar(mut message: Cursor<'_>, batch: &mut WriteBatch) -> Result<(), Decod
     }
     let mut labels = LabelsBuilder::new();
     let mut label_bytes = 0usize;
-    let (mut time_ms, mut value) = (0i64, 0f64);
+    let mut time_ms = 0i64;
+    let mut value = 0f64;
     while !message.is_empty() {
         match message.tag()? {
             (1, LEN) => {
                 let field = message.message()?;
                 label_bytes = label_bytes.saturating_add(field.rest().len());
                 if label_bytes > EXEMPLAR_LABEL_BYTES_MAX {
-                    let (found, limit) = (label_bytes as u64, EXEMPLAR_LABEL_BYTES_MAX as u64);
+                    let found = label_bytes as u64;
+                    let limit = EXEMPLAR_LABEL_BYTES_MAX as u64;
                     return Err(DecodeError::TooLarge { what: "labels of one exemplar", found, limit });
                 }
                 let (name, value) = label(field)?;
@@ -243,7 +247,10 @@ fn metadata(mut message: Cursor<'_>, out: &mut Vec<MetadataEntry>) -> Result<(),
     if out.len() >= METADATA_COUNT_MAX {
         return Err(DecodeError::TooMany { what: "metadata entries", limit: METADATA_COUNT_MAX });
     }
-    let (mut kind, mut metric, mut help, mut unit) = (MetricKind::Unknown, "", "", "");
+    let mut kind = MetricKind::Unknown;
+    let mut metric = "";
+    let mut help = "";
+    let mut unit = "";
     while !message.is_empty() {
         match message.tag()? {
             (1, VARINT) => kind = MetricKind::from_remote_write(message.varint()?),

@@ -1,6 +1,6 @@
 //! Protobuf's wire format over a borrowed body.
 //!
-//! Holds: no read panics or leaves its message; offsets are those of the whole body.
+//! Invariants: no read panics or leaves its message; offsets are those of the whole body.
 //! Groups (wire types 3 and 4) are refused: proto3 has none. Not here: what a field means.
 
 use super::WireError;
@@ -93,7 +93,7 @@ impl<'a> Cursor<'a> {
         Ok((tag >> 3, tag & 7))
     }
 
-    /// The message or text behind a length.
+    /// Reads a length-delimited message or text.
     pub(crate) fn message(&mut self) -> Result<Cursor<'a>, WireError> {
         let offset = self.at;
         let len = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Steps over the value of a field that nobody knows.
+    /// Skips the value of an unknown field.
     pub(crate) fn skip(&mut self, wire_type: u64) -> Result<(), WireError> {
         match wire_type {
             VARINT => self.varint().map(drop),
@@ -163,7 +163,7 @@ impl<'a> Cursor<'a> {
         self.error("field has the wrong wire type")
     }
 
-    /// An error of what stands here.
+    /// An error at the current offset.
     #[cold]
     pub(crate) fn error(&self, what: &'static str) -> WireError {
         WireError { what, offset: self.at }

@@ -66,7 +66,7 @@ impl ClassSet {
     }
 }
 
-/// `.`
+/// Returns the class of `.`.
 pub(super) fn dot(matches_newline: bool) -> Hir {
     let ranges: &[(char, char)] = match matches_newline {
         true => &[('\0', char::MAX)],

@@ -229,7 +229,7 @@ pub(super) fn begins_with(text: &str, prefix: &str) -> bool {
     prefix.is_empty() || text.starts_with(prefix)
 }
 
-/// As [`begins_with`].
+/// As [`begins_with`], at the end of the text.
 pub(super) fn ends_with(text: &str, suffix: &str) -> bool {
     suffix.is_empty() || text.ends_with(suffix)
 }

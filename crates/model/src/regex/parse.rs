@@ -23,7 +23,6 @@ const REPEAT_DIGITS_MAX: usize = 8;
 
 /// A pattern that Go accepts.
 pub(super) struct Parsed {
-    /// Without anchors.
     pub(super) hir: Hir,
     /// Group 0 is the whole.
     pub(super) group_names: Vec<Option<String>>,
@@ -31,7 +30,7 @@ pub(super) struct Parsed {
     pub(super) size: u64,
 }
 
-/// Parses `pattern`.
+/// Parses `pattern` with the syntax of RE2.
 pub(super) fn parse(pattern: &str) -> Result<Parsed, RegexError> {
     let mut parser = Parser {
         pattern,

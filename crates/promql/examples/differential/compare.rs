@@ -104,7 +104,7 @@ fn difference_within(query: &str, ours: &Answer, theirs: &Answer, tolerance: f64
         .or_else(|| annotation_difference(ours, theirs))
 }
 
-/// Which of several duplicates are named depends on the order of series, which upstream leaves to chance.
+/// Which of several duplicates are named depends on the order of series, which is random in Prometheus.
 pub(crate) fn same_error(ours: Option<&str>, theirs: Option<&str>) -> bool {
     let duplicate =
         |text: Option<&str>| text.is_some_and(|t| t.starts_with("found duplicate series for the match"));
@@ -145,7 +145,7 @@ fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries], tolerance: 
 }
 
 fn order_difference(ours: &Answer, theirs: &Answer, tolerance: f64) -> Option<Difference> {
-    // Which of two equal values comes first, nobody promises.
+    // The order of equal values is undefined.
     let agree = ours.series.iter().zip(&theirs.series).all(|(a, b)| {
         a.labels == b.labels || a.values.iter().zip(&b.values).all(|(&a, &b)| a == b || same(a, b, tolerance))
     });
@@ -166,7 +166,7 @@ fn annotation_difference(ours: &Answer, theirs: &Answer) -> Option<Difference> {
     (!agree).then_some(Difference::Annotations(only_ours, only_theirs))
 }
 
-/// Leaves out over how many samples a message is: upstream counts some of them again with every step.
+/// Removes the sample count of a message: Prometheus counts some samples again in every step.
 fn without_count(text: &str) -> String {
     match (text.split_once(", over "), text.split_once(" samples from ")) {
         (Some((before, _)), Some((_, after))) => format!("{before} from {after}"),

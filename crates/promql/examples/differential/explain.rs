@@ -1,7 +1,8 @@
 //! Which documented kind (docs/promql-differences.md) a difference is of, found by rules.
 //!
-//! Holds: a rule asks for evidence where there is some (upstream contradicts itself; upstream says our error of a part of
-//! the query; the answers agree when numbers in texts are rounded). What no rule knows is unexplained, and fails the run.
+//! Invariants: a rule asks for evidence where there is some (Prometheus contradicts itself; Prometheus
+//! reports our error for a part of the query; the answers agree when numbers in texts are rounded). What no
+//! rule knows is unexplained, and fails the run.
 
 use std::collections::HashSet;
 use std::io::Result;
@@ -16,7 +17,7 @@ use crate::case::{Answer, Case};
 use crate::compare::{Difference, difference, same_error};
 use crate::series::Dataset;
 
-/// How often upstream is asked again before its answer counts as the only one.
+/// Repetitions of a query in Prometheus before its result counts as deterministic.
 const REPEATS: usize = 60;
 /// Digits that are left of a number in a text when last digits may differ.
 const TEXT_DIGITS: usize = 9;
@@ -127,7 +128,7 @@ fn explain_value(
     Ok(None)
 }
 
-/// Whether upstream says something else when it is asked again.
+/// Returns true if Prometheus gives another result when asked again.
 fn chance(
     bench: &mut Bench,
     case: &Case<'_>,
@@ -146,7 +147,7 @@ fn chance(
     Ok(None)
 }
 
-/// Our error is right if upstream, asked for a part of the query, says the same; and so is upstream's.
+/// Our error is right if Prometheus reports it for a part of the query, and the other way round.
 fn explain_error(
     bench: &mut Bench,
     case: &Case<'_>,
@@ -171,7 +172,8 @@ fn explain_error(
     Ok(None)
 }
 
-/// Whether a `limitk` takes from a `topk` or `bottomk` with equal values, on which the engines agree but for their order.
+/// Whether a `limitk` takes from a `topk` or `bottomk` with equal values, on which the engines agree but for
+/// their order.
 fn picks_among_equals(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Result<bool> {
     for part in parts {
         let ExprKind::Aggregate(aggregate) = &part.kind else { continue };
@@ -200,8 +202,8 @@ fn shows_both_kinds(answer: &Answer) -> bool {
     answer.series.iter().any(|one| one.histograms.iter().any(|(time, _)| one.times.contains(time)))
 }
 
-/// Whether the engines agree, or differ in a way that is documented, if there are only floats, and if there are only
-/// histograms.
+/// Whether the engines agree, or differ in a way that is documented, if there are only floats, and if there
+/// are only histograms.
 fn needs_both_kinds(bench: &mut Bench, case: &Case<'_>) -> Result<bool> {
     for histograms in [false, true] {
         let mut series = case.dataset.series.clone();
@@ -237,7 +239,8 @@ fn agree_without_types(bench: &mut Bench, case: &Case<'_>) -> Result<bool> {
     Ok(difference(&case.query, &ours, &theirs).is_none())
 }
 
-/// Whether only what is said about resets differs, and nothing does if the functions are others that read buckets.
+/// Returns true if only the annotations about resets differ, and nothing differs with functions that read
+/// buckets.
 fn agree_on_buckets(bench: &mut Bench, case: &Case<'_>, found: &Difference) -> Result<bool> {
     let Difference::Annotations(ours, theirs) = found else { return Ok(false) };
     if !ours.iter().chain(theirs).all(|text| text.contains("conflicting counter resets")) {
@@ -321,7 +324,7 @@ fn is_time_of_shifted(expr: &Expr) -> bool {
     ["timestamp", "start_timestamp"].contains(&function.name) && args.iter().any(shifted)
 }
 
-/// `@` in the parameter, or a parameter that varies beside what is the same in all steps, by `@` or by itself.
+/// `@` in the parameter, or a varying parameter of a step-invariant aggregation (by `@` or a constant).
 fn has_fixed_parameter(expr: &Expr) -> bool {
     let ExprKind::Aggregate(aggregate) = &expr.kind else { return false };
     let Some(param) = &aggregate.param else { return false };

@@ -197,7 +197,7 @@ const INFO_SELECTORS: &[&str] = &[
     ", {version!=\"v1\"}",
     ", {zone=\"b\", zone!=\"c\"}",
 ];
-/// Names in `by`, `on` and their like, beside those that need no quotes.
+/// Names in `by`, `on` and their like that need quotes.
 const QUOTED: &[&str] = &["\"la bel\"", "\"job\""];
 const FILLS: &[&str] = &["0", "7", "-1.5", "NaN", "-Inf"];
 

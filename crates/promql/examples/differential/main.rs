@@ -1,12 +1,13 @@
 //! Compares the engine with Prometheus's on random queries over random series.
 //!
-//! `cargo run --release -p chronolith-promql --example differential -- --oracle PATH --seeds A,B --count N [--report N]
-//! [--query TEXT] [--only KIND] [--show all] [--mode mutate]`, where PATH is the program built from `tools/promql-oracle/engine`. N
-//! queries for each seed; each runs with immediate and with delayed name removal. Differences of a documented kind are
-//! counted; others are unexplained: N of each kind (or only of kinds that begin with KIND) are shrunk and printed as
-//! scripts of the promqltest language. `--show all` prints explained ones, too. A seed gives the same run again.
-//! `--query` takes the place of the random queries. `--mode mutate` only parses: random queries with words changed.
-//! Holds: exit code 0 means that no difference is unexplained.
+//! `cargo run --release -p chronolith-promql --example differential -- --oracle PATH --seeds A,B --count N
+//! [--report N] [--query TEXT] [--only KIND] [--show all] [--mode mutate]`, where PATH is the program built
+//! from `tools/promql-oracle/engine`. N queries for each seed; each runs with immediate and with delayed name
+//! removal. Differences of a documented kind are counted; others are unexplained: N of each kind (or only of
+//! kinds that begin with KIND) are shrunk and printed as scripts of the promqltest language. `--show all`
+//! prints explained ones, too. A seed gives the same run again. `--query` takes the place of the random
+//! queries. `--mode mutate` only parses: random queries with words changed.
+//! Invariants: exit code 0 means that no difference is unexplained.
 
 mod case;
 mod compare;

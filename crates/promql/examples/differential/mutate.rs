@@ -1,7 +1,7 @@
-//! Queries with words left out, doubled, swapped and replaced: both parsers are to accept and print them, or to refuse
-//! them, with the same words.
+//! Queries with words left out, doubled, swapped and replaced: both parsers are to accept and print them, or
+//! to refuse them, with the same words.
 //!
-//! Holds: what is shown has been made small: no word of it can go without the difference going.
+//! Invariants: what is shown has been made small: no word of it can go without the difference going.
 //! Not here: evaluation.
 
 use std::collections::BTreeMap;
@@ -218,7 +218,8 @@ fn ask(oracle: &mut Oracle, query: &str) -> Result<(Verdict, Verdict)> {
     Ok((ours, oracle.parse(query)?))
 }
 
-/// What differs on purpose: `offset nan`, which upstream takes for the smallest duration and prints with two signs.
+/// Intended differences: `offset nan`, which Prometheus takes for the smallest duration and prints with two
+/// signs.
 fn is_known(theirs: &Verdict) -> bool {
     theirs.as_ref().is_ok_and(|printed| printed.contains("--106751d"))
 }

@@ -1,4 +1,5 @@
-//! Random series (native histograms: `series::histograms`): counters, gauges, classic histograms, with everything that goes wrong with them.
+//! Random series (native histograms: `series::histograms`): counters, gauges, classic histograms, with
+//! everything that goes wrong with them.
 
 // By path, so that tests can take this file, too.
 #[path = "series/histograms.rs"]
@@ -12,7 +13,7 @@ use chronolith_model::{Labels, LabelsBuilder};
 
 use crate::testing::{MemQueryable, MemSample};
 
-/// Samples a series has at most.
+/// Upper bound of samples per series.
 const SAMPLES_MAX: u64 = 60;
 
 /// One series.

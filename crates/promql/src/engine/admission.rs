@@ -51,14 +51,16 @@ pub(super) fn admit(
     let read = need.samples.saturating_mul(SAMPLE_BYTES);
     let narrow = "select fewer series, aggregate them, or ask for a shorter range or a longer step";
     if result / SLACK > memory_max {
-        let (result, limit) = (show_bytes(result), show_bytes(memory_max));
+        let result = show_bytes(result);
+        let limit = show_bytes(memory_max);
         return Err(Error::Language(format!(
             "query would need about {result} for its result ({} series, {} steps), the limit is {limit}: {narrow}",
             need.series, step_count
         )));
     }
     if read / SLACK > read_max {
-        let (read, limit) = (show_bytes(read), show_bytes(read_max));
+        let read = show_bytes(read);
+        let limit = show_bytes(read_max);
         return Err(Error::Language(format!(
             "query would read about {read} ({} samples), the limit is {limit}: {narrow}",
             need.samples
@@ -70,7 +72,8 @@ pub(super) fn admit(
 /// Bytes for people: two or three digits and a unit.
 fn show_bytes(bytes: u64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
-    let (mut shown, mut at) = (bytes as f64, 0);
+    let mut shown = bytes as f64;
+    let mut at = 0;
     while shown >= 999.5 && at + 1 < units.len() {
         shown /= 1000.0;
         at += 1;

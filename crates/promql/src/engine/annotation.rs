@@ -1,4 +1,6 @@
-//! Annotations as Prometheus words them, with line and column.
+//! Texts of warnings and infos as in Prometheus, with line and column in the query.
+//!
+//! Not here: their collection while a query runs (`exec::annotation`).
 
 use chronolith_base::utc::rfc3339_seconds;
 use chronolith_exec::annotation::{ANNOTATIONS_MAX, Annotation, AnnotationSet, Tally};
@@ -12,9 +14,7 @@ use crate::ast::Span;
 /// Annotations as texts.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Texts {
-    /// Likely mistakes.
     pub(crate) warnings: Vec<String>,
-    /// Possible mistakes.
     pub(crate) infos: Vec<String>,
     /// The steps of each info; `None` if those of some annotation are unknown.
     pub(crate) info_steps: Option<Vec<StepSet>>,
@@ -70,7 +70,9 @@ fn text_of(annotation: &Annotation) -> String {
             format!("mismatched custom buckets were reconciled during {}", operation_name(*operation))
         }
         Note::Kinds(left, op, right) => {
-            let (left, symbol, right) = (kind_name(*left), op.as_str(), kind_name(*right));
+            let left = kind_name(*left);
+            let symbol = op.as_str();
+            let right = kind_name(*right);
             let text = "incompatible sample types encountered for binary operator";
             format!("{text} {symbol:?}: {left} {symbol} {right}")
         }

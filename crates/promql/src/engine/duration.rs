@@ -52,7 +52,8 @@ fn compute(node: &DurationNode, query: &Query<'_>) -> Result<f64, Error> {
         DurationNode::MinOf(a, b) => go_min(compute(a, query)?, compute(b, query)?),
         DurationNode::MaxOf(a, b) => go_max(compute(a, query)?, compute(b, query)?),
         DurationNode::Binary(op, a, b, span) => {
-            let (a, b) = (compute(a, query)?, compute(b, query)?);
+            let a = compute(a, query)?;
+            let b = compute(b, query)?;
             match op {
                 BinaryOp::Div if b == 0.0 => return Err(fail("division by zero", *span)),
                 BinaryOp::Mod if b == 0.0 => return Err(fail("modulo by zero", *span)),

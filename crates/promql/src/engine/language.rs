@@ -62,7 +62,8 @@ impl Language for PromQl<'_> {
     }
 
     fn function<'q>(&'q self, call: FunctionCall<'_, 'q>) -> OperatorResult<'q> {
-        let (execution, grid) = (call.execution(), call.grid);
+        let execution = call.execution();
+        let grid = call.grid;
         let name = call.function.name;
         Ok(match (name, &call.function.texts[..]) {
             ("vector", _) => {
@@ -153,7 +154,7 @@ fn buckets<'q>(call: FunctionCall<'_, 'q>, labels: &[String]) -> OperatorResult<
         warn_of_quantile(&values, call.origin(input + 1), annotations);
         Ok::<_, Error>(values)
     };
-    // The vector is computed first, wherever it stands.
+    // The vector is computed first, at any argument position.
     let vector_idx = match name {
         "histogram_quantile" => 1,
         "histogram_fraction" => 2,
@@ -169,7 +170,9 @@ fn buckets<'q>(call: FunctionCall<'_, 'q>, labels: &[String]) -> OperatorResult<
         }
         _ => return Err(unsupported(name)),
     };
-    let (execution, origin, grid) = (call.execution(), call.origin(vector_idx + 1), call.grid);
+    let execution = call.execution();
+    let origin = call.origin(vector_idx + 1);
+    let grid = call.grid;
     let call = BucketCall { execution, function, origin, grid };
     let computed = Blocking::boxed(execution, move |memory| call.compute(&mut *inner, memory));
     Ok(Blocking::merge(execution, computed))

@@ -1,4 +1,8 @@
-//! Lookback of a query, for caches of results.
+//! Lookback of a whole expression: how far before and after a step its samples may lie. The result cache of
+//! the server derives from it which cached steps a written sample invalidates.
+//!
+//! Not here: the cache (`server::http::query::range_cache`), the rules per operator
+//! (`exec::plan::properties`).
 
 use chronolith_exec::grid::Grid;
 pub use chronolith_exec::plan::Lookback;

@@ -54,10 +54,9 @@ struct Lowering<'q> {
     plan: Plan,
 }
 
-/// Where an expression stands.
+/// Context of an expression.
 #[derive(Clone, Copy)]
 struct Scope {
-    /// Evaluation times.
     grid: Grid,
     /// Parts of histograms that functions above need.
     stats: StatsScope,
@@ -220,7 +219,7 @@ impl Lowering<'_> {
     /// needs no stack.
     fn chain(&mut self, expr: &Expr, scope: Scope) -> Lowered {
         let (base, spine) = expr.left_spine();
-        // An operand stands below its own operator and all that follow.
+        // An operand is below its own operator and all that follow.
         let last_reader = spine.iter().rposition(|binary| reads_buckets(binary.op));
         let operand_scope = |first_above: usize| {
             let is_read = last_reader.is_some_and(|reader| reader >= first_above);

@@ -1,4 +1,4 @@
-//! Values of the language as results.
+//! Results of queries: scalar, string, vector, matrix, with annotations.
 
 use std::sync::Arc;
 

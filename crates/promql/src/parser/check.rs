@@ -100,7 +100,8 @@ fn check_call(call: &mut Call, start: usize) -> Result<ValueType, Failure> {
 }
 
 fn check_arg_count(call: &Call, start: usize) -> Result<(), Failure> {
-    let (got, min) = (call.args.len(), call.function.args_min());
+    let got = call.args.len();
+    let min = call.function.args_min();
     let wanted = match call.function.args_max() {
         Some(max) if max == min && call.function.variadic == 0 && got != min => format!("{min}"),
         _ if got < min => format!("at least {min}"),

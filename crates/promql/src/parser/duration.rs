@@ -1,4 +1,4 @@
-//! Durations in brackets and behind `offset`: literals, and arithmetic on them.
+//! Durations in brackets and after `offset`: literals, and arithmetic on them.
 //!
 //! Invariants: a duration without operators is a literal of milliseconds; one with operators is a small tree
 //! whose size is bounded by [`DURATION_OPERATORS_MAX`].
@@ -13,10 +13,10 @@ use crate::parser::number::seconds_to_ms;
 use crate::parser::options::DURATION_OPERATORS_MAX;
 use crate::parser::token::{TokenKind, Word};
 
-/// Where a duration stands, which decides what is let through.
+/// Context of a duration, which decides what is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DurationPlace {
-    /// Behind `offset`: any sign.
+    /// After `offset`: any sign.
     Offset,
     /// In brackets: more than zero, as far as the parser can know it.
     Brackets,
@@ -35,7 +35,7 @@ enum PartValue {
 }
 
 impl Part {
-    /// A minus goes into a literal; a plus leaves no trace but in the place of a literal.
+    /// A minus goes into a literal; a plus only extends the span of a literal.
     fn signed(self, sign: UnaryOp, start: usize) -> Part {
         if matches!((&self.value, sign), (PartValue::Node(_), UnaryOp::Plus)) {
             return self;
@@ -103,7 +103,7 @@ impl Parser<'_> {
         Ok(lhs)
     }
 
-    /// Behind `offset`, an operator belongs to the duration only where the text opens with a parenthesis or
+    /// After `offset`, an operator belongs to the duration only where the text opens with a parenthesis or
     /// with two signs: `x offset 5m * y` multiplies `x`.
     fn offset_part(&mut self, operators_left: &mut usize) -> Result<Part, Failure> {
         let token = self.peek()?;
@@ -167,7 +167,8 @@ impl Parser<'_> {
                 self.expect(TokenKind::Comma)?;
                 let b = self.duration_part(0, operators_left)?;
                 self.expect(TokenKind::RightParen)?;
-                let (a, b) = (Box::new(a.into_node()), Box::new(b.into_node()));
+                let a = Box::new(a.into_node());
+                let b = Box::new(b.into_node());
                 if word == Word::MinOf { DurationNode::MinOf(a, b) } else { DurationNode::MaxOf(a, b) }
             }
             _ => return Err(unexpected(&token, self.context())),

@@ -179,7 +179,7 @@ impl<'a> Parser<'a> {
         Ok(matching)
     }
 
-    /// `word(number)`.
+    /// Parses `word(number)`; `None` if the next token is not `word`.
     fn fill(&mut self, word: Word) -> Result<Option<f64>, Failure> {
         if !self.take_word(word)? {
             return Ok(None);
@@ -335,7 +335,7 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    /// The token behind the next one.
+    /// The token after the next one.
     pub(super) fn peek_second(&mut self) -> Result<Token<'a>, Failure> {
         self.peek()?;
         let mut ahead = self.lexer;

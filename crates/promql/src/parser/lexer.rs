@@ -1,7 +1,7 @@
-//! Cuts a query into tokens, one at a time, on demand.
+//! Lexer: splits a query into tokens, one at a time, on demand.
 //!
 //! Invariants: tokens come in order and never overlap; a failure names the byte offset it is reported at. The
-//! lexer knows whether it stands inside braces or brackets, where other rules hold. Copying it is how the
+//! lexer knows whether it is inside braces or brackets, where other rules hold. Copying it is how the
 //! parser looks two tokens ahead.
 //! Not here: the value of literals (number, quote).
 
@@ -12,9 +12,7 @@ use crate::parser::token::{Token, TokenKind, Word, keyword};
 /// Where and why a query is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// Byte offset.
     pub(super) at: usize,
-    /// Prometheus's text.
     pub(super) message: String,
 }
 
@@ -27,14 +25,17 @@ impl Failure {
 /// Which rules hold at the current place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Anywhere else.
     Open,
     /// Between `{` and `}`.
     Braces,
-    /// Behind `[`, before the first number.
-    BracketStart { colon_seen: bool },
-    /// Behind the first number in brackets.
-    Bracket { colon_seen: bool },
+    /// After `[`, before the first number.
+    BracketStart {
+        colon_seen: bool,
+    },
+    /// After the first number in brackets.
+    Bracket {
+        colon_seen: bool,
+    },
 }
 
 const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
@@ -49,7 +50,8 @@ pub(super) struct Lexer<'a> {
     /// Place that `}` leads back to.
     place_outside: Place,
     paren_depth: usize,
-    /// True after brackets with a number: the message about a colon after `[` depends on it, as in Prometheus.
+    /// True after brackets with a number: the message about a colon after `[` depends on it, as in
+    /// Prometheus.
     duration_seen: bool,
 }
 
@@ -144,7 +146,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Behind `[` only what can open a duration is allowed: `foo[` is never followed by a name.
+    /// After `[` only what can open a duration is allowed: `foo[` is never followed by a name.
     fn next_in_bracket_start(&mut self, colon_seen: bool) -> Result<Token<'a>, Failure> {
         const REFUSED: &str = "unexpected character in duration expression";
         let Some(c) = self.bump() else {
@@ -228,7 +230,7 @@ impl<'a> Lexer<'a> {
                 self.paren_depth = depth;
                 Ok(self.token(TokenKind::RightParen))
             }
-            // Prometheus reports the place behind it.
+            // Prometheus reports the position after it.
             None => Err(Failure::new(self.pos, "unexpected right parenthesis ')'")),
         }
     }
@@ -353,7 +355,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Takes what can belong to a number; false where it is none, or not only that. As in Prometheus, a point
-    /// behind a leading 0 does not count as one, and an `e` behind the first digit of a hexadecimal number is
+    /// after a leading 0 does not count as one, and an `e` after the first digit of a hexadecimal number is
     /// an exponent.
     fn scan_number(&mut self) -> bool {
         let hex = self.accept('0') && (self.accept('x') || self.accept('X'));
@@ -365,7 +367,8 @@ impl<'a> Lexer<'a> {
         if self.peek().is_some_and(is_digit) {
             self.bump();
         }
-        let (mut dot_seen, mut exponent_seen) = (false, false);
+        let mut dot_seen = false;
+        let mut exponent_seen = false;
         while let Some(c) = self.peek() {
             let refused_next = match c {
                 '.' => "_.",

@@ -36,7 +36,7 @@ pub(super) fn parse_number(text: &str) -> Result<f64, String> {
         return Ok(f64::NAN);
     }
     let failed = |why: &str| format!("error parsing number: strconv.ParseFloat: parsing \"{text}\": {why}");
-    // What else must not stand beside an underscore does not come here: the lexer refuses it.
+    // The lexer refuses all other characters next to an underscore.
     if text.ends_with('_') || text.contains("._") {
         return Err(failed("invalid syntax"));
     }

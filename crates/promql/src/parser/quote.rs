@@ -33,7 +33,7 @@ pub(super) fn unquote(literal: &str) -> Vec<u8> {
     out
 }
 
-/// Reads one escape behind its backslash; returns the bytes used.
+/// Reads one escape after its backslash; returns the bytes used.
 fn unescape(text: &str, out: &mut Vec<u8>) -> usize {
     let Some(c) = text.chars().next() else { return 0 };
     let simple = match c {
@@ -63,7 +63,6 @@ pub(super) struct EscapeShape {
     pub(super) prefix_bytes: usize,
     pub(super) digits: usize,
     pub(super) base: u32,
-    /// Highest value.
     pub(super) max: u32,
 }
 

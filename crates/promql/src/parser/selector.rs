@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
             .map_err(|error| Failure::new(name.start, error.to_string()))
     }
 
-    /// The token behind `name`; nothing is read behind a token that cannot be a name.
+    /// The token after `name`; nothing is read after a token that cannot be a name.
     fn peek_after(&mut self, name: &Token<'a>) -> Result<Token<'a>, Failure> {
         match name.kind {
             TokenKind::Identifier | TokenKind::String => self.peek(),
@@ -250,7 +250,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The selector that a range is put behind.
+/// The selector before the range.
 fn bare_selector(expr: Expr, bracket: &Token<'_>) -> Result<VectorSelector, Failure> {
     let ExprKind::Selector(selector) = expr.kind else {
         return Err(Failure::new(bracket.start, "ranges only allowed for vector selectors"));

@@ -1,4 +1,4 @@
-//! Tokens and how messages name them.
+//! Tokens of the lexer, and their names in error messages.
 //!
 //! Not here: cutting the text into tokens (lexer).
 
@@ -9,7 +9,6 @@ use crate::parser::quote::write_go_quoted;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Token<'a> {
     pub(super) kind: TokenKind,
-    /// As written.
     pub(super) text: &'a str,
     /// Byte offset of the first byte.
     pub(super) start: usize,
@@ -32,11 +31,8 @@ pub(super) enum TokenKind {
     RightBracket,
     Comma,
     Colon,
-    /// `=`
     Assign,
-    /// `=~`
     EqualRegex,
-    /// `!~`
     NotEqualRegex,
     At,
     Operator(BinaryOp),

@@ -1,7 +1,7 @@
 //! Our queries, with the verdicts of Prometheus 3.16 (`tools/promql-oracle/parse` writes them).
 //!
-//! Holds: verdict, type and printed form agree for every query, and the text of every error but for those in
-//! [`KNOWN_DIFFERENCES`], which are listed with the reason.
+//! Invariants: verdict, type and printed form agree for every query, and the text of every error but for
+//! those in [`KNOWN_DIFFERENCES`], which are listed with the reason.
 
 use chronolith_promql::ast::ValueType;
 use chronolith_promql::parser::{ParserOptions, parse_expr};

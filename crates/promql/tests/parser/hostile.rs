@@ -162,7 +162,8 @@ proptest! {
             if let Ok(expr) = parse_expr(&query, ALL_ON) {
                 let printed = expr.to_string();
                 let again = parse_expr(&printed, ALL_ON);
-                // Upstream prints infinity with its sign, and in front of `^` reads that sign as an operator.
+                // Prometheus prints infinity with its sign, and in front of `^` reads that sign as an
+                // operator.
                 if printed.contains("+Inf ^") {
                     assert!(again.is_ok(), "{query:?} prints as {printed:?}");
                     continue;

@@ -1,6 +1,6 @@
 //! What our own scripts ask: functions, aggregations with their grouping, operators with their matching.
 //!
-//! Holds: only evals with an answer count, so that a form is not covered by its refusal.
+//! Invariants: only evals with an answer count, so that a form is not covered by its refusal.
 //! Not here: whether the answers are right (the scripts themselves).
 
 use std::collections::BTreeSet;

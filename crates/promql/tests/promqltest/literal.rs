@@ -22,7 +22,7 @@ pub(crate) struct SeriesLiteral {
     pub(crate) labels: Labels,
     /// Its values.
     pub(crate) values: Vec<Point>,
-    /// When counters started, relative to the samples, in milliseconds; empty if that is not said.
+    /// When counters started, relative to the samples, in milliseconds; empty if not given.
     pub(crate) start_offsets: Vec<Option<i64>>,
 }
 
@@ -149,7 +149,7 @@ fn signed_duration(text: &str) -> Option<(i64, &str)> {
     Some((if text.starts_with('-') { -ms } else { ms }, &unsigned[end..]))
 }
 
-/// Values one behind the other.
+/// Values in order.
 fn sequence(text: &str) -> Option<Vec<Point>> {
     let (mut values, mut rest) = (Vec::new(), text.trim());
     while !rest.is_empty() {

@@ -21,7 +21,7 @@ pub(crate) struct Results {
 
 /// Whether an instant eval is to be repeated as a range query.
 pub(crate) fn repeats_as_range(eval: &Eval, expr: &Expr) -> bool {
-    // As upstream, by the text: durations may depend on it as well.
+    // By the text, as in Prometheus: durations may depend on it as well.
     let mut depends_on_range =
         ["start()", "end()", "range()", "step()"].iter().any(|f| eval.expr.contains(f));
     walk(expr, &mut |expr| {
@@ -75,7 +75,8 @@ fn check_annotations(what: &str, found: &[String], want: &[TextPattern], none: b
     }
 }
 
-/// A message without what some scripts leave out: where in the query it is about, how often, how much was repaired.
+/// A message without what some scripts leave out: where in the query it is about, how often, how much was
+/// repaired.
 fn without_place(text: &str) -> &str {
     let text = text.rsplit_once(" (").map_or(text, |(text, _)| text);
     let text = text.split_once(", from buckets ").map_or(text, |(text, _)| text);

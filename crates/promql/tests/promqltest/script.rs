@@ -54,7 +54,7 @@ pub(crate) enum TextPattern {
     Regex(String),
 }
 
-/// What is expected beside values.
+/// Expected annotations, errors and order.
 #[derive(Debug, Default)]
 pub(crate) struct Expectations {
     /// The eval fails, with this text.
@@ -84,7 +84,7 @@ pub(crate) struct Eval {
     pub(crate) kind: EvalKind,
     /// What.
     pub(crate) expr: String,
-    /// Beside values.
+    /// Expectations other than values.
     pub(crate) expect: Expectations,
     /// Expected series.
     pub(crate) series: Vec<SeriesLiteral>,

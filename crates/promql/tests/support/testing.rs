@@ -1,5 +1,5 @@
 //! A source in memory, for tests of the engine and of what stands on it.
-//! Holds: what [`Queryable`] promises; nothing is ever lost or merged away.
+//! Invariants: what [`Queryable`] promises; nothing is ever lost or merged away.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct MemSample {
     pub(crate) value: f64,
     /// The value of a histogram.
     pub(crate) histogram: Option<FloatHistogram>,
-    /// When the counter started; 0 if nobody knows.
+    /// When the counter started; 0 if unknown.
     pub(crate) start_ms: i64,
 }
 
@@ -54,7 +54,7 @@ fn push(columns: &mut Columns, sample: &MemSample) {
     }
 }
 
-/// What a chunk remembers of a counter histogram behind `columns`.
+/// Reset hints of a counter histogram's chunk, after `columns`.
 fn stored_hint(columns: &Columns, histogram: &FloatHistogram) -> ResetHint {
     let last = columns.len().checked_sub(1).and_then(|last| columns.histogram_at(last));
     let Some(Histogram::Float(before)) = last.map(|last| &**last) else { return ResetHint::Unknown };
@@ -86,8 +86,8 @@ impl MemQueryable {
         self.add_samples(labels, samples.into_iter().map(|(time, value)| MemSample::float(time, value)));
     }
 
-    /// Adds samples in any order; of two samples with equal times the later call wins. Hints about resets are set as
-    /// upstream's chunks give them back: known only within a run of histograms that fit one chunk.
+    /// Adds samples in any order; of two samples with equal times the later call wins. Hints about resets are
+    /// set as upstream's chunks give them back: known only within a run of histograms that fit one chunk.
     pub(crate) fn add_samples(&mut self, labels: &Labels, samples: impl IntoIterator<Item = MemSample>) {
         let columns = Arc::make_mut(self.series.entry(labels.clone()).or_default());
         for sample in samples {

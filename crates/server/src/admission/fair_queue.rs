@@ -1,10 +1,10 @@
-//! A semaphore whose waiters stand in one FIFO queue per tenant; a permit that becomes free goes to the next
+//! Semaphore with fair queueing: waiters are in one FIFO queue per tenant, a free permit goes to the next
 //! tenant in turn (round robin), so that a tenant with hundreds of waiting requests delays another by one
 //! request, not by hundreds.
 //!
-//! Holds: `running <= permits`; no tenant runs more than its own limit; `waiting <= waiting_max`; no tenant
-//! that may run has a waiter while a permit is free. When the queue is full, a request of the tenant with the
-//! longest queue is refused.
+//! Invariants: `running <= permits`; no tenant runs more than its own limit; `waiting <= waiting_max`; no
+//! tenant that may run has a waiter while a permit is free. When the queue is full, a request of the tenant
+//! with the longest queue is refused.
 //! Not here: which limit a tenant has (the parent).
 
 use std::collections::VecDeque;
@@ -23,25 +23,22 @@ use crate::metrics::{Counter, Seconds};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AdmissionError {
     /// The queue is full.
-    #[error("too many {what}: the queue is full with {waiting_max} of them")]
+    #[error("too many {what}: {waiting_max} are waiting already (limit: {setting})")]
     QueueFull {
-        /// What waits.
+        /// The requests of the class, in plural.
         what: &'static str,
-        /// Limit of the queue.
         waiting_max: usize,
+        /// The setting of the number of permits, or "fixed".
+        setting: &'static str,
     },
     /// No permit became free in time.
-    #[error("too many {what}: still in the queue after {} ms", waited.as_millis())]
-    Timeout {
-        /// What waits.
-        what: &'static str,
-        /// How long.
-        waited: Duration,
-    },
+    #[error("too many {what}: no permit within {} ms (limit: {setting})", waited.as_millis())]
+    Timeout { what: &'static str, waited: Duration, setting: &'static str },
 }
 
 pub(crate) struct FairQueue {
     what: &'static str,
+    setting: &'static str,
     permit_count: usize,
     waiting_max: usize,
     clock: Arc<dyn Clock>,
@@ -75,7 +72,7 @@ struct Waiter {
     grant: oneshot::Sender<Permit>,
 }
 
-/// The right to run; given back when dropped.
+/// A permit of the semaphore, released on drop.
 pub(crate) struct Permit {
     queue: Arc<FairQueue>,
     tenant: TenantId,
@@ -87,7 +84,7 @@ impl Drop for Permit {
     }
 }
 
-/// A request in the queue; leaves it when dropped.
+/// A queued request, removed from the queue on drop.
 struct Waiting<'q> {
     queue: &'q FairQueue,
     tenant: &'q TenantId,
@@ -101,7 +98,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// What becomes of a request that arrives.
+/// Result of [`FairQueue::arrive`].
 enum Arrival {
     Runs(Permit),
     Waits(u64, oneshot::Receiver<Permit>),
@@ -110,12 +107,14 @@ enum Arrival {
 impl FairQueue {
     pub(crate) fn new(
         what: &'static str,
+        setting: &'static str,
         permit_count: usize,
         waiting_max: usize,
         clock: Arc<dyn Clock>,
     ) -> Arc<FairQueue> {
         Arc::new(FairQueue {
             what,
+            setting,
             permit_count: permit_count.max(1),
             waiting_max,
             clock,
@@ -147,11 +146,11 @@ impl FairQueue {
                 self.wait.observe_ns(self.clock.mono_ns().saturating_sub(start_ns));
                 Ok(permit)
             }
-            // Another tenant's request took its place in the full queue.
+            // The queue was full, and this tenant's was the longest: evicted for another tenant's request.
             Ok(Err(_)) => Err(self.refuse_full()),
             Err(_) => {
                 self.refused.add(1);
-                Err(AdmissionError::Timeout { what: self.what, waited: timeout })
+                Err(AdmissionError::Timeout { what: self.what, waited: timeout, setting: self.setting })
             }
         }
     }
@@ -173,7 +172,7 @@ impl FairQueue {
 
     fn refuse_full(&self) -> AdmissionError {
         self.refused.add(1);
-        AdmissionError::QueueFull { what: self.what, waiting_max: self.waiting_max }
+        AdmissionError::QueueFull { what: self.what, waiting_max: self.waiting_max, setting: self.setting }
     }
 
     fn arrive(

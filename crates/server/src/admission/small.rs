@@ -1,7 +1,7 @@
 //! Small queries, evaluated on the async worker that read them: handing a query of some microseconds to
 //! another thread and its answer back takes longer than the query.
 //!
-//! Holds: at least one worker is left for everything else; a query that does not end within
+//! Invariants: at least one worker is left for everything else; a query that does not end within
 //! [`SMALL_QUERY_SLICE_NS`] is cancelled and starts again on a thread of the pool, and its text is remembered
 //! so that it starts there the next time.
 //! Not here: how a query is run (`http::dispatch`).
@@ -19,7 +19,7 @@ pub(crate) struct Candidate(u64);
 /// Running small queries, and texts that proved to be none.
 pub(crate) struct SmallQueries {
     running: AtomicUsize,
-    /// Texts that were not small, by a part of their hash; a later one takes the place of an earlier one.
+    /// Texts that were not small, by a part of their hash; a later one overwrites an earlier one.
     outgrown: Box<[AtomicU64]>,
 }
 

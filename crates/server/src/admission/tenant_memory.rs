@@ -1,6 +1,6 @@
 //! Memory budgets of tenants below the budget of a class.
-//! Holds: all requests of a tenant share one budget while any of them has memory; a changed limit holds for
-//! the requests that come after it. Tenants without reservations are forgotten beyond
+//! Invariants: all requests of a tenant share one budget while any of them has memory; a changed limit holds
+//! for the requests that come after it. Tenants without reservations are forgotten beyond
 //! [`TENANT_BUDGETS_IDLE_MAX`].
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::limits::TENANT_BUDGETS_IDLE_MAX;
 
-/// One tenant's.
+/// Memory budget of one tenant, part of the server-wide one.
 pub(crate) struct TenantBudget {
     pub(crate) budget: MemoryBudget,
     limit_bytes: u64,

@@ -1,8 +1,8 @@
 //! Threads of queries, remote reads, federation, status and admin requests: a pool that grows with demand.
 //!
-//! Holds: a thread whose priority was lowered (`base::thread`) ends with the request that it ran, because it
-//! cannot raise it again; others wait for the next request for a while. A panic ends the request, not the
-//! pool.
+//! Invariants: a thread whose priority was lowered (`base::thread`) ends with the request that it ran,
+//! because it cannot raise it again; others wait for the next request for a while. A panic ends the request,
+//! not the pool.
 //! Not here: how many requests run at once (`admission`), which bounds threads and jobs.
 
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ struct PoolState {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ThreadError {
     /// It panicked; the message is on stderr.
-    #[error("its thread panicked")]
+    #[error("the thread of the request panicked")]
     Panicked,
     /// There is no thread for it.
     #[error("starting a thread: {0}")]
@@ -50,13 +50,13 @@ pub(crate) enum ThreadError {
 }
 
 impl QueryThreads {
-    /// Runs `work` on a thread of the pool. It goes on when the future is dropped.
+    /// Runs `work` on a thread of the pool. It continues when the future is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ThreadError> {
         let (send, result) = oneshot::channel();
-        // Nobody waits for the result when the client has left.
+        // The receiver is gone when the client has disconnected.
         let job = move || drop(send.send(work()));
         self.start(Box::new(job)).map_err(ThreadError::Spawn)?;
         result.await.map_err(|_| ThreadError::Panicked)
@@ -79,7 +79,7 @@ impl QueryThreads {
         let mut state = self.0.state.lock();
         state.thread_count -= 1;
         if state.thread_count > 0 {
-            // A thread that is at work takes it next.
+            // A busy thread runs it next.
             return Ok(());
         }
         state.jobs.clear();
@@ -97,7 +97,7 @@ fn work_until_idle(pool: &Pool) {
     loop {
         while let Some(job) = state.jobs.pop_front() {
             drop(state);
-            // The message of a panic is on stderr; whoever waits for the result is told by its channel.
+            // The panic message is on stderr; the dropped channel reports the panic to the waiting request.
             let _ = catch_unwind(AssertUnwindSafe(job));
             state = pool.state.lock();
             if thread::is_priority_lowered() {

@@ -1,5 +1,5 @@
 //! `status/active_queries` and its `kill`: endpoints of our own.
-//! Holds: with multi-tenancy a tenant sees and kills its own queries only. Not here: the list
+//! Invariants: with multi-tenancy a tenant sees and kills its own queries only. Not here: the list
 //! (`crate::http::query::active`).
 
 use std::sync::Arc;
@@ -34,10 +34,10 @@ pub(super) async fn kill(State(app): State<Arc<App>>, request: Request) -> Resul
     };
     let id = id.ok_or_else(|| ApiError::parameter("id", "not a positive whole number"))?;
     if !app.queries.active.kill(id, tenant) {
-        let why = format!("no query with id {id} is at work; it may have ended");
+        let why = format!("no active query with id {id}; it may have ended");
         return Err(ApiError::new(ErrorKind::NotFound, why));
     }
-    tracing::info!(id, tenant = %call.tenant, "a query was killed");
+    tracing::info!(id, tenant = %call.tenant, "query killed");
     Ok(success(&json!({ "killed": id })))
 }
 

@@ -1,7 +1,7 @@
 //! The admin API of Prometheus (`delete_series`, `clean_tombstones`, `snapshot`), and a switch for
 //! compaction.
 //!
-//! Holds: nothing of it answers unless `--web.enable-admin-api` is set; a request is for its own tenant.
+//! Invariants: nothing of it answers unless `--web.enable-admin-api` is set; a request is for its own tenant.
 //! Not here: what is done (`tsdb`).
 
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub(super) async fn compaction(
 /// Reads the request if there is an admin API at all.
 async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
     if !app.options.admin_api {
-        return Err(ApiError::new(ErrorKind::Unavailable, "admin APIs disabled"));
+        return Err(ApiError::new(ErrorKind::Unavailable, "admin APIs disabled (web.enable-admin-api)"));
     }
     app.lifecycle.store()?;
     call::open(app, request).await
@@ -101,7 +101,7 @@ async fn run<T: Send + 'static>(
     let class = &app.admission.admin;
     let done = dispatch::run_to_end(app, class, tenant, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
     done.map_err(|error| {
-        tracing::error!(%error, "a request of the admin API failed");
+        tracing::error!(%error, "admin API request failed");
         ApiError::new(ErrorKind::Internal, error)
     })
 }

@@ -1,5 +1,6 @@
-//! Reads request bodies with a size limit, two deadlines and a memory budget; sends answers that hold theirs.
-//! Holds: a client pays budget only for bytes that have arrived; nothing is held longer than
+//! Reads request bodies with a size limit, two deadlines and a memory budget; sends responses that hold
+//! theirs.
+//! Invariants: a client pays budget only for bytes that have arrived; nothing is held longer than
 //! [`BODY_READ_TIMEOUT`].
 
 use std::collections::VecDeque;
@@ -138,7 +139,7 @@ impl HttpBody for Parts {
         if Instant::now() >= self.deadline {
             // An error ends the connection, and what is left gives its memory back.
             self.parts.clear();
-            let late = io::Error::new(io::ErrorKind::TimedOut, "the client takes its answer too slowly");
+            let late = io::Error::new(io::ErrorKind::TimedOut, "the client reads its response too slowly");
             return Poll::Ready(Some(Err(late)));
         }
         let part = self.parts.pop_front();

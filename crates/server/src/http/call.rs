@@ -47,7 +47,8 @@ pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> 
         }
     }
     params.parse(query)?;
-    let (path, info) = (parts.uri.path().to_owned(), RequestInfo::of(&parts.extensions));
+    let path = parts.uri.path().to_owned();
+    let info = RequestInfo::of(&parts.extensions);
     Ok(Call { tenant, params, method: parts.method, path, info, _held: held })
 }
 

@@ -5,7 +5,7 @@ use chronolith_model::{MatchOp, Matcher};
 
 /// A matcher needs a label name, which is not looked at.
 const UNUSED_NAME: &str = "origin";
-/// Any origin.
+/// Regex of the default, which allows any origin.
 const ANY_PATTERN: &str = ".*";
 
 /// Origins whose pages may use the API: an anchored regular expression, as `--web.cors.origin` of Prometheus.

@@ -1,6 +1,6 @@
 //! Admission and execution of requests: a permit, a deadline and a memory budget, then a thread of the pool;
 //! small queries begin on the async worker that read them (ADR 0040).
-//! Holds: work stops when its client leaves, when its time is over or when its memory is used up.
+//! Invariants: work stops when its client leaves, when its time is over or when its memory is used up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,8 +89,8 @@ pub(super) async fn run_as<T: Send + 'static>(
     run_aside(app, admitted, work).await
 }
 
-/// As [`run`], but `work` begins on this thread if `candidate` says that it may be small. It is begun anew if
-/// it is not, so it must do nothing that shows before it ends.
+/// As [`run`], but `work` begins on this thread if `candidate` says that it may be small. It is restarted on
+/// a thread of the pool if it is not, so it must have no side effects before it ends.
 // PERF: 1000 small instant queries of 100 000 series, a connection each: 8 -> 1 switches of threads a query;
 // with short postings read alone (`head::tables::lookup`) 236 -> 125 ms, 190 -> 80 ms of CPU.
 //   cargo xtask bench queries --only chronolith --long-series 0 --value-series 0 --shapes instant_rules
@@ -151,8 +151,8 @@ pub(super) async fn run_to_end<T: Send + 'static>(
         work(&shared)
     });
     done.await.map_err(|error| {
-        tracing::error!(%error, class = class.name, "a request ended in a panic");
-        ApiError::new(ErrorKind::Internal, "the request failed because of a bug in the server")
+        tracing::error!(%error, class = class.name, "request panicked");
+        ApiError::new(ErrorKind::Internal, "internal error: the request panicked, see the server's log")
     })
 }
 
@@ -188,8 +188,8 @@ async fn run_aside<T: Send + 'static>(
 
 #[cold]
 fn bug(error: &dyn std::fmt::Display) -> ApiError {
-    tracing::error!(%error, "a query ended in a panic");
-    ApiError::new(ErrorKind::Internal, "the query failed because of a bug in the server")
+    tracing::error!(%error, "query panicked");
+    ApiError::new(ErrorKind::Internal, "internal error: the query panicked, see the server's log")
 }
 
 pub(super) fn count_end(app: &App, error: Option<&ApiError>) {

@@ -1,5 +1,5 @@
 //! Errors as clients see them: Prometheus's JSON envelope for the API, plain text for writes and pages.
-//! Holds: the only place that turns a kind of failure into a status code.
+//! Invariants: only this file maps a kind of failure to a status code.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};

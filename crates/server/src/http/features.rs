@@ -1,5 +1,7 @@
-//! `features`: what this server can do, by the names of Prometheus's registry of features, which clients look
-//! up. Holds: no name is our own, and what Prometheus has and this server has not is false, or absent where
+//! `/api/v1/features`: the features that this server supports, under the names of Prometheus's feature
+//! registry.
+//!
+//! Invariants: no name is our own; a feature of Prometheus that this server lacks is false, or absent where
 //! the list depends on how Prometheus was built (service discovery, templates).
 
 use std::sync::Arc;
@@ -52,11 +54,12 @@ const OPERATORS: [&str; 33] = [
     "sum",
     "topk",
 ];
-/// Aggregations behind `promql-experimental-functions`.
+/// Aggregations that `promql-experimental-functions` enables.
 const EXPERIMENTAL_AGGREGATIONS: [&str; 2] = ["limit_ratio", "limitk"];
 
 pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
-    let (options, on) = (&app.options, app.options.features);
+    let options = &app.options;
+    let on = app.options.features;
     success(&json!({
         "api": {
             "admin": options.admin_api,

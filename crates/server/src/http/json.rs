@@ -1,5 +1,6 @@
 //! Writes Prometheus's JSON into one buffer: values as strings, times as seconds with milliseconds.
-//! Holds: valid JSON whatever the labels hold. Not here: envelopes of errors (`http::error`), status pages.
+//! Invariants: valid JSON whatever the labels hold. Not here: envelopes of errors (`http::error`), status
+//! pages.
 
 use std::io::Write as _;
 
@@ -129,7 +130,7 @@ pub(crate) fn put_scalar(out: &mut Vec<u8>, time_ms: i64, value: f64) {
     out.extend_from_slice(b"\"]");
 }
 
-/// `[seconds,"value"]`
+/// Writes a sample as `[seconds,"value"]`.
 pub(crate) fn put_sample(out: &mut Vec<u8>, time_ms: i64, value: f64) {
     out.push(b'[');
     put_time(out, time_ms);

@@ -1,4 +1,4 @@
-//! Healthy, ready, reload, and the metrics of the server itself. Holds: all but `reload` answer during the
+//! `/-/healthy`, `/-/ready`, `/-/reload` and `/metrics`. Invariant: all but `reload` are served during the
 //! replay.
 
 use std::sync::Arc;
@@ -38,7 +38,8 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
             .body(Body::from("Lifecycle API is not enabled."))
             .unwrap_or_default();
     }
-    let (class, tenant) = (&app.admission.admin, TenantId::anonymous());
+    let class = &app.admission.admin;
+    let tenant = TenantId::anonymous();
     match dispatch::run_to_end(&app, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
         Ok(Ok(())) => text(StatusCode::OK, "configuration reloaded"),
         Ok(Err(why)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("failed to reload config: {why}")),
@@ -52,7 +53,7 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
         if app.queries.log.is_on() {
             return app.queries.log.open(&*app.env.disk);
         }
-        return Err("the server was started without a configuration file".to_owned());
+        return Err("cannot reload: started without --config".to_owned());
     };
     let result = reload().and_then(|reloaded| app.queries.log.open(&*app.env.disk).map(|()| reloaded));
     let mut shown = app.configuration.shown.write();
@@ -71,7 +72,7 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
         }
         Err(why) => {
             app.metrics.background.reload_failures.add(1);
-            tracing::error!(why, "configuration not reloaded");
+            tracing::error!(why, "configuration reload failed, the previous one stays in use");
             Err(why)
         }
     }

@@ -1,5 +1,5 @@
-//! `metadata`, `targets/metadata` and `query_exemplars`. Holds: shapes as Prometheus's; what is not kept is
-//! an empty answer.
+//! `metadata`, `targets/metadata` and `query_exemplars`. Invariant: shapes are Prometheus's; what is not
+//! stored is an empty response.
 
 use std::sync::Arc;
 

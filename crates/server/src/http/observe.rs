@@ -1,6 +1,6 @@
 //! The outermost layer of all routes: gives each request its id, counts it by route and code, and writes the
 //! access log.
-//! Holds: an answer has the id of its request if the client sent one, or if it is an error.
+//! Invariants: a response has the id of its request if the client sent one, or if it is an error.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::http::request::{REQUEST_ID_HEADER, RequestId, RequestInfo};
 use crate::http::tenant::tenant_of;
 
-/// See the module. Unknown paths share one route so that clients cannot make labels.
+/// Observes one request. Unknown paths share one route label, so clients cannot create labels.
 pub(super) async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response<Body> {
     let matched = request.extensions().get::<MatchedPath>();
     let route = matched.map_or("other", MatchedPath::as_str).to_owned();

@@ -1,8 +1,8 @@
 //! Pages of other origins: which may read answers (CORS), and which may change something.
 //!
-//! Holds: without `--web.cors.origin` no page of another origin reads an answer (no CORS headers), and none
-//! writes, deletes, reloads or kills: browsers send such requests without asking first, so they are refused
-//! here. Requests that no browser sent have no `Origin` and pass.
+//! Invariants: without `--web.cors.origin` no page of another origin reads an answer (no CORS headers), and
+//! none writes, deletes, reloads or kills: browsers send such requests without asking first, so they are
+//! refused here. Requests that no browser sent have no `Origin` and pass.
 //! Not here: authentication; a name that an attacker points at this machine (DNS rebinding) counts as this
 //! origin.
 
@@ -91,8 +91,10 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 
 fn refusal(path: &str, origin: Option<&HeaderValue>) -> ApiError {
     let origin = origin.and_then(|origin| origin.to_str().ok()).unwrap_or("another site");
-    tracing::warn!(path, origin, "refused a change that a page of another origin asked for");
-    let why = format!("a page of another origin ({origin}) asked for a change; see --web.cors.origin");
+    tracing::warn!(path, origin, "cross-origin request refused");
+    let why = format!(
+        "cross-origin request from {origin} refused: changes need an origin allowed by --web.cors.origin"
+    );
     ApiError::new(ErrorKind::Forbidden, why)
 }
 

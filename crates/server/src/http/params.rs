@@ -1,5 +1,5 @@
 //! Parameters of the API: query string and form body, times, durations and steps as Go reads them.
-//! Holds: a value is either understood completely or refused with Prometheus's text.
+//! Invariants: a value is either understood completely or refused with Prometheus's text.
 
 use std::borrow::Cow;
 use std::num::{IntErrorKind, ParseIntError};
@@ -177,7 +177,8 @@ pub(crate) fn show_duration_ns(ns: i64) -> String {
         1_000..1_000_000 => format!("{}µs", ns as f64 / 1e3),
         1_000_000..1_000_000_000 => format!("{}ms", ns as f64 / 1e6),
         _ => {
-            let (minutes, rest_ns) = (ns / 60_000_000_000, ns % 60_000_000_000);
+            let minutes = ns / 60_000_000_000;
+            let rest_ns = ns % 60_000_000_000;
             let seconds = rest_ns as f64 / 1e9;
             match (minutes / 60, minutes % 60) {
                 (0, 0) => format!("{seconds}s"),

@@ -1,5 +1,6 @@
-//! Paths that are written differently than their route, paths without a route, methods without a handler.
-//! Holds: a redirect leads to this server, and from an unclean path to a clean one only.
+//! Redirects of unclean paths (`//api`, `/metrics/`), 404 for paths without a route, 405 for methods without
+//! a handler.
+//! Invariants: a redirect leads to this server, and from an unclean path to a clean one only.
 
 use axum::body::Body;
 use axum::extract::Request;

@@ -1,5 +1,5 @@
-//! Answer that is printed piece by piece within the memory budget of its query.
-//! Not here: JSON of values (`json`), answers that are streamed while their query runs (`stream`).
+//! Response that is encoded piece by piece within the memory budget of its query.
+//! Not here: JSON of values (`json`), responses that are streamed while their query runs (`stream`).
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Response, header};

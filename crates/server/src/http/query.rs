@@ -1,5 +1,8 @@
-//! `query`, `query_range`, `format_query`, `parse_query`. Holds: texts of refusals equal Prometheus's; a
-//! query holds a place, a deadline and a budget while it runs, its answer included.
+//! Query API: `query` and `query_range` (evaluate PromQL), `format_query` and `parse_query` (parse only).
+//!
+//! Invariants: texts of refusals equal Prometheus's; a query holds its permit, deadline and memory budget
+//! until its response is encoded.
+//! Not here: admission and threads (`dispatch`), evaluation (`promql`), the result cache (`query::cached`).
 
 pub(crate) mod active;
 mod cached;
@@ -39,10 +42,13 @@ use crate::limits::{POINTS_PER_SERIES_MAX, QUERY_BYTES_MAX};
 /// Which moments are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moments {
-    /// One.
     At(i64),
     /// From, to, and the step between.
-    Steps { start_ms: i64, end_ms: i64, step_ms: i64 },
+    Steps {
+        start_ms: i64,
+        end_ms: i64,
+        step_ms: i64,
+    },
 }
 
 impl Moments {
@@ -54,7 +60,7 @@ impl Moments {
     }
 }
 
-/// Whether the plan is wanted beside the result.
+/// True if the response includes the plan (`explain=1`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Explain {
     No,
@@ -221,7 +227,7 @@ pub(super) fn check_length(text: &str) -> Result<(), String> {
     Err(format!("query of {} bytes is longer than the limit of {QUERY_BYTES_MAX} bytes", text.len()))
 }
 
-/// A query at work: what its parts share.
+/// A running query: state that its stages share.
 struct Running<'a> {
     request: &'a Checked,
     ctx: &'a ReadContext,
@@ -258,12 +264,13 @@ fn new_trace(app: &App, request: &Checked) -> Trace {
     if request.stats == StatsWish::None { trace } else { trace.with_steps() }
 }
 
-/// The client of a killed query is told so: it cannot know otherwise why it has no answer.
+/// The client of a killed query gets an error that names the kill, not a cancellation.
 fn tell_of_kill(error: ApiError, entry: &ActiveEntry<'_>) -> ApiError {
     match entry.killed_id() {
-        Some(id) if error.kind == ErrorKind::Canceled => {
-            ApiError::new(ErrorKind::Execution, format!("query {id} was killed by an operator"))
-        }
+        Some(id) if error.kind == ErrorKind::Canceled => ApiError::new(
+            ErrorKind::Execution,
+            format!("query {id} was killed by a request to status/active_queries/kill"),
+        ),
         _ => error,
     }
 }
@@ -292,7 +299,7 @@ impl Running<'_> {
         // The engine gives its memory back when it is done; what it found lives until it is printed.
         let _held = ctx.budget.reserve(value_bytes(&result.value)).map_err(QueryError::from)?;
         let printed = self.print(&result, timings);
-        // One that ended while it was printed may be begun anew, and would count twice.
+        // A query whose deadline passed during encoding may be restarted, and would count twice.
         if printed.is_ok() {
             app.metrics.query.samples.add(result.samples_read);
             let duration = if step_ms > 0 { &app.metrics.query.range } else { &app.metrics.query.instant };
@@ -326,7 +333,7 @@ impl Running<'_> {
     /// Writes to the query log, and to the slow query log if this query belongs there.
     fn log(&self, app: &App, error: Option<&ApiError>) {
         let now_ns = app.env.clock.mono_ns();
-        // Its time is not over yet: it is not small after all, and is begun anew.
+        // Not its deadline, but the one of small queries: it is restarted on the pool.
         let is_given_up = error.is_some_and(|error| error.kind == ErrorKind::Timeout)
             && now_ns.saturating_sub(self.request.received_ns)
                 < self.request.timeout_ms.saturating_mul(NS_PER_MS as u64);

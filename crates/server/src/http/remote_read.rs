@@ -1,10 +1,10 @@
 //! Remote read: `POST /api/v1/read`.
 //!
-//! Holds: series come sorted, samples bit for bit, staleness markers among them; an answer as one message is
-//! complete or an error; a streamed one that cannot be completed ends the connection instead of the body, so
-//! that nobody takes its part for the whole. Memory of a streamed answer is that of one series and some
-//! frames, whatever is read. Not here: protobuf and snappy (`ingest`), bytes of chunks (the store), the body
-//! that is streamed (`stream`).
+//! Invariants: series come sorted, samples bit for bit, staleness markers among them; an answer as one
+//! message is complete or an error; a streamed one that cannot be completed ends the connection instead of
+//! the body, so that no client takes a part for the whole. Memory of a streamed answer is that of one series
+//! and some frames, whatever is read. Not here: protobuf and snappy (`ingest`), bytes of chunks (the store),
+//! the body that is streamed (`stream`).
 
 #[cfg(test)]
 mod tests;
@@ -158,7 +158,7 @@ fn answer_fits(len: usize) -> Result<(), ApiError> {
     if len <= REMOTE_READ_ANSWER_BYTES_MAX {
         return Ok(());
     }
-    let what = "answer is too large for one message, ask for streamed chunks";
+    let what = "response is too large for one SAMPLES message, request STREAMED_XOR_CHUNKS";
     Err(QueryError::Limit { what, limit: REMOTE_READ_ANSWER_BYTES_MAX as u64 }.into())
 }
 
@@ -171,7 +171,9 @@ fn read_frames(
     parts: &Parts,
 ) -> Result<(), ApiError> {
     let mut reader = SeriesReader::new(app, ctx)?;
-    let (mut label_fields, mut chunk_fields, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    let mut label_fields = Vec::new();
+    let mut chunk_fields = Vec::new();
+    let mut out = Vec::new();
     for (query_idx, query) in queries.iter().enumerate() {
         reader.each(source, query, ctx, |labels, samples| {
             label_fields.clear();
@@ -179,8 +181,10 @@ fn read_frames(
             let chunk_bytes_max = app.options.remote_read.frame_bytes_max.saturating_sub(label_fields.len());
             let mut chunks = prometheus_chunks(samples).peekable();
             while let Some(chunk) = chunks.next() {
-                let (min_time_ms, max_time_ms) = (chunk.min_time, chunk.max_time);
-                let (encoding, bytes) = (chunk.encoding, &*chunk.bytes);
+                let min_time_ms = chunk.min_time;
+                let max_time_ms = chunk.max_time;
+                let encoding = chunk.encoding;
+                let bytes = &*chunk.bytes;
                 put_chunk(&mut chunk_fields, ChunkOut { min_time_ms, max_time_ms, encoding, bytes });
                 // A frame is larger than its limit by the rest of a chunk at most, as Prometheus's are.
                 if chunk_fields.len() >= chunk_bytes_max || chunks.peek().is_none() {

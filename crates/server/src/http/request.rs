@@ -1,7 +1,7 @@
 //! Identity of an HTTP request: its id, which log lines and error answers carry, and the address of its
 //! client.
-//! Holds: an id is visible ASCII, at most [`ID_BYTES_MAX`] bytes, so that it is safe in a header and a log
-//! line.
+//! Invariants: an id is visible ASCII, at most [`ID_BYTES_MAX`] bytes, so that it is safe in a header and a
+//! log line.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -28,7 +28,6 @@ pub(crate) struct RemoteAddress(pub(crate) SocketAddr);
 pub(crate) enum RequestId {
     /// From the client.
     Sent(Arc<str>),
-    /// Random.
     Made(u64),
 }
 
@@ -62,7 +61,8 @@ impl fmt::Display for RequestId {
 /// The trace id of `version-traceid-parentid-flags`.
 fn trace_id(traceparent: &str) -> Option<&str> {
     let mut fields = traceparent.split('-');
-    let (_version, id) = (fields.next()?, fields.next()?);
+    let _version = fields.next()?;
+    let id = fields.next()?;
     let is_hex = id.bytes().all(|b| b.is_ascii_hexdigit()) && id.bytes().any(|b| b != b'0');
     (id.len() == TRACE_ID_DIGITS && is_hex).then_some(id)
 }

@@ -1,5 +1,5 @@
 //! `series`, `labels`, `label/<name>/values`: what is stored, by selectors.
-//! Holds: answers are sorted, each item once, over all `match[]`; collected items count in the query's
+//! Invariants: answers are sorted, each item once, over all `match[]`; collected items count in the query's
 //! budget.
 
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use super::query::check_length;
 use crate::app::App;
 use crate::http::json;
 
-/// What a string costs in a list beside its text.
+/// Bytes of a string in a list, its text excepted.
 const STRING_BYTES: u64 = size_of::<String>() as u64;
-/// What a series costs in a list beside its labels.
+/// Bytes of a series in a list, its labels excepted.
 const SERIES_BYTES: u64 = size_of::<Labels>() as u64;
 
 pub(super) async fn series(

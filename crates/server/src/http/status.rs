@@ -1,5 +1,6 @@
-//! What the server says about itself in the API: builds, settings, sizes, and lists that are empty because
-//! this version neither scrapes targets nor evaluates rules.
+//! Status API: build and runtime information, settings, progress of the WAL replay, cardinality of the head
+//! (`status/tsdb`), storage and memory by part; and the endpoints of targets, rules and alerts, which return
+//! empty lists because the server neither scrapes targets nor evaluates rules.
 
 use std::sync::Arc;
 
@@ -18,8 +19,9 @@ use crate::app::App;
 use crate::limits::CARDINALITY_LIMIT_MAX;
 use crate::metrics::memory::Memory;
 
-/// The level of the query API that clients may expect; Grafana chooses its requests by it.
-const API_VERSION: &str = "3.14.0";
+/// Prometheus release whose query API and language clients may expect (ADR 0006). Grafana compares it with
+/// releases of 2.x only (2.24: label values with `match[]`), so every 3.x number enables the same requests.
+const API_VERSION: &str = "3.16.0";
 /// Entries of each list of `status/tsdb`, as in Prometheus.
 const CARDINALITY_LIMIT: usize = 10;
 
@@ -106,7 +108,7 @@ pub(super) async fn scrape_pools() -> Response<Body> {
     success(&json!({ "scrapePools": [] }))
 }
 
-/// For lists that have no entries because nothing is scraped and nothing is to be told.
+/// For lists that have no entries because the server scrapes no targets and evaluates no rules.
 pub(super) async fn empty_list() -> Response<Body> {
     success(&json!([]))
 }

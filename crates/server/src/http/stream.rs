@@ -1,9 +1,10 @@
-//! A body that is sent while it is made: a thread of queries prints, a bounded channel hands parts over, the
-//! client takes them.
+//! Streamed response bodies (remote read, federation): a thread of the query pool encodes parts and sends
+//! them through a bounded channel to the connection.
 //!
-//! Holds: an error before the first part is an answer with its code; one after it ends the connection; a
-//! thread that panics does too. The thread stops when the client leaves or takes longer than the stream may.
-//! Not here: what the parts are (`remote_read`, `federate`), permits (`admission`).
+//! Invariants: an error before the first part is a response with its status code; an error or panic after it
+//! aborts the connection, so no client takes a part for the whole. The thread stops when the client
+//! disconnects or the stream exceeds its time.
+//! Not here: content of the parts (`remote_read`, `federate`), permits (`admission`).
 
 use std::io;
 use std::pin::Pin;
@@ -39,7 +40,7 @@ pub(super) struct StreamKind {
 
 impl StreamKind {
     fn bug(&self) -> String {
-        format!("the {} failed because of a bug in the server", self.name)
+        format!("internal error: the {} panicked, see the server's log", self.name)
     }
 }
 
@@ -90,7 +91,7 @@ pub(super) async fn answer(
             Ok(()) => Part::End,
             Err(error) => Part::Failed(error),
         };
-        // Nobody listens when the client has left, which is no failure of ours.
+        // The receiver is gone when the client has disconnected; that is no error.
         drop(parts.sender.blocking_send(last));
     };
     let no_thread = |error| ApiError::new(ErrorKind::Unavailable, format_args!("starting a thread: {error}"));
@@ -124,7 +125,7 @@ struct StreamedBody {
 impl StreamedBody {
     /// Ends the connection: the client must not take what it has for the whole.
     fn abort(&mut self, why: &str) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        tracing::warn!(stream = self.kind.name, why, "a streamed answer was cut off");
+        tracing::warn!(stream = self.kind.name, why, "streamed response aborted");
         self.is_ended = true;
         (self.kind.metrics)(&self.app.metrics).aborted.add(1);
         self.receiver.close();
@@ -141,7 +142,7 @@ impl HttpBody for StreamedBody {
             return Poll::Ready(None);
         }
         if Instant::now() >= self.deadline {
-            return self.abort("the client takes its answer too slowly");
+            return self.abort("the client reads its response too slowly");
         }
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));

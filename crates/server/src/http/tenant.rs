@@ -1,5 +1,5 @@
-//! Whose request it is: `X-Scope-OrgID` when multi-tenancy is on, `anonymous` otherwise.
-//! Not here: authentication; whoever stands in front sets the header.
+//! Tenant of a request: `X-Scope-OrgID` with multi-tenancy, `anonymous` without.
+//! Not here: authentication; the proxy in front of the server sets the header.
 
 use axum::http::HeaderMap;
 use chronolith_model::TenantId;
@@ -58,7 +58,7 @@ mod tests {
         assert!(matches!(tenant_of(true, &headers), Err(TenantError::Invalid(_))));
     }
 
-    /// The first of two headers won: whoever could add one chose the tenant.
+    /// The first of two headers won: a client that could add one chose the tenant.
     #[test]
     fn two_headers_are_refused() {
         let mut headers = HeaderMap::new();

@@ -1,5 +1,6 @@
 //! `parse_query`: the tree of a query as Prometheus's web interface reads it.
-//! Holds: names and nesting are Prometheus's; a chain of operators is walked in a loop, however long it is.
+//! Invariants: names and nesting are Prometheus's; a chain of operators is walked in a loop, however long it
+//! is.
 //! Not here: parsing (`promql::parser`).
 
 use chronolith_model::Matcher;

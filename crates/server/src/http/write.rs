@@ -1,8 +1,8 @@
 //! Remote write 1.0 and 2.0: `POST /api/v1/write` (and `/api/v1/push`).
 //!
-//! Holds: 204 means that every sample is as durable as the sync mode promises; 400 names the first sample
-//! that is not stored while the others are; 429 and 5xx mean that nothing is stored or acknowledged. Answers
-//! to 2.0 say how many samples, histograms and exemplars are stored.
+//! Invariants: 204 means that every sample is as durable as the sync mode promises; 400 names the first
+//! sample that is not stored while the others are; 429 and 5xx mean that nothing is stored or acknowledged.
+//! Answers to 2.0 say how many samples, histograms and exemplars are stored.
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
 pub(crate) mod batches;
@@ -74,8 +74,8 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     body.held.grow(decompressed.unwrap_or(0).saturating_mul(WRITE_DECODED_FACTOR)).map_err(no_memory)?;
     let shared = app.clone();
-    // The thread goes on when the client leaves: what is half done is finished, and the permits are kept till
-    // then.
+    // The thread continues when the client disconnects: the append is completed, and the permits are held
+    // until then.
     let done = tokio::task::spawn_blocking(move || {
         let WritePermits { write: _write, apply } = permits;
         store_body(&shared, &store, &tenant, message, body, &memory.budget, apply)
@@ -83,14 +83,14 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
     match done.await {
         Ok(result) => result.map(|written| (message, written)),
         Err(error) => {
-            tracing::error!(%error, "a write ended in a panic");
-            let message = "the write failed because of a bug in the server";
+            tracing::error!(%error, "remote write panicked");
+            let message = "internal error: the write panicked, see the server's log";
             Err(ApiError::new(ErrorKind::Internal, message))
         }
     }
 }
 
-/// What can be said before the body is read.
+/// Checks that need only the headers.
 fn admit(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
     let message = message_of(headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
     let tenant = tenant_of(app.options.multitenancy, headers)?;

@@ -3,13 +3,13 @@
 use super::definition::Metric;
 use crate::admission::Admission;
 
-/// Requests at work, in the queue and refused, of the class in the field `$class`.
+/// Requests that run, are queued and were refused, of the class in the field `$class`.
 macro_rules! class_metrics {
     ($class:ident) => {
         [
             Metric::gauge(
                 concat!("chronolith_", stringify!($class), "_active"),
-                "Requests at work.",
+                "Requests that run.",
                 |admission| admission.$class.queue.running() as f64,
             ),
             Metric::gauge(

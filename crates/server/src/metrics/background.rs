@@ -18,12 +18,12 @@ pub(super) static BACKGROUND: &[Metric<BackgroundMetrics>] = &[
     ),
     Metric::counter(
         "chronolith_background_panics_total",
-        "Rounds of background threads that panicked.",
+        "Runs of background tasks that panicked.",
         |background| background.thread_panics.as_f64(),
     ),
     Metric::counter(
         "chronolith_self_scrape_failures_total",
-        "Own metrics that could not be stored.",
+        "Self-scrapes that could not be stored.",
         |background| background.scrape_failures.as_f64(),
     ),
 ];

@@ -1,4 +1,4 @@
-//! Counters and histograms of durations: plain atomics. Holds: counting is one relaxed atomic add, a duration
+//! Counters and histograms of durations: plain atomics. Cost: counting is one relaxed atomic add, a duration
 //! two.
 
 use std::sync::atomic::{AtomicU64, Ordering};

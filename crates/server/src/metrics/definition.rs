@@ -1,5 +1,5 @@
 //! Declaration of a metric: name, type, labels and help text, with the function that reads its value. A table
-//! of them stands beside the counters it reads; `/metrics`, the self-scrape, metadata and
+//! of them stands in the file of the counters that it reads; `/metrics`, the self-scrape, metadata and
 //! docs/reference/metrics.md come from the tables.
 //! Invariants: samples have the labels of the declaration, in its order. The unit is the last word of the
 //! name before `_total` and is written nowhere else.
@@ -14,7 +14,6 @@ pub(crate) struct Definition {
     pub(crate) name: &'static str,
     pub(crate) kind: FamilyKind,
     pub(crate) labels: &'static [&'static str],
-    /// One sentence.
     pub(crate) help: &'static str,
 }
 

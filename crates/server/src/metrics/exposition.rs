@@ -1,5 +1,5 @@
 //! Families of samples and their text: Prometheus's format 0.0.4 and OpenMetrics 1.0.
-//! Holds: a counter's sample name ends in `_total`; OpenMetrics names the family without it.
+//! Invariants: a counter's sample name ends in `_total`; OpenMetrics names the family without it.
 
 use chronolith_model::labels::{is_legacy_label_name, is_legacy_metric_name};
 use chronolith_model::{MetadataEntry, MetricKind};
@@ -40,7 +40,7 @@ const UNITS: [&str; 2] = ["seconds", "bytes"];
 /// One sample of a family.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FamilySample {
-    /// Behind the family's name (`_bucket`, `_sum`, `_count` or nothing).
+    /// Suffix of the family's name (`_bucket`, `_sum`, `_count` or nothing).
     pub(crate) suffix: &'static str,
     pub(crate) labels: Vec<(&'static str, String)>,
     pub(crate) value: f64,

@@ -1,5 +1,5 @@
-//! All metrics of the server: each table with its source. Holds: names start with `chronolith_` but for the
-//! `process_` ones that every dashboard knows.
+//! All metrics of the server: each table with its source. Invariant: names start with `chronolith_` but for
+//! the `process_` ones that every dashboard knows.
 
 use chronolith_tsdb::TsdbStats;
 

@@ -1,5 +1,5 @@
 //! Metrics of requests and connections.
-//! Holds: labels are bounded, since routes and codes are ours to name.
+//! Invariants: labels are bounded, since routes and codes are ours to name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) static HTTP: &[Metric<HttpMetrics>] = &[
     Metric::histograms(
         "chronolith_http_request_duration_seconds",
         &["route", "code"],
-        "Time from the headers of a request to those of its answer, by route and code.",
+        "Time from the headers of a request to those of its response, by route and code.",
         |http, samples| {
             for ((route, code), stat) in http.routes() {
                 samples.push_histogram(&[&route, &code.to_string()], &stat.duration);
@@ -41,7 +41,7 @@ pub(super) static HTTP: &[Metric<HttpMetrics>] = &[
     Metric::counters(
         "chronolith_http_response_bytes_total",
         &["route", "code"],
-        "Bytes of answers that are sent as they are, by route and code; compressed ones are not counted.",
+        "Bytes of uncompressed responses, by route and code; compressed ones are not counted.",
         |http, samples| {
             for ((route, code), stat) in http.routes() {
                 samples.push(&[&route, &code.to_string()], stat.answer_bytes.as_f64());

@@ -1,6 +1,6 @@
-//! Where the process's memory is: what every large consumer says, beside what the operating system says.
+//! Memory of the process by consumer, compared with what the operating system reports.
 //!
-//! Holds: a byte is in one part only. What is in no part (connections, stacks, pieces that the allocator
+//! Invariants: a byte is in one part only. What is in no part (connections, stacks, pieces that the allocator
 //! keeps or adds) is the difference to the resident memory that belongs to no file.
 //! Not here: what the parts of the store are (`tsdb`, `head`).
 
@@ -41,7 +41,7 @@ pub(crate) static MEMORY: &[Metric<Memory>] = &[
 ];
 
 impl Memory {
-    /// Asks everybody; `tenant_count` tenants at most are listed.
+    /// Collects all parts; `tenant_count` tenants at most are listed.
     pub(crate) fn read(app: &App, tenant_count: usize) -> Memory {
         let cache = app.queries.cache.counts();
         let (pool_bytes, pool_count) = app.writes.batches.bytes_and_len();

@@ -1,5 +1,5 @@
-//! What the operating system says about this process, from `/proc`.
-//! Holds: absent files give absent metrics, never wrong ones.
+//! Metrics of the process as the operating system reports them in `/proc`: CPU time, memory, descriptors.
+//! Invariants: absent files give absent metrics, never wrong ones.
 
 use std::path::Path;
 
@@ -75,7 +75,7 @@ fn field(status: &str, name: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// User and system time: fields 14 and 15; counted behind the name, which may hold spaces.
+/// User and system time: fields 14 and 15; counted after the name, which may have spaces.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, behind) = stat.rsplit_once(')')?;
     let mut fields = behind.split_whitespace().skip(11);

@@ -1,4 +1,4 @@
-//! Metrics of queries and of the cache of their results.
+//! Metrics of queries and of the result cache.
 
 use super::counter::{Counter, Seconds};
 use super::definition::Metric;
@@ -18,7 +18,7 @@ pub(super) static QUERY: &[Metric<QueryMetrics>] = &[
     Metric::histograms(
         "chronolith_query_duration_seconds",
         &["kind"],
-        "Time to evaluate a query and print its answer.",
+        "Time to evaluate a query and encode its response.",
         |query, samples| {
             samples.push_histogram(&["instant"], &query.instant);
             samples.push_histogram(&["range"], &query.range);
@@ -30,7 +30,7 @@ pub(super) static QUERY: &[Metric<QueryMetrics>] = &[
     Metric::counters(
         "chronolith_query_failures_total",
         &["end"],
-        "Queries without an answer.",
+        "Queries that failed, by reason.",
         |query, samples| {
             samples.push(&["failed"], query.failed.as_f64());
             samples.push(&["canceled"], query.canceled.as_f64());
@@ -43,7 +43,7 @@ pub(super) static QUERY_CACHE: &[Metric<CacheCounts>] = &[
     Metric::counters(
         "chronolith_query_cache_requests_total",
         &["found"],
-        "Range queries by what the cache of results had of them.",
+        "Range queries by what the result cache had of them.",
         |cache, samples| {
             samples.push(&["hit"], cache.hits as f64);
             samples.push(&["partial"], cache.partial_hits as f64);
@@ -54,9 +54,7 @@ pub(super) static QUERY_CACHE: &[Metric<CacheCounts>] = &[
     Metric::gauge("chronolith_query_cache_entries", "Entries of the result cache.", |cache| {
         cache.entries as f64
     }),
-    Metric::counter(
-        "chronolith_query_cache_evictions_total",
-        "Results that went to make room for others.",
-        |cache| cache.evictions as f64,
-    ),
+    Metric::counter("chronolith_query_cache_evictions_total", "Results evicted for others.", |cache| {
+        cache.evictions as f64
+    }),
 ];

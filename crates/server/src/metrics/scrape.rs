@@ -1,5 +1,5 @@
-//! Stores the server's own metrics as series, so that its past can be queried like any other.
-//! Holds: a failed round is counted and logged, never retried; the thread ends with the server.
+//! Self-scrape: stores the server's own metrics as series, so that their history can be queried.
+//! Invariants: a failed scrape is counted and logged, never retried; the thread ends with the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,11 +45,11 @@ pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
         Ok(outcome) if outcome.rejected_count() == 0 => {}
         Ok(outcome) => {
             app.metrics.background.scrape_failures.add(1);
-            tracing::warn!(first = ?outcome.first_reject, "own metrics were rejected");
+            tracing::warn!(first = ?outcome.first_reject, "self-scrape: samples rejected");
         }
         Err(error) => {
             app.metrics.background.scrape_failures.add(1);
-            tracing::warn!(%error, "own metrics were not stored");
+            tracing::warn!(%error, "self-scrape failed");
         }
     }
 }

@@ -10,16 +10,18 @@ pub(super) static SERVER: &[Metric<App>] = &[
     Metric::gauge("process_start_time_seconds", "When the process started, since 1970.", |app| {
         app.started_ms as f64 / 1000.0
     }),
-    Metric::gauge("chronolith_ready", "Whether queries and writes are answered.", |app| {
+    Metric::gauge("chronolith_ready", "1 if queries and writes are served.", |app| {
         f64::from(u8::from(app.lifecycle.is_ready()))
     }),
     Metric::gauge("chronolith_http_connections", "Open connections.", |app| app.connections.count() as f64),
     Metric::gauge("chronolith_http_connections_limit", "Connections at most.", |app| {
         app.connections.count_max() as f64
     }),
-    Metric::counter("chronolith_query_killed_total", "Queries killed by an operator.", |app| {
-        app.queries.active.killed_count() as f64
-    }),
+    Metric::counter(
+        "chronolith_query_killed_total",
+        "Queries killed by status/active_queries/kill.",
+        |app| app.queries.active.killed_count() as f64,
+    ),
     Metric::counter(
         "chronolith_query_log_failures_total",
         "Lines of the query log that could not be written.",
@@ -31,7 +33,7 @@ pub(super) static SERVER: &[Metric<App>] = &[
     }),
     Metric::counter(
         "chronolith_query_slow_left_out_total",
-        "Slow queries without a line, because there were too many at once.",
+        "Slow queries without a log line because of the rate limit of lines.",
         |app| {
             let (_, left_out_count) = app.queries.slow_log.counts();
             left_out_count as f64

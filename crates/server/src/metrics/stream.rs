@@ -1,4 +1,4 @@
-//! Metrics of answers that are streamed: remote read and federation.
+//! Metrics of streamed responses: remote read and federation.
 
 use super::counter::Counter;
 use super::definition::Metric;
@@ -28,7 +28,7 @@ pub(super) static REMOTE_READ: &[Metric<RemoteReadMetrics>] = &[
     Metric::counters(
         "chronolith_remote_read_requests_total",
         &["response_type"],
-        "Remote reads by form of answer.",
+        "Remote reads by response type.",
         |read, samples| {
             samples.push(&["samples"], read.messages.as_f64());
             samples.push(&["streamed_xor_chunks"], read.streams.as_f64());
@@ -36,7 +36,7 @@ pub(super) static REMOTE_READ: &[Metric<RemoteReadMetrics>] = &[
     ),
     Metric::counter(
         "chronolith_remote_read_aborted_total",
-        "Streamed answers that were cut off by an error or a client that left.",
+        "Streamed responses aborted by an error or a disconnected client.",
         |read| read.stream.aborted.as_f64(),
     ),
     Metric::counter("chronolith_remote_read_series_total", "Series sent by remote read.", |read| {
@@ -45,7 +45,7 @@ pub(super) static REMOTE_READ: &[Metric<RemoteReadMetrics>] = &[
     Metric::counter("chronolith_remote_read_samples_total", "Samples sent by remote read.", |read| {
         read.samples.as_f64()
     }),
-    Metric::counter("chronolith_remote_read_bytes_total", "Bytes of answers to remote read.", |read| {
+    Metric::counter("chronolith_remote_read_bytes_total", "Bytes of remote read responses.", |read| {
         (read.message_bytes.get() + read.stream.bytes.get()) as f64
     }),
 ];
@@ -53,12 +53,12 @@ pub(super) static REMOTE_READ: &[Metric<RemoteReadMetrics>] = &[
 pub(super) static FEDERATE: &[Metric<StreamMetrics>] = &[
     Metric::counter(
         "chronolith_federate_aborted_total",
-        "Answers to federation that were cut off by an error or a client that left.",
+        "Federation responses aborted by an error or a disconnected client.",
         |federate| federate.aborted.as_f64(),
     ),
     Metric::counter(
         "chronolith_federate_bytes_total",
-        "Bytes of answers to federation, before compression.",
+        "Bytes of federation responses, before compression.",
         |federate| federate.bytes.as_f64(),
     ),
 ];

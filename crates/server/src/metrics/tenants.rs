@@ -1,7 +1,7 @@
 //! Counters by tenant: samples accepted, samples rejected by reason, queries.
-//! Holds: at most `shown_max` tenants have counters of their own, first come, first served; all others count
-//! under [`OVERFLOW`]. A tenant idle for [`IDLE_MS`] gives way to another when all are taken; its counters
-//! start at 0 again.
+//! Invariants: at most `shown_max` tenants have counters of their own, first come, first served; all others
+//! count under [`OVERFLOW`]. A tenant idle for [`IDLE_MS`] gives way to another when all are taken; its
+//! counters start at 0 again.
 //! Not here: series by tenant, which the store knows.
 
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl TenantStat {
     }
 }
 
-/// See the module.
+/// Counters of the shown tenants, and one set for all others.
 pub(crate) struct TenantMetrics {
     shown_max: usize,
     by_id: RwLock<HashMap<TenantId, Arc<TenantStat>>>,

@@ -63,7 +63,7 @@ pub(super) static TSDB: &[Metric<TsdbStats>] = &[
     }),
     Metric::counter(
         "chronolith_checkpoint_written_bytes_total",
-        "Bytes written to slices and definitions.",
+        "Bytes written to slices and the series file.",
         |stats| stats.head.checkpoint.slice_bytes as f64,
     ),
 ];

@@ -1,5 +1,6 @@
 //! Open connections: how many, and which of them are idle.
-//! Holds: never more than `count_max`, but for those that are being evicted; evicting takes idle ones only.
+//! Invariants: never more than `count_max`, but for those that are being evicted; evicting takes idle ones
+//! only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,12 +23,12 @@ pub(crate) struct ConnectionState {
 }
 
 impl ConnectionState {
-    /// Whether a request is at work.
+    /// True if a request is running.
     pub(super) fn is_busy(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) > 0
     }
 
-    /// Requests that have begun.
+    /// Number of requests that have started.
     pub(super) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
@@ -43,7 +44,7 @@ impl ConnectionState {
     }
 }
 
-/// A request at work.
+/// A running request.
 pub(super) struct InFlight(Arc<ConnectionState>);
 
 impl InFlight {
@@ -71,7 +72,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Room for as many connections as the limit of open files leaves beside the store's files.
+    /// As many connections as the limit of open files leaves after the store's files.
     pub(crate) fn new(disk: &dyn Disk) -> Connections {
         let files = open_files_max(disk).unwrap_or(CONNECTION_COUNT_MAX + FILES_RESERVED);
         let count_max =
@@ -95,7 +96,7 @@ impl Connections {
         self.count() >= self.count_max
     }
 
-    /// Closes the connection that has been idle longest; false if all are at work.
+    /// Closes the connection that has been idle longest; false if all are busy.
     pub(super) fn evict_idlest(&self) -> bool {
         let mut open = self.open.lock();
         let idle = open.iter().filter(|(_, state)| !state.is_busy());

@@ -29,6 +29,6 @@ pub enum RunError {
     #[error("closing the store: {0}")]
     Close(HeadError),
     /// The stop did not come to its end; nothing acknowledged is lost.
-    #[error("stop cut short: {0}")]
+    #[error("shutdown aborted: {0}")]
     CutShort(&'static str),
 }

@@ -1,5 +1,5 @@
-//! Lifecycle of the store behind the server: replaying, open, draining, closing.
-//! Holds: the store is set once, when the replay is done; before that, and once it is being closed, only
+//! Lifecycle of the server's store: replaying, open, draining, closing.
+//! Invariants: the store is set once, when the replay is done; before that, and once it is being closed, only
 //! endpoints that need no store answer.
 //! Not here: who opens and closes it (`serve`).
 
@@ -65,7 +65,7 @@ impl Lifecycle {
         let _ = self.start_failure.set(why);
     }
 
-    /// Withdraws readiness.
+    /// Makes the readiness probe fail; requests are still served.
     pub(crate) fn begin_drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
     }
@@ -121,7 +121,7 @@ impl Lifecycle {
     pub(crate) fn replay_text(&self) -> String {
         let at = self.replay_snapshot();
         format!(
-            "replaying the write-ahead log, segment {} of {} to {}, {} of {} MiB",
+            "replaying the WAL, segment {} of {} to {}, {} of {} MiB",
             at.segment_now,
             at.segment_first,
             at.segment_last,

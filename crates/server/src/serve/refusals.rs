@@ -1,6 +1,6 @@
-//! Answers of the HTTP parser itself (400, 414, 431): it writes them without a body and tells nobody.
-//! Holds: only an answer to a request that no handler has seen is replaced; the connection is closed after
-//! it, as it says.
+//! Responses of the HTTP parser itself (400, 414, 431): it writes them without a body and without a log line.
+//! Invariants: only an answer to a request that no handler has seen is replaced; the connection is closed
+//! after it, as it says.
 
 use std::io;
 use std::pin::Pin;
@@ -25,17 +25,11 @@ impl Refusal {
     pub(super) fn of(head: &[u8]) -> Option<Refusal> {
         let status = head.strip_prefix(VERSION)?.get(..3)?;
         let (status, reason, why) = match status {
-            b"400" => (400, "Bad Request", "the request is not valid HTTP/1.1"),
-            b"414" => (
-                414,
-                "URI Too Long",
-                "the URL is longer than 64 KiB: send the parameters as a form with POST",
-            ),
-            b"431" => (
-                431,
-                "Request Header Fields Too Large",
-                "the headers are more or longer than the server takes",
-            ),
+            b"400" => (400, "Bad Request", "malformed HTTP/1.1 request"),
+            b"414" => {
+                (414, "URI Too Long", "URL is longer than 64 KiB, send the parameters as a form with POST")
+            }
+            b"431" => (431, "Request Header Fields Too Large", "too many or too long request headers"),
             _ => return None,
         };
         let text = std::str::from_utf8(head).ok()?.to_ascii_lowercase();

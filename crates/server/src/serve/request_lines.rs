@@ -1,7 +1,7 @@
 //! Escapes quotes and angle brackets in request lines: browsers and `curl -g '...?query=up{job="x"}'` send
-//! them as they are, Prometheus takes them, and the HTTP parser behind this refuses them.
+//! them as they are, Prometheus takes them, and hyper's parser refuses them.
 //!
-//! Holds: only request lines change. To know where the next one begins, the framing of each request is
+//! Invariants: only request lines change. To know where the next one begins, the framing of each request is
 //! followed (`Content-Length`, chunks); where it is not understood, nothing is changed any more on this
 //! connection.
 //! Not here: whether requests are valid (hyper).
@@ -12,7 +12,7 @@ const HEADER_PREFIX_BYTES_MAX: usize = 128;
 /// Where the next byte belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Before or in a request line; true once it has begun.
+    /// Before or in a request line; true once its first byte has arrived.
     Line(bool),
     Headers,
     /// So many bytes are left.
@@ -122,11 +122,12 @@ impl RequestLines {
 
     fn note_header(&mut self, line: &[u8]) {
         let mut parts = line.splitn(2, |&byte| byte == b':');
-        let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let name = parts.next().unwrap_or_default();
+        let value = parts.next().unwrap_or_default();
         let value = value.trim_ascii();
         if name.eq_ignore_ascii_case(b"content-length") {
             let count = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-            // Chunks win over a length, as in the parser behind this.
+            // Chunks win over a length, as in the HTTP parser.
             if self.framing != Framing::Chunked {
                 self.framing = count.map_or(Framing::Unknown, Framing::Bytes);
             }

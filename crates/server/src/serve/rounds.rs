@@ -1,4 +1,4 @@
-//! Rounds of background threads. Holds: a panic in one round is counted and does not end its thread.
+//! Runs of background tasks. Invariant: a panic in one run is counted and does not end the thread.
 
 use crate::app::App;
 
@@ -6,7 +6,7 @@ use crate::app::App;
 pub(crate) fn guarded(app: &App, thread: &'static str, round: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(round)).is_err() {
         app.metrics.background.thread_panics.add(1);
-        tracing::error!(thread, "a round of background work ended in a panic; the next one follows");
+        tracing::error!(thread, "background task panicked, continuing with its next run");
     }
 }
 

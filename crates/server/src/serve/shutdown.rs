@@ -1,8 +1,8 @@
 //! From the signal to the end: lame duck, drain, close.
 //!
-//! Holds: `/-/ready` is 503 before the listener closes; a stop takes [`STOP_TIME_MAX`] at most, and a second
-//! signal ends it at once. A stop that is cut short loses nothing acknowledged: it is what a kill is, and the
-//! next start replays the log.
+//! Invariants: `/-/ready` is 503 before the listener closes; a stop takes [`STOP_TIME_MAX`] at most, and a
+//! second signal ends it at once. A stop that is cut short loses nothing acknowledged: it is what a kill is,
+//! and the next start replays the log.
 //! Not here: what is closed (`tsdb`).
 
 use std::future::{self, Future};
@@ -72,15 +72,17 @@ impl Running {
         tracing::info!("stopping");
         self.app.lifecycle.begin_drain();
         let (closed, closing) = oneshot::channel();
-        let (app, stop, threads) = (self.app.clone(), self.stop.clone(), std::mem::take(&mut self.threads));
+        let app = self.app.clone();
+        let stop = self.stop.clone();
+        let threads = std::mem::take(&mut self.threads);
         let close = move || {
             stop.stop();
             for joined in threads {
                 if joined.join().is_err() {
-                    tracing::error!("a background thread ended in a panic");
+                    tracing::error!("background thread panicked");
                 }
             }
-            // Nobody listens when the stop was cut short.
+            // The receiver is gone when the shutdown was aborted.
             drop(closed.send(app.lifecycle.opened().map_or(Ok(()), |store| store.close())));
         };
         let ended = self.runtime.block_on(run(&self, signals, close, closing));
@@ -104,17 +106,17 @@ async fn run(
     let stop = async {
         let delay = running.app.options.web.shutdown_delay;
         if !delay.is_zero() {
-            tracing::info!(delay_s = delay.as_secs_f64(), "not ready any more, still serving");
+            tracing::info!(delay_s = delay.as_secs_f64(), "not ready, serving until shutdown-delay is over");
             sleep(delay).await;
         }
-        // Nobody accepts any more when the server never got so far.
+        // There is no listener if the server never became ready.
         let _ = running.closing.send(true);
         drained(&running.app, (deadline - STOP_CLOSE_TIME).min(Instant::now() + DRAIN_TIME_MAX)).await;
         running.app.lifecycle.begin_close();
         thread::spawn("shutdown", close).map_err(RunError::Threads)?;
         match closing.await {
             Ok(closed) => closed.map_err(RunError::Close),
-            Err(_) => Err(RunError::CutShort("closing the store ended in a panic")),
+            Err(_) => Err(RunError::CutShort("closing the store panicked")),
         }
     };
     first_of(stop, next_signal(signals.as_mut()), deadline).await
@@ -126,7 +128,8 @@ async fn first_of(
     signal: impl Future<Output = ()>,
     deadline: Instant,
 ) -> Result<(), RunError> {
-    let (stop, signal) = (pin!(stop), pin!(signal));
+    let stop = pin!(stop);
+    let signal = pin!(signal);
     let either = async {
         tokio::select! {
             stopped = stop => stopped,
@@ -144,7 +147,10 @@ async fn drained(app: &App, deadline: Instant) {
         }
     };
     if timeout_at(deadline, wait).await.is_err() {
-        tracing::warn!(connections = app.connections.count(), "requests did not finish in time");
+        tracing::warn!(
+            connections = app.connections.count(),
+            "closing connections whose requests did not finish in time"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! A flag that background threads sleep on. Holds: a stop wakes every sleeper at once and stays set.
+//! A flag that background threads sleep on. Invariant: a stop wakes every sleeper at once and stays set.
 
 use std::time::Duration;
 

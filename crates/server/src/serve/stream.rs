@@ -1,6 +1,7 @@
 //! A socket with deadlines: idle, headers on their way, answer not taken.
 //! Also escapes what clients forget to escape in request lines, and gives the parser's own answers a body.
-//! Holds: while a request is at work only the taking of its answer has a deadline here; its body has its own.
+//! Invariants: while a request runs only the reading of its response by the client has a deadline here; its
+//! body has its own.
 
 use std::future::Future as _;
 use std::io;
@@ -24,9 +25,9 @@ use crate::limits::{ANSWER_STALL_TIMEOUT, HEADER_READ_TIMEOUT, KEEP_ALIVE_IDLE_T
 enum Phase {
     /// Send a request, some time.
     Idle,
-    /// Finish the headers that it has begun.
+    /// Finish the headers that it has started.
     Headers,
-    /// Wait: a request is at work.
+    /// Wait: a request is running.
     Busy,
 }
 
@@ -117,7 +118,7 @@ impl TimedStream {
         }
         let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(sleep(ANSWER_STALL_TIMEOUT)));
         ready!(deadline.as_mut().poll(cx));
-        Poll::Ready(Err(timed_out("the client takes no byte of its answer")))
+        Poll::Ready(Err(timed_out("the client reads no byte of its response")))
     }
 }
 

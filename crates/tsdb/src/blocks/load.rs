@@ -97,7 +97,7 @@ pub(crate) fn load_blocks(
         let tenant = match TenantId::new(&entry.name) {
             Ok(tenant) => tenant,
             Err(e) => {
-                notes.push(format!("{}: not a tenant directory, left alone: {e}", path.display()));
+                notes.push(format!("{}: not a tenant directory, ignored: {e}", path.display()));
                 continue;
             }
         };
@@ -113,11 +113,11 @@ pub(crate) fn load_blocks(
         known.keys().for_each(|&ulid| findings.lose(&block_dir(&root.join(tenant), ulid)));
     }
     if findings.added_count > 0 && (is_present || damage.is_some()) {
-        tracing::info!(blocks = findings.added_count, "added blocks to the catalogue that it did not name");
+        tracing::info!(blocks = findings.added_count, "blocks found on disk added to the block catalogue");
     }
     if findings.replaced_count > 0 {
         let blocks = findings.replaced_count;
-        tracing::info!(blocks, "removing blocks that were compacted before the last stop");
+        tracing::info!(blocks, "removing blocks that a compaction replaced before the last stop");
     }
     notes.append(&mut findings.kept_as_is);
     let lost_count =
@@ -127,7 +127,7 @@ pub(crate) fn load_blocks(
 
 impl Findings {
     fn lose(&mut self, dir: &Path) {
-        self.lost.push(|| format!("{}: block is missing, the catalogue names it", dir.display()));
+        self.lost.push(|| format!("{}: block is missing, but listed in the block catalogue", dir.display()));
     }
 }
 

@@ -23,7 +23,6 @@ pub(crate) const TENANTS_DIR: &str = "tenants";
 /// Blocks of one tenant under a lock.
 pub(crate) struct TenantBlocks {
     tenant: TenantId,
-    /// `DATA/tenants/<id>`.
     dir: PathBuf,
     list: RwLock<List>,
     /// `dir` exists and its name is durable.
@@ -35,7 +34,6 @@ pub(crate) struct TenantBlocks {
 
 #[derive(Default)]
 struct List {
-    /// By precedence.
     entries: Arc<Vec<Arc<BlockEntry>>>,
     /// Ranges of the entries, in one array so that a query skips blocks of other times fast.
     ranges: Vec<TimeRange>,
@@ -157,7 +155,6 @@ impl TenantBlocks {
         &self.tenant
     }
 
-    /// Returns `DATA/tenants/<id>`.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }

@@ -36,7 +36,7 @@ impl RetentionJobs {
     pub(super) fn observe_clock(&mut self, cx: &JobContext<'_>) {
         if let Err(error) = self.clock.observe(cx.storage.env(), cx.now_ms, &cx.counters.retention) {
             cx.counters.errors.increment();
-            tracing::error!(%error, "writing the retention clock failed, trying again later");
+            tracing::error!(%error, "writing the retention clock failed, retrying later");
         }
     }
 
@@ -94,7 +94,7 @@ impl RetentionJobs {
             store.replace(&blocks, &[block], Vec::new());
             cx.storage.changes().note_removed(tenant, end_ms);
             cx.counters.retention.removed_blocks.increment();
-            tracing::info!(%tenant, %ulid, end_ms, "retention removes an expired block");
+            tracing::info!(%tenant, %ulid, end_ms, "expired block removed by retention");
             store.schedule_removal(&blocks, [blocks.block_dir(ulid)]);
         }
         cx.add(Job::of_tenant(JobKind::BlockRemoval, tenant.clone(), cx.now_ms, 0));

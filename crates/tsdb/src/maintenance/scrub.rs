@@ -118,8 +118,8 @@ impl Scrub {
     }
 
     fn report(&self, tenant: &TenantId, entry: &BlockEntry, text: String) {
-        tracing::error!(%tenant, block = %entry.ulid(), note = text,
-            "a block is damaged; queries that need the damaged part fail until it is restored or removed");
+        tracing::error!(%tenant, block = %entry.ulid(), damage = text,
+            "block is damaged; queries that need the damaged part fail until it is restored or removed");
         let mut findings = self.findings.lock();
         if findings.texts.len() < NAMED_MAX {
             findings.texts.push(text);

@@ -1,5 +1,5 @@
 //! The black-box kits: each tests a running server from outside, over its port only.
-//! Holds: a server of its own for each kit, on a free port over an empty directory.
+//! Invariants: a server of its own for each kit, on a free port over an empty directory.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,8 @@ pub(super) fn clients(ci: &Checkout) -> Result<Tally> {
     };
     with_server(ci, "clients", "smoke.py", |kit, server| {
         let url = server.url();
-        let (write, metrics) = (format!("{url}/api/v1/write"), format!("{url}/metrics"));
+        let write = format!("{url}/api/v1/write");
+        let metrics = format!("{url}/metrics");
         let args = ["--query", &url, "--remote-write", &write, "--metrics", &metrics];
         let mut command = vec![python, kit.display().to_string()];
         command.extend(args.map(str::to_owned));
@@ -146,7 +147,8 @@ fn python_with(ci: &Checkout, requirements: &Path) -> Result<PathBuf> {
     let python = venv.join("bin/python");
     let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
     let venv_dir = venv.display().to_string();
-    let (python_path, requirements) = (python.display().to_string(), requirements.display().to_string());
+    let python_path = python.display().to_string();
+    let requirements = requirements.display().to_string();
     if !python.is_file() {
         let create = words(&["python3", "-m", "venv", &venv_dir]);
         let created = || run_within(PIP_WITHIN, &create, &ci.root, &[]).is_ok_and(|done| done.success);

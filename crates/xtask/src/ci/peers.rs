@@ -1,5 +1,5 @@
 //! Programs of others that steps need: found, installed from Debian where that is allowed, or named.
-//! Holds: nothing is installed unless this runs as root or in CI (`CI` set).
+//! Invariants: nothing is installed unless this runs as root or in CI (`CI` set).
 
 use std::process::Command;
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
 //! Prometheus's PromQL scripts and ours, asked over HTTP by the kit `promqltest`.
 //!
-//! Holds: every eval of every script passes, and every load is taken: by remote write 1.0 or 2.0.
+//! Invariants: every eval of every script passes, and every load is taken: by remote write 1.0 or 2.0.
 //! Not here: the same scripts in process (`crates/promql/tests/promqltest`).
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! Counts of passed, failed and skipped checks, read from the output of cargo and of the kits.
-//! Holds: a command that failed never counts as all passed, whatever it printed.
+//! Invariants: a command that failed never counts as all passed, whatever it printed.
 
 /// What a step found.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

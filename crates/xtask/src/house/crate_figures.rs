@@ -1,7 +1,7 @@
 //! All figures of one crate, from the texts of its files.
 //!
-//! Holds: production code is all modules that `lib.rs` and `main.rs` declare, without test items; all other
-//! files below `src/` are tests.
+//! Invariants: production code is all modules that `lib.rs` and `main.rs` declare, without test items; all
+//! other files below `src/` are tests.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Import cycles: strongly connected components of the import graph with more than one file.
 //!
-//! Holds: a cycle is within one module if one file of it is that module and all others lie in the module's
-//! folder: parts of a module may import each other. All files descend from the crate root, so a cycle with
-//! the root is within one module only if it has two files.
+//! Invariants: a cycle is within one module if one file of it is that module and all others lie in the
+//! module's folder: parts of a module may import each other. All files descend from the crate root, so a
+//! cycle with the root is within one module only if it has two files.
 
 use super::imports::Edges;
 

@@ -1,6 +1,6 @@
 //! Types, fields and functions of one crate: location, visibility and size.
 //!
-//! Holds: a type is identified by module and name, so types of the same name in two modules stay apart.
+//! Invariants: a type is identified by module and name, so types of the same name in two modules stay apart.
 //! Not here: fields of enum variants, which have no visibility; functions without a body; closures.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Doc comments of one crate: public items without one, and private items with one that repeats the name.
 //!
-//! Holds: a public item is one that is `pub`, in whatever module: `unreachable_pub` refuses other uses.
+//! Invariants: a public item is one that is `pub`, in whatever module: `unreachable_pub` refuses other uses.
 //! Not here: fields and variants of public types, which need no docs; blocks `impl Trait for Type`.
 
 use syn::spanned::Spanned;

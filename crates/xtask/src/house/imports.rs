@@ -1,7 +1,7 @@
 //! Import graph of one crate: an edge leads from file A to file B if A names an item of B, in a `use`
 //! declaration or in a path.
 //!
-//! Holds: a re-exported item counts for the file that defines it, not for the module that re-exports it.
+//! Invariants: a re-exported item counts for the file that defines it, not for the module that re-exports it.
 //! Not here: methods and fields, which are used without a path; paths in attributes and in `pub(in path)`.
 
 use std::collections::BTreeSet;

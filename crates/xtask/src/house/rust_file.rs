@@ -1,6 +1,6 @@
 //! One Rust source file: its syntax tree without test items, and its lines of code.
 //!
-//! Holds: a line counts as code if a token other than a comment covers a part of it.
+//! Invariants: a line counts as code if a token other than a comment covers a part of it.
 //! Not here: macro expansion, and `cfg` conditions other than `test`: code under those is production code.
 
 use std::ops::Range;

@@ -1,6 +1,7 @@
 //! Subjects of the commits on this branch: at most 70 characters, no `wip`.
 //!
-//! Holds: commits up to the recorded base, and those that a remote main has, are exempt: they cannot change.
+//! Invariants: commits up to the recorded base, and those that a remote main has, are exempt: they cannot
+//! change.
 
 use std::path::Path;
 use std::process::Command;

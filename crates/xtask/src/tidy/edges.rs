@@ -1,5 +1,5 @@
 //! Who may depend on whom: the crate table of ARCHITECTURE.md against `cargo metadata`.
-//! Holds: table and manifests say the same; an edge in only one of them is a finding, either way.
+//! Invariants: table and manifests say the same; an edge in only one of them is a finding, either way.
 
 use std::collections::BTreeMap;
 

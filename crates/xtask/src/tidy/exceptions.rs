@@ -1,7 +1,7 @@
 //! Recorded exceptions: findings per rule and folder that were there before the rule. Counts may only fall.
 //!
-//! Holds: a rule has a section in the list, also if it has no exceptions; only a rule without a section gets
-//! its counts from the sources. So `--record-exceptions` never raises a count.
+//! Invariants: a rule has a section in the list, also if it has no exceptions; only a rule without a section
+//! gets its counts from the sources. So `--record-exceptions` never raises a count.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! Documents of on-disk formats name the sources they describe and a hash of them: code that changes without
 //! its document is a finding until a person has read the document and run `cargo xtask tidy --bless-docs`.
 //!
-//! Holds: the hash covers the sources without their tests, module after module, files in the order of their
-//! paths.
+//! Invariants: the hash covers the sources without their tests, module after module, files in the order of
+//! their paths.
 
 use super::finding::Finding;
 use super::text_file::{TextFile, find, is_test_file, without_tests};
@@ -58,7 +58,8 @@ fn hash_of_sources(doc: &TextFile, files: &[TextFile]) -> Result<String, String>
     let mut bytes = Vec::new();
     for source in sources.split(',').map(str::trim) {
         let stem = format!("{CRATE_DIR}/{}", source.trim_end_matches('/').trim_end_matches(".rs"));
-        let (file, below) = (format!("{stem}.rs"), format!("{stem}/"));
+        let file = format!("{stem}.rs");
+        let below = format!("{stem}/");
         let mut seen = false;
         for f in files.iter().filter(|f| f.path == file || f.path.starts_with(&below)) {
             if f.path.ends_with(".rs") && !is_test_file(&f.path) {

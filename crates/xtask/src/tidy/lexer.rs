@@ -1,5 +1,5 @@
 //! Splits Rust source into code and comments, line by line, with the content of strings left out.
-//! Holds: a word inside a string or comment is never taken for code. Not here: grammar; macros are not
+//! Invariants: a word inside a string or comment is never taken for code. Not here: grammar; macros are not
 //! expanded.
 
 /// What one line holds.

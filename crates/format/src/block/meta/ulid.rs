@@ -16,7 +16,7 @@ pub struct Ulid(u128);
 
 /// A text that is no ULID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no ULID")]
+#[error("invalid ULID {0:?}")]
 pub struct UlidError(String);
 
 impl Ulid {

@@ -2,7 +2,7 @@
 //! has [`CONVERSION_COUNT`] samples, and stays so if that saves enough. Its successor starts as decimal-delta
 //! ([`OpenState::next_chunk`]).
 //!
-//! Holds: no sample changes or is lost by a conversion.
+//! Invariants: no sample changes or is lost by a conversion.
 //! Not here: the bytes of a chunk that are replaced.
 
 use chronolith_base::DecodeError;

@@ -1,7 +1,7 @@
 //! State of an open chunk in either encoding, XOR or decimal-delta, in the 32 bytes that an XOR state takes.
 //!
-//! Holds: the byte that counts leading zeros in an XOR state (0 to 31, or 255) marks a decimal-delta state by
-//! 128 plus its scale, so that no state is valid in both encodings.
+//! Invariants: the byte that counts leading zeros in an XOR state (0 to 31, or 255) marks a decimal-delta
+//! state by 128 plus its scale, so that no state is valid in both encodings.
 
 use chronolith_base::DecodeError;
 

@@ -1,7 +1,7 @@
 //! Reads decimal-delta chunks from untrusted bytes.
 //!
-//! Holds: no read is outside of the bytes; bits missing at the end read as zeros and are an error before the
-//! sample that they belong to is emitted; times ascend strictly. Nothing is allocated.
+//! Invariants: no read is outside of the bytes; bits missing at the end read as zeros and are an error before
+//! the sample that they belong to is emitted; times ascend strictly. Nothing is allocated.
 
 use chronolith_base::bytes::unzigzag;
 use chronolith_base::{ByteReader, DecodeError};

@@ -1,7 +1,7 @@
 //! Adaptive Golomb-Rice code of value differences: a quotient in unary, then a fixed number of low bits that
 //! follows the size of the differences seen so far.
 //!
-//! Holds: encoder and decoder adapt by the same function of the quotient alone; a code has at most
+//! Invariants: encoder and decoder adapt by the same function of the quotient alone; a code has at most
 //! [`CODE_BITS_MAX`] bits, and all but the escape at most 52.
 
 use chronolith_base::bytes::zigzag;

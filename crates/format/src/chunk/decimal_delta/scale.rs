@@ -1,8 +1,8 @@
 //! Scale of a chunk: the factor that turns its decimal values into integers, and back bit for bit.
 //!
-//! Holds: [`Scale::integer_of`] gives an integer only if [`Scale::value_of`] returns the very same 64 bits.
-//! Division by a power of ten up to 10^14 rounds once, as parsing of the decimal text does, so every decimal
-//! number with so many digits fits. Negative zero, NaN and the infinities fit no scale.
+//! Invariants: [`Scale::integer_of`] gives an integer only if [`Scale::value_of`] returns the very same 64
+//! bits. Division by a power of ten up to 10^14 rounds once, as parsing of the decimal text does, so every
+//! decimal number with so many digits fits. Negative zero, NaN and the infinities fit no scale.
 
 /// Integers lie between minus and plus this, both exclusive.
 pub(super) const INTEGER_LIMIT: i64 = 1 << 51;

@@ -38,7 +38,7 @@ pub(super) trait ChunkCount: Count + Debug {
     fn get_first_bucket(reader: &mut BitReader<'_>) -> Result<Self::Track, DecodeError>;
     fn get_next(reader: &mut BitReader<'_>, track: &mut Self::Track) -> Result<(), DecodeError>;
 
-    /// The number.
+    /// The observations of the bucket of `track`.
     fn value(track: &Self::Track) -> Self;
     /// Observations of a bucket that follows one of `before`; `None` if that is negative.
     fn bucket(track: &Self::Track, before: Self) -> Option<Self>;

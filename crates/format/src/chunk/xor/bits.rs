@@ -1,5 +1,5 @@
 //! Bits of an XOR or XOR2 chunk, most significant first: a writer over a slice and a reader with a 64-bit
-//! buffer. Holds: the reader never reads past its bytes; running out is an error.
+//! buffer. Invariant: the reader never reads past its bytes; running out is an error.
 
 use chronolith_base::DecodeError;
 

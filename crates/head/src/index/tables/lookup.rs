@@ -1,4 +1,9 @@
-//! Reads of the index: the `LabelIndex` contract of `model`, values and names, cardinality, sizes.
+//! Read side of a tenant's inverted index: postings by matcher, label names and values, and the cardinality
+//! statistics of `/api/v1/status/tsdb`.
+//!
+//! Invariant: series that have left the head are excluded from every result.
+//! Not here: insertion and rebuilds (`tenant_index`), evaluation of selectors with several matchers
+//! (`model::index`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,7 +58,7 @@ impl LabelIndex for TenantIndex {
     }
 
     // PERF: a rule asks for 20 of 100 000 series by instance and name, and the postings of the name are a
-    // third of all: see `http::work::run_small_first` in the server.
+    // third of all: see `http::dispatch::run_small_first` in the server.
     fn retain_few(&self, matcher: &Matcher, refs: &mut Vec<u32>) -> Result<bool, QueryError> {
         if refs.len().saturating_mul(SERIES_COST) >= self.cost_of(matcher) {
             return Ok(false);

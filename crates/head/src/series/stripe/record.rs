@@ -40,7 +40,7 @@ pub(crate) struct SeriesState {
     pub(crate) tenant: u32,
 }
 
-const _: () = assert!(size_of::<SeriesState>() <= 64, "a hot record is one cache line");
+const _: () = assert!(size_of::<SeriesState>() <= 64, "the state of a series is one cache line");
 /// Samples per test for a full chunk or a due conversion.
 const COUNT_STEP: u16 = 8;
 const _: () = assert!(CONVERSION_COUNT.is_multiple_of(COUNT_STEP));

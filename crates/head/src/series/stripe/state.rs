@@ -1,5 +1,5 @@
-//! One of sixteen stripes of series: series records in pages, open chunks, the out-of-order log, references to
-//! sealed chunks; start timestamps of open chunks in side storage for the series that have some.
+//! One of sixteen stripes of series: series records in pages, open chunks, the out-of-order log, references
+//! to sealed chunks; start timestamps of open chunks in side storage for the series that have some.
 //!
 //! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
 //! series is newer than the last one in its series record; runs of 1024 consecutive ids share a stripe, so a
@@ -362,7 +362,7 @@ impl Stripe {
         self.sealed_of(series).count() as u64 + other_count
     }
 
-    /// Memory of hot records, open chunks, out-of-order samples, references to sealed chunks, histograms,
+    /// Memory of series states, open chunks, out-of-order samples, references to sealed chunks, histograms,
     /// start times.
     pub(crate) fn memory(&self) -> [MemoryPart; 6] {
         let pages = self.page_count * size_of::<Page>();

@@ -1,7 +1,7 @@
 //! The other direction, for load generators and tests: builds an `io.prometheus.write.v2.Request`.
 //!
-//! Holds: the fields and their order are those of Prometheus's own sender: zero values are left out, metadata is
-//! always there, symbols start with the empty string. Not here: HTTP.
+//! Invariants: the fields and their order are those of Prometheus's own sender: zero values are left out,
+//! metadata is always there, symbols start with the empty string. Not here: HTTP.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct SampleOut {
     pub time_ms: i64,
     /// Value.
     pub value: f64,
-    /// When its counter began, in milliseconds; 0 means that nobody knows.
+    /// When its counter began, in milliseconds; 0 = unknown.
     pub start_ms: i64,
 }
 
@@ -133,7 +133,8 @@ impl RequestEncoder {
             put_histogram(&mut self.field, *time_ms, *start_ms, histogram);
             put_bytes(&mut self.message, 3, &self.field);
         }
-        let (help, unit) = (self.symbol(extras.help), self.symbol(extras.unit));
+        let help = self.symbol(extras.help);
+        let unit = self.symbol(extras.unit);
         self.field.clear();
         put_int(&mut self.field, 1, kind_number(extras.kind));
         put_int(&mut self.field, 3, u64::from(help));

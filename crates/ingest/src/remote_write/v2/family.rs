@@ -1,11 +1,12 @@
 //! Metadata that comes with every series, folded to one entry a metric family and request.
-//! Holds: an entry is made once for equal references; series of a classic histogram or summary name one family.
+//! Invariants: an entry is made once for equal references; series of a classic histogram or summary name one
+//! family.
 
 use chronolith_base::hash::HashSet;
 use chronolith_model::{METRIC_NAME, MetadataEntry, MetricKind};
 
-use super::Unfolded;
 use super::symbols::Symbols;
+use super::unfolded::Unfolded;
 use crate::remote_write::wire::{Cursor, VARINT};
 use crate::remote_write::{DecodeError, METADATA_COUNT_MAX};
 
@@ -79,8 +80,10 @@ impl Families {
         if !self.seen.insert(key) {
             return Ok(());
         }
-        let (name, help) = (symbols.text(name)?, symbols.text(metadata.help)?);
-        let (metric, unit) = (family_of(name, metadata.kind), symbols.text(metadata.unit)?);
+        let name = symbols.text(name)?;
+        let help = symbols.text(metadata.help)?;
+        let metric = family_of(name, metadata.kind);
+        let unit = symbols.text(metadata.unit)?;
         let known = |last: &MetadataEntry| {
             last.metric == metric && last.kind == metadata.kind && last.help == help && last.unit == unit
         };

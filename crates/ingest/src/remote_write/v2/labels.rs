@@ -1,8 +1,10 @@
 //! References to the labels of a series, and the bytes that they unfold to.
-//! Holds: the bytes are those of remote write 1.0; what the series before has at the same place is copied from it.
+//! Invariants: the bytes are those of remote write 1.0; what the series before has at the same place is
+//! copied from it.
 
+use super::limits::LABEL_REF_COUNT_MAX;
 use super::symbols::Symbols;
-use super::{LABEL_REF_COUNT_MAX, Unfolded};
+use super::unfolded::Unfolded;
 use crate::remote_write::wire::Cursor;
 use crate::remote_write::{DecodeError, LABEL_SECTION_BYTES_MAX};
 use chronolith_base::bytes::put_uvarint;
@@ -19,7 +21,7 @@ pub(super) struct LabelRefs {
 }
 
 impl LabelRefs {
-    /// For the next series. Of one that left nothing behind nothing can be copied.
+    /// For the next series. A series without bytes of its own cannot be copied from.
     pub(super) fn clear(&mut self) {
         self.refs.clear();
         self.ends.clear();
@@ -46,7 +48,8 @@ impl LabelRefs {
 
     /// Appends the labels to `raw`, up to the first bad reference; `last` are those of the series before.
     ///
-    /// PERF: what `last` has is copied in runs, not put together again: 223 -> 204 ns a series of ten labels.
+    /// PERF: what `last` has is copied in runs, not put together again: 223 -> 204 ns per series of ten
+    /// labels.
     ///   cargo bench -p chronolith-ingest --bench decode_speed
     pub(super) fn unfold(
         &mut self,
@@ -74,14 +77,15 @@ impl LabelRefs {
             }
             let section = raw.len() - self.start;
             if section > LABEL_SECTION_BYTES_MAX {
-                let (found, limit) = (section as u64, LABEL_SECTION_BYTES_MAX as u64);
+                let found = section as u64;
+                let limit = LABEL_SECTION_BYTES_MAX as u64;
                 return Err(DecodeError::TooLarge { what: "labels of one series", found, limit });
             }
         }
         Ok(())
     }
 
-    /// Puts labels behind those of the series in place of any of the same names, whose bytes go. A label without a
+    /// Appends labels to those of the series and removes those of the same names. A label without a
     /// value is none.
     pub(super) fn put_over(
         &mut self,
@@ -113,7 +117,8 @@ impl LabelRefs {
         }
         let section = raw.len() - self.start;
         if section > LABEL_SECTION_BYTES_MAX {
-            let (found, limit) = (section as u64, LABEL_SECTION_BYTES_MAX as u64);
+            let found = section as u64;
+            let limit = LABEL_SECTION_BYTES_MAX as u64;
             return Err(DecodeError::TooLarge { what: "labels of one series", found, limit });
         }
         Ok(())
@@ -121,7 +126,8 @@ impl LabelRefs {
 
     /// Where the labels that are the same from `at` on start, and where each of them ends.
     fn same_run(&self, pairs: &[[u32; 2]], at: usize) -> Option<(usize, &[usize])> {
-        let (own, other) = (self.refs.as_chunks::<2>().0.get(at..)?, pairs.get(at..)?);
+        let own = self.refs.as_chunks::<2>().0.get(at..)?;
+        let other = pairs.get(at..)?;
         let same = own.iter().zip(other).take_while(|(a, b)| a == b).count();
         let ends = self.ends.get(at..)?;
         let ends = ends.get(..same.min(ends.len())).filter(|ends| !ends.is_empty())?;
@@ -159,7 +165,8 @@ fn put_label(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.push(0x0a);
     if let (1..=60, 1..=60) = (name.len(), value.len()) {
         // All lengths take one byte.
-        let (name_len, value_len) = (name.len() as u8, value.len() as u8);
+        let name_len = name.len() as u8;
+        let value_len = value.len() as u8;
         out.extend_from_slice(&[name_len + value_len + 4, 0x0a, name_len]);
         out.extend_from_slice(name);
         out.extend_from_slice(&[0x12, value_len]);

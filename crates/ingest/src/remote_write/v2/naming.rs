@@ -1,14 +1,14 @@
 //! Labels that a series gets from its metadata: `__type__` and `__unit__`, where they are asked for.
 //!
-//! Holds: they are part of the bytes that name the series, so that the same labels always have the same series, and a
-//! series whose type changes becomes another one. Which naming a request has is decided once: a server that does not ask
-//! for these labels has no instruction for them in its loop over series.
+//! Invariants: they are part of the bytes that name the series, so that the same labels always have the same
+//! series, and a series whose type changes becomes another one. Which naming a request has is decided once: a
+//! server that does not ask for these labels has no instruction for them in its loop over series.
 //! Not here: what queries make of the labels (`promql`).
 
 use chronolith_model::MetricKind;
 
 use super::family::SeriesMetadata;
-use super::walk::Walk;
+use super::walk::{Naming, Walk};
 use crate::remote_write::DecodeError;
 use crate::remote_write::wire::{Cursor, LEN};
 
@@ -16,12 +16,6 @@ use crate::remote_write::wire::{Cursor, LEN};
 const TYPE_LABEL: &[u8] = b"__type__";
 /// Name of the label with its unit.
 const UNIT_LABEL: &[u8] = b"__unit__";
-
-/// How series are named.
-pub(super) trait Naming {
-    /// Reads one series.
-    fn series(walk: &mut Walk<'_, '_>, message: Cursor<'_>) -> Result<(), DecodeError>;
-}
 
 /// By the labels that they came with.
 pub(super) struct AsSent;

@@ -1,7 +1,8 @@
 //! The table of strings of a request, as they lie in its body.
-//! Holds: a symbol is found by its number in one look; the first is the empty string, as the specification says.
+//! Invariants: a symbol is found by its number in one look; the first is the empty string, as the
+//! specification says.
 
-use super::SYMBOL_COUNT_MAX;
+use super::limits::SYMBOL_COUNT_MAX;
 use crate::remote_write::wire::{Cursor, LEN};
 use crate::remote_write::{DecodeError, WireError};
 
@@ -17,14 +18,14 @@ struct Place {
     len: u32,
 }
 
-/// See the module.
+/// The symbols table of one request.
 pub(super) struct Symbols<'a> {
     body: &'a [u8],
     places: Vec<Place>,
 }
 
 impl<'a> Symbols<'a> {
-    /// Finds the symbols of the request `body`, wherever they stand between the other fields.
+    /// Finds the symbols of the request `body`, at any position among the other fields.
     pub(super) fn find(body: &'a [u8]) -> Result<Symbols<'a>, DecodeError> {
         let mut places = Vec::new();
         let mut at = Cursor::new(body);

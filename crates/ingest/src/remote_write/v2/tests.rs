@@ -307,7 +307,7 @@ fn the_encoder_writes_what_prometheus_writes() {
     assert_eq!(request.body(), want);
 }
 
-/// A request: these symbols behind the empty one, these series.
+/// A request: these symbols after the empty one, these series.
 fn request_of(symbols: &[&str], series: &[Vec<u8>]) -> Vec<u8> {
     let symbols = std::iter::once(&"").chain(symbols).flat_map(|text| field(4, 2, text.as_bytes()));
     symbols.chain(series.iter().flat_map(|series| field(5, 2, series))).collect()
@@ -330,7 +330,7 @@ fn fields_may_come_in_any_order_and_numbers_unpacked() {
         [refs(&[0x81, 0, 2]), field(3, 2, &[0x20, 2]), field(3, 2, &[])].concat(),
     ];
     let mut body = request_of(&[], &series);
-    // The rest of the symbols stands behind the series that use it.
+    // The other symbols come after the series that use them.
     body.extend([field(4, 2, b"__name__"), field(4, 2, b"up")].concat());
     let mut batch = new_batch();
     assert!(check_body(&body, &mut batch));
@@ -602,7 +602,7 @@ fn named_by_type_and_unit_a_request_says_the_same_but_for_the_labels() {
         (&named.times, &named.exemplars, &named.metadata)
     );
     for (a, b) in plain.series.iter().zip(&named.series) {
-        // What the labels are is told by the bytes alone: those that were sent, and what is put behind them.
+        // The labels follow from the bytes alone: those that were sent, and those appended to them.
         assert!(named.raw_of(b).starts_with(plain.raw_of(a)));
         assert_eq!(a.samples, b.samples);
     }

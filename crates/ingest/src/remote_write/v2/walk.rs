@@ -1,8 +1,8 @@
 //! The walk over an `io.prometheus.write.v2.Request`: unfolds the labels of series, copies their samples into
 //! columns.
 //!
-//! Holds: fields may come in any order and be repeated, numbers packed or not, missing ones have proto3's
-//! defaults, unknown ones are skipped. A series that is refused leaves nothing behind.
+//! Invariants: fields may come in any order and be repeated, numbers packed or not, missing ones have
+//! proto3's defaults, unknown ones are skipped. A refused series adds nothing to the batch.
 
 use std::fmt::Write as _;
 
@@ -14,9 +14,9 @@ use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, WriteBatch};
 
 use super::family::{Families, SeriesMetadata};
 use super::labels::LabelRefs;
-use super::naming::Naming;
+use super::limits::REFS_SHOWN_MAX;
 use super::symbols::Symbols;
-use super::{REFS_SHOWN_MAX, Unfolded};
+use super::unfolded::Unfolded;
 use crate::remote_write::charge::Charge;
 use crate::remote_write::histogram::{HistogramReader, HistogramTally};
 use crate::remote_write::labels::parse_labels;
@@ -78,6 +78,12 @@ pub(super) fn request<N: Naming>(
     Ok(walk.refused)
 }
 
+/// How series are named.
+pub(super) trait Naming {
+    /// Reads one series.
+    fn series(walk: &mut Walk<'_, '_>, message: Cursor<'_>) -> Result<(), DecodeError>;
+}
+
 pub(super) struct Walk<'a, 'b> {
     symbols: Symbols<'a>,
     unfolded: Unfolded<'b>,
@@ -93,7 +99,7 @@ pub(super) struct Walk<'a, 'b> {
     refused: Refused,
 }
 
-/// What a series holds beside its labels.
+/// Samples, histograms and exemplars of a series, without its labels.
 #[derive(Default)]
 struct Content {
     metadata: SeriesMetadata,
@@ -261,7 +267,8 @@ impl Walk<'_, '_> {
             return Err(DecodeError::TooMany { what: "exemplars", limit: EXEMPLAR_COUNT_MAX });
         }
         self.exemplar.clear();
-        let (mut time_ms, mut value) = (0i64, 0f64);
+        let mut time_ms = 0i64;
+        let mut value = 0f64;
         while !message.is_empty() {
             match message.tag()? {
                 (1, LEN) => self.exemplar.push_packed(message.message()?)?,
@@ -280,7 +287,8 @@ impl Walk<'_, '_> {
         }
         let bytes = refs.iter().map(|&idx| self.symbols.get(idx).map_or(0, <[u8]>::len)).sum::<usize>();
         if bytes > EXEMPLAR_LABEL_BYTES_MAX {
-            let (found, limit) = (bytes as u64, EXEMPLAR_LABEL_BYTES_MAX as u64);
+            let found = bytes as u64;
+            let limit = EXEMPLAR_LABEL_BYTES_MAX as u64;
             return Err(DecodeError::TooLarge { what: "labels of one exemplar", found, limit });
         }
         self.unfolded.take(size_of::<BatchExemplar>() + bytes)?;
@@ -296,7 +304,9 @@ impl Walk<'_, '_> {
 
 /// Time, value and start time.
 fn sample(mut message: Cursor<'_>) -> Result<(i64, f64, i64), DecodeError> {
-    let (mut time, mut value, mut start) = (0i64, 0f64, 0i64);
+    let mut time = 0i64;
+    let mut value = 0f64;
+    let mut start = 0i64;
     while let Some(byte) = message.peek() {
         match byte {
             TAG_VALUE => {
@@ -331,7 +341,7 @@ fn refs_fault(refs: &[u32], symbol_count: usize) -> Option<String> {
     })
 }
 
-/// References as upstream prints them, cut where they are many.
+/// References as Prometheus prints them, cut where they are many.
 fn refs_text(refs: &[u32]) -> String {
     let mut out = String::from("[");
     for (i, idx) in refs.iter().take(REFS_SHOWN_MAX).enumerate() {
@@ -342,7 +352,7 @@ fn refs_text(refs: &[u32]) -> String {
     out
 }
 
-/// The labels of a series as upstream prints them in these errors: the metric name among the others.
+/// The labels of a series as Prometheus prints them in these errors: the metric name among the others.
 fn label_text(raw: &[u8]) -> String {
     let mut builder = LabelsBuilder::new();
     if parse_labels(raw, &mut builder).is_err() {

@@ -1,5 +1,5 @@
-//! Random series of native histograms: counters and gauges, exponential and with bounds of their own, with resets,
-//! changes of layout, floats in between and staleness markers.
+//! Random series of native histograms: counters and gauges, exponential and with bounds of their own, with
+//! resets, changes of layout, floats in between and staleness markers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::Series;
 
 use crate::testing::MemSample;
 
-/// Samples a series has at most.
+/// Upper bound of samples per series.
 const SAMPLES_MAX: u64 = 40;
 
 /// How the layout comes about.

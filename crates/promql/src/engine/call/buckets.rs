@@ -64,7 +64,6 @@ pub(crate) struct BucketCall<'q> {
     pub(crate) function: BucketFn,
     /// Origin of notes: the vector.
     pub(crate) origin: Origin,
-    /// Evaluation times.
     pub(crate) grid: Grid,
 }
 
@@ -373,7 +372,8 @@ pub(crate) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
 
 /// Number of observations that are at most `value`.
 fn rank_of(value: f64, buckets: &[Bucket], total: f64) -> f64 {
-    let (mut start, mut rank) = (f64::NEG_INFINITY, 0.0);
+    let mut start = f64::NEG_INFINITY;
+    let mut rank = 0.0;
     for (at, bucket) in buckets.iter().enumerate() {
         // Observations of a first bucket with a positive bound are taken to be positive.
         if at == 0 && bucket.bound > 0.0 {
@@ -420,7 +420,8 @@ fn make_monotonic(buckets: &mut [Bucket]) -> Option<Raised> {
         if !zero && distance / size.min(f64::MAX) < COUNT_TOLERANCE {
             bucket.count = before;
         } else if bucket.count < before {
-            let (raise, bound) = (before - bucket.count, bucket.bound);
+            let raise = before - bucket.count;
+            let bound = bucket.bound;
             let (bound_min, raise_max) = raised.map_or((bound, 0.0), |r| (r.bound_min, r.raise_max));
             let raise_max = if raise > raise_max { raise } else { raise_max };
             raised = Some(Raised { bound_min, bound_max: bound, raise_max });

@@ -1,4 +1,4 @@
-//! `sort`, `sort_by_label` and their descending forms: order of the elements of an instant query.
+//! `sort`, `sort_by_label` and their descending forms: they order the elements of an instant query.
 
 use std::cmp::Ordering;
 
@@ -18,9 +18,7 @@ pub(crate) enum SortKey {
 /// Direction of sorting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// Least first.
     Ascending,
-    /// Greatest first.
     Descending,
 }
 
@@ -57,7 +55,8 @@ impl SortKey {
         match self {
             SortKey::Value(direction) => {
                 let value = |series: &StepSeries| series.values.first().copied().unwrap_or(ABSENT);
-                let (a, b) = (value(a), value(b));
+                let a = value(a);
+                let b = value(b);
                 a.partial_cmp(&b)
                     .map_or_else(|| a.is_nan().cmp(&b.is_nan()), |ordering| direction.apply(ordering))
             }
@@ -74,13 +73,15 @@ impl SortKey {
 
 /// Compares texts piece by piece, runs of digits as numbers.
 fn natural(a: &str, b: &str) -> Ordering {
-    let (mut a, mut b) = (a, b);
+    let mut a = a;
+    let mut b = b;
     while !a.is_empty() && !b.is_empty() {
         let (piece_a, rest_a) = first_piece(a);
         let (piece_b, rest_b) = first_piece(b);
         let digits = |piece: &str| piece.as_bytes()[0].is_ascii_digit();
         let ordering = if digits(piece_a) && digits(piece_b) {
-            let (number_a, number_b) = (piece_a.trim_start_matches('0'), piece_b.trim_start_matches('0'));
+            let number_a = piece_a.trim_start_matches('0');
+            let number_b = piece_b.trim_start_matches('0');
             number_a
                 .len()
                 .cmp(&number_b.len())

@@ -11,15 +11,10 @@ use chronolith_model::histogram::Bucket;
 /// Statistic of a native histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HistogramStat {
-    /// `histogram_count`
     Count,
-    /// `histogram_sum`
     Sum,
-    /// `histogram_avg`
     Avg,
-    /// `histogram_stddev`
     Stddev,
-    /// `histogram_stdvar`
     Stdvar,
 }
 

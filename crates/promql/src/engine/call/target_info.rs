@@ -25,7 +25,7 @@ const TARGET_INFO: &str = "target_info";
 /// With more values of an identifying label, series are not selected by them but sorted out afterwards.
 const SELECTED_VALUES_MAX: usize = 256;
 
-/// The call.
+/// One call of `info()` during its evaluation.
 pub(crate) struct TargetInfo<'q> {
     pub(crate) execution: &'q Execution<'q>,
     /// Matchers of the second argument.
@@ -120,7 +120,8 @@ impl TargetInfo<'_> {
         }
         let selector = chronolith_model::Selector { matchers: &matchers, range: self.windows.read_range() };
         let mut batches = self.execution.source.select(&selector, self.execution.ctx)?;
-        let (mut batch, mut more) = (Vec::new(), true);
+        let mut batch = Vec::new();
+        let mut more = true;
         while more {
             more = batches.next_batch(&mut batch)?;
             for series in batch.drain(..) {

@@ -202,7 +202,7 @@ impl Lowering<'_> {
             return Ok(self.push(NodeKind::Absent(absent_labels(range_expr)), inputs, scope, &[span], name));
         }
         let Some(make) = rollup(name) else { return Ok(self.unsupported(call, span, scope)) };
-        // The parameter that may be warned of stands last in `integral`, else first.
+        // The parameter of the warning is the last one of `integral`, otherwise the first one.
         let param = if name == "integral" { call.args.last() } else { call.args.first() };
         let param_span = param.map_or(range_span, |param| param.unwrap_parens().span);
         let keeps_name = matches!(name, "first_over_time" | "last_over_time");

@@ -1,4 +1,4 @@
-//! Whatever is shared, results are those of a query that computes every part where it stands.
+//! Results with sharing equal those of a query that computes every occurrence of a part.
 //! Promqltest scripts are evaluated both ways in `tests/promqltest`; random queries in `tests/sharing`.
 
 use std::sync::Arc;
@@ -224,7 +224,7 @@ fn absent_has_the_labels_of_its_own_matchers() {
     assert!(matches!(&result.value, crate::Value::Matrix(all) if all.len() == 2), "{:?}", result.value);
 }
 
-/// Upstream says the same once, about the place where it was said last.
+/// Prometheus reports a repeated annotation once, at its last position.
 #[test]
 fn annotations_point_to_the_places_that_they_would_point_to() {
     let source = source(2);

@@ -55,7 +55,7 @@ fn samples_count_in_every_step_that_sees_them() {
     check_steps("m", (200, 220, 10), &[3, 3, 3], &[3, 3, 3]);
     check_steps("rate(m[1m])", (200, 200, 0), &[18], &[18]);
     check_steps("m[1m]", (200, 200, 0), &[18], &[18]);
-    // A window of six samples a series moves by one sample a step.
+    // A window of six samples per series moves by one sample per step.
     check_steps("rate(m[1m])", (200, 220, 10), &[18, 18, 18], &[18, 3, 3]);
     check_steps("sum(rate(m[1m])) + sum(n)", (200, 220, 10), &[19, 19, 19], &[19, 4, 4]);
     check_steps("1 + 2", (200, 220, 10), &[0, 0, 0], &[0, 0, 0]);

@@ -19,11 +19,17 @@ struct Bench {
 
 impl Bench {
     fn new(permit_count: usize, tenant_permits: usize, waiting_max: usize) -> Bench {
-        let queue = FairQueue::new("queries", permit_count, waiting_max, Arc::new(ManualClock::new(0)));
+        let queue = FairQueue::new(
+            "queries",
+            "query.concurrency",
+            permit_count,
+            waiting_max,
+            Arc::new(ManualClock::new(0)),
+        );
         Bench { queue, tenant_permits }
     }
 
-    /// A request of `tenant`, asked once so that it has its permit or stands in the queue.
+    /// A request of `tenant`, polled once, so that it has its permit or is queued.
     fn ask(&self, tenant: &str) -> (Asking, Option<Result<Permit, AdmissionError>>) {
         let (queue, tenant) = (self.queue.clone(), TenantId::new(tenant).expect("valid"));
         let permits = self.tenant_permits;
@@ -60,7 +66,7 @@ fn granted(asking: &mut Asking) -> Option<Permit> {
     poll(asking).map(|done| done.expect("a permit"))
 }
 
-/// 40 clients of one tenant made another tenant's query wait behind all of them: one FIFO served everybody.
+/// 40 clients of one tenant made another tenant's query wait for all of them: all tenants shared one FIFO.
 #[tokio::test]
 async fn forty_waiting_requests_of_one_tenant_delay_another_by_one() {
     let bench = Bench::new(1, 2, 100);
@@ -99,7 +105,7 @@ async fn a_full_queue_refuses_the_tenant_with_the_longest_one() {
     let bench = Bench::new(1, 2, 3);
     let running = bench.run("hog");
     let mut hogs: Vec<Asking> = (0..3).map(|_| bench.wait("hog")).collect();
-    let full = AdmissionError::QueueFull { what: "queries", waiting_max: 3 };
+    let full = AdmissionError::QueueFull { what: "queries", waiting_max: 3, setting: "query.concurrency" };
     assert_eq!(bench.ask("hog").1.expect("at once").err(), Some(full));
     let mut small = bench.wait("dashboard");
     assert_eq!(poll(&mut hogs[2]).expect("refused").err(), Some(full));
@@ -130,7 +136,10 @@ async fn the_wait_has_an_end() {
     let _running = bench.run("a");
     let timeout = Duration::from_millis(20);
     let late = bench.queue.acquire(&TenantId::new("a").expect("valid"), 1, timeout).await.err();
-    assert_eq!(late, Some(AdmissionError::Timeout { what: "queries", waited: timeout }));
+    assert_eq!(
+        late,
+        Some(AdmissionError::Timeout { what: "queries", waited: timeout, setting: "query.concurrency" })
+    );
     assert_eq!(bench.counts(), (1, 0, 1));
 }
 

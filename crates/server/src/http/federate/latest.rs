@@ -1,5 +1,6 @@
 //! Latest sample of each selected series, in the order in which families are printed.
-//! Holds: series that are stale, nameless or of no kind that the format has are left out; memory is reserved.
+//! Invariants: series that are stale, nameless or of no kind that the format has are left out; memory is
+//! reserved.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl Latest {
         ctx: &ReadContext,
     ) -> Result<(), ApiError> {
         let mut batches = source.select(selector, ctx)?;
-        let (mut batch, mut columns) = (Vec::new(), Columns::default());
+        let mut batch = Vec::new();
+        let mut columns = Columns::default();
         loop {
             let more = batches.next_batch(&mut batch)?;
             for one in batch.drain(..) {

@@ -27,7 +27,8 @@ pub(super) fn print(
     let mut out = Output { bytes: Vec::new(), ctx, parts };
     let mut rest = samples.iter();
     while let Some((first, _)) = rest.clone().next() {
-        let (metric, family_type) = (first.metric(), first.family_type);
+        let metric = first.metric();
+        let family_type = first.family_type;
         let of_family = |key: &SeriesKey| key.family_type == family_type && key.metric() == metric;
         let family = rest.clone().take_while(|(key, _)| of_family(key));
         match format {
@@ -137,7 +138,8 @@ fn put_classic(
     time_ms: i64,
     out: &mut Output<'_>,
 ) -> Result<(), ApiError> {
-    let (name, mut bound_text) = (format!("{metric}_bucket"), Vec::new());
+    let name = format!("{metric}_bucket");
+    let mut bound_text = Vec::new();
     let mut put_bucket = |bound: f64, cumulative: f64| {
         bound_text.clear();
         put_float_general(&mut bound_text, bound);

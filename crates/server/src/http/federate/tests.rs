@@ -265,7 +265,8 @@ async fn long() -> Fixture {
     server
 }
 
-/// The whole answer was printed before its first byte was sent, and was held in memory beside the samples.
+/// The whole answer was printed before its first byte was sent, and was held in memory together with the
+/// samples.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_client_holds_samples_and_a_few_parts() {
     let server = long().await;

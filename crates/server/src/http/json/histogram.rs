@@ -1,5 +1,5 @@
 //! Native histograms as Prometheus's query API prints them.
-//! Holds: empty buckets are left out, and the list of buckets if there is none.
+//! Invariants: empty buckets are left out, and the list of buckets if there is none.
 
 use std::sync::Arc;
 

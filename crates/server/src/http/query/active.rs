@@ -1,6 +1,9 @@
-//! The queries at work: who asks what, since when, with how much memory; and how one of them is stopped.
-//! Holds: a query is listed from the moment it has a place until its answer is printed or it has failed.
-//! Not here: the endpoints that show and kill (`http::active`).
+//! Registry of running queries: text, tenant, start time and memory of each, and its cancellation token, for
+//! `status/active_queries` and its `kill`.
+//!
+//! Invariants: a query is listed from the moment it has a permit until its response is encoded or it has
+//! failed.
+//! Not here: the endpoints that list and kill (`http::active`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +17,7 @@ use parking_lot::Mutex;
 /// Bytes of a query's text in the list.
 pub(crate) const ACTIVE_TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// One query at work.
+/// One running query.
 pub(crate) struct ActiveQuery {
     pub(crate) id: u64,
     pub(crate) tenant: TenantId,
@@ -29,7 +32,7 @@ pub(crate) struct ActiveQuery {
     killed: AtomicBool,
 }
 
-/// All of them, by id.
+/// The running queries, by id.
 #[derive(Default)]
 pub(crate) struct ActiveQueries {
     next_id: AtomicU64,
@@ -94,7 +97,7 @@ impl ActiveQueries {
 }
 
 impl ActiveEntry<'_> {
-    /// Whether somebody killed it; its id for the message.
+    /// Returns its id if it was killed.
     pub(crate) fn killed_id(&self) -> Option<u64> {
         self.query.killed.load(Ordering::Acquire).then_some(self.query.id)
     }

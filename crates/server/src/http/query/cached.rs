@@ -1,6 +1,7 @@
-//! Range queries through the cache of results.
-//! Holds: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an
-//! expression without a lookback; a result with warnings is not kept, nor one with infos about unknown steps.
+//! Range queries through the result cache.
+//! Invariants: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an
+//! expression without a lookback; a result with warnings is not cached, nor one with infos about unknown
+//! steps.
 //! Not here: the cache (`range_cache`), its exactness (ADR 0025).
 
 use chronolith_model::change::ChangeWatch as _;

@@ -1,4 +1,4 @@
-//! Parts that all queries share: engine, cache of results, list of running queries, logs.
+//! Parts that all queries share: engine, result cache, list of running queries, logs.
 
 use chronolith_promql::engine::{Engine, EngineOptions, NameRemoval};
 use chronolith_promql::parser::ParserOptions;

@@ -1,5 +1,5 @@
-//! What a query did, for people: the tree beside its result (`explain=1`), the line of the slow query log,
-//! and the statistics that Prometheus gives (`stats`).
+//! Reports about an evaluated query: the plan next to its result (`explain=1`), the line of the slow query
+//! log, and the statistics that Prometheus gives (`stats`).
 //! Invariants: names of statistics are Prometheus's. Not here: counting (`exec::trace`).
 
 use chronolith_promql::engine::trace::{Trace, TraceNode, Use};

@@ -1,7 +1,7 @@
 //! The query log: one line of JSON in a file for each query that was evaluated, with Prometheus's field
 //! names.
-//! Holds: the file is opened again by a reload, so that it can be rotated; a line that cannot be written is
-//! counted and delays nobody else. Not here: the slow query log (`slow`).
+//! Invariants: the file is opened again by a reload, so that it can be rotated; a line that cannot be written
+//! is counted and delays no other query. Not here: the slow query log (`slow`).
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::metrics::Counter;
 
-/// See the module.
+/// The file of `query.log-file`, and a count of lines that could not be written.
 #[derive(Default)]
 pub(crate) struct QueryLog {
     path: Option<PathBuf>,
@@ -46,11 +46,11 @@ impl QueryLog {
         line.push('\n');
         let file = self.file.lock();
         let Some(file) = &*file else { return };
-        // The length is asked for each time: whoever rotates by copying truncates the file.
+        // The length is read each time: rotation by copying truncates the file.
         let written = file.len().and_then(|len| file.write_at(line.as_bytes(), len));
         if let Err(error) = written {
             if self.failures.get() == 0 {
-                tracing::error!(%error, "writing the query log failed; further failures are only counted");
+                tracing::error!(%error, "writing the query log failed; further failures are only counted (chronolith_query_log_failures_total)");
             }
             self.failures.add(1);
         }

@@ -1,10 +1,10 @@
-//! Results of range queries, kept to compute only what is new of the next one.
+//! Result cache of range queries: steps that an earlier request computed are reused, only the missing ones
+//! are evaluated.
 //!
-//! Holds: what is handed out equals what a fresh evaluation would give: a step is used again only if no
-//! sample within its lookback has been written, deleted or removed since the entry was computed (ADR 0025).
-//! Memory of all entries stays below the setting; the extent that was used longest ago goes first. A partial
-//! hit needs an expression that joins (`Lookback::joins`); infos are handed out for the steps that they are
-//! about.
+//! Invariants: a cached response equals a fresh evaluation: a step is reused only if no sample within its
+//! lookback has been written, deleted or removed since the entry was computed (ADR 0025). All entries
+//! together stay below the setting in bytes; the least recently used extent is evicted first. A partial hit
+//! needs an expression that joins (`Lookback::joins`); infos are returned for the steps that they are about.
 //! Not here: which expressions have a lookback (`promql::engine::lookback`), what changed (`model::change`).
 
 use std::collections::HashMap;
@@ -31,12 +31,12 @@ pub(crate) struct CacheKey {
     /// The expression as it prints, so that spaces and comments do not matter.
     pub(crate) text: String,
     pub(crate) step_ms: i64,
-    /// Steps lie at this distance behind multiples of the step.
+    /// Offset of the steps from multiples of the step.
     pub(crate) phase_ms: i64,
     pub(crate) lookback_ms: i64,
 }
 
-/// A kept result of consecutive steps.
+/// A cached result of consecutive steps.
 struct Extent {
     generation: u64,
     first_ms: i64,
@@ -85,7 +85,7 @@ struct Entries {
     clock: u64,
 }
 
-/// See the module.
+/// The result cache of range queries, bounded in bytes.
 pub(crate) struct RangeCache {
     bytes_max: u64,
     entries: Mutex<Entries>,
@@ -288,7 +288,7 @@ impl Reused {
         bytes_of(&self.series)
     }
 
-    /// The steps of this, and behind them those of `tail`; both sorted by labels.
+    /// Appends the steps of `tail` to these; both sorted by labels.
     pub(crate) fn followed_by(&self, tail: Vec<MatrixSeries>) -> Vec<MatrixSeries> {
         let mut all = Vec::with_capacity(self.series.len().max(tail.len()));
         let mut tail = tail.into_iter().peekable();

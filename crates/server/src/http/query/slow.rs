@@ -1,6 +1,6 @@
 //! The slow query log: one line of JSON for a query that took longer than `query.log-slow`, with what
 //! `explain` shows.
-//! Holds: a line is no longer than [`SLOW_LINE_BYTES_MAX`], and there are at most
+//! Invariants: a line is no longer than [`SLOW_LINE_BYTES_MAX`], and there are at most
 //! [`SLOW_LINES_PER_SECOND_MAX`] a second, so that a flood of slow queries does not become a flood of lines;
 //! what is left out is counted.
 //! Not here: where lines go (ADR 0024: the process's own log, target `slow_query`).

@@ -23,7 +23,12 @@ const PATHS: [&str; 4] = [
 async fn it_is_off_unless_it_is_switched_on() {
     let server = Fixture::ready();
     for path in PATHS {
-        check_error(&send(&server, "POST", path).await, 503, "unavailable", "admin APIs disabled");
+        check_error(
+            &send(&server, "POST", path).await,
+            503,
+            "unavailable",
+            "admin APIs disabled (web.enable-admin-api)",
+        );
     }
     assert_eq!(send(&enabled(), "GET", PATHS[1]).await.status, StatusCode::METHOD_NOT_ALLOWED);
 }

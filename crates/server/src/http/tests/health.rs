@@ -1,9 +1,9 @@
-//! What load balancers and orchestrators are told.
+//! Health and readiness probes of load balancers and orchestrators.
 
 use super::*;
 
-/// After a failed sync nothing is written until a restart, and both probes went on saying 200: nobody
-/// restarted it.
+/// After a failed sync nothing is written until a restart, and both probes kept answering 200: no
+/// orchestrator restarted it.
 #[tokio::test]
 async fn a_poisoned_log_is_neither_healthy_nor_ready() {
     let (env, _clock, disk) = Env::fake(NOW_MS, 1);
@@ -20,7 +20,7 @@ async fn a_poisoned_log_is_neither_healthy_nor_ready() {
     for path in ["/-/healthy", "/-/ready"] {
         let answer = server.get(path).await;
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
-        assert!(answer.text.contains("write-ahead log failed"), "{path}: {}", answer.text);
+        assert!(answer.text.contains("WAL write failed"), "{path}: {}", answer.text);
     }
     assert_eq!(server.get("/api/v1/query?query=1").await.status, StatusCode::OK, "queries go on");
 }
@@ -53,7 +53,7 @@ async fn a_failed_start_is_neither_healthy_nor_ready() {
             app.lifecycle.replay_progress(),
         )
     });
-    for (server, why) in [(panicked, "the replay ended in a panic"), (refused, "start failed: ")] {
+    for (server, why) in [(panicked, "the replay panicked"), (refused, "start failed: ")] {
         for path in ["/-/healthy", "/-/ready"] {
             let answer = server.get(path).await;
             assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");

@@ -99,7 +99,7 @@ async fn times_of_the_head_are_those_of_samples() {
 #[tokio::test]
 async fn many_requests_for_metrics_share_a_few_threads() {
     let server = Fixture::ready();
-    // The permits are taken: everybody waits.
+    // All permits are taken: every request waits.
     let admission = &server.app.admission;
     let mut permits = Vec::new();
     for _ in 0..STATUS_CONCURRENCY {

@@ -125,7 +125,7 @@ async fn refused_samples_leave_one_line_per_reason_tenant_and_ten_seconds() {
     let found = lines.take("samples rejected");
     assert!(found.len() == 1 && found[0].contains("suppressed=1"), "{found:?}");
     server.send(write_request(None, &[(NOW_MS, 1.0)])).await;
-    assert_eq!(lines.take("write refused").len(), 1, "a request without a tenant");
+    assert_eq!(lines.take("remote write refused").len(), 1, "a request without a tenant");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Queries that are seen: statistics, plans, the list of those at work, kill, shares of tenants.
+//! Observability of queries: statistics, plans, the list of running ones, kill, quotas of tenants.
 
 use super::*;
 
@@ -179,9 +179,14 @@ async fn a_killed_query_tells_its_client() {
     let killed = killer.post_form(&kill, "").await;
     assert_eq!((killed.status.as_u16(), &killed.json()["data"]["killed"]), (200, &id.into()));
     let answer = asking.await.expect("no panic");
-    check_error(&answer, 422, "execution", &format!("query {id} was killed by an operator"));
+    check_error(
+        &answer,
+        422,
+        "execution",
+        &format!("query {id} was killed by a request to status/active_queries/kill"),
+    );
     let again = killer.post_form(&kill, "").await;
-    let gone = format!("no query with id {id} is at work; it may have ended");
+    let gone = format!("no active query with id {id}; it may have ended");
     check_error(&again, 404, "not_found", &gone);
     let list = killer.get("/api/v1/status/active_queries").await.json();
     assert_eq!((&list["data"]["queries"], &list["data"]["killed"]), (&serde_json::json!([]), &1.into()));
@@ -273,7 +278,7 @@ async fn kept_results_serve_the_next_query() {
         assert_eq!(answer.json()["data"]["result"], first.json()["data"]["result"], "{more}");
     }
     assert_eq!(finds(&server), (1, 0, 2), "another lookback is another query");
-    // A late sample changes all steps that see it, and none before.
+    // An out-of-order sample changes all steps whose window has it, and none before.
     let late = [(NOW_MS - 5_000, 1000.0)];
     server.write(&[(&[("__name__", "m"), ("id", "late")], &late)]).await;
     let fresh = server.get(&range_path("sum(m)", "&nocache=1")).await;
@@ -339,7 +344,7 @@ async fn results_with_infos_are_kept() {
     assert_ne!(spaced.json()["infos"], first.json()["infos"]);
 }
 
-/// Clients that do not round their times never found a kept result.
+/// Clients that do not round their times never hit the result cache.
 #[tokio::test]
 async fn steps_are_aligned_by_choice() {
     let server = Fixture::with(|options| options.query.align_steps = true).open();
@@ -358,7 +363,7 @@ async fn steps_are_aligned_by_choice() {
     assert_eq!(finds(&server), (1, 0, 1));
 }
 
-/// Random writes (late ones among them) and random windows: with and without the cache answers are equal.
+/// Random writes (some out of order) and random windows: with and without the cache answers are equal.
 #[tokio::test]
 async fn answers_equal_fresh_ones_whatever_was_written_between() {
     let server = Fixture::ready();

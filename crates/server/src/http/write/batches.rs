@@ -1,4 +1,4 @@
-//! Batches that requests reuse. Holds: few and small ones are kept, so that one big request does not
+//! Pool of write batches for reuse. Invariant: it has few and small ones, so that one big request does not
 //! pin its memory for ever.
 
 use chronolith_ingest::remote_write;

@@ -1,5 +1,5 @@
-//! Which message a write request says it carries: `Content-Type` and `Content-Encoding`.
-//! Holds: absent headers mean remote write 1.0; what cannot be read is refused before the body is, in
+//! Protocol version of a write request: `Content-Type` and `Content-Encoding`.
+//! Invariants: absent headers mean remote write 1.0; what cannot be read is refused before the body is, in
 //! Prometheus's words. Parameters are read as RFC 9110 has them: spaces around them, quotes, any case of the
 //! media type.
 

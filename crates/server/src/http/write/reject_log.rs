@@ -1,6 +1,6 @@
 //! Rate limit of the log of refused writes: one line per reason, tenant and [`LINE_EVERY_NS`]. Repeats within
 //! that time are counted, and the next line of that reason and tenant has their count.
-//! Holds: at most [`KEY_COUNT_MAX`] pairs of reason and tenant have lines of their own; all others share
+//! Invariants: at most [`KEY_COUNT_MAX`] pairs of reason and tenant have lines of their own; all others share
 //! those of one.
 //! Not here: the lines (`sender`).
 
@@ -23,7 +23,7 @@ struct Line {
     suppressed: u64,
 }
 
-/// See the module.
+/// The last log line per reason and tenant.
 #[derive(Default)]
 pub(crate) struct RejectLog {
     lines: Mutex<HashMap<Key, Line>>,

@@ -31,7 +31,8 @@ impl Sender {
             let count = outcome.rejected[*kind as usize];
             let Some(suppressed) = self.admit(app, kind.reason(), count) else { continue };
             let (request_id, remote, tenant) = self.fields();
-            let (reason, error) = (kind.reason(), kind.message());
+            let reason = kind.reason();
+            let error = kind.message();
             tracing::warn!(
                 request_id,
                 remote,
@@ -60,8 +61,9 @@ impl Sender {
         let reason = refused.kind.error_type();
         let Some(suppressed) = self.admit(app, reason, 1) else { return };
         let (request_id, remote, tenant) = self.fields();
-        let (status, error) = (refused.kind.status().as_u16(), refused.message.as_str());
-        tracing::warn!(request_id, remote, tenant, reason, status, suppressed, error, "write refused");
+        let status = refused.kind.status().as_u16();
+        let error = refused.message.as_str();
+        tracing::warn!(request_id, remote, tenant, reason, status, suppressed, error, "remote write refused");
     }
 
     fn admit(&self, app: &App, reason: &'static str, count: u64) -> Option<u64> {

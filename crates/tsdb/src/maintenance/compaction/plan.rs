@@ -41,7 +41,6 @@ const _: () = {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) ulid: Ulid,
-    /// See `chronolith_block::precedence`.
     pub(super) precedence: (Ulid, Ulid),
     pub(super) range: TimeRange,
     pub(super) size_bytes: u64,

@@ -23,7 +23,6 @@ pub(crate) use super::pace::Urgency;
 pub(crate) struct Rewrite {
     pub(in crate::maintenance) tenant: TenantId,
     pub(in crate::maintenance) blocks: Arc<TenantBlocks>,
-    /// By precedence.
     pub(in crate::maintenance) inputs: Vec<Arc<BlockEntry>>,
 }
 
@@ -102,7 +101,7 @@ impl<'a> BlockRewriter<'a> {
         // compaction.
         if let Err(error) = store.remove_files(blocks) {
             self.counters.failures.increment();
-            tracing::error!(%tenant, %error, "removing the files of compacted blocks failed, trying again later");
+            tracing::error!(%tenant, %error, "removing the files of compacted blocks failed, retrying later");
         }
         Ok(())
     }

@@ -108,7 +108,7 @@ impl<'a> FlushWriter<'a> {
             let WindowSeries { labels, chunks, damages } = series?;
             for damage in damages {
                 self.counters.damaged_chunks.increment();
-                tracing::error!(%tenant, %labels, %damage, "flush left a damaged chunk out of its block");
+                tracing::error!(%tenant, %labels, %damage, "damaged chunk omitted from the flushed block");
             }
             if chunks.is_empty() {
                 continue;

@@ -97,12 +97,12 @@ impl GuardedClock {
                 tracing::warn!(
                     step_s = step_ms / 1000,
                     wait_s,
-                    "the clock jumped ahead: retention keeps expired blocks until retention-clock-guard is over"
+                    "system clock jumped ahead: retention keeps expired blocks until retention-clock-guard is over"
                 );
             }
-            Change::Returned => tracing::info!("the clock is back: retention follows it again"),
+            Change::Returned => tracing::info!("system clock is back, retention follows it again"),
             Change::Trusted => {
-                tracing::warn!("retention-clock-guard is over: retention follows the clock again");
+                tracing::warn!("retention-clock-guard is over, retention follows the system clock again");
             }
         }
         let remaining_s = remaining_ms.map_or(0, |ms| ms.div_euclid(1000).max(1));
