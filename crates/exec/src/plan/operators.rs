@@ -31,7 +31,7 @@ use crate::join::{ScalarSide, VectorScalar, vector_vector};
 use crate::map::{ElementFn, absent, drop_name, map_values, to_scalar};
 use crate::operator::{Blocking, BoxOperator, Repeat, Traced};
 use crate::position::{Origin, Position};
-use crate::scan::{Scan, ScanFn};
+use crate::scan::{Scan, ScanFn, ScanReader};
 use crate::select::{InstantField, SeriesReader};
 use crate::share::{SharedPart, SharedReader};
 use crate::trace::{self, NodeHandle, Use};
@@ -295,8 +295,10 @@ impl<'q> OperatorBuilder<'q> {
         left: Option<BoxOperator<'q>>,
     ) -> OperatorResult<'q> {
         let operator = match &node.kind {
-            NodeKind::Latest(_, InstantField::Value) | NodeKind::Smoothed(_) => self.scan(id, None)?,
-            NodeKind::Latest(..) => drop_name(self.execution, self.scan(id, None)?),
+            NodeKind::Latest(_, InstantField::Value) | NodeKind::Smoothed(_) => {
+                self.scan(id, ScanReader::default())?
+            }
+            NodeKind::Latest(..) => drop_name(self.execution, self.scan(id, ScanReader::default())?),
             NodeKind::Rollup(rollup) => self.rollup(id, rollup, node.grid)?,
             NodeKind::Map(function) => {
                 let mut params = self.params(id)?;
@@ -335,7 +337,7 @@ impl<'q> OperatorBuilder<'q> {
         Ok(if merges { Blocking::merge(self.execution, operator) } else { operator })
     }
 
-    fn scan(&self, id: OccurrenceId, counted_by: Option<&Grouping<'_>>) -> OperatorResult<'q> {
+    fn scan(&self, id: OccurrenceId, reader: ScanReader<'_>) -> OperatorResult<'q> {
         let kind = self.plan.kind(id);
         let Some(selection) = kind.selection() else { return Err(malformed(kind)) };
         let function = match kind {
@@ -344,7 +346,7 @@ impl<'q> OperatorBuilder<'q> {
         };
         let windows = selection.windows(self.plan.node(id).grid);
         let (matchers, parts) = (selection.matchers(), selection.parts());
-        Ok(Box::new(Scan::new(self.execution, matchers, windows, parts, function, counted_by)?))
+        Ok(Box::new(Scan::new(self.execution, matchers, windows, parts, function, reader)?))
     }
 
     /// All inputs but the first one, which are scalars.
@@ -368,7 +370,8 @@ impl<'q> OperatorBuilder<'q> {
             return Ok(Box::new(RangeCall::new(self.range(range, grid)?.0, function)));
         };
         let (matchers, windows, parts) = (selection.matchers(), function.windows, selection.parts());
-        Ok(Box::new(Scan::new(execution, matchers, windows, parts, ScanFn::Range(function), None)?))
+        let reader = ScanReader { function: rollup.make.name, ..ScanReader::default() };
+        Ok(Box::new(Scan::new(execution, matchers, windows, parts, ScanFn::Range(function), reader)?))
     }
 
     fn aggregate(&self, id: OccurrenceId, op: Aggregation, grouping: Grouping<'q>) -> OperatorResult<'q> {
@@ -376,9 +379,10 @@ impl<'q> OperatorBuilder<'q> {
             [param, _] => Some(self.scalar(*param)?),
             _ => None,
         };
-        let counts = matches!(op, Aggregation::Count | Aggregation::Group);
+        let presence_only = matches!(op, Aggregation::Count | Aggregation::Group);
+        let reader = ScanReader { function: op.name(), grouping: Some(&grouping), presence_only };
         let vector = self.plan.inputs(id).last().ok_or_else(|| malformed(self.plan.kind(id)))?;
-        let input = self.aggregate_input(*vector, counts.then_some(&grouping))?;
+        let input = self.aggregate_input(*vector, reader)?;
         if let Some(param) = &param {
             self.check_param(id, param);
         }

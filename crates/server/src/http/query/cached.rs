@@ -3,7 +3,6 @@
 //! expression without a lookback; a result with warnings is not kept, nor one with infos about unknown steps.
 //! Not here: the cache (`range_cache`), its exactness (ADR 0025).
 
-use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::{QueryError, Queryable};
 use chronolith_promql::engine::lookback::lookback;
 use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
@@ -43,11 +42,11 @@ impl Running<'_> {
             phase_ms: query.start_ms.rem_euclid(query.step_ms),
             lookback_ms,
         };
-        let store = app.lifecycle.store()?;
+        let sources = app.lifecycle.source()?;
         // Before anything is read: what is written from here on counts as changed for the next reader.
-        let generation = store.generation(&request.call.tenant);
+        let generation = sources.generation(&request.call.tenant);
         let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: self.text() };
-        let changed = |since| store.changed_since(&request.call.tenant, since);
+        let changed = |since| sources.changed_since(&request.call.tenant, since);
         let result = match app.queries.cache.find(&key, wanted, changed) {
             None => run(query)?,
             Some(reused) => {
