@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chronolith_model::query::{SampleNeed, SelectHints};
+use chronolith_model::query::{ColumnType, SampleNeed, SelectHints};
 use chronolith_model::{Matcher, Selector, SeriesBatches, SeriesRead};
 
 use crate::column::{ABSENT, StepSeries};
@@ -107,6 +107,7 @@ impl<'q> Scan<'q> {
             grouping: reader.grouping.map(Grouping::projection),
             step_ms: windows.hinted_step_ms(),
             range_ms: if matches!(function, ScanFn::Range(_)) { windows.width_ms } else { 0 },
+            column_type: ColumnType::Float,
             shard: None,
         };
         let selector = Selector { matchers, range: windows.read_range() };

@@ -7,6 +7,7 @@
 
 mod hints;
 mod mixed;
+mod typed;
 mod warnings;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,6 +17,7 @@ use chronolith_base::{BudgetExceeded, Clock, MemoryBudget, thread};
 
 pub use hints::{PresenceHints, Projection, SampleNeed, SelectHints, Shard};
 pub use mixed::{SampleKind, merged};
+pub use typed::{ColumnType, TypedColumns, TypedValues};
 pub use warnings::SourceWarnings;
 
 use crate::change::ChangeWatch;
@@ -304,6 +306,23 @@ pub trait SampleSource: Send + Sync {
     /// [`QueryError::Corrupt`] if a chunk fails its checksum; samples before it have been appended.
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError>;
 
+    /// Type of the samples. `read` casts them to floats.
+    fn column_type(&self) -> ColumnType {
+        ColumnType::Float
+    }
+
+    /// As [`SampleSource::read`], in the type of `out` and without staleness markers. A source of integers or
+    /// texts implements it; others are read as floats, booleans among them as 0 and 1.
+    ///
+    /// # Errors
+    /// As [`SampleSource::read`].
+    fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
+        let mut columns = Columns::default();
+        self.read(range, &mut columns)?;
+        out.extend_cast(&columns);
+        Ok(())
+    }
+
     /// Upper bound of the samples that `read` returns for the selected range, from chunk headers.
     fn sample_count_hint(&self) -> usize;
 
@@ -349,7 +368,8 @@ pub struct ReadEstimate {
 ///
 /// A source that fails in part returns the series that it has and calls [`ReadContext::warn_partial`].
 pub trait Queryable: Send + Sync {
-    /// Returns the series that all matchers select and that may have samples in the range.
+    /// Returns the series that all matchers select, that may have samples in the range and that can be read as
+    /// floats.
     ///
     /// # Errors
     /// As the source.
@@ -369,11 +389,7 @@ pub trait Queryable: Send + Sync {
         hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let all = self.select(selector, ctx)?;
-        Ok(match hints.shard {
-            Some(shard) => shard.filter(all),
-            None => all,
-        })
+        Ok(hints.filter(self.select(selector, ctx)?))
     }
 
     /// Estimates [`Queryable::select`] and reading all of it, from postings and counts alone; without

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use chronolith_block::Block;
 use chronolith_head::Head;
-use chronolith_model::query::{PresenceHints, ReadEstimate, SampleNeed, SelectHints, VecBatches};
+use chronolith_model::query::{ColumnType, PresenceHints, ReadEstimate, SampleNeed, SelectHints, VecBatches};
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
     TimeRange,
@@ -85,7 +85,7 @@ impl TenantQueryable {
     fn select_samples(
         &self,
         selector: &Selector<'_>,
-        need: SampleNeed,
+        hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         let Some(matchers) = kinds::visible(selector.matchers) else {
@@ -94,22 +94,26 @@ impl TenantQueryable {
         let of_kind = |kind| kinds::with_kind(&matchers, kind);
         let (range, reader) = (selector.range, self.head.reader());
         let mut from_head: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        for kind in kinds::kinds_in(self.has_typed_head()) {
+        for kind in kinds::kinds_in(self.has_typed_head(), hints.column_type) {
             let selector = &Selector { matchers: &of_kind(kind), range };
-            let series = match need {
+            let series = match hints.samples {
                 SampleNeed::All => reader.select(&self.tenant, selector, ctx)?,
                 SampleNeed::Newest => reader.select_newest(&self.tenant, selector, ctx)?,
             };
             if !series.is_empty() {
-                from_head.push(kinds::without_label(kind, Box::new(VecBatches::new(series))));
+                from_head.push(kinds::without_label(
+                    kind,
+                    hints.column_type,
+                    Box::new(VecBatches::new(series)),
+                ));
             }
         }
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
         for block in self.blocks.open_in_range(&self.tenant, range)? {
-            for kind in kinds::kinds_in(block.has_label_name(KIND_LABEL)) {
+            for kind in kinds::kinds_in(block.has_label_name(KIND_LABEL), hints.column_type) {
                 let selector = &Selector { matchers: &of_kind(kind), range };
                 let batches = block.select(selector, ctx)?;
-                sources.push(kinds::without_label(kind, batches));
+                sources.push(kinds::without_label(kind, hints.column_type, batches));
             }
         }
         sources.extend(from_head);
@@ -127,7 +131,7 @@ impl Queryable for TenantQueryable {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.select_samples(selector, SampleNeed::All, ctx)
+        self.select_samples(selector, &SelectHints::default(), ctx)
     }
 
     fn select_with(
@@ -136,16 +140,14 @@ impl Queryable for TenantQueryable {
         hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        if let Some(shard) = hints.shard {
-            // The shard is decided by all labels.
-            return Ok(shard.filter(self.select_samples(selector, hints.samples, ctx)?));
-        }
-        if let Some(hints) = hints.presence()
+        // Type and shard are decided by all labels.
+        let selects_all = hints.shard.is_none() && hints.column_type == ColumnType::Float;
+        if let Some(hints) = hints.presence().filter(|_| selects_all)
             && let Some(present) = self.select_presence(selector, &hints, ctx)?
         {
             return Ok(present);
         }
-        self.select_samples(selector, hints.samples, ctx)
+        Ok(hints.filter(self.select_samples(selector, hints, ctx)?))
     }
 
     /// Estimates the series of the source with most of them, since most series are in all sources, and all

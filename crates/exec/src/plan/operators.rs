@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
+use chronolith_model::query::ColumnType;
 
 use super::node::{FunctionNode, MapFn, Node, NodeId, NodeKind, Params, RollupNode};
 use super::sharing::UseCounts;
@@ -35,6 +36,7 @@ use crate::scan::{Scan, ScanFn, ScanReader};
 use crate::select::{InstantField, SeriesReader};
 use crate::share::{SharedPart, SharedReader};
 use crate::trace::{self, NodeHandle, Use};
+use crate::typed::{self, TypedScan};
 use crate::window::{CounterCheck, RangeCall, RangeFn, WindowSource, absent_over_time};
 
 /// An operator, or why it cannot be built.
@@ -294,7 +296,19 @@ impl<'q> OperatorBuilder<'q> {
         node: &'q Node,
         left: Option<BoxOperator<'q>>,
     ) -> OperatorResult<'q> {
+        self.check_types(id)?;
         let operator = match &node.kind {
+            NodeKind::TypedRollup(function, selection) => {
+                let (windows, column_type) = (selection.windows(node.grid), selection.column_type());
+                let matchers = selection.matchers();
+                Box::new(TypedScan::new(self.execution, matchers, windows, column_type, *function)?)
+            }
+            NodeKind::TypedAggregate(function, labels) => {
+                let input = self.plan.input(id, 0)?;
+                let of_input = self.plan.properties(input).column_type.unwrap_or_default();
+                let (vector, step_count) = (self.vector(input)?, node.grid.count);
+                typed::aggregate(self.execution, vector, *function, labels.grouping(), of_input, step_count)
+            }
             NodeKind::Latest(_, InstantField::Value) | NodeKind::Smoothed(_) => {
                 self.scan(id, ScanReader::default())?
             }
@@ -335,6 +349,15 @@ impl<'q> OperatorBuilder<'q> {
         };
         let merges = self.plan.properties(id).merges;
         Ok(if merges { Blocking::merge(self.execution, operator) } else { operator })
+    }
+
+    /// Refuses operators that have no result for the types of their inputs.
+    fn check_types(&self, id: OccurrenceId) -> Result<(), Error> {
+        let kind = self.plan.kind(id);
+        let is_float =
+            |input: &OccurrenceId| self.plan.properties(*input).column_type == Some(ColumnType::Float);
+        let fits = kind.takes_any_type() || self.plan.inputs(id).iter().all(is_float);
+        if fits && self.plan.properties(id).column_type.is_some() { Ok(()) } else { Err(malformed(kind)) }
     }
 
     fn scan(&self, id: OccurrenceId, reader: ScanReader<'_>) -> OperatorResult<'q> {

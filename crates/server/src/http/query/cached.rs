@@ -4,7 +4,7 @@
 //! Not here: the cache (`range_cache`), its exactness (ADR 0025).
 
 use chronolith_model::{QueryError, Queryable};
-use chronolith_promql::engine::lookback::lookback;
+use chronolith_promql::engine::lookback::{CachePlan, cache_plan};
 use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
 
 use super::explain::StatsWish;
@@ -31,13 +31,13 @@ impl Running<'_> {
             || matches!(request.call.params.get("nocache"), Some("1" | "true"));
         let lookback_ms = query.lookback_ms.unwrap_or(app.options.query.lookback_ms);
         let planned = Query { lookback_ms: Some(lookback_ms), ..*query };
-        let lookback = if bypassed { None } else { lookback(&planned, app.queries.engine.options()) };
-        let Some(lookback) = lookback else { return run(query) };
+        let plan = if bypassed { None } else { cache_plan(&planned, app.queries.engine.options()) };
+        let Some(CachePlan { lookback, key: plan }) = plan else { return run(query) };
         let last_ms =
             query.start_ms + query.end_ms.saturating_sub(query.start_ms) / query.step_ms * query.step_ms;
         let key = CacheKey {
             tenant: request.call.tenant.clone(),
-            text: query.expr.to_string(),
+            plan,
             step_ms: query.step_ms,
             phase_ms: query.start_ms.rem_euclid(query.step_ms),
             lookback_ms,
