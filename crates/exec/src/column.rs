@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use chronolith_model::query::TypedValues;
 use chronolith_model::sample::{STALE_NAN, is_stale};
 use chronolith_model::{FloatHistogram, Labels};
 
@@ -20,7 +21,7 @@ pub fn is_absent(value: f64) -> bool {
     is_stale(value)
 }
 
-/// Value of a step that is a histogram.
+/// Value of a step that is a histogram, or of a type other than floats.
 pub const HISTOGRAM: f64 = f64::NAN;
 const _: () = assert!(HISTOGRAM.to_bits() != STALE_NAN.to_bits());
 
@@ -44,6 +45,17 @@ pub struct StepSeries {
     pub values: Vec<f64>,
     /// Empty, or one per step. Counts only if the value is not [`ABSENT`].
     pub histograms: Vec<Option<Arc<FloatHistogram>>>,
+    /// Steps of a series of another type than floats: then `values` has only their presence.
+    pub typed: Option<Box<TypedSteps>>,
+}
+
+/// Steps of another type than floats, those that are present.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TypedSteps {
+    /// Numbers of the steps, ascending.
+    pub steps: Vec<u32>,
+    /// One per step that is present.
+    pub values: TypedValues,
 }
 
 impl Default for StepSeries {
@@ -55,7 +67,7 @@ impl Default for StepSeries {
 impl StepSeries {
     /// A series without histograms, whose name stays.
     pub fn floats(labels: Labels, values: Vec<f64>) -> StepSeries {
-        StepSeries { labels, drop_name: false, values, histograms: Vec::new() }
+        StepSeries { labels, drop_name: false, values, histograms: Vec::new(), typed: None }
     }
 
     /// Returns true if some step may be a histogram.
@@ -111,6 +123,21 @@ impl StepSeries {
     pub fn clear_steps(&mut self) {
         self.values.clear();
         self.histograms.clear();
+        self.typed = None;
+    }
+
+    /// Replaces its columns by steps of a type; floats among them become its values.
+    pub fn set_typed(&mut self, step_count: usize, typed: TypedSteps) {
+        self.clear_steps();
+        self.values.resize(step_count, ABSENT);
+        let present = typed.steps.iter().map(|step| *step as usize).enumerate();
+        match &typed.values {
+            TypedValues::Floats(values) => present.for_each(|(at, step)| self.values[step] = values[at]),
+            _ => {
+                present.for_each(|(_, step)| self.values[step] = HISTOGRAM);
+                self.typed = Some(Box::new(typed));
+            }
+        }
     }
 
     /// Copies the steps of `from` into absent ones; returns false if both have a value in some step.
@@ -139,7 +166,8 @@ impl StepSeries {
     /// Bytes for budgets.
     pub fn heap_bytes(&self) -> u64 {
         let columns = self.values.len() * size_of::<f64>() + size_of::<StepSeries>();
-        (self.labels.heap_bytes() + columns) as u64 + self.histogram_bytes()
+        let typed = self.typed.as_ref().map_or(0, |typed| 4 * typed.steps.len() + typed.values.heap_bytes());
+        (self.labels.heap_bytes() + columns + typed) as u64 + self.histogram_bytes()
     }
 
     /// Bytes of the histograms for budgets, each counted as if it were not shared.

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Reservation;
-use chronolith_model::query::{PresenceHints, SampleNeed};
+use chronolith_model::query::SelectHints;
 use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches};
 
 use crate::annotation::{Annotations, EvaluationOrder};
@@ -100,21 +100,9 @@ impl<'q> Execution<'q> {
     pub fn select(
         &self,
         selector: &Selector<'_>,
-        samples: SampleNeed,
+        hints: &SelectHints<'_>,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.selections.select(self.source, selector, samples, self.ctx)
-    }
-
-    /// Selects for an aggregation that uses neither values nor other labels than those of `hints`.
-    ///
-    /// # Errors
-    /// As the source.
-    pub fn select_presence(
-        &self,
-        selector: &Selector<'_>,
-        hints: &PresenceHints<'_>,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.selections.select_presence(self.source, selector, hints, self.ctx)
+        self.selections.select(self.source, selector, hints, self.ctx)
     }
 
     /// Removes the metric name, or marks the series for removal at the end.

@@ -95,6 +95,11 @@ impl Windows {
         self.end(step).saturating_sub(self.width_ms)
     }
 
+    /// Distance of the windows, for sources; 0 if there is one.
+    pub(crate) fn hinted_step_ms(&self) -> i64 {
+        if self.grid.count > 1 { self.grid.step_ms } else { 0 }
+    }
+
     /// Everything that any window needs.
     pub fn read_range(&self) -> TimeRange {
         let first = self.start(0).saturating_sub(self.before_ms).saturating_add(1);

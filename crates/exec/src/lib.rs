@@ -33,4 +33,5 @@ pub mod share;
 pub mod step_set;
 pub mod threads;
 pub mod trace;
+pub mod typed;
 pub mod window;

@@ -3,8 +3,9 @@
 //! at least one step.
 
 use chronolith_base::hash::HashTable;
+use chronolith_model::query::TypedValues;
 
-use crate::column::{ABSENT, StepSeries};
+use crate::column::{ABSENT, StepSeries, TypedSteps};
 use crate::error::Error;
 use crate::execution::{Execution, OperatorMemory};
 use crate::trace::NodeHandle;
@@ -146,6 +147,15 @@ impl SeriesOperator for Repeat<'_> {
         }
         let value = out.values.first().copied().unwrap_or(ABSENT);
         let histogram = out.histogram(0).cloned();
+        if let Some(typed) = out.typed.take() {
+            let mut values = TypedValues::new(typed.values.column_type());
+            (0..self.step_count).for_each(|_| values.push_from(&typed.values, 0));
+            out.set_typed(
+                self.step_count,
+                TypedSteps { steps: (0..self.step_count as u32).collect(), values },
+            );
+            return Ok(true);
+        }
         out.clear_steps();
         out.values.resize(self.step_count, value);
         if histogram.is_some() {

@@ -12,6 +12,7 @@ pub mod operators;
 pub mod properties;
 mod sharing;
 
+use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::hash::HashMap;
@@ -182,6 +183,20 @@ impl Plan {
             future_ms: future_ms.max(0),
             joins: !may_be_equal,
         })
+    }
+
+    /// Text that equals that of another plan if both differ in nothing but positions, and first and last step.
+    /// Neither plan may depend on these (see [`Plan::lookback`]), nor on the distance of steps.
+    #[must_use]
+    pub fn cache_key(&self) -> String {
+        let mut key = String::new();
+        for occurrence in &self.occurrences {
+            let kind = self.nodes[occurrence.node.0 as usize].0.kind.without_range();
+            let inputs = occurrence.inputs.iter().map(|input| input.0);
+            // Writing to a String cannot fail.
+            let _ = write!(key, "{kind:?}{:?}", inputs.collect::<Vec<_>>());
+        }
+        key
     }
 
     /// Order in which the parts of the query are evaluated: of emitters at one position the last one counts.

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chronolith_model::query::{PresenceHints, SampleNeed};
+use chronolith_model::query::{ColumnType, SampleNeed, SelectHints};
 use chronolith_model::{Matcher, Selector, SeriesBatches, SeriesRead};
 
 use crate::column::{ABSENT, StepSeries};
@@ -44,6 +44,18 @@ pub enum ScanFn<'q> {
     Range(RangeFn<'q>),
 }
 
+/// Operator directly above a scan, for the source.
+#[derive(Clone, Copy, Default)]
+pub struct ScanReader<'a> {
+    /// Its name; empty if there is none, or several.
+    pub function: &'a str,
+    /// Grouping, if it is an aggregation.
+    pub grouping: Option<&'a Grouping<'a>>,
+    /// True if it only counts the series of its groups: presence of values is then exact, values and other
+    /// labels are not.
+    pub presence_only: bool,
+}
+
 /// Memory that a thread reuses from series to series.
 #[derive(Default)]
 struct Scratch {
@@ -68,9 +80,7 @@ pub struct Scan<'q> {
 }
 
 impl<'q> Scan<'q> {
-    /// Selects; samples are read when series are pulled. `counted_by` is the grouping of an aggregation above
-    /// that only counts the series of its groups: presence of values is then exact, values and other labels
-    /// are not.
+    /// Selects for `reader`; samples are read when series are pulled.
     ///
     /// # Errors
     /// Errors of the source.
@@ -80,25 +90,28 @@ impl<'q> Scan<'q> {
         windows: Windows,
         parts: SampleParts,
         function: ScanFn<'q>,
-        counted_by: Option<&Grouping<'_>>,
+        reader: ScanReader<'_>,
     ) -> Result<Scan<'q>, Error> {
         // The groups of several steps would have to be ordered by their first series with a value in any
         // step.
-        let counted_by = counted_by.filter(|grouping| grouping.is_one() || windows.grid.count == 1);
-        let range = windows.read_range();
-        let selector = Selector { matchers, range };
+        let keeps_order = |grouping: &Grouping<'_>| grouping.is_one() || windows.grid.count == 1;
+        let presence_only = reader.presence_only && reader.grouping.is_some_and(keeps_order);
         // Resets of histograms may depend on the sample before.
         let newest_is_enough = windows.grid.count == 1
-            && (!parts.stats_only || counted_by.is_some())
+            && (!parts.stats_only || presence_only)
             && matches!(function, ScanFn::Instant(InstantField::Value | InstantField::Time));
-        let samples = if newest_is_enough { SampleNeed::Newest } else { SampleNeed::All };
-        let batches = match counted_by {
-            None => execution.select(&selector, samples)?,
-            Some(grouping) => {
-                let hints = PresenceHints { samples, projection: grouping.projection() };
-                execution.select_presence(&selector, &hints)?
-            }
+        let hints = SelectHints {
+            samples: if newest_is_enough { SampleNeed::Newest } else { SampleNeed::All },
+            presence_only,
+            function: reader.function,
+            grouping: reader.grouping.map(Grouping::projection),
+            step_ms: windows.hinted_step_ms(),
+            range_ms: if matches!(function, ScanFn::Range(_)) { windows.width_ms } else { 0 },
+            column_type: ColumnType::Float,
+            shard: None,
         };
+        let selector = Selector { matchers, range: windows.read_range() };
+        let batches = execution.select(&selector, &hints)?;
         Ok(Scan {
             execution,
             windows,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::query::SampleNeed;
+use chronolith_model::query::SelectHints;
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, FloatHistogram, Matcher, QueryError, Selector, SeriesBatches, SeriesRead};
 
@@ -34,7 +34,9 @@ impl<'q> SeriesReader<'q> {
         parts: SampleParts,
     ) -> Result<SeriesReader<'q>, Error> {
         let selector = Selector { matchers, range: windows.read_range() };
-        let batches = execution.select(&selector, SampleNeed::All)?;
+        let (step_ms, range_ms) = (windows.hinted_step_ms(), windows.width_ms);
+        let hints = SelectHints { step_ms, range_ms, ..SelectHints::default() };
+        let batches = execution.select(&selector, &hints)?;
         Ok(SeriesReader {
             execution,
             windows,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_base::{MemoryBudget, Reservation};
-use chronolith_model::query::{PresenceHints, SERIES_PER_BATCH_MAX, SampleNeed};
+use chronolith_model::query::{SERIES_PER_BATCH_MAX, SampleNeed, SelectHints};
 use chronolith_model::{
     Columns, Labels, Matcher, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
     SeriesRead, TimeRange,
@@ -57,46 +57,31 @@ impl Selections {
         repeated.is_some_and(|repeated| repeated.contains(matchers))
     }
 
-    /// Selects from the source, or joins an equal selection from which nothing has been read yet.
+    /// Selects from the source, or joins an equal selection from which nothing has been read yet. Matchers
+    /// that occur more than once are selected with all labels and values, so that series are looked up once.
     pub(crate) fn select(
         &self,
         source: &dyn Queryable,
         selector: &Selector<'_>,
-        samples: SampleNeed,
+        hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let from_source = || match samples {
-            SampleNeed::All => source.select(selector, ctx),
-            SampleNeed::Newest => source.select_newest(selector, ctx),
-        };
         if !self.is_repeated(selector.matchers) {
-            return from_source();
+            return source.select_with(selector, hints, ctx);
         }
         let TimeRange { start, end } = selector.range;
         let matchers = selector.matchers.to_vec();
+        let SelectHints { samples, step_ms, range_ms, .. } = *hints;
         let key = SelectionKey { matchers, start_ms: start, end_ms: end, samples };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(selection) = open.get(&key).filter(|selection| selection.join()) {
             return Ok(Box::new(Reader { selection: selection.clone(), at: 0 }));
         }
-        let selection = Arc::new(Selection::new(&ctx.budget, from_source()?, selector.range));
+        let hints = SelectHints { samples, step_ms, range_ms, ..SelectHints::default() };
+        let batches = source.select_with(selector, &hints, ctx)?;
+        let selection = Arc::new(Selection::new(&ctx.budget, batches, selector.range));
         open.insert(key, selection.clone());
         Ok(Box::new(Reader { selection, at: 0 }))
-    }
-
-    /// Selects without values, and without labels that `hints` does not name. Matchers that occur more than
-    /// once are selected with all labels, so that series are looked up once.
-    pub(crate) fn select_presence(
-        &self,
-        source: &dyn Queryable,
-        selector: &Selector<'_>,
-        hints: &PresenceHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        if self.is_repeated(selector.matchers) {
-            return self.select(source, selector, hints.samples, ctx);
-        }
-        source.select_presence(selector, hints, ctx)
     }
 }
 

@@ -2,7 +2,9 @@
 //! PromQL.
 //!
 //! `sum of NAME by LABEL every 60 s` groups the latest values of a metric; `rate of NAME ...` sums rates over
-//! two minutes. Positions are word numbers, and notes have the language's own texts.
+//! two minutes. `last of NAME as TYPE by LABEL ...` and its like read samples of a type: the latest of the series
+//! themselves, `total`, `least`, `mean` and `number` of the latest values of a group. Positions are word numbers,
+//! and notes have the language's own texts.
 
 use std::sync::Arc;
 
@@ -26,8 +28,9 @@ use chronolith_exec::samples::SampleParts;
 use chronolith_exec::select::InstantField;
 use chronolith_exec::threads::SpareThreads;
 use chronolith_exec::trace::Trace;
+use chronolith_exec::typed::TypedFn;
 use chronolith_exec::window::CounterCheck;
-use chronolith_model::query::VecBatches;
+use chronolith_model::query::{ColumnType, TypedColumns, TypedValues, VecBatches};
 use chronolith_model::{
     Columns, Labels, METRIC_NAME, Matcher, QueryError, Queryable, ReadContext, SampleSource, Selector,
     SeriesBatches, SeriesRead, TimeRange,
@@ -42,17 +45,37 @@ struct Sentence {
     matchers: Vec<Matcher>,
     labels: Vec<String>,
     step_ms: i64,
+    /// Type as which samples are read; `None`: floats, of which the latest counts.
+    column_type: Option<ColumnType>,
+}
+
+const TYPED: [&str; 5] = ["last", "total", "least", "mean", "number"];
+
+fn type_of(word: &str) -> Result<ColumnType, String> {
+    match word {
+        "integer" => Ok(ColumnType::Integer),
+        "unsigned" => Ok(ColumnType::Unsigned),
+        "boolean" => Ok(ColumnType::Boolean),
+        "text" => Ok(ColumnType::Text),
+        _ => Err(format!("unknown type {word}")),
+    }
 }
 
 fn parse(text: &str) -> Result<Sentence, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [function, "of", name, "by", label, "every", seconds, "s"] = words[..] else {
-        return Err(format!("not a sentence: {text}"));
+    let (function, name, column_type, label, seconds) = match words[..] {
+        [function, "of", name, "by", label, "every", seconds, "s"] => (function, name, None, label, seconds),
+        [function, "of", name, "as", column_type, "by", label, "every", seconds, "s"] => {
+            (function, name, Some(type_of(column_type)?), label, seconds)
+        }
+        _ => return Err(format!("not a sentence: {text}")),
     };
-    if !["sum", "avg", "rate"].contains(&function) {
+    let known: &[&str] = if column_type.is_some() { &TYPED } else { &["sum", "avg", "rate"] };
+    if !known.contains(&function) {
         return Err(format!("unknown function {function}"));
     }
     Ok(Sentence {
+        column_type,
         function: function.to_owned(),
         matchers: vec![Matcher::equal(METRIC_NAME, name)],
         labels: vec![label.to_owned()],
@@ -61,22 +84,40 @@ fn parse(text: &str) -> Result<Sentence, String> {
 }
 
 /// Series in memory: labels and samples, one per minute from 0.
-struct Memory(Vec<(Labels, Vec<f64>)>);
+struct Memory(Vec<(Labels, TypedValues)>);
 
-struct Samples(Vec<f64>);
+struct Samples(TypedValues);
 
 impl SampleSource for Samples {
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
-        for (time, &value) in (0..).map(|minute| minute * MINUTE_MS).zip(&self.0) {
+        let mut typed = TypedColumns::new(self.column_type());
+        self.read_typed(range, &mut typed)?;
+        let values: Vec<f64> = match typed.values {
+            TypedValues::Floats(values) => values,
+            TypedValues::Integers(values) => values.into_iter().map(|value| value as f64).collect(),
+            other => panic!("{:?} is not read as floats", other.column_type()),
+        };
+        typed.times.into_iter().zip(values).for_each(|(time, value)| out.push(time, value));
+        Ok(())
+    }
+
+    fn column_type(&self) -> ColumnType {
+        self.0.column_type()
+    }
+
+    fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
+        for minute in 0..4 {
+            let time = minute * MINUTE_MS;
             if range.start <= time && time < range.end {
-                out.push(time, value);
+                out.times.push(time);
+                out.values.push_from(&self.0, minute as usize);
             }
         }
         Ok(())
     }
 
     fn sample_count_hint(&self) -> usize {
-        self.0.len()
+        4
     }
 }
 
@@ -90,7 +131,7 @@ impl Queryable for Memory {
             .0
             .iter()
             .filter(|(labels, _)| selector.matchers.iter().all(|matcher| matcher.matches_labels(labels)));
-        let read = |(labels, values): &(Labels, Vec<f64>)| SeriesRead {
+        let read = |(labels, values): &(Labels, TypedValues)| SeriesRead {
             labels: labels.clone(),
             samples: Box::new(Samples(values.clone())),
         };
@@ -136,6 +177,23 @@ fn lower(sentence: &Sentence, grid: Grid) -> Plan {
     let mut push = |kind: NodeKind, inputs: &[OccurrenceId], label| {
         plan.push(kind, inputs.to_vec(), grid, vec![Position(0), Position(2)], label)
     };
+    if let Some(column_type) = sentence.column_type {
+        let select = |function| NodeKind::TypedRollup(function, selection.clone().of_type(column_type));
+        let group = match sentence.function.as_str() {
+            "total" => TypedFn::Sum,
+            "least" => TypedFn::Min,
+            "mean" => TypedFn::Mean,
+            "number" => TypedFn::Count,
+            _ => {
+                push(select(TypedFn::Last), &[], "last");
+                return plan;
+            }
+        };
+        let vector = push(select(TypedFn::Last), &[], "last");
+        let labels = GroupLabels::new(sentence.labels.clone(), false);
+        push(NodeKind::TypedAggregate(group, labels), &[vector], "group");
+        return plan;
+    }
     let vector = if sentence.function == "rate" {
         let range = push(NodeKind::Samples(selection), &[], "");
         push(NodeKind::Rollup(RollupNode::new("rate", |_| Rollup::Rate)), &[range], "rate")
@@ -164,7 +222,10 @@ fn evaluate<'q>(execution: &'q Execution<'q>, plan: &'q Plan) -> Result<Vec<Stri
     let mut memory = execution.operator_memory();
     let lines = collect(&mut *groups, &mut memory)?.into_iter().map(|group| {
         let values = group.values.iter().filter(|value| !is_absent(**value));
-        format!("{} {:?}", group.labels, values.collect::<Vec<_>>())
+        match &group.typed {
+            Some(typed) => format!("{} {:?}", group.labels, typed.values),
+            None => format!("{} {:?}", group.labels, values.collect::<Vec<_>>()),
+        }
     });
     Ok(lines.collect())
 }
@@ -178,13 +239,21 @@ fn render(annotation: &Annotation) -> String {
 }
 
 fn source() -> Memory {
-    let series = |name: &str, host: &str, values: &[f64]| {
-        (Labels::from_pairs([(METRIC_NAME, name), ("host", host), ("zone", "z")]), values.to_vec())
+    let series = |name: &str, host: &str, values: TypedValues| {
+        (Labels::from_pairs([(METRIC_NAME, name), ("host", host), ("zone", "z")]), values)
     };
+    let floats = |values: &[f64]| TypedValues::Floats(values.to_vec());
+    let texts = ["up", "slow", "down", "up"].map(Arc::from).to_vec();
+    let large = 1_i64 << 53;
     Memory(vec![
-        series("load", "a", &[1.0, 2.0, 3.0, 4.0]),
-        series("load", "b", &[10.0, 20.0, 30.0, 40.0]),
-        series("requests_total", "a", &[0.0, 60.0, 120.0, 180.0]),
+        series("bytes", "a", TypedValues::Integers(vec![0, large, large + 1, -5])),
+        series("bytes", "b", TypedValues::Integers(vec![0, 1, large + 2, i64::MIN])),
+        series("ids", "a", TypedValues::Unsigned(vec![0, u64::MAX, 7, 8])),
+        series("load", "a", floats(&[1.0, 2.0, 3.0, 4.0])),
+        series("load", "b", floats(&[10.0, 20.0, 30.0, 40.0])),
+        series("open", "a", TypedValues::Booleans(vec![false, true, true, false])),
+        series("requests_total", "a", floats(&[0.0, 60.0, 120.0, 180.0])),
+        series("state", "a", TypedValues::Texts(texts)),
     ])
 }
 
@@ -217,4 +286,71 @@ fn errors_have_the_texts_of_the_language() {
     let error = answer(&source(), "sum of load by host every 60 s", few).expect_err("holds more samples");
     assert_eq!(error, "too much to remember");
     assert!(answer(&source(), "median of load by host every 60 s", SETTINGS).is_err());
+}
+
+/// As floats, 2^53 + 1 is 2^53.
+#[test]
+fn integers_are_exact() {
+    let two_53 = "9007199254740992";
+    let sums = "{zone=\"z\"} Integers([9007199254740993, 18014398509481987, 9223372036854775803])";
+    check("total of bytes as integer by zone every 60 s", &[sums]);
+    check(
+        "last of bytes as integer by zone every 120 s",
+        &[
+            &format!("{{__name__=\"bytes\", host=\"a\", zone=\"z\"}} Integers([{two_53}, -5])"),
+            "{__name__=\"bytes\", host=\"b\", zone=\"z\"} Integers([1, -9223372036854775808])",
+        ],
+    );
+    check(
+        "least of bytes as integer by host every 120 s",
+        &[
+            &format!("{{host=\"a\"}} Integers([{two_53}, -5])"),
+            "{host=\"b\"} Integers([1, -9223372036854775808])",
+        ],
+    );
+    check(
+        "mean of bytes as integer by zone every 120 s",
+        &["{zone=\"z\"} [4503599627370496.5, -4.611686018427388e18]"],
+    );
+    check(
+        "last of ids as unsigned by zone every 120 s",
+        &["{__name__=\"ids\", host=\"a\", zone=\"z\"} Unsigned([18446744073709551615, 8])"],
+    );
+    check("sum of bytes by zone every 120 s", &["{zone=\"z\"} [9007199254740992.0, -9.223372036854776e18]"]);
+}
+
+#[test]
+fn texts_and_booleans_have_a_last_value_and_a_number_but_no_sum() {
+    let last = "{__name__=\"state\", host=\"a\", zone=\"z\"} Texts([\"slow\", \"down\", \"up\"])";
+    check("last of state as text by zone every 60 s", &[last]);
+    check("number of state as text by zone every 120 s", &["{zone=\"z\"} Integers([1, 1])"]);
+    let last = "{__name__=\"open\", host=\"a\", zone=\"z\"} Booleans([true, true, false])";
+    check("last of open as boolean by zone every 60 s", &[last]);
+    for text in ["total of state as text by zone every 60 s", "mean of open as boolean by zone every 60 s"] {
+        let error = answer(&source(), text, SETTINGS).expect_err("no sum");
+        assert!(error.contains("malformed plan"), "{error}");
+    }
+}
+
+#[test]
+fn series_of_another_type_are_not_selected() {
+    check("last of load as integer by zone every 60 s", &[]);
+    check("last of bytes as text by zone every 60 s", &[]);
+}
+
+/// The type is part of the key of a selection.
+#[test]
+fn selections_of_different_types_are_different_nodes() {
+    let sentence = parse("last of bytes as integer by zone every 60 s").expect("parses");
+    let grid = Grid::between(MINUTE_MS, 3 * MINUTE_MS, MINUTE_MS).expect("steps");
+    let windows = Windows::new(grid, TimeShift { fixed_ms: None, offset_ms: 0 }, MINUTE_MS);
+    let typed = |column_type| {
+        let selection = Selection::new(&sentence.matchers, windows, SampleParts::default());
+        NodeKind::TypedRollup(TypedFn::Last, selection.of_type(column_type))
+    };
+    assert_eq!(typed(ColumnType::Integer), typed(ColumnType::Integer));
+    assert_ne!(typed(ColumnType::Integer), typed(ColumnType::Unsigned));
+    let mut plan = Plan::new(NameRules::default());
+    let id = plan.push(typed(ColumnType::Text), Vec::new(), grid, vec![Position(0)], "last");
+    assert_eq!(plan.properties(id).column_type, Some(ColumnType::Text));
 }

@@ -20,6 +20,9 @@ impl Changed {
     /// No change.
     pub const NOTHING: Changed = Changed { removed_before_ms: i64::MIN, written_from_ms: i64::MAX };
 
+    /// Everything may have changed.
+    pub const EVERYTHING: Changed = Changed { removed_before_ms: i64::MAX, written_from_ms: i64::MIN };
+
     /// Returns true if nothing in `[first_ms, last_ms]` has changed.
     #[must_use]
     pub fn spares(&self, first_ms: i64, last_ms: i64) -> bool {

@@ -5,16 +5,23 @@
 //! and deletions.
 //! Not here: lookback, staleness handling, evaluation (`promql`).
 
+mod hints;
 mod mixed;
+mod typed;
+mod warnings;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chronolith_base::{BudgetExceeded, Clock, MemoryBudget, thread};
 
+pub use hints::{PresenceHints, Projection, SampleNeed, SelectHints, Shard};
 pub use mixed::{SampleKind, merged};
+pub use typed::{ColumnType, TypedColumns, TypedValues};
+pub use warnings::SourceWarnings;
 
-use crate::{Histogram, Labels, Matcher, TimeRange};
+use crate::change::ChangeWatch;
+use crate::{Histogram, Labels, Matcher, TenantId, TimeRange};
 
 /// Series per batch.
 pub const SERIES_PER_BATCH_MAX: usize = 1024;
@@ -165,16 +172,30 @@ pub enum QueryError {
     },
 }
 
-/// Context of a read: cancellation, deadline and memory budget.
+impl QueryError {
+    /// Returns true if a source failed, so that others may answer; false if the query has to end.
+    #[must_use]
+    pub fn is_of_source(&self) -> bool {
+        matches!(self, QueryError::Corrupt { .. } | QueryError::Io { .. })
+    }
+}
+
+/// Context of a read: cancellation, deadline, memory budget, and the warnings of sources.
 #[derive(Clone)]
 pub struct ReadContext {
     canceled: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
     deadline_mono_ns: u64,
-    /// Time of the next check for long work; `u64::MAX` = never.
-    long_work_check_ns: Arc<AtomicU64>,
+    shared: Arc<ReadState>,
     /// Memory of this query.
     pub budget: MemoryBudget,
+}
+
+/// State of a read that all clones of its context share.
+struct ReadState {
+    /// Time of the next check for long work; `u64::MAX` = never.
+    long_work_check_ns: AtomicU64,
+    warnings: Mutex<SourceWarnings>,
 }
 
 /// CPU time after which a read is long work, and its threads get a lower priority.
@@ -185,15 +206,16 @@ impl ReadContext {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, deadline_mono_ns: u64, budget: MemoryBudget) -> ReadContext {
         let canceled = Arc::new(AtomicBool::new(false));
-        let long_work_check_ns = Arc::new(AtomicU64::new(u64::MAX));
-        ReadContext { canceled, clock, deadline_mono_ns, long_work_check_ns, budget }
+        let long_work_check_ns = AtomicU64::new(u64::MAX);
+        let shared = Arc::new(ReadState { long_work_check_ns, warnings: Mutex::default() });
+        ReadContext { canceled, clock, deadline_mono_ns, shared, budget }
     }
 
     /// Begins work that lowers the priority of its threads once it is long. Called on the thread that does
     /// the work; if its priority was lowered, the thread should end with the work.
     pub fn begin_long_work(&self) {
         thread::begin_work();
-        self.long_work_check_ns.store(self.clock.mono_ns() + LONG_WORK_CPU_NS, Ordering::Relaxed);
+        self.shared.long_work_check_ns.store(self.clock.mono_ns() + LONG_WORK_CPU_NS, Ordering::Relaxed);
     }
 
     /// No deadline, no limit: tools and tests.
@@ -228,17 +250,49 @@ impl ReadContext {
         if now_ns > self.deadline_mono_ns {
             return Err(QueryError::Timeout);
         }
-        if now_ns > self.long_work_check_ns.load(Ordering::Relaxed) {
+        if now_ns > self.shared.long_work_check_ns.load(Ordering::Relaxed) {
             self.lower_priority(now_ns);
         }
         Ok(())
+    }
+
+    /// Time that is left, for a source that passes it on; `u64::MAX` without a deadline.
+    #[must_use]
+    pub fn remaining_ns(&self) -> u64 {
+        match self.deadline_mono_ns {
+            u64::MAX => u64::MAX,
+            deadline_ns => deadline_ns.saturating_sub(self.clock.mono_ns()),
+        }
+    }
+
+    /// Adds a warning for the reader of the result.
+    pub fn warn(&self, text: String) {
+        self.with_warnings(|warnings| warnings.add(text));
+    }
+
+    /// Notes that a part of the source failed, and that its series or samples are missing in the result.
+    pub fn warn_partial(&self, part: &str, error: &QueryError) {
+        self.with_warnings(|warnings| {
+            warnings.add(format!("partial result: {part} failed: {error}"));
+            warnings.set_partial();
+        });
+    }
+
+    /// Warnings so far.
+    #[must_use]
+    pub fn warnings(&self) -> SourceWarnings {
+        self.with_warnings(|warnings| warnings.clone())
+    }
+
+    fn with_warnings<T>(&self, apply: impl FnOnce(&mut SourceWarnings) -> T) -> T {
+        apply(&mut self.shared.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Lowers the priority of this thread if its work is long, and otherwise schedules the next check.
     #[cold]
     fn lower_priority(&self, now_ns: u64) {
         if let Some(left_ns) = thread::lower_priority_of_long_work(LONG_WORK_CPU_NS) {
-            self.long_work_check_ns.fetch_max(now_ns + left_ns, Ordering::Relaxed);
+            self.shared.long_work_check_ns.fetch_max(now_ns + left_ns, Ordering::Relaxed);
         }
     }
 }
@@ -251,6 +305,23 @@ pub trait SampleSource: Send + Sync {
     /// # Errors
     /// [`QueryError::Corrupt`] if a chunk fails its checksum; samples before it have been appended.
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError>;
+
+    /// Type of the samples. `read` casts them to floats.
+    fn column_type(&self) -> ColumnType {
+        ColumnType::Float
+    }
+
+    /// As [`SampleSource::read`], in the type of `out` and without staleness markers. A source of integers or
+    /// texts implements it; others are read as floats, booleans among them as 0 and 1.
+    ///
+    /// # Errors
+    /// As [`SampleSource::read`].
+    fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
+        let mut columns = Columns::default();
+        self.read(range, &mut columns)?;
+        out.extend_cast(&columns);
+        Ok(())
+    }
 
     /// Upper bound of the samples that `read` returns for the selected range, from chunk headers.
     fn sample_count_hint(&self) -> usize;
@@ -293,9 +364,12 @@ pub struct ReadEstimate {
     pub samples: u64,
 }
 
-/// Source of series for PromQL and other languages.
+/// Source of series for PromQL and other languages: the store, or several sources as one.
+///
+/// A source that fails in part returns the series that it has and calls [`ReadContext::warn_partial`].
 pub trait Queryable: Send + Sync {
-    /// Returns the series that all matchers select and that may have samples in the range.
+    /// Returns the series that all matchers select, that may have samples in the range and that can be read as
+    /// floats.
     ///
     /// # Errors
     /// As the source.
@@ -305,40 +379,17 @@ pub trait Queryable: Send + Sync {
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError>;
 
-    /// As [`Queryable::select`], for a reader that needs only the newest sample of each series in the range:
-    /// the source may leave out older ones.
+    /// As [`Queryable::select`], for the reader that `hints` describe.
     ///
     /// # Errors
     /// As the source.
-    fn select_newest(
+    fn select_with(
         &self,
         selector: &Selector<'_>,
+        hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.select(selector, ctx)
-    }
-
-    /// As [`Queryable::select`], for `count` and `group`: a reader that groups the series by some of their
-    /// labels and checks each for a sample that is not a staleness marker.
-    ///
-    /// A source may leave out the other labels, the values and the start times; several series then have the
-    /// same labels, and the series of a group are in any order. If only the newest samples are needed, the
-    /// groups are in the order of the first series of each, as `select` yields them, whose newest sample is
-    /// not a staleness marker. Groups without such a series are last. If all samples are needed, the order
-    /// of the groups is not defined.
-    ///
-    /// # Errors
-    /// As the source.
-    fn select_presence(
-        &self,
-        selector: &Selector<'_>,
-        hints: &PresenceHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        match hints.samples {
-            SampleNeed::All => self.select(selector, ctx),
-            SampleNeed::Newest => self.select_newest(selector, ctx),
-        }
+        Ok(hints.filter(self.select(selector, ctx)?))
     }
 
     /// Estimates [`Queryable::select`] and reading all of it, from postings and counts alone; without
@@ -378,45 +429,10 @@ pub trait Queryable: Send + Sync {
     ) -> Result<Vec<String>, QueryError>;
 }
 
-/// Grouping of an aggregation (`by` or `without`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Projection<'a> {
-    /// Label names, ascending.
-    pub names: &'a [&'a str],
-    /// True for `by`: `names` are the labels of the group; false for `without`.
-    pub include: bool,
-}
-
-impl Projection<'_> {
-    /// Returns true if the label is used.
-    #[must_use]
-    pub fn uses(&self, name: &str) -> bool {
-        self.names.binary_search(&name).is_ok() == self.include
-    }
-
-    /// Returns true if no label is used: all series are one group.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.include && self.names.is_empty()
-    }
-}
-
-/// Samples of a series that a reader needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SampleNeed {
-    /// All in the range.
-    All,
-    /// The newest in the range.
-    Newest,
-}
-
-/// Needs of a reader of [`Queryable::select_presence`].
-#[derive(Debug, Clone, Copy)]
-pub struct PresenceHints<'a> {
-    /// Samples of which time and staleness are read.
-    pub samples: SampleNeed,
-    /// Labels that are read.
-    pub projection: Projection<'a>,
+/// Sources of all tenants, and what changes in them.
+pub trait TenantSources: ChangeWatch {
+    /// Returns the source of a tenant; empty for a tenant without data.
+    fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable>;
 }
 
 /// Batches of a vector of series, for sources that have all series in memory.

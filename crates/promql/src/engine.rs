@@ -157,8 +157,9 @@ fn fail(message: String) -> Error {
 fn finish<'q>(evaluation: &'q Evaluation<'q>) -> Result<QueryResult, Error> {
     let Evaluation { execution, language: PromQl { query, .. }, .. } = evaluation;
     let value = if query.step_ms > 0 { range_value(evaluation)? } else { instant_value(evaluation)? };
-    let annotation::Texts { warnings, infos, info_steps } =
+    let annotation::Texts { mut warnings, infos, info_steps } =
         annotation::render(execution.annotations.finish(), query.text);
+    warnings.extend_from_slice(execution.ctx.warnings().texts());
     let samples_read = execution.trace.samples_read();
     let samples_peak = execution.samples_peak();
     Ok(QueryResult { value, warnings, infos, info_steps, samples_read, samples_peak })

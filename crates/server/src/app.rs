@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
-use chronolith_tsdb::{LimitsTable, Tsdb};
+use chronolith_tsdb::{LimitsTable, SourcePart, Tsdb, fanout};
 use parking_lot::RwLock;
 
 use crate::admission::Admission;
@@ -79,15 +79,17 @@ impl App {
         }
     }
 
-    /// Takes the store into use, with the limits of the latest reload.
+    /// Takes the store into use, with the limits of the latest reload. Queries read it and `others`.
     ///
     /// # Panics
     /// If there is one already.
-    pub(crate) fn set_store(&self, store: Arc<Tsdb>) {
+    pub(crate) fn set_store(&self, store: Arc<Tsdb>, others: Vec<SourcePart>) {
         // The lock is held over both steps so that a reload comes before or after them, not between.
         let shown = self.configuration.shown.read();
         store.set_limits(shown.limits.clone());
-        self.lifecycle.set_store(store);
+        let local = SourcePart { name: "local store".to_owned(), sources: store.clone(), is_required: true };
+        let parts = std::iter::once(local).chain(others).collect();
+        self.lifecycle.set_store(store, fanout(parts));
     }
 
     /// Counts and logs a request that the HTTP parser has refused; no handler has seen it.

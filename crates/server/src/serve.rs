@@ -184,7 +184,7 @@ pub(crate) fn open_store(app: &App, open: impl FnOnce(&App) -> Result<Arc<Tsdb>,
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| open(app))) {
         Ok(Ok(store)) => {
             report(&store);
-            app.set_store(store);
+            app.set_store(store, Vec::new());
             Opening::Done
         }
         Ok(Err(error)) => {

@@ -45,6 +45,7 @@ pub use options::{
     CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TsdbOptions,
     WalOptions,
 };
+pub use query::fanout::{SourcePart, fanout};
 pub use snapshot::SnapshotHead;
 pub use stats::{MaintenanceStats, ReplayStats, TsdbStats};
 pub use tsdb::{Applied, Tsdb};

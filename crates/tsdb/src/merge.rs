@@ -4,6 +4,7 @@
 //! index wins.
 //! Not here: the sources of a series and their order (`query`).
 
+use chronolith_model::query::{ColumnType, TypedColumns};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 /// Samples of one series from several blocks and the head.
@@ -54,6 +55,31 @@ impl SampleSource for MergedSource {
             }
         }
         Ok(())
+    }
+
+    fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
+        let mut columns = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            let mut samples = TypedColumns::new(out.values.column_type());
+            part.source.read_typed(range, &mut samples)?;
+            columns.push((part.rank, samples));
+        }
+        columns.sort_by_key(|(rank, _)| *rank);
+        let times = columns.iter().enumerate().flat_map(|(at, (_, samples))| {
+            samples.times.iter().enumerate().map(move |(idx, &time)| (time, at, idx))
+        });
+        let mut order: Vec<(i64, usize, usize)> = times.collect();
+        order.sort_unstable();
+        order.dedup_by_key(|(time, ..)| *time);
+        for (time, at, idx) in order {
+            out.times.push(time);
+            out.values.push_from(&columns[at].1.values, idx);
+        }
+        Ok(())
+    }
+
+    fn column_type(&self) -> ColumnType {
+        self.parts.first().map_or(ColumnType::Float, |part| part.source.column_type())
     }
 
     fn sample_count_hint(&self) -> usize {

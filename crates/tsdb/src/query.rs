@@ -5,22 +5,22 @@
 //! once; its samples are deduplicated if it is seen twice.
 //! Not here: evaluation (`promql`), the merge of samples (`merge`), hidden labels (`kinds`).
 
+pub(crate) mod fanout;
 mod kinds;
+mod merged;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use chronolith_base::KWayMerge;
 use chronolith_block::Block;
 use chronolith_head::Head;
-use chronolith_model::query::{PresenceHints, ReadEstimate, SERIES_PER_BATCH_MAX, SampleNeed, VecBatches};
+use chronolith_model::query::{ColumnType, PresenceHints, ReadEstimate, SampleNeed, SelectHints, VecBatches};
 use chronolith_model::{
-    DuplicatePolicy, KIND_LABEL, Labels, QueryError, Queryable, ReadContext, SampleSource, Selector,
-    SeriesBatches, SeriesRead, TenantId, TimeRange,
+    DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
+    TimeRange,
 };
 
+use self::merged::{MergedBatches, merged};
 use crate::blocks::BlockStore;
-use crate::merge::MergedSource;
 use crate::storage::Storage;
 
 /// Head and blocks of one tenant.
@@ -63,11 +63,29 @@ impl TenantQueryable {
         self.head.reader().has_label_name(&self.tenant, KIND_LABEL)
     }
 
+    /// Reads presence from the head alone if no block has samples in the range and no label is hidden, as a
+    /// merge needs all labels; `None` otherwise.
+    fn select_presence(
+        &self,
+        selector: &Selector<'_>,
+        hints: &PresenceHints<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Option<Box<dyn SeriesBatches>>, QueryError> {
+        let has_blocks = || self.blocks.any_in_range(&self.tenant, selector.range);
+        let names_kind = selector.matchers.iter().any(|matcher| *matcher.name == *KIND_LABEL);
+        if has_blocks() || names_kind || self.has_typed_head() {
+            return Ok(None);
+        }
+        let head = self.head.reader().select_presence(&self.tenant, selector, hints, ctx)?;
+        // A window may have been flushed meanwhile, and its series may have left the head.
+        Ok((!has_blocks()).then_some(head))
+    }
+
     /// Merges the series of the head with those of each block, and those of each kind with the others.
     fn select_samples(
         &self,
         selector: &Selector<'_>,
-        need: SampleNeed,
+        hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         let Some(matchers) = kinds::visible(selector.matchers) else {
@@ -76,25 +94,26 @@ impl TenantQueryable {
         let of_kind = |kind| kinds::with_kind(&matchers, kind);
         let (range, reader) = (selector.range, self.head.reader());
         let mut from_head: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        for kind in kinds::kinds_in(self.has_typed_head()) {
+        for kind in kinds::kinds_in(self.has_typed_head(), hints.column_type) {
             let selector = &Selector { matchers: &of_kind(kind), range };
-            let series = match need {
+            let series = match hints.samples {
                 SampleNeed::All => reader.select(&self.tenant, selector, ctx)?,
                 SampleNeed::Newest => reader.select_newest(&self.tenant, selector, ctx)?,
             };
             if !series.is_empty() {
-                from_head.push(kinds::without_label(kind, Box::new(VecBatches::new(series))));
+                from_head.push(kinds::without_label(
+                    kind,
+                    hints.column_type,
+                    Box::new(VecBatches::new(series)),
+                ));
             }
         }
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
         for block in self.blocks.open_in_range(&self.tenant, range)? {
-            for kind in kinds::kinds_in(block.has_label_name(KIND_LABEL)) {
+            for kind in kinds::kinds_in(block.has_label_name(KIND_LABEL), hints.column_type) {
                 let selector = &Selector { matchers: &of_kind(kind), range };
-                let batches = match need {
-                    SampleNeed::All => block.select(selector, ctx)?,
-                    SampleNeed::Newest => block.select_newest(selector, ctx)?,
-                };
-                sources.push(kinds::without_label(kind, batches));
+                let batches = block.select(selector, ctx)?;
+                sources.push(kinds::without_label(kind, hints.column_type, batches));
             }
         }
         sources.extend(from_head);
@@ -106,64 +125,29 @@ impl TenantQueryable {
     }
 }
 
-/// Merges two sorted lists without duplicates.
-fn merged(a: Vec<String>, b: Vec<String>) -> Vec<String> {
-    if a.is_empty() || b.is_empty() {
-        return if a.is_empty() { b } else { a };
-    }
-    let mut out = Vec::with_capacity(a.len().max(b.len()));
-    let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
-    while let (Some(of_a), Some(of_b)) = (a.peek(), b.peek()) {
-        let order = of_a.cmp(of_b);
-        if order.is_le() {
-            out.extend(a.next());
-        }
-        if order.is_eq() {
-            b.next();
-        } else if order.is_gt() {
-            out.extend(b.next());
-        }
-    }
-    out.extend(a);
-    out.extend(b);
-    out
-}
-
 impl Queryable for TenantQueryable {
     fn select(
         &self,
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.select_samples(selector, SampleNeed::All, ctx)
+        self.select_samples(selector, &SelectHints::default(), ctx)
     }
 
-    fn select_newest(
+    fn select_with(
         &self,
         selector: &Selector<'_>,
+        hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.select_samples(selector, SampleNeed::Newest, ctx)
-    }
-
-    /// Reads the head alone if no block has samples in the range and no label is hidden, as a merge needs all
-    /// labels.
-    fn select_presence(
-        &self,
-        selector: &Selector<'_>,
-        hints: &PresenceHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let has_blocks = || self.blocks.any_in_range(&self.tenant, selector.range);
-        let names_kind = selector.matchers.iter().any(|matcher| *matcher.name == *KIND_LABEL);
-        if !has_blocks() && !names_kind && !self.has_typed_head() {
-            let head = self.head.reader().select_presence(&self.tenant, selector, hints, ctx)?;
-            // A window may have been flushed meanwhile, and its series may have left the head.
-            if !has_blocks() {
-                return Ok(head);
-            }
+        // Type and shard are decided by all labels.
+        let selects_all = hints.shard.is_none() && hints.column_type == ColumnType::Float;
+        if let Some(hints) = hints.presence().filter(|_| selects_all)
+            && let Some(present) = self.select_presence(selector, &hints, ctx)?
+        {
+            return Ok(present);
         }
-        self.select_samples(selector, hints.samples, ctx)
+        Ok(hints.filter(self.select_samples(selector, hints, ctx)?))
     }
 
     /// Estimates the series of the source with most of them, since most series are in all sources, and all
@@ -230,88 +214,5 @@ impl Queryable for TenantQueryable {
         let selector = &Selector { matchers: &matchers, range: selector.range };
         let head = self.head.reader().label_values(&self.tenant, name, selector, limit, ctx)?;
         self.union(selector.range, limit, head, |b| b.label_values(name, selector, limit, ctx))
-    }
-}
-
-/// K-way merge of series by labels; sources that were written earlier come first.
-struct MergedBatches {
-    sources: Vec<Buffered>,
-    order: KWayMerge<Labels>,
-    /// Sources of the current series.
-    equal: Vec<usize>,
-    duplicates: DuplicatePolicy,
-    ctx: ReadContext,
-}
-
-/// A source with the rest of its last batch.
-struct Buffered {
-    batches: Box<dyn SeriesBatches>,
-    ready: VecDeque<SeriesRead>,
-    has_more: bool,
-}
-
-impl Buffered {
-    /// Returns the labels of the next series; reads a batch if none is left.
-    fn next_labels(&mut self) -> Result<Option<&Labels>, QueryError> {
-        while self.ready.is_empty() && self.has_more {
-            let mut batch = Vec::new();
-            self.has_more = self.batches.next_batch(&mut batch)?;
-            self.ready.extend(batch);
-        }
-        Ok(self.ready.front().map(|series| &series.labels))
-    }
-}
-
-impl MergedBatches {
-    fn new(
-        sources: Vec<Box<dyn SeriesBatches>>,
-        duplicates: DuplicatePolicy,
-        ctx: ReadContext,
-    ) -> Result<MergedBatches, QueryError> {
-        let order = KWayMerge::with_capacity(sources.len());
-        let buffered = |batches| Buffered { batches, ready: VecDeque::new(), has_more: true };
-        let sources: Vec<Buffered> = sources.into_iter().map(buffered).collect();
-        let mut merged = MergedBatches { order, sources, equal: Vec::new(), duplicates, ctx };
-        for idx in 0..merged.sources.len() {
-            merged.push_next(idx)?;
-        }
-        Ok(merged)
-    }
-
-    /// Adds the next series of the source `idx` to the merge.
-    fn push_next(&mut self, idx: usize) -> Result<(), QueryError> {
-        if let Some(labels) = self.sources[idx].next_labels()? {
-            self.order.push(labels.clone(), idx);
-        }
-        Ok(())
-    }
-
-    fn next_series(&mut self) -> Result<Option<SeriesRead>, QueryError> {
-        let mut equal = std::mem::take(&mut self.equal);
-        let Some(labels) = self.order.pop(&mut equal) else { return Ok(None) };
-        let mut parts: Vec<Box<dyn SampleSource>> = Vec::with_capacity(equal.len());
-        for &idx in &equal {
-            parts.extend(self.sources[idx].ready.pop_front().map(|series| series.samples));
-            self.push_next(idx)?;
-        }
-        self.equal = equal;
-        if self.duplicates == DuplicatePolicy::LastWins {
-            parts.reverse();
-        }
-        let samples = if parts.len() == 1 { parts.remove(0) } else { Box::new(MergedSource::new(parts)) };
-        Ok(Some(SeriesRead { labels, samples }))
-    }
-}
-
-impl SeriesBatches for MergedBatches {
-    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
-        self.ctx.check()?;
-        for _ in 0..SERIES_PER_BATCH_MAX {
-            match self.next_series()? {
-                Some(series) => out.push(series),
-                None => return Ok(false),
-            }
-        }
-        Ok(!self.order.is_empty())
     }
 }

@@ -14,6 +14,7 @@ use chronolith_head::{
     Cardinality, Head, HeadError, HeadOptions, ReplayProgress, SyncMode, TenantStats, WalPosition, WriteError,
 };
 use chronolith_model::change::{ChangeWatch, Changed};
+use chronolith_model::query::TenantSources;
 use chronolith_model::{
     Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits,
     TimeRange, WriteBatch, WriteOutcome,
@@ -471,6 +472,12 @@ impl ChangeWatch for Tsdb {
 
     fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed {
         self.storage.changes().since(tenant, generation)
+    }
+}
+
+impl TenantSources for Tsdb {
+    fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        Tsdb::queryable(self, tenant)
     }
 }
 

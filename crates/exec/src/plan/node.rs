@@ -7,6 +7,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use chronolith_model::query::ColumnType;
 use chronolith_model::{Labels, Matcher};
 
 use crate::aggregate::Aggregation;
@@ -22,6 +23,7 @@ use crate::rollup::Rollup;
 use crate::rollup::extended::RangeExtension;
 use crate::samples::SampleParts;
 use crate::select::InstantField;
+use crate::typed::TypedFn;
 
 /// Number of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,6 +58,10 @@ pub enum NodeKind {
     Latest(Selection, InstantField),
     /// Values interpolated between the samples around each step.
     Smoothed(Selection),
+    /// A function of the samples in each window of a selection, read as a type of their own.
+    TypedRollup(TypedFn, Selection),
+    /// One series per group of a vector of another type than floats.
+    TypedAggregate(TypedFn, GroupLabels),
     /// A function of a range and scalars.
     Rollup(RollupNode),
     /// A function of the values of a vector, and of scalars.
@@ -280,6 +286,7 @@ pub struct Selection {
     matchers: Vec<Matcher>,
     windows: Windows,
     parts: SampleParts,
+    column_type: ColumnType,
 }
 
 impl Selection {
@@ -288,7 +295,18 @@ impl Selection {
     pub fn new(matchers: &[Matcher], windows: Windows, parts: SampleParts) -> Selection {
         let mut matchers = matchers.to_vec();
         matchers.sort_by(|a, b| (&a.name, a.op as u8, &a.value).cmp(&(&b.name, b.op as u8, &b.value)));
-        Selection { matchers, windows, parts }
+        Selection { matchers, windows, parts, column_type: ColumnType::Float }
+    }
+
+    /// The same selection, of samples of another type than floats.
+    #[must_use]
+    pub fn of_type(self, column_type: ColumnType) -> Selection {
+        Selection { column_type, ..self }
+    }
+
+    /// Type in which samples are read.
+    pub(super) fn column_type(&self) -> ColumnType {
+        self.column_type
     }
 
     /// The matchers, sorted.
@@ -313,11 +331,37 @@ impl NodeKind {
     /// The series that it selects and reads as they are pulled, if it does.
     pub(super) fn selection(&self) -> Option<&Selection> {
         match self {
-            NodeKind::Samples(selection) | NodeKind::Latest(selection, _) | NodeKind::Smoothed(selection) => {
-                Some(selection)
-            }
+            NodeKind::Samples(selection)
+            | NodeKind::Latest(selection, _)
+            | NodeKind::Smoothed(selection)
+            | NodeKind::TypedRollup(_, selection) => Some(selection),
             _ => None,
         }
+    }
+
+    /// The same operator, whatever the first and last step of the query. The step of a subquery stays.
+    pub(super) fn without_range(&self) -> NodeKind {
+        let mut kind = self.clone();
+        let windows = match &mut kind {
+            NodeKind::Samples(selection)
+            | NodeKind::Latest(selection, _)
+            | NodeKind::Smoothed(selection)
+            | NodeKind::TypedRollup(_, selection) => Some(&mut selection.windows),
+            NodeKind::Function(function) => {
+                function.selection.as_mut().map(|selection| &mut selection.windows)
+            }
+            NodeKind::Subquery(windows, inner) => {
+                if let Some(grid) = inner {
+                    *grid = Grid { step_ms: grid.step_ms, ..Grid::instant(0) };
+                }
+                Some(windows)
+            }
+            _ => None,
+        };
+        if let Some(windows) = windows {
+            windows.grid = Grid::instant(0);
+        }
+        kind
     }
 
     /// Its windows, if it has some.
@@ -347,6 +391,16 @@ impl NodeKind {
     /// Returns true if the node is a vector, with one value per series and step.
     pub(super) fn is_vector(&self) -> bool {
         !self.is_scalar() && !matches!(self, NodeKind::Samples(_) | NodeKind::Subquery(..))
+    }
+
+    /// Returns true if inputs may be of another type than floats: the operator reads the type, or presence.
+    pub(super) fn takes_any_type(&self) -> bool {
+        match self {
+            NodeKind::TypedAggregate(..) | NodeKind::Absent(_) => true,
+            NodeKind::Aggregate(op, _) => matches!(op, Aggregation::Count | Aggregation::Group),
+            NodeKind::Set(op, _) => *op != BinaryOp::Or,
+            _ => false,
+        }
     }
 
     /// Returns true for operators with two operands, which form long chains.

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
+use chronolith_model::query::ColumnType;
 
 use super::node::{FunctionNode, MapFn, Node, NodeId, NodeKind, Params, RollupNode};
 use super::sharing::UseCounts;
@@ -31,10 +32,11 @@ use crate::join::{ScalarSide, VectorScalar, vector_vector};
 use crate::map::{ElementFn, absent, drop_name, map_values, to_scalar};
 use crate::operator::{Blocking, BoxOperator, Repeat, Traced};
 use crate::position::{Origin, Position};
-use crate::scan::{Scan, ScanFn};
+use crate::scan::{Scan, ScanFn, ScanReader};
 use crate::select::{InstantField, SeriesReader};
 use crate::share::{SharedPart, SharedReader};
 use crate::trace::{self, NodeHandle, Use};
+use crate::typed::{self, TypedScan};
 use crate::window::{CounterCheck, RangeCall, RangeFn, WindowSource, absent_over_time};
 
 /// An operator, or why it cannot be built.
@@ -294,9 +296,23 @@ impl<'q> OperatorBuilder<'q> {
         node: &'q Node,
         left: Option<BoxOperator<'q>>,
     ) -> OperatorResult<'q> {
+        self.check_types(id)?;
         let operator = match &node.kind {
-            NodeKind::Latest(_, InstantField::Value) | NodeKind::Smoothed(_) => self.scan(id, None)?,
-            NodeKind::Latest(..) => drop_name(self.execution, self.scan(id, None)?),
+            NodeKind::TypedRollup(function, selection) => {
+                let (windows, column_type) = (selection.windows(node.grid), selection.column_type());
+                let matchers = selection.matchers();
+                Box::new(TypedScan::new(self.execution, matchers, windows, column_type, *function)?)
+            }
+            NodeKind::TypedAggregate(function, labels) => {
+                let input = self.plan.input(id, 0)?;
+                let of_input = self.plan.properties(input).column_type.unwrap_or_default();
+                let (vector, step_count) = (self.vector(input)?, node.grid.count);
+                typed::aggregate(self.execution, vector, *function, labels.grouping(), of_input, step_count)
+            }
+            NodeKind::Latest(_, InstantField::Value) | NodeKind::Smoothed(_) => {
+                self.scan(id, ScanReader::default())?
+            }
+            NodeKind::Latest(..) => drop_name(self.execution, self.scan(id, ScanReader::default())?),
             NodeKind::Rollup(rollup) => self.rollup(id, rollup, node.grid)?,
             NodeKind::Map(function) => {
                 let mut params = self.params(id)?;
@@ -335,7 +351,16 @@ impl<'q> OperatorBuilder<'q> {
         Ok(if merges { Blocking::merge(self.execution, operator) } else { operator })
     }
 
-    fn scan(&self, id: OccurrenceId, counted_by: Option<&Grouping<'_>>) -> OperatorResult<'q> {
+    /// Refuses operators that have no result for the types of their inputs.
+    fn check_types(&self, id: OccurrenceId) -> Result<(), Error> {
+        let kind = self.plan.kind(id);
+        let is_float =
+            |input: &OccurrenceId| self.plan.properties(*input).column_type == Some(ColumnType::Float);
+        let fits = kind.takes_any_type() || self.plan.inputs(id).iter().all(is_float);
+        if fits && self.plan.properties(id).column_type.is_some() { Ok(()) } else { Err(malformed(kind)) }
+    }
+
+    fn scan(&self, id: OccurrenceId, reader: ScanReader<'_>) -> OperatorResult<'q> {
         let kind = self.plan.kind(id);
         let Some(selection) = kind.selection() else { return Err(malformed(kind)) };
         let function = match kind {
@@ -344,7 +369,7 @@ impl<'q> OperatorBuilder<'q> {
         };
         let windows = selection.windows(self.plan.node(id).grid);
         let (matchers, parts) = (selection.matchers(), selection.parts());
-        Ok(Box::new(Scan::new(self.execution, matchers, windows, parts, function, counted_by)?))
+        Ok(Box::new(Scan::new(self.execution, matchers, windows, parts, function, reader)?))
     }
 
     /// All inputs but the first one, which are scalars.
@@ -368,7 +393,8 @@ impl<'q> OperatorBuilder<'q> {
             return Ok(Box::new(RangeCall::new(self.range(range, grid)?.0, function)));
         };
         let (matchers, windows, parts) = (selection.matchers(), function.windows, selection.parts());
-        Ok(Box::new(Scan::new(execution, matchers, windows, parts, ScanFn::Range(function), None)?))
+        let reader = ScanReader { function: rollup.make.name, ..ScanReader::default() };
+        Ok(Box::new(Scan::new(execution, matchers, windows, parts, ScanFn::Range(function), reader)?))
     }
 
     fn aggregate(&self, id: OccurrenceId, op: Aggregation, grouping: Grouping<'q>) -> OperatorResult<'q> {
@@ -376,9 +402,10 @@ impl<'q> OperatorBuilder<'q> {
             [param, _] => Some(self.scalar(*param)?),
             _ => None,
         };
-        let counts = matches!(op, Aggregation::Count | Aggregation::Group);
+        let presence_only = matches!(op, Aggregation::Count | Aggregation::Group);
+        let reader = ScanReader { function: op.name(), grouping: Some(&grouping), presence_only };
         let vector = self.plan.inputs(id).last().ok_or_else(|| malformed(self.plan.kind(id)))?;
-        let input = self.aggregate_input(*vector, counts.then_some(&grouping))?;
+        let input = self.aggregate_input(*vector, reader)?;
         if let Some(param) = &param {
             self.check_param(id, param);
         }

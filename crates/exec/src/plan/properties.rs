@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use chronolith_model::query::ColumnType;
 use chronolith_model::{METRIC_NAME, MatchOp, Matcher};
 
 use super::node::{FunctionNode, NameEffect, NodeKind, Selection};
@@ -12,6 +13,7 @@ use crate::arith::{BinaryOp, ElementOp};
 use crate::grid::{TimeShift, Windows};
 use crate::join::matching::{Cardinality, Matching};
 use crate::select::InstantField;
+use crate::typed::TypedFn;
 
 /// Metric names among the series of a vector. Unless they are [`Names::Many`], series stay distinct when
 /// names are removed.
@@ -61,6 +63,8 @@ pub struct Properties {
     pub reference: Reference,
     /// Levels of operators that call each other, itself included.
     pub depth: usize,
+    /// Type of its values; `None` if the operator has no result for its inputs.
+    pub column_type: Option<ColumnType>,
 }
 
 /// How a plan treats metric names.
@@ -96,6 +100,7 @@ impl Properties {
             needs: needs(kind, inputs),
             reference: reference(kind, inputs),
             depth: inputs.iter().map(|input| input.depth).max().unwrap_or(0),
+            column_type: column_type(kind, inputs),
         };
         // Scalars are computed in a loop, whatever the length of a chain.
         own.depth += usize::from(!matches!(kind, NodeKind::Scalar(_)));
@@ -108,9 +113,9 @@ impl Properties {
         let first = inputs.iter().find(|input| input.names != Names::None);
         let inner = first.map_or(Names::None, |input| input.names.clone());
         let (effect, names) = match kind {
-            NodeKind::Samples(selection) | NodeKind::Smoothed(selection) => {
-                (NameEffect::Keeps, Names::of(selection, rules))
-            }
+            NodeKind::Samples(selection)
+            | NodeKind::Smoothed(selection)
+            | NodeKind::TypedRollup(_, selection) => (NameEffect::Keeps, Names::of(selection, rules)),
             NodeKind::Latest(selection, field) => {
                 let keeps = *field == InstantField::Value;
                 let effect = if keeps { NameEffect::Keeps } else { NameEffect::Removes };
@@ -119,7 +124,7 @@ impl Properties {
             NodeKind::Subquery(..) | NodeKind::Rank(..) => (NameEffect::Keeps, inner),
             NodeKind::Rollup(rollup) => (rollup.names, inner),
             NodeKind::Map(_) => (NameEffect::Removes, inner),
-            NodeKind::Aggregate(_, grouping) => {
+            NodeKind::Aggregate(_, grouping) | NodeKind::TypedAggregate(_, grouping) => {
                 let keeps = grouping.includes(METRIC_NAME);
                 (if keeps { NameEffect::Keeps } else { NameEffect::Drops }, inner)
             }
@@ -146,6 +151,19 @@ impl Properties {
                 }
             }
         }
+    }
+}
+
+fn column_type(kind: &NodeKind, inputs: &[&Properties]) -> Option<ColumnType> {
+    let of_input = inputs.last().and_then(|input| input.column_type);
+    match kind {
+        NodeKind::TypedRollup(function, selection) => function.result_type(selection.column_type()),
+        // Across series there is no order in time; floats have aggregations of their own.
+        NodeKind::TypedAggregate(TypedFn::First | TypedFn::Last, _) => None,
+        NodeKind::TypedAggregate(..) if of_input == Some(ColumnType::Float) => None,
+        NodeKind::TypedAggregate(function, _) => function.result_type(of_input?),
+        NodeKind::Set(..) => inputs.first()?.column_type,
+        _ => Some(ColumnType::Float),
     }
 }
 

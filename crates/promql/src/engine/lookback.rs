@@ -9,14 +9,30 @@ pub use chronolith_exec::plan::Lookback;
 
 use super::plan::lower;
 use super::query::{EngineOptions, Query};
+use crate::ast::ValueType;
 
-/// The lookback of `query`; `None` if its steps are not independent of each other and of its range: `@` and
-/// functions of the query's own range or step (`start()`, `end()`, `range()`, `step()`, computed durations)
-/// have none. Cost: that of planning the query.
+/// Properties of a query by which its results are cached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachePlan {
+    /// Samples that decide the value of a step.
+    pub lookback: Lookback,
+    /// Equal for queries with the same plan over any range: texts may differ in spaces, comments, order of
+    /// matchers and the like.
+    pub key: String,
+}
+
+/// Returns how results of `query` are cached; `None` if its steps are not independent of each other and of its
+/// range: `@` and functions of the query's own range or step (`start()`, `end()`, `range()`, `step()`, computed
+/// durations) are not. Cost: that of planning the query.
 #[must_use]
-pub fn lookback(query: &Query<'_>, options: &EngineOptions) -> Option<Lookback> {
+pub fn cache_plan(query: &Query<'_>, options: &EngineOptions) -> Option<CachePlan> {
+    // The plan of a string is that of NaN, which only the result of a scalar is.
+    if !matches!(query.expr.value_type(), ValueType::Vector | ValueType::Scalar) {
+        return None;
+    }
     let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)?;
-    lower(query, options, grid).ok()?.lookback()
+    let plan = lower(query, options, grid).ok()?;
+    Some(CachePlan { lookback: plan.lookback()?, key: plan.cache_key() })
 }
 
 #[cfg(test)]
@@ -25,11 +41,15 @@ mod tests {
     use crate::parser::{ParserOptions, parse_expr};
 
     fn lookback_of(text: &str) -> Option<Lookback> {
+        plan_of(text, 7_200_000, 10_800_000).map(|plan| plan.lookback)
+    }
+
+    fn plan_of(text: &str, start_ms: i64, end_ms: i64) -> Option<CachePlan> {
         let all = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
         let expr = parse_expr(text, all).unwrap_or_else(|error| panic!("{text}: {error}"));
-        let (start_ms, end_ms, step_ms) = (7_200_000, 10_800_000, 60_000);
-        let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms: Some(300_000) };
-        lookback(&query, &EngineOptions::default())
+        let (step_ms, lookback_ms) = (60_000, Some(300_000));
+        let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
+        cache_plan(&query, &EngineOptions::default())
     }
 
     /// Lookback in seconds with a lookback of 5 m.
@@ -109,6 +129,43 @@ mod tests {
         ] {
             check_collision(text, true);
         }
+    }
+
+    /// Texts of one line have the same key, those of different lines do not.
+    #[test]
+    fn keys_are_those_of_plans() {
+        let same: [&[&str]; 12] = [
+            &["m", " m # comment", "(m)", "+m"],
+            &["n"],
+            &["m{a=\"1\",b=\"2\"}", "m{b=\"2\", a=\"1\"}", "{__name__=\"m\", b=\"2\", a=\"1\"}"],
+            &["m offset 5m", "m offset 300s"],
+            &["m offset -5m"],
+            &["rate(m[5m])", "rate(m[300s])"],
+            &["increase(m[5m])"],
+            &["sum by (a, b) (m)", "sum(m) by (b, a)"],
+            &["sum without (a, b) (m)"],
+            &["max_over_time(m[1h:5m])", "max_over_time((m)[60m:5m])"],
+            &["max_over_time(m[1h:1m])"],
+            &["label_replace(m, \"a\", \"1\", \"b\", \"c\")"],
+        ];
+        let mut keys = std::collections::HashMap::new();
+        for (at, texts) in same.iter().enumerate() {
+            for text in *texts {
+                for (start_ms, end_ms) in [(7_200_000, 10_800_000), (7_260_000, 7_260_000), (0, 3_600_000)] {
+                    let key = plan_of(text, start_ms, end_ms).expect("cached").key;
+                    assert_eq!(*keys.entry(key).or_insert(at), at, "{text}");
+                }
+            }
+        }
+        assert_eq!(keys.len(), same.len(), "one key per line, whatever the range");
+    }
+
+    /// A string would be answered with the cached result of NaN.
+    #[test]
+    fn only_results_of_range_queries_are_cached() {
+        assert!(plan_of("NaN", 0, 60_000).is_some());
+        assert_eq!(plan_of("\"text\"", 0, 60_000), None);
+        assert_eq!(plan_of("m[5m]", 0, 60_000), None);
     }
 
     #[test]

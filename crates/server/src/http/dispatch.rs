@@ -50,6 +50,15 @@ impl Admitted {
     }
 }
 
+/// Refuses a result of which a source has returned a part only, for answers that have no room for warnings.
+pub(super) fn refuse_partial(ctx: &ReadContext) -> Result<(), ApiError> {
+    let warnings = ctx.warnings();
+    if warnings.is_partial() {
+        return Err(ApiError::new(ErrorKind::Execution, warnings.texts().join("; ")));
+    }
+    Ok(())
+}
+
 /// Waits for a permit of `class`. `timeout_ms` counts the wait too.
 pub(super) async fn admit(
     app: &App,

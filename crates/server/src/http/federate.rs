@@ -21,7 +21,7 @@ use chronolith_model::{Selector, TimeRange};
 use self::accept::Format;
 use self::latest::Latest;
 use super::call;
-use super::dispatch;
+use super::dispatch::{self, refuse_partial};
 use super::error::ApiError;
 use super::series::selectors;
 use super::stream::{self, StreamKind};
@@ -53,12 +53,13 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
         let selectors = selectors(&call.params)?;
         let now_ms = app.env.clock.now_ms();
         let range = TimeRange::inclusive(now_ms.saturating_sub(app.options.query.lookback_ms) + 1, now_ms);
-        let source = app.lifecycle.store()?.queryable(&call.tenant);
+        let source = app.lifecycle.source()?.queryable(&call.tenant);
         let mut latest = Latest::new(format, &admitted.ctx)?;
         for matchers in &selectors {
             latest.collect(&*source, &Selector { matchers, range }, &admitted.ctx)?;
         }
         drop(source);
+        refuse_partial(&admitted.ctx)?;
         admitted.release_permit();
         print::print(latest.samples(), format, &admitted.ctx, parts)
     });

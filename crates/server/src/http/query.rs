@@ -284,7 +284,7 @@ impl Running<'_> {
         let (clock, request, ctx) = (&app.env.clock, self.request, self.ctx);
         let expr = parse(app, &request.call.params)?;
         let prepared_ns = clock.mono_ns();
-        let source = app.lifecycle.store()?.queryable(&request.call.tenant);
+        let source = app.lifecycle.source()?.queryable(&request.call.tenant);
         let (start_ms, end_ms, step_ms) = self.times_ms;
         let lookback_ms = request.lookback_ms;
         let query = Query { text: self.text(), expr: &expr, start_ms, end_ms, step_ms, lookback_ms };

@@ -19,8 +19,9 @@ use chronolith_base::Reservation;
 use chronolith_ingest::remote_read::encode::{ChunkOut, SamplesEncoder, put_chunk, put_frame, put_labels};
 use chronolith_ingest::remote_read::{self, ReadQuery, ReadRequest, ReadRequestError, ResponseKind};
 use chronolith_ingest::remote_write::DecodeError;
+use chronolith_model::query::TenantSources;
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, SeriesRead, TenantId};
-use chronolith_tsdb::{Tsdb, prometheus_chunks};
+use chronolith_tsdb::prometheus_chunks;
 
 use super::body::{self, BodyBytes};
 use super::dispatch;
@@ -53,12 +54,13 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
         }
     };
     let memory_max = store.limits_of(&tenant).query_memory_bytes_max;
+    let sources = app.lifecycle.source()?.clone();
     let memory = app.admission.query_memory.of(&tenant, memory_max);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = decode(app, &tenant, body).await?;
     match request.response {
-        ResponseKind::Samples => samples_answer(app, tenant, store, request.queries).await,
-        ResponseKind::StreamedChunks => streamed_answer(app, tenant, store, request.queries).await,
+        ResponseKind::Samples => samples_answer(app, tenant, sources, request.queries).await,
+        ResponseKind::StreamedChunks => streamed_answer(app, tenant, sources, request.queries).await,
     }
 }
 
@@ -82,13 +84,13 @@ async fn decode(app: &Arc<App>, tenant: &TenantId, body: BodyBytes) -> Result<Re
 async fn samples_answer(
     app: &Arc<App>,
     tenant: TenantId,
-    store: Arc<Tsdb>,
+    sources: Arc<dyn TenantSources>,
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = app.options.query.timeout_ms;
     let asked = tenant.clone();
     let done = dispatch::run_as(app, &app.admission.remote_read, &tenant, timeout_ms, move |app, ctx| {
-        read_samples(app, &*store.queryable(&asked), &queries, ctx)
+        read_samples(app, &*sources.queryable(&asked), &queries, ctx)
     });
     let (bytes, held) = done.await?;
     app.metrics.remote_read.messages.add(1);
@@ -104,7 +106,7 @@ async fn samples_answer(
 async fn streamed_answer(
     app: &Arc<App>,
     tenant: TenantId,
-    store: Arc<Tsdb>,
+    sources: Arc<dyn TenantSources>,
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = ANSWER_TIMEOUT.as_secs() * 1000;
@@ -116,7 +118,7 @@ async fn streamed_answer(
         metrics: |metrics| &metrics.remote_read.stream,
     };
     let response = stream::answer(app, admitted, kind, move |app, admitted, parts| {
-        read_frames(app, &*store.queryable(&tenant), &queries, &admitted.ctx, parts)
+        read_frames(app, &*sources.queryable(&tenant), &queries, &admitted.ctx, parts)
     });
     let response = response.await?;
     app.metrics.remote_read.streams.add(1);
@@ -239,7 +241,7 @@ impl<'a> SeriesReader<'a> {
                 }
             }
             if !more {
-                return Ok(());
+                return dispatch::refuse_partial(ctx);
             }
         }
     }

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_base::Reservation;
+use chronolith_model::query::SelectHints;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{
     Labels, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange,
@@ -43,7 +44,7 @@ pub(super) async fn series(
     let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let selectors =
             selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
-        let source = app.lifecycle.store()?.queryable(&call.tenant);
+        let source = app.lifecycle.source()?.queryable(&call.tenant);
         let mut found = Collected::new(ctx)?;
         for matchers in &selectors {
             found.add_series(&*source, &Selector { matchers, range }, ctx)?;
@@ -60,7 +61,7 @@ pub(super) async fn series(
             printer.settle(ctx)?;
         }
         printer.out.push(b']');
-        printer.close(ctx, &truncation(found.items.len() > shown), &[])
+        printer.close(ctx, &warnings(found.items.len() > shown, ctx), &[])
     });
     Ok(printed.await?.into_json())
 }
@@ -114,7 +115,7 @@ async fn list(
         if selectors.is_empty() {
             selectors.push(Vec::new());
         }
-        let source = app.lifecycle.store()?.queryable(&call.tenant);
+        let source = app.lifecycle.source()?.queryable(&call.tenant);
         let mut found = Vec::new();
         let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
         for matchers in &selectors {
@@ -139,13 +140,16 @@ async fn list(
             printer.settle(ctx)?;
         }
         printer.out.push(b']');
-        printer.close(ctx, &truncation(found.len() > shown), &[])
+        printer.close(ctx, &warnings(found.len() > shown, ctx), &[])
     });
     Ok(printed.await?.into_json())
 }
 
-fn truncation(truncated: bool) -> Vec<String> {
-    if truncated { vec![TRUNCATED_WARNING.to_owned()] } else { Vec::new() }
+/// Warnings of the sources, and whether the list is cut.
+fn warnings(truncated: bool, ctx: &ReadContext) -> Vec<String> {
+    let mut warnings = ctx.warnings().texts().to_vec();
+    warnings.extend(truncated.then(|| TRUNCATED_WARNING.to_owned()));
+    warnings
 }
 
 /// `start` and `end`, everything by default.
@@ -191,7 +195,7 @@ impl Collected {
     ) -> Result<(), ApiError> {
         self.selector_count += 1;
         // The same series, but less of their samples is copied, of which none is read.
-        let mut batches = source.select_newest(selector, ctx)?;
+        let mut batches = source.select_with(selector, &SelectHints::newest(), ctx)?;
         let mut batch = Vec::new();
         loop {
             let more = batches.next_batch(&mut batch)?;

@@ -6,6 +6,7 @@ mod health;
 mod metrics;
 mod observe;
 mod queries;
+mod sources;
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use chronolith_base::Env;
 use chronolith_ingest::remote_write::encode::RequestEncoder;
-use chronolith_tsdb::{ReplayProgress, Tsdb};
+use chronolith_tsdb::{ReplayProgress, SourcePart, Tsdb};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
@@ -62,10 +63,15 @@ impl Fixture {
     }
 
     pub(crate) fn open(self) -> Fixture {
+        self.open_with(Vec::new())
+    }
+
+    /// Opens a store beside other sources.
+    pub(crate) fn open_with(self, others: Vec<SourcePart>) -> Fixture {
         let options = self.app.options.tsdb.clone();
         let progress = Arc::new(ReplayProgress::default());
         let store = Tsdb::open(self.app.env.clone(), options, progress).expect("opens");
-        self.app.set_store(store);
+        self.app.set_store(store, others);
         self
     }
 

@@ -6,13 +6,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use chronolith_model::query::TenantSources;
 use chronolith_tsdb::{ReplayProgress, Tsdb};
 
 use crate::http::error::{ApiError, ErrorKind};
 
 #[derive(Default)]
 pub(crate) struct Lifecycle {
-    store: OnceLock<Arc<Tsdb>>,
+    store: OnceLock<Opened>,
     replay: Arc<ReplayProgress>,
     /// Why the store could not be opened.
     start_failure: OnceLock<String>,
@@ -20,6 +21,12 @@ pub(crate) struct Lifecycle {
     is_draining: AtomicBool,
     /// The store is being closed.
     is_closing: AtomicBool,
+}
+
+/// The store, and what queries read.
+struct Opened {
+    store: Arc<Tsdb>,
+    sources: Arc<dyn TenantSources>,
 }
 
 /// Progress of the replay at one moment.
@@ -33,11 +40,23 @@ pub(crate) struct ReplaySnapshot {
 }
 
 impl Lifecycle {
-    /// The store, for requests.
+    /// The store, for writes and administration.
     ///
     /// # Errors
     /// `unavailable` while the replay runs or the server stops.
     pub(crate) fn store(&self) -> Result<&Arc<Tsdb>, ApiError> {
+        Ok(&self.answering()?.store)
+    }
+
+    /// What queries read: the store and other sources.
+    ///
+    /// # Errors
+    /// As [`Lifecycle::store`].
+    pub(crate) fn source(&self) -> Result<&Arc<dyn TenantSources>, ApiError> {
+        Ok(&self.answering()?.sources)
+    }
+
+    fn answering(&self) -> Result<&Opened, ApiError> {
         if self.is_closing.load(Ordering::Relaxed) {
             return Err(ApiError::new(ErrorKind::Unavailable, "server is shutting down"));
         }
@@ -48,15 +67,15 @@ impl Lifecycle {
 
     /// The store if the replay is done, also while it is being closed.
     pub(crate) fn opened(&self) -> Option<&Arc<Tsdb>> {
-        self.store.get()
+        self.store.get().map(|opened| &opened.store)
     }
 
-    /// Takes the store into use.
+    /// Takes the store into use, and what queries read.
     ///
     /// # Panics
     /// If there is one already.
-    pub(crate) fn set_store(&self, store: Arc<Tsdb>) {
-        assert!(self.store.set(store).is_ok(), "the store is opened once");
+    pub(crate) fn set_store(&self, store: Arc<Tsdb>, sources: Arc<dyn TenantSources>) {
+        assert!(self.store.set(Opened { store, sources }).is_ok(), "the store is opened once");
     }
 
     /// Records why the store could not be opened: nothing but a restart helps.
@@ -84,14 +103,13 @@ impl Lifecycle {
         if let Some(why) = self.start_failure.get() {
             return Some(why.clone());
         }
-        let Some(store) = self.store.get() else { return Some(self.replay_text()) };
+        let Some(store) = self.opened() else { return Some(self.replay_text()) };
         store.failure().map(|failure| failure.to_string())
     }
 
     /// Why only a restart helps, if that is so.
     pub(crate) fn failure(&self) -> Option<String> {
-        let of_store =
-            || self.store.get().and_then(|store| store.failure()).map(|failure| failure.to_string());
+        let of_store = || self.opened().and_then(|store| store.failure()).map(|failure| failure.to_string());
         self.start_failure.get().cloned().or_else(of_store)
     }
 

@@ -7,7 +7,11 @@
 
 use std::borrow::Cow;
 
-use chronolith_model::{KIND_LABEL, MatchOp, Matcher, QueryError, SeriesBatches, SeriesRead, WordKind};
+use chronolith_model::query::ColumnType;
+use chronolith_model::{
+    Columns, KIND_LABEL, MatchOp, Matcher, QueryError, SampleSource, SeriesBatches, SeriesRead, TimeRange,
+    WordKind,
+};
 
 /// Returns the matchers on labels that readers see; `None` if the others select no series, because a hidden
 /// label matches like a missing one.
@@ -20,12 +24,21 @@ pub(super) fn visible(matchers: &[Matcher]) -> Option<Cow<'_, [Matcher]>> {
     selects_all.then(|| matchers.iter().filter(|matcher| !is_hidden(matcher)).cloned().collect())
 }
 
-/// Returns the kinds to select apart in a source: all of them if it has typed series, else `None` for floats,
-/// which are all its series.
-pub(super) fn kinds_in(has_typed_series: bool) -> impl Iterator<Item = Option<WordKind>> {
+/// Returns the kinds to select apart in a source, of those that can be read as `column_type`: all of them if
+/// it has typed series, else `None` for floats, which are all its series.
+pub(super) fn kinds_in(
+    has_typed_series: bool,
+    column_type: ColumnType,
+) -> impl Iterator<Item = Option<WordKind>> {
     let typed = [WordKind::Float].into_iter().chain(WordKind::LABELED).filter(move |_| has_typed_series);
     let untyped = (!has_typed_series).then_some(None);
-    typed.map(Some).chain(untyped)
+    let has_type = move |kind: &Option<WordKind>| match column_type {
+        ColumnType::Float => true,
+        ColumnType::Histogram => *kind != Some(WordKind::Boolean),
+        ColumnType::Boolean => *kind == Some(WordKind::Boolean),
+        ColumnType::Integer | ColumnType::Unsigned | ColumnType::Text => false,
+    };
+    typed.map(Some).chain(untyped).filter(has_type)
 }
 
 /// Adds matchers for series of `kind`, unless it is `None`. Series with a label value of a later version are
@@ -44,26 +57,62 @@ pub(super) fn with_kind(matchers: &[Matcher], kind: Option<WordKind>) -> Cow<'_,
     matchers.iter().cloned().chain(added).collect()
 }
 
-/// Returns the series of `kind` without the label of the kind.
+/// Returns the series of `kind` without the label of the kind, to be read as `column_type`.
 pub(super) fn without_label(
     kind: Option<WordKind>,
+    column_type: ColumnType,
     batches: Box<dyn SeriesBatches>,
 ) -> Box<dyn SeriesBatches> {
     match kind {
         None | Some(WordKind::Float) => batches,
-        Some(_) => Box::new(WithoutLabel(batches)),
+        Some(WordKind::Boolean) => Box::new(WithoutLabel { batches, column_type }),
     }
 }
 
-struct WithoutLabel(Box<dyn SeriesBatches>);
+struct WithoutLabel {
+    batches: Box<dyn SeriesBatches>,
+    column_type: ColumnType,
+}
 
 impl SeriesBatches for WithoutLabel {
     fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
-        let start = out.len();
-        let has_more = self.0.next_batch(out);
-        for series in out.iter_mut().skip(start) {
-            series.labels = series.labels.filtered(|name| name != KIND_LABEL);
-        }
+        let mut batch = Vec::new();
+        let has_more = self.batches.next_batch(&mut batch);
+        let typed = |samples| -> Box<dyn SampleSource> {
+            match self.column_type {
+                ColumnType::Boolean => Box::new(Booleans(samples)),
+                _ => samples,
+            }
+        };
+        out.extend(batch.into_iter().map(|SeriesRead { labels, samples }| SeriesRead {
+            labels: labels.filtered(|name| name != KIND_LABEL),
+            samples: typed(samples),
+        }));
         has_more
+    }
+}
+
+/// Samples of a series of booleans, whose words are those of 0.0 and 1.0.
+struct Booleans(Box<dyn SampleSource>);
+
+impl SampleSource for Booleans {
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        self.0.read(range, out)
+    }
+
+    fn column_type(&self) -> ColumnType {
+        ColumnType::Boolean
+    }
+
+    fn sample_count_hint(&self) -> usize {
+        self.0.sample_count_hint()
+    }
+
+    fn chunk_count_hint(&self) -> usize {
+        self.0.chunk_count_hint()
+    }
+
+    fn time_bounds(&self) -> Option<(i64, i64)> {
+        self.0.time_bounds()
     }
 }

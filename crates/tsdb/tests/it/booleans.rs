@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chronolith_block::Block;
 use chronolith_model::batch::LabelSource;
-use chronolith_model::query::{PresenceHints, Projection, SampleNeed};
+use chronolith_model::query::{ColumnType, Projection, SelectHints, Shard, TypedColumns, TypedValues};
 use chronolith_model::{
     Labels, MatchOp, Matcher, ReadContext, Reject, Selector, SeriesRead, TenantId, TimeRange, WriteBatch,
 };
@@ -159,9 +159,10 @@ fn readers_see_no_label_of_the_kind() {
             assert!(found.is_sorted_by(|a, b| a.labels < b.labels));
             let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
             let projection = Projection { names: &["__name__"], include: true };
-            let hints = PresenceHints { samples: SampleNeed::Newest, projection };
+            let grouping = Some(projection);
+            let hints = SelectHints { presence_only: true, grouping, ..SelectHints::newest() };
             let mut present = Vec::new();
-            let mut batches = queryable.select_presence(&selector, &hints, &ctx).expect("selects");
+            let mut batches = queryable.select_with(&selector, &hints, &ctx).expect("selects");
             while batches.next_batch(&mut present).expect("a batch") {}
             assert_eq!(present.len(), want, "{matchers:?}");
             let values = queryable.label_values("__name__", &selector, 0, &ctx).expect("values");
@@ -202,4 +203,61 @@ fn untyped_protocols_cannot_set_the_kind() {
         assert_eq!((outcome.accepted_count, outcome.rejected[Reject::ReservedLabel as usize]), (0, 1));
     }
     assert!(machine.read(&tsdb, &anonymous(), "open").is_empty());
+}
+
+#[test]
+fn shards_split_the_series_of_all_kinds() {
+    let machine = Machine::new(12);
+    let (tsdb, mut stored) = (machine.open(), Stored::new());
+    put(&tsdb, &mut stored, -1, 10, 3);
+    let mut batch = WriteBatch::from_labels();
+    for id in 0..50 {
+        let labels = Labels::from_pairs([("__name__", "m"), ("id", id.to_string().as_str())]);
+        batch.push_labels(&labels, &[(START_MS, 1.0)]);
+    }
+    tsdb.append(&anonymous(), &batch).expect("stored");
+    let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    let selector = Selector { matchers: &[], range: TimeRange::ALL };
+    let mut found: Vec<Labels> = Vec::new();
+    for idx in 0..3 {
+        let hints = SelectHints { shard: Shard::new(idx, 3), presence_only: true, ..SelectHints::newest() };
+        let mut batches = tsdb.queryable(&anonymous()).select_with(&selector, &hints, &ctx).expect("selects");
+        let mut series = Vec::new();
+        while batches.next_batch(&mut series).expect("a batch") {}
+        assert!((5..30).contains(&series.len()), "shard {idx}: {} series", series.len());
+        found.extend(series.into_iter().map(|series| series.labels));
+    }
+    found.sort();
+    let all: Vec<Labels> = select(&machine, &tsdb, &[]).into_iter().map(|series| series.labels).collect();
+    assert_eq!(found, all);
+}
+
+#[test]
+fn booleans_are_read_as_booleans_on_request() {
+    let machine = Machine::new(13);
+    let (tsdb, mut stored) = (machine.open(), Stored::new());
+    put(&tsdb, &mut stored, -1, 40, 3);
+    write(&tsdb, &anonymous(), "open", &[(START_MS, 0.5)]).expect("stored");
+    let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    let matchers = [Matcher::equal("__name__", "open")];
+    let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+    let read = |column_type| {
+        let hints = SelectHints { column_type, ..SelectHints::default() };
+        let mut batches = tsdb.queryable(&anonymous()).select_with(&selector, &hints, &ctx).expect("selects");
+        let (mut series, mut out) = (Vec::new(), TypedColumns::new(column_type));
+        while batches.next_batch(&mut series).expect("a batch") {}
+        for one in &series {
+            assert!(one.labels.get("__kind__").is_none());
+            one.samples.read_typed(TimeRange::ALL, &mut out).expect("reads");
+        }
+        (series.len(), out)
+    };
+    let (count, columns) = read(ColumnType::Boolean);
+    assert_eq!(count, 1);
+    assert_eq!(columns.times, stored.keys().copied().collect::<Vec<_>>());
+    assert_eq!(columns.values, TypedValues::Booleans(stored.values().copied().collect()));
+    assert_eq!(read(ColumnType::Float).0, 2, "floats, and booleans as 0 and 1");
+    for other in [ColumnType::Integer, ColumnType::Unsigned, ColumnType::Text] {
+        assert_eq!(read(other).0, 0, "{other:?}");
+    }
 }

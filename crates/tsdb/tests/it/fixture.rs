@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use chronolith_base::{Env, ManualClock, MemDisk};
+use chronolith_model::query::SelectHints;
 use chronolith_model::{
     Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WriteBatch, WriteOutcome,
 };
@@ -63,7 +64,8 @@ impl Machine {
     fn newest(&self, tsdb: &Tsdb, tenant: &TenantId, name: &str, range: TimeRange) -> Option<(i64, u64)> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let selector = Selector { matchers: &[Matcher::equal("__name__", name)], range };
-        let mut batches = tsdb.queryable(tenant).select_newest(&selector, &ctx).expect("selects");
+        let hints = SelectHints::newest();
+        let mut batches = tsdb.queryable(tenant).select_with(&selector, &hints, &ctx).expect("selects");
         let mut series = Vec::new();
         while batches.next_batch(&mut series).expect("a batch") {}
         let mut columns = Columns::default();

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use super::{Built, OperatorBuilder, Sharing};
 use crate::aggregate::hash_aggregate::AggregateInput;
 use crate::error::Error;
-use crate::grouping::Grouping;
 use crate::plan::OccurrenceId;
 use crate::plan::node::NodeKind;
+use crate::scan::ScanReader;
 use crate::select::InstantField;
 use crate::share::{SharedPart, SharedReader, SharedUse, moved};
 use crate::trace::Use;
@@ -23,11 +23,11 @@ impl<'q> OperatorBuilder<'q> {
     }
 
     /// Input of an aggregation: a shared subplan feeds its series to the aggregation as they are computed.
-    /// `counted_by` is the grouping of an aggregation that uses nothing but the presence of its input.
+    /// A selector is read for `reader`.
     pub(super) fn aggregate_input(
         &self,
         id: OccurrenceId,
-        counted_by: Option<&Grouping<'_>>,
+        reader: ScanReader<'_>,
     ) -> Result<AggregateInput<'q>, Error> {
         if let Some((sharing, uses)) = self.repeated(id) {
             let shared = self.shared_use(id, sharing, uses)?;
@@ -39,11 +39,12 @@ impl<'q> OperatorBuilder<'q> {
                 AggregateInput::Shared(shared)
             });
         }
-        let reads_presence = matches!(self.plan.kind(id), NodeKind::Latest(_, InstantField::Value))
+        let is_selector = matches!(self.plan.kind(id), NodeKind::Latest(_, InstantField::Value))
             && self.plan.node(id).repeat.is_none();
-        Ok(AggregateInput::Alone(match counted_by.filter(|_| reads_presence) {
-            None => self.vector(id)?,
-            counted_by => self.traced(id, |builder| builder.scan(id, counted_by))?.0,
+        Ok(AggregateInput::Alone(if is_selector {
+            self.traced(id, |builder| builder.scan(id, reader))?.0
+        } else {
+            self.vector(id)?
         }))
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_base::{Rng, SystemClock};
-use chronolith_model::query::{PresenceHints, SampleNeed};
+use chronolith_model::query::{SampleNeed, SelectHints};
 use chronolith_model::sample::{STALE_NAN, is_stale};
 use chronolith_model::{
     Columns, Labels, METRIC_NAME, QueryError, Queryable, SampleSource, Selector, SeriesBatches, SeriesRead,
@@ -55,12 +55,13 @@ impl Queryable for Sparse {
         self.0.select(selector, ctx)
     }
 
-    fn select_presence(
+    fn select_with(
         &self,
         selector: &Selector<'_>,
-        hints: &PresenceHints<'_>,
+        hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        let Some(hints) = hints.presence() else { return self.select(selector, ctx) };
         let mut all = Vec::new();
         let mut batches = self.0.select(selector, ctx)?;
         while batches.next_batch(&mut all)? {}

@@ -4,9 +4,8 @@
 //! steps.
 //! Not here: the cache (`range_cache`), its exactness (ADR 0025).
 
-use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::{QueryError, Queryable};
-use chronolith_promql::engine::lookback::lookback;
+use chronolith_promql::engine::lookback::{CachePlan, cache_plan};
 use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
 
 use super::explain::StatsWish;
@@ -33,22 +32,22 @@ impl Running<'_> {
             || matches!(request.call.params.get("nocache"), Some("1" | "true"));
         let lookback_ms = query.lookback_ms.unwrap_or(app.options.query.lookback_ms);
         let planned = Query { lookback_ms: Some(lookback_ms), ..*query };
-        let lookback = if bypassed { None } else { lookback(&planned, app.queries.engine.options()) };
-        let Some(lookback) = lookback else { return run(query) };
+        let plan = if bypassed { None } else { cache_plan(&planned, app.queries.engine.options()) };
+        let Some(CachePlan { lookback, key: plan }) = plan else { return run(query) };
         let last_ms =
             query.start_ms + query.end_ms.saturating_sub(query.start_ms) / query.step_ms * query.step_ms;
         let key = CacheKey {
             tenant: request.call.tenant.clone(),
-            text: query.expr.to_string(),
+            plan,
             step_ms: query.step_ms,
             phase_ms: query.start_ms.rem_euclid(query.step_ms),
             lookback_ms,
         };
-        let store = app.lifecycle.store()?;
+        let sources = app.lifecycle.source()?;
         // Before anything is read: what is written from here on counts as changed for the next reader.
-        let generation = store.generation(&request.call.tenant);
+        let generation = sources.generation(&request.call.tenant);
         let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: self.text() };
-        let changed = |since| store.changed_since(&request.call.tenant, since);
+        let changed = |since| sources.changed_since(&request.call.tenant, since);
         let result = match app.queries.cache.find(&key, wanted, changed) {
             None => run(query)?,
             Some(reused) => {

@@ -3,8 +3,9 @@
 //!
 //! Invariants: a cached response equals a fresh evaluation: a step is reused only if no sample within its
 //! lookback has been written, deleted or removed since the entry was computed (ADR 0025). All entries
-//! together stay below the setting in bytes; the least recently used extent is evicted first. A partial hit
-//! needs an expression that joins (`Lookback::joins`); infos are returned for the steps that they are about.
+//! together stay below the setting in bytes; the least recently used extent of the tenant that holds most is
+//! evicted first, so that no tenant drives others below an equal share. A partial hit needs an expression
+//! that joins (`Lookback::joins`); infos are returned for the steps that they are about.
 //! Not here: which expressions have a lookback (`promql::engine::lookback`), what changed (`model::change`).
 
 use std::collections::HashMap;
@@ -28,8 +29,8 @@ const EXTENTS_PER_KEY_MAX: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
     pub(crate) tenant: TenantId,
-    /// The expression as it prints, so that spaces and comments do not matter.
-    pub(crate) text: String,
+    /// Key of the plan ([`chronolith_promql::engine::lookback::CachePlan`]).
+    pub(crate) plan: String,
     pub(crate) step_ms: i64,
     /// Offset of the steps from multiples of the step.
     pub(crate) phase_ms: i64,
@@ -82,6 +83,7 @@ struct Entries {
     by_key: HashMap<CacheKey, Vec<Extent>>,
     extent_count: usize,
     bytes: u64,
+    bytes_by_tenant: HashMap<TenantId, u64>,
     clock: u64,
 }
 
@@ -172,7 +174,7 @@ impl RangeCache {
             .map(|(text, steps)| text.len() + size_of_val(steps) + size_of_val(steps.runs()))
             .sum();
         let own_bytes =
-            size_of::<CacheKey>() + size_of::<Extent>() + key.text.len() + infos.query.len() + info_bytes;
+            size_of::<CacheKey>() + size_of::<Extent>() + key.plan.len() + infos.query.len() + info_bytes;
         let bytes = bytes_of(series) + own_bytes as u64;
         let mut entries = self.entries.lock();
         entries.clock += 1;
@@ -187,21 +189,24 @@ impl RangeCache {
             entries.remove(&key, |extent| Some(extent.used) == oldest);
         }
         while entries.bytes + bytes > self.bytes_max || entries.extent_count >= RANGE_CACHE_ENTRIES_MAX {
-            if !self.evict(&mut entries) {
+            if !self.evict(&mut entries, &key.tenant, bytes) {
                 break;
             }
         }
         let series = Arc::new(series.to_vec());
         let extent = Extent { generation, first_ms, last_ms, series, infos: Arc::new(infos), bytes, used };
         entries.bytes += bytes;
+        *entries.bytes_by_tenant.entry(key.tenant.clone()).or_default() += bytes;
         entries.extent_count += 1;
         entries.by_key.entry(key).or_default().push(extent);
     }
 
-    fn evict(&self, entries: &mut Entries) -> bool {
-        let oldest = entries
-            .by_key
-            .iter()
+    /// Makes room for `bytes` of `tenant`: removes an extent of the tenant that has most with them.
+    fn evict(&self, entries: &mut Entries, tenant: &TenantId, bytes: u64) -> bool {
+        let with_new = |(other, held): &(&TenantId, &u64)| **held + if *other == tenant { bytes } else { 0 };
+        let Some((largest, _)) = entries.bytes_by_tenant.iter().max_by_key(with_new) else { return false };
+        let of_largest = entries.by_key.iter().filter(|(key, _)| key.tenant == *largest);
+        let oldest = of_largest
             .flat_map(|(key, extents)| extents.iter().map(move |extent| (extent.used, key)))
             .min_by_key(|(used, _)| *used)
             .map(|(used, key)| (used, key.clone()));
@@ -229,9 +234,17 @@ impl Entries {
     /// Removes the extents of `key` that `is_gone` names.
     fn remove(&mut self, key: &CacheKey, is_gone: impl Fn(&Extent) -> bool) {
         let Some(extents) = self.by_key.get_mut(key) else { return };
+        let mut gone_bytes = 0;
         for gone in extents.extract_if(.., |extent| is_gone(extent)) {
-            self.bytes -= gone.bytes;
+            gone_bytes += gone.bytes;
             self.extent_count -= 1;
+        }
+        self.bytes -= gone_bytes;
+        if let Some(held) = self.bytes_by_tenant.get_mut(&key.tenant) {
+            *held -= gone_bytes;
+            if *held == 0 {
+                self.bytes_by_tenant.remove(&key.tenant);
+            }
         }
         if extents.is_empty() {
             self.by_key.remove(key);
@@ -353,7 +366,7 @@ mod tests {
 
     fn key(text: &str) -> CacheKey {
         let text = text.to_owned();
-        CacheKey { tenant: TenantId::anonymous(), text, step_ms: 10, phase_ms: 0, lookback_ms: 300 }
+        CacheKey { tenant: TenantId::anonymous(), plan: text, step_ms: 10, phase_ms: 0, lookback_ms: 300 }
     }
 
     fn series(id: &str, times: impl IntoIterator<Item = i64>) -> MatrixSeries {
@@ -418,6 +431,27 @@ mod tests {
         assert!(cache.counts().evictions > 0);
         cache.keep(key("a"), 2, (0, 100), &[series("a", (0..1000).map(|k| k * 10))], Infos::default());
         assert!(cache.find(&key("a"), wanted((0, 100)), |_| Changed::NOTHING).is_none(), "too large to keep");
+    }
+
+    #[test]
+    fn no_tenant_drives_others_out() {
+        let cache = RangeCache::new(20_000);
+        let of = |tenant: &str, name: &str| CacheKey {
+            tenant: TenantId::new(tenant).expect("valid"),
+            ..key(name)
+        };
+        let keep = |key| {
+            cache.keep(key, 1, (0, 100), &[series("a", (0..100).map(|k| k * 10))], Infos::default());
+        };
+        let is_there = |key| cache.find(&key, wanted((0, 100)), |_| Changed::NOTHING).is_some();
+        keep(of("small", "m"));
+        keep(of("small", "n"));
+        for idx in 0..100 {
+            keep(of("large", &idx.to_string()));
+        }
+        assert!(is_there(of("small", "m")) && is_there(of("small", "n")), "used longest ago");
+        assert!(!is_there(of("large", "0")) && is_there(of("large", "99")));
+        assert!(cache.counts().bytes > 15_000, "a tenant may have what others do not use");
     }
 
     #[test]

@@ -1,0 +1,250 @@
+//! Sources beside the store: failures in part, warnings, hints, deadline, cancellation.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use chronolith_model::change::{ChangeWatch, Changed};
+use chronolith_model::query::{SERIES_PER_BATCH_MAX, SelectHints, TenantSources};
+use chronolith_model::{
+    Columns, Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
+    TenantId, TimeRange,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::*;
+
+/// Behaviour of a source that has more series of `m` than fit into a batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Behaviour {
+    Warns,
+    /// The second batch cannot be read.
+    FailsHalfWay,
+    /// The samples of one series cannot be read.
+    FailsAtSamples,
+    /// Label values take until the query ends.
+    Waits,
+}
+
+#[derive(Clone)]
+struct Remote {
+    behaviour: Behaviour,
+    /// Hints and remaining time of each selection.
+    selections: Arc<Mutex<Vec<String>>>,
+    events: UnboundedSender<String>,
+}
+
+impl ChangeWatch for Remote {
+    fn generation(&self, _: &TenantId) -> u64 {
+        0
+    }
+
+    fn changed_since(&self, _: &TenantId, _: u64) -> Changed {
+        Changed::NOTHING
+    }
+}
+
+impl TenantSources for Remote {
+    fn queryable(&self, _: &TenantId) -> Arc<dyn Queryable> {
+        Arc::new(self.clone())
+    }
+}
+
+fn unreachable() -> QueryError {
+    QueryError::Io { path: "http://b".to_owned(), error: std::io::ErrorKind::ConnectionReset.into() }
+}
+
+struct Batches {
+    behaviour: Behaviour,
+    next: usize,
+}
+
+impl SeriesBatches for Batches {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        if self.next > 0 && self.behaviour == Behaviour::FailsHalfWay {
+            return Err(unreachable());
+        }
+        out.extend((0..SERIES_PER_BATCH_MAX).map(|idx| {
+            let id = format!("remote{:05}", self.next + idx);
+            let fails = self.behaviour == Behaviour::FailsAtSamples && self.next + idx == 3;
+            let labels = Labels::from_pairs([("__name__", "m"), ("id", id.as_str())]);
+            SeriesRead { labels, samples: Box::new(OneSample { fails }) }
+        }));
+        self.next += SERIES_PER_BATCH_MAX;
+        Ok(self.next < 2 * SERIES_PER_BATCH_MAX)
+    }
+}
+
+struct OneSample {
+    fails: bool,
+}
+
+impl SampleSource for OneSample {
+    fn read(&self, _: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        if self.fails {
+            return Err(unreachable());
+        }
+        out.push(NOW_MS - 5000, 1.0);
+        Ok(())
+    }
+
+    fn sample_count_hint(&self) -> usize {
+        1
+    }
+}
+
+impl Queryable for Remote {
+    fn select(&self, s: &Selector<'_>, ctx: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        self.select_with(s, &SelectHints::default(), ctx)
+    }
+
+    fn select_with(
+        &self,
+        _: &Selector<'_>,
+        hints: &SelectHints<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        let SelectHints { function, grouping, step_ms, range_ms, .. } = hints;
+        let names = grouping.map(|grouping| grouping.names.join(","));
+        let left_s = ctx.remaining_ns() / 1_000_000_000;
+        let asked = format!("{function} by {names:?} step {step_ms} range {range_ms} in {left_s} s");
+        self.selections.lock().unwrap().push(asked);
+        if self.behaviour == Behaviour::Warns {
+            ctx.warn("block 7 is not replicated".to_owned());
+        }
+        Ok(Box::new(Batches { behaviour: self.behaviour, next: 0 }))
+    }
+
+    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
+        Err(unreachable())
+    }
+
+    fn label_values(
+        &self,
+        _: &str,
+        _: &Selector<'_>,
+        _: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.events.send("begun".to_owned()).unwrap();
+        while self.behaviour == Behaviour::Waits {
+            ctx.check().inspect_err(|error| self.events.send(error.to_string()).unwrap())?;
+            std::thread::yield_now();
+        }
+        Ok(vec!["remote".to_owned()])
+    }
+}
+
+/// A store with a sample of `m`, beside a source that is not required.
+async fn beside(behaviour: Behaviour) -> (Fixture, Remote, UnboundedReceiver<String>) {
+    let (events, received) = unbounded_channel();
+    let remote = Remote { behaviour, selections: Arc::default(), events };
+    let sources = Arc::new(remote.clone());
+    let part = SourcePart { name: "replica b".to_owned(), sources, is_required: false };
+    let server = Fixture::starting().open_with(vec![part]);
+    server.write(&[(&[("__name__", "m"), ("id", "local")], &[(NOW_MS - 1000, 1.0)])]).await;
+    (server, remote, received)
+}
+
+const FAILED: &str = "partial result: replica b failed: reading http://b: connection reset";
+
+/// Sum and warnings of a query over all series, each of which is 1.
+async fn sum(server: &Fixture) -> (String, Value) {
+    let answer = server.get(&format!("/api/v1/query?query=sum(m)&time={NOW_S}")).await.json();
+    (answer["data"]["result"][0]["value"][1].to_string(), answer["warnings"].clone())
+}
+
+#[tokio::test]
+async fn a_part_that_fails_leaves_a_warning() {
+    let batch = SERIES_PER_BATCH_MAX;
+    for (behaviour, count, warning) in [
+        (Behaviour::Warns, 2 * batch + 1, "block 7 is not replicated"),
+        (Behaviour::FailsHalfWay, batch + 1, FAILED),
+        (Behaviour::FailsAtSamples, 2 * batch, FAILED),
+    ] {
+        let (server, ..) = beside(behaviour).await;
+        assert_eq!(
+            sum(&server).await,
+            (format!("\"{count}\""), serde_json::json!([warning])),
+            "{behaviour:?}"
+        );
+        let series = server.get("/api/v1/series?match[]=m").await.json();
+        let failed_at_labels = behaviour != Behaviour::FailsAtSamples;
+        assert_eq!(series["warnings"].is_array(), failed_at_labels, "{behaviour:?}");
+        let names = server.get("/api/v1/labels").await.json();
+        assert_eq!(names["data"], serde_json::json!(["__name__", "id"]), "{behaviour:?}");
+        assert_eq!(names["warnings"], serde_json::json!([FAILED]), "{behaviour:?}");
+    }
+}
+
+#[tokio::test]
+async fn answers_without_room_for_warnings_are_refused() {
+    let (server, ..) = beside(Behaviour::FailsHalfWay).await;
+    let federated = server.get("/federate?match[]=m").await;
+    assert_eq!(
+        (federated.status.as_u16(), federated.text.contains(FAILED)),
+        (422, true),
+        "{}",
+        federated.text
+    );
+    let (server, ..) = beside(Behaviour::Warns).await;
+    assert_eq!(server.get("/federate?match[]=m").await.status, 200);
+}
+
+#[tokio::test]
+async fn results_with_warnings_of_sources_are_not_cached() {
+    let (server, ..) = beside(Behaviour::Warns).await;
+    let path = format!("/api/v1/query_range?query=sum(m)&start={}&end={NOW_S}&step=15", NOW_S - 60);
+    for _ in 0..2 {
+        assert_eq!(server.get(&path).await.json()["warnings"][0], "block 7 is not replicated");
+    }
+    assert_eq!(server.app.queries.cache.counts().entries, 0);
+}
+
+#[tokio::test]
+async fn sources_get_hints_and_the_remaining_time() {
+    let (server, remote, _) = beside(Behaviour::Warns).await;
+    for (query, want) in [
+        ("m", " by None step 15000 range 0"),
+        ("sum%20by%20(job,id)(m)", "sum by Some(\"id,job\") step 15000 range 0"),
+        ("rate(m[2m])", "rate by None step 15000 range 120000"),
+        ("count(m)%20%2B%20count(m)", "count by Some(\"\") step 15000 range 0"),
+        ("m%20/%20-m", " by None step 15000 range 0"),
+    ] {
+        remote.selections.lock().unwrap().clear();
+        let path = "/api/v1/query_range?nocache=1&timeout=7s&step=15";
+        server.get(&format!("{path}&query={query}&start={}&end={NOW_S}", NOW_S - 60)).await;
+        let found = remote.selections.lock().unwrap().last().cloned();
+        // A small query begins with less time, on the thread that read it.
+        let found = found.and_then(|found| Some(found.split_once(" in ")?.0.to_owned()));
+        assert_eq!(found.as_deref(), Some(want), "{query}");
+    }
+    remote.selections.lock().unwrap().clear();
+    server.get("/api/v1/series?match[]=m").await;
+    let seconds = server.app.options.query.timeout_ms / 1000;
+    let want = format!(" by None step 0 range 0 in {seconds} s");
+    assert_eq!(*remote.selections.lock().unwrap(), [want]);
+}
+
+#[tokio::test]
+async fn sources_notice_that_the_client_has_left() {
+    let (server, _, mut events) = beside(Behaviour::Waits).await;
+    let asked = tokio::spawn(async move { server.get("/api/v1/label/id/values").await });
+    assert_eq!(events.recv().await.as_deref(), Some("begun"));
+    asked.abort();
+    assert_eq!(events.recv().await.as_deref(), Some("query was canceled"));
+}
+
+#[tokio::test]
+async fn sources_notice_the_deadline() {
+    let (events, mut received) = unbounded_channel();
+    let remote = Remote { behaviour: Behaviour::Waits, selections: Arc::default(), events };
+    let part = SourcePart { name: "b".to_owned(), sources: Arc::new(remote), is_required: false };
+    let (env, clock, _disk) = Env::fake(NOW_MS, 1);
+    let options = ServerOptions::new("/data".into());
+    let server = Fixture { app: Arc::new(App::new(env, options, None)) }.open_with(vec![part]);
+    let asked = tokio::spawn(async move { server.get("/api/v1/label/id/values").await });
+    assert_eq!(received.recv().await.as_deref(), Some("begun"));
+    clock.advance(Duration::from_secs(3600));
+    assert_eq!(received.recv().await.as_deref(), Some("query timed out"));
+    check_error(&asked.await.unwrap(), 503, "timeout", "query timed out");
+}
