@@ -101,7 +101,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let shapes = wanted(options, shapes::long(&corpus));
         lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
     }
-    report::write(&options.out, &kinds, &lines)?;
+    let name = if options.head { "queries-head" } else { "queries" };
+    report::write(&options.out, name, &kinds, &lines)?;
     let failure_count = report::failure_count(&lines);
     ensure!(failure_count == 0, "{failure_count} answers are missing or not equal");
     Ok(())
