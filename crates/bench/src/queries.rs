@@ -41,6 +41,12 @@ pub(crate) struct Options {
     /// Series of the wide corpus, 3 h at 15 s; 0 leaves it out.
     #[arg(long, default_value_t = 100_000)]
     series: usize,
+    /// Series of the corpus of the head, 25 min at 15 s; 0 leaves it out.
+    #[arg(long, default_value_t = 100_000)]
+    head_series: usize,
+    /// Measures the corpus of the head alone.
+    #[arg(long)]
+    head: bool,
     /// Series of the corpus of values, each with a value of one label of its own; 0 leaves it out.
     #[arg(long, default_value_t = 400_000)]
     value_series: usize,
@@ -75,22 +81,28 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let now_ms = SystemClock::new().now_ms();
     let mut lines = Vec::new();
-    if options.series > 0 {
+    if options.head_series > 0 {
+        let corpus = Corpus::head(options.head_series, now_ms - 60_000);
+        let shapes = wanted(options, shapes::head(&corpus));
+        lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
+    }
+    if options.series > 0 && !options.head {
         let corpus = Corpus::wide(options.series, now_ms - 60_000);
         let shapes = wanted(options, shapes::wide(&corpus));
         lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
     }
-    if options.value_series > 0 {
+    if options.value_series > 0 && !options.head {
         let corpus = Corpus::values(options.value_series, now_ms - 60_000);
         let shapes = wanted(options, shapes::values(&corpus));
         lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
     }
-    if options.long_series > 0 {
+    if options.long_series > 0 && !options.head {
         let corpus = Corpus::long(options.long_series, options.days, now_ms - LONG_AGE_MS);
         let shapes = wanted(options, shapes::long(&corpus));
         lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
     }
-    report::write(&options.out, &kinds, &lines)?;
+    let name = if options.head { "queries-head" } else { "queries" };
+    report::write(&options.out, name, &kinds, &lines)?;
     let failure_count = report::failure_count(&lines);
     ensure!(failure_count == 0, "{failure_count} answers are missing or not equal");
     Ok(())

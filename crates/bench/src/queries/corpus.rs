@@ -66,6 +66,18 @@ impl Corpus {
         Corpus::new("long", days * 86_400_000, end_ms, families)
     }
 
+    /// Series of services as scraped during the last 25 minutes: all samples are in the head.
+    pub(super) fn head(series_count: usize, end_ms: i64) -> Corpus {
+        let share = |part: usize| (series_count * part / 100).max(10);
+        let families = vec![
+            (Family::Requests, share(48)),
+            (Family::Latency, share(30)),
+            (Family::Unique, share(20)),
+            (Family::Info, share(2)),
+        ];
+        Corpus::new("head", 25 * 60_000, end_ms, families)
+    }
+
     /// As many values of one label as there are series, for a minute: what it takes to look through them is
     /// measured, not what it takes to read samples.
     pub(super) fn values(series_count: usize, end_ms: i64) -> Corpus {
@@ -212,6 +224,12 @@ mod tests {
         }
         assert_eq!(corpus.step_count, 720);
         assert_eq!(corpus.end_ms() % 1000, 500);
+    }
+
+    #[test]
+    fn the_head_corpus_is_within_one_window_of_two_hours() {
+        let corpus = Corpus::head(1000, 1_800_000_000_000);
+        assert_eq!((corpus.series_count(), corpus.step_count, corpus.instance_count()), (1000, 100, 20));
     }
 
     #[test]

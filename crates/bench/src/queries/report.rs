@@ -84,8 +84,14 @@ impl Line {
         Line { name: shape.name, what: shape.what, corpus, outcomes: Vec::new() }
     }
 
-    fn is_of_values(&self) -> bool {
-        self.corpus.starts_with("values ")
+    /// Returns the mean to which the line belongs: patterns are many, and alike, and fresh data is a case of
+    /// its own.
+    fn mean(&self) -> &'static str {
+        match self.corpus.split_once(' ') {
+            Some(("values", _)) => "geometric mean of patterns",
+            Some(("head", _)) => "geometric mean of the head",
+            _ => "geometric mean",
+        }
     }
 
     fn cost_of(&self, kind: Kind) -> Option<&Cost> {
@@ -98,8 +104,8 @@ impl Line {
     }
 }
 
-/// Prints the table and writes both files.
-pub(super) fn write(dir: &Path, kinds: &[Kind], lines: &[Line]) -> Result<()> {
+/// Prints the table and writes both files, whose names begin with `name`.
+pub(super) fn write(dir: &Path, name: &str, kinds: &[Kind], lines: &[Line]) -> Result<()> {
     let table = table(kinds, lines);
     println!("\n{table}");
     let mut markdown = format!("# queries, {}\n\n", machine::date());
@@ -111,7 +117,7 @@ pub(super) fn write(dir: &Path, kinds: &[Kind], lines: &[Line]) -> Result<()> {
     for (kind, line, trouble) in troubles(lines) {
         let _ = writeln!(markdown, "- {}, {}: {trouble}", kind.name(), line.name);
     }
-    let name = format!("queries-{}", machine::date());
+    let name = format!("{name}-{}", machine::date());
     crate::report::write_file(dir, &format!("{name}.md"), &markdown)?;
     let json = json!({ "machine": about, "lines": lines.iter().map(line_json).collect::<Value>() });
     crate::report::write_file(dir, &format!("{name}.json"), &format!("{json:#}\n"))
@@ -161,9 +167,8 @@ fn table(kinds: &[Kind], lines: &[Line]) -> String {
         }
         out.push('\n');
     }
-    // Patterns are many, and alike: they have a mean of their own.
-    for (what, is_of_values) in [("geometric mean", false), ("geometric mean of patterns", true)] {
-        let of_mean: Vec<&Line> = lines.iter().filter(|line| line.is_of_values() == is_of_values).collect();
+    for what in ["geometric mean", "geometric mean of patterns", "geometric mean of the head"] {
+        let of_mean: Vec<&Line> = lines.iter().filter(|line| line.mean() == what).collect();
         if of_mean.is_empty() {
             continue;
         }

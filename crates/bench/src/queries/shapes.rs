@@ -7,6 +7,9 @@ use super::corpus::Corpus;
 /// After the last sample.
 const BETWEEN_MS: i64 = 7_000;
 const HOUR_MS: i64 = 3_600_000;
+/// Span of range queries over the head: their first window lies within the corpus, too.
+const HEAD_SPAN_MS: i64 = 20 * 60_000 - 20_000;
+const HEAD_STEP_S: i64 = 15;
 /// Small queries of the shape that asks many.
 const RULE_COUNT: usize = 1000;
 /// Patterns of a kind.
@@ -122,6 +125,81 @@ pub(super) fn wide(corpus: &Corpus) -> Vec<Shape> {
 
 fn shape(name: &'static str, what: &'static str, ask: Ask, meaning: Meaning) -> Shape {
     Shape { name, what, ask, meaning }
+}
+
+/// Twelve queries of dashboards and rules over fresh data.
+pub(super) fn head(corpus: &Corpus) -> Vec<Shape> {
+    use Meaning::{OwnInVictoriaMetrics as Own, Shared};
+    let end_ms = corpus.end_ms() + BETWEEN_MS;
+    let instant = |query: &str| Ask::Instant { query: query.to_owned(), time_ms: end_ms };
+    let range = |query: &str| Ask::Range {
+        query: query.to_owned(),
+        start_ms: end_ms - HEAD_SPAN_MS,
+        end_ms,
+        step_s: HEAD_STEP_S,
+    };
+    vec![
+        shape("sum_by", "sum by, range", range("sum by (job) (http_requests_total)"), Own),
+        shape(
+            "rate_by",
+            "sum by of rates, range",
+            range("sum by (job, code) (rate(http_requests_total[5m]))"),
+            Own,
+        ),
+        shape(
+            "rate_now",
+            "sum by of rates, instant",
+            instant("sum by (job) (rate(http_requests_total[5m]))"),
+            Own,
+        ),
+        shape(
+            "quantile",
+            "histogram_quantile over classic buckets, range",
+            range(
+                "histogram_quantile(0.99, sum by (le, job) (rate(http_request_duration_seconds_bucket[5m])))",
+            ),
+            Own,
+        ),
+        shape("topk", "topk of rates, instant", instant("topk(10, rate(http_requests_total[5m]))"), Own),
+        shape(
+            "one_instance",
+            "rates of one instance, range",
+            range("rate(http_requests_total{instance=\"10.0.1.7:9100\"}[5m])"),
+            Own,
+        ),
+        shape(
+            "regex",
+            "sum by of rates of a regex selection, range",
+            range(
+                "sum by (handler) (rate(http_requests_total{code=~\"5..\",handler!~\"/static|/health\"}[5m]))",
+            ),
+            Own,
+        ),
+        shape("count_by", "count by, instant", instant("count by (job) (http_requests_total)"), Shared),
+        shape(
+            "max_over_time",
+            "max_over_time, range",
+            range("max by (job) (max_over_time(unique_requests[5m]))"),
+            Own,
+        ),
+        shape("avg_by", "avg by, range", range("avg by (job) (unique_requests)"), Own),
+        shape(
+            "info_join",
+            "join with an info metric, range",
+            range(
+                "sum by (version) (rate(http_requests_total{code=\"200\"}[5m]) * on (instance) group_left (version) node_info)",
+            ),
+            Own,
+        ),
+        shape(
+            "unless",
+            "series without another of the same instance, instant",
+            instant(
+                "count(http_requests_total{code=\"500\"} unless on (instance) (http_requests_total{code=\"200\",handler=\"/login\"} > 1e6)) or vector(0)",
+            ),
+            Shared,
+        ),
+    ]
 }
 
 /// Rules of one instance each.

@@ -299,11 +299,37 @@ fn the_scale_is_the_smallest_for_all_values() {
     check(&[(1u64 << 40) as f64], Some(31));
 }
 
+/// The loop over short codes gives the samples, and the error, of reading one sample at a time.
+#[track_caller]
+fn check_decode_equals_iterator(bytes: &[u8], range: TimeRange) {
+    let (mut out, mut want) = (Columns::default(), Columns::default());
+    let found = decode(bytes, range, &mut out);
+    let mut read_each = || {
+        for sample in Samples::new(bytes)? {
+            let (time, value) = sample?;
+            if time >= range.end {
+                break;
+            }
+            if range.contains(time) {
+                want.push(time, value);
+            }
+        }
+        Ok::<(), DecodeError>(())
+    };
+    let wanted = read_each();
+    assert_eq!(format!("{found:?}"), format!("{wanted:?}"));
+    assert_eq!(out.times, want.times);
+    assert_eq!(bits(&out.values), bits(&want.values));
+}
+
 #[test]
 fn a_range_gives_the_samples_in_it() {
     let (times, values): (Vec<i64>, Vec<f64>) = (0..100).map(|i| (i * 10, i as f64 / 4.0)).unzip();
     let mut out = Vec::new();
     append_all(&mut DecimalDeltaState::new(Scale::of(&values).unwrap()), &times, &values, &mut out);
+    for start in -10..100 {
+        check_decode_equals_iterator(&out, TimeRange::new(10 * start, 10 * start + 35));
+    }
     let found = decoded(&out, TimeRange::new(195, 231)).unwrap();
     assert_eq!(found, (vec![200, 210, 220, 230], bits(&values[20..24])));
     assert_eq!(decoded(&out, TimeRange::new(-10, 1)).unwrap().0, [0]);
@@ -326,6 +352,7 @@ fn cut_and_flipped_bytes_give_an_error_or_ascending_times() {
             if let Ok((times, _)) = decoded(&bad, EVERYTHING) {
                 assert!(times.is_sorted_by(|a, b| a < b), "seed {seed} at {at}");
             }
+            check_decode_equals_iterator(&bad, EVERYTHING);
         }
     }
 }
@@ -344,7 +371,7 @@ fn random_bytes_end() {
             // Runs of ones are escapes and wide deltas.
             bytes.iter_mut().skip(4).for_each(|byte| *byte |= rng.next_u64() as u8 | rng.next_u64() as u8);
         }
-        let _ = decoded(&bytes, EVERYTHING);
+        check_decode_equals_iterator(&bytes, EVERYTHING);
         let count = Samples::new(&bytes).map_or(0, Iterator::count);
         assert!(count <= usize::from(u16::MAX));
     }
