@@ -297,8 +297,8 @@ fn integers_are_exact() {
     check(
         "last of bytes as integer by zone every 120 s",
         &[
-            &format!("{{__name__=\"bytes\", host=\"a\", zone=\"z\"}} Integers([{two_53}, -5])"),
-            "{__name__=\"bytes\", host=\"b\", zone=\"z\"} Integers([1, -9223372036854775808])",
+            &format!("bytes{{host=\"a\", zone=\"z\"}} Integers([{two_53}, -5])"),
+            "bytes{host=\"b\", zone=\"z\"} Integers([1, -9223372036854775808])",
         ],
     );
     check(
@@ -314,17 +314,17 @@ fn integers_are_exact() {
     );
     check(
         "last of ids as unsigned by zone every 120 s",
-        &["{__name__=\"ids\", host=\"a\", zone=\"z\"} Unsigned([18446744073709551615, 8])"],
+        &["ids{host=\"a\", zone=\"z\"} Unsigned([18446744073709551615, 8])"],
     );
     check("sum of bytes by zone every 120 s", &["{zone=\"z\"} [9007199254740992.0, -9.223372036854776e18]"]);
 }
 
 #[test]
 fn texts_and_booleans_have_a_last_value_and_a_number_but_no_sum() {
-    let last = "{__name__=\"state\", host=\"a\", zone=\"z\"} Texts([\"slow\", \"down\", \"up\"])";
+    let last = "state{host=\"a\", zone=\"z\"} Texts([\"slow\", \"down\", \"up\"])";
     check("last of state as text by zone every 60 s", &[last]);
     check("number of state as text by zone every 120 s", &["{zone=\"z\"} Integers([1, 1])"]);
-    let last = "{__name__=\"open\", host=\"a\", zone=\"z\"} Booleans([true, true, false])";
+    let last = "open{host=\"a\", zone=\"z\"} Booleans([true, true, false])";
     check("last of open as boolean by zone every 60 s", &[last]);
     for text in ["total of state as text by zone every 60 s", "mean of open as boolean by zone every 60 s"] {
         let error = answer(&source(), text, SETTINGS).expect_err("no sum");

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use super::{Content, Fleet, Shape};
@@ -54,10 +55,15 @@ fn only_answered_requests_count() {
     let (listener, port) = listen();
     let mut fleet = fleet(Content::Noisy);
     std::thread::scope(|scope| {
-        // Two steps of four requests each, and half of the third.
-        scope.spawn(|| answer(listener, &[10]));
+        let (start, started) = mpsc::channel();
+        // Two steps of four requests each, and half of the third, once failures are expected.
+        scope.spawn(move || {
+            started.recv().unwrap();
+            answer(listener, &[10]);
+        });
         let sent = fleet.send(port, 0..100, |watch| {
             watch.expect_failures();
+            start.send(()).unwrap();
             watch.wait(100, Duration::from_secs(60)).map(drop)
         });
         sent.unwrap();
