@@ -130,11 +130,13 @@ impl StepSeries {
     pub fn set_typed(&mut self, step_count: usize, typed: TypedSteps) {
         self.clear_steps();
         self.values.resize(step_count, ABSENT);
-        let present = typed.steps.iter().map(|step| *step as usize).enumerate();
+        let present = typed.steps.iter().map(|step| *step as usize);
         match &typed.values {
-            TypedValues::Floats(values) => present.for_each(|(at, step)| self.values[step] = values[at]),
+            TypedValues::Floats(values) => {
+                present.zip(values).for_each(|(step, value)| self.values[step] = *value);
+            }
             _ => {
-                present.for_each(|(_, step)| self.values[step] = HISTOGRAM);
+                present.for_each(|step| self.values[step] = HISTOGRAM);
                 self.typed = Some(Box::new(typed));
             }
         }

@@ -185,8 +185,8 @@ impl Plan {
         })
     }
 
-    /// Text that equals that of another plan if both differ in nothing but positions, and first and last step.
-    /// Neither plan may depend on these (see [`Plan::lookback`]), nor on the distance of steps.
+    /// Text that equals that of another plan if both differ in nothing but positions, and first and last
+    /// step. Neither plan may depend on these (see [`Plan::lookback`]), nor on the distance of steps.
     #[must_use]
     pub fn cache_key(&self) -> String {
         let mut key = String::new();

@@ -34,7 +34,8 @@ impl<'q> SeriesReader<'q> {
         parts: SampleParts,
     ) -> Result<SeriesReader<'q>, Error> {
         let selector = Selector { matchers, range: windows.read_range() };
-        let (step_ms, range_ms) = (windows.hinted_step_ms(), windows.width_ms);
+        let step_ms = windows.hinted_step_ms();
+        let range_ms = windows.width_ms;
         let hints = SelectHints { step_ms, range_ms, ..SelectHints::default() };
         let batches = execution.select(&selector, &hints)?;
         Ok(SeriesReader {

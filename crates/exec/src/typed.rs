@@ -162,7 +162,8 @@ impl<'q> TypedScan<'q> {
         let selector = Selector { matchers, range: windows.read_range() };
         // Shared selections are read as floats.
         let batches = execution.source.select_with(&selector, &hints, execution.ctx)?;
-        let (batch, memory) = (Vec::new().into_iter(), execution.operator_memory());
+        let batch = Vec::new().into_iter();
+        let memory = execution.operator_memory();
         Ok(TypedScan { execution, windows, function, batches, batch, has_more: true, column_type, memory })
     }
 
@@ -191,7 +192,8 @@ impl SeriesOperator for TypedScan<'_> {
             self.execution.trace.count_read(columns.times.len() as u64);
             let bytes = columns.times.len() * size_of::<i64>() + columns.values.heap_bytes();
             self.memory.raise_to(columns.times.len() as u64, bytes as u64)?;
-            let (mut steps, mut ranges) = (Vec::new(), Vec::new());
+            let mut steps = Vec::new();
+            let mut ranges = Vec::new();
             for step in 0..self.windows.grid.count {
                 let after = |time: i64| columns.times.partition_point(|sample| *sample <= time);
                 let range = after(self.windows.start(step))..after(self.windows.end(step));
@@ -254,7 +256,9 @@ impl Group {
         order.sort_by_key(|idx| self.steps[*idx]);
         let mut sorted = TypedValues::new(self.values.column_type());
         order.iter().for_each(|idx| sorted.push_from(&self.values, *idx));
-        let (mut steps, mut ranges, mut start) = (Vec::new(), Vec::new(), 0);
+        let mut steps = Vec::new();
+        let mut ranges = Vec::new();
+        let mut start = 0;
         for same_step in order.chunk_by(|a, b| self.steps[*a] == self.steps[*b]) {
             steps.push(self.steps[same_step[0]]);
             ranges.push(start..start + same_step.len());

@@ -2,9 +2,9 @@
 //! PromQL.
 //!
 //! `sum of NAME by LABEL every 60 s` groups the latest values of a metric; `rate of NAME ...` sums rates over
-//! two minutes. `last of NAME as TYPE by LABEL ...` and its like read samples of a type: the latest of the series
-//! themselves, `total`, `least`, `mean` and `number` of the latest values of a group. Positions are word numbers,
-//! and notes have the language's own texts.
+//! two minutes. `last of NAME as TYPE by LABEL ...` and its like read samples of a type: the latest of the
+//! series themselves, `total`, `least`, `mean` and `number` of the latest values of a group. Positions are
+//! word numbers, and notes have the language's own texts.
 
 use std::sync::Arc;
 

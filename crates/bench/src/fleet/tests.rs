@@ -55,7 +55,7 @@ fn only_answered_requests_count() {
     let (listener, port) = listen();
     let mut fleet = fleet(Content::Noisy);
     std::thread::scope(|scope| {
-        let (start, started) = mpsc::channel();
+        let (start, started) = mpsc::sync_channel(1);
         // Two steps of four requests each, and half of the third, once failures are expected.
         scope.spawn(move || {
             started.recv().unwrap();

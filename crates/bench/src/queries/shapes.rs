@@ -127,6 +127,10 @@ fn shape(name: &'static str, what: &'static str, ask: Ask, meaning: Meaning) -> 
     Shape { name, what, ask, meaning }
 }
 
+/// Join of the twelve queries over fresh data.
+const HEAD_JOIN: &str = "sum by (version) (rate(http_requests_total{code=\"200\"}[5m]) \
+    * on (instance) group_left (version) node_info)";
+
 /// Twelve queries of dashboards and rules over fresh data.
 pub(super) fn head(corpus: &Corpus) -> Vec<Shape> {
     use Meaning::{OwnInVictoriaMetrics as Own, Shared};
@@ -183,14 +187,7 @@ pub(super) fn head(corpus: &Corpus) -> Vec<Shape> {
             Own,
         ),
         shape("avg_by", "avg by, range", range("avg by (job) (unique_requests)"), Own),
-        shape(
-            "info_join",
-            "join with an info metric, range",
-            range(
-                "sum by (version) (rate(http_requests_total{code=\"200\"}[5m]) * on (instance) group_left (version) node_info)",
-            ),
-            Own,
-        ),
+        shape("info_join", "join with an info metric, range", range(HEAD_JOIN), Own),
         shape(
             "unless",
             "series without another of the same instance, instant",

@@ -299,14 +299,16 @@ impl<'q> OperatorBuilder<'q> {
         self.check_types(id)?;
         let operator = match &node.kind {
             NodeKind::TypedRollup(function, selection) => {
-                let (windows, column_type) = (selection.windows(node.grid), selection.column_type());
+                let windows = selection.windows(node.grid);
+                let column_type = selection.column_type();
                 let matchers = selection.matchers();
                 Box::new(TypedScan::new(self.execution, matchers, windows, column_type, *function)?)
             }
             NodeKind::TypedAggregate(function, labels) => {
                 let input = self.plan.input(id, 0)?;
                 let of_input = self.plan.properties(input).column_type.unwrap_or_default();
-                let (vector, step_count) = (self.vector(input)?, node.grid.count);
+                let vector = self.vector(input)?;
+                let step_count = node.grid.count;
                 typed::aggregate(self.execution, vector, *function, labels.grouping(), of_input, step_count)
             }
             NodeKind::Latest(_, InstantField::Value) | NodeKind::Smoothed(_) => {

@@ -1,6 +1,6 @@
-//! Hints of a selection: the samples and labels that its reader needs, the operators above it, type and shard.
+//! Hints of a selection: samples and labels that its reader needs, operators above it, type and shard.
 //!
-//! Invariants: a source may ignore every hint but type and shard, by which nobody else filters.
+//! Invariants: a source may ignore every hint but type and shard, by which no caller filters.
 
 use super::typed::ColumnType;
 use crate::{Labels, QueryError, SeriesBatches, SeriesRead};

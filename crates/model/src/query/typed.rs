@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::Columns;
+use super::columns::Columns;
 use crate::Histogram;
 use crate::sample::is_stale;
 

@@ -21,9 +21,9 @@ pub struct CachePlan {
     pub key: String,
 }
 
-/// Returns how results of `query` are cached; `None` if its steps are not independent of each other and of its
-/// range: `@` and functions of the query's own range or step (`start()`, `end()`, `range()`, `step()`, computed
-/// durations) are not. Cost: that of planning the query.
+/// Returns how results of `query` are cached; `None` if its steps are not independent of each other and of
+/// its range: `@` and functions of the query's own range or step (`start()`, `end()`, `range()`, `step()`,
+/// computed durations) are not. Cost: that of planning the query.
 #[must_use]
 pub fn cache_plan(query: &Query<'_>, options: &EngineOptions) -> Option<CachePlan> {
     // The plan of a string is that of NaN, which only the result of a scalar is.

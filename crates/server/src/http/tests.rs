@@ -66,7 +66,7 @@ impl Fixture {
         self.open_with(Vec::new())
     }
 
-    /// Opens a store beside other sources.
+    /// Opens a store next to other sources.
     pub(crate) fn open_with(self, others: Vec<SourcePart>) -> Fixture {
         let options = self.app.options.tsdb.clone();
         let progress = Arc::new(ReplayProgress::default());

@@ -201,7 +201,8 @@ impl SeriesBatches for PartBatches {
             return Ok(has_more);
         }
         let read = out.split_off(start).into_iter().map(|SeriesRead { labels, samples }| {
-            let (failure, ctx) = (self.failure.clone(), self.ctx.clone());
+            let failure = self.failure.clone();
+            let ctx = self.ctx.clone();
             SeriesRead { labels, samples: Box::new(PartSamples { samples, failure, ctx }) }
         });
         out.extend(read);

@@ -128,7 +128,8 @@ impl<'a> Samples<'a> {
         };
         self.t_delta = self.t_delta.wrapping_add_signed(dod);
         self.bit_len += time_bits;
-        let (code, low_bits) = (word << time_bits, self.rice.low_bits());
+        let code = word << time_bits;
+        let low_bits = self.rice.low_bits();
         let quotient = code.leading_ones();
         let code_bits = quotient + 1 + low_bits;
         if quotient >= QUOTIENT_MAX || time_bits + code_bits > WORD_BITS {
@@ -139,8 +140,8 @@ impl<'a> Samples<'a> {
         Ok((self.next_time(), self.integer + unzigzag(short_code_value(code, quotient, low_bits))))
     }
 
-    /// Appends samples in `range` up to the first one that is not before its end, has a long code, is near the
-    /// end of the bytes, or is damaged; that one is not read.
+    /// Appends samples in `range` up to the first one that is not before its end, has a long code, is near
+    /// the end of the bytes, or is damaged; that one is not read.
     // PERF: a loop over local variables, with the bounds of a code checked once.
     //   cargo run --release -p chronolith-format --example decimal_delta_speed
     fn read_short_codes(&mut self, range: TimeRange, out: &mut Columns) {
@@ -160,7 +161,8 @@ impl<'a> Samples<'a> {
             };
             let next_delta = t_delta.wrapping_add_signed(dod);
             let time = t.wrapping_add_unsigned(next_delta);
-            let (code, low_bits) = (word << time_bits, rice.low_bits());
+            let code = word << time_bits;
+            let low_bits = rice.low_bits();
             let quotient = code.leading_ones();
             let code_bits = quotient + 1 + low_bits;
             if quotient >= QUOTIENT_MAX || time_bits + code_bits > WORD_BITS {

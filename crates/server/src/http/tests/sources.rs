@@ -1,4 +1,4 @@
-//! Sources beside the store: failures in part, warnings, hints, deadline, cancellation.
+//! Sources next to the store: failures in part, warnings, hints, deadline, cancellation.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use chronolith_model::{
     Columns, Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
     TenantId, TimeRange,
 };
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
 
@@ -30,7 +30,7 @@ struct Remote {
     behaviour: Behaviour,
     /// Hints and remaining time of each selection.
     selections: Arc<Mutex<Vec<String>>>,
-    events: UnboundedSender<String>,
+    events: Sender<String>,
 }
 
 impl ChangeWatch for Remote {
@@ -125,18 +125,20 @@ impl Queryable for Remote {
         _: usize,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
-        self.events.send("begun".to_owned()).unwrap();
-        while self.behaviour == Behaviour::Waits {
-            ctx.check().inspect_err(|error| self.events.send(error.to_string()).unwrap())?;
+        self.events.try_send("begun".to_owned()).unwrap();
+        if self.behaviour != Behaviour::Waits {
+            return Ok(vec!["remote".to_owned()]);
+        }
+        loop {
+            ctx.check().inspect_err(|error| self.events.try_send(error.to_string()).unwrap())?;
             std::thread::yield_now();
         }
-        Ok(vec!["remote".to_owned()])
     }
 }
 
-/// A store with a sample of `m`, beside a source that is not required.
-async fn beside(behaviour: Behaviour) -> (Fixture, Remote, UnboundedReceiver<String>) {
-    let (events, received) = unbounded_channel();
+/// A store with a sample of `m`, next to a source that is not required.
+async fn next_to_store(behaviour: Behaviour) -> (Fixture, Remote, Receiver<String>) {
+    let (events, received) = channel(16);
     let remote = Remote { behaviour, selections: Arc::default(), events };
     let sources = Arc::new(remote.clone());
     let part = SourcePart { name: "replica b".to_owned(), sources, is_required: false };
@@ -161,7 +163,7 @@ async fn a_part_that_fails_leaves_a_warning() {
         (Behaviour::FailsHalfWay, batch + 1, FAILED),
         (Behaviour::FailsAtSamples, 2 * batch, FAILED),
     ] {
-        let (server, ..) = beside(behaviour).await;
+        let (server, ..) = next_to_store(behaviour).await;
         assert_eq!(
             sum(&server).await,
             (format!("\"{count}\""), serde_json::json!([warning])),
@@ -178,7 +180,7 @@ async fn a_part_that_fails_leaves_a_warning() {
 
 #[tokio::test]
 async fn answers_without_room_for_warnings_are_refused() {
-    let (server, ..) = beside(Behaviour::FailsHalfWay).await;
+    let (server, ..) = next_to_store(Behaviour::FailsHalfWay).await;
     let federated = server.get("/federate?match[]=m").await;
     assert_eq!(
         (federated.status.as_u16(), federated.text.contains(FAILED)),
@@ -186,13 +188,13 @@ async fn answers_without_room_for_warnings_are_refused() {
         "{}",
         federated.text
     );
-    let (server, ..) = beside(Behaviour::Warns).await;
+    let (server, ..) = next_to_store(Behaviour::Warns).await;
     assert_eq!(server.get("/federate?match[]=m").await.status, 200);
 }
 
 #[tokio::test]
 async fn results_with_warnings_of_sources_are_not_cached() {
-    let (server, ..) = beside(Behaviour::Warns).await;
+    let (server, ..) = next_to_store(Behaviour::Warns).await;
     let path = format!("/api/v1/query_range?query=sum(m)&start={}&end={NOW_S}&step=15", NOW_S - 60);
     for _ in 0..2 {
         assert_eq!(server.get(&path).await.json()["warnings"][0], "block 7 is not replicated");
@@ -202,7 +204,7 @@ async fn results_with_warnings_of_sources_are_not_cached() {
 
 #[tokio::test]
 async fn sources_get_hints_and_the_remaining_time() {
-    let (server, remote, _) = beside(Behaviour::Warns).await;
+    let (server, remote, _) = next_to_store(Behaviour::Warns).await;
     for (query, want) in [
         ("m", " by None step 15000 range 0"),
         ("sum%20by%20(job,id)(m)", "sum by Some(\"id,job\") step 15000 range 0"),
@@ -227,7 +229,7 @@ async fn sources_get_hints_and_the_remaining_time() {
 
 #[tokio::test]
 async fn sources_notice_that_the_client_has_left() {
-    let (server, _, mut events) = beside(Behaviour::Waits).await;
+    let (server, _, mut events) = next_to_store(Behaviour::Waits).await;
     let asked = tokio::spawn(async move { server.get("/api/v1/label/id/values").await });
     assert_eq!(events.recv().await.as_deref(), Some("begun"));
     asked.abort();
@@ -236,7 +238,7 @@ async fn sources_notice_that_the_client_has_left() {
 
 #[tokio::test]
 async fn sources_notice_the_deadline() {
-    let (events, mut received) = unbounded_channel();
+    let (events, mut received) = channel(16);
     let remote = Remote { behaviour: Behaviour::Waits, selections: Arc::default(), events };
     let part = SourcePart { name: "b".to_owned(), sources: Arc::new(remote), is_required: false };
     let (env, clock, _disk) = Env::fake(NOW_MS, 1);
