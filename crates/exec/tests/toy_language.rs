@@ -310,7 +310,7 @@ fn integers_are_exact() {
     );
     check(
         "mean of bytes as integer by zone every 120 s",
-        &["{zone=\"z\"} [4503599627370496.5, -4.611686018427388e18]"],
+        &["{zone=\"z\"} [4503599627370496.0, -4.611686018427388e18]"],
     );
     check(
         "last of ids as unsigned by zone every 120 s",

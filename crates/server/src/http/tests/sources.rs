@@ -248,5 +248,5 @@ async fn sources_notice_the_deadline() {
     assert_eq!(received.recv().await.as_deref(), Some("begun"));
     clock.advance(Duration::from_secs(3600));
     assert_eq!(received.recv().await.as_deref(), Some("query timed out"));
-    check_error(&asked.await.unwrap(), 503, "timeout", "query timed out");
+    check_error(&asked.await.unwrap(), 503, "timeout", "query timed out in expression evaluation");
 }
