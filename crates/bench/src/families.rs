@@ -217,4 +217,5 @@ impl Draws {
 }
 
 #[cfg(test)]
+#[path = "families/tests.rs"]
 mod tests;

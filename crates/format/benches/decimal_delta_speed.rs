@@ -1,5 +1,7 @@
-//! Bytes and nanoseconds per sample of decimal-delta chunks next to XOR chunks:
-//! `cargo run --release -p chronolith-format --example decimal_delta_speed`.
+//! Bytes and nanoseconds per sample of decimal-delta chunks next to XOR chunks.
+//!
+//! `cargo bench -p chronolith-format --bench decimal_delta_speed`. `cargo test` runs one round over two
+//! series per family.
 //!
 //! The families and clocks are those of the benchmark (`crates/bench/src/families.rs`). Every series is
 //! appended as the head does it, chunk after chunk of 120 samples, once as XOR alone and once by the rule;
@@ -7,6 +9,7 @@
 //! series.
 
 #[expect(dead_code, reason = "the benchmark uses the rest of the file")]
+#[allow(unused_imports, reason = "tests of the file have no harness here")]
 #[path = "../../bench/src/families.rs"]
 #[rustfmt::skip]
 mod families;
@@ -33,9 +36,18 @@ mod traffic {
     }
 }
 
-const SERIES: usize = 200;
+/// Size of a measurement.
+#[derive(Clone, Copy)]
+struct Size {
+    /// Series per family.
+    series_count: usize,
+    round_count: usize,
+}
+
+const MEASURED: Size = Size { series_count: 200, round_count: 15 };
+const TESTED: Size = Size { series_count: 2, round_count: 1 };
+
 const SAMPLES: usize = 20 * SAMPLES_PER_CHUNK;
-const ROUNDS: usize = 15;
 const START_MS: i64 = 1_699_920_000_000;
 
 /// Encoding and bytes of the chunks of one family, end to end.
@@ -138,14 +150,14 @@ struct Figures {
     misfit_count: usize,
 }
 
-fn measure(series: &[Columns], append: fn(&mut Chunks, &Columns)) -> Figures {
+fn measure(series: &[Columns], round_count: usize, append: fn(&mut Chunks, &Columns)) -> Figures {
     let clock = SystemClock::new();
     let (mut chunks, mut found) = (Chunks::default(), Columns::default());
     let mut sum = Figures::default();
     let (mut sample_count, mut chunk_count) = (0, 0);
     for samples in series {
         let (mut append_ns, mut decode_ns) = (u64::MAX, u64::MAX);
-        for _ in 0..ROUNDS {
+        for _ in 0..round_count {
             found.clear();
             chunks.clear();
             let start = clock.mono_ns();
@@ -176,6 +188,8 @@ fn measure(series: &[Columns], append: fn(&mut Chunks, &Columns)) -> Figures {
 }
 
 fn main() {
+    let is_measured = std::env::args().any(|argument| argument == "--bench");
+    let size = if is_measured { MEASURED } else { TESTED };
     println!("bytes, append ns, decode ns per sample: XOR | by the rule | decimal-delta chunks, misfits");
     for clock in [ClockKind::Regular, ClockKind::Jittered] {
         println!("{} clock", clock.name());
@@ -187,9 +201,9 @@ fn main() {
                 samples.into_iter().for_each(|(time, value)| columns.push(time, value));
                 columns
             };
-            let series: Vec<Columns> = (0..SERIES).map(columns).collect();
-            let (xor, ours) =
-                (measure(&series, Chunks::append_xor), measure(&series, Chunks::append_by_rule));
+            let series: Vec<Columns> = (0..size.series_count).map(columns).collect();
+            let xor = measure(&series, size.round_count, Chunks::append_xor);
+            let ours = measure(&series, size.round_count, Chunks::append_by_rule);
             println!(
                 "{:18} {:5.2} B {:4.1} {:4.1} | {:5.2} B {:4.1} {:4.1} | {:3.0} % {}",
                 family.name(),

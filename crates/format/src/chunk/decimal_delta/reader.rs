@@ -70,7 +70,7 @@ impl<'a> Samples<'a> {
     }
 
     // PERF: inlined into the loop of `decode`, and one load for time and value: 13.4 -> 8.6 ns per sample.
-    //   cargo run --release -p chronolith-format --example decimal_delta_speed
+    //   cargo bench -p chronolith-format --bench decimal_delta_speed
     #[inline]
     fn read(&mut self) -> Result<(i64, f64), DecodeError> {
         let (time, integer) = match self.read_count {
@@ -143,7 +143,7 @@ impl<'a> Samples<'a> {
     /// Appends samples in `range` up to the first one that is not before its end, has a long code, is near
     /// the end of the bytes, or is damaged; that one is not read.
     // PERF: a loop over local variables, with the bounds of a code checked once.
-    //   cargo run --release -p chronolith-format --example decimal_delta_speed
+    //   cargo bench -p chronolith-format --bench decimal_delta_speed
     fn read_short_codes(&mut self, range: TimeRange, out: &mut Columns) {
         let Samples { bytes, scale, count, mut rice, mut bit_len, mut t, mut t_delta, mut integer, .. } =
             *self;
