@@ -138,8 +138,11 @@ fn measure(
 
 fn flags(kind: Kind) -> Vec<String> {
     let flags: &[&str] = match kind {
-        // Windows are cut when the load is done instead of an hour later, and no other series are there.
-        Kind::Chronolith => &["--block-encoding", "dense", "--flush-delay", "15s", "--self-scrape", "off"],
+        // Windows are cut when the load is done instead of an hour later, small ones too, and no other series
+        // are there.
+        Kind::Chronolith => {
+            &["--block-encoding=dense", "--flush-delay=15s", "--flush-small-window=0", "--self-scrape=off"]
+        }
         Kind::Prometheus | Kind::VictoriaMetrics => &[],
     };
     flags.iter().map(|flag| (*flag).to_owned()).collect()

@@ -221,8 +221,9 @@ fn setup(kind: Kind, corpus: &Corpus, block_encoding: &str) -> Setup {
     let flags = match kind {
         Kind::Chronolith => {
             let encoding = format!("--block-encoding={block_encoding}");
-            // Long enough for a day to be complete before it is cut to a block.
-            vec![encoding, "--self-scrape=off".to_owned(), "--flush-delay=30s".to_owned()]
+            // Long enough for a day to be complete before it is cut to a block, however small.
+            let flags = ["--self-scrape=off", "--flush-delay=30s", "--flush-small-window=0"];
+            std::iter::once(encoding).chain(flags.map(str::to_owned)).collect()
         }
         Kind::Prometheus | Kind::VictoriaMetrics => Vec::new(),
     };
