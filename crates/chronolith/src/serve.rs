@@ -90,7 +90,7 @@ fn with_advice(error: RunError) -> anyhow::Error {
         },
         RunError::QueryLog(_) => "choose a file in a directory that exists and is writable",
         RunError::Threads(_) => "the system refuses more threads: raise its limits",
-        RunError::Close(_) | RunError::CutShort(_) => {
+        RunError::Close(_) | RunError::Interrupted(_) => {
             "nothing acknowledged is lost; the next start replays the log"
         }
     };

@@ -15,7 +15,7 @@ pub enum Error {
     TooManySamples,
     /// Series of a shared subplan are no longer kept: the query is to be evaluated without sharing.
     #[error("series of a shared subplan were dropped from its buffer")]
-    NotKept,
+    BufferFull,
     /// Two series of a vector have the same labels and a value in the same step.
     #[error("two series have the same labels")]
     SameLabels,
@@ -68,7 +68,7 @@ impl Error {
         match self {
             Error::Query(error) => Error::Query(duplicate_query_error(error)),
             Error::TooManySamples => Error::TooManySamples,
-            Error::NotKept => Error::NotKept,
+            Error::BufferFull => Error::BufferFull,
             Error::SameLabels => Error::SameLabels,
             Error::DuplicateMatch(series) => Error::DuplicateMatch(series.clone()),
             Error::AmbiguousMatch(cardinality) => Error::AmbiguousMatch(*cardinality),

@@ -130,7 +130,7 @@ impl Engine {
         let shared = evaluation(options.sharing);
         match finish(&shared) {
             // Series that are kept for later readers may take the memory or samples that are missing.
-            Err(Error::NotKept | Error::TooManySamples | Error::Query(QueryError::Memory(_)))
+            Err(Error::BufferFull | Error::TooManySamples | Error::Query(QueryError::Memory(_)))
                 if shared.execution.settings.shares && plan.has_shared() =>
             {
                 drop(shared);

@@ -161,7 +161,7 @@ impl Server {
     /// closes the store.
     ///
     /// # Errors
-    /// [`RunError::Close`] and [`RunError::CutShort`].
+    /// [`RunError::Close`] and [`RunError::Interrupted`].
     pub fn stop(self) -> Result<(), RunError> {
         self.running.stop(None)
     }

@@ -51,7 +51,7 @@ impl<'q> SeriesBuffer<'q> {
     /// Appends series number `idx` and the annotations before it.
     ///
     /// # Errors
-    /// [`Error::NotKept`] if it does not fit, and limits of the query.
+    /// [`Error::BufferFull`] if it does not fit, and limits of the query.
     pub(super) fn push(&mut self, idx: usize, series: &StepSeries, set: AnnotationSet) -> Result<(), Error> {
         if self.series.is_empty() {
             self.first = idx;
@@ -61,7 +61,7 @@ impl<'q> SeriesBuffer<'q> {
         self.set_count += usize::from(same.is_none());
         self.bytes += series.heap_bytes();
         if self.bytes > self.bytes_max || self.set_count > SETS_MAX {
-            return Err(Error::NotKept);
+            return Err(Error::BufferFull);
         }
         self.memory.grow(series.sample_count(), series.heap_bytes())?;
         self.series.push_back((series.clone(), same.unwrap_or_else(|| Arc::new(set))));
@@ -71,20 +71,20 @@ impl<'q> SeriesBuffer<'q> {
     /// Puts series number `idx` into `out` and returns the annotations before it.
     ///
     /// # Errors
-    /// [`Error::NotKept`].
+    /// [`Error::BufferFull`].
     pub(super) fn read(
         &mut self,
         idx: usize,
         after: After,
         out: &mut StepSeries,
     ) -> Result<Arc<AnnotationSet>, Error> {
-        let at = idx.checked_sub(self.first).ok_or(Error::NotKept)?;
+        let at = idx.checked_sub(self.first).ok_or(Error::BufferFull)?;
         if at == 0 && after == After::None {
-            let (series, set) = self.pop().ok_or(Error::NotKept)?;
+            let (series, set) = self.pop().ok_or(Error::BufferFull)?;
             *out = series;
             return Ok(set);
         }
-        let (series, set) = self.series.get(at).ok_or(Error::NotKept)?;
+        let (series, set) = self.series.get(at).ok_or(Error::BufferFull)?;
         out.clone_from(series);
         Ok(set.clone())
     }

@@ -44,7 +44,7 @@ impl From<Error> for EvalError {
                 "multiple matches for labels: grouping labels must ensure unique matches".to_owned()
             }
             Error::Argument(argument, value) => invalid_argument(argument, value),
-            error @ Error::NotKept => error.to_string(),
+            error @ Error::BufferFull => error.to_string(),
             Error::Language(text) => text,
         })
     }

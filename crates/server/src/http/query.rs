@@ -25,7 +25,7 @@ use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::engine::{EvalError, Query, QueryResult, Value, VectorSample};
 use chronolith_promql::parser::{parse_expr, pretty};
 
-use self::explain::{StatsWish, Timings};
+use self::explain::{StatsMode, Timings};
 use super::call::{self, Call};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
@@ -39,9 +39,9 @@ use crate::http::json::histogram::{put_histogram, put_histograms};
 use crate::http::query::active::ActiveEntry;
 use crate::limits::{POINTS_PER_SERIES_MAX, QUERY_BYTES_MAX};
 
-/// Which moments are asked for.
+/// Times at which a query is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moments {
+enum EvalTimes {
     At(i64),
     /// From, to, and the step between.
     Steps {
@@ -51,12 +51,12 @@ enum Moments {
     },
 }
 
-impl Moments {
+impl EvalTimes {
     /// Steps at multiples of the step, so that requests made at different times ask for the same ones.
-    fn aligned(self) -> Moments {
-        let Moments::Steps { start_ms, end_ms, step_ms } = self else { return self };
+    fn aligned(self) -> EvalTimes {
+        let EvalTimes::Steps { start_ms, end_ms, step_ms } = self else { return self };
         let floor = |ms: i64| ms.saturating_sub(ms.rem_euclid(step_ms));
-        Moments::Steps { start_ms: floor(start_ms), end_ms: floor(end_ms), step_ms }
+        EvalTimes::Steps { start_ms: floor(start_ms), end_ms: floor(end_ms), step_ms }
     }
 }
 
@@ -80,11 +80,11 @@ impl Explain {
 /// A checked request.
 struct Checked {
     call: Call,
-    moments: Moments,
+    times: EvalTimes,
     timeout_ms: u64,
     lookback_ms: Option<i64>,
     limit: usize,
-    stats: StatsWish,
+    stats: StatsMode,
     explain: Explain,
     received_ns: u64,
 }
@@ -96,15 +96,15 @@ pub(super) async fn instant(
     let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
     let time_ms = call.params.time_ms("time", app.env.clock.now_ms())?;
-    answer(&app, call, limit, Moments::At(time_ms)).await
+    answer(&app, call, limit, EvalTimes::At(time_ms)).await
 }
 
 pub(super) async fn range(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
-    let moments = steps(&call.params)?;
-    let moments = if app.options.query.align_steps { moments.aligned() } else { moments };
-    answer(&app, call, limit, moments).await
+    let times = steps(&call.params)?;
+    let times = if app.options.query.align_steps { times.aligned() } else { times };
+    answer(&app, call, limit, times).await
 }
 
 pub(super) async fn format(
@@ -141,17 +141,17 @@ async fn answer(
     app: &Arc<App>,
     call: Call,
     limit: usize,
-    moments: Moments,
+    times: EvalTimes,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = timeout_ms(app, &call.params)?;
     let request = Checked {
         timeout_ms,
         lookback_ms: lookback_ms(&call.params)?,
         limit,
-        stats: StatsWish::parse(call.params.get("stats")),
+        stats: StatsMode::parse(call.params.get("stats")),
         explain: Explain::parse(call.params.get("explain"))?,
         received_ns: app.env.clock.mono_ns(),
-        moments,
+        times,
         call,
     };
     let tenant = request.call.tenant.clone();
@@ -163,7 +163,7 @@ async fn answer(
 }
 
 /// The steps of a range query, checked as Prometheus checks them.
-fn steps(params: &Params) -> Result<Moments, ApiError> {
+fn steps(params: &Params) -> Result<EvalTimes, ApiError> {
     let start_ms = params.time_ms_required("start")?;
     let end_ms = params.time_ms_required("end")?;
     if end_ms < start_ms {
@@ -182,7 +182,7 @@ fn steps(params: &Params) -> Result<Moments, ApiError> {
         return Err(ApiError::bad_request(why));
     }
     // Steps are whole milliseconds, and a shorter one is one.
-    Ok(Moments::Steps { start_ms, end_ms, step_ms: (step_ns / NS_PER_MS).max(1) })
+    Ok(EvalTimes::Steps { start_ms, end_ms, step_ms: (step_ns / NS_PER_MS).max(1) })
 }
 
 /// How far this query looks back; what is not positive means the default.
@@ -240,9 +240,9 @@ struct Running<'a> {
 }
 
 fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, ApiError> {
-    let times_ms = match request.moments {
-        Moments::At(time_ms) => (time_ms, time_ms, 0),
-        Moments::Steps { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
+    let times_ms = match request.times {
+        EvalTimes::At(time_ms) => (time_ms, time_ms, 0),
+        EvalTimes::Steps { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
     };
     let trace = Arc::new(new_trace(app, request));
     let started_ns = app.env.clock.mono_ns();
@@ -261,7 +261,7 @@ fn new_trace(app: &App, request: &Checked) -> Trace {
     if request.explain == Explain::Plan || app.options.query.log_slow_ms > 0 {
         trace = trace.with_nodes(app.env.clock.clone());
     }
-    if request.stats == StatsWish::None { trace } else { trace.with_steps() }
+    if request.stats == StatsMode::None { trace } else { trace.with_steps() }
 }
 
 /// The client of a killed query gets an error that names the kill, not a cancellation.
@@ -312,7 +312,7 @@ impl Running<'_> {
         let (request, ctx) = (self.request, self.ctx);
         let mut printer = Printer::open(ctx)?;
         let truncated = print_value(&result.value, request.limit, &mut printer, ctx)?;
-        if request.stats != StatsWish::None {
+        if request.stats != StatsMode::None {
             let peak = result.samples_peak;
             explain::put_stats(&mut printer.out, request.stats, timings, &self.trace, peak);
         }

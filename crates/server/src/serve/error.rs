@@ -30,5 +30,5 @@ pub enum RunError {
     Close(HeadError),
     /// The stop did not come to its end; nothing acknowledged is lost.
     #[error("shutdown aborted: {0}")]
-    CutShort(&'static str),
+    Interrupted(&'static str),
 }

@@ -116,7 +116,7 @@ async fn run(
         thread::spawn("shutdown", close).map_err(RunError::Threads)?;
         match closing.await {
             Ok(closed) => closed.map_err(RunError::Close),
-            Err(_) => Err(RunError::CutShort("closing the store panicked")),
+            Err(_) => Err(RunError::Interrupted("closing the store panicked")),
         }
     };
     first_of(stop, next_signal(signals.as_mut()), deadline).await
@@ -133,10 +133,10 @@ async fn first_of(
     let either = async {
         tokio::select! {
             stopped = stop => stopped,
-            () = signal => Err(RunError::CutShort("a second signal")),
+            () = signal => Err(RunError::Interrupted("a second signal")),
         }
     };
-    timeout_at(deadline, either).await.unwrap_or(Err(RunError::CutShort("it took too long")))
+    timeout_at(deadline, either).await.unwrap_or(Err(RunError::Interrupted("it took too long")))
 }
 
 /// Waits until all connections are closed, at most until `deadline`.
@@ -165,9 +165,9 @@ mod tests {
         let soon = Instant::now() + Duration::from_millis(1);
         let later = Instant::now() + Duration::from_secs(3600);
         let cut = first_of(never(), future::ready(()), later).await;
-        assert!(matches!(cut, Err(RunError::CutShort("a second signal"))), "{cut:?}");
+        assert!(matches!(cut, Err(RunError::Interrupted("a second signal"))), "{cut:?}");
         let cut = first_of(never(), future::pending(), soon).await;
-        assert!(matches!(cut, Err(RunError::CutShort("it took too long"))), "{cut:?}");
+        assert!(matches!(cut, Err(RunError::Interrupted("it took too long"))), "{cut:?}");
         assert!(first_of(future::ready(Ok(())), future::pending(), later).await.is_ok());
     }
 }

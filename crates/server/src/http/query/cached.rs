@@ -8,7 +8,7 @@ use chronolith_model::{QueryError, Queryable};
 use chronolith_promql::engine::lookback::{CachePlan, cache_plan};
 use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
 
-use super::explain::StatsWish;
+use super::explain::StatsMode;
 use super::{ApiError, Explain, Running, eval_error};
 use crate::app::App;
 use crate::http::query::range_cache::{CacheKey, Infos, Wanted};
@@ -27,7 +27,7 @@ impl Running<'_> {
         let request = self.request;
         let bypassed = !app.queries.cache.is_on()
             || query.step_ms <= 0
-            || request.stats != StatsWish::None
+            || request.stats != StatsMode::None
             || request.explain == Explain::Plan
             || matches!(request.call.params.get("nocache"), Some("1" | "true"));
         let lookback_ms = query.lookback_ms.unwrap_or(app.options.query.lookback_ms);

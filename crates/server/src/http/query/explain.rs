@@ -62,19 +62,19 @@ pub(super) fn tree(node: &TraceNode) -> Value {
 
 /// Which statistics a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StatsWish {
+pub(super) enum StatsMode {
     None,
     Totals,
     /// `stats=all`: by step, too.
     Steps,
 }
 
-impl StatsWish {
-    pub(super) fn parse(text: Option<&str>) -> StatsWish {
+impl StatsMode {
+    pub(super) fn parse(text: Option<&str>) -> StatsMode {
         match text {
-            None => StatsWish::None,
-            Some("all") => StatsWish::Steps,
-            Some(_) => StatsWish::Totals,
+            None => StatsMode::None,
+            Some("all") => StatsMode::Steps,
+            Some(_) => StatsMode::Totals,
         }
     }
 }
@@ -89,7 +89,7 @@ pub(super) fn stats_warning(text: Option<&str>) -> Option<String> {
 }
 
 /// Appends the member `stats` of the answer's data.
-pub(super) fn put_stats(out: &mut Vec<u8>, wish: StatsWish, timings: Timings, trace: &Trace, peak: u64) {
+pub(super) fn put_stats(out: &mut Vec<u8>, mode: StatsMode, timings: Timings, trace: &Trace, peak: u64) {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let (queue, preparation) = (seconds(timings.queue_ns), seconds(timings.preparation_ns));
     let inner = seconds(timings.evaluation_ns);
@@ -105,7 +105,7 @@ pub(super) fn put_stats(out: &mut Vec<u8>, wish: StatsWish, timings: Timings, tr
     );
     let steps = trace.step_samples().unwrap_or_default();
     let sum = |list: &[(i64, u64)]| list.iter().map(|(_, count)| count).sum::<u64>();
-    if wish == StatsWish::Steps {
+    if mode == StatsMode::Steps {
         put_steps(out, "totalQueryableSamplesPerStep", &steps.total);
         put_steps(out, "samplesReadPerStep", &steps.read);
     }
