@@ -1,7 +1,6 @@
 //! Range queries through the result cache.
 //! Invariants: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an
-//! expression without a lookback; a result with warnings is not cached, nor one with infos about unknown
-//! steps.
+//! expression without a lookback; a result with warnings of a source is not cached.
 //! Not here: the cache (`range_cache`), its exactness (ADR 0025).
 
 use chronolith_model::{QueryError, Queryable};
@@ -11,7 +10,7 @@ use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
 use super::explain::StatsMode;
 use super::{ApiError, Explain, Running, eval_error};
 use crate::app::App;
-use crate::http::query::range_cache::{CacheKey, Infos, Wanted};
+use crate::http::query::range_cache::{Annotations, CacheKey, Wanted};
 
 impl Running<'_> {
     /// The result of a query, with the steps that need not be computed from the cache.
@@ -61,34 +60,41 @@ impl Running<'_> {
                 if let Value::Matrix(series) = &mut result.value {
                     *series = reused.followed_by(std::mem::take(series));
                 }
-                join_infos(&mut result, reused.infos);
+                join_annotations(&mut result, reused.annotations);
                 if is_whole {
                     return Ok(result);
                 }
                 result
             }
         };
-        if let (Value::Matrix(series), Some(infos)) = (&result.value, infos_of(&result, self.text())) {
-            app.queries.cache.keep(key, generation, (query.start_ms, last_ms), series, infos);
+        if let Value::Matrix(series) = &result.value
+            && self.ctx.warnings().texts().is_empty()
+        {
+            let annotations = annotations_of(&result, self.text());
+            app.queries.cache.keep(key, generation, (query.start_ms, last_ms), series, annotations);
         }
         Ok(result)
     }
 }
 
-/// Infos with their steps; `None` if those are not known, or there are warnings: such a result is not kept.
-fn infos_of(result: &QueryResult, text: &str) -> Option<Infos> {
-    let steps = result.info_steps.as_ref().filter(|_| result.warnings.is_empty())?;
-    let query = if steps.is_empty() { String::new() } else { text.to_owned() };
-    Some(Infos { query, list: result.infos.iter().cloned().zip(steps.iter().cloned()).collect() })
+/// The annotations of `result`, with the steps of infos if those are known.
+fn annotations_of(result: &QueryResult, text: &str) -> Annotations {
+    if result.warnings.is_empty() && result.infos.is_empty() {
+        return Annotations::default();
+    }
+    let steps_of = |at: usize| result.info_steps.as_ref().and_then(|steps| steps.get(at)).cloned();
+    let infos = result.infos.iter().enumerate().map(|(at, info)| (info.clone(), steps_of(at)));
+    Annotations { query: text.to_owned(), warnings: result.warnings.clone(), infos: infos.collect() }
 }
 
 /// Adds those of the steps that were not computed, before the others.
-fn join_infos(result: &mut QueryResult, before: Vec<(String, StepSet)>) {
+fn join_annotations(result: &mut QueryResult, before: Annotations) {
     let fresh = std::mem::take(&mut result.infos);
     let mut steps: Vec<Option<StepSet>> = Vec::with_capacity(fresh.len());
-    for (info, of_info) in before {
+    result.warnings.splice(0..0, before.warnings);
+    for (info, of_info) in before.infos {
         result.infos.push(info);
-        steps.push(Some(of_info));
+        steps.push(of_info);
     }
     let mut fresh_steps = result.info_steps.take().map(Vec::into_iter);
     for info in fresh {

@@ -5,7 +5,8 @@
 //! lookback has been written, deleted or removed since the entry was computed (ADR 0025). All entries
 //! together stay below the setting in bytes; the least recently used extent of the tenant that holds most is
 //! evicted first, so that no tenant drives others below an equal share. A partial hit needs an expression
-//! that joins (`Lookback::joins`); infos are returned for the steps that they are about.
+//! that joins (`Lookback::joins`). Annotations are returned for the steps that they are about; a result with
+//! annotations about unknown steps is used for the very range that was computed, or not at all.
 //! Not here: which expressions have a lookback (`promql::engine::lookback`), what changed (`model::change`).
 
 use std::collections::HashMap;
@@ -43,18 +44,20 @@ struct Extent {
     first_ms: i64,
     last_ms: i64,
     series: Arc<Vec<MatrixSeries>>,
-    /// Infos, with the steps they are about.
-    infos: Arc<Infos>,
+    annotations: Arc<Annotations>,
     bytes: u64,
     used: u64,
 }
 
-/// Infos of a result. They quote positions, so they belong to the query as it was written.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Infos {
-    /// The query's text; empty without infos.
+/// Warnings and infos of a result. They quote positions, so they belong to the query as it was written.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct Annotations {
+    /// The query's text; empty without annotations.
     pub(crate) query: String,
-    pub(crate) list: Vec<(String, StepSet)>,
+    /// Their steps are not known.
+    pub(crate) warnings: Vec<String>,
+    /// Infos, with the steps that they are about if those are known.
+    pub(crate) infos: Vec<(String, Option<StepSet>)>,
 }
 
 /// The beginning of a result that needs not be computed.
@@ -63,8 +66,8 @@ pub(crate) struct Reused {
     first_ms: i64,
     /// The last step that may be used.
     pub(crate) last_ms: i64,
-    /// The infos about these steps.
-    pub(crate) infos: Vec<(String, StepSet)>,
+    /// The annotations about these steps.
+    pub(crate) annotations: Annotations,
 }
 
 /// What is asked for.
@@ -166,15 +169,10 @@ impl RangeCache {
         generation: u64,
         (first_ms, last_ms): (i64, i64),
         series: &[MatrixSeries],
-        infos: Infos,
+        annotations: Annotations,
     ) {
-        let info_bytes: usize = infos
-            .list
-            .iter()
-            .map(|(text, steps)| text.len() + size_of_val(steps) + size_of_val(steps.runs()))
-            .sum();
         let own_bytes =
-            size_of::<CacheKey>() + size_of::<Extent>() + key.plan.len() + infos.query.len() + info_bytes;
+            size_of::<CacheKey>() + size_of::<Extent>() + key.plan.len() + annotations.heap_bytes();
         let bytes = bytes_of(series) + own_bytes as u64;
         let mut entries = self.entries.lock();
         entries.clock += 1;
@@ -194,7 +192,8 @@ impl RangeCache {
             }
         }
         let series = Arc::new(series.to_vec());
-        let extent = Extent { generation, first_ms, last_ms, series, infos: Arc::new(infos), bytes, used };
+        let annotations = Arc::new(annotations);
+        let extent = Extent { generation, first_ms, last_ms, series, annotations, bytes, used };
         entries.bytes += bytes;
         *entries.bytes_by_tenant.entry(key.tenant.clone()).or_default() += bytes;
         entries.extent_count += 1;
@@ -270,8 +269,10 @@ impl Extent {
         if end < last_ms && !lookback.joins {
             return None;
         }
-        let infos = self.infos.within(first_ms, end, text)?;
-        Some(Reused { series: self.series.clone(), first_ms, last_ms: end, infos })
+        let is_all = first_ms == self.first_ms && end == self.last_ms && end == last_ms;
+        let annotations =
+            if is_all { self.annotations.of(text)? } else { self.annotations.within(first_ms, end, text)? };
+        Some(Reused { series: self.series.clone(), first_ms, last_ms: end, annotations })
     }
 
     fn is_replaced_by(&self, first_ms: i64, last_ms: i64) -> bool {
@@ -283,15 +284,37 @@ impl Extent {
     }
 }
 
-impl Infos {
-    /// The infos that a fresh evaluation of these steps would give; `None` if the query was written
-    /// otherwise.
-    fn within(&self, first_ms: i64, last_ms: i64, text: &str) -> Option<Vec<(String, StepSet)>> {
-        if self.query != text && !self.list.is_empty() {
+impl Annotations {
+    fn is_empty(&self) -> bool {
+        self.warnings.is_empty() && self.infos.is_empty()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let warning_bytes: usize = self.warnings.iter().map(|text| size_of_val(text) + text.len()).sum();
+        let info_bytes = |info @ (text, steps): &(String, Option<StepSet>)| {
+            let run_bytes = steps.as_ref().map_or(0, |steps| size_of_val(steps.runs()));
+            size_of_val(info) + text.len() + run_bytes
+        };
+        self.query.len() + warning_bytes + self.infos.iter().map(info_bytes).sum::<usize>()
+    }
+
+    /// All of them; `None` if the query was written otherwise.
+    fn of(&self, text: &str) -> Option<Annotations> {
+        (self.is_empty() || self.query == text).then(|| self.clone())
+    }
+
+    /// Those that a fresh evaluation of these steps would give; `None` if that is not known, or the query was
+    /// written otherwise.
+    fn within(&self, first_ms: i64, last_ms: i64, text: &str) -> Option<Annotations> {
+        if !self.warnings.is_empty() {
             return None;
         }
-        let clipped = self.list.iter().map(|(info, steps)| (info.clone(), steps.within(first_ms, last_ms)));
-        Some(clipped.filter(|(_, steps)| !steps.is_empty()).collect())
+        let Annotations { query, mut infos, .. } = self.of(text)?;
+        for (_, steps) in &mut infos {
+            *steps = Some(steps.as_ref()?.within(first_ms, last_ms));
+        }
+        infos.retain(|(_, steps)| steps.as_ref().is_some_and(|steps| !steps.is_empty()));
+        Some(Annotations { query, warnings: Vec::new(), infos })
     }
 }
 
@@ -379,7 +402,13 @@ mod tests {
 
     fn filled() -> RangeCache {
         let cache = RangeCache::new(1 << 20);
-        cache.keep(key("m"), 1, (1000, 1100), &[series("a", (100..=110).map(|k| k * 10))], Infos::default());
+        cache.keep(
+            key("m"),
+            1,
+            (1000, 1100),
+            &[series("a", (100..=110).map(|k| k * 10))],
+            Annotations::default(),
+        );
         cache
     }
 
@@ -411,7 +440,7 @@ mod tests {
     fn parts_are_joined_by_labels() {
         let cache = RangeCache::new(1 << 20);
         let kept = [series("b", [1000, 1010]), series("c", [1000]), series("e", [1020])];
-        cache.keep(key("m"), 1, (1000, 1020), &kept, Infos::default());
+        cache.keep(key("m"), 1, (1000, 1020), &kept, Annotations::default());
         let changed = Changed { written_from_ms: 1020, ..Changed::NOTHING };
         let reused = cache.find(&key("m"), wanted((1010, 1030)), |_| changed).expect("there");
         let tail = vec![series("a", [1020]), series("b", [1020, 1030]), series("d", [1030])];
@@ -423,13 +452,19 @@ mod tests {
     fn memory_is_bounded_and_the_least_used_goes() {
         let cache = RangeCache::new(20_000);
         for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o"] {
-            cache.keep(key(name), 1, (0, 100), &[series("a", (0..100).map(|k| k * 10))], Infos::default());
+            cache.keep(
+                key(name),
+                1,
+                (0, 100),
+                &[series("a", (0..100).map(|k| k * 10))],
+                Annotations::default(),
+            );
             assert!(cache.find(&key("a"), wanted((0, 100)), |_| Changed::NOTHING).is_some(), "{name}");
             assert!(cache.counts().bytes <= 20_000);
         }
         assert!(cache.find(&key("b"), wanted((0, 100)), |_| Changed::NOTHING).is_none());
         assert!(cache.counts().evictions > 0);
-        cache.keep(key("a"), 2, (0, 100), &[series("a", (0..1000).map(|k| k * 10))], Infos::default());
+        cache.keep(key("a"), 2, (0, 100), &[series("a", (0..1000).map(|k| k * 10))], Annotations::default());
         assert!(cache.find(&key("a"), wanted((0, 100)), |_| Changed::NOTHING).is_none(), "too large to keep");
     }
 
@@ -441,7 +476,7 @@ mod tests {
             ..key(name)
         };
         let keep = |key| {
-            cache.keep(key, 1, (0, 100), &[series("a", (0..100).map(|k| k * 10))], Infos::default());
+            cache.keep(key, 1, (0, 100), &[series("a", (0..100).map(|k| k * 10))], Annotations::default());
         };
         let is_there = |key| cache.find(&key, wanted((0, 100)), |_| Changed::NOTHING).is_some();
         keep(of("small", "m"));
@@ -457,8 +492,9 @@ mod tests {
     #[test]
     fn panels_over_a_day_and_an_hour_do_not_evict_each_other() {
         let cache = RangeCache::new(1 << 20);
-        let keep =
-            |first, last| cache.keep(key("m"), 1, (first, last), &[series("a", [last])], Infos::default());
+        let keep = |first, last| {
+            cache.keep(key("m"), 1, (first, last), &[series("a", [last])], Annotations::default())
+        };
         let whole = |first, last| {
             cache
                 .find(&key("m"), wanted((first, last)), |_| Changed::NOTHING)
@@ -495,15 +531,39 @@ mod tests {
     #[test]
     fn infos_are_those_of_the_steps_that_are_used() {
         let steps = |first_ms, last_ms| StepSet::new(10, [StepRun { first_ms, last_ms }]).expect("one run");
-        let list = vec![("a".to_owned(), steps(1000, 1100)), ("b".to_owned(), steps(1050, 1050))];
-        let infos = Infos { query: "m".to_owned(), list };
+        let infos =
+            vec![("a".to_owned(), Some(steps(1000, 1100))), ("b".to_owned(), Some(steps(1050, 1050)))];
+        let annotations = Annotations { query: "m".to_owned(), warnings: Vec::new(), infos };
         let names = |first, last, text: &str| {
-            let found = infos.within(first, last, text)?;
-            Some(found.into_iter().map(|(name, _)| name).collect::<String>())
+            let found = annotations.within(first, last, text)?;
+            Some(found.infos.into_iter().map(|(name, _)| name).collect::<String>())
         };
         assert_eq!(names(1000, 1100, "m").as_deref(), Some("ab"));
         assert_eq!(names(1060, 1090, "m").as_deref(), Some("a"));
         assert_eq!(names(1110, 1190, "m").as_deref(), Some(""));
         assert_eq!(names(1000, 1100, "m "), None, "positions are those of another text");
+    }
+
+    #[test]
+    fn annotations_about_unknown_steps_are_those_of_the_very_range() {
+        let warnings = Annotations {
+            query: "m".to_owned(),
+            warnings: vec!["a".to_owned()],
+            infos: vec![("b".to_owned(), None)],
+        };
+        let cache = RangeCache::new(1 << 20);
+        let kept = [series("a", (100..=110).map(|k| k * 10))];
+        cache.keep(key("m"), 1, (1000, 1100), &kept, warnings.clone());
+        let find = |range, changed, text| {
+            let found = cache.find(&key("m"), Wanted { text, ..wanted(range) }, |_| changed);
+            found.map(|reused| reused.annotations)
+        };
+        let none = Changed::NOTHING;
+        assert_eq!(find((1000, 1100), none, "m"), Some(warnings));
+        assert_eq!(find((1000, 1100), none, " m"), None, "positions are those of another text");
+        assert_eq!(find((1010, 1100), none, "m"), None, "later");
+        assert_eq!(find((1000, 1090), none, "m"), None, "shorter");
+        assert_eq!(find((1000, 1110), none, "m"), None, "longer");
+        assert_eq!(find((1000, 1100), Changed { written_from_ms: 1100, ..none }, "m"), None, "written to");
     }
 }

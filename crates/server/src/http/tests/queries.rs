@@ -344,6 +344,24 @@ async fn results_with_infos_are_kept() {
     assert_ne!(spaced.json()["infos"], first.json()["infos"]);
 }
 
+/// A warning says nothing about steps: its result is kept for the range that was asked for.
+#[tokio::test]
+async fn results_with_warnings_are_kept_for_their_range() {
+    let server = Fixture::ready();
+    with_samples(&server).await;
+    let path = |end: i64, more: &str| {
+        let query = "quantile(2,m)";
+        format!("/api/v1/query_range?query={query}&start={}&end={end}&step=15{more}", NOW_S - 700)
+    };
+    let first = server.get(&path(NOW_S - 100, "")).await;
+    assert_eq!(first.json()["warnings"].as_array().map(Vec::len), Some(1), "{}", first.text);
+    assert_eq!(server.get(&path(NOW_S - 100, "")).await.text, first.text);
+    assert_eq!(finds(&server), (1, 0, 1));
+    let longer = server.get(&path(NOW_S - 85, "")).await;
+    assert_eq!(longer.text, server.get(&path(NOW_S - 85, "&nocache=1")).await.text);
+    assert_eq!(finds(&server), (1, 0, 2));
+}
+
 /// Clients that do not round their times never hit the result cache.
 #[tokio::test]
 async fn steps_are_aligned_by_choice() {
