@@ -14,14 +14,53 @@ use crate::execution::{Execution, OperatorMemory};
 use crate::grid::Windows;
 use crate::samples::{RangeSamples, SampleParts};
 
+/// Series of a selection, one at a time; their samples are not read.
+pub struct SelectedSeries<'q> {
+    execution: &'q Execution<'q>,
+    batches: Box<dyn SeriesBatches + 'q>,
+    batch: std::vec::IntoIter<SeriesRead>,
+    has_more: bool,
+}
+
+impl<'q> SelectedSeries<'q> {
+    /// The series of `batches`.
+    pub fn new(execution: &'q Execution<'q>, batches: Box<dyn SeriesBatches + 'q>) -> SelectedSeries<'q> {
+        SelectedSeries { execution, batches, batch: Vec::new().into_iter(), has_more: true }
+    }
+
+    fn read_batch(&mut self) -> Result<(), QueryError> {
+        let mut batch = Vec::new();
+        self.has_more = self.batches.next_batch(&mut batch)?;
+        self.execution.trace.count_selected(&batch);
+        self.batch = batch.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for SelectedSeries<'_> {
+    type Item = Result<SeriesRead, QueryError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(series) = self.batch.next() {
+                return Some(self.execution.ctx.check().map(|()| series));
+            }
+            if !self.has_more {
+                return None;
+            }
+            if let Err(error) = self.read_batch() {
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
 /// Series of a selector with the samples of their windows, one series at a time.
 pub struct SeriesReader<'q> {
     execution: &'q Execution<'q>,
     windows: Windows,
     parts: SampleParts,
-    batches: Box<dyn SeriesBatches + 'q>,
-    batch: std::vec::IntoIter<SeriesRead>,
-    more: bool,
+    selected: SelectedSeries<'q>,
     memory: OperatorMemory<'q>,
 }
 
@@ -37,22 +76,14 @@ impl<'q> SeriesReader<'q> {
         let step_ms = windows.hinted_step_ms();
         let range_ms = windows.width_ms;
         let hints = SelectHints { step_ms, range_ms, ..SelectHints::default() };
-        let batches = execution.select(&selector, &hints)?;
-        Ok(SeriesReader {
-            execution,
-            windows,
-            parts,
-            batches,
-            batch: Vec::new().into_iter(),
-            more: true,
-            memory: execution.operator_memory(),
-        })
+        let selected = SelectedSeries::new(execution, execution.select(&selector, &hints)?);
+        let memory = execution.operator_memory();
+        Ok(SeriesReader { execution, windows, parts, selected, memory })
     }
 
     /// The next series with its samples in `samples`; `None` at the end.
     pub fn next(&mut self, samples: &mut RangeSamples) -> Result<Option<chronolith_model::Labels>, Error> {
-        let Some(series) = self.next_series()? else { return Ok(None) };
-        self.execution.ctx.check()?;
+        let Some(series) = self.selected.next().transpose()? else { return Ok(None) };
         samples.clear();
         series.samples.read(self.windows.read_range(), &mut samples.floats)?;
         self.execution.trace.count_read(samples.floats.len() as u64);
@@ -61,21 +92,6 @@ impl<'q> SeriesReader<'q> {
         self.execution.trace.tally_read(&self.windows, &samples.histograms.times);
         self.memory.raise_to(samples.sample_count(), samples.heap_bytes())?;
         Ok(Some(series.labels))
-    }
-
-    fn next_series(&mut self) -> Result<Option<SeriesRead>, QueryError> {
-        loop {
-            if let Some(series) = self.batch.next() {
-                return Ok(Some(series));
-            }
-            if !self.more {
-                return Ok(None);
-            }
-            let mut batch = Vec::new();
-            self.more = self.batches.next_batch(&mut batch)?;
-            self.execution.trace.count_selected(&batch);
-            self.batch = batch.into_iter();
-        }
     }
 }
 
@@ -97,26 +113,8 @@ pub fn latest(
     out: &mut Vec<f64>,
     field: impl Fn(i64, f64) -> f64,
 ) -> bool {
-    let times = &columns.times[..];
-    let values = &columns.values[..];
-    let mut after = 0;
-    let mut any = false;
-    for step in 0..windows.grid.count {
-        let end = windows.end(step);
-        while after < times.len() && times[after] <= end {
-            after += 1;
-        }
-        let sample = after.checked_sub(1).map(|at| (times[at], values[at]));
-        match sample.filter(|&(time, value)| time > end.saturating_sub(windows.width_ms) && !is_stale(value))
-        {
-            Some((time, value)) => {
-                out.push(field(time, value));
-                any = true;
-            }
-            None => out.push(ABSENT),
-        }
-    }
-    any
+    let field_at = |at: usize| field(columns.times[at], columns.values[at]);
+    latest_idx(columns, windows, |at| out.push(at.map_or(ABSENT, field_at)))
 }
 
 /// As [`latest`], for a series with histograms.
@@ -145,11 +143,11 @@ pub fn latest_idx(columns: &Columns, windows: &Windows, mut visit: impl FnMut(Op
     let mut after = 0;
     let mut any = false;
     for step in 0..windows.grid.count {
-        let start = windows.start(step);
         let end = windows.end(step);
         while after < times.len() && times[after] <= end {
             after += 1;
         }
+        let start = end.saturating_sub(windows.width_ms);
         let live = |at: &usize| times[*at] > start && !is_stale(columns.values[*at]);
         let at = after.checked_sub(1).filter(live);
         any |= at.is_some();

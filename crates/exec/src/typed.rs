@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::query::{ColumnType, SelectHints, TypedColumns, TypedValues};
-use chronolith_model::{Labels, Matcher, Selector, SeriesBatches, SeriesRead};
+use chronolith_model::{Labels, Matcher, Selector};
 
 use crate::column::{StepSeries, TypedSteps};
 use crate::error::Error;
@@ -17,6 +17,7 @@ use crate::execution::{Execution, OperatorMemory};
 use crate::grid::Windows;
 use crate::grouping::Grouping;
 use crate::operator::{Blocking, BoxOperator, SeriesOperator};
+use crate::select::SelectedSeries;
 
 /// Function of the samples of a window, or of the values of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -133,9 +134,7 @@ pub struct TypedScan<'q> {
     execution: &'q Execution<'q>,
     windows: Windows,
     function: TypedFn,
-    batches: Box<dyn SeriesBatches + 'q>,
-    batch: std::vec::IntoIter<SeriesRead>,
-    has_more: bool,
+    selected: SelectedSeries<'q>,
     column_type: ColumnType,
     memory: OperatorMemory<'q>,
 }
@@ -162,31 +161,15 @@ impl<'q> TypedScan<'q> {
         let selector = Selector { matchers, range: windows.read_range() };
         // Shared selections are read as floats.
         let batches = execution.source.select_with(&selector, &hints, execution.ctx)?;
-        let batch = Vec::new().into_iter();
+        let selected = SelectedSeries::new(execution, batches);
         let memory = execution.operator_memory();
-        Ok(TypedScan { execution, windows, function, batches, batch, has_more: true, column_type, memory })
-    }
-
-    fn next_series(&mut self) -> Result<Option<SeriesRead>, Error> {
-        loop {
-            if let Some(series) = self.batch.next() {
-                return Ok(Some(series));
-            }
-            if !self.has_more {
-                return Ok(None);
-            }
-            let mut batch = Vec::new();
-            self.has_more = self.batches.next_batch(&mut batch)?;
-            self.execution.trace.count_selected(&batch);
-            self.batch = batch.into_iter();
-        }
+        Ok(TypedScan { execution, windows, function, selected, column_type, memory })
     }
 }
 
 impl SeriesOperator for TypedScan<'_> {
     fn next(&mut self, out: &mut StepSeries) -> Result<bool, Error> {
-        while let Some(series) = self.next_series()? {
-            self.execution.ctx.check()?;
+        while let Some(series) = self.selected.next().transpose()? {
             let mut columns = TypedColumns::new(self.column_type);
             series.samples.read_typed(self.windows.read_range(), &mut columns)?;
             self.execution.trace.count_read(columns.times.len() as u64);

@@ -76,14 +76,8 @@ impl<'q> SetFilter<'q> {
     ) -> SetFilter<'q> {
         let other = Some(other);
         let signatures = Signatures::new(matching);
-        SetFilter {
-            kept,
-            other,
-            signatures,
-            keep,
-            presence: Presence::default(),
-            memory: execution.operator_memory(),
-        }
+        let memory = execution.operator_memory();
+        SetFilter { kept, other, signatures, keep, presence: Presence::default(), memory }
     }
 }
 
