@@ -58,7 +58,8 @@ fn main() {
     // `cargo bench` passes the flag, `cargo test` does not.
     let (flags, args): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
-    let defaults = if flags.is_empty() { (200, 12) } else { (100_000, 130) };
+    let is_measured = flags.iter().any(|flag| flag == "--bench");
+    let defaults = if is_measured { (100_000, 130) } else { (200, 12) };
     let number = |at: usize, or: u64| args.get(at).and_then(|a| a.parse().ok()).unwrap_or(or);
     let (series_count, rounds) = (number(0, defaults.0), number(1, defaults.1));
     let late_percent = number(2, 10);

@@ -23,7 +23,8 @@ fn main() {
     // `cargo bench` passes the flag, `cargo test` does not.
     let (flags, args): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
-    let (series_count, rounds) = if flags.is_empty() { (2000, 6) } else { (100_000, 20) };
+    let is_measured = flags.iter().any(|flag| flag == "--bench");
+    let (series_count, rounds) = if is_measured { (100_000, 20) } else { (2000, 6) };
     let number = |idx: usize, default| args.get(idx).and_then(|a| a.parse::<usize>().ok()).unwrap_or(default);
     match args.first().map(String::as_str) {
         Some("write") => {

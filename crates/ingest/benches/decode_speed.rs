@@ -37,8 +37,11 @@ fn labels(idx: usize) -> Vec<(&'static str, String)> {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     // `cargo bench` passes the flag, `cargo test` does not.
-    let size = if args.iter().any(|arg| arg == "--bench") { MEASURED } else { TESTED };
-    measure(&size, args.iter().find(|arg| !arg.starts_with("--")).map(String::as_str));
+    if args.iter().any(|arg| arg == "--bench") {
+        measure(&MEASURED, args.iter().find(|arg| !arg.starts_with("--")).map(String::as_str));
+    } else {
+        measure(&TESTED, None);
+    }
 }
 
 fn measure(size: &Size, only: Option<&str>) {
