@@ -4,11 +4,11 @@
 
 #[path = "promqltest/sharing.rs"]
 mod compare;
-#[allow(dead_code, reason = "shrinking is the example's")]
-#[path = "../examples/differential/generate.rs"]
+#[allow(dead_code, reason = "shrinking is the fuzzer's")]
+#[path = "../../../fuzz/src/generate.rs"]
 mod generate;
-#[expect(dead_code, reason = "some of it is the example's")]
-#[path = "../examples/differential/series.rs"]
+#[expect(dead_code, reason = "some of it is the fuzzer's")]
+#[path = "../../../fuzz/src/series.rs"]
 mod series;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "support/testing.rs"]

@@ -1,4 +1,4 @@
-//! Our queries, with the verdicts of Prometheus 3.16 (`tools/promql-oracle/parse` writes them).
+//! Our queries, with the verdicts of Prometheus 3.16 (`fuzz/oracles/promql-parse` writes them).
 //!
 //! Invariants: verdict, type and printed form agree for every query, and the text of every error but for
 //! those in [`KNOWN_DIFFERENCES`], which are listed with the reason.

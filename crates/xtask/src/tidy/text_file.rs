@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 /// Documents of the root that rules read; one that is missing is reported by the rule that needs it.
 const ROOT_DOCUMENTS: [&str; 6] =
     ["ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
-const FOLDERS: [&str; 2] = ["crates", "docs"];
+const FOLDERS: [&str; 3] = ["crates", "docs", "fuzz"];
 const SUFFIXES: [&str; 3] = [".rs", ".md", ".txt"];
 
 #[derive(Debug, Clone)]

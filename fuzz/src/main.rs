@@ -1,8 +1,8 @@
 //! Compares the engine with Prometheus's on random queries over random series.
 //!
-//! `cargo run --release -p chronolith-promql --example differential -- --oracle PATH --seeds A,B --count N
+//! `cargo run --release -p chronolith-fuzz -- --oracle PATH --seeds A,B --count N
 //! [--report N] [--query TEXT] [--only KIND] [--show all] [--mode mutate]`, where PATH is the program built
-//! from `tools/promql-oracle/engine`. N queries for each seed; each runs with immediate and with delayed name
+//! from `fuzz/oracles/promql-engine`. N queries for each seed; each runs with immediate and with delayed name
 //! removal. Differences of a documented kind are counted; others are unexplained: N of each kind (or only of
 //! kinds that begin with KIND) are shrunk and printed as scripts of the promqltest language. `--show all`
 //! prints explained ones, too. A seed gives the same run again. `--query` takes the place of the random
@@ -18,7 +18,7 @@ mod oracle;
 mod series;
 mod shrink;
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../tests/support/testing.rs"]
+#[path = "../../crates/promql/tests/support/testing.rs"]
 mod testing;
 
 use std::collections::BTreeMap;

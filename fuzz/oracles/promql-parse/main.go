@@ -1,4 +1,4 @@
-// Program parse asks the upstream PromQL parser for its verdict on queries, as a black box.
+// Program parse asks Prometheus's parser for its verdict on queries, as a black box.
 //
 // It reads one JSON object per line, {"query": "...", "experimental": true}, and prints one per line:
 // {"query", "experimental", "ok", "error", "printed", "type"}. "experimental" switches the
